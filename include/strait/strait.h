@@ -1,0 +1,218 @@
+/*
+ * Strait: collective communication for narrow links. The C interface.
+ *
+ * Ranks. A communicator joins `ranks` ranks, numbered from 0. A rank is a thread or a process; host ranks exchange host
+ * memory, GPU ranks (device >= 0 in the configuration) device memory.
+ *
+ * Buffers. `count` is always in elements of `datatype`. Buffers are any memory the caller owns, at any alignment; the
+ * library reads send buffers and writes receive buffers from the call until it completes and keeps no pointer after.
+ * Send and receive buffers must not overlap except where a call names its in-place form.
+ *
+ * Completion. On host ranks a call returns when its buffers may be reused and its result is there. On GPU ranks it
+ * returns when the work is enqueued, and is ordered on `stream`. Inside a group (straitGroupStart ... straitGroupEnd)
+ * calls are only recorded, and straitGroupEnd stands for them all.
+ *
+ * Order. All ranks of a communicator call the same collectives in the same order with the same count, type, operation
+ * and root. Ranks that do not are told: straitMismatch on every rank, with both calls in straitCommLastError.
+ *
+ * Threads. Different communicators may be used by different threads at once; one communicator by one thread at a time.
+ * straitCommAbort and straitCommGetAsyncError may be called from any thread at any time.
+ *
+ * Errors. Every function returns a straitResult_t. A bad argument is straitInvalidArgument, changes nothing and leaves
+ * the communicator usable. Any other failure of a collective is sticky: every later call on that communicator returns
+ * it, at once, and the outputs of the failed call are undefined. straitGetLastError says what failed, on which rank and
+ * host, and what to do.
+ */
+#ifndef STRAIT_H_
+#define STRAIT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STRAIT_MAJOR 0
+#define STRAIT_MINOR 1
+#define STRAIT_PATCH 0
+#define STRAIT_VERSION (STRAIT_MAJOR * 10000 + STRAIT_MINOR * 100 + STRAIT_PATCH)
+
+#if defined(__GNUC__)
+#define STRAIT_API __attribute__((visibility("default")))
+#else
+#define STRAIT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct straitComm* straitComm_t;
+/* A cudaStream_t on GPU ranks; ignored (pass NULL) on host ranks. */
+typedef void* straitStream_t;
+
+typedef enum {
+  straitSuccess = 0,
+  straitInvalidArgument = 1, /* an argument is wrong; nothing was changed */
+  straitInvalidUsage = 2,    /* the arguments are fine, the moment or the combination is not */
+  straitSystemError = 3,     /* the operating system refused something */
+  straitCudaError = 4,
+  straitInternalError = 5, /* a defect in Strait: please report it */
+  straitRemoteError = 6,   /* a peer died, left, or could not be reached */
+  straitMismatch = 7,      /* ranks made different calls, or run with different settings */
+  straitTimeout = 8,       /* a deadline passed */
+  straitAborted = 9,       /* the communicator was aborted */
+  straitUnsupported = 10,  /* not built in, or not possible on this machine */
+  straitOutOfMemory = 11,
+  straitInProgress = 12
+} straitResult_t;
+
+/* Element types. Values are NCCL's. */
+typedef enum {
+  straitInt8 = 0,
+  straitUint8 = 1,
+  straitInt32 = 2,
+  straitUint32 = 3,
+  straitInt64 = 4,
+  straitUint64 = 5,
+  straitFloat16 = 6,
+  straitFloat32 = 7,
+  straitFloat64 = 8,
+  straitBfloat16 = 9,
+  straitFloat8e4m3 = 10,
+  straitFloat8e5m2 = 11
+} straitDataType_t;
+
+/* Reductions; user-made ones (straitRedOpCreatePreMulSum) follow straitAvg. Values are NCCL's. */
+typedef enum { straitSum = 0, straitProd = 1, straitMax = 2, straitMin = 3, straitAvg = 4 } straitRedOp_t;
+
+/* The ticket by which ranks find and trust one another: an address and a 256-bit key. Whoever has it can join: pass it
+ * on by a channel that you trust. */
+#define STRAIT_UNIQUE_ID_BYTES 128
+typedef struct {
+  char internal[STRAIT_UNIQUE_ID_BYTES];
+} straitUniqueId;
+
+/* Options of a communicator. Start from STRAIT_CONFIG_INITIALIZER, so that later versions keep your defaults. */
+typedef struct {
+  size_t size_bytes;       /* sizeof(straitConfig_t) */
+  uint32_t magic;          /* STRAIT_CONFIG_MAGIC */
+  int device;              /* CUDA device of this rank; -1: a host rank */
+  int64_t init_timeout_ms; /* deadline of init; 0: 60 s, or STRAIT_INIT_TIMEOUT_MS */
+  int64_t timeout_ms;      /* deadline of every operation; 0: none, or STRAIT_TIMEOUT_MS */
+} straitConfig_t;
+#define STRAIT_CONFIG_MAGIC 0x53747261u
+#define STRAIT_CONFIG_INITIALIZER \
+  { sizeof(straitConfig_t), STRAIT_CONFIG_MAGIC, -1, 0, 0 }
+
+/* ---- library ---- */
+
+/* The version of the library that is loaded (compare with STRAIT_VERSION, that of this header). */
+STRAIT_API straitResult_t straitGetVersion(int* version);
+/* A short fixed text for a result; never NULL. */
+STRAIT_API const char* straitGetErrorString(straitResult_t result);
+/* What failed last on the calling thread, in one line: what, where, and the remedy. Never NULL; valid until the
+ * thread's next Strait call. With a communicator: its sticky error if it has one. `comm` may be NULL. */
+STRAIT_API const char* straitGetLastError(straitComm_t comm);
+
+/* ---- memory ---- */
+
+/* Host memory that other processes of the host can read in place, page aligned. One copy fewer for processes once the
+ * buffers of all ranks come from here and are registered (straitCommRegister). Free it with straitMemFree. */
+STRAIT_API straitResult_t straitMemAlloc(void** pointer, size_t size_bytes);
+STRAIT_API straitResult_t straitMemFree(void* pointer);
+
+/* ---- communicators ---- */
+
+/* Makes a ticket and starts listening for the ranks that will join with it, in this process. Call it on one rank. */
+STRAIT_API straitResult_t straitGetUniqueId(straitUniqueId* id);
+/* Joins as `rank` of `ranks`. Collective: returns when all have joined, or with an error by the deadline. `config` may
+ * be NULL. The caller owns the communicator and ends it with straitCommDestroy or straitCommAbort. */
+STRAIT_API straitResult_t straitCommInitRank(straitComm_t* comm, int ranks, const straitUniqueId* id, int rank,
+                                             const straitConfig_t* config);
+/* Joins by what the launcher set: torchrun, Slurm, Open MPI's mpirun, PMIx, or STRAIT_RANK, STRAIT_RANKS and
+ * STRAIT_ROOT (host:port) with STRAIT_KEY (64 hexadecimal digits). Under no launcher: one rank. */
+STRAIT_API straitResult_t straitCommInitEnv(straitComm_t* comm, const straitConfig_t* config);
+/* Splits a communicator: ranks with the same color join one another, ordered by key, then by rank. A negative color
+ * joins nothing and gets NULL. Collective over `comm`, which stays usable. */
+STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key, straitComm_t* split,
+                                          const straitConfig_t* config);
+/* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank
+ * get straitRemoteError. NULL is allowed. */
+STRAIT_API straitResult_t straitCommDestroy(straitComm_t comm);
+/* Makes every operation on the communicator, running or later, on this and all other ranks, return straitAborted; from
+ * any thread. The communicator remains to be destroyed. */
+STRAIT_API straitResult_t straitCommAbort(straitComm_t comm);
+/* The sticky error of the communicator (straitSuccess: none). From any thread. */
+STRAIT_API straitResult_t straitCommGetAsyncError(straitComm_t comm, straitResult_t* error);
+STRAIT_API straitResult_t straitCommCount(straitComm_t comm, int* ranks);
+STRAIT_API straitResult_t straitCommUserRank(straitComm_t comm, int* rank);
+/* The CUDA device of this rank; -1 on a host rank. */
+STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
+/* Declares that this memory (from straitMemAlloc) will be used as send and receive buffers at the same moments on all
+ * ranks, so that peers read it in place. Collective. `handle` undoes it. */
+STRAIT_API straitResult_t straitCommRegister(straitComm_t comm, void* pointer, size_t size_bytes, void** handle);
+STRAIT_API straitResult_t straitCommDeregister(straitComm_t comm, void* handle);
+
+/* A sum of the inputs, each first multiplied by *scalar (host memory, of `datatype`, read before return), in the
+ * accumulation type. Valid for this communicator and type, until destroyed. */
+STRAIT_API straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar, straitDataType_t datatype,
+                                                     straitComm_t comm);
+STRAIT_API straitResult_t straitRedOpDestroy(straitRedOp_t op, straitComm_t comm);
+
+/* ---- collectives ---- */
+
+/* recvbuff[i] = reduction over ranks of sendbuff[i]; count elements each. In place: sendbuff == recvbuff. */
+STRAIT_API straitResult_t straitAllReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                          straitDataType_t datatype, straitRedOp_t op, straitComm_t comm,
+                                          straitStream_t stream);
+/* recvbuff (ranks * count) = the sendbuffs (count each) by rank. In place: sendbuff == recvbuff + rank * count. */
+STRAIT_API straitResult_t straitAllGather(const void* sendbuff, void* recvbuff, size_t count,
+                                          straitDataType_t datatype, straitComm_t comm, straitStream_t stream);
+/* recvbuff (count) = block `rank` of the reduction of the sendbuffs (ranks * count). In place: recvbuff == sendbuff +
+ * rank * count. */
+STRAIT_API straitResult_t straitReduceScatter(const void* sendbuff, void* recvbuff, size_t count,
+                                              straitDataType_t datatype, straitRedOp_t op, straitComm_t comm,
+                                              straitStream_t stream);
+/* Block r of recvbuff = block `rank` of rank r's sendbuff; blocks of count elements, ranks of them in each buffer. In
+ * place: sendbuff == recvbuff. */
+STRAIT_API straitResult_t straitAllToAll(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                         straitComm_t comm, straitStream_t stream);
+/* As all-to-all, with the counts and offsets of the blocks given in elements (arrays of `ranks`, read before return).
+ * sendcounts[r] here equals recvcounts[this rank] on rank r. Not in place. */
+STRAIT_API straitResult_t straitAllToAllv(const void* sendbuff, const size_t sendcounts[], const size_t senddispls[],
+                                          void* recvbuff, const size_t recvcounts[], const size_t recvdispls[],
+                                          straitDataType_t datatype, straitComm_t comm, straitStream_t stream);
+/* recvbuff = root's sendbuff, count elements. sendbuff is read on the root only. In place: sendbuff == recvbuff. */
+STRAIT_API straitResult_t straitBroadcast(const void* sendbuff, void* recvbuff, size_t count,
+                                          straitDataType_t datatype, int root, straitComm_t comm,
+                                          straitStream_t stream);
+/* As all-reduce, the result on the root only; recvbuff is written on the root only. */
+STRAIT_API straitResult_t straitReduce(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                       straitRedOp_t op, int root, straitComm_t comm, straitStream_t stream);
+/* As all-gather, the result on the root only. In place on the root: sendbuff == recvbuff + root * count. */
+STRAIT_API straitResult_t straitGather(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                       int root, straitComm_t comm, straitStream_t stream);
+/* recvbuff (count) = block `rank` of root's sendbuff (ranks * count). In place on the root: recvbuff == sendbuff +
+ * root * count. */
+STRAIT_API straitResult_t straitScatter(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                        int root, straitComm_t comm, straitStream_t stream);
+/* Point to point. The receive of the same count and type on rank `peer` takes it; between two ranks in order of
+ * posting. Sends and receives that must progress together belong in one group. */
+STRAIT_API straitResult_t straitSend(const void* sendbuff, size_t count, straitDataType_t datatype, int peer,
+                                     straitComm_t comm, straitStream_t stream);
+STRAIT_API straitResult_t straitRecv(void* recvbuff, size_t count, straitDataType_t datatype, int peer,
+                                     straitComm_t comm, straitStream_t stream);
+/* Returns (GPU: completes on the stream) when every rank has called it. */
+STRAIT_API straitResult_t straitBarrier(straitComm_t comm, straitStream_t stream);
+
+/* ---- groups ---- */
+
+/* Between start and end, calls of this thread are recorded; the end runs them together, so that their order among ranks
+ * and communicators cannot deadlock. Groups nest. An argument error inside a group is returned by the call itself and
+ * again by the end, which then runs nothing. */
+STRAIT_API straitResult_t straitGroupStart(void);
+STRAIT_API straitResult_t straitGroupEnd(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace strait {
+
+/// Element types. The values are those of straitDataType_t, which are NCCL's.
+enum class DataType : std::uint8_t {
+  int8 = 0,
+  uint8 = 1,
+  int32 = 2,
+  uint32 = 3,
+  int64 = 4,
+  uint64 = 5,
+  float16 = 6,
+  float32 = 7,
+  float64 = 8,
+  bfloat16 = 9,
+  float8_e4m3 = 10,
+  float8_e5m2 = 11,
+};
+inline constexpr int data_type_count = 12;
+
+/// Reductions. The values of the first five are those of straitRedOp_t, which are NCCL's.
+enum class ReduceOp : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4, premul_sum = 5 };
+inline constexpr int reduce_op_count = 6;
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  all_to_all_v,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  send_recv,  ///< a group of sends and receives
+  barrier,
+};
+inline constexpr int collective_count = 11;
+
+constexpr std::size_t size_bytes(DataType type) {
+  constexpr std::uint8_t sizes[data_type_count] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return sizes[static_cast<int>(type)];
+}
+
+constexpr bool is_floating(DataType type) { return type >= DataType::float16; }
+
+constexpr bool is_reduction(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
+}
+
+constexpr bool has_root(Collective c) {
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
+}
+
+/// Whether every order and grouping of the operands gives the same bits (integers wrap; min and max select).
+constexpr bool is_order_free(DataType type, ReduceOp op) {
+  if (op == ReduceOp::min || op == ReduceOp::max) return true;
+  return !is_floating(type) && op != ReduceOp::avg;
+}
+
+std::string_view name(DataType type);        ///< "float32"
+std::string_view name(ReduceOp op);          ///< "sum"
+std::string_view name(Collective collective);  ///< "all-reduce"
+
+}  // namespace strait

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+/// The plan: what an algorithm is, and all that an executor, a proof, the clock and a printer know of it.
+///
+/// A plan is a pure value. It knows ranks, chunks and channels; it knows no byte counts, no pointers, no transports.
+/// One RankPlan is what one rank does; the plans of all ranks fit together through links and signals, which are named
+/// alike at both ends so that each rank can build its own part alone.
+namespace strait {
+
+enum class Buffer : std::uint8_t { input, output, scratch };
+
+/// One source or destination of a step: one slice of one chunk.
+///  - local:   this rank's buffer.
+///  - peer:    rank `peer`'s buffer, read or written in place. Legal only between that rank's signal and the matching
+///             wait (the proof checks both sides).
+///  - send:    destination only: the next free slot of link `link` (an index into RankPlan::links).
+///  - receive: source only: the next filled slot of link `link`. A step with a receive and no destination drops the slot.
+/// For send and receive, (buffer, chunk) name the region whose slice travels, in *this* rank's numbering: it gives the
+/// length, and the proof checks that both ends mean equally long chunks.
+struct Operand {
+  enum class Kind : std::uint8_t { local, peer, send, receive };
+  Kind kind = Kind::local;
+  Buffer buffer = Buffer::input;
+  /// Of a source of a reducing step: this is one rank's contribution, untouched so far. Pre-multiplication applies to
+  /// exactly these. The proof checks the mark.
+  bool raw = false;
+  std::uint16_t link = 0;   ///< index into RankPlan::links (send, receive)
+  std::uint32_t peer = 0;   ///< rank (peer)
+  std::uint32_t chunk = 0;  ///< index into the chunks of `buffer`
+
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+/// `destinations = reduce(sources)`. In this order: take one from each signal in `waits`; acquire every receive and
+/// reserve every send; compute; release and publish; add one to each signal in `signals`.
+///  - reduces == false: exactly one source, copied bit for bit; or no source and no destination (signals only).
+///  - reduces == true: sources are combined *in the listed order* in the accumulation type and rounded once.
+///  - final: the result holds every rank's contribution; averages divide here, before the one rounding.
+struct Step {
+  std::vector<std::uint16_t> waits;    ///< indices into RankPlan::signals, role wait
+  std::vector<Operand> sources;
+  std::vector<Operand> destinations;
+  std::vector<std::uint16_t> signals;  ///< indices into RankPlan::signals, role signal
+  bool reduces = false;
+  bool final = false;
+
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+/// One end of a link: a one-way, ordered channel of slots with one writer and one or more readers. Every reader
+/// consumes every slot. A link is identified across ranks by (writer, tag, readers); within a rank's plan each end is
+/// used by one lane only.
+struct LinkEnd {
+  bool sends = false;                  ///< whether this rank is the writer
+  std::uint16_t tag = 0;               ///< tells apart links of one writer to the same readers (one per lane, say)
+  std::uint32_t writer = 0;
+  std::vector<std::uint32_t> readers;  ///< ascending
+  bool wide = false;  ///< slots hold accumulators (f32 for f16, bf16 and fp8) rather than elements
+
+  friend bool operator==(const LinkEnd&, const LinkEnd&) = default;
+};
+
+/// One end of a signal: a counter from one rank to another, identified across ranks by (from, to, tag). Starts each
+/// operation at `credits`, which both ends state alike.
+struct SignalEnd {
+  bool signals = false;  ///< whether this rank adds (else it waits)
+  std::uint16_t tag = 0;
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+  std::uint32_t credits = 0;
+
+  friend bool operator==(const SignalEnd&, const SignalEnd&) = default;
+};
+
+/// Steps in order, run once for each slice of the lane's chunks. Lanes of a rank are independent of one another but for
+/// what links and signals (also to oneself) order.
+struct Lane {
+  std::vector<Step> steps;
+
+  friend bool operator==(const Lane&, const Lane&) = default;
+};
+
+/// How the input, output and scratch are cut. For the collectives with one block a rank (all-gather's output,
+/// reduce-scatter's input, both of all-to-all, gather's output, scatter's input) the chunks of block b are
+/// b * chunks_per_block ... in order; all other buffers are one block. A block of c elements is cut into
+/// chunks_per_block chunks of ceil(c / chunks_per_block) elements rounded up to 16 bytes; the last ones may be short or
+/// empty. (for all-to-all-v and send/recv the caller's counts give each chunk; see executor/layout.hpp.)
+/// Every scratch chunk is one slice long and is reused by the next slice.
+struct RankPlan {
+  std::string algorithm;  ///< catalogue name, "ring"
+  Collective collective = Collective::all_reduce;
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 1;
+  std::uint32_t root = 0;
+  std::uint32_t chunks_per_block = 1;
+  std::uint32_t scratch_chunks = 0;
+  bool wide_scratch = false;  ///< scratch holds accumulators rather than elements
+  std::vector<LinkEnd> links;
+  std::vector<SignalEnd> signals;
+  std::vector<Lane> lanes;
+
+  std::uint32_t input_blocks() const;   ///< blocks of the input: ranks or 1 (0 where this rank has no input)
+  std::uint32_t output_blocks() const;  ///< likewise of the output
+  std::uint32_t input_chunks() const { return input_blocks() * chunks_per_block; }
+  std::uint32_t output_chunks() const { return output_blocks() * chunks_per_block; }
+
+  friend bool operator==(const RankPlan&, const RankPlan&) = default;
+};
+
+/// The plans of all ranks, index = rank: what proofs, the clock and the drawings take.
+using Plan = std::vector<RankPlan>;
+
+}  // namespace strait
