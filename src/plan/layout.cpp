@@ -17,13 +17,4 @@ Layout::Layout(const RankPlan& plan, std::size_t count, std::size_t element_byte
   slices = static_cast<std::uint32_t>(divide_up(std::min(chunk_elements, count), slice_elements));
 }
 
-Extent Layout::slice_of(std::uint32_t chunk, std::uint32_t slice) const {
-  const std::size_t block = chunk / chunks_per_block;
-  const std::size_t chunk_begin = std::min(block_elements, chunk % chunks_per_block * chunk_elements);
-  const std::size_t chunk_end = std::min(block_elements, chunk_begin + chunk_elements);
-  const std::size_t begin = std::min(chunk_end, chunk_begin + slice * slice_elements);
-  const std::size_t end = std::min(chunk_end, begin + slice_elements);
-  return {block * block_elements + begin, end - begin};
-}
-
 }  // namespace strait

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -7,7 +8,7 @@
 #include "plan/plan.hpp"
 
 /// Where the chunks of a plan lie once the element count is known, and how they are cut into slices. Host and GPU
-/// executors, the clock and the tests share this one statement of it.
+/// executors, the clock and the tests share this one statement of it (constexpr: CUDA device code calls it too).
 namespace strait {
 
 struct Extent {
@@ -30,8 +31,19 @@ struct Layout {
   /// `slice_bytes` is rounded down to a multiple of 16 elements' bytes, but never below.
   Layout(const RankPlan& plan, std::size_t count, std::size_t element_bytes, std::size_t slice_bytes);
 
+  /// All of chunk `chunk` of the input or output.
+  constexpr Extent chunk(std::uint32_t chunk) const {
+    const std::size_t block = chunk / chunks_per_block;
+    const std::size_t begin = std::min(block_elements, chunk % chunks_per_block * chunk_elements);
+    const std::size_t end = std::min(block_elements, begin + chunk_elements);
+    return {block * block_elements + begin, end - begin};
+  }
   /// Slice `slice` of chunk `chunk` of the input or output (not scratch, whose chunks are one slice each).
-  Extent slice_of(std::uint32_t chunk, std::uint32_t slice) const;
+  constexpr Extent slice_of(std::uint32_t chunk_index, std::uint32_t slice) const {
+    const Extent whole = chunk(chunk_index);
+    const std::size_t begin = std::min(whole.count, slice * slice_elements);
+    return {whole.offset + begin, std::min(slice_elements, whole.count - begin)};
+  }
 };
 
 }  // namespace strait

@@ -20,7 +20,8 @@ enum class Buffer : std::uint8_t { input, output, scratch };
 ///  - peer:    rank `peer`'s buffer, read or written in place. Legal only between that rank's signal and the matching
 ///             wait (the proof checks both sides).
 ///  - send:    destination only: the next free slot of link `link` (an index into RankPlan::links).
-///  - receive: source only: the next filled slot of link `link`. A step with a receive and no destination drops the slot.
+///  - receive: source only: the next filled slot of link `link`. A step with a receive and no destination drops the
+///  slot.
 /// For send and receive, (buffer, chunk) name the region whose slice travels, in *this* rank's numbering: it gives the
 /// length, and the proof checks that both ends mean equally long chunks.
 struct Operand {
@@ -43,7 +44,7 @@ struct Operand {
 ///  - reduces == true: sources are combined *in the listed order* in the accumulation type and rounded once.
 ///  - final: the result holds every rank's contribution; averages divide here, before the one rounding.
 struct Step {
-  std::vector<std::uint16_t> waits;    ///< indices into RankPlan::signals, role wait
+  std::vector<std::uint16_t> waits;  ///< indices into RankPlan::signals, role wait
   std::vector<Operand> sources;
   std::vector<Operand> destinations;
   std::vector<std::uint16_t> signals;  ///< indices into RankPlan::signals, role signal
@@ -57,11 +58,11 @@ struct Step {
 /// consumes every slot. A link is identified across ranks by (writer, tag, readers); within a rank's plan each end is
 /// used by one lane only.
 struct LinkEnd {
-  bool sends = false;                  ///< whether this rank is the writer
-  std::uint16_t tag = 0;               ///< tells apart links of one writer to the same readers (one per lane, say)
+  bool sends = false;     ///< whether this rank is the writer
+  std::uint16_t tag = 0;  ///< tells apart links of one writer to the same readers (one per lane, say)
   std::uint32_t writer = 0;
   std::vector<std::uint32_t> readers;  ///< ascending
-  bool wide = false;  ///< slots hold accumulators (f32 for f16, bf16 and fp8) rather than elements
+  bool wide = false;                   ///< slots hold accumulators (f32 for f16, bf16 and fp8) rather than elements
 
   friend bool operator==(const LinkEnd&, const LinkEnd&) = default;
 };

@@ -24,16 +24,18 @@ struct PointToPoint {
   std::uint32_t peer = 0;
 };
 
-/// What a plan is asked for. The same request on every rank (but for `point_to_point`) gives plans that fit.
+/// What a plan is asked for. The same request on every rank (but for `in_place` and `point_to_point`) gives plans that
+/// fit.
 struct PlanRequest {
   Collective collective = Collective::all_reduce;
   std::uint32_t ranks = 1;
   std::uint32_t root = 0;
   Shape shape;
-  bool order_free = false;    ///< any order of operands gives the same bits (is_order_free(type, op))
-  bool multicast = true;      ///< a link may have several readers
-  bool peer_memory = false;   ///< ranks can address one another's buffers
-  std::uint32_t lanes = 1;    ///< how many lanes the algorithm may spread over; it may use fewer
+  bool order_free = false;   ///< any order of operands gives the same bits (is_order_free(type, op))
+  bool multicast = true;     ///< a link may have several readers
+  bool peer_memory = false;  ///< ranks can address one another's buffers
+  bool in_place = false;     ///< this rank's call is in place; may differ between ranks, their plans fit all the same
+  std::uint32_t lanes = 1;   ///< how many lanes the algorithm may spread over; it may use fewer
   std::vector<PointToPoint> point_to_point;  ///< send_recv only
 };
 

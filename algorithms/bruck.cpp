@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <bit>
+
+#include "algorithms.hpp"
+#include "builder.hpp"
+
+/// Logarithmic algorithms for any number of ranks: at distance d = 1, 2, 4, ... rank r hears of what r + d knows. Block i
+/// below is the block of rank r + i. The reduce-scatter is the all-gather run backwards, as in PAT; its sums are
+/// rounded at every hop.
+namespace strait::algorithms {
+namespace {
+
+bool supports(const PlanRequest& request) {
+  return request.collective == Collective::all_gather || request.collective == Collective::all_to_all ||
+         request.collective == Collective::reduce_scatter;
+}
+
+void all_gather(PlanBuilder& p, std::uint32_t rank, std::uint32_t ranks) {
+  p.copy(input(0), output(rank));
+  for (std::uint32_t distance = 1; distance < ranks; distance *= 2)
+    for (std::uint32_t i = 0; i < std::min(distance, ranks - distance); ++i) {
+      const std::uint32_t mine = p.around(i);
+      const std::uint32_t theirs = p.around(i + distance);
+      p.copy(output(mine), p.send({p.around(-static_cast<std::int64_t>(distance))}, output(mine)));
+      p.copy(p.receive(p.around(distance), output(theirs)), output(theirs));
+    }
+}
+
+void reduce_scatter(PlanBuilder& p, std::uint32_t ranks) {
+  if (ranks == 1) p.reduce_final({raw(input(0))}, {output(0)});
+  for (std::uint32_t distance = std::bit_ceil(ranks) / 2; distance >= 1; distance /= 2)
+    for (std::uint32_t i = 0; i < std::min(distance, ranks - distance); ++i) {
+      // A block has been added to if a larger distance reached it.
+      const auto is_untouched = [&](std::uint32_t block, std::uint32_t below) {
+        for (std::uint32_t larger = 2 * below; larger < ranks; larger *= 2)
+          if (block < std::min(larger, ranks - larger)) return false;
+        return true;
+      };
+      const auto current = [&](std::uint32_t block) { return is_untouched(block, distance) ? raw(input(p.around(block))) : scratch(block); };
+      Operand leaving = current(i + distance);
+      leaving.raw = false;
+      p.copy(leaving, p.send({p.around(distance)}, input(p.around(i + distance))));
+      Operand arriving = p.receive(p.around(-static_cast<std::int64_t>(distance)), input(p.around(i)));
+      arriving.raw = is_untouched(i + distance, distance);
+      if (distance == 1)
+        p.reduce_final({arriving, current(i)}, {output(0)});
+      else
+        p.reduce_partial({arriving, current(i)}, {scratch(i)});
+    }
+}
+
+/// Block i travels the distances of the bits of i, lowest first. Until its first hop it lies in the input, after its
+/// last in the output, in between in scratch; in place it may not stay in the input.
+void all_to_all(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank) {
+  const std::uint32_t ranks = request.ranks;
+  if (!request.in_place) p.copy(input(rank), output(rank));
+  for (std::uint32_t block = 1; request.in_place && block < ranks; ++block)
+    p.copy(input(p.around(block)), scratch(block));
+  for (std::uint32_t distance = 1; distance < ranks; distance *= 2)
+    for (std::uint32_t block = distance; block < ranks; ++block) {
+      if ((block & distance) == 0) continue;
+      const bool is_first = block % distance == 0;
+      const bool is_last = block < 2 * distance;
+      const Operand region = input(p.around(block));
+      const Operand arrived = output(p.around(-static_cast<std::int64_t>(block)));
+      p.copy(is_first && !request.in_place ? region : scratch(block), p.send({p.around(distance)}, region));
+      p.copy(p.receive(p.around(-static_cast<std::int64_t>(distance)), region), is_last ? arrived : scratch(block));
+    }
+}
+
+RankPlan build(const PlanRequest& request, std::uint32_t rank) {
+  PlanBuilder p("bruck", request, rank);
+  if (request.collective == Collective::all_gather)
+    all_gather(p, rank, request.ranks);
+  else if (request.collective == Collective::reduce_scatter)
+    reduce_scatter(p, request.ranks);
+  else
+    all_to_all(p, request, rank);
+  return p.finish();
+}
+
+}  // namespace
+
+constinit const Algorithm bruck{"bruck", "Bruck et al. 1997, Efficient algorithms for all-to-all communications",
+                                supports, build, rounded_sums};
+
+}  // namespace strait::algorithms

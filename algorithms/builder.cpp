@@ -1,0 +1,182 @@
+#include "builder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace strait::algorithms {
+namespace {
+
+template <class T>
+std::uint16_t find_or_add(std::vector<T>& items, T item) {
+  const auto found = std::find(items.begin(), items.end(), item);
+  const auto index = static_cast<std::uint16_t>(found - items.begin());
+  if (found == items.end()) items.push_back(std::move(item));
+  return index;
+}
+
+/// Lane `lane` of `lanes` of an operand: its share of the chunk, and its own links.
+void move_to_lane(Operand& operand, std::uint32_t lane, std::uint32_t lanes, std::size_t links) {
+  operand.chunk = operand.chunk * lanes + lane;
+  if (operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive)
+    operand.link = static_cast<std::uint16_t>(operand.link + lane * links);
+}
+
+/// Repeats the lanes of a plan `lanes` times. Chunk c becomes the chunks c * lanes ... in order.
+RankPlan spread(const RankPlan& plan, std::uint32_t lanes) {
+  RankPlan wide = plan;
+  wide.chunks_per_block *= lanes;
+  wide.scratch_chunks *= lanes;
+  wide.links.clear();
+  wide.signals.clear();
+  wide.lanes.clear();
+  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+    for (LinkEnd end : plan.links) {
+      end.tag = static_cast<std::uint16_t>(end.tag * lanes + lane);
+      wide.links.push_back(std::move(end));
+    }
+    for (SignalEnd end : plan.signals) {
+      end.tag = static_cast<std::uint16_t>(end.tag * lanes + lane);
+      wide.signals.push_back(end);
+    }
+    for (Lane steps : plan.lanes) {
+      for (Step& step : steps.steps) {
+        for (auto& wait : step.waits) wait = static_cast<std::uint16_t>(wait + lane * plan.signals.size());
+        for (auto& signal : step.signals) signal = static_cast<std::uint16_t>(signal + lane * plan.signals.size());
+        for (Operand& source : step.sources) move_to_lane(source, lane, lanes, plan.links.size());
+        for (Operand& destination : step.destinations) move_to_lane(destination, lane, lanes, plan.links.size());
+      }
+      wide.lanes.push_back(std::move(steps));
+    }
+  }
+  return wide;
+}
+
+}  // namespace
+
+PlanBuilder::PlanBuilder(std::string_view algorithm, const PlanRequest& request, std::uint32_t rank,
+                         std::uint32_t chunks_per_block)
+    : rank_(rank), ranks_(request.ranks), lanes_(std::max(1U, request.lanes)), multicast_(request.multicast) {
+  plan_.algorithm = algorithm;
+  plan_.collective = request.collective;
+  plan_.rank = rank;
+  plan_.ranks = request.ranks;
+  plan_.root = request.root;
+  plan_.chunks_per_block = chunks_per_block;
+  plan_.lanes.emplace_back();
+}
+
+std::uint32_t PlanBuilder::around(std::int64_t distance) const {
+  const auto n = static_cast<std::int64_t>(ranks_);
+  return static_cast<std::uint32_t>(((rank_ + distance) % n + n) % n);
+}
+
+Ranks PlanBuilder::others() const {
+  Ranks others;
+  for (std::uint32_t distance = 1; distance < ranks_; ++distance) others.push_back(around(distance));
+  return others;
+}
+
+Ranks PlanBuilder::everyone() const { return all_but(ranks_); }
+
+Ranks PlanBuilder::all_but(std::uint32_t writer) const {
+  Ranks readers;
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+    if (rank != writer) readers.push_back(rank);
+  return readers;
+}
+
+void PlanBuilder::next_lane() {
+  flush_waits();
+  if (!plan_.lanes.back().steps.empty()) plan_.lanes.emplace_back();
+}
+
+void PlanBuilder::add(Step step) {
+  step.waits = std::exchange(pending_waits_, {});
+  plan_.lanes.back().steps.push_back(std::move(step));
+  for (const auto& list : {plan_.lanes.back().steps.back().sources, plan_.lanes.back().steps.back().destinations})
+    for (const Operand& operand : list)
+      if (operand.buffer == Buffer::scratch) plan_.scratch_chunks = std::max(plan_.scratch_chunks, operand.chunk + 1);
+}
+
+void PlanBuilder::copy(Operand source, Operands destinations) {
+  Step step;
+  step.sources = {source};
+  step.destinations = std::move(destinations);
+  add(std::move(step));
+}
+
+void PlanBuilder::reduce_partial(Operands sources, Operands destinations) {
+  Step step;
+  step.sources = std::move(sources);
+  step.destinations = std::move(destinations);
+  step.reduces = true;
+  add(std::move(step));
+}
+
+void PlanBuilder::reduce_final(Operands sources, Operands destinations) {
+  reduce_partial(std::move(sources), std::move(destinations));
+  plan_.lanes.back().steps.back().final = true;
+}
+
+std::uint16_t PlanBuilder::link(LinkEnd end) {
+  std::sort(end.readers.begin(), end.readers.end());
+  return find_or_add(plan_.links, std::move(end));
+}
+
+std::uint16_t PlanBuilder::signal_end(SignalEnd end) { return find_or_add(plan_.signals, end); }
+
+Operands PlanBuilder::send(Ranks readers, Operand region, std::uint16_t tag) {
+  Operands destinations;
+  region.kind = Operand::Kind::send;
+  region.raw = false;
+  if (readers.empty()) return destinations;
+  if (multicast_) {
+    region.link = link({.sends = true, .tag = tag, .writer = rank_, .readers = std::move(readers)});
+    destinations.push_back(region);
+    return destinations;
+  }
+  for (const std::uint32_t reader : readers) {
+    region.link = link({.sends = true, .tag = tag, .writer = rank_, .readers = {reader}});
+    destinations.push_back(region);
+  }
+  return destinations;
+}
+
+Operand PlanBuilder::receive(std::uint32_t writer, Ranks readers, Operand region, std::uint16_t tag) {
+  region.kind = Operand::Kind::receive;
+  region.link =
+      link({.sends = false, .tag = tag, .writer = writer, .readers = multicast_ ? std::move(readers) : Ranks{rank_}});
+  return region;
+}
+
+Operand PlanBuilder::at(std::uint32_t rank, Operand operand) const {
+  if (rank == rank_) return operand;
+  operand.kind = Operand::Kind::peer;
+  operand.peer = rank;
+  return operand;
+}
+
+void PlanBuilder::signal(const Ranks& to, std::uint16_t tag) {
+  flush_waits();
+  auto& steps = plan_.lanes.back().steps;
+  if (steps.empty()) steps.emplace_back();
+  for (const std::uint32_t rank : to)
+    steps.back().signals.push_back(signal_end({.signals = true, .tag = tag, .from = rank_, .to = rank}));
+}
+
+void PlanBuilder::wait(const Ranks& from, std::uint16_t tag) {
+  for (const std::uint32_t rank : from)
+    pending_waits_.push_back(signal_end({.signals = false, .tag = tag, .from = rank, .to = rank_}));
+}
+
+void PlanBuilder::flush_waits() {
+  if (!pending_waits_.empty()) add({});
+}
+
+RankPlan PlanBuilder::finish() {
+  flush_waits();
+  if (plan_.lanes.back().steps.empty()) plan_.lanes.pop_back();
+  return spread(plan_, lanes_);
+}
+
+}  // namespace strait::algorithms

@@ -1,0 +1,122 @@
+#include "algorithms.hpp"
+#include "builder.hpp"
+
+/// Direct algorithms: every byte travels straight from the rank that has it to the ranks that need it, and every sum is
+/// taken in rank order and rounded once.
+namespace strait::algorithms {
+namespace {
+
+/// The contributions of all ranks to `mine`, in rank order; those of others come over their links to `readers_of`.
+template <class ReadersOf>
+Operands contributions(PlanBuilder& p, std::uint32_t rank, Operand mine, ReadersOf readers_of) {
+  Operands sources;
+  for (const std::uint32_t from : p.everyone())
+    sources.push_back(raw(from == rank ? mine : p.receive(from, readers_of(from), mine)));
+  return sources;
+}
+
+bool one_hop_supports(const PlanRequest& request) {
+  switch (request.collective) {
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::reduce:
+    case Collective::broadcast:
+    case Collective::gather:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank) {
+  const Ranks root_only{request.root};
+  if (rank != request.root) {
+    p.copy(input(0), p.send(root_only, input(0)));
+  } else if (request.collective == Collective::reduce) {
+    p.reduce_final(contributions(p, rank, input(0), [&](std::uint32_t) { return root_only; }), {output(0)});
+  } else {
+    p.copy(input(0), output(rank));
+    for (const std::uint32_t from : p.others()) p.copy(p.receive(from, output(from)), output(from));
+  }
+}
+
+RankPlan build_one_hop(const PlanRequest& request, std::uint32_t rank) {
+  PlanBuilder p("one_hop", request, rank);
+  const auto all_but = [&](std::uint32_t writer) { return p.all_but(writer); };
+  switch (request.collective) {
+    case Collective::all_reduce:
+      if (request.ranks > 1) p.copy(input(0), p.send(p.others(), input(0)));
+      p.reduce_final(contributions(p, rank, input(0), all_but), {output(0)});
+      break;
+    case Collective::all_gather: {
+      Operands everywhere = p.send(p.others(), input(0));
+      everywhere.insert(everywhere.begin(), output(rank));
+      p.copy(input(0), everywhere);
+      for (const std::uint32_t from : p.others()) p.copy(p.receive(from, all_but(from), output(from)), output(from));
+      break;
+    }
+    case Collective::broadcast:
+      if (rank == request.root) {
+        Operands everywhere = p.send(p.others(), input(0));
+        everywhere.insert(everywhere.begin(), output(0));
+        p.copy(input(0), everywhere);
+      } else {
+        p.copy(p.receive(request.root, all_but(request.root), output(0)), output(0));
+      }
+      break;
+    default:
+      one_hop_to_root(p, request, rank);
+  }
+  return p.finish();
+}
+
+bool two_hop_supports(const PlanRequest& request) { return request.collective == Collective::all_reduce; }
+
+/// Chunk c belongs to rank c: all send it their part, it adds, and sends the sum to all.
+RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
+  constexpr std::uint16_t sums = 1;
+  PlanBuilder p("two_hop", request, rank, request.ranks);
+  for (const std::uint32_t owner : p.others()) p.copy(input(owner), p.send({owner}, input(owner)));
+  Operands everywhere = p.send(p.others(), output(rank), sums);
+  everywhere.insert(everywhere.begin(), output(rank));
+  p.reduce_final(contributions(p, rank, input(rank), [&](std::uint32_t) { return Ranks{rank}; }), everywhere);
+  for (const std::uint32_t owner : p.others())
+    p.copy(p.receive(owner, p.all_but(owner), output(owner), sums), output(owner));
+  return p.finish();
+}
+
+bool direct_supports(const PlanRequest& request) {
+  return request.collective == Collective::reduce_scatter || request.collective == Collective::all_to_all ||
+         request.collective == Collective::scatter;
+}
+
+/// All blocks leave before any arrives, so that an all-to-all in place overwrites no block that is still to be sent.
+RankPlan build_direct(const PlanRequest& request, std::uint32_t rank) {
+  PlanBuilder p("direct", request, rank);
+  const bool has_blocks = request.collective != Collective::scatter || rank == request.root;
+  if (has_blocks)
+    for (const std::uint32_t to : p.others()) p.copy(input(to), p.send({to}, input(to)));
+  if (request.collective == Collective::reduce_scatter) {
+    p.reduce_final(contributions(p, rank, input(rank), [&](std::uint32_t) { return Ranks{rank}; }), {output(0)});
+  } else if (request.collective == Collective::all_to_all) {
+    p.copy(input(rank), output(rank));
+    for (std::uint32_t distance = 1; distance < request.ranks; ++distance) {
+      const std::uint32_t from = p.around(-static_cast<std::int64_t>(distance));
+      p.copy(p.receive(from, output(from)), output(from));
+    }
+  } else if (rank == request.root) {
+    p.copy(input(rank), output(0));
+  } else {
+    p.copy(p.receive(request.root, output(0)), output(0));
+  }
+  return p.finish();
+}
+
+}  // namespace
+
+constinit const Algorithm one_hop{"one_hop", "folklore", one_hop_supports, build_one_hop, rank_order_sums};
+constinit const Algorithm two_hop{"two_hop", "folklore: reduce-scatter and all-gather, both direct", two_hop_supports,
+                                  build_two_hop, rank_order_sums};
+constinit const Algorithm direct{"direct", "folklore", direct_supports, build_direct, rank_order_sums};
+
+}  // namespace strait::algorithms

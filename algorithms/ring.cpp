@@ -1,0 +1,117 @@
+#include "algorithms.hpp"
+#include "builder.hpp"
+
+/// Rings: every rank talks to its two neighbours only, each link carries every byte once. A sum is rounded at every hop
+/// (elements travel, not accumulators) and starts behind its owner, so its order differs from chunk to chunk.
+namespace strait::algorithms {
+namespace {
+
+bool supports(const PlanRequest& request) {
+  switch (request.collective) {
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::broadcast:
+    case Collective::reduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Messages to the next rank in order of sending. Two links take turns, for with one link of one slot every rank would
+/// wait for the next to take its message before taking one itself.
+class Ring {
+ public:
+  Ring(PlanBuilder& builder) : p_(builder) {}
+  Operand send(Operand region) { return p_.send({p_.around(1)}, region, sent_++ % 2).front(); }
+  Operand receive(Operand region) { return p_.receive(p_.around(-1), region, received_++ % 2); }
+
+ private:
+  PlanBuilder& p_;
+  std::uint16_t sent_ = 0;
+  std::uint16_t received_ = 0;
+};
+
+/// The sum of chunk `rank` comes to `result`; and to the next rank if it `goes_on`.
+void reduce_scatter(PlanBuilder& p, Ring& ring, std::uint32_t ranks, Operand result, bool goes_on) {
+  p.copy(input(p.around(-1)), ring.send(input(p.around(-1))));
+  for (std::uint32_t hop = 1; hop < ranks; ++hop) {
+    const Operand mine = input(p.around(-1 - static_cast<std::int64_t>(hop)));
+    Operand partial = ring.receive(mine);
+    partial.raw = hop == 1;
+    if (hop + 1 < ranks) {
+      p.reduce_partial({partial, raw(mine)}, {ring.send(mine)});
+      continue;
+    }
+    Operands results{result};
+    if (goes_on) results.push_back(ring.send(mine));
+    p.reduce_final({partial, raw(mine)}, results);
+  }
+}
+
+void all_gather(PlanBuilder& p, Ring& ring, std::uint32_t ranks) {
+  for (std::uint32_t hop = 1; hop < ranks; ++hop) {
+    const Operand here = output(p.around(-static_cast<std::int64_t>(hop)));
+    const Operand source = ring.receive(here);
+    Operands destinations{here};
+    if (hop + 1 < ranks) destinations.push_back(ring.send(here));
+    p.copy(source, destinations);
+  }
+}
+
+/// Broadcast and reduce: the ring is cut at the root.
+void chain(PlanBuilder& p, Ring& ring, const PlanRequest& request, std::uint32_t rank) {
+  const std::uint32_t distance = (rank + request.ranks - request.root) % request.ranks;
+  if (request.collective == Collective::broadcast) {
+    const Operand source = distance == 0 ? input(0) : ring.receive(output(0));
+    Operands destinations{output(0)};
+    if (distance + 1 < request.ranks) destinations.push_back(ring.send(output(0)));
+    p.copy(source, destinations);
+  } else if (distance == 1) {
+    p.copy(input(0), ring.send(input(0)));
+  } else {
+    Operand partial = ring.receive(input(0));
+    partial.raw = distance == 2 || request.ranks == 2;
+    if (distance == 0)
+      p.reduce_final({partial, raw(input(0))}, {output(0)});
+    else
+      p.reduce_partial({partial, raw(input(0))}, {ring.send(input(0))});
+  }
+}
+
+RankPlan build(const PlanRequest& request, std::uint32_t rank) {
+  const std::uint32_t n = request.ranks;
+  PlanBuilder p("ring", request, rank, request.collective == Collective::all_reduce ? n : 1);
+  Ring ring(p);
+  if (n == 1 && is_reduction(request.collective)) {
+    p.reduce_final({raw(input(0))}, {output(0)});
+    return p.finish();
+  }
+  switch (request.collective) {
+    case Collective::all_reduce:
+      reduce_scatter(p, ring, n, output(rank), true);
+      all_gather(p, ring, n);
+      break;
+    case Collective::reduce_scatter:
+      reduce_scatter(p, ring, n, output(0), false);
+      break;
+    case Collective::all_gather: {
+      Operands destinations{output(rank)};
+      if (n > 1) destinations.push_back(ring.send(input(0)));
+      p.copy(input(0), destinations);
+      all_gather(p, ring, n);
+      break;
+    }
+    default:
+      chain(p, ring, request, rank);
+  }
+  return p.finish();
+}
+
+}  // namespace
+
+constinit const Algorithm ring{"ring", "Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms", supports,
+                               build, rounded_sums};
+
+}  // namespace strait::algorithms

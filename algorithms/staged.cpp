@@ -1,0 +1,48 @@
+#include "algorithms.hpp"
+#include "builder.hpp"
+
+/// For machines whose ranks meet in host memory: every byte is written there once and read by all who need it, and
+/// writing, adding and reading have lanes of their own, so that the wires up and down are busy together. Sums are taken
+/// by the owner of a chunk in rank order and rounded once.
+namespace strait::algorithms {
+namespace {
+
+constexpr std::uint16_t results = 1;
+
+bool supports(const PlanRequest& request) {
+  const bool known = request.collective == Collective::all_reduce || request.collective == Collective::all_gather ||
+                     request.collective == Collective::reduce_scatter;
+  return known && (request.multicast || request.ranks == 1);
+}
+
+RankPlan build(const PlanRequest& request, std::uint32_t rank) {
+  const bool sums = is_reduction(request.collective);
+  const bool gathers = request.collective != Collective::reduce_scatter;
+  PlanBuilder p("staged", request, rank, request.collective == Collective::all_reduce ? request.ranks : 1);
+  if (sums) {
+    for (const std::uint32_t owner : p.others()) p.copy(input(owner), p.send({owner}, input(owner)));
+    p.next_lane();
+  }
+  Operands destinations{gathers ? output(rank) : output(0)};
+  if (gathers)
+    for (const Operand& link : p.send(p.others(), output(rank), results)) destinations.push_back(link);
+  if (sums) {
+    Operands sources;
+    for (const std::uint32_t from : p.everyone())
+      sources.push_back(raw(from == rank ? input(rank) : p.receive(from, input(rank))));
+    p.reduce_final(sources, destinations);
+  } else {
+    p.copy(input(0), destinations);
+  }
+  p.next_lane();
+  if (gathers)
+    for (const std::uint32_t from : p.others())
+      p.copy(p.receive(from, p.all_but(from), output(from), results), output(from));
+  return p.finish();
+}
+
+}  // namespace
+
+constinit const Algorithm staged{"staged", "folklore: two hops through host memory", supports, build, rank_order_sums};
+
+}  // namespace strait::algorithms

@@ -1,0 +1,400 @@
+// Ways to move a buffer between two processes of one host, side by side: the evidence behind the host transport.
+//
+//   copy_paths -b 4K -e 64M --json results.json
+//
+// Two processes, each pinned to a core, send one another `bytes` at the same time:
+//   cma            process_vm_readv from the peer's private buffer into ours: one copy, by the kernel
+//   slots          two copies through a ring of shared slots that stays in the cache: private -> slot -> private
+//   direct         one copy from the peer's buffer, which lies in shared memory, into our private one
+// slots and direct come with plain and with non-temporal stores to the destination, and with and without huge pages for
+// the shared memory. The methods take turns in blocks, in an order that rotates; the result is the median of the
+// blocks, as GB/s of one direction. Every method's result is verified at every size.
+#include <fmt/format.h>
+#include <immintrin.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perf/options.hpp"
+#include "perf/report.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t depth = 4;
+constexpr std::size_t largest_slot_bytes = 512 << 10;
+constexpr std::array<std::size_t, 4> slot_sizes_bytes = {8 << 10, 32 << 10, 128 << 10, 512 << 10};
+constexpr int blocks = 7;
+constexpr std::size_t block_bytes = 32 << 20;  ///< moved by a block, each way
+constexpr std::size_t most_calls = 500;
+constexpr auto wait_limit = std::chrono::seconds(30);
+
+struct Method {
+  enum class Kind { cma, slots, direct } kind;
+  std::size_t slot_bytes = 0;
+  bool non_temporal = false;
+  bool huge_pages = false;
+
+  std::string name() const {
+    if (kind == Kind::cma) return "cma";
+    std::string text = kind == Kind::direct ? "direct" : fmt::format("slots {}K", slot_bytes >> 10);
+    return text + (non_temporal ? " nt" : "") + (huge_pages ? " huge" : "");
+  }
+};
+
+std::vector<Method> all_methods() {
+  std::vector<Method> methods = {{Method::Kind::cma}};
+  for (const bool huge : {false, true})
+    for (const bool non_temporal : {false, true}) {
+      for (const std::size_t slot_bytes : slot_sizes_bytes)
+        methods.push_back({Method::Kind::slots, slot_bytes, non_temporal, huge});
+      methods.push_back({Method::Kind::direct, 0, non_temporal, huge});
+    }
+  return methods;
+}
+
+[[noreturn]] void stop(const std::string& message) {
+  fmt::print(stderr, "copy_paths: {}\n", message);
+  std::_Exit(1);
+}
+
+/// The counters of one direction; writer and reader each own a cache line.
+struct Ring {
+  alignas(64) std::atomic<std::uint64_t> published = 0;
+  alignas(64) std::atomic<std::uint64_t> released = 0;
+};
+
+struct Control {
+  Ring rings[2];  ///< by sender
+  alignas(64) std::atomic<std::uint64_t> arrived = 0;
+  std::atomic<bool> cma_refused = false;
+};
+
+char* map(std::size_t bytes, int flags) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) stop(fmt::format("cannot map {} bytes: {}. Lower --maxbytes", bytes, std::strerror(errno)));
+  return static_cast<char*>(data);
+}
+
+/// Made before the fork, so that both processes know all addresses, private ones included.
+struct Memory {
+  explicit Memory(std::size_t bytes) : max_bytes(bytes) {
+    control = new (map(sizeof(Control), MAP_SHARED)) Control;
+    for (const int huge : {0, 1}) {
+      slots[huge] = map(2 * depth * largest_slot_bytes, MAP_SHARED);
+      sources[huge] = map(2 * bytes, MAP_SHARED);
+      madvise(slots[huge], 2 * depth * largest_slot_bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+      madvise(sources[huge], 2 * bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    }
+    source = map(bytes, MAP_PRIVATE);
+    destination = map(bytes, MAP_PRIVATE);
+  }
+
+  std::size_t max_bytes;
+  Control* control;
+  char* slots[2];    ///< [huge], two directions
+  char* sources[2];  ///< [huge], the shared source buffers of both processes
+  char* source;      ///< private: the same address in both processes, different memory
+  char* destination;
+};
+
+template <class Ready>
+void wait_until(Ready&& ready) {
+  for (int spins = 0; spins < 2000; ++spins) {
+    if (ready()) return;
+    _mm_pause();
+  }
+  const auto deadline = Clock::now() + wait_limit;
+  while (!ready()) {
+    if (Clock::now() > deadline) stop("the other process does not answer. Look for its message above");
+    sched_yield();
+  }
+}
+
+void copy(char* to, const char* from, std::size_t bytes, bool non_temporal) {
+  if (!non_temporal) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  // Sizes and addresses are multiples of 64 bytes here.
+  for (std::size_t i = 0; i < bytes; i += 64) {
+    const auto* in = reinterpret_cast<const __m128i*>(from + i);
+    auto* out = reinterpret_cast<__m128i*>(to + i);
+    for (int lane = 0; lane < 4; ++lane) _mm_stream_si128(out + lane, _mm_load_si128(in + lane));
+  }
+  _mm_sfence();
+}
+
+/// One of the two processes.
+class Process {
+ public:
+  Process(Memory& memory, int index, pid_t peer) : memory_(memory), index_(index), peer_(peer) {}
+
+  /// Both processes have come here.
+  void meet() {
+    const std::uint64_t target = 2 * ++meetings_;
+    memory_.control->arrived.fetch_add(1);
+    wait_until([&] { return memory_.control->arrived.load() >= target; });
+  }
+
+  void exchange(const Method& method, std::size_t bytes) {
+    switch (method.kind) {
+      case Method::Kind::cma:
+        return read_from_peer(bytes);
+      case Method::Kind::slots:
+        return through_slots(method, bytes);
+      case Method::Kind::direct:
+        return copy(memory_.destination, shared_source(method.huge_pages, 1 - index_), bytes, method.non_temporal);
+    }
+  }
+
+  void fill_sources(std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; i += sizeof(std::uint64_t)) {
+      const std::uint64_t word = pattern(index_, i);
+      std::memcpy(memory_.source + i, &word, sizeof word);
+    }
+    for (const int huge : {0, 1}) std::memcpy(shared_source(huge, index_), memory_.source, bytes);
+  }
+
+  void verify(const Method& method, std::size_t bytes) {
+    std::memset(memory_.destination, 0, bytes);
+    meet();
+    exchange(method, bytes);
+    meet();
+    if (method.kind == Method::Kind::cma && memory_.control->cma_refused) return;
+    for (std::size_t i = 0; i < bytes; i += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, memory_.destination + i, sizeof word);
+      if (word != pattern(1 - index_, i)) stop(fmt::format("{} of {} bytes is wrong at {}", method.name(), bytes, i));
+    }
+  }
+
+  /// Microseconds of one exchange in a block of them.
+  double time_block(const Method& method, std::size_t bytes) {
+    const std::size_t calls = std::clamp<std::size_t>(block_bytes / bytes, 2, most_calls);
+    meet();
+    const auto start = Clock::now();
+    for (std::size_t i = 0; i < calls; ++i) {
+      exchange(method, bytes);
+      meet();  // the source may change and the destination be read now
+    }
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / static_cast<double>(calls);
+  }
+
+  bool cma_refused() const { return memory_.control->cma_refused; }
+
+ private:
+  static std::uint64_t pattern(int process, std::size_t i) {
+    return (i + static_cast<std::size_t>(process) + 1) * 0x9e3779b97f4a7c15u;
+  }
+
+  char* shared_source(int huge, int process) const {
+    return memory_.sources[huge] + static_cast<std::size_t>(process) * memory_.max_bytes;
+  }
+
+  void read_from_peer(std::size_t bytes) {
+    for (std::size_t done = 0; done < bytes;) {
+      const iovec local = {memory_.destination + done, bytes - done};
+      const iovec remote = {memory_.source + done, bytes - done};
+      const ssize_t moved = process_vm_readv(peer_, &local, 1, &remote, 1, 0);
+      if (moved <= 0) {
+        memory_.control->cma_refused = true;
+        return;
+      }
+      done += static_cast<std::size_t>(moved);
+    }
+  }
+
+  /// Sends and receives in turns, whichever can go on.
+  void through_slots(const Method& method, std::size_t bytes) {
+    Ring& out = memory_.control->rings[index_];
+    Ring& in = memory_.control->rings[1 - index_];
+    const std::size_t count = (bytes + method.slot_bytes - 1) / method.slot_bytes;
+    const auto piece = [&](std::size_t i) { return std::min(method.slot_bytes, bytes - i * method.slot_bytes); };
+    const auto slot = [&](int sender, std::uint64_t number) {
+      return memory_.slots[method.huge_pages] +
+             (static_cast<std::size_t>(sender) * depth + number % depth) * method.slot_bytes;
+    };
+    std::size_t sent = 0;
+    std::size_t received = 0;
+    while (sent < count || received < count) {
+      const std::uint64_t write = out.published.load(std::memory_order_relaxed);
+      const std::uint64_t read = in.released.load(std::memory_order_relaxed);
+      const auto can_send = [&] {
+        return sent < count && write - out.released.load(std::memory_order_acquire) < depth;
+      };
+      const auto can_receive = [&] { return received < count && in.published.load(std::memory_order_acquire) != read; };
+      wait_until([&] { return can_send() || can_receive(); });
+      if (can_send()) {
+        copy(slot(index_, write), memory_.source + sent * method.slot_bytes, piece(sent), false);
+        out.published.store(write + 1, std::memory_order_release);
+        ++sent;
+      }
+      if (can_receive()) {
+        copy(memory_.destination + received * method.slot_bytes, slot(1 - index_, read), piece(received),
+             method.non_temporal);
+        in.released.store(read + 1, std::memory_order_release);
+        ++received;
+      }
+    }
+  }
+
+  Memory& memory_;
+  int index_;
+  pid_t peer_;
+  std::uint64_t meetings_ = 0;
+};
+
+struct Row {
+  std::size_t bytes;
+  std::vector<std::optional<double>> gbps;  ///< by method; nothing: refused by the kernel
+};
+
+/// What both processes do; process 0 gets the results.
+std::vector<Row> measure(Process& process, const std::vector<Method>& methods, const std::vector<std::size_t>& sizes,
+                         bool prints) {
+  std::vector<Row> rows;
+  for (const std::size_t bytes : sizes) {
+    process.fill_sources(bytes);
+    for (const Method& method : methods) process.verify(method, bytes);
+    std::vector<std::vector<double>> times_us(methods.size());
+    for (std::size_t block = 0; block < blocks; ++block)
+      for (std::size_t i = 0; i < methods.size(); ++i) {
+        const std::size_t turn = (i + block * 3) % methods.size();
+        times_us[turn].push_back(process.time_block(methods[turn], bytes));
+      }
+    Row row{bytes, {}};
+    for (std::size_t i = 0; i < methods.size(); ++i) {
+      std::nth_element(times_us[i].begin(), times_us[i].begin() + blocks / 2, times_us[i].end());
+      const bool refused = methods[i].kind == Method::Kind::cma && process.cma_refused();
+      row.gbps.push_back(refused ? std::nullopt
+                                 : std::optional(static_cast<double>(bytes) / times_us[i][blocks / 2] * 1e-3));
+    }
+    rows.push_back(row);
+    if (prints) fmt::print(stderr, "measured {} bytes\n", bytes);
+  }
+  return rows;
+}
+
+std::string setting(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+void print_table(const std::vector<Method>& methods, const std::vector<Row>& rows) {
+  fmt::print("# GB/s of one direction, both at once\n{:<18}", "bytes");
+  for (const Row& row : rows) fmt::print("{:>10}", row.bytes);
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    fmt::print("\n{:<18}", methods[i].name());
+    for (const Row& row : rows) fmt::print("{:>10}", row.gbps[i] ? fmt::format("{:.2f}", *row.gbps[i]) : "refused");
+  }
+  fmt::print("\n");
+}
+
+void write_json(const std::string& path, const std::vector<Method>& methods, const std::vector<Row>& rows,
+                const std::vector<int>& cpus, const std::string& huge_setting) {
+  nlohmann::ordered_json json = {{"program", "copy_paths"},
+                                 {"cpu", strait::perf::processor_name()},
+                                 {"cpus", cpus},
+                                 {"shmem_huge_pages", huge_setting},
+                                 {"slot_depth", depth},
+                                 {"unit", "GB/s of one direction, both at once"}};
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    nlohmann::ordered_json method = {{"method", methods[i].name()}};
+    for (const Row& row : rows)
+      method["rates"].push_back(
+          {{"bytes", row.bytes},
+           {"gbps", row.gbps[i] ? nlohmann::ordered_json(*row.gbps[i]) : nlohmann::ordered_json()}});
+    json["results"].push_back(method);
+  }
+  if (auto status = strait::perf::write_file(path, json.dump(2) + "\n"); !status) stop(status.error().message);
+}
+
+void pin(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    stop(fmt::format("cannot run on core {}: {}. Choose others with --cpus", cpu, std::strerror(errno)));
+}
+
+std::vector<int> first_two_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < 2; ++cpu)
+    if (CPU_ISSET(static_cast<std::size_t>(cpu), &set)) cpus.push_back(cpu);
+  return cpus;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string smallest = "4K";
+  std::string largest = "64M";
+  std::string json_path;
+  std::vector<int> cpus = first_two_cpus();
+  CLI::App app("Ways to move a buffer between two processes of one host", "copy_paths");
+  app.add_option("-b,--minbytes", smallest, "Smallest size")->capture_default_str();
+  app.add_option("-e,--maxbytes", largest, "Largest size")->capture_default_str();
+  app.add_option("--cpus", cpus, "The two cores")->expected(2);
+  app.add_option("--json", json_path, "Write the results to this file");
+  CLI11_PARSE(app, argc, argv);
+  const auto min_bytes = strait::perf::parse_bytes(smallest);
+  const auto max_bytes = strait::perf::parse_bytes(largest);
+  if (!min_bytes || !max_bytes || *min_bytes < 64 || *min_bytes % 64 != 0 || *min_bytes > *max_bytes)
+    stop("-b and -e must be sizes such as 4K and 64M, -b a multiple of 64 bytes and the smaller");
+  if (cpus.size() < 2) stop("needs two cores");
+
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = *min_bytes; bytes <= *max_bytes; bytes *= 2) sizes.push_back(bytes);
+  Memory memory(sizes.back());
+  const auto methods = all_methods();
+  const std::string huge_setting = setting("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  fmt::print("# {}, cores {} and {}, slots of depth {}, huge pages of shared memory: {}\n",
+             strait::perf::processor_name(), cpus[0], cpus[1], depth, huge_setting);
+  std::fflush(stdout);
+
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // else Yama lets only the parent read
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) stop(fmt::format("cannot fork: {}", std::strerror(errno)));
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    pin(cpus[1]);
+    Process process(memory, 1, parent);
+    measure(process, methods, sizes, false);
+    std::_Exit(0);
+  }
+  pin(cpus[0]);
+  Process process(memory, 0, child);
+  const auto rows = measure(process, methods, sizes, isatty(STDERR_FILENO) == 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) stop("the second process failed");
+  print_table(methods, rows);
+  if (!json_path.empty()) write_json(json_path, methods, rows, cpus, huge_setting);
+  return 0;
+}

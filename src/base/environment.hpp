@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <iosfwd>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace strait {
+
+enum class VariableKind : std::uint8_t {
+  text,
+  integer,
+  bytes,   ///< a whole number with an optional K, M or G (powers of 1024)
+  choice,  ///< one of `choices`
+};
+
+/// One environment variable: all there is to say about it, for its reader, the documentation and the check at init.
+struct Variable {
+  std::string_view name;
+  VariableKind kind;
+  std::string_view default_value;  ///< "": unset
+  bool equal_on_all_ranks;         ///< compared when ranks join; a difference is an error
+  std::string_view meaning;
+  std::string_view choices = "";  ///< of a choice: "auto|portable|avx2"
+  std::int64_t minimum = 0;       ///< of a number
+  std::int64_t maximum = std::numeric_limits<std::int64_t>::max();
+};
+
+/// Every environment variable that Strait defines. (Those of launchers are read in src/bootstrap/launch.cpp.)
+inline constexpr Variable environment_table[] = {
+    {"STRAIT_DEBUG", VariableKind::choice, "warn", false, "How much is logged to stderr.", "off|warn|info|trace"},
+    {"STRAIT_RANK", VariableKind::integer, "", false,
+     "This process's rank, where no launcher says it. Goes with STRAIT_RANKS and, from 2 ranks on, STRAIT_ROOT and "
+     "STRAIT_KEY.",
+     "", 0, 1'000'000},
+    {"STRAIT_RANKS", VariableKind::integer, "", false, "The number of ranks, where no launcher says it.", "", 1,
+     1'000'000},
+    {"STRAIT_ROOT", VariableKind::text, "", false,
+     "Where rank 0 listens while ranks join: host:port, 192.0.2.1:port or [2001:db8::1]:port. Overrides the "
+     "launcher's."},
+    {"STRAIT_KEY", VariableKind::text, "", false,
+     "The job's shared secret, 64 hexadecimal digits (openssl rand -hex 32): whoever has it can join."},
+    {"STRAIT_ALLOW_DERIVED_KEY", VariableKind::choice, "0", false,
+     "1: where a launcher of several hosts hands out no secret and STRAIT_KEY is unset, derive the key from the job's "
+     "identifiers. Users who can reach this network and guess those can then join.",
+     "0|1"},
+    {"STRAIT_SOCKET_IFNAME", VariableKind::text, "", false,
+     "Network interfaces to use, by prefix: eth,ib; ^docker,lo for all but those; =eth0 for exact names. Unset: the "
+     "first "
+     "that is up and neither loopback nor a container's bridge."},
+    {"STRAIT_HOSTID", VariableKind::text, "", false,
+     "Stands for this host's identity: ranks with different values treat one another as being on different hosts."},
+    {"STRAIT_INIT_TIMEOUT_MS", VariableKind::integer, "60000", false, "How long ranks wait for one another at init.",
+     "", 1, 86'400'000},
+    {"STRAIT_TIMEOUT_MS", VariableKind::integer, "0", false, "Deadline of every operation; 0: none.", "", 0,
+     86'400'000},
+    {"STRAIT_ALGORITHM", VariableKind::text, "auto", true,
+     "Forces an algorithm, by the name that `strait explain` prints."},
+    {"STRAIT_SLICE_BYTES", VariableKind::bytes, "0", true,
+     "Bytes that one step of a plan moves; a multiple of 16. 0: chosen by size.", "", 0, std::int64_t{1} << 30},
+    {"STRAIT_TRANSPORT", VariableKind::choice, "auto", true, "Forces the transport.", "auto|loopback|shm"},
+    {"STRAIT_SIMD", VariableKind::choice, "auto", false,
+     "Forces the instruction set of reductions on the CPU. Results have the same bits with each.",
+     "auto|portable|avx2|avx512"},
+};
+
+/// The name of a variable of the table; any other name does not compile.
+class VariableName {
+ public:
+  consteval VariableName(const char* name)
+      : index_(find(name)) {}  // NOLINT: implicit, so that calls take the bare name
+  const Variable& variable() const { return environment_table[index_]; }
+
+ private:
+  static consteval std::size_t find(std::string_view name) {
+    for (std::size_t i = 0; i < std::size(environment_table); ++i)
+      if (environment_table[i].name == name) return i;
+    throw "not in environment_table";
+  }
+  std::size_t index_;
+};
+
+struct Setting {
+  std::string name;
+  std::string value;
+  bool operator==(const Setting&) const = default;
+};
+
+/// Reads variables of the table. A malformed value is an error that names the variable, the value and what is accepted.
+class Environment {
+ public:
+  using Lookup = std::function<const char*(const char*)>;
+
+  /// `lookup` is getenv, or a stand-in (in tests, and where ranks are threads).
+  explicit Environment(Lookup lookup = [](const char* name) -> const char* { return std::getenv(name); });
+
+  /// Any variable, also a launcher's; "" if unset.
+  std::string raw(const char* name) const;
+  /// Set, and not to the empty string.
+  bool is_set(VariableName name) const;
+  /// A text, or the chosen one of a choice; the default if unset.
+  Result<std::string> text(VariableName name) const;
+  /// An integer or a number of bytes; the default if unset, and an error if there is none.
+  Result<std::int64_t> integer(VariableName name) const;
+  /// The variables that must be equal on all ranks, with their values in one spelling.
+  Result<std::vector<Setting>> shared_settings() const;
+  /// Reads all variables, so that a mistake shows at init and not where the variable is first used.
+  Status validate() const;
+
+ private:
+  Result<std::string> canonical(const Variable& variable) const;
+  Lookup lookup_;
+};
+
+/// The table as the Markdown page of the documentation.
+void print_markdown(std::ostream& out, std::span<const Variable> table = environment_table);
+
+}  // namespace strait

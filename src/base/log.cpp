@@ -1,0 +1,64 @@
+#include "base/log.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "base/environment.hpp"
+
+namespace strait {
+namespace {
+
+constexpr int level_unread = -1;
+std::atomic<int> current_level{level_unread};
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof(name) - 1) != 0) return "?";
+  return name;
+}
+
+void write_line(int rank, std::string_view message) {
+  std::string line = "strait: " + host_name() + ":" + std::to_string(::getpid());
+  if (rank >= 0) line += " rank " + std::to_string(rank);
+  line += ": ";
+  for (char c : message) line += c == '\n' ? ' ' : c;
+  line += '\n';
+  // One write(2) keeps the line whole. A stderr that takes no more is no reason to fail or to wait.
+  [[maybe_unused]] auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+int read_level() {
+  auto text = Environment().text("STRAIT_DEBUG");
+  if (!text) {
+    write_line(-1, text.error().message);
+    return static_cast<int>(LogLevel::warn);
+  }
+  if (*text == "off") return static_cast<int>(LogLevel::off);
+  if (*text == "info") return static_cast<int>(LogLevel::info);
+  if (*text == "trace") return static_cast<int>(LogLevel::trace);
+  return static_cast<int>(LogLevel::warn);
+}
+
+}  // namespace
+
+bool log_enabled(LogLevel level) {
+  int current = current_level.load(std::memory_order_relaxed);
+  if (current == level_unread) {
+    int read = read_level();
+    // Another thread, or set_log_level, may have been first: that one counts.
+    if (current_level.compare_exchange_strong(current, read, std::memory_order_relaxed)) current = read;
+  }
+  return level != LogLevel::off && static_cast<int>(level) <= current;
+}
+
+void set_log_level(LogLevel level) { current_level.store(static_cast<int>(level), std::memory_order_relaxed); }
+
+void log(LogLevel level, int rank, std::string_view message) {
+  int saved_errno = errno;
+  if (log_enabled(level)) write_line(rank, message);
+  errno = saved_errno;
+}
+
+}  // namespace strait

@@ -1,0 +1,205 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/float_formats.hpp"
+#include "base/types.hpp"
+
+/// What every reduction computes, element by element: the specification in docs/numerics.md as code, for the host and
+/// for CUDA device code. The vector kernels, the CUDA kernels and the tests' reference all agree with it bit by bit.
+///
+/// A reduction is: acc = load(first), then acc = combine(acc, load(next)) in the listed order, then finish, round.
+namespace strait::spec {
+
+/// The C++ type of an element, and the type that partial results are kept in.
+template <DataType type>
+struct Element;
+#define STRAIT_ELEMENT(data_type, element, accumulator) \
+  template <>                                           \
+  struct Element<DataType::data_type> {                 \
+    using Type = element;                               \
+    using Accumulator = accumulator;                    \
+  }
+STRAIT_ELEMENT(int8, std::int8_t, std::int8_t);
+STRAIT_ELEMENT(uint8, std::uint8_t, std::uint8_t);
+STRAIT_ELEMENT(int32, std::int32_t, std::int32_t);
+STRAIT_ELEMENT(uint32, std::uint32_t, std::uint32_t);
+STRAIT_ELEMENT(int64, std::int64_t, std::int64_t);
+STRAIT_ELEMENT(uint64, std::uint64_t, std::uint64_t);
+STRAIT_ELEMENT(float16, Float16, float);
+STRAIT_ELEMENT(float32, float, float);
+STRAIT_ELEMENT(float64, double, double);
+STRAIT_ELEMENT(bfloat16, BFloat16, float);
+STRAIT_ELEMENT(float8_e4m3, Float8E4M3, float);
+STRAIT_ELEMENT(float8_e5m2, Float8E5M2, float);
+#undef STRAIT_ELEMENT
+
+/// Calls `function.template operator()<type>()` with the type as a constant.
+template <class F>
+constexpr decltype(auto) visit(DataType type, F&& function) {
+  switch (type) {
+    case DataType::int8:
+      return function.template operator()<DataType::int8>();
+    case DataType::uint8:
+      return function.template operator()<DataType::uint8>();
+    case DataType::int32:
+      return function.template operator()<DataType::int32>();
+    case DataType::uint32:
+      return function.template operator()<DataType::uint32>();
+    case DataType::int64:
+      return function.template operator()<DataType::int64>();
+    case DataType::uint64:
+      return function.template operator()<DataType::uint64>();
+    case DataType::float16:
+      return function.template operator()<DataType::float16>();
+    case DataType::float32:
+      return function.template operator()<DataType::float32>();
+    case DataType::float64:
+      return function.template operator()<DataType::float64>();
+    case DataType::bfloat16:
+      return function.template operator()<DataType::bfloat16>();
+    case DataType::float8_e4m3:
+      return function.template operator()<DataType::float8_e4m3>();
+    case DataType::float8_e5m2:
+      break;
+  }
+  return function.template operator()<DataType::float8_e5m2>();
+}
+
+namespace detail {
+template <class T>
+struct Unsigned {
+  using Type = T;  // already unsigned
+};
+template <>
+struct Unsigned<std::int8_t> {
+  using Type = std::uint8_t;
+};
+template <>
+struct Unsigned<std::int32_t> {
+  using Type = std::uint32_t;
+};
+template <>
+struct Unsigned<std::int64_t> {
+  using Type = std::uint64_t;
+};
+
+/// Integers wrap as in two's complement.
+template <class T>
+STRAIT_HOST_DEVICE constexpr T add(T a, T b) {
+  using U = typename Unsigned<T>::Type;
+  return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+}
+template <class T>
+STRAIT_HOST_DEVICE constexpr T multiply(T a, T b) {
+  using U = typename Unsigned<T>::Type;
+  return static_cast<T>(static_cast<U>(static_cast<U>(a) * static_cast<U>(b)));
+}
+
+// Device compilers contract a * b + c unless told by name not to; host code is built with -ffp-contract=off.
+#if defined(__CUDA_ARCH__)
+STRAIT_HOST_DEVICE inline float add(float a, float b) { return __fadd_rn(a, b); }
+STRAIT_HOST_DEVICE inline float multiply(float a, float b) { return __fmul_rn(a, b); }
+STRAIT_HOST_DEVICE inline float divide(float a, float b) { return __fdiv_rn(a, b); }
+STRAIT_HOST_DEVICE inline double add(double a, double b) { return __dadd_rn(a, b); }
+STRAIT_HOST_DEVICE inline double multiply(double a, double b) { return __dmul_rn(a, b); }
+STRAIT_HOST_DEVICE inline double divide(double a, double b) { return __ddiv_rn(a, b); }
+#else
+STRAIT_HOST_DEVICE constexpr float add(float a, float b) { return a + b; }
+STRAIT_HOST_DEVICE constexpr float multiply(float a, float b) { return a * b; }
+STRAIT_HOST_DEVICE constexpr float divide(float a, float b) { return a / b; }
+STRAIT_HOST_DEVICE constexpr double add(double a, double b) { return a + b; }
+STRAIT_HOST_DEVICE constexpr double multiply(double a, double b) { return a * b; }
+STRAIT_HOST_DEVICE constexpr double divide(double a, double b) { return a / b; }
+#endif
+
+template <class T>
+inline constexpr bool is_floating_accumulator = false;
+template <>
+inline constexpr bool is_floating_accumulator<float> = true;
+template <>
+inline constexpr bool is_floating_accumulator<double> = true;
+
+/// NaN if either is; -0 is less than +0, so that the order of operands never shows.
+template <class T>
+STRAIT_HOST_DEVICE constexpr T min(T a, T b) {
+  if constexpr (is_floating_accumulator<T>) {
+    if (is_nan(a) || is_nan(b)) return canonical_nan<T>();
+    if (a == b) return from_bits<T>(to_bits(a) | to_bits(b));
+  }
+  return b < a ? b : a;
+}
+template <class T>
+STRAIT_HOST_DEVICE constexpr T max(T a, T b) {
+  if constexpr (is_floating_accumulator<T>) {
+    if (is_nan(a) || is_nan(b)) return canonical_nan<T>();
+    if (a == b) return from_bits<T>(to_bits(a) & to_bits(b));
+  }
+  return a < b ? b : a;
+}
+}  // namespace detail
+
+template <DataType type>
+using ElementType = typename Element<type>::Type;
+template <DataType type>
+using AccumulatorType = typename Element<type>::Accumulator;
+
+/// The value of an element, exactly.
+template <DataType type>
+STRAIT_HOST_DEVICE constexpr AccumulatorType<type> load(ElementType<type> element) {
+  if constexpr (sizeof(ElementType<type>) < sizeof(AccumulatorType<type>)) {
+    return to_float(element);
+  } else {
+    return element;
+  }
+}
+
+/// A raw operand of premul_sum: multiplied by the scalar in the accumulation type, and rounded there.
+template <DataType type>
+STRAIT_HOST_DEVICE constexpr AccumulatorType<type> load_scaled(ElementType<type> element,
+                                                               AccumulatorType<type> scalar) {
+  return detail::multiply(load<type>(element), scalar);
+}
+
+template <ReduceOp op, class Accumulator>
+STRAIT_HOST_DEVICE constexpr Accumulator combine(Accumulator a, Accumulator b) {
+  if constexpr (op == ReduceOp::prod) return detail::multiply(a, b);
+  if constexpr (op == ReduceOp::min) return detail::min(a, b);
+  if constexpr (op == ReduceOp::max) return detail::max(a, b);
+  if constexpr (op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premul_sum) return detail::add(a, b);
+}
+
+/// The end of the reduction that holds all `ranks` contributions: averages divide, integers truncating toward zero.
+template <ReduceOp op, class Accumulator>
+STRAIT_HOST_DEVICE constexpr Accumulator finish(Accumulator sum, std::uint32_t ranks) {
+  if constexpr (op != ReduceOp::avg) {
+    return sum;
+  } else if constexpr (detail::is_floating_accumulator<Accumulator>) {
+    return detail::divide(sum, static_cast<Accumulator>(ranks));
+  } else if constexpr (Accumulator(-1) < Accumulator(0)) {
+    return static_cast<Accumulator>(static_cast<std::int64_t>(sum) / static_cast<std::int64_t>(ranks));
+  } else {
+    return static_cast<Accumulator>(static_cast<std::uint64_t>(sum) / ranks);
+  }
+}
+
+/// What a wide slot holds of a partial result: the accumulator itself, NaN canonical.
+template <class Accumulator>
+STRAIT_HOST_DEVICE constexpr Accumulator store_wide(Accumulator value) {
+  if constexpr (detail::is_floating_accumulator<Accumulator>) {
+    if (is_nan(value)) return canonical_nan<Accumulator>();
+  }
+  return value;
+}
+
+/// The one rounding of a result to its element type, NaN canonical.
+template <DataType type>
+STRAIT_HOST_DEVICE constexpr ElementType<type> store(AccumulatorType<type> value) {
+  if constexpr (sizeof(ElementType<type>) < sizeof(AccumulatorType<type>)) {
+    return from_float<ElementType<type>>(value);
+  } else {
+    return store_wide(value);
+  }
+}
+
+}  // namespace strait::spec

@@ -1,0 +1,187 @@
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "bootstrap/channel.hpp"
+#include "bootstrap/root_state.hpp"
+
+/// How operations of the channel advance, fail and spread the news.
+namespace strait {
+namespace {
+
+/// A rank that runs into its deadline waits this long for word from rank 0, which knows for whom all are waiting.
+constexpr std::int64_t verdict_ms = 200;
+/// Beyond, a neighbour that runs ahead is not read from: TCP makes it wait.
+constexpr std::size_t max_inbox_frames = 16;
+
+}  // namespace
+
+Status Channel::error() const {
+  std::lock_guard lock(error_mutex_);
+  if (error_) return tl::unexpected(*error_);
+  return {};
+}
+
+Status Channel::run(Operation& operation, const Wait& wait) {
+  Deadline verdict = Deadline::never();
+  while (true) {
+    if (auto advanced = progress(operation); !advanced) return advanced;
+    if (operation.done() && !wants_write()) return {};
+    if (wait.aborted())
+      return break_channel({Code::aborted, describe(rank_) + " aborted during " + describe(operation.head)});
+    if (wait.deadline.expired()) {
+      if (verdict.is_never()) verdict = Deadline::after_ms(rank_ == 0 ? 0 : verdict_ms);
+      if (verdict.expired()) return expire(operation);
+    }
+    poll_all(verdict.is_never() ? wait.deadline : verdict);
+  }
+}
+
+Status Channel::progress(Operation& operation) {
+  {
+    std::unique_lock lock(error_mutex_);
+    if (to_announce_) {
+      Error announced = *to_announce_;
+      lock.unlock();
+      return break_channel(announced);
+    }
+  }
+  STRAIT_TRY(look_at_root());
+  for (Neighbour& neighbour : neighbours_) {
+    STRAIT_TRY(receive(neighbour));
+    STRAIT_TRY(take_frames(neighbour, operation));
+    bool waiting = operation.needs(neighbour) && !operation.done();
+    if (!waiting && !neighbour.connection.wants_write()) continue;
+    if (neighbour.left)
+      return break_channel(
+          {Code::remote_error, describe(neighbour.rank) + " has left, and " + describe(operation.head) +
+                                   " needs it: it destroyed its communicator too early"},
+          &neighbour);
+    if (neighbour.connection.ended())
+      return break_channel(
+          {Code::remote_error, describe(neighbour.rank) + " is gone during " + describe(operation.head) + " (" +
+                                   neighbour.connection.end_reason() + "): its process died"},
+          &neighbour);
+  }
+  return {};
+}
+
+Status Channel::receive(Neighbour& neighbour) {
+  neighbour.connection.flush();
+  if (neighbour.inbox.size() < max_inbox_frames) neighbour.connection.fill();
+  while (true) {
+    auto frame = neighbour.connection.next();
+    if (!frame) return break_channel({frame.error().code, describe(neighbour.rank) + " sent " + frame.error().message});
+    if (!*frame) return {};
+    if ((*frame)->type == FrameType::goodbye) {
+      neighbour.left = true;
+    } else if ((*frame)->type == FrameType::error) {
+      auto error = decode_error((*frame)->payload);
+      return break_channel(error ? *error : error.error(), &neighbour);
+    } else {
+      neighbour.inbox.push_back(std::move(**frame));
+    }
+  }
+}
+
+Status Channel::take_frames(Neighbour& neighbour, Operation& operation) {
+  while (!neighbour.inbox.empty() && !operation.done() && operation.needs(neighbour)) {
+    Frame frame = std::move(neighbour.inbox.front());
+    neighbour.inbox.pop_front();
+    WireReader in(frame.payload);
+    OperationHead head = read_head(in);
+    const OperationHead& mine = operation.head;
+    bool same_root = head.operation != kind_broadcast || head.origin == mine.origin;
+    if (in.failed() || head.operation != mine.operation || head.sequence != mine.sequence || !same_root)
+      return break_channel(
+          {Code::mismatch, "ranks call different operations of the out-of-band channel: " + describe(rank_) +
+                               " is in " + describe(mine) + ", a rank at or behind " + describe(neighbour.rank) +
+                               " in " + describe(head)});
+    if (auto taken = operation.take(neighbour, frame, head, in); !taken) return break_channel(taken.error());
+  }
+  return {};
+}
+
+Status Channel::look_at_root() {
+  if (!root_) return {};
+  root_->fill();
+  auto frame = root_->next();
+  if (frame && *frame && (*frame)->type == FrameType::error) {
+    auto error = decode_error((*frame)->payload);
+    return break_channel(error ? *error : error.error());
+  }
+  if (root_->ended())
+    return break_channel(
+        {Code::remote_error, "the start-up root at " + root_->peer() + " is gone: " + root_->end_reason()});
+  return {};
+}
+
+void Channel::poll_all(Deadline deadline) {
+  std::vector<pollfd> fds;
+  for (const Neighbour& neighbour : neighbours_) {
+    if (neighbour.connection.ended()) continue;
+    auto events = neighbour.connection.poll_events();
+    if (neighbour.inbox.size() >= max_inbox_frames) events = static_cast<short>(events & ~POLLIN);
+    fds.push_back({neighbour.connection.fd(), events, 0});
+  }
+  if (root_) fds.push_back({root_->fd(), POLLIN, 0});
+  poll_slice(fds, deadline);
+}
+
+bool Channel::wants_write() const {
+  return std::any_of(neighbours_.begin(), neighbours_.end(),
+                     [](const Neighbour& neighbour) { return neighbour.connection.wants_write(); });
+}
+
+tl::unexpected<Error> Channel::expire(const Operation& operation) {
+  std::string text = describe(operation.head) + " of the out-of-band channel did not finish by its deadline: ";
+  auto missing = operation.missing();
+  if (!missing.empty()) {
+    text += "nothing came from ranks " + list_ranks(missing) + ", the first being " + describe(missing.front());
+  } else if (rank_ > 0 && !operation.done()) {
+    text += describe(rank_) + " waits for " + describe((rank_ - 1) / 2) + " or a rank beyond it";
+  } else {
+    text += "neighbours of " + describe(rank_) + " do not take its data";
+  }
+  return break_channel({Code::timeout, text + ". They are stopped, slow or have not made this call"});
+}
+
+tl::unexpected<Error> Channel::break_channel(const Error& error, const Neighbour* from) {
+  {
+    std::lock_guard lock(error_mutex_);
+    if (error_) return tl::unexpected(*error_);
+    error_ = error;
+  }
+  log_info(rank_, "the out-of-band channel failed: " + error.message);
+  Bytes payload = encode(error);
+  for (Neighbour& neighbour : neighbours_)
+    if (&neighbour != from) neighbour.connection.send(FrameType::error, payload);
+  if (root_) root_->send(FrameType::error, payload);
+  return tl::unexpected(error);
+}
+
+Status Channel::check() {
+  std::unique_lock lock(operation_mutex_, std::try_to_lock);
+  // An operation that is under way looks by itself.
+  STRAIT_TRY(error());
+  if (!lock) return {};
+  for (Neighbour& neighbour : neighbours_) {
+    STRAIT_TRY(receive(neighbour));
+    if (neighbour.connection.ended() && !neighbour.left)
+      return break_channel({Code::remote_error, describe(neighbour.rank) + " is gone (" +
+                                                    neighbour.connection.end_reason() + "): its process died"},
+                           &neighbour);
+  }
+  return {};
+}
+
+void Channel::announce(const Error& error) {
+  {
+    std::lock_guard lock(error_mutex_);
+    if (error_ || to_announce_) return;
+    to_announce_ = error;
+  }
+  // An operation that is under way finds it; else it goes out from here.
+  if (std::unique_lock lock(operation_mutex_, std::try_to_lock); lock) break_channel(error);
+}
+
+}  // namespace strait

@@ -1,0 +1,97 @@
+#include "bootstrap/doorman.hpp"
+
+#include "base/log.hpp"
+
+namespace strait {
+namespace {
+
+std::string peer_name(const Socket& socket) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "a peer that has gone";
+  auto address = from_sockaddr(reinterpret_cast<const sockaddr*>(&storage));
+  return address ? address->to_string() : "a peer of unknown address";
+}
+
+}  // namespace
+
+Doorman::Doorman(Socket listener, const Key& key, Purpose purpose, Limits limits)
+    : listener_(std::move(listener)), key_(key), purpose_(purpose), limits_(limits) {}
+
+void Doorman::watch(std::vector<pollfd>& fds) const {
+  // Out of descriptors, the waiting connection would make poll return at once for ever: look again a little later.
+  if (listener_ && accept_again_.expired()) fds.push_back({listener_.get(), POLLIN, 0});
+  for (const Pending& pending : pending_) fds.push_back({pending.connection.fd(), pending.connection.poll_events(), 0});
+}
+
+void Doorman::accept_all() {
+  while (listener_ && accept_again_.expired()) {
+    auto socket = accept_one(listener_);
+    if (!socket) {
+      accept_error_ = socket.error().message;
+      if (pending_.empty())
+        accept_again_ = Deadline::after_ms(50);
+      else
+        drop_oldest("dropped to free its file descriptor");
+      return;
+    }
+    if (!*socket) return;
+    accept_error_.clear();
+    if (pending_.size() >= limits_.pending) drop_oldest("dropped because too many others knocked");
+    std::string peer = peer_name(*socket);
+    pending_.push_back({Connection(std::move(*socket), std::move(peer)), ServerHandshake(key_, purpose_),
+                        Deadline::after_ms(limits_.handshake_ms)});
+  }
+}
+
+void Doorman::drop_oldest(const std::string& reason) {
+  count_drop(pending_.front().connection.peer(), reason);
+  pending_.pop_front();
+}
+
+Status Doorman::advance(Pending& pending) const {
+  Connection& connection = pending.connection;
+  connection.flush();
+  connection.fill();
+  while (!pending.handshake.done()) {
+    STRAIT_ASSIGN(auto frame, connection.next());
+    if (!frame) break;
+    STRAIT_ASSIGN(Bytes reply, pending.handshake.take(*frame));
+    if (!reply.empty()) connection.send(FrameType::challenge, reply);
+  }
+  if (pending.handshake.done()) return {};
+  if (connection.ended()) return fail(Code::remote_error, "left during the handshake");
+  if (pending.deadline.expired()) return fail(Code::timeout, "did not finish the handshake in time");
+  return {};
+}
+
+std::vector<Connection> Doorman::admit() {
+  accept_all();
+  std::vector<Connection> admitted;
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (auto status = advance(*it); !status) {
+      count_drop(it->connection.peer(), status.error().message);
+      it = pending_.erase(it);
+    } else if (it->handshake.done()) {
+      it->connection.trust();
+      admitted.push_back(std::move(it->connection));
+      it = pending_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return admitted;
+}
+
+void Doorman::close() {
+  listener_.reset();
+  pending_.clear();
+}
+
+void Doorman::count_drop(const std::string& peer, const std::string& reason) {
+  ++dropped_;
+  last_drop_ = peer + ": " + reason;
+  log_info(-1, "dropped a stranger on the start-up port, " + last_drop_);
+}
+
+}  // namespace strait

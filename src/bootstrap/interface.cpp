@@ -1,0 +1,121 @@
+#include "bootstrap/interface.hpp"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+namespace strait {
+namespace {
+
+constexpr std::string_view bridge_prefixes[] = {"docker", "veth", "virbr", "br-", "cni", "podman", "vmnet"};
+
+/// A parsed STRAIT_SOCKET_IFNAME.
+struct Filter {
+  bool exclude = false;
+  bool exact = false;
+  std::vector<std::string_view> names;
+
+  bool admits(std::string_view name) const {
+    bool listed = std::any_of(names.begin(), names.end(), [&](std::string_view item) {
+      return exact ? name == item : name.substr(0, item.size()) == item;
+    });
+    return listed != exclude;
+  }
+};
+
+Filter parse_filter(std::string_view text) {
+  Filter filter;
+  for (; !text.empty() && (text.front() == '^' || text.front() == '='); text.remove_prefix(1))
+    (text.front() == '^' ? filter.exclude : filter.exact) = true;
+  while (!text.empty()) {
+    auto comma = text.find(',');
+    if (comma != 0) filter.names.push_back(text.substr(0, comma));
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+  }
+  return filter;
+}
+
+bool is_bridge(std::string_view name) {
+  return std::any_of(std::begin(bridge_prefixes), std::end(bridge_prefixes),
+                     [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
+}
+
+std::string describe(std::span<const Interface> interfaces) {
+  std::string text;
+  for (const Interface& entry : interfaces) {
+    SocketAddress address = entry.address;
+    std::string host = address.to_string();
+    text +=
+        (text.empty() ? "" : ", ") + entry.name + " (" + host.substr(0, host.rfind(':')) + (entry.up ? ")" : ", down)");
+  }
+  return text.empty() ? "none" : text;
+}
+
+template <class Predicate>
+const Interface* first(std::span<const Interface> interfaces, Predicate admits) {
+  for (const Interface& entry : interfaces) {
+    if (!entry.up || !admits(entry)) continue;
+    // Of the interface found, its IPv4 address if it has one.
+    for (const Interface& other : interfaces)
+      if (other.name == entry.name && other.address.family == 4) return &other;
+    return &entry;
+  }
+  return nullptr;
+}
+
+bool is_link_local(const SocketAddress& address) {
+  return address.family == 6 && address.bytes[0] == std::byte{0xfe} &&
+         (address.bytes[1] & std::byte{0xc0}) == std::byte{0x80};
+}
+
+}  // namespace
+
+Result<std::vector<Interface>> list_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return fail_errno("cannot list the network interfaces", errno);
+  std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<Interface> interfaces;
+  for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
+    if (!entry->ifa_addr) continue;
+    auto address = from_sockaddr(entry->ifa_addr);
+    if (!address || is_link_local(*address)) continue;
+    address->port = 0;
+    interfaces.push_back({entry->ifa_name, *address,
+                          (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_RUNNING) != 0,
+                          (entry->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  return interfaces;
+}
+
+Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view filter_text) {
+  if (!filter_text.empty()) {
+    Filter filter = parse_filter(filter_text);
+    // "^docker" does not ask for loopback: that comes last.
+    const Interface* chosen =
+        first(interfaces, [&](const Interface& entry) { return !entry.loopback && filter.admits(entry.name); });
+    if (!chosen) chosen = first(interfaces, [&](const Interface& entry) { return filter.admits(entry.name); });
+    if (chosen) return *chosen;
+    return fail(
+        Code::invalid_argument,
+        "STRAIT_SOCKET_IFNAME=\"" + std::string(filter_text) +
+            "\" matches no network interface that is up and has an address; there are: " + describe(interfaces));
+  }
+  const Interface* chosen =
+      first(interfaces, [](const Interface& entry) { return !entry.loopback && !is_bridge(entry.name); });
+  if (!chosen) chosen = first(interfaces, [](const Interface& entry) { return entry.loopback; });
+  if (chosen) return *chosen;
+  return fail(Code::system_error, "no network interface is up, not even loopback; there are: " + describe(interfaces) +
+                                      ". Bring one up (ip link set lo up), or choose one by STRAIT_SOCKET_IFNAME");
+}
+
+Result<Interface> choose_interface(const Environment& environment) {
+  STRAIT_ASSIGN(std::string filter, environment.text("STRAIT_SOCKET_IFNAME"));
+  STRAIT_ASSIGN(std::vector<Interface> interfaces, list_interfaces());
+  return choose_interface(interfaces, filter);
+}
+
+}  // namespace strait

@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <thread>
+
+#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/interface.hpp"
+#include "strait/strait.h"
+
+namespace strait {
+namespace {
+
+std::string version_text() {
+  return std::to_string(STRAIT_MAJOR) + "." + std::to_string(STRAIT_MINOR) + "." + std::to_string(STRAIT_PATCH);
+}
+
+std::vector<int> children_of(int rank, int ranks) {
+  std::vector<int> children;
+  for (int child = 2 * rank + 1; child <= 2 * rank + 2 && child < ranks; ++child) children.push_back(child);
+  return children;
+}
+
+/// Puts what was attempted in front of a local failure.
+Error in_context(const std::string& context, Error error) {
+  error.message = context + ": " + error.message;
+  return error;
+}
+
+Status shake_hands(Connection& connection, const ClientHandshake& handshake, const Wait& wait) {
+  connection.send(FrameType::hello, handshake.hello());
+  STRAIT_ASSIGN(Frame challenge, connection.receive(wait));
+  STRAIT_ASSIGN(Bytes proof, handshake.answer(challenge));
+  connection.send(FrameType::proof, proof);
+  connection.trust();
+  return {};
+}
+
+/// Connects and proves the key. A busy listener may drop a newcomer: that is tried again a few times.
+Result<Connection> connect_with_key(const SocketAddress& address, const UniqueId& id, Purpose purpose,
+                                    const Wait& wait) {
+  constexpr int max_attempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    bool may_be_late = purpose == Purpose::join && id.root_may_be_late;
+    STRAIT_ASSIGN(Socket socket, connect_to(address, wait, may_be_late));
+    Connection connection(std::move(socket), address.to_string());
+    auto done = shake_hands(connection, ClientHandshake(id.key, purpose, address.to_string()), wait);
+    if (done) return connection;
+    bool dropped = connection.ended() && done.error().code == Code::remote_error;
+    if (!dropped || (attempt >= max_attempts && !may_be_late)) return tl::unexpected(done.error());
+    if (wait.deadline.expired()) return tl::unexpected(done.error());
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(20)));
+  }
+}
+
+}  // namespace
+
+/// The steps of joining: to the root, then to the parent and the children in the tree, then the exchange of identities.
+class ChannelBuilder {
+ public:
+  ChannelBuilder(const UniqueId& id, const JoinOptions& options)
+      : id_(id), options_(options), children_(children_of(options.rank, options.ranks)) {}
+
+  Result<std::unique_ptr<Channel>> build() {
+    STRAIT_ASSIGN(PeerInfo self, local_peer_info(options_.rank, options_.environment));
+    std::string context = "rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string();
+    auto announced = announce_self(self);
+    if (!announced) return tl::unexpected(in_context(context, std::move(announced).error()));
+    STRAIT_ASSIGN(Frame answer, wait_for_root());
+    STRAIT_ASSIGN(WelcomeMessage welcome, decode_welcome(answer.payload));
+    channel_.reset(new Channel(options_.rank, options_.ranks));
+    if (auto linked = link(welcome); !linked) return root_cause(std::move(linked).error());
+    channel_->root_ = std::move(*root_);
+    STRAIT_ASSIGN(std::vector<Bytes> infos, channel_->all_gather(encode(self), options_.wait));
+    std::vector<PeerInfo> peers;
+    for (const Bytes& bytes : infos) {
+      STRAIT_ASSIGN(PeerInfo info, decode_peer_info(bytes));
+      if (info.rank != static_cast<int>(peers.size()))
+        return fail(Code::internal_error, "rank " + std::to_string(peers.size()) + " introduces itself as another");
+      peers.push_back(std::move(info));
+    }
+    channel_->peers_ = std::move(peers);
+    channel_->root_->send(FrameType::ready, {});
+    channel_->root_.reset();
+    return std::move(channel_);
+  }
+
+ private:
+  Status announce_self(const PeerInfo& self) {
+    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_, Purpose::join, options_.wait));
+    root_ = std::move(root);
+    JoinMessage message;
+    message.rank = options_.rank;
+    message.ranks = options_.ranks;
+    message.host_name = self.host_name;
+    message.pid = self.pid;
+    STRAIT_ASSIGN(message.settings, options_.environment.shared_settings());
+    message.settings.insert(message.settings.end(), options_.settings.begin(), options_.settings.end());
+    message.settings.push_back({"Strait's version", version_text()});
+    STRAIT_ASSIGN(message.listener, listen());
+    message.remaining_ms = options_.wait.deadline.remaining_ms();
+    root_->send(FrameType::join, encode(message));
+    return {};
+  }
+
+  /// On the interface that was asked for, else on the one that leads to the root.
+  Result<SocketAddress> listen() {
+    STRAIT_ASSIGN(SocketAddress address, root_->socket().local_address());
+    if (options_.environment.is_set("STRAIT_SOCKET_IFNAME")) {
+      STRAIT_ASSIGN(Interface chosen, choose_interface(options_.environment));
+      address = chosen.address;
+    }
+    address.port = 0;
+    if (children_.empty()) return address;
+    STRAIT_ASSIGN(listener_, listen_at(address));
+    return listener_.local_address();
+  }
+
+  Result<Frame> wait_for_root() {
+    auto answer = root_->receive(options_.wait);
+    if (!answer) {
+      std::string context = "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.ranks) +
+                            " joined and waited for the others";
+      return tl::unexpected(in_context(context, std::move(answer).error()));
+    }
+    if (answer->type == FrameType::error) {
+      STRAIT_ASSIGN(Error error, decode_error(answer->payload));
+      return tl::unexpected(std::move(error));
+    }
+    if (answer->type != FrameType::welcome) return fail(Code::internal_error, "the root sent an unexpected frame");
+    return std::move(*answer);
+  }
+
+  Status link(const WelcomeMessage& welcome) {
+    if (options_.rank > 0) {
+      int parent = (options_.rank - 1) / 2;
+      auto connection = connect_with_key(welcome.parent, id_, Purpose::link, options_.wait);
+      if (!connection)
+        return tl::unexpected(in_context(
+            "rank " + std::to_string(options_.rank) + " cannot reach its neighbour, rank " + std::to_string(parent),
+            std::move(connection).error()));
+      connection->send(FrameType::link, encode(LinkMessage{welcome.session, options_.rank}));
+      channel_->neighbours_.push_back({parent, std::move(*connection), {}});
+    }
+    if (children_.empty()) return {};
+    return accept_children(welcome.session);
+  }
+
+  Status accept_children(const Session& session) {
+    Doorman doorman(std::move(listener_), id_.key, Purpose::link, {});
+    std::vector<Connection> unnamed;  // have the key, but have not yet said which rank they are
+    while (!children_.empty()) {
+      if (options_.wait.aborted()) return fail(Code::aborted, "aborted while joining");
+      if (options_.wait.deadline.expired()) return children_missing(doorman);
+      STRAIT_TRY(check_root());
+      std::vector<pollfd> fds{{root_->fd(), POLLIN, 0}};
+      doorman.watch(fds);
+      for (const Connection& connection : unnamed) fds.push_back({connection.fd(), POLLIN, 0});
+      poll_slice(fds, options_.wait.deadline);
+      for (Connection& connection : doorman.admit()) unnamed.push_back(std::move(connection));
+      std::erase_if(unnamed, [&](Connection& connection) { return take_child(connection, session); });
+    }
+    std::sort(channel_->neighbours_.begin(), channel_->neighbours_.end(),
+              [](const auto& a, const auto& b) { return a.rank < b.rank; });
+    return {};
+  }
+
+  /// Whether the connection is settled: taken as a child's, or to be dropped.
+  bool take_child(Connection& connection, const Session& session) {
+    connection.fill();
+    auto frame = connection.next();
+    if (frame && !*frame) return connection.ended();
+    if (!frame || (*frame)->type != FrameType::link) return true;
+    auto message = decode_link((*frame)->payload);
+    if (!message || message->session != session || std::erase(children_, message->rank) == 0) return true;
+    connection.rename("rank " + std::to_string(message->rank));
+    channel_->neighbours_.push_back({message->rank, std::move(connection), {}});
+    return true;
+  }
+
+  Status children_missing(const Doorman& doorman) const {
+    std::string who;
+    for (int child : children_) who += (who.empty() ? "" : " and ") + std::to_string(child);
+    std::string text =
+        "rank " + std::to_string(options_.rank) + " waited in vain for a connection from rank " + who +
+        ". A firewall may block connections between their hosts; STRAIT_SOCKET_IFNAME chooses the interface";
+    if (!doorman.accept_error().empty()) text += ". " + doorman.accept_error();
+    return fail(Code::timeout, text);
+  }
+
+  /// The failure of another rank, if the root has sent word of one.
+  Status check_root() {
+    root_->fill();
+    STRAIT_ASSIGN(auto frame, root_->next());
+    if (frame && frame->type == FrameType::error) {
+      STRAIT_ASSIGN(Error error, decode_error(frame->payload));
+      return tl::unexpected(std::move(error));
+    }
+    if (root_->ended()) return fail(Code::remote_error, "the start-up root at " + root_->peer() + " is gone");
+    return {};
+  }
+
+  /// A neighbour that went away did so for a reason, which the root may be about to tell. If not, it was this rank that
+  /// failed first: the root tells the others.
+  tl::unexpected<Error> root_cause(Error error) {
+    if (error.code == Code::remote_error) {
+      auto frame = root_->receive({Deadline::after_ms(100), options_.wait.abort});
+      if (frame && frame->type == FrameType::error)
+        if (auto told = decode_error(frame->payload)) return tl::unexpected(std::move(*told));
+    }
+    root_->send(FrameType::error, encode(error));
+    return tl::unexpected(std::move(error));
+  }
+
+  const UniqueId& id_;
+  const JoinOptions& options_;
+  std::vector<int> children_;  ///< not yet connected
+  std::optional<Connection> root_;
+  Socket listener_;
+  std::unique_ptr<Channel> channel_;
+};
+
+Result<UniqueId> create_unique_id(const Environment& environment, RootOptions options) {
+  STRAIT_TRY(start_crypto());
+  UniqueId id;
+  id.key = random_key();
+  STRAIT_ASSIGN(Interface chosen, choose_interface(environment));
+  id.root = chosen.address;
+  return start_root(id, std::move(options));
+}
+
+Result<UniqueId> unique_id_at(const HostPort& root, const Key& key, const Environment& environment, Deadline deadline) {
+  UniqueId id;
+  id.key = key;
+  id.root_may_be_late = true;
+  STRAIT_ASSIGN(id.root, resolve(root.host, root.port, deadline));
+  bool named_loopback = root.host == "localhost" || root.host == "::1" || root.host.starts_with("127.");
+  if (id.root.is_loopback() && !named_loopback) {
+    STRAIT_ASSIGN(Interface chosen, choose_interface(environment));
+    id.root = chosen.address;
+    id.root.port = root.port;
+  }
+  return id;
+}
+
+Result<UniqueId> host_unique_id(const UniqueId& id, RootOptions options) { return start_root(id, std::move(options)); }
+
+Result<std::unique_ptr<Channel>> join(const UniqueId& id, const JoinOptions& options) {
+  if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks)
+    return fail(Code::invalid_argument, "rank " + std::to_string(options.rank) + " of " +
+                                            std::to_string(options.ranks) +
+                                            " is out of range: ranks go from 0 to the number of ranks less 1");
+  STRAIT_TRY(start_crypto());
+  return ChannelBuilder(id, options).build();
+}
+
+}  // namespace strait

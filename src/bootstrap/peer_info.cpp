@@ -1,0 +1,65 @@
+#include "bootstrap/peer_info.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <mutex>
+
+#include "bootstrap/handshake.hpp"
+
+namespace strait {
+namespace {
+
+struct ProcessToken {
+  std::mutex mutex;
+  std::array<std::byte, 16> bytes{};
+  pid_t owner = 0;
+};
+
+/// A forked child is another process: it gets its own token.
+std::array<std::byte, 16> process_token() {
+  static ProcessToken token;
+  std::lock_guard lock(token.mutex);
+  if (token.owner != ::getpid()) {
+    random_bytes(token.bytes);
+    token.owner = ::getpid();
+  }
+  return token.bytes;
+}
+
+std::string short_host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof(name) - 1) != 0) return "unknown";
+  return name;
+}
+
+}  // namespace
+
+std::string PeerInfo::describe() const {
+  return "rank " + std::to_string(rank) + " (host " + host_name + ", pid " + std::to_string(pid) + ")";
+}
+
+Result<PeerInfo> local_peer_info(int rank, const Environment& environment) {
+  STRAIT_TRY(start_crypto());
+  PeerInfo info;
+  info.rank = rank;
+  info.host_name = short_host_name();
+  STRAIT_ASSIGN(info.host_id, environment.text("STRAIT_HOSTID"));
+  if (info.host_id.size() > 200)
+    return fail(Code::invalid_argument, "STRAIT_HOSTID is longer than 200 characters: give a short name");
+  if (info.host_id.empty()) std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), info.host_id);
+  if (info.host_id.empty())
+    return fail(
+        Code::system_error,
+        "cannot read this host's identity from /proc/sys/kernel/random/boot_id: mount /proc, or set STRAIT_HOSTID "
+        "to a text that is the same for all ranks of this host and no other");
+  info.pid = ::getpid();
+  info.process_token = process_token();
+  struct stat status {};
+  if (::stat("/proc/self/ns/net", &status) == 0) info.network_namespace = status.st_ino;
+  info.uid = ::geteuid();
+  return info;
+}
+
+}  // namespace strait

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/environment.hpp"
+
+namespace strait {
+
+/// Who and where a rank is. Exchanged when ranks join; what ranks can share follows from it.
+struct PeerInfo {
+  std::int32_t rank = 0;
+  std::string host_name;  ///< for messages only: host names need not be unique
+  std::string host_id;    ///< the boot id of the host's kernel, or STRAIT_HOSTID
+  std::int64_t pid = 0;   ///< as the rank itself sees it: in a PID namespace another than the host's
+  std::array<std::byte, 16> process_token{};  ///< random per process: equal exactly for ranks of one process
+  std::uint64_t network_namespace = 0;        ///< inode of /proc/self/ns/net; 0 if unknown
+  std::uint32_t uid = 0;
+
+  bool same_host(const PeerInfo& other) const { return host_id == other.host_id; }
+  bool same_process(const PeerInfo& other) const { return same_host(other) && process_token == other.process_token; }
+  /// "rank 3 (host node7, pid 1234)"
+  std::string describe() const;
+  bool operator==(const PeerInfo&) const = default;
+};
+
+/// This process as `rank`.
+Result<PeerInfo> local_peer_info(int rank, const Environment& environment);
+
+}  // namespace strait

@@ -1,0 +1,297 @@
+#include "bootstrap/root.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "base/log.hpp"
+#include "bootstrap/root_state.hpp"
+
+namespace strait {
+namespace {
+
+/// A rank is told that others are missing a little before its own deadline, while it still listens.
+std::int64_t margin_ms(std::int64_t remaining_ms) { return std::clamp<std::int64_t>(remaining_ms / 10, 5, 500); }
+
+class Root {
+ public:
+  Root(UniqueId id, Socket listener, RootOptions options)
+      : id_(id),
+        deadline_(options.deadline),
+        hand_out_(std::move(options.hand_out)),
+        doorman_(std::move(listener), id.key, Purpose::join, options.limits) {}
+
+  void run(const std::atomic<bool>& stop);
+  std::int64_t strangers_dropped() const { return strangers_dropped_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Member {
+    Connection connection;
+    int rank = -1;  ///< -1: has not said yet
+    bool ready = false;
+    bool closing = false;  ///< told of the failure; goes once that is sent
+  };
+
+  void poll_once();
+  void hand_out_id();
+  void serve(Member& member);
+  void take(Member& member, const Frame& frame);
+  void take_join(Member& member, const Frame& frame);
+  void introduce();
+  void fail_all(const Error& error);
+  void tell_failure(Member& member);
+  void check_deadline();
+  bool finished() const;
+
+  UniqueId id_;
+  Deadline deadline_;
+  Socket hand_out_;
+  Doorman doorman_;
+  std::list<Member> members_;
+  Roster roster_;
+  std::optional<Error> failure_;
+  bool introduced_ = false;
+  Deadline linger_ = Deadline::never();  ///< after a failure: until when ranks that come late are told of it
+  int expected_ = 1;                     ///< how many ranks there are at most, by what any has said
+  int told_ = 0;
+  std::atomic<std::int64_t> strangers_dropped_{0};
+};
+
+void Root::run(const std::atomic<bool>& stop) {
+  while (!stop.load(std::memory_order_relaxed) && !finished()) {
+    poll_once();
+    if (hand_out_) hand_out_id();
+    for (Connection& connection : doorman_.admit()) members_.push_back({std::move(connection)});
+    for (Member& member : members_) serve(member);
+    std::erase_if(members_, [](const Member& member) {
+      return member.connection.ended() || (member.closing && !member.connection.wants_write());
+    });
+    if (roster_.complete() && !introduced_ && !failure_) introduce();
+    check_deadline();
+    strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
+  }
+}
+
+void Root::poll_once() {
+  std::vector<pollfd> fds;
+  doorman_.watch(fds);
+  if (hand_out_) fds.push_back({hand_out_.get(), POLLIN, 0});
+  for (const Member& member : members_) fds.push_back({member.connection.fd(), member.connection.poll_events(), 0});
+  poll_slice(fds, failure_ ? linger_ : deadline_);
+}
+
+void Root::hand_out_id() {
+  while (true) {
+    auto socket = accept_one(hand_out_);
+    if (!socket) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // out of descriptors: no busy loop
+    if (!socket || !*socket) return;
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    if (::getsockopt(socket->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid()) {
+      log_info(-1, "refused the unique id to a process of another user (uid " + std::to_string(peer.uid) + ")");
+      continue;
+    }
+    auto packed = id_.pack();
+    // A fresh socket's buffer takes these few bytes at once.
+    [[maybe_unused]] auto sent = ::send(socket->get(), packed.data(), packed.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+void Root::serve(Member& member) {
+  member.connection.flush();
+  member.connection.fill();
+  while (!member.closing) {
+    auto frame = member.connection.next();
+    if (!frame) {
+      fail_all({Code::remote_error, "rank " + std::to_string(member.rank) + " sent " + frame.error().message});
+      return;
+    }
+    if (!*frame) break;
+    take(member, **frame);
+  }
+  if (member.connection.ended() && member.rank >= 0 && !member.ready && !member.closing && !failure_)
+    fail_all({Code::remote_error,
+              "rank " + std::to_string(member.rank) + " " + describe_process(roster_.member(member.rank)) +
+                  " went away while the ranks were joining: it died, or gave up (see its own error)"});
+}
+
+void Root::take(Member& member, const Frame& frame) {
+  if (frame.type == FrameType::join && member.rank < 0) return take_join(member, frame);
+  if (frame.type == FrameType::ready && introduced_) {
+    member.ready = true;
+    return;
+  }
+  auto error = frame.type == FrameType::error
+                   ? decode_error(frame.payload)
+                   : fail(Code::remote_error, "a peer sent an unexpected frame while joining");
+  member.closing = true;
+  fail_all(error ? *error : error.error());
+}
+
+void Root::take_join(Member& member, const Frame& frame) {
+  auto message = decode_join(frame.payload);
+  if (!message) {
+    failure_ ? tell_failure(member) : fail_all(message.error());
+    return;
+  }
+  if (failure_) {
+    tell_failure(member);
+    return;
+  }
+  int rank = message->rank;
+  expected_ = std::max(expected_, message->ranks);
+  auto remaining_ms = message->remaining_ms;
+  if (auto added = roster_.add(std::move(*message)); !added) {
+    fail_all(added.error());
+    return;
+  }
+  member.rank = rank;
+  if (remaining_ms < Deadline::never().remaining_ms())
+    deadline_ = earlier(deadline_, Deadline::after_ms(remaining_ms - margin_ms(remaining_ms)));
+}
+
+void Root::introduce() {
+  if (auto equal = roster_.compare_settings(); !equal) {
+    fail_all(equal.error());
+    return;
+  }
+  introduced_ = true;
+  // From here on nobody new belongs to this set: a rank that knocks again wants the next one.
+  doorman_.close();
+  hand_out_.reset();
+  WelcomeMessage welcome;
+  random_bytes(welcome.session);
+  for (Member& member : members_) {
+    if (member.rank < 0) {
+      member.closing = true;
+      continue;
+    }
+    int parent = member.rank == 0 ? 0 : (member.rank - 1) / 2;
+    welcome.parent = roster_.member(parent).listener;
+    member.connection.send(FrameType::welcome, encode(welcome));
+  }
+}
+
+void Root::fail_all(const Error& error) {
+  if (failure_) return;
+  constexpr std::int64_t min_linger_ms = 1000;
+  constexpr std::int64_t max_linger_ms = 60'000;
+  linger_ = Deadline::after_ms(std::clamp(deadline_.remaining_ms(), min_linger_ms, max_linger_ms));
+  failure_ = error;
+  log_info(-1, "start-up failed: " + error.message);
+  for (Member& member : members_) tell_failure(member);
+}
+
+void Root::tell_failure(Member& member) {
+  if (!member.closing) member.connection.send(FrameType::error, encode(*failure_));
+  member.closing = true;
+  ++told_;
+}
+
+void Root::check_deadline() {
+  if (failure_ || !deadline_.expired()) return;
+  std::string address = id_.root.to_string();
+  std::string strangers;
+  if (doorman_.dropped() > 0)
+    strangers = ". " + std::to_string(doorman_.dropped()) + " other connections were dropped, the last one being " +
+                doorman_.last_drop();
+  if (!doorman_.accept_error().empty()) strangers += ". Rank 0's process: " + doorman_.accept_error();
+  if (introduced_) {
+    std::vector<int> unready;
+    for (const Member& member : members_)
+      if (!member.ready) unready.push_back(member.rank);
+    std::sort(unready.begin(), unready.end());
+    fail_all({Code::timeout,
+              "all ranks joined, but by the deadline these did not reach their neighbours: " + list_ranks(unready) +
+                  ". A firewall may block connections between their hosts; "
+                  "STRAIT_SOCKET_IFNAME chooses the interface on which ranks listen"});
+    return;
+  }
+  auto missing = roster_.missing();
+  fail_all(
+      {Code::timeout, "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " + address +
+                          " by the deadline: " + list_ranks(missing) +
+                          ". Check that they run and see their own errors; that they have the unique id of this job; "
+                          "that no firewall blocks that address, else choose another interface by "
+                          "STRAIT_SOCKET_IFNAME; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
+                          strangers});
+}
+
+bool Root::finished() const {
+  if (failure_) return linger_.expired() || (members_.empty() && (introduced_ || told_ >= expected_));
+  return introduced_ &&
+         std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.ready; });
+}
+
+/// A root and its thread.
+class RunningRoot {
+ public:
+  RunningRoot(UniqueId id, Socket listener, RootOptions options)
+      : address_(id.root), owner_(::getpid()), root_(id, std::move(listener), std::move(options)) {
+    thread_ = std::thread([this] {
+      root_.run(stop_);
+      finished_.store(true, std::memory_order_release);
+    });
+  }
+  ~RunningRoot() {
+    stop_.store(true, std::memory_order_relaxed);
+    // The threads of the parent do not exist in a forked child: there is nothing to wait for.
+    owner_ == ::getpid() ? thread_.join() : thread_.detach();
+  }
+  RunningRoot(const RunningRoot&) = delete;
+  RunningRoot& operator=(const RunningRoot&) = delete;
+
+  bool finished() const { return finished_.load(std::memory_order_acquire); }
+  const SocketAddress& address() const { return address_; }
+  RootReport report() const { return {finished(), root_.strangers_dropped()}; }
+
+ private:
+  SocketAddress address_;
+  pid_t owner_;
+  Root root_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> finished_{false};
+  std::thread thread_;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::list<std::unique_ptr<RunningRoot>> roots;
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+}  // namespace
+
+Result<UniqueId> start_root(UniqueId id, RootOptions options) {
+  STRAIT_TRY(start_crypto());
+  STRAIT_ASSIGN(Socket listener, listen_at(id.root));
+  STRAIT_ASSIGN(id.root, listener.local_address());
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  std::erase_if(all.roots, [](const auto& root) { return root->finished(); });
+  try {
+    all.roots.push_back(std::make_unique<RunningRoot>(id, std::move(listener), std::move(options)));
+  } catch (const std::system_error& error) {
+    return fail_errno("cannot start the thread that waits for ranks", error.code().value(),
+                      "Raise the limit on processes (ulimit -u)");
+  }
+  return id;
+}
+
+std::optional<RootReport> report_of_root(const SocketAddress& address) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  for (auto it = all.roots.rbegin(); it != all.roots.rend(); ++it)
+    if ((*it)->address() == address) return (*it)->report();
+  return std::nullopt;
+}
+
+}  // namespace strait

@@ -1,0 +1,80 @@
+#include "bootstrap/root_state.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace strait {
+
+std::string list_ranks(const std::vector<int>& ranks) {
+  constexpr int max_ranges = 16;
+  std::string text;
+  int ranges = 0;
+  for (std::size_t first = 0; first < ranks.size();) {
+    if (++ranges > max_ranges) return text + " and " + std::to_string(ranks.size() - first) + " more";
+    std::size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(ranks[first]);
+    if (last > first) text += (last == first + 1 ? ", " : "-") + std::to_string(ranks[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::string describe_process(const JoinMessage& message) {
+  return "(host " + message.host_name + ", pid " + std::to_string(message.pid) + ")";
+}
+
+Status Roster::add(JoinMessage message) {
+  std::string who = "rank " + std::to_string(message.rank) + " " + describe_process(message);
+  if (message.ranks < 1 || message.rank < 0 || message.rank >= message.ranks)
+    return fail(Code::invalid_argument,
+                who + " is out of range: ranks go from 0 to " + std::to_string(message.ranks - 1));
+  if (!members_.empty() && message.ranks != ranks_) {
+    const auto& [first_rank, first] = *members_.begin();
+    return fail(Code::mismatch, "the ranks disagree on how many they are: rank " + std::to_string(first_rank) + " " +
+                                    describe_process(first) + " says " + std::to_string(ranks_) + ", " + who +
+                                    " says " + std::to_string(message.ranks) + ". Give the same number on all ranks");
+  }
+  if (auto it = members_.find(message.rank); it != members_.end())
+    return fail(Code::invalid_argument, "rank " + std::to_string(message.rank) + " joined twice: from " +
+                                            describe_process(it->second) + " and from " + describe_process(message) +
+                                            ". Give each rank its own number, and each communicator its own unique id");
+  ranks_ = message.ranks;
+  int rank = message.rank;
+  members_.emplace(rank, std::move(message));
+  return {};
+}
+
+std::vector<int> Roster::missing() const {
+  std::vector<int> missing;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (!members_.contains(rank)) missing.push_back(rank);
+  return missing;
+}
+
+Status Roster::compare_settings() const {
+  // setting -> value -> the ranks that have it; a setting that a rank does not know is a difference, too.
+  std::map<std::string, std::map<std::string, std::vector<int>>> seen;
+  for (const auto& [rank, message] : members_)
+    for (const Setting& setting : message.settings) seen[setting.name]["\"" + setting.value + "\""].push_back(rank);
+  std::string differences;
+  for (auto& [name, values] : seen) {
+    std::set<int> known;
+    for (const auto& [value, ranks] : values) known.insert(ranks.begin(), ranks.end());
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (!known.contains(rank)) values["nothing"].push_back(rank);
+    if (values.size() < 2) continue;
+    differences += (differences.empty() ? "" : "; ") + name + " is ";
+    bool first = true;
+    for (const auto& [value, ranks] : values) {
+      differences += (first ? "" : ", ") + value + (ranks.size() == 1 ? " on rank " : " on ranks ") +
+                     list_ranks(ranks) + " " + describe_process(members_.at(ranks.front()));
+      first = false;
+    }
+  }
+  if (differences.empty()) return {};
+  return fail(Code::mismatch,
+              "the ranks run with different settings: " + differences + ". Make them equal on all ranks");
+}
+
+}  // namespace strait

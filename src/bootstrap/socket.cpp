@@ -1,0 +1,205 @@
+#include "bootstrap/socket.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+namespace strait {
+namespace {
+
+/// The open sockets of this process, so that a forked child can let go of them.
+class ForkGuard {
+ public:
+  static ForkGuard& instance() {
+    static ForkGuard* guard = new ForkGuard;  // never destroyed: sockets may be closed by later static destructors
+    return *guard;
+  }
+  void add(int fd) {
+    std::lock_guard lock(mutex_);
+    fds_.insert(fd);
+  }
+  void remove(int fd) {
+    std::lock_guard lock(mutex_);
+    fds_.erase(fd);
+  }
+
+ private:
+  ForkGuard() {
+    ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                     [] { instance().release_in_child(); });
+  }
+  /// Replaces each socket by /dev/null: its number stays taken, so that the child's copies of the owners may close it.
+  void release_in_child() {
+    int null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null_fd >= 0) {
+      for (int fd : fds_) ::dup3(null_fd, fd, O_CLOEXEC);
+      ::close(null_fd);
+    }
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  std::set<int> fds_;
+};
+
+Result<Socket> open_socket(int family) {
+  UniqueFd fd(::socket(family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return fail_errno("cannot open a socket", errno, descriptor_remedy(errno));
+  return Socket(std::move(fd));
+}
+
+void set_option(const Socket& socket, int level, int option) {
+  int one = 1;
+  ::setsockopt(socket.get(), level, option, &one, sizeof(one));
+}
+
+tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_value) {
+  std::string remedy = descriptor_remedy(errno_value);
+  if (errno_value == ECONNREFUSED)
+    remedy =
+        "Nothing listens there: the process that did has ended or failed (see its own error), or the address is "
+        "another machine's";
+  else if (errno_value == ENETUNREACH || errno_value == EHOSTUNREACH || errno_value == EACCES ||
+           errno_value == EADDRNOTAVAIL)
+    remedy =
+        "Check that this host has a route to it and that no firewall blocks it; STRAIT_SOCKET_IFNAME on the rank that "
+        "listens there chooses another interface";
+  auto error = fail_errno("cannot connect to " + address.to_string(), errno_value, std::move(remedy));
+  if (error.value().code == Code::system_error && errno_value != EMFILE && errno_value != ENFILE)
+    error.value().code = Code::remote_error;
+  return error;
+}
+
+tl::unexpected<Error> connect_timeout(const SocketAddress& address, bool refused) {
+  if (refused)
+    return fail(Code::timeout,
+                "nobody listened at " + address.to_string() +
+                    " by the deadline. Start the rank that listens there (rank 0), or correct the address");
+  return fail(Code::timeout,
+              "no answer from " + address.to_string() +
+                  " by the deadline. A firewall may drop the packets, or the interface may not be reachable from "
+                  "here: choose another one by STRAIT_SOCKET_IFNAME on the rank that listens there");
+}
+
+/// Waits for a connection under way; returns its errno (0: connected), or nothing when the wait ended first.
+std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
+  while (!wait.aborted()) {
+    pollfd fd{socket.get(), POLLOUT, 0};
+    poll_slice({&fd, 1}, wait.deadline);
+    if (fd.revents != 0) {
+      int error = 0;
+      socklen_t size = sizeof(error);
+      if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+      return error;
+    }
+    if (wait.deadline.expired()) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void poll_slice(std::span<pollfd> fds, Deadline deadline) {
+  int ready = ::poll(fds.data(), fds.size(), deadline.poll_ms());
+  if (ready <= 0)
+    for (pollfd& fd : fds) fd.revents = 0;
+}
+
+Socket::Socket(UniqueFd fd) : fd_(std::move(fd)) {
+  if (fd_) ForkGuard::instance().add(fd_.get());
+}
+Socket& Socket::operator=(Socket&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = std::move(other.fd_);
+  }
+  return *this;
+}
+Socket::~Socket() { reset(); }
+void Socket::reset() {
+  if (fd_) ForkGuard::instance().remove(fd_.get());
+  fd_.reset();
+}
+
+Result<SocketAddress> Socket::local_address() const {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0)
+    return fail_errno("cannot read a socket's address", errno);
+  return from_sockaddr(reinterpret_cast<const sockaddr*>(&storage));
+}
+
+Result<Socket> listen_at(const SocketAddress& address) {
+  STRAIT_ASSIGN(Socket socket, open_socket(address.family));
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR);
+  if (address.family == 6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY);
+  sockaddr_storage storage;
+  socklen_t size = address.to_sockaddr(storage);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0 ||
+      ::listen(socket.get(), 4096) != 0) {
+    int error = errno;
+    std::string remedy = "Choose an interface by STRAIT_SOCKET_IFNAME";
+    if (error == EADDRINUSE) remedy = "Another process listens there: choose another port by STRAIT_ROOT, or end it";
+    if (error == EADDRNOTAVAIL)
+      remedy =
+          "The address is not one of this host: rank 0 must run on the host that STRAIT_ROOT (or the launcher) names";
+    if (error == EACCES) remedy = "Ports below 1024 need privileges: choose a higher one";
+    return fail_errno("cannot listen at " + address.to_string(), error, std::move(remedy));
+  }
+  return socket;
+}
+
+Result<Socket> accept_one(const Socket& listener) {
+  UniqueFd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (fd) {
+    Socket socket(std::move(fd));
+    set_option(socket, IPPROTO_TCP, TCP_NODELAY);
+    return socket;
+  }
+  int error = errno;
+  if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
+    return fail_errno("cannot accept a connection", error, descriptor_remedy(error));
+  return Socket();
+}
+
+Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool retry_refused) {
+  sockaddr_storage storage;
+  socklen_t size = address.to_sockaddr(storage);
+  bool refused = false;
+  while (true) {
+    if (wait.aborted()) return fail(Code::aborted, "aborted while connecting to " + address.to_string());
+    STRAIT_ASSIGN(Socket socket, open_socket(address.family));
+    int error = 0;
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0) error = errno;
+    if (error == EINPROGRESS || error == EINTR) {
+      auto finished = finish_connect(socket, wait);
+      if (!finished && wait.aborted()) continue;
+      if (!finished) return connect_timeout(address, refused);
+      error = *finished;
+    }
+    if (error == 0) {
+      set_option(socket, IPPROTO_TCP, TCP_NODELAY);
+      return socket;
+    }
+    refused = error == ECONNREFUSED;
+    if (!refused || !retry_refused) return connect_failure(address, error);
+    if (wait.deadline.expired()) return connect_timeout(address, refused);
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(20)));
+  }
+}
+
+std::string descriptor_remedy(int errno_value) {
+  if (errno_value == EMFILE) return "This process has no file descriptors left: raise its limit (ulimit -n)";
+  if (errno_value == ENFILE) return "This host has no file descriptors left: raise fs.file-max";
+  return "";
+}
+
+}  // namespace strait

@@ -1,0 +1,162 @@
+#include "communicator/call.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+namespace strait {
+namespace {
+
+constexpr unsigned type_shift = 8;
+constexpr unsigned op_shift = 16;
+constexpr unsigned registered_shift = 24;
+constexpr unsigned root_shift = 32;
+
+std::uintptr_t begin_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  return a_bytes != 0 && b_bytes != 0 && begin_of(a) < begin_of(b) + b_bytes && begin_of(b) < begin_of(a) + a_bytes;
+}
+
+std::size_t extent_of(const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] != 0) end = std::max(end, offsets[i] + counts[i]);
+  return end;
+}
+
+tl::unexpected<Error> invalid(const Call& call, const std::string& problem) {
+  return fail(Code::invalid_argument, std::string(name(call.collective)) + ": " + problem);
+}
+
+/// No buffer may be larger than half the address space: beyond that, offsets would wrap.
+Status validate_size(const Call& call, std::uint32_t ranks) {
+  constexpr std::size_t limit_bytes = std::numeric_limits<std::size_t>::max() / 2;
+  const std::size_t per_element = size_bytes(call.type) * ranks;
+  if (call.count > limit_bytes / per_element)
+    return invalid(call, "count " + std::to_string(call.count) + " of " + std::string(name(call.type)) + " times " +
+                             std::to_string(ranks) + " ranks is more than memory can hold");
+  return {};
+}
+
+Status validate_counts(const Call& call, std::uint32_t rank) {
+  const auto check = [&](const char* side, const std::vector<std::size_t>& counts,
+                         const std::vector<std::size_t>& offsets) -> Status {
+    const std::size_t limit = std::numeric_limits<std::size_t>::max() / 4 / size_bytes(call.type);
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      if (counts[i] > limit || offsets[i] > limit)
+        return invalid(call, std::string(side) + " count or offset for rank " + std::to_string(i) +
+                                 " is more than memory can hold");
+    return {};
+  };
+  STRAIT_TRY(check("send", call.send_counts, call.send_offsets));
+  STRAIT_TRY(check("receive", call.receive_counts, call.receive_offsets));
+  if (call.send_counts[rank] != call.receive_counts[rank])
+    return invalid(call, "this rank sends " + std::to_string(call.send_counts[rank]) +
+                             " elements to itself but receives " + std::to_string(call.receive_counts[rank]));
+  for (std::size_t a = 0; a < call.receive_counts.size(); ++a)
+    for (std::size_t b = a + 1; b < call.receive_counts.size(); ++b) {
+      const auto end = [&](std::size_t i) { return call.receive_offsets[i] + call.receive_counts[i]; };
+      if (call.receive_counts[a] != 0 && call.receive_counts[b] != 0 && call.receive_offsets[a] < end(b) &&
+          call.receive_offsets[b] < end(a))
+        return invalid(call,
+                       "the receive blocks of ranks " + std::to_string(a) + " and " + std::to_string(b) + " overlap");
+    }
+  return {};
+}
+
+}  // namespace
+
+BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
+  const std::size_t one = call.count * size_bytes(call.type);
+  const std::size_t all = one * ranks;
+  const bool is_root = rank == call.root;
+  switch (call.collective) {
+    case Collective::all_reduce:
+      return {one, one};
+    case Collective::all_gather:
+      return {one, all};
+    case Collective::reduce_scatter:
+      return {all, one};
+    case Collective::all_to_all:
+      return {all, all};
+    case Collective::all_to_all_v:
+      return {extent_of(call.send_counts, call.send_offsets) * size_bytes(call.type),
+              extent_of(call.receive_counts, call.receive_offsets) * size_bytes(call.type)};
+    case Collective::broadcast:
+      return {is_root ? one : 0, one};
+    case Collective::reduce:
+      return {one, is_root ? one : 0};
+    case Collective::gather:
+      return {one, is_root ? all : 0};
+    case Collective::scatter:
+      return {is_root ? all : 0, one};
+    case Collective::send_recv:
+      return {call.sends ? one : 0, call.sends ? 0 : one};
+    case Collective::barrier:
+      break;
+  }
+  return {};
+}
+
+bool is_in_place(const Call& call, std::uint32_t rank) {
+  const std::size_t own_block = rank * call.count * size_bytes(call.type);
+  switch (call.collective) {
+    case Collective::all_gather:
+    case Collective::gather:
+      return begin_of(call.send) == begin_of(call.receive) + own_block;
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return begin_of(call.receive) == begin_of(call.send) + own_block;
+    case Collective::all_to_all_v:
+    case Collective::send_recv:
+    case Collective::barrier:
+      return false;
+    default:
+      return call.send == call.receive;
+  }
+}
+
+CallSignature message_signature(const Call& call, std::size_t count) {
+  return {std::uint64_t(call.collective) | std::uint64_t(call.type) << type_shift |
+              std::uint64_t(is_reduction(call.collective) ? call.op : ReduceOp::sum) << op_shift |
+              std::uint64_t(call.registered) << registered_shift | std::uint64_t(call.root) << root_shift,
+          count};
+}
+
+CallSignature signature(const Call& call) { return message_signature(call, call.count); }
+
+std::string describe(const CallSignature& signature) {
+  const auto collective = static_cast<Collective>(signature.what & 0xff);
+  const auto type = static_cast<DataType>(signature.what >> type_shift & 0xff);
+  const auto op = static_cast<ReduceOp>(signature.what >> op_shift & 0xff);
+  if (static_cast<int>(collective) >= collective_count || static_cast<int>(type) >= data_type_count ||
+      static_cast<int>(op) >= reduce_op_count)
+    return "a call that this version does not know";
+  std::string text(name(collective));
+  if (collective == Collective::barrier) return text;
+  text += "(count " + std::to_string(signature.count) + ", " + std::string(name(type));
+  if (is_reduction(collective)) text += ", " + std::string(name(op));
+  if (has_root(collective)) text += ", root " + std::to_string(signature.what >> root_shift);
+  if ((signature.what >> registered_shift & 1) != 0) text += ", registered buffers";
+  return text + ")";
+}
+
+Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
+  if (has_root(call.collective) && call.root >= ranks)
+    return invalid(call, "root " + std::to_string(static_cast<std::int32_t>(call.root)) +
+                             " is not a rank; ranks are 0 to " + std::to_string(ranks - 1));
+  if (call.collective == Collective::send_recv && call.peer >= ranks)
+    return invalid(call, "peer " + std::to_string(static_cast<std::int32_t>(call.peer)) +
+                             " is not a rank; ranks are 0 to " + std::to_string(ranks - 1));
+  STRAIT_TRY(validate_size(call, ranks));
+  if (call.collective == Collective::all_to_all_v) STRAIT_TRY(validate_counts(call, rank));
+  const BufferSizes sizes = buffer_sizes(call, rank, ranks);
+  if (sizes.send_bytes != 0 && call.send == nullptr) return invalid(call, "the send buffer is null");
+  if (sizes.receive_bytes != 0 && call.receive == nullptr) return invalid(call, "the receive buffer is null");
+  if (!is_in_place(call, rank) && overlap(call.send, sizes.send_bytes, call.receive, sizes.receive_bytes))
+    return invalid(call, "send and receive buffers overlap without being the in-place form of this call");
+  return {};
+}
+
+}  // namespace strait

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+#include "transport/link.hpp"
+
+namespace strait {
+
+/// One API call, as its rank made it.
+struct Call {
+  Collective collective = Collective::barrier;
+  DataType type = DataType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  std::uint32_t root = 0;
+  std::size_t count = 0;  ///< elements, as the API counts for this collective
+  const void* send = nullptr;
+  void* receive = nullptr;
+  std::array<std::byte, 8> premul_scalar{};  ///< an element of `type` (ReduceOp::premul_sum)
+  bool registered = false;                   ///< both buffers lie in memory that all ranks registered
+
+  bool sends = false;      ///< send_recv: this is a send
+  std::uint32_t peer = 0;  ///< send_recv
+
+  std::vector<std::size_t> send_counts, send_offsets;        ///< all_to_all_v: elements, by rank
+  std::vector<std::size_t> receive_counts, receive_offsets;  ///< likewise
+};
+
+/// Where a call's buffers lie, in bytes; 0 where this rank has none.
+struct BufferSizes {
+  std::size_t send_bytes = 0;
+  std::size_t receive_bytes = 0;
+};
+BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ranks);
+
+/// Whether this rank made the call in its in-place form.
+bool is_in_place(const Call& call, std::uint32_t rank);
+
+/// What all ranks must agree on, packed: collective, type, op, registered, root; and the count.
+CallSignature signature(const Call& call);
+/// The signature of one message of a call whose counts differ by peer (send_recv, all_to_all_v).
+CallSignature message_signature(const Call& call, std::size_t count);
+/// "all-reduce(count 1024, float32, sum)".
+std::string describe(const CallSignature& signature);
+
+/// Everything about the call that can be judged on this rank alone. The error names the argument.
+Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks);
+
+}  // namespace strait

@@ -1,0 +1,198 @@
+// An operation of a communicator: from a valid call to its completion.
+#include "communicator/comm.hpp"
+
+#include <algorithm>
+
+#include "executor/host/reduce.hpp"
+
+namespace strait {
+namespace {
+
+/// Programs hold scratch memory; a user that never repeats a size should not collect them.
+constexpr std::size_t max_programs = 1024;
+
+}  // namespace
+
+Comm::~Comm() {
+  if (watch_) watch_->leave();
+}
+
+Status Comm::run(const Call& call) {
+  STRAIT_TRY(begin(call));
+  return finish();
+}
+
+Status Comm::run_message(const Call& call) {
+  STRAIT_TRY(begin_messages(std::span(&call, 1)));
+  return finish();
+}
+
+Status Comm::finish() {
+  for (;;) {
+    STRAIT_ASSIGN(const State state, step());
+    if (state == State::done) return {};
+    if (state == State::idle) STRAIT_TRY(pause());
+  }
+}
+
+Status Comm::begin(const Call& call) {
+  if (watch_->has_failed()) return watch_->sticky();
+  is_collective_ = true;
+  signature_ = signature(call);
+  premul_scalar_ = call.premul_scalar;
+  backoff_ = {};
+  program_ = nullptr;
+  transport_->post_call(++sequence_, signature_, call.send, call.receive);
+  const bool empty = call.count == 0 && call.collective != Collective::barrier &&
+                     call.collective != Collective::all_to_all_v;
+  if (empty) return {};
+  auto program = find_program(call);
+  // The peers are on their way into this operation: a rank that cannot take part must tell them.
+  if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
+  program_ = *program;
+  program_->start({call.send, call.receive, sequence_, signature_, premul_scalar_.data()});
+  return {};
+}
+
+Status Comm::begin_messages(std::span<const Call> calls) {
+  if (watch_->has_failed()) return watch_->sticky();
+  PlanRequest request;
+  request.collective = Collective::send_recv;
+  request.ranks = ranks_;
+  HostProgram::Options options;
+  options.arithmetic.type = DataType::uint8;
+  options.slice_bytes = transport_->slot_bytes();
+  options.simd = simd_;
+  for (const Call& call : calls) {
+    request.point_to_point.push_back({call.sends, call.peer});
+    const void* buffer = call.sends ? call.send : call.receive;
+    const Extent place{reinterpret_cast<std::uintptr_t>(buffer), call.count * size_bytes(call.type)};
+    (call.sends ? options.input_messages : options.output_messages).push_back({place, signature(call)});
+  }
+  const Algorithm& algorithm = *find_algorithm("point_to_point");
+  if (!algorithm.supports(request))
+    return fail(Code::invalid_usage, "send-recv: a rank that sends to itself must post the receive in the same group");
+  is_collective_ = false;
+  signature_ = signature(calls.front());
+  backoff_ = {};
+  auto program = HostProgram::bind(algorithm.build(request, rank_), options, *transport_);
+  if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
+  own_program_ = std::move(*program);
+  program_ = own_program_.get();
+  program_->start({nullptr, nullptr, 0, signature_, nullptr});
+  return {};
+}
+
+Result<Comm::State> Comm::step() {
+  if (program_ == nullptr) return State::done;
+  auto state = program_->progress();
+  if (!state) {
+    Error error = std::move(state).error();
+    if (const auto& foreign = program_->foreign())
+      error = watch_->mismatch(foreign->expected, foreign->rank, foreign->seen);
+    program_ = nullptr;
+    return tl::unexpected(watch_->raise(std::move(error)));
+  }
+  if (*state == State::done) program_ = nullptr;
+  if (*state == State::advanced) backoff_ = {};
+  return state;
+}
+
+Status Comm::pause() { return watch_->pause(backoff_, waiting()); }
+
+Watch::Waiting Comm::waiting() const {
+  return {is_collective_ ? sequence_ : 0, signature_,
+          [this] { return program_ == nullptr ? std::vector<std::uint32_t>{} : program_->awaited_ranks(); }};
+}
+
+void Comm::abort() {
+  watch_->raise({Code::aborted, "the communicator was aborted by " + watch_->name_of(rank_) + " (straitCommAbort)"});
+}
+
+std::size_t Comm::ProgramKeyHash::operator()(const ProgramKey& key) const {
+  std::uint64_t h = key.signature.what * 0x9e3779b97f4a7c15ull ^ key.signature.count ^ std::uint64_t{key.in_place} << 63;
+  return static_cast<std::size_t>((h ^ h >> 32) * 0x9e3779b97f4a7c15ull);
+}
+
+Result<HostProgram*> Comm::find_program(const Call& call) {
+  if (call.collective == Collective::all_to_all_v) {
+    STRAIT_ASSIGN(own_program_, make_block_program(call));
+    return own_program_.get();
+  }
+  const ProgramKey key{signature_, is_in_place(call, rank_)};
+  if (last_program_ != nullptr && key == last_key_) return last_program_;
+  auto found = programs_.find(key);
+  if (found == programs_.end()) {
+    STRAIT_ASSIGN(auto program, make_program(call));
+    if (programs_.size() >= max_programs) programs_.clear();
+    found = programs_.emplace(key, std::move(program)).first;
+  }
+  last_key_ = key;
+  last_program_ = found->second.get();
+  return last_program_;
+}
+
+PlanRequest Comm::request_for(const Call& call) const {
+  PlanRequest request;
+  request.collective = call.collective;
+  request.ranks = ranks_;
+  request.root = call.root;
+  request.order_free = !is_reduction(call.collective) || is_order_free(call.type, call.op);
+  request.peer_memory = all_in_one_process_ || call.registered;
+  return request;
+}
+
+/// Writing outputs around the cache pays once the buffers of all ranks no longer fit into it (docs/performance.md).
+bool Comm::streams(const Call& call) const {
+  const BufferSizes sizes = buffer_sizes(call, call.root, ranks_);
+  return (sizes.send_bytes + sizes.receive_bytes) * ranks_ > last_level_cache_bytes_;
+}
+
+Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) const {
+  const PlanRequest request = request_for(call);
+  const std::size_t count = call.collective == Collective::barrier ? 1 : call.count;
+  STRAIT_ASSIGN(const Choice choice, choose(request, call.type, call.op, count, model_, select_options_));
+  HostProgram::Options options;
+  options.arithmetic = {call.type, call.op};
+  options.count = count;
+  options.slice_bytes = choice.slice_bytes;
+  options.stream_outputs = streams(call);
+  options.simd = simd_;
+  PlanRequest chosen = request;
+  chosen.lanes = choice.lanes;
+  return HostProgram::bind(find_algorithm(choice.algorithm)->build(chosen, rank_), options, *transport_);
+}
+
+Result<std::unique_ptr<HostProgram>> Comm::make_block_program(const Call& call) const {
+  HostProgram::Options options;
+  options.arithmetic.type = call.type;
+  options.slice_bytes = transport_->slot_bytes();
+  options.simd = simd_;
+  for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
+    options.input_messages.push_back(
+        {{call.send_offsets[peer], call.send_counts[peer]}, message_signature(call, call.send_counts[peer])});
+    options.output_messages.push_back(
+        {{call.receive_offsets[peer], call.receive_counts[peer]}, message_signature(call, call.receive_counts[peer])});
+  }
+  const PlanRequest request = request_for(call);
+  for (const Algorithm& algorithm : catalogue())
+    if (algorithm.supports(request)) return HostProgram::bind(algorithm.build(request, rank_), options, *transport_);
+  return fail(Code::internal_error, "no algorithm for all-to-all-v");
+}
+
+std::uint32_t Comm::add_premul(const PremulOp& op) {
+  premul_ops_[next_premul_] = op;
+  return next_premul_++;
+}
+
+Status Comm::remove_premul(std::uint32_t id) {
+  if (premul_ops_.erase(id) == 0) return fail(Code::invalid_argument, "this reduction was not created, or destroyed");
+  return {};
+}
+
+const Comm::PremulOp* Comm::find_premul(std::uint32_t id) const {
+  const auto found = premul_ops_.find(id);
+  return found == premul_ops_.end() ? nullptr : &found->second;
+}
+
+}  // namespace strait

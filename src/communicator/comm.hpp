@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/error.hpp"
+#include "bootstrap/bootstrap.hpp"
+#include "communicator/call.hpp"
+#include "communicator/watch.hpp"
+#include "executor/host/host_program.hpp"
+#include "plan/request.hpp"
+#include "select/select.hpp"
+#include "transport/transport.hpp"
+
+namespace strait {
+
+struct CommOptions {
+  std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
+  std::int64_t timeout_ms = 0;       ///< 0: STRAIT_TIMEOUT_MS
+};
+
+/// One rank of a communicator of host ranks. Wires together bootstrap, transport, plans, selection and executor.
+/// Operations are begun, then stepped until done, so that a group can drive several communicators from one thread;
+/// run() does both. One operation at a time.
+class Comm {
+ public:
+  /// Collective over the ranks that `bootstrap` joined.
+  static Result<std::unique_ptr<Comm>> create(std::unique_ptr<Bootstrap> bootstrap, const CommOptions& options);
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t ranks() const { return ranks_; }
+  const Watch& watch() const { return *watch_; }
+
+  /// Begins, steps and waits until done. Calls are valid (validate()).
+  Status run(const Call& call);
+  Status run_message(const Call& call);  ///< a send or a receive on its own
+  Status begin(const Call& call);
+  /// Sends and receives of one group, all in flight together.
+  Status begin_messages(std::span<const Call> calls);
+  using State = HostProgram::State;
+  Result<State> step();
+  /// Waits a little for others to advance the operation in progress.
+  Status pause();
+
+  /// Joins the ranks of the same color, ordered by (key, rank); nullptr for a negative color. Collective.
+  Result<std::unique_ptr<Comm>> split(int color, int key, const CommOptions& options);
+  /// From any thread.
+  void abort();
+
+  /// Collective: memory that peers may read in place. Returns a handle.
+  Result<std::uint64_t> register_memory(void* pointer, std::size_t bytes);
+  Status deregister_memory(std::uint64_t handle);
+  bool has_registrations() const { return !registered_.empty(); }
+  bool is_registered(const void* pointer, std::size_t bytes) const;
+
+  struct PremulOp {
+    DataType type;
+    std::array<std::byte, 8> scalar;
+  };
+  std::uint32_t add_premul(const PremulOp& op);
+  Status remove_premul(std::uint32_t id);
+  const PremulOp* find_premul(std::uint32_t id) const;
+
+ private:
+  explicit Comm(std::unique_ptr<Bootstrap> bootstrap);
+  Status read_settings(const Environment& environment);
+  Status open_transport(const Environment& environment, const Deadline& deadline);
+  Status agree(const Status& own, const Deadline& deadline);
+
+  Status finish();
+  Result<HostProgram*> find_program(const Call& call);
+  Result<std::unique_ptr<HostProgram>> make_program(const Call& call) const;
+  Result<std::unique_ptr<HostProgram>> make_block_program(const Call& call) const;
+  PlanRequest request_for(const Call& call) const;
+  bool streams(const Call& call) const;
+  Watch::Waiting waiting() const;
+
+  struct ProgramKey {
+    CallSignature signature;
+    bool in_place;
+    friend bool operator==(const ProgramKey&, const ProgramKey&) = default;
+  };
+  struct ProgramKeyHash {
+    std::size_t operator()(const ProgramKey& key) const;
+  };
+
+  std::unique_ptr<Bootstrap> bootstrap_;
+  std::uint32_t rank_ = 0;
+  std::uint32_t ranks_ = 1;
+  CommOptions options_;
+  std::size_t last_level_cache_bytes_ = 0;
+  bool all_in_one_process_ = false;
+  Simd simd_ = Simd::portable;
+  SelectOptions select_options_;
+  ClockModel model_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Watch> watch_;
+
+  std::unordered_map<ProgramKey, std::unique_ptr<HostProgram>, ProgramKeyHash> programs_;
+  ProgramKey last_key_{};
+  HostProgram* last_program_ = nullptr;
+
+  // The operation in progress.
+  std::uint64_t sequence_ = 0;  ///< of collectives
+  CallSignature signature_;
+  std::array<std::byte, 8> premul_scalar_{};
+  bool is_collective_ = false;
+  std::unique_ptr<HostProgram> own_program_;  ///< of an operation whose program is not kept
+  HostProgram* program_ = nullptr;
+  Watch::Backoff backoff_;
+
+  std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;
+  std::uint64_t next_handle_ = 1;
+  std::map<std::uint32_t, PremulOp> premul_ops_;
+  std::uint32_t next_premul_ = 0;
+};
+
+}  // namespace strait

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/error.hpp"
+#include "communicator/call.hpp"
+#include "communicator/comm.hpp"
+
+namespace strait {
+
+/// The calls that this thread has recorded between straitGroupStart and straitGroupEnd.
+class Group {
+ public:
+  static Group& of_this_thread();
+
+  bool is_open() const { return depth_ > 0; }
+  void start() { ++depth_; }
+  /// Ends the innermost group; the outermost runs everything.
+  Status end();
+
+  void add(Comm& comm, Call call);
+  /// A communicator's set-up; all of a group's run side by side.
+  void add_init(std::function<Status()> init);
+  /// Spoils the group: its end returns this error and runs nothing.
+  void refuse(const Error& error);
+
+ private:
+  struct Queue {
+    Comm* comm;
+    std::vector<Call> messages;     ///< sends and receives, run as one
+    std::vector<Call> collectives;  ///< in order, after the messages
+    std::size_t next = 0;
+    bool messages_begun = false;
+    bool in_progress = false;
+  };
+  Status run_inits();
+  Status run_queues();
+  Result<bool> advance(Queue& queue);
+
+  int depth_ = 0;
+  Status refused_;
+  std::vector<std::function<Status()>> inits_;
+  std::vector<Queue> queues_;
+};
+
+}  // namespace strait

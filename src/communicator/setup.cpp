@@ -1,0 +1,234 @@
+// The life of a communicator around its operations: set-up, split, registered memory.
+#include <sched.h>
+#include <sodium.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/environment.hpp"
+#include "base/log.hpp"
+#include "communicator/comm.hpp"
+#include "transports/loopback/loopback.hpp"
+#include "transports/shm/shared_heap.hpp"
+#include "transports/shm/shm.hpp"
+
+namespace strait {
+namespace {
+
+/// What ranks tell one another before they open a transport.
+struct Facts {
+  shm::Secret secret;  ///< the lowest rank's is used
+  std::uint32_t cores = 1;
+  std::uint32_t reserved = 0;
+  std::uint64_t last_level_cache_bytes = 0;
+};
+
+std::uint32_t usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<std::uint32_t>(CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+std::uint64_t last_level_cache_bytes() {
+  const long size = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return size > 0 ? static_cast<std::uint64_t>(size) : std::uint64_t{16} << 20;
+}
+
+std::string token(const PeerInfo& peer) {
+  return peer.host_id + std::string(reinterpret_cast<const char*>(peer.process_token.data()), peer.process_token.size());
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+/// All ranks' values of a plain struct.
+template <class T>
+Result<std::vector<T>> gather(Bootstrap& bootstrap, const T& own, const Deadline& deadline) {
+  STRAIT_ASSIGN(const auto blocks, bootstrap.all_gather(bytes_of(own), deadline));
+  std::vector<T> values(blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].size() != sizeof(T))
+      return fail(Code::remote_error, "rank " + std::to_string(i) + " sent a message of the wrong length during set-up");
+    std::memcpy(&values[i], blocks[i].data(), sizeof(T));
+  }
+  return values;
+}
+
+Status check_one_host(const std::vector<PeerInfo>& peers) {
+  for (const PeerInfo& peer : peers)
+    if (!peer.same_host(peers.front()))
+      return fail(Code::unsupported, peers.front().describe() + " and " + peer.describe() +
+                                         " are on different hosts, and this build carries data only within one host "
+                                         "(transports loopback and shm). Start all ranks on one host");
+  return {};
+}
+
+}  // namespace
+
+Comm::Comm(std::unique_ptr<Bootstrap> bootstrap)
+    : bootstrap_(std::move(bootstrap)),
+      rank_(static_cast<std::uint32_t>(bootstrap_->rank())),
+      ranks_(static_cast<std::uint32_t>(bootstrap_->ranks())) {}
+
+Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Bootstrap> bootstrap, const CommOptions& options) {
+  const Environment environment;
+  std::unique_ptr<Comm> comm(new Comm(std::move(bootstrap)));
+  comm->options_ = options;
+  if (options.init_timeout_ms == 0) {
+    STRAIT_ASSIGN(comm->options_.init_timeout_ms, environment.integer("STRAIT_INIT_TIMEOUT_MS"));
+  }
+  if (options.timeout_ms == 0) {
+    STRAIT_ASSIGN(comm->options_.timeout_ms, environment.integer("STRAIT_TIMEOUT_MS"));
+  }
+  const Deadline deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
+  STRAIT_TRY(comm->read_settings(environment));
+  // A rank that fails on its way tells the others, so that nobody waits for it.
+  STRAIT_TRY(comm->agree(comm->open_transport(environment, deadline), deadline));
+  return comm;
+}
+
+Status Comm::read_settings(const Environment& environment) {
+  STRAIT_ASSIGN(const std::string simd, environment.text("STRAIT_SIMD"));
+  simd_ = best_simd();
+  if (const auto forced = simd_from_name(simd)) {
+    if (*forced > best_simd())
+      return fail(Code::invalid_usage, "STRAIT_SIMD=" + simd + ", but this processor has no more than " +
+                                           std::string(name(best_simd())));
+    simd_ = *forced;
+  }
+  STRAIT_ASSIGN(select_options_.algorithm, environment.text("STRAIT_ALGORITHM"));
+  if (select_options_.algorithm == "auto") select_options_.algorithm.clear();
+  STRAIT_ASSIGN(const std::int64_t slice_bytes, environment.integer("STRAIT_SLICE_BYTES"));
+  select_options_.slice_bytes = static_cast<std::size_t>(slice_bytes);
+  return {};
+}
+
+Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
+  const auto& peers = bootstrap_->peers();
+  STRAIT_TRY(check_one_host(peers));
+  Facts own{{}, usable_cores(), 0, last_level_cache_bytes()};
+  randombytes_buf(&own.secret, sizeof own.secret);
+  STRAIT_ASSIGN(const auto facts, gather(*bootstrap_, own, deadline));
+  // Every rank must choose alike, so the smallest machine speaks for all.
+  std::uint32_t cores = own.cores;
+  last_level_cache_bytes_ = own.last_level_cache_bytes;
+  for (const Facts& other : facts) {
+    cores = std::min(cores, other.cores);
+    last_level_cache_bytes_ = std::min<std::size_t>(last_level_cache_bytes_, other.last_level_cache_bytes);
+  }
+  model_ = host_clock_model(ranks_, cores, HostRates{});
+
+  STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
+  all_in_one_process_ = std::all_of(peers.begin(), peers.end(),
+                                    [&](const PeerInfo& peer) { return peer.same_process(peers.front()); });
+  if (wanted == "loopback" && !all_in_one_process_)
+    return fail(Code::unsupported, "STRAIT_TRANSPORT=loopback joins threads of one process only. Use shm or auto");
+  if (wanted == "shm") all_in_one_process_ = false;
+
+  Watch::Peers names;
+  names.rank = rank_;
+  names.oversubscribed = ranks_ > cores;
+  names.timeout_ms = options_.timeout_ms;
+  for (const PeerInfo& peer : peers) names.names.push_back(peer.describe());
+  slots::Geometry geometry;
+  geometry.ranks = ranks_;
+  std::unique_ptr<slots::SegmentTransport> transport;
+  if (all_in_one_process_) {
+    const std::string segment(reinterpret_cast<const char*>(&facts[0].secret), sizeof facts[0].secret);
+    STRAIT_ASSIGN(transport, loopback::open(segment, geometry, rank_));
+    names.pidfds.resize(ranks_);
+  } else {
+    shm::OpenRequest request{rank_, {}, facts[0].secret, geometry, deadline, nullptr};
+    for (const PeerInfo& peer : peers)
+      request.ranks.push_back({static_cast<std::uint32_t>(peer.rank), token(peer), peer.network_namespace});
+    STRAIT_ASSIGN(shm::Opened opened, shm::open(request));
+    transport = std::move(opened.transport);
+    names.pidfds = std::move(opened.pidfds);
+  }
+  std::vector<RankControl*> controls;
+  for (std::uint32_t peer = 0; peer < ranks_; ++peer) controls.push_back(&transport->segment().rank_control(peer));
+  watch_ = std::make_unique<Watch>(transport->segment().control(), std::move(controls), *transport, std::move(names));
+  log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " +
+                                        std::string(transport->name()) + ", " + std::to_string(cores) + " cores");
+  transport_ = std::move(transport);
+  return {};
+}
+
+Status Comm::agree(const Status& own, const Deadline& deadline) {
+  const std::string text = own ? "" : own.error().message;
+  auto all = bootstrap_->all_gather(std::as_bytes(std::span(text)), deadline);
+  if (!own) return own;
+  if (!all) return tl::unexpected(all.error());
+  for (std::size_t i = 0; i < all->size(); ++i)
+    if (const auto& message = (*all)[i]; !message.empty())
+      return fail(Code::remote_error, bootstrap_->peers()[i].describe() + " could not join: " +
+                                          std::string(reinterpret_cast<const char*>(message.data()), message.size()));
+  return {};
+}
+
+Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options) {
+  if (watch_->has_failed()) return tl::unexpected(watch_->sticky().error());
+  struct Wish {
+    int color;
+    int key;
+  };
+  const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
+  STRAIT_ASSIGN(const auto wishes, gather(*bootstrap_, Wish{color, key}, deadline));
+  std::vector<std::uint32_t> members;
+  for (std::uint32_t other = 0; other < ranks_; ++other)
+    if (wishes[other].color == color) members.push_back(other);
+  std::stable_sort(members.begin(), members.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return wishes[a].key < wishes[b].key; });
+
+  // The first of each color opens the door for its members. All ranks take part in the exchange, also those without.
+  std::array<std::byte, unique_id_bytes> own_id{};
+  Status opened;
+  if (color >= 0 && members.front() == rank_) {
+    auto id = create_unique_id(Environment(), deadline);
+    if (id)
+      own_id = id->pack();
+    else
+      opened = tl::unexpected(id.error());
+  }
+  STRAIT_ASSIGN(const auto ids, gather(*bootstrap_, own_id, deadline));
+  STRAIT_TRY(agree(opened, deadline));
+  if (color < 0) return std::unique_ptr<Comm>();
+  STRAIT_ASSIGN(const UniqueId id, unpack_unique_id(ids[members.front()]));
+  const auto self = std::find(members.begin(), members.end(), rank_) - members.begin();
+  STRAIT_ASSIGN(auto bootstrap, Bootstrap::join(id, static_cast<int>(self), static_cast<int>(members.size()), deadline));
+  return create(std::move(bootstrap), options);
+}
+
+Result<std::uint64_t> Comm::register_memory(void* pointer, std::size_t bytes) {
+  if (watch_->has_failed()) return tl::unexpected(watch_->sticky().error());
+  const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
+  Status own;
+  if (!all_in_one_process_) {
+    auto heap = shm::SharedHeap::instance();
+    if (!heap || !(*heap)->contains(pointer, bytes))
+      own = fail(Code::invalid_argument, "memory to be registered must come from straitMemAlloc");
+  }
+  STRAIT_TRY(agree(own, deadline));
+  registered_[next_handle_] = {static_cast<const std::byte*>(pointer), bytes};
+  return next_handle_++;
+}
+
+Status Comm::deregister_memory(std::uint64_t handle) {
+  if (registered_.erase(handle) == 0)
+    return fail(Code::invalid_argument, "this handle was not given by straitCommRegister, or already given back");
+  return {};
+}
+
+bool Comm::is_registered(const void* pointer, std::size_t bytes) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  return std::any_of(registered_.begin(), registered_.end(), [&](const auto& entry) {
+    const auto range = reinterpret_cast<std::uintptr_t>(entry.second.first);
+    return begin >= range && begin + bytes <= range + entry.second.second;
+  });
+}
+
+}  // namespace strait

@@ -1,0 +1,154 @@
+#include "communicator/watch.hpp"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/log.hpp"
+#include "communicator/call.hpp"
+
+namespace strait {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A wait of a few microseconds is common and worth spinning for; later the core is better left to others.
+constexpr std::uint32_t spin_rounds = 4000;
+constexpr auto sleep_after = milliseconds(20);
+constexpr auto sleep_for = std::chrono::microseconds(50);
+constexpr std::uint32_t rounds_per_look = 256;  // reading the clock costs as much as a dozen spins
+constexpr auto examine_every = milliseconds(5);
+constexpr auto compare_after = milliseconds(100);
+constexpr auto warn_after = milliseconds(10'000);
+
+void spin() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers)
+    : control_(control), controls_(std::move(controls)), transport_(transport), peers_(std::move(peers)) {}
+
+Status Watch::sticky() const {
+  if (!has_failed()) return {};
+  return fail(static_cast<Code>(control_.error.code), control_.error.message);
+}
+
+Error Watch::raise(Error error) {
+  std::uint32_t empty = 0;
+  if (control_.error.state.compare_exchange_strong(empty, 1)) {
+    control_.error.code = static_cast<std::uint32_t>(error.code);
+    const std::size_t length = std::min(error.message.size(), sizeof control_.error.message - 1);
+    std::memcpy(control_.error.message, error.message.data(), length);
+    control_.error.message[length] = '\0';
+    control_.error.state.store(2, std::memory_order_release);
+    control_.abort.store(1, std::memory_order_release);
+    return error;
+  }
+  // Another rank was first. Should it die before it has written its error, ours must do.
+  const auto deadline = Clock::now() + milliseconds(100);
+  while (!has_failed() && Clock::now() < deadline) sched_yield();
+  if (auto first = sticky(); !first) return first.error();
+  control_.abort.store(1, std::memory_order_release);
+  return error;
+}
+
+Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
+  ++backoff.rounds;
+  const bool yields = peers_.oversubscribed || backoff.rounds > spin_rounds;
+  if (backoff.rounds % 64 == 0 || yields)
+    if (has_failed()) return sticky();
+  if (!yields) {
+    spin();
+    return {};
+  }
+  const bool asleep = backoff.began != Clock::time_point{} && backoff.examined - backoff.began > sleep_after;
+  if (asleep)
+    std::this_thread::sleep_for(sleep_for);
+  else
+    sched_yield();
+  if (!asleep && backoff.rounds % rounds_per_look != 0) return {};
+  return examine(backoff, waiting);
+}
+
+Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
+  const auto now = Clock::now();
+  if (backoff.began == Clock::time_point{}) backoff.began = backoff.examined = now;
+  if (now - backoff.examined < examine_every) return {};
+  backoff.examined = now;
+  const auto waited = now - backoff.began;
+  STRAIT_TRY(check_lives(backoff, waiting));
+  if (!backoff.compared && waited >= compare_after) {
+    STRAIT_TRY(compare_calls(waiting));
+    backoff.compared = waited >= 10 * compare_after;  // a slower rank may post its call a little later
+  }
+  if (peers_.timeout_ms > 0 && waited >= milliseconds(peers_.timeout_ms))
+    return tl::unexpected(raise({Code::timeout, describe(waiting.signature) + " on " + name_of(peers_.rank) +
+                                                    " passed its deadline of " + std::to_string(peers_.timeout_ms) +
+                                                    " ms while waiting for " + awaited_names(waiting)}));
+  if (!backoff.warned && waited >= warn_after) {
+    backoff.warned = true;
+    log_warn(static_cast<int>(peers_.rank), describe(waiting.signature) + " has waited 10 s for " +
+                                                awaited_names(waiting) +
+                                                "; it goes on waiting. Look at what that rank is doing");
+  }
+  return {};
+}
+
+bool Watch::is_dead(std::uint32_t rank) const {
+  if (!peers_.pidfds[rank]) return false;
+  pollfd polled{peers_.pidfds[rank].get(), POLLIN, 0};
+  return poll(&polled, 1, 0) == 1 && (polled.revents & POLLIN) != 0;
+}
+
+Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
+  // What a rank published before it went still counts. So it is missing only if it was gone the last time we looked and
+  // the operation, which has been tried since then, still waits for it.
+  std::vector<std::uint32_t> gone;
+  for (std::uint32_t rank : waiting.awaited_ranks()) {
+    const bool left = controls_[rank]->left.load(std::memory_order_acquire) != 0;
+    if (!left && !is_dead(rank)) continue;
+    gone.push_back(rank);
+    if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
+    const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
+    return tl::unexpected(raise({Code::remote_error, left ? what + ", which has destroyed its communicator"
+                                                          : what + ", whose process has died. See that rank's output "
+                                                                   "and the kernel log for why"}));
+  }
+  backoff.gone = std::move(gone);
+  return {};
+}
+
+Status Watch::compare_calls(const Waiting& waiting) {
+  if (waiting.sequence == 0) return {};
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
+    if (rank == peers_.rank) continue;
+    const auto call = transport_.peer_call(waiting.sequence, rank);
+    if (!call || call->signature == waiting.signature) continue;
+    return tl::unexpected(raise(mismatch(waiting.signature, rank, call->signature)));
+  }
+  return {};
+}
+
+Error Watch::mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const {
+  return {Code::mismatch, "ranks made different calls: " + name_of(peers_.rank) + " called " + describe(own) + ", " +
+                              name_of(rank) + " called " + describe(other) +
+                              ". Every rank must make the same collective calls in the same order"};
+}
+
+std::string Watch::awaited_names(const Waiting& waiting) const {
+  std::string names;
+  for (std::uint32_t rank : waiting.awaited_ranks()) names += (names.empty() ? "" : ", ") + name_of(rank);
+  return names.empty() ? "no rank in particular" : names;
+}
+
+}  // namespace strait

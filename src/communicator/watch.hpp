@@ -1,0 +1,78 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/unique_fd.hpp"
+#include "transport/control.hpp"
+#include "transport/transport.hpp"
+
+namespace strait {
+
+/// What a rank knows of another for its messages: "rank 3 (host n7, pid 4711)".
+using RankName = std::string;
+
+/// How waits end. Waiting costs nothing but the waiting thread: it spins, then yields, then sleeps, and on the way
+/// looks at the abort flag, at whether the ranks it waits for are alive, at whether they made the same call, and at the
+/// clock. The first error of the communicator is kept where all its ranks on the host see it, and is sticky.
+class Watch {
+ public:
+  struct Peers {
+    std::uint32_t rank = 0;
+    std::vector<RankName> names;   ///< by rank
+    std::vector<UniqueFd> pidfds;  ///< by rank; empty: a thread of this process, or not to be had
+    bool oversubscribed = false;   ///< more ranks on the host than cores: yield at once
+    std::int64_t timeout_ms = 0;   ///< of an operation; 0: none
+  };
+  /// `control` and `controls` (by rank) outlive the watch.
+  Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers);
+
+  bool has_failed() const { return control_.abort.load(std::memory_order_acquire) != 0; }
+  /// The sticky error; success if there is none. From any thread.
+  Status sticky() const;
+  /// Makes `error` the sticky error of all ranks, unless there is one already; returns the one that holds.
+  Error raise(Error error);
+
+  /// The error of two calls that do not fit.
+  Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
+  const RankName& name_of(std::uint32_t rank) const { return peers_.names[rank]; }
+  /// Declares that this rank will take no further part.
+  void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
+
+  /// One operation's wait, as far as this watch must know it.
+  struct Waiting {
+    std::uint64_t sequence = 0;  ///< 0: not a collective
+    CallSignature signature;
+    std::function<std::vector<std::uint32_t>()> awaited_ranks;
+  };
+  /// The state of one wait; starts anew whenever the operation advances.
+  struct Backoff {
+    std::uint32_t rounds = 0;
+    std::chrono::steady_clock::time_point began{};
+    std::chrono::steady_clock::time_point examined{};
+    bool compared = false;
+    bool warned = false;
+    std::vector<std::uint32_t> gone;  ///< awaited ranks last seen dead or left
+  };
+  /// Waits a little. An error: the operation cannot complete (already raised).
+  Status pause(Backoff& backoff, const Waiting& waiting);
+
+ private:
+  Status examine(Backoff& backoff, const Waiting& waiting);
+  Status check_lives(Backoff& backoff, const Waiting& waiting);
+  Status compare_calls(const Waiting& waiting);
+  bool is_dead(std::uint32_t rank) const;
+  std::string awaited_names(const Waiting& waiting) const;
+
+  Control& control_;
+  std::vector<RankControl*> controls_;
+  const Transport& transport_;
+  Peers peers_;
+};
+
+}  // namespace strait

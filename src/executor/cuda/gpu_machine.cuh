@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "executor/cuda/interpreter.hpp"
+
+namespace strait::cuda {
+
+/// The Machine of a CUDA thread. Counters are released and acquired at system scope: the barriers around a step make the
+/// counter's release cover what the whole block wrote, and its acquire cover what the whole block then reads.
+/// A fixed number of threads makes the strides of bulk loads constants, which frees the registers of their addresses;
+/// `fixed_threads` == 0: as many as were launched.
+template <std::uint32_t fixed_threads>
+class GpuMachine {
+ public:
+  static STRAIT_DEVICE std::uint32_t thread() { return threadIdx.x; }
+  static STRAIT_DEVICE std::uint32_t threads() { return fixed_threads != 0 ? fixed_threads : blockDim.x; }
+  static STRAIT_DEVICE bool barrier_or(bool value) { return __syncthreads_or(value) != 0; }
+
+  static STRAIT_DEVICE std::uint64_t load_acquire(const std::uint64_t* word) {
+    std::uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+  }
+  static STRAIT_DEVICE void store_release(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  }
+  static STRAIT_DEVICE void store_relaxed(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  }
+
+  static STRAIT_DEVICE Unit load_unit(const std::byte* from) {
+    Unit unit;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(unit.words[0]), "=r"(unit.words[1]), "=r"(unit.words[2]), "=r"(unit.words[3])
+                 : "l"(from));
+    return unit;
+  }
+  static STRAIT_DEVICE void store_unit(std::byte* to, const Unit& unit) {
+    asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(unit.words[0]),
+                 "r"(unit.words[1]), "r"(unit.words[2]), "r"(unit.words[3]));
+  }
+  template <class E>
+  static STRAIT_DEVICE E load_element(const E* from) {
+    return *from;
+  }
+  template <class E>
+  static STRAIT_DEVICE void store_element(E* to, E element) {
+    *to = element;
+  }
+
+  /// A vector access is a set of scalar ones to the memory model: each 64-bit word arrives whole, and carries its epoch.
+  static STRAIT_DEVICE Packets load_packets(const std::byte* from) {
+    Packets packets;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(packets.words[0]), "=l"(packets.words[1])
+                 : "l"(from)
+                 : "memory");
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(packets.words[2]), "=l"(packets.words[3])
+                 : "l"(from + unit_bytes)
+                 : "memory");
+    return packets;
+  }
+  static STRAIT_DEVICE void store_packets(std::byte* to, const Packets& packets) {
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(packets.words[0]),
+                 "l"(packets.words[1])
+                 : "memory");
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to + unit_bytes), "l"(packets.words[2]),
+                 "l"(packets.words[3])
+                 : "memory");
+  }
+
+  /// The conversions of base/reduce_spec.hpp in the hardware's instructions. Inner NaN payloads may differ from the
+  /// specification's; what leaves is the canonical NaN.
+  template <DataType type, int count>
+  static STRAIT_DEVICE void widen(const Unit& unit, spec::AccumulatorType<type> (&values)[count]) {
+    struct Elements {
+      spec::ElementType<type> values[count];
+    };
+    const Elements elements = __builtin_bit_cast(Elements, unit);
+    STRAIT_UNROLL
+    for (int e = 0; e < count; ++e) {
+      if constexpr (type == DataType::bfloat16) {
+        values[e] = __uint_as_float(std::uint32_t{elements.values[e].bits} << 16);
+      } else if constexpr (type == DataType::float16) {
+        values[e] = __half2float(__ushort_as_half(elements.values[e].bits));
+      } else {
+        values[e] = spec::load<type>(elements.values[e]);
+      }
+    }
+  }
+
+  template <DataType type, int count>
+  static STRAIT_DEVICE Unit narrow(const spec::AccumulatorType<type> (&values)[count]) {
+    struct Elements {
+      spec::ElementType<type> values[count];
+    } elements;
+    STRAIT_UNROLL
+    for (int e = 0; e < count; ++e) {
+      if constexpr (type == DataType::bfloat16) {
+        elements.values[e].bits = isnan(values[e]) ? FloatFormat<BFloat16>::canonical_nan
+                                                   : __bfloat16_as_ushort(__float2bfloat16_rn(values[e]));
+      } else if constexpr (type == DataType::float16) {
+        elements.values[e].bits = isnan(values[e]) ? FloatFormat<Float16>::canonical_nan
+                                                   : __half_as_ushort(__float2half_rn(values[e]));
+      } else {
+        elements.values[e] = spec::store<type>(values[e]);
+      }
+    }
+    return __builtin_bit_cast(Unit, elements);
+  }
+
+  static STRAIT_DEVICE bool aborted(const Control& control) {
+    return *static_cast<const volatile std::uint32_t*>(&control.abort) != 0;
+  }
+  static STRAIT_DEVICE std::uint64_t now_ns() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+  }
+  static STRAIT_DEVICE bool claim(std::uint32_t* word) { return atomicExch(word, 1U) == 0; }
+  static STRAIT_DEVICE void publish(ErrorRecord& place, const ErrorRecord& record, WaitFailure failure) {
+    place = record;
+    __threadfence_system();
+    *reinterpret_cast<volatile std::uint32_t*>(&place.failure) = static_cast<std::uint32_t>(failure);
+  }
+};
+
+}  // namespace strait::cuda

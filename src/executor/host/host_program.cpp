@@ -1,0 +1,189 @@
+#include "executor/host/host_program.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace strait {
+
+void HostProgram::start(const Run& run) {
+  run_ = run;
+  foreign_.reset();
+  std::fill(peers_.begin(), peers_.end(), std::nullopt);
+  for (BoundLane& lane : lanes_) {
+    lane.slice = lane.step = lane.ready = 0;
+    if (lane.steps.empty()) lane.slice = lane.slices;
+  }
+}
+
+Result<HostProgram::State> HostProgram::progress() {
+  bool advanced = false;
+  bool pending = false;
+  for (BoundLane& lane : lanes_) {
+    while (lane.slice < lane.slices) {
+      BoundStep& step = lane.steps[lane.step];
+      STRAIT_ASSIGN(const bool ready, make_ready(lane, step));
+      if (!ready) {
+        pending = true;
+        break;
+      }
+      execute(step, lane.slice);
+      advanced = true;
+      lane.ready = 0;
+      if (++lane.step == lane.steps.size()) {
+        lane.step = 0;
+        ++lane.slice;
+      }
+    }
+  }
+  if (!pending) return State::done;
+  return advanced ? State::advanced : State::idle;
+}
+
+Result<bool> HostProgram::make_ready(BoundLane& lane, BoundStep& step) {
+  const std::size_t waits = step.waits.size();
+  const std::size_t sources = step.sources.size();
+  const std::size_t total = waits + sources + step.destinations.size();
+  for (; lane.ready < total; ++lane.ready) {
+    const std::size_t index = lane.ready;
+    if (index < waits) {
+      if (!step.waits[index].waiter->try_take(step.waits[index].credits)) return false;
+      continue;
+    }
+    BoundOperand& operand =
+        index < waits + sources ? step.sources[index - waits] : step.destinations[index - waits - sources];
+    STRAIT_ASSIGN(const bool acquired, acquire(step, operand));
+    if (!acquired) return false;
+  }
+  return true;
+}
+
+Result<bool> HostProgram::acquire(const BoundStep& step, BoundOperand& operand) {
+  switch (operand.kind) {
+    case Operand::Kind::local:
+      return true;
+    case Operand::Kind::send:
+      operand.slot = operand.send->try_reserve();
+      return operand.slot != nullptr;
+    case Operand::Kind::receive: {
+      CallSignature seen;
+      operand.slot = const_cast<std::byte*>(operand.receive->try_acquire(seen));
+      if (operand.slot == nullptr) return false;
+      STRAIT_TRY(check_signature(step, operand.rank, seen));
+      return true;
+    }
+    case Operand::Kind::peer: {
+      // The signal that made this operand legal came after the peer's post, so the post must be there.
+      auto& peer = peers_[operand.rank];
+      if (!peer) {
+        peer = transport_->peer_call(run_.sequence, operand.rank);
+        if (!peer)
+          return fail(Code::internal_error, "rank " + std::to_string(operand.rank) + " signalled before it posted");
+        STRAIT_TRY(check_signature(step, operand.rank, peer->signature));
+        if (peer->input == nullptr && peer->output == nullptr)
+          return fail(Code::internal_error,
+                      "the buffers of rank " + std::to_string(operand.rank) + " are out of reach");
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+Status HostProgram::check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen) {
+  const CallSignature& expected = signature_of(step);
+  if (seen == expected) return {};
+  foreign_ = Foreign{rank, expected, seen};
+  return fail(Code::mismatch, "another call arrived from rank " + std::to_string(rank));
+}
+
+std::byte* HostProgram::address(const BoundOperand& operand, std::uint32_t slice) {
+  if (operand.slot != nullptr) return operand.slot;
+  const std::size_t offset = operand.buffer == Buffer::scratch
+                                 ? operand.chunk.offset / layout_.slice_elements * scratch_chunk_bytes_
+                                 : (operand.chunk.offset + slice * layout_.slice_elements) * element_bytes_;
+  if (operand.buffer == Buffer::scratch) return scratch_.data() + offset;
+  const bool input = operand.buffer == Buffer::input;
+  // Through integers: for extents that the caller gives, the base is null and the offset is the address.
+  std::uintptr_t base = 0;
+  if (operand.kind == Operand::Kind::peer) {
+    const PeerCall& peer = *peers_[operand.rank];
+    base = input ? reinterpret_cast<std::uintptr_t>(peer.input) : reinterpret_cast<std::uintptr_t>(peer.output);
+  } else {
+    base = input ? reinterpret_cast<std::uintptr_t>(run_.input) : reinterpret_cast<std::uintptr_t>(run_.output);
+  }
+  return reinterpret_cast<std::byte*>(base + offset);
+}
+
+std::size_t HostProgram::slice_count(const BoundStep& step, std::uint32_t slice) const {
+  const std::size_t begin = slice * layout_.slice_elements;
+  for (const auto* operands : {&step.sources, &step.destinations})
+    for (const BoundOperand& operand : *operands)
+      if (operand.buffer != Buffer::scratch)
+        return operand.chunk.count > begin ? std::min(layout_.slice_elements, operand.chunk.count - begin) : 0;
+  return layout_.slice_elements;
+}
+
+void HostProgram::execute(const BoundStep& step, std::uint32_t slice) {
+  if (!step.sources.empty() && !step.destinations.empty()) {
+    const std::size_t count = slice_count(step, slice);
+    if (count != 0) compute(step, slice, count);
+  }
+  finish(step);
+}
+
+void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_t count) {
+  sources_.clear();
+  destinations_.clear();
+  for (const BoundOperand& source : step.sources) sources_.push_back({address(source, slice), source.raw, source.wide});
+  for (const BoundOperand& destination : step.destinations)
+    destinations_.push_back({address(destination, slice), destination.wide, destination.streaming});
+
+  const bool changes_width = std::any_of(destinations_.begin(), destinations_.end(), [&](const auto& destination) {
+    return destination.wide != sources_.front().wide;
+  });
+  if (!step.reduces && !changes_width) {
+    const std::size_t width_bytes = sources_.front().wide ? accumulator_bytes : element_bytes_;
+    copy(destinations_, sources_.front().pointer, count * width_bytes, options_.simd);
+    return;
+  }
+  reduce({.type = options_.arithmetic.type,
+          .op = options_.arithmetic.op,
+          .sources = sources_,
+          .destinations = destinations_,
+          .count = count,
+          .final = step.final,
+          .ranks = ranks_,
+          .premul_scalar = run_.premul_scalar},
+         options_.simd);
+}
+
+void HostProgram::finish(const BoundStep& step) {
+  for (const BoundOperand& source : step.sources)
+    if (source.kind == Operand::Kind::receive) source.receive->release();
+  for (const BoundOperand& destination : step.destinations)
+    if (destination.kind == Operand::Kind::send) destination.send->publish(signature_of(step));
+  for (SignalSender* signal : step.signals) signal->add();
+}
+
+std::vector<std::uint32_t> HostProgram::awaited_ranks() const {
+  std::vector<std::uint32_t> ranks;
+  for (const BoundLane& lane : lanes_) {
+    if (lane.slice >= lane.slices) continue;
+    const BoundStep& step = lane.steps[lane.step];
+    const std::size_t waits = step.waits.size();
+    const std::size_t sources = step.sources.size();
+    if (lane.ready < waits) {
+      ranks.push_back(step.waits[lane.ready].rank);
+    } else if (lane.ready < waits + sources) {
+      ranks.push_back(step.sources[lane.ready - waits].rank);
+    } else if (lane.ready < waits + sources + step.destinations.size()) {
+      const BoundOperand& send = step.destinations[lane.ready - waits - sources];
+      for (std::size_t reader : send.send->holders()) ranks.push_back(send.readers[reader]);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+}  // namespace strait

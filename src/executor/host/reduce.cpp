@@ -1,0 +1,157 @@
+#include "executor/host/reduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+#include "executor/host/reduce_kernels.hpp"
+
+namespace strait {
+namespace {
+
+constexpr std::array<std::string_view, simd_count> simd_names = {"portable", "avx2", "avx512"};
+
+Simd detect_simd() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  if (!__builtin_cpu_supports("avx2") || !f16c) return Simd::portable;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return Simd::avx512;
+  return Simd::avx2;
+#else
+  return Simd::portable;
+#endif
+}
+
+const host::KernelTable& kernels(Simd simd) {
+  assert(simd <= best_simd());
+#if defined(__x86_64__)
+  if (simd == Simd::avx512) return host::avx512_kernels;
+  if (simd == Simd::avx2) return host::avx2_kernels;
+#endif
+  static_cast<void>(simd);
+  return host::portable_kernels;
+}
+
+host::Combine combination(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::prod:
+      return host::Combine::prod;
+    case ReduceOp::max:
+      return host::Combine::max;
+    case ReduceOp::min:
+      return host::Combine::min;
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+    case ReduceOp::premul_sum:
+      break;
+  }
+  return host::Combine::sum;
+}
+
+/// The thread's own settings may flush subnormals to zero (libraries built with -ffast-math do that at load time) or
+/// trap on NaN. Changing the control register is slow, so that is done only where it differs.
+class DefaultFloatEnvironment {
+ public:
+  DefaultFloatEnvironment() : saved_(get()) {
+    if (differs()) set(default_control);
+  }
+  ~DefaultFloatEnvironment() {
+    if (differs()) set(saved_);
+  }
+  DefaultFloatEnvironment(const DefaultFloatEnvironment&) = delete;
+  DefaultFloatEnvironment& operator=(const DefaultFloatEnvironment&) = delete;
+
+ private:
+#if defined(__x86_64__)
+  static constexpr std::uint64_t default_control = 0x1f80;  // all exceptions masked
+  static constexpr std::uint64_t sticky_flags = 0x3f;
+  static std::uint64_t get() { return _mm_getcsr(); }
+  static void set(std::uint64_t control) { _mm_setcsr(static_cast<unsigned>(control)); }
+#elif defined(__aarch64__)
+  static constexpr std::uint64_t default_control = 0;
+  static constexpr std::uint64_t sticky_flags = 0;
+  static std::uint64_t get() {
+    std::uint64_t control = 0;
+    asm volatile("mrs %0, fpcr" : "=r"(control));
+    return control;
+  }
+  static void set(std::uint64_t control) { asm volatile("msr fpcr, %0" : : "r"(control)); }
+#else
+#error "DefaultFloatEnvironment needs this processor's floating-point control register"
+#endif
+  bool differs() const { return (saved_ & ~sticky_flags) != default_control; }
+
+  std::uint64_t saved_;
+};
+
+/// Streaming stores are not ordered with the later store that announces them.
+void fence_if_streaming(std::span<const ReduceDestination> destinations) {
+#if defined(__x86_64__)
+  for (const ReduceDestination& destination : destinations)
+    if (destination.streaming) return _mm_sfence();
+#endif
+  static_cast<void>(destinations);
+}
+
+}  // namespace
+
+Simd best_simd() {
+  static const Simd best = detect_simd();
+  return best;
+}
+
+std::string_view name(Simd simd) { return simd_names[static_cast<std::size_t>(simd)]; }
+
+std::optional<Simd> simd_from_name(std::string_view name) {
+  const auto found = std::ranges::find(simd_names, name);
+  if (found == simd_names.end()) return std::nullopt;
+  return static_cast<Simd>(found - simd_names.begin());
+}
+
+void reduce(const ReduceCall& call, Simd simd) {
+  assert(!call.sources.empty());
+  assert(call.op != ReduceOp::premul_sum || call.premul_scalar != nullptr);
+  const host::KernelCall plain{
+      .sources = call.sources.data(),
+      .source_count = call.sources.size(),
+      .destinations = call.destinations.data(),
+      .destination_count = call.destinations.size(),
+      .count = call.count,
+      .divisor = call.final && call.op == ReduceOp::avg ? call.ranks : 0,
+      .scalar = call.op == ReduceOp::premul_sum ? call.premul_scalar : nullptr,
+  };
+  const DefaultFloatEnvironment environment;
+  kernels(simd).reduce[static_cast<int>(call.type)][static_cast<int>(combination(call.op))](plain);
+  fence_if_streaming(call.destinations);
+}
+
+void copy(std::span<const ReduceDestination> destinations, const void* source, std::size_t size_bytes, Simd simd) {
+  // Small enough that the piece of the source stays in the first-level cache while all destinations are written.
+  constexpr std::size_t piece_bytes = 4096;
+  const std::size_t step_bytes = destinations.size() == 1 ? size_bytes : piece_bytes;
+  for (std::size_t i = 0; i < size_bytes; i += step_bytes) {
+    const std::size_t bytes = std::min(step_bytes, size_bytes - i);
+    const auto* from = static_cast<const std::byte*>(source) + i;
+    for (const ReduceDestination& destination : destinations) {
+      if (destination.pointer == source) continue;
+      auto* to = static_cast<std::byte*>(destination.pointer) + i;
+      if (destination.streaming) {
+        kernels(simd).stream(to, from, bytes);
+      } else {
+        std::memcpy(to, from, bytes);
+      }
+    }
+  }
+  fence_if_streaming(destinations);
+}
+
+}  // namespace strait

@@ -1,0 +1,230 @@
+/// The reduction kernels of one instruction set. Each reduce_<name>.cpp includes this once, compiled for its processors
+/// with STRAIT_VECTOR_BYTES and STRAIT_KERNEL_TABLE set. All of it has internal linkage, and it calls no inline
+/// function from elsewhere (see KernelCall).
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "base/reduce_spec.hpp"
+#include "executor/host/reduce_kernels.hpp"
+#include "executor/host/reduce_vectors.inl"
+
+namespace strait::host {
+namespace {
+
+/// The unsigned integer of an accumulator's size.
+template <class Accumulator, bool floating>
+struct Wraps {
+  using Type = typename spec::detail::Unsigned<Accumulator>::Type;
+};
+template <class Accumulator>
+struct Wraps<Accumulator, true> {
+  using Type = typename FloatFormat<Accumulator>::Bits;
+};
+
+template <DataType type, Combine combination>
+struct Kernel {
+  using Element = spec::ElementType<type>;
+  using Accumulator = spec::AccumulatorType<type>;
+  static constexpr bool floating = is_floating(type);
+  static constexpr bool small = floating && sizeof(Element) < sizeof(Accumulator);
+  static constexpr int lanes = vector_bytes / sizeof(Accumulator);
+  static constexpr int block_bytes = lanes * sizeof(Element);
+  using Values = Vector<Accumulator, lanes>;
+  using Wrapping = Vector<typename Wraps<Accumulator, floating>::Type, lanes>;
+
+  static constexpr std::size_t width(bool wide) { return wide ? sizeof(Accumulator) : sizeof(Element); }
+
+  [[gnu::always_inline]] static Values load_vector(const void* pointer, bool wide) {
+    if constexpr (small) {
+      if (!wide) return load_small<Element>(pointer);
+    }
+    static_cast<void>(wide);
+    return load_unaligned<Values>(pointer);
+  }
+
+  [[gnu::always_inline]] static void store_vector(void* pointer, Values value, bool wide, bool streaming) {
+    if constexpr (small) {
+      if (!wide) return store_block<block_bytes>(pointer, round_small<Element>(value), streaming);
+    }
+    static_cast<void>(wide);
+    if constexpr (floating) {
+      const Values nan = as<Values>(Wrapping{} + FloatFormat<Accumulator>::canonical_nan);
+      value = value != value ? nan : value;
+    }
+    store_block<vector_bytes>(pointer, as<Block<vector_bytes>>(value), streaming);
+  }
+
+  [[gnu::always_inline]] static Values multiply(Values a, Values b) {
+    if constexpr (floating) return a * b;
+    if constexpr (!floating) return as<Values>(as<Wrapping>(a) * as<Wrapping>(b));
+  }
+
+  [[gnu::always_inline]] static Values combine(Values a, Values b) {
+    if constexpr (combination == Combine::prod) return multiply(a, b);
+    if constexpr (combination == Combine::sum && floating) return a + b;
+    if constexpr (combination == Combine::sum && !floating) return as<Values>(as<Wrapping>(a) + as<Wrapping>(b));
+    if constexpr (combination == Combine::min && !floating) return b < a ? b : a;
+    if constexpr (combination == Combine::max && !floating) return a < b ? b : a;
+    if constexpr ((combination == Combine::min || combination == Combine::max) && floating) {
+      // Each selection gives its second operand when the two are equal or one is NaN. Their OR is then NaN if either
+      // is, and the -0 of two zeros; max is min with all signs flipped.
+      constexpr Wrapping no_flip = {};
+      const Wrapping flip = combination == Combine::max ? no_flip + FloatFormat<Accumulator>::sign_mask : no_flip;
+      const Values x = as<Values>(as<Wrapping>(a) ^ flip), y = as<Values>(as<Wrapping>(b) ^ flip);
+      const Values one = x < y ? x : y, other = y < x ? y : x;
+      return as<Values>((as<Wrapping>(one) | as<Wrapping>(other)) ^ flip);
+    }
+  }
+
+  [[gnu::always_inline]] static Values divide(Values sum, std::uint32_t divisor) {
+    if constexpr (floating) {
+      return sum / static_cast<Accumulator>(divisor);
+    } else {
+      constexpr bool is_signed = Accumulator(-1) < Accumulator(0);
+      for (int i = 0; i < lanes; ++i) {
+        if constexpr (is_signed) sum[i] = static_cast<Accumulator>(static_cast<std::int64_t>(sum[i]) / divisor);
+        if constexpr (!is_signed) sum[i] = static_cast<Accumulator>(static_cast<std::uint64_t>(sum[i]) / divisor);
+      }
+      return sum;
+    }
+  }
+
+  /// `rest` elements (fewer than a vector) at the end of a buffer; the other lanes are zero.
+  static Values load_rest(const void* pointer, bool wide, std::size_t rest) {
+    alignas(vector_bytes) unsigned char padded[vector_bytes] = {};
+    std::memcpy(padded, pointer, rest * width(wide));
+    return load_vector(padded, wide);
+  }
+
+  static void store_rest(void* pointer, Values value, bool wide, std::size_t rest) {
+    alignas(vector_bytes) unsigned char padded[vector_bytes];
+    store_vector(padded, value, wide, false);
+    std::memcpy(pointer, padded, rest * width(wide));
+  }
+
+  /// Reads a block from a source: `vectors` vectors, or `rest` elements of one.
+  template <int vectors>
+  [[gnu::always_inline]] static void read(const KernelCall& call, std::size_t source_index, std::size_t first,
+                                          std::size_t rest, Values scalar, Values (&values)[vectors]) {
+    const ReduceSource& source = call.sources[source_index];
+    const auto* pointer = static_cast<const unsigned char*>(source.pointer) + first * width(source.wide);
+    if (rest != 0) {
+      values[0] = load_rest(pointer, source.wide, rest);
+    } else if (small && source.wide) {
+      for (int v = 0; v < vectors; ++v) values[v] = load_vector(pointer + v * vector_bytes, true);
+    } else {
+      for (int v = 0; v < vectors; ++v) values[v] = load_vector(pointer + v * block_bytes, false);
+    }
+    if (combination == Combine::sum && call.scalar != nullptr && source.raw) {
+      for (int v = 0; v < vectors; ++v) values[v] = multiply(values[v], scalar);
+    }
+  }
+
+  template <int vectors>
+  [[gnu::always_inline]] static void write(ReduceDestination destination, std::size_t first, std::size_t rest,
+                                           const Values (&values)[vectors]) {
+    auto* pointer = static_cast<unsigned char*>(destination.pointer) + first * width(destination.wide);
+    if (rest != 0) {
+      store_rest(pointer, values[0], destination.wide, rest);
+    } else if (small && destination.wide) {
+      for (int v = 0; v < vectors; ++v)
+        store_vector(pointer + v * vector_bytes, values[v], true, destination.streaming);
+    } else {
+      for (int v = 0; v < vectors; ++v)
+        store_vector(pointer + v * block_bytes, values[v], false, destination.streaming);
+    }
+  }
+
+  /// One block, from all sources to all destinations. rest == 0: `vectors` full vectors.
+  template <int vectors>
+  [[gnu::always_inline]] static void block(const KernelCall& call, std::size_t first, std::size_t rest, Values scalar) {
+    Values sum[vectors];
+    read(call, 0, first, rest, scalar, sum);
+    for (std::size_t s = 1; s < call.source_count; ++s) {
+      Values next[vectors];
+      read(call, s, first, rest, scalar, next);
+      for (int v = 0; v < vectors; ++v) sum[v] = combine(sum[v], next[v]);
+    }
+    if (combination == Combine::sum && call.divisor != 0) {
+      for (int v = 0; v < vectors; ++v) sum[v] = divide(sum[v], call.divisor);
+    }
+    for (std::size_t d = 0; d < call.destination_count; ++d) write(call.destinations[d], first, rest, sum);
+  }
+
+  static Values splat_scalar(const void* element) {
+    Values scalar = load_rest(element, false, 1);
+    for (int i = 1; i < lanes; ++i) scalar[i] = scalar[0];
+    return scalar;
+  }
+
+  static void range(const KernelCall& call, std::size_t first, std::size_t end, Values scalar) {
+    constexpr int unroll = 4;
+    std::size_t i = first;
+    for (; i + unroll * lanes <= end; i += unroll * lanes) block<unroll>(call, i, 0, scalar);
+    for (; i + lanes <= end; i += lanes) block<1>(call, i, 0, scalar);
+    if (i < end) block<1>(call, i, end - i, scalar);
+  }
+
+  static void run(const KernelCall& call) {
+    const Values scalar = call.scalar != nullptr ? splat_scalar(call.scalar) : Values{};
+    const std::size_t head = elements_before_line(call);
+    if (head != 0) range(call, 0, head, scalar);
+    range(call, head, call.count, scalar);
+  }
+
+  /// How many elements bring the first streaming destination to the start of a cache line.
+  static std::size_t elements_before_line(const KernelCall& call) {
+    constexpr std::size_t line_bytes = 64;
+    for (std::size_t d = 0; d < call.destination_count; ++d) {
+      const ReduceDestination& destination = call.destinations[d];
+      if (!destination.streaming) continue;
+      const std::size_t bytes = (0 - reinterpret_cast<std::uintptr_t>(destination.pointer)) % line_bytes;
+      const std::size_t elements = bytes / width(destination.wide);
+      return elements < call.count ? elements : call.count;
+    }
+    return 0;
+  }
+};
+
+/// Writes around the caches whole cache lines of the destination, whatever the source's alignment.
+void stream(void* destination, const void* source, std::size_t size_bytes) {
+  constexpr std::size_t line_bytes = 64;
+  auto* to = static_cast<unsigned char*>(destination);
+  const auto* from = static_cast<const unsigned char*>(source);
+  std::size_t i = (0 - reinterpret_cast<std::uintptr_t>(destination)) % line_bytes;
+  if (i > size_bytes) i = size_bytes;
+  std::memcpy(to, from, i);
+  for (; i + line_bytes <= size_bytes; i += line_bytes) {
+    Block<vector_bytes> line[line_bytes / vector_bytes];
+    std::memcpy(line, from + i, line_bytes);
+    for (std::size_t v = 0; v < line_bytes / vector_bytes; ++v)
+      store_block<vector_bytes>(to + i + v * vector_bytes, line[v], true);
+  }
+  std::memcpy(to + i, from + i, size_bytes - i);
+}
+
+template <int type>
+constexpr void fill_row(KernelTable& table) {
+  constexpr DataType t = static_cast<DataType>(type);
+  table.reduce[type][static_cast<int>(Combine::sum)] = Kernel<t, Combine::sum>::run;
+  table.reduce[type][static_cast<int>(Combine::prod)] = Kernel<t, Combine::prod>::run;
+  table.reduce[type][static_cast<int>(Combine::max)] = Kernel<t, Combine::max>::run;
+  table.reduce[type][static_cast<int>(Combine::min)] = Kernel<t, Combine::min>::run;
+  if constexpr (type + 1 < data_type_count) fill_row<type + 1>(table);
+}
+
+constexpr KernelTable make_table() {
+  KernelTable table = {};
+  fill_row<0>(table);
+  table.stream = stream;
+  return table;
+}
+
+}  // namespace
+
+extern constexpr KernelTable STRAIT_KERNEL_TABLE = make_table();
+
+}  // namespace strait::host

@@ -1,0 +1,180 @@
+/// Vectors of accumulators, and how elements become them and come out of them. Part of reduce_kernels.inl.
+namespace strait::host {
+namespace {
+
+constexpr int vector_bytes = STRAIT_VECTOR_BYTES;
+
+template <class T, int lanes>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(lanes * sizeof(T))));
+};
+template <class T, int lanes>
+using Vector = typename VectorOf<T, lanes>::Type;
+
+/// Lanes of 32 bits: where conversions of the small floats take place.
+constexpr int float_lanes = vector_bytes / 4;
+using Floats = Vector<float, float_lanes>;
+using Words = Vector<std::uint32_t, float_lanes>;
+using Integers = Vector<std::int32_t, float_lanes>;
+
+template <int size_bytes>
+using Block = Vector<std::uint8_t, size_bytes>;
+
+#if STRAIT_VECTOR_BYTES == 64
+/// The forms of the intrinsics that take a mask start from zeros; the others from a variable that GCC 12 warns about.
+constexpr __mmask16 all = 0xffff;
+#endif
+
+template <class To, class From>
+[[gnu::always_inline]] inline To as(From value) {
+  static_assert(sizeof(To) == sizeof(From));
+  return __builtin_bit_cast(To, value);
+}
+
+template <class T>
+[[gnu::always_inline]] inline T load_unaligned(const void* pointer) {
+  T value;
+  std::memcpy(&value, pointer, sizeof(T));
+  return value;
+}
+
+/// Zero-extends `float_lanes` elements of 1 or 2 bytes.
+template <class E>
+[[gnu::always_inline]] inline Words widen(const void* pointer) {
+#if STRAIT_VECTOR_BYTES == 64
+  if constexpr (sizeof(E) == 2) return as<Words>(_mm512_maskz_cvtepu16_epi32(all, load_unaligned<__m256i>(pointer)));
+  if constexpr (sizeof(E) == 1) return as<Words>(_mm512_maskz_cvtepu8_epi32(all, load_unaligned<__m128i>(pointer)));
+#elif STRAIT_VECTOR_BYTES == 32
+  if constexpr (sizeof(E) == 2) return as<Words>(_mm256_cvtepu16_epi32(load_unaligned<__m128i>(pointer)));
+  if constexpr (sizeof(E) == 1) return as<Words>(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)pointer)));
+#else
+  using Bits = typename FloatFormat<E>::Bits;
+  return __builtin_convertvector(load_unaligned<Vector<Bits, float_lanes>>(pointer), Words);
+#endif
+}
+
+/// Keeps the low 1 or 2 bytes of each lane; the others are zero.
+template <class E>
+[[gnu::always_inline]] inline Block<float_lanes * sizeof(E)> narrow(Words words) {
+  using Result = Block<float_lanes * sizeof(E)>;
+#if STRAIT_VECTOR_BYTES == 64
+  if constexpr (sizeof(E) == 2) return as<Result>(_mm512_maskz_cvtepi32_epi16(all, as<__m512i>(words)));
+  if constexpr (sizeof(E) == 1) return as<Result>(_mm512_maskz_cvtepi32_epi8(all, as<__m512i>(words)));
+#elif STRAIT_VECTOR_BYTES == 32
+  const __m256i pairs = as<__m256i>(words);
+  const __m128i shorts = _mm_packus_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+  if constexpr (sizeof(E) == 2) return as<Result>(shorts);
+  if constexpr (sizeof(E) == 1) return as<Result>(_mm_cvtsi128_si64(_mm_packus_epi16(shorts, shorts)));
+#else
+  using Bits = typename FloatFormat<E>::Bits;
+  return as<Result>(__builtin_convertvector(words, Vector<Bits, float_lanes>));
+#endif
+}
+
+/// As strait::to_float, but NaN keep their payload: storing makes them canonical.
+template <class E>
+[[gnu::always_inline]] inline Floats to_floats(Words bits) {
+  using Format = FloatFormat<E>;
+  using Wide = Widening<E>;
+  if constexpr (!Wide::subnormals_become_normal) {
+    return as<Floats>(bits << Wide::shift);
+  } else {
+    const Words magnitude = bits & Format::magnitude_mask;
+    const Words sign = (bits & Format::sign_mask) << (32 - 8 * static_cast<int>(sizeof(E)));
+    const Words normal = (magnitude << Wide::shift) + Wide::rebias;
+    const Words one_up = normal + (1u << 23);
+    const Words smallest_normal = Words{} + Wide::smallest_normal;
+    const Words subnormal = as<Words>(as<Floats>(one_up) - as<Floats>(smallest_normal));
+    const Integers is_subnormal = as<Integers>(magnitude) < (1 << Format::mantissa_bits);
+    Words value = is_subnormal ? subnormal : normal;
+    // Infinity and NaN (in e4m3: NaN) have the float's highest exponent too; e4m3's NaN has a mantissa already.
+    const Integers is_special = as<Integers>(magnitude) >= Format::infinity;
+    value = is_special ? (normal | FloatFormat<float>::infinity) : value;
+    return as<Floats>(value | sign);
+  }
+}
+
+/// As strait::from_float; the element is in the low bits of the lane.
+template <class E>
+[[gnu::always_inline]] inline Words from_floats(Floats value) {
+  using Format = FloatFormat<E>;
+  using Wide = Widening<E>;
+  const Words bits = as<Words>(value);
+  const Words magnitude = bits & 0x7fffffffu;
+  const Words sign = (bits >> (32 - 8 * static_cast<int>(sizeof(E)))) & Format::sign_mask;
+  const Words half = ((magnitude >> Wide::shift) & 1u) + ((1u << (Wide::shift - 1)) - 1);
+  Words rounded = (magnitude - Wide::rebias + half) >> Wide::shift;
+  if constexpr (Wide::subnormals_become_normal) {
+    const Words rounder = Words{} + Wide::rounder;
+    const Words subnormal = as<Words>(as<Floats>(magnitude) + as<Floats>(rounder)) - rounder;
+    const Integers is_subnormal = as<Integers>(magnitude) < static_cast<std::int32_t>(Wide::smallest_normal);
+    rounded = is_subnormal ? subnormal : rounded;
+  }
+  const Words overflow = Words{} + static_cast<std::uint32_t>(Format::infinity);
+  rounded = as<Integers>(rounded) > static_cast<std::int32_t>(Format::infinity) ? overflow : rounded;
+  const Words nan = Words{} + static_cast<std::uint32_t>(Format::canonical_nan);
+  if constexpr (Format::has_infinity) {
+    return as<Integers>(magnitude) > static_cast<std::int32_t>(FloatFormat<float>::infinity) ? nan : rounded | sign;
+  } else {
+    return rounded == nan ? nan : rounded | sign;
+  }
+}
+
+/// Elements of a small float, as floats.
+template <class E>
+[[gnu::always_inline]] inline Floats load_small(const void* pointer) {
+  constexpr bool half = FloatFormat<E>::bias == 15 && STRAIT_VECTOR_BYTES > 16;  // e5m2 is the upper byte of float16
+#if STRAIT_VECTOR_BYTES == 64
+  if constexpr (half && sizeof(E) == 2) return as<Floats>(_mm512_maskz_cvtph_ps(all, load_unaligned<__m256i>(pointer)));
+  if constexpr (half && sizeof(E) == 1) {
+    const __m256i shorts = _mm256_cvtepu8_epi16(load_unaligned<__m128i>(pointer));
+    return as<Floats>(_mm512_maskz_cvtph_ps(all, _mm256_slli_epi16(shorts, 8)));
+  }
+#elif STRAIT_VECTOR_BYTES == 32
+  if constexpr (half && sizeof(E) == 2) return as<Floats>(_mm256_cvtph_ps(load_unaligned<__m128i>(pointer)));
+  if constexpr (half && sizeof(E) == 1) {
+    const __m128i shorts = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i*)pointer));
+    return as<Floats>(_mm256_cvtph_ps(_mm_slli_epi16(shorts, 8)));
+  }
+#endif
+  if constexpr (!half) return to_floats<E>(widen<E>(pointer));
+}
+
+/// Floats rounded to elements of a small float.
+template <class E>
+[[gnu::always_inline]] inline Block<float_lanes * sizeof(E)> round_small(Floats value) {
+#if STRAIT_VECTOR_BYTES >= 32
+  if constexpr (FloatFormat<E>::mantissa_bits == 10) {
+    const Floats nan = as<Floats>(Words{} + FloatFormat<float>::canonical_nan);
+    value = value != value ? nan : value;
+#if STRAIT_VECTOR_BYTES == 64
+    return as<Block<32>>(_mm512_maskz_cvtps_ph(all, as<__m512>(value), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+    return as<Block<16>>(_mm256_cvtps_ph(as<__m256>(value), _MM_FROUND_TO_NEAREST_INT));
+#endif
+  } else
+#endif
+    return narrow<E>(from_floats<E>(value));
+}
+
+template <int size_bytes>
+[[gnu::always_inline]] inline void store_block(void* pointer, Block<size_bytes> block, bool streaming) {
+#if defined(__x86_64__)
+  if (streaming && reinterpret_cast<std::uintptr_t>(pointer) % size_bytes == 0) {
+#if STRAIT_VECTOR_BYTES == 64
+    if constexpr (size_bytes == 64) return _mm512_stream_si512(static_cast<__m512i*>(pointer), as<__m512i>(block));
+#endif
+#if STRAIT_VECTOR_BYTES >= 32
+    if constexpr (size_bytes == 32) return _mm256_stream_si256(static_cast<__m256i*>(pointer), as<__m256i>(block));
+#endif
+    if constexpr (size_bytes == 16) return _mm_stream_si128(static_cast<__m128i*>(pointer), as<__m128i>(block));
+    if constexpr (size_bytes == 8) return _mm_stream_si64(static_cast<long long*>(pointer), as<long long>(block));
+    if constexpr (size_bytes == 4) return _mm_stream_si32(static_cast<int*>(pointer), as<int>(block));
+  }
+#endif
+  static_cast<void>(streaming);
+  std::memcpy(pointer, &block, size_bytes);
+}
+
+}  // namespace
+}  // namespace strait::host

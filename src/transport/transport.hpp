@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "plan/plan.hpp"
+#include "transport/link.hpp"
+
+namespace strait {
+
+/// A call as its rank posted it: what it is, and its buffers in the addresses of whoever looks.
+struct PeerCall {
+  CallSignature signature;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
+/// A way to carry bytes between the ranks of one communicator. One object a rank and communicator, used by that rank's
+/// thread. Links and signals are opened on first use, without talking to the peer, and live as long as the transport:
+/// several plans share them, and their order across operations is the order of the calls.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  /// The capacity of a slot of every link.
+  virtual std::size_t slot_bytes() const = 0;
+
+  /// Owned by the transport. The error says which rank could not be reached, and why.
+  virtual Result<SendLink*> open_send(const LinkEnd& end) = 0;
+  virtual Result<ReceiveLink*> open_receive(const LinkEnd& end) = 0;
+  virtual Result<SignalSender*> open_signal(const SignalEnd& end) = 0;
+  virtual Result<SignalWaiter*> open_wait(const SignalEnd& end) = 0;
+
+  /// Makes this rank's collective known to peers under its sequence number. Visible to a peer once it takes a signal or
+  /// a slot of that operation from this rank.
+  virtual void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) = 0;
+  /// The call that `peer` posted under `sequence`, or nothing if it has not, or long ago. Buffers are null where this
+  /// transport cannot address them.
+  virtual std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const = 0;
+};
+
+}  // namespace strait

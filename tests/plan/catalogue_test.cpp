@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/types.hpp"
+#include "plan/print.hpp"
+#include "plan/proof.hpp"
+#include "plan/request.hpp"
+#include "requests.hpp"
+
+/// Every catalogue entry is proven for every collective it supports.
+namespace strait {
+namespace {
+
+struct Case {
+  const Algorithm* algorithm;
+  Collective collective;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Algorithm& algorithm : catalogue())
+    for (int c = 0; c < collective_count; ++c) {
+      const auto collective = static_cast<Collective>(c);
+      bool supported = false;
+      for (const PlanRequest& request : test::requests(collective, 4)) supported |= algorithm.supports(request);
+      if (supported) cases.push_back({&algorithm, collective});
+    }
+  return cases;
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  std::string text = std::string(info.param.algorithm->name) + "_" + std::string(name(info.param.collective));
+  for (char& c : text)
+    if (c == '-') c = '_';
+  return text;
+}
+
+class CatalogueProof : public testing::TestWithParam<Case> {
+ protected:
+  /// Proves all variants of a request: returns how many there were.
+  int prove_all(std::uint32_t ranks, const std::vector<std::uint32_t>& depths, bool every_slice_count) {
+    const Algorithm& algorithm = *GetParam().algorithm;
+    int proven = 0;
+    for (const PlanRequest& request : test::requests(GetParam().collective, ranks)) {
+      if (!algorithm.supports(request)) continue;
+      for (const test::Placement placement : test::placements(request.collective)) {
+        const auto [plan, in_place] = test::build(algorithm, request, placement);
+        for (const std::uint32_t depth : depths) {
+          std::vector<std::uint32_t> slice_counts{depth + 1};
+          if (every_slice_count) slice_counts = {1, depth, depth + 1, 3 * depth};
+          for (const std::uint32_t slices : slice_counts) {
+            const Status proof = prove(plan, {.depth = depth,
+                                              .slices = slices,
+                                              .in_place = in_place,
+                                              .numerics = algorithm.numerics(request),
+                                              .point_to_point = {}});
+            EXPECT_TRUE(proof) << proof.error().message << "\n(depth " << depth << ", slices " << slices << ", "
+                               << test::text(request, placement) << ")\n"
+                               << (ranks <= 4 ? to_text(plan) : "");
+            ++proven;
+            if (!proof) return proven;
+          }
+        }
+      }
+    }
+    return proven;
+  }
+};
+
+TEST_P(CatalogueProof, HoldsForUpToEightRanks) {
+  int proven = 0;
+  for (std::uint32_t ranks = 1; ranks <= 8 && !HasFailure(); ++ranks) proven += prove_all(ranks, {1, 2}, true);
+  EXPECT_GT(proven, 8);
+}
+
+TEST_P(CatalogueProof, HoldsForNineToSixteenRanks) {
+  int proven = 0;
+  for (std::uint32_t ranks = 9; ranks <= 16 && !HasFailure(); ++ranks) proven += prove_all(ranks, {1}, false);
+  EXPECT_GT(proven, 0);
+}
+
+TEST_P(CatalogueProof, HoldsForManyRanks) {
+  int proven = 0;
+  for (const std::uint32_t ranks : {17U, 24U, 32U, 64U})
+    if (!HasFailure()) proven += prove_all(ranks, {1}, false);
+  EXPECT_GT(proven, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CatalogueProof, testing::ValuesIn(all_cases()), case_name);
+
+}  // namespace
+}  // namespace strait

@@ -1,0 +1,14 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+/// The subcommands of `strait`. Each declares itself; `exit_code` is set when its callback has run.
+namespace strait::tools {
+
+void add_perf(CLI::App& app, int& exit_code);
+void add_version(CLI::App& app, int& exit_code);
+void add_environment(CLI::App& app, int& exit_code);
+
+}  // namespace strait::tools

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <strait/strait.h>
+
+#include <cstddef>
+#include <string>
+
+#include "base/error.hpp"
+#include "perf/data.hpp"
+#include "perf/geometry.hpp"
+
+namespace strait::perf {
+
+/// The error of a C call, with the library's message; success otherwise.
+Status checked(straitResult_t result, straitComm_t comm, const char* what);
+
+/// A collective with its arguments, ready to be called any number of times.
+class Call {
+ public:
+  /// `send` and `receive` are the buffers; in place only `receive` is used.
+  Call(const Operation& operation, void* send, void* receive, straitComm_t comm);
+
+  straitResult_t operator()() const;
+
+ private:
+  straitResult_t send_receive() const;
+
+  Collective collective_;
+  straitDataType_t type_;
+  straitRedOp_t op_;
+  int root_;
+  int rank_;
+  int ranks_;
+  std::size_t count_;
+  Blocks blocks_;  ///< all-to-all-v
+  void* send_;
+  void* receive_;
+  straitComm_t comm_;
+};
+
+/// A buffer of a rank, page aligned: from malloc, or from the library and registered.
+class Memory {
+ public:
+  static Result<Memory> plain(std::size_t size_bytes);
+  /// Collective over `comm`.
+  static Result<Memory> registered(std::size_t size_bytes, straitComm_t comm);
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&&) = delete;
+  ~Memory();
+
+  void* data() const { return data_; }
+
+ private:
+  Memory(void* data, straitComm_t comm, void* handle) : data_(data), comm_(comm), handle_(handle) {}
+
+  void* data_ = nullptr;
+  straitComm_t comm_ = nullptr;  ///< null: plain memory
+  void* handle_ = nullptr;
+};
+
+}  // namespace strait::perf

@@ -1,0 +1,234 @@
+#include "perf/data.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/float_formats.hpp"
+#include "base/reduce_spec.hpp"
+
+namespace strait::perf {
+namespace {
+
+constexpr std::size_t block_elements = 1024;
+constexpr unsigned char poison_byte = 0xa5;
+
+/// The finaliser of splitmix64: any 64 bits to well-mixed ones.
+constexpr std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/// Keeps sign and mantissa of random bits and sets the exponent so that the magnitude lies between 1/4 and 4.
+template <class E>
+E near_one(std::uint64_t random) {
+  using Format = FloatFormat<E>;
+  using Bits = typename Format::Bits;
+  constexpr Bits mantissa_mask = static_cast<Bits>((Bits{1} << Format::mantissa_bits) - 1);
+  const auto exponent = static_cast<Bits>(Format::bias - 2 + static_cast<int>(mix(random) & 3));
+  return from_bits<E>(static_cast<Bits>((static_cast<Bits>(random) & (Format::sign_mask | mantissa_mask)) |
+                                        static_cast<Bits>(exponent << Format::mantissa_bits)));
+}
+
+template <DataType type>
+void generate(std::uint64_t key, std::uint64_t shared_key, std::size_t first, std::size_t count, void* out) {
+  using Element = spec::ElementType<type>;
+  auto* elements = static_cast<Element*>(out);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t random = mix(key + first + i);
+    if constexpr (is_floating(type)) {
+      // Which elements are special depends on the index alone: else few sums of many ranks would be ordinary.
+      const bool any_bits = (mix(shared_key + first + i) & 3) == 0;
+      using Bits = typename FloatFormat<Element>::Bits;
+      elements[i] = any_bits ? from_bits<Element>(static_cast<Bits>(random)) : near_one<Element>(random);
+    } else {
+      elements[i] = static_cast<Element>(random);
+    }
+  }
+}
+
+template <DataType type, ReduceOp op>
+void reduce_in_rank_order(const Operation& operation, std::size_t first, std::size_t count, void* out) {
+  using Element = spec::ElementType<type>;
+  std::array<Element, block_elements> input;
+  std::array<spec::AccumulatorType<type>, block_elements> sums;
+  for (std::uint32_t rank = 0; rank < operation.ranks; ++rank) {
+    generate_input(operation, rank, first, count, input.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto value = spec::load<type>(input[i]);
+      sums[i] = rank == 0 ? value : spec::combine<op>(sums[i], value);
+    }
+  }
+  auto* elements = static_cast<Element*>(out);
+  for (std::size_t i = 0; i < count; ++i) elements[i] = spec::store<type>(spec::finish<op>(sums[i], operation.ranks));
+}
+
+void generate_reduced(const Operation& operation, std::size_t first, std::size_t count, void* out) {
+  spec::visit(operation.type, [&]<DataType type>() {
+    switch (operation.op) {
+      case ReduceOp::prod:
+        return reduce_in_rank_order<type, ReduceOp::prod>(operation, first, count, out);
+      case ReduceOp::max:
+        return reduce_in_rank_order<type, ReduceOp::max>(operation, first, count, out);
+      case ReduceOp::min:
+        return reduce_in_rank_order<type, ReduceOp::min>(operation, first, count, out);
+      case ReduceOp::avg:
+        return reduce_in_rank_order<type, ReduceOp::avg>(operation, first, count, out);
+      default:
+        return reduce_in_rank_order<type, ReduceOp::sum>(operation, first, count, out);
+    }
+  });
+}
+
+void generate_block(const Operation& operation, const Segment& segment, std::size_t from, std::size_t count,
+                    void* out) {
+  switch (segment.kind) {
+    case Segment::Kind::poison:
+      std::memset(out, poison_byte, count * size_bytes(operation.type));
+      return;
+    case Segment::Kind::input:
+      return generate_input(operation, segment.rank, segment.source + from, count, out);
+    case Segment::Kind::reduced:
+      return generate_reduced(operation, segment.source + from, count, out);
+  }
+}
+
+/// Calls use(offset of the block in the buffer in elements, elements in the block, segment, offset in the segment).
+template <class Use>
+void for_each_block(const Contents& contents, Use&& use) {
+  for (const Segment& segment : contents)
+    for (std::size_t from = 0; from < segment.count; from += block_elements)
+      use(segment.offset + from, std::min(block_elements, segment.count - from), segment, from);
+}
+
+/// Puts a segment over what the contents hold there.
+void overlay(Contents& contents, const Segment& top) {
+  if (top.count == 0) return;
+  const std::size_t top_end = top.offset + top.count;
+  Contents result;
+  for (const Segment& below : contents) {
+    const std::size_t below_end = below.offset + below.count;
+    if (below.offset < top.offset) {
+      Segment head = below;
+      head.count = std::min(below_end, top.offset) - below.offset;
+      result.push_back(head);
+    }
+    if (below.offset <= top.offset && top.offset < below_end) result.push_back(top);
+    if (below_end > top_end) {
+      Segment tail = below;
+      tail.offset = std::max(below.offset, top_end);
+      tail.count = below_end - tail.offset;
+      tail.source += tail.offset - below.offset;
+      result.push_back(tail);
+    }
+  }
+  contents = std::move(result);
+}
+
+Contents poisoned(std::size_t count) { return {{0, count + guard_elements, Segment::Kind::poison, 0, 0}}; }
+
+/// Whether this rank's call reads its send buffer.
+bool reads_input(const Operation& o) {
+  return (o.collective != Collective::broadcast && o.collective != Collective::scatter) || o.rank == o.root;
+}
+
+/// What the call must write, offsets counted from the receive buffer's start.
+Contents written(const Operation& o) {
+  using Kind = Segment::Kind;
+  const Geometry g = o.geometry(o.rank);
+  Contents result;
+  switch (o.collective) {
+    case Collective::all_reduce:
+      return {{0, g.count, Kind::reduced, 0, 0}};
+    case Collective::reduce:
+      if (o.rank == o.root) result.push_back({0, g.count, Kind::reduced, 0, 0});
+      return result;
+    case Collective::reduce_scatter:
+      return {{0, g.count, Kind::reduced, 0, o.rank * g.count}};
+    case Collective::gather:
+      if (o.rank != o.root) return result;
+      [[fallthrough]];
+    case Collective::all_gather:
+      for (std::uint32_t r = 0; r < o.ranks; ++r) result.push_back({r * g.count, g.count, Kind::input, r, 0});
+      return result;
+    case Collective::all_to_all:
+      for (std::uint32_t r = 0; r < o.ranks; ++r)
+        result.push_back({r * g.count, g.count, Kind::input, r, o.rank * g.count});
+      return result;
+    case Collective::all_to_all_v: {
+      const Blocks mine = all_to_all_v_blocks(g.count, o.type, o.ranks, o.rank);
+      for (std::uint32_t r = 0; r < o.ranks; ++r) {
+        const Blocks theirs = all_to_all_v_blocks(g.count, o.type, o.ranks, r);
+        result.push_back(
+            {mine.receive_offsets[r], mine.receive_counts[r], Kind::input, r, theirs.send_offsets[o.rank]});
+      }
+      return result;
+    }
+    case Collective::broadcast:
+      return {{0, g.count, Kind::input, o.root, 0}};
+    case Collective::scatter:
+      return {{0, g.count, Kind::input, o.root, o.rank * g.count}};
+    case Collective::send_recv:
+      return {{0, g.count, Kind::input, (o.rank + o.ranks - 1) % o.ranks, 0}};
+    case Collective::barrier:
+      return result;
+  }
+  return result;
+}
+
+}  // namespace
+
+void generate_input(const Operation& o, std::uint32_t rank, std::size_t first, std::size_t count, void* out) {
+  const std::uint64_t shared_key = mix(o.seed);
+  const std::uint64_t key = mix(shared_key ^ (std::uint64_t{rank} + 1));
+  spec::visit(o.type, [&]<DataType type>() { generate<type>(key, shared_key, first, count, out); });
+}
+
+Contents send_contents(const Operation& o) {
+  const Geometry g = o.geometry(o.rank);
+  Contents contents = poisoned(g.buffer_count());
+  if (reads_input(o)) overlay(contents, {0, g.send_count, Segment::Kind::input, o.rank, 0});
+  return contents;
+}
+
+Contents receive_contents_before(const Operation& o) {
+  const Geometry g = o.geometry(o.rank);
+  Contents contents = poisoned(g.buffer_count());
+  if (o.in_place && reads_input(o)) overlay(contents, {g.send_offset, g.send_count, Segment::Kind::input, o.rank, 0});
+  return contents;
+}
+
+Contents receive_contents_after(const Operation& o) {
+  const Geometry g = o.geometry(o.rank);
+  Contents contents = receive_contents_before(o);
+  for (Segment segment : written(o)) {
+    if (o.in_place) segment.offset += g.receive_offset;
+    overlay(contents, segment);
+  }
+  return contents;
+}
+
+void write(const Operation& o, const Contents& contents, void* buffer) {
+  const std::size_t width = size_bytes(o.type);
+  for_each_block(contents, [&](std::size_t offset, std::size_t count, const Segment& segment, std::size_t from) {
+    generate_block(o, segment, from, count, static_cast<unsigned char*>(buffer) + offset * width);
+  });
+}
+
+std::size_t count_wrong(const Operation& o, const Contents& contents, const void* buffer) {
+  const std::size_t width = size_bytes(o.type);
+  alignas(16) std::array<unsigned char, block_elements * sizeof(std::uint64_t)> expected;
+  std::size_t wrong = 0;
+  for_each_block(contents, [&](std::size_t offset, std::size_t count, const Segment& segment, std::size_t from) {
+    generate_block(o, segment, from, count, expected.data());
+    const unsigned char* found = static_cast<const unsigned char*>(buffer) + offset * width;
+    if (std::memcmp(found, expected.data(), count * width) == 0) return;
+    for (std::size_t i = 0; i < count; ++i)
+      wrong += std::memcmp(found + i * width, expected.data() + i * width, width) != 0;
+  });
+  return wrong;
+}
+
+}  // namespace strait::perf

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/types.hpp"
+#include "perf/geometry.hpp"
+
+/// Inputs that any rank can compute for every other rank, and the results that must come of them, bit by bit.
+namespace strait::perf {
+
+/// One verified call: all ranks make it from the same values but for `rank`.
+struct Operation {
+  Collective collective = Collective::all_reduce;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  std::uint32_t ranks = 1;
+  std::uint32_t root = 0;
+  std::uint32_t rank = 0;
+  bool in_place = false;
+  std::uint64_t seed = 0;
+  std::size_t bytes = 0;  ///< as the user asked: geometry() makes counts of it
+
+  Geometry geometry(std::uint32_t of_rank) const { return perf::geometry(collective, bytes, type, ranks, of_rank); }
+};
+
+/// A piece of what a buffer holds: a pattern that no call has written, elements of a rank's input, or their reduction
+/// over all ranks in rank order.
+struct Segment {
+  enum class Kind : std::uint8_t { poison, input, reduced };
+  std::size_t offset = 0;  ///< elements from the start of the buffer
+  std::size_t count = 0;
+  Kind kind = Kind::poison;
+  std::uint32_t rank = 0;  ///< whose input (input)
+  std::size_t source = 0;  ///< first element of the inputs
+
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+using Contents = std::vector<Segment>;  ///< ascending and without gaps
+
+/// Elements behind each buffer that no call may write: they are poison, and checked.
+inline constexpr std::size_t guard_elements = 64;
+
+/// What the send buffer holds before the call, and must hold after it (out of place).
+Contents send_contents(const Operation& operation);
+/// What the receive buffer (in place: the one buffer) holds before the call, and must hold after it.
+Contents receive_contents_before(const Operation& operation);
+Contents receive_contents_after(const Operation& operation);
+
+/// Writes contents into a buffer.
+void write(const Operation& operation, const Contents& contents, void* buffer);
+/// The number of elements of a buffer that differ from what it must hold.
+std::size_t count_wrong(const Operation& operation, const Contents& contents, const void* buffer);
+
+/// Elements first ... first + count - 1 of a rank's input. Integers and a quarter of the floating-point elements are
+/// any bits; the other floating-point elements lie between 1/4 and 4, so that sums round.
+void generate_input(const Operation& operation, std::uint32_t rank, std::size_t first, std::size_t count, void* out);
+
+}  // namespace strait::perf

@@ -1,0 +1,192 @@
+#include "perf/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace strait::perf {
+namespace {
+
+constexpr std::array<std::string_view, data_type_count> table_names = {
+    "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
+constexpr int public_reduce_ops = 5;  // premul_sum needs a scalar
+
+std::string joined(int count, const std::function<std::string_view(int)>& name_of) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += (i != 0 ? ", " : "") + std::string(name_of(i));
+  return text;
+}
+
+/// Makes a CLI11 callback of a parser, so that its message is what the user reads.
+template <class T>
+CLI::callback_t into(T& target, Result<T> (*parse)(std::string_view)) {
+  return [&target, parse](const CLI::results_t& words) {
+    auto parsed = parse(words.front());
+    if (!parsed) throw CLI::ValidationError(parsed.error().message);
+    target = std::move(*parsed);
+    return true;
+  };
+}
+
+/// An enumeration whose values the user gives as numbers from 0 to `last`.
+template <class Enum>
+CLI::callback_t into_enum(Enum& target, int last) {
+  return [&target, last](const CLI::results_t& words) {
+    const std::string& word = words.front();
+    if (word.size() != 1 || word[0] < '0' || word[0] > '0' + last)
+      throw CLI::ValidationError("'" + word + "' is not a number from 0 to " + std::to_string(last));
+    target = static_cast<Enum>(word[0] - '0');
+    return true;
+  };
+}
+
+void declare_what(CLI::App& app, Options& o) {
+  app.add_option("collective", into(o.collective, parse_collective), "What to measure, such as all-reduce")->required();
+  app.add_option("-d,--datatype", into(o.types, parse_types), "Element type, or all (default: float)");
+  app.add_option("-o,--op", into(o.ops, parse_ops), "Reduction: sum, prod, max, min, avg, or all (default: sum)");
+  app.add_option("-r,--root", into(o.root, parse_root), "Root rank, or all (default: 0)");
+  const char* sizes = "Sizes";
+  app.add_option("-b,--minbytes", into(o.min_bytes, parse_bytes), "Smallest size (default: 32M)")->group(sizes);
+  app.add_option("-e,--maxbytes", into(o.max_bytes, parse_bytes), "Largest size (default: 32M)")->group(sizes);
+  app.add_option("-i,--stepbytes", into(o.step_bytes, parse_bytes), "Added from size to size (default: 1M)")
+      ->group(sizes);
+  app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")->group(sizes);
+}
+
+void declare_how(CLI::App& app, Options& o) {
+  const char* ranks = "Ranks";
+  app.add_option("-t,--nthreads", o.threads,
+                 "Ranks of this process, one a thread (default: 1 under a launcher, else one a core, at least 2)")
+      ->check(CLI::PositiveNumber)
+      ->group(ranks);
+  app.add_option("-g,--ngpus", o.gpus, "GPUs of each thread; 0: host ranks")->capture_default_str()->group(ranks);
+  const char* timing = "Timing";
+  app.add_option("-n,--iters", o.iterations, "Timed iterations")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->group(timing);
+  app.add_option("-w,--warmup_iters", o.warmup_iterations, "Iterations before them")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(timing);
+  app.add_option("-N,--run_cycles", o.cycles, "Run and print the sizes this often; 0: until interrupted")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(timing);
+  app.add_option("-a,--average", into_enum(o.average, 3),
+                 "Time of: 0 rank 0, 1 mean of ranks, 2 min, 3 max (default: 1)")
+      ->group(timing);
+  app.add_option("-z,--blocking", into_enum(o.blocking, 3),
+                 "After each iteration: 0 nothing, 1 a barrier, 2 wait, 3 a barrier that is not timed (default: 0)")
+      ->group(timing);
+  app.add_option("-C,--report_cputime", o.cpu_time, "1: print the calling thread's CPU time instead of latency")
+      ->group(timing);
+  app.add_option("-c,--check", o.checks, "Verified runs of each size; 0: none")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("-R,--local_register", o.register_memory, "1: buffers from straitMemAlloc, registered");
+  app.add_option("--json", o.json_path, "Write machine, settings and results to this file");
+  app.add_option("--plot", o.plot_path, "Draw bandwidth and latency against size into this file (.svg or .html)");
+}
+
+}  // namespace
+
+Result<std::size_t> parse_bytes(std::string_view text) {
+  double value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  constexpr std::string_view units = "KMGT";
+  const auto unit = suffix.empty() ? 0 : units.find(static_cast<char>(std::toupper(suffix[0])));
+  if (failure != std::errc{} || !(value >= 0) || suffix.size() > 1 || unit == std::string_view::npos)
+    return fail(Code::invalid_argument, "'" + std::string(text) + "' is not a size. Write 8, 1K, 64M or 1G");
+  const double bytes = std::ldexp(value, suffix.empty() ? 0 : 10 * static_cast<int>(unit + 1));
+  if (bytes > 1e15) return fail(Code::invalid_argument, "'" + std::string(text) + "' is more than 1000 terabytes");
+  return static_cast<std::size_t>(bytes);
+}
+
+std::string_view table_name(DataType type) { return table_names[static_cast<std::size_t>(type)]; }
+
+Result<std::vector<DataType>> parse_types(std::string_view text) {
+  std::vector<DataType> types;
+  for (int i = 0; i < data_type_count; ++i) {
+    const auto type = static_cast<DataType>(i);
+    if (text == "all" || text == name(type) || text == table_name(type)) types.push_back(type);
+  }
+  if (types.empty())
+    return fail(Code::invalid_argument,
+                "'" + std::string(text) + "' is not an element type. Known: all, " +
+                    joined(data_type_count, [](int i) { return name(static_cast<DataType>(i)); }));
+  return types;
+}
+
+Result<std::vector<ReduceOp>> parse_ops(std::string_view text) {
+  std::vector<ReduceOp> ops;
+  for (int i = 0; i < public_reduce_ops; ++i) {
+    const auto op = static_cast<ReduceOp>(i);
+    if (text == "all" || text == name(op)) ops.push_back(op);
+  }
+  if (ops.empty())
+    return fail(Code::invalid_argument,
+                "'" + std::string(text) + "' is not a reduction. Known: all, " +
+                    joined(public_reduce_ops, [](int i) { return name(static_cast<ReduceOp>(i)); }));
+  return ops;
+}
+
+Result<Collective> parse_collective(std::string_view text) {
+  for (int i = 0; i < collective_count; ++i)
+    if (text == name(static_cast<Collective>(i))) return static_cast<Collective>(i);
+  return fail(Code::invalid_argument,
+              "'" + std::string(text) + "' is not a collective. Known: " + joined(collective_count, [](int i) {
+                return name(static_cast<Collective>(i));
+              }));
+}
+
+Result<int> parse_root(std::string_view text) {
+  if (text == "all" || text == "-1") return -1;
+  int root = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), root);
+  if (failure != std::errc{} || end != text.data() + text.size() || root < 0)
+    return fail(Code::invalid_argument, "'" + std::string(text) + "' is not a rank. Write a number from 0, or all");
+  return root;
+}
+
+void declare_options(CLI::App& app, Options& options) {
+  declare_what(app, options);
+  declare_how(app, options);
+}
+
+Status validate(const Options& o) {
+  if (o.min_bytes > o.max_bytes)
+    return fail(Code::invalid_argument, "--minbytes is above --maxbytes: no sizes to measure. Exchange them");
+  if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)
+    return fail(Code::invalid_argument, "--stepbytes 0 never reaches --maxbytes. Give a step, or a factor with -f 2");
+  if (o.gpus != 0)
+    return fail(
+        Code::unsupported,
+        "--ngpus: this build of Strait moves host memory only. Measure host ranks with -g 0 and -t for their number");
+  const std::string_view path = o.plot_path;
+  if (!path.empty() && !path.ends_with(".svg") && !path.ends_with(".html"))
+    return fail(Code::invalid_argument, "--plot " + o.plot_path + ": the name must end in .svg or .html");
+  if (!path.empty() && o.collective == Collective::barrier)
+    return fail(Code::invalid_argument, "--plot draws against size, and a barrier has none. Use --json");
+  return {};
+}
+
+std::vector<std::size_t> sizes_bytes(const Options& o) {
+  if (o.collective == Collective::barrier) return {0};
+  std::vector<std::size_t> sizes;
+  std::size_t size = o.min_bytes;
+  while (size <= o.max_bytes) {
+    sizes.push_back(size);
+    const std::size_t next = o.step_factor > 1 ? size * o.step_factor : size + o.step_bytes;
+    if (next <= size) break;  // 0 times a factor
+    size = next;
+  }
+  return sizes;
+}
+
+}  // namespace strait::perf

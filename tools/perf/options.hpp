@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace strait::perf {
+
+/// How the times of the ranks become the one that is printed. Values of `--average`.
+enum class Average : int { rank0 = 0, mean = 1, min = 2, max = 3 };
+
+/// Values of `--blocking`. Host calls are complete when they return, so `wait` measures what `none` does.
+enum class Blocking : int { none = 0, barrier_timed = 1, wait = 2, barrier_untimed = 3 };
+
+/// What `strait perf` was asked for; the defaults and meanings are those of nccl-tests where it has the option.
+struct Options {
+  Collective collective = Collective::all_reduce;
+  std::size_t min_bytes = std::size_t{32} << 20;
+  std::size_t max_bytes = std::size_t{32} << 20;
+  std::size_t step_bytes = std::size_t{1} << 20;
+  std::size_t step_factor = 1;  ///< above 1: sizes are multiplied, and step_bytes is not used
+  int iterations = 20;
+  int warmup_iterations = 1;
+  int checks = 1;
+  std::vector<DataType> types = {DataType::float32};
+  std::vector<ReduceOp> ops = {ReduceOp::sum};
+  int root = 0;  ///< -1: each rank in turn
+  Blocking blocking = Blocking::none;
+  int threads = 0;  ///< 0: one under a launcher, else one a core but at least two
+  int gpus = 0;
+  int cycles = 1;  ///< 0: until interrupted
+  Average average = Average::mean;
+  bool cpu_time = false;
+  bool register_memory = false;
+  std::string json_path;
+  std::string plot_path;
+};
+
+/// "8", "1K", "64M", "1G" (powers of 1024, either case, fractions such as 1.5M allowed) to bytes.
+Result<std::size_t> parse_bytes(std::string_view text);
+/// A type by Strait's or nccl-tests' name ("float32" or "float"), or "all".
+Result<std::vector<DataType>> parse_types(std::string_view text);
+/// A reduction by name, or "all".
+Result<std::vector<ReduceOp>> parse_ops(std::string_view text);
+Result<Collective> parse_collective(std::string_view text);
+/// A rank, or "all" or -1 for each rank in turn.
+Result<int> parse_root(std::string_view text);
+
+/// nccl-tests' name of a type: what its table, and ours, prints.
+std::string_view table_name(DataType type);
+
+/// Declares the options on a subcommand. CLI11 fills `options` while parsing.
+void declare_options(CLI::App& app, Options& options);
+/// What only holds between options: a range that is empty, GPU ranks that this build does not have.
+Status validate(const Options& options);
+
+/// The sizes to measure, in bytes, ascending.
+std::vector<std::size_t> sizes_bytes(const Options& options);
+
+}  // namespace strait::perf

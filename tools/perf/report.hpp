@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/error.hpp"
+#include "perf/options.hpp"
+#include "perf/results.hpp"
+
+namespace strait::perf {
+
+/// A whole run: what --json and --plot write.
+struct Report {
+  Options options;
+  int library_version = 0;
+  std::vector<RankInfo> ranks;
+  std::vector<Row> rows;
+};
+
+/// Machine, versions, settings and results.
+std::string to_json(const Report& report);
+
+/// The processor's model as the kernel names it; "" where it does not.
+std::string processor_name();
+
+Status write_file(const std::string& path, const std::string& text);
+
+}  // namespace strait::perf

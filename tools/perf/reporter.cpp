@@ -1,0 +1,70 @@
+#include "perf/reporter.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "perf/plot.hpp"
+#include "perf/table.hpp"
+
+namespace strait::perf {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto terminal_interval = std::chrono::milliseconds(200);
+constexpr auto log_interval = std::chrono::seconds(10);
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Progress::Progress()
+    : terminal_(isatty(STDERR_FILENO) == 1), next_(Clock::now() + (terminal_ ? Clock::duration{} : log_interval)) {}
+
+void Progress::show(const std::string& what) {
+  const auto now = Clock::now();
+  if (now < next_) return;
+  next_ = now + (terminal_ ? Clock::duration(terminal_interval) : Clock::duration(log_interval));
+  if (terminal_)
+    fmt::print(stderr, "\r{}\x1b[K", what);
+  else
+    fmt::print(stderr, "strait perf: {}\n", what);
+  shown_ = terminal_;
+}
+
+void Progress::clear() {
+  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  shown_ = false;
+}
+
+Reporter::Reporter(const Options& options, int library_version) : report_{options, library_version, {}, {}} {}
+
+void Reporter::begin(std::vector<RankInfo> ranks, int threads) {
+  report_.ranks = std::move(ranks);
+  print(header(report_.options, report_.ranks, threads));
+}
+
+void Reporter::remark(const std::string& line) { print("# " + line + "\n"); }
+
+void Reporter::add(const Row& row) {
+  progress_.clear();
+  print(table_row(row, report_.options.cpu_time));
+  report_.rows.push_back(row);
+}
+
+Status Reporter::finish() {
+  progress_.clear();
+  print(footer(report_.options, summarise(report_.rows)));
+  const Options& o = report_.options;
+  if (!o.json_path.empty()) STRAIT_TRY(write_file(o.json_path, to_json(report_)));
+  if (!o.plot_path.empty())
+    STRAIT_TRY(write_file(o.plot_path, o.plot_path.ends_with(".html") ? plot_html(report_) : plot_svg(report_)));
+  return {};
+}
+
+}  // namespace strait::perf

@@ -1,0 +1,31 @@
+#include "perf/results.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace strait::perf {
+
+double percentile(std::span<double> samples, double percent) {
+  if (samples.empty()) return 0;
+  std::sort(samples.begin(), samples.end());
+  const double position = std::ceil(percent / 100 * static_cast<double>(samples.size()));
+  return samples[static_cast<std::size_t>(std::clamp(position, 1.0, static_cast<double>(samples.size()))) - 1];
+}
+
+Summary summarise(std::span<const Row> rows) {
+  Summary summary;
+  std::size_t measurements = 0;
+  auto add = [&](const Measurement& m) {
+    summary.mean_bus_gbps += m.bus_gbps;
+    summary.wrong += m.wrong.value_or(0);
+    ++measurements;
+  };
+  for (const Row& row : rows) {
+    add(row.out_of_place);
+    if (row.in_place) add(*row.in_place);
+  }
+  if (measurements != 0) summary.mean_bus_gbps /= static_cast<double>(measurements);
+  return summary;
+}
+
+}  // namespace strait::perf

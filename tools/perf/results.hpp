@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace strait::perf {
+
+/// One size, out of place or in place.
+struct Measurement {
+  double time_us = 0;      ///< mean of the iterations, over ranks as --average says
+  double cpu_time_us = 0;  ///< CPU time of the calling thread, likewise
+  double algorithm_gbps = 0;
+  double bus_gbps = 0;
+  double p50_us = 0;  ///< median of a rank's single iterations, over ranks likewise
+  double p99_us = 0;
+  std::optional<std::int64_t> wrong;  ///< elements; nothing: not checked
+
+  /// Bus bandwidth had every iteration taken this long.
+  double bus_gbps_at(double iteration_us) const { return iteration_us > 0 ? bus_gbps * time_us / iteration_us : 0; }
+};
+
+/// What a line of the table measures, all sizes of one type, operation and root.
+struct Subject {
+  DataType type = DataType::float32;
+  std::optional<ReduceOp> op;
+  int root = -1;
+
+  friend bool operator==(const Subject&, const Subject&) = default;
+};
+
+struct Row {
+  std::size_t bytes = 0;  ///< the larger of a rank's two buffers
+  std::size_t count = 0;
+  Subject subject;
+  Measurement out_of_place;
+  std::optional<Measurement> in_place;  ///< nothing where the collective has no such form
+};
+
+/// Nearest-rank percentile; the samples come back sorted.
+double percentile(std::span<double> samples, double percent);
+
+/// The mean bus bandwidth over all measurements, and all wrong elements: what the footer says.
+struct Summary {
+  double mean_bus_gbps = 0;
+  std::int64_t wrong = 0;
+};
+Summary summarise(std::span<const Row> rows);
+
+/// The rank, process and place that the header lists.
+struct RankInfo {
+  int rank = 0;
+  int pid = 0;
+  std::string host;
+};
+
+}  // namespace strait::perf

@@ -1,0 +1,130 @@
+#include "perf/session.hpp"
+
+#include <fmt/core.h>
+#include <strait/strait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "perf/call.hpp"
+#include "perf/rank_run.hpp"
+#include "perf/reporter.hpp"
+
+namespace strait::perf {
+namespace {
+
+struct CommDestroyer {
+  void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
+};
+using Comm = std::unique_ptr<std::remove_pointer_t<straitComm_t>, CommDestroyer>;
+
+/// This process among those of the launcher (or alone), and how many ranks it has.
+struct Process {
+  Comm comm;  ///< one rank a process
+  int index = 0;
+  int count = 1;
+  int threads = 1;
+};
+
+Result<Process> join_processes(const Options& options) {
+  Process process;
+  straitComm_t comm = nullptr;
+  STRAIT_TRY(checked(straitCommInitEnv(&comm, nullptr), nullptr, "Joining the processes of the launcher"));
+  process.comm.reset(comm);
+  STRAIT_TRY(checked(straitCommUserRank(comm, &process.index), comm, "straitCommUserRank"));
+  STRAIT_TRY(checked(straitCommCount(comm, &process.count), comm, "straitCommCount"));
+  const int cores = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+  process.threads = options.threads > 0 ? options.threads : process.count > 1 ? 1 : cores;
+  return process;
+}
+
+/// The ticket for all threads of all processes, from process 0.
+Result<straitUniqueId> share_ticket(const Process& process) {
+  straitUniqueId id{};
+  straitComm_t comm = process.comm.get();
+  if (process.index == 0) STRAIT_TRY(checked(straitGetUniqueId(&id), comm, "straitGetUniqueId"));
+  STRAIT_TRY(checked(straitBroadcast(&id, &id, sizeof id, straitUint8, 0, comm, nullptr), comm,
+                     "Passing on the ticket for all ranks"));
+  return id;
+}
+
+/// What the threads of this process have in common.
+class Session {
+ public:
+  Session(const Options& options, Reporter* reporter, int threads)
+      : options_(options), reporter_(reporter), threads_(threads) {}
+
+  void measure(straitComm_t comm, int thread) {
+    RankRun rank_run(options_, comm, thread == 0 ? reporter_ : nullptr, threads_);
+    if (auto status = rank_run.run(); !status) {
+      report(status.error());
+      straitCommAbort(comm);
+    }
+    if (rank_run.wrong() != 0) failed_ = true;
+  }
+
+  void join_and_measure(const straitUniqueId& id, int rank, int ranks, int thread) {
+    straitComm_t comm = nullptr;
+    if (auto status = checked(straitCommInitRank(&comm, ranks, &id, rank, nullptr), nullptr, "straitCommInitRank");
+        !status)
+      return report(status.error());
+    const Comm owner(comm);
+    measure(comm, thread);
+  }
+
+  void report(const Error& error) {
+    failed_ = true;
+    if (error.code == Code::aborted && reported_) return;  // the consequence of what was said already
+    reported_ = true;
+    fmt::print(stderr, "strait perf: {}\n", error.message);
+  }
+
+  bool failed() const { return failed_; }    ///< an error, or wrong elements
+  bool broken() const { return reported_; }  ///< an error: the results are not complete
+
+ private:
+  const Options& options_;
+  Reporter* reporter_;
+  int threads_;
+  std::atomic<bool> failed_ = false;
+  std::atomic<bool> reported_ = false;
+};
+
+Status run_threads(const Process& process, Session& session) {
+  STRAIT_ASSIGN(const straitUniqueId id, share_ticket(process));
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < process.threads; ++t)
+    threads.emplace_back([&, t] {
+      session.join_and_measure(id, process.index * process.threads + t, process.count * process.threads, t);
+    });
+  return {};
+}
+
+}  // namespace
+
+int run(const Options& options) {
+  auto process = join_processes(options);
+  if (!process) {
+    fmt::print(stderr, "strait perf: {}\n", process.error().message);
+    return 1;
+  }
+  int version = 0;
+  straitGetVersion(&version);
+  std::unique_ptr<Reporter> reporter;
+  if (process->index == 0) reporter = std::make_unique<Reporter>(options, version);
+  Session session(options, reporter.get(), process->threads);
+  if (process->threads == 1)
+    session.measure(process->comm.get(), 0);
+  else if (auto status = run_threads(*process, session); !status)
+    session.report(status.error());
+  if (reporter != nullptr && !session.broken())
+    if (auto status = reporter->finish(); !status) session.report(status.error());
+  return session.failed() ? 1 : 0;
+}
+
+}  // namespace strait::perf

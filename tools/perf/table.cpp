@@ -1,0 +1,78 @@
+#include "perf/table.hpp"
+
+#include <fmt/format.h>
+#include <strait/strait.h>
+
+#include <optional>
+
+namespace strait::perf {
+namespace {
+
+std::string program(const Options& options) { return "strait perf " + std::string(name(options.collective)); }
+
+std::string measurement(const std::optional<Measurement>& m, bool cpu_time) {
+  if (!m) return fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", "N/A", "N/A", "N/A", "N/A");
+  return fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", fitted(cpu_time ? m->cpu_time_us : m->time_us, 7),
+                     fitted(m->algorithm_gbps, 6), fitted(m->bus_gbps, 6),
+                     m->wrong ? std::to_string(*m->wrong) : "N/A");
+}
+
+std::string percentiles(const std::optional<Measurement>& m) {
+  if (!m) return fmt::format("  {:>7}  {:>7}", "N/A", "N/A");
+  return fmt::format("  {:>7}  {:>7}", fitted(m->p50_us, 7), fitted(m->p99_us, 7));
+}
+
+std::string column_heads(bool cpu_time) {
+  const auto line = [](auto size, auto count, auto type, auto op, auto root, auto time, auto gbps_a, auto gbps_b,
+                       auto wrong, auto p50, auto p99) {
+    const std::string group = fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", time, gbps_a, gbps_b, wrong);
+    const std::string tail = fmt::format("  {:>7}  {:>7}", p50, p99);
+    return fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}{}{}\n", size, count, type, op, root, group, group,
+                       tail, tail);
+  };
+  std::string text = fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:^31}  {:^31}  {:^16}  {:^16}\n", "", "", "",
+                                 "", "", "out-of-place", "in-place", "out-of-place", "in-place");
+  text += line("size", "count", "type", "redop", "root", cpu_time ? "cputime" : "time", "algbw", "busbw", "#wrong",
+               "p50", "p99");
+  text += line("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)");
+  return text;
+}
+
+}  // namespace
+
+std::string fitted(double value, int width) {
+  for (int decimals = 2; decimals >= 0; --decimals) {
+    std::string text = fmt::format("{:.{}f}", value, decimals);
+    if (text.size() <= static_cast<std::size_t>(width)) return text;
+  }
+  return fmt::format("{:.{}e}", value, width >= 7 ? 1 : 0);
+}
+
+std::string header(const Options& o, std::span<const RankInfo> ranks, int threads) {
+  const bool multiplies = o.step_factor > 1;
+  std::string text = fmt::format("# strait version {}.{}.{}\n# Collective test starting: {}\n", STRAIT_MAJOR,
+                                 STRAIT_MINOR, STRAIT_PATCH, program(o));
+  text += fmt::format(
+      "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} validation: {}\n#\n",
+      threads, o.gpus, o.min_bytes, o.max_bytes, multiplies ? o.step_factor : o.step_bytes,
+      multiplies ? "factor" : "bytes", o.warmup_iterations, o.iterations, o.checks);
+  text += "# Using devices\n";
+  for (const RankInfo& r : ranks)
+    text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} host memory\n", r.rank, r.pid, r.host);
+  return text + "#\n" + column_heads(o.cpu_time);
+}
+
+std::string table_row(const Row& row, bool cpu_time) {
+  return fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}{}{}{}{}\n", row.bytes, row.count, table_name(row.subject.type),
+                     row.subject.op ? name(*row.subject.op) : "none", row.subject.root,
+                     measurement(row.out_of_place, cpu_time), measurement(row.in_place, cpu_time),
+                     percentiles(row.out_of_place), percentiles(row.in_place));
+}
+
+std::string footer(const Options& options, const Summary& summary) {
+  return fmt::format("# {:<20} : {} {}\n# {:<20} : {:g} \n#\n# Collective test concluded: {}\n", "Out of bounds values",
+                     summary.wrong, summary.wrong == 0 ? "OK" : "FAILED", "Avg bus bandwidth", summary.mean_bus_gbps,
+                     program(options));
+}
+
+}  // namespace strait::perf

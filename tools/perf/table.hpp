@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "perf/options.hpp"
+#include "perf/results.hpp"
+
+/// The printed report: nccl-tests' header, columns and footer, so that whatever reads those reads ours; the percentiles
+/// of single iterations follow on the right.
+namespace strait::perf {
+
+std::string header(const Options& options, std::span<const RankInfo> ranks, int threads);
+std::string table_row(const Row& row, bool cpu_time);
+std::string footer(const Options& options, const Summary& summary);
+
+/// A number in at most `width` characters: two decimals, fewer where they do not fit, then an exponent.
+std::string fitted(double value, int width);
+
+}  // namespace strait::perf

@@ -1,0 +1,65 @@
+#include "transports/shm/fd_message.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace strait::shm {
+
+Status send_message(int socket, std::span<const std::byte> body, std::span<const int> fds) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(max_fds_per_message * sizeof(int))> ancillary{};
+  iovec part{const_cast<std::byte*>(body.data()), body.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = ancillary.data();
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+  }
+  ssize_t sent;
+  do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  if (sent < 0) return fail_errno("cannot pass file descriptors to a peer on this host", errno);
+  return {};
+}
+
+Result<Message> receive_message(int socket, std::size_t max_body_bytes) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(max_fds_per_message * sizeof(int))> ancillary{};
+  Message result;
+  result.body.resize(max_body_bytes);
+  iovec part{result.body.data(), result.body.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = ancillary.data();
+  message.msg_controllen = ancillary.size();
+  ssize_t got;
+  do got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return fail(Code::in_progress, "no message yet");
+  if (got < 0) return fail_errno("cannot receive file descriptors from a peer on this host", errno);
+  // Take ownership first, so that nothing leaks whatever the message turns out to be.
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+      result.fds.emplace_back(fd);
+    }
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0)
+    return fail(Code::system_error,
+                "file descriptors from a peer were dropped. Raise the limit of open files (ulimit -n)");
+  result.body.resize(static_cast<std::size_t>(got));
+  return result;
+}
+
+}  // namespace strait::shm

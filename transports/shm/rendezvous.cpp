@@ -1,0 +1,349 @@
+#include "transports/shm/rendezvous.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "transports/shm/fd_message.hpp"
+#include "transports/shm/shared_heap.hpp"
+
+namespace strait::shm {
+namespace {
+
+/// What a rank says of itself when it connects, and a row of the table that it gets back. Descriptors follow in the
+/// order of the flags.
+struct Introduction {
+  std::uint32_t rank = 0;
+  std::uint8_t has_pidfd = 0;
+  std::uint8_t has_heap = 0;
+  std::uint8_t reserved[2] = {};
+};
+struct Hello {
+  std::array<std::byte, 32> password;
+  Introduction self;
+};
+struct Row {
+  std::uint32_t rank;
+  UniqueFd pidfd;
+  UniqueFd heap;
+};
+constexpr std::size_t rows_per_message = max_fds_per_message / 2;
+constexpr std::size_t max_body_bytes = sizeof(Hello) + rows_per_message * sizeof(Introduction);
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+bool equal(const std::array<std::byte, 32>& a, const std::array<std::byte, 32>& b) {
+  std::byte difference{0};  // in constant time: the comparison must not tell how much of a guess was right
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{0};
+}
+
+std::string hex(const std::array<std::byte, 16>& bytes) {
+  std::string text;
+  for (std::byte b : bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(b));
+    text += digits;
+  }
+  return text;
+}
+
+/// Where the leader listens. Abstract names vanish with their socket but end at the network namespace; ranks in
+/// another one come through a file, removed as soon as all have come.
+struct Address {
+  sockaddr_un value{};
+  socklen_t size = 0;
+};
+Address abstract_address(const Secret& secret) {
+  const std::string name = "strait-" + hex(secret.name);
+  Address address;
+  address.value.sun_family = AF_UNIX;
+  std::memcpy(address.value.sun_path + 1, name.data(), name.size());
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+Address file_address(const Secret& secret) {
+  const std::string path = "/tmp/strait-" + hex(secret.name);
+  Address address;
+  address.value.sun_family = AF_UNIX;
+  std::memcpy(address.value.sun_path, path.c_str(), path.size() + 1);
+  address.size = sizeof(sockaddr_un);
+  return address;
+}
+const sockaddr* generic(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.value); }
+
+class Listener {
+ public:
+  static Result<Listener> open(const Address& address) {
+    UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd) return fail_errno("cannot open a unix socket", errno, "Raise the limit of open files (ulimit -n)");
+    const mode_t mask = umask(0177);  // a socket file for this user only
+    const int bound = bind(fd.get(), generic(address), address.size);
+    const int reason = errno;
+    umask(mask);
+    if (bound != 0) return fail_errno("cannot bind a unix socket", reason, "Check that /tmp is writable");
+    Listener listener(std::move(fd), address);
+    if (listen(listener.fd_.get(), 512) != 0) return fail_errno("cannot listen on a unix socket", errno);
+    return listener;
+  }
+  Listener(Listener&& other) noexcept : fd_(std::move(other.fd_)), path_(std::exchange(other.path_, std::string())) {}
+  ~Listener() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  int fd() const { return fd_.get(); }
+
+ private:
+  Listener(UniqueFd fd, const Address& address) : fd_(std::move(fd)), path_(address.value.sun_path) {}
+  UniqueFd fd_;
+  std::string path_;  ///< empty for an abstract name
+};
+
+Status check_wait(const RendezvousRequest& request, const std::string& waiting_for) {
+  if (request.abort != nullptr && request.abort->load()) return fail(Code::aborted, "init was aborted");
+  if (request.deadline.expired())
+    return fail(Code::timeout, "shared memory set-up: no answer from " + waiting_for + " within the deadline");
+  return {};
+}
+
+bool same_process(const RendezvousRequest& request, std::uint32_t a, std::uint32_t b) {
+  return request.ranks[a].process == request.ranks[b].process;
+}
+
+UniqueFd own_pidfd() { return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))); }
+
+/// Moves a row's descriptors to their places in the result.
+void keep(RendezvousResult& result, Row row) {
+  result.pidfds[row.rank] = std::move(row.pidfd);
+  result.heaps[row.rank] = std::move(row.heap);
+}
+
+class Leader {
+ public:
+  explicit Leader(const RendezvousRequest& request) : request_(request), clients_(request.ranks.size()) {}
+
+  Result<RendezvousResult> run() {
+    RendezvousResult result;
+    result.pidfds.resize(clients_.size());
+    result.heaps.resize(clients_.size());
+    STRAIT_ASSIGN(result.segment, make_sealed_memory("strait-segment", request_.segment_bytes));
+    STRAIT_TRY(listen());
+    UniqueFd heap(request_.heap_fd >= 0 ? fcntl(request_.heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
+    rows_.push_back({request_.rank, own_pidfd(), std::move(heap)});
+    while (present_ + 1 < clients_.size()) {
+      STRAIT_TRY(check_wait(request_, missing()));
+      STRAIT_TRY(accept_and_hear());
+    }
+    for (std::uint32_t rank = 0; rank < clients_.size(); ++rank)
+      if (clients_[rank]) STRAIT_TRY(answer(rank, result.segment.get()));
+    for (Row& row : rows_)
+      if (!same_process(request_, row.rank, request_.rank)) keep(result, std::move(row));
+    return result;
+  }
+
+ private:
+  Status listen() {
+    STRAIT_ASSIGN(Listener abstract, Listener::open(abstract_address(request_.secret)));
+    listeners_.push_back(std::move(abstract));
+    const auto elsewhere = std::any_of(request_.ranks.begin(), request_.ranks.end(), [&](const LocalRank& local) {
+      return local.net_namespace != request_.ranks[request_.rank].net_namespace;
+    });
+    if (!elsewhere) return {};
+    STRAIT_ASSIGN(Listener file, Listener::open(file_address(request_.secret)));
+    listeners_.push_back(std::move(file));
+    return {};
+  }
+
+  Status accept_and_hear() {
+    std::vector<pollfd> polled;
+    for (const Listener& listener : listeners_) polled.push_back({listener.fd(), POLLIN, 0});
+    for (const UniqueFd& stranger : strangers_) polled.push_back({stranger.get(), POLLIN, 0});
+    if (poll(polled.data(), polled.size(), request_.deadline.poll_ms()) < 0 && errno != EINTR)
+      return fail_errno("cannot wait for the ranks of this host", errno);
+    for (const Listener& listener : listeners_)
+      for (;;) {
+        UniqueFd connection(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!connection && (errno == EMFILE || errno == ENFILE))
+          return fail_errno("cannot accept the ranks of this host", errno, "Raise the limit of open files (ulimit -n)");
+        if (!connection) break;
+        strangers_.push_back(std::move(connection));
+      }
+    for (UniqueFd& stranger : strangers_) STRAIT_TRY(hear(stranger));
+    std::erase_if(strangers_, [](const UniqueFd& fd) { return !fd; });
+    return {};
+  }
+
+  /// Whoever shows the password becomes a client; whoever says anything else is dropped.
+  Status hear(UniqueFd& connection) {
+    auto message = receive_message(connection.get(), max_body_bytes);
+    if (!message && message.error().code == Code::in_progress) return {};
+    Hello hello;
+    const bool whole = message && message->body.size() == sizeof hello;
+    if (whole) std::memcpy(&hello, message->body.data(), sizeof hello);
+    const bool known = whole && equal(hello.password, request_.secret.password) && hello.self.rank < clients_.size() &&
+                       hello.self.rank != request_.rank && !clients_[hello.self.rank] &&
+                       message->fds.size() == std::size_t{hello.self.has_pidfd} + hello.self.has_heap;
+    if (!known) {
+      connection.reset();
+      return {};
+    }
+    Row row{hello.self.rank, {}, {}};
+    std::size_t next = 0;
+    if (hello.self.has_pidfd != 0) row.pidfd = std::move(message->fds[next++]);
+    if (hello.self.has_heap != 0) row.heap = std::move(message->fds[next]);
+    rows_.push_back(std::move(row));
+    clients_[hello.self.rank] = std::move(connection);
+    ++present_;
+    return {};
+  }
+
+  Status answer(std::uint32_t rank, int segment) const {
+    Hello welcome{request_.secret.password, {}};
+    welcome.self.rank = request_.rank;
+    STRAIT_TRY(send_message(clients_[rank].get(), bytes_of(welcome), std::span(&segment, 1)));
+    for (std::size_t begin = 0; begin < rows_.size(); begin += rows_per_message) {
+      std::vector<Introduction> table;
+      std::vector<int> fds;
+      for (std::size_t i = begin; i < std::min(rows_.size(), begin + rows_per_message); ++i) {
+        const Row& row = rows_[i];
+        const bool foreign = !same_process(request_, row.rank, rank);  // one's own process needs no descriptors
+        Introduction line{row.rank, foreign && row.pidfd, foreign && row.heap, {}};
+        if (line.has_pidfd != 0) fds.push_back(row.pidfd.get());
+        if (line.has_heap != 0) fds.push_back(row.heap.get());
+        table.push_back(line);
+      }
+      STRAIT_TRY(send_message(clients_[rank].get(), std::as_bytes(std::span(table)), fds));
+    }
+    return {};
+  }
+
+  std::string missing() const {
+    std::string text;
+    for (std::uint32_t rank = 0; rank < clients_.size(); ++rank)
+      if (rank != request_.rank && !clients_[rank]) text += (text.empty() ? "rank " : ", ") + std::to_string(rank);
+    return text;
+  }
+
+  const RendezvousRequest& request_;
+  std::vector<Listener> listeners_;
+  std::vector<UniqueFd> strangers_;
+  std::vector<UniqueFd> clients_;
+  std::vector<Row> rows_;
+  std::size_t present_ = 0;
+};
+
+class Follower {
+ public:
+  explicit Follower(const RendezvousRequest& request) : request_(request) {}
+
+  Result<RendezvousResult> run() {
+    STRAIT_TRY(connect());
+    STRAIT_TRY(introduce());
+    RendezvousResult result;
+    result.pidfds.resize(request_.ranks.size());
+    result.heaps.resize(request_.ranks.size());
+    STRAIT_ASSIGN(Message welcome, next_message());
+    Hello leader;
+    if (welcome.body.size() != sizeof leader || welcome.fds.size() != 1) return unexpected_answer();
+    std::memcpy(&leader, welcome.body.data(), sizeof leader);
+    if (!equal(leader.password, request_.secret.password)) return unexpected_answer();
+    result.segment = std::move(welcome.fds.front());
+    for (std::size_t rows = 0; rows < request_.ranks.size();) {
+      STRAIT_ASSIGN(Message message, next_message());
+      STRAIT_TRY(take_rows(message, rows, result));
+    }
+    return result;
+  }
+
+ private:
+  /// The leader may not listen yet; until the deadline a refusal means "not yet".
+  Status connect() {
+    const bool same_namespace = request_.ranks[0].net_namespace == request_.ranks[request_.rank].net_namespace;
+    const Address address = same_namespace ? abstract_address(request_.secret) : file_address(request_.secret);
+    for (;;) {
+      socket_ = UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      if (!socket_) return fail_errno("cannot open a unix socket", errno, "Raise the limit of open files (ulimit -n)");
+      if (::connect(socket_.get(), generic(address), address.size) == 0) return {};
+      if (errno != ECONNREFUSED && errno != ENOENT && errno != EAGAIN && errno != EINTR)
+        return fail_errno("cannot reach rank 0 of this host through a unix socket", errno);
+      const std::string where =
+          same_namespace ? ""
+                         : " (in another network namespace: the ranks must share /tmp, or be given different "
+                           "STRAIT_HOSTID to count as different hosts)";
+      STRAIT_TRY(check_wait(request_, "rank 0 of this host" + where));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  Status introduce() const {
+    const UniqueFd pidfd = own_pidfd();
+    Hello hello{request_.secret.password,
+                {request_.rank,
+                 pidfd ? std::uint8_t{1} : std::uint8_t{0},
+                 request_.heap_fd >= 0 ? std::uint8_t{1} : std::uint8_t{0},
+                 {}}};
+    std::vector<int> fds;
+    if (pidfd) fds.push_back(pidfd.get());
+    if (request_.heap_fd >= 0) fds.push_back(request_.heap_fd);
+    return send_message(socket_.get(), bytes_of(hello), fds);
+  }
+
+  Result<Message> next_message() const {
+    for (;;) {
+      auto message = receive_message(socket_.get(), max_body_bytes);
+      if (message && message->body.empty())
+        return fail(Code::remote_error, "rank 0 of this host closed the shared memory set-up: it failed or died");
+      if (message || message.error().code != Code::in_progress) return message;
+      STRAIT_TRY(check_wait(request_, "rank 0 of this host, which waits for all ranks,"));
+      pollfd polled{socket_.get(), POLLIN, 0};
+      poll(&polled, 1, request_.deadline.poll_ms());
+    }
+  }
+
+  Status take_rows(Message& message, std::size_t& rows, RendezvousResult& result) const {
+    const std::size_t count = message.body.size() / sizeof(Introduction);
+    std::vector<Introduction> table(count);
+    std::memcpy(table.data(), message.body.data(), count * sizeof(Introduction));
+    std::size_t next = 0;
+    for (const Introduction& line : table) {
+      if (line.rank >= result.pidfds.size()) return unexpected_answer();
+      if (next + line.has_pidfd + line.has_heap > message.fds.size()) return unexpected_answer();
+      Row row{line.rank, {}, {}};
+      if (line.has_pidfd != 0) row.pidfd = std::move(message.fds[next++]);
+      if (line.has_heap != 0) row.heap = std::move(message.fds[next++]);
+      keep(result, std::move(row));
+    }
+    rows += std::max<std::size_t>(count, 1);
+    return {};
+  }
+
+  static tl::unexpected<Error> unexpected_answer() {
+    return fail(Code::remote_error, "the shared memory set-up got an answer that no Strait of this version gives");
+  }
+
+  const RendezvousRequest& request_;
+  UniqueFd socket_;
+};
+
+}  // namespace
+
+Result<RendezvousResult> meet(const RendezvousRequest& request) {
+  if (request.rank == 0) return Leader(request).run();
+  return Follower(request).run();
+}
+
+}  // namespace strait::shm

@@ -1,0 +1,100 @@
+#include "transports/slots/segment.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <string>
+#include <thread>
+
+namespace strait::slots {
+namespace {
+
+constexpr std::size_t page_bytes = 4096;
+/// Links a rank may open towards each peer, in either direction, over the life of a communicator.
+constexpr std::size_t links_per_pair = 6;
+
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+std::uint64_t Key::hash() const {
+  // Links and signals to one rank, the common case, have an exact key; those to several a mixed one.
+  std::uint64_t h = std::uint64_t(kind) << 62 | std::uint64_t(tag) << 40;
+  if (to.size() == 1 && from < (1u << 20) && to[0] < (1u << 20)) return h | std::uint64_t(from) << 20 | to[0];
+  std::uint64_t mixed = 0xcbf29ce484222325ull ^ from;
+  for (std::uint32_t rank : to) mixed = (mixed ^ rank) * 0x9e3779b97f4a7c15ull ^ mixed >> 29;
+  return h ^ (mixed >> 4) ^ (1ull << 61);
+}
+
+RankControl& Segment::rank_control(std::uint32_t rank) const {
+  return reinterpret_cast<RankControl*>(memory_ + round_up(sizeof(Control), cache_line_bytes))[rank];
+}
+
+std::size_t Segment::directory_entries(const Geometry& geometry) {
+  const std::size_t n = geometry.ranks;
+  return std::bit_ceil(std::max<std::size_t>(256, 4 * n * n * links_per_pair));
+}
+
+std::size_t Segment::directory_offset(const Geometry& geometry) {
+  return round_up(sizeof(Control), cache_line_bytes) + geometry.ranks * sizeof(RankControl);
+}
+
+std::size_t Segment::blocks_offset(const Geometry& geometry) {
+  return round_up(directory_offset(geometry) + sizeof(Directory) + directory_entries(geometry) * sizeof(DirectoryEntry),
+                  page_bytes);
+}
+
+std::size_t Segment::link_bytes(std::size_t readers) const {
+  return round_up(readers * sizeof(Counter), cache_line_bytes) + geometry_.depth * slot_stride_bytes();
+}
+
+std::size_t Segment::size_bytes(const Geometry& geometry) {
+  const Segment sizes(nullptr, geometry);
+  const std::size_t n = geometry.ranks;
+  const std::size_t links = n * n * links_per_pair + 16;
+  return blocks_offset(geometry) + links * round_up(sizes.link_bytes(n), page_bytes);
+}
+
+Result<std::byte*> Segment::find_or_make(const Key& key, std::size_t bytes) const {
+  auto& directory = *reinterpret_cast<Directory*>(memory_ + directory_offset(geometry_));
+  const std::size_t capacity = directory_entries(geometry_);
+  const std::uint64_t hash = key.hash();
+  const std::size_t start = (hash * 0x9e3779b97f4a7c15ull) >> 32;
+  for (std::size_t probe = 0; probe < capacity; ++probe) {
+    DirectoryEntry& entry = directory.entries[(start + probe) & (capacity - 1)];
+    std::uint64_t seen = entry.key.load(std::memory_order_acquire);
+    if (seen == 0 && entry.key.compare_exchange_strong(seen, hash)) return make_block(entry, bytes);
+    if (seen == hash) return await_block(entry);
+  }
+  return fail(Code::internal_error, "the directory of shared links is full (" + std::to_string(capacity) + " entries)");
+}
+
+Result<std::byte*> Segment::make_block(DirectoryEntry& entry, std::size_t bytes) const {
+  auto& directory = *reinterpret_cast<Directory*>(memory_ + directory_offset(geometry_));
+  // Small blocks (signals) share pages; links start a page, so that their slots stay together.
+  const std::size_t unit = bytes >= page_bytes ? page_bytes : cache_line_bytes;
+  const std::size_t size = round_up(bytes, unit) + (unit - cache_line_bytes);
+  const std::size_t begin =
+      round_up(blocks_offset(geometry_) + directory.used_bytes.fetch_add(round_up(size, cache_line_bytes)), unit);
+  if (begin + bytes > size_bytes(geometry_))
+    return fail(Code::out_of_memory, "the shared segment of the communicator is full (" +
+                                         std::to_string(size_bytes(geometry_) >> 20) +
+                                         " MB of addresses). Use fewer lanes or fewer split communicators' plans");
+  entry.offset.store(begin, std::memory_order_release);
+  return memory_ + begin;
+}
+
+Result<std::byte*> Segment::await_block(const DirectoryEntry& entry) const {
+  // The maker needs a handful of instructions between its two stores; only its death can make this long.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  for (;;) {
+    if (const std::uint64_t offset = entry.offset.load(std::memory_order_acquire)) return memory_ + offset;
+    if (control().abort.load(std::memory_order_relaxed) != 0)
+      return fail(Code::aborted, "the communicator was aborted while a link was being opened");
+    if (std::chrono::steady_clock::now() > deadline)
+      return fail(Code::remote_error, "a peer stopped while it was opening a link in shared memory");
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace strait::slots

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "transport/control.hpp"
+
+/// A segment: memory that all ranks of a communicator on one host address, and how it is divided. At the front lie the
+/// control words; then a directory by which ranks find, under a key that both ends compute alike, the block that a link
+/// or signal lives in; then the blocks, handed out once and never returned. Pages are touched only when used.
+namespace strait::slots {
+
+/// A slot's header and its payload lie side by side: a small message costs the reader two adjacent cache lines.
+struct alignas(cache_line_bytes) SlotHeader {
+  std::atomic<std::uint64_t> sequence{0};  ///< 1 + the index of the message that fills the slot
+  CallSignature signature;
+};
+
+struct alignas(cache_line_bytes) Counter {
+  std::atomic<std::uint64_t> value{0};
+};
+
+/// What is looked up in the directory: a link or a signal by its plan-wide identity.
+struct Key {
+  enum class Kind : std::uint8_t { link = 1, signal = 2 };
+  Kind kind;
+  std::uint16_t tag;
+  std::uint32_t from;
+  std::vector<std::uint32_t> to;  ///< readers, or the one waiter
+
+  std::uint64_t hash() const;
+};
+
+struct Geometry {
+  std::uint32_t ranks = 0;
+  std::uint32_t depth = 4;             ///< slots of a link
+  std::size_t slot_bytes = 128 << 10;  ///< payload of a slot; measured best between 32 and 128 KB (perf/copy_paths)
+};
+
+/// A view of such memory; does not own it. All ranks construct it with the same geometry over zeroed memory.
+class Segment {
+ public:
+  /// Bytes of address space for a communicator of this geometry. Untouched pages cost nothing.
+  static std::size_t size_bytes(const Geometry& geometry);
+
+  Segment(std::byte* memory, const Geometry& geometry) : memory_(memory), geometry_(geometry) {}
+
+  const Geometry& geometry() const { return geometry_; }
+  Control& control() const { return *reinterpret_cast<Control*>(memory_); }
+  RankControl& rank_control(std::uint32_t rank) const;
+
+  /// The zeroed block of `bytes` that belongs to `key`, the same for every rank that asks. The error: the segment is
+  /// full, or a peer stopped while it was making the entry.
+  Result<std::byte*> find_or_make(const Key& key, std::size_t bytes) const;
+
+  std::size_t slot_stride_bytes() const { return sizeof(SlotHeader) + geometry_.slot_bytes; }
+  std::size_t link_bytes(std::size_t readers) const;
+
+ private:
+  struct DirectoryEntry {
+    std::atomic<std::uint64_t> key{0};
+    std::atomic<std::uint64_t> offset{0};  ///< nonzero once the block is made
+  };
+  struct Directory {
+    alignas(cache_line_bytes) std::atomic<std::uint64_t> used_bytes{0};
+    alignas(cache_line_bytes) DirectoryEntry entries[1];
+  };
+  static std::size_t directory_entries(const Geometry& geometry);
+  static std::size_t directory_offset(const Geometry& geometry);
+  static std::size_t blocks_offset(const Geometry& geometry);
+  Result<std::byte*> await_block(const DirectoryEntry& entry) const;
+  Result<std::byte*> make_block(DirectoryEntry& entry, std::size_t bytes) const;
+
+  std::byte* memory_;
+  Geometry geometry_;
+};
+
+}  // namespace strait::slots

@@ -1,0 +1,104 @@
+#include "transports/slots/segment_transport.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "transports/slots/slot_link.hpp"
+
+namespace strait::slots {
+
+SegmentTransport::SegmentTransport(std::string_view name, Segment segment, std::uint32_t rank,
+                                   std::vector<PeerView> views, std::byte* own_heap,
+                                   std::vector<std::shared_ptr<void>> resources)
+    : name_(name),
+      segment_(segment),
+      rank_(rank),
+      views_(std::move(views)),
+      own_heap_(own_heap),
+      resources_(std::move(resources)) {}
+
+Result<std::byte*> SegmentTransport::link_block(const LinkEnd& end) const {
+  return segment_.find_or_make({Key::Kind::link, end.tag, end.writer, end.readers},
+                               segment_.link_bytes(end.readers.size()));
+}
+
+Result<SendLink*> SegmentTransport::open_send(const LinkEnd& end) {
+  auto& link = sends_[{end.writer, end.tag, end.readers}];
+  if (!link) {
+    STRAIT_ASSIGN(std::byte * block, link_block(end));
+    link = std::make_unique<SlotSendLink>(SlotRing(block, end.readers.size(), segment_), end.readers.size());
+  }
+  return link.get();
+}
+
+Result<ReceiveLink*> SegmentTransport::open_receive(const LinkEnd& end) {
+  auto& link = receives_[{end.writer, end.tag, end.readers}];
+  if (!link) {
+    const auto self = std::find(end.readers.begin(), end.readers.end(), rank_);
+    if (self == end.readers.end())
+      return fail(Code::internal_error, "rank " + std::to_string(rank_) + " is no reader of a link that it opens");
+    STRAIT_ASSIGN(std::byte * block, link_block(end));
+    link = std::make_unique<SlotReceiveLink>(SlotRing(block, end.readers.size(), segment_),
+                                             static_cast<std::size_t>(self - end.readers.begin()));
+  }
+  return link.get();
+}
+
+Result<Counter*> SegmentTransport::signal_counter(const SignalEnd& end) const {
+  STRAIT_ASSIGN(std::byte * block,
+                segment_.find_or_make({Key::Kind::signal, end.tag, end.from, {end.to}}, sizeof(Counter)));
+  return reinterpret_cast<Counter*>(block);
+}
+
+Result<SignalSender*> SegmentTransport::open_signal(const SignalEnd& end) {
+  auto& signal = signals_[{end.from, end.to, end.tag}];
+  if (!signal) {
+    STRAIT_ASSIGN(Counter * counter, signal_counter(end));
+    signal = std::make_unique<CounterSender>(*counter);
+  }
+  return signal.get();
+}
+
+Result<SignalWaiter*> SegmentTransport::open_wait(const SignalEnd& end) {
+  auto& wait = waits_[{end.from, end.to, end.tag}];
+  if (!wait) {
+    STRAIT_ASSIGN(Counter * counter, signal_counter(end));
+    wait = std::make_unique<CounterWaiter>(*counter);
+  }
+  return wait.get();
+}
+
+void SegmentTransport::post_call(std::uint64_t sequence, const CallSignature& signature, const void* input,
+                                 void* output) {
+  PostedCall& call = segment_.rank_control(rank_).calls[sequence % posted_calls];
+  const auto heap = reinterpret_cast<std::uintptr_t>(own_heap_);
+  // A reader that finds the old or the new sequence on both sides of its reads has read one whole call.
+  call.sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  call.what.store(signature.what, std::memory_order_relaxed);
+  call.count.store(signature.count, std::memory_order_relaxed);
+  call.input.store(reinterpret_cast<std::uintptr_t>(input) - heap, std::memory_order_relaxed);
+  call.output.store(reinterpret_cast<std::uintptr_t>(output) - heap, std::memory_order_relaxed);
+  call.sequence.store(sequence, std::memory_order_release);
+}
+
+std::optional<PeerCall> SegmentTransport::peer_call(std::uint64_t sequence, std::uint32_t peer) const {
+  const PostedCall& call = segment_.rank_control(peer).calls[sequence % posted_calls];
+  if (call.sequence.load(std::memory_order_acquire) != sequence) return std::nullopt;
+  PeerCall seen;
+  seen.signature = {call.what.load(std::memory_order_relaxed), call.count.load(std::memory_order_relaxed)};
+  const std::uint64_t input = call.input.load(std::memory_order_relaxed);
+  const std::uint64_t output = call.output.load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (call.sequence.load(std::memory_order_relaxed) != sequence) return std::nullopt;
+  const PeerView& view = views_[peer];
+  if (view.kind != PeerView::Kind::none) {
+    // Threads of one process post offsets from the same heap base, so adding it back gives the address they meant.
+    const auto base = reinterpret_cast<std::uintptr_t>(view.kind == PeerView::Kind::heap ? view.heap : own_heap_);
+    seen.input = reinterpret_cast<const std::byte*>(base + input);
+    seen.output = reinterpret_cast<std::byte*>(base + output);
+  }
+  return seen;
+}
+
+}  // namespace strait::slots

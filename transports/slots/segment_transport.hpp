@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "transport/transport.hpp"
+#include "transports/slots/segment.hpp"
+
+namespace strait::slots {
+
+/// How this rank sees one peer's buffers: not at all, at the same addresses (threads of one process), or through a
+/// mapping of the peer's shared heap, by offset.
+struct PeerView {
+  enum class Kind { none, same_addresses, heap };
+  Kind kind = Kind::none;
+  std::byte* heap = nullptr;  ///< the peer's heap as mapped here
+};
+
+/// A transport over a segment: what loopback (threads) and shm (processes) share. They differ in where the segment's
+/// memory comes from and in how peers see one another's buffers.
+class SegmentTransport : public Transport {
+ public:
+  /// `views` is indexed by rank. `own_heap` is this process's shared heap, whose addresses are posted as offsets.
+  /// `resources` is whatever must live as long as the transport: the mappings.
+  SegmentTransport(std::string_view name, Segment segment, std::uint32_t rank, std::vector<PeerView> views,
+                   std::byte* own_heap, std::vector<std::shared_ptr<void>> resources);
+
+  std::string_view name() const override { return name_; }
+  std::size_t slot_bytes() const override { return segment_.geometry().slot_bytes; }
+  const Segment& segment() const { return segment_; }
+
+  Result<SendLink*> open_send(const LinkEnd& end) override;
+  Result<ReceiveLink*> open_receive(const LinkEnd& end) override;
+  Result<SignalSender*> open_signal(const SignalEnd& end) override;
+  Result<SignalWaiter*> open_wait(const SignalEnd& end) override;
+  void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) override;
+  std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const override;
+
+ private:
+  using LinkKey = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;  // writer, tag, readers
+  using SignalKey = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;             // from, to, tag
+  Result<std::byte*> link_block(const LinkEnd& end) const;
+  Result<Counter*> signal_counter(const SignalEnd& end) const;
+
+  std::string_view name_;
+  Segment segment_;
+  std::uint32_t rank_;
+  std::vector<PeerView> views_;
+  std::byte* own_heap_;
+  std::vector<std::shared_ptr<void>> resources_;
+  std::map<LinkKey, std::unique_ptr<SendLink>> sends_;
+  std::map<LinkKey, std::unique_ptr<ReceiveLink>> receives_;
+  std::map<SignalKey, std::unique_ptr<SignalSender>> signals_;
+  std::map<SignalKey, std::unique_ptr<SignalWaiter>> waits_;
+};
+
+}  // namespace strait::slots
