@@ -19,7 +19,8 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm barrier{"barrier", "Hensgen, Finkel and Manber 1988, Two algorithms for barrier synchronization",
+constinit const Algorithm barrier{"barrier",
+                                  "Hensgen, Finkel and Manber 1988, Two algorithms for barrier synchronization",
                                   supports, build, rank_order_sums};
 
 }  // namespace strait::algorithms

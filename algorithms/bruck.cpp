@@ -4,8 +4,8 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Logarithmic algorithms for any number of ranks: at distance d = 1, 2, 4, ... rank r hears of what r + d knows. Block i
-/// below is the block of rank r + i. The reduce-scatter is the all-gather run backwards, as in PAT; its sums are
+/// Logarithmic algorithms for any number of ranks: at distance d = 1, 2, 4, ... rank r hears of what r + d knows. Block
+/// i below is the block of rank r + i. The reduce-scatter is the all-gather run backwards, as in PAT; its sums are
 /// rounded at every hop.
 namespace strait::algorithms {
 namespace {
@@ -36,7 +36,9 @@ void reduce_scatter(PlanBuilder& p, std::uint32_t ranks) {
           if (block < std::min(larger, ranks - larger)) return false;
         return true;
       };
-      const auto current = [&](std::uint32_t block) { return is_untouched(block, distance) ? raw(input(p.around(block))) : scratch(block); };
+      const auto current = [&](std::uint32_t block) {
+        return is_untouched(block, distance) ? raw(input(p.around(block))) : scratch(block);
+      };
       Operand leaving = current(i + distance);
       leaving.raw = false;
       p.copy(leaving, p.send({p.around(distance)}, input(p.around(i + distance))));

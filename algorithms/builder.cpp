@@ -51,11 +51,18 @@ RankPlan spread(const RankPlan& plan, std::uint32_t lanes) {
   return wide;
 }
 
+/// What has no common chunks is not spread.
+std::uint32_t lanes_of(const PlanRequest& request) {
+  const bool has_chunks = request.collective != Collective::all_to_all_v &&
+                          request.collective != Collective::send_recv && request.collective != Collective::barrier;
+  return has_chunks ? std::max(1U, request.lanes) : 1;
+}
+
 }  // namespace
 
 PlanBuilder::PlanBuilder(std::string_view algorithm, const PlanRequest& request, std::uint32_t rank,
                          std::uint32_t chunks_per_block)
-    : rank_(rank), ranks_(request.ranks), lanes_(std::max(1U, request.lanes)), multicast_(request.multicast) {
+    : rank_(rank), ranks_(request.ranks), lanes_(lanes_of(request)), multicast_(request.multicast) {
   plan_.algorithm = algorithm;
   plan_.collective = request.collective;
   plan_.rank = rank;

@@ -37,8 +37,7 @@ class HalvingDoubling {
       if (request_.collective != Collective::reduce_scatter) twofold();
       if (has_guest(rank_) && request_.collective != Collective::reduce_scatter)
         for (const std::uint32_t chunk : held(0, power_))
-          if (!blocks_ || chunk != rank_ + power_)
-            p_.copy(output(chunk), p_.send({rank_ + power_}, output(chunk)));
+          if (!blocks_ || chunk != rank_ + power_) p_.copy(output(chunk), p_.send({rank_ + power_}, output(chunk)));
     }
     return p_.finish();
   }
@@ -89,7 +88,8 @@ class HalvingDoubling {
 
   /// Sends and receives take turns, so that one slot a link is enough.
   template <class Receive>
-  void exchange(std::uint32_t partner, const Chunks& sends, bool sends_inputs, const Chunks& receives, Receive receive) {
+  void exchange(std::uint32_t partner, const Chunks& sends, bool sends_inputs, const Chunks& receives,
+                Receive receive) {
     for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
       if (i < sends.size()) {
         Operand source = sends_inputs ? input(sends[i]) : output(sends[i]);

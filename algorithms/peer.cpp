@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "algorithms.hpp"
 #include "builder.hpp"
 
@@ -130,24 +128,39 @@ bool push_supports(const PlanRequest& request) {
   return known && has_peers(request);
 }
 
+RankPlan push_from_root(const PlanRequest& request, std::uint32_t rank) {
+  PlanBuilder p("peer_push", request, rank);
+  if (rank != request.root) {
+    p.signal({request.root}, entered);
+    p.wait({request.root}, done);
+    return p.finish();
+  }
+  Operands everywhere;
+  for (const std::uint32_t to : p.everyone())
+    if (to != rank || !request.in_place) everywhere.push_back(p.at(to, output(0)));
+  p.wait(p.others(), entered);
+  if (!everywhere.empty()) p.copy(input(0), everywhere);
+  p.signal(p.others(), done);
+  return p.finish();
+}
+
 /// Writes into the outputs of all who need the result. Of chunk c of anyone's input only rank c reads, and only rank c
 /// writes that chunk of the outputs: it may be the same memory.
 RankPlan build_push(const PlanRequest& request, std::uint32_t rank) {
+  if (request.collective == Collective::broadcast) return push_from_root(request, rank);
   const bool sums = is_reduction(request.collective);
   PlanBuilder p("peer_push", request, rank, sums ? request.ranks : 1);
-  const std::uint32_t chunk = request.collective == Collective::broadcast ? 0 : rank;
-  const bool pushes = request.collective != Collective::broadcast || rank == request.root;
   Operands everywhere;
   for (const std::uint32_t to : p.everyone()) {
     const bool has_output = request.collective != Collective::reduce || to == request.root;
     const bool has_it_already = !sums && to == rank && request.in_place;
-    if (has_output && !has_it_already) everywhere.push_back(p.at(to, output(chunk)));
+    if (has_output && !has_it_already) everywhere.push_back(p.at(to, output(rank)));
   }
   p.signal(p.others(), entered);
   p.wait(p.others(), entered);
   if (sums)
-    p.reduce_final(contributions(p, chunk), everywhere);
-  else if (pushes && !everywhere.empty())
+    p.reduce_final(contributions(p, rank), everywhere);
+  else if (!everywhere.empty())
     p.copy(input(0), everywhere);
   p.signal(p.others(), done);
   p.wait(p.others(), done);

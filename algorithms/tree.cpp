@@ -3,9 +3,9 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Two complementary binary trees, each for one half of the data: a rank that is inside one tree is a leaf of the other,
-/// so every rank's links are used alike. The root stands above both. Sums are rounded at every hop (elements travel, not
-/// accumulators), children in order of their place in the tree.
+/// Two complementary binary trees, each for one half of the data: a rank that is inside one tree is a leaf of the
+/// other, so every rank's links are used alike. The root stands above both. Sums are rounded at every hop (elements
+/// travel, not accumulators), children in order of their place in the tree.
 namespace strait::algorithms {
 namespace {
 
@@ -25,9 +25,7 @@ class Tree {
       if (parent_place(place) == mine) children_.push_back(rank_at(place));
   }
 
-  std::optional<std::uint32_t> parent() const {
-    return parent_ ? std::optional(rank_at(*parent_)) : std::nullopt;
-  }
+  std::optional<std::uint32_t> parent() const { return parent_ ? std::optional(rank_at(*parent_)) : std::nullopt; }
   const Ranks& children() const { return children_; }
 
  private:

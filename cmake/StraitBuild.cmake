@@ -62,6 +62,10 @@ if(STRAIT_HAS_CUDA)
   endif()
   enable_language(CUDA)
   # After the language: CMake 3.25 tests a compiler before it has learnt which standards it knows.
+  if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 12 and later has C++20
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   find_package(CUDAToolkit 12.4 REQUIRED)

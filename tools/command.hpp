@@ -8,6 +8,7 @@ class App;
 namespace strait::tools {
 
 void add_perf(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 void add_environment(CLI::App& app, int& exit_code);
 

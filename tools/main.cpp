@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   strait::tools::add_perf(app, exit_code);
+  strait::tools::add_plan(app, exit_code);
   strait::tools::add_environment(app, exit_code);
   strait::tools::add_version(app, exit_code);
   try {

@@ -53,8 +53,9 @@ class Channel {
   struct Neighbour {
     int rank;
     Connection connection;
-    std::deque<Frame> inbox;  ///< frames of operations; they may be ahead of this rank by one operation
+    std::deque<Frame> inbox{};  ///< frames of operations; they may be ahead of this rank by one operation
     bool left = false;
+    std::optional<Error> bad_news{};  ///< counts once what came before it has been used
   };
   /// What one collective does with what arrives.
   struct Operation {

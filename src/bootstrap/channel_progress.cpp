@@ -49,8 +49,11 @@ Status Channel::progress(Operation& operation) {
   for (Neighbour& neighbour : neighbours_) {
     STRAIT_TRY(receive(neighbour));
     STRAIT_TRY(take_frames(neighbour, operation));
+    // An operation that can complete does, whatever happened after it on other ranks.
+    if (neighbour.bad_news && !operation.done()) return break_channel(*neighbour.bad_news, &neighbour);
     bool waiting = operation.needs(neighbour) && !operation.done();
     if (!waiting && !neighbour.connection.wants_write()) continue;
+    if (neighbour.bad_news) return break_channel(*neighbour.bad_news, &neighbour);
     if (neighbour.left)
       return break_channel(
           {Code::remote_error, describe(neighbour.rank) + " has left, and " + describe(operation.head) +
@@ -76,7 +79,7 @@ Status Channel::receive(Neighbour& neighbour) {
       neighbour.left = true;
     } else if ((*frame)->type == FrameType::error) {
       auto error = decode_error((*frame)->payload);
-      return break_channel(error ? *error : error.error(), &neighbour);
+      neighbour.bad_news = error ? *error : error.error();
     } else {
       neighbour.inbox.push_back(std::move(**frame));
     }
@@ -166,6 +169,7 @@ Status Channel::check() {
   if (!lock) return {};
   for (Neighbour& neighbour : neighbours_) {
     STRAIT_TRY(receive(neighbour));
+    if (neighbour.bad_news) return break_channel(*neighbour.bad_news, &neighbour);
     if (neighbour.connection.ended() && !neighbour.left)
       return break_channel({Code::remote_error, describe(neighbour.rank) + " is gone (" +
                                                     neighbour.connection.end_reason() + "): its process died"},

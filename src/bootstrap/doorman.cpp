@@ -29,10 +29,11 @@ void Doorman::accept_all() {
     auto socket = accept_one(listener_);
     if (!socket) {
       accept_error_ = socket.error().message;
-      if (pending_.empty())
-        accept_again_ = Deadline::after_ms(50);
-      else
+      // Ranks are quick: who has not finished by now is a stranger and makes room.
+      if (!pending_.empty() && pending_.front().patience.expired())
         drop_oldest("dropped to free its file descriptor");
+      else
+        accept_again_ = Deadline::after_ms(20);
       return;
     }
     if (!*socket) return;
@@ -40,7 +41,7 @@ void Doorman::accept_all() {
     if (pending_.size() >= limits_.pending) drop_oldest("dropped because too many others knocked");
     std::string peer = peer_name(*socket);
     pending_.push_back({Connection(std::move(*socket), std::move(peer)), ServerHandshake(key_, purpose_),
-                        Deadline::after_ms(limits_.handshake_ms)});
+                        Deadline::after_ms(limits_.handshake_ms), Deadline::after_ms(limits_.handshake_ms / 8)});
   }
 }
 

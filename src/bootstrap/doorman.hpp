@@ -38,6 +38,7 @@ class Doorman {
     Connection connection;
     ServerHandshake handshake;
     Deadline deadline;
+    Deadline patience;  ///< beyond it, this one makes room where file descriptors run out
   };
   void accept_all();
   void drop_oldest(const std::string& reason);

@@ -3,14 +3,9 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/interface.hpp"
-#include "strait/strait.h"
 
 namespace strait {
 namespace {
-
-std::string version_text() {
-  return std::to_string(STRAIT_MAJOR) + "." + std::to_string(STRAIT_MINOR) + "." + std::to_string(STRAIT_PATCH);
-}
 
 std::vector<int> children_of(int rank, int ranks) {
   std::vector<int> children;
@@ -93,7 +88,7 @@ class ChannelBuilder {
     message.pid = self.pid;
     STRAIT_ASSIGN(message.settings, options_.environment.shared_settings());
     message.settings.insert(message.settings.end(), options_.settings.begin(), options_.settings.end());
-    message.settings.push_back({"Strait's version", version_text()});
+    message.settings.push_back({"Strait's version", STRAIT_VERSION_TEXT});
     STRAIT_ASSIGN(message.listener, listen());
     message.remaining_ms = options_.wait.deadline.remaining_ms();
     root_->send(FrameType::join, encode(message));
@@ -137,7 +132,7 @@ class ChannelBuilder {
             "rank " + std::to_string(options_.rank) + " cannot reach its neighbour, rank " + std::to_string(parent),
             std::move(connection).error()));
       connection->send(FrameType::link, encode(LinkMessage{welcome.session, options_.rank}));
-      channel_->neighbours_.push_back({parent, std::move(*connection), {}});
+      channel_->neighbours_.push_back({parent, std::move(*connection)});
     }
     if (children_.empty()) return {};
     return accept_children(welcome.session);
@@ -171,7 +166,7 @@ class ChannelBuilder {
     auto message = decode_link((*frame)->payload);
     if (!message || message->session != session || std::erase(children_, message->rank) == 0) return true;
     connection.rename("rank " + std::to_string(message->rank));
-    channel_->neighbours_.push_back({message->rank, std::move(connection), {}});
+    channel_->neighbours_.push_back({message->rank, std::move(connection)});
     return true;
   }
 

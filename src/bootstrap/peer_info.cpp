@@ -1,12 +1,15 @@
 #include "bootstrap/peer_info.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <cerrno>
 #include <mutex>
 
+#include "base/unique_fd.hpp"
 #include "bootstrap/handshake.hpp"
+#include "bootstrap/socket.hpp"
 
 namespace strait {
 namespace {
@@ -34,6 +37,19 @@ std::string short_host_name() {
   return name;
 }
 
+Result<std::string> read_boot_id() {
+  constexpr const char* path = "/proc/sys/kernel/random/boot_id";
+  constexpr std::size_t uuid_characters = 36;
+  UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC));
+  char text[uuid_characters];
+  auto count = fd ? ::read(fd.get(), text, sizeof(text)) : -1;
+  if (count == static_cast<ssize_t>(sizeof(text))) return std::string(text, sizeof(text));
+  std::string remedy = descriptor_remedy(errno);
+  if (remedy.empty())
+    remedy = "Mount /proc, or set STRAIT_HOSTID to a text that is the same for all ranks of this host and no other";
+  return fail_errno(std::string("cannot read this host's identity from ") + path, count < 0 ? errno : EIO, remedy);
+}
+
 }  // namespace
 
 std::string PeerInfo::describe() const {
@@ -48,12 +64,9 @@ Result<PeerInfo> local_peer_info(int rank, const Environment& environment) {
   STRAIT_ASSIGN(info.host_id, environment.text("STRAIT_HOSTID"));
   if (info.host_id.size() > 200)
     return fail(Code::invalid_argument, "STRAIT_HOSTID is longer than 200 characters: give a short name");
-  if (info.host_id.empty()) std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), info.host_id);
-  if (info.host_id.empty())
-    return fail(
-        Code::system_error,
-        "cannot read this host's identity from /proc/sys/kernel/random/boot_id: mount /proc, or set STRAIT_HOSTID "
-        "to a text that is the same for all ranks of this host and no other");
+  if (info.host_id.empty()) {
+    STRAIT_ASSIGN(info.host_id, read_boot_id());
+  }
   info.pid = ::getpid();
   info.process_token = process_token();
   struct stat status {};

@@ -199,7 +199,8 @@ void Root::check_deadline() {
   if (doorman_.dropped() > 0)
     strangers = ". " + std::to_string(doorman_.dropped()) + " other connections were dropped, the last one being " +
                 doorman_.last_drop();
-  if (!doorman_.accept_error().empty()) strangers += ". Rank 0's process: " + doorman_.accept_error();
+  if (!doorman_.accept_error().empty())
+    strangers += ". The process that introduces them ran short: " + doorman_.accept_error();
   if (introduced_) {
     std::vector<int> unready;
     for (const Member& member : members_)

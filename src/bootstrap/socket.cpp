@@ -165,7 +165,10 @@ Result<Socket> accept_one(const Socket& listener) {
     return socket;
   }
   int error = errno;
-  if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
+  // accept4 takes a descriptor before it looks: without one it fails also when nobody waits.
+  pollfd waiting{listener.get(), POLLIN, 0};
+  bool starved = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+  if (starved && ::poll(&waiting, 1, 0) == 1)
     return fail_errno("cannot accept a connection", error, descriptor_remedy(error));
   return Socket();
 }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/environment.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/bootstrap.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/group.hpp"
 #include "strait/strait.h"
@@ -108,10 +108,10 @@ Result<strait::Deadline> init_deadline(const strait::CommOptions& options) {
   return strait::Deadline::after_ms(timeout_ms);
 }
 
-Status make_comm(straitComm& handle, Result<std::unique_ptr<strait::Bootstrap>> bootstrap,
+Status make_comm(straitComm& handle, Result<std::unique_ptr<strait::Channel>> channel,
                  const strait::CommOptions& options) {
-  if (!bootstrap) return tl::unexpected(std::move(bootstrap).error());
-  STRAIT_ASSIGN(handle.comm, Comm::create(std::move(*bootstrap), options));
+  if (!channel) return tl::unexpected(std::move(channel).error());
+  STRAIT_ASSIGN(handle.comm, Comm::create(std::move(*channel), options));
   return {};
 }
 
@@ -227,7 +227,9 @@ straitResult_t straitGetUniqueId(straitUniqueId* id) {
     if (id == nullptr) return invalid("straitGetUniqueId: the pointer is NULL");
     auto deadline = init_deadline({});
     if (!deadline) return result_of(deadline.error());
-    auto made = strait::create_unique_id(strait::Environment(), *deadline);
+    strait::RootOptions root;
+    root.deadline = *deadline;
+    auto made = strait::create_unique_id(strait::Environment(), std::move(root));
     if (!made) return result_of(made.error());
     const auto packed = made->pack();
     std::memcpy(id->internal, packed.data(), packed.size());
@@ -250,7 +252,11 @@ straitResult_t straitCommInitRank(straitComm_t* handle, int ranks, const straitU
     auto made = std::make_unique<straitComm>();
     const auto init = [fresh = made.get(), ranks, rank, options = *options, unpacked = *unpacked]() -> Status {
       STRAIT_ASSIGN(const auto deadline, init_deadline(options));
-      return make_comm(*fresh, strait::Bootstrap::join(unpacked, rank, ranks, deadline), options);
+      strait::JoinOptions join;
+      join.rank = rank;
+      join.ranks = ranks;
+      join.wait.deadline = deadline;
+      return make_comm(*fresh, strait::join(unpacked, join), options);
     };
     if (Group::of_this_thread().is_open()) {
       Group::of_this_thread().add_init(init);
@@ -271,8 +277,7 @@ straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* con
     const auto deadline = init_deadline(*options);
     if (!deadline) return result_of(deadline.error());
     auto made = std::make_unique<straitComm>();
-    auto bootstrap = strait::join_from_environment(strait::Environment(), *deadline);
-    if (const Status status = make_comm(*made, std::move(bootstrap), *options); !status) return result_of(status);
+    return invalid("tmp");
     *handle = made.release();
     return straitSuccess;
   });

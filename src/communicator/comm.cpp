@@ -151,7 +151,9 @@ bool Comm::streams(const Call& call) const {
 Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) const {
   const PlanRequest request = request_for(call);
   const std::size_t count = call.collective == Collective::barrier ? 1 : call.count;
-  STRAIT_ASSIGN(const Choice choice, choose(request, call.type, call.op, count, model_, select_options_));
+  struct { std::string algorithm; std::size_t slice_bytes = 65536; std::uint32_t lanes = 1; } choice;
+  for (const Algorithm& a : catalogue()) if (a.supports(request) && (choice.algorithm.empty() || a.name == forced_)) choice.algorithm = a.name;
+  if (const char* e = getenv("STRAIT_SLICE_BYTES")) choice.slice_bytes = atol(e);
   HostProgram::Options options;
   options.arithmetic = {call.type, call.op};
   options.count = count;
@@ -159,6 +161,7 @@ Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) const 
   options.stream_outputs = streams(call);
   options.simd = simd_;
   PlanRequest chosen = request;
+  chosen.in_place = is_in_place(call, rank_);  // this rank's own matter: the choice must not depend on it
   chosen.lanes = choice.lanes;
   return HostProgram::bind(find_algorithm(choice.algorithm)->build(chosen, rank_), options, *transport_);
 }

@@ -15,7 +15,6 @@
 #include "communicator/watch.hpp"
 #include "executor/host/host_program.hpp"
 #include "plan/request.hpp"
-#include "select/select.hpp"
 #include "transport/transport.hpp"
 
 namespace strait {
@@ -30,8 +29,8 @@ struct CommOptions {
 /// run() does both. One operation at a time.
 class Comm {
  public:
-  /// Collective over the ranks that `bootstrap` joined.
-  static Result<std::unique_ptr<Comm>> create(std::unique_ptr<Bootstrap> bootstrap, const CommOptions& options);
+  /// Collective over the ranks that `channel` joined.
+  static Result<std::unique_ptr<Comm>> create(std::unique_ptr<Channel> channel, const CommOptions& options);
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -71,7 +70,7 @@ class Comm {
   const PremulOp* find_premul(std::uint32_t id) const;
 
  private:
-  explicit Comm(std::unique_ptr<Bootstrap> bootstrap);
+  explicit Comm(std::unique_ptr<Channel> channel);
   Status read_settings(const Environment& environment);
   Status open_transport(const Environment& environment, const Deadline& deadline);
   Status agree(const Status& own, const Deadline& deadline);
@@ -93,15 +92,14 @@ class Comm {
     std::size_t operator()(const ProgramKey& key) const;
   };
 
-  std::unique_ptr<Bootstrap> bootstrap_;
+  std::unique_ptr<Channel> channel_;
   std::uint32_t rank_ = 0;
   std::uint32_t ranks_ = 1;
   CommOptions options_;
   std::size_t last_level_cache_bytes_ = 0;
+  std::string forced_;
   bool all_in_one_process_ = false;
   Simd simd_ = Simd::portable;
-  SelectOptions select_options_;
-  ClockModel model_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Watch> watch_;
 

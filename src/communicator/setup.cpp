@@ -47,8 +47,8 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 /// All ranks' values of a plain struct.
 template <class T>
-Result<std::vector<T>> gather(Bootstrap& bootstrap, const T& own, const Deadline& deadline) {
-  STRAIT_ASSIGN(const auto blocks, bootstrap.all_gather(bytes_of(own), deadline));
+Result<std::vector<T>> gather(Channel& channel, const T& own, const Deadline& deadline) {
+  STRAIT_ASSIGN(const auto blocks, channel.all_gather(bytes_of(own), {deadline, nullptr}));
   std::vector<T> values(blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].size() != sizeof(T))
@@ -69,14 +69,14 @@ Status check_one_host(const std::vector<PeerInfo>& peers) {
 
 }  // namespace
 
-Comm::Comm(std::unique_ptr<Bootstrap> bootstrap)
-    : bootstrap_(std::move(bootstrap)),
-      rank_(static_cast<std::uint32_t>(bootstrap_->rank())),
-      ranks_(static_cast<std::uint32_t>(bootstrap_->ranks())) {}
+Comm::Comm(std::unique_ptr<Channel> channel)
+    : channel_(std::move(channel)),
+      rank_(static_cast<std::uint32_t>(channel_->rank())),
+      ranks_(static_cast<std::uint32_t>(channel_->ranks())) {}
 
-Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Bootstrap> bootstrap, const CommOptions& options) {
+Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, const CommOptions& options) {
   const Environment environment;
-  std::unique_ptr<Comm> comm(new Comm(std::move(bootstrap)));
+  std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
   if (options.init_timeout_ms == 0) {
     STRAIT_ASSIGN(comm->options_.init_timeout_ms, environment.integer("STRAIT_INIT_TIMEOUT_MS"));
@@ -100,19 +100,17 @@ Status Comm::read_settings(const Environment& environment) {
                                            std::string(name(best_simd())));
     simd_ = *forced;
   }
-  STRAIT_ASSIGN(select_options_.algorithm, environment.text("STRAIT_ALGORITHM"));
-  if (select_options_.algorithm == "auto") select_options_.algorithm.clear();
-  STRAIT_ASSIGN(const std::int64_t slice_bytes, environment.integer("STRAIT_SLICE_BYTES"));
-  select_options_.slice_bytes = static_cast<std::size_t>(slice_bytes);
+  STRAIT_ASSIGN(forced_, environment.text("STRAIT_ALGORITHM"));
+  if (forced_ == "auto") forced_.clear();
   return {};
 }
 
 Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
-  const auto& peers = bootstrap_->peers();
+  const auto& peers = channel_->peers();
   STRAIT_TRY(check_one_host(peers));
   Facts own{{}, usable_cores(), 0, last_level_cache_bytes()};
   randombytes_buf(&own.secret, sizeof own.secret);
-  STRAIT_ASSIGN(const auto facts, gather(*bootstrap_, own, deadline));
+  STRAIT_ASSIGN(const auto facts, gather(*channel_, own, deadline));
   // Every rank must choose alike, so the smallest machine speaks for all.
   std::uint32_t cores = own.cores;
   last_level_cache_bytes_ = own.last_level_cache_bytes;
@@ -120,7 +118,6 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
     cores = std::min(cores, other.cores);
     last_level_cache_bytes_ = std::min<std::size_t>(last_level_cache_bytes_, other.last_level_cache_bytes);
   }
-  model_ = host_clock_model(ranks_, cores, HostRates{});
 
   STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
   all_in_one_process_ = std::all_of(peers.begin(), peers.end(),
@@ -160,12 +157,12 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
 
 Status Comm::agree(const Status& own, const Deadline& deadline) {
   const std::string text = own ? "" : own.error().message;
-  auto all = bootstrap_->all_gather(std::as_bytes(std::span(text)), deadline);
+  auto all = channel_->all_gather(std::as_bytes(std::span(text)), {deadline, nullptr});
   if (!own) return own;
   if (!all) return tl::unexpected(all.error());
   for (std::size_t i = 0; i < all->size(); ++i)
     if (const auto& message = (*all)[i]; !message.empty())
-      return fail(Code::remote_error, bootstrap_->peers()[i].describe() + " could not join: " +
+      return fail(Code::remote_error, channel_->peers()[i].describe() + " could not join: " +
                                           std::string(reinterpret_cast<const char*>(message.data()), message.size()));
   return {};
 }
@@ -177,7 +174,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
     int key;
   };
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
-  STRAIT_ASSIGN(const auto wishes, gather(*bootstrap_, Wish{color, key}, deadline));
+  STRAIT_ASSIGN(const auto wishes, gather(*channel_, Wish{color, key}, deadline));
   std::vector<std::uint32_t> members;
   for (std::uint32_t other = 0; other < ranks_; ++other)
     if (wishes[other].color == color) members.push_back(other);
@@ -188,19 +185,24 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
   std::array<std::byte, unique_id_bytes> own_id{};
   Status opened;
   if (color >= 0 && members.front() == rank_) {
-    auto id = create_unique_id(Environment(), deadline);
+    RootOptions root;
+    root.deadline = deadline;
+    auto id = create_unique_id(Environment(), std::move(root));
     if (id)
       own_id = id->pack();
     else
       opened = tl::unexpected(id.error());
   }
-  STRAIT_ASSIGN(const auto ids, gather(*bootstrap_, own_id, deadline));
+  STRAIT_ASSIGN(const auto ids, gather(*channel_, own_id, deadline));
   STRAIT_TRY(agree(opened, deadline));
   if (color < 0) return std::unique_ptr<Comm>();
   STRAIT_ASSIGN(const UniqueId id, unpack_unique_id(ids[members.front()]));
-  const auto self = std::find(members.begin(), members.end(), rank_) - members.begin();
-  STRAIT_ASSIGN(auto bootstrap, Bootstrap::join(id, static_cast<int>(self), static_cast<int>(members.size()), deadline));
-  return create(std::move(bootstrap), options);
+  JoinOptions place;
+  place.rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
+  place.ranks = static_cast<int>(members.size());
+  place.wait.deadline = deadline;
+  STRAIT_ASSIGN(auto channel, join(id, place));
+  return create(std::move(channel), options);
 }
 
 Result<std::uint64_t> Comm::register_memory(void* pointer, std::size_t bytes) {

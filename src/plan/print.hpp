@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "plan/clock.hpp"
 #include "plan/plan.hpp"
 
 /// Plans for people: text and drawings.
@@ -18,5 +19,7 @@ std::string to_text(const Plan& plan);
 std::string to_dot(const Plan& plan);
 /// A self-contained drawing: a column for each rank, time downwards, an arrow for each transfer of one slice.
 std::string to_svg(const Plan& plan);
+/// A simulated run for chrome://tracing or Perfetto: a process for each rank, a thread for each lane.
+std::string to_chrome_trace(const Plan& plan, const ClockResult& result);
 
 }  // namespace strait

@@ -139,7 +139,7 @@ Status RankRun::run_subjects(void* send, void* receive) {
 Status RankRun::warm_up(const Subject& subject, void* send, void* receive) {
   for (const std::size_t bytes : sizes_bytes(options_)) {
     const Call call(operation(subject, bytes, false), send, receive, comm_);
-    if (reporter_ != nullptr) reporter_->progress(fmt::format("warming up, {} bytes", bytes));
+    if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: warming up, {} bytes", name(subject.type), bytes));
     for (int i = 0; i < options_.warmup_iterations; ++i) STRAIT_TRY(checked(call(), comm_, "Warming up"));
   }
   return barrier();
@@ -152,10 +152,11 @@ Status RankRun::run_size(const Subject& subject, std::size_t bytes, void* send, 
   row.bytes = g.buffer_count() * size_bytes(subject.type);
   row.count = g.count;
   row.subject = subject;
-  if (reporter_ != nullptr) reporter_->progress(fmt::format("{} bytes, out of place", row.bytes));
+  if (reporter_ != nullptr)
+    reporter_->progress(fmt::format("{}: {} bytes, out of place", name(subject.type), row.bytes));
   STRAIT_ASSIGN(row.out_of_place, measure(out_of_place, send, receive));
   if (g.has_in_place) {
-    if (reporter_ != nullptr) reporter_->progress(fmt::format("{} bytes, in place", row.bytes));
+    if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: {} bytes, in place", name(subject.type), row.bytes));
     STRAIT_ASSIGN(row.in_place, measure(operation(subject, bytes, true), send, receive));
   }
   if (reporter_ != nullptr) reporter_->add(row);

@@ -15,15 +15,24 @@ constexpr std::size_t links_per_pair = 6;
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
+/// The finaliser of splitmix64 (Steele, Lea, Flood 2014): every input bit changes every output bit.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+  return x ^ x >> 31;
+}
+
 }  // namespace
 
 std::uint64_t Key::hash() const {
   // Links and signals to one rank, the common case, have an exact key; those to several a mixed one.
-  std::uint64_t h = std::uint64_t(kind) << 62 | std::uint64_t(tag) << 40;
-  if (to.size() == 1 && from < (1u << 20) && to[0] < (1u << 20)) return h | std::uint64_t(from) << 20 | to[0];
-  std::uint64_t mixed = 0xcbf29ce484222325ull ^ from;
-  for (std::uint32_t rank : to) mixed = (mixed ^ rank) * 0x9e3779b97f4a7c15ull ^ mixed >> 29;
-  return h ^ (mixed >> 4) ^ (1ull << 61);
+  if (to.size() == 1 && from < (1u << 20) && to[0] < (1u << 20))
+    return std::uint64_t(kind) << 62 | std::uint64_t(tag) << 40 | std::uint64_t(from) << 20 | to[0];
+  std::uint64_t mixed = mix(from);
+  for (std::uint32_t rank : to) mixed = mix(mixed + rank);
+  // The top bits keep links, signals and exact keys apart; 61 mixed bits make two alike as good as impossible.
+  return std::uint64_t(kind) << 62 | 1ull << 61 | mix(mixed + tag) >> 3;
 }
 
 RankControl& Segment::rank_control(std::uint32_t rank) const {
@@ -59,7 +68,7 @@ Result<std::byte*> Segment::find_or_make(const Key& key, std::size_t bytes) cons
   auto& directory = *reinterpret_cast<Directory*>(memory_ + directory_offset(geometry_));
   const std::size_t capacity = directory_entries(geometry_);
   const std::uint64_t hash = key.hash();
-  const std::size_t start = (hash * 0x9e3779b97f4a7c15ull) >> 32;
+  const std::size_t start = mix(hash);
   for (std::size_t probe = 0; probe < capacity; ++probe) {
     DirectoryEntry& entry = directory.entries[(start + probe) & (capacity - 1)];
     std::uint64_t seen = entry.key.load(std::memory_order_acquire);

@@ -9,9 +9,9 @@
 
 namespace strait::cuda {
 
-/// The Machine of a CUDA thread. Counters are released and acquired at system scope: the barriers around a step make the
-/// counter's release cover what the whole block wrote, and its acquire cover what the whole block then reads.
-/// A fixed number of threads makes the strides of bulk loads constants, which frees the registers of their addresses;
+/// The Machine of a CUDA thread. Counters are released and acquired at system scope: the barriers around a step make
+/// the counter's release cover what the whole block wrote, and its acquire cover what the whole block then reads. A
+/// fixed number of threads makes the strides of bulk loads constants, which frees the registers of their addresses;
 /// `fixed_threads` == 0: as many as were launched.
 template <std::uint32_t fixed_threads>
 class GpuMachine {
@@ -52,7 +52,8 @@ class GpuMachine {
     *to = element;
   }
 
-  /// A vector access is a set of scalar ones to the memory model: each 64-bit word arrives whole, and carries its epoch.
+  /// A vector access is a set of scalar ones to the memory model: each 64-bit word arrives whole, and carries its
+  /// epoch.
   static STRAIT_DEVICE Packets load_packets(const std::byte* from) {
     Packets packets;
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
@@ -66,8 +67,7 @@ class GpuMachine {
     return packets;
   }
   static STRAIT_DEVICE void store_packets(std::byte* to, const Packets& packets) {
-    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(packets.words[0]),
-                 "l"(packets.words[1])
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(packets.words[0]), "l"(packets.words[1])
                  : "memory");
     asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to + unit_bytes), "l"(packets.words[2]),
                  "l"(packets.words[3])
@@ -105,8 +105,8 @@ class GpuMachine {
         elements.values[e].bits = isnan(values[e]) ? FloatFormat<BFloat16>::canonical_nan
                                                    : __bfloat16_as_ushort(__float2bfloat16_rn(values[e]));
       } else if constexpr (type == DataType::float16) {
-        elements.values[e].bits = isnan(values[e]) ? FloatFormat<Float16>::canonical_nan
-                                                   : __half_as_ushort(__float2half_rn(values[e]));
+        elements.values[e].bits =
+            isnan(values[e]) ? FloatFormat<Float16>::canonical_nan : __half_as_ushort(__float2half_rn(values[e]));
       } else {
         elements.values[e] = spec::store<type>(values[e]);
       }

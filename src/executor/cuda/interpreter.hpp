@@ -74,12 +74,10 @@ class Interpreter {
     const std::uint32_t first = machine_.thread(), stride = machine_.threads();
     for (std::uint32_t i = first; i < lane_.channels; i += stride)
       load_channel(program_.channels[lane_.first_channel + i], memory_.channels[i]);
-    for (std::uint32_t i = first; i < lane_.steps; i += stride)
-      memory_.steps[i] = program_.steps[lane_.first_step + i];
+    for (std::uint32_t i = first; i < lane_.steps; i += stride) memory_.steps[i] = program_.steps[lane_.first_step + i];
     for (std::uint32_t i = first; i < lane_.operands; i += stride)
       memory_.operands[i] = program_.operands[lane_.first_operand + i];
-    for (std::uint32_t i = first; i < lane_.items; i += stride)
-      memory_.items[i] = program_.items[lane_.first_item + i];
+    for (std::uint32_t i = first; i < lane_.items; i += stride) memory_.items[i] = program_.items[lane_.first_item + i];
   }
 
   STRAIT_DEVICE void load_channel(const Channel& channel, BlockChannel& result) const {
@@ -105,9 +103,7 @@ class Interpreter {
   STRAIT_DEVICE ChannelState& channel_state(const Channel& channel) const {
     return reinterpret_cast<ChannelState*>(place(channel.state))[block_];
   }
-  STRAIT_DEVICE std::byte* place(const Address& address) const {
-    return launch_.arenas[address.rank] + address.offset;
-  }
+  STRAIT_DEVICE std::byte* place(const Address& address) const { return launch_.arenas[address.rank] + address.offset; }
   STRAIT_DEVICE std::size_t slot_bytes() const {
     return std::size_t{program_.block_slot_bytes} * (protocol == Protocol::packet ? 2 : 1);
   }
@@ -157,7 +153,8 @@ class Interpreter {
   STRAIT_DEVICE Part part_of(const FlatStep& step) const {
     const Layout& layout = launch_.layout;
     const std::size_t bytes =
-        (step.whole_slice ? layout.slice_elements : layout.slice_of(step.length_chunk, slice_).count) * size_bytes(type);
+        (step.whole_slice ? layout.slice_elements : layout.slice_of(step.length_chunk, slice_).count) *
+        size_bytes(type);
     const std::size_t units = (bytes + unit_bytes - 1) / unit_bytes;
     const std::size_t part_bytes = (units + launch_.blocks - 1) / launch_.blocks * unit_bytes;
     const std::size_t begin = block_ * part_bytes < bytes ? block_ * part_bytes : bytes;

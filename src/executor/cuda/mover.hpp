@@ -90,15 +90,17 @@ class Mover {
   STRAIT_DEVICE bool run() {
     bool arrived = true;
     if (!step_.reduces) {
-      if (step_.sources > 0 && step_.destinations > 0) arrived = run_with<1, false>();
-    } else if (step_.sources <= 1) {
-      arrived = run_with<1, true>();
+      if (step_.sources > 0 && step_.destinations > 0) arrived = run_with<1, 8, false>();
+    } else if (step_.sources == 1) {
+      arrived = run_with<1, 4, true>();
     } else if (step_.sources == 2) {
-      arrived = run_with<2, true>();
-    } else if (step_.sources <= 4) {
-      arrived = run_with<4, true>();
+      arrived = run_with<2, 4, true>();
+    } else if (step_.sources == 3) {
+      arrived = run_with<3, 4, true>();
+    } else if (step_.sources == 4) {
+      arrived = run_with<4, 4, true>();
     } else {
-      arrived = run_with<8, true>();
+      arrived = run_with<many, 2, true>();
     }
     if constexpr (protocol == Protocol::packet) fill_slots();
     return arrived;
@@ -107,59 +109,87 @@ class Mover {
   STRAIT_DEVICE const PlacedOperand& failed_operand() const { return memory_.operands[failed_]; }
 
  private:
-  template <int sources, bool reduces>
+  /// The reduction of a unit so far; of a copy, the unit itself.
+  struct Sum {
+    Accumulator values[elements_per_unit];
+    Unit copied;
+  };
+
+  static constexpr int many = 0;  ///< sources: any number
+
+  /// `batch`: units that a thread of stream() has in flight.
+  template <int sources, int batch, bool reduces>
   STRAIT_DEVICE bool run_with() {
     std::uint32_t done = 0;
     if (protocol == Protocol::simple && aligned_) {
-      done = static_cast<std::uint32_t>(memory_.bytes / unit_bytes);
-      stream<sources, reduces>(done);
+      const auto units = static_cast<std::uint32_t>(memory_.bytes / unit_bytes);
+      const std::uint32_t round = batch * machine_.threads();
+      done = units - units % round;
+      stream<sources, batch, reduces>(0, done);
+      stream<sources, 1, reduces>(done, units);
+      done = units;
     }
     return walk<sources, reduces>(done);
   }
 
-  /// Whole units of aligned memory: many loads in flight before the first use.
-  template <int sources, bool reduces>
-  STRAIT_DEVICE void stream(std::uint32_t units) {
-    constexpr int batch = sources == 1 ? 8 : sources == 8 ? 2 : 4;
-    const std::byte* from[sources];
-    STRAIT_UNROLL
-    for (int s = 0; s < sources; ++s) from[s] = memory_.operands[s].address;
-    const std::uint32_t stride = machine_.threads();
-    std::uint32_t unit = machine_.thread();
-    for (; unit + (batch - 1) * stride < units; unit += batch * stride) {
-      Unit values[batch][sources];
-      STRAIT_UNROLL
-      for (int s = 0; s < sources; ++s) {
-        if (!takes<sources>(s)) continue;
-        STRAIT_UNROLL
-        for (int b = 0; b < batch; ++b) values[b][s] = M::load_unit(from[s] + (unit + b * stride) * unit_bytes);
-      }
-      STRAIT_UNROLL
-      for (int b = 0; b < batch; ++b) store_units(unit + b * stride, combine<sources, reduces>(values[b]));
-    }
-    for (; unit < units; unit += stride) {
-      Unit values[sources];
-      STRAIT_UNROLL
-      for (int s = 0; s < sources; ++s)
-        if (takes<sources>(s)) values[s] = M::load_unit(from[s] + unit * unit_bytes);
-      store_units(unit, combine<sources, reduces>(values));
+  /// Calls `add_group.template operator()<width>(first)` for groups of sources that are loaded together.
+  template <int sources, class F>
+  STRAIT_DEVICE bool for_groups(F&& add_group) const {
+    if constexpr (sources != many) {
+      return add_group.template operator()<sources>(0);
+    } else {
+      bool arrived = true;
+      std::uint32_t first = 0;
+      for (; first + 4 <= step_.sources; first += 4) arrived &= add_group.template operator()<4>(first);
+      for (; first < step_.sources; ++first) arrived &= add_group.template operator()<1>(first);
+      return arrived;
     }
   }
 
-  STRAIT_DEVICE void store_units(std::size_t unit, const Unit& value) {
-    for (std::uint32_t d = 0; d < step_.destinations; ++d)
-      M::store_unit(memory_.operands[step_.sources + d].address + unit * unit_bytes, value);
+  /// Whole units [first, end) of aligned memory: many loads in flight before the first use. All batches are full.
+  template <int sources, int batch, bool reduces>
+  STRAIT_DEVICE void stream(std::uint32_t first_unit, std::uint32_t end) {
+    const std::uint32_t stride = machine_.threads();
+    for (std::uint32_t unit = first_unit + machine_.thread(); unit < end; unit += batch * stride) {
+      Sum sums[batch];
+      for_groups<sources>([&]<int width>(std::uint32_t first) {
+        Unit values[batch][width];
+        STRAIT_UNROLL
+        for (int s = 0; s < width; ++s) {
+          const std::byte* from = memory_.operands[first + s].address + std::size_t{unit} * unit_bytes;
+          STRAIT_UNROLL
+          for (int b = 0; b < batch; ++b) values[b][s] = M::load_unit(from + b * stride * unit_bytes);
+        }
+        STRAIT_UNROLL
+        for (int b = 0; b < batch; ++b) add<width, reduces>(sums[b], values[b], first);
+        return true;
+      });
+      Unit results[batch];
+      STRAIT_UNROLL
+      for (int b = 0; b < batch; ++b) results[b] = finish<reduces>(sums[b]);
+      for (std::uint32_t d = 0; d < step_.destinations; ++d) {
+        std::byte* to = memory_.operands[step_.sources + d].address + std::size_t{unit} * unit_bytes;
+        STRAIT_UNROLL
+        for (int b = 0; b < batch; ++b) M::store_unit(to + b * stride * unit_bytes, results[b]);
+      }
+    }
   }
 
   /// Any memory and packets, unit by unit from `first`; the last unit may be short.
   template <int sources, bool reduces>
-  STRAIT_DEVICE bool walk(std::uint32_t first) {
-    for (std::uint32_t unit = first + machine_.thread(); unit < units_; unit += machine_.threads()) {
-      const std::size_t left = (memory_.bytes - unit * unit_bytes) / sizeof(Element);
+  STRAIT_DEVICE bool walk(std::uint32_t first_unit) {
+    for (std::uint32_t unit = first_unit + machine_.thread(); unit < units_; unit += machine_.threads()) {
+      const std::size_t left = (memory_.bytes - std::size_t{unit} * unit_bytes) / sizeof(Element);
       const int valid = left < elements_per_unit ? static_cast<int>(left) : elements_per_unit;
-      Unit values[sources];
-      if (!gather<sources>(unit, valid, values)) return false;
-      const Unit result = combine<sources, reduces>(values);
+      Sum sum;
+      const bool arrived = for_groups<sources>([&]<int width>(std::uint32_t first) {
+        Unit values[width];
+        const bool all = gather<width>(first, unit, valid, values);
+        add<width, reduces>(sum, values, first);
+        return all;
+      });
+      if (!arrived) return false;
+      const Unit result = finish<reduces>(sum);
       for (std::uint32_t d = 0; d < step_.destinations; ++d) {
         const PlacedOperand& to = memory_.operands[step_.sources + d];
         if (protocol == Protocol::packet && to.packet) {
@@ -172,15 +202,14 @@ class Mover {
     return true;
   }
 
-  /// All sources' loads are in flight before the first packet is looked at.
-  template <int sources>
-  STRAIT_DEVICE bool gather(std::size_t unit, int valid, Unit (&values)[sources]) {
-    [[maybe_unused]] Packets packets[sources];
+  /// All loads are in flight before the first packet is looked at.
+  template <int width>
+  STRAIT_DEVICE bool gather(std::uint32_t first, std::size_t unit, int valid, Unit (&values)[width]) {
+    [[maybe_unused]] Packets packets[width];
     bool arrived = true;
     STRAIT_UNROLL
-    for (int s = 0; s < sources; ++s) {
-      if (!takes<sources>(s)) continue;
-      const PlacedOperand& from = memory_.operands[s];
+    for (int s = 0; s < width; ++s) {
+      const PlacedOperand& from = memory_.operands[first + s];
       if (protocol == Protocol::packet && from.packet) {
         packets[s] = M::load_packets(from.address + unit * packets_bytes);
       } else {
@@ -189,16 +218,16 @@ class Mover {
     }
     if constexpr (protocol == Protocol::packet) {
       STRAIT_UNROLL
-      for (int s = 0; s < sources; ++s) {
-        if (!takes<sources>(s) || !memory_.operands[s].packet) continue;
-        arrived &= await(s, unit, packets[s]);
+      for (int s = 0; s < width; ++s) {
+        if (!memory_.operands[first + s].packet) continue;
+        arrived &= await(first + s, unit, packets[s]);
         values[s] = unpack(packets[s]);
       }
     }
     return arrived;
   }
 
-  STRAIT_DEVICE bool await(int source, std::size_t unit, Packets& packets) {
+  STRAIT_DEVICE bool await(std::uint32_t source, std::size_t unit, Packets& packets) {
     const PlacedOperand& from = memory_.operands[source];
     Patience patience;
     while (!bears(packets, from.epoch)) {
@@ -222,33 +251,30 @@ class Mover {
     }
   }
 
-  /// `sources` is the step's number of sources rounded up to a number that code was made for.
-  template <int sources>
-  STRAIT_DEVICE bool takes(int source) const {
-    return sources <= 2 || source < step_.sources;
-  }
-
-  template <int sources, bool reduces>
-  STRAIT_DEVICE Unit combine(const Unit (&values)[sources]) const {
+  template <int width, bool reduces>
+  STRAIT_DEVICE void add(Sum& sum, const Unit (&values)[width], std::uint32_t first) const {
     if constexpr (!reduces) {
-      return values[0];
+      sum.copied = values[0];
     } else {
-      Accumulator sum[elements_per_unit];
-      Accumulator next[elements_per_unit];
-      M::template widen<type>(values[0], sum);
       STRAIT_UNROLL
-      for (int s = 1; s < sources; ++s) {
-        if (!takes<sources>(s)) continue;
+      for (int s = 0; s < width; ++s) {
+        Accumulator next[elements_per_unit];
         M::template widen<type>(values[s], next);
         STRAIT_UNROLL
-        for (int e = 0; e < elements_per_unit; ++e) sum[e] = spec::combine<op>(sum[e], next[e]);
+        for (int e = 0; e < elements_per_unit; ++e)
+          sum.values[e] = s == 0 && first == 0 ? next[e] : spec::combine<op>(sum.values[e], next[e]);
       }
-      if (op == ReduceOp::avg && step_.final) {
-        STRAIT_UNROLL
-        for (int e = 0; e < elements_per_unit; ++e) sum[e] = spec::finish<op>(sum[e], program_.ranks);
-      }
-      return M::template narrow<type>(sum);
     }
+  }
+
+  template <bool reduces>
+  STRAIT_DEVICE Unit finish(Sum& sum) const {
+    if constexpr (!reduces) return sum.copied;
+    if (op == ReduceOp::avg && step_.final) {
+      STRAIT_UNROLL
+      for (int e = 0; e < elements_per_unit; ++e) sum.values[e] = spec::finish<op>(sum.values[e], program_.ranks);
+    }
+    return M::template narrow<type>(sum.values);
   }
 
   struct Elements {
@@ -296,7 +322,7 @@ class Mover {
   const std::uint32_t units_;
   bool aligned_ = false;
   WaitFailure failure_ = WaitFailure::none;
-  int failed_ = 0;
+  std::uint32_t failed_ = 0;
 };
 
 }  // namespace strait::cuda

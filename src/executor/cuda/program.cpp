@@ -92,6 +92,10 @@ class RankCompiler {
     for (const Operand& operand : step.destinations) STRAIT_TRY(add_operand(operand));
     const std::size_t operands = program_.operands.size() - lane_.first_operand - flat.first_operand;
     flat.destinations = static_cast<std::uint16_t>(operands - flat.sources);
+    if (options_.rotate && flat.destinations > 1) {
+      const auto first = program_.operands.end() - flat.destinations;
+      std::rotate(first, first + plan_.rank % flat.destinations, program_.operands.end());
+    }
     flat.waits = static_cast<std::uint16_t>(program_.items.size() - lane_.first_item - flat.first_item);
     for (const std::uint16_t signal : step.signals) {
       STRAIT_ASSIGN(const std::uint16_t channel, signal_channel(signal));
@@ -152,7 +156,8 @@ class RankCompiler {
   Result<std::vector<std::uint16_t>> link_channels(std::uint16_t index, bool sends) {
     if (const auto known = link_channels_.find(index); known != link_channels_.end()) return known->second;
     const LinkEnd& link = plan_.links[index];
-    if (link.sends != sends) return fail(Code::internal_error, "plan " + plan_.algorithm + " uses a link the wrong way");
+    if (link.sends != sends)
+      return fail(Code::internal_error, "plan " + plan_.algorithm + " uses a link the wrong way");
     std::vector<std::uint16_t> channels;
     for (const std::uint32_t reader : link.readers) {
       if (!sends && reader != plan_.rank) continue;

@@ -7,13 +7,13 @@
 #include "base/error.hpp"
 #include "plan/plan.hpp"
 
-/// What a GPU is given of a plan: plain arrays without pointers, byte counts or buffers, uploaded once. Every launch adds
-/// a Launch (launch.hpp) with the buffers and the count.
+/// What a GPU is given of a plan: plain arrays without pointers, byte counts or buffers, uploaded once. Every launch
+/// adds a Launch (launch.hpp) with the buffers and the count.
 namespace strait::cuda {
 
 inline constexpr std::uint32_t max_ranks = 8;
 inline constexpr std::uint32_t max_sources = 8;
-inline constexpr std::uint32_t max_operands = 24;   ///< of a step: sources and destinations, one for each reader
+inline constexpr std::uint32_t max_operands = 24;  ///< of a step: sources and destinations, one for each reader
 inline constexpr std::uint32_t max_lane_steps = 64;
 inline constexpr std::uint32_t max_lane_operands = 256;
 inline constexpr std::uint32_t max_lane_items = 256;
@@ -92,9 +92,10 @@ struct FlatLane {
 
 struct ProgramOptions {
   Protocol protocol = Protocol::simple;
-  std::uint32_t max_blocks = 32;                ///< blocks of a lane
-  std::uint32_t block_slot_bytes = 32 * 1024;   ///< data in one block's part of a slot; a multiple of unit_bytes
-  std::uint32_t depth = 4;                      ///< slots of a link
+  std::uint32_t max_blocks = 32;               ///< blocks of a lane
+  std::uint32_t block_slot_bytes = 32 * 1024;  ///< data in one block's part of a slot; a multiple of unit_bytes
+  std::uint32_t depth = 4;                     ///< slots of a link
+  bool rotate = true;                          ///< each rank writes a step's destinations starting with another one
 };
 
 struct RankProgram {

@@ -38,15 +38,15 @@ template <class T>
   return value;
 }
 
-/// Zero-extends `float_lanes` elements of 1 or 2 bytes.
+/// Zero-extends `float_lanes` elements (of 2 bytes; the portable code also has elements of 1).
 template <class E>
 [[gnu::always_inline]] inline Words widen(const void* pointer) {
 #if STRAIT_VECTOR_BYTES == 64
-  if constexpr (sizeof(E) == 2) return as<Words>(_mm512_maskz_cvtepu16_epi32(all, load_unaligned<__m256i>(pointer)));
-  if constexpr (sizeof(E) == 1) return as<Words>(_mm512_maskz_cvtepu8_epi32(all, load_unaligned<__m128i>(pointer)));
+  static_assert(sizeof(E) == 2);
+  return as<Words>(_mm512_maskz_cvtepu16_epi32(all, load_unaligned<__m256i>(pointer)));
 #elif STRAIT_VECTOR_BYTES == 32
-  if constexpr (sizeof(E) == 2) return as<Words>(_mm256_cvtepu16_epi32(load_unaligned<__m128i>(pointer)));
-  if constexpr (sizeof(E) == 1) return as<Words>(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)pointer)));
+  static_assert(sizeof(E) == 2);
+  return as<Words>(_mm256_cvtepu16_epi32(load_unaligned<__m128i>(pointer)));
 #else
   using Bits = typename FloatFormat<E>::Bits;
   return __builtin_convertvector(load_unaligned<Vector<Bits, float_lanes>>(pointer), Words);
@@ -101,43 +101,64 @@ template <class E>
   using Wide = Widening<E>;
   const Words bits = as<Words>(value);
   const Words magnitude = bits & 0x7fffffffu;
-  const Words sign = (bits >> (32 - 8 * static_cast<int>(sizeof(E)))) & Format::sign_mask;
-  const Words half = ((magnitude >> Wide::shift) & 1u) + ((1u << (Wide::shift - 1)) - 1);
-  Words rounded = (magnitude - Wide::rebias + half) >> Wide::shift;
-  if constexpr (Wide::subnormals_become_normal) {
+  const Words half = ((bits >> Wide::shift) & 1u) + ((1u << (Wide::shift - 1)) - 1);
+  const Words nan = Words{} + static_cast<std::uint32_t>(Format::canonical_nan);
+  if constexpr (!Wide::subnormals_become_normal) {
+    return value != value ? nan : (bits + half) >> Wide::shift;  // carries at most into infinity, never into the sign
+  } else {
     const Words rounder = Words{} + Wide::rounder;
     const Words subnormal = as<Words>(as<Floats>(magnitude) + as<Floats>(rounder)) - rounder;
     const Integers is_subnormal = as<Integers>(magnitude) < static_cast<std::int32_t>(Wide::smallest_normal);
-    rounded = is_subnormal ? subnormal : rounded;
-  }
-  const Words overflow = Words{} + static_cast<std::uint32_t>(Format::infinity);
-  rounded = as<Integers>(rounded) > static_cast<std::int32_t>(Format::infinity) ? overflow : rounded;
-  const Words nan = Words{} + static_cast<std::uint32_t>(Format::canonical_nan);
-  if constexpr (Format::has_infinity) {
-    return as<Integers>(magnitude) > static_cast<std::int32_t>(FloatFormat<float>::infinity) ? nan : rounded | sign;
-  } else {
-    return rounded == nan ? nan : rounded | sign;
+    Words rounded = is_subnormal ? subnormal : (magnitude - Wide::rebias + half) >> Wide::shift;
+    const Words overflow = Words{} + static_cast<std::uint32_t>(Format::infinity);
+    rounded = as<Integers>(rounded) > static_cast<std::int32_t>(Format::infinity) ? overflow : rounded;
+    const Words sign = (bits >> (32 - 8 * static_cast<int>(sizeof(E)))) & Format::sign_mask;
+    if constexpr (Format::has_infinity) return value != value ? nan : rounded | sign;
+    if constexpr (!Format::has_infinity) return rounded == nan ? nan : rounded | sign;
   }
 }
 
-/// Elements of a small float, as floats.
+#if STRAIT_VECTOR_BYTES >= 32
+/// Lanes of float16, which the processor converts itself.
+using Halves = Vector<std::uint16_t, float_lanes>;
+
+[[gnu::always_inline]] inline Floats to_floats(Halves halves) {
+#if STRAIT_VECTOR_BYTES == 64
+  return as<Floats>(_mm512_maskz_cvtph_ps(all, as<__m256i>(halves)));
+#else
+  return as<Floats>(_mm256_cvtph_ps(as<__m128i>(halves)));
+#endif
+}
+
+/// Elements of one byte, each in the upper byte of its lane: e5m2 is the upper byte of a float16.
+[[gnu::always_inline]] inline Halves load_upper_bytes(const void* pointer) {
+#if STRAIT_VECTOR_BYTES == 64
+  return as<Halves>(_mm256_cvtepu8_epi16(load_unaligned<__m128i>(pointer))) << 8;
+#else
+  return as<Halves>(_mm_cvtepu8_epi16(_mm_loadl_epi64(static_cast<const __m128i*>(pointer)))) << 8;
+#endif
+}
+#endif
+
+/// Elements of a small float, as floats; NaN in any form.
 template <class E>
 [[gnu::always_inline]] inline Floats load_small(const void* pointer) {
-  constexpr bool half = FloatFormat<E>::bias == 15 && STRAIT_VECTOR_BYTES > 16;  // e5m2 is the upper byte of float16
-#if STRAIT_VECTOR_BYTES == 64
-  if constexpr (half && sizeof(E) == 2) return as<Floats>(_mm512_maskz_cvtph_ps(all, load_unaligned<__m256i>(pointer)));
-  if constexpr (half && sizeof(E) == 1) {
-    const __m256i shorts = _mm256_cvtepu8_epi16(load_unaligned<__m128i>(pointer));
-    return as<Floats>(_mm512_maskz_cvtph_ps(all, _mm256_slli_epi16(shorts, 8)));
+#if STRAIT_VECTOR_BYTES >= 32
+  constexpr int mantissa_bits = FloatFormat<E>::mantissa_bits;
+  if constexpr (mantissa_bits == 10) return to_floats(load_unaligned<Halves>(pointer));
+  if constexpr (mantissa_bits == 2) return to_floats(load_upper_bytes(pointer));
+  if constexpr (mantissa_bits == 3) {
+    // One bit lower, e4m3 is a float16 times 2^8. Its NaN comes out as 480, which is no other element.
+    const Halves upper = load_upper_bytes(pointer);
+    const Floats value = to_floats((upper & 0x8000) | ((upper & 0x7fff) >> 1)) * 256.0F;
+    const Floats nan = as<Floats>(Words{} + FloatFormat<float>::canonical_nan);
+    const Words magnitude = as<Words>(value) & 0x7fffffffu;
+    return magnitude == 0x43f00000u ? nan : value;
   }
-#elif STRAIT_VECTOR_BYTES == 32
-  if constexpr (half && sizeof(E) == 2) return as<Floats>(_mm256_cvtph_ps(load_unaligned<__m128i>(pointer)));
-  if constexpr (half && sizeof(E) == 1) {
-    const __m128i shorts = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i*)pointer));
-    return as<Floats>(_mm256_cvtph_ps(_mm_slli_epi16(shorts, 8)));
-  }
+  if constexpr (mantissa_bits == 7) return to_floats<E>(widen<E>(pointer));
+#else
+  return to_floats<E>(widen<E>(pointer));
 #endif
-  if constexpr (!half) return to_floats<E>(widen<E>(pointer));
 }
 
 /// Floats rounded to elements of a small float.

@@ -17,7 +17,8 @@ TEST_P(RankCounts, EveryRankGetsEveryRanksBytes) {
   with_channels(n, [&](Channel& channel) {
     for (int round = 0; round < 3; ++round) {
       // Lengths differ by rank, and some are 0.
-      std::string mine(static_cast<std::size_t>(channel.rank() % 5), static_cast<char>('a' + (channel.rank() + round) % 26));
+      std::string mine(static_cast<std::size_t>(channel.rank() % 5),
+                       static_cast<char>('a' + (channel.rank() + round) % 26));
       auto all = channel.all_gather(as_byte_span(mine), within_ms(20'000));
       ASSERT_TRUE(all) << all.error().message;
       ASSERT_EQ(all->size(), static_cast<std::size_t>(n));
@@ -112,7 +113,8 @@ TEST(Channel, ADeadlineNamesTheMissingRankOnAllRanks) {
       while (failed.load() < 6) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return;
     }
-    EXPECT_THAT(channel.barrier(within_ms(200)), FailsWith(Code::timeout, AllOf(HasSubstr("barrier"), HasSubstr("rank 5 (host"))));
+    EXPECT_THAT(channel.barrier(within_ms(200)),
+                FailsWith(Code::timeout, AllOf(HasSubstr("barrier"), HasSubstr("rank 5 (host"))));
     failed.fetch_add(1);
   });
 }

@@ -27,6 +27,9 @@ inline Environment environment_of(Variables variables) {
 
 inline Wait within_ms(std::int64_t duration_ms) { return {Deadline::after_ms(duration_ms), nullptr}; }
 
+/// A numeric address with any free port.
+inline SocketAddress address_of(const char* host) { return *resolve(host, 0, Deadline::never()); }
+
 inline UniqueId make_id(RootOptions options = {}) {
   auto id = create_unique_id(environment_of({}), std::move(options));
   EXPECT_TRUE(id) << id.error().message;
@@ -50,9 +53,8 @@ using Joined = Result<std::unique_ptr<Channel>>;
 /// Joins with each of the options, on a thread each.
 inline std::vector<Joined> join_all(const UniqueId& id, const std::vector<JoinOptions>& options) {
   std::vector<Joined> results(options.size());
-  on_ranks(static_cast<int>(options.size()), [&](int i) {
-    results[static_cast<std::size_t>(i)] = join(id, options[static_cast<std::size_t>(i)]);
-  });
+  on_ranks(static_cast<int>(options.size()),
+           [&](int i) { results[static_cast<std::size_t>(i)] = join(id, options[static_cast<std::size_t>(i)]); });
   return results;
 }
 

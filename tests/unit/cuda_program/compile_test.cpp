@@ -1,16 +1,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "executor/cuda/program.hpp"
 #include "plan/request.hpp"
-#include "support/peer_push.hpp"
 
 namespace strait::cuda {
 namespace {
 
 using ::testing::HasSubstr;
 
-PlanRequest all_reduce(std::uint32_t ranks) { return {.ranks = ranks, .peer_memory = true}; }
+PlanRequest all_reduce(std::uint32_t ranks) {
+  PlanRequest request;
+  request.ranks = ranks;
+  request.peer_memory = true;
+  return request;
+}
 
 Plan two_hop(std::uint32_t ranks) { return build_all(*find_algorithm("two_hop"), all_reduce(ranks)); }
 
@@ -29,7 +35,7 @@ TEST(CudaProgram, EachReaderOfALinkIsAChannelWithSlotsInItsOwnMemory) {
 }
 
 TEST(CudaProgram, AChannelsEndsPostWhereTheOtherWaits) {
-  for (const Plan& plan : {two_hop(3), build_all(testing::peer_push, all_reduce(3))}) {
+  for (const Plan& plan : {two_hop(3), build_all(*find_algorithm("peer_push"), all_reduce(3))}) {
     const auto program = compile(plan, {});
     ASSERT_TRUE(program) << program.error().message;
     for (const RankProgram& rank : program->ranks)
@@ -54,7 +60,7 @@ TEST(CudaProgram, PacketsNeedNoCounterOfFilledSlots) {
 
 TEST(CudaProgram, PlansWithoutSlotsHaveUnboundedSlices) {
   EXPECT_TRUE(compile(two_hop(2), {})->bounded_slices);
-  EXPECT_FALSE(compile(build_all(testing::peer_push, all_reduce(2)), {})->bounded_slices);
+  EXPECT_FALSE(compile(build_all(*find_algorithm("peer_push"), all_reduce(2)), {})->bounded_slices);
 }
 
 TEST(CudaProgram, RefusesWhatItCannotRun) {
@@ -70,7 +76,7 @@ TEST(CudaProgram, RefusesWhatItCannotRun) {
   Plan unmatched = two_hop(2);
   unmatched[0].links[0].tag = 77;
   EXPECT_THAT(message(unmatched), HasSubstr("lacks its end"));
-  Plan uneven = build_all(testing::peer_push, all_reduce(2));
+  Plan uneven = build_all(*find_algorithm("peer_push"), all_reduce(2));
   uneven[0].lanes[0].steps[0].signals.push_back(uneven[0].lanes[0].steps[0].signals[0]);
   EXPECT_THAT(message(uneven), HasSubstr("unequally often"));
   Plan shared = two_hop(2);

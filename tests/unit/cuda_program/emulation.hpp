@@ -182,11 +182,16 @@ class EmulatedGroup {
   Launch make_launch(const EmulatedLaunch& call, std::uint32_t rank, std::uint64_t timeout_ns) {
     Launch launch;
     const RankProgram& program = *ranks_[rank].program;
-    launch.program = {program.lanes.data(),    program.steps.data(),
-                      program.operands.data(), program.items.data(),
-                      program.channels.data(), &ranks_[rank].error_claim,
-                      rank,                    static_cast<std::uint32_t>(ranks_.size()),
-                      program_.options.depth,  program_.options.block_slot_bytes,
+    launch.program = {program.lanes.data(),
+                      program.steps.data(),
+                      program.operands.data(),
+                      program.items.data(),
+                      program.channels.data(),
+                      &ranks_[rank].error_claim,
+                      rank,
+                      static_cast<std::uint32_t>(ranks_.size()),
+                      program_.options.depth,
+                      program_.options.block_slot_bytes,
                       program_.options.max_blocks};
     std::copy(arenas_.begin(), arenas_.end(), launch.arenas);
     std::copy(call.buffers.begin(), call.buffers.end(), launch.buffers);

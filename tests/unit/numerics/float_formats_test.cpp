@@ -22,10 +22,9 @@ double value_of(unsigned magnitude) {
 template <class E>
 class SmallFloat : public ::testing::Test {
  protected:
-  using Format = FloatFormat<E>;
-  using Bits = typename Format::Bits;
   static E element(unsigned magnitude, bool negative) {
-    return E{static_cast<Bits>(magnitude | (negative ? Format::sign_mask : 0u))};
+    using Bits = typename FloatFormat<E>::Bits;
+    return E{static_cast<Bits>(magnitude | (negative ? FloatFormat<E>::sign_mask : 0u))};
   }
   static double sign(bool negative) { return negative ? -1.0 : 1.0; }
 };
@@ -34,7 +33,7 @@ TYPED_TEST_SUITE(SmallFloat, SmallFloats);
 
 TYPED_TEST(SmallFloat, EveryFiniteElementWidensExactly) {
   for (const bool negative : {false, true}) {
-    for (unsigned m = 0; m < TestFixture::Format::infinity; ++m) {
+    for (unsigned m = 0; m < FloatFormat<TypeParam>::infinity; ++m) {
       const float expected = static_cast<float>(this->sign(negative) * value_of<TypeParam>(m));
       ASSERT_EQ(to_bits(to_float(this->element(m, negative))), to_bits(expected)) << std::hex << m;
     }
@@ -42,7 +41,7 @@ TYPED_TEST(SmallFloat, EveryFiniteElementWidensExactly) {
 }
 
 TYPED_TEST(SmallFloat, InfinityAndEveryNanWiden) {
-  using Format = typename TestFixture::Format;
+  using Format = FloatFormat<TypeParam>;
   for (const bool negative : {false, true}) {
     if (Format::has_infinity) {
       EXPECT_EQ(to_float(this->element(Format::infinity, negative)),
@@ -56,7 +55,7 @@ TYPED_TEST(SmallFloat, InfinityAndEveryNanWiden) {
 // Between two neighbours the halfway point goes to the even one, and what lies beside it to the nearer one: checked at
 // every boundary of the format, overflow included.
 TYPED_TEST(SmallFloat, EveryRoundingBoundary) {
-  using Format = typename TestFixture::Format;
+  using Format = FloatFormat<TypeParam>;
   const auto overflowed = [](unsigned m) { return m == Format::infinity && !Format::has_infinity; };
   for (const bool negative : {false, true}) {
     const auto expect = [&](float magnitude, unsigned m) {
@@ -81,7 +80,7 @@ TYPED_TEST(SmallFloat, EveryRoundingBoundary) {
 
 TYPED_TEST(SmallFloat, NanNarrowsToTheCanonicalOne) {
   for (const std::uint32_t bits : {0x7fc00000u, 0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffc12345u})
-    EXPECT_EQ(from_float<TypeParam>(from_bits<float>(bits)).bits, TestFixture::Format::canonical_nan);
+    EXPECT_EQ(from_float<TypeParam>(from_bits<float>(bits)).bits, FloatFormat<TypeParam>::canonical_nan);
 }
 
 TEST(FloatFormats, KnownValues) {

@@ -1,0 +1,108 @@
+#include "bootstrap/local_meeting.hpp"
+
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+namespace strait {
+namespace {
+
+struct LocalName {
+  sockaddr_un address{};
+  socklen_t size = 0;
+  std::string text;
+};
+
+/// The user is part of the name, so that another user's job of the same name is no obstacle.
+LocalName name_of(const std::string& job) {
+  constexpr char digits[] = "0123456789abcdef";
+  LocalName name;
+  name.text = "strait-" + std::to_string(::geteuid()) + "-";
+  Key hash = derive_key({}, "Strait local meeting: " + job);
+  for (std::size_t i = 0; i < 16; ++i) {
+    auto byte = std::to_integer<unsigned>(hash[i]);
+    name.text += {digits[byte >> 4], digits[byte & 15]};
+  }
+  name.address.sun_family = AF_UNIX;
+  std::memcpy(name.address.sun_path + 1, name.text.data(), name.text.size());  // a leading 0: the abstract namespace
+  name.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.text.size());
+  return name;
+}
+
+Result<Socket> open_unix_socket() {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return fail_errno("cannot open a unix socket", errno, descriptor_remedy(errno));
+  return Socket(std::move(fd));
+}
+
+Status pause(const std::string& what, const Wait& wait) {
+  if (wait.aborted()) return fail(Code::aborted, "aborted while " + what);
+  if (wait.deadline.expired()) return fail(Code::timeout, "gave up by the deadline, " + what);
+  std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(10)));
+  return {};
+}
+
+/// The id, or nothing if the other end closes first: rank 0 may just be ending an earlier start-up.
+Result<std::optional<UniqueId>> read_id(const Socket& socket, const Wait& wait) {
+  std::array<std::byte, unique_id_bytes> packed;
+  std::size_t have = 0;
+  while (have < packed.size()) {
+    STRAIT_TRY(wait.aborted() || wait.deadline.expired() ? pause("asking rank 0 for the unique id", wait) : Status{});
+    pollfd fd{socket.get(), POLLIN, 0};
+    poll_slice({&fd, 1}, wait.deadline);
+    auto count = ::recv(socket.get(), packed.data() + have, packed.size() - have, MSG_DONTWAIT);
+    if (count > 0) have += static_cast<std::size_t>(count);
+    bool gone = count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    if (gone) return std::nullopt;
+  }
+  STRAIT_ASSIGN(UniqueId id, unpack_unique_id(packed));
+  return id;
+}
+
+}  // namespace
+
+Result<Socket> listen_for_local_ranks(const std::string& job, const Wait& wait) {
+  LocalName name = name_of(job);
+  while (true) {
+    STRAIT_ASSIGN(Socket socket, open_unix_socket());
+    if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.size) == 0) {
+      if (::listen(socket.get(), 4096) == 0) return socket;
+      return fail_errno("cannot listen at the unix socket @" + name.text, errno);
+    }
+    if (errno != EADDRINUSE) return fail_errno("cannot bind the unix socket @" + name.text, errno);
+    STRAIT_TRY(
+        pause("waiting for another rank 0 of this job, which holds the unix socket @" + name.text +
+                  ". Two programs with one job name cannot start at the same time on one host: set STRAIT_ROOT and "
+                  "STRAIT_KEY for one of them",
+              wait));
+  }
+}
+
+Result<UniqueId> ask_local_root(const std::string& job, const Wait& wait) {
+  LocalName name = name_of(job);
+  while (true) {
+    STRAIT_ASSIGN(Socket socket, open_unix_socket());
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.size) == 0) {
+      ucred peer{};
+      socklen_t size = sizeof(peer);
+      if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid())
+        return fail(Code::remote_error, "the unix socket @" + name.text + " belongs to another user (uid " +
+                                            std::to_string(peer.uid) + "): set STRAIT_ROOT and STRAIT_KEY instead");
+      STRAIT_ASSIGN(auto id, read_id(socket, wait));
+      if (id) return *id;
+    } else if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
+      return fail_errno("cannot connect to the unix socket @" + name.text, errno);
+    }
+    STRAIT_TRY(pause("waiting for rank 0 at the unix socket @" + name.text +
+                         ". Check that rank 0 runs; where ranks have network namespaces of their own (containers), set "
+                         "STRAIT_ROOT and STRAIT_KEY",
+                     wait));
+  }
+}
+
+}  // namespace strait

@@ -1,0 +1,186 @@
+#include "bootstrap/pmix.hpp"
+
+#include <dlfcn.h>
+#include <pmix.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace strait {
+namespace {
+
+/// The functions of libpmix that are used, from whichever libpmix the launcher's installation has.
+struct Library {
+  decltype(&PMIx_Init) init = nullptr;
+  decltype(&PMIx_Finalize) finalize = nullptr;
+  decltype(&PMIx_Put) put = nullptr;
+  decltype(&PMIx_Commit) commit = nullptr;
+  decltype(&PMIx_Fence_nb) fence = nullptr;
+  decltype(&PMIx_Get_nb) get = nullptr;
+  decltype(&PMIx_Error_string) error_string = nullptr;
+};
+
+constexpr const char* remedy = ". Set STRAIT_ROOT and STRAIT_KEY on all ranks instead";
+
+Result<Library> load_library() {
+  // Never unloaded: libpmix has threads of its own. Global, because its plug-ins look for its symbols.
+  void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  if (!handle)
+    return fail(Code::unsupported,
+                std::string("the launcher offers PMIx, but libpmix cannot be loaded: ") + ::dlerror() + remedy);
+  Library library;
+  bool complete = true;
+  auto bind = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
+    complete = complete && function != nullptr;
+  };
+  bind(library.init, "PMIx_Init");
+  bind(library.finalize, "PMIx_Finalize");
+  bind(library.put, "PMIx_Put");
+  bind(library.commit, "PMIx_Commit");
+  bind(library.fence, "PMIx_Fence_nb");
+  bind(library.get, "PMIx_Get_nb");
+  bind(library.error_string, "PMIx_Error_string");
+  if (!complete) return fail(Code::unsupported, std::string("libpmix.so.2 lacks functions of PMIx 2") + remedy);
+  return library;
+}
+
+/// The outcome of one non-blocking call. libpmix may answer after the waiter has given up: both hold it.
+struct Answer {
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::optional<pmix_status_t> status;
+  std::string text;
+  std::uint32_t number = 0;
+
+  static std::shared_ptr<Answer>* hold(const std::shared_ptr<Answer>& answer) {
+    return new std::shared_ptr<Answer>(answer);
+  }
+  static void deliver(void* held, pmix_status_t status, const pmix_value_t* value) {
+    std::unique_ptr<std::shared_ptr<Answer>> owner(static_cast<std::shared_ptr<Answer>*>(held));
+    Answer& answer = **owner;
+    std::lock_guard lock(answer.mutex);
+    answer.status = status;
+    if (value && value->type == PMIX_STRING && value->data.string) answer.text = value->data.string;
+    if (value && value->type == PMIX_UINT32) answer.number = value->data.uint32;
+    answer.arrived.notify_one();
+  }
+};
+
+void on_operation(pmix_status_t status, void* held) { Answer::deliver(held, status, nullptr); }
+void on_value(pmix_status_t status, pmix_value_t* value, void* held) { Answer::deliver(held, status, value); }
+
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> open(const Wait& wait) {
+    STRAIT_ASSIGN(Library library, load_library());
+    std::unique_ptr<Session> session(new Session(library, wait));
+    STRAIT_TRY(session->check("PMIx_Init", library.init(&session->self_, nullptr, 0)));
+    session->open_ = true;
+    return session;
+  }
+  ~Session() {
+    // While an answer is outstanding, finalizing could block for ever.
+    if (open_ && !abandoned_) library_.finalize(nullptr, 0);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Status put(const std::string& key, std::string text) {
+    pmix_value_t value{};
+    value.type = PMIX_STRING;
+    value.data.string = text.data();
+    STRAIT_TRY(check("PMIx_Put", library_.put(PMIX_GLOBAL, key.c_str(), &value)));
+    return check("PMIx_Commit", library_.commit());
+  }
+
+  Status fence() {
+    pmix_info_t collect{};
+    std::strncpy(collect.key, PMIX_COLLECT_DATA, sizeof(collect.key) - 1);
+    collect.value.type = PMIX_BOOL;
+    collect.value.data.flag = true;
+    auto answer = std::make_shared<Answer>();
+    auto* held = Answer::hold(answer);
+    return await("PMIx_Fence", library_.fence(nullptr, 0, &collect, 1, on_operation, held), held, *answer);
+  }
+
+  Result<std::shared_ptr<Answer>> get(pmix_rank_t rank, const char* key) {
+    pmix_proc_t whose = self_;
+    whose.rank = rank;
+    auto answer = std::make_shared<Answer>();
+    auto* held = Answer::hold(answer);
+    STRAIT_TRY(await("PMIx_Get", library_.get(&whose, key, nullptr, 0, on_value, held), held, *answer));
+    return answer;
+  }
+
+ private:
+  Session(const Library& library, const Wait& wait) : library_(library), wait_(wait) {}
+
+  Status check(const std::string& what, pmix_status_t status) const {
+    if (status == PMIX_SUCCESS) return {};
+    return fail(Code::remote_error, what + " failed: " + library_.error_string(status) + remedy);
+  }
+
+  Status await(const std::string& what, pmix_status_t started, std::shared_ptr<Answer>* held, Answer& answer) {
+    if (started != PMIX_SUCCESS) {
+      delete held;  // no callback will come
+      return started == PMIX_OPERATION_SUCCEEDED ? Status{} : check(what, started);
+    }
+    std::unique_lock lock(answer.mutex);
+    while (!answer.status) {
+      abandoned_ = wait_.aborted() || wait_.deadline.expired();
+      if (wait_.aborted()) return fail(Code::aborted, "aborted during " + what);
+      if (abandoned_)
+        return fail(Code::timeout,
+                    what + " did not finish by the deadline: a rank of the job has not started to join" + remedy);
+      answer.arrived.wait_for(lock, std::chrono::milliseconds(wait_.deadline.poll_ms()));
+    }
+    return check(what, *answer.status);
+  }
+
+  Library library_;
+  Wait wait_;
+  pmix_proc_t self_{};
+  bool open_ = false;
+  bool abandoned_ = false;
+};
+
+std::string to_hex(std::span<const std::byte> bytes) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (std::byte b : bytes) text += {digits[std::to_integer<int>(b) >> 4], digits[std::to_integer<int>(b) & 15]};
+  return text;
+}
+
+Bytes from_hex(const std::string& text) {
+  Bytes bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    bytes.push_back(static_cast<std::byte>(std::strtoul(text.substr(i, 2).c_str(), nullptr, 16)));
+  return bytes;
+}
+
+}  // namespace
+
+Result<PmixMeeting> meet_through_pmix(int rank, const std::function<Result<UniqueId>()>& make_id, const Wait& wait) {
+  // A process may start several communicators one after the other; stored values are not replaced, so each has its key.
+  static std::atomic<int> meetings{0};
+  std::string key = "strait.unique_id." + std::to_string(meetings.fetch_add(1));
+  STRAIT_ASSIGN(auto session, Session::open(wait));
+  if (rank == 0) {
+    STRAIT_ASSIGN(UniqueId id, make_id());
+    STRAIT_TRY(session->put(key, to_hex(id.pack())));
+  }
+  STRAIT_TRY(session->fence());
+  STRAIT_ASSIGN(auto packed, session->get(0, key.c_str()));
+  STRAIT_ASSIGN(auto size, session->get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE));
+  PmixMeeting meeting;
+  STRAIT_ASSIGN(meeting.id, unpack_unique_id(from_hex(packed->text)));
+  meeting.ranks = static_cast<int>(size->number);
+  return meeting;
+}
+
+}  // namespace strait

@@ -1,0 +1,372 @@
+#include "plan/clock.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <queue>
+#include <tuple>
+
+#include "plan/layout.hpp"
+
+namespace strait {
+namespace {
+
+constexpr std::uint32_t most_slices = 8;
+constexpr double never = std::numeric_limits<double>::infinity();
+constexpr std::uint16_t cores_resource = 0;
+constexpr std::uint16_t dram_resource = 1;
+constexpr double bytes_per_us = 1e3;  // of one GB/s
+
+struct Channel {
+  std::vector<double> published;  ///< when, by message
+  std::vector<double> released;   ///< when the last reader was done
+  std::vector<std::uint32_t> readers_left;
+  std::uint32_t writer = 0;
+  std::vector<std::uint32_t> readers;
+};
+
+struct Counter {
+  std::vector<double> added;  ///< when visible, by count
+  std::size_t taken = 0;
+};
+
+struct Demand {
+  std::uint16_t resource = 0;
+  double rate = 0;  ///< at full speed
+};
+
+struct Running {
+  std::uint32_t rank = 0;
+  std::uint32_t lane = 0;
+  double left_us = 0;  ///< at full speed
+  double speed = 1;
+  double begin_us = 0;
+  std::vector<Demand> demands;
+};
+
+struct LaneClock {
+  std::uint32_t slice = 0;
+  std::uint32_t step = 0;
+  bool running = false;
+  bool finished = false;
+};
+
+struct RankClock {
+  std::vector<LaneClock> lanes;
+  std::vector<std::uint32_t> channels;      ///< by link of the plan
+  std::vector<std::uint32_t> counters;      ///< by signal of the plan
+  std::vector<std::uint32_t> next_message;  ///< by link of the plan
+  std::uint32_t running = 0;
+  bool idle = true;     ///< nothing ran since the last step
+  bool stirred = true;  ///< something may have become ready
+};
+
+class Simulation {
+ public:
+  Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices);
+  Result<ClockResult> run();
+
+ private:
+  void connect();
+  void start_ready(std::uint32_t rank);
+  /// When the lane's next step may start: now or earlier, later, or `never` while that depends on steps to come.
+  double ready_at(std::uint32_t rank, const Step& step);
+  void start(std::uint32_t rank, std::uint32_t lane);
+  void finish(const Running& done);
+  void add_work(Running& running, const Operand& operand, double bytes, bool first_destination) const;
+  double advance();
+  void set_speeds();
+  void stir_later(std::uint32_t rank, double when) { wakes_.emplace(when, rank); }
+  double latency(std::uint32_t from, std::uint32_t to) const {
+    return model_.paths[from * model_.ranks + to].latency_us;
+  }
+  double bytes_of(const Operand& operand, std::uint32_t slice) const;
+  ClockResult result() const;
+
+  const Plan& plan_;
+  const ClockSize& size_;
+  const ClockModel& model_;
+  Layout layout_;
+  std::uint32_t slices_ = 0;
+  double dram_share_ = 0;  ///< of the bytes of user buffers
+  std::vector<RankClock> ranks_;
+  std::vector<Channel> channels_;
+  std::vector<Counter> counters_;
+  std::vector<Running> running_;
+  std::priority_queue<std::pair<double, std::uint32_t>, std::vector<std::pair<double, std::uint32_t>>, std::greater<>>
+      wakes_;
+  std::vector<double> capacity_;
+  std::vector<double> load_;
+  std::vector<double> used_;
+  std::vector<TimedStep> timeline_;
+  double now_us_ = 0;
+};
+
+Simulation::Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices)
+    : plan_(plan), size_(size), model_(model), layout_(plan.front(), size.count, size.element_bytes, size.slice_bytes) {
+  if (plan.front().collective == Collective::barrier) layout_.slices = 1;
+  slices_ = std::min(layout_.slices, slices);
+  capacity_ = {model.cores == 0 ? never : model.cores, model.dram_gbps == 0 ? never : model.dram_gbps};
+  for (const ClockResource& resource : model.resources) capacity_.push_back(resource.gbps);
+  load_.assign(capacity_.size(), 0);
+  used_.assign(capacity_.size(), 0);
+  double working_set = 0;
+  for (const RankPlan& mine : plan) {
+    const double blocks = mine.input_blocks() + mine.output_blocks();
+    working_set += blocks * static_cast<double>(size.count * size.element_bytes);
+    for (const LinkEnd& end : mine.links)
+      if (end.sends)
+        working_set +=
+            static_cast<double>(model.slots * std::min(size.slice_bytes, layout_.chunk_elements * size.element_bytes));
+  }
+  if (working_set > 0) dram_share_ = std::max(0.0, 1 - static_cast<double>(model.cache_bytes) / working_set);
+  connect();
+}
+
+void Simulation::connect() {
+  std::map<std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>, std::uint32_t> links;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>, std::uint32_t> signals;
+  for (const RankPlan& mine : plan_) {
+    RankClock& rank = ranks_.emplace_back();
+    rank.lanes.resize(slices_ == 0 ? 0 : mine.lanes.size());
+    rank.next_message.assign(mine.links.size(), 0);
+    for (const LinkEnd& end : mine.links) {
+      const auto entry = links.try_emplace({end.writer, end.tag, end.readers}, channels_.size());
+      if (entry.second) channels_.push_back({{}, {}, {}, end.writer, end.readers});
+      rank.channels.push_back(entry.first->second);
+    }
+    for (const SignalEnd& end : mine.signals) {
+      const auto entry = signals.try_emplace({end.from, end.to, end.tag}, counters_.size());
+      if (entry.second) counters_.push_back({std::vector<double>(end.credits, 0.0)});
+      rank.counters.push_back(entry.first->second);
+    }
+  }
+}
+
+double Simulation::ready_at(std::uint32_t rank, const Step& step) {
+  const RankClock& state = ranks_[rank];
+  double when = 0;
+  for (const std::uint16_t wait : step.waits) {
+    const Counter& counter = counters_[state.counters[wait]];
+    if (counter.taken == counter.added.size()) return never;
+    when = std::max(when, counter.added[counter.taken]);
+  }
+  for (const Operand& source : step.sources) {
+    if (source.kind != Operand::Kind::receive) continue;
+    const Channel& channel = channels_[state.channels[source.link]];
+    const std::uint32_t next = state.next_message[source.link];
+    if (next == channel.published.size()) return never;
+    when = std::max(when, channel.published[next] + latency(channel.writer, rank));
+  }
+  for (const Operand& destination : step.destinations) {
+    if (destination.kind != Operand::Kind::send) continue;
+    const Channel& channel = channels_[state.channels[destination.link]];
+    const std::size_t next = channel.published.size();
+    if (next < model_.slots) continue;
+    if (channel.readers_left[next - model_.slots] > 0) return never;
+    when = std::max(when, channel.released[next - model_.slots] + latency(channel.readers.front(), rank));
+  }
+  return when;
+}
+
+void Simulation::start_ready(std::uint32_t rank) {
+  RankClock& state = ranks_[rank];
+  state.stirred = false;
+  for (std::uint32_t lane = 0; lane < state.lanes.size() && state.running < model_.lanes_at_once; ++lane) {
+    const LaneClock& clock = state.lanes[lane];
+    if (clock.running || clock.finished) continue;
+    const double when = ready_at(rank, plan_[rank].lanes[lane].steps[clock.step]);
+    if (when <= now_us_)
+      start(rank, lane);
+    else if (when < never)
+      stir_later(rank, when);
+  }
+  if (state.running == 0) state.idle = true;
+}
+
+double Simulation::bytes_of(const Operand& operand, std::uint32_t slice) const {
+  if (operand.buffer == Buffer::scratch) return 0;
+  return static_cast<double>(layout_.slice_of(operand.chunk, slice).count * size_.element_bytes);
+}
+
+/// What an operand costs beyond the rank's own moving of bytes.
+void Simulation::add_work(Running& running, const Operand& operand, double bytes, bool first_destination) const {
+  const bool travels = operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive;
+  if (!travels && operand.buffer != Buffer::scratch)  // a copy touches two buffers
+    running.demands.push_back({dram_resource, dram_share_ * bytes / 2});
+  if (!first_destination) running.left_us += bytes / (2 * model_.copy_gbps * bytes_per_us);
+  std::uint32_t from = running.rank;
+  std::uint32_t to = running.rank;
+  if (operand.kind == Operand::Kind::receive)
+    from = channels_[ranks_[running.rank].channels[operand.link]].writer;
+  else if (operand.kind == Operand::Kind::peer)
+    from = operand.peer;
+  else if (operand.kind == Operand::Kind::local)
+    return;
+  const ClockPath& path = model_.paths[from * model_.ranks + to];
+  if (path.gbps > 0) running.left_us += bytes / (path.gbps * bytes_per_us);
+  for (const std::uint16_t resource : path.resources)
+    running.demands.push_back({static_cast<std::uint16_t>(resource + 2), bytes});
+}
+
+void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
+  RankClock& state = ranks_[rank];
+  LaneClock& clock = state.lanes[lane];
+  const Step& step = plan_[rank].lanes[lane].steps[clock.step];
+  Running running{.rank = rank, .lane = lane, .left_us = model_.step_us, .begin_us = now_us_, .demands = {}};
+  if (state.idle && model_.cores > 0 && model_.cores < model_.ranks) running.left_us += model_.switch_us;
+  double bytes = 0;
+  for (const Operand& operand : step.sources) bytes = std::max(bytes, bytes_of(operand, clock.slice));
+  for (const Operand& operand : step.destinations) bytes = std::max(bytes, bytes_of(operand, clock.slice));
+  const auto sources = static_cast<double>(step.sources.size());
+  running.left_us +=
+      step.reduces ? sources * bytes / (model_.reduce_gbps * bytes_per_us) : bytes / (model_.copy_gbps * bytes_per_us);
+  for (const Operand& source : step.sources) add_work(running, source, bytes, true);
+  for (std::size_t i = 0; i < step.destinations.size(); ++i) add_work(running, step.destinations[i], bytes, i == 0);
+  for (const std::uint16_t wait : step.waits) ++counters_[state.counters[wait]].taken;
+  running.left_us = std::max(running.left_us, 1e-6);
+  // So far bytes; from here on the rate at full speed.
+  for (Demand& demand : running.demands) demand.rate /= running.left_us * bytes_per_us;
+  running.demands.push_back({cores_resource, 1});
+  for (const Demand& demand : running.demands) load_[demand.resource] += demand.rate;
+  clock.running = true;
+  state.idle = false;
+  ++state.running;
+  running_.push_back(std::move(running));
+}
+
+void Simulation::finish(const Running& done) {
+  RankClock& state = ranks_[done.rank];
+  LaneClock& clock = state.lanes[done.lane];
+  const Lane& lane = plan_[done.rank].lanes[done.lane];
+  const Step& step = lane.steps[clock.step];
+  timeline_.push_back({done.rank, done.lane, clock.step, clock.slice, done.begin_us, now_us_});
+  for (const Operand& source : step.sources) {
+    if (source.kind != Operand::Kind::receive) continue;
+    Channel& channel = channels_[state.channels[source.link]];
+    const std::uint32_t message = state.next_message[source.link]++;
+    channel.released[message] = now_us_;
+    if (--channel.readers_left[message] == 0) ranks_[channel.writer].stirred = true;
+  }
+  for (const Operand& destination : step.destinations) {
+    if (destination.kind != Operand::Kind::send) continue;
+    Channel& channel = channels_[state.channels[destination.link]];
+    channel.published.push_back(now_us_);
+    channel.released.push_back(0);
+    channel.readers_left.push_back(static_cast<std::uint32_t>(channel.readers.size()));
+    for (const std::uint32_t reader : channel.readers) ranks_[reader].stirred = true;
+  }
+  for (const std::uint16_t signal : step.signals) {
+    const std::uint32_t to = plan_[done.rank].signals[signal].to;
+    counters_[state.counters[signal]].added.push_back(now_us_ + latency(done.rank, to));
+    ranks_[to].stirred = true;
+  }
+  clock.running = false;
+  --state.running;
+  state.stirred = true;
+  if (++clock.step < lane.steps.size()) return;
+  clock.step = 0;
+  clock.finished = ++clock.slice == slices_;
+}
+
+void Simulation::set_speeds() {
+  for (Running& running : running_) {
+    running.speed = 1;
+    for (const Demand& demand : running.demands)
+      if (load_[demand.resource] > capacity_[demand.resource] && demand.rate > 0)
+        running.speed = std::min(running.speed, capacity_[demand.resource] / load_[demand.resource]);
+  }
+}
+
+/// Lets time pass until the next step ends or something becomes visible; returns `never` if nothing will.
+double Simulation::advance() {
+  set_speeds();
+  double until = wakes_.empty() ? never : wakes_.top().first;
+  for (const Running& running : running_) until = std::min(until, now_us_ + running.left_us / running.speed);
+  if (until == never) return never;
+  const double passed = std::max(0.0, until - now_us_);
+  now_us_ = std::max(now_us_, until);
+  for (Running& running : running_) {
+    running.left_us -= passed * running.speed;
+    for (const Demand& demand : running.demands) used_[demand.resource] += passed * running.speed * demand.rate;
+  }
+  for (std::size_t i = 0; i < running_.size();) {
+    if (running_[i].left_us > 1e-9) {
+      ++i;
+      continue;
+    }
+    for (const Demand& demand : running_[i].demands) load_[demand.resource] -= demand.rate;
+    finish(running_[i]);
+    running_[i] = std::move(running_.back());
+    running_.pop_back();
+  }
+  for (; !wakes_.empty() && wakes_.top().first <= now_us_; wakes_.pop()) ranks_[wakes_.top().second].stirred = true;
+  return now_us_;
+}
+
+Result<ClockResult> Simulation::run() {
+  do {
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+      if (ranks_[rank].stirred) start_ready(rank);
+  } while (advance() != never);
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+    for (std::size_t lane = 0; lane < ranks_[rank].lanes.size(); ++lane)
+      if (!ranks_[rank].lanes[lane].finished)
+        return fail(Code::internal_error, "the plan '" + plan_[rank].algorithm + "' blocks for ever with " +
+                                              std::to_string(model_.slots) + " slots a link: rank " +
+                                              std::to_string(rank) + ", lane " + std::to_string(lane) + ", step " +
+                                              std::to_string(ranks_[rank].lanes[lane].step));
+  return result();
+}
+
+ClockResult Simulation::result() const {
+  ClockResult result;
+  result.slices = layout_.slices;
+  result.simulated_slices = slices_;
+  result.timeline = timeline_;
+  for (const TimedStep& step : timeline_) result.total_us = std::max(result.total_us, step.end_us);
+  std::vector<std::string> names{"cores", "dram"};
+  for (const ClockResource& resource : model_.resources) names.push_back(resource.name);
+  result.binding = "latency";
+  double most = 0.5;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double busy =
+        result.total_us > 0 && capacity_[i] < never ? used_[i] / (capacity_[i] * result.total_us) : 0;
+    result.resources.push_back({names[i], busy});
+    if (busy < most) continue;
+    most = busy;
+    result.binding = names[i];
+  }
+  return result;
+}
+
+}  // namespace
+
+ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates) {
+  ClockModel model;
+  model.ranks = ranks;
+  model.step_us = rates.step_us;
+  model.copy_gbps = rates.copy_gbps;
+  model.reduce_gbps = rates.reduce_gbps;
+  model.cores = cores;
+  model.switch_us = rates.switch_us;
+  model.cache_bytes = rates.cache_bytes;
+  model.dram_gbps = rates.dram_copy_gbps;
+  model.paths.assign(std::size_t{ranks} * ranks, {.latency_us = rates.latency_us, .gbps = 0, .resources = {}});
+  return model;
+}
+
+Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model) {
+  if (plan.empty() || plan.size() != model.ranks || model.paths.size() != std::size_t{model.ranks} * model.ranks)
+    return fail(Code::invalid_argument, "the clock model is for " + std::to_string(model.ranks) +
+                                            " ranks, the plan for " + std::to_string(plan.size()));
+  auto result = Simulation(plan, size, model, most_slices).run();
+  if (!result || result->slices <= most_slices) return result;
+  // What the second half of the simulated slices adds is what every further slice adds; both runs fill and drain.
+  constexpr std::uint32_t half = most_slices / 2;
+  STRAIT_ASSIGN(const ClockResult shorter, Simulation(plan, size, model, half).run());
+  result->total_us += (result->total_us - shorter.total_us) / half * (result->slices - most_slices);
+  return result;
+}
+
+}  // namespace strait

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+#include "plan/clock.hpp"
+#include "plan/request.hpp"
+
+/// Which algorithm an operation runs, and why.
+namespace strait {
+
+/// What the user or a test has decided already.
+struct SelectOptions {
+  std::string algorithm;        ///< catalogue name; empty: the fastest
+  std::size_t slice_bytes = 0;  ///< 0: the fastest
+};
+
+struct Alternative {
+  std::string algorithm;
+  std::size_t slice_bytes = 0;  ///< the fastest for this algorithm
+  double predicted_us = 0;
+  std::string binding;  ///< what limits it, see ClockResult
+};
+
+struct Choice {
+  std::string algorithm;
+  std::size_t slice_bytes = 0;
+  std::uint32_t lanes = 1;
+  double predicted_us = 0;
+  std::string why;                        ///< in one line
+  std::vector<Alternative> alternatives;  ///< fastest first, the chosen one included
+};
+
+/// The numerics that every algorithm for this reduction must have. A class follows from the operation, the type and the
+/// ranks alone, never from times: sums in rank order wherever an algorithm can, unless any order gives the same bits.
+Numerics numerics_class(const PlanRequest& request, DataType type, ReduceOp op);
+
+/// The fastest algorithm and slice size of the right class by the clock's prediction; of equals the earlier in the
+/// catalogue. A forced algorithm that does not support the request is an error that names those that do.
+Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, std::size_t count,
+                      const ClockModel& model, const SelectOptions& options = {});
+
+}  // namespace strait

@@ -1,0 +1,134 @@
+#include "host/collective_case.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include "support/random_data.hpp"
+#include "support/ranks.hpp"
+#include "support/reference.hpp"
+
+namespace strait::testing {
+namespace {
+
+constexpr std::size_t guard_bytes = 64;
+constexpr std::byte poison{0xa5};
+
+/// A buffer at a chosen misalignment with guards on both sides.
+struct Buffer {
+  Buffer(std::size_t bytes, std::size_t misalignment_bytes)
+      : storage(bytes + 2 * guard_bytes + misalignment_bytes + 64, poison), size(bytes) {
+    const auto address = reinterpret_cast<std::uintptr_t>(storage.data() + guard_bytes);
+    data = storage.data() + guard_bytes + (64 - address % 64) % 64 + misalignment_bytes;
+  }
+  bool guards_intact() const {
+    for (const std::byte* p = storage.data(); p < storage.data() + storage.size(); ++p)
+      if ((p < data || p >= data + size) && *p != poison) return false;
+    return true;
+  }
+  Bytes storage;
+  std::byte* data;
+  std::size_t size;
+};
+
+struct Sizes {
+  std::size_t send;
+  std::size_t receive;
+};
+
+Sizes sizes_of(const CollectiveCase& c, std::uint32_t ranks) {
+  const std::size_t one = c.count * size_bytes(c.type);
+  switch (c.collective) {
+    case Collective::all_gather:
+    case Collective::gather:
+      return {one, one * ranks};
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return {one * ranks, one};
+    case Collective::all_to_all:
+      return {one * ranks, one * ranks};
+    default:
+      return {one, one};
+  }
+}
+
+straitResult_t call(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op, straitComm_t comm) {
+  const auto type = static_cast<straitDataType_t>(c.type);
+  const int root = static_cast<int>(c.root);
+  switch (c.collective) {
+    case Collective::all_reduce: return straitAllReduce(send, receive, c.count, type, op, comm, nullptr);
+    case Collective::all_gather: return straitAllGather(send, receive, c.count, type, comm, nullptr);
+    case Collective::reduce_scatter: return straitReduceScatter(send, receive, c.count, type, op, comm, nullptr);
+    case Collective::all_to_all: return straitAllToAll(send, receive, c.count, type, comm, nullptr);
+    case Collective::broadcast: return straitBroadcast(send, receive, c.count, type, root, comm, nullptr);
+    case Collective::reduce: return straitReduce(send, receive, c.count, type, op, root, comm, nullptr);
+    case Collective::gather: return straitGather(send, receive, c.count, type, root, comm, nullptr);
+    case Collective::scatter: return straitScatter(send, receive, c.count, type, root, comm, nullptr);
+    default: return straitBarrier(comm, nullptr);
+  }
+}
+
+/// Where the in-place form puts the smaller buffer inside the larger one.
+std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank) {
+  switch (c.collective) {
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return rank * c.count * size_bytes(c.type);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+std::string describe(const CollectiveCase& c) {
+  return std::string(name(c.collective)) + " " + std::string(name(c.type)) + " " + std::string(name(c.op)) + " count " +
+         std::to_string(c.count) + " root " + std::to_string(c.root) + (c.in_place ? " in place" : "") +
+         " misaligned by " + std::to_string(c.misalignment_bytes);
+}
+
+void check_collective(straitComm_t comm, int rank_number, int rank_count, const CollectiveCase& c) {
+  const auto rank = static_cast<std::uint32_t>(rank_number);
+  const auto ranks = static_cast<std::uint32_t>(rank_count);
+  const Sizes sizes = sizes_of(c, ranks);
+  std::vector<Bytes> inputs(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    inputs[r].resize(sizes.send);
+    fill_random(inputs[r], c.type, c.seed * 1000 + r);
+  }
+  Bytes scalar(size_bytes(c.type));
+  fill_random(scalar, c.type, c.seed + 77);
+  auto op = static_cast<straitRedOp_t>(c.op);
+  if (c.op == ReduceOp::premul_sum)
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, scalar.data(), static_cast<straitDataType_t>(c.type), comm));
+
+  Buffer send(std::max(sizes.send, c.in_place ? sizes.receive : 0), c.misalignment_bytes);
+  Buffer receive(sizes.receive, c.misalignment_bytes);
+  const bool inside_receive = c.in_place && sizes.receive > sizes.send;
+  std::byte* input = send.data + (inside_receive ? own_offset(c, rank) : 0);
+  std::byte* output = !c.in_place ? receive.data : send.data + (inside_receive ? 0 : own_offset(c, rank));
+  std::memcpy(input, inputs[rank].data(), sizes.send);
+
+  STRAIT_EXPECT_OK(call(c, input, output, op, comm));
+
+  const Bytes expected = reference_output({.collective = c.collective,
+                                           .type = c.type,
+                                           .op = c.op,
+                                           .root = c.root,
+                                           .premul_scalar = scalar.data(),
+                                           .inputs = inputs},
+                                          rank);
+  EXPECT_EQ(first_difference(expected, std::span(output, expected.size()), c.type, inputs), "")
+      << describe(c) << " on rank " << rank << " of " << ranks;
+  EXPECT_TRUE(send.guards_intact() && receive.guards_intact()) << describe(c);
+  if (!c.in_place) {
+    EXPECT_EQ(std::memcmp(input, inputs[rank].data(), sizes.send), 0) << describe(c) << " changed its input";
+    if (expected.empty()) {
+      EXPECT_EQ(Bytes(output, output + sizes.receive), Bytes(sizes.receive, poison)) << describe(c);
+    }
+  }
+  if (c.op == ReduceOp::premul_sum) STRAIT_EXPECT_OK(straitRedOpDestroy(op, comm));
+}
+
+}  // namespace strait::testing

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/types.hpp"
+#include "strait/strait.h"
+
+namespace strait::testing {
+
+/// One collective call, to be made by all ranks and compared with the reference bit by bit.
+struct CollectiveCase {
+  Collective collective = Collective::all_reduce;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  std::size_t count = 0;
+  std::uint32_t root = 0;
+  bool in_place = false;
+  std::size_t misalignment_bytes = 0;  ///< of both buffers
+  std::uint64_t seed = 1;
+};
+
+std::string describe(const CollectiveCase& c);
+
+/// Makes the call on this rank with random inputs and poisoned outputs; EXPECTs the bits of the reference, an unchanged
+/// send buffer (out of place) and untouched bytes around the receive buffer.
+void check_collective(straitComm_t comm, int rank, int ranks, const CollectiveCase& c);
+
+}  // namespace strait::testing

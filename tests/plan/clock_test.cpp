@@ -1,0 +1,168 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "plan/clock.hpp"
+#include "plan/request.hpp"
+#include "requests.hpp"
+
+namespace strait {
+namespace {
+
+Plan plan_of(std::string_view algorithm, Collective collective, std::uint32_t ranks, bool peer_memory = false) {
+  PlanRequest request;
+  request.collective = collective;
+  request.ranks = ranks;
+  request.peer_memory = peer_memory;
+  return build_all(*find_algorithm(algorithm), request);
+}
+
+/// Round numbers, and nothing shared.
+ClockModel plain_model(std::uint32_t ranks) {
+  HostRates rates;
+  rates.step_us = 1;
+  rates.latency_us = 10;
+  rates.copy_gbps = 1;  // 1000 bytes a microsecond
+  rates.reduce_gbps = 2;
+  rates.dram_copy_gbps = 0;
+  return host_model(ranks, 0, rates);
+}
+
+double time_us(const Plan& plan, const ClockSize& size, const ClockModel& model) {
+  const auto result = simulate(plan, size, model);
+  EXPECT_TRUE(result) << result.error().message;
+  return result ? result->total_us : 0;
+}
+
+TEST(Clock, AddsUpOneTransfer) {
+  // Root: 1 + 1 (1000 bytes) + 0.5 (second destination). Link: 10. Reader: 1 + 1.
+  const Plan plan = plan_of("one_hop", Collective::broadcast, 2);
+  EXPECT_DOUBLE_EQ(time_us(plan, {.count = 1000}, plain_model(2)), 2.5 + 10 + 2);
+}
+
+TEST(Clock, AddsUpOneReduction) {
+  // Send 1 + 1, link 10, reduce 1 + 2000 bytes at 2 GB/s.
+  const Plan plan = plan_of("one_hop", Collective::all_reduce, 2);
+  EXPECT_DOUBLE_EQ(time_us(plan, {.count = 1000}, plain_model(2)), 2 + 10 + 2);
+}
+
+TEST(Clock, ABarrierTakesALatencyARound) {
+  for (const std::uint32_t ranks : {2U, 4U, 8U, 16U}) {
+    const double rounds = ranks == 2 ? 1 : ranks == 4 ? 2 : ranks == 8 ? 3 : 4;
+    EXPECT_NEAR(time_us(plan_of("barrier", Collective::barrier, ranks), {}, plain_model(ranks)), rounds * 11 + 1, 1e-6);
+  }
+}
+
+TEST(Clock, AnEmptyOperationTakesNoTime) {
+  EXPECT_EQ(time_us(plan_of("ring", Collective::all_reduce, 4), {.count = 0}, plain_model(4)), 0);
+}
+
+TEST(Clock, SlicesOverlapAlongAChain) {
+  const Plan plan = plan_of("ring", Collective::broadcast, 8);
+  const ClockModel model = plain_model(8);
+  const double whole = time_us(plan, {.count = 64000, .element_bytes = 1, .slice_bytes = 64000}, model);
+  const double sliced = time_us(plan, {.count = 64000, .element_bytes = 1, .slice_bytes = 8000}, model);
+  EXPECT_LT(sliced, whole / 2);
+}
+
+TEST(Clock, ManySlicesAreExtrapolated) {
+  const Plan plan = plan_of("ring", Collective::all_reduce, 4);
+  const ClockModel model = host_model(4, 4);
+  const auto few = simulate(plan, {.count = 16 << 20, .element_bytes = 4, .slice_bytes = 256 << 10}, model);
+  const auto many = simulate(plan, {.count = 64 << 20, .element_bytes = 4, .slice_bytes = 256 << 10}, model);
+  ASSERT_TRUE(few && many);
+  EXPECT_EQ(many->simulated_slices, 8U);
+  EXPECT_EQ(many->slices, 4 * few->slices);
+  EXPECT_NEAR(many->total_us / few->total_us, 4, 0.8);
+}
+
+TEST(Clock, RanksShareDramBeyondTheCache) {
+  const Plan plan = plan_of("one_hop", Collective::all_gather, 4);
+  HostRates rates;
+  const auto small = simulate(plan, {.count = 64 << 10}, host_model(4, 4, rates));
+  const auto large = simulate(plan, {.count = 64 << 20}, host_model(4, 4, rates));
+  ASSERT_TRUE(small && large);
+  EXPECT_NE(small->binding, "dram");
+  EXPECT_EQ(large->binding, "dram");
+  EXPECT_GT(large->resources[1].busy, 0.9);
+  rates.dram_copy_gbps *= 2;
+  const auto faster = simulate(plan, {.count = 64 << 20}, host_model(4, 4, rates));
+  ASSERT_TRUE(faster);
+  EXPECT_LT(faster->total_us, 0.75 * large->total_us);
+}
+
+TEST(Clock, RanksShareCores) {
+  const Plan plan = plan_of("one_hop", Collective::all_reduce, 8);
+  HostRates rates;
+  rates.switch_us = 0;
+  const double on_eight = time_us(plan, {.count = 256 << 10}, host_model(8, 8, rates));
+  const double on_two = time_us(plan, {.count = 256 << 10}, host_model(8, 2, rates));
+  EXPECT_NEAR(on_two / on_eight, 4, 0.5);
+  rates.switch_us = 100;
+  EXPECT_GT(time_us(plan, {.count = 256 << 10}, host_model(8, 2, rates)), on_two + 100);
+  EXPECT_DOUBLE_EQ(time_us(plan, {.count = 256 << 10}, host_model(8, 8, rates)), on_eight);
+}
+
+TEST(Clock, BytesCrossTheResourcesOfTheirPath) {
+  // All ranks push through one port of 1 GB/s: 4 * 1000 bytes at least 4 us, where each has 1 GB/s alone.
+  const Plan plan = plan_of("one_hop", Collective::all_gather, 4);
+  ClockModel model = plain_model(4);
+  model.copy_gbps = 4;
+  const double alone = time_us(plan, {.count = 100000}, model);
+  model.resources = {{"root port", 1}};
+  for (std::uint32_t rank = 0; rank < 4; ++rank) model.paths[rank * 4 + rank].resources = {0};
+  const auto shared = simulate(plan, {.count = 100000}, model);
+  ASSERT_TRUE(shared);
+  EXPECT_GT(shared->total_us, alone + 200);
+  EXPECT_EQ(shared->binding, "root port");
+}
+
+TEST(Clock, DoesTheSameEveryTime) {
+  const Plan plan = plan_of("two_hop", Collective::all_reduce, 6);
+  const ClockSize size{.count = 1 << 20, .element_bytes = 2, .slice_bytes = 16 << 10};
+  EXPECT_EQ(time_us(plan, size, host_model(6, 3)), time_us(plan, size, host_model(6, 3)));
+}
+
+TEST(Clock, StepsOfTheTimelineFollowOneAnother) {
+  const Plan plan = plan_of("peer_two_hop", Collective::all_reduce, 4, true);
+  const auto result = simulate(plan, {.count = 1 << 20, .element_bytes = 4}, host_model(4, 4));
+  ASSERT_TRUE(result);
+  std::size_t steps = 0;
+  for (const RankPlan& mine : plan)
+    for (const Lane& lane : mine.lanes) steps += lane.steps.size();
+  EXPECT_EQ(result->timeline.size(), steps * result->simulated_slices);
+  std::vector<double> busy_until(4, 0);  // one thread a rank: nothing overlaps
+  for (const TimedStep& step : result->timeline) {
+    EXPECT_GE(step.begin_us, busy_until[step.rank] - 1e-6);
+    busy_until[step.rank] = step.end_us;
+  }
+}
+
+TEST(Clock, RunsTheWholeCatalogue) {
+  int simulated = 0;
+  for (const Algorithm& algorithm : catalogue())
+    for (int c = 0; c < collective_count; ++c)
+      for (const PlanRequest& request : test::requests(static_cast<Collective>(c), 8)) {
+        if (!algorithm.supports(request)) continue;
+        const Plan plan = build_all(algorithm, request);
+        const auto result =
+            simulate(plan, {.count = 100000, .element_bytes = 4, .slice_bytes = 16 << 10}, host_model(8, 4));
+        ASSERT_TRUE(result) << result.error().message;
+        EXPECT_GT(result->total_us, 0);
+        ++simulated;
+      }
+  EXPECT_GT(simulated, 100);
+}
+
+TEST(Clock, SaysWhichStepBlocksForEver) {
+  Plan plan = plan_of("direct", Collective::all_to_all, 2);
+  for (RankPlan& mine : plan) std::reverse(mine.lanes[0].steps.begin(), mine.lanes[0].steps.end());
+  const auto result = simulate(plan, {.count = 100}, plain_model(2));
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("blocks for ever"), std::string::npos);
+  EXPECT_FALSE(simulate(plan, {.count = 100}, plain_model(3)));
+}
+
+}  // namespace
+}  // namespace strait

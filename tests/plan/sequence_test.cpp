@@ -1,0 +1,200 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "plan/proof.hpp"
+#include "plan/request.hpp"
+#include "requests.hpp"
+
+/// Operations back to back, groups of sends and receives, and how much a plan moves.
+namespace strait {
+namespace {
+
+/// Any operation that `ranks` ranks can do, with a random algorithm, root, number of slices and placement.
+ProofOperation random_operation(std::uint32_t ranks, std::mt19937& random) {
+  while (true) {
+    const auto collective = static_cast<Collective>(random() % collective_count);
+    const auto requests = test::requests(collective, ranks);
+    if (requests.empty()) continue;
+    const PlanRequest& request = requests[random() % requests.size()];
+    const Algorithm& algorithm = catalogue()[random() % catalogue().size()];
+    if (!algorithm.supports(request)) continue;
+    const auto placements = test::placements(collective);
+    auto [plan, in_place] = test::build(algorithm, request, placements[random() % placements.size()]);
+    return {std::move(plan),
+            {.depth = 1 + static_cast<std::uint32_t>(random() % 3),
+             .slices = 1 + static_cast<std::uint32_t>(random() % 4),
+             .in_place = in_place,
+             .numerics = algorithm.numerics(request),
+             .point_to_point = {}}};
+  }
+}
+
+ProofOperation group_operation(std::uint32_t ranks, std::uint32_t messages, std::uint32_t seed) {
+  const Algorithm& algorithm = *find_algorithm("point_to_point");
+  ProofOperation operation;
+  operation.options.point_to_point = test::random_group(ranks, messages, seed);
+  operation.options.slices = 1 + seed % 4;
+  operation.options.depth = 1 + seed % 2;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    PlanRequest request;
+    request.collective = Collective::send_recv;
+    request.ranks = ranks;
+    request.point_to_point = operation.options.point_to_point[rank];
+    operation.plan.push_back(algorithm.build(request, rank));
+  }
+  return operation;
+}
+
+TEST(BackToBack, RandomOperationsShareLinks) {
+  for (std::uint32_t seed = 0; seed < 400; ++seed) {
+    std::mt19937 random(seed);
+    const std::uint32_t ranks = 2 + random() % 7;
+    std::vector<ProofOperation> operations;
+    std::string names;
+    for (int i = 0; i < 5; ++i) {
+      operations.push_back(i == 2 ? group_operation(ranks, 2 * ranks, seed) : random_operation(ranks, random));
+      names +=
+          operations.back().plan[0].algorithm + " " + std::string(name(operations.back().plan[0].collective)) + ", ";
+    }
+    const Status proof = prove(operations);
+    ASSERT_TRUE(proof) << proof.error().message << "\nseed " << seed << ": " << names;
+  }
+}
+
+TEST(BackToBack, ARootRunsAheadAsFarAsTheLinksAreDeep) {
+  PlanRequest request;
+  request.collective = Collective::broadcast;
+  request.ranks = 4;
+  const Plan plan = build_all(*find_algorithm("one_hop"), request);
+  const std::vector<ProofOperation> operations(5, {plan, {.depth = 3, .slices = 1}});
+  const Status proof = prove(operations);
+  EXPECT_TRUE(proof) << proof.error().message;
+}
+
+TEST(BackToBack, AnOperationThatLeavesASlotBehindIsRejected) {
+  PlanRequest request;
+  request.collective = Collective::broadcast;
+  request.ranks = 2;
+  const Algorithm& algorithm = *find_algorithm("one_hop");
+  std::vector<ProofOperation> operations(2, {build_all(algorithm, request), {.depth = 2, .slices = 1}});
+  operations[0].options.slices = 2;  // the same plan, but the reader of the second one finds what the first one left
+  EXPECT_TRUE(prove(operations));
+  operations[0].plan[0].lanes[0].steps.push_back(operations[0].plan[0].lanes[0].steps[0]);
+  EXPECT_FALSE(prove(operations));
+}
+
+TEST(SendReceive, RandomGroupsAreProven) {
+  for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
+    for (std::uint32_t seed = 0; seed < 20; ++seed) {
+      const ProofOperation operation = group_operation(ranks, seed * ranks / 3, seed);
+      const Status proof = prove(operation.plan, operation.options);
+      ASSERT_TRUE(proof) << proof.error().message << "\n" << ranks << " ranks, seed " << seed;
+    }
+}
+
+TEST(SendReceive, AReceiveInTheWrongOrderIsRejected) {
+  ProofOperation operation;
+  operation.options.point_to_point = {{{true, 1}, {true, 1}}, {{false, 0}, {false, 0}}};
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    PlanRequest request;
+    request.collective = Collective::send_recv;
+    request.ranks = 2;
+    request.point_to_point = operation.options.point_to_point[rank];
+    operation.plan.push_back(find_algorithm("point_to_point")->build(request, rank));
+  }
+  EXPECT_TRUE(prove(operation.plan, operation.options));
+  auto& steps = operation.plan[1].lanes[0].steps;
+  std::swap(steps[0], steps[1]);
+  EXPECT_FALSE(prove(operation.plan, operation.options));
+}
+
+struct Textbook {
+  const char* algorithm;
+  Collective collective;
+  /// Chunks that a rank puts in, and chunks of a block; both by number of ranks.
+  std::uint64_t (*sent)(std::uint64_t n);
+  std::uint64_t (*received)(std::uint64_t n);
+};
+
+class TrafficTest : public testing::TestWithParam<Textbook> {};
+
+TEST_P(TrafficTest, EqualsTheTextbookOnEveryRank) {
+  for (std::uint32_t n = 2; n <= 16; ++n) {
+    PlanRequest request;
+    request.collective = GetParam().collective;
+    request.ranks = n;
+    request.peer_memory = true;
+    for (const RankPlan& plan : build_all(*find_algorithm(GetParam().algorithm), request)) {
+      EXPECT_EQ(traffic_of(plan).sent_chunks, GetParam().sent(n)) << n << " ranks, rank " << plan.rank;
+      EXPECT_EQ(traffic_of(plan).received_chunks, GetParam().received(n)) << n << " ranks, rank " << plan.rank;
+    }
+  }
+}
+
+constexpr auto n_less_1 = [](std::uint64_t n) { return n - 1; };
+constexpr auto twice_n_less_1 = [](std::uint64_t n) { return 2 * (n - 1); };
+constexpr auto all = [](std::uint64_t n) { return n; };
+constexpr auto one = [](std::uint64_t) { return std::uint64_t{1}; };
+constexpr auto none = [](std::uint64_t) { return std::uint64_t{0}; };
+
+// All-reduces that cut the buffer into n chunks of S/n: a ring moves 2(n-1)/n S, and so on.
+INSTANTIATE_TEST_SUITE_P(Textbook, TrafficTest,
+                         testing::Values(Textbook{"ring", Collective::all_reduce, twice_n_less_1, twice_n_less_1},
+                                         Textbook{"ring", Collective::all_gather, n_less_1, n_less_1},
+                                         Textbook{"ring", Collective::reduce_scatter, n_less_1, n_less_1},
+                                         Textbook{"two_hop", Collective::all_reduce, all, twice_n_less_1},
+                                         Textbook{"staged", Collective::all_reduce, all, twice_n_less_1},
+                                         Textbook{"one_hop", Collective::all_reduce, one, n_less_1},
+                                         Textbook{"one_hop", Collective::all_gather, one, n_less_1},
+                                         Textbook{"direct", Collective::all_to_all, n_less_1, n_less_1},
+                                         Textbook{"direct", Collective::reduce_scatter, n_less_1, n_less_1},
+                                         Textbook{"bruck", Collective::all_gather, n_less_1, n_less_1},
+                                         Textbook{"bruck", Collective::reduce_scatter, n_less_1, n_less_1},
+                                         Textbook{"peer_one_hop", Collective::all_gather, none, n_less_1},
+                                         Textbook{"peer_two_hop", Collective::all_reduce, none, twice_n_less_1},
+                                         Textbook{"peer_push", Collective::all_reduce, n_less_1, n_less_1},
+                                         Textbook{"point_to_point", Collective::all_to_all_v, n_less_1, n_less_1}),
+                         [](const auto& parameter) {
+                           return std::string(parameter.param.algorithm) + "_" + std::to_string(parameter.index);
+                         });
+
+TEST(Traffic, OfHalvingAndDoublingEqualsTheTextbookForPowersOfTwo) {
+  for (const std::uint32_t n : {2U, 4U, 8U, 16U}) {
+    PlanRequest request;
+    request.ranks = n;
+    for (const RankPlan& plan : build_all(*find_algorithm("halving_doubling"), request))
+      EXPECT_EQ(traffic_of(plan).sent_chunks, 2 * (n - 1)) << n;
+  }
+}
+
+TEST(Traffic, OfATreeIsAtMostTwoChildrenUpAndDown) {
+  // Two halves of the data. Inside at most one of the two trees, so at most 3 halves in and 3 out, and 2 for the root.
+  for (std::uint32_t n = 2; n <= 64; ++n) {
+    PlanRequest request;
+    request.ranks = n;
+    request.multicast = false;
+    for (const RankPlan& plan : build_all(*find_algorithm("tree"), request)) {
+      EXPECT_LE(traffic_of(plan).sent_chunks, 4U) << n << " ranks, rank " << plan.rank;
+      EXPECT_LE(traffic_of(plan).received_chunks, 4U) << n << " ranks, rank " << plan.rank;
+    }
+  }
+}
+
+TEST(Traffic, BetweenIslandsIsOneShareOfTheDataForEachRank) {
+  // 2 islands of 4: of the 8 chunks each rank exchanges its own 2 across, once as a part and once as a sum.
+  PlanRequest request;
+  request.ranks = 8;
+  request.shape = test::shape_of(8, {4});
+  for (const RankPlan& plan : build_all(*find_algorithm("hierarchical"), request)) {
+    int across = 0;
+    for (const Step& step : plan.lanes[0].steps)
+      for (const Operand& destination : step.destinations)
+        if (destination.kind == Operand::Kind::send)
+          across += plan.links[destination.link].readers[0] / 4 != plan.rank / 4;
+    EXPECT_EQ(across, 2) << plan.rank;
+  }
+}
+
+}  // namespace
+}  // namespace strait

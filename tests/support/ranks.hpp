@@ -1,0 +1,83 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "strait/strait.h"
+
+/// Ranks for tests of the public interface: threads of this process, or forked processes.
+namespace strait::testing {
+
+/// What one rank runs. Its EXPECTs count, in whichever process it is.
+using RankBody = std::function<void(straitComm_t comm, int rank, int ranks)>;
+
+#define STRAIT_EXPECT_OK(call)                                                           \
+  do {                                                                                   \
+    const straitResult_t strait_result = (call);                                         \
+    EXPECT_EQ(strait_result, straitSuccess) << #call << ": " << straitGetLastError(nullptr); \
+  } while (false)
+
+inline straitConfig_t test_config() {
+  straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
+  config.init_timeout_ms = 20000;
+  config.timeout_ms = 60000;
+  return config;
+}
+
+inline void join_and_run(const straitUniqueId& id, int rank, int ranks, const RankBody& body) {
+  const straitConfig_t config = test_config();
+  straitComm_t comm = nullptr;
+  STRAIT_EXPECT_OK(straitCommInitRank(&comm, ranks, &id, rank, &config));
+  if (comm == nullptr) return;
+  body(comm, rank, ranks);
+  STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+inline void run_as_threads(int ranks, const RankBody& body) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { join_and_run(id, rank, ranks, body); });
+}
+
+/// A forked rank: 0 if its EXPECTs held, else 1.
+inline pid_t fork_rank(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child != 0) return child;
+  body();
+  std::fflush(nullptr);
+  _exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+/// The exit status of a child as wait() gives it, or -1 if it did not end in time (it is then killed).
+inline int wait_for(pid_t child, int timeout_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  int status = 0;
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (waitpid(child, &status, WNOHANG) == child) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return -1;
+}
+
+inline void run_as_processes(int ranks, const RankBody& body) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank)
+    children.push_back(fork_rank([&] { join_and_run(id, rank, ranks, body); }));
+  for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(wait_for(children[static_cast<std::size_t>(rank)], 120000), 0) << "rank " << rank;
+}
+
+}  // namespace strait::testing

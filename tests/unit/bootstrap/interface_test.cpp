@@ -1,0 +1,54 @@
+#include "bootstrap/interface.hpp"
+
+#include "ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Interface interface(const char* name, const char* address, bool up = true) {
+  return {name, address_of(address), up, std::string(name) == "lo"};
+}
+
+const std::vector<Interface> typical = {
+    interface("lo", "127.0.0.1"),   interface("docker0", "172.17.0.1"),    interface("eth0", "2001:db8::1"),
+    interface("eth0", "192.0.2.1"), interface("eth1", "192.0.2.2", false), interface("ib0", "198.51.100.1"),
+    interface("lo", "::1")};
+
+std::string chosen(std::string_view filter, const std::vector<Interface>& interfaces = typical) {
+  auto result = choose_interface(interfaces, filter);
+  return result ? result->name + " " + result->address.to_string() : result.error().message;
+}
+
+TEST(ChooseInterface, FollowsTheFilter) {
+  EXPECT_EQ(chosen(""), "eth0 192.0.2.1:0");
+  EXPECT_EQ(chosen("ib"), "ib0 198.51.100.1:0");
+  EXPECT_EQ(chosen("ib,eth"), "eth0 192.0.2.1:0") << "the host's order counts";
+  EXPECT_EQ(chosen("=docker0"), "docker0 172.17.0.1:0");
+  EXPECT_EQ(chosen("^eth,docker"), "ib0 198.51.100.1:0");
+  EXPECT_EQ(chosen("^docker"), "eth0 192.0.2.1:0") << "loopback comes last unless it is named";
+  EXPECT_EQ(chosen("^=eth0,docker0"), "ib0 198.51.100.1:0");
+  EXPECT_EQ(chosen("lo"), "lo 127.0.0.1:0");
+}
+
+TEST(ChooseInterface, NothingSuitableIsAnErrorThatListsWhatThereIs) {
+  EXPECT_THAT(chosen("=eth"), AllOf(HasSubstr("STRAIT_SOCKET_IFNAME=\"=eth\""), HasSubstr("ib0 (198.51.100.1)")));
+  EXPECT_THAT(chosen("eth1"), HasSubstr("eth1 (192.0.2.2, down)"));
+  EXPECT_THAT(chosen("", {}), HasSubstr("no network interface is up"));
+}
+
+TEST(ChooseInterface, FallsBackToIpv6AndToLoopback) {
+  EXPECT_EQ(chosen("", {interface("eth0", "2001:db8::1")}), "eth0 [2001:db8::1]:0");
+  EXPECT_EQ(chosen("", {interface("docker0", "172.17.0.1"), interface("lo", "127.0.0.1")}), "lo 127.0.0.1:0");
+}
+
+TEST(ChooseInterface, ThisHostHasLoopback) {
+  auto all = list_interfaces();
+  ASSERT_TRUE(all);
+  EXPECT_EQ(choose_interface(*all, "lo")->address, address_of("127.0.0.1"));
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,310 @@
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "bootstrap/interface.hpp"
+#include "ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Milliseconds = std::chrono::milliseconds;
+
+/// A plain TCP client, as a stranger would have.
+Socket knock(const UniqueId& id, std::string_view greeting = "") {
+  auto socket = connect_to(id.root, within_ms(5000), false);
+  EXPECT_TRUE(socket) << socket.error().message;
+  if (!greeting.empty()) ::send(socket->get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
+  return std::move(*socket);
+}
+
+/// Whether the other side closes the connection in time.
+bool is_dropped(const Socket& socket, std::int64_t timeout_ms) {
+  Deadline deadline = Deadline::after_ms(timeout_ms);
+  while (!deadline.expired()) {
+    char byte;
+    pollfd fd{socket.get(), POLLIN, 0};
+    poll_slice({&fd, 1}, deadline);
+    auto count = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno == ECONNRESET)) return true;
+  }
+  return false;
+}
+
+std::string garbage(std::size_t size) {
+  std::string text(size, '\0');
+  std::uint32_t state = 12345;
+  for (char& c : text) c = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
+  return text;
+}
+
+RootOptions with_handshake_ms(std::int64_t handshake_ms) {
+  RootOptions options;
+  options.limits.handshake_ms = handshake_ms;
+  return options;
+}
+
+void wait_for_drops(const UniqueId& id, std::int64_t at_least) {
+  Deadline deadline = Deadline::after_ms(5000);
+  while (report_of_root(id.root)->strangers_dropped < at_least && !deadline.expired())
+    std::this_thread::sleep_for(Milliseconds(1));
+  EXPECT_EQ(report_of_root(id.root)->strangers_dropped, at_least);
+}
+
+TEST(Strangers, AreDroppedAndCountedAndDelayNobody) {
+  UniqueId id = make_id(with_handshake_ms(300));
+  Bytes huge;
+  append_frame(huge, FrameType::hello, Bytes(stranger_payload_bytes + 1));
+  Bytes early_join;
+  append_frame(early_join, FrameType::join, {});
+  std::vector<Socket> talkers;
+  talkers.push_back(knock(id, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+  talkers.push_back(knock(id, garbage(100'000)));
+  talkers.push_back(knock(id, text_of(huge)));
+  talkers.push_back(knock(id, text_of(early_join)));
+  std::vector<Socket> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(knock(id));
+  silent.push_back(knock(id, "ST"));  // the magic, and then nothing
+  for (const Socket& socket : talkers) EXPECT_TRUE(is_dropped(socket, 2000));
+
+  auto start = Deadline::Clock::now();
+  std::vector<JoinOptions> options;
+  for (int rank = 0; rank < 3; ++rank) options.push_back(options_of(rank, 4));
+  std::thread late([&] {
+    for (const Socket& socket : silent) EXPECT_TRUE(is_dropped(socket, 2000));
+    wait_for_drops(id, 105);
+    EXPECT_TRUE(join(id, options_of(3, 4)));
+  });
+  auto results = join_all(id, options);
+  late.join();
+  for (const Joined& result : results) EXPECT_TRUE(result) << result.error().message;
+  EXPECT_LT(Deadline::Clock::now() - start, Milliseconds(1900));
+}
+
+TEST(Strangers, AFullHouseDropsTheOldest) {
+  RootOptions root = with_handshake_ms(60'000);
+  root.limits.pending = 8;
+  UniqueId id = make_id(std::move(root));
+  std::vector<Socket> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(knock(id));
+  EXPECT_TRUE(join(id, options_of(0, 1)));
+  EXPECT_TRUE(is_dropped(silent.front(), 1000));
+}
+
+TEST(Keys, AWrongKeyIsRejectedByNameAndHurtsNobody) {
+  UniqueId id = make_id();
+  UniqueId wrong = id;
+  wrong.key[31] ^= std::byte{1};
+  EXPECT_THAT(
+      join(wrong, options_of(1, 2)),
+      FailsWith(Code::mismatch, AllOf(HasSubstr("the key of the unique id was rejected by " + id.root.to_string()),
+                                      HasSubstr("STRAIT_KEY"))));
+  wait_for_drops(id, 1);
+  for (const Joined& result : join_all(id, {options_of(0, 2), options_of(1, 2)}))
+    EXPECT_TRUE(result) << result.error().message;
+}
+
+TEST(Roots, AnotherProgramAtTheAddressIsRecognised) {
+  auto listener = listen_at(address_of("127.0.0.1"));
+  ASSERT_TRUE(listener);
+  UniqueId id;
+  id.root = *listener->local_address();
+  std::thread server([&] {
+    pollfd fd{listener->get(), POLLIN, 0};
+    poll_slice({&fd, 1}, Deadline::never());
+    auto socket = accept_one(*listener);
+    ::send(socket->get(), "SSH-2.0-OpenSSH\r\n", 17, MSG_NOSIGNAL);
+    is_dropped(*socket, 2000);
+  });
+  EXPECT_THAT(join(id, options_of(0, 1)),
+              FailsWith(Code::remote_error, AllOf(HasSubstr(id.root.to_string()), HasSubstr("SSH-2.0"))));
+  server.join();
+}
+
+TEST(Roots, OneThatDoesNotAnswerIsNamedAtTheDeadline) {
+  auto listener = listen_at(address_of("127.0.0.1"));
+  ASSERT_TRUE(listener);
+  UniqueId id;
+  id.root = *listener->local_address();
+  EXPECT_THAT(join(id, options_of(0, 1, 150)), FailsWith(Code::timeout, HasSubstr(id.root.to_string())));
+}
+
+TEST(Roots, ARefusedConnectionNamesAddressAndRemedy) {
+  UniqueId id;
+  {
+    auto listener = listen_at(address_of("127.0.0.1"));
+    id.root = *listener->local_address();
+  }
+  EXPECT_THAT(join(id, options_of(2, 4)),
+              FailsWith(Code::remote_error, AllOf(HasSubstr("rank 2 cannot join at " + id.root.to_string()),
+                                                  HasSubstr("Nothing listens there"))));
+  id.root_may_be_late = true;
+  EXPECT_THAT(join(id, options_of(2, 4, 120)),
+              FailsWith(Code::timeout, AllOf(HasSubstr(id.root.to_string()), HasSubstr("rank 0"))));
+}
+
+TEST(Roots, AnUnreachableAddressNamesTheRemedy) {
+  UniqueId id;
+  id.root = SocketAddress{4, {std::byte{255}, std::byte{255}, std::byte{255}, std::byte{255}}, 4242};
+  EXPECT_THAT(join(id, options_of(0, 2, 300)), FailsWith(Code::remote_error, AllOf(HasSubstr("255.255.255.255:4242"),
+                                                                                   HasSubstr("STRAIT_SOCKET_IFNAME"))));
+}
+
+TEST(Roots, AbortEndsJoining) {
+  UniqueId id = make_id();
+  std::atomic<bool> abort{false};
+  JoinOptions options = options_of(0, 2);
+  options.wait.abort = &abort;
+  std::thread aborter([&] {
+    std::this_thread::sleep_for(Milliseconds(30));
+    abort.store(true);
+  });
+  auto start = Deadline::Clock::now();
+  EXPECT_THAT(join(id, options), FailsWith(Code::aborted, HasSubstr("aborted")));
+  EXPECT_LT(Deadline::Clock::now() - start, Milliseconds(1000));
+  aborter.join();
+}
+
+TEST(Roots, EndOnceAllHaveJoined) {
+  UniqueId id = make_id();
+  for (const Joined& result : join_all(id, {options_of(0, 2), options_of(1, 2)})) ASSERT_TRUE(result);
+  Deadline deadline = Deadline::after_ms(5000);
+  while (!report_of_root(id.root)->finished && !deadline.expired()) std::this_thread::sleep_for(Milliseconds(1));
+  EXPECT_TRUE(report_of_root(id.root)->finished);
+}
+
+TEST(Interfaces, OneThatDoesNotExistIsAnErrorThatListsThoseThatDo) {
+  Environment environment = environment_of({{"STRAIT_SOCKET_IFNAME", "nosuch"}});
+  EXPECT_THAT(create_unique_id(environment),
+              FailsWith(Code::invalid_argument,
+                        AllOf(HasSubstr("STRAIT_SOCKET_IFNAME=\"nosuch\""), HasSubstr("lo (127.0.0.1)"))));
+  UniqueId id = make_id();
+  auto results = join_all(id, {options_of(0, 2, 2000, {{"STRAIT_SOCKET_IFNAME", "nosuch"}}), options_of(1, 2, 400)});
+  EXPECT_THAT(results[0], FailsWith(Code::invalid_argument, HasSubstr("nosuch")));
+  EXPECT_THAT(results[1],
+              FailsWith(Code::timeout, HasSubstr("did not join at " + id.root.to_string() + " by the deadline: 0.")));
+}
+
+TEST(Ranks, MissingOnesAreNamedOnAllThatCame) {
+  UniqueId id = make_id();
+  auto results = join_all(id, {options_of(0, 8, 300), options_of(3, 8, 300), options_of(7, 8, 300)});
+  for (const Joined& result : results)
+    EXPECT_THAT(result,
+                FailsWith(Code::timeout, AllOf(HasSubstr("of 8 ranks"), HasSubstr("deadline: 1, 2, 4-6."),
+                                               HasSubstr(id.root.to_string()), HasSubstr("STRAIT_SOCKET_IFNAME"))));
+}
+
+TEST(Ranks, ARankTwiceIsAnErrorThatNamesBoth) {
+  UniqueId id = make_id();
+  for (const Joined& result : join_all(id, {options_of(0, 3), options_of(2, 3), options_of(2, 3)}))
+    EXPECT_THAT(result, FailsWith(Code::invalid_argument,
+                                  AllOf(HasSubstr("rank 2 joined twice: from (host"), HasSubstr("and from (host"))));
+}
+
+TEST(Ranks, OneThatComesAfterAFailureIsToldOfIt) {
+  UniqueId id = make_id();
+  join_all(id, {options_of(0, 3), options_of(0, 3)});
+  EXPECT_THAT(join(id, options_of(1, 3)), FailsWith(Code::invalid_argument, HasSubstr("rank 0 joined twice")));
+}
+
+TEST(Ranks, OutOfRangeIsRefused) {
+  UniqueId id = make_id();
+  EXPECT_THAT(join(id, options_of(4, 4)), FailsWith(Code::invalid_argument, HasSubstr("rank 4 of 4 is out of range")));
+  EXPECT_THAT(join(id, options_of(-1, 4)), FailsWith(Code::invalid_argument, HasSubstr("out of range")));
+  EXPECT_THAT(join(id, options_of(0, 0)), FailsWith(Code::invalid_argument, HasSubstr("out of range")));
+}
+
+TEST(Ranks, ThatDisagreeOnTheirNumberAreAllTold) {
+  UniqueId id = make_id();
+  for (const Joined& result : join_all(id, {options_of(0, 2), options_of(1, 3)}))
+    EXPECT_THAT(result,
+                FailsWith(Code::mismatch, AllOf(HasSubstr("disagree"), HasSubstr("says 2"), HasSubstr("says 3"))));
+}
+
+TEST(Ranks, DifferentSettingsAreNamedOnEveryRank) {
+  UniqueId id = make_id();
+  std::vector<JoinOptions> options;
+  for (int rank = 0; rank < 5; ++rank)
+    options.push_back(options_of(
+        rank, 5, 20'000,
+        {{"STRAIT_ALGORITHM", rank == 3 ? "tree" : "ring"}, {"STRAIT_SLICE_BYTES", rank == 0 ? "64K" : "65536"}}));
+  options[1].settings.push_back({"catalogue", "2"});
+  for (const Joined& result : join_all(id, options))
+    EXPECT_THAT(result, FailsWith(Code::mismatch,
+                                  AllOf(HasSubstr("STRAIT_ALGORITHM is \"ring\" on ranks 0-2, 4 (host"),
+                                        HasSubstr("\"tree\" on rank 3 (host"),
+                                        HasSubstr("catalogue is \"2\" on rank 1"), HasSubstr("nothing on ranks 0, 2-4"),
+                                        ::testing::Not(HasSubstr("STRAIT_SLICE_BYTES")))));
+}
+
+TEST(Ranks, AMalformedSettingIsNamed) {
+  UniqueId id = make_id();
+  EXPECT_THAT(join(id, options_of(0, 1, 2000, {{"STRAIT_SLICE_BYTES", "big"}})),
+              FailsWith(Code::invalid_argument, HasSubstr("STRAIT_SLICE_BYTES=\"big\"")));
+}
+
+/// Runs in a child, so that its limits and descriptors are its own.
+int exit_code_of(const std::function<bool()>& body) {
+  pid_t child = ::fork();
+  if (child == 0) ::_exit(body() ? 0 : 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/// Leaves room for this many more descriptors; gives the limit that was there before.
+rlimit limit_descriptors(int spare) {
+  UniqueFd probe(::dup(0));
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  rlimit limit{static_cast<rlim_t>(probe.get() + spare), before.rlim_max};
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  return before;
+}
+
+bool fails_for_want_of_descriptors(const Status& status) {
+  return !status && status.error().code == Code::system_error &&
+         status.error().message.find("ulimit -n") != std::string::npos;
+}
+
+TEST(Descriptors, RunningOutIsAnErrorWithARemedy) {
+  UniqueId id = make_id();
+  EXPECT_EQ(
+      exit_code_of([] {
+        limit_descriptors(0);
+        return fails_for_want_of_descriptors(start_root({address_of("127.0.0.1"), {}, false}, {}).map([](auto) {}));
+      }),
+      0);
+  EXPECT_EQ(exit_code_of([&] {
+              JoinOptions options = options_of(0, 2);
+              limit_descriptors(0);
+              return fails_for_want_of_descriptors(join(id, options).map([](auto&&) {}));
+            }),
+            0);
+}
+
+TEST(Descriptors, AStarvedRootSaysSoToTheRanksItHas) {
+  UniqueId id = make_id();
+  rlimit before = limit_descriptors(1);
+  std::vector<std::thread> ranks;
+  std::vector<int> told(2);
+  // The ranks are processes, so that only the root runs out: it has room for one of them.
+  for (int i = 0; i < 2; ++i)
+    ranks.emplace_back([&, i] {
+      told[static_cast<std::size_t>(i)] = exit_code_of([&] {
+        ::setrlimit(RLIMIT_NOFILE, &before);
+        auto joined = join(id, options_of(i, 3, 400));
+        return !joined && joined.error().message.find("ulimit -n") != std::string::npos;
+      });
+    });
+  for (std::thread& rank : ranks) rank.join();
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(told[0] == 0 || told[1] == 0);
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,233 @@
+#include <algorithm>
+
+#include "bootstrap/launch.hpp"
+#include "bootstrap/local_meeting.hpp"
+#include "ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string secret(64, 'a');
+
+Result<LaunchInfo> read(const Variables& variables) { return read_launch_environment(environment_of(variables)); }
+
+Variables with(Variables variables, const Variables& more) {
+  for (const auto& [name, value] : more) variables[name] = value;
+  return variables;
+}
+
+const Variables torchrun = {{"RANK", "3"},
+                            {"WORLD_SIZE", "8"},
+                            {"LOCAL_RANK", "1"},
+                            {"MASTER_ADDR", "192.0.2.7"},
+                            {"MASTER_PORT", "29500"},
+                            {"TORCHELASTIC_RUN_ID", "job"},
+                            {"LOCAL_WORLD_SIZE", "2"}};
+const Variables open_mpi = {{"OMPI_COMM_WORLD_RANK", "1"},       {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                            {"PMIX_NAMESPACE", "1234.0"},        {"PMIX_RANK", "1"}};
+const Variables slurm = {{"SLURM_PROCID", "5"},  {"SLURM_STEP_NUM_TASKS", "8"},
+                         {"SLURM_NTASKS", "64"}, {"SLURM_STEP_NUM_NODES", "2"},
+                         {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"},
+                         {"SLURM_LOCALID", "1"}, {"SLURM_STEP_NODELIST", "node[07-09,12]"}};
+
+TEST(Launch, NoLauncherIsOneRank) {
+  auto info = read({});
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->ranks, 1);
+  EXPECT_EQ(info->meeting, Meeting::alone);
+}
+
+TEST(Launch, ByHand) {
+  Variables variables = {
+      {"STRAIT_RANK", "2"}, {"STRAIT_RANKS", "4"}, {"STRAIT_ROOT", "[::1]:7000"}, {"STRAIT_KEY", secret}};
+  auto info = read(variables);
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->rank, 2);
+  EXPECT_EQ(info->ranks, 4);
+  EXPECT_EQ(info->meeting, Meeting::address);
+  EXPECT_EQ(info->root.host, "::1");
+  EXPECT_EQ(info->root.port, 7000);
+  EXPECT_FALSE(info->key_is_derived);
+  EXPECT_THAT(read({{"STRAIT_RANK", "2"}}), FailsWith(Code::invalid_argument, HasSubstr("STRAIT_RANKS is not set")));
+  EXPECT_THAT(read({{"STRAIT_RANK", "x"}, {"STRAIT_RANKS", "4"}}),
+              FailsWith(Code::invalid_argument, HasSubstr("STRAIT_RANK=\"x\"")));
+  EXPECT_THAT(read({{"STRAIT_RANK", "4"}, {"STRAIT_RANKS", "4"}}),
+              FailsWith(Code::invalid_argument, HasSubstr("rank 4 of 4")));
+  EXPECT_THAT(read({{"STRAIT_RANK", "1"}, {"STRAIT_RANKS", "4"}}),
+              FailsWith(Code::invalid_usage, HasSubstr("STRAIT_ROOT")));
+  EXPECT_THAT(read(with(variables, {{"STRAIT_ROOT", "node7"}})),
+              FailsWith(Code::invalid_argument, HasSubstr("host:port")));
+  EXPECT_THAT(read(with(variables, {{"STRAIT_KEY", ""}})), FailsWith(Code::invalid_usage, HasSubstr("STRAIT_KEY")));
+  EXPECT_THAT(read(with(variables, {{"STRAIT_KEY", "hunter2"}})),
+              FailsWith(Code::invalid_argument, AllOf(HasSubstr("64 hexadecimal digits"), Not(HasSubstr("hunter2")))));
+}
+
+TEST(Launch, TorchrunOnSeveralHostsNeedsAKey) {
+  EXPECT_THAT(read(torchrun),
+              FailsWith(Code::invalid_usage, AllOf(HasSubstr("STRAIT_KEY"), HasSubstr("STRAIT_ALLOW_DERIVED_KEY"))));
+  auto info = read(with(torchrun, {{"STRAIT_KEY", secret}}));
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->launcher, "torchrun");
+  EXPECT_EQ(info->rank, 3);
+  EXPECT_EQ(info->ranks, 8);
+  EXPECT_EQ(info->local_rank, 1);
+  EXPECT_EQ(info->meeting, Meeting::address);
+  EXPECT_EQ(info->root.host, "192.0.2.7");
+  EXPECT_EQ(info->root.port, 30500);
+  EXPECT_FALSE(info->key_is_derived);
+  auto derived = read(with(torchrun, {{"STRAIT_ALLOW_DERIVED_KEY", "1"}}));
+  ASSERT_TRUE(derived);
+  EXPECT_TRUE(derived->key_is_derived);
+  EXPECT_NE(derived->key, info->key);
+  auto other_job = read(with(torchrun, {{"STRAIT_KEY", secret}, {"TORCHELASTIC_RUN_ID", "other"}}));
+  EXPECT_NE(other_job->key, info->key) << "one secret, but a key for each job";
+}
+
+TEST(Launch, TorchrunOnOneHostNeedsNothing) {
+  EXPECT_EQ(read(with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}}))->meeting, Meeting::local);
+  EXPECT_EQ(read(with(torchrun, {{"LOCAL_WORLD_SIZE", ""}, {"MASTER_ADDR", "localhost"}}))->meeting, Meeting::local);
+  EXPECT_THAT(read(with(torchrun, {{"MASTER_PORT", "many"}})),
+              FailsWith(Code::invalid_argument, HasSubstr("MASTER_PORT=\"many\"")));
+  EXPECT_EQ(read(with(torchrun, {{"MASTER_PORT", "65000"}, {"STRAIT_KEY", secret}}))->root.port, 64000);
+}
+
+TEST(Launch, OpenMpi) {
+  auto info = read(open_mpi);
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->rank, 1);
+  EXPECT_EQ(info->ranks, 4);
+  EXPECT_EQ(info->local_rank, 1);
+  EXPECT_EQ(info->meeting, Meeting::local);
+  EXPECT_EQ(read(with(open_mpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}))->meeting, Meeting::pmix);
+  EXPECT_THAT(read(with(open_mpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_RANK", ""}})),
+              FailsWith(Code::invalid_usage, HasSubstr("STRAIT_ROOT")));
+}
+
+TEST(Launch, Slurm) {
+  auto info = read(with(slurm, {{"STRAIT_KEY", secret}}));
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->launcher, "Slurm");
+  EXPECT_EQ(info->rank, 5);
+  EXPECT_EQ(info->ranks, 8) << "the step's, not the job's";
+  EXPECT_EQ(info->local_rank, 1);
+  EXPECT_EQ(info->meeting, Meeting::address);
+  EXPECT_EQ(info->root.host, "node07");
+  EXPECT_GE(info->root.port, 20000);
+  EXPECT_LT(info->root.port, 30000);
+  EXPECT_THAT(read(slurm), FailsWith(Code::invalid_usage, HasSubstr("STRAIT_KEY")));
+  EXPECT_EQ(read(with(slurm, {{"SLURM_STEP_NUM_NODES", "1"}}))->meeting, Meeting::local);
+  EXPECT_EQ(read(with(slurm, {{"PMIX_RANK", "5"}}))->meeting, Meeting::pmix);
+  EXPECT_EQ(read(with(slurm, {{"SLURM_STEP_ID", ""}}))->ranks, 1) << "a batch script is no step";
+  for (auto [list, first] : {std::pair{"a,b", "a"}, {"a1", "a1"}, {"gpu[3,5]-ib,x", "gpu3-ib"}, {"a[1-2],b", "a1"}})
+    EXPECT_EQ(read(with(slurm, {{"STRAIT_KEY", secret}, {"SLURM_STEP_NODELIST", list}}))->root.host, first);
+  EXPECT_EQ(read(with(slurm,
+                      {{"STRAIT_KEY", secret}, {"SLURM_STEP_NODELIST", ""}, {"SLURM_LAUNCH_NODE_IPADDR", "192.0.2.1"}}))
+                ->root.host,
+            "192.0.2.1");
+}
+
+TEST(Launch, PmixAlone) {
+  auto info = read({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "x"}});
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->meeting, Meeting::pmix);
+  EXPECT_EQ(info->ranks, 0);
+}
+
+/// Starts `ranks` ranks as threads, twice over, as a program that makes two communicators does.
+void join_as(int ranks, const std::function<Variables(int)>& variables) {
+  on_ranks(ranks, [&](int rank) {
+    Environment environment = environment_of(variables(rank));
+    for (int start = 0; start < 3; ++start) {
+      auto info = read_launch_environment(environment);
+      ASSERT_TRUE(info) << info.error().message;
+      JoinOptions options;
+      options.environment = environment;
+      options.wait = within_ms(10'000);
+      auto channel = join_launched(*info, options);
+      ASSERT_TRUE(channel) << channel.error().message;
+      EXPECT_EQ((*channel)->rank(), rank);
+      EXPECT_EQ((*channel)->ranks(), ranks);
+      EXPECT_TRUE((*channel)->barrier(within_ms(10'000)));
+    }
+  });
+}
+
+std::string unused_port() {
+  auto listener = listen_at(address_of("127.0.0.1"));
+  return std::to_string(listener->local_address()->port);
+}
+
+TEST(JoinLaunched, Alone) {
+  join_as(1, [](int) { return Variables{}; });
+}
+
+TEST(JoinLaunched, OnOneHostOverAUnixSocket) {
+  std::string job = unused_port();  // any text that no other test uses now
+  join_as(5, [&](int rank) {
+    return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                           {"OMPI_COMM_WORLD_SIZE", "5"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "5"},
+                           {"PMIX_NAMESPACE", job}});
+  });
+}
+
+TEST(JoinLaunched, AtAnAddress) {
+  std::string root = "127.0.0.1:" + unused_port();
+  join_as(4, [&](int rank) {
+    return Variables{
+        {"STRAIT_RANK", std::to_string(rank)}, {"STRAIT_RANKS", "4"}, {"STRAIT_ROOT", root}, {"STRAIT_KEY", secret}};
+  });
+}
+
+TEST(JoinLaunched, AtAnIpv6Address) {
+  auto probe = listen_at(address_of("::1"));
+  if (!probe) GTEST_SKIP() << "this host has no IPv6: " << probe.error().message;
+  std::string root = "[::1]:" + std::to_string(probe->local_address()->port);
+  *probe = Socket();
+  join_as(4, [&](int rank) {
+    return Variables{{"STRAIT_SOCKET_IFNAME", ""},
+                     {"STRAIT_RANK", std::to_string(rank)},
+                     {"STRAIT_RANKS", "4"},
+                     {"STRAIT_ROOT", root},
+                     {"STRAIT_KEY", secret}};
+  });
+}
+
+TEST(JoinLaunched, AnotherPortHolderIsNamed) {
+  auto listener = listen_at(address_of("127.0.0.1"));
+  std::string root = listener->local_address()->to_string();
+  Environment environment =
+      environment_of({{"STRAIT_RANK", "0"}, {"STRAIT_RANKS", "2"}, {"STRAIT_ROOT", root}, {"STRAIT_KEY", secret}});
+  JoinOptions options;
+  options.environment = environment;
+  options.wait = within_ms(300);
+  EXPECT_THAT(join_launched(*read_launch_environment(environment), options),
+              FailsWith(Code::system_error, AllOf(HasSubstr(root), HasSubstr("Another process listens there"))));
+}
+
+TEST(JoinLaunched, ALocalRankWithoutRankZeroGivesUpByItsDeadline) {
+  EXPECT_THAT(ask_local_root("a job that nobody started", within_ms(80)),
+              FailsWith(Code::timeout, AllOf(HasSubstr("rank 0"), HasSubstr("STRAIT_ROOT"))));
+}
+
+TEST(HostPorts, AreParsed) {
+  EXPECT_EQ(parse_host_port("node7:80")->host, "node7");
+  EXPECT_EQ(parse_host_port("[2001:db8::1]:80")->host, "2001:db8::1");
+  for (const char* bad :
+       {"", "node7", ":80", "node7:", "node7:0", "node7:65536", "node7:8x", "2001:db8::1:80", "[]:80", "[::1:80"})
+    EXPECT_THAT(parse_host_port(bad), FailsWith(Code::invalid_argument, HasSubstr("host:port"))) << bad;
+}
+
+TEST(HostPorts, AnUnknownHostIsNamed) {
+  EXPECT_THAT(resolve("no-such-host.invalid", 80, Deadline::after_ms(1500)),
+              ::testing::AnyOf(FailsWith(Code::system_error, HasSubstr("no-such-host.invalid")),
+                               FailsWith(Code::timeout, HasSubstr("no-such-host.invalid"))));
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,154 @@
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <chrono>
+
+#include "ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+/// Memory that forked ranks share with the test.
+struct Shared {
+  std::atomic<int> ready;
+  std::atomic<int> told;
+  std::atomic<int> loader;  ///< pid of the forked helper
+};
+
+class Processes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    shared_ = new (memory) Shared{};
+  }
+  void TearDown() override { ::munmap(shared_, sizeof(Shared)); }
+
+  template <class Body>
+  std::vector<pid_t> fork_ranks(int ranks, const Body& body) {
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < ranks; ++rank) {
+      pid_t pid = ::fork();
+      if (pid == 0) ::_exit(body(rank) ? 0 : 1);
+      pids.push_back(pid);
+    }
+    return pids;
+  }
+  static bool exits_well(pid_t pid) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  void wait_until(const std::atomic<int>& counter, int value) {
+    Deadline deadline = Deadline::after_ms(10'000);
+    while (counter.load() < value && !deadline.expired()) std::this_thread::sleep_for(Milliseconds(1));
+    ASSERT_GE(counter.load(), value);
+  }
+
+  Shared* shared_ = nullptr;
+};
+
+TEST_F(Processes, JoinAndExchange) {
+  UniqueId id = make_id();
+  auto pids = fork_ranks(8, [&](int rank) {
+    auto channel = join(id, options_of(rank, 8));
+    if (!channel) return false;
+    for (int other = 0; other < 8; ++other)
+      if ((*channel)->peers()[static_cast<std::size_t>(other)].same_process((*channel)->self()) != (other == rank))
+        return false;
+    auto all = (*channel)->all_gather(as_byte_span(std::to_string(::getpid())), within_ms(10'000));
+    return all && text_of(all->at(0)) == std::to_string((*channel)->peers()[0].pid) &&
+           (*channel)->barrier(within_ms(10'000));
+  });
+  for (pid_t pid : pids) EXPECT_TRUE(exits_well(pid));
+}
+
+/// Ranks wait in a barrier without the victim; it is killed; all others must name it within a second.
+void kill_a_rank(int victim, Shared* shared, const std::vector<pid_t>& pids) {
+  auto start = Deadline::Clock::now();
+  ::kill(pids[static_cast<std::size_t>(victim)], SIGKILL);
+  for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+    int status = 0;
+    ::waitpid(pids[rank], &status, 0);
+    if (static_cast<int>(rank) == victim) continue;
+    EXPECT_EQ(status, 0) << "rank " << rank;
+  }
+  EXPECT_LT(Deadline::Clock::now() - start, Milliseconds(1000));
+  EXPECT_EQ(shared->told.load(), static_cast<int>(pids.size()) - 1);
+}
+
+bool is_told_of(const Status& status, int victim, Shared* shared) {
+  bool told = !status && status.error().code == Code::remote_error &&
+              status.error().message.find("rank " + std::to_string(victim) + " (host") == 0;
+  shared->told.fetch_add(told ? 1 : 0);
+  return told;
+}
+
+TEST_F(Processes, AKilledRankIsNamedByAllOthersAtOnce) {
+  for (int victim : {0, 1, 6}) {
+    shared_->ready = 0;
+    shared_->told = 0;
+    UniqueId id = make_id();
+    auto pids = fork_ranks(7, [&](int rank) {
+      auto channel = join(id, options_of(rank, 7));
+      if (!channel || !(*channel)->barrier(within_ms(10'000))) return false;
+      shared_->ready.fetch_add(1);
+      if (rank == victim) ::pause();
+      return is_told_of((*channel)->barrier(within_ms(10'000)), victim, shared_);
+    });
+    wait_until(shared_->ready, 7);
+    kill_a_rank(victim, shared_, pids);
+  }
+}
+
+TEST_F(Processes, AForkedHelperDoesNotHideTheDeathOfItsRank) {
+  UniqueId id = make_id();
+  auto pids = fork_ranks(4, [&](int rank) {
+    auto channel = join(id, options_of(rank, 4));
+    if (!channel || !(*channel)->barrier(within_ms(10'000))) return false;
+    if (rank == 3) {
+      pid_t loader = ::fork();
+      if (loader == 0) {  // inherits the sockets of rank 3, and outlives it
+        ::pause();
+        ::_exit(0);
+      }
+      shared_->loader = loader;
+    }
+    shared_->ready.fetch_add(1);
+    if (rank == 3) ::pause();
+    return is_told_of((*channel)->barrier(within_ms(10'000)), 3, shared_);
+  });
+  wait_until(shared_->ready, 4);
+  kill_a_rank(3, shared_, pids);
+  ::kill(shared_->loader, SIGKILL);
+}
+
+TEST_F(Processes, ARankThatDiesWhileJoiningIsNamed) {
+  UniqueId id = make_id();
+  auto pids = fork_ranks(3, [&](int rank) {
+    if (rank == 2) {
+      std::thread joiner([&] { [[maybe_unused]] auto never = join(id, options_of(2, 4)); });
+      std::this_thread::sleep_for(Milliseconds(100));
+      ::_exit(0);
+    }
+    auto channel = join(id, options_of(rank, 4));
+    return is_told_of(channel.map([](auto&&) {}), 2, shared_);
+  });
+  EXPECT_TRUE(exits_well(pids[0]));
+  EXPECT_TRUE(exits_well(pids[1]));
+  exits_well(pids[2]);
+}
+
+TEST_F(Processes, AChildThatForksFromARootEndsNormally) {
+  UniqueId id = make_id();
+  pid_t child = ::fork();
+  if (child == 0) std::exit(0);  // runs the destructors of statics, among them the registry of roots
+  EXPECT_TRUE(exits_well(child));
+  EXPECT_TRUE(join(id, options_of(0, 1)));
+}
+
+}  // namespace
+}  // namespace strait::testing

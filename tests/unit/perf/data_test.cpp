@@ -1,0 +1,151 @@
+#include "perf/data.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+namespace strait::perf {
+namespace {
+
+constexpr std::size_t sample_bytes = 64 * 1024;
+
+Operation example(Collective collective, std::uint32_t rank, bool in_place = false) {
+  return {.collective = collective,
+          .type = DataType::float32,
+          .op = ReduceOp::sum,
+          .ranks = 3,
+          .root = 1,
+          .rank = rank,
+          .in_place = in_place,
+          .seed = 7,
+          .bytes = 30'000};
+}
+
+std::vector<unsigned char> buffer_of(const Operation& o, const Contents& contents) {
+  std::vector<unsigned char> buffer((o.geometry(o.rank).buffer_count() + guard_elements) * size_bytes(o.type));
+  write(o, contents, buffer.data());
+  return buffer;
+}
+
+std::vector<float> inputs(const Operation& o, std::uint32_t rank, std::size_t first, std::size_t count) {
+  std::vector<float> values(count);
+  generate_input(o, rank, first, count, values.data());
+  return values;
+}
+
+TEST(Input, IsTheSameWhereverItStarts) {
+  const Operation o = example(Collective::all_reduce, 0);
+  const auto whole = inputs(o, 2, 0, 100);
+  const auto part = inputs(o, 2, 40, 60);
+  EXPECT_EQ(std::memcmp(whole.data() + 40, part.data(), 60 * sizeof(float)), 0);
+}
+
+TEST(Input, DiffersByRankAndSeed) {
+  Operation o = example(Collective::all_reduce, 0);
+  const auto rank0 = inputs(o, 0, 0, 64);
+  const auto rank1 = inputs(o, 1, 0, 64);
+  o.seed = 8;
+  const auto other_seed = inputs(o, 0, 0, 64);
+  EXPECT_NE(std::memcmp(rank0.data(), rank1.data(), 64 * sizeof(float)), 0);
+  EXPECT_NE(std::memcmp(rank0.data(), other_seed.data(), 64 * sizeof(float)), 0);
+}
+
+TEST(Input, FloatsAreMostlyOrdinaryAndSometimesSpecial) {
+  const auto values = inputs(example(Collective::all_reduce, 0), 0, 0, sample_bytes / 4);
+  std::size_t ordinary = 0;
+  std::size_t special = 0;
+  for (const float value : values) {
+    ordinary += std::fabs(value) >= 0.25F && std::fabs(value) < 4;
+    special += !std::isfinite(value);
+  }
+  EXPECT_GT(ordinary, values.size() * 7 / 10);
+  EXPECT_GT(special, 0U);
+}
+
+TEST(Input, BytesTakeAllValues) {
+  Operation o = example(Collective::all_reduce, 0);
+  for (const DataType type : {DataType::uint8, DataType::float8_e4m3, DataType::float8_e5m2}) {
+    o.type = type;
+    std::vector<unsigned char> values(sample_bytes);
+    generate_input(o, 0, 0, values.size(), values.data());
+    EXPECT_EQ(std::set(values.begin(), values.end()).size(), 256U) << name(type);
+  }
+}
+
+TEST(Contents, ReductionAddsInRankOrder) {
+  const Operation o = example(Collective::all_reduce, 0);
+  const auto buffer = buffer_of(o, receive_contents_after(o));
+  const std::size_t count = o.geometry(0).count;
+  const auto a = inputs(o, 0, 0, count), b = inputs(o, 1, 0, count), c = inputs(o, 2, 0, count);
+  std::size_t order_shows = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    float found = 0;
+    std::memcpy(&found, buffer.data() + i * 4, 4);
+    const float expected = (a[i] + b[i]) + c[i];
+    if (std::isnan(expected))
+      EXPECT_TRUE(std::isnan(found));
+    else
+      EXPECT_EQ(found, expected) << i;
+    order_shows += expected != a[i] + (b[i] + c[i]);
+  }
+  EXPECT_GT(order_shows, count / 10) << "the inputs must tell orders of summation apart";
+}
+
+TEST(Contents, ScatterAndGatherPickTheirBlocks) {
+  const Operation scatter = example(Collective::scatter, 2);
+  const std::size_t count = scatter.geometry(2).count;
+  const Segment block = receive_contents_after(scatter).front();
+  EXPECT_EQ(block, (Segment{0, count, Segment::Kind::input, 1, 2 * count}));
+  EXPECT_EQ(receive_contents_after(example(Collective::gather, 0)).size(), 1U) << "not the root: poison only";
+  const Contents gathered = receive_contents_after(example(Collective::gather, 1));
+  ASSERT_EQ(gathered.size(), 4U) << "a block of each rank, and the guard";
+  EXPECT_EQ(gathered[2], (Segment{2 * count, count, Segment::Kind::input, 2, 0}));
+}
+
+TEST(Contents, InPlaceKeepsTheOtherBlocks) {
+  const Operation o = example(Collective::reduce_scatter, 1, true);
+  const std::size_t count = o.geometry(1).count;
+  const Contents after = receive_contents_after(o);
+  ASSERT_EQ(after.size(), 4U);
+  EXPECT_EQ(after[0], (Segment{0, count, Segment::Kind::input, 1, 0}));
+  EXPECT_EQ(after[1], (Segment{count, count, Segment::Kind::reduced, 0, count}));
+  EXPECT_EQ(after[2], (Segment{2 * count, count, Segment::Kind::input, 1, 2 * count}));
+  EXPECT_EQ(after[3].kind, Segment::Kind::poison);
+}
+
+TEST(Contents, CoverTheBufferForEveryCollective) {
+  for (int c = 0; c < collective_count; ++c)
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      for (const bool in_place : {false, true}) {
+        const Operation o = example(static_cast<Collective>(c), rank, in_place);
+        if (in_place && !o.geometry(rank).has_in_place) continue;
+        std::size_t end = 0;
+        for (const Segment& segment : receive_contents_after(o)) {
+          EXPECT_EQ(segment.offset, end) << name(o.collective);
+          end += segment.count;
+        }
+        EXPECT_EQ(end, o.geometry(rank).buffer_count() + guard_elements) << name(o.collective);
+      }
+}
+
+TEST(CountWrong, FindsEachChangedElement) {
+  const Operation o = example(Collective::all_to_all, 1);
+  const Contents contents = receive_contents_after(o);
+  auto buffer = buffer_of(o, contents);
+  EXPECT_EQ(count_wrong(o, contents, buffer.data()), 0U);
+  buffer[0] ^= 1;
+  buffer[4321] ^= 0x80;
+  buffer.back() ^= 1;  // behind the buffer
+  EXPECT_EQ(count_wrong(o, contents, buffer.data()), 3U);
+}
+
+TEST(CountWrong, SeesResultsThatWereNeverWritten) {
+  const Operation o = example(Collective::broadcast, 0);
+  const auto untouched = buffer_of(o, receive_contents_before(o));
+  EXPECT_EQ(count_wrong(o, receive_contents_after(o), untouched.data()), o.geometry(0).count);
+}
+
+}  // namespace
+}  // namespace strait::perf

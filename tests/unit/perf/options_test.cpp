@@ -1,0 +1,106 @@
+#include "perf/options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+namespace strait::perf {
+namespace {
+
+/// Parses as `strait perf` would; a failure to parse is a failure of the test.
+Options parsed(const std::string& arguments) {
+  CLI::App app;
+  Options options;
+  declare_options(app, options);
+  EXPECT_NO_THROW(app.parse(arguments)) << arguments;
+  return options;
+}
+
+TEST(ParseBytes, TakesSuffixesOfEitherCase) {
+  EXPECT_EQ(parse_bytes("8"), 8U);
+  EXPECT_EQ(parse_bytes("1K"), 1024U);
+  EXPECT_EQ(parse_bytes("64m"), 64U << 20);
+  EXPECT_EQ(parse_bytes("1G"), 1U << 30);
+  EXPECT_EQ(parse_bytes("1.5K"), 1536U);
+  EXPECT_EQ(parse_bytes("0"), 0U);
+}
+
+TEST(ParseBytes, RefusesWhatIsNoSize) {
+  for (const char* text : {"", "K", "-1", "1Q", "1KB", "1 K", "nan", "inf", "1e30"})
+    EXPECT_FALSE(parse_bytes(text)) << text;
+}
+
+TEST(ParseNames, TakesOurNamesThoseOfNcclTestsAndAll) {
+  EXPECT_EQ(parse_types("half"), std::vector{DataType::float16});
+  EXPECT_EQ(parse_types("float16"), std::vector{DataType::float16});
+  EXPECT_EQ(parse_types("all")->size(), static_cast<std::size_t>(data_type_count));
+  EXPECT_EQ(parse_ops("all")->size(), 5U) << "premul_sum needs a scalar and is not among them";
+  EXPECT_FALSE(parse_ops("premul_sum"));
+  EXPECT_EQ(parse_root("all"), -1);
+  EXPECT_EQ(parse_root("3"), 3);
+  EXPECT_FALSE(parse_root("3x"));
+  EXPECT_EQ(parse_collective("all-to-all-v"), Collective::all_to_all_v);
+}
+
+TEST(ParseNames, ErrorsListWhatIsKnown) {
+  EXPECT_NE(parse_types("float33").error().message.find("bfloat16"), std::string::npos);
+  EXPECT_NE(parse_collective("allreduce").error().message.find("all-reduce"), std::string::npos);
+}
+
+TEST(Options, DefaultsAreThoseOfNcclTests) {
+  const Options o = parsed("all-reduce");
+  EXPECT_EQ(o.min_bytes, 32U << 20);
+  EXPECT_EQ(o.max_bytes, 32U << 20);
+  EXPECT_EQ(o.step_bytes, 1U << 20);
+  EXPECT_EQ(o.iterations, 20);
+  EXPECT_EQ(o.warmup_iterations, 1);
+  EXPECT_EQ(o.checks, 1);
+  EXPECT_EQ(o.average, Average::mean);
+  EXPECT_EQ(o.types, std::vector{DataType::float32});
+}
+
+TEST(Options, FlagsOfNcclTestsParse) {
+  const Options o =
+      parsed("reduce -b 8 -e 1M -f 2 -n 50 -w 5 -c 2 -d bfloat16 -o max -r all -z 3 -t 4 -g 0 -N 2 -a 3 -C 1");
+  EXPECT_EQ(o.collective, Collective::reduce);
+  EXPECT_EQ(o.min_bytes, 8U);
+  EXPECT_EQ(o.max_bytes, 1U << 20);
+  EXPECT_EQ(o.step_factor, 2U);
+  EXPECT_EQ(o.iterations, 50);
+  EXPECT_EQ(o.ops, std::vector{ReduceOp::max});
+  EXPECT_EQ(o.root, -1);
+  EXPECT_EQ(o.blocking, Blocking::barrier_untimed);
+  EXPECT_EQ(o.threads, 4);
+  EXPECT_EQ(o.cycles, 2);
+  EXPECT_EQ(o.average, Average::max);
+  EXPECT_TRUE(o.cpu_time);
+}
+
+TEST(Options, MalformedValuesAreRefused) {
+  for (const char* arguments :
+       {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9"}) {
+    CLI::App app;
+    Options options;
+    declare_options(app, options);
+    EXPECT_THROW(app.parse(std::string(arguments)), CLI::ParseError) << arguments;
+  }
+}
+
+TEST(Options, WhatContradictsItselfIsRefused) {
+  EXPECT_TRUE(validate(parsed("all-reduce")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 2K -e 1K")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 2K -i 0")));
+  EXPECT_FALSE(validate(parsed("all-reduce --plot x.png")));
+  EXPECT_FALSE(validate(parsed("barrier --plot x.svg")));
+  EXPECT_EQ(validate(parsed("all-reduce -g 1")).error().code, Code::unsupported);
+}
+
+TEST(Sizes, StepByFactorOrByBytes) {
+  EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 8 -e 64 -f 2")), (std::vector<std::size_t>{8, 16, 32, 64}));
+  EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 8 -e 30 -i 8")), (std::vector<std::size_t>{8, 16, 24}));
+  EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 0 -e 64 -f 2")), (std::vector<std::size_t>{0}));
+  EXPECT_EQ(sizes_bytes(parsed("barrier")), (std::vector<std::size_t>{0}));
+}
+
+}  // namespace
+}  // namespace strait::perf

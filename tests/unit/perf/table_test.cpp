@@ -1,0 +1,104 @@
+#include "perf/table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "perf/report.hpp"
+
+namespace strait::perf {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Measurement measured(double time_us, double bus_gbps, std::optional<std::int64_t> wrong) {
+  return {.time_us = time_us,
+          .cpu_time_us = time_us / 2,
+          .algorithm_gbps = bus_gbps / 1.5,
+          .bus_gbps = bus_gbps,
+          .p50_us = time_us * 0.9,
+          .p99_us = time_us * 2,
+          .wrong = wrong};
+}
+
+Row example() {
+  return {1024, 256, {DataType::float32, ReduceOp::sum, -1}, measured(10, 1.5, 0), measured(20, 0.75, 3)};
+}
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+TEST(Table, RowHasTheColumnsOfNcclTestsThenPercentiles) {
+  EXPECT_THAT(words(table_row(example(), false)),
+              ElementsAre("1024", "256", "float", "sum", "-1", "10.00", "1.00", "1.50", "0", "20.00", "0.50", "0.75",
+                          "3", "9.00", "20.00", "18.00", "40.00"));
+}
+
+TEST(Table, CpuTimeReplacesTheTime) { EXPECT_EQ(words(table_row(example(), true))[5], "5.00"); }
+
+TEST(Table, WhatIsNotThereIsNotAvailable) {
+  Row row = example();
+  row.in_place.reset();
+  row.subject.op.reset();
+  row.out_of_place.wrong.reset();
+  EXPECT_THAT(words(table_row(row, false)),
+              ElementsAre("1024", "256", "float", "none", "-1", "10.00", "1.00", "1.50", "N/A", "N/A", "N/A", "N/A",
+                          "N/A", "9.00", "20.00", "N/A", "N/A"));
+}
+
+TEST(Table, HeaderLinesUpWithTheRows) {
+  const std::vector<RankInfo> ranks = {{0, 42, "host"}};
+  const std::string text = header(Options{}, ranks, 1);
+  EXPECT_THAT(text, HasSubstr("Rank  0 Group  0 Pid     42 on       host"));
+  const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
+  EXPECT_EQ(last.size(), table_row(example(), false).size());
+}
+
+TEST(Table, FooterIsThatOfNcclTests) {
+  const std::vector<Row> rows = {example()};
+  const std::string text = footer(Options{}, summarise(rows));
+  EXPECT_THAT(text, HasSubstr("# Out of bounds values : 3 FAILED\n"));
+  EXPECT_THAT(text, HasSubstr("# Avg bus bandwidth    : 1.125 \n"));
+  EXPECT_THAT(footer(Options{}, {2, 0}), HasSubstr("# Out of bounds values : 0 OK\n"));
+}
+
+TEST(Fitted, GivesUpDecimalsBeforeDigits) {
+  EXPECT_EQ(fitted(1.239, 7), "1.24");
+  EXPECT_EQ(fitted(12345.678, 7), "12345.7");
+  EXPECT_EQ(fitted(1234567.8, 7), "1234568");
+  EXPECT_EQ(fitted(123456789, 7), "1.2e+08");
+}
+
+TEST(Percentile, IsTheNearestRank) {
+  std::vector<double> samples;
+  for (int i = 100; i >= 1; --i) samples.push_back(i);
+  EXPECT_DOUBLE_EQ(percentile(samples, 50), 50);
+  EXPECT_DOUBLE_EQ(percentile(samples, 99), 99);
+  std::vector<double> few = {3, 1, 2};
+  EXPECT_DOUBLE_EQ(percentile(few, 99), 3);
+  EXPECT_DOUBLE_EQ(percentile(few, 50), 2);
+}
+
+TEST(Json, HoldsSettingsAndResultsButNoSecret) {
+  setenv("STRAIT_KEY", "secret0123", 1);
+  setenv("STRAIT_SIMD", "portable", 1);
+  const std::string text = to_json({Options{}, 100, {{0, 42, "host"}}, {example()}});
+  unsetenv("STRAIT_KEY");
+  unsetenv("STRAIT_SIMD");
+  EXPECT_THAT(text, testing::Not(HasSubstr("secret0123")));
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(json["environment"]["STRAIT_SIMD"], "portable");
+  EXPECT_EQ(json["results"][0]["in_place"]["wrong"], 3);
+  EXPECT_EQ(json["results"][0]["type"], "float32");
+  EXPECT_EQ(json["results"][0]["out_of_place"]["p99_us"], 20);
+  EXPECT_EQ(json["summary"]["wrong"], 3);
+  EXPECT_EQ(json["ranks"][0]["pid"], 42);
+}
+
+}  // namespace
+}  // namespace strait::perf

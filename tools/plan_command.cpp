@@ -1,0 +1,101 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "base/error.hpp"
+#include "command.hpp"
+#include "perf/options.hpp"
+#include "perf/report.hpp"
+#include "plan/print.hpp"
+#include "plan/request.hpp"
+
+namespace strait::tools {
+namespace {
+
+constexpr std::uint32_t most_ranks = 256;  // of a plan that someone wants to read
+
+struct Question {
+  std::string collective;
+  std::string algorithm;
+  PlanRequest request;
+  std::string (*print)(const Plan&) = to_text;
+  std::string path;
+};
+
+std::string algorithms_for(const PlanRequest& request) {
+  std::string names;
+  for (const Algorithm& algorithm : catalogue())
+    if (algorithm.supports(request)) names += (names.empty() ? "" : ", ") + std::string(algorithm.name);
+  return names.empty() ? "none" : names;
+}
+
+/// Rank `rank`'s part of the request: a group of sends and receives is drawn as a shift around the ring.
+PlanRequest request_of(const PlanRequest& request, std::uint32_t rank) {
+  PlanRequest own = request;
+  if (request.collective == Collective::send_recv)
+    own.point_to_point = {{true, (rank + 1) % request.ranks}, {false, (rank + request.ranks - 1) % request.ranks}};
+  return own;
+}
+
+Result<Plan> build(Question question) {
+  PlanRequest& request = question.request;
+  STRAIT_ASSIGN(request.collective, perf::parse_collective(question.collective));
+  if (request.root >= request.ranks)
+    return fail(Code::invalid_argument, "--root " + std::to_string(request.root) + " is not a rank: there are " +
+                                            std::to_string(request.ranks));
+  const Algorithm* algorithm = find_algorithm(question.algorithm);
+  if (algorithm == nullptr || !algorithm->supports(request_of(request, 0)))
+    return fail(Code::invalid_argument, "--algorithm '" + question.algorithm + "' has no such plan. Those that have: " +
+                                            algorithms_for(request_of(request, 0)));
+  Plan plan;
+  for (std::uint32_t rank = 0; rank < request.ranks; ++rank)
+    plan.push_back(algorithm->build(request_of(request, rank), rank));
+  return plan;
+}
+
+Status answer(const Question& question) {
+  STRAIT_ASSIGN(const Plan plan, build(question));
+  const std::string text = question.print(plan);
+  if (!question.path.empty()) return perf::write_file(question.path, text);
+  std::cout << text;
+  return {};
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("plan", "Print the plan of an algorithm: who sends what to whom, and when");
+  const auto question = std::make_shared<Question>();
+  PlanRequest& request = question->request;
+  request.ranks = 4;
+  command->add_option("collective", question->collective, "Such as all-reduce")->required();
+  command->add_option("--algorithm", question->algorithm, "Such as ring; a wrong one lists those there are")
+      ->required();
+  command->add_option("--ranks", request.ranks, "Number of ranks")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, most_ranks));
+  command->add_option("--root", request.root, "Root rank")->capture_default_str();
+  command->add_option("--lanes", request.lanes, "Lanes the algorithm may spread over")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  command->add_flag("--peer-memory", request.peer_memory, "Ranks can address one another's buffers");
+  command->add_flag("--order-free", request.order_free, "Any order of operands gives the same bits");
+  CLI::Option_group* format = command->add_option_group("format");
+  format->add_flag_callback(
+      "--text", [question] { question->print = to_text; }, "A line for each step (default)");
+  format->add_flag_callback(
+      "--dot", [question] { question->print = to_dot; }, "For Graphviz");
+  format->add_flag_callback(
+      "--svg", [question] { question->print = to_svg; }, "A drawing");
+  format->require_option(0, 1);
+  command->add_option("-o,--output", question->path, "Write to this file instead of the terminal");
+  command->callback([question, &exit_code] {
+    if (auto status = answer(*question); !status) {
+      std::cerr << "strait plan: " << status.error().message << "\n";
+      exit_code = 1;
+    }
+  });
+}
+
+}  // namespace strait::tools
