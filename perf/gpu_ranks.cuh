@@ -108,8 +108,9 @@ class GpuRanks {
   Status prepare(bool in_place, std::size_t bytes, std::size_t input_offset, std::size_t output_offset) {
     for (GpuRank& rank : ranks) {
       cuda::DeviceGuard guard(rank.device);
-      STRAIT_TRY(cuda::check(cudaMemsetAsync(rank.output.data(), 0xa5, output_offset + bytes + guard_bytes, rank.stream),
-                             "cannot poison outputs"));
+      STRAIT_TRY(
+          cuda::check(cudaMemsetAsync(rank.output.data(), 0xa5, output_offset + bytes + guard_bytes, rank.stream),
+                      "cannot poison outputs"));
       if (in_place)
         STRAIT_TRY(cuda::check(cudaMemcpyAsync(rank.output.data() + output_offset, rank.input.data() + input_offset,
                                                bytes, cudaMemcpyDeviceToDevice, rank.stream),

@@ -76,6 +76,7 @@ class RankGraphs {
       cudaGraphDestroy(graph);
       if (enqueued) enqueued = cuda::check(ended, "cannot capture");
     }
+    cudaGetLastError();  // the destroyed graph of a failed capture
     STRAIT_TRY(std::move(enqueued));
     if (graphs_.size() != ranks.ranks.size()) return fail(Code::cuda_error, "cannot instantiate a captured graph");
     for (std::size_t r = 0; r < graphs_.size(); ++r)
@@ -100,14 +101,15 @@ inline Result<Times> time_operation(GpuRanks& ranks, const Enqueue& enqueue, dou
   STRAIT_TRY(enqueue());
   STRAIT_TRY(ranks.synchronize());
   STRAIT_ASSIGN(const double first_us, median_us(ranks, 1, 1, enqueue));
-  const int repeats = std::clamp(static_cast<int>(budget_ms * 1000 / rounds / first_us), 1, 20);
+  const int repeats = std::clamp(static_cast<int>(budget_ms * 1000 / rounds / std::max(first_us, 1.0)), 1, 20);
+  const bool slow = first_us > 30'000;  // such a time needs no median, and no graph
   const auto many = [&]() -> Status {
     for (int i = 0; i < repeats; ++i) STRAIT_TRY(enqueue());
     return {};
   };
   Times times;
-  STRAIT_ASSIGN(times.eager_us, median_us(ranks, repeats > 1 ? rounds : 3, repeats, many));
-  if (!with_graph) return times;
+  STRAIT_ASSIGN(times.eager_us, median_us(ranks, slow ? 1 : rounds, repeats, many));
+  if (!with_graph || slow) return times;
   RankGraphs graphs;
   STRAIT_TRY(graphs.capture(ranks, repeats, enqueue));
   const int replays = repeats == 20 ? 5 : 1;
@@ -117,7 +119,7 @@ inline Result<Times> time_operation(GpuRanks& ranks, const Enqueue& enqueue, dou
   };
   STRAIT_TRY(replay());
   STRAIT_TRY(ranks.synchronize());
-  STRAIT_ASSIGN(times.graph_us, median_us(ranks, repeats > 1 ? rounds : 3, double(repeats) * replays, replay));
+  STRAIT_ASSIGN(times.graph_us, median_us(ranks, rounds, double(repeats) * replays, replay));
   return times;
 }
 

@@ -43,8 +43,8 @@ class NcclBaseline {
                     DataType type, const std::vector<cudaStream_t>& streams) {
     STRAIT_TRY(check(group_start_()));
     for (std::size_t r = 0; r < comms_.size(); ++r)
-      STRAIT_TRY(check(
-          all_reduce_(inputs[r], outputs[r], count, static_cast<int>(type), /*sum*/ 0, comms_[r], streams[r])));
+      STRAIT_TRY(
+          check(all_reduce_(inputs[r], outputs[r], count, static_cast<int>(type), /*sum*/ 0, comms_[r], streams[r])));
     return check(group_end_());
   }
 

@@ -143,7 +143,10 @@ class Sweep {
     lanes_ = static_cast<std::uint32_t>(algorithm.build(request, 0).lanes.size());
     request.in_place = true;
     STRAIT_ASSIGN(const auto in_place, make_group(algorithm, request, protocol == "packet"));
-    Row row{.plan = std::string(algorithm.name), .protocol = protocol, .type = std::string(name(type))};
+    Row row;
+    row.plan = algorithm.name;
+    row.protocol = protocol;
+    row.type = name(type);
     if (!settings_.no_check) STRAIT_TRY(check_corners<type>(row, **group, *in_place));
     for (const std::size_t bytes : settings_.sizes_bytes)
       for (const std::uint32_t blocks : settings_.blocks) {
@@ -226,8 +229,8 @@ class Sweep {
     const std::size_t count = row.bytes / size_bytes(type);
     if (!settings_.no_check) STRAIT_TRY(check_once<type>(row, in_place, count, row.blocks, {0, 0, true}, 1));
     STRAIT_TRY(ranks_->prepare(false, row.bytes, 0, 0));
-    STRAIT_ASSIGN(row.times, time_operation(*ranks_, operation<type>(group, count, row.blocks, {}), settings_.budget_ms,
-                                            true));
+    STRAIT_ASSIGN(row.times,
+                  time_operation(*ranks_, operation<type>(group, count, row.blocks, {}), settings_.budget_ms, true));
     STRAIT_TRY(group.error());
     STRAIT_ASSIGN(const unsigned long long wrong, differences<type>(count, {}));
     row.wrong += wrong;
@@ -238,7 +241,9 @@ class Sweep {
 
   template <DataType type>
   Status run_baseline() {
-    if (!baseline_) STRAIT_ASSIGN(baseline_, NcclBaseline::load(settings_.baseline_path, devices_));
+    if (!baseline_) {
+      STRAIT_ASSIGN(baseline_, NcclBaseline::load(settings_.baseline_path, devices_));
+    }
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     for (const GpuRank& rank : ranks_->ranks) {
@@ -249,7 +254,11 @@ class Sweep {
       const Enqueue enqueue = [&]() -> Status {
         return baseline_->all_reduce(inputs, outputs, bytes / size_bytes(type), type, ranks_->streams());
       };
-      Row row{.plan = "nccl", .protocol = "-", .type = std::string(name(type)), .bytes = bytes};
+      Row row;
+      row.plan = "nccl";
+      row.protocol = "-";
+      row.type = name(type);
+      row.bytes = bytes;
       auto times = time_operation(*ranks_, enqueue, settings_.budget_ms, true);
       if (!times) {
         std::printf("the baseline without a graph, because: %s\n", times.error().message.c_str());

@@ -57,10 +57,10 @@ constexpr bool has_root(Collective c) {
   return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
 }
 
-/// Whether every order and grouping of the operands gives the same bits (integers wrap; min and max select).
+/// Whether every order and grouping of the operands gives the same bits: integers wrap (and an average divides once, at
+/// the end); min and max select.
 constexpr bool is_order_free(DataType type, ReduceOp op) {
-  if (op == ReduceOp::min || op == ReduceOp::max) return true;
-  return !is_floating(type) && op != ReduceOp::avg;
+  return !is_floating(type) || op == ReduceOp::min || op == ReduceOp::max;
 }
 
 std::string_view name(DataType type);        ///< "float32"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/environment.hpp"
-#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/launch.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/group.hpp"
 #include "strait/strait.h"
@@ -277,7 +277,12 @@ straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* con
     const auto deadline = init_deadline(*options);
     if (!deadline) return result_of(deadline.error());
     auto made = std::make_unique<straitComm>();
-    return invalid("tmp");
+    auto launch = strait::read_launch_environment(strait::Environment());
+    if (!launch) return result_of(launch.error());
+    strait::JoinOptions join;
+    join.wait.deadline = *deadline;
+    auto channel = strait::join_launched(*launch, std::move(join));
+    if (const Status status = make_comm(*made, std::move(channel), *options); !status) return result_of(status);
     *handle = made.release();
     return straitSuccess;
   });

@@ -151,9 +151,10 @@ bool Comm::streams(const Call& call) const {
 Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) const {
   const PlanRequest request = request_for(call);
   const std::size_t count = call.collective == Collective::barrier ? 1 : call.count;
-  struct { std::string algorithm; std::size_t slice_bytes = 65536; std::uint32_t lanes = 1; } choice;
-  for (const Algorithm& a : catalogue()) if (a.supports(request) && (choice.algorithm.empty() || a.name == forced_)) choice.algorithm = a.name;
-  if (const char* e = getenv("STRAIT_SLICE_BYTES")) choice.slice_bytes = atol(e);
+  SelectOptions select = select_options_;
+  const Algorithm* forced = find_algorithm(select.algorithm);  // where it can; other collectives go on as usual
+  if (forced != nullptr && !forced->supports(request)) select.algorithm.clear();
+  STRAIT_ASSIGN(const Choice choice, choose(request, call.type, call.op, count, model_, select));
   HostProgram::Options options;
   options.arithmetic = {call.type, call.op};
   options.count = count;

@@ -15,6 +15,7 @@
 #include "communicator/watch.hpp"
 #include "executor/host/host_program.hpp"
 #include "plan/request.hpp"
+#include "select/select.hpp"
 #include "transport/transport.hpp"
 
 namespace strait {
@@ -97,7 +98,8 @@ class Comm {
   std::uint32_t ranks_ = 1;
   CommOptions options_;
   std::size_t last_level_cache_bytes_ = 0;
-  std::string forced_;
+  SelectOptions select_options_;
+  ClockModel model_;
   bool all_in_one_process_ = false;
   Simd simd_ = Simd::portable;
   std::unique_ptr<Transport> transport_;

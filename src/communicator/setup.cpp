@@ -100,8 +100,13 @@ Status Comm::read_settings(const Environment& environment) {
                                            std::string(name(best_simd())));
     simd_ = *forced;
   }
-  STRAIT_ASSIGN(forced_, environment.text("STRAIT_ALGORITHM"));
-  if (forced_ == "auto") forced_.clear();
+  STRAIT_ASSIGN(select_options_.algorithm, environment.text("STRAIT_ALGORITHM"));
+  if (select_options_.algorithm == "auto") select_options_.algorithm.clear();
+  if (!select_options_.algorithm.empty() && find_algorithm(select_options_.algorithm) == nullptr)
+    return fail(Code::invalid_usage, "STRAIT_ALGORITHM=" + select_options_.algorithm +
+                                         " names no algorithm. `strait plan --list` prints them");
+  STRAIT_ASSIGN(const std::int64_t slice_bytes, environment.integer("STRAIT_SLICE_BYTES"));
+  select_options_.slice_bytes = static_cast<std::size_t>(slice_bytes);
   return {};
 }
 
@@ -118,6 +123,9 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
     cores = std::min(cores, other.cores);
     last_level_cache_bytes_ = std::min<std::size_t>(last_level_cache_bytes_, other.last_level_cache_bytes);
   }
+  HostRates rates;
+  rates.cache_bytes = last_level_cache_bytes_;
+  model_ = host_model(ranks_, cores, rates);
 
   STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
   all_in_one_process_ = std::all_of(peers.begin(), peers.end(),

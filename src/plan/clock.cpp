@@ -73,7 +73,8 @@ class Simulation {
   double ready_at(std::uint32_t rank, const Step& step);
   void start(std::uint32_t rank, std::uint32_t lane);
   void finish(const Running& done);
-  void add_work(Running& running, const Operand& operand, double bytes, bool first_destination) const;
+  void add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool first_destination);
+  bool comes_from_dram(std::uint32_t owner, const Operand& operand, std::uint32_t slice);
   double advance();
   void set_speeds();
   void stir_later(std::uint32_t rank, double when) { wakes_.emplace(when, rank); }
@@ -99,6 +100,8 @@ class Simulation {
   std::vector<double> load_;
   std::vector<double> used_;
   std::vector<TimedStep> timeline_;
+  std::uint32_t chunks_ = 1;   ///< the most of any buffer
+  std::vector<bool> touched_;  ///< by buffer, chunk and slice
   double now_us_ = 0;
 };
 
@@ -130,6 +133,10 @@ void Simulation::connect() {
     RankClock& rank = ranks_.emplace_back();
     rank.lanes.resize(slices_ == 0 ? 0 : mine.lanes.size());
     rank.next_message.assign(mine.links.size(), 0);
+    for (const Lane& lane : mine.lanes)
+      for (const Step& step : lane.steps)
+        for (const auto* operands : {&step.sources, &step.destinations})
+          for (const Operand& operand : *operands) chunks_ = std::max(chunks_, operand.chunk + 1);
     for (const LinkEnd& end : mine.links) {
       const auto entry = links.try_emplace({end.writer, end.tag, end.readers}, channels_.size());
       if (entry.second) channels_.push_back({{}, {}, {}, end.writer, end.readers});
@@ -189,10 +196,23 @@ double Simulation::bytes_of(const Operand& operand, std::uint32_t slice) const {
   return static_cast<double>(layout_.slice_of(operand.chunk, slice).count * size_.element_bytes);
 }
 
+/// A slice crosses DRAM once: whoever touches it again soon after finds it in the cache.
+bool Simulation::comes_from_dram(std::uint32_t owner, const Operand& operand, std::uint32_t slice) {
+  if (operand.buffer == Buffer::scratch || dram_share_ == 0) return false;
+  const std::size_t buffer = 2 * owner + (operand.buffer == Buffer::output ? 1 : 0);
+  const std::size_t cell = (buffer * chunks_ + operand.chunk) * slices_ + slice;
+  if (touched_.size() <= cell) touched_.resize(2 * cell + 1);
+  if (touched_[cell]) return false;
+  touched_[cell] = true;
+  return true;
+}
+
 /// What an operand costs beyond the rank's own moving of bytes.
-void Simulation::add_work(Running& running, const Operand& operand, double bytes, bool first_destination) const {
+void Simulation::add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes,
+                          bool first_destination) {
   const bool travels = operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive;
-  if (!travels && operand.buffer != Buffer::scratch)  // a copy touches two buffers
+  const std::uint32_t owner = operand.kind == Operand::Kind::peer ? operand.peer : running.rank;
+  if (!travels && comes_from_dram(owner, operand, slice))  // a copy touches two buffers
     running.demands.push_back({dram_resource, dram_share_ * bytes / 2});
   if (!first_destination) running.left_us += bytes / (2 * model_.copy_gbps * bytes_per_us);
   std::uint32_t from = running.rank;
@@ -221,8 +241,9 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   const auto sources = static_cast<double>(step.sources.size());
   running.left_us +=
       step.reduces ? sources * bytes / (model_.reduce_gbps * bytes_per_us) : bytes / (model_.copy_gbps * bytes_per_us);
-  for (const Operand& source : step.sources) add_work(running, source, bytes, true);
-  for (std::size_t i = 0; i < step.destinations.size(); ++i) add_work(running, step.destinations[i], bytes, i == 0);
+  for (const Operand& source : step.sources) add_work(running, source, clock.slice, bytes, true);
+  for (std::size_t i = 0; i < step.destinations.size(); ++i)
+    add_work(running, step.destinations[i], clock.slice, bytes, i == 0);
   for (const std::uint16_t wait : step.waits) ++counters_[state.counters[wait]].taken;
   running.left_us = std::max(running.left_us, 1e-6);
   // So far bytes; from here on the rate at full speed.
@@ -330,8 +351,7 @@ ClockResult Simulation::result() const {
   result.binding = "latency";
   double most = 0.5;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const double busy =
-        result.total_us > 0 && capacity_[i] < never ? used_[i] / (capacity_[i] * result.total_us) : 0;
+    const double busy = result.total_us > 0 && capacity_[i] < never ? used_[i] / (capacity_[i] * result.total_us) : 0;
     result.resources.push_back({names[i], busy});
     if (busy < most) continue;
     most = busy;

@@ -50,7 +50,7 @@ std::string text_of(const Plan& plan, const Schedule::Placed& placed) {
 
 /// What a box has room for: the data, without waits and signals.
 std::string short_text(const Plan& plan, const Schedule::Placed& placed) {
-  constexpr std::size_t most = 34;
+  constexpr std::size_t most = 30;
   Step step = step_of(plan, placed);
   const bool moves_data = !step.sources.empty();
   if (moves_data) {

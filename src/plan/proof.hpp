@@ -20,7 +20,7 @@ namespace strait {
 struct ProofOptions {
   std::uint32_t depth = 2;   ///< slots of every link
   std::uint32_t slices = 1;  ///< how often the lanes run; the most that any lane runs where the caller gives the counts
-  std::vector<bool> in_place;                                  ///< by rank; empty: no rank
+  std::vector<bool> in_place = {};                             ///< by rank; empty: no rank
   Numerics numerics = Numerics::rounded;                       ///< what is promised of sums
   std::vector<std::vector<PointToPoint>> point_to_point = {};  ///< by rank; of send_recv, what was posted
 };

@@ -81,7 +81,6 @@ Status Group::upload(const RankProgram& program) {
 
   STRAIT_ASSIGN(rank.arena, DeviceMemory::allocate(rank.device, program.arena_bytes + counter_stride));
   Upload upload;
-  const std::size_t lanes = upload.add(std::span(program.lanes));
   const std::size_t steps = upload.add(std::span(program.steps));
   const std::size_t operands = upload.add(std::span(program.operands));
   const std::size_t items = upload.add(std::span(program.items));
@@ -94,12 +93,13 @@ Status Group::upload(const RankProgram& program) {
                    "cannot upload a plan to GPU " + std::to_string(rank.device)));
   STRAIT_TRY(check(cudaDeviceSynchronize(), "cannot upload a plan to GPU " + std::to_string(rank.device)));
 
-  rank.program.lanes = reinterpret_cast<const FlatLane*>(base + lanes);
+  std::copy(program.lanes.begin(), program.lanes.end(), rank.program.lanes);
   rank.program.steps = reinterpret_cast<const FlatStep*>(base + steps);
   rank.program.operands = reinterpret_cast<const FlatOperand*>(base + operands);
   rank.program.items = reinterpret_cast<const FlatItem*>(base + items);
   rank.program.channels = reinterpret_cast<const Channel*>(base + channels);
   rank.program.error_claim = reinterpret_cast<std::uint32_t*>(base + claim);
+  rank.program.state_offset = program.state_offset;
   rank.program.rank = program.rank;
   rank.program.ranks = static_cast<std::uint32_t>(plan_.size());
   rank.program.depth = options_.program.depth;

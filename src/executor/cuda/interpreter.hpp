@@ -73,15 +73,16 @@ class Interpreter {
   STRAIT_DEVICE void load_lane() {
     const std::uint32_t first = machine_.thread(), stride = machine_.threads();
     for (std::uint32_t i = first; i < lane_.channels; i += stride)
-      load_channel(program_.channels[lane_.first_channel + i], memory_.channels[i]);
+      load_channel(lane_.first_channel + i, memory_.channels[i]);
     for (std::uint32_t i = first; i < lane_.steps; i += stride) memory_.steps[i] = program_.steps[lane_.first_step + i];
     for (std::uint32_t i = first; i < lane_.operands; i += stride)
       memory_.operands[i] = program_.operands[lane_.first_operand + i];
     for (std::uint32_t i = first; i < lane_.items; i += stride) memory_.items[i] = program_.items[lane_.first_item + i];
   }
 
-  STRAIT_DEVICE void load_channel(const Channel& channel, BlockChannel& result) const {
-    const ChannelState& state = channel_state(channel);
+  STRAIT_DEVICE void load_channel(std::uint32_t index, BlockChannel& result) const {
+    const Channel channel = program_.channels[index];
+    const ChannelState state = channel_state(index);
     result.base = state.base;
     result.seen = state.seen;
     result.waited = reinterpret_cast<std::uint64_t*>(place(channel.waited) + block_ * counter_stride);
@@ -94,14 +95,15 @@ class Interpreter {
   STRAIT_DEVICE void save_counters() {
     for (std::uint32_t i = machine_.thread(); i < lane_.channels; i += machine_.threads()) {
       const BlockChannel& channel = memory_.channels[i];
-      ChannelState& state = channel_state(program_.channels[lane_.first_channel + i]);
+      ChannelState& state = channel_state(lane_.first_channel + i);
       state.base = channel.base + std::uint64_t{launch_.layout.slices} * channel.per_slice;
       state.seen = channel.seen;
     }
   }
 
-  STRAIT_DEVICE ChannelState& channel_state(const Channel& channel) const {
-    return reinterpret_cast<ChannelState*>(place(channel.state))[block_];
+  STRAIT_DEVICE ChannelState& channel_state(std::uint32_t channel) const {
+    std::byte* const states = launch_.arenas[program_.rank] + program_.state_offset;
+    return reinterpret_cast<ChannelState*>(states)[std::size_t{channel} * program_.max_blocks + block_];
   }
   STRAIT_DEVICE std::byte* place(const Address& address) const { return launch_.arenas[address.rank] + address.offset; }
   STRAIT_DEVICE std::size_t slot_bytes() const {
@@ -210,7 +212,7 @@ class Interpreter {
   BlockMemory& memory_;
   const std::uint32_t lane_index_;
   const std::uint32_t block_;
-  const FlatLane lane_;
+  const FlatLane& lane_;
   std::uint32_t slice_ = 0;
   std::uint32_t step_ = 0;
 };

@@ -37,12 +37,13 @@ struct Control {
 
 /// Device copies of the arrays of a RankProgram, and its constants.
 struct DeviceProgram {
-  const FlatLane* lanes = nullptr;
+  FlatLane lanes[max_lanes];  ///< by value, so that a kernel's first loads depend on no other
   const FlatStep* steps = nullptr;
   const FlatOperand* operands = nullptr;
   const FlatItem* items = nullptr;
   const Channel* channels = nullptr;
   std::uint32_t* error_claim = nullptr;  ///< device memory: non-zero once a thread has written the error record
+  std::uint64_t state_offset = 0;
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
   std::uint32_t depth = 1;

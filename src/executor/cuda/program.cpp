@@ -34,6 +34,7 @@ class RankCompiler {
     STRAIT_TRY(check_plan());
     allocate(std::uint64_t{plan_.scratch_chunks} * options_.max_blocks * options_.block_slot_bytes);
     for (std::size_t lane = 0; lane < plan_.lanes.size(); ++lane) STRAIT_TRY(add_lane(lane));
+    program_.state_offset = allocate(sizeof(ChannelState) * program_.channels.size() * options_.max_blocks).offset;
     program_.arena_bytes = arena_bytes_;
     return std::move(program_);
   }
@@ -44,6 +45,7 @@ class RankCompiler {
       return fail(Code::unsupported, "the CUDA executor cannot run plan " + plan_.algorithm + ": " + what);
     };
     if (plan_.ranks > max_ranks) return unsupported("it has more than " + std::to_string(max_ranks) + " ranks");
+    if (plan_.lanes.size() > max_lanes) return unsupported("it has more than " + std::to_string(max_lanes) + " lanes");
     if (plan_.wide_scratch) return unsupported("its scratch holds accumulators");
     if (plan_.collective == Collective::all_to_all_v || plan_.collective == Collective::send_recv)
       return unsupported("chunks of caller-given lengths");
@@ -187,7 +189,6 @@ class RankCompiler {
 
   Result<std::uint16_t> add_channel(Channel channel, const EndKey& key) {
     channel.waited = allocate(counter_stride * options_.max_blocks);
-    channel.state = allocate(sizeof(ChannelState) * options_.max_blocks);
     const auto index = static_cast<std::uint32_t>(program_.channels.size());
     if (!ends_.insert({key, {plan_.rank, index}}).second)
       return fail(Code::internal_error, "plan " + plan_.algorithm + ", rank " + std::to_string(plan_.rank) +

@@ -14,6 +14,7 @@ namespace strait::cuda {
 inline constexpr std::uint32_t max_ranks = 8;
 inline constexpr std::uint32_t max_sources = 8;
 inline constexpr std::uint32_t max_operands = 24;  ///< of a step: sources and destinations, one for each reader
+inline constexpr std::uint32_t max_lanes = 16;
 inline constexpr std::uint32_t max_lane_steps = 64;
 inline constexpr std::uint32_t max_lane_operands = 256;
 inline constexpr std::uint32_t max_lane_items = 256;
@@ -40,13 +41,13 @@ struct Channel {
   Address waited;               ///< own memory
   Address posted;               ///< the other end's `waited`
   Address slots;                ///< links: in the reader's memory
-  Address state;                ///< own memory: ChannelState of every block
   std::uint32_t per_slice = 0;  ///< uses in a slice
   std::uint32_t credit = 0;     ///< writer of a link: its depth; waiter: the signal's credits
   std::uint32_t peer = 0;       ///< the rank at the other end, for messages
   std::uint32_t tag = 0;        ///< for messages
 };
 
+/// What a launch leaves for the next one, of each channel and block.
 struct ChannelState {
   std::uint64_t base = 0;  ///< uses before this launch
   std::uint64_t seen = 0;  ///< the value of *waited when last polled
@@ -105,7 +106,8 @@ struct RankProgram {
   std::vector<FlatOperand> operands;
   std::vector<FlatItem> items;
   std::vector<Channel> channels;
-  std::uint64_t arena_bytes = 0;  ///< scratch first, by chunk and block
+  std::uint64_t state_offset = 0;  ///< in the arena: ChannelState by channel and block
+  std::uint64_t arena_bytes = 0;   ///< scratch first, by chunk and block
 };
 
 struct Program {

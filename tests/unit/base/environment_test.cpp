@@ -38,10 +38,11 @@ TEST(Environment, GivesDefaultsWhereNothingIsSet) {
 }
 
 TEST(Environment, DefaultsAreAcceptedValues) {
-  for (const Variable& variable : environment_table)
-    if (!variable.default_value.empty())
-      EXPECT_TRUE(environment_of({{std::string(variable.name), std::string(variable.default_value)}}).validate())
-          << variable.name;
+  for (const Variable& variable : environment_table) {
+    if (variable.default_value.empty()) continue;
+    Environment environment = environment_of({{std::string(variable.name), std::string(variable.default_value)}});
+    EXPECT_TRUE(environment.validate()) << variable.name;
+  }
 }
 
 TEST(Environment, ReadsBytesWithUnits) {

@@ -141,15 +141,17 @@ class EmulatedGroup {
 
   /// Makes every channel look as if it had been used `uses` times.
   void pretend_uses(std::uint64_t uses) {
-    const auto word = [&](const Address& place, std::size_t offset) -> std::uint64_t& {
-      return *reinterpret_cast<std::uint64_t*>(arenas_[place.rank] + place.offset + offset);
-    };
-    for (const RankProgram& rank : program_.ranks)
-      for (const Channel& channel : rank.channels)
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      const RankProgram& program = program_.ranks[rank];
+      const auto word = [&](std::size_t offset) -> std::uint64_t& {
+        return *reinterpret_cast<std::uint64_t*>(arenas_[rank] + offset);
+      };
+      for (std::size_t c = 0; c < program.channels.size(); ++c)
         for (std::uint32_t block = 0; block < program_.options.max_blocks; ++block) {
-          word(channel.state, block * sizeof(ChannelState)) = uses;
-          word(channel.waited, block * counter_stride) = uses;
+          word(program.state_offset + (c * program_.options.max_blocks + block) * sizeof(ChannelState)) = uses;
+          word(program.channels[c].waited.offset + block * counter_stride) = uses;
         }
+    }
   }
 
   /// Each rank runs the launches one after another, as a stream does; ranks run ahead of one another as they like.
@@ -182,17 +184,18 @@ class EmulatedGroup {
   Launch make_launch(const EmulatedLaunch& call, std::uint32_t rank, std::uint64_t timeout_ns) {
     Launch launch;
     const RankProgram& program = *ranks_[rank].program;
-    launch.program = {program.lanes.data(),
-                      program.steps.data(),
-                      program.operands.data(),
-                      program.items.data(),
-                      program.channels.data(),
-                      &ranks_[rank].error_claim,
-                      rank,
-                      static_cast<std::uint32_t>(ranks_.size()),
-                      program_.options.depth,
-                      program_.options.block_slot_bytes,
-                      program_.options.max_blocks};
+    std::copy(program.lanes.begin(), program.lanes.end(), launch.program.lanes);
+    launch.program.steps = program.steps.data();
+    launch.program.operands = program.operands.data();
+    launch.program.items = program.items.data();
+    launch.program.channels = program.channels.data();
+    launch.program.error_claim = &ranks_[rank].error_claim;
+    launch.program.state_offset = program.state_offset;
+    launch.program.rank = rank;
+    launch.program.ranks = static_cast<std::uint32_t>(ranks_.size());
+    launch.program.depth = program_.options.depth;
+    launch.program.block_slot_bytes = program_.options.block_slot_bytes;
+    launch.program.max_blocks = program_.options.max_blocks;
     std::copy(arenas_.begin(), arenas_.end(), launch.arenas);
     std::copy(call.buffers.begin(), call.buffers.end(), launch.buffers);
     launch.control = &control_;
