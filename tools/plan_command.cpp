@@ -7,19 +7,28 @@
 #include "command.hpp"
 #include "perf/options.hpp"
 #include "perf/report.hpp"
+#include "plan/clock.hpp"
 #include "plan/print.hpp"
 #include "plan/request.hpp"
 
 namespace strait::tools {
 namespace {
 
+constexpr std::size_t traced_bytes = std::size_t{1} << 20;
 constexpr std::uint32_t most_ranks = 256;  // of a plan that someone wants to read
+
+using Printer = Result<std::string> (*)(const Plan&);
+
+template <std::string (*print)(const Plan&)>
+Result<std::string> printed(const Plan& plan) {
+  return print(plan);
+}
 
 struct Question {
   std::string collective;
   std::string algorithm;
   PlanRequest request;
-  std::string (*print)(const Plan&) = to_text;
+  Printer print = printed<to_text>;
   std::string path;
 };
 
@@ -54,9 +63,17 @@ Result<Plan> build(Question question) {
   return plan;
 }
 
+/// A run on the clock's default host with a core for each rank.
+Result<std::string> to_trace(const Plan& plan) {
+  const auto ranks = static_cast<std::uint32_t>(plan.size());
+  const ClockSize size{.count = traced_bytes};
+  STRAIT_ASSIGN(const ClockResult result, simulate(plan, size, host_model(ranks, ranks)));
+  return to_chrome_trace(plan, result);
+}
+
 Status answer(const Question& question) {
   STRAIT_ASSIGN(const Plan plan, build(question));
-  const std::string text = question.print(plan);
+  STRAIT_ASSIGN(const std::string text, question.print(plan));
   if (!question.path.empty()) return perf::write_file(question.path, text);
   std::cout << text;
   return {};
@@ -83,11 +100,14 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_flag("--order-free", request.order_free, "Any order of operands gives the same bits");
   CLI::Option_group* format = command->add_option_group("format");
   format->add_flag_callback(
-      "--text", [question] { question->print = to_text; }, "A line for each step (default)");
+      "--text", [question] { question->print = printed<to_text>; }, "A line for each step (default)");
   format->add_flag_callback(
-      "--dot", [question] { question->print = to_dot; }, "For Graphviz");
+      "--dot", [question] { question->print = printed<to_dot>; }, "For Graphviz");
   format->add_flag_callback(
-      "--svg", [question] { question->print = to_svg; }, "A drawing");
+      "--svg", [question] { question->print = printed<to_svg>; }, "A drawing");
+  format->add_flag_callback(
+      "--trace", [question] { question->print = to_trace; },
+      "1 MB on a simulated host, for chrome://tracing or Perfetto");
   format->require_option(0, 1);
   command->add_option("-o,--output", question->path, "Write to this file instead of the terminal");
   command->callback([question, &exit_code] {

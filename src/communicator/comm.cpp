@@ -10,6 +10,7 @@ namespace {
 
 /// Programs hold scratch memory; a user that never repeats a size should not collect them.
 constexpr std::size_t max_programs = 1024;
+constexpr int quick_tries = 8;
 
 }  // namespace
 
@@ -29,9 +30,12 @@ Status Comm::run_message(const Call& call) {
 
 Status Comm::finish() {
   for (;;) {
-    STRAIT_ASSIGN(const State state, step());
-    if (state == State::done) return {};
-    if (state == State::idle) STRAIT_TRY(pause());
+    // Most waits are shorter than what it costs to prepare a longer one.
+    for (int tries = 0; tries < quick_tries; ++tries) {
+      STRAIT_ASSIGN(const State state, step());
+      if (state == State::done) return {};
+    }
+    STRAIT_TRY(pause());
   }
 }
 

@@ -183,7 +183,7 @@ class Mover {
       const int valid = left < elements_per_unit ? static_cast<int>(left) : elements_per_unit;
       Sum sum;
       const bool arrived = for_groups<sources>([&]<int width>(std::uint32_t first) {
-        Unit values[width];
+        Unit values[width] = {};
         const bool all = gather<width>(first, unit, valid, values);
         add<width, reduces>(sum, values, first);
         return all;
@@ -205,7 +205,7 @@ class Mover {
   /// All loads are in flight before the first packet is looked at.
   template <int width>
   STRAIT_DEVICE bool gather(std::uint32_t first, std::size_t unit, int valid, Unit (&values)[width]) {
-    [[maybe_unused]] Packets packets[width];
+    [[maybe_unused]] Packets packets[width] = {};
     bool arrived = true;
     STRAIT_UNROLL
     for (int s = 0; s < width; ++s) {

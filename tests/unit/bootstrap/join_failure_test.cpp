@@ -289,18 +289,22 @@ TEST(Descriptors, RunningOutIsAnErrorWithARemedy) {
 
 TEST(Descriptors, AStarvedRootSaysSoToTheRanksItHas) {
   UniqueId id = make_id();
-  rlimit before = limit_descriptors(1);
+  std::atomic<bool> starved{false};
+  rlimit before{};
   std::vector<std::thread> ranks;
   std::vector<int> told(2);
   // The ranks are processes, so that only the root runs out: it has room for one of them.
   for (int i = 0; i < 2; ++i)
     ranks.emplace_back([&, i] {
+      while (!starved.load()) std::this_thread::yield();
       told[static_cast<std::size_t>(i)] = exit_code_of([&] {
         ::setrlimit(RLIMIT_NOFILE, &before);
         auto joined = join(id, options_of(i, 3, 400));
         return !joined && joined.error().message.find("ulimit -n") != std::string::npos;
       });
     });
+  before = limit_descriptors(1);
+  starved.store(true);
   for (std::thread& rank : ranks) rank.join();
   ::setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_TRUE(told[0] == 0 || told[1] == 0);

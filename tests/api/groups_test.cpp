@@ -1,0 +1,255 @@
+// Groups: messages, collectives, several communicators of one thread, and errors inside a group.
+#include <numeric>
+#include <string>
+#include <tuple>
+
+#include "api/values.hpp"
+#include "support/ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+std::uint64_t pair_seed(int from, int to, std::size_t message = 0) {
+  return static_cast<std::uint64_t>(from * 100 + to) * 100 + message;
+}
+
+void check_sum(straitComm_t comm, int rank, int ranks, std::size_t count, std::uint64_t seed) {
+  const Values mine = numbers(count, seed + static_cast<std::uint64_t>(rank));
+  Values sum(count);
+  STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), count, straitInt32, straitSum, comm, nullptr));
+  EXPECT_EQ(sum, sum_of_numbers(count, seed, ranks));
+}
+
+void exchange_in_a_ring(straitComm_t comm, int rank, int ranks) {
+  for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{100'003}}) {
+    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+    const Values sent = numbers(count, pair_seed(rank, next));
+    Values received(count);
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitSend(sent.data(), count, straitInt32, next, comm, nullptr));
+    STRAIT_EXPECT_OK(straitRecv(received.data(), count, straitInt32, previous, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    EXPECT_EQ(received, numbers(count, pair_seed(previous, rank)));
+  }
+}
+
+/// How many elements go from one rank to another in a random exchange; the same on all ranks.
+std::size_t random_count(int from, int to, std::size_t round) {
+  const std::uint64_t dice = mix(pair_seed(from, to, round));
+  if (dice % 4 == 0) return 0;
+  return dice % 4 == 1 ? dice / 4 % 60'000 : dice / 4 % 50;
+}
+
+void exchange_at_random(straitComm_t comm, int rank, int ranks) {
+  for (std::size_t round = 0; round < 8; ++round) {
+    std::vector<Values> sent, received;
+    for (int peer = 0; peer < ranks; ++peer) {
+      sent.push_back(numbers(random_count(rank, peer, round), pair_seed(rank, peer, round)));
+      received.emplace_back(random_count(peer, rank, round));
+    }
+    STRAIT_EXPECT_OK(straitGroupStart());
+    for (int i = 0; i < ranks; ++i) {
+      const int peer = (i * 7 + rank) % ranks;  // posted in another order on every rank
+      const Values& out = sent[static_cast<std::size_t>(peer)];
+      Values& in = received[static_cast<std::size_t>(peer)];
+      STRAIT_EXPECT_OK(straitRecv(in.data(), in.size(), straitInt32, peer, comm, nullptr));
+      STRAIT_EXPECT_OK(straitSend(out.data(), out.size(), straitInt32, peer, comm, nullptr));
+    }
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    for (int peer = 0; peer < ranks; ++peer)
+      EXPECT_EQ(received[static_cast<std::size_t>(peer)],
+                numbers(random_count(peer, rank, round), pair_seed(peer, rank, round)));
+  }
+}
+
+/// Three messages to one peer, of which the receiver takes each by a call of its own.
+void send_several_to_one_peer(straitComm_t comm, int rank, int ranks, const std::vector<std::size_t>& counts) {
+  if (rank == 0) {
+    std::vector<Values> sent;
+    for (std::size_t i = 0; i < counts.size(); ++i) sent.push_back(numbers(counts[i], pair_seed(0, ranks - 1, i)));
+    STRAIT_EXPECT_OK(straitGroupStart());
+    for (const Values& message : sent)
+      STRAIT_EXPECT_OK(straitSend(message.data(), message.size(), straitInt32, ranks - 1, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGroupEnd());
+  } else if (rank == ranks - 1) {
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      Values received(counts[i]);
+      STRAIT_EXPECT_OK(straitRecv(received.data(), counts[i], straitInt32, 0, comm, nullptr));
+      EXPECT_EQ(received, numbers(counts[i], pair_seed(0, rank, i)));
+    }
+  }
+}
+
+class Groups : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, Groups, ::testing::Values(2, 3, 4, 7));
+
+TEST_P(Groups, Ring) { run_as_threads(GetParam(), exchange_in_a_ring); }
+TEST_P(Groups, RandomExchange) { run_as_threads(GetParam(), exchange_at_random); }
+
+TEST_P(Groups, SeveralMessagesToOnePeer) {
+  run_as_threads(GetParam(), [](straitComm_t comm, int rank, int ranks) {
+    send_several_to_one_peer(comm, rank, ranks, {100, 0, 1000});
+  });
+}
+TEST_P(Groups, SeveralMessagesOfDifferentLengthsToOnePeer) {
+  run_as_threads(GetParam(), [](straitComm_t comm, int rank, int ranks) {
+    send_several_to_one_peer(comm, rank, ranks, {3, 200'000, 50'000, 1});
+  });
+}
+
+TEST_P(Groups, MessagesAndCollectivesTogether) {
+  run_as_threads(GetParam(), [](straitComm_t comm, int rank, int ranks) {
+    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+    const Values sent = numbers(5000, pair_seed(rank, next)), mine = numbers(30'000, static_cast<std::uint64_t>(rank));
+    Values received(5000), sum(30'000), all(static_cast<std::size_t>(ranks) * 5000);
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), 30'000, straitInt32, straitSum, comm, nullptr));
+    STRAIT_EXPECT_OK(straitSend(sent.data(), 5000, straitInt32, next, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGroupStart());  // nested: records into the same group
+    STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+    STRAIT_EXPECT_OK(straitRecv(received.data(), 5000, straitInt32, previous, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    EXPECT_EQ(received, Values(5000)) << "the inner end must not run anything";
+    STRAIT_EXPECT_OK(straitAllGather(sent.data(), all.data(), 5000, straitInt32, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    EXPECT_EQ(received, numbers(5000, pair_seed(previous, rank)));
+    EXPECT_EQ(sum, sum_of_numbers(30'000, 0, ranks));
+    for (int peer = 0; peer < ranks; ++peer)
+      EXPECT_EQ(Values(all.begin() + peer * 5000, all.begin() + (peer + 1) * 5000),
+                numbers(5000, pair_seed(peer, (peer + 1) % ranks)));
+  });
+}
+
+TEST_P(Groups, OneThreadDrivesAllRanks) {
+  const int ranks = GetParam();
+  const auto n = static_cast<std::size_t>(ranks);
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  const straitConfig_t config = test_config();
+  std::vector<straitComm_t> comms(n);
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (int rank = 0; rank < ranks; ++rank)
+    STRAIT_EXPECT_OK(straitCommInitRank(&comms[static_cast<std::size_t>(rank)], ranks, &id, rank, &config));
+  STRAIT_EXPECT_OK(straitGroupEnd());
+  for (std::size_t count : {std::size_t{3}, std::size_t{70'000}}) {
+    std::vector<Values> inputs(n), sums(n, Values(count)), blocks(n, Values(count));
+    for (std::size_t r = 0; r < n; ++r) inputs[r] = numbers(count, r);
+    STRAIT_EXPECT_OK(straitGroupStart());
+    for (std::size_t r = 0; r < n; ++r) {
+      STRAIT_EXPECT_OK(
+          straitAllReduce(inputs[r].data(), sums[r].data(), count, straitInt32, straitSum, comms[r], nullptr));
+      STRAIT_EXPECT_OK(straitBroadcast(inputs[r].data(), blocks[r].data(), count, straitInt32, 1, comms[r], nullptr));
+    }
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    for (std::size_t r = 0; r < n; ++r) {
+      EXPECT_EQ(sums[r], sum_of_numbers(count, 0, ranks));
+      EXPECT_EQ(blocks[r], inputs[1]);
+    }
+  }
+  for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+/// Spoils a group by `bad_call`; nothing of it may run, and the communicator must go on.
+template <class BadCall>
+void check_spoilt_group(BadCall bad_call) {
+  run_as_threads(2, [&](straitComm_t comm, int rank, int ranks) {
+    const Values mine = numbers(100, static_cast<std::uint64_t>(rank));
+    Values sum(100);
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), 100, straitInt32, straitSum, comm, nullptr));
+    EXPECT_EQ(bad_call(comm), straitInvalidArgument);
+    const std::string message = straitGetLastError(nullptr);
+    EXPECT_EQ(straitGroupEnd(), straitInvalidArgument);
+    EXPECT_EQ(straitGetLastError(nullptr), message);
+    EXPECT_EQ(sum, Values(100)) << "a call of a refused group ran";
+    check_sum(comm, rank, ranks, 100, 7);
+  });
+}
+
+TEST(GroupErrors, UnknownTypeRunsNothing) {
+  check_spoilt_group([](straitComm_t comm) {
+    int value = 0;
+    return straitBroadcast(&value, &value, 1, static_cast<straitDataType_t>(99), 0, comm, nullptr);
+  });
+}
+TEST(GroupErrors, NullCommunicatorRunsNothing) {
+  check_spoilt_group([](straitComm_t) { return straitBarrier(nullptr, nullptr); });
+}
+TEST(GroupErrors, NullCountsRunNothing) {
+  check_spoilt_group([](straitComm_t comm) {
+    return straitAllToAllv(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, straitInt8, comm, nullptr);
+  });
+}
+TEST(GroupErrors, BadInitRunsNothing) {
+  check_spoilt_group([](straitComm_t) {
+    straitComm_t fresh = nullptr;
+    const straitUniqueId id{};
+    return straitCommInitRank(&fresh, 2, &id, 5, nullptr);
+  });
+}
+
+TEST(GroupErrors, SendToSelfWithoutReceive) {
+  run_as_threads(2, [](straitComm_t comm, int rank, int ranks) {
+    int value = 0;
+    EXPECT_EQ(straitSend(&value, 1, straitInt32, rank, comm, nullptr), straitInvalidUsage);
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitRecv(&value, 1, straitInt32, rank, comm, nullptr));
+    EXPECT_EQ(straitGroupEnd(), straitInvalidUsage);
+    check_sum(comm, rank, ranks, 10, 3);
+  });
+}
+
+TEST(GroupErrors, SelfMessagesThatDoNotFit) {
+  run_as_threads(2, [](straitComm_t comm, int rank, int ranks) {
+    std::int32_t sent[4] = {1, 2, 3, 4}, received[2] = {0, 0};
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitSend(sent, 4, straitInt32, rank, comm, nullptr));
+    STRAIT_EXPECT_OK(straitRecv(received, 2, straitInt32, rank, comm, nullptr));
+    EXPECT_EQ(straitGroupEnd(), straitInvalidUsage);
+    check_sum(comm, rank, ranks, 10, 3);
+  });
+}
+
+TEST(GroupErrors, EndWithoutStart) { EXPECT_EQ(straitGroupEnd(), straitInvalidUsage); }
+
+TEST(GroupErrors, DestroyWithinItsOwnGroup) {
+  run_as_threads(2, [](straitComm_t comm, int rank, int ranks) {
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+    EXPECT_EQ(straitCommDestroy(comm), straitInvalidUsage);
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    check_sum(comm, rank, ranks, 10, 3);
+  });
+}
+
+TEST(AllToAllV, RandomCountsAndOffsets) {
+  run_as_threads(4, [](straitComm_t comm, int rank, int ranks) {
+    const auto n = static_cast<std::size_t>(ranks);
+    for (std::size_t round = 0; round < 10; ++round) {
+      std::vector<std::size_t> send_counts(n), send_offsets(n), receive_counts(n), receive_offsets(n);
+      Values sent, expected;
+      for (int peer = 0; peer < ranks; ++peer) {
+        const auto p = static_cast<std::size_t>(peer);
+        send_counts[p] = random_count(rank, peer, round);
+        receive_counts[p] = random_count(peer, rank, round);
+        send_offsets[p] = sent.size() + p;  // with holes
+        receive_offsets[p] = expected.size() + 2 * p;
+        const Values out = numbers(send_counts[p], pair_seed(rank, peer, round));
+        sent.resize(send_offsets[p]);
+        sent.insert(sent.end(), out.begin(), out.end());
+        const Values in = numbers(receive_counts[p], pair_seed(peer, rank, round));
+        expected.resize(receive_offsets[p], -1);
+        expected.insert(expected.end(), in.begin(), in.end());
+      }
+      Values received(expected.size(), -1);
+      STRAIT_EXPECT_OK(straitAllToAllv(sent.data(), send_counts.data(), send_offsets.data(), received.data(),
+                                       receive_counts.data(), receive_offsets.data(), straitInt32, comm, nullptr));
+      EXPECT_EQ(received, expected) << "round " << round;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace strait::testing
