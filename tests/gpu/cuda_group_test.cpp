@@ -89,6 +89,11 @@ void CudaGroup::expect_reference_bits(const Plan& plan, Protocol protocol, DataT
       ASSERT_EQ(
           cudaMemcpy(const_cast<void*>(buffers[r].input), inputs[r].data(), inputs[r].size(), cudaMemcpyHostToDevice),
           cudaSuccess);
+    // A small copy may still be on its way when cudaMemcpy returns.
+    for (const int device : devices_) {
+      DeviceGuard guard(device);
+      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    }
     const Status status = (*group)->enqueue({type, op, count, 3}, buffers, streams_);
     ASSERT_TRUE(status) << status.error().message;
     ASSERT_TRUE(synchronize());
