@@ -1,7 +1,4 @@
 // Groups: messages, collectives, several communicators of one thread, and errors inside a group.
-#include <numeric>
-#include <string>
-#include <tuple>
 
 #include "api/values.hpp"
 #include "support/ranks.hpp"

@@ -1,0 +1,254 @@
+// Communicators: questions to them, split, two at once, their end, and joining by the environment.
+#include <dirent.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "api/values.hpp"
+#include "support/ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+void check_sum(straitComm_t comm, std::size_t count, std::uint64_t seed) {
+  int rank = -1, ranks = 0;
+  STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
+  STRAIT_EXPECT_OK(straitCommCount(comm, &ranks));
+  const auto mine = numbers(count, seed + static_cast<std::uint64_t>(rank));
+  std::vector<std::int32_t> sum(count);
+  STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), count, straitInt32, straitSum, comm, nullptr));
+  EXPECT_EQ(sum, sum_of_numbers(count, seed, ranks));
+}
+
+TEST(Library, Version) {
+  int version = 0;
+  STRAIT_EXPECT_OK(straitGetVersion(&version));
+  EXPECT_EQ(version, STRAIT_VERSION);
+}
+
+TEST(Library, EveryResultHasAText) {
+  std::set<std::string> texts;
+  for (int result = straitSuccess; result <= straitInProgress; ++result)
+    texts.insert(straitGetErrorString(static_cast<straitResult_t>(result)));
+  EXPECT_EQ(texts.size(), static_cast<std::size_t>(straitInProgress) + 1);
+  EXPECT_STREQ(straitGetErrorString(static_cast<straitResult_t>(1000)), "unknown result");
+  EXPECT_STREQ(straitGetErrorString(static_cast<straitResult_t>(-1)), "unknown result");
+}
+
+TEST(Communicators, KnowTheirRank) {
+  run_as_threads(3, [](straitComm_t comm, int rank, int) {
+    int got_rank = -1, got_ranks = -1, device = 7;
+    straitResult_t error = straitInternalError;
+    STRAIT_EXPECT_OK(straitCommUserRank(comm, &got_rank));
+    STRAIT_EXPECT_OK(straitCommCount(comm, &got_ranks));
+    STRAIT_EXPECT_OK(straitCommDevice(comm, &device));
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+    EXPECT_EQ(got_rank, rank);
+    EXPECT_EQ(got_ranks, 3);
+    EXPECT_EQ(device, -1);
+    EXPECT_EQ(error, straitSuccess);
+  });
+}
+
+TEST(Communicators, BarrierHoldsEverybodyBack) {
+  std::atomic<int> arrived{0};
+  run_as_threads(5, [&](straitComm_t comm, int rank, int ranks) {
+    for (int round = 1; round <= 3; ++round) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank == round ? 20 : 0));
+      ++arrived;
+      STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+      EXPECT_GE(arrived.load(), round * ranks);
+    }
+  });
+}
+
+TEST(Communicators, NothingToMoveAnywhere) {
+  run_as_threads(3, [](straitComm_t comm, int, int) {
+    const std::array<std::size_t, 3> none{};
+    STRAIT_EXPECT_OK(straitAllReduce(nullptr, nullptr, 0, straitFloat32, straitSum, comm, nullptr));
+    STRAIT_EXPECT_OK(straitAllGather(nullptr, nullptr, 0, straitFloat32, comm, nullptr));
+    STRAIT_EXPECT_OK(straitReduceScatter(nullptr, nullptr, 0, straitFloat32, straitMax, comm, nullptr));
+    STRAIT_EXPECT_OK(straitAllToAll(nullptr, nullptr, 0, straitFloat32, comm, nullptr));
+    STRAIT_EXPECT_OK(straitAllToAllv(nullptr, none.data(), none.data(), nullptr, none.data(), none.data(), straitInt8,
+                                     comm, nullptr));
+    STRAIT_EXPECT_OK(straitBroadcast(nullptr, nullptr, 0, straitFloat32, 2, comm, nullptr));
+    STRAIT_EXPECT_OK(straitReduce(nullptr, nullptr, 0, straitFloat32, straitMin, 2, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGather(nullptr, nullptr, 0, straitFloat32, 2, comm, nullptr));
+    STRAIT_EXPECT_OK(straitScatter(nullptr, nullptr, 0, straitFloat32, 2, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    check_sum(comm, 10, 1);
+  });
+}
+
+TEST(Communicators, PremultipliedSums) {
+  run_as_threads(3, [](straitComm_t comm, int rank, int) {
+    const float first = 0.5f, second = -2.0f, mine = static_cast<float>(rank + 1);
+    float sum = 0;
+    straitRedOp_t half, minus_two;
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&half, &first, straitFloat32, comm));
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&minus_two, &second, straitFloat32, comm));
+    STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, half, comm, nullptr));
+    EXPECT_EQ(sum, 3.0f);
+    STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, minus_two, comm, nullptr));
+    EXPECT_EQ(sum, -12.0f);
+    const double other_type = 1;
+    double other_sum = 0;
+    EXPECT_EQ(straitAllReduce(&other_type, &other_sum, 1, straitFloat64, half, comm, nullptr), straitInvalidArgument);
+    STRAIT_EXPECT_OK(straitRedOpDestroy(half, comm));
+    EXPECT_EQ(straitAllReduce(&mine, &sum, 1, straitFloat32, half, comm, nullptr), straitInvalidArgument);
+    STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, minus_two, comm, nullptr));
+    EXPECT_EQ(straitRedOpDestroy(straitSum, comm), straitInvalidArgument);
+  });
+}
+
+/// Parts by color, in the order of the keys; then parts of a part.
+void check_split(straitComm_t comm, int rank, int ranks) {
+  straitComm_t part = nullptr;
+  const int color = rank % 2;
+  STRAIT_EXPECT_OK(straitCommSplit(comm, color, -rank, &part, nullptr));  // keys turn the order around
+  int part_rank = -1, part_ranks = -1;
+  STRAIT_EXPECT_OK(straitCommUserRank(part, &part_rank));
+  STRAIT_EXPECT_OK(straitCommCount(part, &part_ranks));
+  const int members = (ranks + 1 - color) / 2;
+  EXPECT_EQ(part_ranks, members);
+  EXPECT_EQ(part_rank, members - 1 - rank / 2);
+  check_sum(part, 3000, static_cast<std::uint64_t>(color));
+  check_sum(comm, 3000, 50);
+
+  straitComm_t alone = nullptr;
+  STRAIT_EXPECT_OK(straitCommSplit(part, part_rank, 0, &alone, nullptr));
+  check_sum(alone, 10, 3);
+  straitComm_t none = comm;
+  STRAIT_EXPECT_OK(straitCommSplit(comm, rank == 0 ? -1 : 5, 0, &none, nullptr));
+  EXPECT_EQ(none == nullptr, rank == 0);
+  if (none != nullptr) check_sum(none, 100, 9);
+
+  STRAIT_EXPECT_OK(straitCommDestroy(none));
+  STRAIT_EXPECT_OK(straitCommDestroy(part));
+  check_sum(alone, 10, 4);  // a child outlives its parent
+  STRAIT_EXPECT_OK(straitCommDestroy(alone));
+  check_sum(comm, 10, 5);
+}
+TEST(Split, Threads) { run_as_threads(5, check_split); }
+TEST(Split, Processes) { run_as_processes(3, check_split); }
+
+TEST(Split, KeepsTheParentsDeadline) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  straitConfig_t config = test_config();
+  config.timeout_ms = 100;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      straitComm_t comm = nullptr, part = nullptr;
+      STRAIT_EXPECT_OK(straitCommInitRank(&comm, 2, &id, rank, &config));
+      STRAIT_EXPECT_OK(straitCommSplit(comm, 0, 0, &part, nullptr));
+      if (rank == 0) EXPECT_EQ(straitBarrier(part, nullptr), straitTimeout);
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      STRAIT_EXPECT_OK(straitCommDestroy(part));
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    });
+}
+
+TEST(Communicators, TwoAtOnceFromTwoThreadsOfEachRank) {
+  run_as_threads(2, [](straitComm_t comm, int, int) {
+    straitComm_t other = nullptr;
+    STRAIT_EXPECT_OK(straitCommSplit(comm, 0, 0, &other, nullptr));
+    const auto work = [](straitComm_t used, std::uint64_t seed) {
+      for (std::uint64_t i = 0; i < 50; ++i) check_sum(used, i % 5 == 0 ? 40'000 : 64, seed + i);
+    };
+    std::jthread second([&] { work(other, 1000); });
+    work(comm, 0);
+    second.join();
+    STRAIT_EXPECT_OK(straitCommDestroy(other));
+  });
+}
+
+std::size_t entries(const char* folder) {
+  std::size_t count = 0;
+  DIR* directory = opendir(folder);
+  while (directory != nullptr && readdir(directory) != nullptr) ++count;
+  closedir(directory);
+  return count;
+}
+
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(maps), {}, '\n'));
+}
+
+/// What rank 0 of two processes holds after each of many communicators. Each lives as long as a small job's.
+void check_nothing_leaks(int generations, const std::function<void(int)>& generation) {
+  std::size_t fds = 0, threads = 0, maps = 0;
+  for (int i = 0; i < generations; ++i) {
+    generation(i);
+    if (i == generations / 3) {  // caches and the allocator have settled
+      fds = entries("/proc/self/fd");
+      maps = mappings();
+      threads = entries("/proc/self/task");
+    }
+  }
+  EXPECT_LE(entries("/proc/self/fd"), fds);
+  EXPECT_LE(entries("/proc/self/task"), threads);
+  EXPECT_LE(mappings(), maps + 4);
+}
+
+TEST(Leaks, CommunicatorsOfThreads) {
+  check_nothing_leaks(30, [](int i) {
+    run_as_threads(2, [i](straitComm_t comm, int, int) { check_sum(comm, 1000, static_cast<std::uint64_t>(i)); });
+  });
+}
+
+TEST(Leaks, CommunicatorsOfProcesses) {
+  run_as_processes(2, [](straitComm_t comm, int, int) {
+    check_nothing_leaks(24, [&](int i) {
+      straitComm_t part = nullptr;
+      STRAIT_EXPECT_OK(straitCommSplit(comm, 0, 0, &part, nullptr));
+      check_sum(part, 1000, static_cast<std::uint64_t>(i));
+      STRAIT_EXPECT_OK(straitCommDestroy(part));
+    });
+  });
+}
+
+TEST(InitEnv, StraitsOwnVariables) {
+  const std::string key(64, 'a');
+  std::array<char, 16> port{};
+  std::snprintf(port.data(), port.size(), "%d", 20000 + getpid() % 10000);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 3; ++rank)
+    children.push_back(fork_rank([&] {
+      setenv("STRAIT_RANK", std::to_string(rank).c_str(), 1);
+      setenv("STRAIT_RANKS", "3", 1);
+      setenv("STRAIT_ROOT", (std::string("127.0.0.1:") + port.data()).c_str(), 1);
+      setenv("STRAIT_KEY", key.c_str(), 1);
+      const straitConfig_t config = test_config();
+      straitComm_t comm = nullptr;
+      STRAIT_EXPECT_OK(straitCommInitEnv(&comm, &config));
+      int got = -1;
+      STRAIT_EXPECT_OK(straitCommUserRank(comm, &got));
+      EXPECT_EQ(got, rank);
+      check_sum(comm, 1000, 1);
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    }));
+  for (pid_t child : children) EXPECT_EQ(wait_for(child, 20000), 0);
+}
+
+TEST(InitEnv, WithoutALauncherThereIsOneRank) {
+  straitComm_t comm = nullptr;
+  STRAIT_EXPECT_OK(straitCommInitEnv(&comm, nullptr));
+  int ranks = 0;
+  STRAIT_EXPECT_OK(straitCommCount(comm, &ranks));
+  EXPECT_EQ(ranks, 1);
+  check_sum(comm, 100, 1);
+  STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+}  // namespace
+}  // namespace strait::testing
