@@ -30,6 +30,7 @@
 
 #include "copy_methods.hpp"
 #include "perf/options.hpp"
+#include "perf/provenance.hpp"
 #include "perf/report.hpp"
 
 using namespace copy_paths;
@@ -89,7 +90,7 @@ void print_table(const std::vector<Method>& methods, const std::vector<Row>& row
 void write_json(const std::string& path, const std::vector<Method>& methods, const std::vector<Row>& rows,
                 const std::vector<int>& cpus, const std::string& huge_setting) {
   nlohmann::ordered_json json = {{"program", "copy_paths"},
-                                 {"cpu", strait::perf::processor_name()},
+                                 {"provenance", strait::perf::provenance()},
                                  {"cpus", cpus},
                                  {"shmem_huge_pages", huge_setting},
                                  {"slot_depth", depth},
@@ -148,7 +149,7 @@ int main(int argc, char** argv) {
   const auto methods = all_methods();
   const std::string huge_setting = setting("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
   fmt::print("# {}, cores {} and {}, slots of depth {}, huge pages of shared memory: {}\n",
-             strait::perf::processor_name(), cpus[0], cpus[1], depth, huge_setting);
+             strait::perf::provenance()["cpu"].get<std::string>(), cpus[0], cpus[1], depth, huge_setting);
   std::fflush(stdout);
 
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // else Yama lets only the parent read

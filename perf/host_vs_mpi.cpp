@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "perf/options.hpp"
+#include "perf/provenance.hpp"
 #include "perf/report.hpp"
 
 namespace {
@@ -289,11 +290,13 @@ void run_all(const Settings& settings, straitComm_t comm) {
   char mpi_version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(mpi_version, &length);
-  nlohmann::ordered_json json = {
-      {"program", "host_vs_mpi"},      {"strait_version", STRAIT_VERSION},
-      {"mpi_version", mpi_version},    {"cpu", strait::perf::processor_name()},
-      {"ranks", world_ranks},          {"memory", settings.strait_memory ? "strait" : "plain"},
-      {"block_us", settings.block_us}, {"blocks", blocks_each}};
+  nlohmann::ordered_json json = {{"program", "host_vs_mpi"},
+                                 {"provenance", strait::perf::provenance()},
+                                 {"mpi_version", mpi_version},
+                                 {"ranks", world_ranks},
+                                 {"memory", settings.strait_memory ? "strait" : "plain"},
+                                 {"block_us", settings.block_us},
+                                 {"blocks", blocks_each}};
   if (world_rank == 0)
     fmt::print(
         "# {} ranks, {} memory; ratio: MPI's time over Strait's, above 1 Strait is faster\n{:<16}{:>12}{:>14}"

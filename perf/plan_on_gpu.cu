@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "gpu_ranks.cuh"
 #include "gpu_timing.hpp"
 #include "nccl_baseline.hpp"
+#include "perf/provenance.hpp"
 #include "plan/request.hpp"
 
 /// Runs all-reduce plans on the GPUs of this machine: checks every bit against a plain loop on the CPU, then times each
@@ -303,8 +305,17 @@ class Sweep {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(settings_.json_path.c_str(), "w"),
                                                                &std::fclose);
     if (!file) return fail_errno("cannot write " + settings_.json_path, errno, "Choose another --json path.");
-    std::fprintf(file.get(), "{\"ranks\": %zu, \"baseline_version\": %d, \"rows\": [", devices_.size(),
-                 baseline_ ? baseline_->version : 0);
+    std::fprintf(file.get(), "{\"program\": \"plan_on_gpu\", \"provenance\": %s,\n",
+                 perf::provenance().dump().c_str());
+    cudaDeviceProp properties;
+    int driver = 0, runtime = 0;
+    STRAIT_TRY(cuda::check(cudaGetDeviceProperties(&properties, 0), "cannot query GPU 0"));
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    std::fprintf(file.get(),
+                 "\"gpu\": \"%s\", \"cuda_driver\": %d, \"cuda_runtime\": %d, \"nccl\": %d, \"ranks\": %zu, "
+                 "\"rows\": [",
+                 properties.name, driver, runtime, baseline_ ? baseline_->version : 0, devices_.size());
     const char* separator = "\n";
     for (const Row& row : rows_) {
       std::fprintf(file.get(),

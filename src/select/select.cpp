@@ -42,11 +42,12 @@ Result<std::vector<const Algorithm*>> candidates(const PlanRequest& request, Num
 }
 
 Result<Alternative> fastest_slices(const Algorithm& algorithm, const PlanRequest& request, std::size_t element_bytes,
-                                   std::size_t count, const ClockModel& model, std::size_t forced_bytes) {
+                                   std::size_t count, const ClockModel& model, const SelectOptions& options) {
   const Plan plan = build_all(algorithm, request);
   Alternative best{.algorithm = std::string(algorithm.name), .slice_bytes = 0, .predicted_us = 0, .binding = {}};
   for (const std::size_t listed : slice_sizes_bytes) {
-    const std::size_t slice_bytes = forced_bytes > 0 ? forced_bytes : listed;
+    if (listed > options.max_slice_bytes && best.slice_bytes != 0) break;
+    const std::size_t slice_bytes = options.slice_bytes > 0 ? options.slice_bytes : listed;
     STRAIT_ASSIGN(const ClockResult time,
                   simulate(plan, {.count = count, .element_bytes = element_bytes, .slice_bytes = slice_bytes}, model));
     if (best.slice_bytes == 0 || time.total_us < best.predicted_us) {
@@ -54,7 +55,7 @@ Result<Alternative> fastest_slices(const Algorithm& algorithm, const PlanRequest
       best.predicted_us = time.total_us;
       best.binding = time.binding;
     }
-    if (forced_bytes > 0 || time.slices <= 1) break;  // larger slices are the same
+    if (options.slice_bytes > 0 || time.slices <= 1) break;  // larger slices are the same
   }
   return best;
 }
@@ -92,7 +93,7 @@ Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, st
   }
   for (const Algorithm* algorithm : algorithms) {
     STRAIT_ASSIGN(Alternative alternative,
-                  fastest_slices(*algorithm, request, size_bytes(type), count, model, options.slice_bytes));
+                  fastest_slices(*algorithm, request, size_bytes(type), count, model, options));
     choice.alternatives.push_back(std::move(alternative));
   }
   std::stable_sort(choice.alternatives.begin(), choice.alternatives.end(),

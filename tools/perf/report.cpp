@@ -1,41 +1,19 @@
 #include "perf/report.hpp"
 
 #include <strait/strait.h>
-#include <sys/utsname.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/environment.hpp"
+#include "perf/provenance.hpp"
 
 namespace strait::perf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string utc_now() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
-Json machine() {
-  utsname name{};
-  uname(&name);
-  return {{"host", name.nodename},
-          {"kernel", std::string(name.sysname) + " " + name.release},
-          {"architecture", name.machine},
-          {"cpu", processor_name()},
-          {"cores", std::thread::hardware_concurrency()}};
-}
 
 /// The variables of Strait's that are set, without the key, which is a secret.
 Json environment() {
@@ -81,19 +59,9 @@ Json row_json(const Row& row) {
 
 }  // namespace
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(": ");
-    if (colon != std::string::npos && line.starts_with("model name")) return line.substr(colon + 2);
-  }
-  return "";
-}
-
 std::string to_json(const Report& report) {
-  Json json = {{"program", "strait perf"}, {"time", utc_now()}};
+  Json json = {{"program", "strait perf"}, {"provenance", provenance()}};
   json["versions"] = {{"header", STRAIT_VERSION}, {"library", report.library_version}};
-  json["machine"] = machine();
   json["settings"] = settings(report.options);
   json["environment"] = environment();
   json["ranks"] = Json::array();

@@ -20,9 +20,6 @@ struct Report {
 /// Machine, versions, settings and results.
 std::string to_json(const Report& report);
 
-/// The processor's model as the kernel names it; "" where it does not.
-std::string processor_name();
-
 Status write_file(const std::string& path, const std::string& text);
 
 }  // namespace strait::perf

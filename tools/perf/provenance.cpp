@@ -1,0 +1,51 @@
+#include "perf/provenance.hpp"
+
+#include <sys/utsname.h>
+
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "strait/strait.h"
+
+namespace strait::perf {
+namespace {
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+/// The processor's model as the kernel names it; "" where it does not.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (colon != std::string::npos && line.starts_with("model name")) return line.substr(colon + 2);
+  }
+  return "";
+}
+
+}  // namespace
+
+nlohmann::ordered_json provenance() {
+  utsname name{};
+  uname(&name);
+  return {{"time", utc_now()},
+          {"strait_version", STRAIT_VERSION},
+          {"git_commit", STRAIT_GIT_COMMIT},
+          {"compiler", STRAIT_COMPILER},
+          {"kernel", std::string(name.sysname) + " " + name.release},
+          {"architecture", name.machine},
+          {"cpu", processor_name()},
+          {"cores", std::thread::hardware_concurrency()}};
+}
+
+}  // namespace strait::perf
