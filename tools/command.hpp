@@ -7,8 +7,10 @@ class App;
 /// The subcommands of `strait`. Each declares itself; `exit_code` is set when its callback has run.
 namespace strait::tools {
 
+void add_doctor(CLI::App& app, int& exit_code);
 void add_perf(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
+void add_topo(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 void add_environment(CLI::App& app, int& exit_code);
 

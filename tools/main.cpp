@@ -10,8 +10,10 @@ int main(int argc, char** argv) {
   CLI::App app("Strait: collective communication for narrow links", "strait");
   app.require_subcommand(1);
   int exit_code = 0;
+  strait::tools::add_doctor(app, exit_code);
   strait::tools::add_perf(app, exit_code);
   strait::tools::add_plan(app, exit_code);
+  strait::tools::add_topo(app, exit_code);
   strait::tools::add_environment(app, exit_code);
   strait::tools::add_version(app, exit_code);
   try {

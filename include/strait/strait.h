@@ -81,7 +81,14 @@ typedef enum {
 } straitDataType_t;
 
 /* Reductions; user-made ones (straitRedOpCreatePreMulSum) follow straitAvg. Values are NCCL's. */
-typedef enum { straitSum = 0, straitProd = 1, straitMax = 2, straitMin = 3, straitAvg = 4 } straitRedOp_t;
+typedef enum {
+  straitSum = 0,
+  straitProd = 1,
+  straitMax = 2,
+  straitMin = 3,
+  straitAvg = 4,
+  straitMaxRedOp = 0x7fffffff /* no reduction: makes room for user-made ones */
+} straitRedOp_t;
 
 /* The ticket by which ranks find and trust one another: an address and a 256-bit key. Whoever has it can join: pass it
  * on by a channel that you trust. */
@@ -131,7 +138,7 @@ STRAIT_API straitResult_t straitCommInitRank(straitComm_t* comm, int ranks, cons
  * STRAIT_ROOT (host:port) with STRAIT_KEY (64 hexadecimal digits). Under no launcher: one rank. */
 STRAIT_API straitResult_t straitCommInitEnv(straitComm_t* comm, const straitConfig_t* config);
 /* Splits a communicator: ranks with the same color join one another, ordered by key, then by rank. A negative color
- * joins nothing and gets NULL. Collective over `comm`, which stays usable. */
+ * joins nothing and gets NULL. `config` may be NULL: that of `comm`. Collective over `comm`, which stays usable. */
 STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key, straitComm_t* split,
                                           const straitConfig_t* config);
 /* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank

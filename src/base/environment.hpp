@@ -66,6 +66,9 @@ inline constexpr Variable environment_table[] = {
     {"STRAIT_SLICE_BYTES", VariableKind::bytes, "0", true,
      "Bytes that one step of a plan moves; a multiple of 16. 0: chosen by size.", "", 0, std::int64_t{1} << 30},
     {"STRAIT_TRANSPORT", VariableKind::choice, "auto", true, "Forces the transport.", "auto|loopback|shm"},
+    {"STRAIT_CALIBRATION", VariableKind::text, "auto", false,
+     "The file with this machine's measured rates, as `strait doctor --calibrate` writes it; rank 0's are used by all "
+     "ranks. auto: that of the user's cache folder. off: the shipped defaults."},
     {"STRAIT_SIMD", VariableKind::choice, "auto", false,
      "Forces the instruction set of reductions on the CPU. Results have the same bits with each.",
      "auto|portable|avx2|avx512"},

@@ -1,6 +1,7 @@
 // The C interface: arguments in, a Call or a question to a Comm out, errors kept for straitGetLastError.
 #include <array>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <string>
 
@@ -55,6 +56,7 @@ straitResult_t guarded(F&& body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {
+    last_error = "out of memory";  // short enough to need none
     return straitOutOfMemory;
   } catch (const std::exception& e) {
     try {
@@ -115,6 +117,29 @@ Status make_comm(straitComm& handle, Result<std::unique_ptr<strait::Channel>> ch
   return {};
 }
 
+/// Checks the arguments of straitCommInitRank. The result joins, and fills in `fresh`.
+Result<std::function<Status()>> prepare_init(const straitComm_t* handle, int ranks, const straitUniqueId* id, int rank,
+                                             const straitConfig_t* config, straitComm& fresh) {
+  const auto refuse = [](const std::string& problem) {
+    return strait::fail(Code::invalid_argument, "straitCommInitRank: " + problem);
+  };
+  if (handle == nullptr) return refuse("the communicator pointer is NULL");
+  if (id == nullptr) return refuse("the unique id is NULL");
+  if (ranks < 1) return refuse(std::to_string(ranks) + " ranks; there must be at least 1");
+  if (rank < 0 || rank >= ranks)
+    return refuse("rank " + std::to_string(rank) + " is not in 0 to " + std::to_string(ranks - 1));
+  STRAIT_ASSIGN(const auto options, read_config(config));
+  STRAIT_ASSIGN(const auto unpacked, strait::unpack_unique_id(std::as_bytes(std::span(id->internal))));
+  return [&fresh, ranks, rank, options, unpacked]() -> Status {
+    STRAIT_ASSIGN(const auto deadline, init_deadline(options));
+    strait::JoinOptions join;
+    join.rank = rank;
+    join.ranks = ranks;
+    join.wait.deadline = deadline;
+    return make_comm(fresh, strait::join(unpacked, join), options);
+  };
+}
+
 /// Fills in type and operation, of which user-made ones are looked up.
 Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
   if (type < 0 || static_cast<int>(type) >= strait::data_type_count)
@@ -145,8 +170,8 @@ Status submit(Comm& comm, Call& call, straitDataType_t type, int op) {
   if (comm.has_registrations() && call.collective != Collective::send_recv &&
       call.collective != Collective::all_to_all_v) {
     const auto sizes = buffer_sizes(call, comm.rank(), comm.ranks());
-    call.registered = comm.is_registered(call.send, sizes.send_bytes) &&
-                      comm.is_registered(call.receive, sizes.receive_bytes);
+    call.registered =
+        comm.is_registered(call.send, sizes.send_bytes) && comm.is_registered(call.receive, sizes.receive_bytes);
   }
   Group& group = Group::of_this_thread();
   if (group.is_open()) {
@@ -157,11 +182,16 @@ Status submit(Comm& comm, Call& call, straitDataType_t type, int op) {
   return comm.run(call);
 }
 
+/// The result of a call that may stand in a group, which its error spoils.
+straitResult_t result_in_group(const Status& status) {
+  if (!status && Group::of_this_thread().is_open()) Group::of_this_thread().refuse(status.error());
+  return result_of(status);
+}
+
 straitResult_t collective(straitComm_t handle, Call call, straitDataType_t type, int op = straitSum) noexcept {
-  return with_comm(handle, [&](Comm& comm) {
-    const Status status = submit(comm, call, type, op);
-    if (!status && Group::of_this_thread().is_open()) Group::of_this_thread().refuse(status.error());
-    return result_of(status);
+  return guarded([&] {
+    const auto comm = comm_of(handle);
+    return result_in_group(comm ? submit(**comm, call, type, op) : Status(tl::unexpected(comm.error())));
   });
 }
 
@@ -185,8 +215,8 @@ straitResult_t straitGetVersion(int* version) {
 
 const char* straitGetErrorString(straitResult_t result) {
   static constexpr std::array<const char*, 13> texts = {
-      "success",        "invalid argument", "invalid usage",       "system error",  "CUDA error",
-      "internal error", "remote error",     "mismatched calls",    "timeout",       "aborted",
+      "success",        "invalid argument", "invalid usage",        "system error", "CUDA error",
+      "internal error", "remote error",     "mismatched calls",     "timeout",      "aborted",
       "unsupported",    "out of memory",    "operation in progress"};
   const auto index = static_cast<std::size_t>(result);
   return index < texts.size() ? texts[index] : "unknown result";
@@ -240,30 +270,15 @@ straitResult_t straitGetUniqueId(straitUniqueId* id) {
 straitResult_t straitCommInitRank(straitComm_t* handle, int ranks, const straitUniqueId* id, int rank,
                                   const straitConfig_t* config) {
   return guarded([&] {
-    if (handle == nullptr) return invalid("straitCommInitRank: the communicator pointer is NULL");
-    if (id == nullptr) return invalid("straitCommInitRank: the unique id is NULL");
-    if (ranks < 1) return invalid("straitCommInitRank: " + std::to_string(ranks) + " ranks; there must be at least 1");
-    if (rank < 0 || rank >= ranks)
-      return invalid("straitCommInitRank: rank " + std::to_string(rank) + " is not in 0 to " + std::to_string(ranks - 1));
-    const auto options = read_config(config);
-    if (!options) return result_of(options.error());
-    auto unpacked = strait::unpack_unique_id(std::as_bytes(std::span(id->internal)));
-    if (!unpacked) return result_of(unpacked.error());
     auto made = std::make_unique<straitComm>();
-    const auto init = [fresh = made.get(), ranks, rank, options = *options, unpacked = *unpacked]() -> Status {
-      STRAIT_ASSIGN(const auto deadline, init_deadline(options));
-      strait::JoinOptions join;
-      join.rank = rank;
-      join.ranks = ranks;
-      join.wait.deadline = deadline;
-      return make_comm(*fresh, strait::join(unpacked, join), options);
-    };
+    const auto init = prepare_init(handle, ranks, id, rank, config, *made);
+    if (!init) return result_in_group(tl::unexpected(init.error()));
     if (Group::of_this_thread().is_open()) {
-      Group::of_this_thread().add_init(init);
+      Group::of_this_thread().add_init(*init);
       *handle = made.release();
       return straitSuccess;
     }
-    if (const Status status = init(); !status) return result_of(status);
+    if (const Status status = (*init)(); !status) return result_of(status);
     *handle = made.release();
     return straitSuccess;
   });
@@ -292,7 +307,7 @@ straitResult_t straitCommSplit(straitComm_t handle, int color, int key, straitCo
                                const straitConfig_t* config) {
   return with_comm(handle, [&](Comm& comm) {
     if (split == nullptr) return invalid("straitCommSplit: the communicator pointer is NULL");
-    const auto options = read_config(config);
+    const auto options = config == nullptr ? Result<strait::CommOptions>(comm.options()) : read_config(config);
     if (!options) return result_of(options.error());
     auto part = comm.split(color, key, *options);
     if (!part) return result_of(part.error());
@@ -309,6 +324,10 @@ straitResult_t straitCommDestroy(straitComm_t handle) {
   return guarded([&] {
     if (handle == nullptr) return straitSuccess;
     if (handle->mark != straitComm::live) return invalid("straitCommDestroy: this is not a communicator");
+    if (Group::of_this_thread().uses(handle->comm.get()))
+      return result_of(
+          Error{Code::invalid_usage,
+                "straitCommDestroy: the open group holds calls on this communicator. End the group first"});
     handle->mark = 0;
     delete handle;
     return straitSuccess;
@@ -414,14 +433,18 @@ straitResult_t straitAllToAll(const void* sendbuff, void* recvbuff, size_t count
 straitResult_t straitAllToAllv(const void* sendbuff, const size_t sendcounts[], const size_t senddispls[],
                                void* recvbuff, const size_t recvcounts[], const size_t recvdispls[],
                                straitDataType_t datatype, straitComm_t handle, straitStream_t) {
-  return with_comm(handle, [&](Comm& comm) {
+  return guarded([&] {
+    const auto comm = comm_of(handle);
+    if (!comm) return result_in_group(tl::unexpected(comm.error()));
     if (sendcounts == nullptr || senddispls == nullptr || recvcounts == nullptr || recvdispls == nullptr)
-      return invalid("all-to-all-v: an array of counts or offsets is NULL");
+      return result_in_group(
+          strait::fail(Code::invalid_argument, "all-to-all-v: an array of counts or offsets is NULL"));
+    const std::size_t ranks = (*comm)->ranks();
     Call call = make_call(Collective::all_to_all_v, sendbuff, recvbuff, 0);
-    call.send_counts.assign(sendcounts, sendcounts + comm.ranks());
-    call.send_offsets.assign(senddispls, senddispls + comm.ranks());
-    call.receive_counts.assign(recvcounts, recvcounts + comm.ranks());
-    call.receive_offsets.assign(recvdispls, recvdispls + comm.ranks());
+    call.send_counts.assign(sendcounts, sendcounts + ranks);
+    call.send_offsets.assign(senddispls, senddispls + ranks);
+    call.receive_counts.assign(recvcounts, recvcounts + ranks);
+    call.receive_offsets.assign(recvdispls, recvdispls + ranks);
     return collective(handle, std::move(call), datatype);
   });
 }

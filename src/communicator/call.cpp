@@ -159,4 +159,20 @@ Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   return {};
 }
 
+Status check_own_messages(std::span<const Call> messages, std::uint32_t rank) {
+  std::vector<CallSignature> sent, received;
+  for (const Call& message : messages)
+    if (message.peer == rank) (message.sends ? sent : received).push_back(signature(message));
+  for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
+    if (i >= sent.size() || i >= received.size())
+      return fail(Code::invalid_usage,
+                  "send-recv: rank " + std::to_string(rank) + " posts " + std::to_string(sent.size()) + " sends and " +
+                      std::to_string(received.size()) + " receives to itself; a group must hold both of each pair");
+    if (sent[i] != received[i])
+      return fail(Code::invalid_usage, "send-recv: rank " + std::to_string(rank) + " sends itself " +
+                                           describe(sent[i]) + " but receives " + describe(received[i]));
+  }
+  return {};
+}
+
 }  // namespace strait

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,5 +51,7 @@ std::string describe(const CallSignature& signature);
 
 /// Everything about the call that can be judged on this rank alone. The error names the argument.
 Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks);
+/// Of the messages of a group, those of this rank to itself must pair up: no other rank can complete them.
+Status check_own_messages(std::span<const Call> messages, std::uint32_t rank);
 
 }  // namespace strait

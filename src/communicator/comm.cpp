@@ -2,7 +2,11 @@
 #include "communicator/comm.hpp"
 
 #include <algorithm>
+#include <new>
+#include <type_traits>
+#include <utility>
 
+#include "base/log.hpp"
 #include "executor/host/reduce.hpp"
 
 namespace strait {
@@ -11,6 +15,17 @@ namespace {
 /// Programs hold scratch memory; a user that never repeats a size should not collect them.
 constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
+
+/// Running out of memory ends an operation like any other failure: the peers are told.
+template <class F>
+std::invoke_result_t<F> or_out_of_memory(F&& make) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_memory, "no memory left to prepare the operation. Check the limit of address space "
+                                     "(ulimit -v) and the memory limit of the container");
+  }
+}
 
 }  // namespace
 
@@ -41,6 +56,7 @@ Status Comm::finish() {
 
 Status Comm::begin(const Call& call) {
   if (watch_->has_failed()) return watch_->sticky();
+  if (unheard_) STRAIT_TRY(watch_->compare_calls(unheard_->sequence, unheard_->signature));
   is_collective_ = true;
   signature_ = signature(call);
   premul_scalar_ = call.premul_scalar;
@@ -49,8 +65,10 @@ Status Comm::begin(const Call& call) {
   transport_->post_call(++sequence_, signature_, call.send, call.receive);
   const bool empty = call.count == 0 && call.collective != Collective::barrier &&
                      call.collective != Collective::all_to_all_v;
+  hears_all_ = !empty && !has_root(call.collective);
+  if (!hears_all_) unheard_ = Unheard{sequence_, signature_};
   if (empty) return {};
-  auto program = find_program(call);
+  auto program = or_out_of_memory([&] { return find_program(call); });
   // The peers are on their way into this operation: a rank that cannot take part must tell them.
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   program_ = *program;
@@ -73,13 +91,13 @@ Status Comm::begin_messages(std::span<const Call> calls) {
     const Extent place{reinterpret_cast<std::uintptr_t>(buffer), call.count * size_bytes(call.type)};
     (call.sends ? options.input_messages : options.output_messages).push_back({place, signature(call)});
   }
+  STRAIT_TRY(check_own_messages(calls, rank_));
   const Algorithm& algorithm = *find_algorithm("point_to_point");
-  if (!algorithm.supports(request))
-    return fail(Code::invalid_usage, "send-recv: a rank that sends to itself must post the receive in the same group");
   is_collective_ = false;
   signature_ = signature(calls.front());
   backoff_ = {};
-  auto program = HostProgram::bind(algorithm.build(request, rank_), options, *transport_);
+  auto program =
+      or_out_of_memory([&] { return HostProgram::bind(algorithm.build(request, rank_), options, *transport_); });
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   own_program_ = std::move(*program);
   program_ = own_program_.get();
@@ -97,9 +115,20 @@ Result<Comm::State> Comm::step() {
     program_ = nullptr;
     return tl::unexpected(watch_->raise(std::move(error)));
   }
-  if (*state == State::done) program_ = nullptr;
+  if (*state == State::done) {
+    program_ = nullptr;
+    if (is_collective_ && hears_all_) STRAIT_TRY(compare_with_heard());
+  }
   if (*state == State::advanced) backoff_ = {};
   return state;
+}
+
+Status Comm::compare_with_heard() {
+  // Every rank posted its call before it took part in this one. The signals of a barrier carry no signature.
+  if (signature_.what == signature(Call{}).what) STRAIT_TRY(watch_->compare_calls(sequence_, signature_));
+  if (!unheard_) return {};
+  const Unheard last = *std::exchange(unheard_, std::nullopt);
+  return watch_->compare_calls(last.sequence, last.signature);
 }
 
 Status Comm::pause() { return watch_->pause(backoff_, waiting()); }
@@ -159,6 +188,7 @@ Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) const 
   const Algorithm* forced = find_algorithm(select.algorithm);  // where it can; other collectives go on as usual
   if (forced != nullptr && !forced->supports(request)) select.algorithm.clear();
   STRAIT_ASSIGN(const Choice choice, choose(request, call.type, call.op, count, model_, select));
+  log_trace(static_cast<int>(rank_), describe(signature(call)) + ": " + choice.why);
   HostProgram::Options options;
   options.arithmetic = {call.type, call.op};
   options.count = count;

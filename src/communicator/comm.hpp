@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -39,6 +40,7 @@ class Comm {
   std::uint32_t rank() const { return rank_; }
   std::uint32_t ranks() const { return ranks_; }
   const Watch& watch() const { return *watch_; }
+  const CommOptions& options() const { return options_; }
 
   /// Begins, steps and waits until done. Calls are valid (validate()).
   Status run(const Call& call);
@@ -74,9 +76,11 @@ class Comm {
   explicit Comm(std::unique_ptr<Channel> channel);
   Status read_settings(const Environment& environment);
   Status open_transport(const Environment& environment, const Deadline& deadline);
-  Status agree(const Status& own, const Deadline& deadline);
+  /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".
+  Status agree(const Status& own, const std::string& what, const Deadline& deadline);
 
   Status finish();
+  Status compare_with_heard();
   Result<HostProgram*> find_program(const Call& call);
   Result<std::unique_ptr<HostProgram>> make_program(const Call& call) const;
   Result<std::unique_ptr<HostProgram>> make_block_program(const Call& call) const;
@@ -112,6 +116,12 @@ class Comm {
   // The operation in progress.
   std::uint64_t sequence_ = 0;  ///< of collectives
   CallSignature signature_;
+  bool hears_all_ = false;  ///< it cannot complete before every rank has taken part
+  struct Unheard {
+    std::uint64_t sequence;
+    CallSignature signature;
+  };
+  std::optional<Unheard> unheard_;  ///< the last collective that may have completed without hearing from all ranks
   std::array<std::byte, 8> premul_scalar_{};
   bool is_collective_ = false;
   std::unique_ptr<HostProgram> own_program_;  ///< of an operation whose program is not kept

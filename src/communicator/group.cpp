@@ -16,6 +16,10 @@ void Group::add(Comm& comm, Call call) {
   (call.collective == Collective::send_recv ? queue->messages : queue->collectives).push_back(std::move(call));
 }
 
+bool Group::uses(const Comm* comm) const {
+  return std::any_of(queues_.begin(), queues_.end(), [&](const Queue& queue) { return queue.comm == comm; });
+}
+
 void Group::add_init(std::function<Status()> init) { inits_.push_back(std::move(init)); }
 
 void Group::refuse(const Error& error) {
@@ -25,20 +29,20 @@ void Group::refuse(const Error& error) {
 Status Group::end() {
   if (depth_ == 0) return fail(Code::invalid_usage, "straitGroupEnd without straitGroupStart");
   if (--depth_ > 0) return {};
-  Status result = std::exchange(refused_, Status());
-  if (result) result = run_inits();
-  if (result) result = run_queues();
-  inits_.clear();
-  queues_.clear();
-  return result;
+  // Taken out first: whatever happens, the next group starts empty.
+  const auto inits = std::exchange(inits_, {});
+  auto queues = std::exchange(queues_, {});
+  STRAIT_TRY(std::exchange(refused_, Status()));
+  STRAIT_TRY(run_inits(inits));
+  return run_queues(queues);
 }
 
-Status Group::run_inits() {
+Status Group::run_inits(const std::vector<std::function<Status()>>& inits) {
   // Ranks wait for one another while they join, so each needs a thread of its own.
-  std::vector<Status> results(inits_.size());
+  std::vector<Status> results(inits.size());
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < inits_.size(); ++i) threads.emplace_back([&, i] { results[i] = inits_[i](); });
+    for (std::size_t i = 0; i < inits.size(); ++i) threads.emplace_back([&, i] { results[i] = inits[i](); });
   }
   for (Status& result : results) STRAIT_TRY(std::move(result));
   return {};
@@ -66,11 +70,11 @@ Result<bool> Group::advance(Queue& queue) {
   }
 }
 
-Status Group::run_queues() {
+Status Group::run_queues(std::vector<Queue>& queues) {
   // One failed communicator must not leave the others' operations half done: they go on, the first error is kept.
   Status first_error;
   std::vector<Queue*> open;
-  for (Queue& queue : queues_) open.push_back(&queue);
+  for (Queue& queue : queues) open.push_back(&queue);
   while (!open.empty()) {
     std::erase_if(open, [&](Queue* queue) {
       Result<bool> more = advance(*queue);

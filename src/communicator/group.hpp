@@ -21,6 +21,8 @@ class Group {
   Status end();
 
   void add(Comm& comm, Call call);
+  /// Whether calls on this communicator are recorded.
+  bool uses(const Comm* comm) const;
   /// A communicator's set-up; all of a group's run side by side.
   void add_init(std::function<Status()> init);
   /// Spoils the group: its end returns this error and runs nothing.
@@ -35,9 +37,9 @@ class Group {
     bool messages_begun = false;
     bool in_progress = false;
   };
-  Status run_inits();
-  Status run_queues();
-  Result<bool> advance(Queue& queue);
+  static Status run_inits(const std::vector<std::function<Status()>>& inits);
+  static Status run_queues(std::vector<Queue>& queues);
+  static Result<bool> advance(Queue& queue);
 
   int depth_ = 0;
   Status refused_;

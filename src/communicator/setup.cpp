@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "communicator/comm.hpp"
+#include "select/calibration.hpp"
 #include "transports/loopback/loopback.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shm.hpp"
@@ -20,15 +22,17 @@ namespace {
 /// What ranks tell one another before they open a transport.
 struct Facts {
   shm::Secret secret;  ///< the lowest rank's is used
-  std::uint32_t cores = 1;
-  std::uint32_t reserved = 0;
+  cpu_set_t cores;     ///< that this rank may run on; launchers often give each rank its own
   std::uint64_t last_level_cache_bytes = 0;
+  HostRates rates;  ///< likewise: what rank 0 knows of its machine decides for all
 };
 
-std::uint32_t usable_cores() {
+cpu_set_t usable_cores() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<std::uint32_t>(CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0)  // more cores than the set can name
+    for (unsigned core = 0; core < std::min(1024u, std::thread::hardware_concurrency()); ++core) CPU_SET(core, &set);
+  return set;
 }
 
 std::uint64_t last_level_cache_bytes() {
@@ -85,9 +89,20 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     STRAIT_ASSIGN(comm->options_.timeout_ms, environment.integer("STRAIT_TIMEOUT_MS"));
   }
   const Deadline deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
-  STRAIT_TRY(comm->read_settings(environment));
-  // A rank that fails on its way tells the others, so that nobody waits for it.
-  STRAIT_TRY(comm->agree(comm->open_transport(environment, deadline), deadline));
+  Status opened = comm->read_settings(environment);
+  if (opened) opened = comm->open_transport(environment, deadline);
+  // That a peer went away is seen in several places; the channel knows which one it was, and soon.
+  const Deadline news = Deadline::after_ms(100);
+  while (!opened && opened.error().code == Code::remote_error && comm->channel_->check() && !news.expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (auto known = comm->channel_->error(); !opened && !known) opened = known;
+  // A rank that fails on its way tells the others, who look for such news while they wait for it.
+  if (!opened) {
+    const std::string who = comm->channel_->self().describe();
+    comm->channel_->announce({Code::remote_error, who + " could not join: " + opened.error().message});
+    return tl::unexpected(opened.error());
+  }
+  STRAIT_TRY(comm->channel_->barrier({deadline, nullptr}));
   return comm;
 }
 
@@ -113,17 +128,18 @@ Status Comm::read_settings(const Environment& environment) {
 Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
   const auto& peers = channel_->peers();
   STRAIT_TRY(check_one_host(peers));
-  Facts own{{}, usable_cores(), 0, last_level_cache_bytes()};
+  Facts own{{}, usable_cores(), last_level_cache_bytes(), process_rates().host};
   randombytes_buf(&own.secret, sizeof own.secret);
   STRAIT_ASSIGN(const auto facts, gather(*channel_, own, deadline));
-  // Every rank must choose alike, so the smallest machine speaks for all.
-  std::uint32_t cores = own.cores;
+  // Every rank must choose alike: by the cores of all together and by the smallest cache.
+  cpu_set_t union_of_cores = own.cores;
   last_level_cache_bytes_ = own.last_level_cache_bytes;
   for (const Facts& other : facts) {
-    cores = std::min(cores, other.cores);
+    CPU_OR(&union_of_cores, &union_of_cores, &other.cores);
     last_level_cache_bytes_ = std::min<std::size_t>(last_level_cache_bytes_, other.last_level_cache_bytes);
   }
-  HostRates rates;
+  const auto cores = static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&union_of_cores)));
+  HostRates rates = facts.front().rates;
   rates.cache_bytes = last_level_cache_bytes_;
   model_ = host_model(ranks_, cores, rates);
 
@@ -147,7 +163,7 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
     STRAIT_ASSIGN(transport, loopback::open(segment, geometry, rank_));
     names.pidfds.resize(ranks_);
   } else {
-    shm::OpenRequest request{rank_, {}, facts[0].secret, geometry, deadline, nullptr};
+    shm::OpenRequest request{rank_, {}, facts[0].secret, geometry, deadline, [this] { return channel_->check(); }};
     for (const PeerInfo& peer : peers)
       request.ranks.push_back({static_cast<std::uint32_t>(peer.rank), token(peer), peer.network_namespace});
     STRAIT_ASSIGN(shm::Opened opened, shm::open(request));
@@ -159,18 +175,19 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   watch_ = std::make_unique<Watch>(transport->segment().control(), std::move(controls), *transport, std::move(names));
   log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " +
                                         std::string(transport->name()) + ", " + std::to_string(cores) + " cores");
+  select_options_.max_slice_bytes = transport->slot_bytes();
   transport_ = std::move(transport);
   return {};
 }
 
-Status Comm::agree(const Status& own, const Deadline& deadline) {
+Status Comm::agree(const Status& own, const std::string& what, const Deadline& deadline) {
   const std::string text = own ? "" : own.error().message;
   auto all = channel_->all_gather(std::as_bytes(std::span(text)), {deadline, nullptr});
   if (!own) return own;
   if (!all) return tl::unexpected(all.error());
   for (std::size_t i = 0; i < all->size(); ++i)
     if (const auto& message = (*all)[i]; !message.empty())
-      return fail(Code::remote_error, channel_->peers()[i].describe() + " could not join: " +
+      return fail(Code::remote_error, channel_->peers()[i].describe() + " cannot " + what + ": " +
                                           std::string(reinterpret_cast<const char*>(message.data()), message.size()));
   return {};
 }
@@ -202,7 +219,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
       opened = tl::unexpected(id.error());
   }
   STRAIT_ASSIGN(const auto ids, gather(*channel_, own_id, deadline));
-  STRAIT_TRY(agree(opened, deadline));
+  STRAIT_TRY(agree(opened, "start the parts of a split communicator", deadline));
   if (color < 0) return std::unique_ptr<Comm>();
   STRAIT_ASSIGN(const UniqueId id, unpack_unique_id(ids[members.front()]));
   JoinOptions place;
@@ -222,7 +239,7 @@ Result<std::uint64_t> Comm::register_memory(void* pointer, std::size_t bytes) {
     if (!heap || !(*heap)->contains(pointer, bytes))
       own = fail(Code::invalid_argument, "memory to be registered must come from straitMemAlloc");
   }
-  STRAIT_TRY(agree(own, deadline));
+  STRAIT_TRY(agree(own, "register its memory", deadline));
   registered_[next_handle_] = {static_cast<const std::byte*>(pointer), bytes};
   return next_handle_++;
 }
@@ -234,6 +251,7 @@ Status Comm::deregister_memory(std::uint64_t handle) {
 }
 
 bool Comm::is_registered(const void* pointer, std::size_t bytes) const {
+  if (bytes == 0) return true;  // a rank that has no such buffer must not stand against those that have
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   return std::any_of(registered_.begin(), registered_.end(), [&](const auto& entry) {
     const auto range = reinterpret_cast<std::uintptr_t>(entry.second.first);

@@ -20,7 +20,6 @@ using std::chrono::milliseconds;
 constexpr std::uint32_t spin_rounds = 4000;
 constexpr auto sleep_after = milliseconds(20);
 constexpr auto sleep_for = std::chrono::microseconds(50);
-constexpr std::uint32_t rounds_per_look = 256;  // reading the clock costs as much as a dozen spins
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
 constexpr auto warn_after = milliseconds(10'000);
@@ -46,20 +45,22 @@ Status Watch::sticky() const {
 Error Watch::raise(Error error) {
   std::uint32_t empty = 0;
   if (control_.error.state.compare_exchange_strong(empty, 1)) {
-    control_.error.code = static_cast<std::uint32_t>(error.code);
-    const std::size_t length = std::min(error.message.size(), sizeof control_.error.message - 1);
-    std::memcpy(control_.error.message, error.message.data(), length);
-    control_.error.message[length] = '\0';
-    control_.error.state.store(2, std::memory_order_release);
-    control_.abort.store(1, std::memory_order_release);
+    record(error);
     return error;
   }
   // Another rank was first. Should it die before it has written its error, ours must do.
   const auto deadline = Clock::now() + milliseconds(100);
   while (!has_failed() && Clock::now() < deadline) sched_yield();
-  if (auto first = sticky(); !first) return first.error();
+  if (!has_failed()) record(error);
+  return sticky().error();
+}
+
+void Watch::record(const Error& error) {
+  control_.error.code = static_cast<std::uint32_t>(error.code);
+  const std::size_t length = std::min(error.message.size(), sizeof control_.error.message - 1);
+  std::memcpy(control_.error.message, error.message.data(), length);
+  control_.error.message[length] = '\0';
   control_.abort.store(1, std::memory_order_release);
-  return error;
 }
 
 Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
@@ -76,8 +77,7 @@ Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
     std::this_thread::sleep_for(sleep_for);
   else
     sched_yield();
-  if (!asleep && backoff.rounds % rounds_per_look != 0) return {};
-  return examine(backoff, waiting);
+  return examine(backoff, waiting);  // each time: on a busy machine a yield can take many milliseconds
 }
 
 Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
@@ -88,7 +88,7 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   const auto waited = now - backoff.began;
   STRAIT_TRY(check_lives(backoff, waiting));
   if (!backoff.compared && waited >= compare_after) {
-    STRAIT_TRY(compare_calls(waiting));
+    if (waiting.sequence != 0) STRAIT_TRY(compare_calls(waiting.sequence, waiting.signature));
     backoff.compared = waited >= 10 * compare_after;  // a slower rank may post its call a little later
   }
   if (peers_.timeout_ms > 0 && waited >= milliseconds(peers_.timeout_ms))
@@ -128,13 +128,12 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
   return {};
 }
 
-Status Watch::compare_calls(const Waiting& waiting) {
-  if (waiting.sequence == 0) return {};
+Status Watch::compare_calls(std::uint64_t sequence, const CallSignature& own) {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
     if (rank == peers_.rank) continue;
-    const auto call = transport_.peer_call(waiting.sequence, rank);
-    if (!call || call->signature == waiting.signature) continue;
-    return tl::unexpected(raise(mismatch(waiting.signature, rank, call->signature)));
+    const auto call = transport_.peer_call(sequence, rank);
+    if (!call || call->signature == own) continue;
+    return tl::unexpected(raise(mismatch(own, rank, call->signature)));
   }
   return {};
 }

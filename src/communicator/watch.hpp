@@ -38,6 +38,8 @@ class Watch {
   /// Makes `error` the sticky error of all ranks, unless there is one already; returns the one that holds.
   Error raise(Error error);
 
+  /// Raises an error if a rank is seen to have made another call than `own` as its collective number `sequence`.
+  Status compare_calls(std::uint64_t sequence, const CallSignature& own);
   /// The error of two calls that do not fit.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
   const RankName& name_of(std::uint32_t rank) const { return peers_.names[rank]; }
@@ -63,9 +65,9 @@ class Watch {
   Status pause(Backoff& backoff, const Waiting& waiting);
 
  private:
+  void record(const Error& error);
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
-  Status compare_calls(const Waiting& waiting);
   bool is_dead(std::uint32_t rank) const;
   std::string awaited_names(const Waiting& waiting) const;
 

@@ -6,6 +6,7 @@
 #include <queue>
 #include <tuple>
 
+#include "plan/clock_memory.hpp"
 #include "plan/layout.hpp"
 
 namespace strait {
@@ -73,8 +74,8 @@ class Simulation {
   double ready_at(std::uint32_t rank, const Step& step);
   void start(std::uint32_t rank, std::uint32_t lane);
   void finish(const Running& done);
-  void add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool first_destination);
-  bool comes_from_dram(std::uint32_t owner, const Operand& operand, std::uint32_t slice);
+  void add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool reads);
+  double move_us(const Step& step, double bytes) const;
   double advance();
   void set_speeds();
   void stir_later(std::uint32_t rank, double when) { wakes_.emplace(when, rank); }
@@ -88,8 +89,8 @@ class Simulation {
   const ClockSize& size_;
   const ClockModel& model_;
   Layout layout_;
-  std::uint32_t slices_ = 0;
-  double dram_share_ = 0;  ///< of the bytes of user buffers
+  std::uint32_t slices_;
+  ClockMemory memory_;
   std::vector<RankClock> ranks_;
   std::vector<Channel> channels_;
   std::vector<Counter> counters_;
@@ -100,29 +101,26 @@ class Simulation {
   std::vector<double> load_;
   std::vector<double> used_;
   std::vector<TimedStep> timeline_;
-  std::uint32_t chunks_ = 1;   ///< the most of any buffer
-  std::vector<bool> touched_;  ///< by buffer, chunk and slice
   double now_us_ = 0;
 };
 
+Layout layout_of(const Plan& plan, const ClockSize& size) {
+  Layout layout(plan.front(), size.count, size.element_bytes, size.slice_bytes);
+  if (plan.front().collective == Collective::barrier) layout.slices = 1;
+  return layout;
+}
+
 Simulation::Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices)
-    : plan_(plan), size_(size), model_(model), layout_(plan.front(), size.count, size.element_bytes, size.slice_bytes) {
-  if (plan.front().collective == Collective::barrier) layout_.slices = 1;
-  slices_ = std::min(layout_.slices, slices);
+    : plan_(plan),
+      size_(size),
+      model_(model),
+      layout_(layout_of(plan, size)),
+      slices_(std::min(layout_.slices, slices)),
+      memory_(plan, size, model, layout_, slices_) {
   capacity_ = {model.cores == 0 ? never : model.cores, model.dram_gbps == 0 ? never : model.dram_gbps};
   for (const ClockResource& resource : model.resources) capacity_.push_back(resource.gbps);
   load_.assign(capacity_.size(), 0);
   used_.assign(capacity_.size(), 0);
-  double working_set = 0;
-  for (const RankPlan& mine : plan) {
-    const double blocks = mine.input_blocks() + mine.output_blocks();
-    working_set += blocks * static_cast<double>(size.count * size.element_bytes);
-    for (const LinkEnd& end : mine.links)
-      if (end.sends)
-        working_set +=
-            static_cast<double>(model.slots * std::min(size.slice_bytes, layout_.chunk_elements * size.element_bytes));
-  }
-  if (working_set > 0) dram_share_ = std::max(0.0, 1 - static_cast<double>(model.cache_bytes) / working_set);
   connect();
 }
 
@@ -133,10 +131,6 @@ void Simulation::connect() {
     RankClock& rank = ranks_.emplace_back();
     rank.lanes.resize(slices_ == 0 ? 0 : mine.lanes.size());
     rank.next_message.assign(mine.links.size(), 0);
-    for (const Lane& lane : mine.lanes)
-      for (const Step& step : lane.steps)
-        for (const auto* operands : {&step.sources, &step.destinations})
-          for (const Operand& operand : *operands) chunks_ = std::max(chunks_, operand.chunk + 1);
     for (const LinkEnd& end : mine.links) {
       const auto entry = links.try_emplace({end.writer, end.tag, end.readers}, channels_.size());
       if (entry.second) channels_.push_back({{}, {}, {}, end.writer, end.readers});
@@ -196,25 +190,12 @@ double Simulation::bytes_of(const Operand& operand, std::uint32_t slice) const {
   return static_cast<double>(layout_.slice_of(operand.chunk, slice).count * size_.element_bytes);
 }
 
-/// A slice crosses DRAM once: whoever touches it again soon after finds it in the cache.
-bool Simulation::comes_from_dram(std::uint32_t owner, const Operand& operand, std::uint32_t slice) {
-  if (operand.buffer == Buffer::scratch || dram_share_ == 0) return false;
-  const std::size_t buffer = 2 * owner + (operand.buffer == Buffer::output ? 1 : 0);
-  const std::size_t cell = (buffer * chunks_ + operand.chunk) * slices_ + slice;
-  if (touched_.size() <= cell) touched_.resize(2 * cell + 1);
-  if (touched_[cell]) return false;
-  touched_[cell] = true;
-  return true;
-}
-
-/// What an operand costs beyond the rank's own moving of bytes.
-void Simulation::add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes,
-                          bool first_destination) {
-  const bool travels = operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive;
-  const std::uint32_t owner = operand.kind == Operand::Kind::peer ? operand.peer : running.rank;
-  if (!travels && comes_from_dram(owner, operand, slice))  // a copy touches two buffers
-    running.demands.push_back({dram_resource, dram_share_ * bytes / 2});
-  if (!first_destination) running.left_us += bytes / (2 * model_.copy_gbps * bytes_per_us);
+/// What an operand costs beyond the rank's own moving of bytes within its cache.
+void Simulation::add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool reads) {
+  const ClockMemory::Cost cost =
+      reads ? memory_.read(running.rank, operand, slice, bytes) : memory_.write(running.rank, operand, slice, bytes);
+  running.left_us += cost.us;
+  if (cost.dram_bytes > 0) running.demands.push_back({dram_resource, cost.dram_bytes});
   std::uint32_t from = running.rank;
   std::uint32_t to = running.rank;
   if (operand.kind == Operand::Kind::receive)
@@ -229,6 +210,18 @@ void Simulation::add_work(Running& running, const Operand& operand, std::uint32_
     running.demands.push_back({static_cast<std::uint16_t>(resource + 2), bytes});
 }
 
+/// The rank's own moving of bytes: every source is read once, and every destination after the first costs what the
+/// second one of a copy costs.
+double Simulation::move_us(const Step& step, double bytes) const {
+  const double copy_us = bytes / (model_.copy_gbps * bytes_per_us);
+  const double further_us = model_.memory.two_copies_gbps > 0
+                                ? std::max(0.0, bytes / (model_.memory.two_copies_gbps * bytes_per_us) - copy_us)
+                                : copy_us / 2;
+  const double once_us =
+      step.reduces ? static_cast<double>(step.sources.size()) * bytes / (model_.reduce_gbps * bytes_per_us) : copy_us;
+  return once_us + (step.destinations.size() > 1 ? static_cast<double>(step.destinations.size() - 1) * further_us : 0);
+}
+
 void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   RankClock& state = ranks_[rank];
   LaneClock& clock = state.lanes[lane];
@@ -238,12 +231,9 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   double bytes = 0;
   for (const Operand& operand : step.sources) bytes = std::max(bytes, bytes_of(operand, clock.slice));
   for (const Operand& operand : step.destinations) bytes = std::max(bytes, bytes_of(operand, clock.slice));
-  const auto sources = static_cast<double>(step.sources.size());
-  running.left_us +=
-      step.reduces ? sources * bytes / (model_.reduce_gbps * bytes_per_us) : bytes / (model_.copy_gbps * bytes_per_us);
+  running.left_us += move_us(step, bytes);
   for (const Operand& source : step.sources) add_work(running, source, clock.slice, bytes, true);
-  for (std::size_t i = 0; i < step.destinations.size(); ++i)
-    add_work(running, step.destinations[i], clock.slice, bytes, i == 0);
+  for (const Operand& destination : step.destinations) add_work(running, destination, clock.slice, bytes, false);
   for (const std::uint16_t wait : step.waits) ++counters_[state.counters[wait]].taken;
   running.left_us = std::max(running.left_us, 1e-6);
   // So far bytes; from here on the rate at full speed.
@@ -346,6 +336,7 @@ ClockResult Simulation::result() const {
   result.simulated_slices = slices_;
   result.timeline = timeline_;
   for (const TimedStep& step : timeline_) result.total_us = std::max(result.total_us, step.end_us);
+  if (!timeline_.empty()) result.total_us += model_.call_us;
   std::vector<std::string> names{"cores", "dram"};
   for (const ClockResource& resource : model_.resources) names.push_back(resource.name);
   result.binding = "latency";
@@ -365,6 +356,7 @@ ClockResult Simulation::result() const {
 ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates) {
   ClockModel model;
   model.ranks = ranks;
+  model.call_us = rates.call_us;
   model.step_us = rates.step_us;
   model.copy_gbps = rates.copy_gbps;
   model.reduce_gbps = rates.reduce_gbps;
@@ -372,6 +364,7 @@ ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates&
   model.switch_us = rates.switch_us;
   model.cache_bytes = rates.cache_bytes;
   model.dram_gbps = rates.dram_copy_gbps;
+  model.memory = rates.memory;
   model.paths.assign(std::size_t{ranks} * ranks, {.latency_us = rates.latency_us, .gbps = 0, .resources = {}});
   return model;
 }

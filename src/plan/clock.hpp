@@ -24,30 +24,58 @@ struct ClockPath {
   std::vector<std::uint16_t> resources;  ///< that every byte crosses, indices into ClockModel::resources
 };
 
+/// What memory gives one rank, as GB/s of plain copies of which one side lies in the own cache of the rank's core and
+/// the other elsewhere. 0: it costs no more than in the own cache.
+struct ClockRates {
+  std::size_t core_cache_bytes = 0;  ///< a core's own cache; 0: without limit
+  double two_copies_gbps =
+      0;  ///< of the source, to two destinations in the own cache; 0: each further one costs half a copy
+  double fetch_gbps = 0;         ///< from lines that another core has just written
+  double replace_gbps = 0;       ///< into lines that another core has just read
+  double shared_read_gbps = 0;   ///< from the cache that all cores share
+  double shared_write_gbps = 0;  ///< into it
+  double dram_read_gbps = 0;     ///< from DRAM, one core alone
+  double dram_write_gbps = 0;    ///< into DRAM, one core alone
+  double stream_gbps = 0;        ///< into DRAM around the caches, one core alone; 0: outputs are never written so
+};
+
 struct ClockModel {
   std::uint32_t ranks = 1;
+  double call_us = 0;               ///< of an operation on one rank, apart from its steps
   double step_us = 0;               ///< cost of a step apart from its bytes
-  double copy_gbps = 1;             ///< of one rank, from and to the cache; every further destination costs half a copy
+  double copy_gbps = 1;             ///< of one rank, from and to the cache
   double reduce_gbps = 1;           ///< of one rank, bytes of all sources
   std::uint32_t lanes_at_once = 1;  ///< lanes of a rank that run at the same time (a host rank is one thread)
   std::uint32_t cores = 0;          ///< which the ranks share; 0: as many as are needed
   double switch_us = 0;             ///< for going on after blocking, where the cores are fewer than the ranks
   std::size_t cache_bytes = 0;  ///< last-level cache of all ranks; the part of the working set beyond it lies in DRAM
   double dram_gbps = 0;         ///< copy rate that all ranks share in DRAM; 0: no limit
-  std::uint32_t slots = 4;      ///< of every link
+  ClockRates memory;
+  std::uint32_t slots = 4;  ///< of every link
   std::vector<ClockResource> resources;
   std::vector<ClockPath> paths;  ///< from * ranks + to
 };
 
-/// Measured (or assumed) rates of a host; the defaults are those of a small desktop.
+/// Measured rates of a host (src/select/calibration.hpp; docs/calibration.md says how); the defaults are those of a
+/// small server.
 struct HostRates {
-  double step_us = 0.04;
-  double latency_us = 0.12;
-  double copy_gbps = 60;
-  double reduce_gbps = 30;
-  double dram_copy_gbps = 18;
-  std::size_t cache_bytes = std::size_t{32} << 20;
-  double switch_us = 1.5;
+  double call_us = 0.15;                            ///< of a call on a communicator of one rank, less its one step
+  double step_us = 0.04;                            ///< what a further slice adds to such a call, apart from its bytes
+  double latency_us = 0.12;                         ///< from a store until another core that waits for it goes on
+  double switch_us = 0.6;                           ///< from one thread to another by yielding the core
+  double copy_gbps = 60;                            ///< within the own cache of a core
+  double reduce_gbps = 60;                          ///< likewise, two sources, bytes of both
+  double dram_copy_gbps = 18;                       ///< from DRAM to DRAM, of all cores together
+  std::size_t cache_bytes = std::size_t{32} << 20;  ///< which all cores share
+  ClockRates memory{.core_cache_bytes = std::size_t{1} << 20,
+                    .two_copies_gbps = 40,
+                    .fetch_gbps = 20,
+                    .replace_gbps = 25,
+                    .shared_read_gbps = 30,
+                    .shared_write_gbps = 25,
+                    .dram_read_gbps = 14,
+                    .dram_write_gbps = 12,
+                    .stream_gbps = 12};
 };
 /// Host ranks, one thread each, on `cores` cores of one host.
 ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates = {});

@@ -29,7 +29,7 @@ struct alignas(cache_line_bytes) RankControl {
   std::array<PostedCall, posted_calls> calls;
 };
 
-/// The first error of the communicator. Whoever moves `state` from 0 to 1 writes it, then sets 2.
+/// The first error of the communicator. Whoever moves `state` from 0 to 1 writes it, then sets Control::abort.
 struct alignas(cache_line_bytes) ErrorRecord {
   std::atomic<std::uint32_t> state{0};
   std::uint32_t code = 0;

@@ -46,14 +46,14 @@ void check_rounded(straitComm_t comm, int rank, int ranks, Agreement& agreement)
     for (int run = 0; run < 2; ++run) {
       std::vector<float> mine(count), sum(count), block(count);
       for (std::size_t i = 0; i < count; ++i)
-        mine[i] = static_cast<float>(static_cast<std::int32_t>(mix(i * 16 + static_cast<std::size_t>(rank)) >> 32)) / 3.f;
+        mine[i] =
+            static_cast<float>(static_cast<std::int32_t>(mix(i * 16 + static_cast<std::size_t>(rank)) >> 32)) / 3.f;
       STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), count, straitFloat32, straitSum, comm, nullptr));
       agreement.expect_same(sum, "all-reduce of " + std::to_string(count));
       STRAIT_EXPECT_OK(straitReduce(mine.data(), sum.data(), count, straitFloat32, straitSum, 0, comm, nullptr));
       if (rank == 0) agreement.expect_same(sum, "reduce of " + std::to_string(count));
       const std::size_t part = count / static_cast<std::size_t>(ranks);
-      STRAIT_EXPECT_OK(
-          straitReduceScatter(mine.data(), block.data(), part, straitFloat32, straitSum, comm, nullptr));
+      STRAIT_EXPECT_OK(straitReduceScatter(mine.data(), block.data(), part, straitFloat32, straitSum, comm, nullptr));
       block.resize(part);
       agreement.expect_same(block, "block " + std::to_string(rank) + " of " + std::to_string(count));
     }
@@ -92,7 +92,7 @@ std::vector<std::string> algorithm_names() {
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Algorithms, Forced, ::testing::ValuesIn(algorithm_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST_P(Forced, GivesTheBitsThatItPromises) {
   const Algorithm& algorithm = *find_algorithm(GetParam());

@@ -12,16 +12,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-#define EXPECT_REFUSED(call, word)                                                                 \
-  do {                                                                                             \
-    EXPECT_EQ((call), straitInvalidArgument) << #call;                                             \
+#define EXPECT_REFUSED(call, word)                                      \
+  do {                                                                  \
+    EXPECT_EQ((call), straitInvalidArgument) << #call;                  \
     EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(word)) << #call; \
   } while (false)
 
 constexpr auto no_type = static_cast<straitDataType_t>(12);
-constexpr auto negative_type = static_cast<straitDataType_t>(-1);
 constexpr auto no_op = static_cast<straitRedOp_t>(77);
-constexpr auto negative_op = static_cast<straitRedOp_t>(-3);
 
 TEST(NullArguments, OutsideACommunicator) {
   EXPECT_REFUSED(straitGetVersion(nullptr), "NULL");
@@ -127,9 +125,7 @@ void refuse_collective_arguments(straitComm_t comm, int rank, int ranks) {
   EXPECT_REFUSED(straitAllReduce(nullptr, b.data(), 4, straitInt32, straitSum, comm, nullptr), "send buffer");
   EXPECT_REFUSED(straitAllReduce(a.data(), nullptr, 4, straitInt32, straitSum, comm, nullptr), "receive buffer");
   EXPECT_REFUSED(straitAllReduce(a.data(), b.data(), 4, no_type, straitSum, comm, nullptr), "12 is no data type");
-  EXPECT_REFUSED(straitAllReduce(a.data(), b.data(), 4, negative_type, straitSum, comm, nullptr), "-1 is no data type");
   EXPECT_REFUSED(straitAllReduce(a.data(), b.data(), 4, straitInt32, no_op, comm, nullptr), "77 is no reduction");
-  EXPECT_REFUSED(straitAllReduce(a.data(), b.data(), 4, straitInt32, negative_op, comm, nullptr), "-3 is no reduction");
   EXPECT_REFUSED(straitAllReduce(a.data(), a.data() + 2, 4, straitInt32, straitSum, comm, nullptr), "overlap");
   EXPECT_REFUSED(straitAllReduce(a.data(), b.data(), huge, straitInt64, straitSum, comm, nullptr), "count");
   EXPECT_REFUSED(straitAllGather(a.data(), a.data() + 1, 4, straitInt32, comm, nullptr), "overlap");

@@ -21,6 +21,8 @@ Plan plan_of(std::string_view algorithm, Collective collective, std::uint32_t ra
 /// Round numbers, and nothing shared.
 ClockModel plain_model(std::uint32_t ranks) {
   HostRates rates;
+  rates.call_us = 0;
+  rates.memory = {};
   rates.step_us = 1;
   rates.latency_us = 10;
   rates.copy_gbps = 1;  // 1000 bytes a microsecond

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -19,9 +21,9 @@ namespace strait::testing {
 /// What one rank runs. Its EXPECTs count, in whichever process it is.
 using RankBody = std::function<void(straitComm_t comm, int rank, int ranks)>;
 
-#define STRAIT_EXPECT_OK(call)                                                           \
-  do {                                                                                   \
-    const straitResult_t strait_result = (call);                                         \
+#define STRAIT_EXPECT_OK(call)                                                               \
+  do {                                                                                       \
+    const straitResult_t strait_result = (call);                                             \
     EXPECT_EQ(strait_result, straitSuccess) << #call << ": " << straitGetLastError(nullptr); \
   } while (false)
 
@@ -71,13 +73,43 @@ inline int wait_for(pid_t child, int timeout_ms) {
   return -1;
 }
 
+/// A unique id for processes that are forked before it is made: a process with threads, such as the one that serves the
+/// id, must not fork ranks, for a lock of the allocator (a sanitizer's, above all) may be held at that moment.
+class LateId {
+ public:
+  LateId()
+      : shared_(static_cast<Shared*>(
+            mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~LateId() { munmap(shared_, sizeof(Shared)); }
+  LateId(const LateId&) = delete;
+  LateId& operator=(const LateId&) = delete;
+
+  const straitUniqueId& make() {
+    STRAIT_EXPECT_OK(straitGetUniqueId(&shared_->id));
+    shared_->is_made.store(true);
+    return shared_->id;
+  }
+  const straitUniqueId& await() const {
+    while (!shared_->is_made.load()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return shared_->id;
+  }
+
+ private:
+  struct Shared {
+    straitUniqueId id;
+    std::atomic<bool> is_made;
+  };
+  Shared* shared_;
+};
+
 inline void run_as_processes(int ranks, const RankBody& body) {
-  straitUniqueId id;
-  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  LateId id;
   std::vector<pid_t> children;
   for (int rank = 0; rank < ranks; ++rank)
-    children.push_back(fork_rank([&] { join_and_run(id, rank, ranks, body); }));
-  for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(wait_for(children[static_cast<std::size_t>(rank)], 120000), 0) << "rank " << rank;
+    children.push_back(fork_rank([&] { join_and_run(id.await(), rank, ranks, body); }));
+  id.make();
+  for (int rank = 0; rank < ranks; ++rank)
+    EXPECT_EQ(wait_for(children[static_cast<std::size_t>(rank)], 120000), 0) << "rank " << rank;
 }
 
 }  // namespace strait::testing

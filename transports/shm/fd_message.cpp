@@ -7,6 +7,13 @@
 #include <cstring>
 
 namespace strait::shm {
+namespace {
+
+tl::unexpected<Error> peer_gone() {
+  return fail(Code::remote_error, "a peer on this host closed the shared memory set-up: it failed or died");
+}
+
+}  // namespace
 
 Status send_message(int socket, std::span<const std::byte> body, std::span<const int> fds) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(max_fds_per_message * sizeof(int))> ancillary{};
@@ -26,6 +33,7 @@ Status send_message(int socket, std::span<const std::byte> body, std::span<const
   ssize_t sent;
   do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);
+  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return peer_gone();
   if (sent < 0) return fail_errno("cannot pass file descriptors to a peer on this host", errno);
   return {};
 }
@@ -44,6 +52,7 @@ Result<Message> receive_message(int socket, std::size_t max_body_bytes) {
   do got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return fail(Code::in_progress, "no message yet");
+  if (got < 0 && errno == ECONNRESET) return peer_gone();
   if (got < 0) return fail_errno("cannot receive file descriptors from a peer on this host", errno);
   // Take ownership first, so that nothing leaks whatever the message turns out to be.
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {

@@ -12,7 +12,7 @@ namespace strait::shm {
 
 inline constexpr std::size_t max_fds_per_message = 64;  // the kernel's own limit is 253
 
-/// Sends `body` as one message with `fds`, which stay the caller's. Fails with system_error if the peer is gone.
+/// Sends `body` as one message with `fds`, which stay the caller's. Fails with remote_error if the peer is gone.
 Status send_message(int socket, std::span<const std::byte> body, std::span<const int> fds);
 
 struct Message {

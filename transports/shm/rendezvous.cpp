@@ -114,7 +114,7 @@ class Listener {
 };
 
 Status check_wait(const RendezvousRequest& request, const std::string& waiting_for) {
-  if (request.abort != nullptr && request.abort->load()) return fail(Code::aborted, "init was aborted");
+  if (request.check) STRAIT_TRY(request.check());
   if (request.deadline.expired())
     return fail(Code::timeout, "shared memory set-up: no answer from " + waiting_for + " within the deadline");
   return {};
@@ -124,7 +124,14 @@ bool same_process(const RendezvousRequest& request, std::uint32_t a, std::uint32
   return request.ranks[a].process == request.ranks[b].process;
 }
 
-UniqueFd own_pidfd() { return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))); }
+/// Empty where the kernel has none. Without descriptors left it is an error: a death that nobody could see is worse.
+Result<UniqueFd> own_pidfd() {
+  UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!fd && (errno == EMFILE || errno == ENFILE))
+    return fail_errno("cannot open a descriptor of this process (pidfd_open)", errno,
+                      "Raise the limit of open files (ulimit -n)");
+  return fd;
+}
 
 /// Moves a row's descriptors to their places in the result.
 void keep(RendezvousResult& result, Row row) {
@@ -143,7 +150,8 @@ class Leader {
     STRAIT_ASSIGN(result.segment, make_sealed_memory("strait-segment", request_.segment_bytes));
     STRAIT_TRY(listen());
     UniqueFd heap(request_.heap_fd >= 0 ? fcntl(request_.heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
-    rows_.push_back({request_.rank, own_pidfd(), std::move(heap)});
+    STRAIT_ASSIGN(UniqueFd pidfd, own_pidfd());
+    rows_.push_back({request_.rank, std::move(pidfd), std::move(heap)});
     while (present_ + 1 < clients_.size()) {
       STRAIT_TRY(check_wait(request_, missing()));
       STRAIT_TRY(accept_and_hear());
@@ -290,7 +298,7 @@ class Follower {
   }
 
   Status introduce() const {
-    const UniqueFd pidfd = own_pidfd();
+    STRAIT_ASSIGN(const UniqueFd pidfd, own_pidfd());
     Hello hello{request_.secret.password,
                 {request_.rank,
                  pidfd ? std::uint8_t{1} : std::uint8_t{0},
@@ -343,7 +351,9 @@ class Follower {
 
 Result<RendezvousResult> meet(const RendezvousRequest& request) {
   if (request.rank == 0) return Leader(request).run();
-  return Follower(request).run();
+  auto result = Follower(request).run();
+  if (!result) unlink(file_address(request.secret).value.sun_path);  // a leader that was killed could not remove it
+  return result;
 }
 
 }  // namespace strait::shm

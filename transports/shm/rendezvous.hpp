@@ -1,8 +1,8 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,7 +33,7 @@ struct RendezvousRequest {
   std::size_t segment_bytes = 0;
   int heap_fd = -1;  ///< this process's shared heap, or -1
   Deadline deadline = Deadline::never();
-  const std::atomic<bool>* abort = nullptr;  ///< may be null
+  std::function<Status()> check;  ///< asked while waiting; its error (another rank has failed) ends the wait
 };
 
 /// What a rank holds afterwards. `pidfds` and `heaps` are by rank and empty for ranks of this very process, and where

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,9 +36,11 @@ SharedHeap::SharedHeap(UniqueFd fd, Mapping mapping) : fd_(std::move(fd)), mappi
 Result<SharedHeap*> SharedHeap::instance() {
   static std::mutex mutex;
   static SharedHeap* heap = nullptr;  // never freed: users may hold blocks until the process ends
+  static pid_t owner = 0;             // a forked child shares its parent's memory, so it needs a heap of its own
   const std::lock_guard lock(mutex);
-  if (heap == nullptr) {
+  if (owner != getpid()) {
     STRAIT_ASSIGN(heap, make());
+    owner = getpid();
   }
   return heap;
 }

@@ -42,7 +42,7 @@ Result<std::shared_ptr<Mapping>> map_heap(const std::string& process, const Uniq
 Result<Opened> open(const OpenRequest& request) {
   RendezvousRequest meeting{
       request.rank, request.ranks,    request.secret, slots::Segment::size_bytes(request.geometry),
-      -1,           request.deadline, request.abort};
+      -1,           request.deadline, request.check};
   auto heap = SharedHeap::instance();
   if (heap)
     meeting.heap_fd = (*heap)->fd();
@@ -57,7 +57,13 @@ Result<Opened> open(const OpenRequest& request) {
   for (std::uint32_t rank = 0; rank < views.size(); ++rank) {
     if (request.ranks[rank].process == request.ranks[request.rank].process) {
       views[rank].kind = slots::PeerView::Kind::same_addresses;
-    } else if (met.heaps[rank]) {
+      continue;
+    }
+    if (!met.pidfds[rank])
+      log_warn(static_cast<int>(request.rank), "the death of rank " + std::to_string(rank) +
+                                                   " could not be noticed: its system gave no pidfd (Linux older than "
+                                                   "5.3, or a seccomp filter). Set STRAIT_TIMEOUT_MS");
+    if (met.heaps[rank]) {
       auto peer_heap = map_heap(request.ranks[rank].process, met.heaps[rank]);
       if (!peer_heap) {
         log_warn(static_cast<int>(request.rank), "memory from straitMemAlloc is copied: " + peer_heap.error().message);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct OpenRequest {
   Secret secret;
   slots::Geometry geometry;
   Deadline deadline = Deadline::never();
-  const std::atomic<bool>* abort = nullptr;
+  std::function<Status()> check;  ///< see RendezvousRequest
 };
 
 Result<Opened> open(const OpenRequest& request);

@@ -1,0 +1,235 @@
+#include "select/calibration.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/deadline.hpp"
+#include "base/log.hpp"
+#include "base/unique_fd.hpp"
+
+namespace strait {
+namespace {
+
+constexpr int file_version = 1;
+constexpr std::size_t most_file_bytes = 64 << 10;
+constexpr std::string_view remedy = "Run `strait doctor --calibrate` to write it anew, or delete it";
+
+template <auto member>
+constexpr RateField own(std::string_view name, std::string_view unit, double least, double most,
+                        std::string_view meaning) {
+  return {name, unit, least, most, meaning, [](const HostRates& rates) { return static_cast<double>(rates.*member); },
+          [](HostRates& rates, double value) {
+            rates.*member = static_cast<std::decay_t<decltype(rates.*member)>>(value);
+          }};
+}
+
+template <auto member>
+constexpr RateField memory(std::string_view name, std::string_view unit, double least, double most,
+                           std::string_view meaning) {
+  return {name,
+          unit,
+          least,
+          most,
+          meaning,
+          [](const HostRates& rates) { return static_cast<double>(rates.memory.*member); },
+          [](HostRates& rates, double value) {
+            rates.memory.*member = static_cast<std::decay_t<decltype(rates.memory.*member)>>(value);
+          }};
+}
+
+constexpr double slowest_gbps = 0.01, fastest_gbps = 1e5;
+constexpr double shortest_us = 1e-4, longest_us = 1e4;
+constexpr double smallest_cache = 1 << 12, largest_cache = 1e12;
+
+constexpr std::array fields{
+    own<&HostRates::call_us>("call_us", "us", shortest_us, longest_us, "a call apart from its steps"),
+    own<&HostRates::step_us>("step_us", "us", shortest_us, longest_us, "a step apart from its bytes"),
+    own<&HostRates::latency_us>("latency_us", "us", shortest_us, longest_us, "a signal to another core"),
+    own<&HostRates::switch_us>("switch_us", "us", shortest_us, longest_us, "from thread to thread on one core"),
+    own<&HostRates::copy_gbps>("copy_gbps", "GB/s", slowest_gbps, fastest_gbps, "copy in a core's own cache"),
+    memory<&ClockRates::two_copies_gbps>("two_copies_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                         "likewise to two destinations"),
+    own<&HostRates::reduce_gbps>("reduce_gbps", "GB/s", slowest_gbps, fastest_gbps, "sum of two there, bytes of both"),
+    memory<&ClockRates::fetch_gbps>("fetch_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                    "copy of what another core just wrote"),
+    memory<&ClockRates::replace_gbps>("replace_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                      "copy over what another core just read"),
+    memory<&ClockRates::shared_read_gbps>("shared_read_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                          "copy out of the shared cache, each core"),
+    memory<&ClockRates::shared_write_gbps>("shared_write_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                           "copy into the shared cache, each core"),
+    memory<&ClockRates::dram_read_gbps>("dram_read_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                        "copy out of DRAM, one core alone"),
+    memory<&ClockRates::dram_write_gbps>("dram_write_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                         "copy into DRAM, one core alone"),
+    memory<&ClockRates::stream_gbps>("stream_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                     "copy around the caches, one core alone"),
+    own<&HostRates::dram_copy_gbps>("dram_copy_gbps", "GB/s", slowest_gbps, fastest_gbps,
+                                    "copy from DRAM to DRAM, all cores"),
+    memory<&ClockRates::core_cache_bytes>("core_cache_bytes", "bytes", smallest_cache, largest_cache,
+                                          "own cache of a core"),
+    own<&HostRates::cache_bytes>("cache_bytes", "bytes", smallest_cache, largest_cache, "cache of all cores"),
+};
+
+/// Held while the file is replaced, so that writers take turns. The lock file stays: removing it would let two in.
+Result<UniqueFd> lock(const std::string& path) {
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return fail_errno("cannot open the lock file " + path, errno, "Check the permissions of its folder");
+  const Deadline deadline = Deadline::after_ms(10'000);
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return fail_errno("cannot lock " + path, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
+    if (deadline.expired())
+      return fail(Code::timeout, path + " has been locked for 10 s: another calibration hangs. End it and try again");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return file;
+}
+
+Status write_all(const UniqueFd& file, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return fail_errno("cannot write " + path, errno, "Is the disk full?");
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (::fsync(file.get()) != 0) return fail_errno("cannot write " + path, errno, "Is the disk full?");
+  return {};
+}
+
+tl::unexpected<Error> bad_file(const std::string& path, const std::string& problem) {
+  return fail(Code::invalid_usage, "the calibration file " + path + " " + problem + ". " + std::string(remedy));
+}
+
+Result<HostRates> parse_rates(const nlohmann::json& json, const std::string& path) {
+  HostRates rates;
+  for (const RateField& field : fields) {
+    const std::string name(field.name);
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_number()) return bad_file(path, "lacks the number " + name);
+    const double value = found->get<double>();
+    if (!(value >= field.least && value <= field.most))
+      return bad_file(path, "says " + name + " = " + found->dump() + ", which no machine has");
+    field.set(rates, value);
+  }
+  return rates;
+}
+
+/// The user's choice: nothing for off, else a path and whether it was asked for by name.
+struct Place {
+  std::string path;
+  bool named = false;
+  std::string problem;
+};
+
+Place place_of(const Environment& environment, std::string_view fingerprint) {
+  const auto wanted = environment.text("STRAIT_CALIBRATION");
+  if (!wanted) return {"", false, wanted.error().message};
+  if (*wanted == "off") return {"", false, "STRAIT_CALIBRATION=off"};
+  if (*wanted != "auto") return {*wanted, true, ""};
+  auto path = calibration_path(environment, fingerprint);
+  if (!path) return {"", false, path.error().message};
+  return {std::move(*path), false, ""};
+}
+
+}  // namespace
+
+std::span<const RateField> rate_fields() { return fields; }
+
+Result<std::string> calibration_path(const Environment& environment, std::string_view fingerprint) {
+  std::string folder = environment.raw("XDG_CACHE_HOME");
+  if (folder.empty() || folder.front() != '/') {  // the XDG specification: ignore what is relative
+    folder = environment.raw("HOME");
+    if (folder.empty())
+      return fail(Code::unsupported,
+                  "no place for the calibration: neither XDG_CACHE_HOME nor HOME is set. Set one, or name the file "
+                  "with STRAIT_CALIBRATION");
+    folder += "/.cache";
+  }
+  return folder + "/strait/" + std::string(fingerprint) + ".json";
+}
+
+Status save_calibration(const Calibration& calibration, const std::string& path) {
+  nlohmann::ordered_json rates;
+  for (const RateField& field : fields) rates[std::string(field.name)] = field.get(calibration.host);
+  const nlohmann::ordered_json json{{"strait_calibration", file_version},
+                                    {"fingerprint", calibration.fingerprint},
+                                    {"time", calibration.time},
+                                    {"host", rates}};
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) return fail_errno("cannot make the folder " + folder.string(), error.value());
+  STRAIT_ASSIGN(const UniqueFd held, lock(path + ".lock"));
+  const std::string draft = path + ".new";
+  {
+    const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+    if (!file) return fail_errno("cannot write " + draft, errno, "Check the permissions of its folder");
+    STRAIT_TRY(write_all(file, json.dump(2) + "\n", draft));
+  }
+  if (std::rename(draft.c_str(), path.c_str()) != 0) return fail_errno("cannot put " + draft + " into place", errno);
+  return {};
+}
+
+Result<Calibration> load_calibration(const std::string& path, std::string_view fingerprint) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file && errno == ENOENT)
+    return fail(Code::unsupported, "there is no calibration at " + path + ". `strait doctor --calibrate` makes one");
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0)
+    return fail_errno("cannot read the calibration file " + path, errno, std::string(remedy));
+  if (!S_ISREG(status.st_mode)) return bad_file(path, "is no plain file");
+  if (status.st_size > static_cast<off_t>(most_file_bytes)) return bad_file(path, "is far too long");
+  std::string text(most_file_bytes, '\0');
+  const ssize_t length = ::pread(file.get(), text.data(), text.size(), 0);
+  if (length < 0) return fail_errno("cannot read the calibration file " + path, errno, std::string(remedy));
+  text.resize(static_cast<std::size_t>(length));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) return bad_file(path, "is not JSON: it was cut short or changed");
+  const auto version = json.find("strait_calibration");
+  if (version == json.end() || !version->is_number_integer()) return bad_file(path, "is not one of Strait's");
+  if (version->get<std::int64_t>() != file_version)
+    return bad_file(path, "has version " + version->dump() + ", and this library reads " + std::to_string(file_version));
+  const auto text_of = [&](const char* name) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  Calibration calibration{{}, text_of("fingerprint"), text_of("time")};
+  if (calibration.fingerprint != fingerprint)
+    return bad_file(path, "is of another machine (" + calibration.fingerprint + ", this one is " +
+                              std::string(fingerprint) + ")");
+  const auto host = json.find("host");
+  if (host == json.end() || !host->is_object()) return bad_file(path, "lacks the rates of the host");
+  STRAIT_ASSIGN(calibration.host, parse_rates(*host, path));
+  return calibration;
+}
+
+KnownRates known_rates(const Environment& environment) {
+  const std::string fingerprint = machine_fingerprint();
+  const Place place = place_of(environment, fingerprint);
+  if (place.path.empty()) return {{}, "shipped defaults (" + place.problem + ")"};
+  const auto calibration = load_calibration(place.path, fingerprint);
+  if (calibration) return {calibration->host, place.path};
+  if (place.named || calibration.error().code != Code::unsupported)
+    log_warn(-1, calibration.error().message + ". Until then selection uses the shipped defaults");
+  return {{}, "shipped defaults (" + calibration.error().message + ")"};
+}
+
+const KnownRates& process_rates() {
+  static const KnownRates rates = known_rates(Environment());
+  return rates;
+}
+
+}  // namespace strait

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "plan/clock.hpp"
+
+/// What was measured on this machine, kept for the next programs: one file a machine in the user's cache folder.
+/// `strait doctor --calibrate` writes it; communicators read it and never measure.
+namespace strait {
+
+/// What one machine gave, and when.
+struct Calibration {
+  HostRates host;
+  std::string fingerprint;  ///< of the machine it was measured on
+  std::string time;         ///< UTC, "2026-01-31T12:00:00Z"
+};
+
+/// One rate: its name in the file, what is plausible, and what it means to a reader.
+struct RateField {
+  std::string_view name;
+  std::string_view unit;
+  double least;
+  double most;
+  std::string_view meaning;
+  double (*get)(const HostRates&);
+  void (*set)(HostRates&, double);
+};
+std::span<const RateField> rate_fields();
+
+/// 16 hexadecimal digits that stand for what rates depend on: the processor, its cores and caches, and the memory.
+std::string machine_fingerprint(const std::string& root = "");
+
+/// $XDG_CACHE_HOME/strait/<fingerprint>.json, else below ~/.cache; an error where there is neither.
+Result<std::string> calibration_path(const Environment& environment, std::string_view fingerprint);
+
+/// Written whole or not at all, by one program at a time; makes the folder.
+Status save_calibration(const Calibration& calibration, const std::string& path);
+/// An error names the file, what is wrong with it and what to do. An absent file is one with Code::unsupported.
+Result<Calibration> load_calibration(const std::string& path, std::string_view fingerprint);
+
+/// What selection works with on this machine, and where it comes from: the file that STRAIT_CALIBRATION names, or that
+/// of the cache folder, or the shipped defaults. A bad file is worth a warning and never more.
+struct KnownRates {
+  HostRates host;
+  std::string source;  ///< the path, or "shipped defaults" with the reason
+};
+KnownRates known_rates(const Environment& environment);
+/// The same, read once in the life of the process.
+const KnownRates& process_rates();
+
+}  // namespace strait

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "select/calibration.hpp"
+
+namespace strait {
+namespace {
+
+std::string first_line(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// The first processor's lines that name it; what changes while it runs (clock, bogomips) stays out.
+std::string processor(const std::filesystem::path& root) {
+  constexpr std::array<std::string_view, 7> keys{"vendor_id",       "cpu family",  "model name", "CPU implementer",
+                                                 "CPU architecture", "CPU variant", "CPU part"};
+  std::ifstream file(root / "proc/cpuinfo");
+  std::string found;
+  for (std::string line; std::getline(file, line) && !line.empty();)
+    if (std::any_of(keys.begin(), keys.end(), [&](std::string_view key) { return line.starts_with(key); }))
+      found += line + "\n";
+  return found;
+}
+
+std::string caches(const std::filesystem::path& root) {
+  std::string found;
+  for (int index = 0; index < 8; ++index) {
+    const std::filesystem::path cache =
+        root / "sys/devices/system/cpu/cpu0/cache" / ("index" + std::to_string(index));
+    const std::string size = first_line(cache / "size");
+    if (size.empty()) break;
+    found += first_line(cache / "level") + first_line(cache / "type") + size + first_line(cache / "shared_cpu_list");
+  }
+  return found;
+}
+
+/// In units of 4 GB: kernels of one machine differ in what they keep for themselves.
+std::string memory_size(const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/meminfo");
+  std::string word;
+  std::uint64_t kilobytes = 0;
+  if (file >> word >> kilobytes && word == "MemTotal:") return std::to_string((kilobytes + (2 << 20)) / (4 << 20));
+  return "";
+}
+
+std::uint64_t hash(std::string_view text) {  // FNV-1a
+  std::uint64_t value = 0xcbf29ce484222325;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return value;
+}
+
+}  // namespace
+
+std::string machine_fingerprint(const std::string& root) {
+  const std::filesystem::path base = root.empty() ? "/" : root;
+  const std::string facts = processor(base) + "|" + first_line(base / "sys/devices/system/cpu/present") + "|" +
+                            first_line(base / "sys/devices/system/node/possible") + "|" + caches(base) + "|" +
+                            memory_size(base);
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash(facts)));
+  return digits.data();
+}
+
+}  // namespace strait

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topology/placeholder.hpp"
+
+/// Reading a JSON object key by key, so that what is missing, mistyped or unknown is an error that says where.
+namespace strait {
+
+/// Thrown within the JSON reader only.
+struct JsonProblem {
+  std::string message;
+};
+
+class Fields {
+ public:
+  using Json = nlohmann::json;
+
+  /// `where` as in "hosts[0]: device 'gpu3'".
+  Fields(const Json& object, std::string where, CopyNumbers numbers = {});
+
+  bool has(const char* key);
+  std::string text(const char* key);  ///< required; placeholders filled in
+  std::string text_or(const char* key, const char* otherwise);
+  double number_or(const char* key, double otherwise);  ///< 0 or more
+  double number(const char* key);
+  std::uint64_t whole_or(const char* key, std::uint64_t otherwise);
+  bool flag_or(const char* key, bool otherwise);
+  const Json& list(const char* key);  ///< empty if absent
+  const Json& at(const char* key);
+  /// Every key has been asked for; any other is a mistake.
+  void done() const;
+
+  const std::string& where() const { return where_; }
+  void set_where(std::string where) { where_ = std::move(where); }
+  [[noreturn]] void fail(const std::string& message) const;
+
+ private:
+  std::string filled(const char* key, const std::string& text) const;
+
+  const Json& object_;
+  std::string where_;
+  CopyNumbers numbers_;
+  std::set<std::string> known_;
+};
+
+}  // namespace strait

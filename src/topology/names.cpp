@@ -1,0 +1,54 @@
+#include <array>
+
+#include "topology/topology.hpp"
+
+namespace strait {
+namespace {
+
+constexpr std::array<std::string_view, device_kind_count> device_kinds{"host", "numa", "root_port", "pcie_switch",
+                                                                       "gpu",  "nic",  "nvswitch",  "network_switch"};
+constexpr std::array<std::string_view, link_kind_count> link_kinds{"pcie", "nvlink", "socket", "network"};
+constexpr std::array<std::string_view, 7> path_kinds{"self", "NVLINK", "PCIE", "HOST", "SOCKET", "NET", "none"};
+
+struct StatusText {
+  std::string_view name;
+  std::string_view meaning;
+};
+constexpr std::array<StatusText, p2p_status_count> statuses{{
+    {"OK", "P2P works"},
+    {"CNS", "the chipset or a consumer GPU's driver does not support P2P; data goes through host memory"},
+    {"TNS", "the PCIe root complexes between the GPUs do not forward to one another; data goes through host memory"},
+    {"GNS", "a GPU does not support P2P; data goes through host memory"},
+    {"disabled",
+     "P2P is switched off in the driver's configuration (registry key, NVreg_ option); remove that to gain it"},
+    {"NS", "the driver does not support P2P here, and does not say why; data goes through host memory"},
+    {"ACS", "a PCIe bridge redirects peer traffic upwards; switch ACS off in the BIOS or with setpci to gain P2P"},
+    {"IOMMU", "the IOMMU translates addresses between peers; boot with iommu=pt or switch it off to gain P2P"},
+    {"probe-failed", "the driver grants P2P, but bytes did not arrive; see ACS and IOMMU of the bridges between"},
+    {"unknown", "neither driver nor file says whether P2P works, so that data goes through host memory"},
+}};
+
+template <class Kind, std::size_t n>
+std::optional<Kind> find(const std::array<std::string_view, n>& names, std::string_view text) {
+  for (std::size_t i = 0; i < n; ++i)
+    if (names[i] == text) return static_cast<Kind>(i);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name(DeviceKind kind) { return device_kinds[static_cast<std::size_t>(kind)]; }
+std::string_view name(LinkKind kind) { return link_kinds[static_cast<std::size_t>(kind)]; }
+std::string_view name(PathKind kind) { return path_kinds[static_cast<std::size_t>(kind)]; }
+std::string_view name(P2pStatus status) { return statuses[static_cast<std::size_t>(status)].name; }
+std::string_view explain(P2pStatus status) { return statuses[static_cast<std::size_t>(status)].meaning; }
+
+std::optional<DeviceKind> device_kind_of(std::string_view text) { return find<DeviceKind>(device_kinds, text); }
+std::optional<LinkKind> link_kind_of(std::string_view text) { return find<LinkKind>(link_kinds, text); }
+std::optional<P2pStatus> p2p_status_of(std::string_view text) {
+  for (std::size_t i = 0; i < statuses.size(); ++i)
+    if (statuses[i].name == text) return static_cast<P2pStatus>(i);
+  return std::nullopt;
+}
+
+}  // namespace strait

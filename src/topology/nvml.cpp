@@ -1,0 +1,241 @@
+#include "topology/nvml.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <memory>
+#include <set>
+
+namespace strait {
+namespace {
+
+// The part of NVML's binary interface that is used here: nvml.h is not in every toolkit.
+using NvmlDevice = void*;
+using NvmlReturn = int;  // 0: success
+constexpr int nvml_not_supported = 3;
+constexpr int nvml_invalid_argument = 2;
+struct NvmlPci {
+  char bus_id_legacy[16];
+  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+  char bus_id[32];
+};
+struct NvmlField {
+  unsigned field, scope;
+  long long timestamp, latency_us;
+  int value_type;
+  NvmlReturn result;
+  union {
+    double as_double;
+    unsigned as_uint;
+    unsigned long long as_ullong;
+  } value;
+};
+constexpr unsigned field_nvlink_speed_mbps = 90;
+constexpr unsigned most_nvlinks = 36;
+constexpr unsigned capability_p2p = 0;  // of a link
+constexpr std::array<int, 2> p2p_read_and_write{0, 1};
+
+struct Symbols {
+  NvmlReturn (*init)() = nullptr;
+  NvmlReturn (*shutdown)() = nullptr;
+  const char* (*error_string)(NvmlReturn) = nullptr;
+  NvmlReturn (*count)(unsigned*) = nullptr;
+  NvmlReturn (*handle)(unsigned, NvmlDevice*) = nullptr;
+  NvmlReturn (*pci)(NvmlDevice, NvmlPci*) = nullptr;
+  NvmlReturn (*name)(NvmlDevice, char*, unsigned) = nullptr;
+  NvmlReturn (*capability)(NvmlDevice, int*, int*) = nullptr;
+  NvmlReturn (*link_state)(NvmlDevice, unsigned, int*) = nullptr;
+  NvmlReturn (*link_remote)(NvmlDevice, unsigned, NvmlPci*) = nullptr;
+  NvmlReturn (*link_capability)(NvmlDevice, unsigned, unsigned, unsigned*) = nullptr;
+  NvmlReturn (*fields)(NvmlDevice, int, NvmlField*) = nullptr;
+  NvmlReturn (*p2p)(NvmlDevice, NvmlDevice, int, int*) = nullptr;
+};
+
+struct CloseLibrary {
+  void operator()(void* library) const { ::dlclose(library); }
+};
+
+P2pStatus p2p_status(int value) {
+  switch (value) {  // nvmlGpuP2PStatus_t
+    case 0:
+      return P2pStatus::ok;
+    case 1:
+      return P2pStatus::chipset_not_supported;
+    case 2:
+      return P2pStatus::gpu_not_supported;
+    case 3:
+      return P2pStatus::topology_not_supported;
+    case 4:
+      return P2pStatus::disabled;
+    case 5:
+      return P2pStatus::not_supported;
+    default:
+      return P2pStatus::unknown;
+  }
+}
+
+class Nvml {
+ public:
+  explicit Nvml(const std::string& library) : library_(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (library_ == nullptr) {
+      const char* why = ::dlerror();
+      note("NVML cannot be loaded, so that NVLink and P2P are unknown: " + std::string(why != nullptr ? why : library) +
+           ". Install the NVIDIA driver, or start the container with the NVIDIA runtime");
+      return;
+    }
+    bind_all();
+    if (calls_.init == nullptr || calls_.count == nullptr || calls_.handle == nullptr || calls_.pci == nullptr) {
+      note(library + " lacks functions that every NVML has (" + missing_ + "): it is not used");
+      return;
+    }
+    if (const NvmlReturn status = calls_.init(); status != 0) {
+      note("NVML does not start, so that NVLink and P2P are unknown: " + text(status) +
+           ". Does the driver's kernel module fit its library (nvidia-smi)?");
+      return;
+    }
+    started_ = true;
+    if (!missing_.empty()) note("this NVML is old or incomplete: it lacks " + missing_);
+    list_gpus();
+  }
+  ~Nvml() {
+    if (started_ && calls_.shutdown != nullptr) calls_.shutdown();
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  NvmlSurvey take() { return std::move(survey_); }
+
+ private:
+  void note(std::string text) { survey_.notes.push_back(std::move(text)); }
+
+  template <class Function>
+  void bind(Function*& function, const char* symbol) {
+    function = reinterpret_cast<Function*>(::dlsym(library_.get(), symbol));
+    if (function == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(symbol);
+  }
+
+  void bind_all() {
+    bind(calls_.init, "nvmlInit_v2");
+    bind(calls_.shutdown, "nvmlShutdown");
+    bind(calls_.error_string, "nvmlErrorString");
+    bind(calls_.count, "nvmlDeviceGetCount_v2");
+    bind(calls_.handle, "nvmlDeviceGetHandleByIndex_v2");
+    bind(calls_.pci, "nvmlDeviceGetPciInfo_v3");
+    bind(calls_.name, "nvmlDeviceGetName");
+    bind(calls_.capability, "nvmlDeviceGetCudaComputeCapability");
+    bind(calls_.link_state, "nvmlDeviceGetNvLinkState");
+    bind(calls_.link_remote, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
+    bind(calls_.link_capability, "nvmlDeviceGetNvLinkCapability");
+    bind(calls_.fields, "nvmlDeviceGetFieldValues");
+    bind(calls_.p2p, "nvmlDeviceGetP2PStatus");
+  }
+
+  std::string text(NvmlReturn status) const {
+    const char* words = calls_.error_string != nullptr ? calls_.error_string(status) : nullptr;
+    return (words != nullptr ? std::string(words) + " " : "") + "(NVML status " + std::to_string(status) + ")";
+  }
+
+  void list_gpus() {
+    unsigned count = 0;
+    if (const NvmlReturn status = calls_.count(&count); status != 0) {
+      note("NVML does not say how many GPUs there are: " + text(status));
+      return;
+    }
+    survey_.answered = true;
+    for (unsigned index = 0; index < count; ++index) {
+      NvmlDevice handle = nullptr;
+      NvmlPci pci{};
+      NvmlReturn status = calls_.handle(index, &handle);
+      if (status == 0) status = calls_.pci(handle, &pci);
+      pci.bus_id[sizeof pci.bus_id - 1] = '\0';
+      SurveyedGpu gpu{.bus_id = normal_bus_id(pci.bus_id)};
+      if (status != 0 || gpu.bus_id.empty()) {
+        note("GPU " + std::to_string(index) +
+             " is left out: " + (status != 0 ? text(status) : "NVML gives it no PCI address"));
+        continue;
+      }
+      describe(handle, gpu);
+      handles_.push_back(handle);
+      survey_.gpus.push_back(std::move(gpu));
+    }
+    ask_p2p();
+  }
+
+  void describe(NvmlDevice handle, SurveyedGpu& gpu) {
+    std::array<char, 96> name{};
+    if (calls_.name != nullptr && calls_.name(handle, name.data(), name.size() - 1) == 0) gpu.model = name.data();
+    int major = 0, minor = 0;
+    if (calls_.capability != nullptr && calls_.capability(handle, &major, &minor) == 0 && major > 0)
+      gpu.capability = static_cast<std::uint32_t>(major * 10 + minor);
+    if (calls_.link_state == nullptr || calls_.link_remote == nullptr) return;
+    const double gbps = link_gbps(handle);
+    std::string down;
+    for (unsigned link = 0; link < most_nvlinks; ++link) {
+      int active = 0;
+      const NvmlReturn status = calls_.link_state(handle, link, &active);
+      if (status == nvml_not_supported || status == nvml_invalid_argument) continue;  // no such link
+      if (status != 0) {
+        note("the NVLinks of GPU " + gpu.bus_id + " are unknown from number " + std::to_string(link) +
+             " on: " + text(status));
+        break;
+      }
+      if (active == 0) {
+        down += (down.empty() ? "" : ", ") + std::to_string(link);
+        continue;
+      }
+      if (!carries_peers(handle, link)) continue;
+      NvmlPci remote{};
+      if (calls_.link_remote(handle, link, &remote) != 0) continue;
+      remote.bus_id[sizeof remote.bus_id - 1] = '\0';
+      gpu.nvlinks.push_back({normal_bus_id(remote.bus_id), gbps});  // an address that is no GPU's is a switch's
+    }
+    // On a GPU without any bridge all links are down, which is nothing to tell.
+    if (!down.empty() && !gpu.nvlinks.empty()) note("GPU " + gpu.bus_id + " has NVLinks that are down: " + down);
+  }
+
+  /// Where NVML does not say, a link does.
+  bool carries_peers(NvmlDevice handle, unsigned link) const {
+    unsigned capable = 1;
+    if (calls_.link_capability == nullptr) return true;
+    return calls_.link_capability(handle, link, capability_p2p, &capable) != 0 || capable != 0;
+  }
+
+  double link_gbps(NvmlDevice handle) const {
+    NvmlField field{};
+    field.field = field_nvlink_speed_mbps;
+    if (calls_.fields == nullptr || calls_.fields(handle, 1, &field) != 0 || field.result != 0) return 0;
+    constexpr int as_unsigned = 1;
+    return field.value_type == as_unsigned ? field.value.as_uint * 1e-3 : 0;
+  }
+
+  void ask_p2p() {
+    if (calls_.p2p == nullptr) return;
+    std::set<NvmlReturn> refused;
+    for (std::size_t a = 0; a < handles_.size(); ++a)
+      for (std::size_t b = 0; b < handles_.size(); ++b) {
+        if (a == b) continue;
+        P2pStatus result = P2pStatus::ok;
+        for (const int access : p2p_read_and_write) {
+          int value = -1;
+          const NvmlReturn status = calls_.p2p(handles_[a], handles_[b], access, &value);
+          if (status != 0) refused.insert(status);
+          if (result == P2pStatus::ok) result = status == 0 ? p2p_status(value) : P2pStatus::unknown;
+        }
+        survey_.p2p[{a, b}] = result;
+      }
+    for (const NvmlReturn status : refused) note("NVML does not say which GPUs reach one another: " + text(status));
+  }
+
+  std::unique_ptr<void, CloseLibrary> library_;
+  Symbols calls_;
+  std::string missing_;
+  bool started_ = false;
+  std::vector<NvmlDevice> handles_;
+  NvmlSurvey survey_;
+};
+
+}  // namespace
+
+NvmlSurvey survey_nvml(const std::string& library) { return Nvml(library).take(); }
+
+}  // namespace strait

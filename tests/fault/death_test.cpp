@@ -1,0 +1,177 @@
+// A rank is killed: every survivor is told, by name and within a second; what had completed stays; nothing remains.
+#include <algorithm>
+#include <functional>
+
+#include "fault/leftovers.hpp"
+#include "fault/rank_processes.hpp"
+#include "support/random_data.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t second_us = 1'000'000;
+
+/// A stream of operations of all kinds, until one fails. Completed ones are checked.
+straitResult_t run_stream(straitComm_t comm, int rank, int ranks, std::size_t count, Report& report) {
+  std::vector<std::int32_t> buffer, other(count * static_cast<std::size_t>(ranks));
+  for (int i = 0;; ++i) {
+    straitResult_t result = straitSuccess;
+    if (i % 4 == 1) {
+      const std::vector<std::int32_t> mine(count, 100 * i + rank);
+      result = straitAllGather(mine.data(), other.data(), count, straitInt32, comm, nullptr);
+      for (int peer = 0; result == straitSuccess && peer < ranks; ++peer)
+        EXPECT_EQ(other[(static_cast<std::size_t>(peer) + 1) * count - 1], 100 * i + peer);
+    } else if (i % 4 == 3) {
+      std::int32_t out = 7 * i + rank, in = -1;
+      STRAIT_EXPECT_OK(straitGroupStart());
+      (void)straitSend(&out, 1, straitInt32, (rank + 1) % ranks, comm, nullptr);
+      (void)straitRecv(&in, 1, straitInt32, (rank + ranks - 1) % ranks, comm, nullptr);
+      result = straitGroupEnd();
+      EXPECT_TRUE(result != straitSuccess || in == 7 * i + (rank + ranks - 1) % ranks);
+    } else {
+      result = checked_all_reduce(comm, rank, ranks, count, i, buffer);
+    }
+    if (result != straitSuccess) return result;
+    report.completed.fetch_add(1);
+  }
+}
+
+struct Stream {
+  int ranks;
+  std::size_t count;
+};
+void PrintTo(const Stream& stream, std::ostream* out) { *out << stream.ranks << " ranks, count " << stream.count; }
+
+class Death : public ::testing::TestWithParam<Stream> {};
+INSTANTIATE_TEST_SUITE_P(Streams, Death,
+                         ::testing::Values(Stream{2, 16}, Stream{2, 300'000}, Stream{3, 16}, Stream{3, 300'000},
+                                           Stream{4, 16}, Stream{4, 300'000}));
+
+/// Runs `stream` on every rank, kills one at a random moment and looks at what the others report.
+using Operations = std::function<straitResult_t(straitComm_t comm, int rank, Report& report)>;
+void kill_one(int ranks, std::uint64_t seed, const Operations& stream) {
+  const Leftovers leftovers;
+  RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, ranks, report);
+    if (comm == nullptr) return;
+    const straitResult_t result = stream(comm, rank, report);
+    report.fail_with(result, straitGetLastError(comm));
+    expect_sticky(comm, result, report.message);
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  const int victim = static_cast<int>(mix(seed) % static_cast<std::uint64_t>(ranks));
+  std::this_thread::sleep_for(std::chrono::microseconds(mix(seed + 1) % 30'000));
+  const pid_t pid = processes.pid(victim);
+  const std::int64_t killed_at_us = now_us();
+  processes.signal(victim, SIGKILL);
+  const std::string name =
+      "rank " + std::to_string(victim) + " (host " + host_name() + ", pid " + std::to_string(pid) + ")";
+  EXPECT_TRUE(
+      processes.await([&](int rank) { return rank == victim || processes.report(rank).failed.load() != 0; }, 10'000));
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (rank == victim) continue;
+    const Report& report = processes.report(rank);
+    EXPECT_EQ(report.result, straitRemoteError) << report.message;
+    EXPECT_THAT(report.message, HasSubstr("needs " + name));
+    EXPECT_LT(report.failed_at_us - killed_at_us, second_us) << "rank " << rank;
+  }
+  processes.end(victim, 1000);
+  processes.expect_all_end_well();
+  EXPECT_EQ(leftovers.that_stay(), "");
+}
+
+TEST_P(Death, AtRandomMoments) {
+  const auto [ranks, count] = GetParam();
+  for (std::uint64_t seed = 0; seed < 3; ++seed)
+    kill_one(ranks, seed * 10, [n = ranks, size = count](straitComm_t comm, int rank, Report& report) {
+      return run_stream(comm, rank, n, size, report);
+    });
+}
+
+/// Here the ranks read and write one another's memory, without slots.
+straitResult_t run_registered_stream(straitComm_t comm, int rank, int ranks, Report& report) {
+  constexpr std::size_t count = 200'000;
+  void *memory = nullptr, *handle = nullptr;
+  STRAIT_EXPECT_OK(straitMemAlloc(&memory, 2 * count * sizeof(std::int32_t)));
+  straitResult_t result = straitCommRegister(comm, memory, 2 * count * sizeof(std::int32_t), &handle);
+  auto* const input = static_cast<std::int32_t*>(memory);
+  auto* const output = input + count;
+  for (std::int32_t i = 0; result == straitSuccess; ++i) {
+    std::fill(input, input + count, i + rank);
+    result = straitAllReduce(input, output, count, straitInt32, straitSum, comm, nullptr);
+    if (result != straitSuccess) break;
+    EXPECT_EQ(std::count(output, output + count, i * ranks + ranks * (ranks - 1) / 2), count);
+    report.completed.fetch_add(1);
+  }
+  return result;
+}
+TEST(DeathOf, ARankWhosePeersUseItsMemory) {
+  for (std::uint64_t seed = 1; seed < 4; ++seed)
+    kill_one(3, seed * 10,
+             [](straitComm_t comm, int rank, Report& report) { return run_registered_stream(comm, rank, 3, report); });
+}
+
+TEST(DeathOf, ForkedChildrenThatKeepEverythingOpenHideNothing) {
+  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, 2, report);
+    if (comm == nullptr) return;
+    if (rank == 1) {
+      if (fork() == 0) {  // a data loader: it inherits every descriptor and outlives its parent
+        std::this_thread::sleep_for(milliseconds(3000));
+        _exit(0);
+      }
+      pause();
+    }
+    const straitResult_t result = straitBarrier(comm, nullptr);
+    report.fail_with(result, straitGetLastError(comm));
+    straitComm_t part = nullptr;
+    EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), straitRemoteError);
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  std::this_thread::sleep_for(milliseconds(50));
+  const std::int64_t killed_at_us = now_us();
+  processes.signal(1, SIGKILL);
+  processes.end(1, 1000);
+  EXPECT_EQ(processes.end(0, 10'000), 0);
+  EXPECT_EQ(processes.report(0).result, straitRemoteError) << processes.report(0).message;
+  EXPECT_LT(processes.report(0).failed_at_us - killed_at_us, second_us);
+}
+
+/// Set-up calls go another way than collectives, and must notice a death as well.
+void die_before_set_up_call(bool with_data_loader) {
+  RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, 3, report);
+    if (comm == nullptr) return;
+    if (rank == 1) {
+      if (with_data_loader && fork() == 0) {
+        std::this_thread::sleep_for(milliseconds(3000));
+        _exit(0);
+      }
+      pause();
+    }
+    straitComm_t part = nullptr;
+    const straitResult_t result = straitCommSplit(comm, 0, rank, &part, nullptr);
+    report.fail_with(result, straitGetLastError(nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  std::this_thread::sleep_for(milliseconds(50));
+  const std::int64_t killed_at_us = now_us();
+  processes.signal(1, SIGKILL);
+  processes.end(1, 1000);
+  processes.expect_all_end_well();
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(processes.report(rank).result, straitRemoteError);
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("rank 1 (host"));
+    EXPECT_LT(processes.report(rank).failed_at_us - killed_at_us, second_us);
+  }
+}
+TEST(DeathOf, DuringASplit) { die_before_set_up_call(false); }
+TEST(DeathOf, DuringASplitWithADataLoader) { die_before_set_up_call(true); }
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,158 @@
+// A machine that has run short: the error names what is missing and what to raise; no crash, no hang, no leak.
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "fault/leftovers.hpp"
+#include "fault/rank_processes.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::size_t open_files() {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+void set_limit(int resource, rlim_t value) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(static_cast<__rlimit_resource_t>(resource), &limit), 0);
+  limit.rlim_cur = value;
+  ASSERT_EQ(setrlimit(static_cast<__rlimit_resource_t>(resource), &limit), 0);
+}
+
+/// From now on this process can open `spare` more files.
+void leave_files(int spare) {
+  const int lowest_free = dup(0);
+  close(lowest_free);
+  set_limit(RLIMIT_NOFILE, static_cast<rlim_t>(lowest_free + spare));
+}
+
+constexpr const char* says_files = "ulimit -n";
+
+/// Rank 1 may open `spare` more files and no more. Either all join, or all are told.
+void join_with_few_files(int spare, bool& joined) {
+  const Leftovers leftovers;
+  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitConfig_t config = test_config();
+    config.init_timeout_ms = 500;  // a rank that cannot open a socket can tell nobody
+    const std::size_t before = open_files();
+    if (rank == 1) leave_files(spare);
+    straitComm_t comm = join(id, rank, 2, report, config);
+    if (comm != nullptr) STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    // The process's heap stays with it.
+    set_limit(RLIMIT_NOFILE, 1024);
+    EXPECT_LE(open_files(), before + 1);
+  });
+  processes.expect_all_end_well();
+  joined = processes.report(0).joined.load() != 0;
+  EXPECT_EQ(joined, processes.report(1).joined.load() != 0);
+  if (!joined) {
+    EXPECT_THAT(processes.report(1).message, HasSubstr(says_files)) << spare << " files to spare";
+    EXPECT_THAT(processes.report(0).message, HasSubstr(processes.report(0).result == straitTimeout ? ": 1" : "rank 1"));
+  }
+  EXPECT_EQ(leftovers.that_stay(), "");
+}
+
+TEST(FewFiles, JoiningWorksOrSaysSo) {
+  bool joined = false;
+  int spare = 0;
+  while (!joined && spare < 24) join_with_few_files(spare++, joined);
+  EXPECT_TRUE(joined) << "24 descriptors must be enough for a communicator of 2";
+  EXPECT_GT(spare, 3);
+}
+
+TEST(FewFiles, TheUniqueId) {
+  const pid_t child = fork_rank([] {
+    leave_files(0);
+    straitUniqueId id;
+    EXPECT_EQ(straitGetUniqueId(&id), straitSystemError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(says_files));
+  });
+  EXPECT_EQ(wait_for(child, 10'000), 0);
+}
+
+TEST(FewFiles, SplitFailsAndTheParentGoesOn) {
+  run_as_processes(2, [](straitComm_t comm, int rank, int ranks) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (rank == 0) leave_files(0);
+    straitComm_t part = nullptr;
+    EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), rank == 0 ? straitSystemError : straitRemoteError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(says_files));
+    if (rank == 0) set_limit(RLIMIT_NOFILE, limit.rlim_cur);
+    std::vector<std::int32_t> buffer;
+    STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, 100, 1, buffer));
+    STRAIT_EXPECT_OK(straitCommSplit(comm, 0, 0, &part, nullptr));
+    STRAIT_EXPECT_OK(checked_all_reduce(part, rank, ranks, 100, 2, buffer));
+    STRAIT_EXPECT_OK(straitCommDestroy(part));
+  });
+}
+
+std::size_t address_space_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t pages = 0;
+  statm >> pages;
+  return pages * 4096;
+}
+
+TEST(LittleMemory, JoiningSaysSo) {
+  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitConfig_t config = test_config();
+    config.init_timeout_ms = 3000;
+    if (rank == 1) set_limit(RLIMIT_AS, address_space_bytes() + (4 << 20));
+    EXPECT_EQ(join(id, rank, 2, report, config), nullptr);
+  });
+  processes.expect_all_end_well();
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("ulimit -v")) << "rank " << rank;
+  EXPECT_NE(processes.report(0).result, straitTimeout);
+}
+
+TEST(LittleMemory, TheSharedHeapSaysSo) {
+  const pid_t child = fork_rank([] {
+    set_limit(RLIMIT_AS, address_space_bytes() + (4 << 20));
+    void* memory = nullptr;
+    const straitResult_t result = straitMemAlloc(&memory, 1 << 20);
+    EXPECT_TRUE(result == straitOutOfMemory || result == straitSystemError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("ulimit -v"));
+  });
+  EXPECT_EQ(wait_for(child, 10'000), 0);
+}
+
+/// All the memory that malloc can give under the limit, but for a few small pieces.
+std::vector<void*> hoard() {
+  constexpr std::size_t piece_bytes = 512, spared = 8, most = 1 << 20;
+  std::vector<void*> pieces;
+  pieces.reserve(most);
+  set_limit(RLIMIT_AS, 1 << 20);
+  for (void* piece = std::malloc(piece_bytes); piece != nullptr && pieces.size() < most;
+       piece = std::malloc(piece_bytes))
+    pieces.push_back(piece);
+  for (std::size_t i = 0; i < spared; ++i) std::free(std::exchange(pieces[i * pieces.size() / spared], nullptr));
+  return pieces;
+}
+
+/// An operation that finds no memory tells all ranks, and does not leave them waiting.
+TEST(LittleMemory, AnOperationTellsAllRanks) {
+  run_as_processes(2, [](straitComm_t comm, int rank, int ranks) {
+    std::vector<std::int32_t> values(40'000);
+    STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, 100, 1, values));
+    values.resize(40'000);
+    const std::vector<void*> hoarded = rank == 1 ? hoard() : std::vector<void*>();
+    const straitResult_t result =
+        straitAllReduce(values.data(), values.data(), 40'000, straitInt32, straitSum, comm, nullptr);
+    for (void* piece : hoarded) std::free(piece);
+    if (rank == 1) set_limit(RLIMIT_AS, RLIM_INFINITY);
+    EXPECT_EQ(result, straitOutOfMemory);
+    EXPECT_THAT(straitGetLastError(comm), HasSubstr("ulimit -v"));
+  });
+}
+
+}  // namespace
+}  // namespace strait::testing

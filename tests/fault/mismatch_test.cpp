@@ -1,0 +1,155 @@
+// Ranks that make different calls: each is told of both, on that call or on its next.
+#include <array>
+
+#include "fault/rank_processes.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Make = straitResult_t (*)(straitComm_t comm, std::int32_t* a, std::int32_t* b);
+
+struct TwoCalls {
+  const char* what;
+  Make first;   ///< of rank 0
+  Make second;  ///< of all others
+  const char* first_text;
+  const char* second_text;
+};
+void PrintTo(const TwoCalls& calls, std::ostream* out) { *out << calls.what; }
+
+const TwoCalls cases[] = {
+    {"Collective",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitAllReduce(a, b, 8, straitInt32, straitSum, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitAllGather(a, b, 8, straitInt32, c, nullptr); },
+     "called all-reduce(count 8, int32, sum)", "called all-gather(count 8, int32)"},
+    {"Count",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitAllReduce(a, b, 8, straitInt32, straitSum, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitAllReduce(a, b, 9, straitInt32, straitSum, c, nullptr);
+     },
+     "called all-reduce(count 8, int32, sum)", "called all-reduce(count 9, int32, sum)"},
+    {"NoCount",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitAllToAll(a, b, 0, straitInt32, c, nullptr); },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitAllToAll(a, b, 2, straitInt32, c, nullptr); },
+     "called all-to-all(count 0, int32)", "called all-to-all(count 2, int32)"},
+    {"Type",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitReduceScatter(a, b, 8, straitInt32, straitSum, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitReduceScatter(a, b, 8, straitFloat32, straitSum, c, nullptr);
+     },
+     "called reduce-scatter(count 8, int32, sum)", "called reduce-scatter(count 8, float32, sum)"},
+    {"Operation",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitAllReduce(a, b, 8, straitInt32, straitSum, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitAllReduce(a, b, 8, straitInt32, straitMax, c, nullptr);
+     },
+     "called all-reduce(count 8, int32, sum)", "called all-reduce(count 8, int32, max)"},
+    {"RootOfBroadcast",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitBroadcast(a, b, 8, straitInt32, 0, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitBroadcast(a, b, 8, straitInt32, 1, c, nullptr);
+     },
+     "called broadcast(count 8, int32, root 0)", "called broadcast(count 8, int32, root 1)"},
+    {"RootOfReduce",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitReduce(a, b, 8, straitInt32, straitSum, 1, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitReduce(a, b, 8, straitInt32, straitSum, 0, c, nullptr);
+     },
+     "called reduce(count 8, int32, sum, root 1)", "called reduce(count 8, int32, sum, root 0)"},
+    {"RootOfScatter",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitScatter(a, b, 8, straitInt32, 0, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitScatter(a, b, 8, straitInt32, 1, c, nullptr);
+     },
+     "called scatter(count 8, int32, root 0)", "called scatter(count 8, int32, root 1)"},
+    {"RootOfGather",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitGather(a, b, 8, straitInt32, 1, c, nullptr); },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitGather(a, b, 8, straitInt32, 0, c, nullptr); },
+     "called gather(count 8, int32, root 1)", "called gather(count 8, int32, root 0)"},
+    {"BarrierAndBroadcast",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitBroadcast(a, b, 8, straitInt32, 0, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t*, std::int32_t*) { return straitBarrier(c, nullptr); },
+     "called broadcast(count 8, int32, root 0)", "called barrier"},
+};
+
+void check_told(const TwoCalls& calls, straitComm_t comm, int rank, int ranks) {
+  std::array<std::int32_t, 64> a{}, b{};
+  STRAIT_EXPECT_OK(straitAllReduce(a.data(), b.data(), 64, straitInt32, straitSum, comm, nullptr));
+  straitResult_t result = (rank == 0 ? calls.first : calls.second)(comm, a.data(), b.data());
+  if (result == straitSuccess) result = straitBarrier(comm, nullptr);  // on its next call at the latest
+  EXPECT_EQ(result, straitMismatch) << "rank " << rank << " of " << ranks;
+  const std::string message = straitGetLastError(comm);
+  EXPECT_THAT(message, AllOf(HasSubstr(calls.first_text), HasSubstr(calls.second_text), HasSubstr("rank 0 (host")));
+  expect_sticky(comm, straitMismatch, message);
+  // Who destroyed its communicator at once would be reported as having left.
+  std::this_thread::sleep_for(milliseconds(150));
+}
+
+class Mismatch : public ::testing::TestWithParam<TwoCalls> {};
+INSTANTIATE_TEST_SUITE_P(Of, Mismatch, ::testing::ValuesIn(cases), [](const auto& test) { return test.param.what; });
+
+TEST_P(Mismatch, ThreadsAreTold) {
+  for (int ranks : {2, 4})
+    run_as_threads(ranks, [](straitComm_t comm, int rank, int n) { check_told(GetParam(), comm, rank, n); });
+}
+TEST_P(Mismatch, ProcessesAreTold) {
+  for (int ranks : {2, 3})
+    run_as_processes(ranks, [](straitComm_t comm, int rank, int n) { check_told(GetParam(), comm, rank, n); });
+}
+
+void check_messages(straitComm_t comm, int rank, int) {
+  std::array<std::int32_t, 8> values{};
+  if (rank == 0) {
+    const straitResult_t result = straitSend(values.data(), 8, straitInt32, 1, comm, nullptr);
+    EXPECT_TRUE(result == straitSuccess || result == straitMismatch);
+    std::this_thread::sleep_for(milliseconds(100));
+    EXPECT_EQ(straitBarrier(comm, nullptr), straitMismatch);
+  } else {
+    EXPECT_EQ(straitRecv(values.data(), 4, straitInt32, 0, comm, nullptr), straitMismatch);
+  }
+  EXPECT_THAT(straitGetLastError(comm), AllOf(HasSubstr("send-recv(count 8"), HasSubstr("send-recv(count 4")));
+}
+TEST(MismatchOfMessages, ThreadsAreTold) { run_as_threads(2, check_messages); }
+TEST(MismatchOfMessages, ProcessesAreTold) { run_as_processes(2, check_messages); }
+
+void check_v_counts(straitComm_t comm, int rank, int) {
+  std::array<std::int32_t, 64> a{}, b{};
+  using Sizes = std::array<std::size_t, 2>;
+  // Rank 0 sends 4 elements to rank 1, which expects 5.
+  const Sizes sends = rank == 0 ? Sizes{2, 4} : Sizes{3, 1}, receives = rank == 0 ? Sizes{2, 3} : Sizes{5, 1};
+  const Sizes offsets{0, 10};
+  straitResult_t result = straitAllToAllv(a.data(), sends.data(), offsets.data(), b.data(), receives.data(),
+                                          offsets.data(), straitInt32, comm, nullptr);
+  if (result == straitSuccess) {
+    std::this_thread::sleep_for(milliseconds(100));
+    result = straitBarrier(comm, nullptr);
+  }
+  EXPECT_EQ(result, straitMismatch);
+  EXPECT_THAT(straitGetLastError(comm), AllOf(HasSubstr("count 4"), HasSubstr("count 5")));
+}
+TEST(MismatchOfCounts, InAllToAllV) {
+  run_as_threads(2, check_v_counts);
+  run_as_processes(2, check_v_counts);
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,68 @@
+#!/bin/sh
+# namespaces_test.sh <scenario> <net_rank>: two ranks of one host in separate namespaces.
+#   everything_apart  network (joined by a veth pair), PID, IPC and mount namespaces, /dev/shm of 64 MB; 256 MB of data
+#   same_network      PID and IPC namespaces only
+#   death             as everything_apart; rank 1 is killed
+# Nothing here needs the right to trace another process, so Yama's ptrace_scope, whatever it is, makes no difference:
+# memory is shared by descriptors that its owner hands out, and death is seen through a pidfd that came the same way.
+set -eu
+scenario=$1
+rank_program=$2
+
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+command -v ip >/dev/null || skip "ip (iproute2) is not installed"
+unshare --net --pid --fork --ipc --mount true 2>/dev/null || skip "making namespaces (unshare) is not permitted here"
+
+name=strait-test-$$
+cleanup() {
+  ip netns del "$name-0" 2>/dev/null || true
+  ip netns del "$name-1" 2>/dev/null || true
+}
+trap cleanup EXIT
+
+# Shell words that put a command into the network namespace of rank $1.
+network_of() {
+  [ "$scenario" = same_network ] || echo "ip netns exec $name-$1"
+}
+
+if [ "$scenario" = same_network ]; then
+  root=127.0.0.1
+else
+  ip netns add "$name-0" 2>/dev/null || skip "making network namespaces (ip netns) is not permitted here"
+  ip netns add "$name-1"
+  ip link add eth0 netns "$name-0" type veth peer name eth0 netns "$name-1" 2>/dev/null ||
+    skip "this kernel makes no veth pairs"
+  for rank in 0 1; do
+    ip -n "$name-$rank" address add "10.83.0.$((rank + 1))/24" dev eth0
+    ip -n "$name-$rank" link set eth0 up
+    ip -n "$name-$rank" link set lo up
+  done
+  root=10.83.0.1
+fi
+
+megabytes=256
+victim=
+if [ "$scenario" = death ]; then
+  megabytes=1
+  victim=1
+fi
+
+# The rank is not process 1 of its namespace: that one cannot kill itself.
+start_rank() {
+  # shellcheck disable=SC2046,SC2086
+  STRAIT_RANK=$1 STRAIT_RANKS=2 STRAIT_ROOT=$root:$((20000 + $$ % 10000)) STRAIT_KEY=$(printf '%064d' $$) \
+    $(network_of "$1") unshare --pid --fork --ipc --mount --mount-proc sh -c \
+    'mount -t tmpfs -o size=64m tmpfs /dev/shm && "$@"; exit $?' sh "$rank_program" $megabytes $victim
+}
+start_rank 1 &
+second=$!
+start_rank 0
+if [ "$scenario" != death ]; then
+  wait $second
+elif wait $second; then
+  echo "rank 1 should have died"
+  exit 1
+fi

@@ -1,0 +1,287 @@
+#include "topology/detect.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "topology/files.hpp"
+#include "topology/sysfs_files.hpp"
+
+namespace strait {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A machine's /sys in a temporary directory.
+class FakeMachine : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "strait-topology-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void write(const std::string& path, const std::string& text) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path, std::ios::binary) << text;
+  }
+  void link(const std::string& path, const std::string& target) {
+    fs::create_directories((root_ / path).parent_path());
+    fs::create_directory_symlink(root_ / target, root_ / path);
+  }
+  /// A PCI function at `path` below /sys/devices.
+  void pci(const std::string& path, const std::string& class_code, const std::string& vendor, int numa,
+           const std::string& speed = "16.0 GT/s PCIe", const std::string& width = "16") {
+    const std::string at = "sys/devices/" + path;
+    write(at + "/class", class_code + "\n");
+    write(at + "/vendor", vendor + "\n");
+    write(at + "/numa_node", std::to_string(numa) + "\n");
+    write(at + "/current_link_speed", speed + "\n");
+    write(at + "/max_link_speed", speed + "\n");
+    write(at + "/current_link_width", width + "\n");
+    write(at + "/max_link_width", "16\n");
+    link("sys/bus/pci/devices/" + fs::path(path).filename().string(), at);
+  }
+  void numa(int number, const std::string& cpus) {
+    write("sys/devices/system/node/node" + std::to_string(number) + "/cpulist", cpus + "\n");
+  }
+  static std::string acs_config(unsigned char control) {
+    std::string config(0x110, '\0');
+    config[0x100] = 0x0d;  // the capability's number; the next is at 0: none
+    config[0x106] = static_cast<char>(control);
+    return config;
+  }
+  static constexpr const char* bridge = "0x060400";
+  static constexpr const char* display = "0x030200";
+  static constexpr const char* port = "pci0000:40/0000:40:01.0";
+  /// Two GPUs behind one switch: root port, upstream port, a downstream port for each.
+  void two_gpus_on_a_switch() {
+    numa(0, "0-3");
+    numa(1, "4-7");
+    const std::string upstream = std::string(port) + "/0000:43:00.0";
+    pci(port, bridge, "0x8086", 1);
+    pci(upstream, bridge, "0x1000", 1);
+    for (const std::string n : {"1", "2"}) {
+      pci(upstream + "/0000:44:0" + n + ".0", bridge, "0x1000", 1);
+      pci(upstream + "/0000:44:0" + n + ".0/0000:4" + n + ":00.0", display, "0x10de", 1);
+    }
+  }
+  void set_acs(unsigned char control) {
+    for (const char* n : {"1", "2"})
+      write(std::string("sys/bus/pci/devices/0000:44:0") + n + ".0/config", acs_config(control));
+  }
+
+  Topology detected(const std::string& nvml = "") {
+    auto result = detect({.root = root_.string(), .nvml_library = nvml});
+    EXPECT_TRUE(result) << (result ? "" : result.error().message);
+    return std::move(result).value();
+  }
+  static Path between_gpus(const Topology& topology) {
+    const auto gpus = topology.all(DeviceKind::gpu);
+    return topology.path(gpus.at(0), gpus.at(1));
+  }
+  fs::path root_;
+};
+
+TEST_F(FakeMachine, AnEmptySysfsIsAMachineWithOneNumaNodeAndNotes) {
+  const Topology topology = detected();
+  EXPECT_EQ(topology.all(DeviceKind::numa).size(), 1U);
+  EXPECT_TRUE(topology.all(DeviceKind::gpu).empty());
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("no NUMA nodes")));
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("no PCI devices")));
+}
+
+TEST_F(FakeMachine, ASwitchIsOneDeviceBelowItsRootPort) {
+  two_gpus_on_a_switch();
+  const Topology topology = detected();
+  const auto gpus = topology.all(DeviceKind::gpu);
+  ASSERT_EQ(gpus.size(), 2U);
+  const DeviceId parent = topology.device(gpus[0]).parent;
+  EXPECT_EQ(parent, topology.device(gpus[1]).parent);
+  EXPECT_EQ(topology.device(parent).kind, DeviceKind::pcie_switch);
+  EXPECT_EQ(topology.device(topology.device(parent).parent).kind, DeviceKind::root_port);
+  EXPECT_THAT(topology.device(topology.numa_of(gpus[0])).name, HasSubstr("/numa1"));
+  // 16 GT/s on 16 lanes: 31.5 GB/s raw, of which four fifths are taken.
+  EXPECT_NEAR(topology.path(gpus[0], topology.numa_of(gpus[0])).bandwidth_gbps, 25.2, 0.1);
+}
+
+TEST_F(FakeMachine, WithoutNvmlP2pIsUnknownAndGoesThroughTheHost) {
+  two_gpus_on_a_switch();
+  const Topology topology = detected("/nonexistent/libnvidia-ml.so.1");
+  EXPECT_EQ(between_gpus(topology).kind, PathKind::host);
+  EXPECT_EQ(between_gpus(topology).reason, P2pStatus::unknown);
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("NVML cannot be loaded")));
+}
+
+TEST_F(FakeMachine, NvmlGivesNvlinksTheirRateAndNames) {
+  two_gpus_on_a_switch();
+  const Topology topology = detected(FAKE_NVML_GOOD);
+  const Path path = between_gpus(topology);
+  EXPECT_EQ(path.kind, PathKind::nvlink);
+  EXPECT_NEAR(path.bandwidth_gbps, 4 * 14.062, 0.01);
+  EXPECT_EQ(topology.device(topology.all(DeviceKind::gpu)[0]).model, "Fake GPU");
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("NVLinks that are down: 4")));
+}
+
+TEST_F(FakeMachine, NvmlsReasonIsKept) {
+  two_gpus_on_a_switch();
+  const Path path = between_gpus(detected(FAKE_NVML_CNS));
+  EXPECT_EQ(path.kind, PathKind::host);
+  EXPECT_EQ(path.reason, P2pStatus::chipset_not_supported);
+}
+
+TEST_F(FakeMachine, AnOldNvmlIsUsedAsFarAsItGoes) {
+  two_gpus_on_a_switch();
+  const Topology topology = detected(FAKE_NVML_SPARSE);
+  EXPECT_EQ(between_gpus(topology).reason, P2pStatus::unknown);
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("nvmlDeviceGetP2PStatus")));
+}
+
+TEST_F(FakeMachine, NvmlThatFailsIsToldAndSurvived) {
+  two_gpus_on_a_switch();
+  const Topology failing = detected(FAKE_NVML_FAILING);
+  EXPECT_EQ(between_gpus(failing).reason, P2pStatus::unknown);
+  EXPECT_THAT(failing.data().notes, Contains(HasSubstr("GPU is lost")));
+  const Topology refusing = detected(FAKE_NVML_REFUSING);
+  EXPECT_EQ(refusing.all(DeviceKind::gpu).size(), 2U);
+  EXPECT_THAT(refusing.data().notes, Contains(HasSubstr("Driver Not Loaded")));
+}
+
+TEST_F(FakeMachine, ASharedLibraryThatIsNoNvmlIsRefused) {
+  two_gpus_on_a_switch();
+  EXPECT_THAT(detected("libc.so.6").data().notes, Contains(HasSubstr("lacks functions")));
+}
+
+TEST_F(FakeMachine, GpusThatAContainerHidesFromSysfsAreFoundByNvml) {
+  const Topology topology = detected(FAKE_NVML_CNS);
+  EXPECT_EQ(topology.all(DeviceKind::gpu).size(), 2U);
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("container hides it")));
+}
+
+TEST_F(FakeMachine, GpusThatNvmlDoesNotListAreLeftOut) {
+  two_gpus_on_a_switch();
+  pci("pci0000:60/0000:61:00.0", display, "0x10de", 0);
+  const Topology topology = detected(FAKE_NVML_CNS);
+  EXPECT_EQ(topology.all(DeviceKind::gpu).size(), 2U);
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("0000:61:00.0 is left out")));
+}
+
+TEST_F(FakeMachine, GrantedP2pIsP2pOverPcie) {
+  two_gpus_on_a_switch();
+  set_acs(0);
+  const Topology topology = detected(FAKE_NVML_GRANTED);
+  EXPECT_EQ(between_gpus(topology).kind, PathKind::pcie);
+  EXPECT_EQ(between_gpus(topology).crosses.size(), 2U);  // up to the switch, and down
+}
+
+TEST_F(FakeMachine, AcsTakesP2pAway) {
+  two_gpus_on_a_switch();
+  set_acs(0x1d);
+  const Path path = between_gpus(detected(FAKE_NVML_GRANTED));
+  EXPECT_EQ(path.kind, PathKind::host);
+  EXPECT_EQ(path.reason, P2pStatus::acs);
+}
+
+TEST_F(FakeMachine, AcsThatOnlyRootMayReadIsToldAsUnknown) {
+  two_gpus_on_a_switch();
+  EXPECT_THAT(detected(FAKE_NVML_GRANTED).data().notes, Contains(HasSubstr("(ACS): not known here")));
+}
+
+TEST_F(FakeMachine, ATranslatingIommuTakesP2pAway) {
+  two_gpus_on_a_switch();
+  write("sys/bus/pci/devices/0000:41:00.0/iommu_group/type", "DMA-FQ\n");
+  EXPECT_EQ(between_gpus(detected(FAKE_NVML_GRANTED)).reason, P2pStatus::iommu);
+}
+
+TEST_F(FakeMachine, AnIommuThatPassesThroughDoesNot) {
+  two_gpus_on_a_switch();
+  write("sys/bus/pci/devices/0000:41:00.0/iommu_group/type", "identity\n");
+  EXPECT_EQ(between_gpus(detected(FAKE_NVML_GRANTED)).kind, PathKind::pcie);
+}
+
+TEST_F(FakeMachine, CpuListsAndSizes) {
+  EXPECT_THAT(parse_cpu_list("0-2,8"), ElementsAre(0, 1, 2, 8));
+  EXPECT_THAT(parse_cpu_list("x,3,-,5-4"), ElementsAre(3));
+  EXPECT_EQ(parse_size("32768K"), 32ULL << 20);
+  EXPECT_EQ(parse_size(""), 0U);
+}
+
+TEST_F(FakeMachine, LastLevelCachesAreCountedOnce) {
+  numa(0, "0-3");
+  for (const int cpu : {0, 1, 2, 3}) {
+    const std::string at = "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/";
+    write(at + "index0/level", "1\n");
+    write(at + "index0/size", "32K\n");
+    write(at + "index3/level", "3\n");
+    write(at + "index3/size", "16384K\n");
+    write(at + "index3/shared_cpu_list", cpu < 2 ? "0-1\n" : "2-3\n");
+  }
+  const Topology topology = detected();
+  EXPECT_EQ(topology.device(topology.all(DeviceKind::numa)[0]).cache_bytes, 32ULL << 20);
+}
+
+TEST_F(FakeMachine, NicsOfAllKinds) {
+  numa(0, "0-3");
+  pci("pci0000:00/0000:00:02.0", "0x020000", "0x8086", 0);
+  pci("pci0000:00/0000:00:03.0", "0x020000", "0x8086", 0);
+  pci("pci0000:00/0000:00:04.0", "0x020700", "0x15b3", 0);
+  for (const auto& [name, bus_id] :
+       {std::pair{"eth0", "0000:00:02.0"}, {"eth1", "0000:00:03.0"}, {"ib0", "0000:00:04.0"}}) {
+    write(std::string("sys/class/net/") + name + "/speed", "10000\n");
+    write(std::string("sys/class/net/") + name + "/operstate", "up\n");
+    link(std::string("sys/class/net/") + name + "/device", std::string("sys/devices/pci0000:00/") + bus_id);
+  }
+  write("sys/class/net/bond0/bonding/slaves", "eth0 eth1\n");
+  write("sys/class/net/docker0/operstate", "up\n");
+  const std::string card = "sys/class/infiniband/mlx5_0";
+  link(card + "/device", "sys/devices/pci0000:00/0000:00:04.0");
+  write(card + "/ports/1/rate", "400 Gb/sec (4X NDR)\n");
+  write(card + "/ports/1/state", "4: ACTIVE\n");
+  write(card + "/ports/1/link_layer", "InfiniBand\n");
+  write(card + "/ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0000:0001\n");
+  write(card + "/ports/2/state", "1: DOWN\n");
+  const Topology topology = detected();
+  std::map<std::string, double> rates;
+  for (const Link& link : topology.data().links)
+    if (link.kind == LinkKind::network) {
+      const std::string name = topology.device(link.lower).name;
+      rates[name.substr(name.find('/') + 1)] = link.up_gbps;
+    }
+  EXPECT_EQ(rates, (std::map<std::string, double>{{"bond0", 2.5}, {"mlx5_0", 50}}));
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("mlx5_0 port 2 is in state 1: DOWN")));
+  EXPECT_THAT(topology.data().notes, Not(Contains(HasSubstr("GID"))));
+}
+
+TEST_F(FakeMachine, AVirtualInterfaceCountsWhereThereIsNoOther) {
+  write("sys/class/net/eth0/operstate", "up\n");
+  write("sys/class/net/eth0/speed", "10000\n");
+  write("sys/class/net/lo/operstate", "unknown\n");
+  const Topology topology = detected();
+  EXPECT_EQ(topology.all(DeviceKind::nic).size(), 1U);
+  EXPECT_THAT(topology.data().notes, Contains(HasSubstr("eth0 is virtual")));
+}
+
+TEST_F(FakeMachine, WhatIsDetectedCanBeWrittenAndReadAgain) {
+  two_gpus_on_a_switch();
+  const std::string json = to_json(detected(FAKE_NVML_GOOD));
+  const auto again = parse_topology_json(json, "again");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(to_json(*again), json);
+}
+
+TEST(Detection, ThisMachine) {
+  const auto topology = detect();
+  ASSERT_TRUE(topology) << topology.error().message;
+  EXPECT_FALSE(topology->ranks().empty());
+}
+
+}  // namespace
+}  // namespace strait

@@ -1,0 +1,114 @@
+#include "topology/files.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "topology/placeholder.hpp"
+
+namespace strait {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A host of one NUMA node with these devices and further keys.
+std::string host(const std::string& devices, const std::string& more = "") {
+  return R"({"strait_topology": 1, "name": "x", "hosts": [{"name": "h", "devices": [{"name": "numa0", "kind": "numa"})" +
+         (devices.empty() ? "" : ", " + devices) + "]" + (more.empty() ? "" : ", " + more) + "}]}";
+}
+
+std::string error_of(const std::string& json) {
+  const auto topology = parse_topology_json(json, "machine.json");
+  return topology ? "no error" : topology.error().message;
+}
+
+TEST(TopologyJson, CutShortAnywhereIsAnErrorThatNamesTheFile) {
+  const std::string whole(fixtures().front().json);
+  const std::size_t end = whole.find_last_of('}');
+  for (std::size_t size = 0; size < end; size += 7) {
+    const auto topology = parse_topology_json(whole.substr(0, size), "machine.json");
+    ASSERT_FALSE(topology) << size;
+    ASSERT_THAT(topology.error().message, HasSubstr("machine.json"));
+  }
+  EXPECT_THAT(error_of(whole.substr(0, end / 2)), HasSubstr("line "));
+}
+
+TEST(TopologyJson, MistakesNameDeviceAndRemedy) {
+  const std::string gpu = R"({"name": "gpu0", "kind": "gpu", "parent": "numa0"})";
+  EXPECT_EQ(error_of(host(gpu)), "no error");
+  EXPECT_THAT(error_of(R"({"name": "x"})"), HasSubstr("strait_topology"));
+  EXPECT_THAT(error_of(R"({"strait_topology": 2, "name": "x"})"), HasSubstr("must be 1"));
+  EXPECT_THAT(error_of(host(R"({"name": "gpu0", "kind": "tpu"})")), HasSubstr("'tpu' is no kind of device"));
+  EXPECT_THAT(error_of(host(R"({"name": "gpu0", "kind": "gpu", "color": 1})")),
+              AllOf(HasSubstr("gpu0"), HasSubstr("unknown key \"color\"")));
+  EXPECT_THAT(error_of(host(gpu + "," + gpu)), HasSubstr("two devices are called 'h/gpu0'"));
+  EXPECT_THAT(error_of(host(R"({"name": "gpu0", "kind": "gpu", "parent": "swtich"})")),
+              HasSubstr("no device 'swtich'"));
+  EXPECT_THAT(error_of(host(R"({"name": "gpu0", "kind": "gpu"})")), HasSubstr("cannot be part of host"));
+  EXPECT_THAT(error_of(host(gpu, R"("p2p": "perhaps")")), HasSubstr("is no P2P status"));
+  EXPECT_THAT(error_of(host(gpu, R"("links": [{"kind": "nvlink", "from": "gpu0", "to": "numa0", "gbps": 1}])")),
+              HasSubstr("cannot be"));
+  EXPECT_THAT(error_of(host(gpu, R"("links": [{"kind": "nvlink", "from": "gpu0", "to": "gpu0", "gbps": 1}])")),
+              HasSubstr("to itself"));
+  EXPECT_THAT(error_of(host(R"({"name": "g", "kind": "gpu", "parent": "numa0", "link": {"gbps": 0}})")),
+              HasSubstr("above 0"));
+  EXPECT_THAT(error_of(host(R"({"name": "g{i}", "kind": "gpu", "parent": "numa0"})")), HasSubstr("placeholder"));
+  EXPECT_THAT(error_of(host(R"({"name": "g", "copies": 2, "kind": "gpu", "parent": "numa0"})")),
+              HasSubstr("two devices"));
+  EXPECT_THAT(error_of(host(R"({"name": "g{i}", "copies": 0, "kind": "gpu", "parent": "numa0"})")),
+              HasSubstr("copies"));
+  EXPECT_THAT(error_of(host(R"({"name": "numa1", "kind": "numa"})")), HasSubstr("no socket link"));
+  EXPECT_THAT(error_of(host(gpu, R"("calibration": [{"from": "gpu0", "to": "numa0", "gbps": 5, "origin": "x"}])")),
+              HasSubstr("fits no link"));
+  EXPECT_THAT(error_of(R"({"strait_topology": 1, "name": "x", "hosts": [{"name": "h"}]})"), HasSubstr("no NUMA node"));
+  EXPECT_THAT(error_of(R"({"strait_topology": 1, "name": "x"})"), HasSubstr("no devices"));
+  EXPECT_THAT(error_of(R"({"strait_topology": 1, "name": "x", "hosts": 5})"), HasSubstr("list"));
+}
+
+TEST(TopologyJson, TwoRatesOfOneLinkAreAContradiction) {
+  const std::string gpus = R"({"name": "gpu{i}", "copies": 2, "kind": "gpu", "parent": "numa0"})";
+  const std::string link = R"({"kind": "nvlink", "from": "gpu0", "to": "gpu1", "gbps": 1})";
+  EXPECT_THAT(error_of(host(gpus, "\"links\": [" + link + "," + link + "]")), HasSubstr("two links join"));
+}
+
+TEST(TopologyJson, ParentsInACircleAreAnError) {
+  EXPECT_THAT(error_of(host(R"({"name": "a", "kind": "pcie_switch", "parent": "b"},
+                               {"name": "b", "kind": "pcie_switch", "parent": "a"})")),
+              HasSubstr("cycle"));
+}
+
+TEST(TopologyData, ParentsInACircleAreAnError) {
+  TopologyData data;
+  data.devices.push_back({.kind = DeviceKind::host, .name = "h"});
+  data.devices.push_back({.kind = DeviceKind::pcie_switch, .name = "a", .parent = 2});
+  data.devices.push_back({.kind = DeviceKind::pcie_switch, .name = "b", .parent = 1});
+  const auto topology = Topology::make(data);
+  ASSERT_FALSE(topology);
+  EXPECT_THAT(topology.error().message, AllOf(HasSubstr("'a'"), HasSubstr("cycle")));
+}
+
+TEST(TopologyData, AFailedProbeSendsAPairThroughTheHost) {
+  auto topology = load_fixture("4x-rtx-pro-6000");
+  ASSERT_TRUE(topology);
+  TopologyData data = topology->data();
+  const auto gpus = topology->ranks();
+  data.p2p[{gpus[0], gpus[1]}] = P2pStatus::probe_failed;
+  const Topology probed = Topology::make(data).value();
+  EXPECT_EQ(probed.path(gpus[0], gpus[1]).kind, PathKind::host);
+  EXPECT_EQ(probed.path(gpus[0], gpus[1]).reason, P2pStatus::probe_failed);
+  EXPECT_EQ(probed.path(gpus[1], gpus[0]).kind, PathKind::pcie);
+  const auto again = parse_topology_json(to_json(probed), "again");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->data(), probed.data());
+}
+
+TEST(Placeholders, Arithmetic) {
+  EXPECT_EQ(fill_in("gpu{i}", {{}, 7}), "gpu7");
+  EXPECT_EQ(fill_in("leaf{host/32}-{i%4}{i+1}{i-1}", {70, 6}), "leaf2-275");
+  EXPECT_EQ(fill_in("{i", {{}, 7}), std::nullopt);
+  EXPECT_EQ(fill_in("{i/0}", {{}, 7}), std::nullopt);
+  EXPECT_EQ(fill_in("{host}", {{}, 7}), std::nullopt);
+  EXPECT_EQ(fill_in("{i*2}", {{}, 7}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace strait

@@ -1,0 +1,60 @@
+#include "doctor/team.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace strait::doctor {
+namespace {
+
+void pin(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<unsigned>(core), &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+}  // namespace
+
+std::vector<int> usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(static_cast<unsigned>(core), &set)) cores.push_back(core);
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+void Team::run(const std::function<void(int)>& body) {
+  arrived_ = 0;
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < size(); ++thread)
+    threads.emplace_back([&, thread] {
+      pin(cores_[static_cast<std::size_t>(thread)]);
+      meet();
+      body(thread);
+    });
+}
+
+void Team::meet() {
+  const auto all = static_cast<std::uint64_t>(size());
+  const std::uint64_t round = arrived_.fetch_add(1) / all;
+  for (int spins = 0; arrived_.load() < (round + 1) * all; ++spins)
+    if (spins > 10000) sched_yield();
+}
+
+double now_us() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double quick_quarter(std::vector<double> times) {
+  const auto place = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
+  std::nth_element(times.begin(), place, times.end());
+  return *place;
+}
+
+}  // namespace strait::doctor
