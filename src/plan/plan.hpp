@@ -79,7 +79,9 @@ struct SignalEnd {
   friend bool operator==(const SignalEnd&, const SignalEnd&) = default;
 };
 
-/// Steps in order, run once for each slice of the lane's chunks. Lanes of a rank are independent of one another but for
+/// Steps in order, run once for each slice of the lane's chunks. (Where chunks are messages of their own, send/recv and
+/// all-to-all-v, a step takes all its slices before the next step: messages between two ranks arrive whole and in the
+/// order of posting.) Lanes of a rank are independent of one another but for
 /// what links and signals (also to oneself) order.
 struct Lane {
   std::vector<Step> steps;

@@ -35,7 +35,6 @@ Result<std::unique_ptr<HostProgram>> HostProgram::bind(const RankPlan& plan, con
       STRAIT_ASSIGN(BoundStep bound_step, program->bind_step(plan, step, transport));
       bound.steps.push_back(std::move(bound_step));
     }
-    bound.slices = program->slices_of(bound);
     program->lanes_.push_back(std::move(bound));
   }
   if (options.stream_outputs) program->mark_streaming();
@@ -69,6 +68,7 @@ Result<HostProgram::BoundStep> HostProgram::bind_step(const RankPlan& plan, cons
     STRAIT_ASSIGN(SignalSender * sender, transport.open_signal(plan.signals[index]));
     bound.signals.push_back(sender);
   }
+  bound.slices = slices_of(bound);
   return bound;
 }
 
@@ -116,13 +116,11 @@ Extent HostProgram::chunk_extent(Buffer buffer, std::uint32_t chunk) const {
   return layout_.chunk(chunk);
 }
 
-std::uint32_t HostProgram::slices_of(const BoundLane& lane) const {
+std::uint32_t HostProgram::slices_of(const BoundStep& step) const {
   if (!has_messages()) return layout_.slices;
   std::size_t longest = 1;  // an empty send is a message too: it carries its signature
-  for (const BoundStep& step : lane.steps)
-    for (const auto* operands : {&step.sources, &step.destinations})
-      for (const BoundOperand& operand : *operands)
-        if (operand.buffer != Buffer::scratch) longest = std::max(longest, operand.chunk.count);
+  for (const auto* operands : {&step.sources, &step.destinations})
+    for (const BoundOperand& operand : *operands) longest = std::max(longest, operand.chunk.count);
   return static_cast<std::uint32_t>((longest + layout_.slice_elements - 1) / layout_.slice_elements);
 }
 

@@ -11,7 +11,7 @@ void HostProgram::start(const Run& run) {
   std::fill(peers_.begin(), peers_.end(), std::nullopt);
   for (BoundLane& lane : lanes_) {
     lane.slice = lane.step = lane.ready = 0;
-    if (lane.steps.empty()) lane.slice = lane.slices;
+    lane.done = lane.steps.empty() || lane.steps.front().slices == 0;
   }
 }
 
@@ -19,7 +19,7 @@ Result<HostProgram::State> HostProgram::progress() {
   bool advanced = false;
   bool pending = false;
   for (BoundLane& lane : lanes_) {
-    while (lane.slice < lane.slices) {
+    while (!lane.done) {
       BoundStep& step = lane.steps[lane.step];
       STRAIT_ASSIGN(const bool ready, make_ready(lane, step));
       if (!ready) {
@@ -28,15 +28,26 @@ Result<HostProgram::State> HostProgram::progress() {
       }
       execute(step, lane.slice);
       advanced = true;
-      lane.ready = 0;
-      if (++lane.step == lane.steps.size()) {
-        lane.step = 0;
-        ++lane.slice;
-      }
+      go_on(lane);
     }
   }
   if (!pending) return State::done;
   return advanced ? State::advanced : State::idle;
+}
+
+void HostProgram::go_on(BoundLane& lane) const {
+  lane.ready = 0;
+  const std::uint32_t slices = lane.steps[lane.step].slices;
+  if (has_messages()) {
+    // A message is whole before the next one begins: the peer may post them one by one.
+    if (++lane.slice < slices) return;
+    lane.slice = 0;
+    lane.done = ++lane.step == lane.steps.size();
+  } else {
+    if (++lane.step < lane.steps.size()) return;
+    lane.step = 0;
+    lane.done = ++lane.slice == slices;
+  }
 }
 
 Result<bool> HostProgram::make_ready(BoundLane& lane, BoundStep& step) {
@@ -168,7 +179,7 @@ void HostProgram::finish(const BoundStep& step) {
 std::vector<std::uint32_t> HostProgram::awaited_ranks() const {
   std::vector<std::uint32_t> ranks;
   for (const BoundLane& lane : lanes_) {
-    if (lane.slice >= lane.slices) continue;
+    if (lane.done) continue;
     const BoundStep& step = lane.steps[lane.step];
     const std::size_t waits = step.waits.size();
     const std::size_t sources = step.sources.size();

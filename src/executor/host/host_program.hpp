@@ -34,8 +34,8 @@ class HostProgram {
     std::size_t slice_bytes = 0;  ///< at most the transport's slot_bytes
     bool stream_outputs = false;  ///< write outputs that nobody reads again around the cache
     Simd simd = Simd::portable;
-    /// Chunks that are messages of their own (all-to-all-v, send/recv), by chunk: the caller gives their place, and
-    /// each lane takes as many slices as its own longest chunk needs, at least one. Empty: the layout of the plan.
+    /// Chunks that are messages of their own (all-to-all-v, send/recv), by chunk: the caller gives their place, and each
+    /// step takes all the slices of its chunk, at least one, before the next step. Empty: the layout of the plan.
     struct Message {
       Extent extent;
       CallSignature signature;  ///< on its slots, instead of the run's
@@ -96,11 +96,12 @@ class HostProgram {
     std::optional<CallSignature> signature;
     bool reduces = false;
     bool final = false;
+    std::uint32_t slices = 0;
   };
   struct BoundLane {
     std::vector<BoundStep> steps;
-    std::uint32_t slices = 0;
     // Where the run stands: slice, step, and how many of the step's waits and operands are in hand.
+    bool done = false;
     std::uint32_t slice = 0;
     std::uint32_t step = 0;
     std::uint32_t ready = 0;
@@ -109,9 +110,10 @@ class HostProgram {
   Result<BoundOperand> bind_operand(const RankPlan& plan, const Operand& operand, Transport& transport) const;
   Result<BoundStep> bind_step(const RankPlan& plan, const Step& step, Transport& transport) const;
   Extent chunk_extent(Buffer buffer, std::uint32_t chunk) const;
-  std::uint32_t slices_of(const BoundLane& lane) const;
+  std::uint32_t slices_of(const BoundStep& step) const;
   void mark_streaming();
 
+  void go_on(BoundLane& lane) const;
   Result<bool> make_ready(BoundLane& lane, BoundStep& step);
   Result<bool> acquire(const BoundStep& step, BoundOperand& operand);
   Status check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen);
