@@ -7,7 +7,7 @@ set -euo pipefail
 # Without these nothing builds.
 needed=(
   cmake g++ ninja-build pkg-config python3
-  libcli11-dev libexpected-dev libfmt-dev libgmock-dev libgtest-dev libhwloc-dev libsodium-dev nlohmann-json3-dev
+  libcli11-dev libexpected-dev libfmt-dev libgmock-dev libgtest-dev libpugixml-dev libsodium-dev nlohmann-json3-dev
 )
 # Without these a few tests and comparisons are left out: MPI, network namespaces, models of the protocols.
 extra=(ccache iproute2 libopenmpi-dev libpmix-dev openmpi-bin spin)

@@ -1,25 +1,49 @@
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include <memory>
 #include <string>
 
 #include "command.hpp"
 #include "doctor/calibrate.hpp"
+#include "doctor/checks.hpp"
+#include "doctor/deep.hpp"
+#include "doctor/print.hpp"
 
 namespace strait::tools {
+namespace {
+
+struct Wish {
+  bool calibrates = false;
+  bool deep = false;
+  bool json = false;
+  std::string calibration_path;
+};
+
+int examine(const Wish& wish) {
+  doctor::Findings findings = doctor::check_all(doctor::this_machine());
+  if (wish.deep) {
+    const doctor::Findings more = doctor::check_under_load();
+    findings.insert(findings.end(), more.begin(), more.end());
+  }
+  std::cout << (wish.json ? doctor::to_json(findings) : doctor::to_text(findings));
+  return doctor::exit_code(findings);
+}
+
+}  // namespace
 
 void add_doctor(CLI::App& app, int& exit_code) {
-  struct Wish {
-    bool calibrate = false;
-    std::string path;
-  };
-  CLI::App* command = app.add_subcommand("doctor", "Look for what makes this machine slow");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Look for what makes this machine slow. Exit codes: 0 nothing to mend, 1 warnings, 2 errors");
   const auto wish = std::make_shared<Wish>();
   CLI::Option* calibrate =
-      command->add_flag("--calibrate", wish->calibrate, "Measure this machine's rates (10 s) and keep them");
-  command->add_option("-o,--output", wish->path, "With --calibrate: write this file, not that of the cache folder")
+      command->add_flag("--calibrate", wish->calibrates, "Measure this machine's rates (10 s) and keep them");
+  command->add_option("-o,--output", wish->calibration_path, "With --calibrate: write this file instead")
       ->needs(calibrate);
+  command->add_flag("--deep", wish->deep, "Also run verified collectives on all cores and name slow ranks")
+      ->excludes(calibrate);
+  command->add_flag("--json", wish->json, "For scripts")->excludes(calibrate);
   command->callback([wish, &exit_code] {
-    if (wish->calibrate) exit_code = doctor::calibrate(wish->path);
+    exit_code = wish->calibrates ? doctor::calibrate(wish->calibration_path) : examine(*wish);
   });
 }
 

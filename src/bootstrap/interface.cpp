@@ -78,7 +78,8 @@ bool is_link_local(const SocketAddress& address) {
 
 Result<std::vector<Interface>> list_interfaces() {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return fail_errno("cannot list the network interfaces", errno, descriptor_remedy(errno));
+  if (::getifaddrs(&list) != 0)
+    return fail_errno("cannot list the network interfaces", errno, descriptor_remedy(errno));
   std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
   std::vector<Interface> interfaces;
   for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {

@@ -35,11 +35,6 @@ cpu_set_t usable_cores() {
   return set;
 }
 
-std::uint64_t last_level_cache_bytes() {
-  const long size = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return size > 0 ? static_cast<std::uint64_t>(size) : std::uint64_t{16} << 20;
-}
-
 std::string token(const PeerInfo& peer) {
   return peer.host_id + std::string(reinterpret_cast<const char*>(peer.process_token.data()), peer.process_token.size());
 }
@@ -128,7 +123,7 @@ Status Comm::read_settings(const Environment& environment) {
 Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
   const auto& peers = channel_->peers();
   STRAIT_TRY(check_one_host(peers));
-  Facts own{{}, usable_cores(), last_level_cache_bytes(), process_rates().host};
+  Facts own{{}, usable_cores(), cache_sizes().shared_bytes, process_rates().host};
   randombytes_buf(&own.secret, sizeof own.secret);
   STRAIT_ASSIGN(const auto facts, gather(*channel_, own, deadline));
   // Every rank must choose alike: by the cores of all together and by the smallest cache.

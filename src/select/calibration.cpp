@@ -29,7 +29,12 @@ constexpr std::string_view remedy = "Run `strait doctor --calibrate` to write it
 template <auto member>
 constexpr RateField own(std::string_view name, std::string_view unit, double least, double most,
                         std::string_view meaning) {
-  return {name, unit, least, most, meaning, [](const HostRates& rates) { return static_cast<double>(rates.*member); },
+  return {name,
+          unit,
+          least,
+          most,
+          meaning,
+          [](const HostRates& rates) { return static_cast<double>(rates.*member); },
           [](HostRates& rates, double value) {
             rates.*member = static_cast<std::decay_t<decltype(rates.*member)>>(value);
           }};
@@ -201,15 +206,16 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
   const auto version = json.find("strait_calibration");
   if (version == json.end() || !version->is_number_integer()) return bad_file(path, "is not one of Strait's");
   if (version->get<std::int64_t>() != file_version)
-    return bad_file(path, "has version " + version->dump() + ", and this library reads " + std::to_string(file_version));
+    return bad_file(path,
+                    "has version " + version->dump() + ", and this library reads " + std::to_string(file_version));
   const auto text_of = [&](const char* name) {
     const auto found = json.find(name);
     return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
   Calibration calibration{{}, text_of("fingerprint"), text_of("time")};
   if (calibration.fingerprint != fingerprint)
-    return bad_file(path, "is of another machine (" + calibration.fingerprint + ", this one is " +
-                              std::string(fingerprint) + ")");
+    return bad_file(
+        path, "is of another machine (" + calibration.fingerprint + ", this one is " + std::string(fingerprint) + ")");
   const auto host = json.find("host");
   if (host == json.end() || !host->is_object()) return bad_file(path, "lacks the rates of the host");
   STRAIT_ASSIGN(calibration.host, parse_rates(*host, path));

@@ -35,6 +35,14 @@ std::span<const RateField> rate_fields();
 /// 16 hexadecimal digits that stand for what rates depend on: the processor, its cores and caches, and the memory.
 std::string machine_fingerprint(const std::string& root = "");
 
+/// The caches of a core as the kernel describes them. (sysconf is wrong in virtual machines: it asks the processor,
+/// which tells of all of the physical one.) What is unknown is as in the shipped defaults.
+struct CacheSizes {
+  std::size_t core_bytes = HostRates{}.memory.core_cache_bytes;  ///< the second level
+  std::size_t shared_bytes = HostRates{}.cache_bytes;            ///< the third level
+};
+CacheSizes cache_sizes(const std::string& root = "");
+
 /// $XDG_CACHE_HOME/strait/<fingerprint>.json, else below ~/.cache; an error where there is neither.
 Result<std::string> calibration_path(const Environment& environment, std::string_view fingerprint);
 

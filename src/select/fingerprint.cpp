@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -22,7 +23,7 @@ std::string first_line(const std::filesystem::path& path) {
 
 /// The first processor's lines that name it; what changes while it runs (clock, bogomips) stays out.
 std::string processor(const std::filesystem::path& root) {
-  constexpr std::array<std::string_view, 7> keys{"vendor_id",       "cpu family",  "model name", "CPU implementer",
+  constexpr std::array<std::string_view, 7> keys{"vendor_id",        "cpu family",  "model name", "CPU implementer",
                                                  "CPU architecture", "CPU variant", "CPU part"};
   std::ifstream file(root / "proc/cpuinfo");
   std::string found;
@@ -35,8 +36,7 @@ std::string processor(const std::filesystem::path& root) {
 std::string caches(const std::filesystem::path& root) {
   std::string found;
   for (int index = 0; index < 8; ++index) {
-    const std::filesystem::path cache =
-        root / "sys/devices/system/cpu/cpu0/cache" / ("index" + std::to_string(index));
+    const std::filesystem::path cache = root / "sys/devices/system/cpu/cpu0/cache" / ("index" + std::to_string(index));
     const std::string size = first_line(cache / "size");
     if (size.empty()) break;
     found += first_line(cache / "level") + first_line(cache / "type") + size + first_line(cache / "shared_cpu_list");
@@ -53,6 +53,13 @@ std::string memory_size(const std::filesystem::path& root) {
   return "";
 }
 
+/// "32768K"
+std::size_t size_of(const std::string& text) {
+  char* end = nullptr;
+  const std::size_t number = std::strtoull(text.c_str(), &end, 10);
+  return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : number;
+}
+
 std::uint64_t hash(std::string_view text) {  // FNV-1a
   std::uint64_t value = 0xcbf29ce484222325;
   for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -60,6 +67,22 @@ std::uint64_t hash(std::string_view text) {  // FNV-1a
 }
 
 }  // namespace
+
+CacheSizes cache_sizes(const std::string& root) {
+  const std::filesystem::path folder =
+      std::filesystem::path(root.empty() ? "/" : root) / "sys/devices/system/cpu/cpu0/cache";
+  CacheSizes sizes;
+  for (int index = 0; index < 8; ++index) {
+    const std::filesystem::path cache = folder / ("index" + std::to_string(index));
+    const std::string level = first_line(cache / "level");
+    const std::size_t bytes = size_of(first_line(cache / "size"));
+    if (bytes == 0) continue;
+    if (level == "2") sizes.core_bytes = bytes;
+    if (level == "3") sizes.shared_bytes = bytes;
+  }
+  sizes.shared_bytes = std::max(sizes.shared_bytes, sizes.core_bytes);
+  return sizes;
+}
 
 std::string machine_fingerprint(const std::string& root) {
   const std::filesystem::path base = root.empty() ? "/" : root;

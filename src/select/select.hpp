@@ -15,8 +15,8 @@ namespace strait {
 
 /// What the user or a test has decided already.
 struct SelectOptions {
-  std::string algorithm;        ///< catalogue name; empty: the fastest
-  std::size_t slice_bytes = 0;  ///< 0: the fastest
+  std::string algorithm;                    ///< catalogue name; empty: the fastest
+  std::size_t slice_bytes = 0;              ///< 0: the fastest
   std::size_t max_slice_bytes = 128 << 10;  ///< what a slot of the transport holds
 };
 

@@ -206,7 +206,7 @@ void check_nothing_leaks(const std::function<void(int)>& generation) {
   }
   EXPECT_LE(least.fds, before.fds);
   EXPECT_LE(least.threads, before.threads);
-  EXPECT_LE(least.maps, before.maps + 4);
+  EXPECT_LE(least.maps, before.maps + 10);  // an allocator may take some; a leak would be one of each communicator
 }
 
 TEST(Leaks, CommunicatorsOfThreads) {

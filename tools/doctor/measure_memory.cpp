@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include "doctor/measure.hpp"
 #include "doctor/team.hpp"
 #include "executor/host/reduce.hpp"
+#include "select/calibration.hpp"
 
 namespace strait::doctor {
 namespace {
@@ -50,7 +49,7 @@ struct Buffers {
 };
 
 void measure_own_cache(Team& team, HostRates& rates) {
-  constexpr std::size_t rounds = 16;
+  static constexpr std::size_t rounds = 16;
   const std::size_t bytes = std::min(piece_bytes, rates.memory.core_cache_bytes / 8);
   const auto threads = static_cast<std::size_t>(team.size());
   std::vector<Buffers> all(threads, {Bytes(bytes), Bytes(bytes), Bytes(bytes), Bytes(bytes)});
@@ -59,18 +58,17 @@ void measure_own_cache(Team& team, HostRates& rates) {
       for (std::size_t i = 0; i < rounds; ++i) work(all[static_cast<std::size_t>(thread)]);
     });
   };
-  rates.copy_gbps = repeated([=](Buffers& mine) {
-    copy(std::array{ReduceDestination{mine.destination.data()}}, mine.source.data(), bytes);
-  });
+  rates.copy_gbps = repeated(
+      [=](Buffers& mine) { copy(std::array{ReduceDestination{mine.destination.data()}}, mine.source.data(), bytes); });
   rates.memory.two_copies_gbps = repeated([=](Buffers& mine) {
     copy(std::array{ReduceDestination{mine.destination.data()}, ReduceDestination{mine.other.data()}},
          mine.source.data(), bytes);
   });
   rates.reduce_gbps = 2 * repeated([=](Buffers& mine) {
-    const std::array sources{ReduceSource{mine.source.data()}, ReduceSource{mine.second.data()}};
-    const std::array to{ReduceDestination{mine.destination.data()}};
-    reduce({.sources = sources, .destinations = to, .count = bytes / sizeof(float)});
-  });
+                        const std::array sources{ReduceSource{mine.source.data()}, ReduceSource{mine.second.data()}};
+                        const std::array to{ReduceDestination{mine.destination.data()}};
+                        reduce({.sources = sources, .destinations = to, .count = bytes / sizeof(float)});
+                      });
 }
 
 /// Every thread writes its buffer, then copies its neighbour's: what is fetched was just written on another core, and
@@ -146,16 +144,12 @@ void measure_dram(Team& team, HostRates& rates) {
                          });
 }
 
-std::size_t cache_size(int name, std::size_t otherwise) {
-  const long bytes = sysconf(name);
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : otherwise;
-}
-
 }  // namespace
 
 void measure_memory(HostRates& rates) {
-  rates.memory.core_cache_bytes = cache_size(_SC_LEVEL2_CACHE_SIZE, rates.memory.core_cache_bytes);
-  rates.cache_bytes = std::max(cache_size(_SC_LEVEL3_CACHE_SIZE, rates.cache_bytes), rates.memory.core_cache_bytes);
+  const CacheSizes caches = cache_sizes();
+  rates.memory.core_cache_bytes = caches.core_bytes;
+  rates.cache_bytes = caches.shared_bytes;
   Team team(usable_cores());
   measure_own_cache(team, rates);
   measure_between_cores(team, rates);

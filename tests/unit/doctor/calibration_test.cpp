@@ -1,0 +1,165 @@
+#include "select/calibration.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "base/log.hpp"
+#include "fake_tree.hpp"
+
+namespace strait {
+namespace {
+
+constexpr std::string_view machine = "0123456789abcdef";
+
+Calibration sample(double copy_gbps = 42) {
+  Calibration calibration;
+  calibration.host.copy_gbps = copy_gbps;
+  calibration.host.memory.fetch_gbps = 7;
+  calibration.host.memory.core_cache_bytes = 123456;
+  calibration.fingerprint = machine;
+  calibration.time = "2026-01-31T12:00:00Z";
+  return calibration;
+}
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// Replaces once, and expects that there was something to replace.
+std::string changed(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+TEST(Calibration, ComesBackAsItWasSaved) {
+  const test::FakeTree tree;
+  const std::string path = tree.path("new/folders/machine.json");
+  ASSERT_TRUE(save_calibration(sample(), path));
+  const auto loaded = load_calibration(path, machine);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  for (const RateField& field : rate_fields()) EXPECT_EQ(field.get(loaded->host), field.get(sample().host)) << field.name;
+  EXPECT_EQ(loaded->time, sample().time);
+}
+
+TEST(Calibration, ShippedDefaultsArePlausible) {
+  for (const RateField& field : rate_fields()) {
+    EXPECT_GE(field.get(HostRates{}), field.least) << field.name;
+    EXPECT_LE(field.get(HostRates{}), field.most) << field.name;
+  }
+}
+
+TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
+  const test::FakeTree tree;
+  const std::string path = tree.path("machine.json");
+  ASSERT_TRUE(save_calibration(sample(), path));
+  const std::string good = text_of(path);
+  const std::vector<std::pair<std::string, std::string>> bad{
+      {"", "not JSON"},
+      {good.substr(0, good.size() / 2), "not JSON"},
+      {std::string(64, '\0'), "not JSON"},
+      {"[]", "not JSON"},
+      {"{}", "not one of Strait's"},
+      {changed(good, "\"strait_calibration\": 1", "\"strait_calibration\": 2"), "version 2"},
+      {changed(good, std::string(machine), "fedcba9876543210"), "another machine"},
+      {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": -1"), "copy_gbps = -1"},
+      {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": 1e99"), "no machine has"},
+      {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": \"fast\""), "lacks the number copy_gbps"},
+      {changed(good, "\"host\"", "\"guest\""), "lacks the rates"},
+      {good + std::string(100'000, ' '), "too long"},
+  };
+  for (const auto& [text, problem] : bad) {
+    tree.write("machine.json", text);
+    const auto loaded = load_calibration(path, machine);
+    ASSERT_FALSE(loaded) << problem;
+    EXPECT_NE(loaded.error().message.find(problem), std::string::npos) << loaded.error().message;
+    EXPECT_NE(loaded.error().message.find(path), std::string::npos) << loaded.error().message;
+    EXPECT_NE(loaded.error().message.find("strait doctor --calibrate"), std::string::npos) << loaded.error().message;
+  }
+}
+
+TEST(Calibration, ABadFileLeavesTheDefaults) {
+  set_log_level(LogLevel::off);
+  const test::FakeTree tree;
+  tree.write("machine.json", "{");
+  const std::string path = tree.path("machine.json");
+  const Environment environment([&](const char* name) {
+    return std::string_view(name) == "STRAIT_CALIBRATION" ? path.c_str() : nullptr;
+  });
+  const KnownRates known = known_rates(environment);
+  EXPECT_EQ(known.host.copy_gbps, HostRates{}.copy_gbps);
+  EXPECT_NE(known.source.find("shipped defaults"), std::string::npos);
+  EXPECT_NE(known.source.find(path), std::string::npos);
+}
+
+TEST(Calibration, IsFoundInTheCacheFolderAndCanBeTurnedOff) {
+  const test::FakeTree tree;
+  Calibration own = sample();
+  own.fingerprint = machine_fingerprint();
+  const auto with = [&](const char* calibration) {
+    return Environment([&tree, calibration, folder = tree.path()](const char* name) -> const char* {
+      if (std::string_view(name) == "XDG_CACHE_HOME") return folder.c_str();
+      return std::string_view(name) == "STRAIT_CALIBRATION" ? calibration : nullptr;
+    });
+  };
+  const auto path = calibration_path(with(nullptr), own.fingerprint);
+  ASSERT_TRUE(path);
+  EXPECT_EQ(*path, tree.path("strait/" + own.fingerprint + ".json"));
+  ASSERT_TRUE(save_calibration(own, *path));
+  EXPECT_EQ(known_rates(with(nullptr)).host.copy_gbps, 42);
+  EXPECT_EQ(known_rates(with("off")).host.copy_gbps, HostRates{}.copy_gbps);
+  EXPECT_FALSE(calibration_path(Environment([](const char*) -> const char* { return nullptr; }), machine));
+}
+
+TEST(Calibration, WritersAtOnceLeaveAWholeFile) {
+  const test::FakeTree tree;
+  const std::string path = tree.path("machine.json");
+  std::vector<pid_t> writers;
+  for (int writer = 0; writer < 3; ++writer) {
+    writers.push_back(fork());
+    if (writers.back() != 0) continue;
+    bool saved = true;
+    for (int i = 0; i < 20; ++i) saved = saved && save_calibration(sample(writer + 1), path);
+    _exit(saved ? 0 : 1);
+  }
+  int seen = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto loaded = load_calibration(path, machine);
+    if (!loaded) EXPECT_EQ(loaded.error().code, Code::unsupported) << loaded.error().message;  // not there yet
+    seen += loaded ? 1 : 0;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  for (const pid_t writer : writers) {
+    int status = -1;
+    waitpid(writer, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_GT(seen, 0);
+  EXPECT_TRUE(load_calibration(path, machine));
+}
+
+TEST(Calibration, TheFingerprintFollowsTheMachineAlone) {
+  const test::FakeTree tree;
+  tree.write("proc/cpuinfo", "processor : 0\nmodel name : One\ncpu MHz : 1000\n\n");
+  tree.write("proc/meminfo", "MemTotal: 16000000 kB\n");
+  tree.write("sys/devices/system/cpu/present", "0-7\n");
+  const std::string first = machine_fingerprint(tree.path());
+  EXPECT_EQ(first.size(), 16U);
+  tree.write("proc/cpuinfo", "processor : 0\nmodel name : One\ncpu MHz : 2000\n\n");
+  EXPECT_EQ(machine_fingerprint(tree.path()), first);
+  tree.write("sys/devices/system/cpu/present", "0-15\n");
+  EXPECT_NE(machine_fingerprint(tree.path()), first);
+  tree.write("sys/devices/system/cpu/present", "0-7\n");
+  tree.write("proc/cpuinfo", "processor : 0\nmodel name : Two\n\n");
+  EXPECT_NE(machine_fingerprint(tree.path()), first);
+}
+
+}  // namespace
+}  // namespace strait

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "doctor/finding.hpp"
+
+namespace strait::doctor {
+
+/// Where the checks look. Tests give a made-up tree and made-up limits.
+struct Machine {
+  std::string root;  ///< before /proc and /sys; "" on a live machine
+  std::uint64_t memlock_bytes = 0;
+  std::uint64_t open_files = 0;
+  std::uint64_t shm_bytes = 0;  ///< size of /dev/shm; 0: there is none
+  bool has_memfd = true;
+  std::uint32_t usable_cores = 1;
+  std::string kernel_log;
+  std::string kernel_log_problem;  ///< why it could not be read
+  std::string nvml_library = "libnvidia-ml.so.1";
+};
+/// This machine, as this process sees it.
+Machine this_machine();
+
+/// Everything that the light check looks at. Reads; changes nothing.
+Findings check_all(const Machine& machine);
+
+Findings check_pcie(const Machine& machine);
+Findings check_limits(const Machine& machine);
+Findings check_memory(const Machine& machine);
+Findings check_processor(const Machine& machine);
+Findings check_network(const Machine& machine);
+Findings check_kernel_log(const Machine& machine);
+Findings check_gpus(const Machine& machine);
+
+}  // namespace strait::doctor
