@@ -32,7 +32,7 @@ add_library(strait_flags INTERFACE)
 target_include_directories(strait_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 # Numerics are specified bit by bit: no contraction into fused multiply-add, no fast-math.
 target_compile_options(strait_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=off>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=off>)
 if(STRAIT_SANITIZE)
   target_compile_options(strait_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${STRAIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)

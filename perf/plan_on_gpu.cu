@@ -305,8 +305,7 @@ class Sweep {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(settings_.json_path.c_str(), "w"),
                                                                &std::fclose);
     if (!file) return fail_errno("cannot write " + settings_.json_path, errno, "Choose another --json path.");
-    std::fprintf(file.get(), "{\"program\": \"plan_on_gpu\", \"provenance\": %s,\n",
-                 perf::provenance().dump().c_str());
+    std::fprintf(file.get(), "{\"program\": \"plan_on_gpu\", \"provenance\": %s,\n", perf::provenance().dump().c_str());
     cudaDeviceProp properties;
     int driver = 0, runtime = 0;
     STRAIT_TRY(cuda::check(cudaGetDeviceProperties(&properties, 0), "cannot query GPU 0"));

@@ -167,12 +167,11 @@ STRAIT_API straitResult_t straitRedOpDestroy(straitRedOp_t op, straitComm_t comm
 /* ---- collectives ---- */
 
 /* recvbuff[i] = reduction over ranks of sendbuff[i]; count elements each. In place: sendbuff == recvbuff. */
-STRAIT_API straitResult_t straitAllReduce(const void* sendbuff, void* recvbuff, size_t count,
-                                          straitDataType_t datatype, straitRedOp_t op, straitComm_t comm,
-                                          straitStream_t stream);
+STRAIT_API straitResult_t straitAllReduce(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                          straitRedOp_t op, straitComm_t comm, straitStream_t stream);
 /* recvbuff (ranks * count) = the sendbuffs (count each) by rank. In place: sendbuff == recvbuff + rank * count. */
-STRAIT_API straitResult_t straitAllGather(const void* sendbuff, void* recvbuff, size_t count,
-                                          straitDataType_t datatype, straitComm_t comm, straitStream_t stream);
+STRAIT_API straitResult_t straitAllGather(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                          straitComm_t comm, straitStream_t stream);
 /* recvbuff (count) = block `rank` of the reduction of the sendbuffs (ranks * count). In place: recvbuff == sendbuff +
  * rank * count. */
 STRAIT_API straitResult_t straitReduceScatter(const void* sendbuff, void* recvbuff, size_t count,
@@ -188,9 +187,8 @@ STRAIT_API straitResult_t straitAllToAllv(const void* sendbuff, const size_t sen
                                           void* recvbuff, const size_t recvcounts[], const size_t recvdispls[],
                                           straitDataType_t datatype, straitComm_t comm, straitStream_t stream);
 /* recvbuff = root's sendbuff, count elements. sendbuff is read on the root only. In place: sendbuff == recvbuff. */
-STRAIT_API straitResult_t straitBroadcast(const void* sendbuff, void* recvbuff, size_t count,
-                                          straitDataType_t datatype, int root, straitComm_t comm,
-                                          straitStream_t stream);
+STRAIT_API straitResult_t straitBroadcast(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                          int root, straitComm_t comm, straitStream_t stream);
 /* As all-reduce, the result on the root only; recvbuff is written on the root only. */
 STRAIT_API straitResult_t straitReduce(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
                                        straitRedOp_t op, int root, straitComm_t comm, straitStream_t stream);

@@ -13,12 +13,12 @@ enum class Code : int {
   invalid_usage = 2,     ///< the arguments are fine, the moment or the combination is not
   system_error = 3,      ///< the operating system refused something
   cuda_error = 4,
-  internal_error = 5,    ///< a defect in Strait
-  remote_error = 6,      ///< a peer died, left, or could not be reached
-  mismatch = 7,          ///< ranks made different calls, or run with different settings
-  timeout = 8,           ///< a deadline passed
-  aborted = 9,           ///< the communicator was aborted
-  unsupported = 10,      ///< not built in, or not possible on this machine
+  internal_error = 5,  ///< a defect in Strait
+  remote_error = 6,    ///< a peer died, left, or could not be reached
+  mismatch = 7,        ///< ranks made different calls, or run with different settings
+  timeout = 8,         ///< a deadline passed
+  aborted = 9,         ///< the communicator was aborted
+  unsupported = 10,    ///< not built in, or not possible on this machine
   out_of_memory = 11,
   in_progress = 12,
 };
@@ -43,18 +43,18 @@ tl::unexpected<Error> fail_errno(std::string what, int errno_value, std::string 
 }  // namespace strait
 
 /// Returns the error of a Status or Result expression from the enclosing function, if it holds one.
-#define STRAIT_TRY(expression)                                       \
-  do {                                                               \
-    if (auto strait_try_result = (expression); !strait_try_result)   \
-      return tl::unexpected(std::move(strait_try_result).error());   \
+#define STRAIT_TRY(expression)                                     \
+  do {                                                             \
+    if (auto strait_try_result = (expression); !strait_try_result) \
+      return tl::unexpected(std::move(strait_try_result).error()); \
   } while (false)
 
 #define STRAIT_CONCAT_INNER(a, b) a##b
 #define STRAIT_CONCAT(a, b) STRAIT_CONCAT_INNER(a, b)
 
 /// `STRAIT_ASSIGN(auto x, expression)`: x becomes the value of a Result expression, or the function returns its error.
-#define STRAIT_ASSIGN(declaration, expression)                                      \
-  auto STRAIT_CONCAT(strait_result_, __LINE__) = (expression);                      \
-  if (!STRAIT_CONCAT(strait_result_, __LINE__))                                     \
+#define STRAIT_ASSIGN(declaration, expression)                                         \
+  auto STRAIT_CONCAT(strait_result_, __LINE__) = (expression);                         \
+  if (!STRAIT_CONCAT(strait_result_, __LINE__))                                        \
     return tl::unexpected(std::move(STRAIT_CONCAT(strait_result_, __LINE__)).error()); \
   declaration = std::move(*STRAIT_CONCAT(strait_result_, __LINE__))

@@ -63,8 +63,8 @@ constexpr bool is_order_free(DataType type, ReduceOp op) {
   return !is_floating(type) || op == ReduceOp::min || op == ReduceOp::max;
 }
 
-std::string_view name(DataType type);        ///< "float32"
-std::string_view name(ReduceOp op);          ///< "sum"
+std::string_view name(DataType type);          ///< "float32"
+std::string_view name(ReduceOp op);            ///< "sum"
 std::string_view name(Collective collective);  ///< "all-reduce"
 
 }  // namespace strait

@@ -22,8 +22,9 @@ std::invoke_result_t<F> or_out_of_memory(F&& make) {
   try {
     return make();
   } catch (const std::bad_alloc&) {
-    return fail(Code::out_of_memory, "no memory left to prepare the operation. Check the limit of address space "
-                                     "(ulimit -v) and the memory limit of the container");
+    return fail(Code::out_of_memory,
+                "no memory left to prepare the operation. Check the limit of address space "
+                "(ulimit -v) and the memory limit of the container");
   }
 }
 
@@ -60,11 +61,11 @@ Status Comm::begin(const Call& call) {
   is_collective_ = true;
   signature_ = signature(call);
   premul_scalar_ = call.premul_scalar;
-  backoff_ = {};
+  begin_waiting();
   program_ = nullptr;
   transport_->post_call(++sequence_, signature_, call.send, call.receive);
-  const bool empty = call.count == 0 && call.collective != Collective::barrier &&
-                     call.collective != Collective::all_to_all_v;
+  const bool empty =
+      call.count == 0 && call.collective != Collective::barrier && call.collective != Collective::all_to_all_v;
   hears_all_ = !empty && !has_root(call.collective);
   if (!hears_all_) unheard_ = Unheard{sequence_, signature_};
   if (empty) return {};
@@ -95,7 +96,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   const Algorithm& algorithm = *find_algorithm("point_to_point");
   is_collective_ = false;
   signature_ = signature(calls.front());
-  backoff_ = {};
+  begin_waiting();
   auto program =
       or_out_of_memory([&] { return HostProgram::bind(algorithm.build(request, rank_), options, *transport_); });
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
@@ -131,10 +132,15 @@ Status Comm::compare_with_heard() {
   return watch_->compare_calls(last.sequence, last.signature);
 }
 
+void Comm::begin_waiting() {
+  backoff_ = {};
+  if (watch_->has_deadline()) began_ = std::chrono::steady_clock::now();
+}
+
 Status Comm::pause() { return watch_->pause(backoff_, waiting()); }
 
 Watch::Waiting Comm::waiting() const {
-  return {is_collective_ ? sequence_ : 0, signature_,
+  return {is_collective_ ? sequence_ : 0, signature_, began_,
           [this] { return program_ == nullptr ? std::vector<std::uint32_t>{} : program_->awaited_ranks(); }};
 }
 
@@ -143,7 +149,8 @@ void Comm::abort() {
 }
 
 std::size_t Comm::ProgramKeyHash::operator()(const ProgramKey& key) const {
-  std::uint64_t h = key.signature.what * 0x9e3779b97f4a7c15ull ^ key.signature.count ^ std::uint64_t{key.in_place} << 63;
+  std::uint64_t h =
+      key.signature.what * 0x9e3779b97f4a7c15ull ^ key.signature.count ^ std::uint64_t{key.in_place} << 63;
   return static_cast<std::size_t>((h ^ h >> 32) * 0x9e3779b97f4a7c15ull);
 }
 

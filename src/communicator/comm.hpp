@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -86,6 +87,7 @@ class Comm {
   Result<std::unique_ptr<HostProgram>> make_block_program(const Call& call) const;
   PlanRequest request_for(const Call& call) const;
   bool streams(const Call& call) const;
+  void begin_waiting();
   Watch::Waiting waiting() const;
 
   struct ProgramKey {
@@ -127,6 +129,7 @@ class Comm {
   std::unique_ptr<HostProgram> own_program_;  ///< of an operation whose program is not kept
   HostProgram* program_ = nullptr;
   Watch::Backoff backoff_;
+  std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
 
   std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;
   std::uint64_t next_handle_ = 1;

@@ -36,7 +36,8 @@ cpu_set_t usable_cores() {
 }
 
 std::string token(const PeerInfo& peer) {
-  return peer.host_id + std::string(reinterpret_cast<const char*>(peer.process_token.data()), peer.process_token.size());
+  return peer.host_id +
+         std::string(reinterpret_cast<const char*>(peer.process_token.data()), peer.process_token.size());
 }
 
 template <class T>
@@ -51,7 +52,8 @@ Result<std::vector<T>> gather(Channel& channel, const T& own, const Deadline& de
   std::vector<T> values(blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].size() != sizeof(T))
-      return fail(Code::remote_error, "rank " + std::to_string(i) + " sent a message of the wrong length during set-up");
+      return fail(Code::remote_error,
+                  "rank " + std::to_string(i) + " sent a message of the wrong length during set-up");
     std::memcpy(&values[i], blocks[i].data(), sizeof(T));
   }
   return values;
@@ -106,8 +108,8 @@ Status Comm::read_settings(const Environment& environment) {
   simd_ = best_simd();
   if (const auto forced = simd_from_name(simd)) {
     if (*forced > best_simd())
-      return fail(Code::invalid_usage, "STRAIT_SIMD=" + simd + ", but this processor has no more than " +
-                                           std::string(name(best_simd())));
+      return fail(Code::invalid_usage,
+                  "STRAIT_SIMD=" + simd + ", but this processor has no more than " + std::string(name(best_simd())));
     simd_ = *forced;
   }
   STRAIT_ASSIGN(select_options_.algorithm, environment.text("STRAIT_ALGORITHM"));
@@ -139,8 +141,8 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   model_ = host_model(ranks_, cores, rates);
 
   STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
-  all_in_one_process_ = std::all_of(peers.begin(), peers.end(),
-                                    [&](const PeerInfo& peer) { return peer.same_process(peers.front()); });
+  all_in_one_process_ =
+      std::all_of(peers.begin(), peers.end(), [&](const PeerInfo& peer) { return peer.same_process(peers.front()); });
   if (wanted == "loopback" && !all_in_one_process_)
     return fail(Code::unsupported, "STRAIT_TRANSPORT=loopback joins threads of one process only. Use shm or auto");
   if (wanted == "shm") all_in_one_process_ = false;

@@ -83,6 +83,10 @@ Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
 Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   const auto now = Clock::now();
   if (backoff.began == Clock::time_point{}) backoff.began = backoff.examined = now;
+  if (has_deadline() && now - waiting.operation_began >= milliseconds(peers_.timeout_ms))
+    return tl::unexpected(raise({Code::timeout, describe(waiting.signature) + " on " + name_of(peers_.rank) +
+                                                    " passed its deadline of " + std::to_string(peers_.timeout_ms) +
+                                                    " ms while waiting for " + awaited_names(waiting)}));
   if (now - backoff.examined < examine_every) return {};
   backoff.examined = now;
   const auto waited = now - backoff.began;
@@ -91,10 +95,6 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
     if (waiting.sequence != 0) STRAIT_TRY(compare_calls(waiting.sequence, waiting.signature));
     backoff.compared = waited >= 10 * compare_after;  // a slower rank may post its call a little later
   }
-  if (peers_.timeout_ms > 0 && waited >= milliseconds(peers_.timeout_ms))
-    return tl::unexpected(raise({Code::timeout, describe(waiting.signature) + " on " + name_of(peers_.rank) +
-                                                    " passed its deadline of " + std::to_string(peers_.timeout_ms) +
-                                                    " ms while waiting for " + awaited_names(waiting)}));
   if (!backoff.warned && waited >= warn_after) {
     backoff.warned = true;
     log_warn(static_cast<int>(peers_.rank), describe(waiting.signature) + " has waited 10 s for " +

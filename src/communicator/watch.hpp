@@ -42,6 +42,7 @@ class Watch {
   Status compare_calls(std::uint64_t sequence, const CallSignature& own);
   /// The error of two calls that do not fit.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
+  bool has_deadline() const { return peers_.timeout_ms > 0; }
   const RankName& name_of(std::uint32_t rank) const { return peers_.names[rank]; }
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
@@ -50,6 +51,7 @@ class Watch {
   struct Waiting {
     std::uint64_t sequence = 0;  ///< 0: not a collective
     CallSignature signature;
+    std::chrono::steady_clock::time_point operation_began{};  ///< read where operations have a deadline
     std::function<std::vector<std::uint32_t>()> awaited_ranks;
   };
   /// The state of one wait; starts anew whenever the operation advances.

@@ -73,9 +73,9 @@ struct HostRates {
                     .replace_gbps = 25,
                     .shared_read_gbps = 30,
                     .shared_write_gbps = 25,
-                    .dram_read_gbps = 14,
-                    .dram_write_gbps = 12,
-                    .stream_gbps = 12};
+                    .dram_read_gbps = 20,
+                    .dram_write_gbps = 14,
+                    .stream_gbps = 20};
 };
 /// Host ranks, one thread each, on `cores` cores of one host.
 ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates = {});

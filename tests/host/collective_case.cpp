@@ -55,15 +55,24 @@ straitResult_t call(const CollectiveCase& c, const void* send, void* receive, st
   const auto type = static_cast<straitDataType_t>(c.type);
   const int root = static_cast<int>(c.root);
   switch (c.collective) {
-    case Collective::all_reduce: return straitAllReduce(send, receive, c.count, type, op, comm, nullptr);
-    case Collective::all_gather: return straitAllGather(send, receive, c.count, type, comm, nullptr);
-    case Collective::reduce_scatter: return straitReduceScatter(send, receive, c.count, type, op, comm, nullptr);
-    case Collective::all_to_all: return straitAllToAll(send, receive, c.count, type, comm, nullptr);
-    case Collective::broadcast: return straitBroadcast(send, receive, c.count, type, root, comm, nullptr);
-    case Collective::reduce: return straitReduce(send, receive, c.count, type, op, root, comm, nullptr);
-    case Collective::gather: return straitGather(send, receive, c.count, type, root, comm, nullptr);
-    case Collective::scatter: return straitScatter(send, receive, c.count, type, root, comm, nullptr);
-    default: return straitBarrier(comm, nullptr);
+    case Collective::all_reduce:
+      return straitAllReduce(send, receive, c.count, type, op, comm, nullptr);
+    case Collective::all_gather:
+      return straitAllGather(send, receive, c.count, type, comm, nullptr);
+    case Collective::reduce_scatter:
+      return straitReduceScatter(send, receive, c.count, type, op, comm, nullptr);
+    case Collective::all_to_all:
+      return straitAllToAll(send, receive, c.count, type, comm, nullptr);
+    case Collective::broadcast:
+      return straitBroadcast(send, receive, c.count, type, root, comm, nullptr);
+    case Collective::reduce:
+      return straitReduce(send, receive, c.count, type, op, root, comm, nullptr);
+    case Collective::gather:
+      return straitGather(send, receive, c.count, type, root, comm, nullptr);
+    case Collective::scatter:
+      return straitScatter(send, receive, c.count, type, root, comm, nullptr);
+    default:
+      return straitBarrier(comm, nullptr);
   }
 }
 

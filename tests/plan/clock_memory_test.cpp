@@ -26,8 +26,8 @@ HostRates bare_rates() {
 }
 
 double time_us(const Plan& plan, std::size_t count, const HostRates& rates, std::uint32_t cores = 2) {
-  const auto result = simulate(plan, {.count = count, .element_bytes = 1, .slice_bytes = 1 << 20},
-                               host_model(2, cores, rates));
+  const auto result =
+      simulate(plan, {.count = count, .element_bytes = 1, .slice_bytes = 1 << 20}, host_model(2, cores, rates));
   EXPECT_TRUE(result) << result.error().message;
   return result ? result->total_us : 0;
 }
@@ -36,7 +36,7 @@ TEST(ClockMemory, TheReaderPaysForLinesOfAnotherCore) {
   const Plan plan = plan_of("one_hop", Collective::reduce);
   HostRates rates = bare_rates();
   EXPECT_NEAR(time_us(plan, 1000, rates), 1 + 2, 1e-3);  // a copy into the slot, a sum of two
-  rates.memory.fetch_gbps = 0.5;                           // 2 us instead of 1
+  rates.memory.fetch_gbps = 0.5;                         // 2 us instead of 1
   EXPECT_NEAR(time_us(plan, 1000, rates), 1 + 2 + 1, 1e-3);
   rates.memory.replace_gbps = 0.25;  // the slot was read by the other core last time
   EXPECT_NEAR(time_us(plan, 1000, rates), 1 + 3 + 2 + 1, 1e-3);

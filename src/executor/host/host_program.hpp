@@ -34,8 +34,8 @@ class HostProgram {
     std::size_t slice_bytes = 0;  ///< at most the transport's slot_bytes
     bool stream_outputs = false;  ///< write outputs that nobody reads again around the cache
     Simd simd = Simd::portable;
-    /// Chunks that are messages of their own (all-to-all-v, send/recv), by chunk: the caller gives their place, and each
-    /// step takes all the slices of its chunk, at least one, before the next step. Empty: the layout of the plan.
+    /// Chunks that are messages of their own (all-to-all-v, send/recv), by chunk: the caller gives their place, and
+    /// each step takes all the slices of its chunk, at least one, before the next step. Empty: the layout of the plan.
     struct Message {
       Extent extent;
       CallSignature signature;  ///< on its slots, instead of the run's

@@ -85,10 +85,10 @@ TEST_F(Doctor, ReadsAcsFromTheConfigurationSpace) {
     config[at] = static_cast<char>(word & 0xff);
     config[at + 1] = static_cast<char>(word >> 8);
   };
-  put(0x100, 0x0001);          // AER, next at 0x148
+  put(0x100, 0x0001);  // AER, next at 0x148
   put(0x102, 0x1480 | 0x1);
-  put(0x148, 0x000d);          // ACS
-  put(0x14e, 0x0004);          // request redirect is on
+  put(0x148, 0x000d);  // ACS
+  put(0x14e, 0x0004);  // request redirect is on
   const std::string bridge = "sys/bus/pci/devices/0000:00:01.0/";
   tree.write(bridge + "class", "0x060400\n");
   tree.write(bridge + "config", config);
