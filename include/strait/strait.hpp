@@ -207,6 +207,21 @@ class Communicator {
     same(send.size() % count(), 0, "all_to_all: the spans must divide into one block a rank");
     check(straitAllToAll(send.data(), receive.data(), send.size() / count(), data_type<T>, comm_, stream));
   }
+  /// Counts and offsets in elements, by rank.
+  template <class T>
+  void all_to_all_v(std::span<const std::type_identity_t<T>> send, std::span<const std::size_t> send_counts,
+                    std::span<const std::size_t> send_offsets, std::span<T> receive,
+                    std::span<const std::size_t> receive_counts, std::span<const std::size_t> receive_offsets,
+                    straitStream_t stream = nullptr) const {
+    for (const std::size_t size :
+         {send_counts.size(), send_offsets.size(), receive_counts.size(), receive_offsets.size()})
+      same(size, count(), "all_to_all_v: there must be one count and one offset a rank");
+    for (std::size_t r = 0; r < count(); ++r)
+      if (send_offsets[r] + send_counts[r] > send.size() || receive_offsets[r] + receive_counts[r] > receive.size())
+        throw Exception(straitInvalidArgument, "all_to_all_v: a block ends beyond its span");
+    check(straitAllToAllv(send.data(), send_counts.data(), send_offsets.data(), receive.data(), receive_counts.data(),
+                          receive_offsets.data(), data_type<T>, comm_, stream));
+  }
   /// From the root's buffer into that of all others.
   template <class T>
   void broadcast(std::span<T> buffer, int root, straitStream_t stream = nullptr) const {

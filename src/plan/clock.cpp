@@ -58,8 +58,9 @@ struct RankClock {
   std::vector<std::uint32_t> counters;      ///< by signal of the plan
   std::vector<std::uint32_t> next_message;  ///< by link of the plan
   std::uint32_t running = 0;
-  bool idle = true;     ///< nothing ran since the last step
-  bool stirred = true;  ///< something may have become ready
+  bool on_core = false;
+  bool gave_way = false;  ///< its core, in this operation, since its last step
+  bool stirred = true;    ///< something may have become ready
 };
 
 class Simulation {
@@ -69,7 +70,9 @@ class Simulation {
 
  private:
   void connect();
+  void start_all_ready();
   void start_ready(std::uint32_t rank);
+  bool take_core(RankClock& state);
   /// When the lane's next step may start: now or earlier, later, or `never` while that depends on steps to come.
   double ready_at(std::uint32_t rank, const Step& step);
   void start(std::uint32_t rank, std::uint32_t lane);
@@ -101,6 +104,8 @@ class Simulation {
   std::vector<double> load_;
   std::vector<double> used_;
   std::vector<TimedStep> timeline_;
+  std::uint32_t cores_taken_ = 0;
+  bool core_left_ = false;
   double now_us_ = 0;
 };
 
@@ -170,6 +175,23 @@ double Simulation::ready_at(std::uint32_t rank, const Step& step) {
   return when;
 }
 
+/// A core that a rank leaves may be what another waits for.
+void Simulation::start_all_ready() {
+  do {
+    core_left_ = false;
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+      if (ranks_[rank].stirred) start_ready(rank);
+  } while (core_left_);
+}
+
+/// A rank keeps its core until it blocks, as threads do that yield only then.
+bool Simulation::take_core(RankClock& state) {
+  if (state.on_core || model_.cores == 0) return true;
+  if (cores_taken_ == model_.cores) return false;
+  ++cores_taken_;
+  return state.on_core = true;
+}
+
 void Simulation::start_ready(std::uint32_t rank) {
   RankClock& state = ranks_[rank];
   state.stirred = false;
@@ -177,12 +199,21 @@ void Simulation::start_ready(std::uint32_t rank) {
     const LaneClock& clock = state.lanes[lane];
     if (clock.running || clock.finished) continue;
     const double when = ready_at(rank, plan_[rank].lanes[lane].steps[clock.step]);
-    if (when <= now_us_)
+    if (when <= now_us_) {
+      if (!take_core(state)) {
+        state.stirred = true;  // until one is free
+        return;
+      }
       start(rank, lane);
-    else if (when < never)
+    } else if (when < never) {
       stir_later(rank, when);
+    }
   }
-  if (state.running == 0) state.idle = true;
+  if (state.running > 0 || !state.on_core) return;
+  state.on_core = false;
+  state.gave_way = true;
+  --cores_taken_;
+  core_left_ = true;
 }
 
 double Simulation::bytes_of(const Operand& operand, std::uint32_t slice) const {
@@ -227,7 +258,8 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   LaneClock& clock = state.lanes[lane];
   const Step& step = plan_[rank].lanes[lane].steps[clock.step];
   Running running{.rank = rank, .lane = lane, .left_us = model_.step_us, .begin_us = now_us_, .demands = {}};
-  if (state.idle && model_.cores > 0 && model_.cores < model_.ranks) running.left_us += model_.switch_us;
+  // The first step of an operation follows the last one of the operation before without a switch.
+  if (state.gave_way && model_.cores < model_.ranks) running.left_us += model_.switch_us;
   double bytes = 0;
   for (const Operand& operand : step.sources) bytes = std::max(bytes, bytes_of(operand, clock.slice));
   for (const Operand& operand : step.destinations) bytes = std::max(bytes, bytes_of(operand, clock.slice));
@@ -241,7 +273,7 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   running.demands.push_back({cores_resource, 1});
   for (const Demand& demand : running.demands) load_[demand.resource] += demand.rate;
   clock.running = true;
-  state.idle = false;
+  state.gave_way = false;
   ++state.running;
   running_.push_back(std::move(running));
 }
@@ -317,8 +349,7 @@ double Simulation::advance() {
 
 Result<ClockResult> Simulation::run() {
   do {
-    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
-      if (ranks_[rank].stirred) start_ready(rank);
+    start_all_ready();
   } while (advance() != never);
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
     for (std::size_t lane = 0; lane < ranks_[rank].lanes.size(); ++lane)
