@@ -20,6 +20,7 @@ constexpr int uncorrected_errors = 1;
 constexpr int since_driver_load = 0;
 constexpr unsigned most_nvlinks = 18;
 constexpr std::array nvlink_errors{"replays", "recoveries", "CRC errors of flits", "CRC errors of data"};
+constexpr std::size_t first_corrected_error = 2;
 constexpr unsigned long long thermal_reasons = 0x20 | 0x40;  // software and hardware thermal slowdown
 constexpr unsigned long long power_brake = 0x80;
 
@@ -81,6 +82,29 @@ void check_heat(const Nvml& nvml, NvmlDevice device, const std::string& gpu, Fin
                      "all ranks wait for the slowest GPU", "better airflow or power supply, a lower power limit"});
 }
 
+/// Links correct CRC errors by themselves and healthy ones count hundreds; a replay or a recovery stops traffic.
+void check_nvlinks(const Nvml& nvml, NvmlDevice device, const std::string& gpu, Findings& found) {
+  for (std::size_t kind = 0; kind < nvlink_errors.size(); ++kind) {
+    unsigned long long total = 0;
+    unsigned links = 0;
+    for (unsigned link = 0; link < most_nvlinks; ++link) {
+      int active = 0;
+      unsigned long long count = 0;
+      if (!nvml.ask("nvmlDeviceGetNvLinkState", device, link, &active) || active == 0) continue;
+      if (!nvml.ask("nvmlDeviceGetNvLinkErrorCounter", device, link, static_cast<int>(kind), &count)) continue;
+      total += count;
+      links += count > 0 ? 1 : 0;
+    }
+    if (total == 0) continue;
+    const bool corrected = kind >= first_corrected_error;
+    found.push_back({corrected ? Severity::note : Severity::warning, "nvlink_errors",
+                     fmt::format("{} of the NVLinks of {} have counted {} {}", links, gpu, total, nvlink_errors[kind]),
+                     corrected ? "next to nothing while the count grows slowly" : "pauses of all traffic on the link",
+                     corrected ? "look again later: a count that grows fast means a bad link"
+                               : "reseat the GPU or its bridge, clean its connector"});
+  }
+}
+
 void check_errors(const Nvml& nvml, NvmlDevice device, const std::string& gpu, Findings& found) {
   unsigned long long errors = 0;
   if (nvml.ask("nvmlDeviceGetTotalEccErrors", device, uncorrected_errors, since_driver_load, &errors)) {
@@ -91,17 +115,7 @@ void check_errors(const Nvml& nvml, NvmlDevice device, const std::string& gpu, F
     else
       found.push_back({Severity::ok, "gpu_ecc", gpu + " has had no uncorrected memory errors", "", ""});
   }
-  for (unsigned link = 0; link < most_nvlinks; ++link) {
-    int active = 0;
-    if (!nvml.ask("nvmlDeviceGetNvLinkState", device, link, &active) || active == 0) continue;
-    for (std::size_t kind = 0; kind < nvlink_errors.size(); ++kind) {
-      unsigned long long count = 0;
-      if (nvml.ask("nvmlDeviceGetNvLinkErrorCounter", device, link, static_cast<int>(kind), &count) && count > 0)
-        found.push_back({Severity::warning, "nvlink_errors",
-                         fmt::format("NVLink {} of {} has counted {} {}", link, gpu, count, nvlink_errors[kind]),
-                         "every one of them sends data again", "reseat the GPU or its bridge, clean its connector"});
-    }
-  }
+  check_nvlinks(nvml, device, gpu, found);
 }
 
 }  // namespace
