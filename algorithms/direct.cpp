@@ -33,7 +33,7 @@ void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t r
   if (rank != request.root) {
     p.copy(input(0), p.send(root_only, input(0)));
   } else if (request.collective == Collective::reduce) {
-    p.reduce_final(contributions(p, rank, input(0), [&](std::uint32_t) { return root_only; }), {output(0)});
+    p.reduce_final(contributions(p, rank, input(0), [&](std::uint32_t) { return Ranks{request.root}; }), {output(0)});
   } else {
     p.copy(input(0), output(rank));
     for (const std::uint32_t from : p.others()) p.copy(p.receive(from, output(from)), output(from));

@@ -124,6 +124,7 @@ Result<SocketAddress> look_up(const std::string& host, int flags) {
       chosen = entry;
       break;
     }
+  if (chosen == nullptr) return fail(Code::system_error, "the host name \"" + host + "\" has no address");
   return from_sockaddr(chosen->ai_addr);
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -271,7 +272,7 @@ double pcie_gbps(const PcieWidth& width) {
   const std::uint32_t lanes = width.lanes > 0 ? width.lanes : width.most_lanes;
   const double encoding = speed < 8 ? 0.8 : 128.0 / 130.0;
   const double gbps = speed * lanes / 8 * encoding * pcie_efficiency;
-  return static_cast<double>(static_cast<long>(gbps * 100 + 0.5)) / 100;
+  return static_cast<double>(std::lround(gbps * 100)) / 100;
 }
 
 double nvlink_gbps(std::uint32_t capability) {

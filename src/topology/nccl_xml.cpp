@@ -124,9 +124,11 @@ class NcclReader {
   Status settle(Host& host) {
     std::stable_sort(host.gpus.begin(), host.gpus.end(), [](const Gpu& a, const Gpu& b) { return a.order < b.order; });
     for (Gpu& gpu : host.gpus) {
-      for (const auto& [target, link] : gpu.gpu_targets)
-        if (std::none_of(host.gpus.begin(), host.gpus.end(), [&](const Gpu& g) { return g.gpu.bus_id == target; }))
-          return file_.error(link, "the target " + target + " is no GPU of this file");
+      for (const auto& entry : gpu.gpu_targets) {
+        const auto is_target = [&](const Gpu& g) { return g.gpu.bus_id == entry.first; };
+        if (std::none_of(host.gpus.begin(), host.gpus.end(), is_target))
+          return file_.error(entry.second, "the target " + entry.first + " is no GPU of this file");
+      }
       host.survey.gpus.push_back(std::move(gpu.gpu));
     }
     host.survey.notes.push_back("from NCCL, which does not write whether P2P over PCIe works: taken as unknown");
