@@ -1,6 +1,6 @@
 #include "host/collective_case.hpp"
 
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "support/random_data.hpp"
@@ -117,7 +117,7 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
   const bool inside_receive = c.in_place && sizes.receive > sizes.send;
   std::byte* input = send.data + (inside_receive ? own_offset(c, rank) : 0);
   std::byte* output = !c.in_place ? receive.data : send.data + (inside_receive ? 0 : own_offset(c, rank));
-  std::memcpy(input, inputs[rank].data(), sizes.send);
+  std::copy(inputs[rank].begin(), inputs[rank].end(), input);
 
   STRAIT_EXPECT_OK(call(c, input, output, op, comm));
 
@@ -132,7 +132,7 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
       << describe(c) << " on rank " << rank << " of " << ranks;
   EXPECT_TRUE(send.guards_intact() && receive.guards_intact()) << describe(c);
   if (!c.in_place) {
-    EXPECT_EQ(std::memcmp(input, inputs[rank].data(), sizes.send), 0) << describe(c) << " changed its input";
+    EXPECT_TRUE(std::equal(inputs[rank].begin(), inputs[rank].end(), input)) << describe(c) << " changed its input";
     if (expected.empty()) {
       EXPECT_EQ(Bytes(output, output + sizes.receive), Bytes(sizes.receive, poison)) << describe(c);
     }
