@@ -11,8 +11,8 @@ namespace strait::algorithms {
 namespace {
 
 bool supports(const PlanRequest& request) {
-  return request.collective == Collective::all_gather || request.collective == Collective::all_to_all ||
-         request.collective == Collective::reduce_scatter;
+  using enum Collective;
+  return is_one_of({all_gather, all_to_all, reduce_scatter}, request.collective);
 }
 
 void all_gather(PlanBuilder& p, std::uint32_t rank, std::uint32_t ranks) {
@@ -27,23 +27,17 @@ void all_gather(PlanBuilder& p, std::uint32_t rank, std::uint32_t ranks) {
 }
 
 void reduce_scatter(PlanBuilder& p, std::uint32_t ranks) {
-  if (ranks == 1) p.reduce_final({raw(input(0))}, {output(0)});
+  if (ranks == 1) p.reduce_final({input(0)}, {output(0)});
   for (std::uint32_t distance = std::bit_ceil(ranks) / 2; distance >= 1; distance /= 2)
     for (std::uint32_t i = 0; i < std::min(distance, ranks - distance); ++i) {
       // A block has been added to if a larger distance reached it.
-      const auto is_untouched = [&](std::uint32_t block, std::uint32_t below) {
-        for (std::uint32_t larger = 2 * below; larger < ranks; larger *= 2)
-          if (block < std::min(larger, ranks - larger)) return false;
-        return true;
-      };
       const auto current = [&](std::uint32_t block) {
-        return is_untouched(block, distance) ? raw(input(p.around(block))) : scratch(block);
+        for (std::uint32_t larger = 2 * distance; larger < ranks; larger *= 2)
+          if (block < std::min(larger, ranks - larger)) return scratch(block);
+        return input(p.around(block));
       };
-      Operand leaving = current(i + distance);
-      leaving.raw = false;
-      p.copy(leaving, p.send({p.around(distance)}, input(p.around(i + distance))));
-      Operand arriving = p.receive(p.around(-static_cast<std::int64_t>(distance)), input(p.around(i)));
-      arriving.raw = is_untouched(i + distance, distance);
+      p.copy(current(i + distance), p.send({p.around(distance)}, input(p.around(i + distance))));
+      const Operand arriving = p.receive(p.around(-static_cast<std::int64_t>(distance)), input(p.around(i)));
       if (distance == 1)
         p.reduce_final({arriving, current(i)}, {output(0)});
       else
@@ -55,6 +49,7 @@ void reduce_scatter(PlanBuilder& p, std::uint32_t ranks) {
 /// last in the output, in between in scratch; in place it may not stay in the input.
 void all_to_all(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank) {
   const std::uint32_t ranks = request.ranks;
+  p.reserve(std::size_t{ranks} * (static_cast<std::size_t>(std::bit_width(ranks)) + 1));
   if (!request.in_place) p.copy(input(rank), output(rank));
   for (std::uint32_t block = 1; request.in_place && block < ranks; ++block)
     p.copy(input(p.around(block)), scratch(block));

@@ -1,16 +1,35 @@
 #include "builder.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace strait::algorithms {
 namespace {
 
+std::uint64_t mixed(std::uint64_t value) {
+  value *= 0x9e3779b97f4a7c15ull;
+  return value ^ value >> 32;
+}
+std::uint64_t hash_of(const LinkEnd& end) {
+  const std::uint64_t reader = end.readers.empty() ? 0 : end.readers.front() + 1;
+  return mixed(mixed(std::uint64_t{end.writer} << 32 | reader) + end.tag * 2u + (end.sends ? 1 : 0));
+}
+std::uint64_t hash_of(const SignalEnd& end) {
+  return mixed(mixed(std::uint64_t{end.from} << 32 | end.to) + end.tag * 2u + (end.signals ? 1 : 0));
+}
+
+/// Plans of thousands of ranks have thousands of ends.
 template <class T>
-std::uint16_t find_or_add(std::vector<T>& items, T item) {
-  const auto found = std::find(items.begin(), items.end(), item);
-  const auto index = static_cast<std::uint16_t>(found - items.begin());
-  if (found == items.end()) items.push_back(std::move(item));
+std::uint16_t find_or_add(std::vector<T>& items, std::unordered_multimap<std::uint64_t, std::uint16_t>& places,
+                          T item) {
+  const std::uint64_t hash = hash_of(item);
+  const auto [begin, end] = places.equal_range(hash);
+  for (auto place = begin; place != end; ++place)
+    if (items[place->second] == item) return place->second;
+  const auto index = static_cast<std::uint16_t>(items.size());
+  places.emplace(hash, index);
+  items.push_back(std::move(item));
   return index;
 }
 
@@ -83,12 +102,16 @@ Ranks PlanBuilder::others() const {
   return others;
 }
 
-Ranks PlanBuilder::everyone() const { return all_but(ranks_); }
+Ranks PlanBuilder::everyone() const {
+  Ranks everyone(ranks_);
+  std::iota(everyone.begin(), everyone.end(), 0U);
+  return everyone;
+}
 
-Ranks PlanBuilder::all_but(std::uint32_t writer) const {
-  Ranks readers;
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank)
-    if (rank != writer) readers.push_back(rank);
+Ranks PlanBuilder::all_readers(std::uint32_t writer) const {
+  if (!multicast_) return {rank_};
+  Ranks readers = everyone();
+  readers.erase(readers.begin() + writer);
   return readers;
 }
 
@@ -100,8 +123,9 @@ void PlanBuilder::next_lane() {
 void PlanBuilder::add(Step step) {
   step.waits = std::exchange(pending_waits_, {});
   plan_.lanes.back().steps.push_back(std::move(step));
-  for (const auto& list : {plan_.lanes.back().steps.back().sources, plan_.lanes.back().steps.back().destinations})
-    for (const Operand& operand : list)
+  const Step& added = plan_.lanes.back().steps.back();
+  for (const auto* list : {&added.sources, &added.destinations})
+    for (const Operand& operand : *list)
       if (operand.buffer == Buffer::scratch) plan_.scratch_chunks = std::max(plan_.scratch_chunks, operand.chunk + 1);
 }
 
@@ -127,15 +151,14 @@ void PlanBuilder::reduce_final(Operands sources, Operands destinations) {
 
 std::uint16_t PlanBuilder::link(LinkEnd end) {
   std::sort(end.readers.begin(), end.readers.end());
-  return find_or_add(plan_.links, std::move(end));
+  return find_or_add(plan_.links, link_places_, std::move(end));
 }
 
-std::uint16_t PlanBuilder::signal_end(SignalEnd end) { return find_or_add(plan_.signals, end); }
+std::uint16_t PlanBuilder::signal_end(SignalEnd end) { return find_or_add(plan_.signals, signal_places_, end); }
 
 Operands PlanBuilder::send(Ranks readers, Operand region, std::uint16_t tag) {
   Operands destinations;
   region.kind = Operand::Kind::send;
-  region.raw = false;
   if (readers.empty()) return destinations;
   if (multicast_) {
     region.link = link({.sends = true, .tag = tag, .writer = rank_, .readers = std::move(readers)});
@@ -183,7 +206,7 @@ void PlanBuilder::flush_waits() {
 RankPlan PlanBuilder::finish() {
   flush_waits();
   if (plan_.lanes.back().steps.empty()) plan_.lanes.pop_back();
-  return spread(plan_, lanes_);
+  return lanes_ == 1 ? std::move(plan_) : spread(plan_, lanes_);
 }
 
 }  // namespace strait::algorithms

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/plan.hpp"
@@ -17,10 +21,9 @@ inline Operand input(std::uint32_t chunk) { return {.buffer = Buffer::input, .ch
 inline Operand output(std::uint32_t chunk) { return {.buffer = Buffer::output, .chunk = chunk}; }
 inline Operand scratch(std::uint32_t chunk) { return {.buffer = Buffer::scratch, .chunk = chunk}; }
 
-/// Marks a reducing step's source as one rank's untouched contribution.
-inline Operand raw(Operand operand) {
-  operand.raw = true;
-  return operand;
+/// For an algorithm's supports().
+inline bool is_one_of(std::initializer_list<Collective> served, Collective collective) {
+  return std::find(served.begin(), served.end(), collective) != served.end();
 }
 
 class PlanBuilder {
@@ -32,9 +35,13 @@ class PlanBuilder {
   std::uint32_t around(std::int64_t distance) const;
   /// Every rank but this one, starting with the next: so that peers are not all served in the same order.
   Ranks others() const;
-  /// Every rank but `writer`, ascending.
-  Ranks all_but(std::uint32_t writer) const;
+  /// The readers of a link from `writer` to all others, as receive() wants them: where links have one reader, this
+  /// rank.
+  Ranks all_readers(std::uint32_t writer) const;
   Ranks everyone() const;  ///< in rank order
+
+  /// How many steps this lane will have: of large plans, growing costs as much memory again.
+  void reserve(std::size_t steps) { plan_.lanes.back().steps.reserve(steps); }
 
   /// The steps that follow go into another lane.
   void next_lane();
@@ -78,6 +85,8 @@ class PlanBuilder {
   std::uint32_t lanes_;
   bool multicast_;
   std::vector<std::uint16_t> pending_waits_;
+  std::unordered_multimap<std::uint64_t, std::uint16_t> link_places_;    ///< by hash
+  std::unordered_multimap<std::uint64_t, std::uint16_t> signal_places_;  ///< likewise
 };
 
 /// The numerics of algorithms that pass on partial sums: where nothing is added nothing is rounded.

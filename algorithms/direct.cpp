@@ -11,21 +11,13 @@ template <class ReadersOf>
 Operands contributions(PlanBuilder& p, std::uint32_t rank, Operand mine, ReadersOf readers_of) {
   Operands sources;
   for (const std::uint32_t from : p.everyone())
-    sources.push_back(raw(from == rank ? mine : p.receive(from, readers_of(from), mine)));
+    sources.push_back(from == rank ? mine : p.receive(from, readers_of(from), mine));
   return sources;
 }
 
 bool one_hop_supports(const PlanRequest& request) {
-  switch (request.collective) {
-    case Collective::all_reduce:
-    case Collective::all_gather:
-    case Collective::reduce:
-    case Collective::broadcast:
-    case Collective::gather:
-      return true;
-    default:
-      return false;
-  }
+  using enum Collective;
+  return is_one_of({all_reduce, all_gather, reduce, broadcast, gather}, request.collective);
 }
 
 void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank) {
@@ -42,17 +34,18 @@ void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t r
 
 RankPlan build_one_hop(const PlanRequest& request, std::uint32_t rank) {
   PlanBuilder p("one_hop", request, rank);
-  const auto all_but = [&](std::uint32_t writer) { return p.all_but(writer); };
+  const auto all_readers = [&](std::uint32_t writer) { return p.all_readers(writer); };
   switch (request.collective) {
     case Collective::all_reduce:
       if (request.ranks > 1) p.copy(input(0), p.send(p.others(), input(0)));
-      p.reduce_final(contributions(p, rank, input(0), all_but), {output(0)});
+      p.reduce_final(contributions(p, rank, input(0), all_readers), {output(0)});
       break;
     case Collective::all_gather: {
       Operands everywhere = p.send(p.others(), input(0));
       everywhere.insert(everywhere.begin(), output(rank));
       p.copy(input(0), everywhere);
-      for (const std::uint32_t from : p.others()) p.copy(p.receive(from, all_but(from), output(from)), output(from));
+      for (const std::uint32_t from : p.others())
+        p.copy(p.receive(from, all_readers(from), output(from)), output(from));
       break;
     }
     case Collective::broadcast:
@@ -61,7 +54,7 @@ RankPlan build_one_hop(const PlanRequest& request, std::uint32_t rank) {
         everywhere.insert(everywhere.begin(), output(0));
         p.copy(input(0), everywhere);
       } else {
-        p.copy(p.receive(request.root, all_but(request.root), output(0)), output(0));
+        p.copy(p.receive(request.root, all_readers(request.root), output(0)), output(0));
       }
       break;
     default:
@@ -81,13 +74,13 @@ RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
   everywhere.insert(everywhere.begin(), output(rank));
   p.reduce_final(contributions(p, rank, input(rank), [&](std::uint32_t) { return Ranks{rank}; }), everywhere);
   for (const std::uint32_t owner : p.others())
-    p.copy(p.receive(owner, p.all_but(owner), output(owner), sums), output(owner));
+    p.copy(p.receive(owner, p.all_readers(owner), output(owner), sums), output(owner));
   return p.finish();
 }
 
 bool direct_supports(const PlanRequest& request) {
-  return request.collective == Collective::reduce_scatter || request.collective == Collective::all_to_all ||
-         request.collective == Collective::scatter;
+  using enum Collective;
+  return is_one_of({reduce_scatter, all_to_all, scatter}, request.collective);
 }
 
 /// All blocks leave before any arrives, so that an all-to-all in place overwrites no block that is still to be sent.

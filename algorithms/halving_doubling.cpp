@@ -10,8 +10,8 @@ namespace strait::algorithms {
 namespace {
 
 bool supports(const PlanRequest& request) {
-  return request.collective == Collective::all_reduce || request.collective == Collective::all_gather ||
-         request.collective == Collective::reduce_scatter;
+  using enum Collective;
+  return is_one_of({all_reduce, all_gather, reduce_scatter}, request.collective);
 }
 
 using Chunks = std::vector<std::uint32_t>;
@@ -27,7 +27,7 @@ class HalvingDoubling {
 
   RankPlan build() {
     if (request_.ranks == 1 && is_reduction(request_.collective)) {
-      p_.reduce_final({raw(input(0))}, {output(0)});
+      p_.reduce_final({input(0)}, {output(0)});
     } else if (rank_ >= power_) {
       be_served();
     } else {
@@ -58,7 +58,7 @@ class HalvingDoubling {
   /// What this rank has of a chunk: its own input at first, then partial sums in the output or, where that is too
   /// small, in scratch.
   Operand partial(std::uint32_t chunk) const { return blocks_ ? scratch(chunk) : output(chunk); }
-  Operand current(std::uint32_t chunk, bool untouched) const { return untouched ? raw(input(chunk)) : partial(chunk); }
+  Operand current(std::uint32_t chunk, bool untouched) const { return untouched ? input(chunk) : partial(chunk); }
 
   void be_served() {
     const std::uint32_t host = rank_ - power_;
@@ -83,7 +83,7 @@ class HalvingDoubling {
       return;
     }
     for (const std::uint32_t chunk : held(0, power_))
-      p_.reduce_partial({raw(input(chunk)), raw(p_.receive(guest, input(chunk)))}, {partial(chunk)});
+      p_.reduce_partial({input(chunk), p_.receive(guest, input(chunk))}, {partial(chunk)});
   }
 
   /// Sends and receives take turns, so that one slot a link is enough.
@@ -110,11 +110,8 @@ class HalvingDoubling {
         return held(begin, begin + distance);
       };
       const bool mine_untouched = first && !has_guest(rank_);
-      const bool theirs_untouched = first && !has_guest(partner);
       exchange(partner, half_of(partner), mine_untouched, half_of(rank_), [&](std::uint32_t chunk) {
-        Operand theirs = p_.receive(partner, input(chunk));
-        theirs.raw = theirs_untouched;
-        const Operands sources{current(chunk, mine_untouched), theirs};
+        const Operands sources{current(chunk, mine_untouched), p_.receive(partner, input(chunk))};
         if (distance > 1)
           p_.reduce_partial(sources, {partial(chunk)});
         else if (!blocks_ || chunk == rank_)

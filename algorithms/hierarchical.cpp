@@ -8,16 +8,9 @@ namespace strait::algorithms {
 namespace {
 
 bool supports(const PlanRequest& request) {
-  switch (request.collective) {
-    case Collective::all_reduce:
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::broadcast:
-    case Collective::all_to_all:
-      return request.ranks > 1 && grid_of(request).sizes.size() > 1;
-    default:
-      return false;
-  }
+  using enum Collective;
+  return is_one_of({all_reduce, all_gather, reduce_scatter, broadcast, all_to_all}, request.collective) &&
+         request.ranks > 1 && grid_of(request).sizes.size() > 1;
 }
 
 class Hierarchy {
@@ -93,7 +86,6 @@ class Hierarchy {
         const std::uint32_t from = grid_.moved(me_, d, k);
         Operand source = first ? input(mine) : partial(mine);
         if (from != me_) source = p_.receive(grid_.rank_of[from], input(mine), sums);
-        source.raw = first;
         sources.push_back(source);
       }
       if (last)

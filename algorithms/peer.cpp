@@ -10,24 +10,18 @@ constexpr std::uint16_t entered = 0;
 constexpr std::uint16_t done = 1;
 constexpr std::uint16_t reduced = 2;
 
-/// Every rank's untouched contribution to `chunk` of the input, in rank order.
+/// Every rank's contribution to `chunk` of the input, in rank order.
 Operands contributions(const PlanBuilder& p, std::uint32_t chunk) {
   Operands sources;
-  for (const std::uint32_t from : p.everyone()) sources.push_back(raw(p.at(from, input(chunk))));
+  for (const std::uint32_t from : p.everyone()) sources.push_back(p.at(from, input(chunk)));
   return sources;
 }
 
 bool has_peers(const PlanRequest& request) { return request.peer_memory || request.ranks == 1; }
 
 bool pull_supports(const PlanRequest& request) {
-  switch (request.collective) {
-    case Collective::all_to_all_v:
-    case Collective::send_recv:
-    case Collective::barrier:
-      return false;
-    default:
-      return has_peers(request);
-  }
+  using enum Collective;
+  return !is_one_of({all_to_all_v, send_recv, barrier}, request.collective) && has_peers(request);
 }
 
 /// The collectives without a root. In place, what peers still read is overwritten only when they are done.
@@ -123,9 +117,8 @@ RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
 }
 
 bool push_supports(const PlanRequest& request) {
-  const bool known = request.collective == Collective::all_reduce || request.collective == Collective::all_gather ||
-                     request.collective == Collective::reduce || request.collective == Collective::broadcast;
-  return known && has_peers(request);
+  using enum Collective;
+  return is_one_of({all_reduce, all_gather, reduce, broadcast}, request.collective) && has_peers(request);
 }
 
 RankPlan push_from_root(const PlanRequest& request, std::uint32_t rank) {

@@ -7,16 +7,8 @@ namespace strait::algorithms {
 namespace {
 
 bool supports(const PlanRequest& request) {
-  switch (request.collective) {
-    case Collective::all_reduce:
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::broadcast:
-    case Collective::reduce:
-      return true;
-    default:
-      return false;
-  }
+  using enum Collective;
+  return is_one_of({all_reduce, all_gather, reduce_scatter, broadcast, reduce}, request.collective);
 }
 
 /// Messages to the next rank in order of sending. Two links take turns, for with one link of one slot every rank would
@@ -38,15 +30,14 @@ void reduce_scatter(PlanBuilder& p, Ring& ring, std::uint32_t ranks, Operand res
   p.copy(input(p.around(-1)), ring.send(input(p.around(-1))));
   for (std::uint32_t hop = 1; hop < ranks; ++hop) {
     const Operand mine = input(p.around(-1 - static_cast<std::int64_t>(hop)));
-    Operand partial = ring.receive(mine);
-    partial.raw = hop == 1;
+    const Operand partial = ring.receive(mine);
     if (hop + 1 < ranks) {
-      p.reduce_partial({partial, raw(mine)}, {ring.send(mine)});
+      p.reduce_partial({partial, mine}, {ring.send(mine)});
       continue;
     }
     Operands results{result};
     if (goes_on) results.push_back(ring.send(mine));
-    p.reduce_final({partial, raw(mine)}, results);
+    p.reduce_final({partial, mine}, results);
   }
 }
 
@@ -71,12 +62,11 @@ void chain(PlanBuilder& p, Ring& ring, const PlanRequest& request, std::uint32_t
   } else if (distance == 1) {
     p.copy(input(0), ring.send(input(0)));
   } else {
-    Operand partial = ring.receive(input(0));
-    partial.raw = distance == 2 || request.ranks == 2;
+    const Operand partial = ring.receive(input(0));
     if (distance == 0)
-      p.reduce_final({partial, raw(input(0))}, {output(0)});
+      p.reduce_final({partial, input(0)}, {output(0)});
     else
-      p.reduce_partial({partial, raw(input(0))}, {ring.send(input(0))});
+      p.reduce_partial({partial, input(0)}, {ring.send(input(0))});
   }
 }
 
@@ -85,7 +75,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
   PlanBuilder p("ring", request, rank, request.collective == Collective::all_reduce ? n : 1);
   Ring ring(p);
   if (n == 1 && is_reduction(request.collective)) {
-    p.reduce_final({raw(input(0))}, {output(0)});
+    p.reduce_final({input(0)}, {output(0)});
     return p.finish();
   }
   switch (request.collective) {

@@ -29,7 +29,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
   if (sums) {
     Operands sources;
     for (const std::uint32_t from : p.everyone())
-      sources.push_back(raw(from == rank ? input(rank) : p.receive(from, input(rank))));
+      sources.push_back(from == rank ? input(rank) : p.receive(from, input(rank)));
     p.reduce_final(sources, destinations);
   } else {
     p.copy(input(0), destinations);
@@ -37,7 +37,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
   p.next_lane();
   if (gathers)
     for (const std::uint32_t from : p.others())
-      p.copy(p.receive(from, p.all_but(from), output(from), results), output(from));
+      p.copy(p.receive(from, p.all_readers(from), output(from), results), output(from));
   return p.finish();
 }
 

@@ -1,3 +1,4 @@
+#include <bit>
 #include <optional>
 
 #include "algorithms.hpp"
@@ -21,8 +22,12 @@ class Tree {
   Tree(const PlanRequest& request, std::uint32_t rank, std::uint32_t which) : request_(request), which_(which) {
     const std::uint32_t mine = place_of(rank);
     if (mine != 0) parent_ = parent_place(mine);
-    for (std::uint32_t place = 1; place < request.ranks; ++place)
-      if (parent_place(place) == mine) children_.push_back(rank_at(place));
+    // A parent is a power of two away; children in order of their places.
+    std::uint32_t bit = std::bit_ceil(request.ranks);
+    for (; bit > 0; bit /= 2)
+      if (mine > bit && parent_place(mine - bit) == mine) children_.push_back(rank_at(mine - bit));
+    for (bit = 1; mine + bit < request.ranks; bit *= 2)
+      if (parent_place(mine + bit) == mine) children_.push_back(rank_at(mine + bit));
   }
 
   std::optional<std::uint32_t> parent() const { return parent_ ? std::optional(rank_at(*parent_)) : std::nullopt; }
@@ -64,11 +69,8 @@ void build_tree(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank, 
   if (request.collective != Collective::reduce)
     for (const Operand& link : p.send(tree.children(), output(which), down)) results.push_back(link);
   if (is_reduction(request.collective)) {
-    Operands sources{raw(input(which))};
-    for (const std::uint32_t child : tree.children()) {
-      sources.push_back(p.receive(child, input(which), up));
-      sources.back().raw = Tree(request, child, which).children().empty();
-    }
+    Operands sources{input(which)};
+    for (const std::uint32_t child : tree.children()) sources.push_back(p.receive(child, input(which), up));
     if (!tree.parent())
       p.reduce_final(sources, results);
     else if (tree.children().empty())

@@ -3,12 +3,13 @@
 //
 //   strait doctor --calibrate && model_error --json results.json
 //
-// Ranks are threads. Each algorithm is forced through the public interface (STRAIT_ALGORITHM) and timed in blocks of
-// calls back to back on the same buffers, in two passes over all plans. The time of a pass is the mean of a call in the
-// quickest quarter of its blocks, the measured time that of the quicker pass, so that other programs disturb little;
-// the spread is how much slower the other pass was. Where the spread is large the machine was not idle, and a choice
-// "within the spread" says nothing. Sizes are those of the larger buffer. Sums are of int32, for which every plan may
-// be chosen; the choice is judged among all plans, and among those that add in rank order (the choice for floats).
+// Ranks are threads, or with STRAIT_TRANSPORT=shm threads that treat one another as processes. Each algorithm is forced
+// through the public interface (STRAIT_ALGORITHM) and timed in blocks of calls back to back on the same buffers, in two
+// passes over all plans. The time of a pass is the mean of a call in the quickest quarter of its blocks, the measured
+// time that of the quicker pass, so that other programs disturb little; the spread is how much slower the other pass
+// was. Where the spread is large the machine was not idle, and a choice "within the spread" says nothing. Sizes are
+// those of the larger buffer. Sums are of int32, for which every plan may be chosen; the choice is judged among all
+// plans, and among those that add in rank order (the choice for floats).
 #include <fmt/format.h>
 #include <sched.h>
 #include <strait/strait.h>
@@ -18,7 +19,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
+#include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -67,12 +69,18 @@ std::size_t count_of(const Row& row) {
                                row.bytes / element_bytes / (row.collective == Collective::all_reduce ? 1 : row.ranks));
 }
 
+/// Threads of one process reach one another's buffers, but not through shm, which is made for processes.
+bool peers_are_in_reach() {
+  const char* transport = std::getenv("STRAIT_TRANSPORT");
+  return transport == nullptr || std::string_view(transport) != "shm";
+}
+
 PlanRequest request_of(const Row& row, bool order_free) {
   PlanRequest request;
   request.collective = row.collective;
   request.ranks = row.ranks;
   request.order_free = order_free;
-  request.peer_memory = true;  // threads of one process
+  request.peer_memory = peers_are_in_reach();
   return request;
 }
 
@@ -109,6 +117,20 @@ double time_us(const Row& row, const void* send, void* receive, straitComm_t com
   return times[blocks / 4];
 }
 
+/// Starts at a cache line, as slots and the buffers of most programs do.
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+using Buffer = std::unique_ptr<void, Free>;
+Buffer buffer_of(std::size_t bytes) {
+  constexpr std::size_t alignment = 64;
+  const std::size_t whole = (bytes + alignment) / alignment * alignment;
+  Buffer buffer(std::aligned_alloc(alignment, whole));
+  if (!buffer) stop("no memory for the buffers");
+  std::memset(buffer.get(), 0, whole);
+  return buffer;
+}
+
 /// Measures rows of one algorithm and number of ranks.
 void measure(std::vector<Row*> rows) {
   const Row& first = *rows.front();
@@ -124,9 +146,9 @@ void measure(std::vector<Row*> rows) {
       threads.emplace_back([&, rank] {
         straitComm_t comm = nullptr;
         check(straitCommInitRank(&comm, static_cast<int>(first.ranks), &id, static_cast<int>(rank), nullptr));
-        std::vector<std::int32_t> send(most_bytes / element_bytes + 64, 1), receive(most_bytes / element_bytes + 64, 1);
+        const Buffer send = buffer_of(most_bytes), receive = buffer_of(most_bytes);
         for (std::size_t i = 0; i < rows.size(); ++i)
-          times[rank][i] = time_us(*rows[i], send.data(), receive.data(), comm);
+          times[rank][i] = time_us(*rows[i], send.get(), receive.get(), comm);
         check(straitBarrier(comm, nullptr));
         straitCommDestroy(comm);
       });
@@ -221,7 +243,9 @@ void print_summary(const std::string& title, const std::vector<Row>& rows, auto 
 
 nlohmann::ordered_json to_json(std::vector<Row>& rows, const std::vector<std::vector<Row*>>& choices,
                                const KnownRates& known) {
-  nlohmann::ordered_json json{{"provenance", perf::provenance()}, {"rates", known.source}};
+  nlohmann::ordered_json json{{"provenance", perf::provenance()},
+                              {"transport", peers_are_in_reach() ? "loopback" : "shm"},
+                              {"rates", known.calibrated ? "calibrated" : known.source}};
   for (const RateField& field : rate_fields()) json["host"][std::string(field.name)] = field.get(known.host);
   std::vector<double> errors;
   for (const Row& row : rows) {
@@ -294,6 +318,7 @@ int main(int argc, char** argv) {
   sizes.push_back(most_bytes);
 
   unsetenv("STRAIT_SLICE_BYTES");
+  setenv("STRAIT_DEBUG", "off", 0);  // that most of what is forced here is slower is the point
   const KnownRates& known = process_rates();
   fmt::print("# {}, rates from {}\n", perf::provenance()["cpu"].get<std::string>(), known.source);
   std::vector<Row> rows = all_rows(rank_counts, sizes, known.host);

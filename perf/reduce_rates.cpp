@@ -22,7 +22,7 @@ void reduce_rate(benchmark::State& state, Simd simd, DataType type, ReduceOp op,
   if (simd > best_simd()) return state.SkipWithError("not on this processor");
   auto buffers = make_buffers(sources + 1, size_bytes);
   std::vector<ReduceSource> inputs;
-  for (std::size_t s = 0; s < sources; ++s) inputs.push_back({.pointer = buffers[s].data(), .raw = true});
+  for (std::size_t s = 0; s < sources; ++s) inputs.push_back({.pointer = buffers[s].data()});
   const ReduceDestination output{.pointer = buffers.back().data(), .streaming = streaming};
   const ReduceCall call{.type = type,
                         .op = op,

@@ -7,7 +7,8 @@ set -euo pipefail
 # Without these nothing builds.
 needed=(
   cmake g++ ninja-build pkg-config python3
-  libcli11-dev libexpected-dev libfmt-dev libgmock-dev libgtest-dev libpugixml-dev libsodium-dev nlohmann-json3-dev
+  libcli11-dev libexpected-dev libfmt-dev libgmock-dev libgtest-dev libpugixml-dev libsodium-dev libtomlplusplus-dev
+  nlohmann-json3-dev
 )
 # Without these a few tests and comparisons are left out: MPI, network namespaces, models of the protocols.
 extra=(ccache iproute2 libopenmpi-dev libpmix-dev openmpi-bin spin)
@@ -57,7 +58,15 @@ if [[ $EUID -ne 0 ]]; then
 fi
 
 echo "setup: installing ${lacking[*]}"
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update --quiet=2
-"${as_root[@]}" apt-get install --yes --quiet=2 --no-install-recommends -o Dpkg::Use-Pty=0 "${lacking[@]}"
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+# apt_get <arguments>: says nothing unless it fails, and asks nothing. sudo does not pass the environment on.
+apt_get() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 "$@" </dev/null >"$log" 2>&1 && return
+  cat "$log" >&2
+  echo "setup: apt-get $1 failed; what it said is above" >&2
+  exit 1
+}
+apt_get update
+apt_get install --yes --no-install-recommends -o Dpkg::Use-Pty=0 "${lacking[@]}"
 echo "setup: done"

@@ -1,25 +1,32 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs the verified bandwidth sweep of the main collectives: ranks as threads, and
-# as processes where mpirun is found. Prints the tables; leaves JSON and plots in build/sweep/.
+# Installs what is missing, builds, and runs the verified bandwidth sweep of the main collectives: host ranks as threads,
+# and as processes where mpirun is found; GPUs where there are nvcc and two of them or more. Prints the tables; leaves
+# JSON and plots in build/sweep/.
 #   scripts/sweep.sh [--ranks N] [options of `strait perf`]
-#   scripts/sweep.sh                         2 to 8 ranks, as the machine has cores; 1 KB to 64 MB, about a minute
+#   scripts/sweep.sh                         2 to 8 host ranks, as the machine has cores; all GPUs, up to 16; 1 KB to
+#                                            64 MB, about a minute after the build
 #   scripts/sweep.sh --ranks 4 -b 8 -e 1G -d bfloat16
 set -euo pipefail
 
 ranks=
-if [[ "${1:-}" == --help ]]; then sed -n '2,6s/^# \{0,1\}//p' "$0" && exit 0; fi
+if [[ "${1:-}" == --help ]]; then sed -n '2,8s/^# \{0,1\}//p' "$0" && exit 0; fi
 if [[ "${1:-}" == --ranks ]]; then ranks="${2:?--ranks needs a number}" && shift 2; fi
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export CCACHE_NOHASHDIR=1
 "$root/scripts/setup.sh"
+# build <preset>
+build() {
+  cmake -S "$root" --preset "$1" >"$root/build/$1.log" || { cat "$root/build/$1.log" && return 1; }
+  cmake --build "$root/build/$1" --target strait_command
+}
 mkdir -p "$root/build"
-cmake -S "$root" --preset cpu >"$root/build/cpu.log" || { cat "$root/build/cpu.log" && exit 1; }
-cmake --build "$root/build/cpu" --target strait_command
+build cpu
 
 strait="$root/build/cpu/bin/strait"
 out="$root/build/sweep"
 cores="$(nproc)"
+asked="$ranks"
 if [[ -z "$ranks" ]]; then ranks=$((cores < 2 ? 2 : cores > 8 ? 8 : cores)); fi
 
 # default_option <short> <long> <value>: adds an option that the caller has not given.
@@ -45,7 +52,8 @@ sweep() {
   echo
 }
 
-for collective in all-reduce all-gather reduce-scatter all-to-all; do
+collectives=(all-reduce all-gather reduce-scatter all-to-all)
+for collective in "${collectives[@]}"; do
   sweep "$collective-threads" "$strait" perf "$collective" -t "$ranks"
   if command -v mpirun >/dev/null; then
     # Ranks bound to their core where there are enough; Open MPI refuses more ranks than cores, and root, unless told.
@@ -53,5 +61,30 @@ for collective in all-reduce all-gather reduce-scatter all-to-all; do
       mpirun -np "$ranks" --oversubscribe "$strait" perf "$collective"
   fi
 done
-command -v mpirun >/dev/null || echo "sweep: no mpirun here: ranks were threads only"
+command -v mpirun >/dev/null || echo "sweep: no mpirun here: host ranks were threads only"
+
+# GPUs that the user lets programs see, or all.
+if [[ -n "${CUDA_VISIBLE_DEVICES+set}" ]]; then
+  gpus="$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c . || true)"
+else
+  gpus="$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU' || true)"
+fi
+gpus=$((gpus > 16 ? 16 : gpus))
+if [[ -n "$asked" && "$asked" -lt "$gpus" ]]; then gpus="$asked"; fi
+if ((gpus < 2)); then
+  echo "sweep: there are no two GPUs here to measure"
+elif [[ -z "$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)" ]]; then
+  echo "sweep: no nvcc here: the $gpus GPUs were not measured. Install the CUDA toolkit (12.4 or later)"
+else
+  build cuda
+  strait="$root/build/cuda/bin/strait"
+  # Not all GPUs reach one another; what keeps them apart is said by the program.
+  if "$strait" perf barrier -t "$gpus" -g 1 -n 1 >/dev/null; then
+    for collective in "${collectives[@]}"; do
+      sweep "$collective-gpus" "$strait" perf "$collective" -t "$gpus" -g 1
+    done
+  else
+    echo "sweep: GPU ranks do not start here, for the reason above: host ranks only"
+  fi
+fi
 echo "sweep: JSON and plots are in $out"

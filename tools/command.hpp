@@ -8,8 +8,11 @@ class App;
 namespace strait::tools {
 
 void add_doctor(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
 void add_perf(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
+void add_run(CLI::App& app, int& exit_code);
+void add_sim(CLI::App& app, int& exit_code);
 void add_topo(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 void add_environment(CLI::App& app, int& exit_code);

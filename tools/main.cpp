@@ -11,8 +11,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   strait::tools::add_doctor(app, exit_code);
+  strait::tools::add_explain(app, exit_code);
+  strait::tools::add_sim(app, exit_code);
   strait::tools::add_perf(app, exit_code);
   strait::tools::add_plan(app, exit_code);
+  strait::tools::add_run(app, exit_code);
   strait::tools::add_topo(app, exit_code);
   strait::tools::add_environment(app, exit_code);
   strait::tools::add_version(app, exit_code);

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <ctime>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -7,8 +8,8 @@
 #include "base/error.hpp"
 #include "command.hpp"
 #include "perf/report.hpp"
-#include "topology/detect.hpp"
-#include "topology/file.hpp"
+#include "sim/machine_source.hpp"
+#include "topo/measurements.hpp"
 #include "topology/files.hpp"
 #include "topology/print.hpp"
 
@@ -18,17 +19,11 @@ namespace {
 struct Question {
   std::string from;
   std::string svg;
+  std::string save;
   bool json = false;
   bool list = false;
+  bool measure = false;
 };
-
-Result<Topology> topology_of(const std::string& from) {
-  if (from.empty()) return detect();
-  const auto known = fixtures();
-  const bool is_fixture = std::any_of(known.begin(), known.end(), [&](const Fixture& f) { return f.name == from; });
-  const bool is_path = from.find('/') != std::string::npos || from.find('.') != std::string::npos;
-  return is_fixture || !is_path ? load_fixture(from) : load_topology_file(from);
-}
 
 Status print_list() {
   for (const Fixture& fixture : fixtures()) {
@@ -40,9 +35,40 @@ Status print_list() {
   return {};
 }
 
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+  return text;
+}
+
+/// `topology` is this machine.
+Status measure(const Question& question, const Topology& topology) {
+  std::cerr << "strait topo: measuring; nothing else should run meanwhile\n";
+  topo::Measurements found;
+  if (auto gpus = topo::measure_gpus(topology))
+    found.gpus.push_back(std::move(*gpus));
+  else if (gpus.error().code == Code::unsupported)
+    found.no_gpus = gpus.error().message;
+  else
+    return tl::unexpected(gpus.error());
+  if (!question.save.empty()) {
+    if (found.gpus.empty()) return fail(Code::unsupported, "--save keeps the rates of GPUs: " + found.no_gpus);
+    STRAIT_ASSIGN(const Topology measured,
+                  topo::with_measured_rates(topology, found.gpus.front(), "copy engine, " + today()));
+    STRAIT_TRY(perf::write_file(question.save, to_json(measured)));
+  }
+  found.host = topo::measure_host();
+  std::cout << (question.json ? topo::to_json(found) : topo::to_text(found));
+  return {};
+}
+
 Status answer(const Question& question) {
   if (question.list) return print_list();
-  STRAIT_ASSIGN(const Topology topology, topology_of(question.from));
+  STRAIT_ASSIGN(const Topology topology, sim::topology_of(question.from));
+  if (question.measure) return measure(question, topology);
   if (!question.svg.empty()) STRAIT_TRY(perf::write_file(question.svg, to_svg(topology)));
   if (question.json)
     std::cout << to_json(topology);
@@ -56,12 +82,21 @@ Status answer(const Question& question) {
 void add_topo(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("topo", "Show a machine: how its GPUs reach one another, and what they share");
   const auto question = std::make_shared<Question>();
-  command->add_option(
-      "--from", question->from,
+  CLI::Option* from = command->add_option(
+      "--from,--topology", question->from,
       "Another machine than this one: a file (Strait's JSON, NCCL's or hwloc's XML), or a name of --list");
-  command->add_flag("--json", question->json, "For programs; --from reads it again");
-  command->add_option("--svg", question->svg, "Write a drawing to this file");
+  command->add_flag("--json", question->json, "For programs; --from reads it again (not that of --measure)");
+  CLI::Option* svg = command->add_option("--svg", question->svg, "Write a drawing to this file");
   command->add_flag("--list", question->list, "The machines that come with Strait");
+  CLI::Option* measure =
+      command->add_flag("--measure", question->measure, "Measure this machine's links, alone and all at once")
+          ->excludes(svg)
+          ->excludes(from);
+  command
+      ->add_option(
+          "--save", question->save,
+          "With --measure: write this machine's description with the measured rates, for --from and --topology")
+      ->needs(measure);
   command->callback([question, &exit_code] {
     if (auto status = answer(*question); !status) {
       std::cerr << "strait topo: " << status.error().message << "\n";

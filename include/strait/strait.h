@@ -104,10 +104,11 @@ typedef struct {
   int device;              /* CUDA device of this rank; -1: a host rank */
   int64_t init_timeout_ms; /* deadline of init; 0: 60 s, or STRAIT_INIT_TIMEOUT_MS */
   int64_t timeout_ms;      /* deadline of every operation; 0: none, or STRAIT_TIMEOUT_MS */
+  int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 32, or STRAIT_MAX_SMS */
 } straitConfig_t;
 #define STRAIT_CONFIG_MAGIC 0x53747261u
 #define STRAIT_CONFIG_INITIALIZER \
-  { sizeof(straitConfig_t), STRAIT_CONFIG_MAGIC, -1, 0, 0 }
+  { sizeof(straitConfig_t), STRAIT_CONFIG_MAGIC, -1, 0, 0, 0 }
 
 /* ---- library ---- */
 
@@ -118,6 +119,13 @@ STRAIT_API const char* straitGetErrorString(straitResult_t result);
 /* What failed last on the calling thread, in one line: what, where, and the remedy. Never NULL; valid until the
  * thread's next Strait call. With a communicator: its sticky error if it has one. `comm` may be NULL. */
 STRAIT_API const char* straitGetLastError(straitComm_t comm);
+/* The value of an environment variable of docs/environment.md, as the library reads it. Valid until the thread's next
+ * call of this function. A name that is not in the table, or a value that is not accepted: straitInvalidArgument. */
+STRAIT_API straitResult_t straitGetSetting(const char* name, const char** value);
+/* Gives such a variable a value for this process wherever the environment does not set it. Settings are read when
+ * communicators are made, and the log level at the first message: call it before. Not while other threads are inside
+ * Strait. */
+STRAIT_API straitResult_t straitSetDefault(const char* name, const char* value);
 
 /* ---- memory ---- */
 
@@ -145,12 +153,16 @@ STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key,
  * get straitRemoteError. NULL is allowed. */
 STRAIT_API straitResult_t straitCommDestroy(straitComm_t comm);
 /* Makes every operation on the communicator, running or later, on this and all other ranks, return straitAborted; from
- * any thread. The communicator remains to be destroyed. */
+ * any thread. Also on one whose set-up another thread has in hand (a split; an init in a group): that fails, too. The
+ * communicator remains to be destroyed. */
 STRAIT_API straitResult_t straitCommAbort(straitComm_t comm);
 /* The sticky error of the communicator (straitSuccess: none). From any thread. */
 STRAIT_API straitResult_t straitCommGetAsyncError(straitComm_t comm, straitResult_t* error);
 STRAIT_API straitResult_t straitCommCount(straitComm_t comm, int* ranks);
 STRAIT_API straitResult_t straitCommUserRank(straitComm_t comm, int* rank);
+/* What carries the data between the ranks: "loopback", "shm", "shm_file", "tcp", or "cuda_p2p" between GPU ranks. `why`
+ * (may be NULL): what was wrong with faster ones; "" where nothing was. Both live as long as the communicator. */
+STRAIT_API straitResult_t straitCommGetTransport(straitComm_t comm, const char** name, const char** why);
 /* The CUDA device of this rank; -1 on a host rank. */
 STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
 /* Declares that this memory (from straitMemAlloc) will be used as send and receive buffers at the same moments on all
@@ -158,8 +170,10 @@ STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
 STRAIT_API straitResult_t straitCommRegister(straitComm_t comm, void* pointer, size_t size_bytes, void** handle);
 STRAIT_API straitResult_t straitCommDeregister(straitComm_t comm, void* handle);
 
-/* A sum of the inputs, each first multiplied by *scalar (host memory, of `datatype`, read before return), in the
- * accumulation type. Valid for this communicator and type, until destroyed. */
+/* A sum to which this rank contributes its input times *scalar (host memory, of `datatype`, read before return), each
+ * product rounded to `datatype` (docs/numerics.md). Every rank gives its own scalar; they may differ. All ranks name
+ * such a reduction in the same call. Host ranks keep the products: memory of the size of the largest such input, until
+ * the communicator is destroyed. Valid for this communicator and type, until destroyed. */
 STRAIT_API straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar, straitDataType_t datatype,
                                                      straitComm_t comm);
 STRAIT_API straitResult_t straitRedOpDestroy(straitRedOp_t op, straitComm_t comm);
@@ -211,7 +225,9 @@ STRAIT_API straitResult_t straitBarrier(straitComm_t comm, straitStream_t stream
 /* ---- groups ---- */
 
 /* Between start and end, calls of this thread are recorded; the end runs them together, so that their order among ranks
- * and communicators cannot deadlock. Groups nest. An argument error inside a group is returned by the call itself and
+ * and communicators cannot deadlock: straitCommInitRank, straitCommSplit and straitCommRegister first, then operations.
+ * Communicators made in a group are given back at once and usable after its end; if that fails they are good for
+ * straitCommDestroy only. Groups nest. An argument error inside a group is returned by the call itself and
  * again by the end, which then runs nothing. */
 STRAIT_API straitResult_t straitGroupStart(void);
 STRAIT_API straitResult_t straitGroupEnd(void);

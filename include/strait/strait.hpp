@@ -8,6 +8,10 @@
 #ifndef STRAIT_HPP_
 #define STRAIT_HPP_
 
+#if __cplusplus < 201709L  // g++ 10 with -std=c++20 says 201709
+#error "strait.hpp needs C++20: compile with -std=c++20, or target_compile_features(... PRIVATE cxx_std_20)"
+#endif
+
 #include <strait/strait.h>
 
 #include <cstddef>
@@ -157,6 +161,12 @@ class Communicator {
 
   int rank() const { return number(straitCommUserRank); }
   int ranks() const { return number(straitCommCount); }
+  /// What carries the data: "loopback", "shm", "shm_file" or "tcp".
+  const char* transport() const {
+    const char* name = nullptr;
+    check(straitCommGetTransport(comm_, &name, nullptr));
+    return name;
+  }
 
   Communicator split(int color, int key, const straitConfig_t* config = nullptr) const {
     straitComm_t part = nullptr;

@@ -1,8 +1,12 @@
 #include "base/environment.hpp"
 
 #include <charconv>
+#include <limits>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <ostream>
+#include <set>
 
 namespace strait {
 namespace {
@@ -51,26 +55,71 @@ int suffix_shift(std::string_view suffix) {
 }
 
 std::optional<std::int64_t> parse_number(const Variable& variable, std::string_view value) {
-  std::int64_t number = 0;
-  auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{}) return std::nullopt;
-  std::string_view suffix(rest, static_cast<std::size_t>(value.data() + value.size() - rest));
-  if (!suffix.empty()) {
-    int shift = variable.kind == VariableKind::bytes ? suffix_shift(suffix) : -1;
-    if (shift < 0 || number < 0 || number > (variable.maximum >> shift)) return std::nullopt;
-    number <<= shift;
-  }
-  if (number < variable.minimum || number > variable.maximum) return std::nullopt;
+  const bool has_suffix = !value.empty() && suffix_shift(value.substr(value.size() - 1)) >= 0;
+  if (has_suffix && variable.kind != VariableKind::bytes) return std::nullopt;
+  const auto number = parse_bytes(value);
+  if (!number || *number < variable.minimum || *number > variable.maximum) return std::nullopt;
   return number;
 }
 
+/// Values for variables that the environment does not set. Texts stay where they are: others may be reading them.
+struct Defaults {
+  std::mutex mutex;
+  std::set<std::string> texts;
+  std::map<std::string, const char*, std::less<>> values;
+};
+
+Defaults& process_defaults() {
+  static auto* const defaults = new Defaults;  // threads may read it while the process ends
+  return *defaults;
+}
+
+Result<const Variable*> find_variable(std::string_view name) {
+  for (const Variable& variable : environment_table)
+    if (variable.name == name) return &variable;
+  return fail(Code::invalid_argument, std::string(name) + " is no variable of Strait. `strait env` prints them");
+}
+
 }  // namespace
+
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  const std::string_view suffix(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  if (suffix.empty()) return number;
+  const int shift = suffix_shift(suffix);
+  if (shift < 0 || number < 0 || number > (std::numeric_limits<std::int64_t>::max() >> shift)) return std::nullopt;
+  return number << shift;
+}
 
 Environment::Environment(Lookup lookup) : lookup_(std::move(lookup)) {}
 
 std::string Environment::raw(const char* name) const {
   const char* value = lookup_(name);
   return value ? value : "";
+}
+
+const char* Environment::process_variable(const char* name) {
+  if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
+  Defaults& defaults = process_defaults();
+  const std::scoped_lock lock(defaults.mutex);
+  const auto found = defaults.values.find(name);
+  return found == defaults.values.end() ? nullptr : found->second;
+}
+
+Status Environment::set_default(std::string_view name, const std::string& value) {
+  const Environment only_this([&](const char*) { return value.c_str(); });
+  STRAIT_TRY(only_this.value(name));
+  Defaults& defaults = process_defaults();
+  const std::scoped_lock lock(defaults.mutex);
+  defaults.values[std::string(name)] = defaults.texts.insert(value).first->c_str();
+  return {};
+}
+
+Result<std::string> Environment::value(std::string_view name) const {
+  STRAIT_ASSIGN(const Variable* variable, find_variable(name));
+  return canonical(*variable);
 }
 
 bool Environment::is_set(VariableName name) const { return !raw(name.variable().name.data()).empty(); }

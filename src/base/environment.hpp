@@ -5,6 +5,7 @@
 #include <functional>
 #include <iosfwd>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ enum class VariableKind : std::uint8_t {
   bytes,   ///< a whole number with an optional K, M or G (powers of 1024)
   choice,  ///< one of `choices`
 };
+
+/// 65536, 64K or 4M (powers of 1024); nothing if it is anything else.
+std::optional<std::int64_t> parse_bytes(std::string_view text);
 
 /// One environment variable: all there is to say about it, for its reader, the documentation and the check at init.
 struct Variable {
@@ -65,13 +69,29 @@ inline constexpr Variable environment_table[] = {
      "Forces an algorithm, by the name that `strait explain` prints."},
     {"STRAIT_SLICE_BYTES", VariableKind::bytes, "0", true,
      "Bytes that one step of a plan moves; a multiple of 16. 0: chosen by size.", "", 0, std::int64_t{1} << 30},
-    {"STRAIT_TRANSPORT", VariableKind::choice, "auto", true, "Forces the transport.", "auto|loopback|shm"},
+    {"STRAIT_TRANSPORT", VariableKind::choice, "auto", true,
+     "Forces the transport; auto: the fastest that joins all ranks.", "auto|loopback|shm|shm_file|tcp"},
+    {"STRAIT_TUNING_FILE", VariableKind::text, "", false,
+     "A TOML file of overrides: algorithms, slices and lanes for some calls (docs/calibration.md). What it says must "
+     "be equal on all ranks. STRAIT_ALGORITHM and STRAIT_SLICE_BYTES come before it."},
+    {"STRAIT_TUNING_STRICT", VariableKind::choice, "0", false,
+     "1: a mistake in the tuning file is an error at init; 0: the override is left out with a warning.", "0|1"},
+    {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
+     "Thread blocks that an operation of GPU ranks may use; 0: as many as pay.", "", 0, 1024},
     {"STRAIT_CALIBRATION", VariableKind::text, "auto", false,
      "The file with this machine's measured rates, as `strait doctor --calibrate` writes it; rank 0's are used by all "
      "ranks. auto: that of the user's cache folder. off: the shipped defaults."},
     {"STRAIT_SIMD", VariableKind::choice, "auto", false,
      "Forces the instruction set of reductions on the CPU. Results have the same bits with each.",
      "auto|portable|avx2|avx512"},
+    {"STRAIT_NCCL_VERSION", VariableKind::integer, "22809", false,
+     "The version of NCCL that Strait's libnccl.so.2 says it is: 22809 stands for 2.28.9.", "", 20000, 29999},
+    {"STRAIT_NCCL_PROOF", VariableKind::choice, "0", false,
+     "1: Strait's libnccl.so.2 says on stderr which file serves, when a process makes its first communicator. `strait "
+     "run` sets it.",
+     "0|1"},
+    {"STRAIT_NCCL_HOST_RANKS", VariableKind::choice, "0", false,
+     "1: Strait's libnccl.so.2 makes host ranks, whose buffers are host memory: for tests, without a GPU.", "0|1"},
 };
 
 /// The name of a variable of the table; any other name does not compile.
@@ -101,8 +121,16 @@ class Environment {
  public:
   using Lookup = std::function<const char*(const char*)>;
 
-  /// `lookup` is getenv, or a stand-in (in tests, and where ranks are threads).
-  explicit Environment(Lookup lookup = [](const char* name) -> const char* { return std::getenv(name); });
+  /// `lookup` is that of the process, or a stand-in (in tests, and where ranks are threads).
+  explicit Environment(Lookup lookup = process_variable);
+
+  /// getenv, or where that has nothing, what set_default said; NULL if neither has.
+  static const char* process_variable(const char* name);
+  /// Gives a variable of the table a value for this process wherever the environment has none: for a layer above that
+  /// reads settings of its own, or has other defaults. The last value counts.
+  static Status set_default(std::string_view name, const std::string& value);
+  /// A variable of the table by its name, in one spelling; the default if unset.
+  Result<std::string> value(std::string_view name) const;
 
   /// Any variable, also a launcher's; "" if unset.
   std::string raw(const char* name) const;

@@ -154,13 +154,6 @@ STRAIT_HOST_DEVICE constexpr AccumulatorType<type> load(ElementType<type> elemen
   }
 }
 
-/// A raw operand of premul_sum: multiplied by the scalar in the accumulation type, and rounded there.
-template <DataType type>
-STRAIT_HOST_DEVICE constexpr AccumulatorType<type> load_scaled(ElementType<type> element,
-                                                               AccumulatorType<type> scalar) {
-  return detail::multiply(load<type>(element), scalar);
-}
-
 template <ReduceOp op, class Accumulator>
 STRAIT_HOST_DEVICE constexpr Accumulator combine(Accumulator a, Accumulator b) {
   if constexpr (op == ReduceOp::prod) return detail::multiply(a, b);
@@ -200,6 +193,12 @@ STRAIT_HOST_DEVICE constexpr ElementType<type> store(AccumulatorType<type> value
   } else {
     return store_wide(value);
   }
+}
+
+/// What a rank contributes to a premul_sum, by its own scalar: the product is rounded to an element before it is added.
+template <DataType type>
+STRAIT_HOST_DEVICE constexpr ElementType<type> premultiplied(ElementType<type> element, ElementType<type> scalar) {
+  return store<type>(detail::multiply(load<type>(element), load<type>(scalar)));
 }
 
 }  // namespace strait::spec

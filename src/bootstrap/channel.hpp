@@ -8,9 +8,14 @@
 #include <vector>
 
 #include "bootstrap/connection.hpp"
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/messages.hpp"
 
 namespace strait {
+
+/// A rank that runs into its deadline waits this long for word from the one who knows for whom all are waiting: rank 0,
+/// or the root while they join. On a busy machine it may be late.
+inline constexpr std::int64_t verdict_ms = 200;
 
 /// One rank's end of the out-of-band channel: small collectives over TCP, for setting things up and for bad news. Ranks
 /// form a binary tree: rank r's parent is rank (r - 1) / 2.
@@ -33,6 +38,11 @@ class Channel {
   /// By rank.
   const std::vector<PeerInfo>& peers() const { return peers_; }
   const PeerInfo& self() const { return peers_[static_cast<std::size_t>(rank_)]; }
+  /// For further connections between the same ranks: what they prove, what tells them from other ranks with that key,
+  /// and the address (port 0) that this rank listens at. Of no meaning where there is one rank.
+  const Key& key() const { return key_; }
+  const Session& session() const { return session_; }
+  const SocketAddress& address() const { return address_; }
 
   /// Every rank's bytes, by rank. Ranks may give different lengths; together at most 64 MiB.
   Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine, const Wait& wait);
@@ -90,6 +100,9 @@ class Channel {
   const int rank_;
   const int ranks_;
   std::vector<PeerInfo> peers_;  ///< empty until the first operation, which exchanges them
+  Key key_{};
+  Session session_{};
+  SocketAddress address_;
   std::vector<Neighbour> neighbours_;
   std::optional<Connection> root_;  ///< until all ranks are linked: bad news may come from there, too
   std::uint64_t sequence_ = 0;

@@ -8,8 +8,6 @@
 namespace strait {
 namespace {
 
-/// A rank that runs into its deadline waits this long for word from rank 0, which knows for whom all are waiting.
-constexpr std::int64_t verdict_ms = 200;
 /// Beyond, a neighbour that runs ahead is not read from: TCP makes it wait.
 constexpr std::size_t max_inbox_frames = 16;
 

@@ -35,6 +35,13 @@ class Connection {
   bool ended() const { return ended_; }
   const std::string& end_reason() const { return end_reason_; }
 
+  /// The socket, for a protocol other than frames; what of it has arrived already goes to `unread`. Everything queued
+  /// must have been sent.
+  Socket release(Bytes& unread) {
+    unread = parser_.take_rest();
+    return std::move(socket_);
+  }
+
   /// Waits for one frame.
   Result<Frame> receive(const Wait& wait);
   /// Waits until everything queued is sent.

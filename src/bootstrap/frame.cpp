@@ -1,6 +1,7 @@
 #include "bootstrap/frame.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace strait {
 namespace {
@@ -33,6 +34,12 @@ void FrameParser::feed(std::span<const std::byte> bytes) {
     consumed_ = 0;
   }
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+Bytes FrameParser::take_rest() {
+  buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(consumed_));
+  consumed_ = 0;
+  return std::exchange(buffer_, {});
 }
 
 Result<std::optional<Frame>> FrameParser::next() {

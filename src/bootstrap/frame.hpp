@@ -46,6 +46,8 @@ class FrameParser {
   void feed(std::span<const std::byte> bytes);
   /// The next whole frame, nothing if it has not arrived yet, or an error if this is no frame: then drop the peer.
   Result<std::optional<Frame>> next();
+  /// What follows the frames taken so far; the parser is empty afterwards.
+  Bytes take_rest();
 
  private:
   std::size_t max_payload_bytes_;

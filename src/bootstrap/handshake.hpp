@@ -10,7 +10,7 @@ using Key = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 
 /// What a connection is for; it is part of what both sides prove, so that a proof cannot be used elsewhere.
-enum class Purpose : std::uint8_t { join = 1, link = 2 };
+enum class Purpose : std::uint8_t { join = 1, link = 2, data = 3 };
 
 /// Bumped whenever frames change. Ranks with different ones refuse each other by name instead of misreading frames.
 inline constexpr std::uint16_t protocol_version = 1;

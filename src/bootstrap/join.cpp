@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <thread>
 
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/connect_with_key.hpp"
 #include "bootstrap/interface.hpp"
 
 namespace strait {
@@ -17,32 +17,6 @@ std::vector<int> children_of(int rank, int ranks) {
 Error in_context(const std::string& context, Error error) {
   error.message = context + ": " + error.message;
   return error;
-}
-
-Status shake_hands(Connection& connection, const ClientHandshake& handshake, const Wait& wait) {
-  connection.send(FrameType::hello, handshake.hello());
-  STRAIT_ASSIGN(Frame challenge, connection.receive(wait));
-  STRAIT_ASSIGN(Bytes proof, handshake.answer(challenge));
-  connection.send(FrameType::proof, proof);
-  connection.trust();
-  return {};
-}
-
-/// Connects and proves the key. A busy listener may drop a newcomer: that is tried again a few times.
-Result<Connection> connect_with_key(const SocketAddress& address, const UniqueId& id, Purpose purpose,
-                                    const Wait& wait) {
-  constexpr int max_attempts = 5;
-  for (int attempt = 1;; ++attempt) {
-    bool may_be_late = purpose == Purpose::join && id.root_may_be_late;
-    STRAIT_ASSIGN(Socket socket, connect_to(address, wait, may_be_late));
-    Connection connection(std::move(socket), address.to_string());
-    auto done = shake_hands(connection, ClientHandshake(id.key, purpose, address.to_string()), wait);
-    if (done) return connection;
-    bool dropped = connection.ended() && done.error().code == Code::remote_error;
-    if (!dropped || (attempt >= max_attempts && !may_be_late)) return tl::unexpected(done.error());
-    if (wait.deadline.expired()) return tl::unexpected(done.error());
-    std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(20)));
-  }
 }
 
 }  // namespace
@@ -61,6 +35,9 @@ class ChannelBuilder {
     STRAIT_ASSIGN(Frame answer, wait_for_root());
     STRAIT_ASSIGN(WelcomeMessage welcome, decode_welcome(answer.payload));
     channel_.reset(new Channel(options_.rank, options_.ranks));
+    channel_->key_ = id_.key;
+    channel_->session_ = welcome.session;
+    channel_->address_ = address_;
     if (auto linked = link(welcome); !linked) return root_cause(std::move(linked).error());
     channel_->root_ = std::move(*root_);
     STRAIT_ASSIGN(std::vector<Bytes> infos, channel_->all_gather(encode(self), options_.wait));
@@ -79,7 +56,8 @@ class ChannelBuilder {
 
  private:
   Status announce_self(const PeerInfo& self) {
-    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_, Purpose::join, options_.wait));
+    STRAIT_ASSIGN(Connection root,
+                  connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, options_.wait));
     root_ = std::move(root);
     JoinMessage message;
     message.rank = options_.rank;
@@ -103,6 +81,7 @@ class ChannelBuilder {
       address = chosen.address;
     }
     address.port = 0;
+    address_ = address;
     if (children_.empty()) return address;
     STRAIT_ASSIGN(listener_, listen_at(address));
     return listener_.local_address();
@@ -110,6 +89,8 @@ class ChannelBuilder {
 
   Result<Frame> wait_for_root() {
     auto answer = root_->receive(options_.wait);
+    if (!answer && answer.error().code == Code::timeout)
+      answer = root_->receive({Deadline::after_ms(verdict_ms), options_.wait.abort});
     if (!answer) {
       std::string context = "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.ranks) +
                             " joined and waited for the others";
@@ -126,7 +107,7 @@ class ChannelBuilder {
   Status link(const WelcomeMessage& welcome) {
     if (options_.rank > 0) {
       int parent = (options_.rank - 1) / 2;
-      auto connection = connect_with_key(welcome.parent, id_, Purpose::link, options_.wait);
+      auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, false, options_.wait);
       if (!connection)
         return tl::unexpected(in_context(
             "rank " + std::to_string(options_.rank) + " cannot reach its neighbour, rank " + std::to_string(parent),
@@ -209,6 +190,7 @@ class ChannelBuilder {
   std::vector<int> children_;  ///< not yet connected
   std::optional<Connection> root_;
   Socket listener_;
+  SocketAddress address_;
   std::unique_ptr<Channel> channel_;
 };
 

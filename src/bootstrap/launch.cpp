@@ -25,10 +25,21 @@ Result<int> read_number(const Environment& environment, const char* name, int mi
   return value;
 }
 
-Status read_local_rank(const Environment& environment, const char* name, LaunchInfo& info) {
-  if (environment.raw(name).empty()) return {};
-  STRAIT_ASSIGN(info.local_rank, read_number(environment, name, 0));
-  return {};
+/// Where a launcher keeps its numbers.
+struct Variables {
+  const char* rank;
+  const char* ranks;
+  const char* local_rank;  ///< may be unset
+};
+Result<Launcher> read_numbers(const Environment& environment, const char* launcher_name, const Variables& names) {
+  Launcher launcher;
+  launcher.info.launcher = launcher_name;
+  STRAIT_ASSIGN(launcher.info.rank, read_number(environment, names.rank, 0));
+  STRAIT_ASSIGN(launcher.info.ranks, read_number(environment, names.ranks, 1));
+  if (!environment.raw(names.local_rank).empty()) {
+    STRAIT_ASSIGN(launcher.info.local_rank, read_number(environment, names.local_rank, 0));
+  }
+  return launcher;
 }
 
 bool is_set(const Environment& environment, const char* name) { return !environment.raw(name).empty(); }
@@ -44,11 +55,7 @@ Result<Launcher> read_by_hand(const Environment& environment) {
 }
 
 Result<Launcher> read_torchrun(const Environment& environment) {
-  Launcher launcher;
-  launcher.info.launcher = "torchrun";
-  STRAIT_ASSIGN(launcher.info.rank, read_number(environment, "RANK", 0));
-  STRAIT_ASSIGN(launcher.info.ranks, read_number(environment, "WORLD_SIZE", 1));
-  STRAIT_TRY(read_local_rank(environment, "LOCAL_RANK", launcher.info));
+  STRAIT_ASSIGN(Launcher launcher, read_numbers(environment, "torchrun", {"RANK", "WORLD_SIZE", "LOCAL_RANK"}));
   STRAIT_ASSIGN(int port, read_number(environment, "MASTER_PORT", 1));
   if (port > 65535)
     return fail(Code::invalid_argument, "MASTER_PORT=\"" + std::to_string(port) + "\" is no port: at most 65535");
@@ -66,11 +73,9 @@ Result<Launcher> read_torchrun(const Environment& environment) {
 }
 
 Result<Launcher> read_open_mpi(const Environment& environment) {
-  Launcher launcher;
-  launcher.info.launcher = "Open MPI";
-  STRAIT_ASSIGN(launcher.info.rank, read_number(environment, "OMPI_COMM_WORLD_RANK", 0));
-  STRAIT_ASSIGN(launcher.info.ranks, read_number(environment, "OMPI_COMM_WORLD_SIZE", 1));
-  STRAIT_TRY(read_local_rank(environment, "OMPI_COMM_WORLD_LOCAL_RANK", launcher.info));
+  STRAIT_ASSIGN(Launcher launcher,
+                read_numbers(environment, "Open MPI",
+                             {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"}));
   launcher.one_host = environment.raw("OMPI_COMM_WORLD_LOCAL_SIZE") == environment.raw("OMPI_COMM_WORLD_SIZE");
   launcher.info.job = "Open MPI " + environment.raw("PMIX_NAMESPACE") + " " + environment.raw("OMPI_MCA_orte_hnp_uri");
   return launcher;
@@ -90,12 +95,10 @@ std::string first_host(const std::string& list) {
 }
 
 Result<Launcher> read_slurm(const Environment& environment) {
-  Launcher launcher;
-  launcher.info.launcher = "Slurm";
-  STRAIT_ASSIGN(launcher.info.rank, read_number(environment, "SLURM_PROCID", 0));
   bool of_step = is_set(environment, "SLURM_STEP_NUM_TASKS");
-  STRAIT_ASSIGN(launcher.info.ranks, read_number(environment, of_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", 1));
-  STRAIT_TRY(read_local_rank(environment, "SLURM_LOCALID", launcher.info));
+  STRAIT_ASSIGN(Launcher launcher,
+                read_numbers(environment, "Slurm",
+                             {"SLURM_PROCID", of_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID"}));
   std::string nodes = environment.raw("SLURM_STEP_NUM_NODES");
   launcher.one_host = (nodes.empty() ? environment.raw("SLURM_NNODES") : nodes) == "1";
   launcher.info.job = "Slurm " + environment.raw("SLURM_JOB_ID") + "." + environment.raw("SLURM_STEP_ID");

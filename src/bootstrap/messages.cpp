@@ -8,73 +8,130 @@ constexpr std::size_t max_value_bytes = 4096;
 constexpr std::size_t max_settings = 256;
 constexpr std::size_t max_error_bytes = 65536;
 
+/// Each message has one list of its fields, in the order in which they travel, that serves both directions.
+class Encoder {
+ public:
+  template <class T>
+  void number(const T& value) {
+    out_.number(value);
+  }
+  void text(const std::string& value, std::size_t /*max_bytes*/) { out_.text(value); }
+  template <std::size_t n>
+  void bytes(const std::array<std::byte, n>& value) {
+    out_.raw(value);
+  }
+  void address(const SocketAddress& value) { write_address(out_, value); }
+  void settings(const std::vector<Setting>& values) {
+    out_.number(static_cast<std::uint32_t>(values.size()));
+    for (const Setting& setting : values) {
+      out_.text(setting.name);
+      out_.text(setting.value);
+    }
+  }
+  Bytes take() { return out_.take(); }
+
+ private:
+  WireWriter out_;
+};
+
+class Decoder {
+ public:
+  explicit Decoder(std::span<const std::byte> payload) : in_(payload) {}
+
+  template <class T>
+  void number(T& value) {
+    value = in_.number<T>();
+  }
+  void text(std::string& value, std::size_t max_bytes) { value = in_.text(max_bytes); }
+  template <std::size_t n>
+  void bytes(std::array<std::byte, n>& value) {
+    in_.fill(value);
+  }
+  void address(SocketAddress& value) { value = read_address(in_); }
+  void settings(std::vector<Setting>& values) {
+    const auto count = in_.number<std::uint32_t>();
+    if (count > max_settings) in_.reject();
+    for (std::uint32_t i = 0; i < count && !in_.failed(); ++i) {
+      std::string name = in_.text(max_name_bytes);
+      values.push_back({std::move(name), in_.text(max_value_bytes)});
+    }
+  }
+  Status finish(std::string_view what) const { return in_.finish(what); }
+
+ private:
+  WireReader in_;
+};
+
+template <class Wire>
+void pass(Wire& wire, JoinMessage& message) {
+  wire.number(message.rank);
+  wire.number(message.ranks);
+  wire.number(message.remaining_ms);
+  wire.text(message.host_name, max_name_bytes);
+  wire.number(message.pid);
+  wire.address(message.listener);
+  wire.settings(message.settings);
+}
+
+template <class Wire>
+void pass(Wire& wire, WelcomeMessage& message) {
+  wire.bytes(message.session);
+  wire.address(message.parent);
+}
+
+template <class Wire>
+void pass(Wire& wire, LinkMessage& message) {
+  wire.bytes(message.session);
+  wire.number(message.rank);
+}
+
+template <class Wire>
+void pass(Wire& wire, PeerInfo& info) {
+  wire.number(info.rank);
+  wire.text(info.host_name, max_name_bytes);
+  wire.text(info.host_id, max_name_bytes);
+  wire.number(info.pid);
+  wire.bytes(info.process_token);
+  wire.number(info.network_namespace);
+  wire.number(info.uid);
+}
+
+template <class Message>
+Bytes encode_fields(Message message) {
+  Encoder wire;
+  pass(wire, message);
+  return wire.take();
+}
+
+template <class Message>
+Result<Message> decode_fields(std::span<const std::byte> payload, std::string_view what) {
+  Decoder wire(payload);
+  Message message;
+  pass(wire, message);
+  STRAIT_TRY(wire.finish(what));
+  return message;
+}
+
 }  // namespace
 
-Bytes encode(const JoinMessage& message) {
-  WireWriter out;
-  out.number(message.rank);
-  out.number(message.ranks);
-  out.number(message.remaining_ms);
-  out.text(message.host_name);
-  out.number(message.pid);
-  write_address(out, message.listener);
-  out.number(static_cast<std::uint32_t>(message.settings.size()));
-  for (const Setting& setting : message.settings) {
-    out.text(setting.name);
-    out.text(setting.value);
-  }
-  return out.take();
-}
-
+Bytes encode(const JoinMessage& message) { return encode_fields(message); }
 Result<JoinMessage> decode_join(std::span<const std::byte> payload) {
-  WireReader in(payload);
-  JoinMessage message;
-  message.rank = in.number<std::int32_t>();
-  message.ranks = in.number<std::int32_t>();
-  message.remaining_ms = in.number<std::int64_t>();
-  message.host_name = in.text(max_name_bytes);
-  message.pid = in.number<std::int64_t>();
-  message.listener = read_address(in);
-  auto count = in.number<std::uint32_t>();
-  if (count > max_settings) in.reject();
-  for (std::uint32_t i = 0; i < count && !in.failed(); ++i) {
-    std::string name = in.text(max_name_bytes);
-    message.settings.push_back({std::move(name), in.text(max_value_bytes)});
-  }
-  STRAIT_TRY(in.finish("join"));
-  return message;
+  return decode_fields<JoinMessage>(payload, "join");
 }
 
-Bytes encode(const WelcomeMessage& message) {
-  WireWriter out;
-  out.raw(message.session);
-  write_address(out, message.parent);
-  return out.take();
-}
-
+Bytes encode(const WelcomeMessage& message) { return encode_fields(message); }
 Result<WelcomeMessage> decode_welcome(std::span<const std::byte> payload) {
-  WireReader in(payload);
-  WelcomeMessage message;
-  in.fill(message.session);
-  message.parent = read_address(in);
-  STRAIT_TRY(in.finish("welcome"));
-  return message;
+  return decode_fields<WelcomeMessage>(payload, "welcome");
 }
 
-Bytes encode(const LinkMessage& message) {
-  WireWriter out;
-  out.raw(message.session);
-  out.number(message.rank);
-  return out.take();
-}
-
+Bytes encode(const LinkMessage& message) { return encode_fields(message); }
 Result<LinkMessage> decode_link(std::span<const std::byte> payload) {
-  WireReader in(payload);
-  LinkMessage message;
-  in.fill(message.session);
-  message.rank = in.number<std::int32_t>();
-  STRAIT_TRY(in.finish("link"));
-  return message;
+  return decode_fields<LinkMessage>(payload, "link");
+}
+
+Bytes encode(const PeerInfo& info) { return encode_fields(info); }
+Result<PeerInfo> decode_peer_info(std::span<const std::byte> payload) {
+  return decode_fields<PeerInfo>(payload, "peer information");
 }
 
 Bytes encode(const Error& error) {
@@ -91,32 +148,6 @@ Result<Error> decode_error(std::span<const std::byte> payload) {
   if (code <= static_cast<int>(Code::success) || code > static_cast<int>(Code::in_progress)) in.reject();
   STRAIT_TRY(in.finish("error"));
   return Error{static_cast<Code>(code), std::move(message)};
-}
-
-Bytes encode(const PeerInfo& info) {
-  WireWriter out;
-  out.number(info.rank);
-  out.text(info.host_name);
-  out.text(info.host_id);
-  out.number(info.pid);
-  out.raw(info.process_token);
-  out.number(info.network_namespace);
-  out.number(info.uid);
-  return out.take();
-}
-
-Result<PeerInfo> decode_peer_info(std::span<const std::byte> payload) {
-  WireReader in(payload);
-  PeerInfo info;
-  info.rank = in.number<std::int32_t>();
-  info.host_name = in.text(max_name_bytes);
-  info.host_id = in.text(max_name_bytes);
-  info.pid = in.number<std::int64_t>();
-  in.fill(info.process_token);
-  info.network_namespace = in.number<std::uint64_t>();
-  info.uid = in.number<std::uint32_t>();
-  STRAIT_TRY(in.finish("peer information"));
-  return info;
 }
 
 void write_head(WireWriter& out, const OperationHead& head) {

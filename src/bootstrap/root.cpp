@@ -228,6 +228,13 @@ bool Root::finished() const {
          std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.ready; });
 }
 
+/// The threads of the parent do not exist in a forked child, where their handles may by now name threads of its own:
+/// they are neither joined nor detached.
+void abandon(std::thread thread) {
+  static auto* const abandoned = new std::list<std::thread>;  // never destroyed
+  abandoned->push_back(std::move(thread));
+}
+
 /// A root and its thread.
 class RunningRoot {
  public:
@@ -240,8 +247,10 @@ class RunningRoot {
   }
   ~RunningRoot() {
     stop_.store(true, std::memory_order_relaxed);
-    // The threads of the parent do not exist in a forked child: there is nothing to wait for.
-    owner_ == ::getpid() ? thread_.join() : thread_.detach();
+    if (owner_ == ::getpid())
+      thread_.join();
+    else
+      abandon(std::move(thread_));
   }
   RunningRoot(const RunningRoot&) = delete;
   RunningRoot& operator=(const RunningRoot&) = delete;

@@ -11,6 +11,9 @@ constexpr unsigned type_shift = 8;
 constexpr unsigned op_shift = 16;
 constexpr unsigned registered_shift = 24;
 constexpr unsigned root_shift = 32;
+constexpr std::uint64_t root_mask = (1u << 20) - 1;
+constexpr unsigned number_shift = 52;
+constexpr std::uint64_t number_mask = (1u << 12) - 1;
 
 std::uintptr_t begin_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
@@ -126,8 +129,17 @@ CallSignature message_signature(const Call& call, std::size_t count) {
 
 CallSignature signature(const Call& call) { return message_signature(call, call.count); }
 
+CallSignature numbered(CallSignature signature, std::uint64_t sequence) {
+  signature.what |= (sequence & number_mask) << number_shift;
+  return signature;
+}
+
+std::uint64_t number_of(const CallSignature& signature) { return signature.what >> number_shift; }
+
+Collective collective_of(const CallSignature& signature) { return static_cast<Collective>(signature.what & 0xff); }
+
 std::string describe(const CallSignature& signature) {
-  const auto collective = static_cast<Collective>(signature.what & 0xff);
+  const Collective collective = collective_of(signature);
   const auto type = static_cast<DataType>(signature.what >> type_shift & 0xff);
   const auto op = static_cast<ReduceOp>(signature.what >> op_shift & 0xff);
   if (static_cast<int>(collective) >= collective_count || static_cast<int>(type) >= data_type_count ||
@@ -137,7 +149,7 @@ std::string describe(const CallSignature& signature) {
   if (collective == Collective::barrier) return text;
   text += "(count " + std::to_string(signature.count) + ", " + std::string(name(type));
   if (is_reduction(collective)) text += ", " + std::string(name(op));
-  if (has_root(collective)) text += ", root " + std::to_string(signature.what >> root_shift);
+  if (has_root(collective)) text += ", root " + std::to_string(signature.what >> root_shift & root_mask);
   if ((signature.what >> registered_shift & 1) != 0) text += ", registered buffers";
   return text + ")";
 }

@@ -22,7 +22,8 @@ struct Call {
   std::size_t count = 0;  ///< elements, as the API counts for this collective
   const void* send = nullptr;
   void* receive = nullptr;
-  std::array<std::byte, 8> premul_scalar{};  ///< an element of `type` (ReduceOp::premul_sum)
+  void* stream = nullptr;                    ///< GPU ranks: a cudaStream_t
+  std::array<std::byte, 8> premul_scalar{};  ///< this rank's own, an element of `type` (ReduceOp::premul_sum)
   bool registered = false;                   ///< both buffers lie in memory that all ranks registered
 
   bool sends = false;      ///< send_recv: this is a send
@@ -46,6 +47,12 @@ bool is_in_place(const Call& call, std::uint32_t rank);
 CallSignature signature(const Call& call);
 /// The signature of one message of a call whose counts differ by peer (send_recv, all_to_all_v).
 CallSignature message_signature(const Call& call, std::size_t count);
+/// The signature of a collective as posted and as put on its slots: with its sequence number modulo 4096. Without it, a
+/// rank that left out a call of which another rank only needs the data (a broadcast) would take the data of that call
+/// for those of its next like one. Sends and receives have no number: between two ranks they pair up in order.
+CallSignature numbered(CallSignature signature, std::uint64_t sequence);
+std::uint64_t number_of(const CallSignature& signature);
+Collective collective_of(const CallSignature& signature);
 /// "all-reduce(count 1024, float32, sum)".
 std::string describe(const CallSignature& signature);
 

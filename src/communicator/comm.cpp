@@ -31,6 +31,7 @@ std::invoke_result_t<F> or_out_of_memory(F&& make) {
 }  // namespace
 
 Comm::~Comm() {
+  device_.reset();
   if (watch_) watch_->leave();
 }
 
@@ -55,15 +56,49 @@ Status Comm::finish() {
   }
 }
 
+/// What a GPU rank begins is the stream's from then on: to this thread it is done.
+Status Comm::begin_on_device(const Call& call) {
+  STRAIT_ASSIGN(const bool captures, device_->is_capturing(call.stream));
+  if (!captures) transport_->post_call(++sequence_, signature(call), call.send, call.receive);
+  program_ = nullptr;
+  Status launched = device_->enqueue(call);
+  if (!launched) return tl::unexpected(watch_->raise(std::move(launched).error()));
+  return {};
+}
+
 Status Comm::begin(const Call& call) {
   if (watch_->has_failed()) return watch_->sticky();
+  if (device_) return begin_on_device(call);
+  if (call.op != ReduceOp::premul_sum) return begin_on_host(call);
+  auto multiplied = or_out_of_memory([&] { return premultiplied(call); });
+  if (!multiplied) return tl::unexpected(watch_->raise(std::move(multiplied).error()));
+  return begin_on_host(*multiplied);
+}
+
+/// No plan knows of scalars: what this rank contributes lies multiplied in memory of the communicator.
+Result<Call> Comm::premultiplied(const Call& call) {
+  const std::size_t bytes = buffer_sizes(call, rank_, ranks_).send_bytes;
+  if (bytes > contribution_bytes_) {
+    contribution_bytes_ = 0;
+    contribution_.reset();
+    contribution_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    contribution_bytes_ = bytes;
+  }
+  premultiply(call.type, contribution_.get(), call.send, call.premul_scalar.data(), bytes / size_bytes(call.type),
+              simd_);
+  Call multiplied = call;
+  multiplied.send = contribution_.get();
+  return multiplied;
+}
+
+Status Comm::begin_on_host(const Call& call) {
   if (unheard_) STRAIT_TRY(watch_->compare_calls(unheard_->sequence, unheard_->signature));
   is_collective_ = true;
-  signature_ = signature(call);
-  premul_scalar_ = call.premul_scalar;
+  signature_ = numbered(signature(call), ++sequence_);
   begin_waiting();
   program_ = nullptr;
-  transport_->post_call(++sequence_, signature_, call.send, call.receive);
+  transport_->post_call(sequence_, signature_, call.send, call.receive);
+  if (watch_->has_failed()) return watch_->sticky();  // news may have come with what the transport took in
   const bool empty =
       call.count == 0 && call.collective != Collective::barrier && call.collective != Collective::all_to_all_v;
   hears_all_ = !empty && !has_root(call.collective);
@@ -73,12 +108,18 @@ Status Comm::begin(const Call& call) {
   // The peers are on their way into this operation: a rank that cannot take part must tell them.
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   program_ = *program;
-  program_->start({call.send, call.receive, sequence_, signature_, premul_scalar_.data()});
+  program_->start({call.send, call.receive, sequence_, signature_});
   return {};
 }
 
 Status Comm::begin_messages(std::span<const Call> calls) {
   if (watch_->has_failed()) return watch_->sticky();
+  if (device_) {
+    STRAIT_TRY(check_own_messages(calls, rank_));
+    program_ = nullptr;
+    Status launched = device_->enqueue_messages(calls);
+    return launched ? launched : tl::unexpected(watch_->raise(std::move(launched).error()));
+  }
   PlanRequest request;
   request.collective = Collective::send_recv;
   request.ranks = ranks_;
@@ -102,7 +143,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   own_program_ = std::move(*program);
   program_ = own_program_.get();
-  program_->start({nullptr, nullptr, 0, signature_, nullptr});
+  program_->start({nullptr, nullptr, 0, signature_});
   return {};
 }
 
@@ -117,19 +158,25 @@ Result<Comm::State> Comm::step() {
     return tl::unexpected(watch_->raise(std::move(error)));
   }
   if (*state == State::done) {
+    if (is_collective_ && hears_all_) {
+      STRAIT_ASSIGN(const bool compared, compare_with_heard());
+      if (!compared) return State::idle;
+    }
     program_ = nullptr;
-    if (is_collective_ && hears_all_) STRAIT_TRY(compare_with_heard());
   }
   if (*state == State::advanced) backoff_ = {};
   return state;
 }
 
-Status Comm::compare_with_heard() {
+Result<bool> Comm::compare_with_heard() {
   // Every rank posted its call before it took part in this one. The signals of a barrier carry no signature.
-  if (signature_.what == signature(Call{}).what) STRAIT_TRY(watch_->compare_calls(sequence_, signature_));
-  if (!unheard_) return {};
+  const bool is_barrier = collective_of(signature_) == Collective::barrier;
+  if ((is_barrier || unheard_) && !transport_->knows_calls(sequence_)) return false;
+  if (is_barrier) STRAIT_TRY(watch_->compare_calls(sequence_, signature_));
+  if (!unheard_) return true;
   const Unheard last = *std::exchange(unheard_, std::nullopt);
-  return watch_->compare_calls(last.sequence, last.signature);
+  STRAIT_TRY(watch_->compare_calls(last.sequence, last.signature));
+  return true;
 }
 
 void Comm::begin_waiting() {
@@ -145,7 +192,9 @@ Watch::Waiting Comm::waiting() const {
 }
 
 void Comm::abort() {
-  watch_->raise({Code::aborted, "the communicator was aborted by " + watch_->name_of(rank_) + " (straitCommAbort)"});
+  const Error error = watch_->raise(
+      {Code::aborted, "the communicator was aborted by " + watch_->name_of(rank_) + " (straitCommAbort)"});
+  channel_->announce(error);  // to ranks that are splitting or registering
 }
 
 std::size_t Comm::ProgramKeyHash::operator()(const ProgramKey& key) const {
@@ -159,7 +208,7 @@ Result<HostProgram*> Comm::find_program(const Call& call) {
     STRAIT_ASSIGN(own_program_, make_block_program(call));
     return own_program_.get();
   }
-  const ProgramKey key{signature_, is_in_place(call, rank_)};
+  const ProgramKey key{signature(call), is_in_place(call, rank_)};
   if (last_program_ != nullptr && key == last_key_) return last_program_;
   auto found = programs_.find(key);
   if (found == programs_.end()) {
@@ -172,14 +221,10 @@ Result<HostProgram*> Comm::find_program(const Call& call) {
   return last_program_;
 }
 
-PlanRequest Comm::request_for(const Call& call) const {
-  PlanRequest request;
-  request.collective = call.collective;
-  request.ranks = ranks_;
-  request.root = call.root;
-  request.order_free = !is_reduction(call.collective) || is_order_free(call.type, call.op);
-  request.peer_memory = all_in_one_process_ || call.registered;
-  return request;
+SelectQuery Comm::query_for(const Call& call) const {
+  return {call.collective, call.type,
+          call.op,         transport_->has_peer_memory() && (all_in_one_process_ || call.registered),
+          call.root,       call.collective == Collective::barrier ? 1 : call.count};
 }
 
 /// Writing outputs around the cache pays once the buffers of all ranks no longer fit into it (docs/performance.md).
@@ -188,21 +233,18 @@ bool Comm::streams(const Call& call) const {
   return (sizes.send_bytes + sizes.receive_bytes) * ranks_ > last_level_cache_bytes_;
 }
 
-Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) const {
-  const PlanRequest request = request_for(call);
-  const std::size_t count = call.collective == Collective::barrier ? 1 : call.count;
-  SelectOptions select = select_options_;
-  const Algorithm* forced = find_algorithm(select.algorithm);  // where it can; other collectives go on as usual
-  if (forced != nullptr && !forced->supports(request)) select.algorithm.clear();
-  STRAIT_ASSIGN(const Choice choice, choose(request, call.type, call.op, count, model_, select));
+Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) {
+  const SelectQuery query = query_for(call);
+  STRAIT_ASSIGN(const Choice* found, selector_.choose(query));
+  const Choice& choice = *found;
   log_trace(static_cast<int>(rank_), describe(signature(call)) + ": " + choice.why);
   HostProgram::Options options;
   options.arithmetic = {call.type, call.op};
-  options.count = count;
+  options.count = query.count;
   options.slice_bytes = choice.slice_bytes;
   options.stream_outputs = streams(call);
   options.simd = simd_;
-  PlanRequest chosen = request;
+  PlanRequest chosen = selector_.request(query);
   chosen.in_place = is_in_place(call, rank_);  // this rank's own matter: the choice must not depend on it
   chosen.lanes = choice.lanes;
   return HostProgram::bind(find_algorithm(choice.algorithm)->build(chosen, rank_), options, *transport_);
@@ -213,13 +255,14 @@ Result<std::unique_ptr<HostProgram>> Comm::make_block_program(const Call& call) 
   options.arithmetic.type = call.type;
   options.slice_bytes = transport_->slot_bytes();
   options.simd = simd_;
+  const auto of_message = [&](std::size_t count) { return numbered(message_signature(call, count), sequence_); };
   for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
     options.input_messages.push_back(
-        {{call.send_offsets[peer], call.send_counts[peer]}, message_signature(call, call.send_counts[peer])});
+        {{call.send_offsets[peer], call.send_counts[peer]}, of_message(call.send_counts[peer])});
     options.output_messages.push_back(
-        {{call.receive_offsets[peer], call.receive_counts[peer]}, message_signature(call, call.receive_counts[peer])});
+        {{call.receive_offsets[peer], call.receive_counts[peer]}, of_message(call.receive_counts[peer])});
   }
-  const PlanRequest request = request_for(call);
+  const PlanRequest request = selector_.request(query_for(call));
   for (const Algorithm& algorithm : catalogue())
     if (algorithm.supports(request)) return HostProgram::bind(algorithm.build(request, rank_), options, *transport_);
   return fail(Code::internal_error, "no algorithm for all-to-all-v");

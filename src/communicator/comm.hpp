@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -14,10 +15,11 @@
 #include "base/error.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "communicator/call.hpp"
+#include "communicator/device_rank.hpp"
 #include "communicator/watch.hpp"
 #include "executor/host/host_program.hpp"
 #include "plan/request.hpp"
-#include "select/select.hpp"
+#include "select/selector.hpp"
 #include "transport/transport.hpp"
 
 namespace strait {
@@ -25,9 +27,11 @@ namespace strait {
 struct CommOptions {
   std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
   std::int64_t timeout_ms = 0;       ///< 0: STRAIT_TIMEOUT_MS
+  int device = -1;                   ///< CUDA device; -1: a host rank
+  std::uint32_t max_sms = 0;         ///< GPU ranks: thread blocks of an operation; 0: STRAIT_MAX_SMS
 };
 
-/// One rank of a communicator of host ranks. Wires together bootstrap, transport, plans, selection and executor.
+/// One rank of a communicator. Wires together bootstrap, transport, plans, selection and executor.
 /// Operations are begun, then stepped until done, so that a group can drive several communicators from one thread;
 /// run() does both. One operation at a time.
 class Comm {
@@ -42,6 +46,10 @@ class Comm {
   std::uint32_t ranks() const { return ranks_; }
   const Watch& watch() const { return *watch_; }
   const CommOptions& options() const { return options_; }
+  bool is_on_device() const { return device_ != nullptr; }
+  const std::string& transport_name() const { return transport_name_; }
+  /// Why the transport is not a faster one; "" where there is none.
+  const std::string& transport_why() const { return transport_why_; }
 
   /// Begins, steps and waits until done. Calls are valid (validate()).
   Status run(const Call& call);
@@ -59,9 +67,10 @@ class Comm {
   /// From any thread.
   void abort();
 
-  /// Collective: memory that peers may read in place. Returns a handle.
-  Result<std::uint64_t> register_memory(void* pointer, std::size_t bytes);
-  Status deregister_memory(std::uint64_t handle);
+  /// Collective: memory that peers may read in place, under a number from next_registration().
+  Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes);
+  std::uint64_t next_registration() { return next_registration_++; }
+  Status deregister_memory(std::uint64_t number);
   bool has_registrations() const { return !registered_.empty(); }
   bool is_registered(const void* pointer, std::size_t bytes) const;
 
@@ -77,15 +86,26 @@ class Comm {
   explicit Comm(std::unique_ptr<Channel> channel);
   Status read_settings(const Environment& environment);
   Status open_transport(const Environment& environment, const Deadline& deadline);
+  Status open_device(const Deadline& deadline);
+  /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.
+  Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
+  Status begin_on_device(const Call& call);
+  Status begin_on_host(const Call& call);
+  Result<Call> premultiplied(const Call& call);
   /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".
+  /// Joins with that unique id, for a split; nullptr where it is null. All ranks of this communicator take part: a rank
+  /// that cannot join is news to all at once.
+  Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
+                                             const Deadline& deadline);
   Status agree(const Status& own, const std::string& what, const Deadline& deadline);
 
   Status finish();
-  Status compare_with_heard();
+  /// Whether the other ranks' calls were there to be compared.
+  Result<bool> compare_with_heard();
   Result<HostProgram*> find_program(const Call& call);
-  Result<std::unique_ptr<HostProgram>> make_program(const Call& call) const;
+  Result<std::unique_ptr<HostProgram>> make_program(const Call& call);
   Result<std::unique_ptr<HostProgram>> make_block_program(const Call& call) const;
-  PlanRequest request_for(const Call& call) const;
+  SelectQuery query_for(const Call& call) const;
   bool streams(const Call& call) const;
   void begin_waiting();
   Watch::Waiting waiting() const;
@@ -104,12 +124,16 @@ class Comm {
   std::uint32_t ranks_ = 1;
   CommOptions options_;
   std::size_t last_level_cache_bytes_ = 0;
-  SelectOptions select_options_;
-  ClockModel model_;
+  SelectOptions select_options_;  ///< by environment
+  Tuning tuning_;                 ///< until the selector has it
+  Selector selector_;
   bool all_in_one_process_ = false;
   Simd simd_ = Simd::portable;
   std::unique_ptr<Transport> transport_;
+  std::string transport_name_;
+  std::string transport_why_;
   std::unique_ptr<Watch> watch_;
+  std::unique_ptr<DeviceRank> device_;  ///< GPU ranks
 
   std::unordered_map<ProgramKey, std::unique_ptr<HostProgram>, ProgramKeyHash> programs_;
   ProgramKey last_key_{};
@@ -124,7 +148,6 @@ class Comm {
     CallSignature signature;
   };
   std::optional<Unheard> unheard_;  ///< the last collective that may have completed without hearing from all ranks
-  std::array<std::byte, 8> premul_scalar_{};
   bool is_collective_ = false;
   std::unique_ptr<HostProgram> own_program_;  ///< of an operation whose program is not kept
   HostProgram* program_ = nullptr;
@@ -132,7 +155,9 @@ class Comm {
   std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
 
   std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;
-  std::uint64_t next_handle_ = 1;
+  std::uint64_t next_registration_ = 1;
+  std::unique_ptr<std::byte[]> contribution_;  ///< this rank's, to a premul_sum
+  std::size_t contribution_bytes_ = 0;
   std::map<std::uint32_t, PremulOp> premul_ops_;
   std::uint32_t next_premul_ = 0;
 };

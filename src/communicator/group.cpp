@@ -17,10 +17,17 @@ void Group::add(Comm& comm, Call call) {
 }
 
 bool Group::uses(const Comm* comm) const {
-  return std::any_of(queues_.begin(), queues_.end(), [&](const Queue& queue) { return queue.comm == comm; });
+  const auto is_on_comm = [&](const auto& recorded) { return recorded.comm == comm; };
+  return std::any_of(queues_.begin(), queues_.end(), is_on_comm) ||
+         std::any_of(set_ups_.begin(), set_ups_.end(), is_on_comm);
 }
 
-void Group::add_init(std::function<Status()> init) { inits_.push_back(std::move(init)); }
+void Group::add_set_up(const Comm* comm, std::function<Status()> set_up) {
+  auto found = std::find_if(set_ups_.begin(), set_ups_.end(),
+                            [&](const SetUps& set_ups) { return comm != nullptr && set_ups.comm == comm; });
+  if (found == set_ups_.end()) found = set_ups_.insert(set_ups_.end(), SetUps{comm, {}});
+  found->calls.push_back(std::move(set_up));
+}
 
 void Group::refuse(const Error& error) {
   if (refused_) refused_ = tl::unexpected(error);
@@ -30,19 +37,24 @@ Status Group::end() {
   if (depth_ == 0) return fail(Code::invalid_usage, "straitGroupEnd without straitGroupStart");
   if (--depth_ > 0) return {};
   // Taken out first: whatever happens, the next group starts empty.
-  const auto inits = std::exchange(inits_, {});
+  const auto set_ups = std::exchange(set_ups_, {});
   auto queues = std::exchange(queues_, {});
   STRAIT_TRY(std::exchange(refused_, Status()));
-  STRAIT_TRY(run_inits(inits));
+  STRAIT_TRY(run_set_ups(set_ups));
   return run_queues(queues);
 }
 
-Status Group::run_inits(const std::vector<std::function<Status()>>& inits) {
-  // Ranks wait for one another while they join, so each needs a thread of its own.
-  std::vector<Status> results(inits.size());
+Status Group::run_set_ups(const std::vector<SetUps>& set_ups) {
+  // Ranks wait for one another here, so each needs a thread of its own. After a failure the next call is made all the
+  // same: the other ranks make it, too.
+  std::vector<Status> results(set_ups.size());
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < inits.size(); ++i) threads.emplace_back([&, i] { results[i] = inits[i](); });
+    for (std::size_t i = 0; i < set_ups.size(); ++i)
+      threads.emplace_back([&, i] {
+        for (const auto& call : set_ups[i].calls)
+          if (Status status = call(); !status && results[i]) results[i] = std::move(status);
+      });
   }
   for (Status& result : results) STRAIT_TRY(std::move(result));
   return {};

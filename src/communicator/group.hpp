@@ -23,8 +23,9 @@ class Group {
   void add(Comm& comm, Call call);
   /// Whether calls on this communicator are recorded.
   bool uses(const Comm* comm) const;
-  /// A communicator's set-up; all of a group's run side by side.
-  void add_init(std::function<Status()> init);
+  /// A call that waits for other ranks outside of operations: init, split, register. All of a group's run side by side
+  /// before its operations, those on the same communicator in order. `comm` is null where there is none yet.
+  void add_set_up(const Comm* comm, std::function<Status()> set_up);
   /// Spoils the group: its end returns this error and runs nothing.
   void refuse(const Error& error);
 
@@ -37,13 +38,17 @@ class Group {
     bool messages_begun = false;
     bool in_progress = false;
   };
-  static Status run_inits(const std::vector<std::function<Status()>>& inits);
+  struct SetUps {
+    const Comm* comm;
+    std::vector<std::function<Status()>> calls;
+  };
+  static Status run_set_ups(const std::vector<SetUps>& set_ups);
   static Status run_queues(std::vector<Queue>& queues);
   static Result<bool> advance(Queue& queue);
 
   int depth_ = 0;
   Status refused_;
-  std::vector<std::function<Status()>> inits_;
+  std::vector<SetUps> set_ups_;
   std::vector<Queue> queues_;
 };
 

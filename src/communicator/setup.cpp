@@ -1,30 +1,30 @@
-// The life of a communicator around its operations: set-up, split, registered memory.
+// The life of a communicator around its operations: set-up, registered memory.
 #include <sched.h>
 #include <sodium.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "communicator/comm.hpp"
+#include "communicator/gather.hpp"
+#include "communicator/transports.hpp"
 #include "select/calibration.hpp"
-#include "transports/loopback/loopback.hpp"
 #include "transports/shm/shared_heap.hpp"
-#include "transports/shm/shm.hpp"
 
 namespace strait {
 namespace {
 
 /// What ranks tell one another before they open a transport.
 struct Facts {
-  shm::Secret secret;  ///< the lowest rank's is used
-  cpu_set_t cores;     ///< that this rank may run on; launchers often give each rank its own
-  std::uint64_t last_level_cache_bytes = 0;
-  HostRates rates;  ///< likewise: what rank 0 knows of its machine decides for all
+  shm::Secret secret;             ///< the lowest rank's is used
+  cpu_set_t cores;                ///< that this rank may run on; launchers often give each rank its own
+  std::array<char, 64> tuning{};  ///< what must be equal of the tuning file, in words
+  HostRates rates;  ///< what rank 0 knows of its machine decides for all; but for the cache, the smallest of all
 };
 
 cpu_set_t usable_cores() {
@@ -35,37 +35,40 @@ cpu_set_t usable_cores() {
   return set;
 }
 
-std::string token(const PeerInfo& peer) {
-  return peer.host_id +
-         std::string(reinterpret_cast<const char*>(peer.process_token.data()), peer.process_token.size());
-}
-
-template <class T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
-/// All ranks' values of a plain struct.
-template <class T>
-Result<std::vector<T>> gather(Channel& channel, const T& own, const Deadline& deadline) {
-  STRAIT_ASSIGN(const auto blocks, channel.all_gather(bytes_of(own), {deadline, nullptr}));
-  std::vector<T> values(blocks.size());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (blocks[i].size() != sizeof(T))
-      return fail(Code::remote_error,
-                  "rank " + std::to_string(i) + " sent a message of the wrong length during set-up");
-    std::memcpy(&values[i], blocks[i].data(), sizeof(T));
-  }
-  return values;
-}
-
-Status check_one_host(const std::vector<PeerInfo>& peers) {
-  for (const PeerInfo& peer : peers)
-    if (!peer.same_host(peers.front()))
-      return fail(Code::unsupported, peers.front().describe() + " and " + peer.describe() +
-                                         " are on different hosts, and this build carries data only within one host "
-                                         "(transports loopback and shm). Start all ranks on one host");
+Status check_same_tuning(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers) {
+  for (std::size_t i = 1; i < facts.size(); ++i)
+    if (facts[i].tuning != facts[0].tuning)
+      return fail(Code::mismatch, "the ranks run with different settings: the tuning file (STRAIT_TUNING_FILE) has " +
+                                      std::string(facts[0].tuning.data()) + " on " + peers[0].describe() + " but " +
+                                      facts[i].tuning.data() + " on " + peers[i].describe() +
+                                      ". Make it the same on all ranks");
   return {};
+}
+
+/// How many cores each rank's host gives to its ranks together, by rank.
+std::vector<std::uint32_t> cores_of_hosts(const std::vector<PeerInfo>& peers, const std::vector<Facts>& facts) {
+  std::vector<std::uint32_t> cores;
+  for (const PeerInfo& peer : peers) {
+    cpu_set_t together;
+    CPU_ZERO(&together);
+    for (const PeerInfo& other : peers)
+      if (other.same_host(peer)) CPU_OR(&together, &together, &facts[static_cast<std::size_t>(other.rank)].cores);
+    cores.push_back(static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&together))));
+  }
+  return cores;
+}
+
+/// Between ranks that TCP joins, the kernel copies each byte at both ends, and a slot is a system call or more at each.
+/// Within a host the numbers give the times of perf/results/host_vs_mpi_tcp_2_ranks.json; between hosts they stand for
+/// a network of 25 Gbit/s until networks are calibrated.
+void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
+  const ClockPath within{.latency_us = 4, .gbps = 8, .resources = {}};
+  const ClockPath between{.latency_us = 20, .gbps = 3, .resources = {}};
+  constexpr double system_calls_us = 1;
+  model.step_us += system_calls_us;
+  for (std::size_t from = 0; from < peers.size(); ++from)
+    for (std::size_t to = 0; to < peers.size(); ++to)
+      model.paths[from * peers.size() + to] = peers[from].same_host(peers[to]) ? within : between;
 }
 
 }  // namespace
@@ -88,6 +91,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   const Deadline deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
   Status opened = comm->read_settings(environment);
   if (opened) opened = comm->open_transport(environment, deadline);
+  if (opened) opened = comm->open_device(deadline);
   // That a peer went away is seen in several places; the channel knows which one it was, and soon.
   const Deadline news = Deadline::after_ms(100);
   while (!opened && opened.error().code == Code::remote_error && comm->channel_->check() && !news.expired())
@@ -119,61 +123,62 @@ Status Comm::read_settings(const Environment& environment) {
                                          " names no algorithm. `strait plan --list` prints them");
   STRAIT_ASSIGN(const std::int64_t slice_bytes, environment.integer("STRAIT_SLICE_BYTES"));
   select_options_.slice_bytes = static_cast<std::size_t>(slice_bytes);
+  if (options_.max_sms == 0) {
+    STRAIT_ASSIGN(const std::int64_t max_sms, environment.integer("STRAIT_MAX_SMS"));
+    options_.max_sms = static_cast<std::uint32_t>(max_sms);
+  }
+  STRAIT_ASSIGN(tuning_, load_tuning(environment));
   return {};
 }
 
 Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
   const auto& peers = channel_->peers();
-  STRAIT_TRY(check_one_host(peers));
-  Facts own{{}, usable_cores(), cache_sizes().shared_bytes, process_rates().host};
+  Facts own{{}, usable_cores(), {}, process_rates().host};
+  tuning_.summary().copy(own.tuning.data(), own.tuning.size() - 1);
   randombytes_buf(&own.secret, sizeof own.secret);
   STRAIT_ASSIGN(const auto facts, gather(*channel_, own, deadline));
-  // Every rank must choose alike: by the cores of all together and by the smallest cache.
-  cpu_set_t union_of_cores = own.cores;
-  last_level_cache_bytes_ = own.last_level_cache_bytes;
-  for (const Facts& other : facts) {
-    CPU_OR(&union_of_cores, &union_of_cores, &other.cores);
-    last_level_cache_bytes_ = std::min<std::size_t>(last_level_cache_bytes_, other.last_level_cache_bytes);
+  STRAIT_TRY(check_same_tuning(facts, peers));
+  STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
+  STRAIT_ASSIGN(OpenTransport open, strait::open_transport({*channel_, wanted, facts[0].secret, deadline}));
+
+  // Every rank must choose alike: by the smallest cache, and by the cores that all share or, on several hosts, have.
+  last_level_cache_bytes_ = own.rates.cache_bytes;
+  for (const Facts& other : facts) last_level_cache_bytes_ = std::min(last_level_cache_bytes_, other.rates.cache_bytes);
+  const std::vector<std::uint32_t> cores = cores_of_hosts(peers, facts);
+  std::uint32_t all_cores = 0;
+  std::uint32_t ranks_here = 0;
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    const auto is_first_of_host = std::none_of(peers.begin(), peers.begin() + rank,
+                                               [&](const PeerInfo& other) { return other.same_host(peers[rank]); });
+    if (is_first_of_host) all_cores += cores[rank];
+    ranks_here += peers[rank].same_host(channel_->self()) ? 1 : 0;
   }
-  const auto cores = static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&union_of_cores)));
   HostRates rates = facts.front().rates;
   rates.cache_bytes = last_level_cache_bytes_;
-  model_ = host_model(ranks_, cores, rates);
-
-  STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
-  all_in_one_process_ =
-      std::all_of(peers.begin(), peers.end(), [&](const PeerInfo& peer) { return peer.same_process(peers.front()); });
-  if (wanted == "loopback" && !all_in_one_process_)
-    return fail(Code::unsupported, "STRAIT_TRANSPORT=loopback joins threads of one process only. Use shm or auto");
-  if (wanted == "shm") all_in_one_process_ = false;
+  ClockModel model = host_model(ranks_, all_cores, rates);
+  if (open.transport->name() == "tcp") put_tcp_between(model, peers);
+  all_in_one_process_ = open.transport->name() == "loopback";
 
   Watch::Peers names;
   names.rank = rank_;
-  names.oversubscribed = ranks_ > cores;
+  names.oversubscribed = ranks_here > cores[rank_];
   names.timeout_ms = options_.timeout_ms;
+  names.has_died = std::move(open.has_died);
+  names.cause_of_death = std::move(open.cause_of_death);
   for (const PeerInfo& peer : peers) names.names.push_back(peer.describe());
-  slots::Geometry geometry;
-  geometry.ranks = ranks_;
-  std::unique_ptr<slots::SegmentTransport> transport;
-  if (all_in_one_process_) {
-    const std::string segment(reinterpret_cast<const char*>(&facts[0].secret), sizeof facts[0].secret);
-    STRAIT_ASSIGN(transport, loopback::open(segment, geometry, rank_));
-    names.pidfds.resize(ranks_);
-  } else {
-    shm::OpenRequest request{rank_, {}, facts[0].secret, geometry, deadline, [this] { return channel_->check(); }};
-    for (const PeerInfo& peer : peers)
-      request.ranks.push_back({static_cast<std::uint32_t>(peer.rank), token(peer), peer.network_namespace});
-    STRAIT_ASSIGN(shm::Opened opened, shm::open(request));
-    transport = std::move(opened.transport);
-    names.pidfds = std::move(opened.pidfds);
-  }
-  std::vector<RankControl*> controls;
-  for (std::uint32_t peer = 0; peer < ranks_; ++peer) controls.push_back(&transport->segment().rank_control(peer));
-  watch_ = std::make_unique<Watch>(transport->segment().control(), std::move(controls), *transport, std::move(names));
-  log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " +
-                                        std::string(transport->name()) + ", " + std::to_string(cores) + " cores");
-  select_options_.max_slice_bytes = transport->slot_bytes();
-  transport_ = std::move(transport);
+  transport_ = std::move(open.transport);
+  transport_name_ = transport_->name();
+  transport_why_ = std::move(open.why);
+  watch_ = std::make_unique<Watch>(*open.control, std::move(open.controls), *transport_, std::move(names));
+  log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " + transport_name_ + ", " +
+                                        std::to_string(all_cores) + " cores");
+  select_options_.max_slice_bytes = transport_->slot_bytes();
+  selector_ = Selector({.model = std::move(model),
+                        .options = select_options_,
+                        .tuning = std::move(tuning_),
+                        .shape = {},
+                        .multicast = transport_->has_multicast(),
+                        .warns = rank_ == 0});
   return {};
 }
 
@@ -189,60 +194,29 @@ Status Comm::agree(const Status& own, const std::string& what, const Deadline& d
   return {};
 }
 
-Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options) {
-  if (watch_->has_failed()) return tl::unexpected(watch_->sticky().error());
-  struct Wish {
-    int color;
-    int key;
-  };
-  const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
-  STRAIT_ASSIGN(const auto wishes, gather(*channel_, Wish{color, key}, deadline));
-  std::vector<std::uint32_t> members;
-  for (std::uint32_t other = 0; other < ranks_; ++other)
-    if (wishes[other].color == color) members.push_back(other);
-  std::stable_sort(members.begin(), members.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return wishes[a].key < wishes[b].key; });
-
-  // The first of each color opens the door for its members. All ranks take part in the exchange, also those without.
-  std::array<std::byte, unique_id_bytes> own_id{};
-  Status opened;
-  if (color >= 0 && members.front() == rank_) {
-    RootOptions root;
-    root.deadline = deadline;
-    auto id = create_unique_id(Environment(), std::move(root));
-    if (id)
-      own_id = id->pack();
-    else
-      opened = tl::unexpected(id.error());
-  }
-  STRAIT_ASSIGN(const auto ids, gather(*channel_, own_id, deadline));
-  STRAIT_TRY(agree(opened, "start the parts of a split communicator", deadline));
-  if (color < 0) return std::unique_ptr<Comm>();
-  STRAIT_ASSIGN(const UniqueId id, unpack_unique_id(ids[members.front()]));
-  JoinOptions place;
-  place.rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
-  place.ranks = static_cast<int>(members.size());
-  place.wait.deadline = deadline;
-  STRAIT_ASSIGN(auto channel, join(id, place));
-  return create(std::move(channel), options);
-}
-
-Result<std::uint64_t> Comm::register_memory(void* pointer, std::size_t bytes) {
-  if (watch_->has_failed()) return tl::unexpected(watch_->sticky().error());
+Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
+  if (watch_->has_failed()) return watch_->sticky();
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
   Status own;
-  if (!all_in_one_process_) {
+  if (!all_in_one_process_ && !device_) {  // GPU ranks do not need it yet: all memory is carried through the arena
     auto heap = shm::SharedHeap::instance();
     if (!heap || !(*heap)->contains(pointer, bytes))
       own = fail(Code::invalid_argument, "memory to be registered must come from straitMemAlloc");
   }
+  // A rank that cannot reach a peer's memory would find out in the middle of an operation.
+  for (std::uint32_t peer = 0; peer < ranks_ && own && transport_->has_peer_memory(); ++peer)
+    if (!transport_->sees_memory_of(peer))
+      own = fail(Code::unsupported, "the shared memory of " + watch_->name_of(peer) +
+                                        " could not be mapped when the communicator was made (see the warnings of that "
+                                        "moment). Check the limit of address space (ulimit -v), or do without "
+                                        "straitCommRegister: calls then copy once more");
   STRAIT_TRY(agree(own, "register its memory", deadline));
-  registered_[next_handle_] = {static_cast<const std::byte*>(pointer), bytes};
-  return next_handle_++;
+  registered_[number] = {static_cast<const std::byte*>(pointer), bytes};
+  return {};
 }
 
-Status Comm::deregister_memory(std::uint64_t handle) {
-  if (registered_.erase(handle) == 0)
+Status Comm::deregister_memory(std::uint64_t number) {
+  if (registered_.erase(number) == 0)
     return fail(Code::invalid_argument, "this handle was not given by straitCommRegister, or already given back");
   return {};
 }

@@ -1,6 +1,5 @@
 #include "communicator/watch.hpp"
 
-#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -55,13 +54,7 @@ Error Watch::raise(Error error) {
   return sticky().error();
 }
 
-void Watch::record(const Error& error) {
-  control_.error.code = static_cast<std::uint32_t>(error.code);
-  const std::size_t length = std::min(error.message.size(), sizeof control_.error.message - 1);
-  std::memcpy(control_.error.message, error.message.data(), length);
-  control_.error.message[length] = '\0';
-  control_.abort.store(1, std::memory_order_release);
-}
+void Watch::record(const Error& error) { write_error(control_, static_cast<std::uint32_t>(error.code), error.message); }
 
 Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
   ++backoff.rounds;
@@ -104,25 +97,18 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   return {};
 }
 
-bool Watch::is_dead(std::uint32_t rank) const {
-  if (!peers_.pidfds[rank]) return false;
-  pollfd polled{peers_.pidfds[rank].get(), POLLIN, 0};
-  return poll(&polled, 1, 0) == 1 && (polled.revents & POLLIN) != 0;
-}
-
 Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
   // What a rank published before it went still counts. So it is missing only if it was gone the last time we looked and
   // the operation, which has been tried since then, still waits for it.
   std::vector<std::uint32_t> gone;
   for (std::uint32_t rank : waiting.awaited_ranks()) {
     const bool left = controls_[rank]->left.load(std::memory_order_acquire) != 0;
-    if (!left && !is_dead(rank)) continue;
+    if (!left && !(peers_.has_died && peers_.has_died(rank))) continue;
     gone.push_back(rank);
     if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
     const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
-    return tl::unexpected(raise({Code::remote_error, left ? what + ", which has destroyed its communicator"
-                                                          : what + ", whose process has died. See that rank's output "
-                                                                   "and the kernel log for why"}));
+    return tl::unexpected(raise(
+        {Code::remote_error, what + ", " + (left ? "which has destroyed its communicator" : peers_.cause_of_death)}));
   }
   backoff.gone = std::move(gone);
   return {};
@@ -138,9 +124,32 @@ Status Watch::compare_calls(std::uint64_t sequence, const CallSignature& own) {
   return {};
 }
 
+Status Watch::examine_peers() {
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
+    if (rank != peers_.rank && peers_.has_died && peers_.has_died(rank) &&
+        controls_[rank]->left.load(std::memory_order_acquire) == 0)
+      return tl::unexpected(
+          raise({Code::remote_error, "the process of " + name_of(rank) + ", which " + name_of(peers_.rank) +
+                                         " works with, has died. See that rank's output and the kernel log for why"}));
+  for (const PostedCall& posted : controls_[peers_.rank]->calls) {
+    const std::uint64_t sequence = posted.sequence.load(std::memory_order_acquire);
+    if (sequence == 0) continue;
+    const CallSignature own{posted.what.load(std::memory_order_relaxed), posted.count.load(std::memory_order_relaxed)};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (posted.sequence.load(std::memory_order_relaxed) != sequence) continue;  // this rank has gone on meanwhile
+    STRAIT_TRY(compare_calls(sequence, own));
+  }
+  return {};
+}
+
 Error Watch::mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const {
-  return {Code::mismatch, "ranks made different calls: " + name_of(peers_.rank) + " called " + describe(own) + ", " +
-                              name_of(rank) + " called " + describe(other) +
+  const bool alike = describe(own) == describe(other);
+  const auto called = [&](std::uint32_t who, const CallSignature& call) {
+    return name_of(who) + " called " + describe(call) +
+           (alike ? " as its collective number " + std::to_string(number_of(call)) : "");
+  };
+  return {Code::mismatch, "ranks made different calls: " + called(peers_.rank, own) + ", " + called(rank, other) +
+                              (alike ? " (modulo 4096)" : "") +
                               ". Every rank must make the same collective calls in the same order"};
 }
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/unique_fd.hpp"
 #include "transport/control.hpp"
 #include "transport/transport.hpp"
 
@@ -24,10 +23,12 @@ class Watch {
  public:
   struct Peers {
     std::uint32_t rank = 0;
-    std::vector<RankName> names;   ///< by rank
-    std::vector<UniqueFd> pidfds;  ///< by rank; empty: a thread of this process, or not to be had
-    bool oversubscribed = false;   ///< more ranks on the host than cores: yield at once
-    std::int64_t timeout_ms = 0;   ///< of an operation; 0: none
+    std::vector<RankName> names;  ///< by rank
+    /// Whether the process of a rank is seen to have died. Null: all ranks are threads of this process.
+    std::function<bool(std::uint32_t rank)> has_died;
+    std::string cause_of_death;   ///< what is known of such a rank: "whose ..."
+    bool oversubscribed = false;  ///< more ranks on the host than cores: yield at once
+    std::int64_t timeout_ms = 0;  ///< of an operation; 0: none
   };
   /// `control` and `controls` (by rank) outlive the watch.
   Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers);
@@ -40,10 +41,15 @@ class Watch {
 
   /// Raises an error if a rank is seen to have made another call than `own` as its collective number `sequence`.
   Status compare_calls(std::uint64_t sequence, const CallSignature& own);
+  /// Looks, for an attendant that waits for nothing itself, whether a peer has died, and whether ranks made different
+  /// calls of late; raises the error. May run beside this rank's own thread.
+  Status examine_peers();
   /// The error of two calls that do not fit.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
   bool has_deadline() const { return peers_.timeout_ms > 0; }
   const RankName& name_of(std::uint32_t rank) const { return peers_.names[rank]; }
+  /// Whether a rank has destroyed its communicator.
+  bool has_left(std::uint32_t rank) const { return controls_[rank]->left.load(std::memory_order_acquire) != 0; }
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
 
@@ -70,7 +76,6 @@ class Watch {
   void record(const Error& error);
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
-  bool is_dead(std::uint32_t rank) const;
   std::string awaited_names(const Waiting& waiting) const;
 
   Control& control_;

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <queue>
 #include <tuple>
 
-#include "plan/clock_memory.hpp"
-#include "plan/layout.hpp"
+#include "plan/clock_simulation.hpp"
 
 namespace strait {
+namespace clock_detail {
 namespace {
 
 constexpr std::uint32_t most_slices = 8;
@@ -18,102 +17,26 @@ constexpr std::uint16_t cores_resource = 0;
 constexpr std::uint16_t dram_resource = 1;
 constexpr double bytes_per_us = 1e3;  // of one GB/s
 
-struct Channel {
-  std::vector<double> published;  ///< when, by message
-  std::vector<double> released;   ///< when the last reader was done
-  std::vector<std::uint32_t> readers_left;
-  std::uint32_t writer = 0;
-  std::vector<std::uint32_t> readers;
-};
-
-struct Counter {
-  std::vector<double> added;  ///< when visible, by count
-  std::size_t taken = 0;
-};
-
-struct Demand {
-  std::uint16_t resource = 0;
-  double rate = 0;  ///< at full speed
-};
-
-struct Running {
-  std::uint32_t rank = 0;
-  std::uint32_t lane = 0;
-  double left_us = 0;  ///< at full speed
-  double speed = 1;
-  double begin_us = 0;
-  std::vector<Demand> demands;
-};
-
-struct LaneClock {
-  std::uint32_t slice = 0;
-  std::uint32_t step = 0;
-  bool running = false;
-  bool finished = false;
-};
-
-struct RankClock {
-  std::vector<LaneClock> lanes;
-  std::vector<std::uint32_t> channels;      ///< by link of the plan
-  std::vector<std::uint32_t> counters;      ///< by signal of the plan
-  std::vector<std::uint32_t> next_message;  ///< by link of the plan
-  std::uint32_t running = 0;
-  bool on_core = false;
-  bool gave_way = false;  ///< its core, in this operation, since its last step
-  bool stirred = true;    ///< something may have become ready
-};
-
-class Simulation {
- public:
-  Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices);
-  Result<ClockResult> run();
-
- private:
-  void connect();
-  void start_all_ready();
-  void start_ready(std::uint32_t rank);
-  bool take_core(RankClock& state);
-  /// When the lane's next step may start: now or earlier, later, or `never` while that depends on steps to come.
-  double ready_at(std::uint32_t rank, const Step& step);
-  void start(std::uint32_t rank, std::uint32_t lane);
-  void finish(const Running& done);
-  void add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool reads);
-  double move_us(const Step& step, double bytes) const;
-  double advance();
-  void set_speeds();
-  void stir_later(std::uint32_t rank, double when) { wakes_.emplace(when, rank); }
-  double latency(std::uint32_t from, std::uint32_t to) const {
-    return model_.paths[from * model_.ranks + to].latency_us;
-  }
-  double bytes_of(const Operand& operand, std::uint32_t slice) const;
-  ClockResult result() const;
-
-  const Plan& plan_;
-  const ClockSize& size_;
-  const ClockModel& model_;
-  Layout layout_;
-  std::uint32_t slices_;
-  ClockMemory memory_;
-  std::vector<RankClock> ranks_;
-  std::vector<Channel> channels_;
-  std::vector<Counter> counters_;
-  std::vector<Running> running_;
-  std::priority_queue<std::pair<double, std::uint32_t>, std::vector<std::pair<double, std::uint32_t>>, std::greater<>>
-      wakes_;
-  std::vector<double> capacity_;
-  std::vector<double> load_;
-  std::vector<double> used_;
-  std::vector<TimedStep> timeline_;
-  std::uint32_t cores_taken_ = 0;
-  bool core_left_ = false;
-  double now_us_ = 0;
-};
+/// The first of those that are used most.
+std::string binding_of(const std::vector<ResourceUse>& resources) {
+  constexpr double same = 1e-9;
+  double most = 0.5 - 2 * same;
+  std::string binding = "latency";
+  for (const ResourceUse& use : resources)
+    if (use.busy > most + same) {
+      most = use.busy;
+      binding = use.name;
+    }
+  return binding;
+}
 
 Layout layout_of(const Plan& plan, const ClockSize& size) {
   Layout layout(plan.front(), size.count, size.element_bytes, size.slice_bytes);
   if (plan.front().collective == Collective::barrier) layout.slices = 1;
   return layout;
 }
+
+}  // namespace
 
 Simulation::Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices)
     : plan_(plan),
@@ -229,16 +152,31 @@ void Simulation::add_work(Running& running, const Operand& operand, std::uint32_
   if (cost.dram_bytes > 0) running.demands.push_back({dram_resource, cost.dram_bytes});
   std::uint32_t from = running.rank;
   std::uint32_t to = running.rank;
-  if (operand.kind == Operand::Kind::receive)
-    from = channels_[ranks_[running.rank].channels[operand.link]].writer;
-  else if (operand.kind == Operand::Kind::peer)
-    from = operand.peer;
-  else if (operand.kind == Operand::Kind::local)
-    return;
-  const ClockPath& path = model_.paths[from * model_.ranks + to];
+  if (operand.kind == Operand::Kind::local) return;
+  if (operand.kind == Operand::Kind::receive) from = channels_[ranks_[running.rank].channels[operand.link]].writer;
+  if (operand.kind == Operand::Kind::peer) (reads ? from : to) = operand.peer;
+  if (operand.kind == Operand::Kind::send && !model_.writes.empty())
+    return cross(running, path_to(channels_[ranks_[running.rank].channels[operand.link]]), bytes);
+  cross(running, model_.paths[from * model_.ranks + to], bytes);
+}
+
+void Simulation::cross(Running& running, const ClockPath& path, double bytes) const {
   if (path.gbps > 0) running.left_us += bytes / (path.gbps * bytes_per_us);
   for (const std::uint16_t resource : path.resources)
     running.demands.push_back({static_cast<std::uint16_t>(resource + 2), bytes});
+}
+
+/// To the slots of all readers.
+ClockPath Simulation::path_to(const Channel& channel) const {
+  ClockPath all = model_.writes[channel.writer * model_.ranks + channel.readers.front()];
+  for (const std::uint32_t reader : channel.readers) {
+    const ClockPath& path = model_.writes[channel.writer * model_.ranks + reader];
+    if (path.gbps > 0) all.gbps = all.gbps > 0 ? std::min(all.gbps, path.gbps) : path.gbps;
+    for (const std::uint16_t resource : path.resources)
+      if (std::find(all.resources.begin(), all.resources.end(), resource) == all.resources.end())
+        all.resources.push_back(resource);
+  }
+  return all;
 }
 
 /// The rank's own moving of bytes: every source is read once, and every destination after the first costs what the
@@ -253,6 +191,17 @@ double Simulation::move_us(const Step& step, double bytes) const {
   return once_us + (step.destinations.size() > 1 ? static_cast<double>(step.destinations.size() - 1) * further_us : 0);
 }
 
+double Simulation::ends_us(const Step& step) const {
+  if (model_.end_us == 0) return 0;
+  const auto is_link = [](const Operand& operand) {
+    return operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive;
+  };
+  const auto ends = static_cast<std::ptrdiff_t>(step.waits.size() + step.signals.size()) +
+                    std::count_if(step.sources.begin(), step.sources.end(), is_link) +
+                    std::count_if(step.destinations.begin(), step.destinations.end(), is_link);
+  return ends > 1 ? model_.end_us * static_cast<double>(ends - 1) : 0;
+}
+
 void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   RankClock& state = ranks_[rank];
   LaneClock& clock = state.lanes[lane];
@@ -263,7 +212,7 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   double bytes = 0;
   for (const Operand& operand : step.sources) bytes = std::max(bytes, bytes_of(operand, clock.slice));
   for (const Operand& operand : step.destinations) bytes = std::max(bytes, bytes_of(operand, clock.slice));
-  running.left_us += move_us(step, bytes);
+  running.left_us += move_us(step, bytes) + ends_us(step);
   for (const Operand& source : step.sources) add_work(running, source, clock.slice, bytes, true);
   for (const Operand& destination : step.destinations) add_work(running, destination, clock.slice, bytes, false);
   for (const std::uint16_t wait : step.waits) ++counters_[state.counters[wait]].taken;
@@ -370,46 +319,42 @@ ClockResult Simulation::result() const {
   if (!timeline_.empty()) result.total_us += model_.call_us;
   std::vector<std::string> names{"cores", "dram"};
   for (const ClockResource& resource : model_.resources) names.push_back(resource.name);
-  result.binding = "latency";
-  double most = 0.5;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const double busy = result.total_us > 0 && capacity_[i] < never ? used_[i] / (capacity_[i] * result.total_us) : 0;
     result.resources.push_back({names[i], busy});
-    if (busy < most) continue;
-    most = busy;
-    result.binding = names[i];
   }
+  result.binding = binding_of(result.resources);
   return result;
 }
 
-}  // namespace
-
-ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates) {
-  ClockModel model;
-  model.ranks = ranks;
-  model.call_us = rates.call_us;
-  model.step_us = rates.step_us;
-  model.copy_gbps = rates.copy_gbps;
-  model.reduce_gbps = rates.reduce_gbps;
-  model.cores = cores;
-  model.switch_us = rates.switch_us;
-  model.cache_bytes = rates.cache_bytes;
-  model.dram_gbps = rates.dram_copy_gbps;
-  model.memory = rates.memory;
-  model.paths.assign(std::size_t{ranks} * ranks, {.latency_us = rates.latency_us, .gbps = 0, .resources = {}});
-  return model;
-}
+}  // namespace clock_detail
 
 Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model) {
-  if (plan.empty() || plan.size() != model.ranks || model.paths.size() != std::size_t{model.ranks} * model.ranks)
+  const std::size_t pairs = std::size_t{model.ranks} * model.ranks;
+  if (plan.empty() || plan.size() != model.ranks || model.paths.size() != pairs ||
+      (!model.writes.empty() && model.writes.size() != pairs))
     return fail(Code::invalid_argument, "the clock model is for " + std::to_string(model.ranks) +
                                             " ranks, the plan for " + std::to_string(plan.size()));
+  using clock_detail::most_slices, clock_detail::Simulation;
   auto result = Simulation(plan, size, model, most_slices).run();
   if (!result || result->slices <= most_slices) return result;
   // What the second half of the simulated slices adds is what every further slice adds; both runs fill and drain.
   constexpr std::uint32_t half = most_slices / 2;
   STRAIT_ASSIGN(const ClockResult shorter, Simulation(plan, size, model, half).run());
-  result->total_us += (result->total_us - shorter.total_us) / half * (result->slices - most_slices);
+  const auto extrapolated = [&](double longer, double less) {
+    return longer + (longer - less) / half * (result->slices - most_slices);
+  };
+  const double total_us = extrapolated(result->total_us, shorter.total_us);
+  for (std::size_t i = 0; i < result->resources.size(); ++i) {
+    double& busy = result->resources[i].busy;
+    busy = extrapolated(busy * result->total_us, shorter.resources[i].busy * shorter.total_us) / total_us;
+  }
+  // Where the pipeline had not settled, no resource may come out used for longer than there is time.
+  double most = 1;
+  for (const ResourceUse& use : result->resources) most = std::max(most, use.busy);
+  for (ResourceUse& use : result->resources) use.busy /= most;
+  result->total_us = most * total_us;
+  result->binding = clock_detail::binding_of(result->resources);
   return result;
 }
 

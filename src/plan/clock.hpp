@@ -37,12 +37,17 @@ struct ClockRates {
   double dram_read_gbps = 0;     ///< from DRAM, one core alone
   double dram_write_gbps = 0;    ///< into DRAM, one core alone
   double stream_gbps = 0;        ///< into DRAM around the caches, one core alone; 0: outputs are never written so
+  // Of the DRAM that all share, in bytes of a copy from DRAM to DRAM. A copy reads its source, reads what it is about
+  // to overwrite, and writes: three thirds.
+  double dram_read_part = 1.0 / 3;    ///< what a byte takes that is read; writing takes the rest
+  double dram_stream_part = 1.0 / 3;  ///< what a byte takes that is written around the caches
 };
 
 struct ClockModel {
   std::uint32_t ranks = 1;
   double call_us = 0;               ///< of an operation on one rank, apart from its steps
   double step_us = 0;               ///< cost of a step apart from its bytes
+  double end_us = 0;                ///< of every link and signal of a step beyond the first
   double copy_gbps = 1;             ///< of one rank, from and to the cache
   double reduce_gbps = 1;           ///< of one rank, bytes of all sources
   std::uint32_t lanes_at_once = 1;  ///< lanes of a rank that run at the same time (a host rank is one thread)
@@ -54,6 +59,9 @@ struct ClockModel {
   std::uint32_t slots = 4;  ///< of every link
   std::vector<ClockResource> resources;
   std::vector<ClockPath> paths;  ///< from * ranks + to
+  /// Likewise: what the writer of a link crosses to the slots that this reader reads, if not what it crosses to itself.
+  /// Slots with several readers are written once: what leads to more than one of them counts once.
+  std::vector<ClockPath> writes;
 };
 
 /// Measured rates of a host (src/select/calibration.hpp; docs/calibration.md says how); the defaults are those of a

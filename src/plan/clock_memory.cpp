@@ -7,10 +7,6 @@ namespace strait {
 namespace {
 
 constexpr double bytes_per_us = 1e3;  // of one GB/s
-// A copy in DRAM reads its source, reads what it is about to overwrite, and writes.
-constexpr double read_traffic = 1.0 / 3;
-constexpr double write_traffic = 2.0 / 3;
-constexpr double stream_traffic = 1.0 / 3;
 
 bool is_memory(const Operand& operand) {
   return operand.kind == Operand::Kind::local || operand.kind == Operand::Kind::peer;
@@ -20,12 +16,11 @@ std::uint32_t owner_of(std::uint32_t rank, const Operand& operand) {
   return operand.kind == Operand::Kind::peer ? operand.peer : rank;
 }
 
-/// Of data that is used in turn again and again, what does not fit.
-double share_beyond(double cache_bytes, double used_bytes) {
-  return used_bytes > cache_bytes ? 1 - cache_bytes / used_bytes : 0;
-}
-
 }  // namespace
+
+double share_beyond(double cache_bytes, double used_bytes) {
+  return std::clamp((used_bytes - cache_bytes) / (2 * cache_bytes), 0.0, 1.0);
+}
 
 ClockMemory::ClockMemory(const Plan& plan, const ClockSize& size, const ClockModel& model, const Layout& layout,
                          std::uint32_t slices)
@@ -91,15 +86,24 @@ ClockMemory::Cost ClockMemory::read(std::uint32_t rank, const Operand& source, s
   const ClockRates& rates = model_.memory;
   if (source.kind == Operand::Kind::receive) return {remote_share_ * extra_us(bytes, rates.fetch_gbps), 0};
   if (source.buffer == Buffer::scratch) return {};
-  Cell& cell = cells_[chunk_index(owner_of(rank, source), source) * slices_ + slice];
+  const std::size_t chunk = chunk_index(owner_of(rank, source), source);
+  Cell& cell = cells_[chunk * slices_ + slice];
   const Cell before = cell;
   cell.toucher = rank;
   if (before.toucher == rank) return {};
-  if (before.written) return {remote_share_ * extra_us(bytes, rates.fetch_gbps), 0};
+  if (before.written) {
+    // A writer that is done with all slices of a chunk before the first is read ran ahead: until a slice is read, many
+    // others pass through the caches.
+    if (slice == 0 && slices_ > 1) uses_[chunk].far = cells_[(chunk + 1) * slices_ - 1].written;
+    const double gone = uses_[chunk].far ? dram_share_ : 0;
+    return {
+        (1 - gone) * remote_share_ * extra_us(bytes, rates.fetch_gbps) + gone * extra_us(bytes, rates.dram_read_gbps),
+        gone * rates.dram_read_part * bytes};
+  }
   if (before.toucher != nobody) return {beyond_own_[rank] * extra_us(bytes, rates.shared_read_gbps), 0};
   const double shared = std::max(0.0, beyond_own_[rank] - dram_share_);
   return {shared * extra_us(bytes, rates.shared_read_gbps) + dram_share_ * extra_us(bytes, rates.dram_read_gbps),
-          dram_share_ * read_traffic * bytes};
+          dram_share_ * rates.dram_read_part * bytes};
 }
 
 ClockMemory::Cost ClockMemory::write(std::uint32_t rank, const Operand& destination, std::uint32_t slice,
@@ -113,12 +117,14 @@ ClockMemory::Cost ClockMemory::write(std::uint32_t rank, const Operand& destinat
   cell = {rank, true};
   if (before.toucher == rank) return {};
   if (before.toucher != nobody || uses_[chunk].read_by_other_than(rank))
-    return {remote_share_ * extra_us(bytes, rates.replace_gbps), dram_share_ * write_traffic * bytes};
+    return {(1 - dram_share_) * remote_share_ * extra_us(bytes, rates.replace_gbps) +
+                dram_share_ * extra_us(bytes, rates.dram_write_gbps),
+            dram_share_ * (1 - rates.dram_read_part) * bytes};
   if (streams_ && destination.kind == Operand::Kind::local && uses_[chunk].reader == nobody)
-    return {extra_us(bytes, rates.stream_gbps), stream_traffic * bytes};
+    return {extra_us(bytes, rates.stream_gbps), rates.dram_stream_part * bytes};
   const double shared = std::max(0.0, beyond_own_[rank] - dram_share_);
   return {shared * extra_us(bytes, rates.shared_write_gbps) + dram_share_ * extra_us(bytes, rates.dram_write_gbps),
-          dram_share_ * write_traffic * bytes};
+          dram_share_ * (1 - rates.dram_read_part) * bytes};
 }
 
 }  // namespace strait

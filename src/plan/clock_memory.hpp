@@ -9,6 +9,11 @@
 
 namespace strait {
 
+/// Of data that is used in turn again and again, the share that a cache does not give. It starts to miss once there is
+/// more than it holds; with three times as much, what is needed next has always just been pushed out. (Fits what
+/// tools/doctor measures of copies; caches that forgot the oldest line first would miss all at once.)
+double share_beyond(double cache_bytes, double used_bytes);
+
 /// Where the bytes of a simulated operation lie when a step reads or writes them: in the own cache of the rank's core,
 /// in another core's, in the cache that all share, or in DRAM; and what that adds to a copy within the own cache. The
 /// operation is taken for one of many on the same buffers, which nobody else touches in between.
@@ -33,6 +38,7 @@ class ClockMemory {
   struct Use {  ///< of a chunk in the whole plan
     std::uint32_t reader = nobody;
     bool several_readers = false;
+    bool far = false;  ///< read long after it was written
     bool read_by_other_than(std::uint32_t rank) const {
       return several_readers || (reader != nobody && reader != rank);
     }

@@ -28,9 +28,6 @@ struct Operand {
   enum class Kind : std::uint8_t { local, peer, send, receive };
   Kind kind = Kind::local;
   Buffer buffer = Buffer::input;
-  /// Of a source of a reducing step: this is one rank's contribution, untouched so far. Pre-multiplication applies to
-  /// exactly these. The proof checks the mark.
-  bool raw = false;
   std::uint16_t link = 0;   ///< index into RankPlan::links (send, receive)
   std::uint32_t peer = 0;   ///< rank (peer)
   std::uint32_t chunk = 0;  ///< index into the chunks of `buffer`

@@ -26,7 +26,7 @@ struct ProofOptions {
 };
 
 /// Success if, with these options, the plans of all ranks fit together, never block for ever, give each output exactly
-/// what its collective says (sums: each contribution once, in the promised order, alike on all ranks, marks `raw` and
+/// what its collective says (sums: each contribution once, in the promised order, alike on all ranks, the mark
 /// `final` right), read nothing before it is written, overwrite nothing that is still to be read, have no race between
 /// lanes or ranks, and touch a peer's buffers only while it is inside the operation. Else the first violation.
 Status prove(const Plan& plan, const ProofOptions& options);

@@ -4,10 +4,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -22,71 +20,9 @@
 namespace strait {
 namespace {
 
-constexpr int file_version = 1;
+constexpr int file_version = 2;
 constexpr std::size_t most_file_bytes = 64 << 10;
 constexpr std::string_view remedy = "Run `strait doctor --calibrate` to write it anew, or delete it";
-
-template <auto member>
-constexpr RateField own(std::string_view name, std::string_view unit, double least, double most,
-                        std::string_view meaning) {
-  return {name,
-          unit,
-          least,
-          most,
-          meaning,
-          [](const HostRates& rates) { return static_cast<double>(rates.*member); },
-          [](HostRates& rates, double value) {
-            rates.*member = static_cast<std::decay_t<decltype(rates.*member)>>(value);
-          }};
-}
-
-template <auto member>
-constexpr RateField memory(std::string_view name, std::string_view unit, double least, double most,
-                           std::string_view meaning) {
-  return {name,
-          unit,
-          least,
-          most,
-          meaning,
-          [](const HostRates& rates) { return static_cast<double>(rates.memory.*member); },
-          [](HostRates& rates, double value) {
-            rates.memory.*member = static_cast<std::decay_t<decltype(rates.memory.*member)>>(value);
-          }};
-}
-
-constexpr double slowest_gbps = 0.01, fastest_gbps = 1e5;
-constexpr double shortest_us = 1e-4, longest_us = 1e4;
-constexpr double smallest_cache = 1 << 12, largest_cache = 1e12;
-
-constexpr std::array fields{
-    own<&HostRates::call_us>("call_us", "us", shortest_us, longest_us, "a call apart from its steps"),
-    own<&HostRates::step_us>("step_us", "us", shortest_us, longest_us, "a step apart from its bytes"),
-    own<&HostRates::latency_us>("latency_us", "us", shortest_us, longest_us, "a signal to another core"),
-    own<&HostRates::switch_us>("switch_us", "us", shortest_us, longest_us, "from thread to thread on one core"),
-    own<&HostRates::copy_gbps>("copy_gbps", "GB/s", slowest_gbps, fastest_gbps, "copy in a core's own cache"),
-    memory<&ClockRates::two_copies_gbps>("two_copies_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                         "likewise to two destinations"),
-    own<&HostRates::reduce_gbps>("reduce_gbps", "GB/s", slowest_gbps, fastest_gbps, "sum of two there, bytes of both"),
-    memory<&ClockRates::fetch_gbps>("fetch_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                    "copy of what another core just wrote"),
-    memory<&ClockRates::replace_gbps>("replace_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                      "copy over what another core just read"),
-    memory<&ClockRates::shared_read_gbps>("shared_read_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                          "copy out of the shared cache, each core"),
-    memory<&ClockRates::shared_write_gbps>("shared_write_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                           "copy into the shared cache, each core"),
-    memory<&ClockRates::dram_read_gbps>("dram_read_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                        "copy out of DRAM, one core alone"),
-    memory<&ClockRates::dram_write_gbps>("dram_write_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                         "copy into DRAM, one core alone"),
-    memory<&ClockRates::stream_gbps>("stream_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                     "copy around the caches, one core alone"),
-    own<&HostRates::dram_copy_gbps>("dram_copy_gbps", "GB/s", slowest_gbps, fastest_gbps,
-                                    "copy from DRAM to DRAM, all cores"),
-    memory<&ClockRates::core_cache_bytes>("core_cache_bytes", "bytes", smallest_cache, largest_cache,
-                                          "own cache of a core"),
-    own<&HostRates::cache_bytes>("cache_bytes", "bytes", smallest_cache, largest_cache, "cache of all cores"),
-};
 
 /// Held while the file is replaced, so that writers take turns. The lock file stays: removing it would let two in.
 Result<UniqueFd> lock(const std::string& path) {
@@ -120,7 +56,7 @@ tl::unexpected<Error> bad_file(const std::string& path, const std::string& probl
 
 Result<HostRates> parse_rates(const nlohmann::json& json, const std::string& path) {
   HostRates rates;
-  for (const RateField& field : fields) {
+  for (const RateField& field : rate_fields()) {
     const std::string name(field.name);
     const auto found = json.find(name);
     if (found == json.end() || !found->is_number()) return bad_file(path, "lacks the number " + name);
@@ -130,6 +66,21 @@ Result<HostRates> parse_rates(const nlohmann::json& json, const std::string& pat
     field.set(rates, value);
   }
   return rates;
+}
+
+Result<TransportRates> parse_transports(const nlohmann::json& json, const std::string& path) {
+  TransportRates transports;
+  const auto found = json.find("transports");
+  if (found == json.end()) return transports;
+  if (!found->is_object()) return bad_file(path, "says something other than rates of transports");
+  for (const auto& [transport, rates] : found->items())
+    for (const auto& [name, value] : rates.items()) {
+      if (!value.is_number() || !(value.get<double>() > 0 && value.get<double>() < 1e12))
+        return bad_file(
+            path, "says " + name + " = " + value.dump() + " of transport " + transport + ", which no machine has");
+      transports[transport][name] = value.get<double>();
+    }
+  return transports;
 }
 
 /// The user's choice: nothing for off, else a path and whether it was asked for by name.
@@ -151,8 +102,6 @@ Place place_of(const Environment& environment, std::string_view fingerprint) {
 
 }  // namespace
 
-std::span<const RateField> rate_fields() { return fields; }
-
 Result<std::string> calibration_path(const Environment& environment, std::string_view fingerprint) {
   std::string folder = environment.raw("XDG_CACHE_HOME");
   if (folder.empty() || folder.front() != '/') {  // the XDG specification: ignore what is relative
@@ -166,18 +115,25 @@ Result<std::string> calibration_path(const Environment& environment, std::string
   return folder + "/strait/" + std::string(fingerprint) + ".json";
 }
 
-Status save_calibration(const Calibration& calibration, const std::string& path) {
-  nlohmann::ordered_json rates;
-  for (const RateField& field : fields) rates[std::string(field.name)] = field.get(calibration.host);
-  const nlohmann::ordered_json json{{"strait_calibration", file_version},
-                                    {"fingerprint", calibration.fingerprint},
-                                    {"time", calibration.time},
-                                    {"host", rates}};
+namespace {
+
+Status make_folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) return fail_errno("cannot make the folder " + folder.string(), error.value());
-  STRAIT_ASSIGN(const UniqueFd held, lock(path + ".lock"));
+  return {};
+}
+
+/// While the lock is held.
+Status replace(const Calibration& calibration, const std::string& path) {
+  nlohmann::ordered_json rates;
+  for (const RateField& field : rate_fields()) rates[std::string(field.name)] = field.get(calibration.host);
+  const nlohmann::ordered_json json{{"strait_calibration", file_version},
+                                    {"fingerprint", calibration.fingerprint},
+                                    {"time", calibration.time},
+                                    {"host", rates},
+                                    {"transports", calibration.transports}};
   const std::string draft = path + ".new";
   {
     const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
@@ -186,6 +142,19 @@ Status save_calibration(const Calibration& calibration, const std::string& path)
   }
   if (std::rename(draft.c_str(), path.c_str()) != 0) return fail_errno("cannot put " + draft + " into place", errno);
   return {};
+}
+
+}  // namespace
+
+Status update_calibration(const std::string& path, std::string_view fingerprint,
+                          const std::function<void(Calibration&)>& change) {
+  STRAIT_TRY(make_folder_of(path));
+  STRAIT_ASSIGN(const UniqueFd held, lock(path + ".lock"));
+  Calibration calibration;
+  if (auto found = load_calibration(path, fingerprint)) calibration = std::move(*found);
+  calibration.fingerprint = fingerprint;
+  change(calibration);
+  return replace(calibration, path);
 }
 
 Result<Calibration> load_calibration(const std::string& path, std::string_view fingerprint) {
@@ -212,25 +181,39 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
     const auto found = json.find(name);
     return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
-  Calibration calibration{{}, text_of("fingerprint"), text_of("time")};
+  Calibration calibration{{}, {}, text_of("fingerprint"), text_of("time")};
   if (calibration.fingerprint != fingerprint)
     return bad_file(
         path, "is of another machine (" + calibration.fingerprint + ", this one is " + std::string(fingerprint) + ")");
   const auto host = json.find("host");
   if (host == json.end() || !host->is_object()) return bad_file(path, "lacks the rates of the host");
   STRAIT_ASSIGN(calibration.host, parse_rates(*host, path));
+  STRAIT_ASSIGN(calibration.transports, parse_transports(json, path));
   return calibration;
 }
+
+namespace {
+
+/// Not measured, but what can be read is known.
+KnownRates defaults(const std::string& reason) {
+  const CacheSizes caches = cache_sizes();
+  KnownRates known{{}, "shipped defaults (" + reason + ")", false};
+  known.host.cache_bytes = caches.shared_bytes;
+  known.host.memory.core_cache_bytes = caches.core_bytes;
+  return known;
+}
+
+}  // namespace
 
 KnownRates known_rates(const Environment& environment) {
   const std::string fingerprint = machine_fingerprint();
   const Place place = place_of(environment, fingerprint);
-  if (place.path.empty()) return {{}, "shipped defaults (" + place.problem + ")"};
+  if (place.path.empty()) return defaults(place.problem);
   const auto calibration = load_calibration(place.path, fingerprint);
-  if (calibration) return {calibration->host, place.path};
+  if (calibration) return {calibration->host, place.path, true};
   if (place.named || calibration.error().code != Code::unsupported)
     log_warn(-1, calibration.error().message + ". Until then selection uses the shipped defaults");
-  return {{}, "shipped defaults (" + calibration.error().message + ")"};
+  return defaults(calibration.error().message);
 }
 
 const KnownRates& process_rates() {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,9 +15,14 @@
 /// `strait doctor --calibrate` writes it; communicators read it and never measure.
 namespace strait {
 
+/// What transports measured of their own, such as those of GPUs: by transport and name, names with their unit
+/// ("push_gbps"). Selection leaves what it does not know alone.
+using TransportRates = std::map<std::string, std::map<std::string, double>>;
+
 /// What one machine gave, and when.
 struct Calibration {
   HostRates host;
+  TransportRates transports;
   std::string fingerprint;  ///< of the machine it was measured on
   std::string time;         ///< UTC, "2026-01-31T12:00:00Z"
 };
@@ -46,8 +53,10 @@ CacheSizes cache_sizes(const std::string& root = "");
 /// $XDG_CACHE_HOME/strait/<fingerprint>.json, else below ~/.cache; an error where there is neither.
 Result<std::string> calibration_path(const Environment& environment, std::string_view fingerprint);
 
-/// Written whole or not at all, by one program at a time; makes the folder.
-Status save_calibration(const Calibration& calibration, const std::string& path);
+/// Changes what the file says, whole or not at all, by one program at a time; starts anew where it is absent or bad.
+/// Makes the folder.
+Status update_calibration(const std::string& path, std::string_view fingerprint,
+                          const std::function<void(Calibration&)>& change);
 /// An error names the file, what is wrong with it and what to do. An absent file is one with Code::unsupported.
 Result<Calibration> load_calibration(const std::string& path, std::string_view fingerprint);
 
@@ -55,7 +64,8 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
 /// of the cache folder, or the shipped defaults. A bad file is worth a warning and never more.
 struct KnownRates {
   HostRates host;
-  std::string source;  ///< the path, or "shipped defaults" with the reason
+  std::string source;       ///< the path, or "shipped defaults" with the reason
+  bool calibrated = false;  ///< measured, not shipped
 };
 KnownRates known_rates(const Environment& environment);
 /// The same, read once in the life of the process.

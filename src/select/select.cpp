@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <functional>
+#include <limits>
+#include <memory>
 
 #include "plan/layout.hpp"
 
@@ -41,21 +44,57 @@ Result<std::vector<const Algorithm*>> candidates(const PlanRequest& request, Num
   return fitting;
 }
 
-Result<Alternative> fastest_slices(const Algorithm& algorithm, const PlanRequest& request, std::size_t element_bytes,
-                                   std::size_t count, const ClockModel& model, const SelectOptions& options) {
-  const Plan plan = build_all(algorithm, request);
-  Alternative best{.algorithm = std::string(algorithm.name), .slice_bytes = 0, .predicted_us = 0, .binding = {}};
-  for (const std::size_t listed : slice_sizes_bytes) {
-    if (listed > options.max_slice_bytes && best.slice_bytes != 0) break;
-    const std::size_t slice_bytes = options.slice_bytes > 0 ? options.slice_bytes : listed;
-    STRAIT_ASSIGN(const ClockResult time,
-                  simulate(plan, {.count = count, .element_bytes = element_bytes, .slice_bytes = slice_bytes}, model));
-    if (best.slice_bytes == 0 || time.total_us < best.predicted_us) {
-      best.slice_bytes = slice_bytes;
+/// How long a plan takes, of one algorithm and several sizes of slices.
+using TimeOf = std::function<Result<Estimate>(const ClockSize& size, double give_up_us)>;
+/// That of an algorithm for a request.
+using Predictor = std::function<TimeOf(const Algorithm& algorithm, const PlanRequest& request)>;
+
+Predictor by_clock(const ClockModel& model) {
+  return [&model](const Algorithm& algorithm, const PlanRequest& request) -> TimeOf {
+    return [&model, plan = build_all(algorithm, request)](const ClockSize& size, double) -> Result<Estimate> {
+      STRAIT_ASSIGN(const ClockResult time, simulate(plan, size, model));
+      return Estimate{time.total_us, time.slices, time.binding, false};
+    };
+  };
+}
+
+Predictor by_estimate(const LevelModel& machine) {
+  return [&machine](const Algorithm& algorithm, const PlanRequest& request) -> TimeOf {
+    return [estimator = std::make_shared<Estimator>(algorithm, request, machine)](
+               const ClockSize& size, double give_up_us) { return estimator->time(size, give_up_us); };
+  };
+}
+
+/// The sizes of slices to try: what was asked for, or those that a slot holds, the largest first.
+std::vector<std::size_t> slices_to_try(const SelectOptions& options) {
+  if (options.slice_bytes > 0) return {options.slice_bytes};
+  std::vector<std::size_t> sizes{slice_sizes_bytes.front()};
+  for (const std::size_t bytes : slice_sizes_bytes)
+    if (bytes > sizes.front() && bytes <= options.max_slice_bytes) sizes.insert(sizes.begin(), bytes);
+  return sizes;
+}
+
+/// Of equals the smaller slices. Not refined where the largest slices are far behind what is known already.
+Result<Alternative> fastest_slices(const Algorithm& algorithm, const TimeOf& time_of, ClockSize size,
+                                   const SelectOptions& options, double give_up_us) {
+  constexpr double far_behind = 1.5;
+  Alternative best{.algorithm = std::string(algorithm.name)};
+  const std::vector<std::size_t> sizes = slices_to_try(options);
+  for (const std::size_t bytes : sizes) {
+    size.slice_bytes = bytes;
+    const bool first = bytes == sizes.front();
+    STRAIT_ASSIGN(const Estimate time, time_of(size, first ? give_up_us : std::min(give_up_us, best.predicted_us)));
+    if (first || (time.total_us <= best.predicted_us && !time.at_least)) {
+      best.slice_bytes = bytes;
       best.predicted_us = time.total_us;
       best.binding = time.binding;
+      best.at_least = time.at_least;
     }
-    if (options.slice_bytes > 0 || time.slices <= 1) break;  // larger slices are the same
+    if (first && time.slices <= 1 && sizes.size() > 1 && size.count * size.element_bytes <= sizes.back()) {
+      best.slice_bytes = sizes.back();  // all are the same
+      break;
+    }
+    if (first && time.total_us > far_behind * give_up_us) break;
   }
   return best;
 }
@@ -65,8 +104,8 @@ std::string explain(const Choice& choice, Numerics wanted, bool forced) {
                     std::to_string(choice.slice_bytes >> 10) + " KiB, bound by " + choice.alternatives.front().binding;
   if (forced) return why + "; it was asked for";
   if (choice.alternatives.size() > 1)
-    why +=
-        "; next is " + choice.alternatives[1].algorithm + " with " + microseconds(choice.alternatives[1].predicted_us);
+    why += "; next is " + choice.alternatives[1].algorithm + " with " +
+           (choice.alternatives[1].at_least ? "at least " : "") + microseconds(choice.alternatives[1].predicted_us);
   return why + (wanted == Numerics::rank_order ? "; of those that add in rank order and round once" : "");
 }
 
@@ -79,10 +118,37 @@ Numerics numerics_class(const PlanRequest& request, DataType type, ReduceOp op) 
   return Numerics::rounded;
 }
 
-Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, std::size_t count,
-                      const ClockModel& model, const SelectOptions& options) {
+namespace {
+
+/// Algorithms with what they take at the least, the least first: those that cannot win need not be walked.
+struct Candidate {
+  const Algorithm* algorithm = nullptr;
+  Alternative least;
+};
+Result<std::vector<Candidate>> by_least_time(const std::vector<const Algorithm*>& algorithms,
+                                             const Predictor& predictor, const PlanRequest& request, ClockSize size,
+                                             const SelectOptions& options) {
+  std::vector<Candidate> candidates;
+  size.slice_bytes = options.slice_bytes > 0 ? options.slice_bytes : options.max_slice_bytes;
+  for (const Algorithm* algorithm : algorithms) {
+    STRAIT_ASSIGN(const Estimate least, predictor(*algorithm, request)(size, 0));
+    candidates.push_back({algorithm,
+                          {.algorithm = std::string(algorithm->name),
+                           .slice_bytes = size.slice_bytes,
+                           .predicted_us = least.total_us,
+                           .binding = least.binding,
+                           .at_least = true}});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.least.predicted_us < b.least.predicted_us; });
+  return candidates;
+}
+
+Result<Choice> choose_by(const Predictor& predictor, bool in_order, PlanRequest request, DataType type, ReduceOp op,
+                         std::size_t count, const SelectOptions& options) {
   const Numerics wanted = numerics_class(request, type, op);
   STRAIT_ASSIGN(const auto algorithms, candidates(request, wanted, options));
+  if (options.lanes > 0) request.lanes = options.lanes;
   Choice choice;
   choice.lanes = request.lanes;
   if (request.collective == Collective::send_recv) {  // one rank knows its own posts only, and there is one algorithm
@@ -91,11 +157,29 @@ Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, st
     choice.why = choice.algorithm + ", the only algorithm for groups of sends and receives";
     return choice;
   }
-  for (const Algorithm* algorithm : algorithms) {
-    STRAIT_ASSIGN(Alternative alternative,
-                  fastest_slices(*algorithm, request, size_bytes(type), count, model, options));
-    choice.alternatives.push_back(std::move(alternative));
+  double least_us = std::numeric_limits<double>::infinity();
+  Status left_out;
+  const ClockSize size{.count = count, .element_bytes = size_bytes(type)};
+  std::vector<Candidate> ordered;
+  for (const Algorithm* algorithm : algorithms) ordered.push_back({algorithm, {}});
+  if (!in_order) {
+    STRAIT_ASSIGN(ordered, by_least_time(algorithms, predictor, request, size, options));
   }
+  for (const auto& [algorithm, least] : ordered) {
+    if (least.predicted_us > least_us) {
+      choice.alternatives.push_back(least);
+      continue;
+    }
+    auto alternative = fastest_slices(*algorithm, predictor(*algorithm, request), size, options, least_us);
+    if (!alternative && alternative.error().code == Code::unsupported) {
+      left_out = tl::unexpected(alternative.error());
+      continue;
+    }
+    if (!alternative) return tl::unexpected(alternative.error());
+    least_us = std::min(least_us, alternative->predicted_us);
+    choice.alternatives.push_back(std::move(*alternative));
+  }
+  if (choice.alternatives.empty()) return tl::unexpected(left_out.error());
   std::stable_sort(choice.alternatives.begin(), choice.alternatives.end(),
                    [](const Alternative& a, const Alternative& b) { return a.predicted_us < b.predicted_us; });
   const Alternative& best = choice.alternatives.front();
@@ -104,6 +188,18 @@ Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, st
   choice.predicted_us = best.predicted_us;
   choice.why = explain(choice, wanted, !options.algorithm.empty());
   return choice;
+}
+
+}  // namespace
+
+Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, std::size_t count,
+                      const ClockModel& model, const SelectOptions& options) {
+  return choose_by(by_clock(model), true, request, type, op, count, options);
+}
+
+Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, std::size_t count,
+                      const LevelModel& machine, const SelectOptions& options) {
+  return choose_by(by_estimate(machine), false, request, type, op, count, options);
 }
 
 }  // namespace strait

@@ -9,6 +9,7 @@
 #include "base/types.hpp"
 #include "plan/clock.hpp"
 #include "plan/request.hpp"
+#include "select/estimate.hpp"
 
 /// Which algorithm an operation runs, and why.
 namespace strait {
@@ -17,6 +18,7 @@ namespace strait {
 struct SelectOptions {
   std::string algorithm;                    ///< catalogue name; empty: the fastest
   std::size_t slice_bytes = 0;              ///< 0: the fastest
+  std::uint32_t lanes = 0;                  ///< 0: as the request has it
   std::size_t max_slice_bytes = 128 << 10;  ///< what a slot of the transport holds
 };
 
@@ -24,7 +26,8 @@ struct Alternative {
   std::string algorithm;
   std::size_t slice_bytes = 0;  ///< the fastest for this algorithm
   double predicted_us = 0;
-  std::string binding;  ///< what limits it, see ClockResult
+  std::string binding;    ///< what limits it, see ClockResult
+  bool at_least = false;  ///< it takes no less, which was enough to leave it: see Estimate
 };
 
 struct Choice {
@@ -44,5 +47,8 @@ Numerics numerics_class(const PlanRequest& request, DataType type, ReduceOp op);
 /// catalogue. A forced algorithm that does not support the request is an error that names those that do.
 Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, std::size_t count,
                       const ClockModel& model, const SelectOptions& options = {});
+/// The same by estimates, for any number of ranks. Algorithms whose plans are too large to walk are left out.
+Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, std::size_t count,
+                      const LevelModel& machine, const SelectOptions& options = {});
 
 }  // namespace strait

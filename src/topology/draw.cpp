@@ -263,7 +263,7 @@ class Drawing {
 
   void rate_label(double x, double y, const Link& link) {
     double up = link.up_gbps, down = link.down_gbps;
-    for (const Calibration& record : data_.calibrations) {
+    for (const MeasuredRate& record : data_.calibrations) {
       if (record.from == link.lower && record.to == link.upper) up = record.bandwidth_gbps;
       if (record.from == link.upper && record.to == link.lower) down = record.bandwidth_gbps;
     }

@@ -165,8 +165,8 @@ class Reader {
 
   void read_calibrations(const Json& list, const Scope& scope) {
     each_copy(list, scope, "calibration", [&](Fields& fields, const std::string&) {
-      Calibration record{.from = find(fields, scope, fields.text("from")),
-                         .to = find(fields, scope, fields.text("to"))};
+      MeasuredRate record{.from = find(fields, scope, fields.text("from")),
+                          .to = find(fields, scope, fields.text("to"))};
       record.bandwidth_gbps = fields.number("gbps");
       record.latency_us = fields.number_or("us", 0);
       record.origin = fields.text("origin");

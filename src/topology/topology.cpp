@@ -154,7 +154,7 @@ Status Topology::index_links() {
 }
 
 Status Topology::apply_calibrations() {
-  for (const Calibration& record : data_.calibrations) {
+  for (const MeasuredRate& record : data_.calibrations) {
     if (record.from >= data_.devices.size() || record.to >= data_.devices.size())
       return bad("a calibration record names a device that does not exist");
     const std::string which =

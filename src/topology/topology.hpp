@@ -99,14 +99,14 @@ struct Link {
 };
 
 /// A measured rate of one direction of a link, or of a NUMA node's memory (`from` == `to`). It replaces the link's own.
-struct Calibration {
+struct MeasuredRate {
   DeviceId from = 0;
   DeviceId to = 0;
   double bandwidth_gbps = 0;
   double latency_us = 0;  ///< 0: not measured
   std::string origin{};   ///< how and when: "copy engine, one pair at a time, 2026-11-20"
 
-  friend bool operator==(const Calibration&, const Calibration&) = default;
+  friend bool operator==(const MeasuredRate&, const MeasuredRate&) = default;
 };
 
 /// All that a file says.
@@ -116,7 +116,7 @@ struct TopologyData {
   std::vector<Device> devices{};     ///< parents before children
   std::vector<Link> links{};
   std::map<std::pair<DeviceId, DeviceId>, P2pStatus> p2p{};  ///< of (writer, owner), where it differs from the host's
-  std::vector<Calibration> calibrations{};
+  std::vector<MeasuredRate> calibrations{};
 
   friend bool operator==(const TopologyData&, const TopologyData&) = default;
 };

@@ -30,7 +30,7 @@ class Writer {
       entry["status"] = name(status);
       section(topology_.host_of(pair.first))["p2p_pairs"].push_back(std::move(entry));
     }
-    for (const Calibration& record : data_.calibrations) write_calibration(record);
+    for (const MeasuredRate& record : data_.calibrations) write_calibration(record);
     for (auto& item : outside_.items()) file[item.key()] = item.value();
     for (const DeviceId host : topology_.all(DeviceKind::host)) file["hosts"].push_back(hosts_.at(host));
     return file.dump(2) + "\n";
@@ -96,7 +96,7 @@ class Writer {
     section(topology_.host_of(beside))["links"].push_back(std::move(json));
   }
 
-  void write_calibration(const Calibration& record) {
+  void write_calibration(const MeasuredRate& record) {
     const DeviceId beside = topology_.host_of(record.from) != no_device ? record.from : record.to;
     Json json{
         {"from", relative(record.from, beside)}, {"to", relative(record.to, beside)}, {"gbps", record.bandwidth_gbps}};

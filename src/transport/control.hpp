@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "transport/link.hpp"
 
@@ -29,6 +32,36 @@ struct alignas(cache_line_bytes) RankControl {
   std::array<PostedCall, posted_calls> calls;
 };
 
+/// A call as its rank posts it and as others read it.
+struct CallRecord {
+  CallSignature signature;
+  std::uint64_t input = 0;
+  std::uint64_t output = 0;
+};
+/// By the one thread that writes this rank's calls.
+inline void write_call(RankControl& rank, std::uint64_t sequence, const CallRecord& record) {
+  PostedCall& call = rank.calls[sequence % posted_calls];
+  // A reader that finds the old or the new sequence on both sides of its reads has read one whole call.
+  call.sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  call.what.store(record.signature.what, std::memory_order_relaxed);
+  call.count.store(record.signature.count, std::memory_order_relaxed);
+  call.input.store(record.input, std::memory_order_relaxed);
+  call.output.store(record.output, std::memory_order_relaxed);
+  call.sequence.store(sequence, std::memory_order_release);
+}
+/// Nothing where it has not been posted, or was overwritten by later ones.
+inline std::optional<CallRecord> read_call(const RankControl& rank, std::uint64_t sequence) {
+  const PostedCall& call = rank.calls[sequence % posted_calls];
+  if (call.sequence.load(std::memory_order_acquire) != sequence) return std::nullopt;
+  const CallRecord record{{call.what.load(std::memory_order_relaxed), call.count.load(std::memory_order_relaxed)},
+                          call.input.load(std::memory_order_relaxed),
+                          call.output.load(std::memory_order_relaxed)};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (call.sequence.load(std::memory_order_relaxed) != sequence) return std::nullopt;
+  return record;
+}
+
 /// The first error of the communicator. Whoever moves `state` from 0 to 1 writes it, then sets Control::abort.
 struct alignas(cache_line_bytes) ErrorRecord {
   std::atomic<std::uint32_t> state{0};
@@ -40,6 +73,15 @@ struct Control {
   alignas(cache_line_bytes) std::atomic<std::uint32_t> abort{0};  ///< nonzero: `error` is written, every wait ends
   ErrorRecord error;
 };
+
+/// What whoever moved `state` does next.
+inline void write_error(Control& control, std::uint32_t code, std::string_view message) {
+  control.error.code = code;
+  const std::size_t length = std::min(message.size(), sizeof control.error.message - 1);
+  std::copy_n(message.data(), length, control.error.message);
+  control.error.message[length] = '\0';
+  control.abort.store(1, std::memory_order_release);
+}
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free,
               "atomics in memory shared between processes must not hide locks");

@@ -23,8 +23,8 @@ class SendLink {
   virtual std::byte* try_reserve() noexcept = 0;
   /// After try_reserve() found no slot: which readers (by index) hold it.
   virtual std::vector<std::size_t> holders() const = 0;
-  /// Hands the reserved slot to all readers.
-  virtual void publish(const CallSignature& signature) noexcept = 0;
+  /// Hands the first `used_bytes` of the reserved slot to all readers.
+  virtual void publish(const CallSignature& signature, std::size_t used_bytes) noexcept = 0;
 };
 
 /// A reader's end of a link. Used by one thread at a time; never waits.

@@ -27,6 +27,11 @@ class Transport {
   virtual std::string_view name() const = 0;
   /// The capacity of a slot of every link.
   virtual std::size_t slot_bytes() const = 0;
+  /// Whether every rank can address the others' buffers, as far as they share them: peer_call() then tells where they
+  /// are, and plans may have peer operands. The same on all ranks.
+  virtual bool has_peer_memory() const = 0;
+  /// Whether a link costs its writer the same for one reader and for several. The same on all ranks.
+  virtual bool has_multicast() const = 0;
 
   /// Owned by the transport. The error says which rank could not be reached, and why.
   virtual Result<SendLink*> open_send(const LinkEnd& end) = 0;
@@ -40,6 +45,11 @@ class Transport {
   /// The call that `peer` posted under `sequence`, or nothing if it has not, or long ago. Buffers are null where this
   /// transport cannot address them.
   virtual std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const = 0;
+  /// Whether it can address the buffers of `peer` that lie in registered memory.
+  virtual bool sees_memory_of(std::uint32_t /*peer*/) const { return false; }
+  /// After this rank has heard, through whichever ranks, that all have posted `sequence`: whether peer_call() can tell
+  /// by now. Where calls travel as messages, they may come a moment later than the news.
+  virtual bool knows_calls(std::uint64_t sequence) = 0;
 };
 
 }  // namespace strait

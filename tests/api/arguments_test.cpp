@@ -24,6 +24,13 @@ constexpr auto no_op = static_cast<straitRedOp_t>(77);
 TEST(NullArguments, OutsideACommunicator) {
   EXPECT_REFUSED(straitGetVersion(nullptr), "NULL");
   EXPECT_REFUSED(straitMemAlloc(nullptr, 16), "NULL");
+  const char* value = nullptr;
+  EXPECT_REFUSED(straitGetSetting(nullptr, &value), "NULL");
+  EXPECT_REFUSED(straitGetSetting("STRAIT_DEBUG", nullptr), "NULL");
+  EXPECT_REFUSED(straitGetSetting("STRAIT_NONSENSE", &value), "STRAIT_NONSENSE");
+  EXPECT_REFUSED(straitSetDefault("STRAIT_DEBUG", nullptr), "NULL");
+  EXPECT_REFUSED(straitSetDefault("STRAIT_NONSENSE", "1"), "STRAIT_NONSENSE");
+  EXPECT_REFUSED(straitSetDefault("STRAIT_DEBUG", "loud"), "STRAIT_DEBUG=\"loud\"");
   EXPECT_REFUSED(straitGetUniqueId(nullptr), "NULL");
   EXPECT_NE(straitGetLastError(nullptr), nullptr);
   STRAIT_EXPECT_OK(straitCommDestroy(nullptr));
@@ -89,9 +96,17 @@ TEST(InitArguments, Configuration) {
   config.timeout_ms = -1;
   EXPECT_REFUSED(straitCommInitRank(&comm, 1, &id, 0, &config), "timeout");
   config = STRAIT_CONFIG_INITIALIZER;
-  config.device = 3;
-  EXPECT_EQ(straitCommInitRank(&comm, 1, &id, 0, &config), straitUnsupported);
-  EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("device 3"));
+  config.device = -2;
+  EXPECT_REFUSED(straitCommInitRank(&comm, 1, &id, 0, &config), "device -2");
+  config.device = 1000;
+#ifdef STRAIT_HAS_CUDA
+  EXPECT_NE(straitCommInitRank(&comm, 1, &id, 0, &config), straitSuccess);
+  EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("GPU 1000"));
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));  // the other ranks are told of a device that is none: the ranks had met
+#else
+  EXPECT_EQ(straitCommInitRank(&comm, 2, &id, 0, &config), straitUnsupported) << "without waiting for rank 1";
+  EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("device 1000"));
+#endif
   config = STRAIT_CONFIG_INITIALIZER;
   config.size_bytes = sizeof config + 64;  // from a later version, whose new fields this one does not know
   STRAIT_EXPECT_OK(straitCommInitRank(&comm, 1, &id, 0, &config));

@@ -88,20 +88,22 @@ TEST(Communicators, NothingToMoveAnywhere) {
 
 TEST(Communicators, PremultipliedSums) {
   run_as_threads(3, [](straitComm_t comm, int rank, int) {
-    const float first = 0.5f, second = -2.0f, mine = static_cast<float>(rank + 1);
+    // Two reductions side by side; the scalars of the first differ from rank to rank.
+    const float first = 0.5f * static_cast<float>(rank + 1), second = -2.0f, mine = static_cast<float>(rank + 1);
     float sum = 0;
-    straitRedOp_t half, minus_two;
-    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&half, &first, straitFloat32, comm));
+    straitRedOp_t weighted, minus_two;
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&weighted, &first, straitFloat32, comm));
     STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&minus_two, &second, straitFloat32, comm));
-    STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, half, comm, nullptr));
-    EXPECT_EQ(sum, 3.0f);
+    STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, weighted, comm, nullptr));
+    EXPECT_EQ(sum, 7.0f);
     STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, minus_two, comm, nullptr));
     EXPECT_EQ(sum, -12.0f);
     const double other_type = 1;
     double other_sum = 0;
-    EXPECT_EQ(straitAllReduce(&other_type, &other_sum, 1, straitFloat64, half, comm, nullptr), straitInvalidArgument);
-    STRAIT_EXPECT_OK(straitRedOpDestroy(half, comm));
-    EXPECT_EQ(straitAllReduce(&mine, &sum, 1, straitFloat32, half, comm, nullptr), straitInvalidArgument);
+    EXPECT_EQ(straitAllReduce(&other_type, &other_sum, 1, straitFloat64, weighted, comm, nullptr),
+              straitInvalidArgument);
+    STRAIT_EXPECT_OK(straitRedOpDestroy(weighted, comm));
+    EXPECT_EQ(straitAllReduce(&mine, &sum, 1, straitFloat32, weighted, comm, nullptr), straitInvalidArgument);
     STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, minus_two, comm, nullptr));
     EXPECT_EQ(straitRedOpDestroy(straitSum, comm), straitInvalidArgument);
   });
@@ -156,6 +158,20 @@ TEST(Split, KeepsTheParentsDeadline) {
       STRAIT_EXPECT_OK(straitCommDestroy(part));
       STRAIT_EXPECT_OK(straitCommDestroy(comm));
     });
+}
+
+TEST(Split, EndsWhenTheCommunicatorIsAborted) {
+  run_as_threads(3, [](straitComm_t comm, int rank, int) {
+    const auto began = std::chrono::steady_clock::now();
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      STRAIT_EXPECT_OK(straitCommAbort(comm));
+    }
+    straitComm_t part = nullptr;
+    EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), straitAborted);
+    EXPECT_NE(std::string(straitGetLastError(nullptr)).find("aborted by rank 1 (host"), std::string::npos);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
+  });
 }
 
 TEST(Communicators, TwoAtOnceFromTwoThreadsOfEachRank) {

@@ -119,17 +119,25 @@ TEST_P(Groups, MessagesAndCollectivesTogether) {
   });
 }
 
-TEST_P(Groups, OneThreadDrivesAllRanks) {
-  const int ranks = GetParam();
-  const auto n = static_cast<std::size_t>(ranks);
+std::vector<straitComm_t> join_in_a_group(int ranks) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
   const straitConfig_t config = test_config();
-  std::vector<straitComm_t> comms(n);
+  std::vector<straitComm_t> comms;
   STRAIT_EXPECT_OK(straitGroupStart());
-  for (int rank = 0; rank < ranks; ++rank)
-    STRAIT_EXPECT_OK(straitCommInitRank(&comms[static_cast<std::size_t>(rank)], ranks, &id, rank, &config));
+  for (int rank = 0; rank < ranks; ++rank) {
+    straitComm_t comm = nullptr;
+    STRAIT_EXPECT_OK(straitCommInitRank(&comm, ranks, &id, rank, &config));
+    comms.push_back(comm);
+  }
   STRAIT_EXPECT_OK(straitGroupEnd());
+  return comms;
+}
+
+TEST_P(Groups, OneThreadDrivesAllRanks) {
+  const int ranks = GetParam();
+  const auto n = static_cast<std::size_t>(ranks);
+  const std::vector<straitComm_t> comms = join_in_a_group(ranks);
   for (std::size_t count : {std::size_t{3}, std::size_t{70'000}}) {
     std::vector<Values> inputs(n), sums(n, Values(count)), blocks(n, Values(count));
     for (std::size_t r = 0; r < n; ++r) inputs[r] = numbers(count, r);
@@ -146,6 +154,82 @@ TEST_P(Groups, OneThreadDrivesAllRanks) {
     }
   }
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+/// All-reduces on communicators all of whose ranks this thread drives.
+void check_sums_in_a_group(const std::vector<straitComm_t>& comms, std::size_t count) {
+  const std::size_t n = comms.size();
+  std::vector<Values> inputs(n), sums(n, Values(count));
+  std::vector<int> ranks(n), sizes(n);
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (std::size_t i = 0; i < n; ++i) {
+    STRAIT_EXPECT_OK(straitCommUserRank(comms[i], &ranks[i]));
+    STRAIT_EXPECT_OK(straitCommCount(comms[i], &sizes[i]));
+    inputs[i] = numbers(count, static_cast<std::uint64_t>(ranks[i]));
+    STRAIT_EXPECT_OK(
+        straitAllReduce(inputs[i].data(), sums[i].data(), count, straitInt32, straitSum, comms[i], nullptr));
+  }
+  STRAIT_EXPECT_OK(straitGroupEnd());
+  for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(sums[i], sum_of_numbers(count, 0, sizes[i]));
+}
+
+TEST_P(Groups, OneThreadSplitsAllRanks) {
+  const std::vector<straitComm_t> comms = join_in_a_group(GetParam());
+  std::vector<straitComm_t> parts, reversed;  // two splits of each communicator, in the same group
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (std::size_t r = 0; r < comms.size(); ++r) {
+    straitComm_t part = nullptr, turned = comms[r];
+    STRAIT_EXPECT_OK(straitCommSplit(comms[r], static_cast<int>(r % 2), 0, &part, nullptr));
+    STRAIT_EXPECT_OK(straitCommSplit(comms[r], r == 0 ? -1 : 7, -static_cast<int>(r), &turned, nullptr));
+    parts.push_back(part);
+    EXPECT_EQ(turned == nullptr, r == 0);
+    if (turned != nullptr) reversed.push_back(turned);
+    int rank = 0;
+    EXPECT_EQ(straitCommUserRank(part, &rank), straitInvalidArgument) << "usable before the group has ended";
+    EXPECT_EQ(straitCommDestroy(part), straitInvalidUsage);
+    EXPECT_EQ(straitCommDestroy(comms[r]), straitInvalidUsage);
+  }
+  STRAIT_EXPECT_OK(straitGroupEnd());
+  for (std::size_t i = 0; i < reversed.size(); ++i) {
+    int rank = -1;
+    STRAIT_EXPECT_OK(straitCommUserRank(reversed[i], &rank));
+    EXPECT_EQ(rank, static_cast<int>(reversed.size() - 1 - i));
+  }
+  check_sums_in_a_group(parts, 3000);
+  check_sums_in_a_group(reversed, 3000);
+  check_sums_in_a_group(comms, 3000);
+  for (const auto& made : {parts, reversed, comms})
+    for (straitComm_t comm : made) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+TEST_P(Groups, OneThreadRegistersForAllRanks) {
+  constexpr std::size_t count = 5000, bytes = 2 * count * sizeof(std::int32_t);
+  const std::vector<straitComm_t> comms = join_in_a_group(GetParam());
+  std::vector<std::int32_t*> memories;
+  std::vector<void*> registrations;
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (std::size_t r = 0; r < comms.size(); ++r) {
+    void *memory = nullptr, *registration = nullptr;
+    STRAIT_EXPECT_OK(straitMemAlloc(&memory, bytes));
+    STRAIT_EXPECT_OK(straitCommRegister(comms[r], memory, bytes, &registration));
+    memories.push_back(static_cast<std::int32_t*>(memory));
+    registrations.push_back(registration);
+    const Values mine = numbers(count, r);
+    std::copy(mine.begin(), mine.end(), memories[r]);
+  }
+  STRAIT_EXPECT_OK(straitGroupEnd());
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (std::size_t r = 0; r < comms.size(); ++r)
+    STRAIT_EXPECT_OK(
+        straitAllReduce(memories[r], memories[r] + count, count, straitInt32, straitSum, comms[r], nullptr));
+  STRAIT_EXPECT_OK(straitGroupEnd());
+  for (std::size_t r = 0; r < comms.size(); ++r) {
+    EXPECT_EQ(Values(memories[r] + count, memories[r] + 2 * count), sum_of_numbers(count, 0, GetParam()));
+    STRAIT_EXPECT_OK(straitCommDeregister(comms[r], registrations[r]));
+    EXPECT_EQ(straitCommDeregister(comms[r], registrations[r]), straitInvalidArgument);
+    STRAIT_EXPECT_OK(straitMemFree(memories[r]));
+    STRAIT_EXPECT_OK(straitCommDestroy(comms[r]));
+  }
 }
 
 /// Spoils a group by `bad_call`; nothing of it may run, and the communicator must go on.
@@ -185,6 +269,29 @@ TEST(GroupErrors, BadInitRunsNothing) {
     const straitUniqueId id{};
     return straitCommInitRank(&fresh, 2, &id, 5, nullptr);
   });
+}
+
+TEST(GroupErrors, BadSplitAndBadRegistrationRunNothing) {
+  check_spoilt_group([](straitComm_t comm) { return straitCommSplit(comm, 0, 0, nullptr, nullptr); });
+  check_spoilt_group([](straitComm_t comm) {
+    void* registration = nullptr;
+    return straitCommRegister(comm, nullptr, 10, &registration);
+  });
+}
+
+/// The handle of a communicator whose group failed is there to be destroyed, and for nothing else.
+TEST(GroupErrors, ACommunicatorOfAFailedGroup) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  straitConfig_t config = test_config();
+  config.init_timeout_ms = 100;
+  straitComm_t comm = nullptr;
+  STRAIT_EXPECT_OK(straitGroupStart());
+  STRAIT_EXPECT_OK(straitCommInitRank(&comm, 2, &id, 0, &config));
+  EXPECT_EQ(straitCommDestroy(comm), straitInvalidUsage);
+  EXPECT_EQ(straitGroupEnd(), straitTimeout);
+  EXPECT_EQ(straitBarrier(comm, nullptr), straitInvalidArgument);
+  STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
 TEST(GroupErrors, SendToSelfWithoutReceive) {

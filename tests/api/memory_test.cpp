@@ -97,10 +97,30 @@ void check_all_collectives(straitComm_t comm, const Pool& pool, int rank, int ra
   EXPECT_EQ(Values(pool.input(), pool.input() + count), largest) << "in place";
 }
 
+/// What is added then lies in memory that no rank registered.
+void check_premultiplied(straitComm_t comm, const Pool& pool, int rank, int ranks, std::size_t count) {
+  const std::int32_t scalar = rank + 2;
+  straitRedOp_t op = straitSum;
+  STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, &scalar, straitInt32, comm));
+  const Values mine = numbers(count, static_cast<std::uint64_t>(rank));
+  std::copy(mine.begin(), mine.end(), pool.input());
+  std::int32_t* const output = rank == 0 ? pool.input() : pool.output();  // in place on one rank only
+  STRAIT_EXPECT_OK(straitAllReduce(pool.input(), output, count, straitInt32, op, comm, nullptr));
+  Values expected(count);
+  for (int r = 0; r < ranks; ++r) {
+    const Values input = numbers(count, static_cast<std::uint64_t>(r));
+    for (std::size_t i = 0; i < count; ++i) expected[i] += (r + 2) * input[i];
+  }
+  EXPECT_EQ(Values(output, output + count), expected) << count;
+  STRAIT_EXPECT_OK(straitRedOpDestroy(op, comm));
+}
+
 void check_registered(straitComm_t comm, int rank, int ranks) {
   const Pool pool(comm);
   for (std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{60'001}})
     check_all_collectives(comm, pool, rank, ranks, count);
+  for (std::size_t count : {std::size_t{1000}, std::size_t{1}, std::size_t{60'001}})
+    check_premultiplied(comm, pool, rank, ranks, count);
 }
 TEST(Registered, Processes) {
   for (int ranks : {2, 3, 4}) run_as_processes(ranks, check_registered);

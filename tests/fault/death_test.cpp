@@ -1,5 +1,13 @@
 // A rank is killed: every survivor is told, by name and within a second; what had completed stays; nothing remains.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <functional>
 
 #include "fault/leftovers.hpp"
@@ -114,12 +122,30 @@ TEST(DeathOf, ARankWhosePeersUseItsMemory) {
              [](straitComm_t comm, int rank, Report& report) { return run_registered_stream(comm, rank, 3, report); });
 }
 
-TEST(DeathOf, ForkedChildrenThatKeepEverythingOpenHideNothing) {
-  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
-    straitComm_t comm = join(id, rank, 2, report);
+/// From now on this process is told that its kernel has no pidfds.
+void refuse_pidfd_open() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(filter), filter};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+  ASSERT_EQ(syscall(SYS_pidfd_open, getpid(), 0), -1);
+}
+
+/// Rank 1 is killed and leaves a data loader behind, which inherits every descriptor and outlives it. `prepare` is run
+/// on every rank before it joins.
+void kill_beside_a_data_loader(const std::function<void(int rank)>& prepare) {
+  constexpr int ranks = 3;
+  RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
+    prepare(rank);
+    straitComm_t comm = join(id, rank, ranks, report);
     if (comm == nullptr) return;
     if (rank == 1) {
-      if (fork() == 0) {  // a data loader: it inherits every descriptor and outlives its parent
+      if (fork() == 0) {
         std::this_thread::sleep_for(milliseconds(3000));
         _exit(0);
       }
@@ -136,9 +162,60 @@ TEST(DeathOf, ForkedChildrenThatKeepEverythingOpenHideNothing) {
   const std::int64_t killed_at_us = now_us();
   processes.signal(1, SIGKILL);
   processes.end(1, 1000);
-  EXPECT_EQ(processes.end(0, 10'000), 0);
-  EXPECT_EQ(processes.report(0).result, straitRemoteError) << processes.report(0).message;
-  EXPECT_LT(processes.report(0).failed_at_us - killed_at_us, second_us);
+  processes.expect_all_end_well(10'000);
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(processes.report(rank).result, straitRemoteError);
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("needs rank 1"));
+    EXPECT_LT(processes.report(rank).failed_at_us - killed_at_us, second_us);
+  }
+}
+TEST(DeathOf, ForkedChildrenThatKeepEverythingOpenHideNothing) {
+  kill_beside_a_data_loader([](int) {});
+}
+TEST(DeathWithoutPidfd, OnAllRanks) {
+  kill_beside_a_data_loader([](int) { refuse_pidfd_open(); });
+}
+TEST(DeathWithoutPidfd, OnTheDeadRankAlone) {
+  kill_beside_a_data_loader([](int rank) {
+    if (rank == 1) refuse_pidfd_open();
+  });
+}
+TEST(DeathWithoutPidfd, OnTheSurvivorsAlone) {
+  kill_beside_a_data_loader([](int rank) {
+    if (rank != 1) refuse_pidfd_open();
+  });
+}
+
+/// Ranks 0 and 1 are threads of one process, rank 2 is another. Whoever only lets others wait must not look dead.
+TEST(DeathWithoutPidfd, IsNotSeenInRanksThatAreSlow) {
+  constexpr int ranks = 3;
+  const auto live = [](const straitUniqueId& id, int rank, Report& report) {
+    straitComm_t comm = join(id, rank, ranks, report), part = nullptr;
+    ASSERT_NE(comm, nullptr) << report.message;
+    std::vector<std::int32_t> buffer;
+    STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &part, nullptr));
+    for (int slow = 0; slow < ranks; ++slow)
+      for (straitComm_t used : {part, comm}) {
+        if (rank == slow) std::this_thread::sleep_for(milliseconds(60));
+        STRAIT_EXPECT_OK(checked_all_reduce(used, rank, ranks, 1000, slow, buffer));
+      }
+    if (rank == 0) std::this_thread::sleep_for(milliseconds(60));  // holds its locks when rank 1 has let go of its own
+    STRAIT_EXPECT_OK(straitCommDestroy(part));
+    if (rank != 1) {
+      std::this_thread::sleep_for(milliseconds(rank == 0 ? 60 : 0));
+      if (rank == 0) STRAIT_EXPECT_OK(straitSend(buffer.data(), 1, straitInt32, 2, comm, nullptr));
+      if (rank == 2) STRAIT_EXPECT_OK(straitRecv(buffer.data(), 1, straitInt32, 0, comm, nullptr));
+    }
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  };
+  RankProcesses processes(2, [&](int process, const straitUniqueId& id, Report& report) {
+    refuse_pidfd_open();
+    Report of_second_thread;
+    std::jthread second;
+    if (process == 0) second = std::jthread([&] { live(id, 1, of_second_thread); });
+    live(id, process == 0 ? 0 : 2, report);
+  });
+  processes.expect_all_end_well();
 }
 
 /// Set-up calls go another way than collectives, and must notice a death as well.

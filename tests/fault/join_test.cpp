@@ -94,10 +94,17 @@ straitUniqueId with_another_key(const straitUniqueId& id) {
 
 TEST(Joining, AWrongKeyDoesNotOpenTheDoor) {
   constexpr int stranger = 2;  // in the place of rank 1
+  auto* const refused =
+      new (mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          std::atomic<bool>(false);
   RankProcesses processes(3, [&](int process, const straitUniqueId& id, Report& report) {
     const bool is_stranger = process == stranger;
+    // Once rank 1 has joined, nobody is at the door any more.
+    const auto deadline = Clock::now() + milliseconds(5000);
+    while (process == 1 && !refused->load() && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
     straitComm_t comm =
-        join(is_stranger ? with_another_key(id) : id, is_stranger ? 1 : process, 2, report, impatient(5000));
+        join(is_stranger ? with_another_key(id) : id, is_stranger ? 1 : process, 2, report, impatient(10'000));
+    if (is_stranger) refused->store(true);
     EXPECT_EQ(comm == nullptr, is_stranger);
     if (comm == nullptr) return;
     STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
@@ -105,6 +112,7 @@ TEST(Joining, AWrongKeyDoesNotOpenTheDoor) {
   });
   processes.expect_all_end_well();
   EXPECT_THAT(processes.report(stranger).message, HasSubstr("key"));
+  munmap(refused, sizeof *refused);
 }
 
 UniqueFd knock(const UniqueId& id) {

@@ -1,6 +1,7 @@
 // A machine that has run short: the error names what is missing and what to raise; no crash, no hang, no leak.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -94,6 +95,28 @@ TEST(FewFiles, SplitFailsAndTheParentGoesOn) {
   });
 }
 
+/// Here the rank that cannot is not the one that the others meet at, which tells them of failures.
+TEST(FewFiles, ARankThatCannotJoinItsPartIsNewsToAllAtOnce) {
+  run_as_processes(4, [](straitComm_t comm, int rank, int ranks) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (rank == 3) leave_files(0);
+    straitComm_t part = nullptr;
+    const auto began = Clock::now();
+    const int color = rank == 1 ? -1 : 0;
+    EXPECT_EQ(straitCommSplit(comm, color, 0, &part, nullptr), rank == 3 ? straitSystemError : straitRemoteError);
+    EXPECT_LT(Clock::now() - began, milliseconds(1000));
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(says_files));
+    EXPECT_EQ(part, nullptr);
+    if (rank == 3) set_limit(RLIMIT_NOFILE, limit.rlim_cur);
+    std::vector<std::int32_t> buffer;
+    STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, 100, 1, buffer));
+    STRAIT_EXPECT_OK(straitCommSplit(comm, 0, 0, &part, nullptr));
+    STRAIT_EXPECT_OK(checked_all_reduce(part, rank, ranks, 100, 2, buffer));
+    STRAIT_EXPECT_OK(straitCommDestroy(part));
+  });
+}
+
 std::size_t address_space_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::size_t pages = 0;
@@ -105,6 +128,7 @@ TEST(LittleMemory, JoiningSaysSo) {
   RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
     straitConfig_t config = test_config();
     config.init_timeout_ms = 3000;
+    setenv("STRAIT_TRANSPORT", "shm", 1);  // left to itself it goes over TCP, which needs less
     if (rank == 1) set_limit(RLIMIT_AS, address_space_bytes() + (4 << 20));
     EXPECT_EQ(join(id, rank, 2, report, config), nullptr);
   });
@@ -125,6 +149,30 @@ TEST(LittleMemory, TheSharedHeapSaysSo) {
   EXPECT_EQ(wait_for(child, 10'000), 0);
 }
 
+/// Rank 1 has no addresses left for its peers' heaps. Nobody may then rely on peers' memory, and copies go on.
+TEST(LittleMemory, RegistrationIsRefusedOnAllRanks) {
+  constexpr int ranks = 3;
+  RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
+    void *memory = nullptr, *handle = nullptr;
+    STRAIT_EXPECT_OK(straitMemAlloc(&memory, 4096));
+    if (rank == 1) set_limit(RLIMIT_AS, address_space_bytes() + (std::size_t{8} << 30));
+    straitComm_t comm = join(id, rank, ranks, report);
+    ASSERT_NE(comm, nullptr) << report.message;
+    EXPECT_EQ(straitCommRegister(comm, memory, 4096, &handle), rank == 1 ? straitUnsupported : straitRemoteError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("could not be mapped"));
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("ulimit -v"));
+    std::vector<std::int32_t> buffer;
+    STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, 500, 1, buffer));
+    auto* const values = static_cast<std::int32_t*>(memory);
+    std::fill(values, values + 500, rank);
+    STRAIT_EXPECT_OK(straitAllReduce(values, values, 500, straitInt32, straitSum, comm, nullptr));
+    EXPECT_EQ(std::count(values, values + 500, ranks * (ranks - 1) / 2), 500);
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    STRAIT_EXPECT_OK(straitMemFree(memory));
+  });
+  processes.expect_all_end_well();
+}
+
 /// All the memory that malloc can give under the limit, but for a few small pieces.
 std::vector<void*> hoard() {
   constexpr std::size_t piece_bytes = 512, spared = 8, most = 1 << 20;
@@ -138,19 +186,34 @@ std::vector<void*> hoard() {
   return pieces;
 }
 
-/// An operation that finds no memory tells all ranks, and does not leave them waiting.
+/// An operation that finds no memory on rank 1 tells all ranks, and does not leave them waiting.
+void expect_all_are_told(straitComm_t comm, int rank, straitRedOp_t op) {
+  std::vector<std::int32_t> values(40'000);
+  const std::vector<void*> hoarded = rank == 1 ? hoard() : std::vector<void*>();
+  const straitResult_t result = straitAllReduce(values.data(), values.data(), 40'000, straitInt32, op, comm, nullptr);
+  for (void* piece : hoarded) std::free(piece);
+  if (rank == 1) set_limit(RLIMIT_AS, RLIM_INFINITY);
+  EXPECT_EQ(result, straitOutOfMemory);
+  EXPECT_THAT(straitGetLastError(comm), HasSubstr("ulimit -v"));
+}
+
 TEST(LittleMemory, AnOperationTellsAllRanks) {
   run_as_processes(2, [](straitComm_t comm, int rank, int ranks) {
-    std::vector<std::int32_t> values(40'000);
+    std::vector<std::int32_t> values;
     STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, 100, 1, values));
-    values.resize(40'000);
-    const std::vector<void*> hoarded = rank == 1 ? hoard() : std::vector<void*>();
-    const straitResult_t result =
-        straitAllReduce(values.data(), values.data(), 40'000, straitInt32, straitSum, comm, nullptr);
-    for (void* piece : hoarded) std::free(piece);
-    if (rank == 1) set_limit(RLIMIT_AS, RLIM_INFINITY);
-    EXPECT_EQ(result, straitOutOfMemory);
-    EXPECT_THAT(straitGetLastError(comm), HasSubstr("ulimit -v"));
+    expect_all_are_told(comm, rank, straitSum);
+  });
+}
+
+TEST(LittleMemory, APremultipliedSumTellsAllRanks) {
+  run_as_processes(2, [](straitComm_t comm, int rank, int) {
+    const std::int32_t scalar = rank + 1;
+    std::int32_t value = 10;
+    straitRedOp_t op = straitSum;
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, &scalar, straitInt32, comm));
+    STRAIT_EXPECT_OK(straitAllReduce(&value, &value, 1, straitInt32, op, comm, nullptr));
+    EXPECT_EQ(value, 30);
+    expect_all_are_told(comm, rank, op);
   });
 }
 

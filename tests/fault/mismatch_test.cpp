@@ -116,6 +116,39 @@ TEST_P(Mismatch, ProcessesAreTold) {
     run_as_processes(ranks, [](straitComm_t comm, int rank, int n) { check_told(GetParam(), comm, rank, n); });
 }
 
+/// Rank 2 leaves out the first of two broadcasts alike; then it must not take the data of the first for the second's.
+/// Calls without data make up for the number of calls, and push the broadcasts out of the posted history.
+TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
+  constexpr int before = 20, after = 40;
+  run_as_processes(3, [](straitComm_t comm, int rank, int) {
+    const auto empty_calls = [&](int count) {
+      straitResult_t result = straitSuccess;
+      for (int i = 0; result == straitSuccess && i < count; ++i)
+        result = straitAllReduce(nullptr, nullptr, 0, straitInt32, straitSum, comm, nullptr);
+      return result;
+    };
+    std::array<std::int32_t, 8> first{}, second{};
+    if (rank == 0) first.fill(1), second.fill(2);
+    straitResult_t result = straitSuccess;
+    if (rank != 2) {
+      result = straitBroadcast(first.data(), first.data(), 8, straitInt32, 0, comm, nullptr);
+      if (result == straitSuccess) result = empty_calls(before);
+      if (result == straitSuccess)
+        result = straitBroadcast(second.data(), second.data(), 8, straitInt32, 0, comm, nullptr);
+      if (result == straitSuccess) result = empty_calls(after);
+    } else {
+      std::this_thread::sleep_for(milliseconds(200));
+      EXPECT_EQ(empty_calls(before), straitSuccess);
+      result = straitBroadcast(second.data(), second.data(), 8, straitInt32, 0, comm, nullptr);
+      EXPECT_EQ(result, straitMismatch) << "took " << second[0] << " for 2";
+      EXPECT_THAT(straitGetLastError(comm), HasSubstr("as its collective number 21, rank 0"));
+    }
+    if (result == straitSuccess) result = straitBarrier(comm, nullptr);
+    EXPECT_EQ(result, straitMismatch);
+    EXPECT_THAT(straitGetLastError(comm), HasSubstr("as its collective number 1 (modulo 4096)"));
+  });
+}
+
 void check_messages(straitComm_t comm, int rank, int) {
   std::array<std::int32_t, 8> values{};
   if (rank == 0) {

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "bootstrap/messages.hpp"
 #include "bootstrap/unique_id.hpp"
 #include "frames_fuzz.hpp"
+#include "transports/tcp/wire.hpp"
 
 /// The fuzz function over a generated corpus, so that it runs in every build: valid streams, every truncation of them,
 /// and seeded mutations.
@@ -39,6 +41,13 @@ std::vector<Bytes> valid_inputs() {
     append_frame(framed, type, payload);
     inputs.push_back(framed);
     append_frame(all, type, payload);
+  }
+  for (const tcp::FrameHeader& header : {tcp::FrameHeader{tcp::FrameKind::slot, 4096, 77, 1, 2},
+                                         tcp::FrameHeader{tcp::FrameKind::error, 100, 0, 7, 0}}) {
+    const tcp::HeaderBytes bytes = tcp::encode(header);
+    Bytes bare(1 + bytes.size());
+    std::copy(bytes.begin(), bytes.end(), bare.begin() + 1);
+    inputs.push_back(bare);
   }
   all.insert(all.begin(), std::byte{6});
   inputs.push_back(all);

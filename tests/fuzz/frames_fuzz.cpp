@@ -5,6 +5,7 @@
 
 #include "bootstrap/messages.hpp"
 #include "bootstrap/unique_id.hpp"
+#include "transports/tcp/wire.hpp"
 
 namespace {
 
@@ -28,6 +29,17 @@ void check_payload(std::span<const std::byte> payload) {
   check_decoder(payload, decode_error);
   check_decoder(payload, decode_peer_info);
   [[maybe_unused]] auto id = unpack_unique_id(payload);
+}
+
+/// The header of a data connection's frame.
+void check_data_frame(std::span<const std::byte> bytes) {
+  constexpr std::size_t slot_bytes = 1 << 16;
+  if (bytes.size() < tcp::header_bytes) return;
+  const auto header = tcp::decode(bytes.first<tcp::header_bytes>(), slot_bytes);
+  if (!header) return;
+  if (header->payload_bytes > slot_bytes) std::abort();
+  const tcp::HeaderBytes again = tcp::encode(*header);
+  if (!std::equal(again.begin(), again.end(), bytes.begin())) std::abort();
 }
 
 void check_stream(std::span<const std::byte> stream, std::size_t step) {
@@ -59,6 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!started || size == 0) return 0;
   auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
   check_payload(bytes);
+  check_data_frame(bytes);
   check_stream(bytes, std::size_t{data[0]} + 1);
   return 0;
 }

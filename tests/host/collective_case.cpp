@@ -30,12 +30,9 @@ struct Buffer {
   std::size_t size;
 };
 
-struct Sizes {
-  std::size_t send;
-  std::size_t receive;
-};
+}  // namespace
 
-Sizes sizes_of(const CollectiveCase& c, std::uint32_t ranks) {
+BufferBytes buffer_bytes(const CollectiveCase& c, std::uint32_t ranks) {
   const std::size_t one = c.count * size_bytes(c.type);
   switch (c.collective) {
     case Collective::all_gather:
@@ -51,32 +48,32 @@ Sizes sizes_of(const CollectiveCase& c, std::uint32_t ranks) {
   }
 }
 
-straitResult_t call(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op, straitComm_t comm) {
+straitResult_t call_collective(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
+                               straitComm_t comm, straitStream_t stream) {
   const auto type = static_cast<straitDataType_t>(c.type);
   const int root = static_cast<int>(c.root);
   switch (c.collective) {
     case Collective::all_reduce:
-      return straitAllReduce(send, receive, c.count, type, op, comm, nullptr);
+      return straitAllReduce(send, receive, c.count, type, op, comm, stream);
     case Collective::all_gather:
-      return straitAllGather(send, receive, c.count, type, comm, nullptr);
+      return straitAllGather(send, receive, c.count, type, comm, stream);
     case Collective::reduce_scatter:
-      return straitReduceScatter(send, receive, c.count, type, op, comm, nullptr);
+      return straitReduceScatter(send, receive, c.count, type, op, comm, stream);
     case Collective::all_to_all:
-      return straitAllToAll(send, receive, c.count, type, comm, nullptr);
+      return straitAllToAll(send, receive, c.count, type, comm, stream);
     case Collective::broadcast:
-      return straitBroadcast(send, receive, c.count, type, root, comm, nullptr);
+      return straitBroadcast(send, receive, c.count, type, root, comm, stream);
     case Collective::reduce:
-      return straitReduce(send, receive, c.count, type, op, root, comm, nullptr);
+      return straitReduce(send, receive, c.count, type, op, root, comm, stream);
     case Collective::gather:
-      return straitGather(send, receive, c.count, type, root, comm, nullptr);
+      return straitGather(send, receive, c.count, type, root, comm, stream);
     case Collective::scatter:
-      return straitScatter(send, receive, c.count, type, root, comm, nullptr);
+      return straitScatter(send, receive, c.count, type, root, comm, stream);
     default:
-      return straitBarrier(comm, nullptr);
+      return straitBarrier(comm, stream);
   }
 }
 
-/// Where the in-place form puts the smaller buffer inside the larger one.
 std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank) {
   switch (c.collective) {
     case Collective::all_gather:
@@ -89,8 +86,6 @@ std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank) {
   }
 }
 
-}  // namespace
-
 std::string describe(const CollectiveCase& c) {
   return std::string(name(c.collective)) + " " + std::string(name(c.type)) + " " + std::string(name(c.op)) + " count " +
          std::to_string(c.count) + " root " + std::to_string(c.root) + (c.in_place ? " in place" : "") +
@@ -100,17 +95,18 @@ std::string describe(const CollectiveCase& c) {
 void check_collective(straitComm_t comm, int rank_number, int rank_count, const CollectiveCase& c) {
   const auto rank = static_cast<std::uint32_t>(rank_number);
   const auto ranks = static_cast<std::uint32_t>(rank_count);
-  const Sizes sizes = sizes_of(c, ranks);
+  const BufferBytes sizes = buffer_bytes(c, ranks);
   std::vector<Bytes> inputs(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     inputs[r].resize(sizes.send);
     fill_random(inputs[r], c.type, c.seed * 1000 + r);
   }
-  Bytes scalar(size_bytes(c.type));
-  fill_random(scalar, c.type, c.seed + 77);
+  std::vector<Bytes> scalars(ranks);  // another on every rank
+  for (std::uint32_t r = 0; r < ranks; ++r) scalars[r] = random_elements(c.type, 1, c.seed * 1000 + 500 + r);
   auto op = static_cast<straitRedOp_t>(c.op);
   if (c.op == ReduceOp::premul_sum)
-    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, scalar.data(), static_cast<straitDataType_t>(c.type), comm));
+    STRAIT_EXPECT_OK(
+        straitRedOpCreatePreMulSum(&op, scalars[rank].data(), static_cast<straitDataType_t>(c.type), comm));
 
   Buffer send(std::max(sizes.send, c.in_place ? sizes.receive : 0), c.misalignment_bytes);
   Buffer receive(sizes.receive, c.misalignment_bytes);
@@ -119,13 +115,13 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
   std::byte* output = !c.in_place ? receive.data : send.data + (inside_receive ? 0 : own_offset(c, rank));
   std::copy(inputs[rank].begin(), inputs[rank].end(), input);
 
-  STRAIT_EXPECT_OK(call(c, input, output, op, comm));
+  STRAIT_EXPECT_OK(call_collective(c, input, output, op, comm));
 
   const Bytes expected = reference_output({.collective = c.collective,
                                            .type = c.type,
                                            .op = c.op,
                                            .root = c.root,
-                                           .premul_scalar = scalar.data(),
+                                           .premul_scalars = scalars,
                                            .inputs = inputs},
                                           rank);
   EXPECT_EQ(first_difference(expected, std::span(output, expected.size()), c.type, inputs), "")

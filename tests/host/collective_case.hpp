@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/types.hpp"
@@ -21,6 +22,18 @@ struct CollectiveCase {
 };
 
 std::string describe(const CollectiveCase& c);
+
+/// Bytes of the two buffers of a rank.
+struct BufferBytes {
+  std::size_t send;
+  std::size_t receive;
+};
+BufferBytes buffer_bytes(const CollectiveCase& c, std::uint32_t ranks);
+/// Where the in-place form puts the smaller buffer inside the larger one.
+std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank);
+/// The call itself.
+straitResult_t call_collective(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
+                               straitComm_t comm, straitStream_t stream = nullptr);
 
 /// Makes the call on this rank with random inputs and poisoned outputs; EXPECTs the bits of the reference, an unchanged
 /// send buffer (out of place) and untouched bytes around the receive buffer.

@@ -29,7 +29,7 @@ fi
 
 "$prefix/bin/strait" version
 
-cmake -S "$here/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
+cmake -G Ninja -S "$here/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
   -DCMAKE_CXX_COMPILER="$cxx" >"$work/configure.log" || { cat "$work/configure.log" && exit 1; }
 cmake --build "$work/build"
 "$work/build/consumer_c"
@@ -44,7 +44,7 @@ LD_LIBRARY_PATH="$prefix/lib" "$work/by_pkg_config"
 # A request for another version is refused, and for no other reason.
 cp -r "$here/consumer" "$work/other"
 sed -i 's/find_package(Strait 0.1 /find_package(Strait 0.2 /' "$work/other/CMakeLists.txt"
-if cmake -S "$work/other" -B "$work/other-build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/other.log" 2>&1; then
+if cmake -G Ninja -S "$work/other" -B "$work/other-build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/other.log" 2>&1; then
   echo "find_package(Strait 0.2) accepted version $(pkg-config --modversion strait)" && exit 1
 fi
 grep -q 'requested version "0.2"' "$work/other.log" || { cat "$work/other.log" && exit 1; }

@@ -1,10 +1,18 @@
 #!/bin/sh
-# namespaces_test.sh <scenario> <net_rank>: two ranks of one host in separate namespaces.
+# namespaces_test.sh <scenario> <net_rank>: two ranks of one host in separate namespaces, and which transport they find.
 #   everything_apart  network (joined by a veth pair), PID, IPC and mount namespaces, /dev/shm of 64 MB; 256 MB of data
 #   same_network      PID and IPC namespaces only
 #   death             as everything_apart; rank 1 is killed
+# and with a /tmp of their own as well, so that no unix socket reaches both:
+#   no_socket         one /dev/shm for both, as containers with --ipc=host have it: a file there
+#   no_socket_death   likewise; rank 1 is killed
+#   small_dev_shm     likewise, but /dev/shm has 1 MB: TCP
+#   nothing_shared    TCP
+#   nothing_shared_death  likewise; rank 1 is killed
+#   vanished          likewise; the network of rank 1 goes down
 # Nothing here needs the right to trace another process, so Yama's ptrace_scope, whatever it is, makes no difference:
-# memory is shared by descriptors that its owner hands out, and death is seen through a pidfd that came the same way.
+# memory is shared by descriptors that its owner hands out, and death is seen through a pidfd that came the same way, a
+# lock on a file or a connection.
 set -eu
 scenario=$1
 rank_program=$2
@@ -15,6 +23,9 @@ skip() {
 }
 command -v ip >/dev/null || skip "ip (iproute2) is not installed"
 unshare --net --pid --fork --ipc --mount true 2>/dev/null || skip "making namespaces (unshare) is not permitted here"
+if [ "$scenario" = small_dev_shm ] && [ "${in_small_dev_shm:-}" = "" ]; then
+  in_small_dev_shm=1 exec unshare --mount sh -c 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec sh "$@"' sh "$0" "$@"
+fi
 
 name=strait-test-$$
 cleanup() {
@@ -45,24 +56,39 @@ fi
 
 megabytes=256
 victim=
-if [ "$scenario" = death ]; then
-  megabytes=1
-  victim=1
-fi
+transport=shm
+own_folders='mount -t tmpfs -o size=64m tmpfs /dev/shm'
+private_tmp='mount -t tmpfs tmpfs /tmp'
+case $scenario in
+  no_socket*) transport=shm_file own_folders=$private_tmp ;;
+  small_dev_shm) transport=tcp own_folders=$private_tmp ;;
+  nothing_shared* | vanished) transport=tcp own_folders="$own_folders && $private_tmp" ;;
+esac
+case $scenario in
+  *death) victim=1 ;;
+  vanished) victim=network ;;
+esac
+[ -z "$victim" ] || megabytes=1
 
-# The rank is not process 1 of its namespace: that one cannot kill itself.
+# The rank is not process 1 of its namespace: that one cannot kill itself. It starts from its folder, which a new /tmp
+# may hide.
+cd "$(dirname "$rank_program")/.."
 start_rank() {
   # shellcheck disable=SC2046,SC2086
   STRAIT_RANK=$1 STRAIT_RANKS=2 STRAIT_ROOT=$root:$((20000 + $$ % 10000)) STRAIT_KEY=$(printf '%064d' $$) \
+    LD_LIBRARY_PATH=lib \
     $(network_of "$1") unshare --pid --fork --ipc --mount --mount-proc sh -c \
-    'mount -t tmpfs -o size=64m tmpfs /dev/shm && "$@"; exit $?' sh "$rank_program" $megabytes $victim
+    "$own_folders"' && "$@"; exit $?' sh "bin/$(basename "$rank_program")" $transport $megabytes $victim
 }
 start_rank 1 &
 second=$!
 start_rank 0
-if [ "$scenario" != death ]; then
-  wait $second
-elif wait $second; then
-  echo "rank 1 should have died"
-  exit 1
-fi
+case $scenario in
+  *death)
+    if wait $second; then
+      echo "rank 1 should have died"
+      exit 1
+    fi
+    ;;
+  *) wait $second ;;
+esac

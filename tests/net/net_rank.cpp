@@ -1,5 +1,7 @@
-// One rank, told by its environment where the others are: net_rank <megabytes> [victim]. All-reduces that much and
-// checks every number; then the victim, if there is one, dies, and the others must hear of it within a second.
+// One rank, told by its environment where the others are: net_rank <transport> <megabytes> [victim]. Expects that
+// transport, all-reduces that much and checks every number. Then the victim (a rank), if there is one, dies, and the
+// others must hear of it within a second; or rank 1's network goes down (victim "network"), and both must hear of it
+// within five.
 #include <signal.h>
 
 #include <chrono>
@@ -31,20 +33,31 @@ void all_reduce(straitComm_t comm, int rank, int ranks, std::size_t count) {
     require(values[i] == static_cast<std::uint32_t>(i) * triangle, "the all-reduce gave wrong bits");
 }
 
-void outlive(straitComm_t comm, int rank, int victim) {
-  require(straitBarrier(comm, nullptr) == straitSuccess, "barrier");
-  if (rank == victim) raise(SIGKILL);
+void expect_error(straitComm_t comm, int victim, std::chrono::seconds within) {
   const auto began = std::chrono::steady_clock::now();
-  require(straitBarrier(comm, nullptr) == straitRemoteError, "a barrier with a dead rank");
-  require(std::chrono::steady_clock::now() - began < std::chrono::seconds(1), "the error came late");
-  const std::string name = "rank " + std::to_string(victim) + " (host";
+  straitResult_t result = straitBarrier(comm, nullptr);
+  if (result == straitSuccess) result = straitBarrier(comm, nullptr);  // the other's part in the first had arrived
+  require(result == straitRemoteError, "a barrier without one rank");
+  require(std::chrono::steady_clock::now() - began < within, "the error came late");
+  const std::string name = "needs rank " + std::to_string(victim) + " (host";
   require(std::strstr(straitGetLastError(comm), name.c_str()) != nullptr, "the error does not name the victim");
+}
+
+void outlive(straitComm_t comm, int rank, const std::string& victim) {
+  require(straitBarrier(comm, nullptr) == straitSuccess, "barrier");
+  if (victim != "network") {
+    if (rank == std::stoi(victim)) raise(SIGKILL);
+    return expect_error(comm, std::stoi(victim), std::chrono::seconds(1));
+  }
+  if (rank == 1) require(std::system("ip link set eth0 down") == 0, "taking the network down");
+  expect_error(comm, 1 - rank, std::chrono::seconds(5));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::size_t megabytes = argc > 1 ? std::stoul(argv[1]) : 1;
+  if (argc < 3) return 2;
+  const std::size_t megabytes = std::stoul(argv[2]);
   straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
   config.init_timeout_ms = 20'000;
   straitComm_t comm = nullptr;
@@ -52,8 +65,12 @@ int main(int argc, char** argv) {
   require(straitCommInitEnv(&comm, &config) == straitSuccess, "init");
   require(straitCommUserRank(comm, &rank) == straitSuccess && straitCommCount(comm, &ranks) == straitSuccess, "rank");
   require(ranks == 2, "there should be two ranks");
+  const char *transport = "", *why = "";
+  require(straitCommGetTransport(comm, &transport, &why) == straitSuccess, "transport");
+  std::printf("rank %d goes over %s%s%s\n", rank, transport, *why == '\0' ? "" : ", because ", why);
+  require(std::strcmp(transport, argv[1]) == 0, "another transport was expected");
   all_reduce(comm, rank, ranks, megabytes << 18);
-  if (argc > 2) outlive(comm, rank, std::atoi(argv[2]));
+  if (argc > 3) outlive(comm, rank, argv[3]);
   require(straitCommDestroy(comm) == straitSuccess, "destroy");
   std::printf("rank %d of %d: ok\n", rank, ranks);
 }

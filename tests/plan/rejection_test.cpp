@@ -191,17 +191,6 @@ TEST(ProofRejects, ReadingBeforeWriting) {
   EXPECT_THAT(verdict(plan, in_place(4)), HasSubstr("reads a chunk that nobody has written"));
 }
 
-TEST(ProofRejects, WrongRawMarks) {
-  Plan plan = plan_of("ring", Collective::all_reduce, 4);
-  const ProofOptions options{.depth = 2, .slices = 1};
-  auto& steps = plan[3].lanes[0].steps;
-  steps[1].sources[0].raw = false;
-  EXPECT_THAT(verdict(plan, options), HasSubstr("is not marked raw: receive(2->3)"));
-  steps[1].sources[0].raw = true;
-  steps[2].sources[0].raw = true;
-  EXPECT_THAT(verdict(plan, options), HasSubstr("is marked raw but is a sum: receive(2->3 #1)"));
-}
-
 TEST(ProofRejects, WrongFinalMarks) {
   Plan plan = plan_of("ring", Collective::all_reduce, 4);
   reducing_step(plan[2]).final = true;
@@ -287,8 +276,6 @@ TEST(Proof, CountsAWideChainAsOneRounding) {
     for (LinkEnd& end : mine.links) end.wide = true;
   Step& first = plan[0].lanes[0].steps[0];
   first.reduces = true;
-  first.sources[0].raw = true;
-  reducing_step(plan[1]).sources[0].raw = false;
   EXPECT_EQ(verdict(plan, in_rank_order), "proven");
   for (RankPlan& mine : plan)
     for (LinkEnd& end : mine.links) end.wide = end.writer == 0;

@@ -23,7 +23,7 @@ struct ReferenceCall {
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
   std::uint32_t root = 0;
-  const void* premul_scalar = nullptr;  ///< an element, for premul_sum
+  std::span<const Bytes> premul_scalars = {};  ///< by rank, an element each, for premul_sum
   std::span<const Bytes> inputs = {};
 };
 
@@ -37,10 +37,28 @@ inline Bytes block(const Bytes& bytes, std::uint32_t index, std::size_t blocks) 
 inline void append(Bytes& bytes, const Bytes& more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
 }  // namespace detail
 
+/// Every element times the scalar: what a rank contributes to a premul_sum.
+inline Bytes reference_premultiplied(DataType type, const Bytes& input, const Bytes& scalar) {
+  Bytes products = input;
+  spec::visit(type, [&]<DataType t>() {
+    using Element = spec::ElementType<t>;
+    const auto factor = detail::element_at<Element>(scalar.data(), 0);
+    for (std::size_t i = 0; i < input.size() / sizeof(Element); ++i) {
+      const Element product = spec::premultiplied<t>(detail::element_at<Element>(input.data(), i), factor);
+      std::memcpy(products.data() + i * sizeof(Element), &product, sizeof(Element));
+    }
+  });
+  return products;
+}
+
 /// The reduction of all inputs, in rank order: what all_reduce gives every rank.
 inline Bytes reference_reduction(const ReferenceCall& call) {
+  std::vector<Bytes> contributions(call.inputs.begin(), call.inputs.end());
+  if (call.op == ReduceOp::premul_sum)
+    for (std::size_t rank = 0; rank < contributions.size(); ++rank)
+      contributions[rank] = reference_premultiplied(call.type, call.inputs[rank], call.premul_scalars[rank]);
   std::vector<ReduceSource> sources;
-  for (const Bytes& input : call.inputs) sources.push_back({.pointer = input.data(), .raw = true});
+  for (const Bytes& contribution : contributions) sources.push_back({.pointer = contribution.data()});
   const ReduceDestination destination;
   return reference_step({.type = call.type,
                          .op = call.op,
@@ -48,8 +66,7 @@ inline Bytes reference_reduction(const ReferenceCall& call) {
                          .destinations = {&destination, 1},
                          .count = call.inputs[0].size() / size_bytes(call.type),
                          .final = true,
-                         .ranks = static_cast<std::uint32_t>(call.inputs.size()),
-                         .premul_scalar = call.premul_scalar})[0];
+                         .ranks = static_cast<std::uint32_t>(call.inputs.size())})[0];
 }
 
 /// `rank`'s receive buffer after the call; empty where the collective writes none on this rank. all_to_all_v and

@@ -23,10 +23,8 @@ spec::AccumulatorType<type> accumulate(const ReduceCall& call, std::size_t i) {
   using Element = spec::ElementType<type>;
   using Accumulator = spec::AccumulatorType<type>;
   const auto load = [&](const ReduceSource& source) -> Accumulator {
-    const Accumulator value = source.wide ? element_at<Accumulator>(source.pointer, i)
-                                          : spec::load<type>(element_at<Element>(source.pointer, i));
-    if (op != ReduceOp::premul_sum || !source.raw) return value;
-    return spec::detail::multiply(value, spec::load<type>(element_at<Element>(call.premul_scalar, 0)));
+    return source.wide ? element_at<Accumulator>(source.pointer, i)
+                       : spec::load<type>(element_at<Element>(source.pointer, i));
   };
   Accumulator sum = load(call.sources[0]);
   for (const ReduceSource& source : call.sources.subspan(1)) sum = spec::combine<op>(sum, load(source));

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <vector>
 
 #include "doctor/measure.hpp"
 #include "doctor/team.hpp"
@@ -29,18 +31,36 @@ void print_table(const HostRates& rates) {
                field.meaning);
 }
 
+/// Of each rate the median of a few rounds: what disturbs one of them does not count.
+Result<HostRates> measure_host() {
+  constexpr std::size_t rounds = 5;
+  std::vector<HostRates> measured;
+  while (measured.size() < rounds) {
+    HostRates& rates = measured.emplace_back(measure_memory());
+    STRAIT_TRY(measure_overheads(rates));
+  }
+  HostRates median;
+  for (const RateField& field : rate_fields()) {
+    std::vector<double> values;
+    for (const HostRates& rates : measured) values.push_back(field.get(rates));
+    std::nth_element(values.begin(), values.begin() + rounds / 2, values.end());
+    field.set(median, values[rounds / 2]);
+  }
+  return median;
+}
+
 Result<std::string> measure_and_save(const std::string& wanted_path) {
-  Calibration calibration;
-  measure_memory(calibration.host);
-  STRAIT_TRY(measure_overheads(calibration.host));
-  calibration.fingerprint = machine_fingerprint();
-  calibration.time = utc_now();
-  print_table(calibration.host);
+  const std::string fingerprint = machine_fingerprint();
   std::string path = wanted_path;
   if (path.empty()) {
-    STRAIT_ASSIGN(path, calibration_path(Environment(), calibration.fingerprint));
+    STRAIT_ASSIGN(path, calibration_path(Environment(), fingerprint));
   }
-  STRAIT_TRY(save_calibration(calibration, path));
+  STRAIT_ASSIGN(const HostRates host, measure_host());
+  print_table(host);
+  STRAIT_TRY(update_calibration(path, fingerprint, [&](Calibration& calibration) {
+    calibration.host = host;
+    calibration.time = utc_now();
+  }));
   return path;
 }
 

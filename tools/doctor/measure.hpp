@@ -1,12 +1,21 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "doctor/team.hpp"
 #include "plan/clock.hpp"
 
 namespace strait::doctor {
 
-/// The rates of this machine's processors and memory, by the library's own copies and sums. A few seconds.
-void measure_memory(HostRates& rates);
+/// The rates of this machine's processors and memory, by the library's own copies and sums. About a second.
+HostRates measure_memory();
+
+/// Of those: what the team's threads copy that a neighbour has just written (fetch_gbps), or over what it has just read
+/// (replace_gbps), all at once; the slowest thread's.
+void measure_between_cores(Team& team, HostRates& rates);
+
+/// From one thread's store until the other of the pair, which waits for it, has seen it and goes on; `yields`: it gives
+/// up the core while it waits.
+double handover_us(Team& pair, bool yields);
 
 /// What calls, steps, signals and switches cost; needs the memory rates. An error: the library does not run here.
 Status measure_overheads(HostRates& rates);

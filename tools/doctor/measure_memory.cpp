@@ -1,12 +1,18 @@
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cmath>
+#include <cstdlib>
 #include <functional>
+#include <limits>
+#include <memory>
+#include <new>
+#include <random>
 #include <vector>
 
 #include "doctor/measure.hpp"
 #include "doctor/team.hpp"
 #include "executor/host/reduce.hpp"
+#include "plan/clock_memory.hpp"
 #include "select/calibration.hpp"
 
 namespace strait::doctor {
@@ -16,10 +22,36 @@ constexpr std::size_t piece_bytes = 64 << 10;  // as large as a slice
 constexpr int repeats = 25;
 constexpr double bytes_per_us = 1e3;  // of one GB/s
 
-using Bytes = std::vector<std::byte>;
+/// Memory that starts at a cache line, as slots and the buffers of most programs do, on any page; touched.
+class Bytes {
+ public:
+  Bytes() = default;
+  explicit Bytes(std::size_t bytes) : size_(bytes), skipped_(any_pages()) {
+    const std::size_t whole = (skipped_ + bytes + alignment - 1) / alignment * alignment;
+    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, whole)));
+    if (!memory_) throw std::bad_alloc();
+    std::fill_n(data(), bytes, std::byte{1});
+  }
+  std::byte* data() const { return memory_.get() + skipped_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  static constexpr std::size_t alignment = 64;
+  static std::size_t any_pages() {
+    static std::minstd_rand random(std::random_device{}());
+    constexpr std::size_t pages = 64, page_bytes = 4096;
+    return random() % pages * page_bytes;
+  }
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::size_t size_ = 0;
+  std::size_t skipped_ = 0;
+  std::unique_ptr<std::byte, Free> memory_;
+};
 
 /// Copies piece by piece through `source` and `destination`, the shorter of which is used again and again.
-void copy_through(Bytes& destination, const Bytes& source, bool streaming = false) {
+void copy_through(const Bytes& destination, const Bytes& source, bool streaming = false) {
   const std::size_t total = std::max(destination.size(), source.size());
   for (std::size_t at = 0; at < total; at += piece_bytes) {
     const std::array to{ReduceDestination{destination.data() + at % destination.size(), false, streaming}};
@@ -48,44 +80,54 @@ struct Buffers {
   Bytes source, second, destination, other;
 };
 
+/// For each of the team's threads.
+std::vector<Buffers> buffers_for(const Team& team, std::size_t source, std::size_t second, std::size_t destination,
+                                 std::size_t other) {
+  std::vector<Buffers> all;
+  for (int thread = 0; thread < team.size(); ++thread)
+    all.push_back({Bytes(source), Bytes(second), Bytes(destination), Bytes(other)});
+  return all;
+}
+
 void measure_own_cache(Team& team, HostRates& rates) {
   static constexpr std::size_t rounds = 16;
   const std::size_t bytes = std::min(piece_bytes, rates.memory.core_cache_bytes / 8);
-  const auto threads = static_cast<std::size_t>(team.size());
-  std::vector<Buffers> all(threads, {Bytes(bytes), Bytes(bytes), Bytes(bytes), Bytes(bytes)});
+  const std::vector<Buffers> all = buffers_for(team, bytes, bytes, bytes, bytes);
   const auto repeated = [&](auto work) {
     return rate_of(team, rounds * bytes, repeats, [&all, work](int thread) {
       for (std::size_t i = 0; i < rounds; ++i) work(all[static_cast<std::size_t>(thread)]);
     });
   };
-  rates.copy_gbps = repeated(
-      [=](Buffers& mine) { copy(std::array{ReduceDestination{mine.destination.data()}}, mine.source.data(), bytes); });
-  rates.memory.two_copies_gbps = repeated([=](Buffers& mine) {
+  rates.copy_gbps = repeated([=](const Buffers& mine) {
+    copy(std::array{ReduceDestination{mine.destination.data()}}, mine.source.data(), bytes);
+  });
+  rates.memory.two_copies_gbps = repeated([=](const Buffers& mine) {
     copy(std::array{ReduceDestination{mine.destination.data()}, ReduceDestination{mine.other.data()}},
          mine.source.data(), bytes);
   });
-  rates.reduce_gbps = 2 * repeated([=](Buffers& mine) {
+  rates.reduce_gbps = 2 * repeated([=](const Buffers& mine) {
                         const std::array sources{ReduceSource{mine.source.data()}, ReduceSource{mine.second.data()}};
                         const std::array to{ReduceDestination{mine.destination.data()}};
                         reduce({.sources = sources, .destinations = to, .count = bytes / sizeof(float)});
                       });
 }
 
+struct BetweenCores {
+  double fetch_gbps = 0;
+  double replace_gbps = 0;
+};
+
 /// Every thread writes its buffer, then copies its neighbour's: what is fetched was just written on another core, and
 /// what is written was just read there.
-void measure_between_cores(Team& team, HostRates& rates) {
-  if (team.size() < 2) {
-    rates.memory.fetch_gbps = rates.memory.replace_gbps = rates.copy_gbps;
-    return;
-  }
+BetweenCores between_cores(Team& team) {
   const auto threads = static_cast<std::size_t>(team.size());
-  std::vector<Buffers> all(threads, {Bytes(piece_bytes), {}, Bytes(piece_bytes), Bytes(piece_bytes)});
+  const std::vector<Buffers> all = buffers_for(team, piece_bytes, 0, piece_bytes, piece_bytes);
   std::vector<std::vector<double>> fetches(threads), replaces(threads);
   team.run([&](int thread) {
     const auto index = static_cast<std::size_t>(thread);
-    Buffers& mine = all[index];
+    const Buffers& mine = all[index];
     const Buffers& neighbour = all[(index + 1) % threads];
-    for (int i = 0; i < 8 * repeats; ++i) {
+    for (int i = 0; i < 2 * repeats; ++i) {
       team.meet();
       double began = now_us();
       copy(std::array{ReduceDestination{mine.other.data()}}, mine.source.data(), piece_bytes);
@@ -101,8 +143,7 @@ void measure_between_cores(Team& team, HostRates& rates) {
     for (const auto& times_us : by_thread) slowest_us = std::max(slowest_us, quick_quarter(times_us));
     return piece_bytes / (slowest_us * bytes_per_us);
   };
-  rates.memory.fetch_gbps = rate(fetches);
-  rates.memory.replace_gbps = rate(replaces);
+  return {rate(fetches), rate(replaces)};
 }
 
 void measure_shared_cache(Team& team, HostRates& rates) {
@@ -113,40 +154,114 @@ void measure_shared_cache(Team& team, HostRates& rates) {
     rates.memory.shared_read_gbps = rates.memory.shared_write_gbps = rates.copy_gbps;
     return;
   }
-  std::vector<Buffers> all(threads, {Bytes(bytes), {}, Bytes(piece_bytes), {}});
+  const std::vector<Buffers> all = buffers_for(team, bytes, 0, piece_bytes, 0);
   rates.memory.shared_read_gbps = rate_of(team, bytes, repeats, [&](int thread) {
-    Buffers& mine = all[static_cast<std::size_t>(thread)];
+    const Buffers& mine = all[static_cast<std::size_t>(thread)];
     copy_through(mine.destination, mine.source);
   });
   rates.memory.shared_write_gbps = rate_of(team, bytes, repeats, [&](int thread) {
-    Buffers& mine = all[static_cast<std::size_t>(thread)];
+    const Buffers& mine = all[static_cast<std::size_t>(thread)];
     copy_through(mine.source, mine.destination);
   });
 }
 
+/// Rates of DRAM hold for long messages: machines, virtual ones above all, give more for the first moments.
+double lasting_rate_of(Team& team, std::size_t bytes, const std::function<void(int)>& work) {
+  constexpr double settle_us = 3e4;
+  const double began = now_us();
+  int passes = 0;
+  for (; passes < 4 || now_us() - began < settle_us; ++passes) team.run(work);
+  return rate_of(team, bytes, std::max(4, passes / 2), work);
+}
+
+/// Copies between two halves of so many bytes of all threads together, GB/s of each.
+double copy_rate_of(Team& team, std::size_t total_bytes, bool streaming = false) {
+  const std::size_t half = std::max(piece_bytes, total_bytes / 2 / static_cast<std::size_t>(team.size()));
+  const std::vector<Buffers> all = buffers_for(team, half, 0, half, 0);
+  return lasting_rate_of(team, half, [&](int thread) {
+    const Buffers& mine = all[static_cast<std::size_t>(thread)];
+    copy_through(mine.destination, mine.source, streaming);
+  });
+}
+
 void measure_dram(Team& team, HostRates& rates) {
-  constexpr int passes = 7;
-  Bytes small(piece_bytes);
-  const std::size_t bytes = std::max<std::size_t>(2 * rates.cache_bytes, 64 << 20) / piece_bytes * piece_bytes;
+  const Bytes small(piece_bytes);
+  const std::size_t bytes = std::max<std::size_t>(3 * rates.cache_bytes, 64 << 20) / piece_bytes * piece_bytes;
   {
     Team alone({usable_cores().front()});
-    Bytes large(bytes);
-    rates.memory.dram_read_gbps = rate_of(alone, bytes, passes, [&](int) { copy_through(small, large); });
-    rates.memory.dram_write_gbps = rate_of(alone, bytes, passes, [&](int) { copy_through(large, small); });
-    rates.memory.stream_gbps = rate_of(alone, bytes, passes, [&](int) { copy_through(large, small, true); });
+    const Bytes large(bytes);
+    rates.memory.dram_read_gbps = lasting_rate_of(alone, bytes, [&](int) { copy_through(small, large); });
+    rates.memory.dram_write_gbps = lasting_rate_of(alone, bytes, [&](int) { copy_through(large, small); });
+    rates.memory.stream_gbps = lasting_rate_of(alone, bytes, [&](int) { copy_through(large, small, true); });
   }
-  const auto threads = static_cast<std::size_t>(team.size());
-  const std::size_t share = std::max(bytes / threads / piece_bytes, std::size_t{1}) * piece_bytes;
-  std::vector<Buffers> all(threads, {Bytes(share), {}, Bytes(share), {}});
-  rates.dram_copy_gbps = static_cast<double>(threads) * rate_of(team, share, passes, [&](int thread) {
-                           Buffers& mine = all[static_cast<std::size_t>(thread)];
-                           copy_through(mine.destination, mine.source);
-                         });
+  const auto threads = static_cast<double>(team.size());
+  const std::size_t share =
+      std::max(bytes / static_cast<std::size_t>(team.size()) / piece_bytes, std::size_t{1}) * piece_bytes;
+  const std::vector<Buffers> all = buffers_for(team, share, 0, piece_bytes, 0);
+  const auto rate_of_all = [&](auto work) {
+    return threads * lasting_rate_of(team, share, [&](int thread) { work(all[static_cast<std::size_t>(thread)]); });
+  };
+  const double read = rate_of_all([](const Buffers& mine) { copy_through(mine.destination, mine.source); });
+  const double write = rate_of_all([](const Buffers& mine) { copy_through(mine.source, mine.destination); });
+  const double stream = threads * copy_rate_of(team, 2 * bytes, true);
+  rates.dram_copy_gbps = threads * copy_rate_of(team, 2 * bytes);
+  // Collectives read and write at once: of rates alone only the ratio counts.
+  constexpr double least = 0.05, most = 0.95;
+  rates.memory.dram_read_part = std::clamp(write / (read + write), least, most);
+  rates.memory.dram_stream_part =
+      std::clamp(rates.dram_copy_gbps / stream - rates.memory.dram_read_part, least, 1 - rates.memory.dram_read_part);
+}
+
+/// How much of a cache of `nominal` bytes serves this machine's copies: it is not perfect, and others, of other virtual
+/// machines, may use it, too. Copies within u bytes get slower from there on; the size is what explains the times best,
+/// taking share_beyond(size, u) of the bytes from beyond the cache.
+std::size_t effective_bytes(Team& team, std::size_t nominal, std::size_t users, double cached_gbps,
+                            double beyond_gbps) {
+  if (beyond_gbps >= cached_gbps) return nominal;  // it makes no difference
+  const auto whole = static_cast<double>(nominal);
+  std::vector<std::pair<double, double>> beyond;  // bytes used, share of them that came from beyond
+  for (const double part : {0.5, 0.75, 1.0, 1.25, 1.5, 2.0}) {
+    const double gbps = copy_rate_of(team, users * static_cast<std::size_t>(part * whole));
+    const double share = (1 / gbps - 1 / cached_gbps) / (1 / beyond_gbps - 1 / cached_gbps);
+    beyond.emplace_back(part * whole, std::clamp(share, 0.0, 1.0));
+  }
+  double least_error = std::numeric_limits<double>::infinity();
+  double best = whole;
+  for (int percent = 20; percent <= 100; ++percent) {
+    const double size = whole * percent / 100;
+    double error = 0;
+    for (const auto& [used, share] : beyond) error += std::pow(share - share_beyond(size, used), 2);
+    if (error > least_error) continue;
+    least_error = error;
+    best = size;
+  }
+  return static_cast<std::size_t>(best);
+}
+
+void measure_cache_sizes(Team& team, HostRates& rates) {
+  const auto cores = static_cast<std::size_t>(team.size());
+  const std::size_t own = rates.memory.core_cache_bytes;
+  const double own_gbps = copy_rate_of(team, cores * own / 4);
+  const double shared_gbps = copy_rate_of(team, std::min(cores * own * 4, rates.cache_bytes / 2));
+  rates.memory.core_cache_bytes = effective_bytes(team, own, cores, own_gbps, shared_gbps);
+  const double dram_gbps = rates.dram_copy_gbps / static_cast<double>(cores);
+  rates.cache_bytes = effective_bytes(team, rates.cache_bytes, 1, shared_gbps, dram_gbps);
 }
 
 }  // namespace
 
-void measure_memory(HostRates& rates) {
+/// Of several buffers the best: where two of them happen to collide in the first-level caches, rates are half.
+void measure_between_cores(Team& team, HostRates& rates) {
+  rates.memory.fetch_gbps = rates.memory.replace_gbps = team.size() < 2 ? rates.copy_gbps : 0;
+  for (int attempt = 0; team.size() > 1 && attempt < 5; ++attempt) {
+    const BetweenCores found = between_cores(team);
+    rates.memory.fetch_gbps = std::max(rates.memory.fetch_gbps, found.fetch_gbps);
+    rates.memory.replace_gbps = std::max(rates.memory.replace_gbps, found.replace_gbps);
+  }
+}
+
+HostRates measure_memory() {
+  HostRates rates;
   const CacheSizes caches = cache_sizes();
   rates.memory.core_cache_bytes = caches.core_bytes;
   rates.cache_bytes = caches.shared_bytes;
@@ -155,6 +270,8 @@ void measure_memory(HostRates& rates) {
   measure_between_cores(team, rates);
   measure_shared_cache(team, rates);
   measure_dram(team, rates);
+  measure_cache_sizes(team, rates);
+  return rates;
 }
 
 }  // namespace strait::doctor

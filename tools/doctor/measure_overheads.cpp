@@ -22,7 +22,48 @@ struct alignas(64) Word {
   std::atomic<std::uint64_t> value{0};
 };
 
-/// From one thread's store until the other, which waits for it, has seen it and goes on.
+struct CommDestroyer {
+  void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
+};
+
+/// An environment variable for the communicators that are made in its lifetime. No other thread may run.
+class ForNow {
+ public:
+  ForNow(const char* name, const std::string& value) : name_(name) {
+    if (const char* set = std::getenv(name)) before_ = set;
+    setenv(name, value.c_str(), 1);
+  }
+  ~ForNow() {
+    if (before_)
+      setenv(name_, before_->c_str(), 1);
+    else
+      unsetenv(name_);
+  }
+  ForNow(const ForNow&) = delete;
+  ForNow& operator=(const ForNow&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+/// A communicator of this thread alone: a call on it is a copy, in slices.
+Result<double> call_us(straitComm_t comm, std::size_t bytes) {
+  std::vector<std::byte> send(bytes), receive(bytes);
+  std::vector<double> times;
+  for (int i = 0; i < 2 * repeats; ++i) {
+    constexpr int calls = 200;
+    const double began = now_us();
+    for (int c = 0; c < calls; ++c)
+      if (straitAllGather(send.data(), receive.data(), bytes, straitUint8, comm, nullptr) != straitSuccess)
+        return fail(Code::system_error, std::string("a call on one rank failed: ") + straitGetLastError(comm));
+    times.push_back((now_us() - began) / calls);
+  }
+  return quick_quarter(std::move(times));
+}
+
+}  // namespace
+
 double handover_us(Team& pair, bool yields) {
   Word words[2];
   std::vector<double> times;
@@ -46,48 +87,6 @@ double handover_us(Team& pair, bool yields) {
   return quick_quarter(std::move(times));
 }
 
-struct CommDestroyer {
-  void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
-};
-
-/// For the communicators that are made in its lifetime. No other thread may run.
-class SmallSlices {
- public:
-  explicit SmallSlices(int bytes) {
-    if (const char* set = std::getenv(name)) before_ = set;
-    setenv(name, std::to_string(bytes).c_str(), 1);
-  }
-  ~SmallSlices() {
-    if (before_)
-      setenv(name, before_->c_str(), 1);
-    else
-      unsetenv(name);
-  }
-  SmallSlices(const SmallSlices&) = delete;
-  SmallSlices& operator=(const SmallSlices&) = delete;
-
- private:
-  static constexpr const char* name = "STRAIT_SLICE_BYTES";
-  std::optional<std::string> before_;
-};
-
-/// A communicator of this thread alone: a call on it is a copy, in slices.
-Result<double> call_us(straitComm_t comm, std::size_t bytes) {
-  std::vector<std::byte> send(bytes), receive(bytes);
-  std::vector<double> times;
-  for (int i = 0; i < 2 * repeats; ++i) {
-    constexpr int calls = 200;
-    const double began = now_us();
-    for (int c = 0; c < calls; ++c)
-      if (straitAllGather(send.data(), receive.data(), bytes, straitUint8, comm, nullptr) != straitSuccess)
-        return fail(Code::system_error, std::string("a call on one rank failed: ") + straitGetLastError(comm));
-    times.push_back((now_us() - began) / calls);
-  }
-  return quick_quarter(std::move(times));
-}
-
-}  // namespace
-
 Status measure_overheads(HostRates& rates) {
   const std::vector<int> cores = usable_cores();
   Team together({cores.front(), cores.front()});
@@ -100,7 +99,8 @@ Status measure_overheads(HostRates& rates) {
 
   constexpr int slice_bytes = 64;
   constexpr int slices = 64;
-  const SmallSlices small_slices(slice_bytes);
+  const ForNow small_slices("STRAIT_SLICE_BYTES", std::to_string(slice_bytes));
+  const ForNow no_warnings("STRAIT_DEBUG", "off");  // that these slices are too small is known
   straitUniqueId id;
   straitComm_t comm = nullptr;
   if (straitGetUniqueId(&id) != straitSuccess || straitCommInitRank(&comm, 1, &id, 0, nullptr) != straitSuccess)

@@ -17,8 +17,8 @@ Status checked(straitResult_t result, straitComm_t comm, const char* what);
 /// A collective with its arguments, ready to be called any number of times.
 class Call {
  public:
-  /// `send` and `receive` are the buffers; in place only `receive` is used.
-  Call(const Operation& operation, void* send, void* receive, straitComm_t comm);
+  /// `send` and `receive` are the buffers; in place only `receive` is used. `stream`: of GPU ranks.
+  Call(const Operation& operation, void* send, void* receive, straitComm_t comm, straitStream_t stream);
 
   straitResult_t operator()() const;
 
@@ -36,26 +36,7 @@ class Call {
   void* send_;
   void* receive_;
   straitComm_t comm_;
-};
-
-/// A buffer of a rank, page aligned: from malloc, or from the library and registered.
-class Memory {
- public:
-  static Result<Memory> plain(std::size_t size_bytes);
-  /// Collective over `comm`.
-  static Result<Memory> registered(std::size_t size_bytes, straitComm_t comm);
-  Memory(Memory&& other) noexcept;
-  Memory& operator=(Memory&&) = delete;
-  ~Memory();
-
-  void* data() const { return data_; }
-
- private:
-  Memory(void* data, straitComm_t comm, void* handle) : data_(data), comm_(comm), handle_(handle) {}
-
-  void* data_ = nullptr;
-  straitComm_t comm_ = nullptr;  ///< null: plain memory
-  void* handle_ = nullptr;
+  straitStream_t stream_;
 };
 
 }  // namespace strait::perf

@@ -210,6 +210,10 @@ Contents receive_contents_after(const Operation& o) {
   return contents;
 }
 
+std::size_t extent_bytes(const Operation& o, const Contents& contents) {
+  return contents.empty() ? 0 : (contents.back().offset + contents.back().count) * size_bytes(o.type);
+}
+
 void write(const Operation& o, const Contents& contents, void* buffer) {
   const std::size_t width = size_bytes(o.type);
   for_each_block(contents, [&](std::size_t offset, std::size_t count, const Segment& segment, std::size_t from) {

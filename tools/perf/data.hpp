@@ -49,6 +49,9 @@ Contents send_contents(const Operation& operation);
 Contents receive_contents_before(const Operation& operation);
 Contents receive_contents_after(const Operation& operation);
 
+/// From the start of the buffer to the end of the contents.
+std::size_t extent_bytes(const Operation& operation, const Contents& contents);
+
 /// Writes contents into a buffer.
 void write(const Operation& operation, const Contents& contents, void* buffer);
 /// The number of elements of a buffer that differ from what it must hold.

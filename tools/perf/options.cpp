@@ -59,11 +59,14 @@ void declare_what(CLI::App& app, Options& o) {
 
 void declare_how(CLI::App& app, Options& o) {
   const char* ranks = "Ranks";
-  app.add_option("-t,--nthreads", o.threads,
-                 "Ranks of this process, one a thread (default: 1 under a launcher, else one a core, at least 2)")
+  app.add_option(
+         "-t,--nthreads", o.threads,
+         "Ranks of this process, one a thread (default: 1 under a launcher or with -g, else one a core, at least 2)")
       ->check(CLI::PositiveNumber)
       ->group(ranks);
-  app.add_option("-g,--ngpus", o.gpus, "GPUs of each thread; 0: host ranks")->capture_default_str()->group(ranks);
+  app.add_option("-g,--ngpus", o.gpus, "GPUs of each thread, one a rank; 0: host ranks")
+      ->capture_default_str()
+      ->group(ranks);
   const char* timing = "Timing";
   app.add_option("-n,--iters", o.iterations, "Timed iterations")
       ->capture_default_str()
@@ -89,6 +92,8 @@ void declare_how(CLI::App& app, Options& o) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app.add_option("-R,--local_register", o.register_memory, "1: buffers from straitMemAlloc, registered");
+  app.add_option("--simulate", o.simulate,
+                 "Predict instead of measuring: on a machine of `strait topo --list`, or on one that a file describes");
   app.add_option("--json", o.json_path, "Write machine, settings and results to this file");
   app.add_option("--plot", o.plot_path, "Draw bandwidth and latency against size into this file (.svg or .html)");
 }
@@ -164,10 +169,9 @@ Status validate(const Options& o) {
     return fail(Code::invalid_argument, "--minbytes is above --maxbytes: no sizes to measure. Exchange them");
   if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)
     return fail(Code::invalid_argument, "--stepbytes 0 never reaches --maxbytes. Give a step, or a factor with -f 2");
-  if (o.gpus != 0)
-    return fail(
-        Code::unsupported,
-        "--ngpus: this build of Strait moves host memory only. Measure host ranks with -g 0 and -t for their number");
+  if (o.gpus < 0) return fail(Code::invalid_argument, "--ngpus is a number of GPUs: from 0 on");
+  if (o.gpus != 0 && o.register_memory && o.simulate.empty())
+    return fail(Code::unsupported, "--local_register: memory of GPUs is not registered yet. Measure without -R");
   const std::string_view path = o.plot_path;
   if (!path.empty() && !path.ends_with(".svg") && !path.ends_with(".html"))
     return fail(Code::invalid_argument, "--plot " + o.plot_path + ": the name must end in .svg or .html");

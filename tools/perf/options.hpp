@@ -17,7 +17,8 @@ namespace strait::perf {
 /// How the times of the ranks become the one that is printed. Values of `--average`.
 enum class Average : int { rank0 = 0, mean = 1, min = 2, max = 3 };
 
-/// Values of `--blocking`. Host calls are complete when they return, so `wait` measures what `none` does.
+/// Values of `--blocking`. Host calls are complete when they return, so `wait` measures what `none` does; on GPUs
+/// `none` waits for all iterations together and the others for each.
 enum class Blocking : int { none = 0, barrier_timed = 1, wait = 2, barrier_untimed = 3 };
 
 /// What `strait perf` was asked for; the defaults and meanings are those of nccl-tests where it has the option.
@@ -34,12 +35,13 @@ struct Options {
   std::vector<ReduceOp> ops = {ReduceOp::sum};
   int root = 0;  ///< -1: each rank in turn
   Blocking blocking = Blocking::none;
-  int threads = 0;  ///< 0: one under a launcher, else one a core but at least two
-  int gpus = 0;
-  int cycles = 1;  ///< 0: until interrupted
+  int threads = 0;  ///< 0: one under a launcher or with GPUs, else one a core but at least two
+  int gpus = 0;     ///< of each thread; 0: host ranks
+  int cycles = 1;   ///< 0: until interrupted
   Average average = Average::mean;
   bool cpu_time = false;
   bool register_memory = false;
+  std::string simulate;  ///< predict on this fixture or file instead of measuring; ranks are -t times -g, or all
   std::string json_path;
   std::string plot_path;
 };
@@ -59,7 +61,7 @@ std::string_view table_name(DataType type);
 
 /// Declares the options on a subcommand. CLI11 fills `options` while parsing.
 void declare_options(CLI::App& app, Options& options);
-/// What only holds between options: a range that is empty, GPU ranks that this build does not have.
+/// What only holds between options: a range that is empty, options that GPU ranks do not have.
 Status validate(const Options& options);
 
 /// The sizes to measure, in bytes, ascending.

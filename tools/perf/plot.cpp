@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "perf/axis.hpp"
+#include "perf/figure.hpp"
 #include "perf/table.hpp"
 
 namespace strait::perf {
@@ -75,16 +76,6 @@ std::vector<Series> series_of(std::span<const Row> rows, MakePoint make) {
   for (Series* series : {&out, &in})
     if (!series->points.empty()) result.push_back(std::move(*series));
   return result;
-}
-
-std::string text(double x, double y, const char* anchor, const char* css, const std::string& content) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", x, y, anchor, css,
-                     content);
-}
-
-std::string line(double x1, double y1, double x2, double y2, const char* css) {
-  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1, x2, y2,
-                     css);
 }
 
 std::string marker(double x, double y, const Style& style) {
@@ -183,13 +174,10 @@ std::vector<std::vector<Row>> by_subject(const std::vector<Row>& rows) {
 }
 
 std::string heading(const Report& report) {
-  return fmt::format("strait perf {}, {} ranks", name(report.options.collective), report.ranks.size());
+  std::string heading = fmt::format("strait perf {}, {} ranks", name(report.options.collective), report.ranks.size());
+  if (!report.predicted_on.empty()) heading += " of " + report.predicted_on + ": prediction, not measured";
+  return heading;
 }
-
-constexpr const char* style_sheet =
-    "<style>text{font-family:Helvetica,Arial,sans-serif;fill:#222}.title{font-size:19px;font-weight:bold}"
-    ".panel{font-size:14px;font-weight:bold}.tick{font-size:12px}.grid{stroke:#e3e3e3;stroke-width:1}"
-    ".axis{stroke:#444;stroke-width:1}</style>\n";
 
 std::string html_row(const Row& row) {
   std::string html = fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td>", row.bytes, row.count, title_of(row.subject));
@@ -212,12 +200,7 @@ std::string html_row(const Row& row) {
 std::string plot_svg(const Report& report) {
   const auto groups = by_subject(report.rows);
   const double height = heading_height + row_height * static_cast<double>(groups.size());
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
-      "aria-label=\"{2}\">\n",
-      figure_width, height, heading(report));
-  svg += style_sheet;
-  svg += "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+  std::string svg = figure_begin(figure_width, height, heading(report));
   svg += text(left_margin, 32, "start", "title", heading(report)) + legend(58);
   double y = heading_height + 28;
   for (const auto& rows : groups) {
@@ -236,7 +219,7 @@ std::string plot_html(const Report& report) {
       "collapse;font-size:13px}}td,th{{padding:3px 10px;text-align:right;border-bottom:1px solid #e3e3e3}}</style>"
       "</head>\n<body>\n{1}<table>\n<tr><th colspan=\"3\"></th><th colspan=\"6\">out of place</th>"
       "<th colspan=\"6\">in place</th></tr>\n<tr><th>bytes</th><th>count</th><th>type</th>",
-      heading(report), plot_svg(report));
+      escaped(heading(report)), plot_svg(report));
   for (int i = 0; i < 2; ++i)
     html += "<th>µs</th><th>algbw GB/s</th><th>busbw GB/s</th><th>p50 µs</th><th>p99 µs</th><th>wrong</th>";
   html += "</tr>\n";

@@ -45,45 +45,100 @@ std::int64_t available_memory_bytes() {
 /// A rank's entry in the header, as it travels.
 struct WireInfo {
   std::int32_t pid = 0;
-  char host[60] = {};
+  std::int32_t device = -1;
+  char host[64] = {};
+  char bus_id[16] = {};
+  char gpu[64] = {};
 };
+
+template <std::size_t n>
+void put(char (&field)[n], const std::string& text) {
+  text.copy(field, n - 1);
+}
+
+template <std::size_t n>
+std::string text_of(const char (&field)[n]) {
+  return {field, strnlen(field, n)};
+}
+
+/// Fills a buffer on whatever side it lies.
+Status fill(const Operation& o, const Contents& contents, Memory& memory) {
+  write(o, contents, memory.host());
+  return memory.from_host(extent_bytes(o, contents));
+}
+
+/// The elements of a buffer that differ from what it must hold.
+Result<std::size_t> wrong_in(const Operation& o, const Contents& contents, Memory& memory) {
+  STRAIT_TRY(memory.to_host(extent_bytes(o, contents)));
+  return count_wrong(o, contents, memory.host());
+}
 
 }  // namespace
 
-RankRun::RankRun(const Options& options, straitComm_t comm, Reporter* reporter, int threads)
-    : options_(options), comm_(comm), reporter_(reporter), threads_(threads) {}
+RankRun::RankRun(const Options& options, straitComm_t control, Gpu* gpu, Reporter* reporter, int threads)
+    : options_(options),
+      control_(control),
+      gpu_(gpu),
+      comm_(gpu != nullptr ? gpu->comm() : control),
+      reporter_(reporter),
+      threads_(threads) {}
 
 Status RankRun::run() {
-  STRAIT_TRY(checked(straitCommUserRank(comm_, &rank_), comm_, "straitCommUserRank"));
-  STRAIT_TRY(checked(straitCommCount(comm_, &ranks_), comm_, "straitCommCount"));
+  Status status = measure_all();
+  if (!status) {
+    // Before the buffers go: kernels of any rank that use them end.
+    straitCommAbort(comm_);
+    straitCommAbort(control_);
+  }
+  return status;
+}
+
+Status RankRun::measure_all() {
+  STRAIT_TRY(checked(straitCommUserRank(control_, &rank_), control_, "straitCommUserRank"));
+  STRAIT_TRY(checked(straitCommCount(control_, &ranks_), control_, "straitCommCount"));
   if (options_.root >= ranks_)
     return fail(Code::invalid_argument, fmt::format("--root {} is not a rank: there are {}", options_.root, ranks_));
   STRAIT_TRY(learn_ranks());
-  const std::size_t size = options_.max_bytes + guard_elements * sizeof(std::uint64_t);
-  auto allocate = [&] { return options_.register_memory ? Memory::registered(size, comm_) : Memory::plain(size); };
-  STRAIT_ASSIGN(const Memory send, allocate());
-  STRAIT_ASSIGN(const Memory receive, allocate());
-  std::memset(send.data(), 0, size);
-  std::memset(receive.data(), 0, size);
-  for (int cycle = 0; options_.cycles == 0 || cycle < options_.cycles; ++cycle)
-    STRAIT_TRY(run_subjects(send.data(), receive.data()));
+  for (auto* buffer : {&send_, &receive_}) STRAIT_TRY(allocate(*buffer));
+  STRAIT_TRY(barrier());  // allocating may wait for kernels of the process, and those for this rank
+  for (int cycle = 0; options_.cycles == 0 || cycle < options_.cycles; ++cycle) STRAIT_TRY(run_subjects());
   return barrier();  // nobody leaves while others still need it
+}
+
+Status RankRun::allocate(std::optional<Memory>& buffer) {
+  const std::size_t size = options_.max_bytes + guard_elements * sizeof(std::uint64_t);
+  auto allocated = gpu_ != nullptr            ? Memory::on_gpu(size, *gpu_)
+                   : options_.register_memory ? Memory::registered(size, comm_)
+                                              : Memory::plain(size);
+  if (!allocated) return tl::unexpected(std::move(allocated).error());
+  buffer.emplace(std::move(*allocated));
+  std::memset(buffer->host(), 0, size);
+  return buffer->from_host(size);
 }
 
 Status RankRun::learn_ranks() {
   WireInfo mine;
   mine.pid = getpid();
+  if (gpu_ != nullptr) {
+    STRAIT_ASSIGN(const std::string name, gpu_->name());
+    STRAIT_ASSIGN(const std::string bus_id, gpu_->bus_id());
+    mine.device = gpu_->device();
+    put(mine.bus_id, bus_id);
+    put(mine.gpu, name);
+  }
   gethostname(mine.host, sizeof mine.host - 1);
   std::vector<WireInfo> wire(static_cast<std::size_t>(ranks_));
-  STRAIT_TRY(checked(straitAllGather(&mine, wire.data(), sizeof mine, straitUint8, comm_, nullptr), comm_,
+  STRAIT_TRY(checked(straitAllGather(&mine, wire.data(), sizeof mine, straitUint8, control_, nullptr), control_,
                      "Learning who the ranks are"));
   std::vector<RankInfo> ranks;
   for (int r = 0; r < ranks_; ++r) {
     const WireInfo& info = wire[static_cast<std::size_t>(r)];
-    ranks.push_back({r, info.pid, std::string(info.host, strnlen(info.host, sizeof info.host))});
+    ranks.push_back({r, info.pid, text_of(info.host), info.device, text_of(info.bus_id), text_of(info.gpu)});
   }
   STRAIT_TRY(limit_sizes(ranks));
-  if (reporter_ != nullptr) reporter_->begin(ranks, threads_);
+  const char *name = "", *why = "";
+  STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));
+  if (reporter_ != nullptr) reporter_->begin(ranks, threads_, {name, why});
   return {};
 }
 
@@ -94,6 +149,10 @@ Status RankRun::limit_sizes(const std::vector<RankInfo>& ranks) {
       usable_memory_fraction * static_cast<double>(available_memory_bytes()) / static_cast<double>(here);
   auto limit = static_cast<std::int64_t>(share / 2);  // two buffers
   if (limit == 0) limit = static_cast<std::int64_t>(options_.max_bytes);
+  if (gpu_ != nullptr) {
+    STRAIT_ASSIGN(const std::size_t free, gpu_->free_bytes());
+    limit = std::min(limit, static_cast<std::int64_t>(usable_memory_fraction * static_cast<double>(free) / 2));
+  }
   STRAIT_TRY(all_reduce(&limit, 1, straitInt64, straitMin));
   if (options_.max_bytes <= static_cast<std::size_t>(limit)) return {};
   options_.max_bytes = static_cast<std::size_t>(limit);
@@ -115,7 +174,7 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
           .bytes = bytes};
 }
 
-Status RankRun::run_subjects(void* send, void* receive) {
+Status RankRun::run_subjects() {
   std::vector<std::optional<ReduceOp>> ops = {std::nullopt};
   if (is_reduction(options_.collective)) ops.assign(options_.ops.begin(), options_.ops.end());
   std::vector<int> roots = {-1};
@@ -130,22 +189,23 @@ Status RankRun::run_subjects(void* send, void* receive) {
     for (const auto& op : ops)
       for (const int root : roots) {
         const Subject subject{type, op, root};
-        STRAIT_TRY(warm_up(subject, send, receive));
-        for (const std::size_t bytes : sizes_bytes(options_)) STRAIT_TRY(run_size(subject, bytes, send, receive));
+        STRAIT_TRY(warm_up(subject));
+        for (const std::size_t bytes : sizes_bytes(options_)) STRAIT_TRY(run_size(subject, bytes));
       }
   return {};
 }
 
-Status RankRun::warm_up(const Subject& subject, void* send, void* receive) {
+Status RankRun::warm_up(const Subject& subject) {
   for (const std::size_t bytes : sizes_bytes(options_)) {
-    const Call call(operation(subject, bytes, false), send, receive, comm_);
+    const Call call = make_call(operation(subject, bytes, false));
     if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: warming up, {} bytes", name(subject.type), bytes));
     for (int i = 0; i < options_.warmup_iterations; ++i) STRAIT_TRY(checked(call(), comm_, "Warming up"));
+    STRAIT_TRY(complete());
   }
   return barrier();
 }
 
-Status RankRun::run_size(const Subject& subject, std::size_t bytes, void* send, void* receive) {
+Status RankRun::run_size(const Subject& subject, std::size_t bytes) {
   const Operation out_of_place = operation(subject, bytes, false);
   const Geometry g = out_of_place.geometry(out_of_place.rank);
   Row row;
@@ -154,28 +214,33 @@ Status RankRun::run_size(const Subject& subject, std::size_t bytes, void* send, 
   row.subject = subject;
   if (reporter_ != nullptr)
     reporter_->progress(fmt::format("{}: {} bytes, out of place", name(subject.type), row.bytes));
-  STRAIT_ASSIGN(row.out_of_place, measure(out_of_place, send, receive));
+  STRAIT_ASSIGN(row.out_of_place, measure(out_of_place));
   if (g.has_in_place) {
     if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: {} bytes, in place", name(subject.type), row.bytes));
-    STRAIT_ASSIGN(row.in_place, measure(operation(subject, bytes, true), send, receive));
+    STRAIT_ASSIGN(row.in_place, measure(operation(subject, bytes, true)));
   }
   if (reporter_ != nullptr) reporter_->add(row);
   return {};
 }
 
-Result<Measurement> RankRun::measure(Operation o, void* send, void* receive) {
-  if (!o.in_place) write(o, send_contents(o), send);
-  write(o, receive_contents_before(o), receive);
-  const Call call(o, send, receive, comm_);
+Call RankRun::make_call(const Operation& o) const {
+  return {o, send_->data(), receive_->data(), comm_, gpu_ != nullptr ? gpu_->stream() : nullptr};
+}
+
+Result<Measurement> RankRun::measure(Operation o) {
+  if (!o.in_place) STRAIT_TRY(fill(o, send_contents(o), *send_));
+  STRAIT_TRY(fill(o, receive_contents_before(o), *receive_));
+  const Call call = make_call(o);
   Measurement m;
   STRAIT_TRY(checked(call(), comm_, "The first call of a size"));
+  STRAIT_TRY(complete());
   STRAIT_TRY(time_mean(call, m));
   STRAIT_TRY(time_single_iterations(call, m));
   const auto moved = static_cast<double>(algorithm_bytes(o.collective, o.geometry(o.rank), o.type, o.ranks));
   m.algorithm_gbps = m.time_us > 0 ? moved / m.time_us * 1e-3 : 0;
   m.bus_gbps = m.algorithm_gbps * bus_factor(o.collective, o.ranks);
   for (int i = 0; i < options_.checks; ++i) {
-    STRAIT_ASSIGN(const std::int64_t wrong, verify(o, call, send, receive));
+    STRAIT_ASSIGN(const std::int64_t wrong, verify(o, call));
     m.wrong = m.wrong.value_or(0) + wrong;
   }
   return m;
@@ -184,24 +249,30 @@ Result<Measurement> RankRun::measure(Operation o, void* send, void* receive) {
 Status RankRun::time_mean(const Call& call, Measurement& m) {
   STRAIT_TRY(barrier());
   double timed_us = 0;
+  double cpu_us = 0;
   const double cpu_start_us = thread_cpu_us();
   const auto start = Clock::now();
   if (options_.blocking == Blocking::barrier_untimed) {
     for (int i = 0; i < options_.iterations; ++i) {
       const auto iteration_start = Clock::now();
       STRAIT_TRY(checked(call(), comm_, "A timed call"));
+      STRAIT_TRY(complete());
       timed_us += elapsed_us(iteration_start);
       STRAIT_TRY(barrier());
     }
+    cpu_us = thread_cpu_us() - cpu_start_us;
   } else {
     for (int i = 0; i < options_.iterations; ++i) {
       STRAIT_TRY(checked(call(), comm_, "A timed call"));
+      if (options_.blocking != Blocking::none) STRAIT_TRY(complete());
       if (options_.blocking == Blocking::barrier_timed) STRAIT_TRY(barrier());
     }
+    cpu_us = thread_cpu_us() - cpu_start_us;  // of GPU ranks: what enqueueing takes, without the wait
+    STRAIT_TRY(complete());
     timed_us = elapsed_us(start);
   }
   m.time_us = timed_us / options_.iterations;
-  m.cpu_time_us = (thread_cpu_us() - cpu_start_us) / options_.iterations;
+  m.cpu_time_us = cpu_us / options_.iterations;
   STRAIT_TRY(average(m.time_us));
   return average(m.cpu_time_us);
 }
@@ -216,6 +287,7 @@ Status RankRun::time_single_iterations(const Call& call, Measurement& m) {
     if (options_.blocking == Blocking::barrier_untimed) STRAIT_TRY(barrier());
     const auto start = Clock::now();
     STRAIT_TRY(checked(call(), comm_, "A timed call"));
+    STRAIT_TRY(complete());
     if (options_.blocking == Blocking::barrier_timed) STRAIT_TRY(barrier());
     time_us = elapsed_us(start);
   }
@@ -225,13 +297,17 @@ Status RankRun::time_single_iterations(const Call& call, Measurement& m) {
   return average(m.p99_us);
 }
 
-Result<std::int64_t> RankRun::verify(Operation o, const Call& call, void* send, void* receive) {
+Result<std::int64_t> RankRun::verify(Operation o, const Call& call) {
   o.seed = ++verified_calls_;  // ranks verify the same calls in the same order
-  if (!o.in_place) write(o, send_contents(o), send);
-  write(o, receive_contents_before(o), receive);
+  if (!o.in_place) STRAIT_TRY(fill(o, send_contents(o), *send_));
+  STRAIT_TRY(fill(o, receive_contents_before(o), *receive_));
   STRAIT_TRY(checked(call(), comm_, "The verified call"));
-  std::size_t wrong_here = count_wrong(o, receive_contents_after(o), receive);
-  if (!o.in_place) wrong_here += count_wrong(o, send_contents(o), send);
+  STRAIT_TRY(complete());
+  STRAIT_ASSIGN(std::size_t wrong_here, wrong_in(o, receive_contents_after(o), *receive_));
+  if (!o.in_place) {
+    STRAIT_ASSIGN(const std::size_t changed, wrong_in(o, send_contents(o), *send_));
+    wrong_here += changed;
+  }
   if (wrong_here != 0)  // said here too, because the sum below is the library's own work
     fmt::print(stderr, "strait perf: rank {}: {} wrong elements, {} {} of {} bytes, {}, seed {}\n", rank_, wrong_here,
                name(o.collective), name(o.type), o.bytes, o.in_place ? "in place" : "out of place", o.seed);
@@ -241,16 +317,18 @@ Result<std::int64_t> RankRun::verify(Operation o, const Call& call, void* send, 
   return wrong;
 }
 
-Status RankRun::barrier() { return checked(straitBarrier(comm_, nullptr), comm_, "straitBarrier"); }
+Status RankRun::complete() { return gpu_ != nullptr ? gpu_->wait() : Status(); }
+
+Status RankRun::barrier() { return checked(straitBarrier(control_, nullptr), control_, "straitBarrier"); }
 
 Status RankRun::all_reduce(void* values, std::size_t count, straitDataType_t type, straitRedOp_t op) {
-  return checked(straitAllReduce(values, values, count, type, op, comm_, nullptr), comm_, "straitAllReduce");
+  return checked(straitAllReduce(values, values, count, type, op, control_, nullptr), control_, "straitAllReduce");
 }
 
 Status RankRun::average(double& time_us) {
   switch (options_.average) {
     case Average::rank0:
-      return checked(straitBroadcast(&time_us, &time_us, 1, straitFloat64, 0, comm_, nullptr), comm_,
+      return checked(straitBroadcast(&time_us, &time_us, 1, straitFloat64, 0, control_, nullptr), control_,
                      "straitBroadcast");
     case Average::mean:
       return all_reduce(&time_us, 1, straitFloat64, straitAvg);

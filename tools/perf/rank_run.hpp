@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "perf/call.hpp"
 #include "perf/data.hpp"
+#include "perf/gpu.hpp"
+#include "perf/memory.hpp"
 #include "perf/options.hpp"
 #include "perf/reporter.hpp"
 #include "perf/results.hpp"
@@ -20,34 +23,44 @@ namespace strait::perf {
 /// values that all ranks share.
 class RankRun {
  public:
-  /// `reporter` is null on all ranks but 0. `threads`: ranks of each process.
-  RankRun(const Options& options, straitComm_t comm, Reporter* reporter, int threads);
+  /// `control` joins the same ranks as host ranks; without `gpu` (null) it is also what is measured. Both must outlive
+  /// this. `reporter` is null on all ranks but 0. `threads`: ranks of each process.
+  RankRun(const Options& options, straitComm_t control, Gpu* gpu, Reporter* reporter, int threads);
 
+  /// After an error the communicators are aborted.
   Status run();
   /// Wrong elements: as this rank counted its own, or as the ranks together did, whichever is more.
   std::int64_t wrong() const { return wrong_; }
 
  private:
+  Status measure_all();
   Status learn_ranks();
   Status limit_sizes(const std::vector<RankInfo>& ranks);
-  Status run_subjects(void* send, void* receive);
-  Status warm_up(const Subject& subject, void* send, void* receive);
-  Status run_size(const Subject& subject, std::size_t bytes, void* send, void* receive);
-  Result<Measurement> measure(Operation operation, void* send, void* receive);
+  Status allocate(std::optional<Memory>& buffer);
+  Status run_subjects();
+  Status warm_up(const Subject& subject);
+  Status run_size(const Subject& subject, std::size_t bytes);
+  Result<Measurement> measure(Operation operation);
   Status time_mean(const Call& call, Measurement& measurement);
   Status time_single_iterations(const Call& call, Measurement& measurement);
-  Result<std::int64_t> verify(Operation operation, const Call& call, void* send, void* receive);
+  Result<std::int64_t> verify(Operation operation, const Call& call);
 
   Operation operation(const Subject& subject, std::size_t bytes, bool in_place) const;
+  Call make_call(const Operation& operation) const;
+  /// Until all calls are complete. Calls of host ranks are on return.
+  Status complete();
   Status barrier();
   Status all_reduce(void* values, std::size_t count, straitDataType_t type, straitRedOp_t op);
   /// Replaces a rank's time by what --average makes of all.
   Status average(double& time_us);
 
   Options options_;
-  straitComm_t comm_;
+  straitComm_t control_;  ///< host ranks
+  Gpu* gpu_;              ///< null: host ranks
+  straitComm_t comm_;     ///< what is measured
   Reporter* reporter_;
   int threads_;
+  std::optional<Memory> send_, receive_;
   int rank_ = 0;
   int ranks_ = 0;
   std::uint64_t verified_calls_ = 0;

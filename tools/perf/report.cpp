@@ -41,6 +41,12 @@ Json settings(const Options& o) {
           {"registered_memory", o.register_memory}};
 }
 
+Json rank_json(const RankInfo& r) {
+  Json json = {{"rank", r.rank}, {"pid", r.pid}, {"host", r.host}};
+  if (r.device >= 0) json["gpu"] = {{"device", r.device}, {"bus_id", r.bus_id}, {"name", r.gpu}};
+  return json;
+}
+
 Json measurement(const Measurement& m) {
   Json json = {{"time_us", m.time_us},     {"cpu_time_us", m.cpu_time_us}, {"algbw_gbps", m.algorithm_gbps},
                {"busbw_gbps", m.bus_gbps}, {"p50_us", m.p50_us},           {"p99_us", m.p99_us}};
@@ -64,8 +70,10 @@ std::string to_json(const Report& report) {
   json["versions"] = {{"header", STRAIT_VERSION}, {"library", report.library_version}};
   json["settings"] = settings(report.options);
   json["environment"] = environment();
+  if (!report.predicted_on.empty()) json["prediction"] = {{"machine", report.predicted_on}};
   json["ranks"] = Json::array();
-  for (const RankInfo& r : report.ranks) json["ranks"].push_back({{"rank", r.rank}, {"pid", r.pid}, {"host", r.host}});
+  for (const RankInfo& r : report.ranks) json["ranks"].push_back(rank_json(r));
+  json["transport"] = {{"name", report.transport.name}, {"why", report.transport.why}};
   json["results"] = Json::array();
   for (const Row& row : report.rows) json["results"].push_back(row_json(row));
   const Summary summary = summarise(report.rows);

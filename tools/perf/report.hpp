@@ -15,6 +15,8 @@ struct Report {
   int library_version = 0;
   std::vector<RankInfo> ranks;
   std::vector<Row> rows;
+  TransportInfo transport;
+  std::string predicted_on;  ///< the simulated machine; empty: measured
 };
 
 /// Machine, versions, settings and results.

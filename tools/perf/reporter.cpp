@@ -42,11 +42,12 @@ void Progress::clear() {
   shown_ = false;
 }
 
-Reporter::Reporter(const Options& options, int library_version) : report_{options, library_version, {}, {}} {}
+Reporter::Reporter(const Options& options, int library_version) : report_{options, library_version, {}, {}, {}} {}
 
-void Reporter::begin(std::vector<RankInfo> ranks, int threads) {
+void Reporter::begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport) {
   report_.ranks = std::move(ranks);
-  print(header(report_.options, report_.ranks, threads));
+  report_.transport = std::move(transport);
+  print(header(report_.options, report_.ranks, threads, report_.transport));
 }
 
 void Reporter::remark(const std::string& line) { print("# " + line + "\n"); }

@@ -57,6 +57,15 @@ struct RankInfo {
   int rank = 0;
   int pid = 0;
   std::string host;
+  int device = -1;  ///< -1: a host rank
+  std::string bus_id;
+  std::string gpu;  ///< its name
+};
+
+/// What carries the data, and what was wrong with faster ways ("" where nothing was).
+struct TransportInfo {
+  std::string name;
+  std::string why;
 };
 
 }  // namespace strait::perf

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 #include <strait/strait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -12,8 +14,10 @@
 #include <vector>
 
 #include "perf/call.hpp"
+#include "perf/gpu.hpp"
 #include "perf/rank_run.hpp"
 #include "perf/reporter.hpp"
+#include "select/calibration.hpp"
 
 namespace strait::perf {
 namespace {
@@ -29,7 +33,37 @@ struct Process {
   int index = 0;
   int count = 1;
   int threads = 1;
+  std::shared_ptr<topo::CudaDriver> driver;  ///< held, so that it is not loaded again for each rank
+  int gpus = 0;                              ///< that it sees; 0: not asked for
+  int first_gpu = 0;                         ///< of its threads: the next has the next
 };
+
+/// The processes of lower index on this host: each takes the GPUs after theirs.
+Result<int> processes_before(const Process& process) {
+  std::array<char, 64> name{};
+  gethostname(name.data(), name.size() - 1);
+  std::vector<std::array<char, 64>> names(static_cast<std::size_t>(process.count));
+  straitComm_t comm = process.comm.get();
+  STRAIT_TRY(checked(straitAllGather(name.data(), names.data(), name.size(), straitUint8, comm, nullptr), comm,
+                     "Learning which processes share this host"));
+  return static_cast<int>(std::count(names.begin(), names.begin() + process.index, name));
+}
+
+/// A process that sees fewer GPUs than the host has (CUDA_VISIBLE_DEVICES) starts again from its first.
+Status find_gpus(Process& process) {
+  STRAIT_ASSIGN(const int before, processes_before(process));
+  auto driver = topo::CudaDriver::open();
+  if (!driver) return fail(driver.error().code, "--ngpus: " + driver.error().message + ". Host ranks need none: -g 0");
+  process.driver = std::move(*driver);
+  process.gpus = process.driver->gpus();
+  if (process.threads > process.gpus)
+    return fail(Code::invalid_argument,
+                fmt::format("{} GPU ranks were asked for in this process, and it sees {} GPU{}. Lower -t times -g, or "
+                            "look at CUDA_VISIBLE_DEVICES",
+                            process.threads, process.gpus, process.gpus == 1 ? "" : "s"));
+  process.first_gpu = before * process.threads % process.gpus;
+  return {};
+}
 
 Result<Process> join_processes(const Options& options) {
   Process process;
@@ -39,7 +73,12 @@ Result<Process> join_processes(const Options& options) {
   STRAIT_TRY(checked(straitCommUserRank(comm, &process.index), comm, "straitCommUserRank"));
   STRAIT_TRY(checked(straitCommCount(comm, &process.count), comm, "straitCommCount"));
   const int cores = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
-  process.threads = options.threads > 0 ? options.threads : process.count > 1 ? 1 : cores;
+  const bool one = process.count > 1 || options.gpus > 0;
+  process.threads = options.threads > 0 ? options.threads : one ? 1 : cores;
+  if (options.gpus > 0) {
+    process.threads *= options.gpus;
+    STRAIT_TRY(find_gpus(process));
+  }
   return process;
 }
 
@@ -56,15 +95,22 @@ Result<straitUniqueId> share_ticket(const Process& process) {
 /// What the threads of this process have in common.
 class Session {
  public:
-  Session(const Options& options, Reporter* reporter, int threads)
-      : options_(options), reporter_(reporter), threads_(threads) {}
+  Session(const Options& options, Reporter* reporter, const Process& process)
+      : options_(options), reporter_(reporter), process_(process) {}
 
   void measure(straitComm_t comm, int thread) {
-    RankRun rank_run(options_, comm, thread == 0 ? reporter_ : nullptr, threads_);
-    if (auto status = rank_run.run(); !status) {
-      report(status.error());
-      straitCommAbort(comm);
+    std::unique_ptr<Gpu> gpu;
+    if (process_.gpus > 0) {
+      auto opened = Gpu::open(comm, (process_.first_gpu + thread) % process_.gpus);
+      if (!opened) {
+        report(opened.error());
+        straitCommAbort(comm);
+        return;
+      }
+      gpu = std::move(*opened);
     }
+    RankRun rank_run(options_, comm, gpu.get(), thread == 0 ? reporter_ : nullptr, process_.threads);
+    if (auto status = rank_run.run(); !status) report(status.error());
     if (rank_run.wrong() != 0) failed_ = true;
   }
 
@@ -90,7 +136,7 @@ class Session {
  private:
   const Options& options_;
   Reporter* reporter_;
-  int threads_;
+  const Process& process_;
   std::atomic<bool> failed_ = false;
   std::atomic<bool> reported_ = false;
 };
@@ -116,8 +162,15 @@ int run(const Options& options) {
   int version = 0;
   straitGetVersion(&version);
   std::unique_ptr<Reporter> reporter;
-  if (process->index == 0) reporter = std::make_unique<Reporter>(options, version);
-  Session session(options, reporter.get(), process->threads);
+  if (process->index == 0) {
+    reporter = std::make_unique<Reporter>(options, version);
+    if (const KnownRates known = known_rates(Environment()); !known.calibrated && options.gpus == 0)
+      fmt::print(stderr, "# Algorithms are chosen by {}\n", known.source);
+    if (options.gpus > 1)
+      reporter->remark(
+          fmt::format("-g {}: each GPU has a thread of its own, {} in a process", options.gpus, process->threads));
+  }
+  Session session(options, reporter.get(), *process);
   if (process->threads == 1)
     session.measure(process->comm.get(), 0);
   else if (auto status = run_threads(*process, session); !status)

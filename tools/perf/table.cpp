@@ -22,6 +22,10 @@ std::string percentiles(const std::optional<Measurement>& m) {
   return fmt::format("  {:>7}  {:>7}", fitted(m->p50_us, 7), fitted(m->p99_us, 7));
 }
 
+std::string place(const RankInfo& r) {
+  return r.device < 0 ? "host memory" : fmt::format("device {:2} [{}] {}", r.device, r.bus_id, r.gpu);
+}
+
 std::string column_heads(bool cpu_time) {
   const auto line = [](auto size, auto count, auto type, auto op, auto root, auto time, auto gbps_a, auto gbps_b,
                        auto wrong, auto p50, auto p99) {
@@ -48,7 +52,7 @@ std::string fitted(double value, int width) {
   return fmt::format("{:.{}e}", value, width >= 7 ? 1 : 0);
 }
 
-std::string header(const Options& o, std::span<const RankInfo> ranks, int threads) {
+std::string header(const Options& o, std::span<const RankInfo> ranks, int threads, const TransportInfo& transport) {
   const bool multiplies = o.step_factor > 1;
   std::string text = fmt::format("# strait version {}.{}.{}\n# Collective test starting: {}\n", STRAIT_MAJOR,
                                  STRAIT_MINOR, STRAIT_PATCH, program(o));
@@ -58,8 +62,18 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
       multiplies ? "factor" : "bytes", o.warmup_iterations, o.iterations, o.checks);
   text += "# Using devices\n";
   for (const RankInfo& r : ranks)
-    text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} host memory\n", r.rank, r.pid, r.host);
+    text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} {}\n", r.rank, r.pid, r.host, place(r));
+  text += "# Transport: " + transport.name + (transport.why.empty() ? "\n" : ", because " + transport.why + "\n");
   return text + "#\n" + column_heads(o.cpu_time);
+}
+
+std::string prediction_header(const Options& o, std::span<const RankInfo> ranks, const std::string& machine) {
+  std::string text = fmt::format(
+      "# strait version {}.{}.{}\n# PREDICTION by Strait's clock: nothing here was measured\n# {} on {}\n"
+      "# minBytes {} maxBytes {}\n#\n# Ranks\n",
+      STRAIT_MAJOR, STRAIT_MINOR, STRAIT_PATCH, program(o), machine, o.min_bytes, o.max_bytes);
+  for (const RankInfo& r : ranks) text += fmt::format("#  Rank {:2} on {}\n", r.rank, r.host);
+  return text + "#\n" + column_heads(false);
 }
 
 std::string table_row(const Row& row, bool cpu_time) {

@@ -10,7 +10,10 @@
 /// of single iterations follow on the right.
 namespace strait::perf {
 
-std::string header(const Options& options, std::span<const RankInfo> ranks, int threads);
+std::string header(const Options& options, std::span<const RankInfo> ranks, int threads,
+                   const TransportInfo& transport);
+/// Likewise when nothing is measured: `machine` is the simulated one, and a rank's `host` the device it is placed on.
+std::string prediction_header(const Options& options, std::span<const RankInfo> ranks, const std::string& machine);
 std::string table_row(const Row& row, bool cpu_time);
 std::string footer(const Options& options, const Summary& summary);
 

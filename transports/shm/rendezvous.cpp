@@ -18,6 +18,7 @@
 
 #include "transports/shm/fd_message.hpp"
 #include "transports/shm/shared_heap.hpp"
+#include "transports/shm/strangers.hpp"
 
 namespace strait::shm {
 namespace {
@@ -28,7 +29,8 @@ struct Introduction {
   std::uint32_t rank = 0;
   std::uint8_t has_pidfd = 0;
   std::uint8_t has_heap = 0;
-  std::uint8_t reserved[2] = {};
+  std::uint8_t has_failed = 0;  ///< it can take no further part, and says so to all by itself
+  std::uint8_t reserved = 0;
 };
 struct Hello {
   std::array<std::byte, 32> password;
@@ -39,28 +41,14 @@ struct Row {
   UniqueFd pidfd;
   UniqueFd heap;
 };
-constexpr std::size_t rows_per_message = max_fds_per_message / 2;
+/// Once all are connected, what is left takes milliseconds.
+constexpr std::int64_t exchange_ms = 10'000;
+constexpr std::size_t rows_per_message = max_fds_per_message / max_fds_of_a_rank;
 constexpr std::size_t max_body_bytes = sizeof(Hello) + rows_per_message * sizeof(Introduction);
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
-}
-
-bool equal(const std::array<std::byte, 32>& a, const std::array<std::byte, 32>& b) {
-  std::byte difference{0};  // in constant time: the comparison must not tell how much of a guess was right
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == std::byte{0};
-}
-
-std::string hex(const std::array<std::byte, 16>& bytes) {
-  std::string text;
-  for (std::byte b : bytes) {
-    char digits[3];
-    std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(b));
-    text += digits;
-  }
-  return text;
 }
 
 /// Where the leader listens. Abstract names vanish with their socket but end at the network namespace; ranks in
@@ -70,7 +58,7 @@ struct Address {
   socklen_t size = 0;
 };
 Address abstract_address(const Secret& secret) {
-  const std::string name = "strait-" + hex(secret.name);
+  const std::string name = public_name(secret);
   Address address;
   address.value.sun_family = AF_UNIX;
   std::memcpy(address.value.sun_path + 1, name.data(), name.size());
@@ -78,7 +66,7 @@ Address abstract_address(const Secret& secret) {
   return address;
 }
 Address file_address(const Secret& secret) {
-  const std::string path = "/tmp/strait-" + hex(secret.name);
+  const std::string path = "/tmp/" + public_name(secret);
   Address address;
   address.value.sun_family = AF_UNIX;
   std::memcpy(address.value.sun_path, path.c_str(), path.size() + 1);
@@ -113,9 +101,9 @@ class Listener {
   std::string path_;  ///< empty for an abstract name
 };
 
-Status check_wait(const RendezvousRequest& request, const std::string& waiting_for) {
+Status check_wait(const RendezvousRequest& request, const Deadline& deadline, const std::string& waiting_for) {
   if (request.check) STRAIT_TRY(request.check());
-  if (request.deadline.expired())
+  if (deadline.expired())
     return fail(Code::timeout, "shared memory set-up: no answer from " + waiting_for + " within the deadline");
   return {};
 }
@@ -124,7 +112,7 @@ bool same_process(const RendezvousRequest& request, std::uint32_t a, std::uint32
   return request.ranks[a].process == request.ranks[b].process;
 }
 
-/// Empty where the kernel has none. Without descriptors left it is an error: a death that nobody could see is worse.
+/// Empty where the kernel has none or refuses it (lives.hpp says what then). Without descriptors left it is an error.
 Result<UniqueFd> own_pidfd() {
   UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   if (!fd && (errno == EMFILE || errno == ENFILE))
@@ -147,23 +135,31 @@ class Leader {
     RendezvousResult result;
     result.pidfds.resize(clients_.size());
     result.heaps.resize(clients_.size());
-    STRAIT_ASSIGN(result.segment, make_sealed_memory("strait-segment", request_.segment_bytes));
-    STRAIT_TRY(listen());
+    STRAIT_TRY(request_.agree(prepare(result)));
+    STRAIT_TRY(request_.agree({}));  // the others have connected
+    deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     UniqueFd heap(request_.heap_fd >= 0 ? fcntl(request_.heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
     STRAIT_ASSIGN(UniqueFd pidfd, own_pidfd());
+    result.has_own_pidfd = static_cast<bool>(pidfd);
     rows_.push_back({request_.rank, std::move(pidfd), std::move(heap)});
     while (present_ + 1 < clients_.size()) {
-      STRAIT_TRY(check_wait(request_, missing()));
+      STRAIT_TRY(check_wait(request_, deadline_, missing() + dropped()));
       STRAIT_TRY(accept_and_hear());
     }
     for (std::uint32_t rank = 0; rank < clients_.size(); ++rank)
       if (clients_[rank]) STRAIT_TRY(answer(rank, result.segment.get()));
     for (Row& row : rows_)
       if (!same_process(request_, row.rank, request_.rank)) keep(result, std::move(row));
+    result.strangers_dropped = strangers_.dropped();
     return result;
   }
 
  private:
+  Status prepare(RendezvousResult& result) {
+    STRAIT_ASSIGN(result.segment, make_sealed_memory("strait-segment", request_.segment_bytes));
+    return listen();
+  }
+
   Status listen() {
     STRAIT_ASSIGN(Listener abstract, Listener::open(abstract_address(request_.secret)));
     listeners_.push_back(std::move(abstract));
@@ -178,36 +174,29 @@ class Leader {
 
   Status accept_and_hear() {
     std::vector<pollfd> polled;
-    for (const Listener& listener : listeners_) polled.push_back({listener.fd(), POLLIN, 0});
-    for (const UniqueFd& stranger : strangers_) polled.push_back({stranger.get(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), request_.deadline.poll_ms()) < 0 && errno != EINTR)
+    for (const Listener& listener : listeners_) strangers_.watch(listener.fd(), polled);
+    if (poll(polled.data(), polled.size(), deadline_.poll_ms()) < 0 && errno != EINTR)
       return fail_errno("cannot wait for the ranks of this host", errno);
-    for (const Listener& listener : listeners_)
-      for (;;) {
-        UniqueFd connection(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!connection && (errno == EMFILE || errno == ENFILE))
-          return fail_errno("cannot accept the ranks of this host", errno, "Raise the limit of open files (ulimit -n)");
-        if (!connection) break;
-        strangers_.push_back(std::move(connection));
-      }
-    for (UniqueFd& stranger : strangers_) STRAIT_TRY(hear(stranger));
-    std::erase_if(strangers_, [](const UniqueFd& fd) { return !fd; });
-    return {};
+    for (const Listener& listener : listeners_) STRAIT_TRY(strangers_.accept_from(listener.fd()));
+    strangers_.look_at_all([this](UniqueFd& connection) { return hear(connection); });
+    return failed_;
   }
 
   /// Whoever shows the password becomes a client; whoever says anything else is dropped.
-  Status hear(UniqueFd& connection) {
+  Strangers::Verdict hear(UniqueFd& connection) {
     auto message = receive_message(connection.get(), max_body_bytes);
-    if (!message && message.error().code == Code::in_progress) return {};
+    if (!message && message.error().code == Code::in_progress) return Strangers::Verdict::silent;
     Hello hello;
     const bool whole = message && message->body.size() == sizeof hello;
     if (whole) std::memcpy(&hello, message->body.data(), sizeof hello);
-    const bool known = whole && equal(hello.password, request_.secret.password) && hello.self.rank < clients_.size() &&
-                       hello.self.rank != request_.rank && !clients_[hello.self.rank] &&
+    const bool known = whole && equal_in_constant_time(hello.password, request_.secret.password) &&
+                       hello.self.rank < clients_.size() && hello.self.rank != request_.rank &&
+                       !clients_[hello.self.rank] &&
                        message->fds.size() == std::size_t{hello.self.has_pidfd} + hello.self.has_heap;
-    if (!known) {
-      connection.reset();
-      return {};
+    if (!known) return Strangers::Verdict::dropped;
+    if (hello.self.has_failed != 0) {
+      failed_ = fail(Code::remote_error, "rank " + std::to_string(hello.self.rank) + " failed during the set-up");
+      return Strangers::Verdict::dropped;
     }
     Row row{hello.self.rank, {}, {}};
     std::size_t next = 0;
@@ -216,7 +205,7 @@ class Leader {
     rows_.push_back(std::move(row));
     clients_[hello.self.rank] = std::move(connection);
     ++present_;
-    return {};
+    return Strangers::Verdict::taken;
   }
 
   Status answer(std::uint32_t rank, int segment) const {
@@ -229,7 +218,7 @@ class Leader {
       for (std::size_t i = begin; i < std::min(rows_.size(), begin + rows_per_message); ++i) {
         const Row& row = rows_[i];
         const bool foreign = !same_process(request_, row.rank, rank);  // one's own process needs no descriptors
-        Introduction line{row.rank, foreign && row.pidfd, foreign && row.heap, {}};
+        Introduction line{row.rank, foreign && row.pidfd, foreign && row.heap};
         if (line.has_pidfd != 0) fds.push_back(row.pidfd.get());
         if (line.has_heap != 0) fds.push_back(row.heap.get());
         table.push_back(line);
@@ -246,9 +235,17 @@ class Leader {
     return text;
   }
 
+  std::string dropped() const {
+    return strangers_.dropped() == 0
+               ? ""
+               : " (" + std::to_string(strangers_.dropped()) + " strangers at the unix socket were dropped)";
+  }
+
   const RendezvousRequest& request_;
+  Deadline deadline_ = request_.deadline;
   std::vector<Listener> listeners_;
-  std::vector<UniqueFd> strangers_;
+  Strangers strangers_{Strangers::Limits{}};
+  Status failed_;  ///< a rank's that said so
   std::vector<UniqueFd> clients_;
   std::vector<Row> rows_;
   std::size_t present_ = 0;
@@ -259,16 +256,18 @@ class Follower {
   explicit Follower(const RendezvousRequest& request) : request_(request) {}
 
   Result<RendezvousResult> run() {
-    STRAIT_TRY(connect());
-    STRAIT_TRY(introduce());
+    STRAIT_TRY(request_.agree({}));  // the leader listens
+    STRAIT_TRY(request_.agree(connect()));
+    deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     RendezvousResult result;
+    STRAIT_ASSIGN(result.has_own_pidfd, introduce());
     result.pidfds.resize(request_.ranks.size());
     result.heaps.resize(request_.ranks.size());
     STRAIT_ASSIGN(Message welcome, next_message());
     Hello leader;
     if (welcome.body.size() != sizeof leader || welcome.fds.size() != 1) return unexpected_answer();
     std::memcpy(&leader, welcome.body.data(), sizeof leader);
-    if (!equal(leader.password, request_.secret.password)) return unexpected_answer();
+    if (!equal_in_constant_time(leader.password, request_.secret.password)) return unexpected_answer();
     result.segment = std::move(welcome.fds.front());
     for (std::size_t rows = 0; rows < request_.ranks.size();) {
       STRAIT_ASSIGN(Message message, next_message());
@@ -278,7 +277,6 @@ class Follower {
   }
 
  private:
-  /// The leader may not listen yet; until the deadline a refusal means "not yet".
   Status connect() {
     const bool same_namespace = request_.ranks[0].net_namespace == request_.ranks[request_.rank].net_namespace;
     const Address address = same_namespace ? abstract_address(request_.secret) : file_address(request_.secret);
@@ -286,28 +284,34 @@ class Follower {
       socket_ = UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       if (!socket_) return fail_errno("cannot open a unix socket", errno, "Raise the limit of open files (ulimit -n)");
       if (::connect(socket_.get(), generic(address), address.size) == 0) return {};
-      if (errno != ECONNREFUSED && errno != ENOENT && errno != EAGAIN && errno != EINTR)
-        return fail_errno("cannot reach rank 0 of this host through a unix socket", errno);
-      const std::string where =
-          same_namespace ? ""
-                         : " (in another network namespace: the ranks must share /tmp, or be given different "
-                           "STRAIT_HOSTID to count as different hosts)";
-      STRAIT_TRY(check_wait(request_, "rank 0 of this host" + where));
+      if (errno != EAGAIN && errno != EINTR)
+        return fail_errno("cannot reach rank 0 of this host through a unix socket", errno,
+                          same_namespace ? ""
+                                         : "It is in another network namespace: with the same /tmp, the ranks could "
+                                           "meet there");
+      STRAIT_TRY(check_wait(request_, deadline_, "rank 0 of this host"));  // too many at once
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
 
-  Status introduce() const {
-    STRAIT_ASSIGN(const UniqueFd pidfd, own_pidfd());
-    Hello hello{request_.secret.password,
-                {request_.rank,
-                 pidfd ? std::uint8_t{1} : std::uint8_t{0},
-                 request_.heap_fd >= 0 ? std::uint8_t{1} : std::uint8_t{0},
-                 {}}};
+  /// Whether it had a pidfd to send.
+  Result<bool> introduce() const {
+    const auto pidfd = own_pidfd();
+    Hello hello{request_.secret.password, {}};
+    hello.self.rank = request_.rank;
+    hello.self.has_failed = pidfd ? 0 : 1;
     std::vector<int> fds;
-    if (pidfd) fds.push_back(pidfd.get());
-    if (request_.heap_fd >= 0) fds.push_back(request_.heap_fd);
-    return send_message(socket_.get(), bytes_of(hello), fds);
+    if (pidfd && *pidfd) {
+      hello.self.has_pidfd = 1;
+      fds.push_back(pidfd->get());
+    }
+    if (pidfd && request_.heap_fd >= 0) {
+      hello.self.has_heap = 1;
+      fds.push_back(request_.heap_fd);
+    }
+    STRAIT_TRY(send_message(socket_.get(), bytes_of(hello), fds));
+    if (!pidfd) return tl::unexpected(pidfd.error());
+    return static_cast<bool>(*pidfd);
   }
 
   Result<Message> next_message() const {
@@ -316,9 +320,9 @@ class Follower {
       if (message && message->body.empty())
         return fail(Code::remote_error, "rank 0 of this host closed the shared memory set-up: it failed or died");
       if (message || message.error().code != Code::in_progress) return message;
-      STRAIT_TRY(check_wait(request_, "rank 0 of this host, which waits for all ranks,"));
+      STRAIT_TRY(check_wait(request_, deadline_, "rank 0 of this host, which waits for all ranks,"));
       pollfd polled{socket_.get(), POLLIN, 0};
-      poll(&polled, 1, request_.deadline.poll_ms());
+      poll(&polled, 1, deadline_.poll_ms());
     }
   }
 
@@ -344,10 +348,28 @@ class Follower {
   }
 
   const RendezvousRequest& request_;
+  Deadline deadline_ = request_.deadline;
   UniqueFd socket_;
 };
 
 }  // namespace
+
+bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (a.size() != b.size()) return false;
+  std::byte difference{0};  // the comparison must not tell how much of a guess was right
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{0};
+}
+
+std::string public_name(const Secret& secret) {
+  std::string text = "strait-";
+  for (std::byte b : secret.name) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(b));
+    text += digits;
+  }
+  return text;
+}
 
 Result<RendezvousResult> meet(const RendezvousRequest& request) {
   if (request.rank == 0) return Leader(request).run();

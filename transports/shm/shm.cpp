@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
 #include "base/log.hpp"
 #include "base/mapping.hpp"
+#include "transports/shm/shared_file.hpp"
 #include "transports/shm/shared_heap.hpp"
 
 namespace strait::shm {
@@ -37,18 +39,29 @@ Result<std::shared_ptr<Mapping>> map_heap(const std::string& process, const Uniq
   return heap;
 }
 
-}  // namespace
+RendezvousRequest meeting_of(const OpenRequest& request) {
+  RendezvousRequest meeting;
+  meeting.rank = request.rank;
+  meeting.ranks = request.ranks;
+  meeting.secret = request.secret;
+  meeting.segment_bytes = slots::Segment::size_bytes(request.geometry);
+  meeting.deadline = request.deadline;
+  meeting.check = request.check;
+  meeting.agree = request.agree;
+  return meeting;
+}
 
-Result<Opened> open(const OpenRequest& request) {
-  RendezvousRequest meeting{
-      request.rank, request.ranks,    request.secret, slots::Segment::size_bytes(request.geometry),
-      -1,           request.deadline, request.check};
+Result<Opened> open_passed(const OpenRequest& request) {
+  RendezvousRequest meeting = meeting_of(request);
   auto heap = SharedHeap::instance();
   if (heap)
     meeting.heap_fd = (*heap)->fd();
   else  // no heap costs a copy, no more
     log_warn(static_cast<int>(request.rank), "straitMemAlloc is not available: " + heap.error().message);
   STRAIT_ASSIGN(RendezvousResult met, meet(meeting));
+  if (met.strangers_dropped > 0)
+    log_info(static_cast<int>(request.rank),
+             "dropped " + std::to_string(met.strangers_dropped) + " strangers at the unix socket of this host's ranks");
 
   STRAIT_ASSIGN(Mapping mapping, map_sealed(met.segment, meeting.segment_bytes));
   auto memory = std::make_shared<Mapping>(std::move(mapping));
@@ -59,10 +72,6 @@ Result<Opened> open(const OpenRequest& request) {
       views[rank].kind = slots::PeerView::Kind::same_addresses;
       continue;
     }
-    if (!met.pidfds[rank])
-      log_warn(static_cast<int>(request.rank), "the death of rank " + std::to_string(rank) +
-                                                   " could not be noticed: its system gave no pidfd (Linux older than "
-                                                   "5.3, or a seccomp filter). Set STRAIT_TIMEOUT_MS");
     if (met.heaps[rank]) {
       auto peer_heap = map_heap(request.ranks[rank].process, met.heaps[rank]);
       if (!peer_heap) {
@@ -77,9 +86,42 @@ Result<Opened> open(const OpenRequest& request) {
   const slots::Segment segment(memory->data(), request.geometry);
   Opened opened;
   opened.transport = std::make_unique<slots::SegmentTransport>("shm", segment, request.rank, std::move(views), own_heap,
-                                                               std::move(resources));
-  opened.pidfds = std::move(met.pidfds);
+                                                               std::move(resources), true);
+  STRAIT_ASSIGN(opened.lives, Lives::watch(meeting, met));
   return opened;
+}
+
+Result<Opened> open_named(const OpenRequest& request) {
+  const RendezvousRequest meeting = meeting_of(request);
+  RendezvousResult met;
+  met.pidfds.resize(request.ranks.size());
+  STRAIT_ASSIGN(met.segment, share_file(meeting));
+  STRAIT_ASSIGN(Mapping mapping, Mapping::of_file(met.segment.get(), meeting.segment_bytes));
+  auto memory = std::make_shared<Mapping>(std::move(mapping));
+  const slots::Segment segment(memory->data(), request.geometry);
+  Opened opened;
+  opened.transport = std::make_unique<slots::SegmentTransport>(
+      "shm_file", segment, request.rank, std::vector<slots::PeerView>(request.geometry.ranks), nullptr,
+      std::vector<std::shared_ptr<void>>{memory}, false);
+  STRAIT_ASSIGN(opened.lives, Lives::watch(meeting, met));
+  return opened;
+}
+
+Result<Opened> agreed(const OpenRequest& request, Result<Opened> opened) {
+  STRAIT_TRY(request.agree(opened ? Status() : tl::unexpected(opened.error())));
+  return opened;
+}
+
+}  // namespace
+
+Result<Opened> open(const OpenRequest& request) { return agreed(request, open_passed(request)); }
+
+Result<Opened> open_file(const OpenRequest& request) {
+  // Its memory is set aside in advance, so there should be no more of it than pays.
+  constexpr std::size_t slot_bytes = 32 << 10;
+  OpenRequest smaller = request;
+  smaller.geometry.slot_bytes = std::min(slot_bytes, request.geometry.slot_bytes);
+  return agreed(request, open_named(smaller));
 }
 
 }  // namespace strait::shm

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "transports/shm/lives.hpp"
 #include "transports/shm/rendezvous.hpp"
 #include "transports/slots/segment_transport.hpp"
 
@@ -13,7 +14,7 @@ namespace strait::shm {
 
 struct Opened {
   std::unique_ptr<slots::SegmentTransport> transport;
-  std::vector<UniqueFd> pidfds;  ///< by rank: readable once that process is gone; empty for ranks of this process
+  std::shared_ptr<const Lives> lives;
 };
 
 struct OpenRequest {
@@ -23,8 +24,13 @@ struct OpenRequest {
   slots::Geometry geometry;
   Deadline deadline = Deadline::never();
   std::function<Status()> check;  ///< see RendezvousRequest
+  Agree agree;                    ///< likewise
 };
 
+/// Collective: it succeeds on all ranks, or gives the same error on all.
 Result<Opened> open(const OpenRequest& request);
+/// The same without passing descriptors, for ranks that share no unix socket but /dev/shm: over a file there, which has
+/// a name only until all have opened it. Peers' buffers are out of reach.
+Result<Opened> open_file(const OpenRequest& request);
 
 }  // namespace strait::shm

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <string>
-#include <thread>
 
 namespace strait::slots {
 namespace {
@@ -72,38 +70,32 @@ Result<std::byte*> Segment::find_or_make(const Key& key, std::size_t bytes) cons
   for (std::size_t probe = 0; probe < capacity; ++probe) {
     DirectoryEntry& entry = directory.entries[(start + probe) & (capacity - 1)];
     std::uint64_t seen = entry.key.load(std::memory_order_acquire);
-    if (seen == 0 && entry.key.compare_exchange_strong(seen, hash)) return make_block(entry, bytes);
-    if (seen == hash) return await_block(entry);
+    if (seen == 0 && entry.key.compare_exchange_strong(seen, hash)) seen = hash;
+    if (seen == hash) return block_of(entry, bytes);
   }
   return fail(Code::internal_error, "the directory of shared links is full (" + std::to_string(capacity) + " entries)");
 }
 
-Result<std::byte*> Segment::make_block(DirectoryEntry& entry, std::size_t bytes) const {
+Result<std::byte*> Segment::block_of(DirectoryEntry& entry, std::size_t bytes) const {
+  if (const std::uint64_t made = entry.offset.load(std::memory_order_acquire)) return memory_ + made;
   auto& directory = *reinterpret_cast<Directory*>(memory_ + directory_offset(geometry_));
   // Small blocks (signals) share pages; links start a page, so that their slots stay together.
   const std::size_t unit = bytes >= page_bytes ? page_bytes : cache_line_bytes;
   const std::size_t size = round_up(bytes, unit) + (unit - cache_line_bytes);
   const std::size_t begin =
       round_up(blocks_offset(geometry_) + directory.used_bytes.fetch_add(round_up(size, cache_line_bytes)), unit);
-  if (begin + bytes > size_bytes(geometry_))
-    return fail(Code::out_of_memory, "the shared segment of the communicator is full (" +
-                                         std::to_string(size_bytes(geometry_) >> 20) +
-                                         " MB of addresses). Use fewer lanes or fewer split communicators' plans");
-  entry.offset.store(begin, std::memory_order_release);
-  return memory_ + begin;
-}
-
-Result<std::byte*> Segment::await_block(const DirectoryEntry& entry) const {
-  // The maker needs a handful of instructions between its two stores; only its death can make this long.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  for (;;) {
-    if (const std::uint64_t offset = entry.offset.load(std::memory_order_acquire)) return memory_ + offset;
-    if (control().abort.load(std::memory_order_relaxed) != 0)
-      return fail(Code::aborted, "the communicator was aborted while a link was being opened");
-    if (std::chrono::steady_clock::now() > deadline)
-      return fail(Code::remote_error, "a peer stopped while it was opening a link in shared memory");
-    std::this_thread::yield();
+  // Ranks that come at the same time each take addresses; the first to store them wins, and the others' stay unused.
+  // So nobody depends on the rank that made the entry, which may have been killed since.
+  std::uint64_t offset = 0;
+  if (begin + bytes <= size_bytes(geometry_)) {
+    if (entry.offset.compare_exchange_strong(offset, begin, std::memory_order_acq_rel)) offset = begin;
+  } else {
+    offset = entry.offset.load(std::memory_order_acquire);
   }
+  if (offset != 0) return memory_ + offset;
+  return fail(Code::out_of_memory, "the shared segment of the communicator is full (" +
+                                       std::to_string(size_bytes(geometry_) >> 20) +
+                                       " MB of addresses). Use fewer lanes or fewer split communicators' plans");
 }
 
 }  // namespace strait::slots

@@ -52,8 +52,8 @@ class Segment {
   Control& control() const { return *reinterpret_cast<Control*>(memory_); }
   RankControl& rank_control(std::uint32_t rank) const;
 
-  /// The zeroed block of `bytes` that belongs to `key`, the same for every rank that asks. The error: the segment is
-  /// full, or a peer stopped while it was making the entry.
+  /// The zeroed block of `bytes` that belongs to `key`, the same for every rank that asks. Never waits: what a peer
+  /// that was killed has left half done, whoever comes next completes. The error: the segment is full.
   Result<std::byte*> find_or_make(const Key& key, std::size_t bytes) const;
 
   std::size_t slot_stride_bytes() const { return sizeof(SlotHeader) + geometry_.slot_bytes; }
@@ -62,7 +62,7 @@ class Segment {
  private:
   struct DirectoryEntry {
     std::atomic<std::uint64_t> key{0};
-    std::atomic<std::uint64_t> offset{0};  ///< nonzero once the block is made
+    std::atomic<std::uint64_t> offset{0};  ///< of the block; nonzero once there is one
   };
   struct Directory {
     alignas(cache_line_bytes) std::atomic<std::uint64_t> used_bytes{0};
@@ -71,8 +71,7 @@ class Segment {
   static std::size_t directory_entries(const Geometry& geometry);
   static std::size_t directory_offset(const Geometry& geometry);
   static std::size_t blocks_offset(const Geometry& geometry);
-  Result<std::byte*> await_block(const DirectoryEntry& entry) const;
-  Result<std::byte*> make_block(DirectoryEntry& entry, std::size_t bytes) const;
+  Result<std::byte*> block_of(DirectoryEntry& entry, std::size_t bytes) const;
 
   std::byte* memory_;
   Geometry geometry_;

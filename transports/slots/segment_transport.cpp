@@ -9,13 +9,14 @@ namespace strait::slots {
 
 SegmentTransport::SegmentTransport(std::string_view name, Segment segment, std::uint32_t rank,
                                    std::vector<PeerView> views, std::byte* own_heap,
-                                   std::vector<std::shared_ptr<void>> resources)
+                                   std::vector<std::shared_ptr<void>> resources, bool has_peer_memory)
     : name_(name),
       segment_(segment),
       rank_(rank),
       views_(std::move(views)),
       own_heap_(own_heap),
-      resources_(std::move(resources)) {}
+      resources_(std::move(resources)),
+      has_peer_memory_(has_peer_memory) {}
 
 Result<std::byte*> SegmentTransport::link_block(const LinkEnd& end) const {
   return segment_.find_or_make({Key::Kind::link, end.tag, end.writer, end.readers},
@@ -70,33 +71,22 @@ Result<SignalWaiter*> SegmentTransport::open_wait(const SignalEnd& end) {
 
 void SegmentTransport::post_call(std::uint64_t sequence, const CallSignature& signature, const void* input,
                                  void* output) {
-  PostedCall& call = segment_.rank_control(rank_).calls[sequence % posted_calls];
   const auto heap = reinterpret_cast<std::uintptr_t>(own_heap_);
-  // A reader that finds the old or the new sequence on both sides of its reads has read one whole call.
-  call.sequence.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  call.what.store(signature.what, std::memory_order_relaxed);
-  call.count.store(signature.count, std::memory_order_relaxed);
-  call.input.store(reinterpret_cast<std::uintptr_t>(input) - heap, std::memory_order_relaxed);
-  call.output.store(reinterpret_cast<std::uintptr_t>(output) - heap, std::memory_order_relaxed);
-  call.sequence.store(sequence, std::memory_order_release);
+  write_call(
+      segment_.rank_control(rank_), sequence,
+      {signature, reinterpret_cast<std::uintptr_t>(input) - heap, reinterpret_cast<std::uintptr_t>(output) - heap});
 }
 
 std::optional<PeerCall> SegmentTransport::peer_call(std::uint64_t sequence, std::uint32_t peer) const {
-  const PostedCall& call = segment_.rank_control(peer).calls[sequence % posted_calls];
-  if (call.sequence.load(std::memory_order_acquire) != sequence) return std::nullopt;
-  PeerCall seen;
-  seen.signature = {call.what.load(std::memory_order_relaxed), call.count.load(std::memory_order_relaxed)};
-  const std::uint64_t input = call.input.load(std::memory_order_relaxed);
-  const std::uint64_t output = call.output.load(std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (call.sequence.load(std::memory_order_relaxed) != sequence) return std::nullopt;
+  const auto call = read_call(segment_.rank_control(peer), sequence);
+  if (!call) return std::nullopt;
+  PeerCall seen{call->signature, nullptr, nullptr};
   const PeerView& view = views_[peer];
   if (view.kind != PeerView::Kind::none) {
     // Threads of one process post offsets from the same heap base, so adding it back gives the address they meant.
     const auto base = reinterpret_cast<std::uintptr_t>(view.kind == PeerView::Kind::heap ? view.heap : own_heap_);
-    seen.input = reinterpret_cast<const std::byte*>(base + input);
-    seen.output = reinterpret_cast<std::byte*>(base + output);
+    seen.input = reinterpret_cast<const std::byte*>(base + call->input);
+    seen.output = reinterpret_cast<std::byte*>(base + call->output);
   }
   return seen;
 }

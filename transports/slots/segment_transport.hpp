@@ -25,12 +25,15 @@ struct PeerView {
 class SegmentTransport : public Transport {
  public:
   /// `views` is indexed by rank. `own_heap` is this process's shared heap, whose addresses are posted as offsets.
-  /// `resources` is whatever must live as long as the transport: the mappings.
+  /// `resources` is whatever must live as long as the transport: the mappings. `has_peer_memory`: ranks see one
+  /// another's buffers in principle, whether or not each mapping succeeded.
   SegmentTransport(std::string_view name, Segment segment, std::uint32_t rank, std::vector<PeerView> views,
-                   std::byte* own_heap, std::vector<std::shared_ptr<void>> resources);
+                   std::byte* own_heap, std::vector<std::shared_ptr<void>> resources, bool has_peer_memory);
 
   std::string_view name() const override { return name_; }
   std::size_t slot_bytes() const override { return segment_.geometry().slot_bytes; }
+  bool has_peer_memory() const override { return has_peer_memory_; }
+  bool has_multicast() const override { return true; }
   const Segment& segment() const { return segment_; }
 
   Result<SendLink*> open_send(const LinkEnd& end) override;
@@ -39,6 +42,8 @@ class SegmentTransport : public Transport {
   Result<SignalWaiter*> open_wait(const SignalEnd& end) override;
   void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) override;
   std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const override;
+  bool sees_memory_of(std::uint32_t peer) const override { return views_[peer].kind != PeerView::Kind::none; }
+  bool knows_calls(std::uint64_t /*sequence*/) override { return true; }
 
  private:
   using LinkKey = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;  // writer, tag, readers
@@ -52,6 +57,7 @@ class SegmentTransport : public Transport {
   std::vector<PeerView> views_;
   std::byte* own_heap_;
   std::vector<std::shared_ptr<void>> resources_;
+  bool has_peer_memory_;
   std::map<LinkKey, std::unique_ptr<SendLink>> sends_;
   std::map<LinkKey, std::unique_ptr<ReceiveLink>> receives_;
   std::map<SignalKey, std::unique_ptr<SignalSender>> signals_;

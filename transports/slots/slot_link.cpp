@@ -28,7 +28,7 @@ std::vector<std::size_t> SlotSendLink::holders() const {
   return late;
 }
 
-void SlotSendLink::publish(const CallSignature& signature) noexcept {
+void SlotSendLink::publish(const CallSignature& signature, std::size_t /*used_bytes*/) noexcept {
   SlotHeader& header = ring_.header(next_);
   header.signature = signature;
   header.sequence.store(++next_, std::memory_order_release);

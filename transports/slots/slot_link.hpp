@@ -35,7 +35,7 @@ class SlotSendLink final : public SendLink {
   SlotSendLink(const SlotRing& ring, std::size_t readers) : ring_(ring), readers_(readers) {}
   std::byte* try_reserve() noexcept override;
   std::vector<std::size_t> holders() const override;
-  void publish(const CallSignature& signature) noexcept override;
+  void publish(const CallSignature& signature, std::size_t used_bytes) noexcept override;
 
  private:
   SlotRing ring_;

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
 #include "executor/cuda/interpreter.hpp"
+#include "kernels/arithmetic.cuh"
 
 namespace strait::cuda {
 
@@ -74,44 +72,13 @@ class GpuMachine {
                  : "memory");
   }
 
-  /// The conversions of base/reduce_spec.hpp in the hardware's instructions. Inner NaN payloads may differ from the
-  /// specification's; what leaves is the canonical NaN.
   template <DataType type, int count>
   static STRAIT_DEVICE void widen(const Unit& unit, spec::AccumulatorType<type> (&values)[count]) {
-    struct Elements {
-      spec::ElementType<type> values[count];
-    };
-    const Elements elements = __builtin_bit_cast(Elements, unit);
-    STRAIT_UNROLL
-    for (int e = 0; e < count; ++e) {
-      if constexpr (type == DataType::bfloat16) {
-        values[e] = __uint_as_float(std::uint32_t{elements.values[e].bits} << 16);
-      } else if constexpr (type == DataType::float16) {
-        values[e] = __half2float(__ushort_as_half(elements.values[e].bits));
-      } else {
-        values[e] = spec::load<type>(elements.values[e]);
-      }
-    }
+    kernels::widen<type>(unit, values);
   }
-
   template <DataType type, int count>
   static STRAIT_DEVICE Unit narrow(const spec::AccumulatorType<type> (&values)[count]) {
-    struct Elements {
-      spec::ElementType<type> values[count];
-    } elements;
-    STRAIT_UNROLL
-    for (int e = 0; e < count; ++e) {
-      if constexpr (type == DataType::bfloat16) {
-        elements.values[e].bits = isnan(values[e]) ? FloatFormat<BFloat16>::canonical_nan
-                                                   : __bfloat16_as_ushort(__float2bfloat16_rn(values[e]));
-      } else if constexpr (type == DataType::float16) {
-        elements.values[e].bits =
-            isnan(values[e]) ? FloatFormat<Float16>::canonical_nan : __half_as_ushort(__float2half_rn(values[e]));
-      } else {
-        elements.values[e] = spec::store<type>(values[e]);
-      }
-    }
-    return __builtin_bit_cast(Unit, elements);
+    return kernels::narrow<type, Unit>(values);
   }
 
   static STRAIT_DEVICE bool aborted(const Control& control) {

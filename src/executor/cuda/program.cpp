@@ -125,7 +125,6 @@ class RankCompiler {
 
   Status add_operand(const Operand& operand) {
     FlatOperand flat;
-    flat.raw = operand.raw;
     flat.chunk = operand.chunk;
     if (operand.kind == Operand::Kind::local || operand.kind == Operand::Kind::peer) {
       flat.kind = static_cast<FlatOperand::Kind>(operand.buffer);

@@ -56,7 +56,6 @@ struct ChannelState {
 struct FlatOperand {
   enum class Kind : std::uint8_t { input, output, scratch, slot };
   Kind kind = Kind::input;
-  bool raw = false;           ///< see Operand::raw
   std::uint16_t rank = 0;     ///< whose input, output or scratch
   std::uint16_t channel = 0;  ///< slot: index among the lane's channels
   std::uint16_t ordinal = 0;  ///< slot: uses of the channel before this one in a slice

@@ -15,19 +15,24 @@ namespace strait::cuda {
 /// "<what>: <CUDA's text>". Clears CUDA's record of the error.
 Status check(cudaError_t result, const std::string& what);
 
-/// Makes a device current, and the one before it again.
+/// Makes a device current, and the one before it again. Costs next to nothing where it is current already.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device) {
     cudaGetDevice(&previous_);
+    if (device == previous_) return;
     cudaSetDevice(device);
+    changed_ = true;
   }
-  ~DeviceGuard() { cudaSetDevice(previous_); }
+  ~DeviceGuard() {
+    if (changed_) cudaSetDevice(previous_);
+  }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
   int previous_ = 0;
+  bool changed_ = false;
 };
 
 /// Zeroed memory of a device.

@@ -77,7 +77,6 @@ Result<HostProgram::BoundOperand> HostProgram::bind_operand(const RankPlan& plan
   BoundOperand bound;
   bound.kind = operand.kind;
   bound.buffer = operand.buffer;
-  bound.raw = operand.raw;
   bound.rank = operand.peer;
   bound.chunk = chunk_extent(operand.buffer, operand.chunk);
   const bool widens = has_wide_form(options_.arithmetic.type);

@@ -135,17 +135,18 @@ std::size_t HostProgram::slice_count(const BoundStep& step, std::uint32_t slice)
 }
 
 void HostProgram::execute(const BoundStep& step, std::uint32_t slice) {
+  std::size_t count = 0;
   if (!step.sources.empty() && !step.destinations.empty()) {
-    const std::size_t count = slice_count(step, slice);
+    count = slice_count(step, slice);
     if (count != 0) compute(step, slice, count);
   }
-  finish(step);
+  finish(step, count);
 }
 
 void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_t count) {
   sources_.clear();
   destinations_.clear();
-  for (const BoundOperand& source : step.sources) sources_.push_back({address(source, slice), source.raw, source.wide});
+  for (const BoundOperand& source : step.sources) sources_.push_back({address(source, slice), source.wide});
   for (const BoundOperand& destination : step.destinations)
     destinations_.push_back({address(destination, slice), destination.wide, destination.streaming});
 
@@ -163,16 +164,16 @@ void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_
           .destinations = destinations_,
           .count = count,
           .final = step.final,
-          .ranks = ranks_,
-          .premul_scalar = run_.premul_scalar},
+          .ranks = ranks_},
          options_.simd);
 }
 
-void HostProgram::finish(const BoundStep& step) {
+void HostProgram::finish(const BoundStep& step, std::size_t count) {
   for (const BoundOperand& source : step.sources)
     if (source.kind == Operand::Kind::receive) source.receive->release();
   for (const BoundOperand& destination : step.destinations)
-    if (destination.kind == Operand::Kind::send) destination.send->publish(signature_of(step));
+    if (destination.kind == Operand::Kind::send)
+      destination.send->publish(signature_of(step), count * (destination.wide ? accumulator_bytes : element_bytes_));
   for (SignalSender* signal : step.signals) signal->add();
 }
 

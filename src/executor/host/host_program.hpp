@@ -51,7 +51,6 @@ class HostProgram {
     void* output = nullptr;
     std::uint64_t sequence = 0;  ///< under which peers posted their buffers
     CallSignature signature;
-    const void* premul_scalar = nullptr;  ///< of the element type; valid until the run ends
   };
   void start(const Run& run);
   /// Advances every lane as far as it goes. An error ends the run.
@@ -73,7 +72,6 @@ class HostProgram {
   struct BoundOperand {
     Operand::Kind kind;
     Buffer buffer;
-    bool raw = false;
     bool wide = false;
     bool streaming = false;
     std::uint32_t rank = 0;              ///< whose memory or slot this operand reads
@@ -119,7 +117,7 @@ class HostProgram {
   Status check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen);
   void execute(const BoundStep& step, std::uint32_t slice);
   void compute(const BoundStep& step, std::uint32_t slice, std::size_t count);
-  void finish(const BoundStep& step);
+  void finish(const BoundStep& step, std::size_t count);
   std::byte* address(const BoundOperand& operand, std::uint32_t slice);
   std::size_t slice_count(const BoundStep& step, std::uint32_t slice) const;
   const CallSignature& signature_of(const BoundStep& step) const {

@@ -119,7 +119,6 @@ std::optional<Simd> simd_from_name(std::string_view name) {
 
 void reduce(const ReduceCall& call, Simd simd) {
   assert(!call.sources.empty());
-  assert(call.op != ReduceOp::premul_sum || call.premul_scalar != nullptr);
   const host::KernelCall plain{
       .sources = call.sources.data(),
       .source_count = call.sources.size(),
@@ -127,11 +126,31 @@ void reduce(const ReduceCall& call, Simd simd) {
       .destination_count = call.destinations.size(),
       .count = call.count,
       .divisor = call.final && call.op == ReduceOp::avg ? call.ranks : 0,
-      .scalar = call.op == ReduceOp::premul_sum ? call.premul_scalar : nullptr,
   };
   const DefaultFloatEnvironment environment;
   kernels(simd).reduce[static_cast<int>(call.type)][static_cast<int>(combination(call.op))](plain);
   fence_if_streaming(call.destinations);
+}
+
+void premultiply(DataType type, void* destination, const void* source, const void* scalar, std::size_t count,
+                 Simd simd) {
+  alignas(64) std::array<std::byte, 4096> scalars;  // stays in the first-level cache
+  const std::size_t width_bytes = size_bytes(type);
+  const std::size_t piece = scalars.size() / width_bytes;
+  for (std::size_t i = 0; i < std::min(piece, count); ++i)
+    std::memcpy(scalars.data() + i * width_bytes, scalar, width_bytes);
+  for (std::size_t first = 0; first < count; first += piece) {
+    const std::size_t offset_bytes = first * width_bytes;
+    const ReduceSource factors[] = {{.pointer = static_cast<const std::byte*>(source) + offset_bytes},
+                                    {.pointer = scalars.data()}};
+    const ReduceDestination product{.pointer = static_cast<std::byte*>(destination) + offset_bytes};
+    reduce({.type = type,
+            .op = ReduceOp::prod,
+            .sources = factors,
+            .destinations = {&product, 1},
+            .count = std::min(piece, count - first)},
+           simd);
+  }
 }
 
 void copy(std::span<const ReduceDestination> destinations, const void* source, std::size_t size_bytes, Simd simd) {

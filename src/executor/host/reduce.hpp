@@ -22,10 +22,9 @@ std::string_view name(Simd simd);                           ///< "avx2"
 std::optional<Simd> simd_from_name(std::string_view name);  ///< the inverse of name()
 
 /// What one step reads: elements, or accumulators where `wide` (float for the 8- and 16-bit floats; the same as
-/// elements for other types). `raw`: a rank's own contribution, which premul_sum multiplies.
+/// elements for other types).
 struct ReduceSource {
   const void* pointer = nullptr;
-  bool raw = false;
   bool wide = false;
 };
 
@@ -38,21 +37,26 @@ struct ReduceDestination {
 };
 
 /// destinations = reduce(sources), `count` elements each, at any alignment. A destination may be exactly one of the
-/// sources (of the same width); other overlaps are not allowed. At least one source.
+/// sources (of the same width); other overlaps are not allowed. At least one source. premul_sum adds what premultiply()
+/// has made of the inputs.
 struct ReduceCall {
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
   std::span<const ReduceSource> sources = {};
   std::span<const ReduceDestination> destinations = {};
   std::size_t count = 0;
-  bool final = false;                   ///< the result holds every rank's contribution: avg divides by `ranks`
-  std::uint32_t ranks = 1;              ///< read for avg
-  const void* premul_scalar = nullptr;  ///< an element; read for premul_sum
+  bool final = false;       ///< the result holds every rank's contribution: avg divides by `ranks`
+  std::uint32_t ranks = 1;  ///< read for avg
 };
 
 /// `simd` must not exceed best_simd(). Works in the default floating-point environment (round to nearest, no flush to
 /// zero), whatever the calling thread has set, and restores the thread's own.
 void reduce(const ReduceCall& call, Simd simd = best_simd());
+
+/// What a rank contributes to a premul_sum: destination[i] = source[i] * *scalar, rounded to the element type; `count`
+/// elements of `type`, as the scalar is. Like reduce() otherwise.
+void premultiply(DataType type, void* destination, const void* source, const void* scalar, std::size_t count,
+                 Simd simd = best_simd());
 
 /// Copies `size_bytes` to every destination (`wide` is ignored), reading the source from memory once. A destination may
 /// be exactly the source; other overlaps are not allowed.

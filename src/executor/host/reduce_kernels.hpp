@@ -18,7 +18,6 @@ struct KernelCall {
   std::size_t destination_count;
   std::size_t count;
   std::uint32_t divisor;  ///< 0: no division
-  const void* scalar;     ///< an element that multiplies raw sources; null: none
 };
 
 /// How accumulators are combined; the other parts of a ReduceOp are in KernelCall.

@@ -108,7 +108,7 @@ struct Kernel {
   /// Reads a block from a source: `vectors` vectors, or `rest` elements of one.
   template <int vectors>
   [[gnu::always_inline]] static void read(const KernelCall& call, std::size_t source_index, std::size_t first,
-                                          std::size_t rest, Values scalar, Values (&values)[vectors]) {
+                                          std::size_t rest, Values (&values)[vectors]) {
     const ReduceSource& source = call.sources[source_index];
     const auto* pointer = static_cast<const unsigned char*>(source.pointer) + first * width(source.wide);
     if (rest != 0) {
@@ -117,9 +117,6 @@ struct Kernel {
       for (int v = 0; v < vectors; ++v) values[v] = load_vector(pointer + v * vector_bytes, true);
     } else {
       for (int v = 0; v < vectors; ++v) values[v] = load_vector(pointer + v * block_bytes, false);
-    }
-    if (combination == Combine::sum && call.scalar != nullptr && source.raw) {
-      for (int v = 0; v < vectors; ++v) values[v] = multiply(values[v], scalar);
     }
   }
 
@@ -140,12 +137,12 @@ struct Kernel {
 
   /// One block, from all sources to all destinations. rest == 0: `vectors` full vectors.
   template <int vectors>
-  [[gnu::always_inline]] static void block(const KernelCall& call, std::size_t first, std::size_t rest, Values scalar) {
+  [[gnu::always_inline]] static void block(const KernelCall& call, std::size_t first, std::size_t rest) {
     Values sum[vectors];
-    read(call, 0, first, rest, scalar, sum);
+    read(call, 0, first, rest, sum);
     for (std::size_t s = 1; s < call.source_count; ++s) {
       Values next[vectors];
-      read(call, s, first, rest, scalar, next);
+      read(call, s, first, rest, next);
       for (int v = 0; v < vectors; ++v) sum[v] = combine(sum[v], next[v]);
     }
     if (combination == Combine::sum && call.divisor != 0) {
@@ -154,25 +151,18 @@ struct Kernel {
     for (std::size_t d = 0; d < call.destination_count; ++d) write(call.destinations[d], first, rest, sum);
   }
 
-  static Values splat_scalar(const void* element) {
-    Values scalar = load_rest(element, false, 1);
-    for (int i = 1; i < lanes; ++i) scalar[i] = scalar[0];
-    return scalar;
-  }
-
-  static void range(const KernelCall& call, std::size_t first, std::size_t end, Values scalar) {
+  static void range(const KernelCall& call, std::size_t first, std::size_t end) {
     constexpr int unroll = 4;
     std::size_t i = first;
-    for (; i + unroll * lanes <= end; i += unroll * lanes) block<unroll>(call, i, 0, scalar);
-    for (; i + lanes <= end; i += lanes) block<1>(call, i, 0, scalar);
-    if (i < end) block<1>(call, i, end - i, scalar);
+    for (; i + unroll * lanes <= end; i += unroll * lanes) block<unroll>(call, i, 0);
+    for (; i + lanes <= end; i += lanes) block<1>(call, i, 0);
+    if (i < end) block<1>(call, i, end - i);
   }
 
   static void run(const KernelCall& call) {
-    const Values scalar = call.scalar != nullptr ? splat_scalar(call.scalar) : Values{};
     const std::size_t head = elements_before_line(call);
-    if (head != 0) range(call, 0, head, scalar);
-    range(call, head, call.count, scalar);
+    if (head != 0) range(call, 0, head);
+    range(call, head, call.count);
   }
 
   /// How many elements bring the first streaming destination to the start of a cache line.

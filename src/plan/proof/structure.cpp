@@ -61,13 +61,11 @@ class StructureCheck {
     if (step.final && !step.reduces) return wrong(place_ + ": a copy is marked final");
     for (const Operand& source : step.sources) {
       if (source.kind == Operand::Kind::send) return wrong(place_ + ": a send stands among the sources");
-      if (source.raw && !step.reduces) return wrong(place_ + ": the source of a copy is marked raw");
       STRAIT_TRY(check_operand(rank, lane, source, links));
     }
     for (const Operand& destination : step.destinations) {
       if (destination.kind == Operand::Kind::receive)
         return wrong(place_ + ": a receive stands among the destinations");
-      if (destination.raw) return wrong(place_ + ": a destination is marked raw");
       if (destination.kind != Operand::Kind::send && destination.buffer == Buffer::input)
         return wrong(place_ + ": an input is written");
       STRAIT_TRY(check_operand(rank, lane, destination, links));

@@ -37,6 +37,22 @@ TEST(Environment, GivesDefaultsWhereNothingIsSet) {
   EXPECT_TRUE(environment.validate());
 }
 
+TEST(Environment, AProcessMayHaveOtherDefaults) {
+  ASSERT_EQ(::unsetenv("STRAIT_HOSTID"), 0);
+  ASSERT_TRUE(Environment::set_default("STRAIT_HOSTID", "first"));
+  ASSERT_TRUE(Environment::set_default("STRAIT_HOSTID", "second"));
+  EXPECT_EQ(*Environment().text("STRAIT_HOSTID"), "second");
+  EXPECT_EQ(*Environment().value("STRAIT_HOSTID"), "second");
+  EXPECT_TRUE(Environment().is_set("STRAIT_HOSTID"));
+  ASSERT_EQ(::setenv("STRAIT_HOSTID", "the environment's", 1), 0);
+  EXPECT_EQ(*Environment().text("STRAIT_HOSTID"), "the environment's");
+  ASSERT_EQ(::setenv("STRAIT_HOSTID", "", 1), 0);
+  EXPECT_EQ(*Environment().text("STRAIT_HOSTID"), "second");
+  EXPECT_FALSE(Environment::set_default("STRAIT_HOST", "x"));
+  EXPECT_FALSE(Environment::set_default("STRAIT_TIMEOUT_MS", "soon"));
+  EXPECT_EQ(environment_of({}).raw("STRAIT_HOSTID"), "") << "a stand-in for the environment has all there is";
+}
+
 TEST(Environment, DefaultsAreAcceptedValues) {
   for (const Variable& variable : environment_table) {
     if (variable.default_value.empty()) continue;

@@ -137,6 +137,38 @@ TEST_F(Processes, ARankThatDiesWhileJoiningIsNamed) {
   kill_a_rank(2, shared_, pids);
 }
 
+/// The root, in a process of its own, is stopped before the rank's deadline and goes on a little after it.
+TEST_F(Processes, ARootThatIsLateStillNamesWhoIsMissing) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  auto pids = fork_ranks(1, [&](int) {
+    auto packed = make_id().pack();
+    bool sent = ::write(ends[1], packed.data(), packed.size()) == static_cast<ssize_t>(packed.size());
+    if (sent) ::pause();
+    return false;
+  });
+  std::array<std::byte, unique_id_bytes> packed;
+  ASSERT_EQ(::read(ends[0], packed.data(), packed.size()), static_cast<ssize_t>(packed.size()));
+  for (int end : ends) ::close(end);
+  auto id = unpack_unique_id(packed);
+  ASSERT_TRUE(id);
+  std::thread disturber([&] {
+    std::this_thread::sleep_for(Milliseconds(200));
+    ::kill(pids[0], SIGSTOP);
+    std::this_thread::sleep_for(Milliseconds(250));
+    ::kill(pids[0], SIGCONT);
+  });
+  JoinOptions options = options_of(1, 3);
+  options.wait = within_ms(400);
+  auto joined = join(*id, options);
+  disturber.join();
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, Code::timeout);
+  EXPECT_NE(joined.error().message.find("did not join"), std::string::npos) << joined.error().message;
+  ::kill(pids[0], SIGKILL);
+  exits_well(pids[0]);
+}
+
 /// Ends forked children after the destructors of statics, which are constructed later than this, and before a leak
 /// checker, which would report what the parent's threads own.
 const pid_t test_process = ::getpid();
@@ -151,6 +183,25 @@ TEST_F(Processes, AChildThatForksFromARootEndsNormally) {
   EXPECT_EQ(registered, 0);
   EXPECT_TRUE(exits_well(child));
   EXPECT_TRUE(join(id, options_of(0, 1)));
+}
+
+/// The child's new thread gets the stack, and with it the handle, of the root's thread, which only the parent had.
+TEST_F(Processes, AChildsThreadsAreNotTakenForAnInheritedRoots) {
+  UniqueId id = make_id();
+  EXPECT_TRUE(join(id, options_of(0, 1)));
+  Deadline deadline = Deadline::after_ms(10'000);
+  while (!report_of_root(id.root)->finished && !deadline.expired()) std::this_thread::sleep_for(Milliseconds(1));
+  auto pids = fork_ranks(1, [&](int) {
+    std::atomic<bool> stop{false};
+    std::thread own([&] {
+      while (!stop.load()) std::this_thread::sleep_for(Milliseconds(1));
+    });
+    UniqueId another = make_id();  // forgets roots that have finished
+    stop.store(true);
+    own.join();
+    return static_cast<bool>(join(another, options_of(0, 1)));
+  });
+  for (pid_t pid : pids) EXPECT_TRUE(exits_well(pid));
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ Calibration sample(double copy_gbps = 42) {
   return calibration;
 }
 
+Status save_calibration(const Calibration& calibration, const std::string& path) {
+  return update_calibration(path, calibration.fingerprint, [&](Calibration& kept) { kept = calibration; });
+}
+
 std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
@@ -68,12 +72,14 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
       {std::string(64, '\0'), "not JSON"},
       {"[]", "not JSON"},
       {"{}", "not one of Strait's"},
-      {changed(good, "\"strait_calibration\": 1", "\"strait_calibration\": 2"), "version 2"},
+      {changed(good, "\"strait_calibration\": 2", "\"strait_calibration\": 3"), "version 3"},
       {changed(good, std::string(machine), "fedcba9876543210"), "another machine"},
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": -1"), "copy_gbps = -1"},
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": 1e99"), "no machine has"},
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": \"fast\""), "lacks the number copy_gbps"},
       {changed(good, "\"host\"", "\"guest\""), "lacks the rates"},
+      {changed(good, "\"transports\": {}", "\"transports\": {\"cuda\": {\"push_gbps\": -3}}"), "push_gbps = -3"},
+      {changed(good, "\"transports\": {}", "\"transports\": 7"), "other than rates of transports"},
       {good + std::string(100'000, ' '), "too long"},
   };
   for (const auto& [text, problem] : bad) {
@@ -84,6 +90,20 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
     EXPECT_NE(loaded.error().message.find(path), std::string::npos) << loaded.error().message;
     EXPECT_NE(loaded.error().message.find("strait doctor --calibrate"), std::string::npos) << loaded.error().message;
   }
+}
+
+TEST(Calibration, ANewMeasurementOfTheHostKeepsWhatTransportsMeasured) {
+  const test::FakeTree tree;
+  const std::string path = tree.path("machine.json");
+  ASSERT_TRUE(update_calibration(path, machine, [](Calibration& kept) { kept.transports["cuda"]["push_gbps"] = 391; }));
+  ASSERT_TRUE(update_calibration(path, machine, [](Calibration& kept) { kept.host.copy_gbps = 7; }));
+  const auto loaded = load_calibration(path, machine);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ(loaded->transports.at("cuda").at("push_gbps"), 391);
+  EXPECT_EQ(loaded->host.copy_gbps, 7);
+  tree.write("machine.json", "{ cut sho");
+  ASSERT_TRUE(update_calibration(path, machine, [](Calibration& kept) { kept.host.copy_gbps = 8; }));
+  EXPECT_EQ(load_calibration(path, machine)->host.copy_gbps, 8);
 }
 
 TEST(Calibration, ABadFileLeavesTheDefaults) {

@@ -36,7 +36,7 @@ TEST(ReduceSpec, IntegersWrap) {
   EXPECT_EQ(combine<ReduceOp::sum>(INT32_MAX, 1), INT32_MIN);
   EXPECT_EQ(combine<ReduceOp::prod>(INT32_MIN, -1), INT32_MIN);
   EXPECT_EQ(combine<ReduceOp::sum>(INT64_MIN, INT64_MIN), 0);
-  EXPECT_EQ(load_scaled<DataType::int8>(-128, -1), -128);
+  EXPECT_EQ(premultiplied<DataType::int8>(-128, -1), -128);
 }
 
 TEST(ReduceSpec, IntegerAveragesTruncateTowardZero) {
@@ -65,8 +65,11 @@ TEST(ReduceSpec, SmallFloatsAccumulateInFloat) {
 
 TEST(ReduceSpec, PremultiplicationRoundsBeforeTheSum) {
   const float x = 1.0F + 0x1p-23F;
-  const float product = load_scaled<DataType::float32>(x, x);
+  const float product = premultiplied<DataType::float32>(x, x);
   EXPECT_EQ(combine<ReduceOp::sum>(product, -(1.0F + 0x1p-22F)), 0.0F);  // a fused multiply-add would give 2^-46
+  // 65 * 65 = 4225 lies between the float16 4224 and 4228; an accumulator would keep it.
+  const auto sixty_five = from_float<Float16>(65.0F);
+  EXPECT_EQ(load<DataType::float16>(premultiplied<DataType::float16>(sixty_five, sixty_five)), 4224.0F);
 }
 
 TEST(ReduceSpec, OverflowOfTheEightBitFloats) {

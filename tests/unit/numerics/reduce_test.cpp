@@ -54,8 +54,7 @@ TEST_P(Reduce, EveryPairOfEightBitElements) {
     inputs[0][i] = static_cast<std::byte>(i & 0xff);
     inputs[1][i] = static_cast<std::byte>(i >> 8);
   }
-  const ReduceSource sources[] = {{.pointer = inputs[0].data(), .raw = true}, {.pointer = inputs[1].data()}};
-  const std::uint8_t scalar = 0x43;
+  const ReduceSource sources[] = {{.pointer = inputs[0].data()}, {.pointer = inputs[1].data()}};
   for (const DataType type : {DataType::int8, DataType::uint8, DataType::float8_e4m3, DataType::float8_e5m2}) {
     for (int op = 0; op < all_ops; ++op) {
       expect_reference({.type = type,
@@ -63,8 +62,7 @@ TEST_P(Reduce, EveryPairOfEightBitElements) {
                         .sources = sources,
                         .count = 65536,
                         .final = true,
-                        .ranks = 3,
-                        .premul_scalar = &scalar},
+                        .ranks = 3},
                        inputs);
     }
   }
@@ -107,7 +105,7 @@ class RandomStep {
       Bytes& buffer = inputs_.emplace_back(guard_bytes + count_ * 8 + guard_bytes);
       std::byte* pointer = buffer.data() + below(guard_bytes);
       testing::fill_random({pointer, count_ * width(wide)}, wide ? wide_type(type_) : type_, mix(seed + s));
-      sources_.push_back({.pointer = pointer, .raw = below(2) == 0, .wide = wide});
+      sources_.push_back({.pointer = pointer, .wide = wide});
     }
     const std::uint64_t destination_count = 1 + below(3);
     for (std::uint64_t d = 0; d < destination_count; ++d) {
@@ -116,15 +114,13 @@ class RandomStep {
       const std::size_t offset = below(guard_bytes / alignment) * alignment;
       destinations_.push_back({.pointer = buffer.data() + offset, .wide = below(4) == 0, .streaming = below(2) == 0});
     }
-    scalar_ = random_elements(type, 64, seed);
     call_ = {.type = type,
              .op = op,
              .sources = sources_,
              .destinations = destinations_,
              .count = count_,
              .final = below(2) == 0,
-             .ranks = static_cast<std::uint32_t>(1 + below(300)),
-             .premul_scalar = scalar_.data() + below(64) * size_bytes(type)};
+             .ranks = static_cast<std::uint32_t>(1 + below(300))};
   }
   RandomStep(const RandomStep&) = delete;
   RandomStep& operator=(const RandomStep&) = delete;
@@ -161,7 +157,6 @@ class RandomStep {
   std::vector<Bytes> inputs_, outputs_;
   std::vector<ReduceSource> sources_;
   std::vector<ReduceDestination> destinations_;
-  Bytes scalar_;
   ReduceCall call_;
 };
 
@@ -186,12 +181,48 @@ TEST_P(Reduce, InPlace) {
       const Bytes expected = testing::reference_reduction({.type = type, .op = ReduceOp::sum, .inputs = inputs});
       std::vector<Bytes> buffers = inputs;
       std::vector<ReduceSource> sources;
-      for (const Bytes& buffer : buffers) sources.push_back({.pointer = buffer.data(), .raw = true});
+      for (const Bytes& buffer : buffers) sources.push_back({.pointer = buffer.data()});
       const ReduceDestination destination{.pointer = buffers[in_place].data(), .streaming = in_place == 2};
       reduce({.type = type, .sources = sources, .destinations = {&destination, 1}, .count = count}, GetParam());
       ASSERT_EQ(first_difference(expected, buffers[in_place], type, inputs), "");
     }
   }
+}
+
+// Whole elements at any alignment, across the pieces in which it is done, and nothing beside them.
+TEST_P(Reduce, PremultipliesByEveryKindOfScalar) {
+  constexpr std::size_t guard_bytes = 64;
+  for (int t = 0; t < all_types; ++t) {
+    const auto type = static_cast<DataType>(t);
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+      const std::size_t count = seed < 50 ? seed : mix(seed) % 10'000;
+      const Bytes input = random_elements(type, count, 2 * seed), scalar = random_elements(type, 1, 2 * seed + 1);
+      Bytes source(guard_bytes + input.size()), result(guard_bytes + input.size() + guard_bytes, std::byte{0xa5});
+      std::byte* const from = source.data() + mix(seed + 1) % guard_bytes;
+      const std::size_t offset = mix(seed + 2) % guard_bytes;
+      std::copy(input.begin(), input.end(), from);
+      Bytes expected = result;
+      const Bytes products = testing::reference_premultiplied(type, input, scalar);
+      std::copy(products.begin(), products.end(), expected.data() + offset);
+      premultiply(type, result.data() + offset, from, scalar.data(), count, GetParam());
+      ASSERT_EQ(first_difference(products, std::span(result).subspan(offset, products.size()), type, {&input, 1}), "")
+          << "scalar " << testing::bits_text(scalar, 0, type) << " by " << name(GetParam());
+      ASSERT_EQ(result, expected) << "wrote beside its " << count << " elements";
+    }
+  }
+}
+
+TEST_P(Reduce, EveryProductOfEightBitElements) {
+  Bytes elements(256);
+  for (unsigned i = 0; i < 256; ++i) elements[i] = static_cast<std::byte>(i);
+  for (const DataType type : {DataType::int8, DataType::uint8, DataType::float8_e4m3, DataType::float8_e5m2})
+    for (unsigned factor = 0; factor < 256; ++factor) {
+      const Bytes scalar(1, static_cast<std::byte>(factor));
+      Bytes result(256);
+      premultiply(type, result.data(), elements.data(), scalar.data(), 256, GetParam());
+      ASSERT_EQ(first_difference(testing::reference_premultiplied(type, elements, scalar), result, type), "")
+          << "scalar " << factor << " by " << name(GetParam());
+    }
 }
 
 TEST_P(Reduce, NoElementsWriteNothing) {

@@ -51,9 +51,22 @@ TEST(Reference, AllToAllV) {
 TEST(Reference, SumsInRankOrderAndScalesEachInput) {
   const std::vector<Bytes> inputs = {bytes_of({0x1p24F}), bytes_of({1.0F}), bytes_of({1.0F}), bytes_of({-0x1p24F})};
   EXPECT_EQ(reference_reduction({.inputs = inputs}), bytes_of({0.0F}));
-  const float scalar = 3;  // 3 * 2^24 + 3 rounds up to a multiple of 4, twice
-  EXPECT_EQ(reference_reduction({.op = ReduceOp::premul_sum, .premul_scalar = &scalar, .inputs = inputs}),
+  const std::vector<Bytes> threes(4, bytes_of({3.0F}));  // 3 * 2^24 + 3 rounds up to a multiple of 4, twice
+  EXPECT_EQ(reference_reduction({.op = ReduceOp::premul_sum, .premul_scalars = threes, .inputs = inputs}),
             bytes_of({8.0F}));
+  const std::vector<Bytes> scalars = {bytes_of<std::int32_t>({3}), bytes_of<std::int32_t>({-1})};
+  EXPECT_EQ(reference_reduction(
+                {.type = DataType::int32, .op = ReduceOp::premul_sum, .premul_scalars = scalars, .inputs = two_ranks}),
+            bytes_of<std::int32_t>({-7, -14, -21, -28}));
+}
+
+TEST(Reference, RoundsEachProductToTheElementType) {
+  const auto half = [](float value) { return bytes_of({from_float<Float16>(value)}); };
+  // 65 * 65 = 4225 is 4224 as a float16, and 4224 + 2 a tie that goes to 4224; kept in float32, 4225 + 2 would be 4228.
+  const std::vector<Bytes> inputs = {half(65), half(2)}, scalars = {half(65), half(1)};
+  EXPECT_EQ(reference_reduction(
+                {.type = DataType::float16, .op = ReduceOp::premul_sum, .premul_scalars = scalars, .inputs = inputs}),
+            half(4224));
 }
 
 TEST(Reference, FirstDifferenceNamesThePlace) {

@@ -76,6 +76,14 @@ TEST(Options, FlagsOfNcclTestsParse) {
   EXPECT_TRUE(o.cpu_time);
 }
 
+TEST(Options, GpusAreOfEachThread) {
+  const Options o = parsed("all-reduce -t 4 -g 1");
+  EXPECT_TRUE(validate(o));
+  EXPECT_EQ(o.threads, 4);
+  EXPECT_EQ(o.gpus, 1);
+  EXPECT_EQ(parsed("all-reduce").gpus, 0) << "GPUs are measured only if asked for";
+}
+
 TEST(Options, MalformedValuesAreRefused) {
   for (const char* arguments :
        {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9"}) {
@@ -92,7 +100,8 @@ TEST(Options, WhatContradictsItselfIsRefused) {
   EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 2K -i 0")));
   EXPECT_FALSE(validate(parsed("all-reduce --plot x.png")));
   EXPECT_FALSE(validate(parsed("barrier --plot x.svg")));
-  EXPECT_EQ(validate(parsed("all-reduce -g 1")).error().code, Code::unsupported);
+  EXPECT_EQ(validate(parsed("all-reduce -g -1")).error().code, Code::invalid_argument);
+  EXPECT_EQ(validate(parsed("all-reduce -t 2 -g 1 -R 1")).error().code, Code::unsupported);
 }
 
 TEST(Sizes, StepByFactorOrByBytes) {

@@ -53,10 +53,18 @@ TEST(Table, WhatIsNotThereIsNotAvailable) {
 
 TEST(Table, HeaderLinesUpWithTheRows) {
   const std::vector<RankInfo> ranks = {{0, 42, "host"}};
-  const std::string text = header(Options{}, ranks, 1);
+  const std::string text = header(Options{}, ranks, 1, {"tcp", "shm: no socket"});
+  EXPECT_THAT(text, HasSubstr("# Transport: tcp, because shm: no socket\n"));
   EXPECT_THAT(text, HasSubstr("Rank  0 Group  0 Pid     42 on       host"));
+  EXPECT_THAT(text, HasSubstr("host host memory\n"));
   const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
   EXPECT_EQ(last.size(), table_row(example(), false).size());
+}
+
+TEST(Table, HeaderNamesTheGpuOfARank) {
+  const std::vector<RankInfo> ranks = {{3, 42, "host", 1, "0000:41:00.0", "Some GPU"}};
+  EXPECT_THAT(header(Options{}, ranks, 1, {"shm", ""}),
+              HasSubstr("Rank  3 Group  0 Pid     42 on       host device  1 [0000:41:00.0] Some GPU\n"));
 }
 
 TEST(Table, FooterIsThatOfNcclTests) {
@@ -87,7 +95,8 @@ TEST(Percentile, IsTheNearestRank) {
 TEST(Json, HoldsSettingsAndResultsButNoSecret) {
   setenv("STRAIT_KEY", "secret0123", 1);
   setenv("STRAIT_SIMD", "portable", 1);
-  const std::string text = to_json({Options{}, 100, {{0, 42, "host"}}, {example()}});
+  const std::vector<RankInfo> ranks = {{0, 42, "host"}, {1, 43, "host", 5, "0000:41:00.0", "Some GPU"}};
+  const std::string text = to_json({Options{}, 100, ranks, {example()}});
   unsetenv("STRAIT_KEY");
   unsetenv("STRAIT_SIMD");
   EXPECT_THAT(text, testing::Not(HasSubstr("secret0123")));
@@ -98,6 +107,9 @@ TEST(Json, HoldsSettingsAndResultsButNoSecret) {
   EXPECT_EQ(json["results"][0]["out_of_place"]["p99_us"], 20);
   EXPECT_EQ(json["summary"]["wrong"], 3);
   EXPECT_EQ(json["ranks"][0]["pid"], 42);
+  EXPECT_FALSE(json["ranks"][0].contains("gpu"));
+  EXPECT_EQ(json["ranks"][1]["gpu"]["device"], 5);
+  EXPECT_EQ(json["ranks"][1]["gpu"]["name"], "Some GPU");
 }
 
 }  // namespace

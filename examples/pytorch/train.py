@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Trains a small transformer with PyTorch's own DDP or FSDP, and writes the losses.
+
+    torchrun --nproc-per-node 4 examples/pytorch/train.py --json nccl.json
+    strait run -- torchrun --nproc-per-node 4 examples/pytorch/train.py --json strait.json
+    examples/pytorch/train.py --compare nccl.json strait.json
+
+Nothing in here knows of Strait: `strait run` puts its libnccl.so.2 before the one that PyTorch brings along.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Transformer(nn.Module):
+    def __init__(self, words=512, width=256, depth=4, heads=4):
+        super().__init__()
+        self.embedding = nn.Embedding(words, width)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, depth)
+        self.head = nn.Linear(width, words)
+
+    def forward(self, words):
+        mask = nn.Transformer.generate_square_subsequent_mask(words.shape[1], device=words.device)
+        return self.head(self.layers(self.embedding(words), mask=mask, is_causal=True))
+
+
+def train(arguments):
+    rank = int(os.environ["RANK"])
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=device)
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    model = Transformer().to(device)
+    if arguments.mode == "ddp":
+        model = DistributedDataParallel(model, device_ids=[device.index])
+    else:
+        model = FullyShardedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    generator = torch.Generator(device=device).manual_seed(1000 + rank)
+    losses, began = [], time.perf_counter()
+    for _ in range(arguments.steps):
+        # Each word is the one before it, plus one: something that can be learnt.
+        first = torch.randint(0, 512, (16, 1), generator=generator, device=device)
+        words = (first + torch.arange(65, device=device)) % 512
+        logits = model(words[:, :-1])
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+        losses.append(mean)
+    losses = [value.item() for value in losses]
+    seconds = time.perf_counter() - began
+    check_calls(rank, device)
+    if rank == 0:
+        print(f"{arguments.mode}: {arguments.steps} steps in {seconds:.1f} s, loss {losses[0]:.4f} -> {losses[-1]:.4f}, "
+              f"NCCL interface {torch.cuda.nccl.version()}")
+        if arguments.json:
+            with open(arguments.json, "w", encoding="utf-8") as file:
+                json.dump({"mode": arguments.mode, "seconds": seconds, "losses": losses}, file)
+    dist.destroy_process_group()
+
+
+def check_calls(rank, device):
+    """The calls that training does not make, each with its result checked."""
+    ranks = dist.get_world_size()
+    mine = torch.arange(ranks * 3, device=device) + 100 * rank
+    received = torch.empty_like(mine)
+    dist.all_to_all_single(received, mine)
+    expected = torch.cat([torch.arange(3) + 3 * rank + 100 * peer for peer in range(ranks)])
+    assert torch.equal(received.cpu(), expected), "all_to_all_single"
+
+    sent, got = torch.full((1000,), float(rank), device=device), torch.empty(1000, device=device)
+    operations = [dist.P2POp(dist.isend, sent, (rank + 1) % ranks), dist.P2POp(dist.irecv, got, (rank - 1) % ranks)]
+    for request in dist.batch_isend_irecv(operations):
+        request.wait()
+    assert torch.equal(got.cpu(), torch.full((1000,), float((rank - 1) % ranks))), "batch_isend_irecv"
+
+    groups = [dist.new_group([r for r in range(ranks) if r % 2 == parity]) for parity in (0, 1)]
+    value = torch.tensor([float(rank)], device=device)
+    dist.all_reduce(value, group=groups[rank % 2])
+    assert value.item() == sum(r for r in range(ranks) if r % 2 == rank % 2), "a sub-group"
+
+    value = torch.ones(4096, device=device)
+    dist.all_reduce(value)  # before the capture: what is set up at the first call is set up here
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(value)
+    value.fill_(1.0)
+    graph.replay()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.all(value == float(ranks * ranks)).item(), "a CUDA graph"
+
+
+def compare(paths, tolerance):
+    first, second = (json.load(open(path, encoding="utf-8"))["losses"] for path in paths)
+    worst = max(abs(a - b) / abs(a) for a, b in zip(first, second, strict=True))
+    print(f"{len(first)} steps; largest relative difference of the loss {worst:.2e}; "
+          f"{'the same bits' if first == second else 'not the same bits'}")
+    return 0 if worst <= tolerance else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=["ddp", "fsdp"], default="ddp")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--json", help="where rank 0 writes the losses")
+    parser.add_argument("--compare", nargs=2, metavar="FILE", help="compares two such files instead of training")
+    parser.add_argument("--tolerance", type=float, default=1e-3)
+    arguments = parser.parse_args()
+    if arguments.compare:
+        sys.exit(compare(arguments.compare, arguments.tolerance))
+    train(arguments)
+
+
+if __name__ == "__main__":
+    main()

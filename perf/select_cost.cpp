@@ -1,0 +1,98 @@
+// What selection costs: a choice that was made before, the first choice of a communicator, and one for 4096 ranks.
+//
+//   select_cost --benchmark_out=results.json --benchmark_out_format=json
+#include <benchmark/benchmark.h>
+
+#include <string>
+
+#include "select/selector.hpp"
+
+using namespace strait;
+
+namespace {
+
+Selector selector_for(std::uint32_t ranks) {
+  Selector::Settings settings;
+  settings.model = host_model(ranks, ranks);
+  return Selector(std::move(settings));
+}
+
+void stop_on(benchmark::State& state, const Result<const Choice*>& choice) {
+  if (!choice) state.SkipWithError(choice.error().message.c_str());
+}
+
+/// The same call again and again.
+void repeated(benchmark::State& state) {
+  Selector selector = selector_for(16);
+  const SelectQuery query{.count = 1 << 20};
+  stop_on(state, selector.choose(query));
+  for (auto _ : state) benchmark::DoNotOptimize(selector.choose(query));
+}
+BENCHMARK(repeated);
+
+/// A step of a training loop: so many calls that differ, in turn.
+void in_turn(benchmark::State& state) {
+  Selector selector = selector_for(16);
+  std::vector<SelectQuery> queries(static_cast<std::size_t>(state.range(0)));
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    queries[i].count = 1000 * (i + 1);
+    stop_on(state, selector.choose(queries[i]));
+  }
+  std::size_t next = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(selector.choose(queries[next]));
+    next = next + 1 == queries.size() ? 0 : next + 1;
+  }
+}
+BENCHMARK(in_turn)->Arg(2)->Arg(100);
+
+/// The first call of its kind: ranks, bytes of float32.
+void first(benchmark::State& state) {
+  const SelectQuery query{.count = static_cast<std::size_t>(state.range(1)) / 4};
+  for (auto _ : state) {
+    state.PauseTiming();
+    Selector fresh = selector_for(static_cast<std::uint32_t>(state.range(0)));
+    state.ResumeTiming();
+    stop_on(state, fresh.choose(query));
+  }
+}
+BENCHMARK(first)->ArgsProduct({{2, 4, 16, 64}, {1 << 10, 1 << 20, 64 << 20}})->Unit(benchmark::kMillisecond);
+
+LevelModel hosts_of_eight(std::uint32_t hosts) {
+  LevelModel machine;
+  machine.rank.call_us = 3;
+  machine.rank.step_us = 1;
+  machine.rank.end_us = 0.2;
+  machine.rank.copy_gbps = 1000;
+  machine.rank.reduce_gbps = 1500;
+  machine.rank.lanes_at_once = 32;
+  machine.levels = {{8, 1, 160, 0}, {hosts * 8, 8, 45, 360}};
+  return machine;
+}
+
+/// 512 hosts of 8 H800, rates assumed: collective, bytes of int32 (all algorithms may be chosen).
+void of_4096_ranks(benchmark::State& state) {
+  constexpr std::uint32_t hosts = 512;
+  const LevelModel machine = hosts_of_eight(hosts);
+  PlanRequest request;
+  request.collective = static_cast<Collective>(state.range(0));
+  request.ranks = machine.ranks();
+  request.multicast = false;
+  auto& host_of = request.shape.levels.emplace_back();
+  for (std::uint32_t rank = 0; rank < request.ranks; ++rank) host_of.push_back(rank / 8);
+  state.SetLabel(std::string(name(request.collective)));
+  for (auto _ : state) {
+    const auto choice =
+        choose(request, DataType::int32, ReduceOp::sum, static_cast<std::size_t>(state.range(1)) / 4, machine);
+    if (!choice) state.SkipWithError(choice.error().message.c_str());
+  }
+}
+BENCHMARK(of_4096_ranks)
+    ->ArgsProduct({{int(Collective::all_reduce), int(Collective::all_gather), int(Collective::reduce_scatter),
+                    int(Collective::all_to_all), int(Collective::broadcast), int(Collective::reduce)},
+                   {1 << 10, 1 << 20, 1 << 30}})
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Writes the predictions that docs/simulation.md shows: perf/results/sim_*.json and docs/images/sim_*.svg.
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+cmake -S "$root" --preset cpu >/dev/null
+cmake --build "$root/build/cpu" --target strait_command
+strait="$root/build/cpu/bin/strait"
+results="$root/perf/results"
+
+"$strait" sim all-reduce --topology 10x-rtx3090 --ranks 2..10 -b 1K -e 256M -f 2 --against ring \
+    --json "$results/sim_10x_rtx3090.json" --plot "$root/docs/images/sim_10x_rtx3090.svg"
+"$strait" sim all-reduce --topology 10x-rtx3090 --ranks 2..10 --against ring --train \
+    --parameters 350M --bytes-per-parameter 4 --compute-ms 600 --buckets 10 --samples 8 \
+    --json "$results/sim_10x_rtx3090_training.json"
+for size in 1K 256M; do
+    "$strait" explain all-reduce "$size" --topology 4x-h200 --type bfloat16 --json >"$results/sim_4x_h200_$size.json"
+done

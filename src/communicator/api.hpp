@@ -1,0 +1,78 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "communicator/comm.hpp"
+#include "strait/strait.h"
+
+/// What the files of the C interface share: live handles, and how errors become results. api.cpp holds the library and
+/// its memory, api_comm.cpp the life of communicators, api_collectives.cpp the operations and groups.
+
+/// A live handle carries the mark; a destroyed or foreign pointer most likely does not.
+struct straitComm {
+  static constexpr std::uint64_t live = 0x5374726169744c69ull;
+  std::uint64_t mark = live;
+  std::unique_ptr<strait::Comm> comm;  ///< once `is_ready`
+  std::atomic<bool> is_ready{false};
+  std::atomic<bool> is_cancelled{false};  ///< straitCommAbort came while ranks were still joining
+
+  void complete(std::unique_ptr<strait::Comm> joined) {
+    comm = std::move(joined);
+    is_ready = true;
+    if (is_cancelled) comm->abort();
+  }
+  /// From any thread, also while another one is joining.
+  void abort() {
+    is_cancelled = true;
+    if (is_ready) comm->abort();
+  }
+};
+
+namespace strait::api {
+
+/// Kept for straitGetLastError.
+straitResult_t result_of(const Error& error);
+straitResult_t result_of(const Status& status);
+straitResult_t invalid(std::string message);
+/// Needs no memory.
+straitResult_t out_of_memory() noexcept;
+/// The result of a call that may stand in a group, which its error spoils.
+straitResult_t result_in_group(const Status& status);
+
+/// Nothing thrown (the one thing that is: bad_alloc) crosses the C interface.
+template <class F>
+straitResult_t guarded(F&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const std::exception& e) {
+    try {
+      return result_of(Error{Code::internal_error, e.what()});
+    } catch (...) {
+      return straitInternalError;
+    }
+  }
+}
+
+Result<Comm*> comm_of(straitComm_t handle);
+
+template <class F>
+straitResult_t with_comm(straitComm_t handle, F&& body) noexcept {
+  return guarded([&] {
+    auto comm = comm_of(handle);
+    if (!comm) return result_of(comm.error());
+    return body(**comm);
+  });
+}
+
+Result<Deadline> init_deadline(const CommOptions& options);
+
+}  // namespace strait::api

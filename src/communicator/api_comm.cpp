@@ -1,0 +1,226 @@
+// The C interface: the life of a communicator and what may be asked of it.
+#include "communicator/api.hpp"
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+
+#include "base/environment.hpp"
+#include "bootstrap/launch.hpp"
+#include "communicator/group.hpp"
+
+namespace strait::api {
+namespace {
+
+Result<CommOptions> read_config(const straitConfig_t* config) {
+  CommOptions options;
+  if (config == nullptr) return options;
+  straitConfig_t known = STRAIT_CONFIG_INITIALIZER;
+  if (config->magic != STRAIT_CONFIG_MAGIC || config->size_bytes < offsetof(straitConfig_t, init_timeout_ms))
+    return fail(Code::invalid_argument, "the configuration is not initialised. Start from STRAIT_CONFIG_INITIALIZER");
+  std::memcpy(&known, config, std::min(sizeof known, config->size_bytes));
+  if (known.init_timeout_ms < 0 || known.timeout_ms < 0)
+    return fail(Code::invalid_argument, "timeouts in the configuration must not be negative");
+  options.init_timeout_ms = known.init_timeout_ms;
+  if (known.device < -1)
+    return fail(Code::invalid_argument, "device " + std::to_string(known.device) + " is none; -1 means a host rank");
+  if (known.device >= 0) STRAIT_TRY(check_devices_supported(known.device));
+  if (known.max_sms < 0) return fail(Code::invalid_argument, "max_sms in the configuration must not be negative");
+  options.timeout_ms = known.timeout_ms;
+  options.device = known.device;
+  options.max_sms = static_cast<std::uint32_t>(known.max_sms);
+  return options;
+}
+
+Status make_comm(straitComm& handle, Result<std::unique_ptr<Channel>> channel, const CommOptions& options) {
+  if (!channel) return tl::unexpected(std::move(channel).error());
+  STRAIT_ASSIGN(auto comm, Comm::create(std::move(*channel), options));
+  handle.complete(std::move(comm));
+  return {};
+}
+
+/// What a call does that waits for other ranks, once its arguments are found good.
+using SetUp = std::function<Status()>;
+
+/// Runs it; or leaves it to the end of the open group, for ranks that one thread drives wait for one another. `comm` is
+/// null where there is none yet. What the call gives back is written at once: the pointers to it need not outlive it.
+straitResult_t run_or_record(const Comm* comm, Result<SetUp> set_up) {
+  if (!set_up) return result_in_group(tl::unexpected(set_up.error()));
+  Group& group = Group::of_this_thread();
+  if (!group.is_open()) return result_of((*set_up)());
+  group.add_set_up(comm, std::move(*set_up));
+  return straitSuccess;
+}
+
+/// The result fills in `fresh`.
+Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ranks, const straitUniqueId* id, int rank,
+                           const straitConfig_t* config) {
+  const auto refuse = [](const std::string& problem) {
+    return fail(Code::invalid_argument, "straitCommInitRank: " + problem);
+  };
+  if (handle == nullptr) return refuse("the communicator pointer is NULL");
+  if (id == nullptr) return refuse("the unique id is NULL");
+  if (ranks < 1) return refuse(std::to_string(ranks) + " ranks; there must be at least 1");
+  if (rank < 0 || rank >= ranks)
+    return refuse("rank " + std::to_string(rank) + " is not in 0 to " + std::to_string(ranks - 1));
+  STRAIT_ASSIGN(const auto options, read_config(config));
+  STRAIT_ASSIGN(const auto unpacked, unpack_unique_id(std::as_bytes(std::span(id->internal))));
+  return [&fresh, ranks, rank, options, unpacked]() -> Status {
+    STRAIT_ASSIGN(const auto deadline, init_deadline(options));
+    JoinOptions join;
+    join.rank = rank;
+    join.ranks = ranks;
+    join.wait = {deadline, &fresh.is_cancelled};
+    return make_comm(fresh, strait::join(unpacked, join), options);
+  };
+}
+
+Result<SetUp> prepare_split(Comm& comm, int color, int key, const straitComm_t* split, straitComm& fresh,
+                            const straitConfig_t* config) {
+  if (split == nullptr) return fail(Code::invalid_argument, "straitCommSplit: the communicator pointer is NULL");
+  CommOptions options = comm.options();
+  if (config != nullptr) {
+    STRAIT_ASSIGN(options, read_config(config));
+  }
+  return [&comm, color, key, fresh = color < 0 ? nullptr : &fresh, options]() -> Status {
+    STRAIT_ASSIGN(auto part, comm.split(color, key, options));
+    if (fresh != nullptr) fresh->complete(std::move(part));
+    return {};
+  };
+}
+
+Result<SetUp> prepare_register(Comm& comm, void* pointer, std::size_t size_bytes, void* const* registration,
+                               std::uint64_t number) {
+  if (registration == nullptr) return fail(Code::invalid_argument, "straitCommRegister: the handle pointer is NULL");
+  if (pointer == nullptr || size_bytes == 0)
+    return fail(Code::invalid_argument, "straitCommRegister: there is no memory to register");
+  return [&comm, pointer, size_bytes, number] { return comm.register_memory(number, pointer, size_bytes); };
+}
+
+/// A question to a communicator: *to = question(comm).
+template <class T, class F>
+straitResult_t answer(const char* call, straitComm_t handle, T* to, F&& question) noexcept {
+  return with_comm(handle, [&](Comm& comm) {
+    if (to == nullptr) return invalid(std::string(call) + ": the pointer is NULL");
+    *to = question(comm);
+    return straitSuccess;
+  });
+}
+
+}  // namespace
+}  // namespace strait::api
+
+using strait::Code;
+using strait::Comm;
+using strait::Error;
+using strait::Group;
+using strait::Status;
+using namespace strait::api;
+
+straitResult_t straitCommInitRank(straitComm_t* handle, int ranks, const straitUniqueId* id, int rank,
+                                  const straitConfig_t* config) {
+  return guarded([&] {
+    auto made = std::make_unique<straitComm>();
+    const auto result = run_or_record(nullptr, prepare_init(handle, *made, ranks, id, rank, config));
+    if (result == straitSuccess) *handle = made.release();
+    return result;
+  });
+}
+
+straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* config) {
+  return guarded([&] {
+    if (handle == nullptr) return invalid("straitCommInitEnv: the communicator pointer is NULL");
+    const auto options = read_config(config);
+    if (!options) return result_of(options.error());
+    const auto deadline = init_deadline(*options);
+    if (!deadline) return result_of(deadline.error());
+    auto made = std::make_unique<straitComm>();
+    auto launch = strait::read_launch_environment(strait::Environment());
+    if (!launch) return result_of(launch.error());
+    strait::JoinOptions join;
+    join.wait.deadline = *deadline;
+    auto channel = strait::join_launched(*launch, std::move(join));
+    if (const Status status = make_comm(*made, std::move(channel), *options); !status) return result_of(status);
+    *handle = made.release();
+    return straitSuccess;
+  });
+}
+
+straitResult_t straitCommSplit(straitComm_t handle, int color, int key, straitComm_t* split,
+                               const straitConfig_t* config) {
+  return guarded([&] {
+    const auto comm = comm_of(handle);
+    if (!comm) return result_in_group(tl::unexpected(comm.error()));
+    auto made = std::make_unique<straitComm>();
+    const auto result = run_or_record(*comm, prepare_split(**comm, color, key, split, *made, config));
+    if (result == straitSuccess) *split = color < 0 ? nullptr : made.release();
+    return result;
+  });
+}
+
+straitResult_t straitCommDestroy(straitComm_t handle) {
+  return guarded([&] {
+    if (handle == nullptr) return straitSuccess;
+    if (handle->mark != straitComm::live) return invalid("straitCommDestroy: this is not a communicator");
+    const Group& group = Group::of_this_thread();
+    if (handle->comm ? group.uses(handle->comm.get()) : group.is_open())
+      return result_of(
+          Error{Code::invalid_usage,
+                "straitCommDestroy: the open group holds calls on this communicator. End the group first"});
+    handle->mark = 0;
+    delete handle;
+    return straitSuccess;
+  });
+}
+
+straitResult_t straitCommAbort(straitComm_t handle) {
+  return guarded([&] {
+    if (handle == nullptr) return invalid("straitCommAbort: the communicator is NULL");
+    if (handle->mark != straitComm::live)
+      return invalid("straitCommAbort: this is not a communicator, or it was destroyed");
+    handle->abort();
+    return straitSuccess;
+  });
+}
+
+straitResult_t straitCommGetAsyncError(straitComm_t handle, straitResult_t* error) {
+  return answer("straitCommGetAsyncError", handle, error, [](Comm& comm) { return result_of(comm.watch().sticky()); });
+}
+
+straitResult_t straitCommCount(straitComm_t handle, int* ranks) {
+  return answer("straitCommCount", handle, ranks, [](Comm& comm) { return static_cast<int>(comm.ranks()); });
+}
+
+straitResult_t straitCommUserRank(straitComm_t handle, int* rank) {
+  return answer("straitCommUserRank", handle, rank, [](Comm& comm) { return static_cast<int>(comm.rank()); });
+}
+
+straitResult_t straitCommGetTransport(straitComm_t handle, const char** name, const char** why) {
+  return with_comm(handle, [&](Comm& comm) {
+    if (name == nullptr) return invalid("straitCommGetTransport: the pointer for the name is NULL");
+    *name = comm.transport_name().c_str();
+    if (why != nullptr) *why = comm.transport_why().c_str();
+    return straitSuccess;
+  });
+}
+
+straitResult_t straitCommDevice(straitComm_t handle, int* device) {
+  return answer("straitCommDevice", handle, device, [](Comm& comm) { return comm.options().device; });
+}
+
+straitResult_t straitCommRegister(straitComm_t handle, void* pointer, size_t size_bytes, void** registration) {
+  return guarded([&] {
+    const auto comm = comm_of(handle);
+    if (!comm) return result_in_group(tl::unexpected(comm.error()));
+    const std::uint64_t number = (*comm)->next_registration();
+    const auto result = run_or_record(*comm, prepare_register(**comm, pointer, size_bytes, registration, number));
+    if (result == straitSuccess) *registration = reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
+    return result;
+  });
+}
+
+straitResult_t straitCommDeregister(straitComm_t handle, void* registration) {
+  return with_comm(handle, [&](Comm& comm) {
+    return result_of(comm.deregister_memory(reinterpret_cast<std::uintptr_t>(registration)));
+  });
+}

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/unique_fd.hpp"
+#include "communicator/call.hpp"
+#include "communicator/watch.hpp"
+
+namespace strait {
+
+/// What a GPU adds to a rank: memory that the peers' GPUs reach, and the kernels that carry calls out. The rest of the
+/// communicator (joining, control words, errors) is the same as on host ranks.
+class DeviceRank {
+ public:
+  struct Request {
+    int device = 0;
+    std::uint32_t rank = 0;
+    std::uint32_t ranks = 1;
+    std::uint32_t max_sms = 0;    ///< 0: as many as pay
+    std::int64_t timeout_ms = 0;  ///< of an operation; 0: none
+    std::string algorithm;        ///< forced where it can; empty: chosen
+    /// Gives this descriptor to all ranks; theirs, by rank. Collective.
+    std::function<Result<std::vector<UniqueFd>>(int fd)> exchange;
+    Watch* watch = nullptr;  ///< outlives the rank
+  };
+  static Result<std::unique_ptr<DeviceRank>> open(const Request& request);
+  /// Waits for the device to finish this rank's work; after an error of the communicator that is soon.
+  virtual ~DeviceRank() = default;
+
+  virtual int device() const = 0;
+  /// Launches the call on its stream. Calls are valid (validate()).
+  virtual Status enqueue(const Call& call) = 0;
+  /// Sends and receives of one group.
+  virtual Status enqueue_messages(std::span<const Call> calls) = 0;
+  /// Whether the stream records into a graph: such calls run later, any number of times.
+  virtual Result<bool> is_capturing(void* stream) const = 0;
+};
+
+/// Code::unsupported in a build without CUDA: there a configuration with a device is refused before the ranks meet.
+Status check_devices_supported(int device);
+/// The PCI bus id of a CUDA device, by which ranks that use the same one are found.
+Result<std::string> device_bus_id(int device);
+
+}  // namespace strait

@@ -1,0 +1,19 @@
+// Stands for device_rank.cpp in builds without CUDA.
+#include "communicator/device_rank.hpp"
+
+namespace strait {
+namespace {
+
+tl::unexpected<Error> refusal(int device) {
+  return fail(Code::unsupported, "device " + std::to_string(device) +
+                                     " was asked for, and this build has no GPU data path (it was made without CUDA). "
+                                     "Use device -1 for host ranks");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) { return refusal(request.device); }
+Status check_devices_supported(int device) { return refusal(device); }
+Result<std::string> device_bus_id(int device) { return refusal(device); }
+
+}  // namespace strait

@@ -1,0 +1,97 @@
+// What GPU ranks add to the set-up of a communicator.
+#include <fcntl.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "communicator/comm.hpp"
+#include "communicator/gather.hpp"
+#include "communicator/local_ranks.hpp"
+#include "communicator/transports.hpp"
+
+namespace strait {
+
+Status Comm::open_device(const Deadline& deadline) {
+  struct Place {
+    std::int32_t device;
+    std::uint32_t max_sms;
+    char bus_id[32];
+  };
+  Place own{options_.device, options_.max_sms, {}};
+  Status found;
+  if (options_.device >= 0) {
+    auto id = device_bus_id(options_.device);
+    if (id)
+      id->copy(own.bus_id, sizeof own.bus_id - 1);
+    else
+      found = tl::unexpected(id.error());
+  }
+  STRAIT_TRY(agree(found, "use its GPU", deadline));
+  STRAIT_ASSIGN(const auto places, gather(*channel_, own, deadline));
+  const auto& peers = channel_->peers();
+  for (std::size_t peer = 0; peer < places.size(); ++peer) {
+    const Place& other = places[peer];
+    if ((other.device >= 0) != (own.device >= 0))
+      return fail(Code::invalid_usage, peers[peer].describe() +
+                                           (other.device >= 0 ? " is a GPU rank, " : " is a host rank, ") +
+                                           channel_->self().describe() + " is not. Give all ranks a device, or none");
+    if (other.max_sms != own.max_sms)
+      return fail(Code::mismatch, "max_sms is " + std::to_string(other.max_sms) + " on " + peers[peer].describe() +
+                                      " and " + std::to_string(own.max_sms) + " on " + channel_->self().describe());
+    if (own.device >= 0 && !peers[peer].same_host(channel_->self()))
+      return fail(Code::unsupported, peers[peer].describe() + " and " + channel_->self().describe() +
+                                         " are on different hosts, and GPU ranks share one so far. Use host ranks");
+    if (own.device >= 0 && peer != rank_ && std::memcmp(other.bus_id, own.bus_id, sizeof own.bus_id) == 0 &&
+        !peers[peer].same_process(channel_->self()))
+      return fail(Code::invalid_usage, peers[peer].describe() + " and " + channel_->self().describe() +
+                                           " use the same GPU (" + own.bus_id + "). Give each process its own");
+  }
+  if (options_.device < 0) return {};
+  DeviceRank::Request request;
+  request.device = options_.device;
+  request.rank = rank_;
+  request.ranks = ranks_;
+  request.max_sms = options_.max_sms;
+  request.timeout_ms = options_.timeout_ms;
+  request.algorithm = select_options_.algorithm;
+  request.exchange = [&](int fd) { return exchange_descriptors(fd, deadline); };
+  request.watch = watch_.get();
+  STRAIT_ASSIGN(device_, DeviceRank::open(request));
+  transport_name_ = "cuda_p2p";  // the other one only passes on news of the ranks
+  transport_why_.clear();
+  return {};
+}
+
+Result<std::vector<UniqueFd>> Comm::exchange_descriptors(int fd, const Deadline& deadline) {
+  struct Offer {
+    shm::Secret secret;
+    int fd;  ///< means something in its own process only
+  };
+  Offer own{{}, fd};
+  randombytes_buf(&own.secret, sizeof own.secret);
+  STRAIT_ASSIGN(const auto offers, gather(*channel_, own, deadline));
+  const auto& peers = channel_->peers();
+  std::vector<UniqueFd> descriptors(ranks_);
+  if (!std::all_of(peers.begin(), peers.end(),
+                   [&](const PeerInfo& peer) { return peer.same_process(peers.front()); })) {
+    shm::RendezvousRequest request;
+    request.rank = rank_;
+    request.ranks = local_ranks(peers);
+    request.secret = offers.front().secret;
+    request.segment_bytes = 4096;
+    request.heap_fd = fd;
+    request.deadline = deadline;
+    request.check = [this] { return channel_->check(); };
+    request.agree = agreement(*channel_, deadline);
+    STRAIT_ASSIGN(auto met, shm::meet(request));
+    descriptors = std::move(met.heaps);
+  }
+  for (std::uint32_t peer = 0; peer < ranks_; ++peer)
+    if (peer != rank_ && peers[peer].same_process(channel_->self()))
+      descriptors[peer].reset(fcntl(offers[peer].fd, F_DUPFD_CLOEXEC, 0));
+  STRAIT_TRY(channel_->barrier({deadline, nullptr}));  // nobody closes its own before all have taken it
+  return descriptors;
+}
+
+}  // namespace strait

@@ -1,0 +1,84 @@
+// Parts of a communicator, which are communicators themselves.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <system_error>
+
+#include "communicator/comm.hpp"
+#include "communicator/gather.hpp"
+
+namespace strait {
+
+Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options) {
+  if (watch_->has_failed()) return tl::unexpected(watch_->sticky().error());
+  struct Wish {
+    int color;
+    int key;
+  };
+  const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
+  STRAIT_ASSIGN(const auto wishes, gather(*channel_, Wish{color, key}, deadline));
+  std::vector<std::uint32_t> members;
+  for (std::uint32_t other = 0; other < ranks_; ++other)
+    if (wishes[other].color == color) members.push_back(other);
+  std::stable_sort(members.begin(), members.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return wishes[a].key < wishes[b].key; });
+
+  // The first of each color opens the door for its members. All ranks take part in the exchange, also those without.
+  std::array<std::byte, unique_id_bytes> own_id{};
+  Status opened;
+  if (color >= 0 && members.front() == rank_) {
+    RootOptions root;
+    root.deadline = deadline;
+    auto id = create_unique_id(Environment(), std::move(root));
+    if (id)
+      own_id = id->pack();
+    else
+      opened = tl::unexpected(id.error());
+  }
+  STRAIT_ASSIGN(const auto ids, gather(*channel_, own_id, deadline));
+  STRAIT_TRY(agree(opened, "start the parts of a split communicator", deadline));
+  JoinOptions place;
+  place.rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
+  place.ranks = static_cast<int>(members.size());
+  STRAIT_ASSIGN(auto channel, join_part(color < 0 ? nullptr : &ids[members.front()], place, deadline));
+  if (!channel) return std::unique_ptr<Comm>();
+  return create(std::move(channel), options);
+}
+
+Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
+                                                 const Deadline& deadline) {
+  using Joined = Result<std::unique_ptr<Channel>>;
+  constexpr std::chrono::milliseconds news_every(10);
+  std::atomic<bool> give_up{false};
+  place.wait = {deadline, &give_up};
+  const auto join_now = [&]() -> Joined {
+    if (id == nullptr) return nullptr;
+    STRAIT_ASSIGN(const UniqueId unpacked, unpack_unique_id(*id));
+    return join(unpacked, place);
+  };
+  std::future<Joined> joining;
+  std::optional<Joined> joined;
+  try {
+    joining = std::async(std::launch::async, join_now);
+  } catch (const std::system_error& error) {
+    joined = fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
+  }
+  // In rounds, so that all leave at the same one: as soon as all have joined, or any cannot.
+  for (bool all_joined = false; !all_joined;) {
+    if (!joined && joining.wait_for(news_every) == std::future_status::ready) joined = joining.get();
+    const Status own = joined && !*joined ? Status(tl::unexpected(joined->error())) : Status();
+    Status agreed = agree(own, "join its part of a split communicator", deadline);
+    auto states =
+        agreed ? gather(*channel_, std::uint8_t{joined.has_value()}, deadline) : tl::unexpected(agreed.error());
+    if (!states) {
+      give_up.store(true, std::memory_order_release);  // the future's end waits for the thread
+      return tl::unexpected(states.error());
+    }
+    all_joined = std::all_of(states->begin(), states->end(), [](std::uint8_t done) { return done != 0; });
+  }
+  return std::move(*joined);
+}
+
+}  // namespace strait

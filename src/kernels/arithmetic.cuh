@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "base/reduce_spec.hpp"
+
+/// The arithmetic of base/reduce_spec.hpp on 16 bytes of elements at a time, in the GPU's instructions.
+namespace strait::kernels {
+
+template <DataType type>
+inline constexpr int elements_per_granule = static_cast<int>(16 / sizeof(spec::ElementType<type>));
+
+/// Inner NaN payloads may differ from the specification's; what leaves (narrow) is the canonical NaN.
+template <DataType type, class Bits16>
+__device__ __forceinline__ void widen(const Bits16& bits,
+                                      spec::AccumulatorType<type> (&values)[elements_per_granule<type>]) {
+  struct Elements {
+    spec::ElementType<type> values[elements_per_granule<type>];
+  };
+  const Elements elements = __builtin_bit_cast(Elements, bits);
+#pragma unroll
+  for (int e = 0; e < elements_per_granule<type>; ++e) {
+    if constexpr (type == DataType::bfloat16) {
+      values[e] = __uint_as_float(std::uint32_t{elements.values[e].bits} << 16);
+    } else if constexpr (type == DataType::float16) {
+      values[e] = __half2float(__ushort_as_half(elements.values[e].bits));
+    } else {
+      values[e] = spec::load<type>(elements.values[e]);
+    }
+  }
+}
+
+template <DataType type, class Bits16>
+__device__ __forceinline__ Bits16 narrow(const spec::AccumulatorType<type> (&values)[elements_per_granule<type>]) {
+  struct Elements {
+    spec::ElementType<type> values[elements_per_granule<type>];
+  } elements;
+#pragma unroll
+  for (int e = 0; e < elements_per_granule<type>; ++e) {
+    if constexpr (type == DataType::bfloat16) {
+      elements.values[e].bits = isnan(values[e]) ? FloatFormat<BFloat16>::canonical_nan
+                                                 : __bfloat16_as_ushort(__float2bfloat16_rn(values[e]));
+    } else if constexpr (type == DataType::float16) {
+      elements.values[e].bits =
+          isnan(values[e]) ? FloatFormat<Float16>::canonical_nan : __half_as_ushort(__float2half_rn(values[e]));
+    } else {
+      elements.values[e] = spec::store<type>(values[e]);
+    }
+  }
+  return __builtin_bit_cast(Bits16, elements);
+}
+
+/// Which operation, where the kernel does not know when it is compiled.
+struct Operation {
+  ReduceOp op;
+  std::uint32_t ranks;
+  std::uint64_t premul_scalar;
+};
+
+/// What a rank contributes of its input: all but premul_sum take it as it is, which multiplies by this rank's scalar.
+template <DataType type, bool sum_only, class Bits16>
+__device__ __forceinline__ Bits16 contribution(const Bits16& bits, const Operation& operation) {
+  if (sum_only || operation.op != ReduceOp::premul_sum) return bits;
+  constexpr int count = elements_per_granule<type>;
+  spec::ElementType<type> element;
+  memcpy(&element, &operation.premul_scalar, sizeof element);
+  const auto scalar = spec::load<type>(element);
+  spec::AccumulatorType<type> values[count];
+  widen<type>(bits, values);
+#pragma unroll
+  for (int e = 0; e < count; ++e) values[e] = spec::detail::multiply(values[e], scalar);
+  return narrow<type, Bits16>(values);
+}
+
+/// A reduction in progress over one granule. `sum_only`: nothing but ReduceOp::sum, which most calls are.
+template <DataType type, bool sum_only, class Bits16>
+class Reduction {
+  using Accumulator = spec::AccumulatorType<type>;
+  static constexpr int count = elements_per_granule<type>;
+
+ public:
+  __device__ explicit Reduction(const Operation& operation) : operation_(operation) {}
+
+  __device__ __forceinline__ void first(const Bits16& bits) { widen<type>(bits, values_); }
+  __device__ __forceinline__ void next(const Bits16& bits) {
+    Accumulator others[count];
+    widen<type>(bits, others);
+    if constexpr (sum_only) {
+      combine<ReduceOp::sum>(others);
+    } else {
+      switch (operation_.op) {
+        case ReduceOp::prod:
+          return combine<ReduceOp::prod>(others);
+        case ReduceOp::min:
+          return combine<ReduceOp::min>(others);
+        case ReduceOp::max:
+          return combine<ReduceOp::max>(others);
+        default:
+          return combine<ReduceOp::sum>(others);
+      }
+    }
+  }
+  __device__ __forceinline__ Bits16 result() {
+    if constexpr (!sum_only) {
+      if (operation_.op == ReduceOp::avg) {
+#pragma unroll
+        for (int e = 0; e < count; ++e) values_[e] = spec::finish<ReduceOp::avg>(values_[e], operation_.ranks);
+      }
+    }
+    return narrow<type, Bits16>(values_);
+  }
+
+ private:
+  template <ReduceOp op>
+  __device__ __forceinline__ void combine(const Accumulator (&others)[count]) {
+#pragma unroll
+    for (int e = 0; e < count; ++e) values_[e] = spec::combine<op>(values_[e], others[e]);
+  }
+  const Operation& operation_;
+  Accumulator values_[count];
+};
+
+}  // namespace strait::kernels

@@ -1,0 +1,149 @@
+#pragma once
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/lane.cuh"
+
+/// The kernels of Exchange (launch.hpp): one hop, as a copy and as a reduction.
+namespace strait::kernels {
+
+/// Of the chunks of a message, lane l takes l, l + lanes, l + 2 lanes...: the length of the one of this block's round
+/// number `round`, and where it lies.
+__device__ __forceinline__ std::uint32_t chunk_of(const Message& message, std::uint32_t round, std::size_t& offset) {
+  offset = (std::size_t{round} * message.lanes + blockIdx.x) * message.chunk_bytes;
+  if (blockIdx.x >= message.lanes || offset >= message.bytes) return 0;
+  const std::size_t left = message.bytes - offset;
+  return left < message.chunk_bytes ? static_cast<std::uint32_t>(left) : message.chunk_bytes;
+}
+
+/// What the threads of a block share in a round of an exchange. Chunks by the position of their peer (position_of).
+struct ExchangeRound {
+  Outgoing outgoing[max_ranks];
+  Incoming incoming[max_ranks];
+  const std::byte* own_input;  ///< this rank's part of what is reduced or copied
+  std::byte* own_output;
+  std::uint32_t own_bytes;
+  int failed;
+};
+
+/// By the thread that looks after `peer`: whether this round has anything of it.
+__device__ __forceinline__ bool prepare(const Exchange& exchange, Lane& lane, std::uint32_t peer, std::uint32_t round,
+                                        ExchangeRound& shared) {
+  const Ring& ring = exchange.ring;
+  std::size_t send_offset = 0, receive_offset = 0;
+  const Message& send = exchange.send[peer];
+  const Message& receive = exchange.receive[peer];
+  const std::uint32_t receive_bytes = chunk_of(receive, round, receive_offset);
+  if (peer == ring.rank) {
+    shared.own_input = send.data + receive_offset;
+    shared.own_output = receive.data + receive_offset;
+    shared.own_bytes = receive_bytes;
+    return receive_bytes != 0;
+  }
+  const std::uint32_t send_bytes = chunk_of(send, round, send_offset);
+  const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
+  if (!lane.next_slot(send.data + send_offset, send_bytes, send.call_hash, shared.outgoing[position]))
+    shared.failed = 1;
+  lane.expect(receive.data + receive_offset, receive_bytes, receive.call_hash, shared.incoming[position]);
+  return (send_bytes | receive_bytes) != 0;
+}
+
+/// `combine()` takes what comes; false: gave up.
+template <class Contribution, class Combine>
+__device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeRound& shared,
+                                             Contribution&& contribution, Combine&& combine) {
+  const Ring& ring = exchange.ring;
+  const bool minds_a_peer = threadIdx.x < ring.ranks;
+  const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
+  Lane lane(ring, peer);
+  if (threadIdx.x == 0) shared.failed = 0;
+  __syncwarp();  // those who mind a peer are of one warp
+  for (std::uint32_t round = 0;; ++round) {
+    const bool has_more = minds_a_peer && prepare(exchange, lane, peer, round, shared);
+    if (!__syncthreads_or(has_more) || shared.failed != 0) break;
+    push(shared.outgoing, ring.ranks - 1, exchange.pieces, contribution);
+    __syncthreads();  // in place, what comes overwrites what was sent
+    const bool done = combine();
+    if (__syncthreads_or(!done)) return;
+    if (minds_a_peer && peer != ring.rank) lane.give_back();
+  }
+  if (minds_a_peer && peer != ring.rank) lane.save();
+}
+
+/// Copies the part that does not leave this rank.
+__device__ __forceinline__ void copy_own(const ExchangeRound& shared, std::uint32_t pieces) {
+  if (shared.own_bytes == 0 || shared.own_output == shared.own_input) return;
+  for_tasks<batch_size>(pieces, [&](const std::uint32_t(&numbers)[batch_size]) {
+    Granule values[batch_size];
+#pragma unroll
+    for (int b = 0; b < batch_size; ++b) {
+      const Place place = place_of(numbers[b], shared.own_bytes);
+      values[b] = UserBytes(shared.own_input).load(place.offset, place.valid);
+    }
+#pragma unroll
+    for (int b = 0; b < batch_size; ++b) {
+      const Place place = place_of(numbers[b], shared.own_bytes);
+      UserBytes(shared.own_output).store(place.offset, place.valid, values[b]);
+    }
+    return true;
+  });
+}
+
+inline constexpr int peers_at_once = 4;  ///< whose granules a thread has in flight together
+
+/// Adds the granules of all contributors to one place, in rank order. `chunks` by position; this rank's own
+/// contribution is `mine`. False: gave up.
+template <class R>
+__device__ __forceinline__ bool reduce_place(const Ring& ring, const Incoming* chunks, std::uint32_t contributors,
+                                             const Place& place, const Granule& mine, R& reduction) {
+  bool is_first = true;
+  for (std::uint32_t first = 0; first < ring.ranks; first += peers_at_once) {
+    Granule values[peers_at_once];
+    Awaited awaited[peers_at_once];
+#pragma unroll
+    for (std::uint32_t i = 0; i < peers_at_once; ++i) {
+      const std::uint32_t peer = first + i;
+      const bool reads = peer < ring.ranks && peer != ring.rank && (contributors >> peer & 1) != 0 && place.active;
+      awaited[i].slot = nullptr;
+      if (!reads) continue;
+      const Incoming& chunk = chunks[position_of(peer, ring.rank, ring.ranks)];
+      awaited[i] = {chunk.slot + place.slot_offset, chunk.flag, peer};
+    }
+    if (!receive(ring, awaited, values)) return false;
+#pragma unroll
+    for (std::uint32_t i = 0; i < peers_at_once; ++i) {
+      const std::uint32_t peer = first + i;
+      if (peer >= ring.ranks || (contributors >> peer & 1) == 0) continue;
+      const Granule& value = peer == ring.rank ? mine : values[i];
+      if (is_first) {
+        reduction.first(value);
+      } else {
+        reduction.next(value);
+      }
+      is_first = false;
+    }
+  }
+  return true;
+}
+
+__global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_constant__ Exchange exchange);
+
+template <DataType type, bool sum_only>
+__global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_constant__ Exchange exchange) {
+  __shared__ ExchangeRound shared;
+  const Ring& ring = exchange.ring;
+  const Operation operation{exchange.op, ring.ranks, exchange.premul_scalar};
+  const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
+  run_exchange(exchange, shared, contribute, [&] {
+    if (shared.own_bytes == 0) return true;
+    return for_tasks<1>(exchange.pieces, [&](const std::uint32_t(&numbers)[1]) {
+      const Place place = place_of(numbers[0], shared.own_bytes);
+      Reduction<type, sum_only, Granule> reduction(operation);
+      const Granule mine = contribute(UserBytes(shared.own_input).load(place.offset, place.valid));
+      if (!reduce_place(ring, shared.incoming, ~0u, place, mine, reduction)) return false;
+      UserBytes(shared.own_output).store(place.offset, place.valid, reduction.result());
+      return true;
+    });
+  });
+}
+
+}  // namespace strait::kernels

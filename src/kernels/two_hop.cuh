@@ -1,0 +1,132 @@
+#pragma once
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/exchange.cuh"
+#include "kernels/lane.cuh"
+
+/// The kernels of TwoHop (launch.hpp). A lane's rounds overlap: while round t is contributed, round t - 1 is reduced
+/// and round t - 2 received, so that no step waits for a message that its peer has only now begun.
+///
+/// Between two ranks, slots follow in the order contribution(0), contribution(1), result(0), contribution(2),
+/// result(1)..., which writer and reader count alike. Four slots hold what an iteration and its successor write.
+namespace strait::kernels {
+
+/// What the threads of a block share in one iteration. Chunks by the position of their peer (position_of).
+struct TwoHopRound {
+  Outgoing contributions_out[max_ranks];
+  Outgoing results_out[max_ranks];
+  Incoming contributions_in[max_ranks];
+  Incoming results_in[max_ranks];
+  const std::byte* own_input;  ///< of the chunk that this rank reduces
+  std::byte* own_output;
+  std::uint32_t own_bytes;
+  int failed;
+};
+
+__device__ __forceinline__ bool has(std::uint32_t set, std::uint32_t rank) { return (set >> rank & 1) != 0; }
+
+/// This block's chunk in a round of `owner`'s slice, and where it lies in the message. Round numbers below 0 have none.
+__device__ __forceinline__ std::uint32_t slice_chunk_of(const TwoHop& call, std::uint32_t owner, int round,
+                                                        std::size_t& offset) {
+  const std::size_t begin = __popc(call.owners & ((1u << owner) - 1)) * call.slice_bytes;
+  if (round < 0 || begin >= call.bytes || !has(call.owners, owner)) return 0;
+  const std::size_t left = call.bytes - begin;
+  const Message slice{nullptr, left < call.slice_bytes ? left : call.slice_bytes, call.chunk_bytes, call.lanes, 0};
+  const std::uint32_t bytes = chunk_of(slice, static_cast<std::uint32_t>(round), offset);
+  offset += begin;
+  return bytes;
+}
+
+/// Whether any rank has anything to do in this iteration: the first owner's slice is the longest.
+__device__ __forceinline__ bool has_work(const TwoHop& call, int iteration) {
+  const std::uint32_t first_owner = __ffs(static_cast<int>(call.owners)) - 1;
+  std::size_t offset = 0;
+  return slice_chunk_of(call, first_owner, iteration, offset) != 0 ||
+         slice_chunk_of(call, first_owner, iteration - 1, offset) != 0 ||
+         slice_chunk_of(call, first_owner, iteration - 2, offset) != 0;
+}
+
+/// By the thread that looks after `peer`.
+__device__ __forceinline__ void prepare(const TwoHop& call, Lane& lane, std::uint32_t peer, int iteration,
+                                        TwoHopRound& shared) {
+  const Ring& ring = call.ring;
+  std::size_t offset = 0;
+  const std::uint32_t own = slice_chunk_of(call, ring.rank, iteration - 1, offset);
+  if (peer == ring.rank) {
+    shared.own_bytes = own;
+    shared.own_input = call.input + offset;
+    shared.own_output = call.output + offset;
+    return;
+  }
+  const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
+  const std::uint32_t contributed =
+      has(call.contributors, ring.rank) ? slice_chunk_of(call, peer, iteration, offset) : 0;
+  bool is_free = lane.next_slot(call.input + offset, contributed, call.call_hash, shared.contributions_out[position]);
+  is_free = is_free &&
+            lane.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, shared.results_out[position]);
+  if (!is_free) shared.failed = 1;
+  lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[position]);
+  const std::uint32_t collected =
+      has(call.receivers, ring.rank) ? slice_chunk_of(call, peer, iteration - 2, offset) : 0;
+  lane.expect(call.output + offset, collected, call.call_hash, shared.results_in[position]);
+}
+
+/// Reduces the chunk of this iteration, keeps it if this rank is a receiver, and sends it to the others.
+/// `reduce(place, value)` makes a granule of the result, of which `value` is this rank's own contribution.
+template <class Contribution, class Reduce>
+__device__ __forceinline__ bool reduce_own(const TwoHop& call, const TwoHopRound& shared, Contribution&& contribution,
+                                           Reduce&& reduce) {
+  if (shared.own_bytes == 0) return true;
+  const std::uint32_t rank = call.ring.rank, peers = call.ring.ranks - 1;
+  const bool keeps = has(call.receivers, rank), contributes = has(call.contributors, rank);
+  return for_tasks<1>(call.pieces, [&](const std::uint32_t(&numbers)[1]) {
+    const Place place = place_of(numbers[0], shared.own_bytes);
+    Granule value{};
+    if (contributes) value = contribution(UserBytes(shared.own_input).load(place.offset, place.valid));
+    if (!reduce(place, value)) return false;
+    for (std::uint32_t k = 0; k < peers; ++k)
+      if (shared.results_out[k].bytes != 0) send(shared.results_out[k], place, value);
+    if (keeps) UserBytes(shared.own_output).store(place.offset, place.valid, value);
+    return true;
+  });
+}
+
+template <class Contribution, class Reduce>
+__device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
+                                            Reduce&& reduce) {
+  const Ring& ring = call.ring;
+  const bool minds_a_peer = threadIdx.x < ring.ranks;
+  const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
+  Lane lane(ring, peer);
+  if (threadIdx.x == 0) shared.failed = 0;
+  __syncwarp();  // those who mind a peer are of one warp
+  for (int iteration = 0;; ++iteration) {
+    if (!has_work(call, iteration)) break;
+    if (minds_a_peer) prepare(call, lane, peer, iteration, shared);
+    __syncthreads();
+    if (shared.failed != 0) break;
+    push(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
+    const bool done =
+        reduce_own(call, shared, contribution, reduce) && collect(ring, shared.results_in, ring.ranks - 1, call.pieces);
+    if (__syncthreads_or(!done)) return;
+    if (minds_a_peer && peer != ring.rank) lane.give_back();
+  }
+  if (minds_a_peer && peer != ring.rank) lane.save();
+}
+
+__global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_constant__ TwoHop call);
+
+template <DataType type, bool sum_only>
+__global__ void __launch_bounds__(max_threads, 1) two_hop_reduce(const __grid_constant__ TwoHop call) {
+  __shared__ TwoHopRound shared;
+  const Operation operation{call.op, call.ring.ranks, call.premul_scalar};
+  const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
+  run_two_hop(call, shared, contribute, [&](const Place& place, Granule& value) {
+    Reduction<type, sum_only, Granule> reduction(operation);
+    if (!reduce_place(call.ring, shared.contributions_in, call.contributors, place, value, reduction)) return false;
+    value = reduction.result();
+    return true;
+  });
+}
+
+}  // namespace strait::kernels

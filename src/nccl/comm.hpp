@@ -1,0 +1,109 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "nccl/nccl_abi.h"
+#include "nccl/result.hpp"
+#include "strait/strait.h"
+
+/// A window on registered memory.
+struct ncclWindow_vidmem {
+  void* pointer;
+  std::size_t size_bytes;
+  void* registration;  ///< Strait's; NULL: peers do not read this memory in place
+};
+
+/// What a program holds as ncclComm_t: Strait's communicator once it is there, and what NCCL's rules need around it.
+/// Lives until its last holder lets go: the program's handle, set-up work in the background, calls in progress, and
+/// open groups with calls on it.
+struct ncclComm {
+  static constexpr std::uint64_t live = 0x6e63636c436f6d6dull;
+  /// A live handle carries the mark; a destroyed or foreign pointer most likely does not.
+  std::atomic<std::uint64_t> mark{live};
+
+  bool is_blocking = true;
+  /// Of the last set-up work: this communicator's own, or that of a part split off it.
+  std::atomic<ncclResult_t> progress{ncclSuccess};
+  straitComm_t strait = nullptr;  ///< written before `progress` leaves ncclInProgress
+  std::atomic<bool> is_finalized{false};
+
+  std::atomic<int> holders{1};
+  std::atomic<int> running{0};  ///< calls inside Strait
+
+  std::mutex mutex;  ///< guards what follows
+  std::string setup_error;
+  bool is_aborted = false;
+  straitComm_t joining = nullptr;                    ///< for ncclCommAbort, while ranks still join
+  std::vector<std::unique_ptr<char>> registrations;  ///< by address only
+  std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
+};
+
+namespace strait::nccl {
+
+/// The communicator if the handle is one, else NULL.
+inline ncclComm* live_comm(const ncclComm* handle) {
+  auto* comm = const_cast<ncclComm*>(handle);  // the ABI's const means no more than the pointer
+  return comm != nullptr && comm->mark.load(std::memory_order_relaxed) == ncclComm::live ? comm : nullptr;
+}
+
+/// Has peers read the window's memory in place, if all ranks can; success also where they cannot. Collective.
+ncclResult_t share(ncclComm& comm, ncclWindow_vidmem& window);
+
+/// Ends the program's handle; whoever gets true lets go of the program's hold. Two threads may try.
+inline bool retire(ncclComm* comm) { return comm->mark.exchange(0) == ncclComm::live; }
+
+inline void hold(ncclComm* comm) { comm->holders.fetch_add(1, std::memory_order_relaxed); }
+/// Where a program's handle is among those given out; end() if it is none of them.
+template <class T>
+auto find_handle(std::vector<std::unique_ptr<T>>& owned, const void* handle) {
+  return std::find_if(owned.begin(), owned.end(), [&](const auto& one) { return one.get() == handle; });
+}
+
+/// The last one frees Strait's communicator, too.
+straitResult_t let_go(ncclComm* comm);
+
+inline void begin_call(ncclComm* comm) { comm->running.fetch_add(1, std::memory_order_relaxed); }
+inline void end_call(ncclComm* comm) { comm->running.fetch_sub(1, std::memory_order_release); }
+
+/// Holds a communicator for the length of a call, and counts the call as running.
+class Running {
+ public:
+  explicit Running(ncclComm* comm) : comm_(comm) {
+    hold(comm_);
+    begin_call(comm_);
+  }
+  ~Running() {
+    end_call(comm_);
+    let_go(comm_);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  ncclComm* comm_;
+};
+
+/// Whether the communicator can be used now; else the result to return, with `problem` filled in.
+ncclResult_t usable(const ncclComm* handle, std::string& problem);
+
+/// Runs `body(comm)` on a communicator that can be used: queries and changes that no group defers.
+template <class F>
+ncclResult_t with_comm(const ncclComm* handle, const char* function, F&& body) noexcept {
+  return guarded([&] {
+    std::string problem;
+    if (const ncclResult_t result = usable(handle, problem); result != ncclSuccess)
+      return failed(result, std::string(function) + ": " + problem);
+    ncclComm* comm = live_comm(handle);
+    if (comm == nullptr) return failed(ncclInvalidArgument, std::string(function) + ": another thread destroyed it");
+    const Running running(comm);
+    return body(*comm);
+  });
+}
+
+}  // namespace strait::nccl

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "nccl/nccl_abi.h"
+
+namespace strait::nccl {
+
+/// Reads a program's configuration, which may be shorter or longer than ours and of an older version: what it does not
+/// know keeps its default. `config` may be NULL. On an error `problem` says what is wrong.
+ncclResult_t read_config(const ncclConfig_t* config, ncclConfig_t& out, std::string& problem);
+
+}  // namespace strait::nccl

@@ -1,0 +1,246 @@
+#include "nccl/group.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace strait::nccl {
+namespace {
+
+/// The communicators that say how the work goes on.
+template <class F>
+void for_both(const SetUp& work, F&& f) {
+  if (work.comm != nullptr) f(*work.comm);
+  if (work.parent != nullptr) f(*work.parent);
+}
+
+bool is_blocking(const SetUp& work) {
+  bool blocking = true;
+  for_both(work, [&](const ncclComm& comm) { blocking = blocking && comm.is_blocking; });
+  return blocking;
+}
+
+/// Ends the work: the communicators are usable, or say why not.
+void complete(const SetUp& work, straitComm_t made, ncclResult_t result, const std::string& text) {
+  for_both(work, [&](ncclComm& comm) {
+    {
+      const std::scoped_lock lock(comm.mutex);
+      comm.setup_error = text;
+      if (&comm == work.comm) comm.strait = made;
+      if (comm.is_aborted && made != nullptr) (void)straitCommAbort(made);
+    }
+    // The parent of a split that failed remains usable, but a program that polls it must learn.
+    comm.progress.store(result, std::memory_order_release);
+  });
+}
+
+void let_go_of(const SetUp& work) {
+  for_both(work, [](ncclComm& comm) { let_go(&comm); });
+}
+
+struct Outcome {
+  ncclResult_t result = ncclSuccess;
+  std::string text;
+};
+
+Outcome run(const SetUp& work) {
+  straitComm_t made = nullptr;
+  Outcome outcome;
+  outcome.result = guarded([&] {
+    const ncclResult_t result = checked(work.make(work.comm, &made));
+    if (result != ncclSuccess) outcome.text = straitGetLastError(nullptr);
+    return result;
+  });
+  complete(work, made, outcome.result, outcome.text);
+  for_both(work, [](ncclComm& comm) { end_call(&comm); });
+  let_go_of(work);
+  return outcome;
+}
+
+void begin(const SetUp& work) {
+  for_both(work, [](ncclComm& comm) {
+    comm.progress.store(ncclInProgress, std::memory_order_relaxed);
+    begin_call(&comm);
+  });
+}
+
+/// Pieces for one thread, in order: what is made of one parent, on all ranks alike.
+using Sequence = std::vector<SetUp>;
+std::vector<Sequence> sequences_of(std::vector<SetUp> works) {
+  std::vector<Sequence> sequences;
+  for (SetUp& work : works) {
+    begin(work);
+    const auto same = std::find_if(sequences.begin(), sequences.end(), [&](const Sequence& sequence) {
+      return work.parent != nullptr && sequence.front().parent == work.parent;
+    });
+    (same == sequences.end() ? sequences.emplace_back() : *same).push_back(std::move(work));
+  }
+  return sequences;
+}
+
+Outcome run_all(const Sequence& sequence) {
+  Outcome first;
+  for (std::size_t i = 0; i < sequence.size(); ++i) {
+    const Outcome outcome = run(sequence[i]);
+    if (first.result == ncclSuccess) first = outcome;
+  }
+  return first;
+}
+
+ncclResult_t run_in_background(std::vector<SetUp> works) {
+  for (Sequence& sequence : sequences_of(std::move(works)))
+    std::thread([sequence = std::move(sequence)] { run_all(sequence); }).detach();
+  return ncclInProgress;
+}
+
+ncclResult_t run_and_wait(std::vector<SetUp> works) {
+  const std::vector<Sequence> sequences = sequences_of(std::move(works));
+  std::vector<Outcome> outcomes(sequences.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < sequences.size(); ++i)
+      threads.emplace_back([&, i] { outcomes[i] = run_all(sequences[i]); });
+  }
+  for (const Outcome& outcome : outcomes)
+    if (outcome.result != ncclSuccess) return failed(outcome.result, outcome.text);
+  return ncclSuccess;
+}
+
+/// Makes Strait's open group return an error at its end instead of running.
+void spoil_straits_group() { (void)straitBarrier(nullptr, nullptr); }
+
+}  // namespace
+
+Group& Group::of_this_thread() {
+  thread_local Group group;
+  return group;
+}
+
+Group::~Group() {
+  for (ncclComm* comm : kept_) let_go(comm);
+  for (const SetUp& work : set_ups_) let_go_of(work);
+}
+
+ncclResult_t Group::start() {
+  if (depth_ == 0)
+    if (const ncclResult_t result = checked(straitGroupStart()); result != ncclSuccess) return result;
+  ++depth_;
+  return ncclSuccess;
+}
+
+ncclResult_t Group::end() {
+  if (depth_ == 0) return failed(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
+  if (depth_ > 1) {
+    --depth_;
+    return ncclSuccess;
+  }
+  if (first_error_ != ncclSuccess) return give_up(first_error_, first_text_);
+  auto works = std::exchange(set_ups_, {});
+  ncclResult_t result = ncclSuccess;
+  if (!std::all_of(works.begin(), works.end(), is_blocking))
+    result = run_in_background(std::move(works));
+  else if (!works.empty())
+    result = run_and_wait(std::move(works));
+  if (result != ncclSuccess && result != ncclInProgress) return give_up(result, last_error());
+  if (const ncclResult_t shared = share_windows(); shared != ncclSuccess) return give_up(shared, last_error());
+  const ncclResult_t ran = run_operations();
+  return ran == ncclSuccess ? result : ran;
+}
+
+ncclResult_t Group::share(ncclComm* comm, ncclWindow_vidmem* window) {
+  if (!is_open()) return nccl::share(*comm, *window);
+  windows_[comm].push_back(window);
+  keep(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t Group::share_windows() {
+  const auto windows = std::exchange(windows_, {});
+  std::vector<Outcome> outcomes(windows.size());
+  {
+    std::vector<std::jthread> threads;
+    for (const auto& entry : windows)
+      threads.emplace_back([&entry, &outcome = outcomes[threads.size()]] {
+        for (ncclWindow_vidmem* window : entry.second)
+          if (outcome.result == ncclSuccess)
+            outcome.result = guarded([&] { return nccl::share(*entry.first, *window); });
+        if (outcome.result != ncclSuccess) outcome.text = last_error();
+      });
+  }
+  for (const Outcome& outcome : outcomes)
+    if (outcome.result != ncclSuccess) return failed(outcome.result, outcome.text);
+  return ncclSuccess;
+}
+
+ncclResult_t Group::run_operations() {
+  depth_ = 0;
+  const auto kept = std::exchange(kept_, {});
+  for (ncclComm* comm : kept) begin_call(comm);
+  const ncclResult_t result = checked(straitGroupEnd());
+  for (ncclComm* comm : kept) {
+    end_call(comm);
+    let_go(comm);
+  }
+  return result;
+}
+
+ncclResult_t Group::give_up(ncclResult_t result, std::string text) {
+  windows_.clear();
+  spoil_straits_group();
+  (void)run_operations();
+  for (const SetUp& work : std::exchange(set_ups_, {})) {
+    complete(work, nullptr, result, text);
+    let_go_of(work);
+  }
+  first_error_ = ncclSuccess;
+  first_text_.clear();
+  return failed(result, text);
+}
+
+ncclResult_t Group::cancel(const std::string& text) {
+  if (depth_ > 1) {
+    --depth_;
+    return failed(ncclInvalidUsage, text);
+  }
+  if (depth_ == 0) return failed(ncclInvalidUsage, "no group is open");
+  return give_up(ncclInvalidUsage, text);
+}
+
+ncclResult_t Group::submit(SetUp work) {
+  for_both(work, [](ncclComm& comm) { hold(&comm); });
+  if (work.comm != nullptr) work.comm->progress.store(ncclInProgress, std::memory_order_relaxed);
+  if (is_open()) {
+    set_ups_.push_back(std::move(work));
+    return ncclSuccess;
+  }
+  if (!is_blocking(work)) {
+    std::vector<SetUp> works;
+    works.push_back(std::move(work));
+    return run_in_background(std::move(works));
+  }
+  begin(work);
+  const Outcome outcome = run(work);
+  return outcome.result == ncclSuccess ? ncclSuccess : failed(outcome.result, outcome.text);
+}
+
+void Group::keep(ncclComm* comm) {
+  if (keeps(comm)) return;
+  kept_.push_back(comm);
+  hold(comm);
+}
+
+bool Group::keeps(const ncclComm* comm) const {
+  return std::find(kept_.begin(), kept_.end(), comm) != kept_.end() ||
+         std::any_of(set_ups_.begin(), set_ups_.end(),
+                     [&](const SetUp& work) { return work.comm == comm || work.parent == comm; });
+}
+
+ncclResult_t Group::note(ncclResult_t result) {
+  if (result != ncclSuccess && result != ncclInProgress && is_open() && first_error_ == ncclSuccess) {
+    first_error_ = result;
+    first_text_ = last_error();
+  }
+  return result;
+}
+
+}  // namespace strait::nccl

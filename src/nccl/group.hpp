@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nccl/comm.hpp"
+
+namespace strait::nccl {
+
+/// Set-up work: makes `comm` (NULL: nothing, as for a rank that leaves in a split), perhaps out of `parent`. Ranks wait
+/// for one another in it, so each piece runs in a thread of its own, except one that a blocking call waits for.
+struct SetUp {
+  ncclComm* comm = nullptr;
+  ncclComm* parent = nullptr;
+  /// Runs without an open group. Fills in what `comm` (given again) will be.
+  std::function<straitResult_t(ncclComm* comm, straitComm_t* made)> make;
+};
+
+/// What this thread has between ncclGroupStart and ncclGroupEnd. Operations are Strait's to record; set-up work, which
+/// Strait's groups do not all know, is recorded here.
+class Group {
+ public:
+  static Group& of_this_thread();
+  ~Group();
+
+  bool is_open() const { return depth_ > 0; }
+  ncclResult_t start();
+  ncclResult_t end();
+  /// Ends the group; of an outermost one nothing runs, and its set-up work fails with `text`.
+  ncclResult_t cancel(const std::string& text);
+
+  /// Runs or records set-up work. `comm` and `parent` are held until it is done.
+  ncclResult_t submit(SetUp work);
+  /// Has peers read a window's memory in place, now or at the end of the group: a thread may register windows of
+  /// several ranks, which wait for one another in it.
+  ncclResult_t share(ncclComm* comm, ncclWindow_vidmem* window);
+  /// Keeps a communicator with recorded calls alive until the end.
+  void keep(ncclComm* comm);
+  bool keeps(const ncclComm* comm) const;
+  /// The result of a call in this group, which its error spoils: the end returns it again, and runs nothing.
+  ncclResult_t note(ncclResult_t result);
+
+ private:
+  ncclResult_t run_operations();
+  ncclResult_t share_windows();
+  ncclResult_t give_up(ncclResult_t result, std::string text);
+
+  int depth_ = 0;
+  ncclResult_t first_error_ = ncclSuccess;
+  std::string first_text_;
+  std::vector<SetUp> set_ups_;
+  std::map<ncclComm*, std::vector<ncclWindow_vidmem*>> windows_;
+  std::vector<ncclComm*> kept_;
+};
+
+}  // namespace strait::nccl

@@ -1,0 +1,76 @@
+// The library itself: version, errors, groups.
+#include <array>
+
+#include "nccl/entry.hpp"
+#include "nccl/group.hpp"
+#include "nccl/settings.hpp"
+
+using namespace strait::nccl;
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclGetVersion, int* version) {
+  return guarded([&] {
+    if (version == nullptr) return failed(ncclInvalidArgument, "ncclGetVersion: the pointer is NULL");
+    const char* setting = nullptr;
+    if (const ncclResult_t result = checked(straitGetSetting("STRAIT_NCCL_VERSION", &setting)); result != ncclSuccess)
+      return result;
+    *version = served_version();
+    return ncclSuccess;
+  });
+}
+
+STRAIT_NCCL_ENTRY(const char*, ncclGetErrorString, ncclResult_t result) {
+  static constexpr std::array<const char*, 9> texts = {
+      "no error",
+      "CUDA error (ncclGetLastError says which)",
+      "system error (ncclGetLastError says which)",
+      "internal error: please report it to the authors of Strait",
+      "invalid argument (ncclGetLastError says which)",
+      "invalid usage (ncclGetLastError says what)",
+      "a remote process ended, aborted or could not be reached (ncclGetLastError says which)",
+      "operation in progress",
+      "a deadline passed (ncclGetLastError says which)"};
+  const auto index = static_cast<unsigned>(result);
+  return index < texts.size() ? texts[index] : "unknown result";
+}
+
+STRAIT_NCCL_ENTRY(const char*, ncclGetLastError, ncclComm_t comm) {
+  const char* text = "";
+  (void)guarded([&] {
+    text = last_error();
+    ncclComm* live = live_comm(comm);
+    if (live == nullptr || live->progress.load(std::memory_order_acquire) == ncclInProgress) return ncclSuccess;
+    straitResult_t error = straitSuccess;
+    if (live->strait != nullptr && straitCommGetAsyncError(live->strait, &error) == straitSuccess &&
+        error != straitSuccess) {
+      text = kept_text(straitGetLastError(live->strait));
+      return ncclSuccess;
+    }
+    const std::scoped_lock lock(live->mutex);
+    if (!live->setup_error.empty()) text = kept_text(live->setup_error);
+    return ncclSuccess;
+  });
+  return text;
+}
+
+/// Deprecated by NCCL: the log level is read once.
+STRAIT_NCCL_ENTRY(void, ncclResetDebugInit, void) {}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupStart, void) {
+  return guarded([&] {
+    apply_settings();
+    return Group::of_this_thread().start();
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupEnd, void) {
+  return guarded([&] { return Group::of_this_thread().end(); });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t*) {
+  return guarded([&] {
+    return Group::of_this_thread().cancel(
+        "ncclGroupSimulateEnd: Strait simulates no groups; the group is ended and nothing of it runs. `strait plan` "
+        "and "
+        "`strait explain` predict times");
+  });
+}

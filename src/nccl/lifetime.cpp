@@ -1,0 +1,117 @@
+// What is asked of a communicator, and how it ends.
+#include <chrono>
+#include <thread>
+
+#include "nccl/entry.hpp"
+#include "nccl/group.hpp"
+#include "nccl/settings.hpp"
+
+namespace strait::nccl {
+namespace {
+
+constexpr auto glance = std::chrono::microseconds(100);
+/// A running call notices an abort within milliseconds; longer than this it is no longer waited for.
+constexpr auto longest_abort = std::chrono::seconds(10);
+
+/// A communicator that this call may end: live, and not in this thread's open group.
+ncclResult_t endable(ncclComm_t handle, const char* function) {
+  if (live_comm(handle) == nullptr)
+    return failed(ncclInvalidArgument, std::string(function) + ": this is not a communicator, or it was destroyed");
+  if (Group::of_this_thread().keeps(handle))
+    return failed(ncclInvalidUsage,
+                  std::string(function) + ": the open group holds calls on this communicator. End the group first");
+  return ncclSuccess;
+}
+
+void await_set_up(const ncclComm& comm) {
+  while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(glance);
+}
+
+/// Makes what runs on the communicator, or is being set up with it, end soon.
+ncclResult_t stop(ncclComm& comm) {
+  const std::scoped_lock lock(comm.mutex);
+  comm.is_aborted = true;
+  straitComm_t strait = comm.joining != nullptr ? comm.joining : comm.strait;
+  return strait == nullptr ? ncclSuccess : checked(straitCommAbort(strait));
+}
+
+void await_calls(const ncclComm& comm) {
+  const auto deadline = std::chrono::steady_clock::now() + longest_abort;
+  while (comm.running.load(std::memory_order_acquire) != 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      log(LogLevel::warn, "a call on an aborted communicator has not returned after 10 s; its resources remain");
+      return;
+    }
+    std::this_thread::sleep_for(glance);
+  }
+}
+
+}  // namespace
+}  // namespace strait::nccl
+
+using namespace strait::nccl;
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommFinalize, ncclComm_t comm) {
+  return with_comm(comm, "ncclCommFinalize", [](ncclComm& live) {
+    if (live.is_finalized.exchange(true))
+      return failed(ncclInvalidUsage, "ncclCommFinalize: the communicator is finalized already");
+    return ncclSuccess;  // what was posted is flushed by ncclCommDestroy
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
+  return guarded([&] {
+    if (comm == nullptr) return ncclSuccess;
+    if (const ncclResult_t result = endable(comm, "ncclCommDestroy"); result != ncclSuccess) return result;
+    await_set_up(*comm);
+    return retire(comm) ? checked(let_go(comm)) : ncclSuccess;
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
+  return guarded([&] {
+    if (comm == nullptr) return ncclSuccess;
+    if (const ncclResult_t result = endable(comm, "ncclCommAbort"); result != ncclSuccess) return result;
+    if (!retire(comm)) return ncclSuccess;  // another thread is at it
+    const ncclResult_t result = stop(*comm);
+    await_calls(*comm);
+    const straitResult_t ended = let_go(comm);
+    return result == ncclSuccess ? checked(ended) : result;
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags) {
+  return with_comm(comm, "ncclCommRevoke", [&](ncclComm& live) {
+    if (revokeFlags != 0) return failed(ncclInvalidArgument, "ncclCommRevoke: the flags must be 0");
+    return checked(straitCommAbort(live.strait));
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t* asyncError) {
+  return guarded([&] {
+    const ncclComm* live = live_comm(comm);
+    if (live == nullptr) return failed(ncclInvalidArgument, "ncclCommGetAsyncError: this is not a communicator");
+    if (asyncError == nullptr) return failed(ncclInvalidArgument, "ncclCommGetAsyncError: the pointer is NULL");
+    *asyncError = live->progress.load(std::memory_order_acquire);
+    if (*asyncError != ncclSuccess || live->strait == nullptr) return ncclSuccess;
+    straitResult_t error = straitSuccess;
+    const ncclResult_t result = checked(straitCommGetAsyncError(live->strait, &error));
+    *asyncError = to_nccl(error);
+    return result;
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommCount, const ncclComm_t comm, int* count) {
+  return with_comm(comm, "ncclCommCount",
+                   [&](const ncclComm& live) { return checked(straitCommCount(live.strait, count)); });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int* rank) {
+  return with_comm(comm, "ncclCommUserRank",
+                   [&](const ncclComm& live) { return checked(straitCommUserRank(live.strait, rank)); });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int* device) {
+  return with_comm(comm, "ncclCommCuDevice",
+                   [&](const ncclComm& live) { return checked(straitCommDevice(live.strait, device)); });
+}

@@ -1,0 +1,66 @@
+// The part that every way to a new communicator shares.
+#include "nccl/making.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "nccl/config.hpp"
+#include "nccl/settings.hpp"
+
+namespace strait::nccl {
+
+/// Joins. Done as a group, so that the handle is there while ranks still join, for ncclCommAbort.
+straitResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
+  straitConfig_t wanted = STRAIT_CONFIG_INITIALIZER;
+  wanted.device = place.device;
+  if (const straitResult_t result = straitGroupStart(); result != straitSuccess) return result;
+  straitComm_t joining = nullptr;
+  (void)straitCommInitRank(&joining, place.ranks, &ticket, place.rank, &wanted);  // the end returns its error again
+  {
+    const std::scoped_lock lock(comm->mutex);
+    comm->joining = joining;
+    if (comm->is_aborted && joining != nullptr) (void)straitCommAbort(joining);
+  }
+  const straitResult_t result = straitGroupEnd();
+  {
+    const std::scoped_lock lock(comm->mutex);
+    comm->joining = nullptr;
+  }
+  if (result == straitSuccess)
+    *made = joining;
+  else
+    (void)straitCommDestroy(joining);
+  return result;
+}
+
+/// What every way to a new communicator does: reads the configuration, makes the handle, has the work done.
+ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, const ncclConfig_t* config,
+                    decltype(SetUp::make) make, bool makes_one) {
+  Group& group = Group::of_this_thread();
+  const auto refuse = [&](ncclResult_t result, const std::string& problem) {
+    return group.note(failed(result, std::string(function) + ": " + problem));
+  };
+  ncclConfig_t known;
+  std::string problem;
+  if (const ncclResult_t result = read_config(config, known, problem); result != ncclSuccess)
+    return refuse(result, problem);
+  auto comm = std::make_unique<ncclComm>();
+  comm->is_blocking = known.blocking != NCCL_CONFIG_UNDEF_INT ? known.blocking == 1
+                      : parent != nullptr                     ? parent->is_blocking
+                                                              : true;
+  if (const auto forced = forced_blocking()) comm->is_blocking = *forced;
+  const bool deferred = group.is_open() || !comm->is_blocking || (parent != nullptr && !parent->is_blocking);
+  *out = makes_one ? comm.get() : nullptr;
+  ncclComm* made = makes_one ? comm.release() : nullptr;
+  if (made != nullptr) hold(made);  // another thread may abort it
+  const ncclResult_t result = group.submit({made, parent, std::move(make)});
+  // Where the work is still to come, the program will ask the handle what went wrong. Here the result says it.
+  if (result != ncclSuccess && !deferred && made != nullptr) {
+    *out = nullptr;
+    if (retire(made)) let_go(made);
+  }
+  if (made != nullptr) let_go(made);
+  return group.note(result);
+}
+
+}  // namespace strait::nccl

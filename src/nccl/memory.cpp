@@ -1,0 +1,145 @@
+// Memory, and its registration. Registration is an optimisation: memory that Strait cannot have peers read in place is
+// registered all the same, and every operation on it works.
+#include <map>
+#include <memory>
+
+#include "nccl/comm.hpp"
+#include "nccl/driver.hpp"
+#include "nccl/entry.hpp"
+#include "nccl/group.hpp"
+#include "nccl/settings.hpp"
+
+namespace strait::nccl {
+namespace {
+
+enum class Origin { strait, driver };
+
+/// Where each block came from, so that it goes back there.
+struct Blocks {
+  std::mutex mutex;
+  std::map<void*, Origin> origins;
+};
+
+Blocks& blocks() {
+  static auto* const all = new Blocks;  // programs free memory while the process ends
+  return *all;
+}
+
+ncclResult_t allocate(void** pointer, std::size_t size_bytes) {
+  const Origin origin = makes_host_ranks() ? Origin::strait : Origin::driver;
+  if (origin == Origin::strait) {
+    if (const ncclResult_t result = checked(straitMemAlloc(pointer, size_bytes)); result != ncclSuccess) return result;
+  } else if (const driver::Problem problem = driver::allocate(pointer, size_bytes); !problem.empty()) {
+    return failed(ncclUnhandledCudaError, "ncclMemAlloc: " + problem);
+  }
+  const std::scoped_lock lock(blocks().mutex);
+  blocks().origins[*pointer] = origin;
+  return ncclSuccess;
+}
+
+ncclResult_t release(void* pointer) {
+  std::unique_lock lock(blocks().mutex);
+  const auto found = blocks().origins.find(pointer);
+  if (found == blocks().origins.end())
+    return failed(ncclInvalidArgument, "ncclMemFree: this memory is not from ncclMemAlloc, or was freed");
+  const Origin origin = found->second;
+  blocks().origins.erase(found);
+  lock.unlock();
+  if (origin == Origin::strait) return checked(straitMemFree(pointer));
+  const driver::Problem problem = driver::free(pointer);
+  return problem.empty() ? ncclSuccess : failed(ncclUnhandledCudaError, "ncclMemFree: " + problem);
+}
+
+}  // namespace
+
+ncclResult_t share(ncclComm& comm, ncclWindow_vidmem& window) {
+  if (straitCommRegister(comm.strait, window.pointer, window.size_bytes, &window.registration) == straitSuccess)
+    return ncclSuccess;
+  window.registration = nullptr;
+  const std::string reason = straitGetLastError(nullptr);
+  straitResult_t sticky = straitSuccess;
+  if (straitCommGetAsyncError(comm.strait, &sticky) != straitSuccess || sticky != straitSuccess)
+    return failed(to_nccl(sticky), reason);
+  log(LogLevel::info, "a window's memory is not read in place: " + reason);
+  return ncclSuccess;
+}
+
+}  // namespace strait::nccl
+
+using namespace strait::nccl;
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclMemAlloc, void** ptr, size_t size) {
+  return guarded([&] {
+    apply_settings();
+    if (ptr == nullptr) return failed(ncclInvalidArgument, "ncclMemAlloc: the pointer is NULL");
+    if (size == 0) return failed(ncclInvalidArgument, "ncclMemAlloc: 0 bytes");
+    return allocate(ptr, size);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclMemFree, void* ptr) {
+  return guarded([&] { return ptr == nullptr ? ncclSuccess : release(ptr); });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* buff, size_t size, void** handle) {
+  return with_comm(comm, "ncclCommRegister", [&](ncclComm& live) {
+    if (buff == nullptr || size == 0 || handle == nullptr)
+      return failed(ncclInvalidArgument, "ncclCommRegister: a pointer is NULL, or the size 0");
+    // Each rank by itself, where Strait's registration is collective: there is nothing to do but to remember it.
+    const std::scoped_lock lock(live.mutex);
+    *handle = live.registrations.emplace_back(std::make_unique<char>()).get();
+    return ncclSuccess;
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle) {
+  return with_comm(comm, "ncclCommDeregister", [&](ncclComm& live) {
+    const std::scoped_lock lock(live.mutex);
+    const auto registration = find_handle(live.registrations, handle);
+    if (registration == live.registrations.end())
+      return failed(ncclInvalidArgument, "ncclCommDeregister: this handle is not of ncclCommRegister, or given back");
+    live.registrations.erase(registration);
+    return ncclSuccess;
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
+                  int winFlags) {
+  return with_comm(comm, "ncclCommWindowRegister", [&](ncclComm& live) {
+    if (buff == nullptr || size == 0 || win == nullptr)
+      return Group::of_this_thread().note(
+          failed(ncclInvalidArgument, "ncclCommWindowRegister: a pointer is NULL, or the size 0"));
+    auto window = std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{buff, size, nullptr});
+    // Only symmetric windows promise what Strait needs: that all ranks use them in the same calls.
+    Group& group = Group::of_this_thread();
+    if ((winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0)
+      if (const ncclResult_t result = group.share(&live, window.get()); result != ncclSuccess)
+        return group.note(result);
+    const std::scoped_lock lock(live.mutex);
+    *win = live.windows.emplace_back(std::move(window)).get();
+    return ncclSuccess;
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win) {
+  return with_comm(comm, "ncclCommWindowDeregister", [&](ncclComm& live) {
+    const std::scoped_lock lock(live.mutex);
+    const auto window = find_handle(live.windows, win);
+    if (window == live.windows.end())
+      return failed(ncclInvalidArgument, "ncclCommWindowDeregister: this is not a window of the communicator");
+    void* registration = (*window)->registration;
+    live.windows.erase(window);
+    return registration == nullptr ? ncclSuccess : checked(straitCommDeregister(live.strait, registration));
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclWinGetUserPtr, ncclComm_t comm, ncclWindow_t win, void** outUserPtr) {
+  return with_comm(comm, "ncclWinGetUserPtr", [&](ncclComm& live) {
+    const std::scoped_lock lock(live.mutex);
+    const auto window = find_handle(live.windows, win);
+    if (window == live.windows.end() || outUserPtr == nullptr)
+      return failed(ncclInvalidArgument, "ncclWinGetUserPtr: not a window of the communicator, or the pointer is NULL");
+    *outUserPtr = (*window)->pointer;
+    return ncclSuccess;
+  });
+}

@@ -1,0 +1,151 @@
+// Collectives, messages and reductions: NCCL's types, values and argument orders are Strait's.
+#include <array>
+#include <cstddef>
+
+#include "nccl/driver.hpp"
+#include "nccl/entry.hpp"
+#include "nccl/group.hpp"
+#include "nccl/settings.hpp"
+
+namespace strait::nccl {
+namespace {
+
+static_assert(int(ncclFloat8e5m2) == straitFloat8e5m2 && int(ncclBfloat16) == straitBfloat16 &&
+              int(ncclInt8) == straitInt8 && int(ncclAvg) == straitAvg && int(ncclMaxRedOp) == straitMaxRedOp);
+
+straitDataType_t type_of(ncclDataType_t type) { return static_cast<straitDataType_t>(type); }
+straitRedOp_t op_of(ncclRedOp_t op) { return static_cast<straitRedOp_t>(op); }
+
+/// One operation, run now or recorded in the open group. `body` posts it on Strait's communicator.
+template <class F>
+ncclResult_t operation(const char* name, ncclComm_t handle, F&& body) noexcept {
+  return guarded([&] {
+    Group& group = Group::of_this_thread();
+    std::string problem;
+    ncclResult_t result = usable(handle, problem);
+    if (result == ncclSuccess && handle->is_finalized.load(std::memory_order_relaxed)) {
+      result = ncclInvalidUsage;
+      problem = "the communicator is finalized";
+    }
+    if (result != ncclSuccess) return group.note(failed(result, std::string(name) + ": " + problem));
+    const Running running(handle);
+    result = checked(body(handle->strait));
+    if (group.is_open()) group.keep(handle);
+    return group.note(result);
+  });
+}
+
+std::size_t size_bytes(ncclDataType_t type) {
+  constexpr std::array<std::size_t, ncclNumTypes> sizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return type >= 0 && type < ncclNumTypes ? sizes[type] : 0;
+}
+
+ncclResult_t create_premul(ncclRedOp_t* op, const void* scalar, ncclDataType_t datatype,
+                           ncclScalarResidence_t residence, ncclComm& comm) {
+  if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
+    return failed(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: " + std::to_string(residence) + " is no residence");
+  if (op == nullptr || scalar == nullptr)
+    return failed(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: a pointer is NULL");
+  std::array<std::byte, 8> value{};
+  const void* on_host = scalar;
+  if (residence == ncclScalarDevice && !makes_host_ranks()) {
+    const driver::Problem problem = driver::read(value.data(), scalar, size_bytes(datatype));
+    if (!problem.empty()) return failed(ncclUnhandledCudaError, "ncclRedOpCreatePreMulSum: " + problem);
+    on_host = value.data();
+  }
+  straitRedOp_t made = straitSum;
+  const ncclResult_t result = checked(straitRedOpCreatePreMulSum(&made, on_host, type_of(datatype), comm.strait));
+  if (result == ncclSuccess) *op = static_cast<ncclRedOp_t>(made);
+  return result;
+}
+
+}  // namespace
+}  // namespace strait::nccl
+
+using namespace strait::nccl;
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclAllReduce", comm, [&](straitComm_t to) {
+    return straitAllReduce(sendbuff, recvbuff, count, type_of(datatype), op_of(op), to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                  ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclReduce", comm, [&](straitComm_t to) {
+    return straitReduce(sendbuff, recvbuff, count, type_of(datatype), op_of(op), root, to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount,
+                  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclReduceScatter", comm, [&](straitComm_t to) {
+    return straitReduceScatter(sendbuff, recvbuff, recvcount, type_of(datatype), op_of(op), to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount,
+                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclAllGather", comm, [&](straitComm_t to) {
+    return straitAllGather(sendbuff, recvbuff, sendcount, type_of(datatype), to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclAlltoAll", comm, [&](straitComm_t to) {
+    return straitAllToAll(sendbuff, recvbuff, count, type_of(datatype), to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclBroadcast", comm, [&](straitComm_t to) {
+    return straitBroadcast(sendbuff, recvbuff, count, type_of(datatype), root, to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclBcast, void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                  cudaStream_t stream) {
+  return operation("ncclBcast", comm, [&](straitComm_t to) {
+    return straitBroadcast(buff, buff, count, type_of(datatype), root, to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclGather, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                  int root, ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclGather", comm, [&](straitComm_t to) {
+    return straitGather(sendbuff, recvbuff, count, type_of(datatype), root, to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclScatter, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclScatter", comm, [&](straitComm_t to) {
+    return straitScatter(sendbuff, recvbuff, count, type_of(datatype), root, to, stream);
+  });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclSend, const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                  ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclSend", comm,
+                   [&](straitComm_t to) { return straitSend(sendbuff, count, type_of(datatype), peer, to, stream); });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclRecv, void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                  ncclComm_t comm, cudaStream_t stream) {
+  return operation("ncclRecv", comm,
+                   [&](straitComm_t to) { return straitRecv(recvbuff, count, type_of(datatype), peer, to, stream); });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
+                  ncclScalarResidence_t residence, ncclComm_t comm) {
+  return with_comm(comm, "ncclRedOpCreatePreMulSum",
+                   [&](ncclComm& live) { return create_premul(op, scalar, datatype, residence, live); });
+}
+
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclRedOpDestroy, ncclRedOp_t op, ncclComm_t comm) {
+  return with_comm(comm, "ncclRedOpDestroy",
+                   [&](const ncclComm& live) { return checked(straitRedOpDestroy(op_of(op), live.strait)); });
+}

@@ -1,0 +1,172 @@
+#include "nccl/settings.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "strait/strait.h"
+
+namespace strait::nccl {
+namespace {
+
+std::string as_it_is(const std::string& value) { return value; }
+
+std::string log_level(const std::string& value) {
+  const auto is = [&](const char* name) { return strcasecmp(value.c_str(), name) == 0; };
+  if (is("TRACE")) return "trace";
+  if (is("INFO")) return "info";
+  return "warn";  // VERSION, WARN, ABORT
+}
+
+/// An NCCL setting that has a meaning here. One line makes another known.
+struct Mapping {
+  const char* theirs;
+  const char* ours;
+  std::string (*translate)(const std::string&);
+};
+constexpr Mapping mappings[] = {
+    {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},
+    {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
+    {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is},
+    {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},
+};
+/// Read by the drop-in itself.
+constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING"};
+
+/// NCCL waits for late ranks as good as for ever, and its programs rely on it: they compile and load checkpoints.
+constexpr const char* init_timeout_ms = "1800000";
+constexpr int default_version = 22809;
+
+std::string setting(const char* name) {
+  const char* value = nullptr;
+  if (straitGetSetting(name, &value) == straitSuccess) return value;
+  log(LogLevel::warn, straitGetLastError(nullptr));
+  return "";
+}
+
+void write_line(std::string_view text) {
+  char host[256] = "?";
+  if (gethostname(host, sizeof host - 1) != 0) host[0] = '?';
+  std::string line = "strait: " + std::string(host) + ":" + std::to_string(getpid()) + ": nccl: ";
+  line += text;
+  line += '\n';
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+bool is_known(std::string_view name) {
+  return std::any_of(std::begin(mappings), std::end(mappings), [&](const Mapping& m) { return name == m.theirs; }) ||
+         std::find(std::begin(own_settings), std::end(own_settings), name) != std::end(own_settings);
+}
+
+void report_ignored() {
+  std::string names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view name(*entry, std::strcspn(*entry, "="));
+    if (name.starts_with("NCCL_") && !is_known(name)) names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  if (!names.empty()) log(LogLevel::info, "ignored settings, which mean nothing here: " + names);
+}
+
+std::string own_path() {
+  Dl_info info{};
+  static const int anchor = 0;
+  if (dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return "?";
+  const std::unique_ptr<char, decltype(&std::free)> absolute(realpath(info.dli_fname, nullptr), &std::free);
+  return absolute ? absolute.get() : info.dli_fname;
+}
+
+/// Other libraries in this process that by their name are NCCL's.
+std::vector<std::string> other_libraries() {
+  std::vector<std::string> paths;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        const std::string_view path(info->dlpi_name);
+        const auto name = path.substr(path.rfind('/') + 1);
+        if (name.starts_with("libnccl.so")) static_cast<std::vector<std::string>*>(out)->emplace_back(path);
+        return 0;
+      },
+      &paths);
+  const std::string own = own_path();
+  std::erase_if(paths, [&](const std::string& path) {
+    const std::unique_ptr<char, decltype(&std::free)> absolute(realpath(path.c_str(), nullptr), &std::free);
+    return absolute && own == absolute.get();
+  });
+  return paths;
+}
+
+std::string version_text(int code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
+}
+
+}  // namespace
+
+void apply_settings() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const Mapping& mapping : mappings)
+      if (const char* value = std::getenv(mapping.theirs); value != nullptr && *value != '\0')
+        if (straitSetDefault(mapping.ours, mapping.translate(value).c_str()) != straitSuccess)
+          log(LogLevel::warn, std::string(mapping.theirs) + " is ignored: " + straitGetLastError(nullptr));
+    straitSetDefault("STRAIT_INIT_TIMEOUT_MS", init_timeout_ms);
+  });
+}
+
+int served_version() {
+  static const int version = [] {
+    apply_settings();
+    const std::string text = setting("STRAIT_NCCL_VERSION");
+    return text.empty() ? default_version : std::atoi(text.c_str());
+  }();
+  return version;
+}
+
+bool makes_host_ranks() {
+  apply_settings();
+  return setting("STRAIT_NCCL_HOST_RANKS") == "1";
+}
+
+std::optional<bool> forced_blocking() {
+  const char* value = std::getenv("NCCL_COMM_BLOCKING");
+  if (value == nullptr || (std::strcmp(value, "0") != 0 && std::strcmp(value, "1") != 0)) return std::nullopt;
+  return *value == '1';
+}
+
+void announce(int rank, int ranks) {
+  static std::atomic<bool> done{false};
+  if (done.exchange(true)) return;
+  report_ignored();
+  for (const std::string& path : other_libraries())
+    log(LogLevel::warn,
+        path + " is loaded too: this program may be served by both. `strait run -- command` lets one in");
+  int strait_version = 0;
+  straitGetVersion(&strait_version);
+  const std::string text = "NCCL " + version_text(served_version()) + " is served by Strait " +
+                           version_text(strait_version) + ", " + own_path() + " (rank " + std::to_string(rank) +
+                           " of " + std::to_string(ranks) + ")";
+  if (setting("STRAIT_NCCL_PROOF") == "1")
+    write_line(text);
+  else
+    log(LogLevel::info, text);
+}
+
+void log(LogLevel level, std::string_view text) {
+  const char* value = "warn";
+  (void)straitGetSetting("STRAIT_DEBUG", &value);
+  const std::string_view admitted = value;
+  if (admitted == "off" || (admitted == "warn" && level == LogLevel::info)) return;
+  write_line(text);
+}
+
+}  // namespace strait::nccl

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "nccl/nccl_abi.h"
+
+/// What the environment asks of the drop-in, and its lines on stderr.
+namespace strait::nccl {
+
+/// Carries the NCCL_* settings that have a meaning here over to Strait's, where those are not set. To be called before
+/// anything else of Strait; only the first call does anything.
+void apply_settings();
+
+/// The version that programs are told (STRAIT_NCCL_VERSION), such as 22809.
+int served_version();
+/// STRAIT_NCCL_HOST_RANKS: communicators of host ranks, for tests.
+bool makes_host_ranks();
+/// NCCL_COMM_BLOCKING, which overrides what a configuration says.
+std::optional<bool> forced_blocking();
+
+/// Says, once a process, which file serves which version, where STRAIT_NCCL_PROOF or the log level asks for it; and on
+/// the level info, which settings are ignored.
+void announce(int rank, int ranks);
+
+enum class LogLevel { warn, info };
+/// One line on stderr, if STRAIT_DEBUG (or NCCL_DEBUG) admits the level.
+void log(LogLevel level, std::string_view text);
+
+}  // namespace strait::nccl

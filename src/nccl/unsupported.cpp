@@ -1,0 +1,94 @@
+// What the ABI has and Strait does not: each returns ncclInvalidUsage and says so. All names are there, because a
+// program that mentions one would not be loaded without it. Those of NCCL's device interface (nccl_device.h) are
+// declared here only: Strait does not define that interface, and reads none of their arguments.
+#include "nccl/entry.hpp"
+#include "nccl/group.hpp"
+
+namespace {
+
+ncclResult_t unsupported(const char* function) {
+  using namespace strait::nccl;
+  return guarded([&] {
+    return Group::of_this_thread().note(
+        failed(ncclInvalidUsage, std::string(function) + " is not supported by Strait (docs/nccl.md)"));
+  });
+}
+
+/// ncclTeam_t of nccl_device.h.
+struct Team {
+  int ranks;
+  int rank;
+  int stride;
+};
+
+/// All ranks, or, where no communicator says how many they are, none.
+Team world(ncclComm_t comm) {
+  Team team{0, 0, 1};
+  const ncclComm* live = strait::nccl::live_comm(comm);
+  if (live != nullptr && live->progress.load(std::memory_order_acquire) != ncclInProgress && live->strait != nullptr) {
+    (void)straitCommCount(live->strait, &team.ranks);
+    (void)straitCommUserRank(live->strait, &team.rank);
+  }
+  return team;
+}
+
+}  // namespace
+
+#define STRAIT_NCCL_UNSUPPORTED(name, ...) \
+  STRAIT_NCCL_ENTRY(ncclResult_t, name, __VA_ARGS__) { return unsupported(#name); }
+
+STRAIT_NCCL_UNSUPPORTED(ncclCommGetUniqueId, ncclComm_t, ncclUniqueId*)
+STRAIT_NCCL_UNSUPPORTED(ncclCommGrow, ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclCommSuspend, ncclComm_t, int)
+STRAIT_NCCL_UNSUPPORTED(ncclCommResume, ncclComm_t)
+STRAIT_NCCL_UNSUPPORTED(ncclCommMemStats, ncclComm_t, ncclCommMemStat_t, uint64_t*)
+
+STRAIT_NCCL_UNSUPPORTED(ncclPutSignal, const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int, int,
+                        unsigned int, ncclComm_t, cudaStream_t)
+STRAIT_NCCL_UNSUPPORTED(ncclSignal, int, int, int, unsigned int, ncclComm_t, cudaStream_t)
+STRAIT_NCCL_UNSUPPORTED(ncclWaitSignal, int, ncclWaitSignalDesc_t*, ncclComm_t, cudaStream_t)
+
+STRAIT_NCCL_UNSUPPORTED(ncclParamBind, ncclParamHandle_t*, const char*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetI8, ncclParamHandle_t, int8_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetI16, ncclParamHandle_t, int16_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetI32, ncclParamHandle_t, int32_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetI64, ncclParamHandle_t, int64_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetU8, ncclParamHandle_t, uint8_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetU16, ncclParamHandle_t, uint16_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetU32, ncclParamHandle_t, uint32_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetU64, ncclParamHandle_t, uint64_t*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetStr, ncclParamHandle_t, const char**)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGet, ncclParamHandle_t, void*, int, int*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetParameter, const char*, const char**, int*)
+STRAIT_NCCL_UNSUPPORTED(ncclParamGetAllParameterKeys, const char***, int*)
+STRAIT_NCCL_ENTRY(void, ncclParamDumpAll, void) {}
+
+// Newer than the newest header at hand; their arguments are not read.
+STRAIT_NCCL_UNSUPPORTED(ncclAllReduceConfig, void)
+STRAIT_NCCL_UNSUPPORTED(ncclAllGatherConfig, void)
+STRAIT_NCCL_UNSUPPORTED(ncclReduceScatterConfig, void)
+STRAIT_NCCL_UNSUPPORTED(ncclBroadcastConfig, void)
+STRAIT_NCCL_UNSUPPORTED(ncclAlltoAllConfig, void)
+
+// nccl_device.h
+STRAIT_NCCL_UNSUPPORTED(ncclCommQueryProperties, ncclComm_t, void*)
+STRAIT_NCCL_UNSUPPORTED(ncclDevCommCreate, ncclComm_t, const void*, void*)
+STRAIT_NCCL_UNSUPPORTED(ncclDevCommDestroy, ncclComm_t, const void*)
+STRAIT_NCCL_UNSUPPORTED(ncclGetLsaMultimemDevicePointer, ncclWindow_t, size_t, void**)
+STRAIT_NCCL_UNSUPPORTED(ncclGetMultimemDevicePointer, void)
+STRAIT_NCCL_UNSUPPORTED(ncclGetLsaDevicePointer, ncclWindow_t, size_t, int, void**)
+STRAIT_NCCL_UNSUPPORTED(ncclGetPeerDevicePointer, ncclWindow_t, size_t, int, void**)
+STRAIT_NCCL_UNSUPPORTED(ncclGinBarrierCreateRequirement, void)
+STRAIT_NCCL_UNSUPPORTED(ncclLsaBarrierCreateRequirement, void)
+STRAIT_NCCL_UNSUPPORTED(ncclLLA2ACreateRequirement, void)
+STRAIT_NCCL_ENTRY(int, ncclLLA2ACalcSlots, int, int) { return 0; }
+STRAIT_NCCL_ENTRY(Team, ncclTeamWorld, ncclComm_t comm) { return world(comm); }
+// No rank sees another's memory through NCCL's device interface: each is alone in its team.
+STRAIT_NCCL_ENTRY(Team, ncclTeamLsa, ncclComm_t) { return {1, 0, 1}; }
+STRAIT_NCCL_ENTRY(Team, ncclTeamRail, ncclComm_t comm) { return world(comm); }
+STRAIT_NCCL_ENTRY(int, ncclTeamRankToWorld, ncclComm_t comm, Team team, int rank) {
+  return world(comm).rank + (rank - team.rank) * team.stride;
+}
+STRAIT_NCCL_ENTRY(int, ncclTeamRankToLsa, ncclComm_t comm, Team team, int rank) {
+  return world(comm).rank + (rank - team.rank) * team.stride == world(comm).rank ? 0 : -1;
+}

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "plan/clock.hpp"
+#include "plan/clock_memory.hpp"
+#include "plan/layout.hpp"
+
+/// The discrete-event simulation behind simulate() of plan/clock.hpp, and nobody else's business.
+namespace strait::clock_detail {
+
+struct Channel {
+  std::vector<double> published;  ///< when, by message
+  std::vector<double> released;   ///< when the last reader was done
+  std::vector<std::uint32_t> readers_left;
+  std::uint32_t writer = 0;
+  std::vector<std::uint32_t> readers;
+};
+
+struct Counter {
+  std::vector<double> added;  ///< when visible, by count
+  std::size_t taken = 0;
+};
+
+struct Demand {
+  std::uint16_t resource = 0;
+  double rate = 0;  ///< at full speed
+};
+
+struct Running {
+  std::uint32_t rank = 0;
+  std::uint32_t lane = 0;
+  double left_us = 0;  ///< at full speed
+  double speed = 1;
+  double begin_us = 0;
+  std::vector<Demand> demands;
+};
+
+struct LaneClock {
+  std::uint32_t slice = 0;
+  std::uint32_t step = 0;
+  bool running = false;
+  bool finished = false;
+};
+
+struct RankClock {
+  std::vector<LaneClock> lanes;
+  std::vector<std::uint32_t> channels;      ///< by link of the plan
+  std::vector<std::uint32_t> counters;      ///< by signal of the plan
+  std::vector<std::uint32_t> next_message;  ///< by link of the plan
+  std::uint32_t running = 0;
+  bool on_core = false;
+  bool gave_way = false;  ///< its core, in this operation, since its last step
+  bool stirred = true;    ///< something may have become ready
+};
+
+class Simulation {
+ public:
+  Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices);
+  Result<ClockResult> run();
+
+ private:
+  void connect();
+  void start_all_ready();
+  void start_ready(std::uint32_t rank);
+  bool take_core(RankClock& state);
+  /// When the lane's next step may start: now or earlier, later, or `never` while that depends on steps to come.
+  double ready_at(std::uint32_t rank, const Step& step);
+  void start(std::uint32_t rank, std::uint32_t lane);
+  void finish(const Running& done);
+  void add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool reads);
+  void cross(Running& running, const ClockPath& path, double bytes) const;
+  ClockPath path_to(const Channel& channel) const;
+  double move_us(const Step& step, double bytes) const;
+  double ends_us(const Step& step) const;
+  double advance();
+  void set_speeds();
+  void stir_later(std::uint32_t rank, double when) { wakes_.emplace(when, rank); }
+  double latency(std::uint32_t from, std::uint32_t to) const {
+    return model_.paths[from * model_.ranks + to].latency_us;
+  }
+  double bytes_of(const Operand& operand, std::uint32_t slice) const;
+  ClockResult result() const;
+
+  const Plan& plan_;
+  const ClockSize& size_;
+  const ClockModel& model_;
+  Layout layout_;
+  std::uint32_t slices_;
+  ClockMemory memory_;
+  std::vector<RankClock> ranks_;
+  std::vector<Channel> channels_;
+  std::vector<Counter> counters_;
+  std::vector<Running> running_;
+  std::priority_queue<std::pair<double, std::uint32_t>, std::vector<std::pair<double, std::uint32_t>>, std::greater<>>
+      wakes_;
+  std::vector<double> capacity_;
+  std::vector<double> load_;
+  std::vector<double> used_;
+  std::vector<TimedStep> timeline_;
+  std::uint32_t cores_taken_ = 0;
+  bool core_left_ = false;
+  double now_us_ = 0;
+};
+
+}  // namespace strait::clock_detail

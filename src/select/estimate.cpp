@@ -1,0 +1,202 @@
+#include "select/estimate.hpp"
+
+#include <algorithm>
+
+#include "select/representatives.hpp"
+
+namespace strait {
+namespace {
+
+constexpr std::uint32_t walked_slices = 3;
+constexpr double bytes_per_us = 1e3;  // of one GB/s
+using Rank = Representatives::Rank;
+using End = Representatives::End;
+
+double step_bytes(const Representatives::Step& step, const Layout& layout, std::size_t element_bytes,
+                  std::uint32_t slice) {
+  if (step.chunk == Representatives::Step::no_chunk) return 0;
+  return static_cast<double>(layout.slice_of(step.chunk, slice).count * element_bytes);
+}
+
+/// Every lane of every rank as far as it comes, again and again as what it waits for arrives.
+class Walk {
+ public:
+  Walk(const Representatives& who, const Layout& layout, std::size_t element_bytes, const ClockModel& rank)
+      : who_(who),
+        layout_(layout),
+        element_bytes_(element_bytes),
+        rank_(rank),
+        slices_(std::min(layout.slices, walked_slices)),
+        given_(who.credits().size()),
+        waiting_(who.credits().size()),
+        giver_us_(who.credits().size(), 0),
+        taken_(who.takers(), 0),
+        cycle_us_(who.takers(), 0),
+        free_us_(who.ranks().size(), 0),
+        ends_us_(slices_, 0) {
+    for (std::size_t channel = 0; channel < given_.size(); ++channel) given_[channel].assign(who.credits()[channel], 0);
+  }
+
+  /// False if some rank waits for ever.
+  bool run() {
+    for (std::uint32_t rank = 0; rank < who_.ranks().size(); ++rank)
+      for (std::uint32_t lane = 0; lane < who_.ranks()[rank].lanes.size(); ++lane) lanes_.push_back({rank, lane});
+    for (std::uint32_t i = 0; i < lanes_.size(); ++i) ready_.push_back(i);
+    std::size_t done = 0;
+    while (!ready_.empty()) {
+      const std::uint32_t lane = ready_.back();
+      ready_.pop_back();
+      done += advance(lane) ? 1 : 0;
+    }
+    return done == lanes_.size();
+  }
+
+  std::uint32_t slices() const { return slices_; }
+  double end_us() const { return slices_ == 0 ? 0 : *std::max_element(ends_us_.begin(), ends_us_.end()); }
+  /// What the last of the slices added.
+  double pace_us() const { return slices_ < walked_slices ? 0 : ends_us_[slices_ - 1] - ends_us_[slices_ - 2]; }
+  /// What a slice takes at the least because a link holds no more than its slots: as many messages go through it in the
+  /// time in which one is written, seen, read and released.
+  double cycle_us() const {
+    const double most = cycle_us_.empty() ? 0 : *std::max_element(cycle_us_.begin(), cycle_us_.end());
+    return slices_ == 0 ? 0 : most / slices_ / rank_.slots;
+  }
+  double busy_us() const { return busy_us_; }                 ///< of all ranks that are walked together
+  double gaps() const { return static_cast<double>(gaps_); }  ///< how often a rank had to wait
+
+ private:
+  struct LaneState {
+    std::uint32_t rank = 0;
+    std::uint32_t lane = 0;
+    std::uint32_t slice = 0;
+    std::uint32_t step = 0;
+    double at_us = 0;
+  };
+
+  /// Whether the lane is done.
+  bool advance(std::uint32_t index) {
+    LaneState& lane = lanes_[index];
+    const Rank& rank = who_.ranks()[lane.rank];
+    const auto& steps = rank.lanes[lane.lane];
+    for (; lane.slice < slices_ && !steps.empty(); lane.slice += lane.step == steps.size() ? 1 : 0) {
+      if (lane.step == steps.size()) lane.step = 0;
+      const auto& step = steps[lane.step];
+      const End* ends = rank.ends.data() + step.begin;
+      double begin_us = lane.at_us;
+      for (std::uint16_t i = 0; i < step.takes; ++i) {
+        const auto& given = given_[ends[i].channel];
+        const std::uint32_t next = taken_[ends[i].taker];
+        if (next == given.size()) {
+          waiting_[ends[i].channel].push_back(index);
+          return false;
+        }
+        begin_us = std::max(begin_us, given[next] + (next < who_.credits()[ends[i].channel] ? 0 : ends[i].latency_us));
+      }
+      if (rank_.lanes_at_once == 1) {
+        gaps_ += begin_us > free_us_[lane.rank] ? 1 : 0;
+        begin_us = std::max(begin_us, free_us_[lane.rank]);
+      }
+      const double work_us =
+          step.overhead_us(rank_) + step.us_per_byte * step_bytes(step, layout_, element_bytes_, lane.slice);
+      busy_us_ += work_us;
+      for (std::uint16_t i = 0; i < step.takes; ++i) {
+        ++taken_[ends[i].taker];
+        if (!who_.is_signal(ends[i].channel))
+          cycle_us_[ends[i].taker] += giver_us_[ends[i].channel] + 2 * ends[i].latency_us + work_us;
+      }
+      lane.at_us = free_us_[lane.rank] = begin_us + work_us;
+      for (std::uint32_t i = step.takes; i < std::uint32_t{step.takes} + step.gives; ++i) {
+        giver_us_[ends[i].channel] = work_us;
+        give(ends[i].channel, lane.at_us);
+      }
+      ends_us_[lane.slice] = std::max(ends_us_[lane.slice], lane.at_us);
+      ++lane.step;
+    }
+    return true;
+  }
+
+  void give(std::uint32_t channel, double when_us) {
+    given_[channel].push_back(when_us);
+    ready_.insert(ready_.end(), waiting_[channel].begin(), waiting_[channel].end());
+    waiting_[channel].clear();
+  }
+
+  const Representatives& who_;
+  const Layout& layout_;
+  std::size_t element_bytes_;
+  const ClockModel& rank_;
+  std::uint32_t slices_;
+  std::vector<std::vector<double>> given_;           ///< when, by channel
+  std::vector<std::vector<std::uint32_t>> waiting_;  ///< lanes, by channel
+  std::vector<double> giver_us_;                     ///< of the last message, by channel
+  std::vector<std::uint32_t> taken_;                 ///< by taker
+  std::vector<double> cycle_us_;                     ///< by taker, of all messages
+  std::vector<double> free_us_;                      ///< by rank
+  std::vector<double> ends_us_;                      ///< by slice
+  std::vector<LaneState> lanes_;
+  std::vector<std::uint32_t> ready_;
+  double busy_us_ = 0;
+  std::size_t gaps_ = 0;
+};
+
+/// The longest time, over the islands below `level`, that what crosses it takes.
+double crossing_us(const Representatives& who, const LevelModel& machine, std::uint32_t level, const Layout& layout,
+                   std::size_t element_bytes) {
+  if (machine.levels[level].island_gbps <= 0) return 0;
+  const std::uint32_t island_ranks = machine.finer_ranks(level);
+  std::vector<double> in(machine.ranks() / island_ranks, 0), out(in.size(), 0);
+  for (const auto& crossing : who.crossings()) {
+    if (crossing.level != level) continue;
+    const auto bytes = static_cast<double>(layout.chunk(crossing.chunk).count * element_bytes);
+    in[crossing.to / island_ranks] += bytes;
+    out[crossing.from / island_ranks] += bytes;
+  }
+  double most = *std::max_element(in.begin(), in.end());
+  if (who.stand_for_all())  // what they send is what others of their kind get
+    most *= std::max(1.0, static_cast<double>(island_ranks) / static_cast<double>(who.ranks().size()));
+  else
+    most = std::max(most, *std::max_element(out.begin(), out.end()));
+  return most / (machine.levels[level].island_gbps * bytes_per_us);
+}
+
+}  // namespace
+
+Estimator::Estimator(const Algorithm& algorithm, const PlanRequest& request, const LevelModel& machine)
+    : machine_(machine), representatives_(std::make_unique<Representatives>(algorithm, request, machine)) {}
+
+Estimator::~Estimator() = default;
+
+Result<Estimate> Estimator::time(const ClockSize& size, double give_up_us) {
+  const ClockModel& model = machine_.rank;
+  const Layout layout = representatives_->layout(size);
+  const double own_us = model.call_us + representatives_->own_work_us(layout, size.element_bytes);
+  if (own_us >= give_up_us) return Estimate{own_us, layout.slices, "ranks", true};
+  STRAIT_TRY(representatives_->complete());
+  const Representatives& who = *representatives_;
+  Walk walk(who, layout, size.element_bytes, model);
+  if (!walk.run()) return fail(Code::internal_error, "a plan blocks for ever, or its ranks are not alike");
+
+  const double further = layout.slices - walk.slices();
+  const double pace_us = std::max(walk.pace_us(), walk.cycle_us());
+  Estimate estimate{walk.end_us() + pace_us * further, layout.slices, "latency", false};
+  double most_us = 0;
+  const auto limit = [&](double needed_us, const std::string& name) {
+    if (needed_us > most_us) estimate.binding = name;
+    most_us = std::max(most_us, needed_us);
+  };
+  const double walked = std::max(1U, walk.slices());
+  const auto ranks = static_cast<double>(who.ranks().size());
+  if (model.cores > 0 && model.cores < machine_.ranks()) {
+    const double in_turn = (walk.busy_us() + walk.gaps() * model.switch_us) * machine_.ranks() / ranks / model.cores;
+    limit(in_turn * layout.slices / walked, "cores");
+  }
+  limit(own_us - model.call_us, "ranks");
+  for (std::uint32_t level = 0; level < machine_.levels.size(); ++level)
+    limit(crossing_us(who, machine_, level, layout, size.element_bytes), "level " + std::to_string(level));
+  estimate.total_us = std::max({estimate.total_us, most_us, walk.cycle_us() * layout.slices});
+  if (most_us < estimate.total_us / 2) estimate.binding = "latency";
+  if (layout.slices > 0) estimate.total_us += model.call_us;
+  return estimate;
+}
+
+}  // namespace strait

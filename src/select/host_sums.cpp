@@ -1,0 +1,88 @@
+#include <algorithm>
+
+#include "select/machine_model.hpp"
+
+namespace strait {
+namespace {
+
+bool adds(const Lane& lane) {
+  return std::any_of(lane.steps.begin(), lane.steps.end(), [](const Step& step) { return step.reduces; });
+}
+
+bool uses_scratch(const Lane& lane) {
+  const auto is_scratch = [](const Operand& operand) { return operand.buffer == Buffer::scratch; };
+  return std::any_of(lane.steps.begin(), lane.steps.end(), [&](const Step& step) {
+    return std::any_of(step.sources.begin(), step.sources.end(), is_scratch) ||
+           std::any_of(step.destinations.begin(), step.destinations.end(), is_scratch);
+  });
+}
+
+/// Rank numbers of a link whose writer, or whose readers, have moved.
+struct Moved {
+  bool writer = false;
+  bool reader = false;  ///< all of them
+};
+
+/// A link moves at the ends that lanes that add use.
+Moved moved(const Plan& plan, const LinkEnd& link) {
+  Moved moved;
+  const auto uses = [&](std::uint32_t rank, bool sends) {
+    for (const Lane& lane : plan[rank].lanes)
+      for (const Step& step : lane.steps)
+        for (const Operand& operand : sends ? step.destinations : step.sources) {
+          const bool is_link = operand.kind == (sends ? Operand::Kind::send : Operand::Kind::receive);
+          if (!is_link) continue;
+          const LinkEnd& end = plan[rank].links[operand.link];
+          if (end.writer == link.writer && end.tag == link.tag && end.readers == link.readers) return adds(lane);
+        }
+    return false;
+  };
+  moved.writer = uses(link.writer, true);
+  moved.reader = uses(link.readers.front(), false);
+  return moved;
+}
+
+LinkEnd moved_end(const Plan& plan, LinkEnd link) {
+  const auto ranks = static_cast<std::uint32_t>(plan.size());
+  const Moved ends = moved(plan, link);
+  if (ends.writer) link.writer += ranks;
+  if (ends.reader)
+    for (std::uint32_t& reader : link.readers) reader += ranks;
+  return link;
+}
+
+}  // namespace
+
+bool has_host_sums(const Plan& plan) {
+  for (const RankPlan& mine : plan) {
+    const auto adding = std::count_if(mine.lanes.begin(), mine.lanes.end(), adds);
+    if (adding == 0 || adding == static_cast<std::ptrdiff_t>(mine.lanes.size()) || !mine.signals.empty()) return false;
+    for (const Lane& lane : mine.lanes)
+      if (adds(lane) && uses_scratch(lane)) return false;
+  }
+  return !plan.empty();
+}
+
+Plan with_host_sums(const Plan& plan) {
+  const auto ranks = static_cast<std::uint32_t>(plan.size());
+  Plan split;
+  for (const bool on_host : {false, true})
+    for (const RankPlan& mine : plan) {
+      RankPlan part = mine;
+      part.rank = on_host ? ranks + mine.rank : mine.rank;
+      std::erase_if(part.lanes, [&](const Lane& lane) { return adds(lane) != on_host; });
+      for (LinkEnd& link : part.links) link = moved_end(plan, link);
+      for (Lane& lane : part.lanes)
+        for (Step& step : lane.steps)
+          for (auto* operands : {&step.sources, &step.destinations})
+            for (Operand& operand : *operands) {
+              if (!on_host || operand.kind != Operand::Kind::local) continue;
+              operand.kind = Operand::Kind::peer;
+              operand.peer = mine.rank;
+            }
+      split.push_back(std::move(part));
+    }
+  return split;
+}
+
+}  // namespace strait

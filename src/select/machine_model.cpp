@@ -1,0 +1,270 @@
+#include "select/machine_model.hpp"
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "topology/shape.hpp"
+#include "topology/sysfs_files.hpp"
+
+namespace strait {
+namespace {
+
+constexpr std::uint32_t most_ranks = 1024;  // every pair has a path
+constexpr std::size_t most_resources = 60000;
+constexpr double dram_passes_of_a_copy = 3;  // it reads the source, reads what it overwrites, and writes
+
+using Crossed = std::vector<ResourceId>;
+
+std::string_view level_of(const Topology& topology, ResourceId id) {
+  const std::size_t links = topology.data().links.size();
+  if (id / 2 >= links) return "host memory";
+  const Link& link = topology.data().links[id / 2];
+  const DeviceKind lower = topology.device(link.lower).kind;
+  const DeviceKind upper = topology.device(link.upper).kind;
+  switch (link.kind) {
+    case LinkKind::pcie:
+      return lower == DeviceKind::gpu ? "GPU link" : lower == DeviceKind::nic ? "NIC" : "shared PCIe";
+    case LinkKind::nvlink:
+      return "NVLink";
+    case LinkKind::socket:
+      return "sockets";
+    default:
+      return lower == DeviceKind::nic || upper == DeviceKind::nic ? "NIC" : "network";
+  }
+}
+
+/// Gives the clock those resources that ranks cross, once each.
+class Resources {
+ public:
+  Resources(const Topology& topology, Machine& machine) : topology_(topology), machine_(machine) {}
+
+  void add(ClockPath& path, std::span<const ResourceId> crossed) {
+    for (const ResourceId id : crossed) {
+      const Resource& resource = topology_.resource(id);
+      if (resource.bandwidth_gbps == 0) continue;
+      const auto [entry, is_new] = numbers_.emplace(id, next());
+      if (is_new) append({resource.name, resource.bandwidth_gbps}, level_of(topology_, id));
+      path.resources.push_back(entry->second);
+    }
+  }
+
+  /// What the CPUs of a node add for its GPUs.
+  void add_sums(ClockPath& path, DeviceId numa, double gbps) {
+    const auto [entry, is_new] = sums_.emplace(numa, next());
+    if (is_new) append({topology_.device(numa).name + " sums", gbps}, "CPU sums");
+    path.resources.push_back(entry->second);
+  }
+
+ private:
+  std::uint16_t next() const { return static_cast<std::uint16_t>(machine_.clock.resources.size()); }
+  void append(ClockResource resource, std::string_view level) {
+    machine_.clock.resources.push_back(std::move(resource));
+    machine_.levels.push_back(level);
+  }
+
+  const Topology& topology_;
+  Machine& machine_;
+  std::map<ResourceId, std::uint16_t> numbers_;
+  std::map<DeviceId, std::uint16_t> sums_;
+};
+
+/// A path in two: what leads to the host memory beside the sender, if it passes there, and the rest.
+struct Halves {
+  Crossed write, read;
+};
+
+Halves halves_of(const Topology& topology, DeviceId from, const Path& path) {
+  const auto begin = path.crosses.begin(), end = path.crosses.end();
+  const auto memory = topology.memory_of(topology.numa_of(from));
+  const bool staged = path.kind == PathKind::host || path.kind == PathKind::net;
+  const auto at = staged && memory ? std::find(begin, end, *memory) : end;
+  if (at == end) return {{}, path.crosses};
+  return {Crossed(begin, at + 1), Crossed(at + 1, end)};
+}
+
+/// Alone on the machine a rank moves bytes at the rate of the narrowest resource, its own copying included.
+double rate_beside_copies(const Topology& topology, const Crossed& crossed, double copy_gbps) {
+  double narrowest = 0;
+  for (const ResourceId id : crossed) {
+    const double gbps = topology.resource(id).bandwidth_gbps;
+    if (gbps > 0 && (narrowest == 0 || gbps < narrowest)) narrowest = gbps;
+  }
+  if (narrowest == 0 || narrowest >= copy_gbps) return 0;
+  return 1 / (1 / narrowest - 1 / copy_gbps);
+}
+
+/// Without levels whose islands differ in size.
+Shape even_shape(Shape shape) {
+  std::erase_if(shape.levels, [](const std::vector<std::uint32_t>& islands) {
+    std::map<std::uint32_t, std::size_t> sizes;
+    for (const std::uint32_t island : islands) ++sizes[island];
+    return std::any_of(sizes.begin(), sizes.end(), [&](const auto& s) { return s.second != sizes.begin()->second; });
+  });
+  return shape;
+}
+
+Status check_ranks(std::uint32_t ranks) {
+  if (ranks > most_ranks)
+    return fail(Code::unsupported, "the clock simulates at most " + std::to_string(most_ranks) + " ranks, not " +
+                                       std::to_string(ranks) + ". Take fewer with --ranks");
+  return {};
+}
+
+class GpuModel {
+ public:
+  GpuModel(const Topology& topology, std::vector<DeviceId> gpus, const GpuRates& rates)
+      : topology_(topology), gpus_(std::move(gpus)), rates_(rates), resources_(topology, machine_) {}
+
+  Result<Machine> build() {
+    machine_.name = topology_.name();
+    machine_.gpus = true;
+    for (const DeviceId gpu : gpus_) machine_.places.push_back(topology_.device(gpu).name);
+    PlanRequest& request = machine_.request;
+    request.ranks = ranks();
+    request.shape = even_shape(shape_of(topology_, gpus_));
+    request.peer_memory = true;
+    ClockModel& clock = machine_.clock;
+    clock.ranks = ranks();
+    clock.call_us = rates_.call_us;
+    clock.step_us = rates_.step_us;
+    clock.copy_gbps = rates_.copy_gbps;
+    clock.reduce_gbps = rates_.reduce_gbps;
+    clock.lanes_at_once = 1024;
+    STRAIT_TRY(connect());
+    if (passes_host_memory_) add_host_sums();
+    return std::move(machine_);
+  }
+
+ private:
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(gpus_.size()); }
+
+  ClockPath clock_path(const Crossed& crossed, double latency_us) {
+    ClockPath path{latency_us, rate_beside_copies(topology_, crossed, rates_.copy_gbps), {}};
+    resources_.add(path, crossed);
+    return path;
+  }
+
+  Status connect() {
+    ClockModel& clock = machine_.clock;
+    for (const DeviceId from : gpus_) {
+      if (clock.resources.size() > most_resources)
+        return fail(Code::unsupported,
+                    "these ranks cross more links than the clock can tell apart. Take fewer --ranks");
+      for (const DeviceId to : gpus_) {
+        const Path path = topology_.path(from, to);
+        if (path.kind == PathKind::none)
+          return fail(Code::unsupported, "there is no path from '" + topology_.device(from).name + "' to '" +
+                                             topology_.device(to).name +
+                                             "': they share no host, and no network joins "
+                                             "their NICs. Add one to the topology, or take fewer --ranks");
+        const Halves halves = halves_of(topology_, from, path);
+        clock.paths.push_back(clock_path(halves.read, path.latency_us));
+        clock.writes.push_back(clock_path(halves.write, 0));
+        passes_host_memory_ |= path.kind == PathKind::host;
+        if (path.kind == PathKind::host || path.kind == PathKind::net) machine_.request.peer_memory = false;
+      }
+    }
+    return {};
+  }
+
+  DeviceId numa(std::uint32_t rank) const { return topology_.numa_of(gpus_[rank]); }
+
+  /// From memory beside one rank to the CPUs beside another, which write nothing there.
+  ClockPath to_cpus(std::uint32_t from, std::uint32_t to) {
+    const Path path = topology_.path(numa(from), numa(to));
+    Crossed crossed = path.crosses;
+    const auto memory = topology_.memory_of(numa(from));
+    if (path.kind == PathKind::self && memory) crossed = {*memory};
+    if (path.kind == PathKind::socket) crossed.pop_back();
+    ClockPath read = clock_path(crossed, topology_.path(gpus_[from], numa(from)).latency_us + path.latency_us);
+    resources_.add_sums(read, numa(to), rates_.host_sums_gbps);
+    return read;
+  }
+
+  /// Ranks n ... 2n-1 are CPUs beside the GPUs' memory.
+  void add_host_sums() {
+    const std::uint32_t n = ranks();
+    ClockModel& one = machine_.clock;
+    ClockModel two = one;
+    two.ranks = 2 * n;
+    two.paths.assign(std::size_t{4} * n * n, {});
+    two.writes.assign(two.paths.size(), {});
+    const auto at = [&](std::uint32_t from, std::uint32_t to) { return std::size_t{from} * 2 * n + to; };
+    for (std::uint32_t from = 0; from < n; ++from)
+      for (std::uint32_t to = 0; to < n; ++to) {
+        two.paths[at(from, to)] = one.paths[from * n + to];
+        two.writes[at(from, to)] = one.writes[from * n + to];
+        const Path up = topology_.path(gpus_[from], numa(from)), down = topology_.path(numa(from), gpus_[to]);
+        two.writes[at(from, n + to)] = clock_path(up.crosses, 0);
+        two.paths[at(from, n + to)] = to_cpus(from, to);
+        if (from == to) {  // the CPUs read the GPU's own part in place
+          Crossed crossed = up.crosses;
+          two.paths[at(from, n + to)] = clock_path(crossed, up.latency_us);
+          resources_.add_sums(two.paths[at(from, n + to)], numa(from), rates_.host_sums_gbps);
+        }
+        const auto memory = topology_.memory_of(numa(from));
+        if (memory && from != to) two.writes[at(n + from, to)] = clock_path({*memory}, 0);
+        two.paths[at(n + from, to)] = clock_path(down.crosses, down.latency_us);
+      }
+    two.resources = one.resources;
+    machine_.host_sums = std::move(two);
+  }
+
+  const Topology& topology_;
+  std::vector<DeviceId> gpus_;
+  const GpuRates& rates_;
+  Machine machine_{.levels = {"CPU", "DRAM"}};
+  Resources resources_;
+  bool passes_host_memory_ = false;
+};
+
+}  // namespace
+
+Result<Machine> place_on_gpus(const Topology& topology, std::uint32_t ranks, const GpuRates& rates) {
+  std::vector<DeviceId> gpus = topology.all(DeviceKind::gpu);
+  if (gpus.empty())
+    return fail(Code::unsupported, "'" + topology.name() + "' has no GPU. Place ranks on its CPUs instead");
+  if (ranks > gpus.size())
+    return fail(Code::invalid_argument, std::to_string(ranks) + " ranks are more than the " +
+                                            std::to_string(gpus.size()) + " GPUs of '" + topology.name() +
+                                            "'. Take fewer ranks, or describe a larger machine in a file");
+  if (ranks > 0) gpus.resize(ranks);
+  STRAIT_TRY(check_ranks(static_cast<std::uint32_t>(gpus.size())));
+  return GpuModel(topology, std::move(gpus), rates).build();
+}
+
+Result<Machine> place_on_cpus(const Topology& topology, std::uint32_t ranks, const HostRates& rates) {
+  const std::vector<DeviceId> numas = topology.all(DeviceKind::numa);
+  std::vector<DeviceId> cpus;  // the NUMA node of each
+  double memory_gbps = 0;
+  for (const DeviceId numa : numas) {
+    if (topology.host_of(numa) != topology.host_of(numas.front())) continue;  // host ranks stay on one host
+    cpus.insert(cpus.end(), std::max<std::size_t>(1, parse_cpu_list(topology.device(numa).cpus).size()), numa);
+    memory_gbps += topology.device(numa).memory_gbps;
+  }
+  if (cpus.empty()) return fail(Code::unsupported, "'" + topology.name() + "' has no NUMA node to place ranks on");
+  STRAIT_TRY(check_ranks(ranks));
+  Machine machine{.name = topology.name(), .levels = {"CPU", "DRAM"}};
+  machine.request.ranks = ranks > 0 ? ranks : static_cast<std::uint32_t>(cpus.size());
+  HostRates own = rates;
+  if (memory_gbps > 0) own.dram_copy_gbps = memory_gbps / dram_passes_of_a_copy;
+  machine.clock = host_model(machine.request.ranks, static_cast<std::uint32_t>(cpus.size()), own);
+  std::vector<DeviceId> place;
+  for (std::uint32_t rank = 0; rank < machine.request.ranks; ++rank) place.push_back(cpus[rank % cpus.size()]);
+  for (const DeviceId numa : place) machine.places.push_back(topology.device(numa).name);
+  Resources resources(topology, machine);
+  for (std::uint32_t from = 0; from < machine.request.ranks; ++from)
+    for (std::uint32_t to = 0; to < machine.request.ranks; ++to) {
+      if (place[from] == place[to]) continue;
+      const Path path = topology.path(place[from], place[to]);
+      Crossed between(path.crosses);  // the clock knows the memories already
+      std::erase_if(between, [&](ResourceId id) { return level_of(topology, id) == "host memory"; });
+      ClockPath& crossed = machine.clock.paths[from * machine.request.ranks + to];
+      crossed.latency_us += path.latency_us;
+      resources.add(crossed, between);
+    }
+  return machine;
+}
+
+}  // namespace strait

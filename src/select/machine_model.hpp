@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "plan/clock.hpp"
+#include "plan/request.hpp"
+#include "topology/topology.hpp"
+
+/// Topologies as the clock sees them: ranks placed on devices, and what the bytes between them cross. Works for
+/// machines that nobody has.
+namespace strait {
+
+/// What a rank on a GPU costs apart from links. Assumed until it is measured; docs/simulation.md says where from.
+struct GpuRates {
+  double call_us = 3;           ///< the launch of a kernel
+  double step_us = 2.5;         ///< a fence and a flag that a peer polls
+  double copy_gbps = 2000;      ///< within the memory of the GPU
+  double reduce_gbps = 4000;    ///< bytes of all sources
+  double host_sums_gbps = 100;  ///< of the CPUs of a NUMA node that add for its GPUs, bytes of all sources
+};
+
+/// Ranks on a machine: what plans may use of it, and what they take there.
+struct Machine {
+  std::string name;
+  std::vector<std::string> places;  ///< of every rank: "host0/gpu3"
+  bool gpus = false;                ///< else host ranks
+  /// Ranks, shape, and what links can do. Levels whose islands differ in size are left out: plans need equal ones.
+  PlanRequest request;
+  ClockModel clock;
+  /// Of machines that pass bytes through host memory: twice the ranks, see with_host_sums().
+  std::optional<ClockModel> host_sums;
+  /// What kind each resource of the clocks is: "GPU link", "shared PCIe", "host memory", "CPU sums", "sockets",
+  /// "NVLink", "NIC", "network". By index into ClockResult::resources.
+  std::vector<std::string_view> levels;
+};
+
+/// The first `ranks` GPUs (0: all). Bytes between GPUs without P2P are written to the memory of the writer's NUMA node
+/// and read from there, once for all readers; others are pulled by the reader. An error: there are fewer GPUs, or two
+/// have no path.
+Result<Machine> place_on_gpus(const Topology& topology, std::uint32_t ranks, const GpuRates& rates = {});
+
+/// Ranks that are threads on the CPUs, spread over the NUMA nodes in order; more ranks than CPUs take turns. 0: a rank
+/// for each CPU. `rates` but for the DRAM's, which the topology gives.
+Result<Machine> place_on_cpus(const Topology& topology, std::uint32_t ranks, const HostRates& rates = {});
+
+/// The same plan with every lane that adds on a CPU by the host memory instead of on the rank itself: what rank r adds,
+/// rank n + r of the result adds, reaching r's input and output as a peer. A GPU then writes its input once and reads
+/// the result once, where otherwise it reads everybody's parts as well. Scratch must not be shared between such lanes
+/// and others; true of plans whose adding lanes use none.
+Plan with_host_sums(const Plan& plan);
+/// Whether that makes sense: some but not all lanes add, and those that do use no scratch.
+bool has_host_sums(const Plan& plan);
+
+}  // namespace strait

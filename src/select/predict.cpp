@@ -1,0 +1,208 @@
+#include "select/predict.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace strait {
+namespace {
+
+constexpr std::string_view with_cpus = "GPU, CPU sums";
+/// A lane of a GPU plan runs as many thread blocks, or by a copy engine: its slices are larger than those of a core.
+constexpr std::array<std::size_t, 6> gpu_slices_bytes{8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20};
+/// Of lanes that are each a set of blocks or a stream some are in one phase of a plan and some in another.
+constexpr std::array<std::uint32_t, 2> gpu_lanes{1, 4};
+constexpr std::uint32_t most_ranks_with_lanes = 32;  // beyond, the clock takes long and phases overlap without them
+
+ClockSize size_of(const Operation& operation, std::size_t slice_bytes) {
+  return {.count = operation.count, .element_bytes = size_bytes(operation.type), .slice_bytes = slice_bytes};
+}
+
+void keep_faster(std::vector<PredictedPlan>& plans, PredictedPlan plan) {
+  const auto same = std::find_if(plans.begin(), plans.end(), [&](const PredictedPlan& other) {
+    return other.algorithm == plan.algorithm && other.executor == plan.executor;
+  });
+  if (same == plans.end())
+    plans.push_back(std::move(plan));
+  else if (plan.time.total_us < same->time.total_us)
+    *same = std::move(plan);
+}
+
+class Predictor {
+ public:
+  Predictor(const Machine& machine, const Operation& operation, SelectOptions options, bool others)
+      : machine_(machine),
+        operation_(operation),
+        options_(std::move(options)),
+        others_(others),
+        request_(request_for(machine, operation)),
+        wanted_(numerics_class(request_, operation.type, operation.op)) {}
+
+  Result<std::vector<PredictedPlan>> plans() {
+    if (!options_.algorithm.empty()) {
+      const Algorithm* forced = find_algorithm(options_.algorithm);
+      if (forced == nullptr || !forced->supports(request_)) return refusal();
+    }
+    if (machine_.gpus)
+      STRAIT_TRY(add_gpu_plans());
+    else
+      STRAIT_TRY(add_cpu_plans());
+    if (plans_.empty()) return refusal();
+    std::stable_sort(plans_.begin(), plans_.end(), [](const PredictedPlan& a, const PredictedPlan& b) {
+      return a.in_class != b.in_class ? a.in_class : a.time.total_us < b.time.total_us;
+    });
+    return std::move(plans_);
+  }
+
+ private:
+  /// In the words of the selection.
+  tl::unexpected<Error> refusal() const {
+    const auto choice = choose(request_, operation_.type, operation_.op, operation_.count, machine_.clock, options_);
+    if (!choice) return tl::unexpected(choice.error());
+    return fail(Code::unsupported, "no algorithm does this operation");
+  }
+
+  bool in_class(const Algorithm& algorithm) const {
+    return wanted_ == Numerics::rounded || algorithm.numerics(request_) == wanted_;
+  }
+
+  /// The forced one alone; those outside the class if they are asked for.
+  std::vector<const Algorithm*> candidates() const {
+    std::vector<const Algorithm*> some;
+    for (const Algorithm& algorithm : catalogue()) {
+      if (!algorithm.supports(request_)) continue;
+      if (options_.algorithm.empty() ? others_ || in_class(algorithm) : algorithm.name == options_.algorithm)
+        some.push_back(&algorithm);
+    }
+    return some;
+  }
+
+  /// As the library chooses; the others as it would time them.
+  Status add_cpu_plans() {
+    std::vector<SelectOptions> questions{options_};
+    for (const Algorithm* algorithm : candidates())
+      if (options_.algorithm.empty() && !in_class(*algorithm)) {
+        questions.push_back(options_);
+        questions.back().algorithm = algorithm->name;
+      }
+    for (const SelectOptions& question : questions) {
+      STRAIT_ASSIGN(const Choice choice,
+                    choose(request_, operation_.type, operation_.op, operation_.count, machine_.clock, question));
+      for (const Alternative& alternative : choice.alternatives) {
+        const Algorithm& algorithm = *find_algorithm(alternative.algorithm);
+        STRAIT_TRY(add(algorithm, "CPU", 1, alternative.slice_bytes, build_all(algorithm, request_), machine_.clock));
+      }
+    }
+    return {};
+  }
+
+  Status add_gpu_plans() {
+    for (const Algorithm* algorithm : candidates())
+      for (const std::uint32_t lanes : gpu_lanes) {
+        if (lanes > 1 && request_.ranks > most_ranks_with_lanes) continue;
+        PlanRequest request = request_;
+        request.lanes = lanes;
+        const Plan plan = build_all(*algorithm, request);
+        STRAIT_TRY(add_slices(*algorithm, "GPU", lanes, plan, machine_.clock));
+        if (machine_.host_sums && has_host_sums(plan))
+          STRAIT_TRY(add_slices(*algorithm, with_cpus, lanes, with_host_sums(plan), *machine_.host_sums));
+      }
+    return {};
+  }
+
+  Status add_slices(const Algorithm& algorithm, std::string_view executor, std::uint32_t lanes, const Plan& plan,
+                    const ClockModel& clock) {
+    if (options_.slice_bytes > 0) return add(algorithm, executor, lanes, options_.slice_bytes, plan, clock);
+    for (const std::size_t slice_bytes : gpu_slices_bytes) {
+      STRAIT_TRY(add(algorithm, executor, lanes, slice_bytes, plan, clock));
+      if (slice_bytes >= operation_.count * size_bytes(operation_.type)) break;  // larger ones are the same
+    }
+    return {};
+  }
+
+  Status add(const Algorithm& algorithm, std::string_view executor, std::uint32_t lanes, std::size_t slice_bytes,
+             const Plan& plan, const ClockModel& clock) {
+    PredictedPlan predicted{.algorithm = std::string(algorithm.name),
+                            .executor = std::string(executor),
+                            .in_class = in_class(algorithm),
+                            .lanes = lanes,
+                            .slice_bytes = slice_bytes,
+                            .time = {}};
+    STRAIT_ASSIGN(predicted.time, simulate(plan, size_of(operation_, slice_bytes), clock));
+    keep_faster(plans_, std::move(predicted));
+    return {};
+  }
+
+  const Machine& machine_;
+  const Operation& operation_;
+  SelectOptions options_;
+  bool others_;
+  PlanRequest request_;
+  Numerics wanted_;
+  std::vector<PredictedPlan> plans_;
+};
+
+std::string explain(const std::vector<PredictedPlan>& plans, bool forced, bool one_rounding) {
+  const PredictedPlan& best = plans.front();
+  std::string why = best.algorithm + " (" + best.executor + "), predicted " + time_text(best.time.total_us) +
+                    ", bound by " + best.time.binding;
+  if (forced) return why + "; it was asked for";
+  if (plans.size() > 1 && plans[1].in_class)
+    why += "; next is " + plans[1].algorithm + " (" + plans[1].executor + ") with " + time_text(plans[1].time.total_us);
+  return why + (one_rounding ? "; of those that add in rank order and round once" : "");
+}
+
+Status check(const Machine& machine, const Operation& operation) {
+  if (operation.collective == Collective::send_recv || operation.collective == Collective::all_to_all_v)
+    return fail(Code::unsupported, std::string(name(operation.collective)) +
+                                       " depends on what each rank posts, so it is not predicted. Take another "
+                                       "collective, such as all-to-all");
+  if (operation.root >= machine.request.ranks)
+    return fail(Code::invalid_argument, "root " + std::to_string(operation.root) + " is not a rank: there are " +
+                                            std::to_string(machine.request.ranks));
+  return {};
+}
+
+}  // namespace
+
+std::string time_text(double time_us) {
+  const bool us = time_us < 1e3, ms = time_us < 1e6;
+  char text[32];
+  std::snprintf(text, sizeof text, us || ms ? "%.1f %s" : "%.2f %s",
+                time_us * (us   ? 1
+                           : ms ? 1e-3
+                                : 1e-6),
+                us   ? "us"
+                : ms ? "ms"
+                     : "s");
+  return text;
+}
+
+PlanRequest request_for(const Machine& machine, const Operation& operation) {
+  PlanRequest request = machine.request;
+  request.collective = operation.collective;
+  request.root = operation.root;
+  request.order_free = !is_reduction(operation.collective) || is_order_free(operation.type, operation.op);
+  return request;
+}
+
+Result<Prediction> predict(const Machine& machine, const Operation& operation, const SelectOptions& options,
+                           bool others) {
+  STRAIT_TRY(check(machine, operation));
+  STRAIT_ASSIGN(auto plans, Predictor(machine, operation, options, others).plans());
+  const PlanRequest request = request_for(machine, operation);
+  const bool one_rounding = numerics_class(request, operation.type, operation.op) == Numerics::rank_order;
+  std::string why = explain(plans, !options.algorithm.empty(), one_rounding);
+  return Prediction{std::move(why), std::move(plans)};
+}
+
+Result<Plan> build_plan(const Machine& machine, const Operation& operation, const PredictedPlan& predicted) {
+  const Algorithm* algorithm = find_algorithm(predicted.algorithm);
+  if (algorithm == nullptr) return fail(Code::internal_error, "the algorithm '" + predicted.algorithm + "' is unknown");
+  PlanRequest request = request_for(machine, operation);
+  request.lanes = predicted.lanes;
+  Plan plan = build_all(*algorithm, request);
+  return predicted.executor == with_cpus ? with_host_sums(plan) : plan;
+}
+
+}  // namespace strait

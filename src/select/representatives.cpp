@@ -1,0 +1,291 @@
+#include "select/representatives.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+namespace strait {
+namespace {
+
+constexpr std::uint32_t most_island = 8;         // ranks of a finest island that are walked each on its own
+constexpr std::size_t most_island_steps = 8192;  // of their plans together
+constexpr std::size_t most_steps = 96 << 10;     // of all ranks that are walked
+constexpr std::uint32_t most_shape_walks = 256;  // ranks whose plans each look through all islands
+constexpr double bytes_per_us = 1e3;             // of one GB/s
+
+/// A link or a signal, as both its ends name it.
+struct Name {
+  bool signal = false;
+  std::uint16_t tag = 0;
+  std::uint32_t from = 0;
+  std::vector<std::uint32_t> to;
+  friend bool operator==(const Name&, const Name&) = default;
+};
+struct NameHash {
+  std::size_t operator()(const Name& name) const {
+    std::uint64_t hash = (std::uint64_t{name.from} << 17) + name.tag * 2u + (name.signal ? 1 : 0);
+    for (const std::uint32_t rank : name.to) hash = ((hash << 21 | hash >> 43) ^ rank) * 0x9e3779b97f4a7c15ull;
+    return hash ^ hash >> 32;
+  }
+};
+
+std::size_t steps_of(const RankPlan& plan) {
+  std::size_t steps = 0;
+  for (const Lane& lane : plan.lanes) steps += lane.steps.size();
+  return steps;
+}
+
+/// Per byte beyond a copy within the own cache.
+double extra(double gbps, double copy_gbps) { return gbps > 0 ? std::max(0.0, 1 / gbps - 1 / copy_gbps) : 0; }
+
+double us_per_byte(const Step& step, const RankPlan& plan, const LevelModel& machine) {
+  const ClockModel& rank = machine.rank;
+  const double copy = 1 / rank.copy_gbps;
+  const double further =
+      rank.memory.two_copies_gbps > 0 ? std::max(0.0, 1 / rank.memory.two_copies_gbps - copy) : copy / 2;
+  double cost = step.reduces ? static_cast<double>(step.sources.size()) / rank.reduce_gbps : copy;
+  if (step.destinations.size() > 1) cost += static_cast<double>(step.destinations.size() - 1) * further;
+  const auto path_from = [&](std::uint32_t from) {
+    const double gbps = machine.levels[machine.level_between(from, plan.rank)].gbps;
+    return gbps > 0 ? 1 / gbps : 0;
+  };
+  for (const auto* operands : {&step.sources, &step.destinations})
+    for (const Operand& operand : *operands) {
+      if (operand.kind == Operand::Kind::receive)
+        cost += extra(rank.memory.fetch_gbps, rank.copy_gbps) + path_from(plan.links[operand.link].writer);
+      if (operand.kind == Operand::Kind::send) cost += extra(rank.memory.replace_gbps, rank.copy_gbps);
+      if (operand.kind == Operand::Kind::peer) cost += path_from(operand.peer);
+    }
+  return step.sources.empty() ? 0 : cost / bytes_per_us;
+}
+
+/// Where the bytes of a step come from and go to, all equally many.
+std::uint32_t chunk_of(const Step& step) {
+  for (const auto* operands : {&step.sources, &step.destinations})
+    for (const Operand& operand : *operands)
+      if (operand.buffer != Buffer::scratch) return operand.chunk;
+  return Representatives::Step::no_chunk;
+}
+
+}  // namespace
+
+/// The ranks that are walked, 0 ... island - 1, and who stands for whom.
+struct Representatives::Fold {
+  const LevelModel& machine;
+  std::uint32_t island = 1;  ///< all ranks: nobody stands for anybody else
+
+  std::uint32_t stand_in(std::uint32_t rank) const { return island > 1 ? rank % island : 0; }
+
+  /// `name` moved from its writer to the writer's stand-in, in one of the ways in which plans repeat: around the circle
+  /// of all ranks, along the levels, or by exchanging halves.
+  Name moved(Name name, int way) const {
+    const std::uint32_t to = stand_in(name.from);
+    for (std::uint32_t& rank : name.to) rank = moved(rank, name.from, to, way);
+    std::sort(name.to.begin(), name.to.end());
+    name.from = to;
+    return name;
+  }
+  static constexpr int ways = 3;
+
+ private:
+  std::uint32_t moved(std::uint32_t rank, std::uint32_t from, std::uint32_t to, int way) const {
+    const std::uint32_t ranks = machine.ranks();
+    if (way == 0) return (rank + ranks - from + to) % ranks;
+    if (way == 1) return rank ^ from ^ to;
+    std::uint32_t place = 0;
+    for (std::size_t level = 0; level < machine.levels.size(); ++level) {
+      const std::uint32_t unit = machine.finer_ranks(level);
+      const std::uint32_t size = machine.levels[level].ranks / unit;
+      const auto coordinate = [&](std::uint32_t of) { return of / unit % size; };
+      place += (coordinate(rank) + size - coordinate(from) + coordinate(to)) % size * unit;
+    }
+    return place;
+  }
+};
+
+/// While the ranks are built: what channels are called, and what is taken from whom.
+struct Representatives::Draft {
+  std::unordered_map<Name, std::uint32_t, NameHash> channels;
+  struct Taken {
+    Name name;
+    std::size_t rank = 0;  ///< index
+    std::uint32_t taker = 0;
+  };
+  std::vector<Taken> taken;
+};
+
+Representatives::Representatives(const Algorithm& algorithm, const PlanRequest& request, const LevelModel& machine)
+    : algorithm_(algorithm), request_(request), machine_(machine) {
+  plan_ = algorithm.build(request, 0);
+}
+
+Representatives::Step Representatives::described(const strait::Step& step, const RankPlan& plan) const {
+  const auto count = [](const std::vector<Operand>& operands, Operand::Kind kind) {
+    return std::count_if(operands.begin(), operands.end(), [&](const Operand& o) { return o.kind == kind; });
+  };
+  Step described;
+  described.us_per_byte = static_cast<float>(us_per_byte(step, plan, machine_));
+  described.chunk = chunk_of(step);
+  described.takes = static_cast<std::uint16_t>(step.waits.size() + count(step.sources, Operand::Kind::receive));
+  described.gives = static_cast<std::uint16_t>(step.signals.size() + count(step.destinations, Operand::Kind::send));
+  return described;
+}
+
+/// Ends name the link or, after all links, the signal of the plan.
+Representatives::Rank Representatives::compact(const RankPlan& plan) const {
+  Rank rank;
+  const auto add_links = [&](const std::vector<Operand>& operands, Operand::Kind kind) {
+    for (const Operand& operand : operands)
+      if (operand.kind == kind) rank.ends.push_back({operand.link});
+  };
+  const auto add_signals = [&](const std::vector<std::uint16_t>& signals) {
+    for (const std::uint16_t signal : signals)
+      rank.ends.push_back({static_cast<std::uint32_t>(plan.links.size()) + signal});
+  };
+  for (const Lane& lane : plan.lanes) {
+    auto& steps = rank.lanes.emplace_back();
+    steps.reserve(lane.steps.size());
+    for (const strait::Step& step : lane.steps) {
+      steps.push_back(described(step, plan));
+      steps.back().begin = static_cast<std::uint32_t>(rank.ends.size());
+      add_signals(step.waits);
+      add_links(step.sources, Operand::Kind::receive);
+      add_links(step.destinations, Operand::Kind::send);
+      add_signals(step.signals);
+    }
+  }
+  return rank;
+}
+
+double Representatives::own_work_us(const Layout& layout, std::size_t element_bytes) const {
+  const ClockModel& model = machine_.rank;
+  double all = 0, longest = 0;
+  for (std::size_t i = 0; i < plan_.lanes.size(); ++i) {
+    double one = 0;
+    for (std::size_t j = 0; j < plan_.lanes[i].steps.size(); ++j) {
+      const Step step = ranks_.empty() ? described(plan_.lanes[i].steps[j], plan_) : ranks_[0].lanes[i][j];
+      const double bytes =
+          step.chunk == Step::no_chunk ? 0 : static_cast<double>(layout.chunk(step.chunk).count * element_bytes);
+      one += step.overhead_us(model) * layout.slices + step.us_per_byte * bytes;
+    }
+    all += one;
+    longest = std::max(longest, one);
+  }
+  return model.lanes_at_once == 1 ? all : longest;
+}
+
+bool Representatives::is_alike(const RankPlan& a, const RankPlan& b) const {
+  const auto same = [](const strait::Step& x, const strait::Step& y) {
+    const auto kinds = [](const std::vector<Operand>& p, const std::vector<Operand>& q) {
+      return std::equal(p.begin(), p.end(), q.begin(), q.end(), [](const Operand& m, const Operand& n) {
+        const auto is_peer = [](const Operand& o) {
+          return o.kind == Operand::Kind::peer || o.kind == Operand::Kind::local;
+        };
+        return m.kind == n.kind || (is_peer(m) && is_peer(n));  // contributions come in rank order
+      });
+    };
+    return x.reduces == y.reduces && x.waits.size() == y.waits.size() && x.signals.size() == y.signals.size() &&
+           x.sources.size() == y.sources.size() && kinds(x.destinations, y.destinations);
+  };
+  return std::equal(a.lanes.begin(), a.lanes.end(), b.lanes.begin(), b.lanes.end(), [&](const Lane& x, const Lane& y) {
+    return std::equal(x.steps.begin(), x.steps.end(), y.steps.begin(), y.steps.end(), same);
+  });
+}
+
+Status Representatives::complete() {
+  if (!ranks_.empty()) return {};
+  const std::uint32_t all = machine_.ranks();
+  const std::uint32_t finest = machine_.levels.front().ranks;
+  const std::size_t steps = steps_of(plan_);
+  const bool each = machine_.levels.size() > 1 && finest <= most_island && steps * finest <= most_island_steps;
+  const std::uint32_t island = each ? finest : 1;
+  if (island < all && !has_root(request_.collective) &&
+      is_alike(plan_, algorithm_.build(request_, island == 1 ? all / 2 : island)) &&
+      build(island, Fold{machine_, island})) {
+    stand_for_all_ = true;
+    return {};
+  }
+  PlanRequest plain = request_;
+  plain.shape = {};
+  const bool costly = !algorithm_.supports(plain) && all > most_shape_walks;
+  const std::size_t others = all > 1 ? steps_of(algorithm_.build(request_, all / 2)) : 0;
+  if (costly || steps + (all - 1) * others > most_steps)
+    return fail(Code::unsupported, "the plan '" + std::string(algorithm_.name) + "' of " + std::to_string(all) +
+                                       " ranks has too many steps to walk, and no few ranks stand for all");
+  return build(all, Fold{machine_, all});
+}
+
+Status Representatives::build(std::uint32_t count, const Fold& fold) {
+  ranks_.clear();
+  crossings_.clear();
+  credits_.clear();
+  signals_.clear();
+  takers_ = 0;
+  Draft draft;
+  std::vector<std::vector<std::uint32_t>> places(count);  // of a rank's ends: channels given, or takers
+  for (std::uint32_t index = 0; index < count; ++index) {
+    const RankPlan built = index == 0 ? RankPlan() : algorithm_.build(request_, index);
+    const RankPlan& plan = index == 0 ? plan_ : built;
+    ranks_.push_back(compact(plan));
+    const auto add = [&](Name name, bool gives, std::uint32_t credits) {
+      if (gives) {
+        places[index].push_back(static_cast<std::uint32_t>(credits_.size()));
+        signals_.push_back(name.signal);
+        draft.channels.emplace(std::move(name), static_cast<std::uint32_t>(credits_.size()));
+        credits_.push_back(credits);
+      } else {
+        places[index].push_back(static_cast<std::uint32_t>(draft.taken.size()));
+        draft.taken.push_back({std::move(name), index, takers_++});
+      }
+    };
+    for (const LinkEnd& end : plan.links) add({false, end.tag, end.writer, end.readers}, end.sends, 0);
+    for (const SignalEnd& end : plan.signals) add({true, end.tag, end.from, {end.to}}, end.signals, end.credits);
+    for (const Lane& lane : plan.lanes)
+      for (const strait::Step& step : lane.steps)
+        for (const auto* operands : {&step.sources, &step.destinations})
+          for (const Operand& operand : *operands) {
+            if (operand.kind != Operand::Kind::receive && operand.kind != Operand::Kind::peer) continue;
+            const std::uint32_t from =
+                operand.kind == Operand::Kind::peer ? operand.peer : plan.links[operand.link].writer;
+            const std::size_t level = machine_.level_between(from, index);
+            if (from != index && machine_.levels[level].island_gbps > 0 && chunk_of(step) != Step::no_chunk)
+              crossings_.push_back({chunk_of(step), static_cast<std::uint32_t>(level), from, index});
+          }
+  }
+  std::vector<std::uint32_t> channel_of_taken;
+  for (const Draft::Taken& taken : draft.taken) {
+    auto found = draft.channels.end();
+    for (int way = 0; way < Fold::ways && found == draft.channels.end(); ++way)
+      found = draft.channels.find(fold.moved(taken.name, way));
+    if (found == draft.channels.end()) {
+      ranks_.clear();
+      return fail(Code::unsupported, "the plan '" + std::string(algorithm_.name) + "' differs from rank to rank");
+    }
+    channel_of_taken.push_back(found->second);
+  }
+  for (std::uint32_t index = 0; index < count; ++index)
+    for (auto& lane : ranks_[index].lanes)
+      for (const Step& step : lane)
+        for (std::uint32_t i = 0; i < std::uint32_t{step.takes} + step.gives; ++i) {
+          End& end = ranks_[index].ends[step.begin + i];
+          const std::uint32_t place = places[index][end.channel];
+          if (i >= step.takes) {
+            end.channel = place;
+            continue;
+          }
+          const Draft::Taken& taken = draft.taken[place];
+          end.channel = channel_of_taken[place];
+          end.taker = taken.taker;
+          end.latency_us =
+              static_cast<float>(machine_.levels[machine_.level_between(taken.name.from, index)].latency_us);
+        }
+  return {};
+}
+
+Layout Representatives::layout(const ClockSize& size) const {
+  Layout layout(plan_, size.count, size.element_bytes, size.slice_bytes);
+  if (plan_.collective == Collective::barrier) layout.slices = 1;
+  return layout;
+}
+
+}  // namespace strait

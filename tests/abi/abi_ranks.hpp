@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "nccl/nccl_abi.h"
+#include "support/ranks.hpp"
+
+/// Ranks for tests of the drop-in. (strait_over_nccl.cpp lets them join through it.)
+namespace strait::testing {
+
+#define NCCL_EXPECT_OK(call)                                                           \
+  do {                                                                                 \
+    const ncclResult_t nccl_result = (call);                                           \
+    EXPECT_EQ(nccl_result, ncclSuccess) << #call << ": " << ncclGetLastError(nullptr); \
+  } while (false)
+
+using NcclBody = std::function<void(ncclComm_t comm, int rank, int ranks)>;
+
+inline RankBody over_nccl(NcclBody body) {
+  return [body = std::move(body)](straitComm_t comm, int rank, int ranks) {
+    body(reinterpret_cast<ncclComm_t>(comm), rank, ranks);
+  };
+}
+inline void on_threads(int ranks, NcclBody body) { run_as_threads(ranks, over_nccl(std::move(body))); }
+inline void on_processes(int ranks, NcclBody body) { run_as_processes(ranks, over_nccl(std::move(body))); }
+
+/// Polls until the communicator is no longer in progress, as programs do; ncclInProgress after 20 s.
+inline ncclResult_t await_ready(ncclComm_t comm) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress && std::chrono::steady_clock::now() < deadline) {
+    NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return state;
+}
+
+}  // namespace strait::testing

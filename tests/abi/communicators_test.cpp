@@ -1,0 +1,342 @@
+// How communicators of the drop-in begin and end: in groups, in the background, by abort; over host ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/check_sum.hpp"
+
+namespace strait::testing {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+TEST(Init, AllInOneThread) {
+  for (const int ranks : {1, 2, 5}) {
+    std::vector<ncclComm_t> comms(static_cast<std::size_t>(ranks));
+    NCCL_EXPECT_OK(ncclCommInitAll(comms.data(), ranks, nullptr));
+    std::vector<Values> values;
+    for (int rank = 0; rank < ranks; ++rank) values.push_back({rank + 1});
+    NCCL_EXPECT_OK(ncclGroupStart());
+    for (std::size_t r = 0; r < comms.size(); ++r)
+      NCCL_EXPECT_OK(ncclAllReduce(values[r].data(), values[r].data(), 1, ncclInt32, ncclSum, comms[r], nullptr));
+    NCCL_EXPECT_OK(ncclGroupEnd());
+    for (const Values& sum : values) EXPECT_EQ(sum[0], ranks * (ranks + 1) / 2);
+    for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  }
+}
+
+TEST(Init, InAGroupAndSplitInAGroup) {
+  constexpr int ranks = 4;
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclComm_t comms[ranks] = {}, parts[ranks] = {};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (int rank = 0; rank < ranks; ++rank) NCCL_EXPECT_OK(ncclCommInitRank(&comms[rank], ranks, id, rank));
+  int count = 0;
+  EXPECT_EQ(ncclCommCount(comms[0], &count), ncclInvalidArgument) << "not before the group's end";
+  NCCL_EXPECT_OK(ncclGroupEnd());
+
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (int rank = 0; rank < ranks; ++rank)
+    NCCL_EXPECT_OK(ncclCommSplit(comms[rank], rank == 3 ? NCCL_SPLIT_NOCOLOR : rank % 2, -rank, &parts[rank], nullptr));
+  NCCL_EXPECT_OK(ncclGroupEnd());
+  EXPECT_EQ(parts[3], nullptr);
+  int rank_in_part = -1;
+  NCCL_EXPECT_OK(ncclCommCount(parts[0], &count));
+  NCCL_EXPECT_OK(ncclCommUserRank(parts[0], &rank_in_part));
+  EXPECT_EQ(count, 2);
+  EXPECT_EQ(rank_in_part, 1) << "keys order the ranks";
+
+  Values values[ranks] = {{1}, {10}, {100}, {1000}};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (int rank = 0; rank < 3; ++rank)
+    NCCL_EXPECT_OK(
+        ncclAllReduce(values[rank].data(), values[rank].data(), 1, ncclInt32, ncclSum, parts[rank], nullptr));
+  NCCL_EXPECT_OK(ncclGroupEnd());
+  EXPECT_EQ(values[0], Values{101});
+  EXPECT_EQ(values[1], Values{10});
+  EXPECT_EQ(values[2], Values{101});
+  for (ncclComm_t comm : parts) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+TEST(Init, ByTheFirstOfSeveralIds) {
+  ncclUniqueId ids[2];
+  for (ncclUniqueId& id : ids) NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclComm_t comms[2] = {};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL_EXPECT_OK(ncclCommInitRankScalable(&comms[rank], 2, rank, 2, ids, nullptr));
+  NCCL_EXPECT_OK(ncclGroupEnd());
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+/// An argument error in the group: nothing is set up, and the handles say why.
+TEST(Init, ASpoiledGroupSetsNothingUp) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr, other = nullptr;
+  NCCL_EXPECT_OK(ncclGroupStart());
+  NCCL_EXPECT_OK(ncclCommInitRank(&comm, 2, id, 0));
+  EXPECT_EQ(ncclCommInitRank(&other, 2, id, 9), ncclInvalidArgument);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  ASSERT_NE(comm, nullptr);
+  ncclResult_t error = ncclSuccess;
+  NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
+  EXPECT_EQ(error, ncclInvalidArgument);
+  EXPECT_NE(std::string(ncclGetLastError(comm)).find("rank 9"), std::string::npos) << ncclGetLastError(comm);
+  int count = 0;
+  EXPECT_EQ(ncclCommCount(comm, &count), ncclInvalidArgument);
+  NCCL_EXPECT_OK(ncclCommAbort(comm));
+}
+
+/// The ranks that are left out take no part in it, and the old communicator remains.
+TEST(Shrink, LeavesRanksOut) {
+  on_processes(4, [](ncclComm_t comm, int rank, int) {
+    int excluded[] = {2, 0};
+    ncclComm_t less = comm;
+    if (rank == 1 || rank == 3) {
+      NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 2, &less, nullptr, NCCL_SHRINK_DEFAULT));
+      int count = 0, own = -1;
+      NCCL_EXPECT_OK(ncclCommCount(less, &count));
+      NCCL_EXPECT_OK(ncclCommUserRank(less, &own));
+      EXPECT_EQ(count, 2);
+      EXPECT_EQ(own, rank / 2);
+      check_sum(less, rank, {1, 3});
+      NCCL_EXPECT_OK(ncclCommDestroy(less));
+    }
+    check_sum(comm, rank, all_of(4));
+  });
+}
+
+TEST(Shrink, ToOneRankAndInTheBackground) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comms[3] = {}, two[2] = {}, one = nullptr;
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(ncclCommInitRankConfig(&comms[rank], 3, id, rank, &config), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  int excluded[] = {1, 0};
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ncclCommShrink(comms[2 * i], excluded, 1, &two[i], nullptr, 0), ncclInProgress);
+  for (ncclComm_t comm : two) EXPECT_EQ(await_ready(comm), ncclSuccess) << ncclGetLastError(comm);
+  EXPECT_EQ(await_ready(comms[2]), ncclSuccess);
+  EXPECT_EQ(ncclCommShrink(comms[2], excluded, 2, &one, nullptr, 0), ncclInProgress);
+  EXPECT_EQ(await_ready(one), ncclSuccess) << ncclGetLastError(one);
+  check_sum(one, 2, {2});
+  NCCL_EXPECT_OK(ncclCommDestroy(one));
+  for (ncclComm_t comm : two) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  EXPECT_EQ(await_ready(comms[0]), ncclSuccess);
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+TEST(Shrink, RefusesListsThatAreWrong) {
+  on_threads(1, [](ncclComm_t comm, int, int) {
+    ncclComm_t less = nullptr;
+    int excluded[] = {0};
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, 0), ncclInvalidArgument);
+    excluded[0] = 1;
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, 0), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommShrink(comm, nullptr, 0, &less, nullptr, 0), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT), ncclInvalidUsage);
+    EXPECT_EQ(less, nullptr);
+    check_sum(comm, 0, {0});
+  });
+}
+
+TEST(NonBlocking, InitAndSplitAreInProgressUntilAllAreThere) {
+  constexpr int ranks = 3;
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comms[ranks] = {};
+  for (int rank = 0; rank < ranks - 1; ++rank)
+    EXPECT_EQ(ncclCommInitRankConfig(&comms[rank], ranks, id, rank, &config), ncclInProgress);
+  for (int rank = 0; rank < ranks - 1; ++rank) {
+    ncclResult_t state = ncclSuccess;
+    NCCL_EXPECT_OK(ncclCommGetAsyncError(comms[rank], &state));
+    EXPECT_EQ(state, ncclInProgress);
+    int value = 0;
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comms[rank], nullptr), ncclInvalidArgument);
+  }
+  EXPECT_EQ(ncclCommInitRankConfig(&comms[ranks - 1], ranks, id, ranks - 1, &config), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess) << ncclGetLastError(comm);
+
+  // The parent is in progress, too, and its handle to the part is there at once.
+  ncclComm_t parts[ranks] = {};
+  for (int rank = 0; rank < ranks - 1; ++rank)
+    EXPECT_EQ(ncclCommSplit(comms[rank], 0, rank, &parts[rank], nullptr), ncclInProgress);
+  ncclResult_t state = ncclSuccess;
+  NCCL_EXPECT_OK(ncclCommGetAsyncError(comms[0], &state));
+  EXPECT_EQ(state, ncclInProgress);
+  EXPECT_EQ(ncclCommSplit(comms[ranks - 1], NCCL_SPLIT_NOCOLOR, 0, &parts[ranks - 1], nullptr), ncclInProgress);
+  EXPECT_EQ(parts[ranks - 1], nullptr);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  for (int rank = 0; rank < ranks - 1; ++rank) EXPECT_EQ(await_ready(parts[rank]), ncclSuccess);
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks - 1; ++rank)
+      threads.emplace_back([&, rank] { check_sum(parts[rank], rank, all_of(ranks - 1)); });
+  }
+  for (int rank = 0; rank < ranks - 1; ++rank) NCCL_EXPECT_OK(ncclCommDestroy(parts[rank]));
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+TEST(NonBlocking, InAGroup) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comms[2] = {};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL_EXPECT_OK(ncclCommInitRankConfig(&comms[rank], 2, id, rank, &config));
+  EXPECT_EQ(ncclGroupEnd(), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+/// A rank waits for others that never come; another thread gives up on it.
+TEST(NonBlocking, AbortWhileRanksAreMissing) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
+  const auto began = std::chrono::steady_clock::now();
+  NCCL_EXPECT_OK(ncclCommAbort(comm));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2));
+}
+
+/// A blocking init, whose handle another thread has already.
+TEST(Abort, FromAnotherThreadReleasesAnInit) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  std::atomic<ncclComm_t*> place{nullptr};
+  ncclResult_t result = ncclSuccess;
+  std::jthread caller([&] {
+    ncclComm_t comm = nullptr;
+    place = &comm;
+    result = ncclCommInitRank(&comm, 2, id, 0);
+  });
+  while (place == nullptr || *const_cast<ncclComm_t volatile*>(place.load()) == nullptr) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto aborted = std::chrono::steady_clock::now();
+  NCCL_EXPECT_OK(ncclCommAbort(*place.load()));
+  EXPECT_LT(std::chrono::steady_clock::now() - aborted, std::chrono::seconds(1));
+  caller.join();
+  EXPECT_EQ(result, ncclRemoteError);
+}
+
+/// A split in the background that not all ranks come to.
+TEST(Abort, EndsASplitOnAllRanks) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comms[3] = {}, parts[2] = {};
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(ncclCommInitRankConfig(&comms[rank], 3, id, rank, &config), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(ncclCommSplit(comms[rank], 0, 0, &parts[rank], nullptr), ncclInProgress);
+  NCCL_EXPECT_OK(ncclCommAbort(comms[2]));
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(await_ready(comms[rank]), ncclRemoteError);
+    EXPECT_EQ(await_ready(parts[rank]), ncclRemoteError);
+    NCCL_EXPECT_OK(ncclCommDestroy(parts[rank]));
+    NCCL_EXPECT_OK(ncclCommDestroy(comms[rank]));
+  }
+}
+
+TEST(Abort, FromAnotherThreadReleasesARunningCall) {
+  ncclComm_t comms[2] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  std::atomic<bool> begun{false};
+  ncclResult_t result = ncclSuccess;
+  std::jthread caller([&] {
+    Values values(10);
+    begun = true;
+    result = ncclAllReduce(values.data(), values.data(), 10, ncclInt32, ncclSum, comms[0], nullptr);  // rank 1 never
+  });
+  while (!begun) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto aborted = std::chrono::steady_clock::now();
+  NCCL_EXPECT_OK(ncclCommAbort(comms[0]));
+  EXPECT_LT(std::chrono::steady_clock::now() - aborted, std::chrono::seconds(1));
+  caller.join();
+  EXPECT_EQ(result, ncclRemoteError);
+  ncclResult_t error = ncclSuccess;
+  NCCL_EXPECT_OK(ncclCommGetAsyncError(comms[1], &error));
+  EXPECT_EQ(error, ncclRemoteError);
+  NCCL_EXPECT_OK(ncclCommDestroy(comms[1]));
+}
+
+TEST(Abort, InsideAGroupAsPyTorchDoes) {
+  ncclComm_t comms[2] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommAbort(comm));
+  NCCL_EXPECT_OK(ncclGroupEnd());
+}
+
+TEST(Abort, NotWhileTheOpenGroupHoldsCalls) {
+  ncclComm_t comm = nullptr;
+  NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+  Values values{3};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  NCCL_EXPECT_OK(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr));
+  EXPECT_EQ(ncclCommDestroy(comm), ncclInvalidUsage);
+  EXPECT_EQ(ncclCommAbort(comm), ncclInvalidUsage);
+  NCCL_EXPECT_OK(ncclGroupEnd());
+  EXPECT_EQ(values[0], 3);
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+/// A group that is open on one thread while another aborts: its end reports, and nothing is used after it was freed.
+TEST(Abort, OfACommunicatorThatAnotherThreadsGroupHolds) {
+  ncclComm_t comm = nullptr;
+  NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+  Values values{3};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  NCCL_EXPECT_OK(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr));
+  std::jthread([&] { NCCL_EXPECT_OK(ncclCommAbort(comm)); }).join();
+  EXPECT_EQ(ncclGroupEnd(), ncclRemoteError);
+}
+
+TEST(Abort, RevokeKeepsTheHandle) {
+  on_threads(2, [](ncclComm_t comm, int rank, int) {
+    Values values(1);
+    if (rank == 0) {
+      EXPECT_EQ(ncclCommRevoke(comm, 1), ncclInvalidArgument);
+      NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
+    }
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    ncclResult_t error = ncclSuccess;
+    NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
+    EXPECT_EQ(error, ncclRemoteError);
+    EXPECT_NE(std::string(ncclGetLastError(comm)).find("aborted"), std::string::npos) << ncclGetLastError(comm);
+  });
+}
+
+TEST(Finalize, EndsOperationsAndKeepsTheRest) {
+  on_threads(2, [](ncclComm_t comm, int rank, int) {
+    check_sum(comm, rank, all_of(2));
+    NCCL_EXPECT_OK(ncclCommFinalize(comm));
+    Values values(1);
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
+    ncclResult_t error = ncclInternalError;
+    NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
+    EXPECT_EQ(error, ncclSuccess);
+  });
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,165 @@
+// What a program's ncclConfig_t means, whichever version of NCCL's header it was built with.
+#include "nccl/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+namespace strait::nccl {
+namespace {
+
+const ncclConfig_t defaults = NCCL_CONFIG_INITIALIZER;
+
+ncclConfig_t filled(unsigned version, std::size_t size_bytes) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.size = size_bytes;
+  config.version = version;
+  config.blocking = 0;
+  config.cgaClusterSize = 2;
+  config.minCTAs = 3;
+  config.maxCTAs = 4;
+  config.trafficClass = 5;
+  config.CTAPolicy = 1;
+  config.nvlsCTAs = 6;
+  config.nvlinkCentricSched = 1;
+  config.graphUsageMode = 2;
+  config.graphStreamOrdering = 1;
+  return config;
+}
+
+ncclResult_t read(const ncclConfig_t* config, ncclConfig_t& out) {
+  std::string problem;
+  const ncclResult_t result = read_config(config, out, problem);
+  EXPECT_EQ(result == ncclSuccess, problem.empty()) << problem;
+  return result;
+}
+
+TEST(Config, NoneMeansDefaults) {
+  ncclConfig_t out;
+  ASSERT_EQ(read(nullptr, out), ncclSuccess);
+  EXPECT_EQ(out.blocking, NCCL_CONFIG_UNDEF_INT);
+  EXPECT_EQ(out.maxCTAs, NCCL_CONFIG_UNDEF_INT);
+}
+
+TEST(Config, FullIsTakenAsItIs) {
+  const ncclConfig_t config = filled(NCCL_ABI_VERSION, sizeof config);
+  ncclConfig_t out;
+  ASSERT_EQ(read(&config, out), ncclSuccess);
+  EXPECT_EQ(std::memcmp(&config, &out, sizeof out), 0);
+}
+
+/// The struct of 2.14 ended after `blocking`; what follows it in memory is not ours to read.
+TEST(Config, ShortOneOfAnOldVersion) {
+  struct {
+    std::size_t size;
+    unsigned magic, version;
+    int blocking;
+    int not_ours[40];
+  } old;
+  std::memset(&old, 0x11, sizeof old);
+  old = {24, NCCL_API_MAGIC, 21403, 0, {}};
+  for (int& value : old.not_ours) value = -77;
+  ncclConfig_t out;
+  ASSERT_EQ(read(reinterpret_cast<const ncclConfig_t*>(&old), out), ncclSuccess);
+  EXPECT_EQ(out.blocking, 0);
+  EXPECT_EQ(out.minCTAs, NCCL_CONFIG_UNDEF_INT);
+  EXPECT_EQ(out.graphStreamOrdering, NCCL_CONFIG_UNDEF_INT);
+}
+
+/// A later NCCL's struct is longer: its fields that we do not know are not written into ours.
+TEST(Config, LongerThanOurs) {
+  struct {
+    ncclConfig_t known;
+    char more[256];
+  } later;
+  std::memset(&later, 0x22, sizeof later);
+  later.known = filled(29900, sizeof later);
+  struct {
+    ncclConfig_t out;
+    char guard[64];
+  } here;
+  std::memset(&here, 0x33, sizeof here);
+  ASSERT_EQ(read(&later.known, here.out), ncclSuccess);
+  EXPECT_EQ(here.out.graphStreamOrdering, 1);
+  for (const char c : here.guard) EXPECT_EQ(c, 0x33);
+}
+
+TEST(Config, FieldsNewerThanTheVersionKeepTheirDefault) {
+  const struct {
+    unsigned version;
+    int blocking, min_ctas, traffic_class, cta_policy, sched, graph_usage, ordering;
+  } cases[] = {
+      {21300, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN},
+      {21400, 0, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN},
+      {21700, 0, 3, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN},
+      {22500, 0, 3, 5, INT_MIN, INT_MIN, INT_MIN, INT_MIN},
+      {22703, 0, 3, 5, 1, INT_MIN, INT_MIN, INT_MIN},
+      {22809, 0, 3, 5, 1, 1, INT_MIN, INT_MIN},
+      {22900, 0, 3, 5, 1, 1, 2, INT_MIN},
+      {23007, 0, 3, 5, 1, 1, 2, 1},
+  };
+  for (const auto& expected : cases) {
+    const ncclConfig_t config = filled(expected.version, sizeof config);
+    ncclConfig_t out;
+    ASSERT_EQ(read(&config, out), ncclSuccess);
+    EXPECT_EQ(out.blocking, expected.blocking) << expected.version;
+    EXPECT_EQ(out.minCTAs, expected.min_ctas) << expected.version;
+    EXPECT_EQ(out.trafficClass, expected.traffic_class) << expected.version;
+    EXPECT_EQ(out.CTAPolicy, expected.cta_policy) << expected.version;
+    EXPECT_EQ(out.nvlinkCentricSched, expected.sched) << expected.version;
+    EXPECT_EQ(out.graphUsageMode, expected.graph_usage) << expected.version;
+    EXPECT_EQ(out.graphStreamOrdering, expected.ordering) << expected.version;
+  }
+}
+
+TEST(Config, GarbageIsRefused) {
+  ncclConfig_t config = defaults;
+  config.magic = 0x12345678;
+  ncclConfig_t out;
+  EXPECT_EQ(read(&config, out), ncclInvalidArgument);
+  for (const std::size_t size_bytes : {0ul, 1ul, 8ul, 15ul}) {
+    config = defaults;
+    config.size = size_bytes;
+    EXPECT_EQ(read(&config, out), ncclInvalidArgument) << size_bytes;
+  }
+  std::memset(&config, 0, sizeof config);
+  EXPECT_EQ(read(&config, out), ncclInvalidArgument);
+  std::memset(&config, 0xff, sizeof config);
+  EXPECT_EQ(read(&config, out), ncclInvalidArgument);
+}
+
+/// With a wrong magic, a size is nothing to go by: only the head is read. (AddressSanitizer watches.)
+TEST(Config, OnlyTheHeadIsReadBeforeTheMagicIsSeen) {
+  const auto head = std::make_unique<std::size_t[]>(2);
+  head[0] = std::numeric_limits<std::size_t>::max();
+  head[1] = 0;
+  ncclConfig_t out;
+  EXPECT_EQ(read(reinterpret_cast<const ncclConfig_t*>(head.get()), out), ncclInvalidArgument);
+}
+
+TEST(Config, ValuesOutOfRangeAreRefusedByName) {
+  const struct {
+    int ncclConfig_t::*field;
+    int value;
+    const char* name;
+  } cases[] = {{&ncclConfig_t::blocking, 2, "blocking"},     {&ncclConfig_t::cgaClusterSize, -1, "cgaClusterSize"},
+               {&ncclConfig_t::minCTAs, 0, "minCTAs"},       {&ncclConfig_t::maxCTAs, -4, "maxCTAs"},
+               {&ncclConfig_t::splitShare, 3, "splitShare"}, {&ncclConfig_t::graphUsageMode, 3, "graphUsageMode"}};
+  for (const auto& wrong : cases) {
+    ncclConfig_t config = defaults;
+    config.*wrong.field = wrong.value;
+    ncclConfig_t out;
+    std::string problem;
+    EXPECT_EQ(read_config(&config, out, problem), ncclInvalidArgument);
+    EXPECT_NE(problem.find(wrong.name), std::string::npos) << problem;
+  }
+  ncclConfig_t config = defaults;
+  config.minCTAs = 8;
+  config.maxCTAs = 4;
+  ncclConfig_t out;
+  EXPECT_EQ(read(&config, out), ncclInvalidArgument);
+}
+
+}  // namespace
+}  // namespace strait::nccl

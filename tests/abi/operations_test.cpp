@@ -1,0 +1,254 @@
+// What is NCCL's own in the drop-in besides communicators: errors, groups, reductions, memory; over host ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/check_sum.hpp"
+
+namespace strait::testing {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+TEST(Library, Version) {
+  int version = 0;
+  EXPECT_EQ(ncclGetVersion(&version), ncclSuccess);
+  EXPECT_EQ(version, 22809);
+  EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument);
+}
+
+TEST(Library, ErrorStrings) {
+  std::vector<std::string> texts;
+  for (int result = ncclSuccess; result <= ncclTimeout; ++result) {
+    texts.emplace_back(ncclGetErrorString(static_cast<ncclResult_t>(result)));
+    EXPECT_FALSE(texts.back().empty());
+  }
+  std::sort(texts.begin(), texts.end());
+  EXPECT_EQ(std::unique(texts.begin(), texts.end()), texts.end()) << "two results have the same text";
+  EXPECT_STREQ(ncclGetErrorString(static_cast<ncclResult_t>(15)), "unknown result");
+}
+
+TEST(Library, LastErrorOfAnotherThreadIsSeenWhereThisOneHasNone) {
+  EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument);
+  std::string seen;
+  std::jthread([&] { seen = ncclGetLastError(nullptr); }).join();
+  EXPECT_EQ(seen, "ncclGetVersion: the pointer is NULL");
+}
+
+TEST(Arguments, AreRefusedByName) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclComm_t comm = reinterpret_cast<ncclComm_t>(&id);
+  const auto refused = [&](ncclResult_t result, ncclResult_t expected, const char* part) {
+    EXPECT_EQ(result, expected);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find(part), std::string::npos) << ncclGetLastError(nullptr);
+  };
+  refused(ncclGetUniqueId(nullptr), ncclInvalidArgument, "ncclGetUniqueId");
+  refused(ncclCommInitRank(nullptr, 1, id, 0), ncclInvalidArgument, "NULL");
+  refused(ncclCommInitRank(&comm, 0, id, 0), ncclInvalidArgument, "0 ranks");
+  EXPECT_EQ(comm, nullptr);
+  refused(ncclCommInitRank(&comm, 2, id, 2), ncclInvalidArgument, "rank 2");
+  refused(ncclCommInitRank(&comm, 2, id, -1), ncclInvalidArgument, "rank -1");
+  refused(ncclCommInitAll(&comm, 0, nullptr), ncclInvalidArgument, "ncclCommInitAll");
+  refused(ncclCommInitRankScalable(&comm, 1, 0, 0, &id, nullptr), ncclInvalidArgument, "unique id");
+  ncclConfig_t config{};
+  refused(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
+  const ncclUniqueId zeros{};
+  refused(ncclCommInitRank(&comm, 1, zeros, 0), ncclInvalidArgument, "unique id");
+  EXPECT_EQ(comm, nullptr);
+
+  float value = 0;
+  refused(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, nullptr, nullptr), ncclInvalidArgument, "NULL");
+  refused(ncclCommCount(nullptr, nullptr), ncclInvalidArgument, "ncclCommCount");
+  std::uint64_t no_comm[64] = {};
+  refused(ncclCommAbort(reinterpret_cast<ncclComm_t>(no_comm)), ncclInvalidArgument, "not a communicator");
+  EXPECT_EQ(ncclCommDestroy(nullptr), ncclSuccess);
+  EXPECT_EQ(ncclCommAbort(nullptr), ncclSuccess);
+  refused(ncclGroupEnd(), ncclInvalidUsage, "ncclGroupStart");
+}
+
+TEST(Arguments, OfOperationsLeaveTheCommunicatorUsable) {
+  on_threads(2, [](ncclComm_t comm, int rank, int) {
+    Values values(4);
+    const auto refused = [&](ncclResult_t result) {
+      EXPECT_EQ(result, ncclInvalidArgument);
+      EXPECT_STRNE(ncclGetLastError(comm), "");
+    };
+    refused(ncclAllReduce(values.data(), values.data(), 4, static_cast<ncclDataType_t>(12), ncclSum, comm, nullptr));
+    refused(ncclAllReduce(values.data(), values.data(), 4, ncclInt32, static_cast<ncclRedOp_t>(7), comm, nullptr));
+    refused(ncclBroadcast(values.data(), values.data(), 4, ncclInt32, 2, comm, nullptr));
+    refused(ncclSend(values.data(), 4, ncclInt32, -1, comm, nullptr));
+    refused(ncclAllReduce(nullptr, values.data(), 4, ncclInt32, ncclSum, comm, nullptr));
+    refused(ncclCommCount(comm, nullptr));
+    refused(ncclRedOpDestroy(ncclSum, comm));
+    refused(ncclCommDeregister(comm, values.data()));
+    refused(ncclCommWindowDeregister(comm, nullptr));
+    refused(ncclCommSplit(comm, -2, 0, &comm, nullptr));
+    ncclResult_t error = ncclInternalError;
+    NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
+    EXPECT_EQ(error, ncclSuccess);
+    check_sum(comm, rank, all_of(2));
+  });
+}
+
+TEST(Unsupported, SaysSoAndSpoilsAGroup) {
+  on_threads(1, [](ncclComm_t comm, int, int) {
+    EXPECT_EQ(ncclSignal(0, 0, 0, 0, comm, nullptr), ncclInvalidUsage);
+    EXPECT_STREQ(ncclGetLastError(comm), "ncclSignal is not supported by Strait (docs/nccl.md)");
+    Values in{1}, out{-1};
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), 1, ncclInt32, ncclSum, comm, nullptr));
+    EXPECT_EQ(ncclSignal(0, 0, 0, 0, comm, nullptr), ncclInvalidUsage);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    EXPECT_EQ(out[0], -1);
+  });
+}
+
+TEST(Queries, AnswerForTheRank) {
+  on_processes(3, [](ncclComm_t comm, int rank, int ranks) {
+    int count = -1, own = -1, device = 5;
+    NCCL_EXPECT_OK(ncclCommCount(comm, &count));
+    NCCL_EXPECT_OK(ncclCommUserRank(comm, &own));
+    NCCL_EXPECT_OK(ncclCommCuDevice(comm, &device));
+    EXPECT_EQ(count, ranks);
+    EXPECT_EQ(own, rank);
+    EXPECT_EQ(device, -1);
+  });
+}
+
+TEST(Errors, AMismatchIsInvalidUsageOnAllRanksAndShowsBothCalls) {
+  on_processes(2, [](ncclComm_t comm, int rank, int) {
+    std::vector<float> values(100);
+    const std::size_t count = rank == 0 ? 100 : 99;
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), count, ncclFloat32, ncclSum, comm, nullptr),
+              ncclInvalidUsage);
+    ncclResult_t error = ncclSuccess;
+    NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
+    EXPECT_EQ(error, ncclInvalidUsage);
+    const std::string text = ncclGetLastError(comm);
+    EXPECT_NE(text.find("100"), std::string::npos) << text;
+    EXPECT_NE(text.find("99"), std::string::npos) << text;
+  });
+}
+
+TEST(Groups, NestAndSimulateRunsNothing) {
+  on_threads(2, [](ncclComm_t comm, int rank, int) {
+    Values in{rank + 1}, out{-1};
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), 1, ncclInt32, ncclSum, comm, nullptr));
+    NCCL_EXPECT_OK(ncclGroupEnd());
+    EXPECT_EQ(out[0], -1);
+    NCCL_EXPECT_OK(ncclGroupEnd());
+    EXPECT_EQ(out[0], 3);
+
+    out[0] = -1;
+    ncclSimInfo_t info{sizeof info, NCCL_SIM_INFO_MAGIC, 22809, -1};
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), 1, ncclInt32, ncclSum, comm, nullptr));
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidUsage);
+    EXPECT_EQ(out[0], -1);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
+    check_sum(comm, rank, all_of(2));
+  });
+}
+
+TEST(Reductions, PreMulSumFromHostAndDevice) {
+  on_threads(3, [](ncclComm_t comm, int rank, int) {
+    for (const auto residence : {ncclScalarHostImmediate, ncclScalarDevice}) {
+      float scalar = 0.5F * static_cast<float>(rank + 1);  // another on every rank
+      ncclRedOp_t op = ncclSum;
+      NCCL_EXPECT_OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, residence, comm));
+      EXPECT_GE(op, ncclNumOps);
+      scalar = -1;
+      const std::vector<float> in(50, 2);
+      std::vector<float> out(50);
+      NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), 50, ncclFloat32, op, comm, nullptr));
+      EXPECT_EQ(out, std::vector<float>(50, 2 * (0.5F + 1.0F + 1.5F)));
+      NCCL_EXPECT_OK(ncclRedOpDestroy(op, comm));
+      EXPECT_EQ(ncclRedOpDestroy(op, comm), ncclInvalidArgument);
+    }
+    ncclRedOp_t op = ncclSum;
+    float scalar = 1;
+    EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, static_cast<ncclScalarResidence_t>(2), comm),
+              ncclInvalidArgument);
+  });
+}
+
+TEST(Memory, AllocatedRegisteredAndFreed) {
+  on_processes(2, [](ncclComm_t comm, int rank, int ranks) {
+    constexpr std::size_t count = 10'000;
+    void* memory = nullptr;
+    NCCL_EXPECT_OK(ncclMemAlloc(&memory, 2 * count * sizeof(int)));
+    int* in = static_cast<int*>(memory);
+    int* out = in + count;
+    std::fill(in, in + count, rank + 1);
+    ncclWindow_t window = nullptr;
+    NCCL_EXPECT_OK(ncclCommWindowRegister(comm, memory, 2 * count * sizeof(int), &window, NCCL_WIN_COLL_SYMMETRIC));
+    void* user = nullptr;
+    NCCL_EXPECT_OK(ncclWinGetUserPtr(comm, window, &user));
+    EXPECT_EQ(user, memory);
+    NCCL_EXPECT_OK(ncclAllReduce(in, out, count, ncclInt32, ncclSum, comm, nullptr));
+    EXPECT_EQ(std::vector<int>(out, out + count), std::vector<int>(count, ranks * (ranks + 1) / 2));
+    NCCL_EXPECT_OK(ncclCommWindowDeregister(comm, window));
+    NCCL_EXPECT_OK(ncclMemFree(memory));
+    EXPECT_EQ(ncclMemFree(memory), ncclInvalidArgument);
+    EXPECT_EQ(ncclMemFree(nullptr), ncclSuccess);
+    EXPECT_EQ(ncclMemAlloc(nullptr, 1), ncclInvalidArgument);
+  });
+}
+
+/// One thread with several ranks, as nccl-tests has it.
+TEST(Memory, WindowsAreRegisteredInAGroup) {
+  constexpr std::size_t ranks = 3, count = 5000;
+  ncclComm_t comms[ranks] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, ranks, nullptr));
+  std::vector<int> in[ranks], out[ranks];
+  ncclWindow_t in_windows[ranks] = {}, out_windows[ranks] = {};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (std::size_t r = 0; r < ranks; ++r) {
+    in[r].assign(count, static_cast<int>(r) + 1);
+    out[r].assign(count, -1);
+    NCCL_EXPECT_OK(ncclCommWindowRegister(comms[r], in[r].data(), count * sizeof(int), &in_windows[r], 1));
+    NCCL_EXPECT_OK(ncclCommWindowRegister(comms[r], out[r].data(), count * sizeof(int), &out_windows[r], 1));
+  }
+  NCCL_EXPECT_OK(ncclGroupEnd());
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (std::size_t r = 0; r < ranks; ++r)
+    NCCL_EXPECT_OK(ncclAllReduce(in[r].data(), out[r].data(), count, ncclInt32, ncclSum, comms[r], nullptr));
+  NCCL_EXPECT_OK(ncclGroupEnd());
+  for (std::size_t r = 0; r < ranks; ++r) {
+    EXPECT_EQ(out[r], std::vector<int>(count, 6));
+    NCCL_EXPECT_OK(ncclCommWindowDeregister(comms[r], in_windows[r]));
+    NCCL_EXPECT_OK(ncclCommWindowDeregister(comms[r], out_windows[r]));
+    NCCL_EXPECT_OK(ncclCommDestroy(comms[r]));
+  }
+}
+
+/// Registration by one rank alone, and windows on memory that peers cannot read in place, are accepted and do no harm.
+TEST(Memory, AnyMemoryCanBeRegistered) {
+  on_processes(2, [](ncclComm_t comm, int rank, int ranks) {
+    std::vector<int> in(1000, rank + 1), out(1000);
+    void* handle = nullptr;
+    if (rank == 0) NCCL_EXPECT_OK(ncclCommRegister(comm, in.data(), in.size() * sizeof(int), &handle));
+    for (const int flags : {0, NCCL_WIN_COLL_SYMMETRIC}) {
+      ncclWindow_t window = nullptr;
+      NCCL_EXPECT_OK(ncclCommWindowRegister(comm, out.data(), out.size() * sizeof(int), &window, flags));
+      NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), out.size(), ncclInt32, ncclSum, comm, nullptr));
+      EXPECT_EQ(out, std::vector<int>(1000, ranks * (ranks + 1) / 2));
+      NCCL_EXPECT_OK(ncclCommWindowDeregister(comm, window));
+    }
+    if (rank == 0) {
+      NCCL_EXPECT_OK(ncclCommDeregister(comm, handle));
+      EXPECT_EQ(ncclCommDeregister(comm, handle), ncclInvalidArgument);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace strait::testing

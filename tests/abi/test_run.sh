@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# `strait run`: the program gets Strait's library and says so, keeps its exit status, and mistakes are told.
+#   test_run.sh <strait> <libnccl.so.2> <a program of NCCL's for host ranks> <folder with another libnccl.so.2>
+set -euo pipefail
+
+strait="$1" library="$(realpath "$2")" program="$3" others="$4"
+fail() { echo "$1" && exit 1; }
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+unset LD_PRELOAD VLLM_NCCL_SO_PATH STRAIT_NCCL_PROOF STRAIT_NCCL_VERSION NCCL_DEBUG STRAIT_DEBUG
+
+# A command that has nothing to do with NCCL.
+said="$("$strait" run -- true 2>&1)" || fail "strait run -- true failed: $said"
+grep -qF "true gets NCCL 2.28.9 from $library" <<<"$said" || fail "no line on which library serves: $said"
+[[ -z "$("$strait" run --quiet -- true 2>&1)" ]] || fail "--quiet is not quiet"
+
+# The environment of the command; what was preloaded before stays.
+env="$(LD_PRELOAD=libm.so.6 "$strait" run --quiet -- env)"
+grep -qxF "LD_PRELOAD=$library:libm.so.6" <<<"$env" || fail "LD_PRELOAD is wrong: $env"
+grep -qxF "VLLM_NCCL_SO_PATH=$library" <<<"$env" || fail "VLLM_NCCL_SO_PATH is wrong: $env"
+
+# Exit statuses, arguments with blanks and dashes, and standard input pass through.
+"$strait" run --quiet -- sh -c 'exit 37' && fail "a failure was lost" || [[ $? == 37 ]] || fail "the status is not 37"
+[[ "$("$strait" run --quiet -- printf '<%s>' --library 'a b' -- -x)" == '<--library><a b><--><-x>' ]] ||
+  fail "arguments do not pass through"
+[[ "$(echo text | "$strait" run --quiet -- cat)" == text ]] || fail "standard input does not pass through"
+
+# A program that brings an NCCL of its own, by an RPATH that beats LD_LIBRARY_PATH, is served by ours and says so.
+export STRAIT_NCCL_HOST_RANKS=1
+LD_LIBRARY_PATH="$others" "$program" >"$work/without" 2>&1 && fail "without strait run, the other library should serve"
+grep -q "another library serves" "$work/without" || fail "the other library was not used: $(cat "$work/without")"
+"$strait" run --quiet -- "$program" >"$work/out" 2>"$work/err" || fail "the program failed: $(cat "$work/err")"
+grep -qx "sums are right, NCCL 22809" "$work/out" || fail "wrong output: $(cat "$work/out")"
+[[ "$(grep -cF "NCCL 2.28.9 is served by Strait" "$work/err")" == 1 ]] || fail "not one proof: $(cat "$work/err")"
+grep -qF ", $library (rank 0 of 3)" "$work/err" || fail "the proof names no file: $(cat "$work/err")"
+
+# The version is settable; a version that is none is refused before the program starts.
+STRAIT_NCCL_VERSION=23004 "$strait" run --quiet -- "$program" >"$work/out" 2>"$work/err"
+grep -qx "sums are right, NCCL 23004" "$work/out" || fail "the version is not settable"
+STRAIT_NCCL_VERSION=2.28 "$strait" run -- true 2>"$work/err" && fail "STRAIT_NCCL_VERSION=2.28 was accepted"
+grep -q "STRAIT_NCCL_VERSION" "$work/err" || fail "the refusal does not name the variable: $(cat "$work/err")"
+
+# Mistakes.
+"$strait" run 2>"$work/err" && fail "no command was accepted" || [[ $? == 2 ]] || fail "the status is not 2"
+"$strait" run -- /does/not/exist 2>"$work/err" && fail "it ran" || [[ $? == 127 ]] || fail "the status is not 127"
+"$strait" run -- /etc/passwd 2>"$work/err" && fail "it ran" || [[ $? == 126 ]] || fail "the status is not 126"
+"$strait" run --library /does/not/exist -- true 2>"$work/err" && fail "a missing library was accepted"
+grep -q "there is no /does/not/exist" "$work/err" || fail "unclear: $(cat "$work/err")"
+"$strait" run --library /etc/passwd -- true 2>"$work/err" && fail "a file that is no library was accepted"
+mkdir "$work/a b" && cp "$library" "$work/a b/"
+"$strait" run --library "$work/a b/libnccl.so.2" -- true 2>"$work/err" && fail "a path with a blank was accepted"
+grep -q "blank or a colon" "$work/err" || fail "unclear: $(cat "$work/err")"

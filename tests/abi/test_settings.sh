@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# NCCL's settings: those that mean something here are taken where Strait's own are not set; the others are named once.
+#   test_settings.sh <strait> <a program of NCCL's for host ranks>
+set -euo pipefail
+
+strait="$1" program="$2"
+fail() { echo "$1" && exit 1; }
+for name in $(compgen -e | grep -E '^(NCCL|STRAIT)_' || true); do unset "$name"; done
+export STRAIT_NCCL_HOST_RANKS=1 STRAIT_NCCL_PROOF=0
+
+run() { env "$@" "$strait" run --quiet -- "$program" 2>&1; }
+
+# Silence without a reason to speak.
+[[ "$(run A=B)" == "sums are right, NCCL 22809" ]] || fail "it says more than it should: $(run A=B)"
+[[ "$(run NCCL_DEBUG=WARN NCCL_P2P_LEVEL=SYS)" == "sums are right, NCCL 22809" ]] || fail "WARN says too much"
+
+# NCCL_DEBUG is Strait's log level, which names the library and what is ignored, once.
+said="$(run NCCL_DEBUG=INFO NCCL_P2P_DISABLE=1 NCCL_NET_PLUGIN=x NCCL_SOCKET_IFNAME=lo NCCL_HOSTID=one)"
+grep -q "NCCL 2.28.9 is served by Strait" <<<"$said" || fail "no line on the library: $said"
+[[ "$(grep -c "ignored settings" <<<"$said")" == 1 ]] || fail "not one line on what is ignored: $said"
+grep "ignored settings" <<<"$said" | grep -q NCCL_P2P_DISABLE || fail "NCCL_P2P_DISABLE is not named: $said"
+grep "ignored settings" <<<"$said" | grep -q NCCL_NET_PLUGIN || fail "NCCL_NET_PLUGIN is not named: $said"
+grep "ignored settings" <<<"$said" | grep -Eq "NCCL_(DEBUG|SOCKET_IFNAME|HOSTID)" && fail "a known one is named: $said"
+
+# Strait's own win, and an empty one is none.
+[[ "$(run NCCL_DEBUG=INFO STRAIT_DEBUG=warn)" == "sums are right, NCCL 22809" ]] || fail "STRAIT_DEBUG does not win"
+grep -q "served by" <<<"$(run NCCL_DEBUG=INFO STRAIT_DEBUG=)" || fail "an empty STRAIT_DEBUG counts"
+
+# The interface that is asked for must be there.
+said="$(run NCCL_SOCKET_IFNAME==nowhere0 || true)"
+grep -q "nowhere0" <<<"$said" || fail "NCCL_SOCKET_IFNAME is not taken: $said"
+run NCCL_SOCKET_IFNAME==nowhere0 STRAIT_SOCKET_IFNAME=lo >/dev/null || fail "STRAIT_SOCKET_IFNAME does not win"
+
+# NCCL_COMM_BLOCKING=0: programs must poll; this one does not.
+said="$(run NCCL_COMM_BLOCKING=0 || true)"
+grep -q "operation in progress" <<<"$said" || fail "NCCL_COMM_BLOCKING is not taken: $said"

@@ -1,0 +1,230 @@
+// What only TCP can suffer: cut connections, strangers at the data port, sockets that outlive their process.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "base/unique_fd.hpp"
+#include "fault/rank_processes.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t second_us = 1'000'000;
+
+/// Every rank of these tests goes over TCP.
+class Tcp : public ::testing::Test {
+ protected:
+  void SetUp() override { setenv("STRAIT_TRANSPORT", "tcp", 1); }
+  void TearDown() override { unsetenv("STRAIT_TRANSPORT"); }
+};
+
+/// All connections of this process, the bootstrap's included.
+void cut_connections() {
+  for (int fd = 3; fd < 256; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.ss_family == AF_INET)
+      shutdown(fd, SHUT_RDWR);
+  }
+}
+
+TEST_F(Tcp, ACutConnectionIsToldOnBothSides) {
+  for (const bool during_an_operation : {false, true}) {
+    RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+      straitComm_t comm = join(id, rank, 2, report);
+      if (comm == nullptr) return;
+      std::vector<std::int32_t> buffer;
+      STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, 2, 1000, 1, buffer));
+      std::jthread cutter;
+      if (rank == 1 && during_an_operation)
+        cutter = std::jthread([] {
+          std::this_thread::sleep_for(milliseconds(100));
+          cut_connections();
+        });
+      if (rank == 1 && !during_an_operation) cut_connections();
+      straitResult_t result = straitSuccess;
+      for (int i = 0; result == straitSuccess; ++i) result = checked_all_reduce(comm, rank, 2, 30'000, i, buffer);
+      report.fail_with(result, straitGetLastError(comm));
+      expect_sticky(comm, result, report.message);
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    });
+    ASSERT_TRUE(processes.await([&](int rank) { return processes.report(rank).failed.load() != 0; }, 10'000));
+    processes.expect_all_end_well();
+    for (int rank : {0, 1}) {
+      EXPECT_EQ(processes.report(rank).result, straitRemoteError);
+      EXPECT_THAT(processes.report(rank).message,
+                  AllOf(HasSubstr("needs rank " + std::to_string(1 - rank) + " (host"), HasSubstr("connection")));
+    }
+  }
+}
+
+/// A child that the library hears nothing of: it keeps copies of the sockets.
+pid_t fork_behind_the_librarys_back() { return static_cast<pid_t>(syscall(SYS_fork)); }
+
+TEST_F(Tcp, SocketsThatOutliveTheirProcessHideNoDeath) {
+  RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, 3, report);
+    if (comm == nullptr) return;
+    if (rank == 1) {
+      if (fork_behind_the_librarys_back() == 0) {
+        timespec time{3, 0};
+        nanosleep(&time, nullptr);
+        _exit(0);
+      }
+      pause();
+    }
+    const straitResult_t result = straitBarrier(comm, nullptr);
+    report.fail_with(result, straitGetLastError(comm));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  std::this_thread::sleep_for(milliseconds(50));
+  const std::int64_t killed_at_us = now_us();
+  processes.signal(1, SIGKILL);
+  processes.end(1, 1000);
+  processes.expect_all_end_well();
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(processes.report(rank).result, straitRemoteError);
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("needs rank 1 (host"));
+    EXPECT_LT(processes.report(rank).failed_at_us - killed_at_us, second_us);
+  }
+}
+
+/// The ports at which anything on this host listens.
+std::vector<sockaddr_in> listeners() {
+  std::vector<sockaddr_in> found;
+  std::ifstream table("/proc/net/tcp");
+  std::string line;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    unsigned address = 0, port = 0, state = 0;
+    if (std::sscanf(line.c_str(), " %*d: %x:%x %*x:%*x %x", &address, &port, &state) != 3 || state != 10)
+      break;  // those that listen come first
+    sockaddr_in listener{};
+    listener.sin_family = AF_INET;
+    listener.sin_addr.s_addr = address;
+    listener.sin_port = htons(static_cast<std::uint16_t>(port));
+    found.push_back(listener);
+  }
+  return found;
+}
+
+TEST_F(Tcp, StrangersAtTheDataPortAreNoObstacle) {
+  RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, 3, report);
+    ASSERT_NE(comm, nullptr) << report.message;
+    std::vector<std::int32_t> buffer;
+    for (int round = 0; round < 200; ++round) {
+      straitComm_t part = nullptr;
+      STRAIT_EXPECT_OK(straitCommSplit(comm, 0, 0, &part, nullptr));
+      STRAIT_EXPECT_OK(checked_all_reduce(part, rank, 3, 1000, round, buffer));
+      STRAIT_EXPECT_OK(straitCommDestroy(part));
+    }
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  std::atomic<bool> stop{false};
+  std::atomic<int> visits{0};
+  std::jthread stranger([&] {
+    std::vector<UniqueFd> silent;
+    const auto others = listeners();
+    while (!stop.load())
+      for (const sockaddr_in& listener : listeners()) {
+        const bool was_there = std::any_of(others.begin(), others.end(), [&](const sockaddr_in& other) {
+          return other.sin_port == listener.sin_port && other.sin_addr.s_addr == listener.sin_addr.s_addr;
+        });
+        UniqueFd fd(was_there ? -1 : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&listener), sizeof listener) != 0) continue;
+        const std::string_view http = "GET / HTTP/1.1\r\nHost: strait\r\n\r\n";
+        if (++visits % 2 == 0)
+          (void)!send(fd.get(), http.data(), http.size(), MSG_NOSIGNAL);
+        else if (silent.size() < 64)
+          silent.push_back(std::move(fd));
+      }
+  });
+  processes.expect_all_end_well();
+  stop.store(true);
+  stranger.join();
+  EXPECT_GT(visits.load(), 20);
+}
+
+TEST_F(Tcp, NobodyListensOnceAllHaveJoined) {
+  run_as_threads(3, [](straitComm_t comm, int, int) {
+    STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+    int listening = 0;
+    for (int fd = 3; fd < 256; ++fd) {
+      int accepts = 0;
+      socklen_t size = sizeof accepts;
+      if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &size) == 0) listening += accepts;
+    }
+    EXPECT_EQ(listening, 0);
+    STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+  });
+}
+
+TEST_F(Tcp, AStoppedRankIsNoDeadRankHoweverMuchIsSentToIt) {
+  constexpr std::size_t count = 4 << 20;
+  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, 2, report);
+    if (comm == nullptr) return;
+    std::vector<std::int32_t> buffer;
+    for (int i = 0; i < 12; ++i) {
+      STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, 2, count, i, buffer));
+      report.completed.fetch_add(1);
+    }
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await([&](int rank) { return processes.report(rank).completed.load() > 0; }, 20'000));
+  processes.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(milliseconds(6000));  // longer than a vanished host would be waited for
+  processes.signal(1, SIGCONT);
+  processes.expect_all_end_well();
+}
+
+TEST_F(Tcp, TheTransportAndItsReasonCanBeRead) {
+  run_as_processes(2, [](straitComm_t comm, int, int) {
+    const char *name = nullptr, *why = nullptr;
+    STRAIT_EXPECT_OK(straitCommGetTransport(comm, &name, &why));
+    EXPECT_STREQ(name, "tcp");
+    EXPECT_STREQ(why, "");  // it was asked for
+    EXPECT_EQ(straitCommGetTransport(comm, nullptr, nullptr), straitInvalidArgument);
+  });
+}
+
+/// STRAIT_HOSTID makes hosts of processes.
+TEST(SeveralHosts, GoOverTcpAndSharedMemoryIsRefused) {
+  for (const char* wanted : {"auto", "shm", "shm_file", "loopback"}) {
+    RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
+      setenv("STRAIT_HOSTID", rank == 0 ? "a" : "b", 1);
+      setenv("STRAIT_TRANSPORT", wanted, 1);
+      straitComm_t comm = join(id, rank, 3, report);
+      if (comm == nullptr) return;
+      const char *name = nullptr, *why = nullptr;
+      STRAIT_EXPECT_OK(straitCommGetTransport(comm, &name, &why));
+      EXPECT_STREQ(name, "tcp");
+      EXPECT_STREQ(why, "");
+      std::vector<std::int32_t> buffer;
+      STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, 3, 100'000, 1, buffer));
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    });
+    processes.expect_all_end_well();
+    for (int rank = 0; rank < 3; ++rank) {
+      const Report& report = processes.report(rank);
+      EXPECT_EQ(report.joined.load() != 0, std::string_view(wanted) == "auto") << wanted;
+      if (report.joined.load() != 0) continue;
+      EXPECT_EQ(report.result, straitUnsupported);
+      EXPECT_THAT(report.message, HasSubstr(std::string("STRAIT_TRANSPORT=") + wanted));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strait::testing

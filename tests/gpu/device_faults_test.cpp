@@ -1,0 +1,160 @@
+// GPU ranks that die, stay away, abort or call something else: kernels that wait end, and every rank is told why.
+#include <cuda_runtime.h>
+
+#include <thread>
+
+#include "fault/rank_processes.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t second_us = 1'000'000;
+
+int gpus_in_a_child() {
+  // A process that has used CUDA must not fork ranks that will.
+  const int status = wait_for(fork_rank([] {
+                                int devices = 0;
+                                _exit(cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0);
+                              }),
+                              60'000);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+class DeviceFaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ranks_ = std::min(gpus_in_a_child(), 4);
+    if (ranks_ < 2) GTEST_SKIP() << "needs 2 GPUs, here are " << ranks_;
+  }
+  int ranks_ = 0;
+};
+
+/// A rank's stream, memory and communicator; the communicator may be null.
+struct DeviceSide {
+  DeviceSide(const straitUniqueId& id, int rank, int ranks, Report& report, std::int64_t timeout_ms = 0) {
+    EXPECT_EQ(cudaSetDevice(rank), cudaSuccess);
+    straitConfig_t config = test_config();
+    config.device = rank;
+    config.timeout_ms = timeout_ms;
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&data, bytes), cudaSuccess);
+    EXPECT_EQ(cudaMemset(data, 0, bytes), cudaSuccess);
+    comm = join(id, rank, ranks, report, config);
+  }
+  straitResult_t all_reduce(std::size_t count) const {
+    return straitAllReduce(data, data, count, straitInt32, straitSum, comm, stream);
+  }
+  /// Waits for the stream, then until the communicator knows of a failure.
+  straitResult_t await_error(int timeout_ms) const {
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    straitResult_t error = straitSuccess;
+    const auto deadline = Clock::now() + milliseconds(timeout_ms);
+    while (error == straitSuccess && Clock::now() < deadline) {
+      STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return error;
+  }
+
+  static constexpr std::size_t bytes = std::size_t{64} << 20;
+  cudaStream_t stream = nullptr;
+  std::int32_t* data = nullptr;
+  straitComm_t comm = nullptr;
+};
+
+/// All-reduces without end until one fails; the stream is never far behind.
+straitResult_t run_until_failure(const DeviceSide& side, std::size_t count, Report& report) {
+  for (;;) {
+    const straitResult_t result = side.all_reduce(count);
+    if (result != straitSuccess) return result;
+    EXPECT_EQ(cudaStreamSynchronize(side.stream), cudaSuccess);
+    report.completed.fetch_add(1);
+  }
+}
+
+TEST_F(DeviceFaults, AKilledRankIsNamedWithinASecond) {
+  for (const std::size_t count : {std::size_t{16}, std::size_t{10'000'000}}) {
+    RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+      const DeviceSide side(id, rank, ranks_, report);
+      if (side.comm == nullptr) return;
+      const straitResult_t result = run_until_failure(side, count, report);
+      report.fail_with(result, straitGetLastError(side.comm));
+      EXPECT_EQ(side.all_reduce(count), result) << "the error is sticky";
+      STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
+    });
+    ASSERT_TRUE(processes.await_joined());
+    ASSERT_TRUE(processes.await([&](int rank) { return processes.report(rank).completed.load() > 20; }, 20'000));
+    const std::int64_t killed_at_us = now_us();
+    processes.signal(1, SIGKILL);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (rank == 1) continue;
+      EXPECT_EQ(processes.end(rank, 20'000), 0) << "rank " << rank;
+      const Report& report = processes.report(rank);
+      EXPECT_EQ(report.result, straitRemoteError) << report.message;
+      EXPECT_THAT(report.message, AllOf(HasSubstr("rank 1"), HasSubstr("died")));
+      EXPECT_LT(report.failed_at_us - killed_at_us, second_us);
+    }
+    processes.end(1, 1000);
+  }
+}
+
+TEST_F(DeviceFaults, AnAbortEndsTheKernelsThatWait) {
+  RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+    const DeviceSide side(id, rank, ranks_, report);
+    if (side.comm == nullptr) return;
+    std::jthread aborter;
+    if (rank == 0) {
+      aborter = std::jthread([&] {
+        std::this_thread::sleep_for(milliseconds(200));
+        STRAIT_EXPECT_OK(straitCommAbort(side.comm));
+      });
+    }
+    const auto began = Clock::now();
+    if (rank != ranks_ - 1) STRAIT_EXPECT_OK(side.all_reduce(1000));  // the last rank stays away
+    const straitResult_t error = side.await_error(5000);
+    EXPECT_LT(Clock::now() - began, milliseconds(1200));
+    report.fail_with(error, straitGetLastError(side.comm));
+    EXPECT_EQ(side.all_reduce(1000), error);
+    STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
+  });
+  processes.expect_all_end_well();
+  for (int rank = 0; rank < ranks_; ++rank) EXPECT_EQ(processes.report(rank).result, straitAborted);
+}
+
+TEST_F(DeviceFaults, CallsThatDifferAreShownToAll) {
+  RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+    const DeviceSide side(id, rank, ranks_, report);
+    if (side.comm == nullptr) return;
+    STRAIT_EXPECT_OK(side.all_reduce(rank == 0 ? 1000 : 2000));
+    const straitResult_t error = side.await_error(5000);
+    report.fail_with(error, straitGetLastError(side.comm));
+    STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
+  });
+  processes.expect_all_end_well();
+  for (int rank = 0; rank < ranks_; ++rank) {
+    EXPECT_EQ(processes.report(rank).result, straitMismatch);
+    EXPECT_THAT(processes.report(rank).message, AllOf(HasSubstr("count 1000"), HasSubstr("count 2000")));
+  }
+}
+
+TEST_F(DeviceFaults, ADeadlineNamesTheRankThatIsMissing) {
+  RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+    const DeviceSide side(id, rank, ranks_, report, 400);
+    if (side.comm == nullptr) return;
+    if (rank != 1) STRAIT_EXPECT_OK(side.all_reduce(1000));
+    const straitResult_t error = side.await_error(5000);
+    report.fail_with(error, straitGetLastError(side.comm));
+    STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
+  });
+  processes.expect_all_end_well();
+  for (int rank = 0; rank < ranks_; ++rank) {
+    EXPECT_EQ(processes.report(rank).result, straitTimeout);
+    EXPECT_THAT(processes.report(rank).message, AllOf(HasSubstr("400 ms"), HasSubstr("rank 1")));
+  }
+}
+
+}  // namespace
+}  // namespace strait::testing

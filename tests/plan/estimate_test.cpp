@@ -1,0 +1,190 @@
+// Selection where the clock cannot go: predictions by levels against the clock where it can, and their cost at 4096
+// ranks.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <new>
+#include <string>
+
+#include "select/estimate.hpp"
+#include "select/select.hpp"
+
+// What a test allocates is counted, so that "10 MB a rank" is a number.
+namespace {
+std::atomic<std::size_t> live_bytes{0};
+std::atomic<std::size_t> peak_bytes{0};
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  const std::size_t live = live_bytes += malloc_usable_size(memory);
+  for (std::size_t peak = peak_bytes; live > peak && !peak_bytes.compare_exchange_weak(peak, live);) {
+  }
+  return memory;
+}
+void operator delete(void* memory) noexcept {
+  if (memory != nullptr) live_bytes -= malloc_usable_size(memory);
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
+
+namespace strait {
+namespace {
+
+/// Hosts of 8 H800 with a NIC of 400 Gbit/s for each: about what TARGETS of such machines give.
+LevelModel machine_of(std::uint32_t hosts, std::uint32_t ranks_a_host) {
+  LevelModel machine;
+  machine.rank.call_us = 3;
+  machine.rank.step_us = 1;
+  machine.rank.end_us = 0.2;
+  machine.rank.copy_gbps = 1000;
+  machine.rank.reduce_gbps = 1500;
+  machine.rank.lanes_at_once = 32;
+  machine.levels.push_back({ranks_a_host, 1, 160, 0});
+  if (hosts > 1) machine.levels.push_back({hosts * ranks_a_host, 8, 45, ranks_a_host * 45.0});
+  return machine;
+}
+
+PlanRequest request_of(Collective collective, std::uint32_t hosts, std::uint32_t ranks_a_host) {
+  PlanRequest request;
+  request.collective = collective;
+  request.ranks = hosts * ranks_a_host;
+  request.multicast = false;
+  if (hosts > 1) {
+    auto& host_of = request.shape.levels.emplace_back();
+    for (std::uint32_t rank = 0; rank < request.ranks; ++rank) host_of.push_back(rank / ranks_a_host);
+  }
+  return request;
+}
+
+bool is_chosen_by_time(Collective collective) {
+  return collective != Collective::send_recv && collective != Collective::all_to_all_v;
+}
+
+constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 7> small_machines{
+    {{1, 4}, {1, 8}, {2, 4}, {4, 2}, {2, 8}, {4, 4}, {3, 4}}};
+constexpr std::array<std::size_t, 6> sizes_bytes{64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20};
+
+/// What the clock says of the estimates' choice, over what it says of its own.
+TEST(Estimate, ChoosesAsTheClockDoesWhereBothCan) {
+  int choices = 0, alike = 0;
+  for (const auto& [hosts, ranks_a_host] : small_machines)
+    for (int c = 0; c < collective_count; ++c)
+      for (const bool peers : {false, true})
+        for (const std::size_t bytes : sizes_bytes) {
+          const auto collective = static_cast<Collective>(c);
+          if (!is_chosen_by_time(collective)) continue;
+          const LevelModel machine = machine_of(hosts, ranks_a_host);
+          PlanRequest request = request_of(collective, hosts, ranks_a_host);
+          request.peer_memory = peers;
+          const auto by_estimate = choose(request, DataType::int32, ReduceOp::sum, bytes / 4, machine);
+          const auto by_clock = choose(request, DataType::int32, ReduceOp::sum, bytes / 4, clock_model(machine));
+          ASSERT_TRUE(by_estimate) << by_estimate.error().message;
+          ASSERT_TRUE(by_clock) << by_clock.error().message;
+          EXPECT_EQ(by_estimate->alternatives.size(), by_clock->alternatives.size());
+          double chosen_us = 0;
+          for (const Alternative& alternative : by_clock->alternatives)
+            if (alternative.algorithm == by_estimate->algorithm) chosen_us = alternative.predicted_us;
+          ++choices;
+          alike += chosen_us <= 1.05 * by_clock->predicted_us ? 1 : 0;
+          EXPECT_LE(chosen_us, 1.4 * by_clock->predicted_us)
+              << name(collective) << " of " << bytes << " bytes on " << hosts << " x " << ranks_a_host
+              << " ranks: " << by_estimate->algorithm << " instead of " << by_clock->algorithm;
+        }
+  EXPECT_GE(alike, 98 * choices / 100) << "of " << choices;
+}
+
+TEST(Estimate, PredictsWhatTheClockPredicts) {
+  for (const auto& [hosts, ranks_a_host] : small_machines)
+    for (int c = 0; c < collective_count; ++c)
+      for (const std::size_t bytes : sizes_bytes) {
+        const auto collective = static_cast<Collective>(c);
+        if (!is_chosen_by_time(collective)) continue;
+        const LevelModel machine = machine_of(hosts, ranks_a_host);
+        const PlanRequest request = request_of(collective, hosts, ranks_a_host);
+        const ClockModel model = clock_model(machine);
+        for (const Algorithm& algorithm : catalogue()) {
+          if (!algorithm.supports(request)) continue;
+          const ClockSize size{.count = bytes / 4, .element_bytes = 4, .slice_bytes = 64 << 10};
+          const auto estimate = Estimator(algorithm, request, machine).time(size, INFINITY);
+          const auto time = simulate(build_all(algorithm, request), size, model);
+          ASSERT_TRUE(estimate && time) << (estimate ? time.error() : estimate.error()).message;
+          EXPECT_NEAR(estimate->total_us / time->total_us, 1, 0.35)
+              << algorithm.name << ", " << name(collective) << " of " << bytes << " bytes on " << hosts << " x "
+              << ranks_a_host << " ranks";
+        }
+      }
+}
+
+TEST(Estimate, NamesTheLevelThatBinds) {
+  const LevelModel machine = machine_of(4, 4);
+  const PlanRequest request = request_of(Collective::all_to_all, 4, 4);
+  LevelModel narrow = machine;
+  narrow.levels[1].island_gbps = 5;  // for four ranks with 45 GB/s each
+  const auto choice = choose(request, DataType::float32, ReduceOp::sum, 16 << 20, narrow);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->alternatives.front().binding, "level 1");
+  // 12 of 16 blocks of 64 MiB leave the host, from each of its four ranks.
+  const double least_us = 4 * 12 * 64.0 * (1 << 20) / 5e3;
+  EXPECT_GE(choice->predicted_us, least_us);
+  EXPECT_LE(choice->predicted_us, 1.2 * least_us);
+}
+
+TEST(Estimate, GivesUpOnWhatCannotWin) {
+  const LevelModel machine = machine_of(2, 4);
+  const PlanRequest request = request_of(Collective::all_reduce, 2, 4);
+  Estimator ring(*find_algorithm("ring"), request, machine);
+  const ClockSize size{.count = 1 << 20, .element_bytes = 4};
+  const auto whole = ring.time(size, INFINITY);
+  const auto bound = ring.time(size, 1);
+  ASSERT_TRUE(whole && bound);
+  EXPECT_FALSE(whole->at_least);
+  EXPECT_TRUE(bound->at_least);
+  EXPECT_GT(bound->total_us, 1);
+  EXPECT_LE(bound->total_us, whole->total_us);
+}
+
+double thread_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+/// 512 hosts of 8. Sanitizers and other programs slow this down, so the time is that of this thread, the best of three.
+TEST(Estimate, SelectsFor4096RanksInMilliseconds) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr double most_ms = 2000;
+#else
+  constexpr double most_ms = 100;  // the goal is 50 on a machine of its own: perf/select_cost measures it
+#endif
+  constexpr std::size_t most_bytes = 10'000'000;
+  const LevelModel machine = machine_of(512, 8);
+  for (int c = 0; c < collective_count; ++c)
+    for (const DataType type : {DataType::int32, DataType::float32})
+      for (const std::size_t bytes : {std::size_t{1} << 10, std::size_t{1} << 20, std::size_t{1} << 30}) {
+        const auto collective = static_cast<Collective>(c);
+        if (!is_chosen_by_time(collective)) continue;
+        const PlanRequest request = request_of(collective, 512, 8);
+        const std::string what = std::string(name(collective)) + " of " + std::to_string(bytes) + " bytes";
+        double best_ms = INFINITY;
+        for (int run = 0; run < 3 && best_ms > most_ms / 2; ++run) {
+          const std::size_t before = peak_bytes = live_bytes.load();
+          const double began_ms = thread_ms();
+          const auto choice = choose(request, type, ReduceOp::sum, bytes / 4, machine);
+          best_ms = std::min(best_ms, thread_ms() - began_ms);
+          ASSERT_TRUE(choice) << what << ": " << choice.error().message;
+          EXPECT_GT(choice->predicted_us, 0);
+          EXPECT_LE(peak_bytes - before, most_bytes) << what;
+        }
+        EXPECT_LE(best_ms, most_ms) << what;
+      }
+}
+
+}  // namespace
+}  // namespace strait

@@ -1,0 +1,129 @@
+#include "select/selector.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/log.hpp"
+
+namespace strait {
+namespace {
+
+using testing::HasSubstr;
+
+Selector::Settings settings_for(std::uint32_t ranks) {
+  Selector::Settings settings;
+  settings.model = host_model(ranks, 4);
+  return settings;
+}
+
+SelectQuery all_reduce_of(std::size_t count) { return {.op = ReduceOp::sum, .count = count}; }
+
+TEST(Selector, RemembersWhatItChose) {
+  Selector selector(settings_for(4));
+  const auto first = selector.choose(all_reduce_of(1000));
+  ASSERT_TRUE(first) << first.error().message;
+  const Choice* const small = *first;
+  const auto large = selector.choose(all_reduce_of(10'000'000));
+  ASSERT_TRUE(large);
+  EXPECT_NE(*large, small);
+  const auto again = selector.choose(all_reduce_of(1000));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, small);
+}
+
+TEST(Selector, DistinguishesAllThatChoicesDependOn) {
+  Selector selector(settings_for(4));
+  SelectQuery query = all_reduce_of(1000);
+  const auto floats = selector.choose(query);
+  ASSERT_TRUE(floats);
+  const Choice of_floats = **floats;
+  query.type = DataType::int32;
+  const auto integers = selector.choose(query);
+  ASSERT_TRUE(integers);
+  EXPECT_GT((*integers)->alternatives.size(), of_floats.alternatives.size());
+  query.peer_memory = true;
+  const auto peers = selector.choose(query);
+  ASSERT_TRUE(peers);
+  EXPECT_GT((*peers)->alternatives.size(), of_floats.alternatives.size());
+}
+
+TEST(Selector, ChoosesAsWithoutMemory) {
+  Selector selector(settings_for(8));
+  for (const std::size_t count : {1U, 1000U, 100'000U, 10'000'000U}) {
+    const SelectQuery query = all_reduce_of(count);
+    const auto remembered = selector.choose(query);
+    const auto fresh = choose(selector.request(query), query.type, query.op, count, host_model(8, 4));
+    ASSERT_TRUE(remembered && fresh);
+    EXPECT_EQ((*remembered)->algorithm, fresh->algorithm);
+    EXPECT_EQ((*remembered)->slice_bytes, fresh->slice_bytes);
+  }
+}
+
+TEST(Selector, ManyRanksAreEstimated) {
+  Selector selector(settings_for(200));
+  const auto choice = selector.choose(all_reduce_of(1 << 20));
+  ASSERT_TRUE(choice) << choice.error().message;
+  EXPECT_GT((*choice)->predicted_us, 0);
+}
+
+TEST(Selector, OverridesHoldWhereTheyFit) {
+  Selector::Settings settings = settings_for(4);
+  settings.tuning = parse_tuning(R"(
+    [[override]]
+    collective = "all-reduce"
+    min_bytes = "16K"
+    max_bytes = "1M"
+    algorithm = "ring"
+    slice_bytes = "32K"
+    lanes = 2
+  )",
+                                 "t.toml");
+  ASSERT_TRUE(settings.tuning.problems.empty());
+  Selector selector(settings);
+  const auto small = selector.choose(all_reduce_of(1000));
+  ASSERT_TRUE(small);
+  EXPECT_NE((*small)->algorithm, "ring");
+  const auto middle = selector.choose(all_reduce_of(10'000));
+  ASSERT_TRUE(middle);
+  EXPECT_EQ((*middle)->algorithm, "ring");
+  EXPECT_EQ((*middle)->slice_bytes, 32U << 10);
+  EXPECT_EQ((*middle)->lanes, 2U);
+}
+
+TEST(Selector, TheEnvironmentComesBeforeTheFile) {
+  Selector::Settings settings = settings_for(4);
+  settings.options.algorithm = "tree";
+  settings.tuning = parse_tuning("[[override]]\ncollective = \"all-reduce\"\nalgorithm = \"ring\"\n", "t.toml");
+  Selector selector(settings);
+  const auto choice = selector.choose(all_reduce_of(1000));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ((*choice)->algorithm, "tree");
+}
+
+TEST(Selector, AnAlgorithmThatCannotDoACallIsLeftAside) {
+  Selector::Settings settings = settings_for(4);
+  settings.options.algorithm = "tree";
+  Selector selector(settings);
+  SelectQuery query = all_reduce_of(1000);
+  query.collective = Collective::all_gather;
+  const auto choice = selector.choose(query);
+  ASSERT_TRUE(choice) << choice.error().message;
+  EXPECT_NE((*choice)->algorithm, "tree");
+}
+
+TEST(Selector, WarnsOnceOfAnOverrideThatIsSlower) {
+  Selector::Settings settings = settings_for(4);
+  settings.warns = true;
+  settings.tuning = parse_tuning("\n[[override]]\ncollective = \"all-reduce\"\nalgorithm = \"ring\"\n", "t.toml");
+  Selector selector(settings);
+  set_log_level(LogLevel::warn);
+  testing::internal::CaptureStderr();
+  for (const std::size_t count : {100U, 200U, 100U}) ASSERT_TRUE(selector.choose(all_reduce_of(count)));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("t.toml:2 asks for ring"));
+  EXPECT_THAT(said, HasSubstr("the choice would be one_hop"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+}  // namespace
+}  // namespace strait

@@ -1,0 +1,87 @@
+// Two GPUs whose memory is the host's, and host ranks in the place of GPU ranks: `strait perf -g` runs on any machine.
+// It is both the driver (libcuda.so.1) and preloaded.  FAKE_GPUS_LOSE=1: copies to the GPUs move nothing.
+#include <dlfcn.h>
+#include <strait/strait.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr int success = 0, invalid_value = 1;
+int contexts[2];
+thread_local int current = -1;
+std::atomic<int> held = 0;
+
+/// Full of bits that no one has written.
+void* allocate(std::size_t bytes) {
+  ++held;
+  return std::memset(std::malloc(bytes), 0xab, bytes);
+}
+
+int release(void* memory) {
+  --held;
+  std::free(memory);
+  return success;
+}
+
+struct AtExit {
+  ~AtExit() { std::fprintf(stderr, "fake GPUs: %d held\n", held.load()); }
+} at_exit;
+
+}  // namespace
+
+EXPORT straitResult_t straitCommSplit(straitComm_t comm, int color, int key, straitComm_t* split,
+                                      const straitConfig_t* config) {
+  straitConfig_t host = *config;
+  if (host.device != key % 2) return straitInvalidArgument;  // each rank has the GPU of its turn
+  host.device = -1;
+  const auto real = reinterpret_cast<decltype(&straitCommSplit)>(::dlsym(RTLD_NEXT, "straitCommSplit"));
+  return real(comm, color, key, split, &host);
+}
+
+EXPORT int cuInit(unsigned) { return success; }
+EXPORT int cuGetErrorString(int, const char** text) { return *text = "invalid argument", success; }
+EXPORT int cuDeviceGetCount(int* count) { return *count = 2, success; }
+EXPORT int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, success; }
+EXPORT int cuDeviceGetName(char* name, int length, int device) {
+  return std::snprintf(name, static_cast<std::size_t>(length), "Fake %d", device), success;
+}
+EXPORT int cuDeviceGetPCIBusId(char* id, int length, int device) {
+  return std::snprintf(id, static_cast<std::size_t>(length), "0000:4%d:00.0", device + 1), success;
+}
+EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
+  return ++held, *context = &contexts[device], success;
+}
+EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return --held, success; }
+EXPORT int cuCtxSetCurrent(void* context) {
+  return current = static_cast<int>(static_cast<int*>(context) - contexts), success;
+}
+EXPORT int cuDeviceCanAccessPeer(int* can, int, int) { return *can = 0, success; }
+EXPORT int cuCtxEnablePeerAccess(void*, unsigned) { return invalid_value; }
+EXPORT int cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
+  return *free_bytes = *total_bytes = std::size_t{10} << 20, success;
+}
+EXPORT int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
+  if (current < 0) return invalid_value;
+  return *address = reinterpret_cast<std::uint64_t>(allocate(bytes)), success;
+}
+EXPORT int cuMemFree_v2(std::uint64_t address) { return release(reinterpret_cast<void*>(address)); }
+EXPORT int cuMemHostAlloc(void** address, std::size_t bytes, unsigned) { return *address = allocate(bytes), success; }
+EXPORT int cuMemFreeHost(void* address) { return release(address); }
+EXPORT int cuStreamCreate(void** stream, unsigned) { return *stream = allocate(1), success; }
+EXPORT int cuStreamDestroy_v2(void* stream) { return release(stream); }
+EXPORT int cuStreamQuery(void* stream) { return stream == nullptr ? invalid_value : success; }
+EXPORT int cuMemcpyHtoDAsync_v2(std::uint64_t to, const void* from, std::size_t bytes, void*) {
+  if (std::getenv("FAKE_GPUS_LOSE") == nullptr) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return success;
+}
+EXPORT int cuMemcpyDtoHAsync_v2(void* to, std::uint64_t from, std::size_t bytes, void*) {
+  return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), success;
+}
+EXPORT int cuMemcpyPeerAsync(std::uint64_t, void*, std::uint64_t, void*, std::size_t, void*) { return invalid_value; }

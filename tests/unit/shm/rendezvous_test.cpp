@@ -1,0 +1,162 @@
+// Strangers where the ranks of a host meet: they are dropped and counted, and no rank suffers.
+#include "transports/shm/rendezvous.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "transports/shm/strangers.hpp"
+
+namespace strait::shm {
+namespace {
+
+using Verdict = Strangers::Verdict;
+
+sockaddr_un abstract_address(const std::string& name, socklen_t& size) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+UniqueFd open_socket() { return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+UniqueFd listen_at(const std::string& name) {
+  socklen_t size = 0;
+  const sockaddr_un address = abstract_address(name, size);
+  UniqueFd fd = open_socket();
+  EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  EXPECT_EQ(listen(fd.get(), 512), 0);
+  return fd;
+}
+
+/// Empty while nobody listens there.
+UniqueFd knock(const std::string& name) {
+  socklen_t size = 0;
+  const sockaddr_un address = abstract_address(name, size);
+  UniqueFd fd = open_socket();
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return {};
+  return fd;
+}
+
+bool is_hung_up(const UniqueFd& fd) {
+  char byte = 0;
+  return recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+std::string unique_name(const char* what) { return std::string("strait-test-") + what + std::to_string(getpid()); }
+
+Verdict silence(UniqueFd&) { return Verdict::silent; }
+
+TEST(StrangersAtASocket, AreDroppedWhenTheyAreSilentForTooLong) {
+  const std::string name = unique_name("silent");
+  const UniqueFd listener = listen_at(name);
+  Strangers strangers({100, 10, 8});
+  const UniqueFd silent = knock(name);
+  ASSERT_TRUE(strangers.accept_from(listener.get()));
+  strangers.look_at_all(silence);
+  EXPECT_EQ(strangers.dropped(), 0);
+  EXPECT_FALSE(is_hung_up(silent));
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  strangers.look_at_all(silence);
+  EXPECT_EQ(strangers.dropped(), 1);
+  EXPECT_TRUE(is_hung_up(silent));
+}
+
+TEST(StrangersAtASocket, MakeRoomOnceTheyHaveHadTheirTime) {
+  const std::string name = unique_name("room");
+  const UniqueFd listener = listen_at(name);
+  Strangers strangers({60'000, 50, 3});
+  std::vector<UniqueFd> early;
+  for (int i = 0; i < 3; ++i) early.push_back(knock(name));
+  ASSERT_TRUE(strangers.accept_from(listener.get()));
+  const UniqueFd late = knock(name);
+  ASSERT_TRUE(strangers.accept_from(listener.get()));
+  std::vector<pollfd> watched;
+  strangers.watch(listener.get(), watched);
+  EXPECT_EQ(watched.size(), 3u) << "the listener would make poll return at once";
+  EXPECT_EQ(strangers.dropped(), 0);
+  for (int tries = 0; strangers.dropped() == 0 && tries < 100; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_TRUE(strangers.accept_from(listener.get()));
+  }
+  EXPECT_EQ(strangers.dropped(), 1);
+  ASSERT_TRUE(strangers.accept_from(listener.get()));
+  EXPECT_EQ(strangers.dropped(), 1) << "nobody else waits for room";
+  EXPECT_TRUE(is_hung_up(early[0]));
+  EXPECT_FALSE(is_hung_up(early[1]));
+  int taken = 0;
+  strangers.look_at_all([&](UniqueFd&) { return ++taken == 3 ? Verdict::taken : Verdict::silent; });
+  EXPECT_EQ(taken, 3);
+  EXPECT_EQ(strangers.dropped(), 1);
+}
+
+constexpr std::size_t segment_bytes = 1 << 20;
+
+RendezvousRequest request_of(std::uint32_t rank, const Secret& secret) {
+  RendezvousRequest request{rank, {}, secret, segment_bytes, -1, Deadline::after_ms(10'000), {}, {}};
+  request.agree = [](const Status& own) { return own; };
+  for (std::uint32_t other = 0; other < 2; ++other)
+    request.ranks.push_back({other, "process " + std::to_string(other), 1});
+  return request;
+}
+
+Secret secret_of_this_test() {
+  Secret secret{};
+  const pid_t pid = getpid();
+  std::memcpy(secret.name.data(), &pid, sizeof pid);
+  secret.password.fill(std::byte{42});
+  return secret;
+}
+
+std::string socket_name(const Secret& secret) {
+  std::string name = "strait-";
+  for (const std::byte b : secret.name) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(b));
+    name += digits;
+  }
+  return name;
+}
+
+/// The leader has descriptors for a few strangers, and more than that are there before its rank 1.
+TEST(Meeting, StrangersDoNotTakeTheLeadersDescriptors) {
+  constexpr int spare_files = 12, strangers = 40;
+  const Secret secret = secret_of_this_test();
+  const pid_t leader = fork();
+  if (leader == 0) {
+    const int lowest_free = dup(0);
+    close(lowest_free);
+    const rlimit limit{static_cast<rlim_t>(lowest_free + spare_files), static_cast<rlim_t>(lowest_free + spare_files)};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    const auto met = meet(request_of(0, secret));
+    if (!met) std::fprintf(stderr, "leader: %s\n", met.error().message.c_str());
+    _exit(met && met->strangers_dropped >= strangers - spare_files ? 0 : 1);
+  }
+  std::vector<UniqueFd> silent;
+  const Deadline deadline = Deadline::after_ms(10'000);
+  while (silent.size() < strangers && !deadline.expired()) {
+    UniqueFd fd = knock(socket_name(secret));
+    if (fd) silent.push_back(std::move(fd));
+    if (!fd && silent.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(silent.size(), std::size_t{strangers});
+  const auto met = meet(request_of(1, secret));
+  int status = -1;
+  waitpid(leader, &status, 0);
+  EXPECT_EQ(status, 0);
+  ASSERT_TRUE(met) << met.error().message;
+  EXPECT_TRUE(met->segment);
+}
+
+}  // namespace
+}  // namespace strait::shm

@@ -1,0 +1,238 @@
+// What the fixtures choose, against times worked out by hand: the bytes that must cross the resource that binds, over
+// its rate. No number here comes from the simulator.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "sim/explain.hpp"
+
+namespace strait::sim {
+namespace {
+
+using testing::AnyOfArray;
+
+constexpr double mib = 1 << 20;
+/// Microseconds for `bytes` at `gbps`.
+double us(double bytes, double gbps) { return bytes / gbps * 1e-3; }
+
+struct Case {
+  const char* fixture;
+  std::uint32_t ranks;
+  Collective collective;
+  DataType type;
+  double bytes;
+  std::vector<std::string> algorithms;  ///< one of these
+  const char* executor;
+  const char* level;  ///< that binds, or "latency"
+  double bound_us;    ///< by hand
+  double most = 1.1;  ///< times the bound
+};
+
+constexpr auto f32 = DataType::float32;
+constexpr auto i32 = DataType::int32;
+constexpr auto all_reduce = Collective::all_reduce;
+constexpr double s = 64 * mib;
+
+void PrintTo(const Case& c, std::ostream* stream) {
+  *stream << c.fixture << ", " << c.ranks << " ranks, " << name(c.collective) << " of " << c.bytes << " bytes, "
+          << name(c.type);
+}
+
+std::vector<Case> cases() {
+  return {
+      // Five GPUs share a root port of 3 GB/s, and each must write its input once: 5 S up; with the CPUs adding, 5 S
+      // down.
+      {"10x-rtx3090", 10, all_reduce, f32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
+      {"10x-rtx3090", 5, all_reduce, f32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
+      {"10x-rtx3090", 10, all_reduce, i32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
+      // Each of the five reads the nine other tenths.
+      {"10x-rtx3090",
+       10,
+       Collective::all_gather,
+       f32,
+       s,
+       {"staged", "one_hop"},
+       "GPU",
+       "shared PCIe",
+       us(5 * 0.9 * s, 3)},
+      // Each of the five writes nine tenths of its input, and reads as much.
+      {"10x-rtx3090", 10, Collective::all_to_all, f32, s, {"direct"}, "GPU", "shared PCIe", us(5 * 0.9 * s, 3), 2.1},
+      // The five reads of 9 x 1 KB through the port.
+      {"10x-rtx3090", 10, all_reduce, f32, 1024, {"one_hop"}, "GPU", "shared PCIe", us(5 * 9 * 1024.0, 3), 2.0},
+      // Bridges could halve it for eight of the ten, but no plan uses islands of unequal size.
+      {"10x-rtx3090-bridged", 10, all_reduce, f32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
+      // Ten ranks send ten others of the other host a twentieth each of their input, and as much of the results.
+      {"2-hosts-10x-rtx3090",
+       20,
+       all_reduce,
+       f32,
+       s,
+       {"staged"},
+       "GPU, CPU sums",
+       "NIC",
+       us(2 * 10 * 10 * s / 20, 2.5)},
+      // Two GPUs of each socket fetch two others' quarters from the other, and push two sums back: 2 S each way.
+      {"4x-rtx-pro-6000",
+       4,
+       all_reduce,
+       f32,
+       s,
+       {"peer_push", "peer_two_hop", "staged"},
+       "GPU",
+       "sockets",
+       us(2 * 2 * s / 4 + 2 * 2 * s / 4, 60)},
+      // Every GPU reads, or is written, 3/4 S twice.
+      {"4x-h200", 4, all_reduce, f32, s, {"peer_push", "peer_two_hop", "staged"}, "GPU", "NVLink", us(1.5 * s, 391)},
+      {"4x-h200",
+       4,
+       all_reduce,
+       f32,
+       256 * mib,
+       {"peer_push", "peer_two_hop", "staged"},
+       "GPU",
+       "NVLink",
+       us(1.5 * 256 * mib, 391),
+       1.05},
+      {"4x-h200",
+       4,
+       Collective::reduce_scatter,
+       f32,
+       256 * mib,
+       {"peer_one_hop", "direct", "staged"},
+       "GPU",
+       "NVLink",
+       us(0.75 * 256 * mib, 391)},
+      {"8x-h800",
+       8,
+       all_reduce,
+       f32,
+       256 * mib,
+       {"peer_push", "peer_two_hop", "staged"},
+       "GPU",
+       "NVLink",
+       us(2 * 7 / 8.0 * 256 * mib, 160),
+       1.05},
+      {"nvl72",
+       72,
+       all_reduce,
+       f32,
+       256 * mib,
+       {"peer_push"},
+       "GPU",
+       "NVLink",
+       us(2 * 71 / 72.0 * 256 * mib, 900),
+       1.2},
+      // Islands first: NVLink carries 2 x 7/8 S, a NIC but an eighth of S. The other plans send S through each NIC.
+      {"32-hosts-8x-h800",
+       16,
+       all_reduce,
+       i32,
+       256 * mib,
+       {"hierarchical"},
+       "GPU",
+       "NVLink",
+       us(2 * 7 / 8.0 * 256 * mib, 160),
+       1.5},
+      {"8x-h100-superpod",
+       16,
+       all_reduce,
+       i32,
+       256 * mib,
+       {"hierarchical"},
+       "GPU",
+       "NVLink",
+       us(2 * 7 / 8.0 * 256 * mib, 370),
+       1.9},
+      // Sums that must round once have no such plan: of each input an eighth of 8/16 goes out twice, S in all.
+      {"32-hosts-8x-h800",
+       16,
+       all_reduce,
+       f32,
+       256 * mib,
+       {"staged", "two_hop"},
+       "GPU",
+       "GPU link",
+       us(8 * 2 * 256 * mib / 16, 50),
+       2.2},
+      // Four ranks read S and write S in DRAM, less what 12 MB of cache can spare of each.
+      {"laptop", 4, all_reduce, f32, s, {"staged", "two_hop"}, "CPU", "DRAM", us(8 * s - 2 * 12582912, 30)},
+  };
+}
+
+class Bounds : public testing::TestWithParam<Case> {};
+
+TEST_P(Bounds, TheChoiceIsOfTheFamilyAndNearTheBound) {
+  const Case& c = GetParam();
+  const auto e = explain({c.fixture, c.ranks, false}, {c.collective, c.type, ReduceOp::sum, 0},
+                         static_cast<std::size_t>(c.bytes), "");
+  ASSERT_TRUE(e) << e.error().message;
+  const PredictedPlan& choice = e->prediction.choice();
+  EXPECT_THAT(choice.algorithm, AnyOfArray(c.algorithms));
+  EXPECT_EQ(choice.executor, c.executor);
+  const auto levels = level_uses(e->machine, choice.time);
+  ASSERT_FALSE(levels.empty());
+  EXPECT_EQ(levels.front().level, c.level);
+  EXPECT_GE(choice.time.total_us, 0.9999 * c.bound_us);
+  EXPECT_LE(choice.time.total_us, c.most * c.bound_us);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bounds, testing::ValuesIn(cases()));
+
+struct Limit {
+  const char* fixture;
+  std::uint32_t ranks;
+  double bus_gbps;  ///< of all-reduce, by hand
+};
+
+/// An all-reduce of S takes at least S over what a GPU, or its part of what it shares, can send; bus bandwidth is
+/// 2 (n - 1) / n times S over the time. Where the ranks add themselves, each also moves 2 (n - 1) / n S, so that bus
+/// bandwidth stays below the link's own.
+class Limits : public testing::TestWithParam<Limit> {};
+
+TEST_P(Limits, NoPlanHasMoreBusBandwidthThanTheLinks) {
+  const Limit& limit = GetParam();
+  for (const std::size_t bytes : {std::size_t{4} << 10, std::size_t{1} << 20, std::size_t{33} << 20}) {
+    const auto e = explain({limit.fixture, limit.ranks, false}, {.type = DataType::bfloat16}, bytes, "");
+    ASSERT_TRUE(e) << e.error().message;
+    ASSERT_GT(e->prediction.plans.size(), 3U);
+    for (const PredictedPlan& plan : e->prediction.plans) {
+      EXPECT_LE(bandwidths(e->operation, limit.ranks, plan.time.total_us).bus_gbps, limit.bus_gbps * 1.0001)
+          << plan.algorithm << " " << plan.executor << " of " << bytes;
+      for (const ResourceUse& use : plan.time.resources) EXPECT_LE(use.busy, 1.0001) << use.name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Limits,
+                         testing::Values(Limit{"10x-rtx3090", 10, 3 / 5.0 * 1.8},
+                                         // Three islands behind a port: two pairs that a bridge joins, and one alone.
+                                         Limit{"10x-rtx3090-bridged", 10, 3 / 3.0 * 1.8},
+                                         Limit{"2-hosts-10x-rtx3090", 20, 3 / 3.0 * 1.9}, Limit{"4x-h200", 4, 391},
+                                         Limit{"4x-rtx-pro-6000", 4, 50}, Limit{"8x-h800", 8, 160},
+                                         Limit{"32-hosts-8x-h800", 16, 210},  // NVLink and a NIC at once
+                                         Limit{"8x-h100-superpod", 16, 420}, Limit{"nvl72", 36, 900}));
+
+TEST(Fixtures, TheRingThroughHostMemoryMovesWhatTheTextbookSays) {
+  // Every GPU writes and reads 2 x 9/10 S; five share 3 GB/s each way.
+  const auto e = explain({"10x-rtx3090", 10, false}, {}, static_cast<std::size_t>(s), "ring");
+  ASSERT_TRUE(e) << e.error().message;
+  const double bound_us = us(5 * 1.8 * s, 3);
+  EXPECT_GE(e->prediction.choice().time.total_us, bound_us);
+  EXPECT_LE(e->prediction.choice().time.total_us, 1.1 * bound_us);
+}
+
+TEST(Fixtures, OnTenGpusTheChoiceIsWellAheadOfTheRing) {
+  for (std::uint32_t ranks = 2; ranks <= 10; ++ranks) {
+    const MachineWish machine{"10x-rtx3090", ranks, false};
+    const auto choice = explain(machine, {}, static_cast<std::size_t>(s), "");
+    const auto ring = explain(machine, {}, static_cast<std::size_t>(s), "ring");
+    ASSERT_TRUE(choice && ring);
+    // By hand 2 (n - 1) / n: 1 for two ranks, 1.8 for ten.
+    const double gain = ring->prediction.choice().time.total_us / choice->prediction.choice().time.total_us;
+    EXPECT_GT(gain, ranks == 2 ? 1 : 0.97 * 2 * (ranks - 1) / ranks) << ranks;
+  }
+}
+
+}  // namespace
+}  // namespace strait::sim

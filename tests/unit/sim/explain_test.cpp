@@ -1,0 +1,190 @@
+#include "sim/explain.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "perf/options.hpp"
+#include "plan/print.hpp"
+#include "sim/perf_rows.hpp"
+#include "topology/files.hpp"
+
+namespace strait::sim {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using Json = nlohmann::json;
+
+Explanation explained(const MachineWish& machine, const OperationWish& wish = {}, std::size_t bytes = 1 << 20) {
+  auto e = explain(machine, wish, bytes, "");
+  EXPECT_TRUE(e) << (e ? "" : e.error().message);
+  return std::move(e).value();
+}
+
+std::string error_of(const MachineWish& machine, const OperationWish& wish = {}, std::size_t bytes = 1 << 20,
+                     const std::string& algorithm = "") {
+  const auto e = explain(machine, wish, bytes, algorithm);
+  EXPECT_FALSE(e);
+  return e ? "" : e.error().message;
+}
+
+/// A file that is removed with it.
+class File {
+ public:
+  explicit File(const std::string& text) : path_(testing::TempDir() + "strait_explain_test.json") {
+    std::ofstream(path_) << text;
+  }
+  ~File() { std::filesystem::remove(path_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class EveryFixture : public testing::TestWithParam<Fixture> {};
+
+TEST_P(EveryFixture, ExplainsEveryCollective) {
+  for (int c = 0; c < collective_count; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    if (collective == Collective::send_recv || collective == Collective::all_to_all_v) continue;
+    const Explanation e = explained({std::string(GetParam().name), 4, false}, {collective, DataType::float16}, 1 << 16);
+    const auto& plans = e.prediction.plans;
+    ASSERT_FALSE(plans.empty());
+    EXPECT_GT(plans.front().time.total_us, 0);
+    bool others = false;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      others |= !plans[i].in_class;
+      EXPECT_EQ(others, !plans[i].in_class) << "first those of the class";
+      if (i > 0 && plans[i].in_class == plans[i - 1].in_class) {
+        EXPECT_LE(plans[i - 1].time.total_us, plans[i].time.total_us);
+      }
+      const auto plan = build_plan(e.machine, e.operation, plans[i]);
+      ASSERT_TRUE(plan);
+      EXPECT_THAT(to_chrome_trace(*plan, plans[i].time), HasSubstr("traceEvents"));
+    }
+    EXPECT_THAT(to_text(e), AllOf(HasSubstr(std::string(name(collective))), HasSubstr("not measured"),
+                                  HasSubstr(plans.front().algorithm), HasSubstr("chosen")));
+    const Json json = Json::parse(to_json(e));
+    EXPECT_EQ(json["prediction"], true);
+    EXPECT_EQ(json["plans"].size(), plans.size());
+    EXPECT_EQ(json["plans"][0]["predicted_us"], plans.front().time.total_us);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryFixture, testing::ValuesIn(fixtures().begin(), fixtures().end()), [](const auto& i) {
+  std::string name(i.param.name);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(Explain, SaysWhichResourceBindsAndForHowLong) {
+  const Explanation e = explained({"10x-rtx3090", 0, false}, {}, 64 << 20);
+  EXPECT_THAT(e.prediction.choice().time.binding, HasSubstr("port0"));
+  EXPECT_GT(binding_share(e.prediction.choice().time), 0.95);
+  EXPECT_THAT(to_text(e),
+              AllOf(HasSubstr("busy 100%"), HasSubstr("shared PCIe"), HasSubstr("in rank order and round once")));
+}
+
+TEST(Explain, PlansThatRoundAtHopsAreShownAndNeverChosenForFloatingSums) {
+  const Explanation floats = explained({"8x-h800", 0, false});
+  const Explanation maxima = explained({"8x-h800", 0, false}, {.op = ReduceOp::max});
+  const auto ring = [](const Explanation& e) {
+    return std::find_if(e.prediction.plans.begin(), e.prediction.plans.end(),
+                        [](const PredictedPlan& plan) { return plan.algorithm == "ring"; });
+  };
+  ASSERT_NE(ring(floats), floats.prediction.plans.end());
+  ASSERT_NE(ring(maxima), maxima.prediction.plans.end());
+  EXPECT_FALSE(ring(floats)->in_class);
+  EXPECT_TRUE(ring(maxima)->in_class);
+  EXPECT_THAT(to_text(floats), HasSubstr("never chosen"));
+  EXPECT_THAT(to_text(maxima), Not(HasSubstr("never chosen")));
+}
+
+TEST(Explain, HostRanksAreChosenForAsTheLibraryDoes) {
+  const Explanation e = explained({"", 2, true});
+  const auto choice =
+      choose(request_for(e.machine, e.operation), DataType::float32, ReduceOp::sum, e.operation.count, e.machine.clock);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(e.prediction.choice().algorithm, choice->algorithm);
+  EXPECT_EQ(e.prediction.choice().slice_bytes, choice->slice_bytes);
+  EXPECT_DOUBLE_EQ(e.prediction.choice().time.total_us, choice->predicted_us);
+}
+
+TEST(Explain, BadQuestionsAreErrorsThatSayWhatToDo) {
+  EXPECT_THAT(error_of({"vax", 0, false}), AllOf(HasSubstr("no machine 'vax'"), HasSubstr("10x-rtx3090")));
+  EXPECT_THAT(error_of({"/no/such/file.json", 0, false}), AllOf(HasSubstr("/no/such/file.json"), HasSubstr("No such")));
+  EXPECT_THAT(error_of({"4x-h200", 5, false}), HasSubstr("more than the 4 GPUs"));
+  EXPECT_THAT(error_of({"4x-h200", 0, false}, {}, 2), HasSubstr("2 bytes leave nothing"));
+  EXPECT_THAT(error_of({"4x-h200", 0, false}, {Collective::reduce_scatter}, 60), HasSubstr("Take 64 or more"));
+  EXPECT_THAT(error_of({"4x-h200", 0, false}, {Collective::send_recv}), HasSubstr("send-recv depends on"));
+  EXPECT_THAT(error_of({"4x-h200", 0, false}, {.collective = Collective::broadcast, .root = 4}), HasSubstr("root 4"));
+  EXPECT_THAT(error_of({"4x-h200", 0, false}, {}, 1 << 20, "rnig"), HasSubstr("'rnig' that was asked for is unknown"));
+  const File broken("{\"strait_topology\": 1, \"hosts\": [");
+  EXPECT_THAT(error_of({broken.path(), 0, false}), HasSubstr(broken.path()));
+}
+
+TEST(Explain, ShowsWhatWasMeasured) {
+  const Explanation e = explained({"4x-h200", 0, false});
+  Json results = {{"program", "strait perf"},
+                  {"settings", {{"collective", "all-reduce"}}},
+                  {"ranks", {1, 2, 3, 4}},
+                  {"provenance", {{"time", "2026-11-20T12:00:00Z"}}},
+                  {"results",
+                   {{{"bytes", 1 << 19}, {"type", "float32"}, {"op", "sum"}, {"out_of_place", {{"time_us", 1.0}}}},
+                    {{"bytes", 1 << 20},
+                     {"type", "float32"},
+                     {"op", "sum"},
+                     {"out_of_place", {{"time_us", 20.0}, {"busbw_gbps", 78.6}}}}}}};
+  {
+    const File file(results.dump());
+    const auto found = find_measured(file.path(), e);
+    ASSERT_TRUE(found && *found);
+    EXPECT_DOUBLE_EQ((*found)->time_us, 20);
+    Explanation with = e;
+    with.measured = *found;
+    EXPECT_THAT(to_text(with), AllOf(HasSubstr("20.0 us"), HasSubstr("2026-11-20")));
+  }
+  results["ranks"] = {1, 2};
+  {
+    const auto other_ranks = find_measured(File(results.dump()).path(), e);
+    EXPECT_TRUE(other_ranks.has_value() == false || !other_ranks->has_value());
+  }
+  const File foreign("{\"hello\": 1}");
+  const auto wrong = find_measured(foreign.path(), e);
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().message, HasSubstr("no results of `strait perf --json`"));
+  EXPECT_FALSE(find_measured("/no/such/file", e));
+}
+
+TEST(SimulatedPerf, HasPerfsRowsAndSaysThatTheyArePredicted) {
+  perf::Options options;
+  options.simulate = "10x-rtx3090";
+  options.min_bytes = 1 << 20;
+  options.max_bytes = 4 << 20;
+  options.step_factor = 2;
+  const auto report = predicted_report(options);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->rows.size(), 3U);
+  EXPECT_EQ(report->ranks.size(), 10U);
+  EXPECT_EQ(report->predicted_on, "10x RTX 3090, no bridges");
+  for (const perf::Row& row : report->rows) {
+    EXPECT_FALSE(row.out_of_place.wrong) << "nothing was checked";
+    EXPECT_NEAR(row.out_of_place.bus_gbps, 1.8 * row.out_of_place.algorithm_gbps, 1e-9);
+  }
+  const Json json = Json::parse(perf::to_json(*report));
+  EXPECT_EQ(json["prediction"]["machine"], "10x RTX 3090, no bridges");
+  options.threads = 3;
+  EXPECT_EQ(predicted_report(options)->ranks.size(), 3U);
+  options.threads = 11;
+  EXPECT_FALSE(predicted_report(options));
+}
+
+}  // namespace
+}  // namespace strait::sim

@@ -1,0 +1,82 @@
+#include "sim/training.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strait::sim {
+namespace {
+
+using testing::HasSubstr;
+
+/// 300 ms of computation, 200 of them backward, four buckets: gradients are ready at 150, 200, 250 and 300 ms.
+TrainingWish example() {
+  return {.parameters = 1e9,
+          .bytes_per_parameter = 2,
+          .compute_ms = 300,
+          .backward_share = 2.0 / 3,
+          .samples = 8,
+          .buckets = 4};
+}
+
+TEST(Training, SumsHideBehindTheBackwardPass) {
+  EXPECT_DOUBLE_EQ(step_ms(example(), 0), 300);
+  EXPECT_DOUBLE_EQ(step_ms(example(), 10), 310) << "only the last one is exposed";
+  EXPECT_DOUBLE_EQ(step_ms(example(), 50), 350) << "just in time";
+  EXPECT_DOUBLE_EQ(step_ms(example(), 100), 150 + 4 * 100) << "one after the other from the first on";
+}
+
+TEST(Training, OneBucketHidesNothing) {
+  TrainingWish wish = example();
+  wish.buckets = 1;
+  EXPECT_DOUBLE_EQ(step_ms(wish, 100), 400);
+  wish.buckets = 4;
+  wish.backward_share = 0;
+  EXPECT_DOUBLE_EQ(step_ms(wish, 100), 700);
+}
+
+TEST(Training, BucketsAreWholeElements) {
+  EXPECT_EQ(bucket_bytes(example(), DataType::float32), 500'000'000U);
+  TrainingWish wish = example();
+  wish.parameters = 5;
+  wish.bytes_per_parameter = 2;
+  EXPECT_EQ(bucket_bytes(wish, DataType::float32), 4U) << "2.5 bytes";
+}
+
+TEST(Training, EfficiencyIsThatOfTheFormula) {
+  const auto curves = train(example(), {"10x-rtx3090", 0, false}, DataType::float32, {2, 10}, {"ring"});
+  ASSERT_TRUE(curves) << curves.error().message;
+  ASSERT_EQ(curves->size(), 2U);
+  for (const TrainingCurve& curve : *curves) {
+    ASSERT_EQ(curve.points.size(), 3U);
+    EXPECT_EQ(curve.points[0].ranks, 1U);
+    EXPECT_DOUBLE_EQ(curve.points[0].efficiency, 1);
+    EXPECT_NEAR(curve.points[0].samples_per_second, 8 / 0.3, 1e-9);
+    for (const TrainingPoint& p : curve.points) {
+      EXPECT_NEAR(p.efficiency, 300 / p.step_ms, 1e-12);
+      EXPECT_NEAR(p.samples_per_second, p.ranks * 8 / p.step_ms * 1e3, 1e-9);
+      EXPECT_NEAR(p.exposed_ms, p.step_ms - 300, 1e-9);
+    }
+  }
+  // 2 GB of gradients: five GPUs write theirs through 3 GB/s, 3.33 s; as a ring 1.8 times that.
+  EXPECT_NEAR((*curves)[0].points.back().sums_ms, 5 * 2e9 / 3e9 * 1e3, 100);
+  EXPECT_NEAR((*curves)[1].points.back().sums_ms, 1.8 * 5 * 2e9 / 3e9 * 1e3, 400);
+}
+
+TEST(Training, NumbersWithoutSenseAreNamed) {
+  const auto message = [](auto change) {
+    TrainingWish wish = example();
+    change(wish);
+    const auto status = validate(wish);
+    return status ? "" : status.error().message;
+  };
+  EXPECT_EQ(message([](TrainingWish&) {}), "");
+  EXPECT_THAT(message([](TrainingWish& w) { w.parameters = 0; }), HasSubstr("--parameters"));
+  EXPECT_THAT(message([](TrainingWish& w) { w.compute_ms = -1; }), HasSubstr("--compute-ms"));
+  EXPECT_THAT(message([](TrainingWish& w) { w.backward_share = 1.5; }), HasSubstr("--backward-share"));
+  EXPECT_THAT(message([](TrainingWish& w) { w.parameters = 1e300; }), HasSubstr("1000 terabytes"));
+  EXPECT_THAT(message([](TrainingWish& w) { w.buckets = 0; }), HasSubstr("--buckets"));
+  EXPECT_FALSE(train(example(), {"10x-rtx3090", 0, false}, DataType::float32, {11}, {}));
+}
+
+}  // namespace
+}  // namespace strait::sim

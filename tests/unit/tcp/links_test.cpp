@@ -1,0 +1,190 @@
+// The transport alone, between ranks that are threads: links to several readers, credit, signals, news of the others.
+#include <atomic>
+#include <cstring>
+
+#include "transports/tcp/tcp.hpp"
+#include "unit/bootstrap/ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using tcp::TcpTransport;
+
+constexpr tcp::Geometry small{.depth = 4, .slot_bytes = 64 << 10};
+constexpr CallSignature call{3, 14};
+
+template <class Body>
+void with_transports(int ranks, const Body& body) {
+  with_channels(ranks, [&](Channel& channel) {
+    auto transport = tcp::open(channel, small, Deadline::after_ms(20'000));
+    ASSERT_TRUE(transport) << transport.error().message;
+    body(static_cast<std::uint32_t>(channel.rank()), **transport);
+    ASSERT_TRUE(channel.barrier(within_ms(20'000)));
+  });
+}
+
+/// Until it holds, or for 10 s.
+template <class Condition>
+bool soon(const Condition& condition) {
+  const Deadline deadline = Deadline::after_ms(10'000);
+  while (!condition()) {
+    if (deadline.expired()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+LinkEnd link_from_0(bool sends, std::vector<std::uint32_t> readers) {
+  return {.sends = sends, .tag = 1, .writer = 0, .readers = std::move(readers), .wide = false};
+}
+
+std::size_t length_of(unsigned message) { return message % 4 == 0 ? 0 : message * 977 % small.slot_bytes; }
+
+void write_messages(SendLink& link, unsigned messages) {
+  for (unsigned m = 0; m < messages; ++m) {
+    std::byte* slot = nullptr;
+    ASSERT_TRUE(soon([&] { return (slot = link.try_reserve()) != nullptr; })) << "message " << m;
+    EXPECT_EQ(link.try_reserve(), slot);
+    std::memset(slot, static_cast<int>(m), length_of(m));
+    link.publish({call.what, m}, length_of(m));
+  }
+}
+
+void read_messages(ReceiveLink& link, unsigned messages) {
+  for (unsigned m = 0; m < messages; ++m) {
+    CallSignature seen;
+    const std::byte* slot = nullptr;
+    ASSERT_TRUE(soon([&] { return (slot = link.try_acquire(seen)) != nullptr; })) << "message " << m;
+    EXPECT_EQ(seen, (CallSignature{call.what, m}));
+    for (std::size_t i = 0; i < length_of(m); ++i) ASSERT_EQ(slot[i], static_cast<std::byte>(m));
+    link.release();
+  }
+}
+
+TEST(TcpLinks, EveryReaderGetsEveryMessageInOrder) {
+  constexpr unsigned messages = 200;
+  with_transports(4, [](std::uint32_t rank, TcpTransport& transport) {
+    const LinkEnd end = link_from_0(rank == 0, {1, 2, 3});
+    if (rank == 0)
+      write_messages(**transport.open_send(end), messages);
+    else
+      read_messages(**transport.open_receive(end), messages);
+  });
+}
+
+TEST(TcpLinks, AWriterStopsWhereAReaderHoldsItsSlots) {
+  std::atomic<bool> is_full{false};
+  with_transports(3, [&](std::uint32_t rank, TcpTransport& transport) {
+    const LinkEnd end = link_from_0(rank == 0, {1, 2});
+    if (rank == 0) {
+      SendLink& link = **transport.open_send(end);
+      write_messages(link, small.depth);
+      EXPECT_TRUE(soon([&] { return link.try_reserve() == nullptr && link.holders() == std::vector<std::size_t>{1}; }));
+      is_full.store(true);
+      EXPECT_TRUE(soon([&] { return link.try_reserve() != nullptr; }));
+      EXPECT_TRUE(link.holders().empty());
+    } else {
+      EXPECT_TRUE(rank == 1 || soon([&] { return is_full.load(); }));
+      read_messages(**transport.open_receive(end), small.depth);
+    }
+  });
+}
+
+TEST(TcpLinks, SignalsCountAlsoToOneself) {
+  with_transports(2, [](std::uint32_t rank, TcpTransport& transport) {
+    const auto signal = [](std::uint32_t from, std::uint32_t to) {
+      return SignalEnd{.signals = true, .tag = 2, .from = from, .to = to, .credits = 1};
+    };
+    SignalWaiter& waiter = **transport.open_wait(signal(1 - rank, rank));
+    for (int i = 0; i < 50; ++i) (*transport.open_signal(signal(rank, 1 - rank)))->add();
+    for (int i = 0; i < 51; ++i) EXPECT_TRUE(soon([&] { return waiter.try_take(1); })) << i;  // one is the credit
+    EXPECT_FALSE(waiter.try_take(1));
+    SignalWaiter& own = **transport.open_wait(signal(rank, rank));
+    EXPECT_FALSE(own.try_take(0));
+    (*transport.open_signal(signal(rank, rank)))->add();
+    EXPECT_TRUE(own.try_take(0));
+    EXPECT_FALSE(own.try_take(0));
+  });
+}
+
+TEST(TcpLinks, ALinkToOneselfIsRefused) {
+  with_transports(2, [](std::uint32_t rank, TcpTransport& transport) {
+    EXPECT_TRUE(rank != 0 || !transport.open_send(link_from_0(true, {0, 1})));
+  });
+}
+
+/// Nobody calls into these transports while the news travel: their own threads must see to it.
+TEST(TcpControl, CallsErrorsAndFarewellsReachIdleRanks) {
+  std::atomic<int> left{0};
+  with_channels(3, [&](Channel& channel) {
+    const auto rank = static_cast<std::uint32_t>(channel.rank());
+    auto opened = tcp::open(channel, small, Deadline::after_ms(20'000));
+    ASSERT_TRUE(opened) << opened.error().message;
+    std::unique_ptr<TcpTransport> transport = std::move(*opened);
+    transport->post_call(1, {call.what, rank}, nullptr, nullptr);
+    for (std::uint32_t peer = 0; peer < 3; ++peer) {
+      EXPECT_TRUE(soon([&] { return transport->peer_call(1, peer).has_value(); }));
+      EXPECT_EQ(transport->peer_call(1, peer)->signature, (CallSignature{call.what, peer}));
+    }
+    EXPECT_FALSE(transport->peer_call(2, 0));
+    EXPECT_TRUE(transport->knows_calls(1));
+    EXPECT_FALSE(transport->knows_calls(2));
+    ASSERT_TRUE(channel.barrier(within_ms(20'000)));
+
+    Control& control = transport->engine().control();
+    if (rank == 1) {
+      control.error.state.store(1);
+      write_error(control, static_cast<std::uint32_t>(Code::timeout), "too late");
+    }
+    EXPECT_TRUE(soon([&] { return control.abort.load() != 0; }));
+    EXPECT_STREQ(control.error.message, "too late");
+    EXPECT_EQ(control.error.code, static_cast<std::uint32_t>(Code::timeout));
+    ASSERT_TRUE(channel.barrier(within_ms(20'000)));
+
+    if (rank == 2) {
+      transport.reset();
+      left.store(1);
+    } else {
+      EXPECT_TRUE(soon([&] { return transport->engine().rank_control(2).left.load() != 0; }));
+      EXPECT_FALSE(transport->engine().has_died(2));
+      EXPECT_TRUE(soon([&] { return transport->knows_calls(2) || left.load() != 0; }));
+    }
+    ASSERT_TRUE(channel.barrier(within_ms(20'000)));
+  });
+}
+
+/// What a rank published before it left is delivered, however much it is and whatever the reader does meanwhile.
+TEST(TcpControl, AFarewellLosesNothing) {
+  std::atomic<bool> has_left{false};
+  with_channels(2, [&](Channel& channel) {
+    auto transport = tcp::open(channel, small, Deadline::after_ms(20'000));
+    ASSERT_TRUE(transport) << transport.error().message;
+    const LinkEnd end = link_from_0(channel.rank() == 0, {1});
+    if (channel.rank() == 0) {
+      write_messages(**(*transport)->open_send(end), small.depth);
+      transport->reset();
+      has_left.store(true);
+    } else {
+      EXPECT_TRUE(soon([&] { return has_left.load(); }));
+      read_messages(**(*transport)->open_receive(end), small.depth);
+    }
+    ASSERT_TRUE(channel.barrier(within_ms(20'000)));
+  });
+}
+
+TEST(TcpMesh, JoinsAnyNumberOfRanks) {
+  for (const int ranks : {1, 2, 5, 6, 24})
+    with_transports(ranks, [&](std::uint32_t rank, TcpTransport& transport) {
+      const auto n = static_cast<std::uint32_t>(ranks);
+      for (std::uint32_t peer = 0; peer < n; ++peer)
+        (*transport.open_signal({.signals = true, .tag = 0, .from = rank, .to = peer, .credits = 0}))->add();
+      for (std::uint32_t peer = 0; peer < n; ++peer) {
+        SignalWaiter& waiter =
+            **transport.open_wait({.signals = false, .tag = 0, .from = peer, .to = rank, .credits = 0});
+        EXPECT_TRUE(soon([&] { return waiter.try_take(0); })) << rank << " from " << peer;
+      }
+    });
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,190 @@
+// Frames over a connection: cut at any byte, longer than the socket takes at once, and not frames at all.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "transports/tcp/peer_socket.hpp"
+
+namespace strait::tcp {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t slot_bytes = 1 << 20;
+
+struct Taken {
+  FrameHeader header;
+  Bytes payload;
+};
+
+Bytes pattern(std::size_t size, unsigned seed) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 7 + seed);
+  return bytes;
+}
+
+/// A PeerSocket and, as its peer, a bare socket.
+class Pair {
+ public:
+  explicit Pair(const Bytes& unread = {}) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    other_ = UniqueFd(ends[1]);
+    place_.resize(slot_bytes);
+    socket_ = PeerSocket(
+        Socket(UniqueFd(ends[0])), unread, slot_bytes,
+        [this](const FrameHeader&) { return has_place ? place_.data() : nullptr; },
+        [this](const FrameHeader& header) {
+          taken.push_back({header, Bytes(place_.begin(), place_.begin() + header.payload_bytes)});
+          return accepts;
+        });
+  }
+  PeerSocket& socket() { return socket_; }
+  void send(std::span<const std::byte> bytes) const {
+    ASSERT_EQ(::send(other_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  Bytes receive() const {
+    Bytes bytes(slot_bytes);
+    const ssize_t got = ::recv(other_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return bytes;
+  }
+  void close_other() { other_.reset(); }
+
+  std::vector<Taken> taken;
+  bool has_place = true;
+  bool accepts = true;
+
+ private:
+  UniqueFd other_;
+  Bytes place_;
+  PeerSocket socket_;
+};
+
+Bytes stream_of(const std::vector<Taken>& frames) {
+  Bytes stream;
+  for (const Taken& frame : frames) {
+    const HeaderBytes header = encode(frame.header);
+    stream.insert(stream.end(), header.begin(), header.end());
+    stream.insert(stream.end(), frame.payload.begin(), frame.payload.end());
+  }
+  return stream;
+}
+
+std::vector<Taken> example() {
+  return {{{FrameKind::call, 0, 1, 2, 3}, {}},
+          {{FrameKind::slot, 100, 77, 5, 100}, pattern(100, 1)},
+          {{FrameKind::slot, 0, 77, 5, 0}, {}},
+          {{FrameKind::slot, 50'000, ~std::uint64_t{0}, 1, 2}, pattern(50'000, 2)},
+          {{FrameKind::released, 0, 77, 2, 0}, {}},
+          {{FrameKind::error, 5, 0, 6, 0}, pattern(5, 3)}};
+}
+
+void expect_example(const std::vector<Taken>& taken) {
+  const auto expected = example();
+  ASSERT_EQ(taken.size(), expected.size());
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    EXPECT_EQ(taken[i].header, expected[i].header) << "frame " << i;
+    EXPECT_EQ(taken[i].payload, expected[i].payload) << "frame " << i;
+  }
+}
+
+TEST(PeerSocket, FramesMayBeCutAnywhere) {
+  const Bytes stream = stream_of(example());
+  for (const std::size_t step : {std::size_t{1}, std::size_t{31}, std::size_t{33}, std::size_t{4000}, stream.size()}) {
+    Pair pair;
+    for (std::size_t begin = 0; begin < stream.size(); begin += step) {
+      pair.send(std::span(stream).subspan(begin, std::min(step, stream.size() - begin)));
+      pair.socket().read();
+    }
+    expect_example(pair.taken);
+    EXPECT_TRUE(pair.socket().is_open());
+  }
+}
+
+TEST(PeerSocket, WhatCameWithTheHandshakeComesFirst) {
+  const Bytes stream = stream_of(example());
+  for (const std::size_t unread : {std::size_t{1}, std::size_t{32}, std::size_t{200}, stream.size()}) {
+    Pair pair(Bytes(stream.begin(), stream.begin() + static_cast<std::ptrdiff_t>(unread)));
+    pair.send(std::span(stream).subspan(unread));
+    pair.socket().read();
+    expect_example(pair.taken);
+  }
+}
+
+TEST(PeerSocket, SendsMoreThanTheSocketTakesAtOnce) {
+  Pair pair;
+  Bytes expected;
+  std::vector<Bytes> payloads;
+  for (unsigned i = 0; i < 20; ++i) payloads.push_back(pattern(i % 3 == 0 ? 0 : 300'000 + i, i));
+  for (unsigned i = 0; i < 20; ++i) {
+    const Taken frame{{FrameKind::slot, static_cast<std::uint32_t>(payloads[i].size()), i, i, i}, payloads[i]};
+    pair.socket().queue(frame.header, payloads[i]);
+    const Bytes bytes = stream_of({frame});
+    expected.insert(expected.end(), bytes.begin(), bytes.end());
+  }
+  Bytes received;
+  pair.socket().flush();
+  EXPECT_TRUE(pair.socket().has_unsent());
+  while (received.size() < expected.size()) {
+    const Bytes part = pair.receive();
+    ASSERT_FALSE(part.empty());
+    received.insert(received.end(), part.begin(), part.end());
+    pair.socket().flush();
+  }
+  EXPECT_FALSE(pair.socket().has_unsent());
+  EXPECT_EQ(received, expected);
+}
+
+TEST(PeerSocket, FramesBeforeTheEndCount) {
+  Pair pair;
+  pair.send(stream_of(example()));
+  pair.close_other();
+  for (int i = 0; i < 3; ++i) pair.socket().read();
+  expect_example(pair.taken);
+  EXPECT_FALSE(pair.socket().is_open());
+  EXPECT_EQ(pair.socket().end_reason(), "it closed the connection");
+  pair.socket().queue({FrameKind::left, 0, 0, 0, 0});
+  pair.socket().flush();
+  EXPECT_FALSE(pair.socket().has_unsent());
+}
+
+void expect_end(const Bytes& bytes, const char* reason) {
+  Pair pair;
+  pair.send(bytes);
+  pair.socket().read();
+  EXPECT_FALSE(pair.socket().is_open());
+  EXPECT_THAT(pair.socket().end_reason(), HasSubstr(reason));
+  EXPECT_TRUE(pair.taken.empty());
+}
+
+TEST(PeerSocket, WhatIsNoFrameEndsTheConnection) {
+  expect_end(pattern(64, 9), "no frame");
+  Bytes unknown_kind = stream_of({{{FrameKind::left, 0, 0, 0, 0}, {}}});
+  unknown_kind[2] = std::byte{7};
+  expect_end(unknown_kind, "no frame");
+  const auto too_long = [](FrameKind kind, std::uint32_t bytes) { return stream_of({{{kind, bytes, 0, 0, 0}, {}}}); };
+  expect_end(too_long(FrameKind::slot, slot_bytes + 1), "at most 1048576");
+  expect_end(too_long(FrameKind::error, max_error_bytes + 1), "at most");
+  expect_end(too_long(FrameKind::released, 1), "at most 0");
+}
+
+TEST(PeerSocket, FramesThatTheEngineRefusesEndTheConnection) {
+  Pair without_place;
+  without_place.has_place = false;
+  without_place.send(stream_of({{{FrameKind::slot, 4, 1, 1, 1}, pattern(4, 1)}}));
+  without_place.socket().read();
+  EXPECT_THAT(without_place.socket().end_reason(), HasSubstr("no place"));
+  Pair refusing;
+  refusing.accepts = false;
+  refusing.send(stream_of({{{FrameKind::released, 0, 1, 1, 0}, {}}, {{FrameKind::left, 0, 0, 0, 0}, {}}}));
+  refusing.socket().read();
+  EXPECT_FALSE(refusing.socket().is_open());
+  EXPECT_EQ(refusing.taken.size(), 1u);
+}
+
+}  // namespace
+}  // namespace strait::tcp

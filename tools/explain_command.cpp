@@ -1,0 +1,80 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "command.hpp"
+#include "perf/options.hpp"
+#include "perf/report.hpp"
+#include "plan/print.hpp"
+#include "sim/explain.hpp"
+
+namespace strait::tools {
+namespace {
+
+constexpr std::size_t most_drawn_ranks = 64;
+
+struct Question {
+  sim::OperationWish operation;
+  sim::MachineWish machine;
+  std::string size = "64M";
+  std::string algorithm;
+  std::string measured;
+  std::string svg;
+  std::string trace;
+  bool json = false;
+  bool plan = false;
+};
+
+/// The ranks of a plan beyond those of the machine.
+std::string companions(const sim::Explanation& e, const Plan& plan) {
+  const std::uint32_t ranks = e.machine.request.ranks;
+  if (plan.size() == ranks) return "";
+  return "Ranks " + std::to_string(ranks) + " to " + std::to_string(2 * ranks - 1) +
+         " are the CPUs that add for ranks 0 to " + std::to_string(ranks - 1) + ".\n";
+}
+
+Status answer(const Question& question) {
+  STRAIT_ASSIGN(const std::size_t bytes, perf::parse_bytes(question.size));
+  STRAIT_ASSIGN(sim::Explanation e, sim::explain(question.machine, question.operation, bytes, question.algorithm));
+  if (!question.measured.empty()) {
+    STRAIT_ASSIGN(e.measured, sim::find_measured(question.measured, e));
+  }
+  const PredictedPlan& choice = e.prediction.choice();
+  STRAIT_ASSIGN(const Plan plan, build_plan(e.machine, e.operation, choice));
+  if (!question.svg.empty()) {
+    if (plan.size() > most_drawn_ranks)
+      return fail(Code::unsupported, "--svg: nobody can read a drawing of " + std::to_string(plan.size()) +
+                                         " ranks. Take fewer --ranks; it shows the same pattern");
+    STRAIT_TRY(perf::write_file(question.svg, to_svg(plan)));
+  }
+  if (!question.trace.empty()) STRAIT_TRY(perf::write_file(question.trace, to_chrome_trace(plan, choice.time)));
+  std::cout << (question.json ? sim::to_json(e) : sim::to_text(e));
+  if (question.plan) std::cout << "\n" << companions(e, plan) << to_text(plan);
+  return {};
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("explain", "Say which plan an operation would run, why, and for how long");
+  const auto question = std::make_shared<Question>();
+  sim::declare_wishes(*command, question->operation, question->machine);
+  command->add_option("size", question->size, "As `strait perf` counts: 8, 1K, 64M, 1G")->capture_default_str();
+  command->add_option("--ranks", question->machine.ranks, "Number of ranks: the first GPUs in order (default: all)")
+      ->check(CLI::Range(1U, 4096U));
+  command->add_option("--algorithm", question->algorithm, "Explain this one instead of the choice");
+  command->add_option("--measured", question->measured, "Results of `strait perf --json` to compare with");
+  CLI::Option* json = command->add_flag("--json", question->json, "For programs");
+  command->add_flag("--plan", question->plan, "Print the steps")->excludes(json);
+  command->add_option("--svg", question->svg, "Draw the plan into this file");
+  command->add_option("--trace", question->trace, "Write the predicted timeline for chrome://tracing or Perfetto");
+  command->callback([question, &exit_code] {
+    if (auto status = answer(*question); !status) {
+      std::cerr << "strait explain: " << status.error().message << "\n";
+      exit_code = 1;
+    }
+  });
+}
+
+}  // namespace strait::tools

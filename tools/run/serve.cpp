@@ -1,0 +1,64 @@
+#include "run/serve.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+namespace strait::tools::run {
+
+namespace fs = std::filesystem;
+namespace {
+
+/// From this program's folder: in a build tree, and where it is installed.
+constexpr const char* places[] = {"../lib/strait/nccl/libnccl.so.2",
+                                  "../" STRAIT_LIBRARY_FOLDER "/strait/nccl/libnccl.so.2"};
+
+Result<std::string> resolve(const fs::path& path) {
+  std::error_code error;
+  const fs::path found = fs::canonical(path, error);
+  if (error)
+    return fail(Code::invalid_argument, "there is no " + path.lexically_normal().string() + ": " + error.message() +
+                                            ". Build the target nccl_dropin, or name the library with --library");
+  return found.string();
+}
+
+}  // namespace
+
+Result<std::string> find_library(const std::string& given) {
+  if (!given.empty()) return resolve(given);
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) return fail(Code::system_error, "/proc/self/exe cannot be read: " + error.message());
+  for (const char* place : places)
+    if (auto found = resolve(self.parent_path() / place)) return found;
+  return resolve(self.parent_path() / places[0]);
+}
+
+Result<int> try_library(const std::string& path) {
+  struct Close {
+    void operator()(void* library) const { dlclose(library); }
+  };
+  const std::unique_ptr<void, Close> library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (!library) return fail(Code::system_error, "the library cannot be loaded: " + std::string(dlerror()));
+  const auto get_version = reinterpret_cast<int (*)(int*)>(dlsym(library.get(), "ncclGetVersion"));
+  int version = 0;
+  if (get_version == nullptr || get_version(&version) != 0)
+    return fail(Code::invalid_argument, path + " does not say which NCCL it is. Is STRAIT_NCCL_VERSION right?");
+  return version;
+}
+
+Status set_environment(const std::string& path) {
+  if (path.find_first_of(" :\t\n") != std::string::npos)
+    return fail(Code::invalid_argument, "LD_PRELOAD takes no path with a blank or a colon, such as " + path +
+                                            ". Install Strait elsewhere, or name a link to it with --library");
+  const char* others = std::getenv("LD_PRELOAD");
+  const std::string preload = others == nullptr || *others == '\0' ? path : path + ":" + others;
+  setenv("LD_PRELOAD", preload.c_str(), 1);
+  setenv("VLLM_NCCL_SO_PATH", path.c_str(), 1);
+  setenv("STRAIT_NCCL_PROOF", "1", 0);
+  return {};
+}
+
+}  // namespace strait::tools::run

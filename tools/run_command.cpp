@@ -1,0 +1,63 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "run/serve.hpp"
+
+namespace strait::tools {
+namespace {
+
+// As shells have it.
+constexpr int not_found = 127;
+constexpr int not_executable = 126;
+
+struct RunOptions {
+  std::string library;
+  bool quiet = false;
+  std::vector<std::string> words;  ///< the command and its arguments
+};
+
+/// Does not return unless the command cannot be run.
+int run_served(RunOptions& options) {
+  auto& words = options.words;
+  const auto refuse = [](const std::string& problem, int code) {
+    std::cerr << "strait run: " << problem << "\n";
+    return code;
+  };
+  const auto path = run::find_library(options.library);
+  if (!path) return refuse(path.error().message, 1);
+  const auto version = run::try_library(*path);
+  if (!version) return refuse(version.error().message, 1);
+  if (const Status set = run::set_environment(*path); !set) return refuse(set.error().message, 1);
+  if (!options.quiet)
+    std::cerr << "strait run: " << words.front() << " gets NCCL " << *version / 10000 << "." << *version / 100 % 100
+              << "." << *version % 100 << " from " << *path << std::endl;
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp(arguments.front(), arguments.data());
+  const int reason = errno;
+  return refuse(words.front() + ": " + std::strerror(reason), reason == ENOENT ? not_found : not_executable);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("run", "Run a program of NCCL's with Strait: strait run -- command arguments...");
+  const auto options = std::make_shared<RunOptions>();
+  command->add_option("--library", options->library,
+                      "The libnccl.so.2 to serve with, where it is not Strait's own place");
+  command->add_flag("--quiet", options->quiet, "Say nothing before the program starts");
+  command->add_option("command", options->words, "After --: what to run, and its arguments")->required();
+  command->callback([options, &exit_code] { exit_code = run_served(*options); });
+}
+
+}  // namespace strait::tools

@@ -1,0 +1,166 @@
+#include "sim/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "perf/axis.hpp"
+#include "perf/provenance.hpp"
+
+namespace strait::sim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string note_of(const PredictedPlan& plan, bool chosen) {
+  if (chosen) return "chosen";
+  return plan.in_class ? "" : "rounds at every hop: other bits, so never chosen for this sum";
+}
+
+std::string operation_text(const Explanation& e) {
+  std::string text(name(e.wish.collective));
+  if (e.wish.collective != Collective::barrier) text += " of " + perf::bytes_label(static_cast<double>(e.bytes));
+  if (e.wish.collective != Collective::barrier) text += fmt::format(", {}", name(e.wish.type));
+  if (is_reduction(e.wish.collective)) text += fmt::format(" {}", name(e.wish.op));
+  if (has_root(e.wish.collective)) text += fmt::format(", root {}", e.wish.root);
+  return text + fmt::format(", on {} ranks", e.machine.request.ranks);
+}
+
+std::string plan_line(const Explanation& e, const PredictedPlan& plan, bool chosen) {
+  const double bus_gbps = bandwidths(e.operation, e.machine.request.ranks, plan.time.total_us).bus_gbps;
+  return fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9.2f}  {:>4.0f}% {:<32} {}\n", plan.algorithm, plan.executor,
+                     perf::bytes_label(static_cast<double>(plan.slice_bytes)), time_text(plan.time.total_us), bus_gbps,
+                     100 * binding_share(plan.time), plan.time.binding, note_of(plan, chosen));
+}
+
+std::string measured_text(const Explanation& e) {
+  if (e.measured)
+    return fmt::format("{}, {:.2f} GB/s of bus bandwidth ({}); predicted over measured: {:.2f}",
+                       time_text(e.measured->time_us), e.measured->bus_gbps, e.measured->where,
+                       e.prediction.choice().time.total_us / e.measured->time_us);
+  return "not measured. `strait perf ... --json FILE` measures; --measured FILE shows it here";
+}
+
+std::string binding_text(const Explanation& e) {
+  const ClockResult& time = e.prediction.choice().time;
+  if (time.binding == "latency")
+    return fmt::format("latency: calls, steps and signals; no resource is busy for half of the time");
+  return fmt::format("{}, busy {:.0f}% of the time", time.binding, 100 * binding_share(time));
+}
+
+}  // namespace
+
+double binding_share(const ClockResult& time) {
+  double most = 0;
+  for (const ResourceUse& use : time.resources) {
+    if (use.name == time.binding) return use.busy;
+    most = std::max(most, use.busy);
+  }
+  return 1 - most;
+}
+
+std::vector<LevelUse> level_uses(const Machine& machine, const ClockResult& time) {
+  std::vector<LevelUse> uses;
+  for (std::size_t i = 0; i < time.resources.size() && i < machine.levels.size(); ++i) {
+    const ResourceUse& resource = time.resources[i];
+    if (resource.busy <= 0) continue;
+    const auto known =
+        std::find_if(uses.begin(), uses.end(), [&](const LevelUse& use) { return use.level == machine.levels[i]; });
+    LevelUse& use = known != uses.end() ? *known : uses.emplace_back(LevelUse{std::string(machine.levels[i]), {}, 0});
+    if (resource.busy > use.busy) use = {use.level, resource.name, resource.busy};
+  }
+  std::stable_sort(uses.begin(), uses.end(), [](const LevelUse& a, const LevelUse& b) { return a.busy > b.busy; });
+  return uses;
+}
+
+Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
+                            const std::string& algorithm) {
+  Explanation e{.machine = {}, .wish = wish, .bytes = bytes, .operation = {}, .prediction = {}, .measured = {}};
+  STRAIT_ASSIGN(e.machine, machine_of(machine));
+  STRAIT_ASSIGN(e.operation, operation_of(wish, bytes, e.machine.request.ranks));
+  STRAIT_ASSIGN(e.prediction, predict(e.machine, e.operation, {.algorithm = algorithm}, true));
+  return e;
+}
+
+Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) return fail_errno("cannot read " + path, errno, "Write it with `strait perf ... --json " + path + "`");
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("program", Json()) != "strait perf" || !json.contains("results") ||
+      !json["results"].is_array() || !json.contains("ranks"))
+    return fail(Code::invalid_argument, path + " holds no results of `strait perf --json`");
+  const OperationWish& wish = about.wish;
+  const Json op = is_reduction(wish.collective) ? Json(name(wish.op)) : Json();
+  if (json.contains("prediction") || json["ranks"].size() != about.machine.request.ranks ||
+      json.value("/settings/collective"_json_pointer, "") != name(wish.collective))
+    return std::nullopt;
+  for (const Json& row : json["results"]) {
+    const bool same = row.value("bytes", std::size_t{0}) == about.bytes && row.value("type", "") == name(wish.type) &&
+                      row.value("op", Json()) == op &&
+                      (!has_root(wish.collective) || row.value("root", Json()) == Json(wish.root));
+    if (!same || !row.contains("out_of_place")) continue;
+    const Json& found = row["out_of_place"];
+    const std::string time = json.value("/provenance/time"_json_pointer, "");
+    const double time_us = found.value("time_us", 0.0);
+    if (time_us > 0) return Measured{time_us, found.value("busbw_gbps", 0.0), path + (time.empty() ? "" : ", " + time)};
+  }
+  return std::nullopt;
+}
+
+std::string to_text(const Explanation& e) {
+  const PredictedPlan& choice = e.prediction.choice();
+  const double bus_gbps = bandwidths(e.operation, e.machine.request.ranks, choice.time.total_us).bus_gbps;
+  std::string text = fmt::format("{}\nmachine   {}\n\n", operation_text(e), e.machine.name);
+  text += fmt::format("choice    {} by {}, in slices of {}{}\n", choice.algorithm, choice.executor,
+                      perf::bytes_label(static_cast<double>(choice.slice_bytes)),
+                      choice.lanes > 1 ? fmt::format(" on {} lanes", choice.lanes) : "");
+  text += fmt::format("predicted {}, {:.2f} GB/s of bus bandwidth\n", time_text(choice.time.total_us), bus_gbps);
+  text +=
+      fmt::format("binding   {}\nwhy       {}\nmeasured  {}\n\n", binding_text(e), e.prediction.why, measured_text(e));
+  text += fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9}  {:>5} {:<32}\n", "plan", "executor", "slices", "predicted",
+                      "bus GB/s", "busy", "binding");
+  for (const PredictedPlan& plan : e.prediction.plans) text += plan_line(e, plan, &plan == &choice);
+  text += "\nthe choice's time, by level (busiest resource of each)\n";
+  for (const LevelUse& use : level_uses(e.machine, choice.time))
+    text += fmt::format("{:<17} {:>4.0f}%  {}\n", use.level, 100 * use.busy, use.resource);
+  return text;
+}
+
+std::string to_json(const Explanation& e) {
+  Json json = {{"program", "strait explain"}, {"prediction", true}, {"provenance", perf::provenance()}};
+  json["machine"] = e.machine.name;
+  json["ranks"] = e.machine.places;
+  json["collective"] = name(e.wish.collective);
+  json["bytes"] = e.bytes;
+  json["type"] = name(e.wish.type);
+  json["op"] = is_reduction(e.wish.collective) ? Json(name(e.wish.op)) : Json();
+  json["root"] = has_root(e.wish.collective) ? Json(e.wish.root) : Json();
+  json["why"] = e.prediction.why;
+  json["measured_us"] = e.measured ? Json(e.measured->time_us) : Json();
+  json["plans"] = Json::array();
+  for (const PredictedPlan& plan : e.prediction.plans) {
+    const Bandwidths rates = bandwidths(e.operation, e.machine.request.ranks, plan.time.total_us);
+    Json levels = Json::array();
+    for (const LevelUse& use : level_uses(e.machine, plan.time))
+      levels.push_back({{"level", use.level}, {"resource", use.resource}, {"busy", use.busy}});
+    json["plans"].push_back({{"algorithm", plan.algorithm},
+                             {"executor", plan.executor},
+                             {"in_class", plan.in_class},
+                             {"lanes", plan.lanes},
+                             {"slice_bytes", plan.slice_bytes},
+                             {"predicted_us", plan.time.total_us},
+                             {"algbw_gbps", rates.algorithm_gbps},
+                             {"busbw_gbps", rates.bus_gbps},
+                             {"binding", plan.time.binding},
+                             {"binding_busy", binding_share(plan.time)},
+                             {"levels", levels}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace strait::sim

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "sim/machine_source.hpp"
+
+/// `strait explain`: what is chosen and why, for people and for programs.
+namespace strait::sim {
+
+/// What `strait perf --json` has found for the same operation on as many ranks.
+struct Measured {
+  double time_us = 0;
+  double bus_gbps = 0;
+  std::string where;  ///< file and time
+};
+
+struct Explanation {
+  Machine machine;
+  OperationWish wish;
+  std::size_t bytes = 0;
+  Operation operation;
+  Prediction prediction;
+  std::optional<Measured> measured;
+};
+
+Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
+                            const std::string& algorithm);
+
+/// Nothing if the file has no such line. An error names the file, and that it is none of `strait perf`.
+Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about);
+
+std::string to_text(const Explanation& explanation);
+std::string to_json(const Explanation& explanation);
+
+/// Of each level of the machine the resource that a plan uses most, the busiest level first.
+struct LevelUse {
+  std::string level;
+  std::string resource;
+  double busy = 0;  ///< share of the time
+};
+std::vector<LevelUse> level_uses(const Machine& machine, const ClockResult& time);
+/// The share of the binding resource; of "latency" what no resource has used.
+double binding_share(const ClockResult& time);
+
+}  // namespace strait::sim

@@ -1,0 +1,106 @@
+#include "sim/machine_source.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "doctor/team.hpp"
+#include "perf/axis.hpp"
+#include "perf/geometry.hpp"
+#include "perf/options.hpp"
+#include "select/calibration.hpp"
+#include "topology/detect.hpp"
+#include "topology/file.hpp"
+#include "topology/files.hpp"
+
+namespace strait::sim {
+namespace {
+
+/// As communicators model it, so that the prediction is of what they would choose.
+Result<Machine> this_hosts_cpus(std::uint32_t ranks) {
+  const auto cores = static_cast<std::uint32_t>(doctor::usable_cores().size());
+  const KnownRates& known = process_rates();
+  HostRates rates = known.host;
+  rates.cache_bytes = cache_sizes().shared_bytes;
+  Machine machine{.name = fmt::format("this machine, {} CPUs, rates from {}", cores, known.source),
+                  .levels = {"CPU", "DRAM"}};
+  constexpr std::uint32_t most_ranks = 1024;
+  if (ranks > most_ranks)
+    return fail(Code::unsupported, fmt::format("the clock simulates at most {} ranks, not {}", most_ranks, ranks));
+  machine.request.ranks = ranks > 0 ? ranks : std::max(2U, cores);
+  machine.clock = host_model(machine.request.ranks, cores, rates);
+  for (std::uint32_t rank = 0; rank < machine.request.ranks; ++rank)
+    machine.places.push_back(fmt::format("CPU {}", rank % cores));
+  return machine;
+}
+
+template <class T, class Parsed>
+CLI::callback_t into(T& target, Result<Parsed> (*parse)(std::string_view)) {
+  return [&target, parse](const CLI::results_t& words) {
+    const auto parsed = parse(words.front());
+    if (!parsed) throw CLI::ValidationError(parsed.error().message);
+    if constexpr (std::is_same_v<T, Parsed>) {
+      target = *parsed;
+    } else {
+      if (parsed->size() != 1) throw CLI::ValidationError("'" + words.front() + "': one at a time");
+      target = parsed->front();
+    }
+    return true;
+  };
+}
+
+}  // namespace
+
+Result<Topology> topology_of(const std::string& from) {
+  if (from.empty()) return detect();
+  const auto known = fixtures();
+  const bool is_fixture = std::any_of(known.begin(), known.end(), [&](const Fixture& f) { return f.name == from; });
+  const bool is_path = from.find('/') != std::string::npos || from.find('.') != std::string::npos;
+  return is_fixture || !is_path ? load_fixture(from) : load_topology_file(from);
+}
+
+Result<Machine> machine_on(const Topology& topology, const MachineWish& wish) {
+  if (wish.host || topology.all(DeviceKind::gpu).empty()) return place_on_cpus(topology, wish.ranks);
+  return place_on_gpus(topology, wish.ranks);
+}
+
+Result<Machine> machine_of(const MachineWish& wish) {
+  STRAIT_ASSIGN(const Topology topology, topology_of(wish.topology));
+  const bool on_cpus = wish.host || topology.all(DeviceKind::gpu).empty();
+  return wish.topology.empty() && on_cpus ? this_hosts_cpus(wish.ranks) : machine_on(topology, wish);
+}
+
+Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks) {
+  const perf::Geometry g = perf::geometry(wish.collective, bytes, wish.type, ranks, 0);
+  if (g.count == 0 && wish.collective != Collective::barrier)
+    return fail(Code::invalid_argument,
+                fmt::format("{} bytes leave nothing for each of {} ranks to do in {}. Take {} or more", bytes, ranks,
+                            name(wish.collective), perf::bytes_label(16.0 * ranks)));
+  return Operation{wish.collective, wish.type, wish.op, g.count, wish.root};
+}
+
+void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine) {
+  app.add_option("collective", into(operation.collective, perf::parse_collective), "Such as all-reduce")->required();
+  app.add_option("-d,--datatype,--type", into(operation.type, perf::parse_types), "Element type (default: float)");
+  app.add_option("-o,--op", into(operation.op, perf::parse_ops), "Reduction: sum, prod, max, min, avg (default: sum)");
+  app.add_option("-r,--root", operation.root, "Root rank")->capture_default_str();
+  app.add_option("--topology", machine.topology,
+                 "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
+                 "NCCL's or hwloc's XML)");
+  app.add_flag("--host", machine.host, "Ranks on the CPUs even where there are GPUs");
+}
+
+Bandwidths bandwidths(const Operation& operation, std::uint32_t ranks, double time_us) {
+  perf::Geometry g;
+  g.count = g.send_count = operation.count;
+  const auto bytes = static_cast<double>(perf::algorithm_bytes(operation.collective, g, operation.type, ranks));
+  const double algorithm_gbps = time_us > 0 ? bytes / time_us * 1e-3 : 0;
+  return {algorithm_gbps, algorithm_gbps * perf::bus_factor(operation.collective, ranks)};
+}
+
+std::string op_text(const OperationWish& wish) {
+  return is_reduction(wish.collective) ? std::string(name(wish.op)) : "none";
+}
+
+}  // namespace strait::sim

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+#include "select/machine_model.hpp"
+#include "select/predict.hpp"
+
+namespace CLI {
+class App;
+}
+
+/// Which machine, and which operation on it, a user means.
+namespace strait::sim {
+
+/// A fixture's name, a file (Strait's JSON, NCCL's or hwloc's XML), or "": this machine.
+Result<Topology> topology_of(const std::string& from);
+
+struct MachineWish {
+  std::string topology;     ///< as above
+  std::uint32_t ranks = 0;  ///< 0: all GPUs, or a rank for each CPU
+  bool host = false;        ///< ranks on the CPUs even where there are GPUs
+};
+/// The GPUs of the machine; where there are none, or `host`, its CPUs. On this machine CPUs have the rates that
+/// selection works with.
+Result<Machine> machine_of(const MachineWish& wish);
+/// The same when the topology is at hand (not for this machine).
+Result<Machine> machine_on(const Topology& topology, const MachineWish& wish);
+
+/// What the user asks to be run.
+struct OperationWish {
+  Collective collective = Collective::all_reduce;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  std::uint32_t root = 0;
+};
+/// `bytes` as `strait perf` counts them. An error: too few for every rank to have an element.
+Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks);
+
+/// Declares the collective, -d, -o, -r, --topology and --host.
+void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine);
+
+struct Bandwidths {
+  double algorithm_gbps = 0;
+  double bus_gbps = 0;
+};
+/// As nccl-tests defines them.
+Bandwidths bandwidths(const Operation& operation, std::uint32_t ranks, double time_us);
+
+/// "sum" or, where nothing is added, "none".
+std::string op_text(const OperationWish& wish);
+
+}  // namespace strait::sim

@@ -1,0 +1,84 @@
+#include "sim/perf_rows.hpp"
+
+#include <fmt/core.h>
+#include <strait/strait.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "perf/geometry.hpp"
+#include "perf/plot.hpp"
+#include "perf/table.hpp"
+#include "sim/machine_source.hpp"
+
+namespace strait::sim {
+namespace {
+
+Result<perf::Row> predicted_row(const Machine& machine, const OperationWish& wish, std::size_t bytes) {
+  const std::uint32_t ranks = machine.request.ranks;
+  STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, ranks));
+  STRAIT_ASSIGN(const Prediction prediction, predict(machine, operation));
+  const double time_us = prediction.choice().time.total_us;
+  const Bandwidths rates = bandwidths(operation, ranks, time_us);
+  perf::Row row;
+  row.bytes = bytes;
+  row.count = operation.count;
+  row.subject = {wish.type, is_reduction(wish.collective) ? std::optional(wish.op) : std::nullopt,
+                 has_root(wish.collective) ? static_cast<int>(wish.root) : -1};
+  row.out_of_place = {time_us, 0, rates.algorithm_gbps, rates.bus_gbps, time_us, time_us, std::nullopt};
+  if (perf::geometry(wish.collective, bytes, wish.type, ranks, 0).has_in_place) row.in_place = row.out_of_place;
+  return row;
+}
+
+std::vector<std::uint32_t> roots_of(const perf::Options& options, std::uint32_t ranks) {
+  if (!has_root(options.collective)) return {0};
+  if (options.root >= 0) return {static_cast<std::uint32_t>(options.root)};
+  std::vector<std::uint32_t> roots;
+  for (std::uint32_t root = 0; root < ranks; ++root) roots.push_back(root);
+  return roots;
+}
+
+Status print(const perf::Options& options) {
+  STRAIT_ASSIGN(const perf::Report report, predicted_report(options));
+  fmt::print("{}", perf::prediction_header(options, report.ranks, report.predicted_on));
+  for (const perf::Row& row : report.rows) fmt::print("{}", perf::table_row(row, false));
+  fmt::print("# {:<20} : {:g} (predicted)\n", "Avg bus bandwidth", perf::summarise(report.rows).mean_bus_gbps);
+  if (!options.json_path.empty()) STRAIT_TRY(perf::write_file(options.json_path, perf::to_json(report)));
+  if (!options.plot_path.empty())
+    STRAIT_TRY(perf::write_file(
+        options.plot_path, options.plot_path.ends_with(".html") ? perf::plot_html(report) : perf::plot_svg(report)));
+  return {};
+}
+
+}  // namespace
+
+Result<perf::Report> predicted_report(const perf::Options& options) {
+  const bool all = options.threads == 0 && options.gpus == 0;
+  const int ranks = all ? 0 : std::max(1, options.threads) * std::max(1, options.gpus);
+  STRAIT_ASSIGN(const Machine machine, machine_of({options.simulate, static_cast<std::uint32_t>(ranks), false}));
+  perf::Report report;
+  report.options = options;
+  report.library_version = STRAIT_VERSION;
+  report.predicted_on = machine.name;
+  for (std::size_t rank = 0; rank < machine.places.size(); ++rank)
+    report.ranks.push_back({static_cast<int>(rank), 0, machine.places[rank]});
+  const bool adds = is_reduction(options.collective);
+  for (const DataType type : options.types)
+    for (const ReduceOp op : adds ? options.ops : std::vector{ReduceOp::sum})
+      for (const std::uint32_t root : roots_of(options, machine.request.ranks))
+        for (const std::size_t bytes : perf::sizes_bytes(options)) {
+          STRAIT_ASSIGN(perf::Row row, predicted_row(machine, {options.collective, type, op, root}, bytes));
+          report.rows.push_back(std::move(row));
+        }
+  return report;
+}
+
+int predict_rows(const perf::Options& options) {
+  if (auto status = print(options); !status) {
+    fmt::print(stderr, "strait perf: {}\n", status.error().message);
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace strait::sim

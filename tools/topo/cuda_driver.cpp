@@ -1,0 +1,287 @@
+#include "topo/cuda_driver.hpp"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+namespace strait::topo {
+namespace {
+
+// The part of the driver's binary interface that is used here: cuda.h is not on every machine.
+constexpr int cuda_success = 0;
+constexpr int cuda_no_device = 100;
+constexpr int cuda_not_ready = 600;
+constexpr int cuda_peer_already_enabled = 704;
+constexpr unsigned host_portable = 1;
+constexpr unsigned stream_non_blocking = 1;
+
+}  // namespace
+
+struct CudaDriver::Calls {
+  int (*init)(unsigned) = nullptr;
+  int (*error_string)(int, const char**) = nullptr;
+  int (*device_count)(int*) = nullptr;
+  int (*device)(int*, int) = nullptr;
+  int (*device_name)(char*, int, int) = nullptr;
+  int (*bus_id)(char*, int, int) = nullptr;
+  int (*retain)(void**, int) = nullptr;
+  int (*release)(int) = nullptr;
+  int (*set_current)(void*) = nullptr;
+  int (*can_access)(int*, int, int) = nullptr;
+  int (*enable_peer)(void*, unsigned) = nullptr;
+  int (*memory_info)(std::size_t*, std::size_t*) = nullptr;
+  int (*gpu_alloc)(std::uint64_t*, std::size_t) = nullptr;
+  int (*gpu_free)(std::uint64_t) = nullptr;
+  int (*host_alloc)(void**, std::size_t, unsigned) = nullptr;
+  int (*host_free)(void*) = nullptr;
+  int (*stream_create)(void**, unsigned) = nullptr;
+  int (*stream_destroy)(void*) = nullptr;
+  int (*stream_query)(void*) = nullptr;
+  int (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*) = nullptr;
+  int (*copy_to_host)(void*, std::uint64_t, std::size_t, void*) = nullptr;
+  int (*copy_to_peer)(std::uint64_t, void*, std::uint64_t, void*, std::size_t, void*) = nullptr;
+};
+
+void CudaDriver::CloseLibrary::operator()(void* library) const { ::dlclose(library); }
+
+CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(gpu_, other.gpu_);
+  std::swap(address_, other.address_);
+  std::swap(on_host_, other.on_host_);
+  return *this;
+}
+
+void CudaMemory::reset() {
+  if (!driver_ || driver_->stuck_ || !driver_->use(gpu_)) return;
+  if (on_host_)
+    driver_->calls_->host_free(reinterpret_cast<void*>(address_));
+  else
+    driver_->calls_->gpu_free(address_);
+}
+
+CudaStream& CudaStream::operator=(CudaStream&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(gpu_, other.gpu_);
+  std::swap(stream_, other.stream_);
+  return *this;
+}
+
+void CudaStream::reset() {
+  if (driver_ && !driver_->stuck_ && driver_->use(gpu_)) driver_->calls_->stream_destroy(stream_);
+}
+
+CudaDriver::CudaDriver() : calls_(std::make_unique<Calls>()) {}
+
+CudaDriver::~CudaDriver() {
+  if (stuck_) return;
+  for (int gpu = 0; gpu < gpus(); ++gpu) {
+    int device = 0;
+    if (contexts_[static_cast<std::size_t>(gpu)] != nullptr && calls_->device(&device, gpu) == cuda_success)
+      calls_->release(device);
+  }
+}
+
+Result<std::shared_ptr<CudaDriver>> CudaDriver::open(const std::string& library) {
+  std::shared_ptr<CudaDriver> driver(new CudaDriver);
+  STRAIT_TRY(driver->load(library));
+  STRAIT_TRY(driver->count_gpus());
+  return driver;
+}
+
+Status CudaDriver::load(const std::string& library) {
+  library_.reset(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (!library_) {
+    const char* why = ::dlerror();
+    return fail(Code::unsupported, "the CUDA driver cannot be loaded: " + std::string(why != nullptr ? why : library) +
+                                       ". Install the NVIDIA driver, or start the container with the NVIDIA runtime");
+  }
+  std::string missing;
+  const auto bind = [&](auto& call, const char* symbol) {
+    call = reinterpret_cast<std::remove_reference_t<decltype(call)>>(::dlsym(library_.get(), symbol));
+    if (call == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(symbol);
+  };
+  bind(calls_->init, "cuInit");
+  bind(calls_->error_string, "cuGetErrorString");
+  bind(calls_->device_count, "cuDeviceGetCount");
+  bind(calls_->device, "cuDeviceGet");
+  bind(calls_->device_name, "cuDeviceGetName");
+  bind(calls_->bus_id, "cuDeviceGetPCIBusId");
+  bind(calls_->retain, "cuDevicePrimaryCtxRetain");
+  bind(calls_->release, "cuDevicePrimaryCtxRelease_v2");
+  bind(calls_->set_current, "cuCtxSetCurrent");
+  bind(calls_->can_access, "cuDeviceCanAccessPeer");
+  bind(calls_->enable_peer, "cuCtxEnablePeerAccess");
+  bind(calls_->memory_info, "cuMemGetInfo_v2");
+  bind(calls_->gpu_alloc, "cuMemAlloc_v2");
+  bind(calls_->gpu_free, "cuMemFree_v2");
+  bind(calls_->host_alloc, "cuMemHostAlloc");
+  bind(calls_->host_free, "cuMemFreeHost");
+  bind(calls_->stream_create, "cuStreamCreate");
+  bind(calls_->stream_destroy, "cuStreamDestroy_v2");
+  bind(calls_->stream_query, "cuStreamQuery");
+  bind(calls_->copy_to_gpu, "cuMemcpyHtoDAsync_v2");
+  bind(calls_->copy_to_host, "cuMemcpyDtoHAsync_v2");
+  bind(calls_->copy_to_peer, "cuMemcpyPeerAsync");
+  if (!missing.empty())
+    return fail(Code::unsupported, library + " lacks functions that every CUDA driver since 11.0 has (" + missing +
+                                       "). Update the driver");
+  return {};
+}
+
+Status CudaDriver::count_gpus() {
+  const int started = calls_->init(0);
+  int count = 0;
+  if (started == cuda_no_device ||
+      (started == cuda_success && calls_->device_count(&count) == cuda_success && count == 0))
+    return fail(Code::unsupported,
+                "the CUDA driver sees no GPU. Look at CUDA_VISIBLE_DEVICES, and at /dev/nvidia* in a container");
+  STRAIT_TRY(check(started, "cuInit"));
+  contexts_.resize(static_cast<std::size_t>(count));
+  return {};
+}
+
+Result<void*> CudaDriver::context(int gpu) {
+  void*& context = contexts_[static_cast<std::size_t>(gpu)];
+  if (context != nullptr) return context;
+  int device = 0;
+  STRAIT_TRY(check(calls_->device(&device, gpu), "opening GPU " + std::to_string(gpu)));
+  STRAIT_TRY(check(calls_->retain(&context, device), "starting a context on GPU " + std::to_string(gpu)));
+  return context;
+}
+
+Status CudaDriver::check(int status, const std::string& what) const {
+  if (status == cuda_success) return {};
+  const char* text = nullptr;
+  if (calls_->error_string(status, &text) != cuda_success || text == nullptr) text = "unknown to the driver";
+  return fail(Code::cuda_error, what + " failed: " + text + " (CUDA error " + std::to_string(status) +
+                                    "). `strait doctor` and `dmesg` may say why");
+}
+
+Status CudaDriver::use(int gpu) {
+  STRAIT_ASSIGN(void* const opened, context(gpu));
+  return check(calls_->set_current(opened), "turning to GPU " + std::to_string(gpu));
+}
+
+Result<std::string> CudaDriver::name(int gpu) {
+  int device = 0;
+  std::array<char, 256> text{};
+  STRAIT_TRY(check(calls_->device(&device, gpu), "opening GPU " + std::to_string(gpu)));
+  STRAIT_TRY(check(calls_->device_name(text.data(), text.size() - 1, device), "asking for the name of a GPU"));
+  return std::string(text.data());
+}
+
+Result<std::string> CudaDriver::bus_id(int gpu) {
+  int device = 0;
+  std::array<char, 32> text{};
+  STRAIT_TRY(check(calls_->device(&device, gpu), "opening GPU " + std::to_string(gpu)));
+  STRAIT_TRY(check(calls_->bus_id(text.data(), text.size() - 1, device), "asking for the PCI address of a GPU"));
+  std::string id(text.data());
+  std::transform(id.begin(), id.end(), id.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return id;
+}
+
+Result<bool> CudaDriver::enable_peer(int from, int to) {
+  const std::string pair = "GPU " + std::to_string(from) + " to GPU " + std::to_string(to);
+  int device = 0, peer = 0, can = 0;
+  STRAIT_TRY(check(calls_->device(&device, from), "opening " + pair));
+  STRAIT_TRY(check(calls_->device(&peer, to), "opening " + pair));
+  STRAIT_TRY(check(calls_->can_access(&can, device, peer), "asking for P2P from " + pair));
+  if (can == 0) return false;
+  STRAIT_ASSIGN(void* const peer_context, context(to));
+  STRAIT_TRY(use(from));
+  const int status = calls_->enable_peer(peer_context, 0);
+  if (status != cuda_peer_already_enabled) STRAIT_TRY(check(status, "enabling P2P from " + pair));
+  return true;
+}
+
+Result<std::size_t> CudaDriver::free_bytes(int gpu) {
+  STRAIT_TRY(use(gpu));
+  std::size_t free = 0, total = 0;
+  STRAIT_TRY(check(calls_->memory_info(&free, &total), "asking for the free memory of GPU " + std::to_string(gpu)));
+  return free;
+}
+
+Result<CudaMemory> CudaDriver::gpu_memory(int gpu, std::size_t bytes) {
+  STRAIT_TRY(use(gpu));
+  std::uint64_t address = 0;
+  STRAIT_TRY(check(calls_->gpu_alloc(&address, bytes),
+                   "allocating " + std::to_string(bytes >> 20) + " MB on GPU " + std::to_string(gpu)));
+  CudaMemory memory;
+  memory.driver_ = shared_from_this();
+  memory.gpu_ = gpu;
+  memory.address_ = address;
+  return memory;
+}
+
+Result<CudaMemory> CudaDriver::host_memory(std::size_t bytes, int gpu) {
+  STRAIT_TRY(use(gpu));
+  void* address = nullptr;
+  STRAIT_TRY(check(calls_->host_alloc(&address, bytes, host_portable),
+                   "pinning " + std::to_string(bytes >> 20) + " MB of host memory"));
+  CudaMemory memory;
+  memory.driver_ = shared_from_this();
+  memory.gpu_ = gpu;
+  memory.address_ = reinterpret_cast<std::uint64_t>(address);
+  memory.on_host_ = true;
+  return memory;
+}
+
+Result<CudaStream> CudaDriver::stream(int gpu) {
+  STRAIT_TRY(use(gpu));
+  CudaStream stream;
+  STRAIT_TRY(check(calls_->stream_create(&stream.stream_, stream_non_blocking),
+                   "creating a stream on GPU " + std::to_string(gpu)));
+  stream.driver_ = shared_from_this();
+  stream.gpu_ = gpu;
+  return stream;
+}
+
+Status CudaDriver::to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes) {
+  STRAIT_TRY(use(stream.gpu_));
+  return check(calls_->copy_to_host(reinterpret_cast<void*>(host.address_), gpu.address_, bytes, stream.stream_),
+               "a copy from GPU " + std::to_string(gpu.gpu_) + " to the host");
+}
+
+Status CudaDriver::to_gpu(const CudaStream& stream, const CudaMemory& gpu, const CudaMemory& host, std::size_t bytes) {
+  STRAIT_TRY(use(stream.gpu_));
+  return check(calls_->copy_to_gpu(gpu.address_, reinterpret_cast<const void*>(host.address_), bytes, stream.stream_),
+               "a copy from the host to GPU " + std::to_string(gpu.gpu_));
+}
+
+Status CudaDriver::to_peer(const CudaStream& stream, const CudaMemory& to, const CudaMemory& from, std::size_t bytes) {
+  STRAIT_ASSIGN(void* const to_context, context(to.gpu_));
+  STRAIT_ASSIGN(void* const from_context, context(from.gpu_));
+  STRAIT_TRY(use(stream.gpu_));
+  return check(calls_->copy_to_peer(to.address_, to_context, from.address_, from_context, bytes, stream.stream_),
+               "a copy from GPU " + std::to_string(from.gpu_) + " to GPU " + std::to_string(to.gpu_));
+}
+
+Result<bool> CudaDriver::is_done(const CudaStream& stream) {
+  STRAIT_TRY(use(stream.gpu_));
+  const int status = calls_->stream_query(stream.stream_);
+  if (status == cuda_not_ready) return false;
+  STRAIT_TRY(check(status, "work of GPU " + std::to_string(stream.gpu_)));
+  return true;
+}
+
+Status CudaDriver::wait(const CudaStream& stream, const Deadline& deadline) {
+  for (unsigned polls = 0;; ++polls) {
+    STRAIT_ASSIGN(const bool done, is_done(stream));
+    if (done) return {};
+    if (polls % 1024 != 1023) continue;
+    if (deadline.expired()) {
+      stuck_ = true;
+      return fail(Code::timeout,
+                  "work of GPU " + std::to_string(stream.gpu_) +
+                      " does not end. Look for Xid errors with `strait doctor`; the GPU may need a reset");
+    }
+    sched_yield();
+  }
+}
+
+}  // namespace strait::topo

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/error.hpp"
+
+/// The part of the CUDA driver that measuring links needs, loaded at run time: this works in builds without CUDA, and
+/// says what is missing where there is no GPU.
+namespace strait::topo {
+
+class CudaDriver;
+
+/// Memory of a GPU, or pinned memory of the host that all GPUs reach. Freed with it.
+class CudaMemory {
+ public:
+  CudaMemory() = default;
+  CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
+  CudaMemory& operator=(CudaMemory&& other) noexcept;
+  ~CudaMemory() { reset(); }
+  std::uint64_t address() const { return address_; }
+
+ private:
+  friend class CudaDriver;
+  void reset();
+  std::shared_ptr<CudaDriver> driver_{};
+  int gpu_ = 0;
+  std::uint64_t address_ = 0;
+  bool on_host_ = false;
+};
+
+/// An order of copies on a GPU. Destroyed with it.
+class CudaStream {
+ public:
+  CudaStream() = default;
+  CudaStream(CudaStream&& other) noexcept { *this = std::move(other); }
+  CudaStream& operator=(CudaStream&& other) noexcept;
+  ~CudaStream() { reset(); }
+  void* handle() const { return stream_; }  ///< a CUstream, which is also a cudaStream_t
+
+ private:
+  friend class CudaDriver;
+  void reset();
+  std::shared_ptr<CudaDriver> driver_{};
+  int gpu_ = 0;
+  void* stream_ = nullptr;
+};
+
+/// Calls from one thread only. Every error names the call, the GPU, and CUDA's reason.
+class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
+ public:
+  /// Loads the driver and counts the GPUs, each of which is opened when first used. An error says what is missing:
+  /// driver, GPUs, or permission.
+  static Result<std::shared_ptr<CudaDriver>> open(const std::string& library = "libcuda.so.1");
+  ~CudaDriver();
+  CudaDriver(const CudaDriver&) = delete;
+  CudaDriver& operator=(const CudaDriver&) = delete;
+
+  int gpus() const { return static_cast<int>(contexts_.size()); }
+  Result<std::string> name(int gpu);
+  Result<std::string> bus_id(int gpu);  ///< "0000:1b:00.0", as sysfs writes it
+
+  /// Whether the driver lets `from` write to `to`; asks for it then.
+  Result<bool> enable_peer(int from, int to);
+  Result<std::size_t> free_bytes(int gpu);
+  Result<CudaMemory> gpu_memory(int gpu, std::size_t bytes);
+  /// Pinned through `gpu`, and within reach of all; on the NUMA node of the calling thread.
+  Result<CudaMemory> host_memory(std::size_t bytes, int gpu = 0);
+  Result<CudaStream> stream(int gpu);
+
+  Status to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes);
+  Status to_gpu(const CudaStream& stream, const CudaMemory& gpu, const CudaMemory& host, std::size_t bytes);
+  /// Directly where P2P is enabled, else as the driver sees fit, through host memory. The stream is the source's.
+  Status to_peer(const CudaStream& stream, const CudaMemory& to, const CudaMemory& from, std::size_t bytes);
+
+  /// Whether all that was put on the stream is done.
+  Result<bool> is_done(const CudaStream& stream);
+  /// Until all that was put on the stream is done. After a timeout the GPUs' memory is given up, not freed: freeing
+  /// waits.
+  Status wait(const CudaStream& stream, const Deadline& deadline);
+
+ private:
+  friend class CudaMemory;
+  friend class CudaStream;
+  struct Calls;
+  struct CloseLibrary {
+    void operator()(void* library) const;
+  };
+  CudaDriver();
+  Status load(const std::string& library);
+  Status count_gpus();
+  Result<void*> context(int gpu);
+  Status use(int gpu);
+  Status check(int status, const std::string& what) const;
+
+  std::unique_ptr<void, CloseLibrary> library_;
+  std::unique_ptr<Calls> calls_;
+  std::vector<void*> contexts_;  ///< the primary one of every GPU; null: not in use yet
+  bool stuck_ = false;
+};
+
+}  // namespace strait::topo

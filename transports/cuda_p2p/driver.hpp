@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+#include "base/error.hpp"
+
+/// The CUDA driver's calls that this library needs beyond the runtime's. Found at run time: a machine without a driver
+/// loads the library all the same.
+namespace strait::cuda_p2p {
+
+struct Driver {
+  decltype(&cuGetErrorString) get_error_string;
+  decltype(&cuMemGetAllocationGranularity) get_allocation_granularity;
+  decltype(&cuMemCreate) create;
+  decltype(&cuMemRelease) release;
+  decltype(&cuMemAddressReserve) reserve;
+  decltype(&cuMemAddressFree) free_address;
+  decltype(&cuMemMap) map;
+  decltype(&cuMemUnmap) unmap;
+  decltype(&cuMemSetAccess) set_access;
+  decltype(&cuMemExportToShareableHandle) export_handle;
+  decltype(&cuMemImportFromShareableHandle) import_handle;
+
+  /// The process's table, or why there is none.
+  static Result<const Driver*> instance();
+  /// "<what>: <the driver's text>".
+  Status check(CUresult result, const std::string& what) const;
+};
+
+}  // namespace strait::cuda_p2p

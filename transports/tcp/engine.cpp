@@ -1,0 +1,355 @@
+#include "transports/tcp/engine.hpp"
+
+#include <linux/tcp.h>  // netinet/tcp.h lacks the newer half of tcp_info
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "base/log.hpp"
+
+namespace strait::tcp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t polls_per_round = 8;
+constexpr int look_in_ms = 1;
+/// The control words may be written at any time, from any thread, without a call to the engine: an abort.
+constexpr int longest_sleep_ms = 20;
+constexpr auto examine_every = milliseconds(250);
+/// With what TCP has by then tried to send again, and the time between two looks, this stays under 5 s.
+constexpr auto silence_limit = milliseconds(3500);
+constexpr std::int64_t last_words_ms = 200;
+constexpr std::int64_t goodbye_ms = 2000;
+
+constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
+constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
+
+Status watch(const UniqueFd& epoll, int fd, std::uint64_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return fail_errno("cannot watch a connection (epoll_ctl)", errno, "Raise fs.epoll.max_user_watches");
+}
+
+}  // namespace
+
+Engine::Engine(std::uint32_t rank, const Geometry& geometry, std::vector<MeshPeer> mesh)
+    : rank_(rank),
+      geometry_(geometry),
+      controls_(std::make_unique<RankControl[]>(mesh.size())),
+      peers_(mesh.size()),
+      owner_(::getpid()) {
+  for (std::uint32_t other = 0; other < mesh.size(); ++other) {
+    if (other == rank_) continue;
+    Peer& peer = peers_[other];
+    peer.pidfd = std::move(mesh[other].pidfd);
+    peer.socket = PeerSocket(
+        std::move(mesh[other].socket), std::move(mesh[other].unread), geometry_.slot_bytes,
+        [this, &peer](const FrameHeader& frame) { return place_of(peer, frame); },
+        [this, other](const FrameHeader& frame) { return take(other, frame); });
+  }
+}
+
+Status Engine::start() {
+  wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) return fail_errno("cannot make an eventfd", errno, descriptor_remedy(errno));
+  epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return fail_errno("cannot make an epoll instance", errno, descriptor_remedy(errno));
+  STRAIT_TRY(watch(epoll_, wake_.get(), wake_tag));
+  for (std::uint32_t other = 0; other < peers_.size(); ++other) {
+    Peer& peer = peers_[other];
+    if (other == rank_) continue;
+    STRAIT_TRY(watch(epoll_, peer.socket.fd(), other));
+    if (peer.pidfd) STRAIT_TRY(watch(epoll_, peer.pidfd.get(), other | pidfd_bit));
+    mark_dirty(other);  // so that what came with the handshake is looked at
+    peer.socket.read();
+  }
+  if (peers_.size() == 1) return {};
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return fail(Code::system_error, std::string("cannot start the thread that serves the connections: ") +
+                                        error.what() + ". Raise the limit of processes (ulimit -u)");
+  }
+  return {};
+}
+
+std::unique_ptr<std::byte[]> Engine::new_slots() const {
+  // Not zeroed: pages are taken as messages fill them.
+  return std::make_unique_for_overwrite<std::byte[]>(geometry_.depth * geometry_.slot_bytes);
+}
+
+Outgoing& Engine::outgoing(std::uint64_t stream, const std::vector<std::uint32_t>& readers) {
+  auto& link = outgoing_[stream];
+  if (link) return *link;
+  link = std::make_unique<Outgoing>();
+  link->stream = stream;
+  link->readers = readers;
+  link->released.resize(readers.size());
+  link->slots = new_slots();
+  for (const std::uint32_t reader : readers) peers_[reader].outgoing[stream] = link.get();
+  return *link;
+}
+
+Incoming& Engine::incoming(std::uint64_t stream, std::uint32_t writer) {
+  auto& link = peers_[writer].incoming[stream];
+  if (link) return *link;
+  link = std::make_unique<Incoming>();
+  link->stream = stream;
+  link->writer = writer;
+  link->slots = new_slots();
+  link->signatures.resize(geometry_.depth);
+  return *link;
+}
+
+void Engine::publish(Outgoing& link, const CallSignature& signature, std::size_t used_bytes) {
+  note_activity();
+  const std::byte* slot = link.slots.get() + link.next++ % geometry_.depth * geometry_.slot_bytes;
+  const FrameHeader header{FrameKind::slot, static_cast<std::uint32_t>(used_bytes), link.stream, signature.what,
+                           signature.count};
+  for (const std::uint32_t reader : link.readers) {
+    peers_[reader].socket.queue(header, {slot, used_bytes});
+    flush(reader);
+  }
+}
+
+void Engine::release(Incoming& link) {
+  note_activity();
+  Peer& peer = peers_[link.writer];
+  if (link.released++ == link.told) {
+    peer.untold.push_back(&link);
+    mark_dirty(link.writer);
+  }
+  // Nobody waits for it yet, so it can travel with the next message; but the writer should never run dry.
+  if (link.released - link.told >= geometry_.depth / 2) flush(link.writer);
+}
+
+void Engine::signal(std::uint64_t stream, std::uint32_t to) {
+  note_activity();
+  if (to == rank_) {
+    ++peers_[rank_].signals[stream];
+    return;
+  }
+  peers_[to].socket.queue({FrameKind::signal, 0, stream, 0, 0});
+  flush(to);
+}
+
+void Engine::post(std::uint64_t sequence, const CallSignature& signature) {
+  note_activity();
+  const FrameHeader header{FrameKind::call, 0, sequence, signature.what, signature.count};
+  take_call(rank_, header);
+  // It goes out with the first message of the operation, or when this rank has nothing better to do.
+  for (std::uint32_t other = 0; other < peers_.size(); ++other) {
+    if (other == rank_) continue;
+    peers_[other].socket.queue(header);
+    mark_dirty(other);
+  }
+}
+
+bool Engine::knows_calls(std::uint64_t sequence) {
+  const auto known = [&] {
+    return std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+      return peer.posted >= sequence || (!peer.socket.is_open() && &peer != &peers_[rank_]);
+    });
+  };
+  if (known()) return true;
+  note_activity();
+  progress();
+  return known();
+}
+
+void Engine::poll(std::uint32_t rank) {
+  note_activity();
+  if (rank != rank_) {
+    peers_[rank].socket.read();
+    settle(rank);
+  }
+  if (++polls_ % polls_per_round == 0) progress();
+}
+
+void Engine::poll_all() {
+  for (std::uint32_t rank = 0; rank < peers_.size(); ++rank)
+    if (rank != rank_) poll(rank);
+}
+
+void Engine::mark_dirty(std::uint32_t rank) {
+  if (std::exchange(peers_[rank].is_dirty, true)) return;
+  dirty_.push_back(rank);
+}
+
+void Engine::flush(std::uint32_t rank) {
+  Peer& peer = peers_[rank];
+  for (Incoming* link : peer.untold) {
+    link->told = link->released;
+    peer.socket.queue({FrameKind::released, 0, link->stream, link->released, 0});
+  }
+  peer.untold.clear();
+  peer.socket.flush();
+  settle(rank);
+}
+
+/// After reading or writing: the epoll set and the descriptor that tells of a death follow the state of the socket.
+void Engine::settle(std::uint32_t rank) {
+  Peer& peer = peers_[rank];
+  if (!peer.socket.is_open()) {
+    if (std::exchange(peer.is_down, true)) return;
+    if (controls_[rank].left.load(std::memory_order_relaxed) != 0) return;
+    log_info(static_cast<int>(rank_),
+             "the connection to rank " + std::to_string(rank) + " ended: " + peer.socket.end_reason());
+    peer.has_died.store(true, std::memory_order_release);
+    return;
+  }
+  if (peer.socket.has_unsent() == peer.waits_for_room) return;
+  peer.waits_for_room = !peer.waits_for_room;
+  epoll_event event{};
+  event.events = peer.waits_for_room ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.data.u64 = rank;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, peer.socket.fd(), &event);
+}
+
+void Engine::progress() {
+  if (control_.abort.load(std::memory_order_acquire) != 0 && !error_told_) tell_error();
+  for (const std::uint32_t rank : std::exchange(dirty_, {})) {
+    peers_[rank].is_dirty = false;
+    flush(rank);
+  }
+  std::array<epoll_event, 64> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
+  if (const auto now = Clock::now(); now - examined_ >= examine_every) {
+    examined_ = now;
+    examine_peers();
+  }
+}
+
+void Engine::handle(std::uint64_t tag) {
+  if (tag == wake_tag) return take_wake();
+  const auto rank = static_cast<std::uint32_t>(tag);
+  Peer& peer = peers_[rank];
+  if ((tag & pidfd_bit) != 0) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.pidfd.get(), nullptr);
+    peer.death = Deadline::after_ms(last_words_ms);
+    return;
+  }
+  peer.socket.read();
+  peer.socket.flush();
+  settle(rank);
+}
+
+void Engine::tell_error() {
+  error_told_ = true;
+  const std::string_view text(control_.error.message);
+  for (std::uint32_t other = 0; other < peers_.size(); ++other) {
+    if (other == rank_) continue;
+    peers_[other].socket.queue({FrameKind::error, static_cast<std::uint32_t>(text.size()), 0, control_.error.code, 0},
+                               std::as_bytes(std::span(text)));
+    flush(other);
+  }
+}
+
+void Engine::examine_peers() {
+  for (std::uint32_t other = 0; other < peers_.size(); ++other) {
+    Peer& peer = peers_[other];
+    if (other == rank_ || !peer.socket.is_open()) continue;
+    if (peer.death.expired()) peer.socket.end("its process is gone");
+    if (is_silent(peer)) peer.socket.end("its host has not answered for 3.5 s");
+    settle(other);
+  }
+}
+
+/// Whether the peer's host (not its process, which may be stopped) has left unanswered what was sent to it.
+bool Engine::is_silent(Peer& peer) const {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (!peer.socket.is_open() || ::getsockopt(peer.socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  // A stopped process closes its window in the end. What is kept back behind an open one has no way out of this host.
+  const bool is_kept_back = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > info.tcpi_snd_mss;
+  const bool is_owed = info.tcpi_unacked > 0 || is_kept_back;
+  const auto now = Clock::now();
+  if (!is_owed || info.tcpi_bytes_acked != peer.acknowledged_bytes) {
+    peer.acknowledged_bytes = info.tcpi_bytes_acked;
+    peer.acknowledged_at = now;
+  }
+  return now - peer.acknowledged_at > silence_limit;
+}
+
+void Engine::note_activity() {
+  activity_.fetch_add(1, std::memory_order_relaxed);
+  if (asleep_.load(std::memory_order_relaxed) && asleep_.exchange(false)) wake();
+}
+
+void Engine::wake() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void Engine::take_wake() const {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
+}
+
+void Engine::run() {
+  std::uint64_t seen = 0;
+  while (!stopping_.load()) {
+    {
+      const std::lock_guard lock(mutex_);
+      progress();
+    }
+    const std::uint64_t activity = activity_.load(std::memory_order_relaxed);
+    if (std::exchange(seen, activity) != activity) {
+      pollfd wakes{wake_.get(), POLLIN, 0};
+      ::poll(&wakes, 1, look_in_ms);
+      take_wake();
+      continue;
+    }
+    asleep_.store(true);
+    epoll_event event{};
+    ::epoll_wait(epoll_.get(), &event, 1, longest_sleep_ms);
+    asleep_.store(false);
+  }
+}
+
+Engine::~Engine() {
+  if (owner_ != ::getpid()) {  // a forked child has a copy of this object, but neither the thread nor the connections
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  wake();
+  thread_.join();
+  say_goodbye();
+}
+
+/// The peers may still need what this rank has published. Their engines take it in whatever they do, so this takes long
+/// only where a peer is stopped.
+void Engine::say_goodbye() {
+  const std::lock_guard lock(mutex_);
+  const Deadline deadline = Deadline::after_ms(goodbye_ms);
+  progress();
+  for (Peer& peer : peers_) peer.socket.queue({FrameKind::left, 0, 0, 0, 0});
+  for (std::uint32_t other = 0; other < peers_.size(); ++other) mark_dirty(other);
+  const auto is_heard = [](const Peer& peer) {
+    return !peer.socket.has_unsent() && peer.socket.unacknowledged_bytes() == 0;
+  };
+  for (;;) {
+    progress();
+    if (std::all_of(peers_.begin(), peers_.end(), is_heard)) return;
+    if (deadline.expired()) break;
+    ::usleep(100);
+  }
+  log_warn(static_cast<int>(rank_),
+           "a peer did not take this rank's last messages within 2 s: it is stopped or cut off");
+}
+
+}  // namespace strait::tcp

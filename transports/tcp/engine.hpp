@@ -1,0 +1,146 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/control.hpp"
+#include "transport/link.hpp"
+#include "transports/tcp/mesh.hpp"
+#include "transports/tcp/peer_socket.hpp"
+
+/// What moves the bytes of one rank's TCP connections, and keeps its copy of the control words in step with those of
+/// the other ranks.
+///
+/// Two threads drive it. The rank's own, while it waits in an operation: a message then costs no switch of threads. And
+/// a thread of the engine, since a rank between two operations must still take in what peers send, send what its socket
+/// could not take at once, and notice aborts and deaths. It sleeps on the sockets while the rank is busy elsewhere, and
+/// only looks in once a millisecond while the rank drives the engine itself.
+namespace strait::tcp {
+
+struct Geometry {
+  std::uint32_t depth = 4;  ///< slots of a link, at its writer and at each reader
+  std::size_t slot_bytes = 128 << 10;
+};
+
+/// A link at its writer. A slot is free again when every reader has given it back, so each published message has its
+/// place at the reader and is sent at once.
+struct Outgoing {
+  std::uint64_t stream = 0;
+  std::vector<std::uint32_t> readers;
+  std::vector<std::uint64_t> released;  ///< messages, by reader
+  std::unique_ptr<std::byte[]> slots;
+  std::uint64_t next = 0;  ///< message to be written
+};
+
+/// A link at a reader.
+struct Incoming {
+  std::uint64_t stream = 0;
+  std::uint32_t writer = 0;
+  std::unique_ptr<std::byte[]> slots;
+  std::vector<CallSignature> signatures;
+  std::uint64_t arrived = 0;
+  std::uint64_t released = 0;
+  std::uint64_t told = 0;  ///< of the released, those that the writer knows of
+};
+
+class Engine {
+ public:
+  Engine(std::uint32_t rank, const Geometry& geometry, std::vector<MeshPeer> mesh);
+  /// Sends what is queued and says goodbye, for at most two seconds.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  /// Fails where the system gives no descriptors or no thread.
+  Status start();
+
+  const Geometry& geometry() const { return geometry_; }
+  /// This rank's own copies, kept in step by messages.
+  Control& control() { return control_; }
+  RankControl& rank_control(std::uint32_t rank) { return controls_[rank]; }
+  /// Whether the connection to this rank ended without a goodbye. From any thread.
+  bool has_died(std::uint32_t rank) const { return peers_[rank].has_died.load(std::memory_order_acquire); }
+
+  // All that follows is called with this lock held.
+  std::mutex& mutex() { return mutex_; }
+  Outgoing& outgoing(std::uint64_t stream, const std::vector<std::uint32_t>& readers);
+  Incoming& incoming(std::uint64_t stream, std::uint32_t writer);
+  /// How often the signal has come.
+  std::uint64_t& signals(std::uint64_t stream, std::uint32_t from) { return peers_[from].signals[stream]; }
+  void publish(Outgoing& link, const CallSignature& signature, std::size_t used_bytes);
+  void release(Incoming& link);
+  void signal(std::uint64_t stream, std::uint32_t to);
+  void post(std::uint64_t sequence, const CallSignature& signature);
+  /// Whether everybody who still can has told of its collective `sequence`.
+  bool knows_calls(std::uint64_t sequence);
+  /// Takes in what has come from this rank; now and then all else that there is to do.
+  void poll(std::uint32_t rank);
+  void poll_all();
+
+ private:
+  struct Peer {
+    PeerSocket socket;
+    UniqueFd pidfd;
+    std::atomic<bool> has_died{false};
+    std::unordered_map<std::uint64_t, std::unique_ptr<Incoming>> incoming;
+    std::unordered_map<std::uint64_t, Outgoing*> outgoing;  ///< that it reads
+    std::unordered_map<std::uint64_t, std::uint64_t> signals;
+    std::vector<Incoming*> untold;       ///< links with released messages that it does not know of
+    std::uint64_t posted = 0;            ///< its last collective
+    bool is_dirty = false;               ///< has something queued that nobody has tried to send
+    bool waits_for_room = false;         ///< EPOLLOUT is asked for
+    bool is_down = false;                ///< the end of the connection has been dealt with
+    Deadline death = Deadline::never();  ///< its process is gone; what it sent may still arrive until then
+    std::uint64_t acknowledged_bytes = 0;
+    std::chrono::steady_clock::time_point acknowledged_at{};
+  };
+
+  std::byte* place_of(Peer& peer, const FrameHeader& frame);
+  bool take(std::uint32_t rank, const FrameHeader& frame);
+  bool take_slot(Peer& peer, const FrameHeader& frame);
+  bool take_released(Peer& peer, std::uint32_t rank, const FrameHeader& frame);
+  void take_call(std::uint32_t rank, const FrameHeader& frame);
+  void take_error(const FrameHeader& frame);
+
+  void mark_dirty(std::uint32_t rank);
+  void flush(std::uint32_t rank);
+  void settle(std::uint32_t rank);
+  void progress();
+  void handle(std::uint64_t tag);
+  void tell_error();
+  void examine_peers();
+  bool is_silent(Peer& peer) const;
+  void note_activity();
+  void wake() const;
+  void take_wake() const;
+  void run();
+  void say_goodbye();
+  std::unique_ptr<std::byte[]> new_slots() const;
+
+  const std::uint32_t rank_;
+  const Geometry geometry_;
+  std::mutex mutex_;
+  Control control_;
+  std::unique_ptr<RankControl[]> controls_;
+  std::vector<Peer> peers_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Outgoing>> outgoing_;
+  std::vector<std::uint32_t> dirty_;
+  std::array<char, max_error_bytes + 1> error_text_{};  ///< arriving
+  bool error_told_ = false;
+  std::uint32_t polls_ = 0;
+  std::chrono::steady_clock::time_point examined_{};
+
+  pid_t owner_;
+  UniqueFd epoll_;
+  UniqueFd wake_;
+  std::atomic<std::uint64_t> activity_{0};  ///< counts what the rank's own thread does here
+  std::atomic<bool> asleep_{false};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace strait::tcp

@@ -1,0 +1,75 @@
+// What an engine does with the frames that arrive.
+#include <algorithm>
+
+#include "transports/tcp/engine.hpp"
+
+namespace strait::tcp {
+namespace {
+
+/// A peer cannot make this rank allocate without end.
+constexpr std::size_t most_links_of_a_peer = 4096;
+
+}  // namespace
+
+std::byte* Engine::place_of(Peer& peer, const FrameHeader& frame) {
+  if (frame.kind == FrameKind::error) return reinterpret_cast<std::byte*>(error_text_.data());
+  if (peer.incoming.size() >= most_links_of_a_peer && !peer.incoming.contains(frame.stream)) return nullptr;
+  const Incoming& link = incoming(frame.stream, static_cast<std::uint32_t>(&peer - peers_.data()));
+  if (link.arrived - link.released >= geometry_.depth) return nullptr;  // more than there are slots
+  return link.slots.get() + link.arrived % geometry_.depth * geometry_.slot_bytes;
+}
+
+bool Engine::take(std::uint32_t rank, const FrameHeader& frame) {
+  Peer& peer = peers_[rank];
+  switch (frame.kind) {
+    case FrameKind::slot:
+      return take_slot(peer, frame);
+    case FrameKind::released:
+      return take_released(peer, rank, frame);
+    case FrameKind::signal:
+      ++peer.signals[frame.stream];
+      return true;
+    case FrameKind::call:
+      take_call(rank, frame);
+      return true;
+    case FrameKind::error:
+      take_error(frame);
+      return true;
+    case FrameKind::left:
+      controls_[rank].left.store(1, std::memory_order_release);
+      return true;
+  }
+  return false;
+}
+
+bool Engine::take_slot(Peer& peer, const FrameHeader& frame) {
+  if (frame.payload_bytes == 0 && place_of(peer, frame) == nullptr) return false;
+  Incoming& link = *peer.incoming.at(frame.stream);
+  link.signatures[link.arrived++ % geometry_.depth] = {frame.a, frame.b};
+  return true;
+}
+
+bool Engine::take_released(Peer& peer, std::uint32_t rank, const FrameHeader& frame) {
+  const auto found = peer.outgoing.find(frame.stream);
+  if (found == peer.outgoing.end()) return false;
+  Outgoing& link = *found->second;
+  const auto reader = std::find(link.readers.begin(), link.readers.end(), rank) - link.readers.begin();
+  std::uint64_t& released = link.released[static_cast<std::size_t>(reader)];
+  if (frame.a <= released || frame.a > link.next) return false;
+  released = frame.a;
+  return true;
+}
+
+void Engine::take_call(std::uint32_t rank, const FrameHeader& frame) {
+  write_call(controls_[rank], frame.stream, {{frame.a, frame.b}, 0, 0});
+  peers_[rank].posted = frame.stream;
+}
+
+void Engine::take_error(const FrameHeader& frame) {
+  error_text_[frame.payload_bytes] = '\0';
+  std::uint32_t empty = 0;
+  if (!control_.error.state.compare_exchange_strong(empty, 1)) return;  // this rank has its own already
+  write_error(control_, static_cast<std::uint32_t>(frame.a), error_text_.data());
+}
+
+}  // namespace strait::tcp

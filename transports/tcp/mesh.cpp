@@ -1,0 +1,186 @@
+#include "transports/tcp/mesh.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "base/log.hpp"
+#include "bootstrap/connect_with_key.hpp"
+#include "bootstrap/doorman.hpp"
+
+namespace strait::tcp {
+namespace {
+
+/// What ranks tell one another first.
+struct Invitation {
+  SocketAddress address;
+  std::uint64_t pid_namespace = 0;  ///< inode; 0: unknown
+};
+
+Bytes encode(const Invitation& invitation) {
+  WireWriter out;
+  write_address(out, invitation.address);
+  out.number(invitation.pid_namespace);
+  return out.take();
+}
+
+Result<Invitation> decode(std::span<const std::byte> bytes) {
+  WireReader in(bytes);
+  Invitation invitation;
+  invitation.address = read_address(in);
+  invitation.pid_namespace = in.number<std::uint64_t>();
+  STRAIT_TRY(in.finish("data address"));
+  return invitation;
+}
+
+std::uint64_t own_pid_namespace() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+/// Of each pair the one from which it is the shorter way round calls the other.
+bool calls(int from, int to, int ranks) {
+  const int distance = (to - from + ranks) % ranks;
+  return 2 * distance < ranks || (2 * distance == ranks && from < to);
+}
+
+/// An idle connection to a host that vanished ends after 4 s. (What is under way and unacknowledged: Engine.)
+void keep_alive(const Socket& socket) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(socket.get(), level, option, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+class MeshBuilder {
+ public:
+  MeshBuilder(Channel& channel, const Deadline& deadline)
+      : channel_(channel), deadline_(deadline), mesh_(static_cast<std::size_t>(channel.ranks())) {}
+
+  Result<std::vector<MeshPeer>> build() {
+    if (channel_.ranks() == 1) return std::move(mesh_);
+    STRAIT_ASSIGN(Socket listener, listen_at(channel_.address()));
+    STRAIT_ASSIGN(const SocketAddress address, listener.local_address());
+    STRAIT_ASSIGN(const auto table, channel_.all_gather(encode({address, own_pid_namespace()}), {deadline_, nullptr}));
+    for (int caller = 0; caller < channel_.ranks(); ++caller)
+      if (caller != channel_.rank() && calls(caller, channel_.rank(), channel_.ranks())) callers_.push_back(caller);
+    {
+      // Both at once: ranks that called first and listened then would wait for one another in a circle.
+      std::jthread host([&] { accepted_ = accept_callers(std::move(listener)); });
+      called_ = call_others(table);
+      if (!called_) stop_.store(true);
+    }
+    STRAIT_TRY(channel_.check());  // what happened first, if it was not here
+    STRAIT_TRY(std::move(called_));
+    STRAIT_TRY(std::move(accepted_));
+    STRAIT_TRY(find_processes(table));
+    return std::move(mesh_);
+  }
+
+ private:
+  Status call_others(const std::vector<Bytes>& table) {
+    for (int distance = 1; 2 * distance <= channel_.ranks(); ++distance) {
+      const int to = (channel_.rank() + distance) % channel_.ranks();
+      if (!calls(channel_.rank(), to, channel_.ranks())) continue;
+      STRAIT_ASSIGN(const Invitation invitation, decode(table[static_cast<std::size_t>(to)]));
+      auto connection = connect_with_key(invitation.address, channel_.key(), Purpose::data, false, {deadline_, &stop_});
+      if (!connection)
+        return fail(connection.error().code, channel_.self().describe() + " cannot reach " + name(to) +
+                                                 " for data: " + connection.error().message);
+      connection->send(FrameType::link, strait::encode(LinkMessage{channel_.session(), channel_.rank()}));
+      STRAIT_TRY(connection->flush_all({deadline_, &stop_}));
+      take(to, *connection);
+    }
+    return {};
+  }
+
+  Status accept_callers(Socket listener) {
+    Doorman doorman(std::move(listener), channel_.key(), Purpose::data, {});
+    std::vector<Connection> unnamed;  // have the key, but have not yet said which rank they are
+    while (!callers_.empty()) {
+      if (stop_.load()) return fail(Code::aborted, "another connection failed");
+      if (Status known = channel_.check(); !known || deadline_.expired()) {
+        stop_.store(true);
+        return known ? callers_missing(doorman) : known;
+      }
+      std::vector<pollfd> fds;
+      doorman.watch(fds);
+      for (const Connection& connection : unnamed) fds.push_back({connection.fd(), POLLIN, 0});
+      poll_slice(fds, deadline_);
+      for (Connection& connection : doorman.admit()) unnamed.push_back(std::move(connection));
+      std::erase_if(unnamed, [&](Connection& connection) { return take_caller(connection); });
+    }
+    return {};
+  }
+
+  /// Whether the connection is settled: taken as a rank's, or to be dropped.
+  bool take_caller(Connection& connection) {
+    connection.fill();
+    auto frame = connection.next();
+    if (frame && !*frame) return connection.ended();
+    if (!frame || (*frame)->type != FrameType::link) return true;
+    const auto message = decode_link((*frame)->payload);
+    if (!message || message->session != channel_.session() || std::erase(callers_, message->rank) == 0) return true;
+    take(message->rank, connection);
+    return true;
+  }
+
+  /// Called by both threads, for different ranks.
+  void take(int rank, Connection& connection) {
+    MeshPeer& peer = mesh_[static_cast<std::size_t>(rank)];
+    peer.socket = connection.release(peer.unread);
+    keep_alive(peer.socket);
+  }
+
+  Status callers_missing(const Doorman& doorman) const {
+    std::string text = name(callers_.front()) + " did not connect to " + channel_.self().describe() +
+                       " for data by the deadline. A firewall may block connections between their hosts; "
+                       "STRAIT_SOCKET_IFNAME chooses the interface";
+    if (!doorman.accept_error().empty()) text += ". " + doorman.accept_error();
+    return fail(Code::timeout, text);
+  }
+
+  /// A process of this host that ends is noticed even where a child of it keeps its sockets open.
+  Status find_processes(const std::vector<Bytes>& table) {
+    const std::uint64_t own = own_pid_namespace();
+    for (const PeerInfo& peer : channel_.peers()) {
+      STRAIT_ASSIGN(const Invitation invitation, decode(table[static_cast<std::size_t>(peer.rank)]));
+      if (!peer.same_host(channel_.self()) || peer.same_process(channel_.self())) continue;
+      if (own == 0 || invitation.pid_namespace != own) continue;
+      const auto pid = static_cast<pid_t>(peer.pid);
+      UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+      if (!pidfd && (errno == EMFILE || errno == ENFILE))
+        return fail_errno("cannot open a descriptor of " + name(peer.rank) + " (pidfd_open)", errno,
+                          descriptor_remedy(errno));
+      mesh_[static_cast<std::size_t>(peer.rank)].pidfd = std::move(pidfd);
+    }
+    return {};
+  }
+
+  std::string name(int rank) const { return channel_.peers()[static_cast<std::size_t>(rank)].describe(); }
+
+  Channel& channel_;
+  const Deadline& deadline_;
+  std::vector<MeshPeer> mesh_;
+  std::vector<int> callers_;  ///< who have not come yet
+  std::atomic<bool> stop_{false};
+  Status called_;
+  Status accepted_;
+};
+
+}  // namespace
+
+Result<std::vector<MeshPeer>> open_mesh(Channel& channel, const Deadline& deadline) {
+  return MeshBuilder(channel, deadline).build();
+}
+
+}  // namespace strait::tcp

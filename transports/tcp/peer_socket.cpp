@@ -1,0 +1,157 @@
+#include "transports/tcp/peer_socket.hpp"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace strait::tcp {
+namespace {
+
+/// Bounded, so that one peer that sends without pause does not keep the engine from the others.
+constexpr int most_reads = 8;
+constexpr std::size_t most_parts = 32;
+
+}  // namespace
+
+PeerSocket::PeerSocket(Socket socket, Bytes unread, std::size_t slot_bytes, Place place, Take take)
+    : socket_(std::move(socket)),
+      slot_bytes_(slot_bytes),
+      place_(std::move(place)),
+      take_(std::move(take)),
+      staging_(std::make_unique<std::byte[]>(std::max(staging_bytes, unread.size() + header_bytes))),
+      staged_bytes_(unread.size()) {
+  std::copy(unread.begin(), unread.end(), staging_.get());
+}
+
+void PeerSocket::end(std::string reason) {
+  if (!socket_) return;
+  socket_.reset();
+  queue_.clear();
+  end_reason_ = std::move(reason);
+}
+
+void PeerSocket::read() {
+  if (!parse()) return;  // what came with the handshake
+  for (int i = 0; i < most_reads && socket_; ++i) {
+    const std::array<iovec, 2> parts{
+        {{payload_, payload_left_}, {staging_.get() + staged_bytes_, staging_bytes - staged_bytes_}}};
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(parts.data());
+    message.msg_iovlen = parts.size();
+    const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    if (got == 0) return end("it closed the connection");
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) end(std::generic_category().message(errno));
+      return;
+    }
+    const auto bytes = static_cast<std::size_t>(got);
+    const std::size_t of_payload = std::min(bytes, payload_left_);
+    const bool drained = bytes < payload_left_ + staging_bytes - staged_bytes_;
+    payload_ += of_payload;
+    payload_left_ -= of_payload;
+    staged_bytes_ += bytes - of_payload;
+    if (of_payload > 0 && payload_left_ == 0 && !complete_frame()) return;
+    if (!parse() || drained) return;
+  }
+}
+
+bool PeerSocket::parse() {
+  std::size_t used = 0;
+  while (socket_) {
+    if (payload_left_ > 0) {
+      const std::size_t part = std::min(payload_left_, staged_bytes_ - used);
+      std::memcpy(payload_, staging_.get() + used, part);
+      payload_ += part;
+      payload_left_ -= part;
+      used += part;
+      if (payload_left_ > 0) break;
+      if (!complete_frame()) return false;
+      continue;
+    }
+    if (staged_bytes_ - used < header_bytes) break;
+    auto header = decode(std::span<const std::byte, header_bytes>(staging_.get() + used, header_bytes), slot_bytes_);
+    if (!header) {
+      end("it sent " + header.error().message);
+      return false;
+    }
+    used += header_bytes;
+    frame_ = *header;
+    if (!begin_frame()) return false;
+  }
+  // Less than a header is left, so the stage never fills up.
+  std::memmove(staging_.get(), staging_.get() + used, staged_bytes_ - used);
+  staged_bytes_ -= used;
+  return static_cast<bool>(socket_);
+}
+
+bool PeerSocket::begin_frame() {
+  if (frame_.payload_bytes == 0) return complete_frame();
+  payload_ = place_(frame_);
+  payload_left_ = frame_.payload_bytes;
+  if (payload_ == nullptr) end("it sent a message that there is no place for");
+  return payload_ != nullptr;
+}
+
+bool PeerSocket::complete_frame() {
+  payload_ = nullptr;
+  if (!take_(frame_)) end("it sent a frame that fits no state of the connection");
+  return static_cast<bool>(socket_);
+}
+
+void PeerSocket::queue(const FrameHeader& header, std::span<const std::byte> payload) {
+  if (socket_) queue_.push_back({encode(header), payload});
+}
+
+void PeerSocket::flush() {
+  while (socket_ && !queue_.empty()) {
+    std::array<iovec, most_parts> parts;
+    std::size_t count = 0;
+    std::size_t skip = sent_of_front_;
+    for (auto out = queue_.begin(); out != queue_.end() && count + 2 <= most_parts; ++out) {
+      if (skip < header_bytes) parts[count++] = {out->header.data() + skip, header_bytes - skip};
+      const std::size_t begin = skip > header_bytes ? skip - header_bytes : 0;
+      if (begin < out->payload.size())
+        parts[count++] = {const_cast<std::byte*>(out->payload.data()) + begin, out->payload.size() - begin};
+      skip = 0;
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      drop_sent(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return;
+    } else if (errno != EINTR) {
+      // What the peer sent before it went still counts, and may say why.
+      const std::string reason = std::generic_category().message(errno);
+      read();
+      return end(reason);
+    }
+  }
+}
+
+void PeerSocket::drop_sent(std::size_t bytes) {
+  bytes += sent_of_front_;
+  while (!queue_.empty() && bytes >= header_bytes + queue_.front().payload.size()) {
+    bytes -= header_bytes + queue_.front().payload.size();
+    queue_.pop_front();
+  }
+  sent_of_front_ = bytes;
+}
+
+std::size_t PeerSocket::unacknowledged_bytes() const {
+  int bytes = 0;
+  if (!socket_ || ::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return 0;
+  return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace strait::tcp

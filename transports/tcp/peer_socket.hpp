@@ -1,0 +1,72 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "bootstrap/socket.hpp"
+#include "bootstrap/wire.hpp"
+#include "transports/tcp/wire.hpp"
+
+namespace strait::tcp {
+
+/// One data connection: cuts what arrives into frames, reads payloads straight to their places, and queues what is to
+/// be sent. Nothing here waits. Used under the engine's lock.
+class PeerSocket {
+ public:
+  /// Where a payload goes; nullptr ends the connection.
+  using Place = std::function<std::byte*(const FrameHeader&)>;
+  /// A frame is complete; false ends the connection.
+  using Take = std::function<bool(const FrameHeader&)>;
+
+  PeerSocket() = default;
+  /// `unread`: bytes that came with the handshake.
+  PeerSocket(Socket socket, Bytes unread, std::size_t slot_bytes, Place place, Take take);
+
+  bool is_open() const { return static_cast<bool>(socket_); }
+  int fd() const { return socket_.get(); }
+  /// How the connection ended.
+  const std::string& end_reason() const { return end_reason_; }
+  void end(std::string reason);
+
+  /// Takes in what has arrived, a bounded part of it at a time. Frames that came before the end are taken.
+  void read();
+  /// `payload` is not copied: it stays as it is until the frame is sent (a slot is given back only after that).
+  void queue(const FrameHeader& header, std::span<const std::byte> payload = {});
+  /// Sends what can be sent at once.
+  void flush();
+  bool has_unsent() const { return !queue_.empty(); }
+  /// Bytes that the peer's host has not acknowledged yet; 0 where there is no connection.
+  std::size_t unacknowledged_bytes() const;
+
+ private:
+  struct Out {
+    HeaderBytes header;
+    std::span<const std::byte> payload;
+  };
+  static constexpr std::size_t staging_bytes = 16 << 10;
+
+  /// Uses up what is staged; false if the connection ended over it.
+  bool parse();
+  bool begin_frame();
+  bool complete_frame();
+  void drop_sent(std::size_t bytes);
+
+  Socket socket_;
+  std::size_t slot_bytes_ = 0;
+  Place place_;
+  Take take_;
+  std::string end_reason_;
+
+  std::unique_ptr<std::byte[]> staging_;
+  std::size_t staged_bytes_ = 0;
+  FrameHeader frame_;  ///< whose payload is arriving
+  std::byte* payload_ = nullptr;
+  std::size_t payload_left_ = 0;
+
+  std::deque<Out> queue_;
+  std::size_t sent_of_front_ = 0;
+};
+
+}  // namespace strait::tcp

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "transport/transport.hpp"
+#include "transports/tcp/engine.hpp"
+
+/// TCP: ranks on any hosts, in any containers, that can connect to one another. Every rank has one connection with
+/// every other, made at init and authenticated both ways with the communicator's key; nobody listens afterwards.
+namespace strait::tcp {
+
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(std::uint32_t rank, std::unique_ptr<Engine> engine) : rank_(rank), engine_(std::move(engine)) {}
+
+  std::string_view name() const override { return "tcp"; }
+  std::size_t slot_bytes() const override { return engine_->geometry().slot_bytes; }
+  bool has_peer_memory() const override { return false; }
+  bool has_multicast() const override { return false; }
+  Engine& engine() { return *engine_; }
+
+  Result<SendLink*> open_send(const LinkEnd& end) override;
+  Result<ReceiveLink*> open_receive(const LinkEnd& end) override;
+  Result<SignalSender*> open_signal(const SignalEnd& end) override;
+  Result<SignalWaiter*> open_wait(const SignalEnd& end) override;
+  void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) override;
+  std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const override;
+  bool knows_calls(std::uint64_t sequence) override;
+
+ private:
+  std::uint32_t rank_;
+  std::unique_ptr<Engine> engine_;
+  std::map<std::uint64_t, std::unique_ptr<SendLink>> sends_;  // by stream, as all that follow
+  std::map<std::uint64_t, std::unique_ptr<ReceiveLink>> receives_;
+  std::map<std::uint64_t, std::unique_ptr<SignalSender>> signals_;
+  std::map<std::uint64_t, std::unique_ptr<SignalWaiter>> waits_;
+};
+
+/// Collective over the ranks of the channel.
+Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline);
+
+}  // namespace strait::tcp
