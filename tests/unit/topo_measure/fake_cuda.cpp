@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <set>
+#include <memory>
 
 namespace {
 constexpr int success = 0, invalid_value = 1, no_device = 100, illegal_address = 700, not_ready = 600;
@@ -22,7 +22,7 @@ std::map<std::uint64_t, int> allocations;  // address -> GPU, -1: host
 struct Stream {
   double done_us = 0;
 };
-std::set<Stream*> streams;
+std::map<void*, std::unique_ptr<Stream>> streams;  // also those of a test that leaves them
 int retained = 0;
 
 double now_us() {
@@ -112,16 +112,12 @@ EXPORT int cuMemFreeHost(void* address) {
   return owner(number) == -1 && allocations.erase(number) == 1 ? success : invalid_value;
 }
 EXPORT int cuStreamCreate(void** stream, unsigned) {
-  auto* made = new Stream;
-  streams.insert(made);
-  return *stream = made, success;
-}
-EXPORT int cuStreamDestroy_v2(void* stream) {
-  auto* mine = static_cast<Stream*>(stream);
-  if (streams.erase(mine) == 0) return invalid_value;
-  delete mine;
+  auto made = std::make_unique<Stream>();
+  *stream = made.get();
+  streams.emplace(*stream, std::move(made));
   return success;
 }
+EXPORT int cuStreamDestroy_v2(void* stream) { return streams.erase(stream) == 1 ? success : invalid_value; }
 EXPORT int cuStreamQuery(void* stream) {
   auto* mine = static_cast<Stream*>(stream);
   if (!streams.contains(mine)) return invalid_value;
