@@ -78,6 +78,12 @@ inline constexpr Variable environment_table[] = {
      "1: a mistake in the tuning file is an error at init; 0: the override is left out with a warning.", "0|1"},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay.", "", 0, 1024},
+    {"STRAIT_P2P", VariableKind::choice, "auto", true,
+     "off: GPU ranks trade through pinned host memory even where they could reach one another's memory.", "auto|off"},
+    {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "64K", true,
+     "GPU ranks without P2P: messages up to this travel as packets, which come sooner, and longer ones in bulk, which "
+     "takes half the bytes.",
+     "", 0, std::int64_t{1} << 30},
     {"STRAIT_CALIBRATION", VariableKind::text, "auto", false,
      "The file with this machine's measured rates, as `strait doctor --calibrate` writes it; rank 0's are used by all "
      "ranks. auto: that of the user's cache folder. off: the shipped defaults."},

@@ -28,6 +28,8 @@ struct CommOptions {
   std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
   std::int64_t timeout_ms = 0;       ///< 0: STRAIT_TIMEOUT_MS
   int device = -1;                   ///< CUDA device; -1: a host rank
+  bool p2p = true;                   ///< GPU ranks may reach peers' memory directly
+  std::size_t packets_bytes = 0;     ///< GPU ranks through host memory: messages up to this go as packets
   std::uint32_t max_sms = 0;         ///< GPU ranks: thread blocks of an operation; 0: STRAIT_MAX_SMS
 };
 

@@ -21,11 +21,15 @@ class DeviceRank {
     int device = 0;
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
-    std::uint32_t max_sms = 0;    ///< 0: as many as pay
-    std::int64_t timeout_ms = 0;  ///< of an operation; 0: none
-    std::string algorithm;        ///< forced where it can; empty: chosen
+    std::uint32_t max_sms = 0;      ///< 0: as many as pay
+    std::int64_t timeout_ms = 0;    ///< of an operation; 0: none
+    std::string algorithm;          ///< forced where it can; empty: chosen
+    bool p2p = true;                ///< may reach peers' memory directly
+    std::size_t packets_bytes = 0;  ///< through host memory: messages up to this go as packets
     /// Gives this descriptor to all ranks; theirs, by rank. Collective.
     std::function<Result<std::vector<UniqueFd>>(int fd)> exchange;
+    /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...". Collective.
+    std::function<Status(const Status& own, const std::string& what)> agree;
     Watch* watch = nullptr;  ///< outlives the rank
   };
   static Result<std::unique_ptr<DeviceRank>> open(const Request& request);
@@ -33,6 +37,10 @@ class DeviceRank {
   virtual ~DeviceRank() = default;
 
   virtual int device() const = 0;
+  /// "cuda_p2p", or "host_staged" where peers' memory cannot be reached.
+  virtual const char* transport_name() const = 0;
+  /// Why it is no faster one; empty where there is none.
+  virtual const std::string& transport_why() const = 0;
   /// Launches the call on its stream. Calls are valid (validate()).
   virtual Status enqueue(const Call& call) = 0;
   /// Sends and receives of one group.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/log.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
 #include "communicator/local_ranks.hpp"
@@ -55,11 +56,15 @@ Status Comm::open_device(const Deadline& deadline) {
   request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
   request.algorithm = select_options_.algorithm;
+  request.p2p = options_.p2p;
+  request.packets_bytes = options_.packets_bytes;
+  request.agree = [&](const Status& status, const std::string& what) { return agree(status, what, deadline); };
   request.exchange = [&](int fd) { return exchange_descriptors(fd, deadline); };
   request.watch = watch_.get();
   STRAIT_ASSIGN(device_, DeviceRank::open(request));
-  transport_name_ = "cuda_p2p";  // the other one only passes on news of the ranks
-  transport_why_.clear();
+  transport_name_ = device_->transport_name();  // the other one only passes on news of the ranks
+  transport_why_ = device_->transport_why();
+  if (rank_ == 0 && !transport_why_.empty()) log_info(0, "GPUs trade through host memory: " + transport_why_);
   return {};
 }
 

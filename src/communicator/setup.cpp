@@ -127,6 +127,10 @@ Status Comm::read_settings(const Environment& environment) {
     STRAIT_ASSIGN(const std::int64_t max_sms, environment.integer("STRAIT_MAX_SMS"));
     options_.max_sms = static_cast<std::uint32_t>(max_sms);
   }
+  STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));
+  options_.p2p = p2p != "off";
+  STRAIT_ASSIGN(const std::int64_t packets_bytes, environment.integer("STRAIT_PACKETS_BYTES"));
+  options_.packets_bytes = static_cast<std::size_t>(packets_bytes);
   STRAIT_ASSIGN(tuning_, load_tuning(environment));
   return {};
 }

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
 #include "base/reduce_spec.hpp"
+#ifndef STRAIT_EMULATED_GPU
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
 
 /// The arithmetic of base/reduce_spec.hpp on 16 bytes of elements at a time, in the GPU's instructions.
 namespace strait::kernels {
@@ -13,7 +14,43 @@ namespace strait::kernels {
 template <DataType type>
 inline constexpr int elements_per_granule = static_cast<int>(16 / sizeof(spec::ElementType<type>));
 
-/// Inner NaN payloads may differ from the specification's; what leaves (narrow) is the canonical NaN.
+#ifndef STRAIT_EMULATED_GPU
+/// The conversions that the GPU has instructions for. Inner NaN payloads may differ from the specification's; what
+/// leaves (narrow) is the canonical NaN.
+template <DataType type>
+__device__ __forceinline__ spec::AccumulatorType<type> load_element(const spec::ElementType<type>& element) {
+  if constexpr (type == DataType::bfloat16) {
+    return __uint_as_float(std::uint32_t{element.bits} << 16);
+  } else if constexpr (type == DataType::float16) {
+    return __half2float(__ushort_as_half(element.bits));
+  } else {
+    return spec::load<type>(element);
+  }
+}
+template <DataType type>
+__device__ __forceinline__ spec::ElementType<type> store_element(const spec::AccumulatorType<type>& value) {
+  spec::ElementType<type> element;
+  if constexpr (type == DataType::bfloat16) {
+    element.bits =
+        isnan(value) ? FloatFormat<BFloat16>::canonical_nan : __bfloat16_as_ushort(__float2bfloat16_rn(value));
+  } else if constexpr (type == DataType::float16) {
+    element.bits = isnan(value) ? FloatFormat<Float16>::canonical_nan : __half_as_ushort(__float2half_rn(value));
+  } else {
+    element = spec::store<type>(value);
+  }
+  return element;
+}
+#else
+template <DataType type>
+auto load_element(const spec::ElementType<type>& element) {
+  return spec::load<type>(element);
+}
+template <DataType type>
+auto store_element(const spec::AccumulatorType<type>& value) {
+  return spec::store<type>(value);
+}
+#endif
+
 template <DataType type, class Bits16>
 __device__ __forceinline__ void widen(const Bits16& bits,
                                       spec::AccumulatorType<type> (&values)[elements_per_granule<type>]) {
@@ -22,15 +59,7 @@ __device__ __forceinline__ void widen(const Bits16& bits,
   };
   const Elements elements = __builtin_bit_cast(Elements, bits);
 #pragma unroll
-  for (int e = 0; e < elements_per_granule<type>; ++e) {
-    if constexpr (type == DataType::bfloat16) {
-      values[e] = __uint_as_float(std::uint32_t{elements.values[e].bits} << 16);
-    } else if constexpr (type == DataType::float16) {
-      values[e] = __half2float(__ushort_as_half(elements.values[e].bits));
-    } else {
-      values[e] = spec::load<type>(elements.values[e]);
-    }
-  }
+  for (int e = 0; e < elements_per_granule<type>; ++e) values[e] = load_element<type>(elements.values[e]);
 }
 
 template <DataType type, class Bits16>
@@ -39,17 +68,7 @@ __device__ __forceinline__ Bits16 narrow(const spec::AccumulatorType<type> (&val
     spec::ElementType<type> values[elements_per_granule<type>];
   } elements;
 #pragma unroll
-  for (int e = 0; e < elements_per_granule<type>; ++e) {
-    if constexpr (type == DataType::bfloat16) {
-      elements.values[e].bits = isnan(values[e]) ? FloatFormat<BFloat16>::canonical_nan
-                                                 : __bfloat16_as_ushort(__float2bfloat16_rn(values[e]));
-    } else if constexpr (type == DataType::float16) {
-      elements.values[e].bits =
-          isnan(values[e]) ? FloatFormat<Float16>::canonical_nan : __half_as_ushort(__float2half_rn(values[e]));
-    } else {
-      elements.values[e] = spec::store<type>(values[e]);
-    }
-  }
+  for (int e = 0; e < elements_per_granule<type>; ++e) elements.values[e] = store_element<type>(values[e]);
   return __builtin_bit_cast(Bits16, elements);
 }
 

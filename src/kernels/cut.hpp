@@ -11,7 +11,7 @@
 namespace strait::kernels {
 
 /// A chunk of less than this is not worth a block of its own.
-inline constexpr std::size_t min_chunk_bytes = 2 * piece_data_bytes;
+constexpr std::size_t min_chunk_bytes(Wire wire) { return std::size_t{2} * piece_data_bytes(wire); }
 
 struct Cut {
   std::uint32_t chunk_bytes;
@@ -19,27 +19,28 @@ struct Cut {
 };
 
 /// `rounds`: at least so many chunks for each lane, as far as the message has them.
-inline Cut cut(std::size_t bytes, std::uint32_t lanes_limit, std::size_t rounds = 1) {
+inline Cut cut(Wire wire, std::size_t bytes, std::uint32_t lanes_limit, std::size_t rounds = 1) {
+  const std::size_t piece = piece_data_bytes(wire), slot = slot_data_bytes(wire);
   const std::size_t lanes = std::clamp(lanes_limit, 1u, max_lanes);
   const std::size_t fair = (bytes + lanes - 1) / lanes;
   // As many rounds for each lane, all of the same length: a short last one costs as much time as a full one.
-  const std::size_t needed = (fair + slot_data_bytes - 1) / slot_data_bytes;
+  const std::size_t needed = (fair + slot - 1) / slot;
   const std::size_t chunk_rounds = std::max(std::max(needed, rounds), std::size_t{1});
   const std::size_t length = (fair + chunk_rounds - 1) / chunk_rounds;
-  const std::size_t pieces = (length + piece_data_bytes - 1) / piece_data_bytes;
-  const std::size_t chunk =
-      std::clamp(pieces * piece_data_bytes, std::size_t{min_chunk_bytes}, std::size_t{slot_data_bytes});
+  const std::size_t pieces = (length + piece - 1) / piece;
+  const std::size_t chunk = std::clamp(pieces * piece, min_chunk_bytes(wire), slot);
   const std::size_t chunks = (bytes + chunk - 1) / chunk;
   return {static_cast<std::uint32_t>(chunk), static_cast<std::uint16_t>(std::clamp<std::size_t>(chunks, 1, lanes))};
 }
 
-inline Message message(const void* data, std::size_t bytes, std::uint32_t lanes_limit, std::uint16_t call_hash) {
-  const Cut parts = cut(bytes, lanes_limit);
+inline Message message(Wire wire, const void* data, std::size_t bytes, std::uint32_t lanes_limit,
+                       std::uint16_t call_hash) {
+  const Cut parts = cut(wire, bytes, lanes_limit);
   return {static_cast<std::byte*>(const_cast<void*>(data)), bytes, parts.chunk_bytes, parts.lanes, call_hash};
 }
 
-inline std::uint32_t pieces_of(std::size_t chunk_bytes) {
-  return static_cast<std::uint32_t>((chunk_bytes + piece_data_bytes - 1) / piece_data_bytes);
+inline std::uint32_t pieces_of(Wire wire, std::size_t chunk_bytes) {
+  return static_cast<std::uint32_t>((chunk_bytes + piece_data_bytes(wire) - 1) / piece_data_bytes(wire));
 }
 
 /// The threads of a block: a warp for each piece to each of `peers`, as far as a block has them.

@@ -26,8 +26,9 @@ struct ExchangeRound {
 };
 
 /// By the thread that looks after `peer`: whether this round has anything of it.
-__device__ __forceinline__ bool prepare(const Exchange& exchange, Lane& lane, std::uint32_t peer, std::uint32_t round,
-                                        ExchangeRound& shared) {
+template <class W>
+__device__ __forceinline__ bool prepare(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
+                                        std::uint32_t round, ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
   std::size_t send_offset = 0, receive_offset = 0;
   const Message& send = exchange.send[peer];
@@ -41,27 +42,38 @@ __device__ __forceinline__ bool prepare(const Exchange& exchange, Lane& lane, st
   }
   const std::uint32_t send_bytes = chunk_of(send, round, send_offset);
   const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
-  if (!lane.next_slot(send.data + send_offset, send_bytes, send.call_hash, shared.outgoing[position]))
-    shared.failed = 1;
+  Outgoing outgoing;
+  if (!lane.next_slot(send.data + send_offset, send_bytes, send.call_hash, outgoing)) shared.failed = 1;
+  if (exchange.cast == Cast::single || position == 0) shared.outgoing[position] = outgoing;
   lane.expect(receive.data + receive_offset, receive_bytes, receive.call_hash, shared.incoming[position]);
   return (send_bytes | receive_bytes) != 0;
 }
 
 /// `combine()` takes what comes; false: gave up.
-template <class Contribution, class Combine>
+template <class W, class Contribution, class Combine>
 __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeRound& shared,
                                              Contribution&& contribution, Combine&& combine) {
   const Ring& ring = exchange.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
-  Lane lane(ring, peer);
+  const std::uint32_t position = minds_a_peer && peer != ring.rank ? position_of(peer, ring.rank, ring.ranks) : 0;
+  const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
+  Lane<W> lane(ring, peer, exchange.cast);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncwarp();  // those who mind a peer are of one warp
   for (std::uint32_t round = 0;; ++round) {
     const bool has_more = minds_a_peer && prepare(exchange, lane, peer, round, shared);
     if (!__syncthreads_or(has_more) || shared.failed != 0) break;
-    push(shared.outgoing, ring.ranks - 1, exchange.pieces, contribution);
+    push<W>(shared.outgoing, copies, exchange.pieces, contribution);
     __syncthreads();  // in place, what comes overwrites what was sent
+    if constexpr (W::flags_slots) {
+      bool came = true;
+      if (minds_a_peer && peer != ring.rank) {
+        if (position < copies) publish(shared.outgoing[position]);
+        came = await(ring, shared.incoming[position]);
+      }
+      if (__syncthreads_or(!came)) return;
+    }
     const bool done = combine();
     if (__syncthreads_or(!done)) return;
     if (minds_a_peer && peer != ring.rank) lane.give_back();
@@ -70,18 +82,19 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
 }
 
 /// Copies the part that does not leave this rank.
+template <class W>
 __device__ __forceinline__ void copy_own(const ExchangeRound& shared, std::uint32_t pieces) {
   if (shared.own_bytes == 0 || shared.own_output == shared.own_input) return;
   for_tasks<batch_size>(pieces, [&](const std::uint32_t(&numbers)[batch_size]) {
     Granule values[batch_size];
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
-      const Place place = place_of(numbers[b], shared.own_bytes);
+      const Place place = W::place_of(numbers[b], shared.own_bytes);
       values[b] = UserBytes(shared.own_input).load(place.offset, place.valid);
     }
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
-      const Place place = place_of(numbers[b], shared.own_bytes);
+      const Place place = W::place_of(numbers[b], shared.own_bytes);
       UserBytes(shared.own_output).store(place.offset, place.valid, values[b]);
     }
     return true;
@@ -92,7 +105,7 @@ inline constexpr int peers_at_once = 4;  ///< whose granules a thread has in fli
 
 /// Adds the granules of all contributors to one place, in rank order. `chunks` by position; this rank's own
 /// contribution is `mine`. False: gave up.
-template <class R>
+template <class W, class R>
 __device__ __forceinline__ bool reduce_place(const Ring& ring, const Incoming* chunks, std::uint32_t contributors,
                                              const Place& place, const Granule& mine, R& reduction) {
   bool is_first = true;
@@ -108,7 +121,7 @@ __device__ __forceinline__ bool reduce_place(const Ring& ring, const Incoming* c
       const Incoming& chunk = chunks[position_of(peer, ring.rank, ring.ranks)];
       awaited[i] = {chunk.slot + place.slot_offset, chunk.flag, peer};
     }
-    if (!receive(ring, awaited, values)) return false;
+    if (!receive<W>(ring, awaited, values)) return false;
 #pragma unroll
     for (std::uint32_t i = 0; i < peers_at_once; ++i) {
       const std::uint32_t peer = first + i;
@@ -125,21 +138,30 @@ __device__ __forceinline__ bool reduce_place(const Ring& ring, const Incoming* c
   return true;
 }
 
-__global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_constant__ Exchange exchange);
+template <class W>
+__global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_constant__ Exchange exchange) {
+  auto& shared = shared_memory<ExchangeRound>();
+  const auto as_it_is = [](const Granule& value) { return value; };
+  const Ring& ring = exchange.ring;
+  run_exchange<W>(exchange, shared, as_it_is, [&] {
+    copy_own<W>(shared, exchange.pieces);
+    return collect<W>(ring, shared.incoming, ring.ranks - 1, exchange.pieces);
+  });
+}
 
-template <DataType type, bool sum_only>
+template <class W, DataType type, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_constant__ Exchange exchange) {
-  __shared__ ExchangeRound shared;
+  auto& shared = shared_memory<ExchangeRound>();
   const Ring& ring = exchange.ring;
   const Operation operation{exchange.op, ring.ranks, exchange.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  run_exchange(exchange, shared, contribute, [&] {
+  run_exchange<W>(exchange, shared, contribute, [&] {
     if (shared.own_bytes == 0) return true;
     return for_tasks<1>(exchange.pieces, [&](const std::uint32_t(&numbers)[1]) {
-      const Place place = place_of(numbers[0], shared.own_bytes);
+      const Place place = W::place_of(numbers[0], shared.own_bytes);
       Reduction<type, sum_only, Granule> reduction(operation);
       const Granule mine = contribute(UserBytes(shared.own_input).load(place.offset, place.valid));
-      if (!reduce_place(ring, shared.incoming, ~0u, place, mine, reduction)) return false;
+      if (!reduce_place<W>(ring, shared.incoming, ~0u, place, mine, reduction)) return false;
       UserBytes(shared.own_output).store(place.offset, place.valid, reduction.result());
       return true;
     });

@@ -1,6 +1,8 @@
 #pragma once
 
-#include <span>
+#include <cuda_runtime_api.h>
+
+#include <vector>
 
 #include "base/types.hpp"
 #include "kernels/launch.hpp"
@@ -10,18 +12,29 @@
 /// threads, at least one for each rank. Blocks of all ranks wait for one another, so all must be able to run.
 namespace strait::kernels {
 
-const void* exchange_copy_kernel();
-const void* two_hop_copy_kernel();
+const void* exchange_copy_kernel(Wire wire);
+const void* two_hop_copy_kernel(Wire wire);
 /// For every type and operation.
-const void* exchange_reduce_kernel(DataType type, ReduceOp op);
-const void* two_hop_reduce_kernel(DataType type, ReduceOp op);
-/// Every kernel once, to be loaded before the first one waits for another.
-std::span<const void* const> all_kernels();
+const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op);
+const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op);
+/// Every kernel of a wire once, to be loaded before the first one waits for another.
+std::vector<const void*> all_kernels(Wire wire);
 
-/// The entries of one element type: [0] sums, [1] anything.
+/// Where peers reach one another's memory: a kernel that writes to every peer and waits for what they write. A mailbox
+/// with an event names a peer for which it did not work. All ranks launch it at about the same time, on fresh arenas.
+inline constexpr std::uint64_t probe_timeout_ms = 2000;
+cudaError_t launch_probe(Ring ring, cudaStream_t stream);
+
+/// The entries of one element type. Lines: [0] sums, [1] anything. The narrow wires have one for everything: there the
+/// link decides, and not the arithmetic.
 struct TypeKernels {
-  const void* exchange[2];
-  const void* two_hop[2];
+  struct Pair {
+    const void* exchange;
+    const void* two_hop;
+  };
+  Pair lines[2];
+  Pair packets;
+  Pair bulk;
 };
 template <DataType type>
 TypeKernels kernels_of();

@@ -7,47 +7,96 @@
 
 /// What a launch hands to the kernels of this folder, and the memory that they share. Plain data, for host and device.
 ///
-/// The line protocol. Data travels in lines of 128 bytes: 120 of data and, in the last 8, a flag that names the use of
-/// the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware delivers
-/// it whole (NVLink, and memory of the same GPU), so that a reader that sees the flag sees the data: no fence, no
-/// counter to wait for, 94% of the wire. (NCCL's LL128 rests on the same property.) Slots are reused in a ring; the
-/// reader returns them by a counter in the writer's memory.
+/// Data travels through slots of fixed size, in rings that one rank writes and others read; a reader returns slots by a
+/// counter in the writer's arena. How a reader learns that a slot's bytes are there is the wire:
+///  - lines, in the memory of peers (NVLink, P2P): 128 bytes, 120 of data and, in the last 8, a flag that names the use
+///    of the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware
+///    delivers it whole, so that a reader that sees the flag sees the data: no fence, no counter to wait for, 94% of
+///    the link. (NCCL's LL128 rests on the same property.)
+///  - packets, in pinned host memory: 8 bytes, 4 of data and 4 of flag, because PCIe promises no more than that a store
+///    of 8 aligned bytes arrives whole (as NCCL's LL). For small messages.
+///  - bulk, in pinned host memory: nothing but data, a fence, and then one flag for the slot. For large ones.
+/// In host memory one ring of a rank is multicast: written once, read by every other rank.
 namespace strait::kernels {
+
+enum class Wire : std::uint8_t { lines, packets, bulk };
+inline constexpr std::uint32_t wire_count = 3;
 
 inline constexpr std::uint32_t max_ranks = 16;
 inline constexpr std::uint32_t max_lanes = 128;  ///< of a pair of ranks: each a ring of slots, used by one thread block
 inline constexpr std::uint32_t slot_depth = 4;   ///< a power of two, and at least 4 (two_hop.cuh)
 inline constexpr std::uint32_t line_bytes = 128;
 inline constexpr std::uint32_t line_data_bytes = 120;
-inline constexpr std::uint32_t slot_lines = 256;
-inline constexpr std::uint32_t slot_bytes = slot_lines * line_bytes;            ///< in memory
-inline constexpr std::uint32_t slot_data_bytes = slot_lines * line_data_bytes;  ///< of the user's
-/// What a warp moves at a time: 4 lines. A multiple of 16 bytes and of every element. Chunks are whole pieces.
-inline constexpr std::uint32_t piece_data_bytes = 4 * line_data_bytes;
-inline constexpr std::uint32_t piece_bytes = 4 * line_bytes;
+/// What a warp moves at a time, in memory. Chunks are whole pieces.
+inline constexpr std::uint32_t piece_bytes = 512;
+/// The user's bytes in a piece: a multiple of 16 and of every element.
+constexpr std::uint32_t piece_data_bytes(Wire wire) {
+  return wire == Wire::lines ? piece_bytes / line_bytes * line_data_bytes
+                             : (wire == Wire::packets ? piece_bytes / 2 : piece_bytes);
+}
+constexpr std::uint32_t slot_pieces(Wire wire) { return wire == Wire::packets ? 32 : 64; }
+constexpr std::uint32_t slot_bytes(Wire wire) { return slot_pieces(wire) * piece_bytes; }
+constexpr std::uint32_t slot_data_bytes(Wire wire) { return slot_pieces(wire) * piece_data_bytes(wire); }
 inline constexpr std::uint32_t max_threads = 512;  ///< of a block
 
-/// The state of one lane of one pair of ranks. `sent` and `taken` are this rank's own memory of what it did, kept from
-/// launch to launch, so that captured graphs replay right; `returned` is written by the peer that reads our slots.
-struct LaneState {
+/// Rings between two ranks, and from a rank to all others.
+enum class Cast : std::uint8_t { single, multi };
+inline constexpr std::uint32_t cast_count = 2;
+
+/// What this rank did on one lane of one ring with a peer: in its own device's memory, kept from launch to launch, so
+/// that captured graphs replay right.
+struct LaneCounts {
   std::uint64_t sent;      ///< slots filled for the peer
   std::uint64_t taken;     ///< slots of the peer's read here
-  std::uint64_t returned;  ///< slots that the peer has given back
+  std::uint64_t returned;  ///< slots that the peer was last seen to have given back
   std::uint64_t reserved;
 };
 
-/// Where things lie in the arena, the same on every rank: first LaneState[peer][lane], then the slots that peers write,
-/// [k - 1][lane][slot_depth] for the rank k after the arena's own.
+/// [wire][cast][peer][lane]
+constexpr std::size_t lane_index(Wire wire, Cast cast, std::uint32_t peer, std::uint32_t lane) {
+  return ((static_cast<std::size_t>(wire) * cast_count + static_cast<std::size_t>(cast)) * max_ranks + peer) *
+             max_lanes +
+         lane;
+}
+inline constexpr std::size_t lane_count = std::size_t{wire_count} * cast_count * max_ranks * max_lanes;
+
+/// Every arena, the same on every rank, begins with the counters that peers return slots by, [lane_index()].
+inline constexpr std::size_t returned_bytes = lane_count * sizeof(std::uint64_t);
+
+/// An arena of device memory, for lines: the slots that peers write, [k - 1][lane][slot_depth] for the rank k after the
+/// arena's own.
 struct ArenaLayout {
   /// The more peers, the fewer lanes, to keep the arena small.
   static constexpr std::uint32_t lanes(std::uint32_t ranks) { return ranks <= 4 ? max_lanes : max_lanes / 2; }
-  static constexpr std::size_t slots_offset_bytes(std::uint32_t ranks) {
-    return std::size_t{ranks} * max_lanes * sizeof(LaneState);
-  }
   static constexpr std::size_t size_bytes(std::uint32_t ranks) {
-    return slots_offset_bytes(ranks) + std::size_t{ranks - 1} * lanes(ranks) * slot_depth * slot_bytes;
+    return returned_bytes + std::size_t{ranks - 1} * lanes(ranks) * slot_depth * slot_bytes(Wire::lines);
   }
 };
+
+/// An arena of host memory, for packets and bulk: what its rank writes and the others read. Rings: k - 1 for the rank k
+/// after it, and the last for all of them. Flags of bulk slots, [ring][lane][slot_depth], then packet slots, then bulk.
+struct StagedLayout {
+  static constexpr std::size_t budget_bytes = std::size_t{128} << 20;  ///< of all ranks of a host together
+  static constexpr std::size_t lane_bytes(std::uint32_t ranks) {
+    return std::size_t{ranks} * slot_depth *
+           (sizeof(std::uint64_t) + slot_bytes(Wire::packets) + slot_bytes(Wire::bulk));
+  }
+  static constexpr std::uint32_t lanes(std::uint32_t ranks) {
+    const std::size_t fitting = (budget_bytes / ranks - returned_bytes) / lane_bytes(ranks);
+    return fitting < 32 ? static_cast<std::uint32_t>(fitting) : 32;
+  }
+  static constexpr std::size_t slots(std::uint32_t ranks) { return std::size_t{ranks} * lanes(ranks) * slot_depth; }
+  static constexpr std::size_t flags_offset_bytes() { return returned_bytes; }
+  static constexpr std::size_t slots_offset_bytes(Wire wire, std::uint32_t ranks) {
+    const std::size_t packets = flags_offset_bytes() + slots(ranks) * sizeof(std::uint64_t);
+    const std::size_t aligned = (packets + 4095) / 4096 * 4096;
+    return wire == Wire::packets ? aligned : aligned + slots(ranks) * slot_bytes(Wire::packets);
+  }
+  static constexpr std::size_t size_bytes(std::uint32_t ranks) {
+    return slots_offset_bytes(Wire::bulk, ranks) + slots(ranks) * slot_bytes(Wire::bulk);
+  }
+};
+static_assert(StagedLayout::lanes(max_ranks) >= 1);
 
 /// In mapped host memory, one a rank. The host raises `abort`; a kernel says there why and for whom it waits or gave
 /// up.
@@ -63,12 +112,13 @@ struct Mailbox {
 /// Who runs, and with whom: the same for every launch of a communicator.
 struct Ring {
   std::byte* arenas[max_ranks];  ///< by rank, as this device addresses them
+  LaneCounts* counts;            ///< in this device's memory: lane_count of them
   Mailbox* mailbox;
   std::uint64_t slow_ns;     ///< waits longer than this are told to the host
   std::uint64_t timeout_ns;  ///< waits longer than this end; 0: none does
   std::uint32_t rank;
   std::uint32_t ranks;
-  std::uint32_t lanes;  ///< ArenaLayout::lanes(ranks)
+  std::uint32_t lanes;  ///< of the arenas' layout
 };
 
 /// A run of bytes to or from a peer, cut into chunks that the lanes take in turn. Both ends compute the same cut from
@@ -93,6 +143,7 @@ struct Exchange {
   std::uint64_t premul_scalar;  ///< an element, in the low bytes: this rank's own
   std::uint32_t pieces;         ///< of the longest chunk
   ReduceOp op;
+  Cast cast;  ///< multi: what a rank sends is the same for every peer, and goes to all of them
 };
 
 /// Two hops. The message is cut into a slice for every owner. Contributors send slice o to owner o, who reduces the
@@ -114,6 +165,7 @@ struct TwoHop {
   std::uint32_t receivers;
   std::uint64_t premul_scalar;
   ReduceOp op;
+  Cast results;  ///< multi: all ranks are receivers
 };
 
 }  // namespace strait::kernels

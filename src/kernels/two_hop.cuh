@@ -46,9 +46,10 @@ __device__ __forceinline__ bool has_work(const TwoHop& call, int iteration) {
          slice_chunk_of(call, first_owner, iteration - 2, offset) != 0;
 }
 
-/// By the thread that looks after `peer`.
-__device__ __forceinline__ void prepare(const TwoHop& call, Lane& lane, std::uint32_t peer, int iteration,
-                                        TwoHopRound& shared) {
+/// By the thread that looks after `peer`. `results` is `lane` where results are no multicast.
+template <class W>
+__device__ __forceinline__ void prepare(const TwoHop& call, Lane<W>& lane, Lane<W>& results, std::uint32_t peer,
+                                        int iteration, TwoHopRound& shared) {
   const Ring& ring = call.ring;
   std::size_t offset = 0;
   const std::uint32_t own = slice_chunk_of(call, ring.rank, iteration - 1, offset);
@@ -62,68 +63,104 @@ __device__ __forceinline__ void prepare(const TwoHop& call, Lane& lane, std::uin
   const std::uint32_t contributed =
       has(call.contributors, ring.rank) ? slice_chunk_of(call, peer, iteration, offset) : 0;
   bool is_free = lane.next_slot(call.input + offset, contributed, call.call_hash, shared.contributions_out[position]);
-  is_free = is_free &&
-            lane.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, shared.results_out[position]);
+  Outgoing result;
+  is_free = is_free && results.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result);
+  if (call.results == Cast::multi && position != 0) result.bytes = 0;
+  shared.results_out[position] = result;
   if (!is_free) shared.failed = 1;
   lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[position]);
   const std::uint32_t collected =
       has(call.receivers, ring.rank) ? slice_chunk_of(call, peer, iteration - 2, offset) : 0;
-  lane.expect(call.output + offset, collected, call.call_hash, shared.results_in[position]);
+  results.expect(call.output + offset, collected, call.call_hash, shared.results_in[position]);
 }
 
 /// Reduces the chunk of this iteration, keeps it if this rank is a receiver, and sends it to the others.
 /// `reduce(place, value)` makes a granule of the result, of which `value` is this rank's own contribution.
-template <class Contribution, class Reduce>
+template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ bool reduce_own(const TwoHop& call, const TwoHopRound& shared, Contribution&& contribution,
                                            Reduce&& reduce) {
   if (shared.own_bytes == 0) return true;
   const std::uint32_t rank = call.ring.rank, peers = call.ring.ranks - 1;
   const bool keeps = has(call.receivers, rank), contributes = has(call.contributors, rank);
   return for_tasks<1>(call.pieces, [&](const std::uint32_t(&numbers)[1]) {
-    const Place place = place_of(numbers[0], shared.own_bytes);
+    const Place place = W::place_of(numbers[0], shared.own_bytes);
     Granule value{};
     if (contributes) value = contribution(UserBytes(shared.own_input).load(place.offset, place.valid));
     if (!reduce(place, value)) return false;
     for (std::uint32_t k = 0; k < peers; ++k)
-      if (shared.results_out[k].bytes != 0) send(shared.results_out[k], place, value);
+      if (shared.results_out[k].bytes != 0) send<W>(shared.results_out[k], place, value);
     if (keeps) UserBytes(shared.own_output).store(place.offset, place.valid, value);
     return true;
   });
 }
 
-template <class Contribution, class Reduce>
+/// By the thread that looks after the peer at `position`: says that the contributions are there, and waits for what the
+/// iteration reads. False: gave up.
+__device__ __forceinline__ bool trade_flags(const Ring& ring, const TwoHopRound& shared, std::uint32_t position) {
+  publish(shared.contributions_out[position]);
+  return await(ring, shared.contributions_in[position]) && await(ring, shared.results_in[position]);
+}
+
+template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce) {
   const Ring& ring = call.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
-  Lane lane(ring, peer);
+  const bool has_peer = minds_a_peer && peer != ring.rank;
+  const std::uint32_t position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
+  const bool multicast = W::wire != Wire::lines && call.results == Cast::multi;
+  Lane<W> lane(ring, peer, Cast::single), cast_lane(ring, peer, Cast::multi);
+  Lane<W>& results = multicast ? cast_lane : lane;
   if (threadIdx.x == 0) shared.failed = 0;
   __syncwarp();  // those who mind a peer are of one warp
   for (int iteration = 0;; ++iteration) {
     if (!has_work(call, iteration)) break;
-    if (minds_a_peer) prepare(call, lane, peer, iteration, shared);
+    if (minds_a_peer) prepare(call, lane, results, peer, iteration, shared);
     __syncthreads();
     if (shared.failed != 0) break;
-    push(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
-    const bool done =
-        reduce_own(call, shared, contribution, reduce) && collect(ring, shared.results_in, ring.ranks - 1, call.pieces);
+    push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
+    if constexpr (W::flags_slots) {
+      __syncthreads();
+      if (__syncthreads_or(has_peer && !trade_flags(ring, shared, position))) return;
+    }
+    const bool done = reduce_own<W>(call, shared, contribution, reduce) &&
+                      collect<W>(ring, shared.results_in, ring.ranks - 1, call.pieces);
     if (__syncthreads_or(!done)) return;
-    if (minds_a_peer && peer != ring.rank) lane.give_back();
+    if (!has_peer) continue;
+    if constexpr (W::flags_slots) publish(shared.results_out[position]);
+    lane.give_back();
+    if (multicast) cast_lane.give_back();
   }
-  if (minds_a_peer && peer != ring.rank) lane.save();
+  if (!has_peer) return;
+  lane.save();
+  if (multicast) cast_lane.save();
 }
 
-__global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_constant__ TwoHop call);
+template <class W>
+__global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_constant__ TwoHop call) {
+  auto& shared = shared_memory<TwoHopRound>();
+  const auto as_it_is = [](const Granule& value) { return value; };
+  const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
+  run_two_hop<W>(call, shared, as_it_is, [&](const Place& place, Granule& value) {
+    if (contributor == call.ring.rank) return true;
+    const Incoming& chunk = shared.contributions_in[position_of(contributor, call.ring.rank, call.ring.ranks)];
+    const Awaited awaited[1] = {{place.active ? chunk.slot + place.slot_offset : nullptr, chunk.flag, contributor}};
+    Granule values[1] = {};
+    if (!receive<W>(call.ring, awaited, values)) return false;
+    value = values[0];
+    return true;
+  });
+}
 
-template <DataType type, bool sum_only>
+template <class W, DataType type, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) two_hop_reduce(const __grid_constant__ TwoHop call) {
-  __shared__ TwoHopRound shared;
+  auto& shared = shared_memory<TwoHopRound>();
   const Operation operation{call.op, call.ring.ranks, call.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  run_two_hop(call, shared, contribute, [&](const Place& place, Granule& value) {
+  run_two_hop<W>(call, shared, contribute, [&](const Place& place, Granule& value) {
     Reduction<type, sum_only, Granule> reduction(operation);
-    if (!reduce_place(call.ring, shared.contributions_in, call.contributors, place, value, reduction)) return false;
+    if (!reduce_place<W>(call.ring, shared.contributions_in, call.contributors, place, value, reduction)) return false;
     value = reduction.result();
     return true;
   });

@@ -4,11 +4,15 @@
 #include "kernels/kernels.hpp"
 #include "kernels/two_hop.cuh"
 
-#define STRAIT_TYPE_KERNELS(type)                                                     \
-  template <>                                                                         \
-  TypeKernels kernels_of<DataType::type>() {                                          \
-    return {{reinterpret_cast<const void*>(&exchange_reduce<DataType::type, true>),   \
-             reinterpret_cast<const void*>(&exchange_reduce<DataType::type, false>)}, \
-            {reinterpret_cast<const void*>(&two_hop_reduce<DataType::type, true>),    \
-             reinterpret_cast<const void*>(&two_hop_reduce<DataType::type, false>)}}; \
+#define STRAIT_KERNEL_PAIR(wire, type, sum_only)                                       \
+  {                                                                                    \
+    reinterpret_cast<const void*>(&exchange_reduce<wire, DataType::type, sum_only>),   \
+        reinterpret_cast<const void*>(&two_hop_reduce<wire, DataType::type, sum_only>) \
+  }
+#define STRAIT_TYPE_KERNELS(type)                                                            \
+  template <>                                                                                \
+  TypeKernels kernels_of<DataType::type>() {                                                 \
+    return {{STRAIT_KERNEL_PAIR(Lines, type, true), STRAIT_KERNEL_PAIR(Lines, type, false)}, \
+            STRAIT_KERNEL_PAIR(Packets, type, false),                                        \
+            STRAIT_KERNEL_PAIR(Bulk, type, false)};                                          \
   }

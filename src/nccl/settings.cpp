@@ -30,6 +30,8 @@ std::string log_level(const std::string& value) {
   return "warn";  // VERSION, WARN, ABORT
 }
 
+std::string p2p(const std::string& disabled) { return std::atoi(disabled.c_str()) != 0 ? "off" : "auto"; }
+
 /// An NCCL setting that has a meaning here. One line makes another known.
 struct Mapping {
   const char* theirs;
@@ -37,10 +39,9 @@ struct Mapping {
   std::string (*translate)(const std::string&);
 };
 constexpr Mapping mappings[] = {
-    {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},
-    {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
-    {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is},
-    {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},
+    {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},  {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
+    {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is}, {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},
+    {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},
 };
 /// Read by the drop-in itself.
 constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING"};

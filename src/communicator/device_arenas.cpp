@@ -1,0 +1,100 @@
+#include "communicator/device_arenas.hpp"
+
+#include "base/log.hpp"
+#include "kernels/kernels.hpp"
+
+namespace strait {
+
+using cuda::check;
+using kernels::ArenaLayout;
+using kernels::StagedLayout;
+
+Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
+  DeviceArenas arenas;
+  arenas.ring_.mailbox = mailbox;
+  arenas.ring_.rank = request.rank;
+  arenas.ring_.ranks = request.ranks;
+  STRAIT_ASSIGN(arenas.counts_,
+                cuda::DeviceMemory::allocate(request.device, kernels::lane_count * sizeof(kernels::LaneCounts)));
+  arenas.ring_.counts = reinterpret_cast<kernels::LaneCounts*>(arenas.counts_.data());
+  if (request.p2p) {
+    Status direct = arenas.open_peers(request);
+    if (direct) direct = request.agree(arenas.probe(request, mailbox), "reach its peers' memory");
+    if (direct) return arenas;
+    arenas.peers_.clear();
+    arenas.why_staged_ = direct.error().message;
+  } else {
+    arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";
+  }
+  STRAIT_TRY(arenas.open_staging(request));
+  return arenas;
+}
+
+Status DeviceArenas::open_peers(const DeviceRank::Request& request) {
+  const std::size_t bytes = ArenaLayout::size_bytes(request.ranks);
+  auto own = cuda_p2p::SharedMemory::allocate(request.device, bytes);
+  auto shared = own ? own->share() : Result<UniqueFd>(tl::unexpected(own.error()));
+  STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share memory of its GPU"));
+  STRAIT_ASSIGN(const auto descriptors, request.exchange(shared->get()));
+  peers_.resize(request.ranks);
+  Status mapped;
+  for (std::uint32_t peer = 0; peer < request.ranks && mapped; ++peer) {
+    if (peer == request.rank) {
+      peers_[peer] = std::move(*own);
+    } else {
+      auto memory = cuda_p2p::SharedMemory::import(descriptors[peer].get(), bytes, request.device);
+      if (memory)
+        peers_[peer] = std::move(*memory);
+      else
+        mapped = tl::unexpected(memory.error());
+    }
+    ring_.arenas[peer] = peers_[peer].data();
+  }
+  ring_.lanes = ArenaLayout::lanes(request.ranks);
+  return request.agree(mapped, "map its peers' memory");
+}
+
+Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
+  const std::size_t bytes = StagedLayout::size_bytes(request.ranks);
+  auto own = host_staged::HostMemory::allocate(request.device, bytes);
+  auto shared = own ? own->share() : Result<UniqueFd>(tl::unexpected(own.error()));
+  STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share host memory"));
+  STRAIT_ASSIGN(const auto descriptors, request.exchange(shared->get()));
+  staging_.resize(request.ranks);
+  Status mapped;
+  for (std::uint32_t peer = 0; peer < request.ranks && mapped; ++peer) {
+    if (peer == request.rank) {
+      staging_[peer] = std::move(*own);
+    } else {
+      auto memory = host_staged::HostMemory::import(descriptors[peer].get(), bytes, request.device);
+      if (memory)
+        staging_[peer] = std::move(*memory);
+      else
+        mapped = tl::unexpected(memory.error());
+    }
+    ring_.arenas[peer] = staging_[peer].device_data();
+  }
+  ring_.lanes = StagedLayout::lanes(request.ranks);
+  return request.agree(mapped, "map its peers' host memory");
+}
+
+Status DeviceArenas::probe(const DeviceRank::Request& request, kernels::Mailbox* mailbox) const {
+  if (request.ranks == 1) return {};
+  cuda::DeviceGuard guard(request.device);
+  cudaStream_t stream = nullptr;
+  STRAIT_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot create a stream"));
+  const Status ran = check(kernels::launch_probe(ring_, stream), "cannot launch the probe of peers' memory");
+  const Status ended = check(cudaStreamSynchronize(stream), "the probe of peers' memory failed");
+  cudaStreamDestroy(stream);
+  STRAIT_TRY(ran);
+  STRAIT_TRY(ended);
+  if (mailbox->event == kernels::Mailbox::Event::none) return {};
+  const std::uint32_t peer = mailbox->peer;
+  mailbox->event = kernels::Mailbox::Event::none;
+  return fail(Code::unsupported, "the driver grants P2P, but what " + request.watch->name_of(peer) +
+                                     " writes into the memory of GPU " + std::to_string(request.device) +
+                                     " does not arrive there within " + std::to_string(kernels::probe_timeout_ms) +
+                                     " ms, or back. See ACS and IOMMU (`strait doctor`)");
+}
+
+}  // namespace strait

@@ -1,0 +1,219 @@
+#include "communicator/device_calls.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cut.hpp"
+
+namespace strait {
+namespace {
+
+using kernels::Cast;
+using kernels::Exchange;
+using kernels::Message;
+using kernels::TwoHop;
+using kernels::Wire;
+
+/// Up to here one hop, which sends everything to everybody, beats two, which send twice but less (4x H200).
+constexpr std::size_t one_hop_limit_bytes = 512 << 10;
+constexpr std::size_t one_hop_reduce_limit_bytes = 1 << 20;
+/// The same through host memory, where bytes cost twenty times as much.
+constexpr std::size_t staged_one_hop_limit_bytes = 32 << 10;
+/// Slices from this on a lane are cut so that the hops overlap.
+constexpr std::size_t overlap_from_bytes = 12 << 10;
+constexpr std::size_t overlap_rounds = 3;
+
+std::uint16_t hash_of(const CallSignature& signature) {
+  std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
+  h ^= h >> 32;
+  return static_cast<std::uint16_t>(h ^ h >> 16);
+}
+
+/// Whether a rank sends the same to all others, and nothing but that.
+bool is_multicast(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::all_gather ||
+         collective == Collective::broadcast || collective == Collective::barrier;
+}
+
+}  // namespace
+
+Wire DeviceCalls::wire_for(std::size_t message_bytes) const {
+  if (!options_.staged) return Wire::lines;
+  return message_bytes <= options_.packets_bytes ? Wire::packets : Wire::bulk;
+}
+
+bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
+  const bool has_two = call.collective == Collective::all_reduce || call.collective == Collective::reduce ||
+                       call.collective == Collective::broadcast;
+  if (!has_two || ring_.ranks <= 2) return true;
+  if (options_.staged && call.collective == Collective::broadcast) return true;  // written once, read by all
+  if (options_.algorithm == "one_hop") return true;
+  if (options_.algorithm == "two_hop") return false;
+  if (options_.staged) return bytes <= staged_one_hop_limit_bytes;
+  return bytes <= (call.collective == Collective::reduce ? one_hop_reduce_limit_bytes : one_hop_limit_bytes);
+}
+
+std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
+  std::vector<DeviceLaunch> launches;
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  if (bytes == 0 && call.collective != Collective::barrier && call.collective != Collective::all_to_all_v)
+    return launches;
+  const bool reduces = is_reduction(call.collective);
+  if (takes_one_hop(call, bytes)) {
+    // Where messages differ in length, not all ranks know the longest.
+    const Wire wire = call.collective == Collective::all_to_all_v ? wire_for(~std::size_t{0}) : wire_for(bytes);
+    add(exchange_of(call, wire), wire, reduces, launches);
+    return launches;
+  }
+  const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
+  const Wire wire = wire_for(bytes / owners);
+  const TwoHop two_hop = two_hop_of(call, wire);
+  launches.push_back({wire, reduces, two_hop, two_hop.lanes, kernels::threads_for(two_hop.pieces, ring_.ranks - 1)});
+  return launches;
+}
+
+std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> messages) const {
+  const Wire wire = wire_for(~std::size_t{0});
+  std::vector<Exchange> exchanges;
+  std::vector<std::uint32_t> sent(ring_.ranks), received(ring_.ranks);
+  for (const Call& call : messages) {
+    const std::size_t bytes = call.count * size_bytes(call.type);
+    if (bytes == 0) continue;
+    const std::uint32_t turn = (call.sends ? sent : received)[call.peer]++;
+    if (turn >= exchanges.size()) {
+      exchanges.emplace_back();
+      exchanges.back().ring = ring_;
+    }
+    Message& place = (call.sends ? exchanges[turn].send : exchanges[turn].receive)[call.peer];
+    place = kernels::message(wire, call.sends ? call.send : call.receive, bytes, options_.lanes_limit,
+                             hash_of(signature(call)));
+  }
+  std::vector<DeviceLaunch> launches;
+  for (const Exchange& exchange : exchanges) add(exchange, wire, false, launches);
+  return launches;
+}
+
+void DeviceCalls::add(Exchange exchange, Wire wire, bool reduces, std::vector<DeviceLaunch>& launches) const {
+  std::uint32_t lanes = 0;
+  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
+    for (const Message* message : {&exchange.send[peer], &exchange.receive[peer]}) {
+      if (message->bytes == 0) continue;
+      lanes = std::max<std::uint32_t>(lanes, message->lanes);
+      const std::size_t longest = std::min<std::size_t>(message->bytes, message->chunk_bytes);
+      exchange.pieces = std::max(exchange.pieces, kernels::pieces_of(wire, longest));
+    }
+  if (lanes == 0) return;
+  const std::uint32_t threads = kernels::threads_for(exchange.pieces, std::max(ring_.ranks, 2u) - 1);
+  launches.push_back({wire, reduces, exchange, lanes, threads});
+}
+
+Exchange DeviceCalls::exchange_of(const Call& call, Wire wire) const {
+  Exchange exchange{};
+  exchange.ring = ring_;
+  exchange.op = call.op;
+  std::memcpy(&exchange.premul_scalar, call.premul_scalar.data(), sizeof exchange.premul_scalar);
+  exchange.cast = options_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
+  if (has_root(call.collective))
+    fill_rooted(exchange, call, wire);
+  else
+    fill_blocks(exchange, call, wire);
+  return exchange;
+}
+
+/// What every rank does alike.
+void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, Wire wire) const {
+  const std::size_t element = size_bytes(call.type), block = call.count * element;
+  const std::uint16_t hash = hash_of(signature(call));
+  const auto* from = static_cast<const std::byte*>(call.send);
+  auto* to = static_cast<std::byte*>(call.receive);
+  const auto part = [&](const void* data, std::size_t bytes) {
+    return kernels::message(wire, data, bytes, options_.lanes_limit, hash);
+  };
+  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
+    Message& send = exchange.send[peer];
+    Message& receive = exchange.receive[peer];
+    switch (call.collective) {
+      case Collective::all_reduce:
+        send = part(from, block);
+        receive = part(to, block);
+        break;
+      case Collective::reduce_scatter:
+        send = part(from + peer * block, block);
+        receive = part(to, block);
+        break;
+      case Collective::all_gather:
+        send = part(from, block);
+        receive = part(to + peer * block, block);
+        break;
+      case Collective::all_to_all:
+        send = part(from + peer * block, block);
+        receive = part(to + peer * block, block);
+        break;
+      case Collective::all_to_all_v:
+        send = kernels::message(wire, from + call.send_offsets[peer] * element, call.send_counts[peer] * element,
+                                options_.lanes_limit, hash_of(message_signature(call, call.send_counts[peer])));
+        receive = kernels::message(wire, to + call.receive_offsets[peer] * element, call.receive_counts[peer] * element,
+                                   options_.lanes_limit, hash_of(message_signature(call, call.receive_counts[peer])));
+        break;
+      default:  // a barrier: a token from everybody to everybody
+        send = part(barrier_tokens_, 8);
+        receive = part(barrier_tokens_ + 8 * (kernels::max_ranks + peer), 8);
+        break;
+    }
+  }
+}
+
+void DeviceCalls::fill_rooted(Exchange& exchange, const Call& call, Wire wire) const {
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  const std::uint16_t hash = hash_of(signature(call));
+  const auto* from = static_cast<const std::byte*>(call.send);
+  auto* to = static_cast<std::byte*>(call.receive);
+  const bool is_root = ring_.rank == call.root;
+  const bool from_root = call.collective == Collective::broadcast || call.collective == Collective::scatter;
+  const std::size_t send_stride = call.collective == Collective::scatter ? bytes : 0;
+  const std::size_t receive_stride = call.collective == Collective::gather ? bytes : 0;
+  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
+    const bool sends = from_root ? is_root : peer == call.root;
+    const bool receives = from_root ? peer == call.root : is_root;
+    if (sends)
+      exchange.send[peer] = kernels::message(wire, from + peer * send_stride, bytes, options_.lanes_limit, hash);
+    if (receives)
+      exchange.receive[peer] = kernels::message(wire, to + peer * receive_stride, bytes, options_.lanes_limit, hash);
+  }
+  // The root's own part needs both ends.
+  if (is_root) {
+    exchange.send[ring_.rank] =
+        kernels::message(wire, from + ring_.rank * send_stride, bytes, options_.lanes_limit, hash);
+    exchange.receive[ring_.rank] =
+        kernels::message(wire, to + ring_.rank * receive_stride, bytes, options_.lanes_limit, hash);
+  }
+}
+
+TwoHop DeviceCalls::two_hop_of(const Call& call, Wire wire) const {
+  TwoHop two_hop{};
+  const std::uint32_t everybody = (1u << ring_.ranks) - 1, root = 1u << call.root;
+  two_hop.ring = ring_;
+  two_hop.input = static_cast<const std::byte*>(call.send);
+  two_hop.output = static_cast<std::byte*>(call.receive);
+  two_hop.bytes = call.count * size_bytes(call.type);
+  two_hop.contributors = call.collective == Collective::broadcast ? root : everybody;
+  two_hop.owners = call.collective == Collective::all_reduce ? everybody : everybody & ~root;
+  two_hop.receivers = call.collective == Collective::all_reduce  ? everybody
+                      : call.collective == Collective::broadcast ? everybody & ~root
+                                                                 : root;
+  const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
+  constexpr std::size_t grain = 16;  // every slice but the last begins aligned if the buffer does
+  two_hop.slice_bytes = (two_hop.bytes + owners * grain - 1) / (owners * grain) * grain;
+  const bool overlaps = two_hop.slice_bytes / options_.lanes_limit >= overlap_from_bytes;
+  const kernels::Cut cut = kernels::cut(wire, two_hop.slice_bytes, options_.lanes_limit, overlaps ? overlap_rounds : 1);
+  two_hop.chunk_bytes = cut.chunk_bytes;
+  two_hop.lanes = cut.lanes;
+  two_hop.call_hash = hash_of(signature(call));
+  two_hop.pieces = kernels::pieces_of(wire, std::min<std::size_t>(two_hop.slice_bytes, two_hop.chunk_bytes));
+  two_hop.op = call.op;
+  two_hop.results = options_.staged && call.collective == Collective::all_reduce ? Cast::multi : Cast::single;
+  std::memcpy(&two_hop.premul_scalar, call.premul_scalar.data(), sizeof two_hop.premul_scalar);
+  return two_hop;
+}
+
+}  // namespace strait

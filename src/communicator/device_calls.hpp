@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "communicator/call.hpp"
+#include "kernels/launch.hpp"
+
+namespace strait {
+
+/// One launch: which kernel, its argument, and its shape.
+struct DeviceLaunch {
+  kernels::Wire wire = kernels::Wire::lines;
+  bool reduces = false;
+  std::variant<kernels::Exchange, kernels::TwoHop> argument;
+  std::uint32_t lanes = 0;    ///< thread blocks
+  std::uint32_t threads = 0;  ///< of a block
+};
+
+/// How GPU ranks carry calls out: a pure function of the call and of what all ranks know alike, so that both ends of
+/// every message cut it alike and use the same wire.
+class DeviceCalls {
+ public:
+  struct Options {
+    bool staged = false;            ///< through host memory, not through that of peers
+    std::uint32_t lanes_limit = 0;  ///< thread blocks
+    std::size_t packets_bytes = 0;  ///< staged: messages up to this go as packets
+    std::string algorithm;          ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
+  };
+  DeviceCalls() = default;
+  /// `barrier_tokens`: 2 * max_ranks words of this device's memory.
+  DeviceCalls(const kernels::Ring& ring, std::byte* barrier_tokens, Options options)
+      : ring_(ring), barrier_tokens_(barrier_tokens), options_(std::move(options)) {}
+
+  /// Nothing where this rank has nothing to do.
+  std::vector<DeviceLaunch> launches_of(const Call& call) const;
+  /// Sends and receives of one group: the k-th message between two ranks travels in launch k on both sides.
+  std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
+
+ private:
+  kernels::Wire wire_for(std::size_t message_bytes) const;
+  bool takes_one_hop(const Call& call, std::size_t bytes) const;
+  kernels::Exchange exchange_of(const Call& call, kernels::Wire wire) const;
+  void fill_blocks(kernels::Exchange& exchange, const Call& call, kernels::Wire wire) const;
+  void fill_rooted(kernels::Exchange& exchange, const Call& call, kernels::Wire wire) const;
+  kernels::TwoHop two_hop_of(const Call& call, kernels::Wire wire) const;
+  void add(kernels::Exchange exchange, kernels::Wire wire, bool reduces, std::vector<DeviceLaunch>& launches) const;
+
+  kernels::Ring ring_{};
+  std::byte* barrier_tokens_ = nullptr;
+  Options options_;
+};
+
+}  // namespace strait

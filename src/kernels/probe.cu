@@ -1,0 +1,40 @@
+#include <cuda_runtime_api.h>
+
+#include "kernels/kernels.hpp"
+#include "kernels/wire.cuh"
+
+/// Whether memory that the driver has mapped for its peers really carries bytes both ways, between kernels that run at
+/// the same time: on machines with a misconfigured IOMMU or ACS, P2P is granted and moves nothing, or something else.
+namespace strait::kernels {
+namespace {
+
+constexpr std::uint64_t probe_word(std::uint32_t from, std::uint32_t to) {
+  return 0x5374726169740000ull | from << 8 | to | 0x80;
+}
+
+/// In the first bytes of the arena's slots, which no one uses yet.
+__device__ std::uint64_t* cell(const Ring& ring, std::uint32_t owner, std::uint32_t writer) {
+  return reinterpret_cast<std::uint64_t*>(ring.arenas[owner] + returned_bytes) + writer;
+}
+
+/// One warp, a thread for each peer.
+__global__ void probe(const __grid_constant__ Ring ring) {
+  const std::uint32_t peer = threadIdx.x;
+  if (peer >= ring.ranks || peer == ring.rank) return;
+  const std::uint64_t mine = probe_word(ring.rank, peer), theirs = probe_word(peer, ring.rank);
+  store_word(cell(ring, peer, ring.rank), mine);
+  Patience patience;
+  while (load_word(cell(ring, ring.rank, peer)) != theirs || load_word(cell(ring, peer, ring.rank)) != mine)
+    if (patience.spent(ring, peer, 0, false)) return;
+}
+
+}  // namespace
+
+cudaError_t launch_probe(Ring ring, cudaStream_t stream) {
+  ring.timeout_ns = probe_timeout_ms * 1'000'000;
+  ring.slow_ns = ~std::uint64_t{0} >> 8;
+  probe<<<1, warp_threads, 0, stream>>>(ring);
+  return cudaGetLastError();
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/primitives.cuh"
+
+namespace strait::kernels {
+
+/// User memory of any alignment, as granules. A line's data lies 120 bytes after that of the line before it, and a
+/// packet's 8, so that eight bytes are the widest access that all share.
+class UserBytes {
+ public:
+  __device__ UserBytes(const std::byte* data) : data_(const_cast<std::byte*>(data)) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(data);
+    alignment_ = bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : bits % 2 == 0 ? 2 : 1;
+  }
+
+  /// The granule at `offset`, of which `valid` bytes (at most 16) exist; the rest is zero.
+  __device__ __forceinline__ Granule load(std::size_t offset, std::uint32_t valid) const {
+    const std::byte* from = data_ + offset;
+    if (alignment_ == 8 && valid >= 8) {
+      Granule g{*reinterpret_cast<const std::uint64_t*>(from), 0};
+      if (valid == 16) {
+        g.high = *reinterpret_cast<const std::uint64_t*>(from + 8);
+      } else {
+        g.high = assemble(from + 8, valid - 8);
+      }
+      return g;
+    }
+    return {assemble(from, valid < 8 ? valid : 8), assemble(from + 8, valid < 8 ? 0 : valid - 8)};
+  }
+  __device__ __forceinline__ void store(std::size_t offset, std::uint32_t valid, const Granule& g) const {
+    std::byte* to = data_ + offset;
+    if (alignment_ == 8 && valid >= 8) {
+      *reinterpret_cast<std::uint64_t*>(to) = g.low;
+      if (valid == 16) {
+        *reinterpret_cast<std::uint64_t*>(to + 8) = g.high;
+      } else {
+        scatter(to + 8, valid - 8, g.high);
+      }
+      return;
+    }
+    scatter(to, valid < 8 ? valid : 8, g.low);
+    scatter(to + 8, valid < 8 ? 0 : valid - 8, g.high);
+  }
+
+ private:
+  template <class T>
+  static __device__ std::uint64_t assemble_from(const std::byte* from, std::uint32_t bytes) {
+    std::uint64_t word = 0;
+#pragma unroll
+    for (std::uint32_t i = 0; i < 8; i += sizeof(T))
+      if (i < bytes) word |= std::uint64_t{*reinterpret_cast<const T*>(from + i)} << (8 * i);
+    return word;
+  }
+  template <class T>
+  static __device__ void scatter_to(std::byte* to, std::uint32_t bytes, std::uint64_t word) {
+#pragma unroll
+    for (std::uint32_t i = 0; i < 8; i += sizeof(T))
+      if (i < bytes) *reinterpret_cast<T*>(to + i) = static_cast<T>(word >> (8 * i));
+  }
+  /// Whole pieces of the pointer's alignment where the length allows, else bytes.
+  __device__ std::uint32_t piece(std::uint32_t bytes) const {
+    return bytes % alignment_ == 0 ? alignment_ : bytes % 2 == 0 && alignment_ % 2 == 0 ? 2 : 1;
+  }
+  __device__ std::uint64_t assemble(const std::byte* from, std::uint32_t bytes) const {
+    if (bytes == 0) return 0;
+    const std::uint32_t size = piece(bytes);
+    if (size >= 4) return assemble_from<std::uint32_t>(from, bytes);
+    return size == 2 ? assemble_from<std::uint16_t>(from, bytes) : assemble_from<std::uint8_t>(from, bytes);
+  }
+  __device__ void scatter(std::byte* to, std::uint32_t bytes, std::uint64_t word) const {
+    if (bytes == 0) return;
+    const std::uint32_t size = piece(bytes);
+    if (size >= 4) {
+      scatter_to<std::uint32_t>(to, bytes, word);
+    } else if (size == 2) {
+      scatter_to<std::uint16_t>(to, bytes, word);
+    } else {
+      scatter_to<std::uint8_t>(to, bytes, word);
+    }
+  }
+
+  std::byte* data_;
+  std::uint32_t alignment_;
+};
+
+}  // namespace strait::kernels

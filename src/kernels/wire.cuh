@@ -1,0 +1,182 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/launch.hpp"
+#include "kernels/primitives.cuh"
+#include "kernels/user_bytes.cuh"
+
+/// How bytes lie in a slot, and how a reader learns that they are there: a policy for each Wire (launch.hpp).
+namespace strait::kernels {
+
+inline constexpr std::uint32_t granules_per_line = line_bytes / sizeof(Granule);
+inline constexpr std::uint32_t warp_threads = 32;
+
+/// How long a thread goes on polling. Looks at the mailbox (over PCIe) and the clock only now and then.
+class Patience {
+ public:
+  /// Whether to give up.
+  __device__ bool spent(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends) {
+    if (++polls_ % polls_between_looks != 0) return false;
+    Mailbox& mailbox = *ring.mailbox;
+    if (*static_cast<volatile std::uint32_t*>(&mailbox.abort) != 0)
+      return tell(mailbox, Mailbox::Event::aborted, peer, lane, sends);
+    const std::uint64_t now_ns = device_now_ns();
+    if (began_ns_ == 0) began_ns_ = now_ns;
+    if (ring.timeout_ns != 0 && now_ns - began_ns_ > ring.timeout_ns)
+      return tell(mailbox, Mailbox::Event::timeout, peer, lane, sends);
+    if (now_ns - began_ns_ > ring.slow_ns * (told_ + 1)) {
+      ++told_;  // again and again: the peer may leave between
+      tell(mailbox, Mailbox::Event::slow, peer, lane, sends);
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::uint32_t polls_between_looks = 4096;
+  static __device__ bool tell(Mailbox& mailbox, Mailbox::Event event, std::uint32_t peer, std::uint32_t lane,
+                              bool sends) {
+    *static_cast<volatile std::uint32_t*>(&mailbox.peer) = peer;
+    *static_cast<volatile std::uint32_t*>(&mailbox.lane) = lane;
+    *static_cast<volatile std::uint32_t*>(&mailbox.sends) = sends ? 1 : 0;
+    __threadfence_system();
+    *static_cast<volatile Mailbox::Event*>(&mailbox.event) = event;
+    return true;
+  }
+
+  std::uint32_t polls_ = 0;
+  std::uint64_t began_ns_ = 0;
+  std::uint64_t told_ = 0;
+};
+
+/// What of a piece of a chunk is this thread's: one granule.
+struct Place {
+  std::uint32_t offset;       ///< of its data in the chunk, bytes
+  std::uint32_t slot_offset;  ///< in the slot, bytes
+  std::uint32_t valid;        ///< bytes of its data that exist
+  bool active;                ///< it is written and read
+};
+__device__ __forceinline__ std::uint32_t valid_bytes(std::uint32_t offset, std::uint32_t chunk_bytes,
+                                                     std::uint32_t most) {
+  const std::uint32_t left = offset < chunk_bytes ? chunk_bytes - offset : 0;
+  return left < most ? left : most;
+}
+
+/// Peers in the order in which a rank serves them: k - 1 for the rank k after it, so that no link is hit by all ranks
+/// at once.
+__device__ __forceinline__ std::uint32_t position_of(std::uint32_t peer, std::uint32_t rank, std::uint32_t ranks) {
+  return peer > rank ? peer - rank - 1 : peer + ranks - rank - 1;
+}
+
+/// A ring's lane: who writes, who reads, and over which ring.
+struct LaneEnds {
+  std::uint32_t writer;
+  std::uint32_t reader;
+  Cast cast;
+};
+
+struct Lines {
+  static constexpr Wire wire = Wire::lines;
+  static constexpr bool flags_slots = false;
+
+  static __device__ __forceinline__ bool bears_flag() {
+    return threadIdx.x % granules_per_line == granules_per_line - 1;
+  }
+  static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
+    const std::uint32_t thread = threadIdx.x % warp_threads;
+    const std::uint32_t line = piece * piece_data_bytes(wire) + thread / granules_per_line * line_data_bytes;
+    const std::uint32_t offset = line + thread % granules_per_line * static_cast<std::uint32_t>(sizeof(Granule));
+    return {offset, piece * piece_bytes + thread * static_cast<std::uint32_t>(sizeof(Granule)),
+            valid_bytes(offset, chunk_bytes, bears_flag() ? 8 : 16), line < chunk_bytes};
+  }
+  static __device__ __forceinline__ Granule packed(Granule value, std::uint64_t flag) {
+    if (bears_flag()) value.high = flag;
+    return value;
+  }
+  static __device__ __forceinline__ bool has_come(const Granule& stored, std::uint64_t flag) {
+    return !bears_flag() || stored.high == flag;
+  }
+  static __device__ __forceinline__ Granule unpacked(const Granule& stored) { return stored; }
+  /// Never zero, which fresh memory holds, and never twice the same.
+  static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
+    return (use + 1) << 16 | call_hash;
+  }
+  static __device__ __forceinline__ std::byte* slot(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
+    const std::uint32_t k = position_of(ends.writer, ends.reader, ring.ranks);
+    const std::size_t index = std::size_t{k * ring.lanes + blockIdx.x} * slot_depth + (use & (slot_depth - 1));
+    return ring.arenas[ends.reader] + returned_bytes + index * slot_bytes(wire);
+  }
+};
+
+/// Which slot of a host arena.
+__device__ __forceinline__ std::size_t staged_slot_index(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
+  const std::uint32_t k = ends.cast == Cast::multi ? ring.ranks - 1 : position_of(ends.reader, ends.writer, ring.ranks);
+  return std::size_t{k * ring.lanes + blockIdx.x} * slot_depth + (use & (slot_depth - 1));
+}
+__device__ __forceinline__ std::byte* staged_slot(const Ring& ring, const LaneEnds& ends, std::uint64_t use,
+                                                  Wire wire) {
+  return ring.arenas[ends.writer] + StagedLayout::slots_offset_bytes(wire, ring.ranks) +
+         staged_slot_index(ring, ends, use) * slot_bytes(wire);
+}
+
+struct Packets {
+  static constexpr Wire wire = Wire::packets;
+  static constexpr bool flags_slots = false;
+  /// A flag has this many bits for the use; what is older by as many uses looks the same.
+  static constexpr std::uint32_t use_bits = 24;
+
+  static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
+    const std::uint32_t thread = threadIdx.x % warp_threads;
+    const std::uint32_t offset = piece * piece_data_bytes(wire) + thread * 8;
+    return {offset, piece * piece_bytes + thread * static_cast<std::uint32_t>(sizeof(Granule)),
+            valid_bytes(offset, chunk_bytes, 8), offset < chunk_bytes};
+  }
+  static __device__ __forceinline__ Granule packed(const Granule& value, std::uint64_t flag) {
+    return {(value.low & 0xffffffffu) | flag << 32, value.low >> 32 | flag << 32};
+  }
+  static __device__ __forceinline__ bool has_come(const Granule& stored, std::uint64_t flag) {
+    return stored.low >> 32 == flag && stored.high >> 32 == flag;
+  }
+  static __device__ __forceinline__ Granule unpacked(const Granule& stored) {
+    return {(stored.low & 0xffffffffu) | stored.high << 32, 0};
+  }
+  static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
+    return ((use + 1) << 8 | (call_hash & 0xff) | 1) & 0xffffffffu;  // never zero
+  }
+  static __device__ __forceinline__ std::byte* slot(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
+    return staged_slot(ring, ends, use, wire);
+  }
+  /// Whether the slot must be wiped before this use, so that nothing in it is as old as flags can tell apart: its far
+  /// end may not have been written for long.
+  static __device__ __forceinline__ bool wipes(std::uint64_t use) {
+    constexpr std::uint64_t period = std::uint64_t{1} << (use_bits - 2);
+    return use >= period && use % period < slot_depth;
+  }
+};
+
+struct Bulk {
+  static constexpr Wire wire = Wire::bulk;
+  static constexpr bool flags_slots = true;
+
+  static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
+    const std::uint32_t slot_offset = piece * piece_bytes + threadIdx.x % warp_threads * 16;
+    return {slot_offset, slot_offset, valid_bytes(slot_offset, chunk_bytes, 16), slot_offset < chunk_bytes};
+  }
+  static __device__ __forceinline__ Granule packed(const Granule& value, std::uint64_t /*flag*/) { return value; }
+  static __device__ __forceinline__ bool has_come(const Granule& /*stored*/, std::uint64_t /*flag*/) { return true; }
+  static __device__ __forceinline__ Granule unpacked(const Granule& stored) { return stored; }
+  static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
+    return Lines::flag(use, call_hash);
+  }
+  static __device__ __forceinline__ std::byte* slot(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
+    return staged_slot(ring, ends, use, wire);
+  }
+  static __device__ __forceinline__ std::uint64_t* slot_flag(const Ring& ring, const LaneEnds& ends,
+                                                             std::uint64_t use) {
+    return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer] + StagedLayout::flags_offset_bytes()) +
+           staged_slot_index(ring, ends, use);
+  }
+};
+
+}  // namespace strait::kernels

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <typeindex>
+#include <vector>
+
+/// Enough of CUDA to compile the kernels of src/kernels for the CPU: a thread of a block is a thread, memory is memory
+/// that arrives 8 bytes at a time, and now and then a thread is held up. What rests on more than that (lines, which
+/// need 128 bytes to arrive whole) cannot be tested so.
+#define STRAIT_EMULATED_GPU
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+namespace strait::testing {
+
+/// A running block: what its threads share.
+struct EmulatedBlock {
+  explicit EmulatedBlock(std::uint32_t threads) : everyone(threads), warps(threads / 32), voted_(threads) {
+    for (auto& warp : warps) warp = std::make_unique<std::barrier<>>(32);
+  }
+  template <class T>
+  T& memory() {
+    const std::lock_guard lock(mutex_);
+    auto& place = memory_[typeid(T)];
+    if (!place) place = std::make_shared<T>();
+    return *static_cast<T*>(place.get());
+  }
+  /// Whether any of the threads [first, first + count), which `meeting` joins, says yes.
+  bool any(std::barrier<>& meeting, std::uint32_t first, std::uint32_t count, std::uint32_t thread, bool yes) {
+    voted_[thread] = yes ? 1 : 0;
+    meeting.arrive_and_wait();
+    bool result = false;
+    for (std::uint32_t i = first; i < first + count; ++i) result |= voted_[i] != 0;
+    meeting.arrive_and_wait();
+    return result;
+  }
+
+  std::barrier<> everyone;
+  std::vector<std::unique_ptr<std::barrier<>>> warps;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::type_index, std::shared_ptr<void>> memory_;
+  std::vector<std::uint32_t> voted_;
+};
+
+struct Index {
+  std::uint32_t x = 0;
+};
+inline thread_local EmulatedBlock* block = nullptr;
+inline thread_local std::uint32_t delay_state = 1;
+
+/// Holds a thread up now and then, for a while.
+inline void perhaps_delay() {
+  delay_state = delay_state * 1664525u + 1013904223u;
+  if (delay_state >> 24 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_state >> 16 & 0xff));
+}
+
+}  // namespace strait::testing
+
+inline thread_local strait::testing::Index threadIdx, blockIdx, blockDim;
+
+inline void __syncthreads() { strait::testing::block->everyone.arrive_and_wait(); }
+inline int __syncthreads_or(int yes) {
+  auto& block = *strait::testing::block;
+  return block.any(block.everyone, 0, blockDim.x, threadIdx.x, yes != 0) ? 1 : 0;
+}
+inline void __syncwarp() { strait::testing::block->warps[threadIdx.x / 32]->arrive_and_wait(); }
+inline int __any_sync(unsigned /*mask*/, int yes) {
+  auto& block = *strait::testing::block;
+  const std::uint32_t warp = threadIdx.x / 32;
+  return block.any(*block.warps[warp], warp * 32, 32, threadIdx.x, yes != 0) ? 1 : 0;
+}
+inline void __threadfence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline int __popc(unsigned value) { return __builtin_popcount(value); }
+inline int __ffs(int value) { return __builtin_ffs(value); }
+
+namespace strait::kernels {
+
+struct Granule {
+  std::uint64_t low;
+  std::uint64_t high;
+};
+
+inline std::uint64_t load_word(const std::uint64_t* from) {
+  testing::perhaps_delay();
+  return std::atomic_ref(*const_cast<std::uint64_t*>(from)).load(std::memory_order_acquire);
+}
+inline void store_word(std::uint64_t* to, std::uint64_t value) {
+  testing::perhaps_delay();
+  std::atomic_ref(*to).store(value, std::memory_order_release);
+}
+inline Granule load_granule(const std::byte* from) {
+  const auto* words = reinterpret_cast<const std::uint64_t*>(from);
+  const std::uint64_t low = load_word(words);
+  return {low, load_word(words + 1)};
+}
+inline void store_granule(std::byte* to, const Granule& granule) {
+  auto* words = reinterpret_cast<std::uint64_t*>(to);
+  store_word(words + 1, granule.high);
+  store_word(words, granule.low);
+}
+inline std::uint64_t device_now_ns() {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+template <class T>
+T& shared_memory() {
+  return testing::block->memory<T>();
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,302 @@
+// The kernels that trade through host memory, on the CPU: every collective bit by bit, with threads held up at random,
+// slots reused, flags that wrap, and waits that end.
+#include "support/emulated_gpu.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "communicator/device_calls.hpp"
+#include "host/collective_case.hpp"
+#include "kernels/exchange.cuh"
+#include "kernels/two_hop.cuh"
+#include "support/random_data.hpp"
+#include "support/reference.hpp"
+
+namespace strait::testing {
+namespace {
+
+using kernels::LaneCounts;
+using kernels::Mailbox;
+using kernels::StagedLayout;
+using kernels::Wire;
+
+constexpr std::size_t guard_bytes = 64;
+constexpr std::byte poison{0xa5};
+
+/// Zeroed memory that is taken page by page.
+class Arena {
+ public:
+  explicit Arena(std::size_t bytes)
+      : bytes_(bytes), data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Arena() { munmap(data_, bytes_); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+template <class W, class Launch>
+void run_thread(const DeviceLaunch& launch, const Launch& argument, DataType type) {
+  constexpr bool one_hop = std::is_same_v<Launch, kernels::Exchange>;
+  if (!launch.reduces) {
+    if constexpr (one_hop) {
+      kernels::exchange_copy<W>(argument);
+    } else {
+      kernels::two_hop_copy<W>(argument);
+    }
+    return;
+  }
+  spec::visit(type, [&]<DataType t>() {
+    if constexpr (one_hop) {
+      kernels::exchange_reduce<W, t, false>(argument);
+    } else {
+      kernels::two_hop_reduce<W, t, false>(argument);
+    }
+  });
+}
+
+/// The block of that index, with fewer threads than on a GPU: the kernels take any number of warps.
+void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
+  const std::uint32_t threads = std::min(launch.threads, 64u);
+  EmulatedBlock shared(threads);
+  std::vector<std::jthread> running;
+  for (std::uint32_t thread = 0; thread < threads; ++thread)
+    running.emplace_back([&, thread] {
+      block = &shared;
+      delay_state = seed * 131 + index * 17 + thread;
+      threadIdx.x = thread;
+      blockIdx.x = index;
+      blockDim.x = threads;
+      std::visit(
+          [&](const auto& argument) {
+            if (launch.wire == Wire::packets)
+              run_thread<kernels::Packets>(launch, argument, type);
+            else
+              run_thread<kernels::Bulk>(launch, argument, type);
+          },
+          launch.argument);
+    });
+}
+
+/// The ranks of a host whose GPUs share nothing but host memory.
+class Machine {
+ public:
+  Machine(std::uint32_t ranks, std::uint32_t lanes, std::size_t packets_bytes, std::uint64_t first_use = 0)
+      : ranks_(ranks), mailboxes_(ranks), counts_(ranks) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      arenas_.push_back(std::make_unique<Arena>(StagedLayout::size_bytes(ranks)));
+      counts_[rank].assign(kernels::lane_count, LaneCounts{first_use, first_use, first_use, 0});
+      auto* returned = reinterpret_cast<std::uint64_t*>(arenas_[rank]->data());
+      if (first_use != 0) std::fill_n(returned, kernels::lane_count, first_use);
+    }
+    tokens_.resize(ranks, Bytes(2 * 8 * kernels::max_ranks));
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      kernels::Ring ring{};
+      for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.arenas[peer] = arenas_[peer]->data();
+      ring.counts = counts_[rank].data();
+      ring.mailbox = &mailboxes_[rank];
+      ring.slow_ns = ~std::uint64_t{0} >> 8;
+      ring.timeout_ns = 60'000'000'000;
+      ring.rank = rank;
+      ring.ranks = ranks;
+      ring.lanes = StagedLayout::lanes(ranks);
+      rings_.push_back(ring);
+      calls_.emplace_back(ring, tokens_[rank].data(), DeviceCalls::Options{true, lanes, packets_bytes, ""});
+    }
+  }
+
+  void run(std::uint32_t rank, const Call& call) { run(calls_[rank].launches_of(call), call.type); }
+  void run(const std::vector<DeviceLaunch>& launches, DataType type) {
+    for (const DeviceLaunch& launch : launches)
+      for (std::uint32_t lane = 0; lane < launch.lanes; ++lane) run_block(launch, lane, type, ++seed_);
+  }
+  const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
+  Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
+  std::uint32_t ranks() const { return ranks_; }
+
+ private:
+  std::uint32_t ranks_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::vector<Mailbox> mailboxes_;
+  std::vector<std::vector<LaneCounts>> counts_;
+  std::vector<Bytes> tokens_;
+  std::vector<kernels::Ring> rings_;
+  std::vector<DeviceCalls> calls_;
+  std::atomic<std::uint32_t> seed_{1};
+};
+
+Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {
+  Call call;
+  call.collective = c.collective;
+  call.type = c.type;
+  call.op = c.op;
+  call.root = c.root;
+  call.count = c.count;
+  call.send = input;
+  call.receive = output;
+  std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
+  return call;
+}
+
+void check(Machine& machine, const CollectiveCase& c) {
+  const std::uint32_t ranks = machine.ranks();
+  const BufferBytes sizes = buffer_bytes(c, ranks);
+  std::vector<Bytes> inputs, scalars;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    inputs.push_back(random_elements(c.type, sizes.send / size_bytes(c.type), c.seed * 100 + rank));
+    scalars.push_back(random_elements(c.type, 1, c.seed * 100 + 50 + rank));
+  }
+  const std::size_t bytes = std::max(sizes.send, sizes.receive) + 2 * guard_bytes + 16;
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      Bytes first(bytes, poison), second(bytes, poison);
+      const bool inside = c.in_place && sizes.receive > sizes.send;
+      std::byte* const base = first.data() + guard_bytes + c.misalignment_bytes;
+      std::byte* const input = base + (inside ? own_offset(c, rank) : 0);
+      std::byte* const output =
+          c.in_place ? base + (inside ? 0 : own_offset(c, rank)) : second.data() + guard_bytes + c.misalignment_bytes;
+      std::copy(inputs[rank].begin(), inputs[rank].end(), input);
+      machine.run(rank, call_of(c, input, output, scalars[rank]));
+      const Bytes expected = reference_output({.collective = c.collective,
+                                               .type = c.type,
+                                               .op = c.op,
+                                               .root = c.root,
+                                               .premul_scalars = scalars,
+                                               .inputs = inputs},
+                                              rank);
+      EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "")
+          << describe(c) << " on rank " << rank << " of " << ranks;
+      Bytes& written = c.in_place ? first : second;
+      std::fill_n(output, expected.size(), poison);
+      EXPECT_TRUE(std::all_of(written.begin(), written.begin() + guard_bytes, [](std::byte b) { return b == poison; }));
+      EXPECT_TRUE(std::all_of(written.end() - guard_bytes, written.end(), [](std::byte b) { return b == poison; }));
+    });
+}
+
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                      Collective::all_to_all, Collective::broadcast,  Collective::reduce,
+                                      Collective::gather,     Collective::scatter};
+
+void check_collectives(Machine& machine, std::initializer_list<std::size_t> counts) {
+  std::uint64_t seed = 1;
+  for (const Collective collective : collectives)
+    for (const std::size_t count : counts) {
+      CollectiveCase c;
+      c.collective = collective;
+      c.type = std::array{DataType::bfloat16, DataType::float32, DataType::uint8, DataType::float64}[seed % 4];
+      c.op = static_cast<ReduceOp>(seed % reduce_op_count);
+      c.count = count;
+      c.in_place = seed % 3 == 0;
+      c.misalignment_bytes = seed % 5 == 0 ? size_bytes(c.type) : 0;
+      c.root = static_cast<std::uint32_t>(seed % machine.ranks());
+      c.seed = ++seed;
+      check(machine, c);
+      if (::testing::Test::HasFailure()) return;
+    }
+}
+
+constexpr std::size_t always = ~std::size_t{0} >> 1, never = 0;
+
+TEST(Packets, EveryCollective) {
+  for (const std::uint32_t ranks : {1u, 2u, 3u, 4u}) {
+    Machine machine(ranks, 2, always);
+    check_collectives(machine, {1, 77, 5003});
+  }
+}
+TEST(Bulk, EveryCollective) {
+  for (const std::uint32_t ranks : {2u, 3u, 4u}) {
+    Machine machine(ranks, 2, never);
+    check_collectives(machine, {1, 515, 40'009});
+  }
+}
+
+/// More chunks than slots, on one lane: every slot is used again many times.
+TEST(Bulk, SlotsAreUsedAgain) {
+  Machine machine(3, 1, never);
+  check_collectives(machine, {300'007});
+}
+
+/// Packets and bulk have slots of their own: what one leaves behind is never taken for the other's.
+TEST(Both, TakeTurns) {
+  Machine machine(3, 2, 4096);
+  for (int turn = 0; turn < 2; ++turn) check_collectives(machine, {64, 3000, 900});
+}
+
+/// Flags tell 2^24 uses apart; before they wrap, and where a slot's far end was last written long ago, all is well.
+TEST(Packets, FlagsWrap) {
+  for (const std::uint64_t first_use : {(std::uint64_t{1} << 22) - 2, (std::uint64_t{1} << 24) - 3}) {
+    Machine machine(3, 1, always, first_use);
+    check_collectives(machine, {900, 3, 2000});
+  }
+}
+
+TEST(Barrier, WaitsForEverybody) {
+  Machine machine(3, 2, 4096);
+  std::atomic<int> came{0};
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 * rank));
+      ++came;
+      machine.run(rank, Call{});
+      EXPECT_EQ(came, 3);
+    });
+}
+
+TEST(Waiting, EndsAtTheDeadlineAndNamesThePeer) {
+  Machine machine(2, 1, never);
+  Bytes data(4096);
+  CollectiveCase c;
+  c.count = 1000;
+  Call call = call_of(c, data.data(), data.data(), Bytes(4));
+  auto launches = machine.calls(1).launches_of(call);
+  ASSERT_EQ(launches.size(), 1u);
+  std::get<kernels::Exchange>(launches[0].argument).ring.timeout_ns = 20'000'000;
+  machine.run(launches, c.type);
+  EXPECT_EQ(machine.mailbox(1).event, Mailbox::Event::timeout);
+  EXPECT_EQ(machine.mailbox(1).peer, 0u);
+}
+
+TEST(Waiting, EndsWhenTheHostSaysSo) {
+  for (const std::size_t packets : {always, never}) {
+    Machine machine(2, 1, packets);
+    Bytes data(4096);
+    CollectiveCase c;
+    c.count = 1000;
+    std::jthread host([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      std::atomic_ref(machine.mailbox(0).abort) = 1;
+    });
+    machine.run(0, call_of(c, data.data(), data.data(), Bytes(4)));
+    EXPECT_EQ(machine.mailbox(0).event, Mailbox::Event::aborted);
+  }
+}
+
+/// A rank whose call differs takes nothing of the others' data.
+TEST(Waiting, CallsThatDifferDoNotMeet) {
+  for (const std::size_t packets : {always, never}) {
+    Machine machine(2, 1, packets);
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        Bytes input(8000, std::byte{1}), output(8000, poison);
+        CollectiveCase c;
+        c.count = 1000 + rank;
+        auto launches = machine.calls(rank).launches_of(call_of(c, input.data(), output.data(), Bytes(4)));
+        std::get<kernels::Exchange>(launches.at(0).argument).ring.timeout_ns = 50'000'000;
+        machine.run(launches, c.type);
+        EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::timeout);
+        EXPECT_EQ(output, Bytes(8000, poison));
+      });
+  }
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/mapping.hpp"
+#include "base/unique_fd.hpp"
+
+namespace strait::host_staged {
+
+/// Pinned host memory that the ranks of a host share and their GPUs read and write: a sealed memfd, mapped and
+/// registered with CUDA by each. It lives as long as anybody maps it.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  /// Zeroed, for access by `device`.
+  static Result<HostMemory> allocate(int device, std::size_t bytes);
+  /// What a peer's share() gave, of the same size, for access by `device`. Reads the descriptor, leaves it open.
+  static Result<HostMemory> import(int fd, std::size_t bytes, int device);
+  ~HostMemory();
+  HostMemory(HostMemory&& other) noexcept;
+  HostMemory& operator=(HostMemory&& other) noexcept;
+
+  /// A descriptor that import() takes, in this process or another.
+  Result<UniqueFd> share() const;
+  /// As the host addresses it.
+  std::byte* data() const { return mapping_.data(); }
+  /// As the device does.
+  std::byte* device_data() const { return device_data_; }
+
+ private:
+  Status register_for(int device);
+
+  UniqueFd fd_;
+  Mapping mapping_;
+  std::byte* device_data_ = nullptr;  ///< set: registered
+};
+
+}  // namespace strait::host_staged
