@@ -84,6 +84,10 @@ inline constexpr Variable environment_table[] = {
      "GPU ranks without P2P: messages up to this travel as packets, which come sooner, and longer ones in bulk, which "
      "takes half the bytes.",
      "", 0, std::int64_t{1} << 30},
+    {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
+     "Threads with which a GPU rank adds up on the CPU, where GPUs reach one another only through host memory. They "
+     "sleep while there is nothing to add.",
+     "", 1, 256},
     {"STRAIT_CALIBRATION", VariableKind::text, "auto", false,
      "The file with this machine's measured rates, as `strait doctor --calibrate` writes it; rank 0's are used by all "
      "ranks. auto: that of the user's cache folder. off: the shipped defaults."},

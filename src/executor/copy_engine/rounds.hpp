@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/types.hpp"
+#include "executor/copy_engine/options.hpp"
+#include "executor/copy_engine/stream_driver.hpp"
+#include "executor/copy_engine/windows.hpp"
+
+namespace strait::staged {
+
+/// A collective on GPU ranks of one host. `count` is in elements, as the API counts for the collective; buffers are the
+/// device's, of any alignment. Where a rank's own block is at the same address in both, nothing is copied for it.
+struct StagedCall {
+  Collective collective = Collective::all_reduce;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  std::uint32_t root = 0;
+  std::size_t count = 0;
+  const void* send = nullptr;
+  void* receive = nullptr;
+  std::array<std::byte, 8> premul_scalar{};  ///< this rank's own, an element of `type` (ReduceOp::premul_sum)
+};
+
+/// How a call is cut into rounds, the same on all ranks, and what one rank copies in each. In a round every rank that
+/// has something to give fills its upload slot, and every rank that is to have something reads the others' or, of a
+/// reduction, the result slot. Of collectives whose buffers have a block a rank, a round takes a piece of every block.
+class Rounds {
+ public:
+  static bool supports(Collective collective);
+  /// Of a supported collective with at least one element.
+  Rounds(const StagedCall& call, const StagedWindows& windows, const StagedOptions& options, std::uint32_t rank);
+
+  std::uint64_t count() const { return count_; }
+  bool reduces() const { return is_reduction(call_.collective); }
+  bool uploads(std::uint32_t rank) const;
+  bool downloads(std::uint32_t rank) const;
+  /// What the ranks' upload slots hold in a round, each the same; what reducers add up.
+  std::size_t slot_bytes(std::uint64_t round) const { return piece_bytes(round) * (scatters() ? windows_.ranks : 1); }
+
+  /// At most two copies, appended; `window` is the shared memory as the device sees it.
+  void append_uploads(std::uint64_t round, std::uint32_t slot, std::byte* window, std::vector<RowCopy>& copies) const;
+  void append_downloads(std::uint64_t round, std::uint32_t slot, std::byte* window, std::vector<RowCopy>& copies) const;
+  /// This rank's own block, where it goes from one buffer to the other without leaving the device.
+  void append_own(std::vector<RowCopy>& copies) const;
+
+ private:
+  /// Whether an upload holds a piece for each rank, or the same for all.
+  bool scatters() const {
+    return call_.collective == Collective::reduce_scatter || call_.collective == Collective::all_to_all ||
+           call_.collective == Collective::scatter;
+  }
+  std::size_t piece_bytes(std::uint64_t round) const;
+  void append_rows_but_own(RowCopy rows, std::vector<RowCopy>& copies) const;
+
+  StagedCall call_;
+  StagedWindows windows_;
+  std::uint32_t rank_;
+  std::size_t block_bytes_;
+  std::size_t piece_bytes_;  ///< of all rounds but the last
+  std::uint64_t count_;
+};
+
+}  // namespace strait::staged

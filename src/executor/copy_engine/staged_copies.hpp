@@ -1,0 +1,104 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/error.hpp"
+#include "executor/copy_engine/flags.hpp"
+#include "executor/copy_engine/options.hpp"
+#include "executor/copy_engine/reducers.hpp"
+#include "executor/copy_engine/rounds.hpp"
+#include "executor/copy_engine/stream_driver.hpp"
+
+namespace strait::staged {
+
+/// Large collectives of GPU ranks that reach one another only through host memory, one object a rank. Copy engines
+/// carry chunks up to and down from slots in memory that all ranks of the host share; CPU threads add chunks up while
+/// they are in the last-level cache. No SM is used. A rank writes what it has once, however many read it.
+///
+/// Calls are enqueued on the user's stream and return; uploads and downloads run beside one another on two streams of
+/// this object, between what the user's stream did before and what it does next. All ranks make the same calls in the
+/// same order. Not for streams that are being captured. One thread at a time calls enqueue(); a thread that enqueues
+/// for several ranks must keep calls to some hundred rounds(), for the driver takes about a thousand commands before it
+/// waits.
+class StagedCopies {
+ public:
+  struct Setup {
+    std::unique_ptr<StreamDriver> driver;
+    std::uint32_t rank = 0;   ///< among those of this host
+    std::uint32_t ranks = 2;  ///< at least 2
+    /// Memory that all ranks of the host share, zeroed before the first of them opens, and kept by the caller while
+    /// this object lives: as this process sees it (at a page's boundary), and as its device does.
+    std::byte* host = nullptr;
+    std::byte* device = nullptr;
+    std::size_t size_bytes = 0;  ///< bounds chunks and slots; the same on all ranks
+    StagedOptions options;
+    /// Whether the communicator has failed; from any thread, and as long as this object lives.
+    std::function<bool()> has_failed;
+  };
+  /// Code::mismatch where another rank has opened the memory with other sizes or options.
+  static Result<std::unique_ptr<StagedCopies>> open(Setup setup);
+  /// Waits for this rank's streams; after a failure of the communicator or an abort that is soon.
+  ~StagedCopies();
+  StagedCopies(const StagedCopies&) = delete;
+  StagedCopies& operator=(const StagedCopies&) = delete;
+
+  /// All collectives of equal counts, of any type and operation. Others, and empty ones, are for somebody else.
+  bool supports(const StagedCall& call) const { return Rounds::supports(call.collective) && call.count > 0; }
+  std::uint64_t rounds(const StagedCall& call) const;
+
+  /// The call must be one that is supported, with buffers as the API wants them. After an error of the driver (or an
+  /// abort) this object is of no more use, and the outputs of all that was under way are undefined.
+  Status enqueue(const StagedCall& call, StreamDriver::Stream stream);
+
+  /// Ends all waits of this rank, of threads and of streams, also of those enqueued before: outputs of what was under
+  /// way are undefined. Tells the other ranks' reducers. From any thread, any number of times.
+  void abort() { reducers_->abort(); }
+
+  /// For whoever looks after deadlines: how long the operation that this rank is at has been under way, and which of
+  /// the others is furthest behind.
+  struct Wait {
+    std::chrono::milliseconds duration{};
+    std::uint32_t rank = 0;
+  };
+  std::optional<Wait> wait() const;
+
+  const StagedWindows& windows() const { return flags_.windows(); }
+
+  /// Before the first call: counts as if `rounds` (a multiple of the slots) had been done before. For tests of counters
+  /// that wrap; the same on all ranks.
+  void start_from(std::uint64_t rounds);
+
+ private:
+  /// A stream, and the memory operations that it is to be given with its next command.
+  struct Lane {
+    StreamDriver::Stream stream = nullptr;
+    StreamDriver::Event done = nullptr;
+    std::vector<MemoryOperation> pending;
+    std::vector<RowCopy> copies;
+  };
+  StagedCopies(Setup setup, const StagedWindows& windows);
+  Status prepare();
+  Status enqueue_rounds(const StagedCall& call, const Operation& operation);
+  bool downloads(const Operation& operation) const;
+  Status upload(const StagedCall& call, const Operation& operation, std::uint64_t round);
+  Status download(const Operation& operation, std::uint64_t round);
+  void add_credit_waits(const Operation& operation, std::uint64_t round, std::uint32_t slot);
+  Status fork(StreamDriver::Stream from);
+  Status join(Lane& lane, StreamDriver::Stream to);
+  void add(Lane& lane, MemoryOperation::Kind kind, std::size_t offset, std::uint64_t value);
+  Status flush(Lane& lane);
+
+  Setup setup_;
+  Flags flags_;
+  Lane up_, down_;
+  StreamDriver::Event begin_ = nullptr;
+  std::unique_ptr<Reducers> reducers_;
+};
+
+}  // namespace strait::staged

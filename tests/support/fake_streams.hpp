@@ -1,0 +1,183 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "executor/copy_engine/stream_driver.hpp"
+
+/// Streams without a GPU: each is a thread that carries out its commands in order on host memory, with random delays.
+namespace strait::testing {
+
+class FakeStreams final : public staged::StreamDriver {
+ public:
+  struct Options {
+    std::uint64_t seed = 0;
+    bool one_queue = false;  ///< all streams of the device share one, as with CUDA_DEVICE_MAX_CONNECTIONS=1
+    bool slow = true;        ///< with random delays
+  };
+  explicit FakeStreams(const Options& options) : options_(options), random_(options.seed) {}
+
+  /// An address that streams must not be given: the host's view of memory that the device sees elsewhere.
+  void forbid(const std::byte* begin, std::size_t size_bytes) { forbidden_ = {begin, begin + size_bytes}; }
+  /// The command after this many more fails, and all that follow.
+  void fail_after(int commands) { commands_left_ = commands; }
+  int commands() const { return commands_; }
+
+  Result<Stream> create_stream() override {
+    STRAIT_TRY(command());
+    if (!options_.one_queue || queues_.empty()) queues_.push_back(std::make_unique<Queue>(options_, random_()));
+    streams_.push_back(queues_.back().get());
+    return static_cast<Stream>(streams_.back());
+  }
+  void destroy_stream(Stream stream) override { queue(stream).finish(); }
+  Result<Event> create_event() override {
+    STRAIT_TRY(command());
+    events_.push_back(std::make_unique<FakeEvent>());
+    return static_cast<Event>(events_.back().get());
+  }
+  void destroy_event(Event event) override { static_cast<FakeEvent*>(event)->destroyed = true; }
+
+  Status record(Event event, Stream stream) override {
+    STRAIT_TRY(command());
+    auto* fake = static_cast<FakeEvent*>(event);
+    const std::uint64_t number = ++fake->recorded;
+    queue(stream).push([fake, number] { fake->reached = number; });
+    return {};
+  }
+  Status wait(Stream stream, Event event) override {
+    STRAIT_TRY(command());
+    auto* fake = static_cast<FakeEvent*>(event);
+    queue(stream).push([fake, number = fake->recorded] { await([&] { return fake->reached >= number; }); });
+    return {};
+  }
+  Status call(Stream stream, void (*function)(void*), void* argument) override {
+    STRAIT_TRY(command());
+    queue(stream).push([function, argument] { function(argument); });
+    return {};
+  }
+  Status copy(const staged::RowCopy& copy, Stream stream) override {
+    STRAIT_TRY(command());
+    check(copy.to);
+    check(copy.from);
+    queue(stream).push([copy] {
+      for (std::size_t row = 0; row < copy.rows; ++row)
+        std::memcpy(static_cast<std::byte*>(copy.to) + row * copy.to_pitch_bytes,
+                    static_cast<const std::byte*>(copy.from) + row * copy.from_pitch_bytes, copy.row_bytes);
+    });
+    return {};
+  }
+  Status operate(std::span<const staged::MemoryOperation> operations, Stream stream) override {
+    STRAIT_TRY(command());
+    for (const staged::MemoryOperation& operation : operations) {
+      check(operation.word);
+      queue(stream).push([operation] {
+        const std::atomic_ref<std::uint32_t> word(*static_cast<std::uint32_t*>(operation.word));
+        if (operation.kind == staged::MemoryOperation::Kind::write) {
+          word.store(operation.value, std::memory_order_release);
+        } else {
+          await([&] { return static_cast<std::int32_t>(word.load(std::memory_order_acquire) - operation.value) >= 0; });
+        }
+      });
+    }
+    return {};
+  }
+  bool is_idle(Stream stream) override { return queue(stream).is_idle(); }
+
+  /// Anything else on a stream, such as a user's own work.
+  void run(Stream stream, std::function<void()> work) { queue(stream).push(std::move(work)); }
+  void finish(Stream stream) { queue(stream).finish(); }
+
+ private:
+  struct FakeEvent {
+    std::uint64_t recorded = 0;
+    std::atomic<std::uint64_t> reached = 0;
+    bool destroyed = false;
+  };
+
+  /// As a stream waits: for ever, but tests are to end.
+  template <class Condition>
+  static void await(const Condition& condition) {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > give_up) {
+        ADD_FAILURE() << "a stream has waited for a minute";
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  class Queue {
+   public:
+    Queue(const Options& options, std::uint64_t seed)
+        : slow_(options.slow), random_(seed), thread_([this](const std::stop_token& stop) { work(stop); }) {}
+    void push(std::function<void()> command) {
+      const std::lock_guard lock(mutex_);
+      commands_.push_back(std::move(command));
+      changed_.notify_all();
+    }
+    bool is_idle() {
+      const std::lock_guard lock(mutex_);
+      return commands_.empty();
+    }
+    void finish() {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return commands_.empty(); });
+    }
+
+   private:
+    void work(const std::stop_token& stop) {
+      std::unique_lock lock(mutex_);
+      while (changed_.wait(lock, stop, [&] { return !commands_.empty(); })) {
+        const auto command = commands_.front();
+        lock.unlock();
+        if (slow_ && random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 100));
+        command();
+        lock.lock();
+        commands_.pop_front();
+        changed_.notify_all();
+      }
+    }
+    bool slow_;
+    std::mt19937_64 random_;
+    std::mutex mutex_;
+    std::condition_variable_any changed_;
+    std::deque<std::function<void()>> commands_;  ///< the first is being carried out
+    std::jthread thread_;
+  };
+
+  Queue& queue(Stream stream) { return *static_cast<Queue*>(stream); }
+  Status command() {
+    ++commands_;
+    if (commands_left_ > 0) --commands_left_;
+    if (commands_left_ == 0) return fail(Code::cuda_error, "a command of a fake stream was told to fail");
+    return {};
+  }
+  void check(const void* address) const {
+    EXPECT_FALSE(address >= forbidden_.first && address < forbidden_.second) << "a stream was given a host address";
+  }
+
+  Options options_;
+  std::mt19937_64 random_;
+  std::pair<const void*, const void*> forbidden_{};
+  int commands_ = 0, commands_left_ = -1;
+  std::vector<std::unique_ptr<FakeEvent>> events_;
+  std::vector<Queue*> streams_;
+  std::vector<std::unique_ptr<Queue>> queues_;  ///< last: their threads use events
+};
+
+}  // namespace strait::testing

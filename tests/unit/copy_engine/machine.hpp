@@ -1,0 +1,86 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/mapping.hpp"
+#include "base/unique_fd.hpp"
+#include "executor/copy_engine/staged_copies.hpp"
+#include "support/fake_streams.hpp"
+
+namespace strait::testing {
+
+/// Memory that the ranks of a host share: as the host sees it, and at other addresses as devices do.
+class Machine {
+ public:
+  Machine(std::uint32_t ranks, std::size_t size_bytes)
+      : ranks_(ranks), fd_(memfd_create("staging", MFD_CLOEXEC)), size_bytes_(size_bytes) {
+    EXPECT_EQ(ftruncate(fd_.get(), static_cast<off_t>(size_bytes)), 0);
+    host_ = Mapping::of_file(fd_.get(), size_bytes).value();
+    device_ = Mapping::of_file(fd_.get(), size_bytes).value();
+  }
+  std::uint32_t ranks() const { return ranks_; }
+  std::byte* host() const { return host_.data(); }
+  std::atomic<bool>& failed() { return failed_; }
+
+  staged::StagedCopies::Setup setup(std::uint32_t rank, const staged::StagedOptions& options,
+                                    std::unique_ptr<FakeStreams> driver) {
+    driver->forbid(host_.data(), size_bytes_);
+    return {.driver = std::move(driver),
+            .rank = rank,
+            .ranks = ranks_,
+            .host = host_.data(),
+            .device = device_.data(),
+            .size_bytes = size_bytes_,
+            .options = options,
+            .has_failed = [this] { return failed_.load(); }};
+  }
+
+ private:
+  std::uint32_t ranks_;
+  UniqueFd fd_;
+  std::size_t size_bytes_;
+  Mapping host_, device_;
+  std::atomic<bool> failed_ = false;
+};
+
+/// One rank of a machine, with a stream of the user's.
+struct Rank {
+  Rank(Machine& machine, std::uint32_t own_rank, const staged::StagedOptions& options,
+       const FakeStreams::Options& streams)
+      : rank(own_rank) {
+    auto owned = std::make_unique<FakeStreams>(streams);
+    driver = owned.get();
+    copies = staged::StagedCopies::open(machine.setup(rank, options, std::move(owned))).value();
+    stream = driver->create_stream().value();
+  }
+  std::uint32_t rank;
+  FakeStreams* driver = nullptr;
+  std::unique_ptr<staged::StagedCopies> copies;
+  staged::StreamDriver::Stream stream = nullptr;
+};
+
+inline void as_threads(std::uint32_t ranks, const std::function<void(std::uint32_t rank)>& body) {
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { body(rank); });
+}
+
+/// Options under which small messages already take many rounds.
+inline staged::StagedOptions small_options(std::uint32_t reducers = 2, std::uint32_t depth = 4) {
+  return {.reducers = reducers,
+          .depth = depth,
+          .chunk_bytes = 64 << 10,
+          .least_chunk_bytes = 4096,
+          .wanted_rounds = 12,
+          .spin_us = 5,
+          .nap_us = 10};
+}
+
+}  // namespace strait::testing
