@@ -1,0 +1,206 @@
+#include "executor/copy_engine/cuda_stream_driver.hpp"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "executor/cuda/runtime.hpp"
+
+namespace strait::staged {
+namespace {
+
+using cuda::check;
+using cuda::DeviceGuard;
+
+/// What the runtime does not offer, found at run time: a machine without a driver loads the library all the same.
+struct DriverCalls {
+  decltype(&cuGetErrorString) get_error_string = nullptr;
+  decltype(&cuStreamBatchMemOp) batch_memory_operations = nullptr;
+  decltype(&cuStreamWriteValue32) write_value = nullptr;
+  decltype(&cuStreamWaitValue32) wait_value = nullptr;
+};
+
+/// The version of the calls' present form.
+constexpr unsigned wanted_version = 12000;
+
+template <class F>
+Status find(F& function, const char* name) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult status{};
+#if CUDART_VERSION >= 12050
+  const cudaError_t result = cudaGetDriverEntryPointByVersion(name, &found, wanted_version, cudaEnableDefault, &status);
+#else
+  const cudaError_t result = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status);
+#endif
+  if (result != cudaSuccess || status != cudaDriverEntryPointSuccess || found == nullptr) {
+    cudaGetLastError();
+    return fail(Code::unsupported, std::string("the CUDA driver has no ") + name + " (" + cudaGetErrorString(result) +
+                                       "). Install a driver for CUDA 12 or later");
+  }
+  function = reinterpret_cast<F>(found);
+  return {};
+}
+
+class CudaStreams final : public StreamDriver {
+ public:
+  explicit CudaStreams(int device) : device_(device) {}
+  Status prepare();
+
+  Result<Stream> create_stream() override;
+  void destroy_stream(Stream stream) override;
+  Result<Event> create_event() override;
+  void destroy_event(Event event) override;
+  Status record(Event event, Stream stream) override;
+  Status wait(Stream stream, Event event) override;
+  Status call(Stream stream, void (*function)(void*), void* argument) override;
+  Status copy(const RowCopy& copy, Stream stream) override;
+  Status operate(std::span<const MemoryOperation> operations, Stream stream) override;
+  bool is_idle(Stream stream) override;
+
+ private:
+  Status check_call(CUresult result, const char* what) const;
+  Status operate_batch(std::span<const MemoryOperation> operations, Stream stream);
+
+  int device_;
+  DriverCalls calls_;
+  std::size_t most_pitch_bytes_ = 0;
+  std::vector<CUstreamBatchMemOpParams> batch_;
+};
+
+Status CudaStreams::prepare() {
+  STRAIT_TRY(find(calls_.get_error_string, "cuGetErrorString"));
+  STRAIT_TRY(find(calls_.batch_memory_operations, "cuStreamBatchMemOp"));
+  STRAIT_TRY(find(calls_.write_value, "cuStreamWriteValue32"));
+  STRAIT_TRY(find(calls_.wait_value, "cuStreamWaitValue32"));
+  int most_pitch_bytes = 0;
+  STRAIT_TRY(check(cudaDeviceGetAttribute(&most_pitch_bytes, cudaDevAttrMaxPitch, device_),
+                   "cannot ask GPU " + std::to_string(device_) + " for the largest pitch of a copy"));
+  most_pitch_bytes_ = static_cast<std::size_t>(most_pitch_bytes);
+  return {};
+}
+
+Result<StreamDriver::Stream> CudaStreams::create_stream() {
+  const DeviceGuard guard(device_);
+  cudaStream_t stream = nullptr;
+  STRAIT_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot create a stream"));
+  return static_cast<Stream>(stream);
+}
+
+void CudaStreams::destroy_stream(Stream stream) { cudaStreamDestroy(static_cast<cudaStream_t>(stream)); }
+
+Result<StreamDriver::Event> CudaStreams::create_event() {
+  const DeviceGuard guard(device_);
+  cudaEvent_t event = nullptr;
+  STRAIT_TRY(check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cannot create an event"));
+  return static_cast<Event>(event);
+}
+
+void CudaStreams::destroy_event(Event event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+
+Status CudaStreams::record(Event event, Stream stream) {
+  const DeviceGuard guard(device_);  // whose default stream it is, if it is that
+  return check(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
+               "cannot record an event");
+}
+
+Status CudaStreams::wait(Stream stream, Event event) {
+  const DeviceGuard guard(device_);
+  return check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
+               "cannot let a stream wait for an event");
+}
+
+Status CudaStreams::call(Stream stream, void (*function)(void*), void* argument) {
+  const DeviceGuard guard(device_);
+  return check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), function, argument),
+               "cannot enqueue a call of a host function");
+}
+
+Status CudaStreams::copy(const RowCopy& copy, Stream stream) {
+  const DeviceGuard guard(device_);
+  const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  const std::string what = "cannot enqueue a copy of " + std::to_string(copy.rows) + " x " +
+                           std::to_string(copy.row_bytes) + " bytes through host memory";
+  if (copy.rows > 1 && std::max(copy.to_pitch_bytes, copy.from_pitch_bytes) <= most_pitch_bytes_)
+    return check(cudaMemcpy2DAsync(copy.to, copy.to_pitch_bytes, copy.from, copy.from_pitch_bytes, copy.row_bytes,
+                                   copy.rows, cudaMemcpyDefault, cuda_stream),
+                 what);
+  for (std::size_t row = 0; row < copy.rows; ++row)
+    STRAIT_TRY(check(cudaMemcpyAsync(static_cast<std::byte*>(copy.to) + row * copy.to_pitch_bytes,
+                                     static_cast<const std::byte*>(copy.from) + row * copy.from_pitch_bytes,
+                                     copy.row_bytes, cudaMemcpyDefault, cuda_stream),
+                     what));
+  return {};
+}
+
+Status CudaStreams::operate(std::span<const MemoryOperation> operations, Stream stream) {
+  constexpr std::size_t most_in_a_batch = 255;  // the driver's limit
+  const DeviceGuard guard(device_);
+  if (operations.size() == 1) {
+    const MemoryOperation& one = operations.front();
+    const auto word = reinterpret_cast<CUdeviceptr>(one.word);
+    const auto cuda_stream = static_cast<CUstream>(stream);
+    if (one.kind == MemoryOperation::Kind::write)
+      return check_call(calls_.write_value(cuda_stream, word, one.value, CU_STREAM_WRITE_VALUE_DEFAULT),
+                        "cannot let a stream write a word");
+    return check_call(calls_.wait_value(cuda_stream, word, one.value, CU_STREAM_WAIT_VALUE_GEQ),
+                      "cannot let a stream wait for a word");
+  }
+  while (!operations.empty()) {
+    const std::size_t count = std::min(operations.size(), most_in_a_batch);
+    STRAIT_TRY(operate_batch(operations.first(count), stream));
+    operations = operations.subspan(count);
+  }
+  return {};
+}
+
+Status CudaStreams::operate_batch(std::span<const MemoryOperation> operations, Stream stream) {
+  batch_.clear();
+  for (const MemoryOperation& operation : operations) {
+    CUstreamBatchMemOpParams parameters{};
+    if (operation.kind == MemoryOperation::Kind::write) {
+      parameters.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+      parameters.writeValue.address = reinterpret_cast<CUdeviceptr>(operation.word);
+      parameters.writeValue.value = operation.value;
+      parameters.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    } else {
+      parameters.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+      parameters.waitValue.address = reinterpret_cast<CUdeviceptr>(operation.word);
+      parameters.waitValue.value = operation.value;
+      parameters.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    }
+    batch_.push_back(parameters);
+  }
+  return check_call(calls_.batch_memory_operations(static_cast<CUstream>(stream), static_cast<unsigned>(batch_.size()),
+                                                   batch_.data(), 0),
+                    "cannot let a stream write and wait for words");
+}
+
+bool CudaStreams::is_idle(Stream stream) {
+  const DeviceGuard guard(device_);
+  const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream));
+  if (state == cudaErrorNotReady) cudaGetLastError();
+  return state != cudaErrorNotReady;
+}
+
+Status CudaStreams::check_call(CUresult result, const char* what) const {
+  if (result == CUDA_SUCCESS) return {};
+  const char* text = nullptr;
+  calls_.get_error_string(result, &text);
+  return fail(result == CUDA_ERROR_NOT_SUPPORTED ? Code::unsupported : Code::cuda_error,
+              std::string(what) + " (GPU " + std::to_string(device_) +
+                  "): " + (text != nullptr ? text : "unknown error") + " (CUresult " +
+                  std::to_string(static_cast<int>(result)) + ")");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StreamDriver>> open_cuda_streams(int device) {
+  auto streams = std::make_unique<CudaStreams>(device);
+  STRAIT_TRY(streams->prepare());
+  return streams;
+}
+
+}  // namespace strait::staged
