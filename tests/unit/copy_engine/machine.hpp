@@ -17,6 +17,13 @@
 
 namespace strait::testing {
 
+/// The thread sanitizer takes two addresses of one word for two words, and sees no order where there is one.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool one_view = true;
+#else
+inline constexpr bool one_view = false;
+#endif
+
 /// Memory that the ranks of a host share: as the host sees it, and at other addresses as devices do.
 class Machine {
  public:
@@ -24,7 +31,7 @@ class Machine {
       : ranks_(ranks), fd_(memfd_create("staging", MFD_CLOEXEC)), size_bytes_(size_bytes) {
     EXPECT_EQ(ftruncate(fd_.get(), static_cast<off_t>(size_bytes)), 0);
     host_ = Mapping::of_file(fd_.get(), size_bytes).value();
-    device_ = Mapping::of_file(fd_.get(), size_bytes).value();
+    if (!one_view) device_ = Mapping::of_file(fd_.get(), size_bytes).value();
   }
   std::uint32_t ranks() const { return ranks_; }
   std::byte* host() const { return host_.data(); }
@@ -32,12 +39,12 @@ class Machine {
 
   staged::StagedCopies::Setup setup(std::uint32_t rank, const staged::StagedOptions& options,
                                     std::unique_ptr<FakeStreams> driver) {
-    driver->forbid(host_.data(), size_bytes_);
+    if (!one_view) driver->forbid(host_.data(), size_bytes_);
     return {.driver = std::move(driver),
             .rank = rank,
             .ranks = ranks_,
             .host = host_.data(),
-            .device = device_.data(),
+            .device = one_view ? host_.data() : device_.data(),
             .size_bytes = size_bytes_,
             .options = options,
             .has_failed = [this] { return failed_.load(); }};
