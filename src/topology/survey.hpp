@@ -8,7 +8,7 @@
 
 #include "topology/topology.hpp"
 
-/// What sysfs, NVML or another program's file says of a host, before it is made a topology. The sources differ in what
+/// What sysfs, NVML, verbs or another program's file says of a host, before it is made a topology. The sources differ in what
 /// they know; what they all leave out (rates, mostly) is assumed in one place, assemble.cpp.
 namespace strait {
 
@@ -46,6 +46,7 @@ struct SurveyedNic {
   std::int32_t numa = -1;
   double gbps = 0;          ///< 0: it is down
   std::uint32_t ports = 1;  ///< bonded ones
+  bool rdma = false;        ///< the kernel has a verbs device for it
 };
 
 struct SurveyedNuma {
