@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include "plan/clock_simulation.hpp"
@@ -54,26 +52,6 @@ Simulation::Simulation(const Plan& plan, const ClockSize& size, const ClockModel
   load_.assign(capacity_.size(), 0);
   used_.assign(capacity_.size(), 0);
   connect();
-}
-
-void Simulation::connect() {
-  std::map<std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>, std::uint32_t> links;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>, std::uint32_t> signals;
-  for (const RankPlan& mine : plan_) {
-    RankClock& rank = ranks_.emplace_back();
-    rank.lanes.resize(slices_ == 0 ? 0 : mine.lanes.size());
-    rank.next_message.assign(mine.links.size(), 0);
-    for (const LinkEnd& end : mine.links) {
-      const auto entry = links.try_emplace({end.writer, end.tag, end.readers}, channels_.size());
-      if (entry.second) channels_.push_back({{}, end.writer, end.readers});
-      rank.channels.push_back(entry.first->second);
-    }
-    for (const SignalEnd& end : mine.signals) {
-      const auto entry = signals.try_emplace({end.from, end.to, end.tag}, counters_.size());
-      if (entry.second) counters_.push_back({std::vector<double>(end.credits, 0.0)});
-      rank.counters.push_back(entry.first->second);
-    }
-  }
 }
 
 double Simulation::ready_at(std::uint32_t rank, const Step& step) {
