@@ -8,8 +8,8 @@
 
 #include "topology/topology.hpp"
 
-/// What sysfs, NVML, verbs or another program's file says of a host, before it is made a topology. The sources differ in what
-/// they know; what they all leave out (rates, mostly) is assumed in one place, assemble.cpp.
+/// What sysfs, NVML, verbs or another program's file says of a host, before it is made a topology. The sources differ
+/// in what they know; what they all leave out (rates, mostly) is assumed in one place, assemble.cpp.
 namespace strait {
 
 struct PciFunction {
