@@ -5,7 +5,6 @@
 #include "doctor/calibrate.hpp"
 #include "perf/options.hpp"
 #include "perf/session.hpp"
-#include "select/calibration.hpp"
 #include "sim/perf_rows.hpp"
 
 namespace strait::tools {
@@ -23,7 +22,7 @@ void add_perf(CLI::App& app, int& exit_code) {
       exit_code = sim::predict_rows(*options);
       return;
     }
-    if (*calibrates && !known_rates(Environment()).calibrated && (exit_code = doctor::calibrate("")) != 0) return;
+    if (*calibrates && (exit_code = doctor::calibrate_if_missing()) != 0) return;
     exit_code = perf::run(*options);
   });
 }

@@ -10,6 +10,7 @@
 #include "perf/report.hpp"
 #include "sim/machine_source.hpp"
 #include "topo/measurements.hpp"
+#include "topology/detect.hpp"
 #include "topology/files.hpp"
 #include "topology/print.hpp"
 
@@ -67,8 +68,11 @@ Status measure(const Question& question, const Topology& topology) {
 
 Status answer(const Question& question) {
   if (question.list) return print_list();
+  if (question.measure) {
+    STRAIT_ASSIGN(const Topology topology, detect());
+    return measure(question, topology);
+  }
   STRAIT_ASSIGN(const Topology topology, sim::topology_of(question.from));
-  if (question.measure) return measure(question, topology);
   if (!question.svg.empty()) STRAIT_TRY(perf::write_file(question.svg, to_svg(topology)));
   if (question.json)
     std::cout << to_json(topology);

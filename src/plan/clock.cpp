@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <tuple>
+#include <span>
+#include <utility>
 
 #include "plan/clock_simulation.hpp"
 
@@ -38,38 +38,20 @@ Layout layout_of(const Plan& plan, const ClockSize& size) {
 
 }  // namespace
 
-Simulation::Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices)
+Simulation::Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices,
+                       Timeline timeline)
     : plan_(plan),
       size_(size),
       model_(model),
       layout_(layout_of(plan, size)),
       slices_(std::min(layout_.slices, slices)),
-      memory_(plan, size, model, layout_, slices_) {
+      memory_(plan, size, model, layout_, slices_),
+      wanted_timeline_(timeline) {
   capacity_ = {model.cores == 0 ? never : model.cores, model.dram_gbps == 0 ? never : model.dram_gbps};
   for (const ClockResource& resource : model.resources) capacity_.push_back(resource.gbps);
   load_.assign(capacity_.size(), 0);
   used_.assign(capacity_.size(), 0);
   connect();
-}
-
-void Simulation::connect() {
-  std::map<std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>, std::uint32_t> links;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>, std::uint32_t> signals;
-  for (const RankPlan& mine : plan_) {
-    RankClock& rank = ranks_.emplace_back();
-    rank.lanes.resize(slices_ == 0 ? 0 : mine.lanes.size());
-    rank.next_message.assign(mine.links.size(), 0);
-    for (const LinkEnd& end : mine.links) {
-      const auto entry = links.try_emplace({end.writer, end.tag, end.readers}, channels_.size());
-      if (entry.second) channels_.push_back({{}, {}, {}, end.writer, end.readers});
-      rank.channels.push_back(entry.first->second);
-    }
-    for (const SignalEnd& end : mine.signals) {
-      const auto entry = signals.try_emplace({end.from, end.to, end.tag}, counters_.size());
-      if (entry.second) counters_.push_back({std::vector<double>(end.credits, 0.0)});
-      rank.counters.push_back(entry.first->second);
-    }
-  }
 }
 
 double Simulation::ready_at(std::uint32_t rank, const Step& step) {
@@ -84,16 +66,17 @@ double Simulation::ready_at(std::uint32_t rank, const Step& step) {
     if (source.kind != Operand::Kind::receive) continue;
     const Channel& channel = channels_[state.channels[source.link]];
     const std::uint32_t next = state.next_message[source.link];
-    if (next == channel.published.size()) return never;
-    when = std::max(when, channel.published[next] + latency(channel.writer, rank));
+    if (next == channel.messages.size()) return never;
+    when = std::max(when, channel.messages[next].published + latency(channel.writer, rank));
   }
   for (const Operand& destination : step.destinations) {
     if (destination.kind != Operand::Kind::send) continue;
     const Channel& channel = channels_[state.channels[destination.link]];
-    const std::size_t next = channel.published.size();
+    const std::size_t next = channel.messages.size();
     if (next < model_.slots) continue;
-    if (channel.readers_left[next - model_.slots] > 0) return never;
-    when = std::max(when, channel.released[next - model_.slots] + latency(channel.readers.front(), rank));
+    const Message& earlier = channel.messages[next - model_.slots];
+    if (earlier.readers_left > 0) return never;
+    when = std::max(when, earlier.released + latency(channel.readers.front(), rank));
   }
   return when;
 }
@@ -149,7 +132,7 @@ void Simulation::add_work(Running& running, const Operand& operand, std::uint32_
   const ClockMemory::Cost cost =
       reads ? memory_.read(running.rank, operand, slice, bytes) : memory_.write(running.rank, operand, slice, bytes);
   running.left_us += cost.us;
-  if (cost.dram_bytes > 0) running.demands.push_back({dram_resource, cost.dram_bytes});
+  if (cost.dram_bytes > 0) add_demand(running, dram_resource, cost.dram_bytes);
   std::uint32_t from = running.rank;
   std::uint32_t to = running.rank;
   if (operand.kind == Operand::Kind::local) return;
@@ -160,10 +143,20 @@ void Simulation::add_work(Running& running, const Operand& operand, std::uint32_
   cross(running, model_.paths[from * model_.ranks + to], bytes);
 }
 
+/// Several operands of a step may need the same resource.
+void Simulation::add_demand(Running& running, std::uint16_t resource, double bytes) {
+  for (Demand& demand : running.demands)
+    if (demand.resource == resource) {
+      demand.rate += bytes;
+      return;
+    }
+  running.demands.push_back({resource, bytes});
+}
+
 void Simulation::cross(Running& running, const ClockPath& path, double bytes) const {
   if (path.gbps > 0) running.left_us += bytes / (path.gbps * bytes_per_us);
   for (const std::uint16_t resource : path.resources)
-    running.demands.push_back({static_cast<std::uint16_t>(resource + 2), bytes});
+    add_demand(running, static_cast<std::uint16_t>(resource + 2), bytes);
 }
 
 /// To the slots of all readers.
@@ -202,11 +195,22 @@ double Simulation::ends_us(const Step& step) const {
   return ends > 1 ? model_.end_us * static_cast<double>(ends - 1) : 0;
 }
 
+Running& Simulation::add_running() {
+  if (running_count_ == running_.size()) running_.emplace_back();
+  Running& running = running_[running_count_++];
+  running.demands.clear();
+  return running;
+}
+
 void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   RankClock& state = ranks_[rank];
   LaneClock& clock = state.lanes[lane];
   const Step& step = plan_[rank].lanes[lane].steps[clock.step];
-  Running running{.rank = rank, .lane = lane, .left_us = model_.step_us, .begin_us = now_us_, .demands = {}};
+  Running& running = add_running();
+  running.rank = rank;
+  running.lane = lane;
+  running.left_us = model_.step_us;
+  running.begin_us = now_us_;
   // The first step of an operation follows the last one of the operation before without a switch.
   if (state.gave_way && model_.cores < model_.ranks) running.left_us += model_.switch_us;
   double bytes = 0;
@@ -224,7 +228,6 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   clock.running = true;
   state.gave_way = false;
   ++state.running;
-  running_.push_back(std::move(running));
 }
 
 void Simulation::finish(const Running& done) {
@@ -232,20 +235,20 @@ void Simulation::finish(const Running& done) {
   LaneClock& clock = state.lanes[done.lane];
   const Lane& lane = plan_[done.rank].lanes[done.lane];
   const Step& step = lane.steps[clock.step];
-  timeline_.push_back({done.rank, done.lane, clock.step, clock.slice, done.begin_us, now_us_});
+  last_end_us_ = now_us_;
+  if (wanted_timeline_ == Timeline::kept)
+    timeline_.push_back({done.rank, done.lane, clock.step, clock.slice, done.begin_us, now_us_});
   for (const Operand& source : step.sources) {
     if (source.kind != Operand::Kind::receive) continue;
     Channel& channel = channels_[state.channels[source.link]];
-    const std::uint32_t message = state.next_message[source.link]++;
-    channel.released[message] = now_us_;
-    if (--channel.readers_left[message] == 0) ranks_[channel.writer].stirred = true;
+    Message& message = channel.messages[state.next_message[source.link]++];
+    message.released = now_us_;
+    if (--message.readers_left == 0) ranks_[channel.writer].stirred = true;
   }
   for (const Operand& destination : step.destinations) {
     if (destination.kind != Operand::Kind::send) continue;
     Channel& channel = channels_[state.channels[destination.link]];
-    channel.published.push_back(now_us_);
-    channel.released.push_back(0);
-    channel.readers_left.push_back(static_cast<std::uint32_t>(channel.readers.size()));
+    channel.messages.push_back({now_us_, 0, static_cast<std::uint32_t>(channel.readers.size())});
     for (const std::uint32_t reader : channel.readers) ranks_[reader].stirred = true;
   }
   for (const std::uint16_t signal : step.signals) {
@@ -262,7 +265,7 @@ void Simulation::finish(const Running& done) {
 }
 
 void Simulation::set_speeds() {
-  for (Running& running : running_) {
+  for (Running& running : std::span(running_.data(), running_count_)) {
     running.speed = 1;
     for (const Demand& demand : running.demands)
       if (load_[demand.resource] > capacity_[demand.resource] && demand.rate > 0)
@@ -274,23 +277,23 @@ void Simulation::set_speeds() {
 double Simulation::advance() {
   set_speeds();
   double until = wakes_.empty() ? never : wakes_.top().first;
-  for (const Running& running : running_) until = std::min(until, now_us_ + running.left_us / running.speed);
+  const std::span<Running> all(running_.data(), running_count_);
+  for (const Running& running : all) until = std::min(until, now_us_ + running.left_us / running.speed);
   if (until == never) return never;
   const double passed = std::max(0.0, until - now_us_);
   now_us_ = std::max(now_us_, until);
-  for (Running& running : running_) {
+  for (Running& running : all) {
     running.left_us -= passed * running.speed;
     for (const Demand& demand : running.demands) used_[demand.resource] += passed * running.speed * demand.rate;
   }
-  for (std::size_t i = 0; i < running_.size();) {
+  for (std::size_t i = 0; i < running_count_;) {
     if (running_[i].left_us > 1e-9) {
       ++i;
       continue;
     }
     for (const Demand& demand : running_[i].demands) load_[demand.resource] -= demand.rate;
     finish(running_[i]);
-    running_[i] = std::move(running_.back());
-    running_.pop_back();
+    std::swap(running_[i], running_[--running_count_]);
   }
   for (; !wakes_.empty() && wakes_.top().first <= now_us_; wakes_.pop()) ranks_[wakes_.top().second].stirred = true;
   return now_us_;
@@ -315,8 +318,7 @@ ClockResult Simulation::result() const {
   result.slices = layout_.slices;
   result.simulated_slices = slices_;
   result.timeline = timeline_;
-  for (const TimedStep& step : timeline_) result.total_us = std::max(result.total_us, step.end_us);
-  if (!timeline_.empty()) result.total_us += model_.call_us;
+  if (last_end_us_ > 0) result.total_us = last_end_us_ + model_.call_us;
   std::vector<std::string> names{"cores", "dram"};
   for (const ClockResource& resource : model_.resources) names.push_back(resource.name);
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -329,18 +331,18 @@ ClockResult Simulation::result() const {
 
 }  // namespace clock_detail
 
-Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model) {
+Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model, Timeline timeline) {
   const std::size_t pairs = std::size_t{model.ranks} * model.ranks;
   if (plan.empty() || plan.size() != model.ranks || model.paths.size() != pairs ||
       (!model.writes.empty() && model.writes.size() != pairs))
     return fail(Code::invalid_argument, "the clock model is for " + std::to_string(model.ranks) +
                                             " ranks, the plan for " + std::to_string(plan.size()));
   using clock_detail::most_slices, clock_detail::Simulation;
-  auto result = Simulation(plan, size, model, most_slices).run();
+  auto result = Simulation(plan, size, model, most_slices, timeline).run();
   if (!result || result->slices <= most_slices) return result;
   // What the second half of the simulated slices adds is what every further slice adds; both runs fill and drain.
   constexpr std::uint32_t half = most_slices / 2;
-  STRAIT_ASSIGN(const ClockResult shorter, Simulation(plan, size, model, half).run());
+  STRAIT_ASSIGN(const ClockResult shorter, Simulation(plan, size, model, half, Timeline::none).run());
   const auto extrapolated = [&](double longer, double less) {
     return longer + (longer - less) / half * (result->slices - most_slices);
   };

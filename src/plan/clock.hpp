@@ -113,12 +113,15 @@ struct ClockResult {
   double total_us = 0;
   std::vector<ResourceUse> resources;  ///< "cores" and "dram", then those of the model
   std::string binding;                 ///< the resource that is used most, or "latency" if none is used by half
-  std::vector<TimedStep> timeline;     ///< of the simulated slices
+  std::vector<TimedStep> timeline;     ///< of the simulated slices, unless it was not asked for
   std::uint32_t slices = 0;
   std::uint32_t simulated_slices = 0;  ///< of many slices the first ones; the others add as much as these on average
 };
 
+enum class Timeline : bool { none, kept };
+
 /// Deterministic. An error if the plan blocks for ever with the model's slots, or is for other ranks than the model.
-Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model);
+Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model,
+                             Timeline timeline = Timeline::kept);
 
 }  // namespace strait

@@ -1,7 +1,6 @@
 #include "plan/clock_memory.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace strait {
 namespace {
@@ -66,15 +65,18 @@ void ClockMemory::note_use(std::uint32_t rank, const Operand& source) {
 }
 
 double ClockMemory::working_set_bytes(const RankPlan& mine) const {
-  std::set<std::size_t> chunks;
+  std::vector<bool> counted(uses_.size());
   double bytes = static_cast<double>(model_.slots * slice_bytes_ * mine.links.size());
   for (const Lane& lane : mine.lanes)
     for (const Step& step : lane.steps)
       for (const auto* operands : {&step.sources, &step.destinations})
-        for (const Operand& operand : *operands)
-          if (is_memory(operand) && operand.buffer != Buffer::scratch &&
-              chunks.insert(chunk_index(owner_of(mine.rank, operand), operand)).second)
-            bytes += static_cast<double>(layout_.chunk(operand.chunk).count * element_bytes_);
+        for (const Operand& operand : *operands) {
+          if (!is_memory(operand) || operand.buffer == Buffer::scratch) continue;
+          const std::size_t chunk = chunk_index(owner_of(mine.rank, operand), operand);
+          if (counted[chunk]) continue;
+          counted[chunk] = true;
+          bytes += static_cast<double>(layout_.chunk(operand.chunk).count * element_bytes_);
+        }
   return bytes;
 }
 

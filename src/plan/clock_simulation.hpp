@@ -14,10 +14,14 @@
 /// The discrete-event simulation behind simulate() of plan/clock.hpp, and nobody else's business.
 namespace strait::clock_detail {
 
+struct Message {
+  double published = 0;  ///< when
+  double released = 0;   ///< when the last reader was done
+  std::uint32_t readers_left = 0;
+};
+
 struct Channel {
-  std::vector<double> published;  ///< when, by message
-  std::vector<double> released;   ///< when the last reader was done
-  std::vector<std::uint32_t> readers_left;
+  std::vector<Message> messages;
   std::uint32_t writer = 0;
   std::vector<std::uint32_t> readers;
 };
@@ -61,7 +65,7 @@ struct RankClock {
 
 class Simulation {
  public:
-  Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices);
+  Simulation(const Plan& plan, const ClockSize& size, const ClockModel& model, std::uint32_t slices, Timeline timeline);
   Result<ClockResult> run();
 
  private:
@@ -73,7 +77,9 @@ class Simulation {
   double ready_at(std::uint32_t rank, const Step& step);
   void start(std::uint32_t rank, std::uint32_t lane);
   void finish(const Running& done);
+  Running& add_running();
   void add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool reads);
+  static void add_demand(Running& running, std::uint16_t resource, double bytes);
   void cross(Running& running, const ClockPath& path, double bytes) const;
   ClockPath path_to(const Channel& channel) const;
   double move_us(const Step& step, double bytes) const;
@@ -96,13 +102,16 @@ class Simulation {
   std::vector<RankClock> ranks_;
   std::vector<Channel> channels_;
   std::vector<Counter> counters_;
-  std::vector<Running> running_;
+  std::vector<Running> running_;  ///< the first `running_count_`; the others keep their memory for the next ones
+  std::size_t running_count_ = 0;
   std::priority_queue<std::pair<double, std::uint32_t>, std::vector<std::pair<double, std::uint32_t>>, std::greater<>>
       wakes_;
   std::vector<double> capacity_;
   std::vector<double> load_;
   std::vector<double> used_;
+  Timeline wanted_timeline_;
   std::vector<TimedStep> timeline_;
+  double last_end_us_ = 0;
   std::uint32_t cores_taken_ = 0;
   bool core_left_ = false;
   double now_us_ = 0;

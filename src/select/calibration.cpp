@@ -21,7 +21,7 @@ namespace strait {
 namespace {
 
 constexpr int file_version = 2;
-constexpr std::size_t most_file_bytes = 64 << 10;
+constexpr std::size_t most_file_bytes = 1 << 20;
 constexpr std::string_view remedy = "Run `strait doctor --calibrate` to write it anew, or delete it";
 
 /// Held while the file is replaced, so that writers take turns. The lock file stays: removing it would let two in.
@@ -83,6 +83,47 @@ Result<TransportRates> parse_transports(const nlohmann::json& json, const std::s
   return transports;
 }
 
+Result<LinkRate> parse_link(const nlohmann::json& json, const std::string& path) {
+  constexpr double most_gbps = 1e5, most_us = 1e4;
+  const auto text = [&](const char* key) {
+    const auto found = json.is_object() ? json.find(key) : json.end();
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto number = [&](const char* key) {
+    const auto found = json.is_object() ? json.find(key) : json.end();
+    return found != json.end() && found->is_number() ? found->get<double>() : -1;
+  };
+  LinkRate rate{text("from"), text("to"), number("gbps"), number("us"), text("origin")};
+  if (rate.from.empty() || rate.to.empty() || !(rate.gbps > 0 && rate.gbps <= most_gbps) ||
+      !(rate.us >= 0 && rate.us <= most_us))
+    return bad_file(path, "holds " + json.dump() + ", which is no rate of a link");
+  return rate;
+}
+
+Result<LinkRates> parse_links(const nlohmann::json& json, const std::string& path) {
+  LinkRates links;
+  const auto found = json.find("links");
+  if (found == json.end()) return links;
+  if (!found->is_object()) return bad_file(path, "says something other than rates of links");
+  for (const auto& [machine, rates] : found->items()) {
+    if (!rates.is_array()) return bad_file(path, "says something other than rates of links");
+    for (const auto& rate : rates) {
+      STRAIT_ASSIGN(LinkRate parsed, parse_link(rate, path));
+      links[machine].push_back(std::move(parsed));
+    }
+  }
+  return links;
+}
+
+nlohmann::ordered_json to_json(const LinkRates& links) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [machine, rates] : links)
+    for (const LinkRate& rate : rates)
+      json[machine].push_back(
+          {{"from", rate.from}, {"to", rate.to}, {"gbps", rate.gbps}, {"us", rate.us}, {"origin", rate.origin}});
+  return json;
+}
+
 /// The user's choice: nothing for off, else a path and whether it was asked for by name.
 struct Place {
   std::string path;
@@ -115,8 +156,6 @@ Result<std::string> calibration_path(const Environment& environment, std::string
   return folder + "/strait/" + std::string(fingerprint) + ".json";
 }
 
-namespace {
-
 Status make_folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
@@ -124,6 +163,8 @@ Status make_folder_of(const std::string& path) {
   if (error) return fail_errno("cannot make the folder " + folder.string(), error.value());
   return {};
 }
+
+namespace {
 
 /// While the lock is held.
 Status replace(const Calibration& calibration, const std::string& path) {
@@ -133,7 +174,8 @@ Status replace(const Calibration& calibration, const std::string& path) {
                                     {"fingerprint", calibration.fingerprint},
                                     {"time", calibration.time},
                                     {"host", rates},
-                                    {"transports", calibration.transports}};
+                                    {"transports", calibration.transports},
+                                    {"links", to_json(calibration.links)}};
   const std::string draft = path + ".new";
   {
     const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
@@ -166,7 +208,7 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
     return fail_errno("cannot read the calibration file " + path, errno, std::string(remedy));
   if (!S_ISREG(status.st_mode)) return bad_file(path, "is no plain file");
   if (status.st_size > static_cast<off_t>(most_file_bytes)) return bad_file(path, "is far too long");
-  std::string text(most_file_bytes, '\0');
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
   const ssize_t length = ::pread(file.get(), text.data(), text.size(), 0);
   if (length < 0) return fail_errno("cannot read the calibration file " + path, errno, std::string(remedy));
   text.resize(static_cast<std::size_t>(length));
@@ -181,7 +223,7 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
     const auto found = json.find(name);
     return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
-  Calibration calibration{{}, {}, text_of("fingerprint"), text_of("time")};
+  Calibration calibration{{}, {}, {}, text_of("fingerprint"), text_of("time")};
   if (calibration.fingerprint != fingerprint)
     return bad_file(
         path, "is of another machine (" + calibration.fingerprint + ", this one is " + std::string(fingerprint) + ")");
@@ -189,6 +231,7 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
   if (host == json.end() || !host->is_object()) return bad_file(path, "lacks the rates of the host");
   STRAIT_ASSIGN(calibration.host, parse_rates(*host, path));
   STRAIT_ASSIGN(calibration.transports, parse_transports(json, path));
+  STRAIT_ASSIGN(calibration.links, parse_links(json, path));
   return calibration;
 }
 
@@ -197,7 +240,7 @@ namespace {
 /// Not measured, but what can be read is known.
 KnownRates defaults(const std::string& reason) {
   const CacheSizes caches = cache_sizes();
-  KnownRates known{{}, "shipped defaults (" + reason + ")", false};
+  KnownRates known{{}, "shipped defaults (" + reason + ")", false, {}};
   known.host.cache_bytes = caches.shared_bytes;
   known.host.memory.core_cache_bytes = caches.core_bytes;
   return known;
@@ -209,8 +252,8 @@ KnownRates known_rates(const Environment& environment) {
   const std::string fingerprint = machine_fingerprint();
   const Place place = place_of(environment, fingerprint);
   if (place.path.empty()) return defaults(place.problem);
-  const auto calibration = load_calibration(place.path, fingerprint);
-  if (calibration) return {calibration->host, place.path, true};
+  auto calibration = load_calibration(place.path, fingerprint);
+  if (calibration) return {calibration->host, place.path, true, std::move(calibration->links)};
   if (place.named || calibration.error().code != Code::unsupported)
     log_warn(-1, calibration.error().message + ". Until then selection uses the shipped defaults");
   return defaults(calibration.error().message);

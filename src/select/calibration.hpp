@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -19,10 +20,24 @@ namespace strait {
 /// ("push_gbps"). Selection leaves what it does not know alone.
 using TransportRates = std::map<std::string, std::map<std::string, double>>;
 
+/// A measured rate of one direction of a link, by the names of its ends within the host ("gpu0").
+struct LinkRate {
+  std::string from;
+  std::string to;
+  double gbps = 0;
+  double us = 0;       ///< 0: not measured
+  std::string origin;  ///< how and when
+
+  friend bool operator==(const LinkRate&, const LinkRate&) = default;
+};
+/// By topology_fingerprint() of src/select/link_rates.hpp: machines of one processor differ in their GPUs.
+using LinkRates = std::map<std::string, std::vector<LinkRate>>;
+
 /// What one machine gave, and when.
 struct Calibration {
   HostRates host;
   TransportRates transports;
+  LinkRates links;
   std::string fingerprint;  ///< of the machine it was measured on
   std::string time;         ///< UTC, "2026-01-31T12:00:00Z"
 };
@@ -41,6 +56,8 @@ std::span<const RateField> rate_fields();
 
 /// 16 hexadecimal digits that stand for what rates depend on: the processor, its cores and caches, and the memory.
 std::string machine_fingerprint(const std::string& root = "");
+/// 16 hexadecimal digits that stand for a text.
+std::string fingerprint_of(std::string_view facts);
 
 /// The caches of a core as the kernel describes them. (sysconf is wrong in virtual machines: it asks the processor,
 /// which tells of all of the physical one.) What is unknown is as in the shipped defaults.
@@ -52,6 +69,8 @@ CacheSizes cache_sizes(const std::string& root = "");
 
 /// $XDG_CACHE_HOME/strait/<fingerprint>.json, else below ~/.cache; an error where there is neither.
 Result<std::string> calibration_path(const Environment& environment, std::string_view fingerprint);
+
+Status make_folder_of(const std::string& path);
 
 /// Changes what the file says, whole or not at all, by one program at a time; starts anew where it is absent or bad.
 /// Makes the folder.
@@ -66,6 +85,7 @@ struct KnownRates {
   HostRates host;
   std::string source;       ///< the path, or "shipped defaults" with the reason
   bool calibrated = false;  ///< measured, not shipped
+  LinkRates links{};
 };
 KnownRates known_rates(const Environment& environment);
 /// The same, read once in the life of the process.

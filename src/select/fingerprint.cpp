@@ -89,6 +89,10 @@ std::string machine_fingerprint(const std::string& root) {
   const std::string facts = processor(base) + "|" + first_line(base / "sys/devices/system/cpu/present") + "|" +
                             first_line(base / "sys/devices/system/node/possible") + "|" + caches(base) + "|" +
                             memory_size(base);
+  return fingerprint_of(facts);
+}
+
+std::string fingerprint_of(std::string_view facts) {
   std::array<char, 17> digits{};
   std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash(facts)));
   return digits.data();

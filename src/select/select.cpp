@@ -52,7 +52,7 @@ using Predictor = std::function<TimeOf(const Algorithm& algorithm, const PlanReq
 Predictor by_clock(const ClockModel& model) {
   return [&model](const Algorithm& algorithm, const PlanRequest& request) -> TimeOf {
     return [&model, plan = build_all(algorithm, request)](const ClockSize& size, double) -> Result<Estimate> {
-      STRAIT_ASSIGN(const ClockResult time, simulate(plan, size, model));
+      STRAIT_ASSIGN(const ClockResult time, simulate(plan, size, model, Timeline::none));
       return Estimate{time.total_us, time.slices, time.binding, false};
     };
   };
@@ -78,6 +78,10 @@ std::vector<std::size_t> slices_to_try(const SelectOptions& options) {
 Result<Alternative> fastest_slices(const Algorithm& algorithm, const TimeOf& time_of, ClockSize size,
                                    const SelectOptions& options, double give_up_us) {
   constexpr double far_behind = 1.5;
+  // In a long pipeline what fills it grows with the size of a slice and what steps cost shrinks, so that times fall and
+  // then rise: no smaller slices are tried after the first that are slower.
+  constexpr std::uint32_t long_pipeline = 16;
+  bool is_long = false;
   Alternative best{.algorithm = std::string(algorithm.name)};
   const std::vector<std::size_t> sizes = slices_to_try(options);
   for (const std::size_t bytes : sizes) {
@@ -95,6 +99,8 @@ Result<Alternative> fastest_slices(const Algorithm& algorithm, const TimeOf& tim
       break;
     }
     if (first && time.total_us > far_behind * give_up_us) break;
+    if (is_long && time.total_us > best.predicted_us) break;
+    is_long = is_long || time.slices >= long_pipeline;
   }
   return best;
 }

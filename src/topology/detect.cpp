@@ -8,6 +8,7 @@
 
 #include "topology/nvml.hpp"
 #include "topology/sysfs.hpp"
+#include "topology/verbs.hpp"
 
 namespace strait {
 namespace {
@@ -40,6 +41,42 @@ void adopt(HostSurvey& host, NvmlSurvey nvml) {
   host.p2p = std::move(nvml.p2p);
 }
 
+/// What verbs says of the ports of a card takes the place of what sysfs does.
+void adopt(HostSurvey& host, const SurveyedHca& hca) {
+  auto nic = std::find_if(host.nics.begin(), host.nics.end(), [&](const SurveyedNic& n) { return n.name == hca.name; });
+  if (nic == host.nics.end()) {
+    host.notes.push_back(hca.name + " is not in /sys/class/infiniband: where it is plugged in is unknown");
+    nic = host.nics.insert(host.nics.end(), {.name = hca.name, .model = "RDMA", .rdma = true});
+  }
+  double gbps = 0;
+  std::uint32_t active = 0;
+  bool all_tell = true;
+  for (const SurveyedPort& port : hca.ports) {
+    if (!port.active) continue;
+    ++active;
+    gbps += port.gbps;
+    all_tell = all_tell && port.gbps > 0;
+    const SurveyedGid* gid = port.best_gid();
+    const std::string name = hca.name + " port " + std::to_string(port.number);
+    if (port.has_gids && gid == nullptr)
+      host.notes.push_back(name + " has no GID in use: RDMA cannot use it" +
+                           (port.is_ethernet() ? ". Give its interface an IP address" : ""));
+    else if (gid != nullptr && port.is_ethernet() && gid->type == GidType::roce_v1)
+      host.notes.push_back(name + " has GIDs of RoCE v1 only: it reaches no other subnet. Give it an IP address");
+  }
+  if (active > 0 && all_tell) nic->gbps = gbps, nic->ports = active;
+}
+
+void adopt(HostSurvey& host, const VerbsSurvey& verbs) {
+  host.notes.insert(host.notes.end(), verbs.notes.begin(), verbs.notes.end());
+  for (const SurveyedHca& hca : verbs.hcas) adopt(host, hca);
+  for (const SurveyedNic& nic : host.nics)
+    if (nic.rdma && verbs.answered && verbs.find(nic.name) == nullptr)
+      host.notes.push_back(
+          nic.name + " is in /sys, but libibverbs does not list it: its driver's library (ibverbs-providers) or " +
+          "/dev/infiniband is missing; RDMA cannot use it");
+}
+
 }  // namespace
 
 Result<Topology> detect(const DetectOptions& options) {
@@ -50,6 +87,13 @@ Result<Topology> detect(const DetectOptions& options) {
     NvmlSurvey nvml = survey_nvml(options.nvml_library);
     // Without a GPU nobody misses the driver.
     if (nvml.answered || has_gpus) adopt(host, std::move(nvml));
+  }
+  if (!options.verbs_library.empty()) {
+    const bool has_hcas =
+        std::any_of(host.nics.begin(), host.nics.end(), [](const SurveyedNic& nic) { return nic.rdma; });
+    const VerbsSurvey verbs = survey_verbs(options.verbs_library);
+    // Without such a card nobody misses verbs.
+    if (has_hcas || !verbs.hcas.empty()) adopt(host, verbs);
   }
   const std::string name = host.name;
   std::vector<HostSurvey> hosts;

@@ -8,8 +8,8 @@
 
 #include "topology/topology.hpp"
 
-/// What sysfs, NVML or another program's file says of a host, before it is made a topology. The sources differ in what
-/// they know; what they all leave out (rates, mostly) is assumed in one place, assemble.cpp.
+/// What sysfs, NVML, verbs or another program's file says of a host, before it is made a topology. The sources differ
+/// in what they know; what they all leave out (rates, mostly) is assumed in one place, assemble.cpp.
 namespace strait {
 
 struct PciFunction {
@@ -46,6 +46,7 @@ struct SurveyedNic {
   std::int32_t numa = -1;
   double gbps = 0;          ///< 0: it is down
   std::uint32_t ports = 1;  ///< bonded ones
+  bool rdma = false;        ///< the kernel has a verbs device for it
 };
 
 struct SurveyedNuma {

@@ -170,6 +170,7 @@ class Survey {
       const SysDirectory card = all.sub(entry);
       SurveyedNic nic{.name = entry, .bus_id = bus_id_above(card.sub("device").real_path())};
       nic.ports = 0;
+      nic.rdma = true;
       for (const std::string& port_name : card.sub("ports").names()) {
         const SysDirectory port = card.sub("ports").sub(port_name);
         const std::string state = port.line("state"), layer = port.line("link_layer");

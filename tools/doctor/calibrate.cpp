@@ -1,15 +1,26 @@
 #include "doctor/calibrate.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <functional>
+#include <thread>
 #include <vector>
 
+#include "base/deadline.hpp"
+#include "base/unique_fd.hpp"
+#include "doctor/calibrate_links.hpp"
 #include "doctor/measure.hpp"
 #include "doctor/team.hpp"
 #include "select/calibration.hpp"
+#include "topology/detect.hpp"
 
 namespace strait::doctor {
 namespace {
@@ -49,33 +60,88 @@ Result<HostRates> measure_host() {
   return median;
 }
 
-Result<std::string> measure_and_save(const std::string& wanted_path) {
-  const std::string fingerprint = machine_fingerprint();
-  std::string path = wanted_path;
-  if (path.empty()) {
-    STRAIT_ASSIGN(path, calibration_path(Environment(), fingerprint));
+Result<std::string> path_of(const std::string& wanted_path) {
+  if (!wanted_path.empty()) return wanted_path;
+  return calibration_path(Environment(), machine_fingerprint());
+}
+
+Status keep(const std::string& path, const std::function<void(Calibration&)>& change) {
+  return update_calibration(path, machine_fingerprint(), change);
+}
+
+/// GPUs' rates are kept apart from the host's: where they cannot be measured, those are still worth keeping.
+Status calibrate_links(const std::string& path) {
+  STRAIT_ASSIGN(const Topology topology, detect());
+  const auto links = measure_links(topology, "copy engine, " + utc_now());
+  if (!links && links.error().code == Code::unsupported) {
+    fmt::print("\nGPUs: not measured, {}\n", links.error().message);
+    return {};
   }
+  if (!links) return tl::unexpected(links.error());
+  fmt::print("\n{}", links_text(topology, *links));
+  return keep(path, [&](Calibration& calibration) { calibration.links[links->machine] = links->rates; });
+}
+
+Status measure_and_keep(const std::string& path) {
   STRAIT_ASSIGN(const HostRates host, measure_host());
   print_table(host);
-  STRAIT_TRY(update_calibration(path, fingerprint, [&](Calibration& calibration) {
+  STRAIT_TRY(keep(path, [&](Calibration& calibration) {
     calibration.host = host;
     calibration.time = utc_now();
   }));
-  return path;
+  return calibrate_links(path);
 }
 
-}  // namespace
+/// Held by the one process that measures. Others would disturb it.
+Result<UniqueFd> take_turn(const std::string& path) {
+  const std::string name = path + ".measuring";
+  STRAIT_TRY(make_folder_of(name));
+  UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return fail_errno("cannot open " + name, errno, "Check the permissions of its folder");
+  const Deadline deadline = Deadline::after_ms(120'000);
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return fail_errno("cannot lock " + name, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
+    if (deadline.expired())
+      return fail(Code::timeout, name + " has been locked for 2 minutes: another calibration hangs. End it");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return file;
+}
 
-int calibrate(const std::string& wanted_path) {
+/// Ranks that a launcher has bound to few cores would measure those.
+void warn_if_bound() {
+  const auto usable = static_cast<long>(usable_cores().size());
+  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  if (usable < online)
+    fmt::print(stderr,
+               "strait: this process may use {} of {} cores, and measures those only. Calibrate without a launcher "
+               "(strait doctor --calibrate), or unbound (mpirun --bind-to none)\n",
+               usable, online);
+}
+
+int calibrate_in_turn(const std::string& wanted_path, bool only_if_missing) {
+  const auto path = path_of(wanted_path);
+  const auto turn = path ? take_turn(*path) : Result<UniqueFd>(tl::unexpected(path.error()));
+  if (turn && only_if_missing &&
+      (load_calibration(*path, machine_fingerprint()) || known_rates(Environment()).calibrated))
+    return 0;
+  warn_if_bound();
   const double began = now_us();
-  const auto path = measure_and_save(wanted_path);
-  if (!path) {
-    fmt::print(stderr, "strait doctor: {}\n", path.error().message);
+  const Status status = turn ? measure_and_keep(*path) : tl::unexpected(turn.error());
+  if (!status) {
+    fmt::print(stderr, "strait doctor: {}\n", status.error().message);
     return 2;
   }
   fmt::print("\nMeasured in {:.1f} s with {} cores and saved as {}\n", (now_us() - began) * 1e-6, usable_cores().size(),
              *path);
   return 0;
 }
+
+}  // namespace
+
+int calibrate(const std::string& wanted_path) { return calibrate_in_turn(wanted_path, false); }
+
+int calibrate_if_missing() { return calibrate_in_turn("", true); }
 
 }  // namespace strait::doctor

@@ -18,6 +18,7 @@ struct Machine {
   std::string kernel_log;
   std::string kernel_log_problem;  ///< why it could not be read
   std::string nvml_library = "libnvidia-ml.so.1";
+  std::string verbs_library = "libibverbs.so.1";
 };
 /// This machine, as this process sees it.
 Machine this_machine();
@@ -30,6 +31,7 @@ Findings check_limits(const Machine& machine);
 Findings check_memory(const Machine& machine);
 Findings check_processor(const Machine& machine);
 Findings check_network(const Machine& machine);
+Findings check_rdma(const Machine& machine);
 Findings check_kernel_log(const Machine& machine);
 Findings check_gpus(const Machine& machine);
 

@@ -56,8 +56,8 @@ Machine this_machine() {
 
 Findings check_all(const Machine& machine) {
   Findings all;
-  for (const auto check :
-       {check_processor, check_memory, check_limits, check_pcie, check_network, check_gpus, check_kernel_log}) {
+  for (const auto check : {check_processor, check_memory, check_limits, check_pcie, check_network, check_rdma,
+                           check_gpus, check_kernel_log}) {
     const Findings some = check(machine);
     all.insert(all.end(), some.begin(), some.end());
   }

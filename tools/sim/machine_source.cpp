@@ -10,6 +10,7 @@
 #include "perf/geometry.hpp"
 #include "perf/options.hpp"
 #include "select/calibration.hpp"
+#include "select/link_rates.hpp"
 #include "topology/detect.hpp"
 #include "topology/file.hpp"
 #include "topology/files.hpp"
@@ -53,7 +54,10 @@ CLI::callback_t into(T& target, Result<Parsed> (*parse)(std::string_view)) {
 }  // namespace
 
 Result<Topology> topology_of(const std::string& from) {
-  if (from.empty()) return detect();
+  if (from.empty()) {
+    STRAIT_ASSIGN(Topology topology, detect());
+    return with_known_rates(std::move(topology), process_rates());
+  }
   const auto known = fixtures();
   const bool is_fixture = std::any_of(known.begin(), known.end(), [&](const Fixture& f) { return f.name == from; });
   const bool is_path = from.find('/') != std::string::npos || from.find('.') != std::string::npos;

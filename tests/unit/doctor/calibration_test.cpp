@@ -23,6 +23,7 @@ Calibration sample(double copy_gbps = 42) {
   calibration.host.memory.core_cache_bytes = 123456;
   calibration.fingerprint = machine;
   calibration.time = "2026-01-31T12:00:00Z";
+  calibration.links["00000000000000aa"] = {{"gpu0", "port0", 11.5, 0, "copy engine, alone"}};
   return calibration;
 }
 
@@ -52,6 +53,7 @@ TEST(Calibration, ComesBackAsItWasSaved) {
   for (const RateField& field : rate_fields())
     EXPECT_EQ(field.get(loaded->host), field.get(sample().host)) << field.name;
   EXPECT_EQ(loaded->time, sample().time);
+  EXPECT_EQ(loaded->links, sample().links);
 }
 
 TEST(Calibration, ShippedDefaultsArePlausible) {
@@ -78,9 +80,12 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": 1e99"), "no machine has"},
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": \"fast\""), "lacks the number copy_gbps"},
       {changed(good, "\"host\"", "\"guest\""), "lacks the rates"},
+      {changed(good, "\"gbps\": 11.5", "\"gbps\": -1"), "no rate of a link"},
+      {changed(good, "\"from\": \"gpu0\"", "\"from\": 3"), "no rate of a link"},
+      {changed(good, "\"links\": {", "\"links\": 5, \"more\": {"), "other than rates of links"},
       {changed(good, "\"transports\": {}", "\"transports\": {\"cuda\": {\"push_gbps\": -3}}"), "push_gbps = -3"},
       {changed(good, "\"transports\": {}", "\"transports\": 7"), "other than rates of transports"},
-      {good + std::string(100'000, ' '), "too long"},
+      {good + std::string(std::size_t{2} << 20, ' '), "too long"},
   };
   for (const auto& [text, problem] : bad) {
     tree.write("machine.json", text);

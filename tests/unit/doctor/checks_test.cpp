@@ -21,6 +21,7 @@ class Doctor : public ::testing::Test {
     machine.shm_bytes = std::uint64_t{8} << 30;
     machine.usable_cores = 8;
     machine.nvml_library = tree.path("libnvidia-ml.so.1");
+    machine.verbs_library = tree.path("libibverbs.so.1");
   }
 
   void add_device(const std::string& address, const std::string& pci_class, const std::string& speed,
@@ -154,6 +155,26 @@ TEST_F(Doctor, FindsXidErrorsInTheKernelLog) {
   EXPECT_EQ(exit_code(check_kernel_log(machine)), 0);
   machine.kernel_log_problem = "Operation not permitted";
   EXPECT_EQ(only(check_kernel_log(machine), "kernel_log").severity, Severity::note);
+}
+
+TEST_F(Doctor, KnowsWhetherRdmaCanBeUsed) {
+  EXPECT_TRUE(check_rdma(machine).empty());  // without a card nobody misses verbs
+  tree.write("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+  EXPECT_EQ(only(check_rdma(machine), "verbs").severity, Severity::warning);
+  EXPECT_THAT(only(check_rdma(machine), "verbs").what, testing::HasSubstr("Install rdma-core"));
+  const auto gids = [&](const char* library) {
+    machine.verbs_library = library;
+    return check_rdma(machine);
+  };
+  EXPECT_EQ(only(gids(FAKE_VERBS_INFINIBAND), "gid").severity, Severity::ok);
+  const Findings roce = gids(FAKE_VERBS_ROCE);
+  ASSERT_EQ(roce.size(), 2U);
+  EXPECT_THAT(roce[1].what, testing::HasSubstr("mlx5_0 port 2 has GID 3: ::ffff:10.0.0.1, RoCE v2"));
+  const Findings none = gids(FAKE_VERBS_NO_GID);
+  ASSERT_EQ(none.size(), 2U);
+  EXPECT_EQ(none[0].severity, Severity::warning);
+  EXPECT_THAT(none[0].what, testing::HasSubstr("no GID in use"));
+  EXPECT_EQ(only(gids(FAKE_VERBS_EMPTY), "verbs").severity, Severity::warning);
 }
 
 TEST_F(Doctor, AMissingOrBrokenNvmlIsTold) {

@@ -1,0 +1,79 @@
+#include "doctor/calibrate_links.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "select/link_rates.hpp"
+#include "select/machine_model.hpp"
+#include "topology/files.hpp"
+
+namespace strait::doctor {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+/// The machine of the fake driver, without an NVLink; `host` is its name.
+Topology machine(const std::string& host = "host0", const std::string& second_bus_id = "0000:42:00.0") {
+  auto topology =
+      parse_topology_json(R"({"strait_topology": 1, "name": "fake", "hosts": [{"name": ")" + host + R"(", "devices": [
+      {"name": "numa0", "kind": "numa", "cpus": "0-3", "memory_gbps": 40},
+      {"name": "port0", "kind": "root_port", "parent": "numa0", "link": {"gbps": 24, "us": 0.3}},
+      {"name": "gpu0", "kind": "gpu", "parent": "port0", "bus_id": "0000:41:00.0", "link": {"gbps": 12, "us": 0.3}},
+      {"name": "gpu1", "kind": "gpu", "parent": "port0", "bus_id": ")" +
+                              second_bus_id + R"(", "link": {"gbps": 12, "us": 0.3}}], "p2p": "CNS"}]})",
+                          "test");
+  EXPECT_TRUE(topology) << (topology ? "" : topology.error().message);
+  return std::move(topology).value();
+}
+
+KnownRates known(const std::string& fingerprint, std::vector<LinkRate> rates) {
+  KnownRates known{{}, "machine.json", true, {}};
+  known.links[fingerprint] = std::move(rates);
+  return known;
+}
+
+TEST(CalibratedLinks, AreThoseOfTheMachineAndChangeWhatIsPredicted) {
+  const Topology before = machine();
+  const auto links = measure_links(before, "test", FAKE_CUDA_GOOD);
+  ASSERT_TRUE(links) << links.error().message;
+  EXPECT_EQ(links->machine, topology_fingerprint(before));
+  EXPECT_THAT(links_text(before, *links), HasSubstr("gpu0 -> port0"));
+  const Topology after = with_known_rates(before, known(links->machine, links->rates));
+  const DeviceId gpu0 = *after.find("host0/gpu0"), numa = *after.find("host0/numa0");
+  EXPECT_LT(after.path(gpu0, numa).bandwidth_gbps, 12) << "the driver gives 8 GB/s, and both share them";
+  EXPECT_THAT(after.data().notes, Contains(HasSubstr("machine.json")));
+  const auto assumed = place_on_gpus(before, 0), measured = place_on_gpus(after, 0);
+  ASSERT_TRUE(assumed && measured);
+  const auto slowest = [](const Machine& m) {
+    double least = 1e9;
+    for (const ClockResource& resource : m.clock.resources) least = std::min(least, resource.gbps);
+    return least;
+  };
+  EXPECT_LT(slowest(*measured), slowest(*assumed));
+}
+
+TEST(CalibratedLinks, AreThereUnderAnotherHostNameButNotWithOtherGpus) {
+  const std::string fingerprint = topology_fingerprint(machine());
+  EXPECT_EQ(topology_fingerprint(machine("node7")), fingerprint);
+  EXPECT_NE(topology_fingerprint(machine("host0", "0000:43:00.0")), fingerprint);
+  const KnownRates rates = known(fingerprint, {{"gpu0", "port0", 3, 0, "test"}});
+  EXPECT_EQ(with_known_rates(machine("node7"), rates).data().calibrations.size(), 1U);
+  EXPECT_TRUE(with_known_rates(machine("host0", "0000:43:00.0"), rates).data().calibrations.empty());
+}
+
+TEST(CalibratedLinks, ThatDoNotFitAreLeftOut) {
+  const KnownRates rates = known(topology_fingerprint(machine()), {{"gpu9", "port0", 3, 0, "test"}});
+  EXPECT_EQ(with_known_rates(machine(), rates).data(), machine().data());
+}
+
+TEST(CalibratedLinks, WithoutADriverSayWhatIsMissing) {
+  const auto links = measure_links(machine(), "test", "/nonexistent/libcuda.so.1");
+  ASSERT_FALSE(links);
+  EXPECT_EQ(links.error().code, Code::unsupported);
+}
+
+}  // namespace
+}  // namespace strait::doctor
