@@ -97,6 +97,16 @@ typedef struct {
   char internal[STRAIT_UNIQUE_ID_BYTES];
 } straitUniqueId;
 
+/* What the floats of a call become for their way between ranks: blocks of 128, each with a scale and a small code for
+ * every element. Fewer bytes, less exact: docs/wire-formats.md gives the bits and the bounds. */
+typedef enum {
+  straitWireDefault = 0, /* in a configuration: STRAIT_WIRE; in a call's options: the communicator's */
+  straitWireOff = 1,     /* elements as they are */
+  straitWireInt8 = 2,
+  straitWireFp8 = 3,
+  straitWireInt4 = 4
+} straitWireFormat_t;
+
 /* Options of a communicator. Start from STRAIT_CONFIG_INITIALIZER, so that later versions keep your defaults. */
 typedef struct {
   size_t size_bytes;       /* sizeof(straitConfig_t) */
@@ -105,10 +115,26 @@ typedef struct {
   int64_t init_timeout_ms; /* deadline of init; 0: 60 s, or STRAIT_INIT_TIMEOUT_MS */
   int64_t timeout_ms;      /* deadline of every operation; 0: none, or STRAIT_TIMEOUT_MS */
   int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 32, or STRAIT_MAX_SMS */
+  int wire;                /* straitWireFormat_t, the same on all ranks: of every all-reduce, reduce-scatter, all-gather
+                              and all-to-all of float32, bfloat16 or float16, where what is reduced is a sum or an
+                              average; other calls stay exact. Host ranks only, so far */
 } straitConfig_t;
 #define STRAIT_CONFIG_MAGIC 0x53747261u
 #define STRAIT_CONFIG_INITIALIZER \
-  { sizeof(straitConfig_t), STRAIT_CONFIG_MAGIC, -1, 0, 0, 0 }
+  { sizeof(straitConfig_t), STRAIT_CONFIG_MAGIC, -1, 0, 0, 0, 0 }
+
+/* Options of one call (straitAllReduceWithOptions and others). Start from STRAIT_CALL_OPTIONS_INITIALIZER. */
+typedef struct {
+  size_t size_bytes; /* sizeof(straitCallOptions_t) */
+  uint32_t magic;    /* STRAIT_CALL_OPTIONS_MAGIC */
+  int wire;          /* straitWireFormat_t, the same on all ranks; a format on a call that cannot have one: an error */
+  float* residual;   /* error feedback of a reduction with a wire format; NULL: none. Host memory of the caller, one
+                        float an element of sendbuff, zeros at first: added to what this rank contributes, and
+                        replaced by what the format lost of that. This rank's own matter. Unused on one rank alone */
+} straitCallOptions_t;
+#define STRAIT_CALL_OPTIONS_MAGIC 0x53747262u
+#define STRAIT_CALL_OPTIONS_INITIALIZER \
+  { sizeof(straitCallOptions_t), STRAIT_CALL_OPTIONS_MAGIC, 0, NULL }
 
 /* ---- library ---- */
 
@@ -221,6 +247,20 @@ STRAIT_API straitResult_t straitRecv(void* recvbuff, size_t count, straitDataTyp
                                      straitComm_t comm, straitStream_t stream);
 /* Returns (GPU: completes on the stream) when every rank has called it. */
 STRAIT_API straitResult_t straitBarrier(straitComm_t comm, straitStream_t stream);
+
+/* The same calls with options of their own, read before return; NULL: none. */
+STRAIT_API straitResult_t straitAllReduceWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                                     straitDataType_t datatype, straitRedOp_t op, straitComm_t comm,
+                                                     straitStream_t stream, const straitCallOptions_t* options);
+STRAIT_API straitResult_t straitAllGatherWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                                     straitDataType_t datatype, straitComm_t comm,
+                                                     straitStream_t stream, const straitCallOptions_t* options);
+STRAIT_API straitResult_t straitReduceScatterWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                                         straitDataType_t datatype, straitRedOp_t op, straitComm_t comm,
+                                                         straitStream_t stream, const straitCallOptions_t* options);
+STRAIT_API straitResult_t straitAllToAllWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                                    straitDataType_t datatype, straitComm_t comm, straitStream_t stream,
+                                                    const straitCallOptions_t* options);
 
 /* ---- groups ---- */
 

@@ -189,33 +189,37 @@ class Communicator {
 
   template <class T>
   void all_reduce(std::span<const std::type_identity_t<T>> send, std::span<T> receive, straitRedOp_t op = straitSum,
-                  straitStream_t stream = nullptr) const {
+                  straitStream_t stream = nullptr, const straitCallOptions_t* options = nullptr) const {
     same(send.size(), receive.size(), "all_reduce: the spans must be equally long");
-    check(straitAllReduce(send.data(), receive.data(), send.size(), data_type<T>, op, comm_, stream));
+    check(
+        straitAllReduceWithOptions(send.data(), receive.data(), send.size(), data_type<T>, op, comm_, stream, options));
   }
   /// In place.
   template <class T>
-  void all_reduce(std::span<T> buffer, straitRedOp_t op = straitSum, straitStream_t stream = nullptr) const {
-    all_reduce<T>(buffer, buffer, op, stream);
+  void all_reduce(std::span<T> buffer, straitRedOp_t op = straitSum, straitStream_t stream = nullptr,
+                  const straitCallOptions_t* options = nullptr) const {
+    all_reduce<T>(buffer, buffer, op, stream, options);
   }
   template <class T>
-  void all_gather(std::span<const std::type_identity_t<T>> send, std::span<T> receive,
-                  straitStream_t stream = nullptr) const {
+  void all_gather(std::span<const std::type_identity_t<T>> send, std::span<T> receive, straitStream_t stream = nullptr,
+                  const straitCallOptions_t* options = nullptr) const {
     same(send.size() * count(), receive.size(), "all_gather: the receive span must hold one send span a rank");
-    check(straitAllGather(send.data(), receive.data(), send.size(), data_type<T>, comm_, stream));
+    check(straitAllGatherWithOptions(send.data(), receive.data(), send.size(), data_type<T>, comm_, stream, options));
   }
   template <class T>
   void reduce_scatter(std::span<const std::type_identity_t<T>> send, std::span<T> receive, straitRedOp_t op = straitSum,
-                      straitStream_t stream = nullptr) const {
+                      straitStream_t stream = nullptr, const straitCallOptions_t* options = nullptr) const {
     same(send.size(), receive.size() * count(), "reduce_scatter: the send span must hold one receive span a rank");
-    check(straitReduceScatter(send.data(), receive.data(), receive.size(), data_type<T>, op, comm_, stream));
+    check(straitReduceScatterWithOptions(send.data(), receive.data(), receive.size(), data_type<T>, op, comm_, stream,
+                                         options));
   }
   template <class T>
-  void all_to_all(std::span<const std::type_identity_t<T>> send, std::span<T> receive,
-                  straitStream_t stream = nullptr) const {
+  void all_to_all(std::span<const std::type_identity_t<T>> send, std::span<T> receive, straitStream_t stream = nullptr,
+                  const straitCallOptions_t* options = nullptr) const {
     same(send.size(), receive.size(), "all_to_all: the spans must be equally long");
     same(send.size() % count(), 0, "all_to_all: the spans must divide into one block a rank");
-    check(straitAllToAll(send.data(), receive.data(), send.size() / count(), data_type<T>, comm_, stream));
+    check(straitAllToAllWithOptions(send.data(), receive.data(), send.size() / count(), data_type<T>, comm_, stream,
+                                    options));
   }
   /// Counts and offsets in elements, by rank.
   template <class T>

@@ -19,6 +19,10 @@ static_assert(int(Code::success) == straitSuccess && int(Code::invalid_argument)
               int(Code::timeout) == straitTimeout && int(Code::aborted) == straitAborted &&
               int(Code::unsupported) == straitUnsupported && int(Code::out_of_memory) == straitOutOfMemory &&
               int(Code::in_progress) == straitInProgress);
+static_assert(straitWireOff + int(WireFormat::off) == straitWireOff &&
+              straitWireOff + int(WireFormat::int8) == straitWireInt8 &&
+              straitWireOff + int(WireFormat::fp8) == straitWireFp8 &&
+              straitWireOff + int(WireFormat::int4) == straitWireInt4);
 static_assert(unique_id_bytes == STRAIT_UNIQUE_ID_BYTES);
 
 thread_local std::string last_error = "no error";
@@ -50,6 +54,13 @@ Result<Comm*> comm_of(straitComm_t handle) {
     return fail(Code::invalid_argument,
                 "this is not a communicator, or it was destroyed, or the group that makes it has not ended well");
   return handle->comm.get();
+}
+
+Result<std::optional<WireFormat>> wire_of(int format) {
+  if (format == straitWireDefault) return std::optional<WireFormat>();
+  if (format < 0 || format > straitWireInt4)
+    return fail(Code::invalid_argument, std::to_string(format) + " is no wire format (straitWireFormat_t)");
+  return static_cast<WireFormat>(format - straitWireOff);
 }
 
 Result<Deadline> init_deadline(const CommOptions& options) {

@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -72,6 +73,9 @@ straitResult_t with_comm(straitComm_t handle, F&& body) noexcept {
     return body(**comm);
   });
 }
+
+/// Nothing for straitWireDefault.
+Result<std::optional<WireFormat>> wire_of(int format);
 
 Result<Deadline> init_deadline(const CommOptions& options);
 

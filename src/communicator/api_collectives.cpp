@@ -1,7 +1,10 @@
 // The C interface: operations and groups. Arguments in, a Call out.
 #include "communicator/api.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "communicator/group.hpp"
 
@@ -30,9 +33,35 @@ Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
   return {};
 }
 
+/// Fills in the wire format: what the call's options say, or the communicator's for the calls that can have one.
+Status set_wire(Call& call, const Comm& comm, const straitCallOptions_t* options) {
+  std::optional<WireFormat> wanted;
+  if (options != nullptr) {
+    const std::string call_name(name(call.collective));
+    straitCallOptions_t known = STRAIT_CALL_OPTIONS_INITIALIZER;
+    if (options->magic != STRAIT_CALL_OPTIONS_MAGIC || options->size_bytes < offsetof(straitCallOptions_t, wire))
+      return fail(Code::invalid_argument,
+                  call_name + ": the options are not initialised. Start from STRAIT_CALL_OPTIONS_INITIALIZER");
+    std::memcpy(&known, options, std::min(sizeof known, options->size_bytes));
+    auto wire = wire_of(known.wire);
+    if (!wire) return fail(Code::invalid_argument, call_name + ": " + wire.error().message);
+    wanted = *wire;
+    call.residual = known.residual;
+  }
+  if (wanted)
+    call.wire = *wanted;
+  else if (wire_problem(call).empty())
+    call.wire = comm.wire();
+  if (call.wire != WireFormat::off && comm.is_on_device())
+    return fail(Code::unsupported,
+                std::string(name(call.collective)) + ": GPU ranks have no wire formats yet. Use straitWireOff");
+  return {};
+}
+
 /// Validates the call, then runs it, or records it in the open group.
-Status submit(Comm& comm, Call& call, straitDataType_t type, int op) {
+Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const straitCallOptions_t* options) {
   STRAIT_TRY(set_types(call, comm, type, op));
+  STRAIT_TRY(set_wire(call, comm, options));
   STRAIT_TRY(validate(call, comm.rank(), comm.ranks()));
   // What premul_sum adds is not what the user registered: see Comm::premultiplied().
   if (comm.has_registrations() && !comm.is_on_device() && call.collective != Collective::send_recv &&
@@ -50,10 +79,11 @@ Status submit(Comm& comm, Call& call, straitDataType_t type, int op) {
   return comm.run(call);
 }
 
-straitResult_t collective(straitComm_t handle, Call call, straitDataType_t type, int op = straitSum) noexcept {
+straitResult_t collective(straitComm_t handle, Call call, straitDataType_t type, int op = straitSum,
+                          const straitCallOptions_t* options = nullptr) noexcept {
   return guarded([&] {
     const auto comm = comm_of(handle);
-    return result_in_group(comm ? submit(**comm, call, type, op) : Status(tl::unexpected(comm.error())));
+    return result_in_group(comm ? submit(**comm, call, type, op, options) : Status(tl::unexpected(comm.error())));
   });
 }
 
@@ -117,6 +147,32 @@ straitResult_t straitReduceScatter(const void* sendbuff, void* recvbuff, size_t 
 straitResult_t straitAllToAll(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
                               straitComm_t comm, straitStream_t stream) {
   return collective(comm, make_call(stream, Collective::all_to_all, sendbuff, recvbuff, count), datatype);
+}
+
+straitResult_t straitAllReduceWithOptions(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                          straitRedOp_t op, straitComm_t comm, straitStream_t stream,
+                                          const straitCallOptions_t* options) {
+  return collective(comm, make_call(stream, Collective::all_reduce, sendbuff, recvbuff, count), datatype, op, options);
+}
+
+straitResult_t straitAllGatherWithOptions(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                          straitComm_t comm, straitStream_t stream,
+                                          const straitCallOptions_t* options) {
+  return collective(comm, make_call(stream, Collective::all_gather, sendbuff, recvbuff, count), datatype, straitSum,
+                    options);
+}
+
+straitResult_t straitReduceScatterWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                              straitDataType_t datatype, straitRedOp_t op, straitComm_t comm,
+                                              straitStream_t stream, const straitCallOptions_t* options) {
+  return collective(comm, make_call(stream, Collective::reduce_scatter, sendbuff, recvbuff, count), datatype, op,
+                    options);
+}
+
+straitResult_t straitAllToAllWithOptions(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                         straitComm_t comm, straitStream_t stream, const straitCallOptions_t* options) {
+  return collective(comm, make_call(stream, Collective::all_to_all, sendbuff, recvbuff, count), datatype, straitSum,
+                    options);
 }
 
 straitResult_t straitAllToAllv(const void* sendbuff, const size_t sendcounts[], const size_t senddispls[],

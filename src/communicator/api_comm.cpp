@@ -29,6 +29,7 @@ Result<CommOptions> read_config(const straitConfig_t* config) {
   options.timeout_ms = known.timeout_ms;
   options.device = known.device;
   options.max_sms = static_cast<std::uint32_t>(known.max_sms);
+  STRAIT_ASSIGN(options.wire, wire_of(known.wire));
   return options;
 }
 

@@ -10,6 +10,9 @@ namespace {
 constexpr unsigned type_shift = 8;
 constexpr unsigned op_shift = 16;
 constexpr unsigned registered_shift = 24;
+constexpr unsigned wire_shift = 25;
+constexpr std::uint64_t wire_mask = 3;
+static_assert(wire_format_count - 1 <= wire_mask);
 constexpr unsigned root_shift = 32;
 constexpr std::uint64_t root_mask = (1u << 20) - 1;
 constexpr unsigned number_shift = 52;
@@ -68,6 +71,19 @@ Status validate_counts(const Call& call, std::uint32_t rank) {
   return {};
 }
 
+Status validate_residual(const Call& call, const BufferSizes& sizes) {
+  if (call.wire == WireFormat::off) return invalid(call, "a residual is for calls with a wire format");
+  if (!is_reduction(call.collective))
+    return invalid(call, "a residual is for reductions: nothing is added up later to make good for it");
+  if (begin_of(call.residual) % alignof(float) != 0)
+    return invalid(call, "the residual is not aligned as floats must be");
+  const std::size_t residual_bytes = sizes.send_bytes / size_bytes(call.type) * sizeof(float);
+  if (overlap(call.residual, residual_bytes, call.send, sizes.send_bytes) ||
+      overlap(call.residual, residual_bytes, call.receive, sizes.receive_bytes))
+    return invalid(call, "the residual overlaps another buffer of the call");
+  return {};
+}
+
 }  // namespace
 
 BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
@@ -123,7 +139,8 @@ bool is_in_place(const Call& call, std::uint32_t rank) {
 CallSignature message_signature(const Call& call, std::size_t count) {
   return {std::uint64_t(call.collective) | std::uint64_t(call.type) << type_shift |
               std::uint64_t(is_reduction(call.collective) ? call.op : ReduceOp::sum) << op_shift |
-              std::uint64_t(call.registered) << registered_shift | std::uint64_t(call.root) << root_shift,
+              std::uint64_t(call.registered) << registered_shift | std::uint64_t(call.wire) << wire_shift |
+              std::uint64_t(call.root) << root_shift,
           count};
 }
 
@@ -151,7 +168,19 @@ std::string describe(const CallSignature& signature) {
   if (is_reduction(collective)) text += ", " + std::string(name(op));
   if (has_root(collective)) text += ", root " + std::to_string(signature.what >> root_shift & root_mask);
   if ((signature.what >> registered_shift & 1) != 0) text += ", registered buffers";
+  const auto wire = static_cast<WireFormat>(signature.what >> wire_shift & wire_mask);
+  if (wire != WireFormat::off) text += ", " + std::string(name(wire)) + " on the wire";
   return text + ")";
+}
+
+std::string wire_problem(const Call& call) {
+  if (!wire::is_wire_collective(call.collective))
+    return "it is one of all-reduce, reduce-scatter, all-gather and all-to-all that can have a wire format";
+  if (!wire::is_wire_type(call.type))
+    return "a wire format carries float32, bfloat16 and float16, not " + std::string(name(call.type));
+  if (is_reduction(call.collective) && !wire::is_wire_op(call.op))
+    return "a wire format carries sums and averages, not " + std::string(name(call.op));
+  return {};
 }
 
 Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
@@ -168,6 +197,9 @@ Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   if (sizes.receive_bytes != 0 && call.receive == nullptr) return invalid(call, "the receive buffer is null");
   if (!is_in_place(call, rank) && overlap(call.send, sizes.send_bytes, call.receive, sizes.receive_bytes))
     return invalid(call, "send and receive buffers overlap without being the in-place form of this call");
+  if (call.wire != WireFormat::off)
+    if (const std::string problem = wire_problem(call); !problem.empty()) return invalid(call, problem);
+  if (call.residual != nullptr) STRAIT_TRY(validate_residual(call, sizes));
   return {};
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
+#include "base/wire_format.hpp"
 #include "transport/link.hpp"
 
 namespace strait {
@@ -25,6 +26,8 @@ struct Call {
   void* stream = nullptr;                    ///< GPU ranks: a cudaStream_t
   std::array<std::byte, 8> premul_scalar{};  ///< this rank's own, an element of `type` (ReduceOp::premul_sum)
   bool registered = false;                   ///< both buffers lie in memory that all ranks registered
+  WireFormat wire = WireFormat::off;
+  float* residual = nullptr;  ///< one float an element of the send buffer, or none (a wire format's error feedback)
 
   bool sends = false;      ///< send_recv: this is a send
   std::uint32_t peer = 0;  ///< send_recv
@@ -43,7 +46,7 @@ BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ran
 /// Whether this rank made the call in its in-place form.
 bool is_in_place(const Call& call, std::uint32_t rank);
 
-/// What all ranks must agree on, packed: collective, type, op, registered, root; and the count.
+/// What all ranks must agree on, packed: collective, type, op, registered, wire format, root; and the count.
 CallSignature signature(const Call& call);
 /// The signature of one message of a call whose counts differ by peer (send_recv, all_to_all_v).
 CallSignature message_signature(const Call& call, std::size_t count);
@@ -53,8 +56,11 @@ CallSignature message_signature(const Call& call, std::size_t count);
 CallSignature numbered(CallSignature signature, std::uint64_t sequence);
 std::uint64_t number_of(const CallSignature& signature);
 Collective collective_of(const CallSignature& signature);
-/// "all-reduce(count 1024, float32, sum)".
+/// "all-reduce(count 1024, float32, sum, int8 on the wire)".
 std::string describe(const CallSignature& signature);
+
+/// Why a call cannot have a wire format; "" if it can.
+std::string wire_problem(const Call& call);
 
 /// Everything about the call that can be judged on this rank alone. The error names the argument.
 Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks);

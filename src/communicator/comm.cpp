@@ -69,10 +69,15 @@ Status Comm::begin_on_device(const Call& call) {
 Status Comm::begin(const Call& call) {
   if (watch_->has_failed()) return watch_->sticky();
   if (device_) return begin_on_device(call);
-  if (call.op != ReduceOp::premul_sum) return begin_on_host(call);
+  const auto begin_contribution = [&](const Call& own) {
+    // Where there is no other rank nothing travels.
+    const bool quantized = own.wire != WireFormat::off && own.count != 0 && ranks_ > 1;
+    return quantized ? begin_quantized(own) : begin_on_host(own, own);
+  };
+  if (call.op != ReduceOp::premul_sum) return begin_contribution(call);
   auto multiplied = or_out_of_memory([&] { return premultiplied(call); });
   if (!multiplied) return tl::unexpected(watch_->raise(std::move(multiplied).error()));
-  return begin_on_host(*multiplied);
+  return begin_contribution(*multiplied);
 }
 
 /// No plan knows of scalars: what this rank contributes lies multiplied in memory of the communicator.
@@ -91,24 +96,41 @@ Result<Call> Comm::premultiplied(const Call& call) {
   return multiplied;
 }
 
-Status Comm::begin_on_host(const Call& call) {
+Status Comm::begin_quantized(const Call& call) {
+  quantized_.cancel();
+  auto exchange = or_out_of_memory([&]() -> Result<Call> { return quantized_.begin(call, simd_); });
+  if (!exchange) return tl::unexpected(watch_->raise(std::move(exchange).error()));
+  return begin_on_host(call, *exchange);
+}
+
+Result<bool> Comm::begin_next_exchange() {
+  if (!quantized_.in_progress()) return false;
+  const auto exchange = quantized_.next();
+  if (!exchange) return false;
+  const auto operation_began = began_;
+  STRAIT_TRY(begin_on_host(quantized_.call(), *exchange));
+  began_ = operation_began;
+  return true;
+}
+
+Status Comm::begin_on_host(const Call& call, const Call& carried) {
   if (unheard_) STRAIT_TRY(watch_->compare_calls(unheard_->sequence, unheard_->signature));
   is_collective_ = true;
   signature_ = numbered(signature(call), ++sequence_);
   begin_waiting();
   program_ = nullptr;
-  transport_->post_call(sequence_, signature_, call.send, call.receive);
+  transport_->post_call(sequence_, signature_, carried.send, carried.receive);
   if (watch_->has_failed()) return watch_->sticky();  // news may have come with what the transport took in
   const bool empty =
       call.count == 0 && call.collective != Collective::barrier && call.collective != Collective::all_to_all_v;
   hears_all_ = !empty && !has_root(call.collective);
   if (!hears_all_) unheard_ = Unheard{sequence_, signature_};
   if (empty) return {};
-  auto program = or_out_of_memory([&] { return find_program(call); });
+  auto program = or_out_of_memory([&] { return find_program(carried); });
   // The peers are on their way into this operation: a rank that cannot take part must tell them.
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   program_ = *program;
-  program_->start({call.send, call.receive, sequence_, signature_});
+  program_->start({carried.send, carried.receive, sequence_, signature_});
   return {};
 }
 
@@ -163,6 +185,8 @@ Result<Comm::State> Comm::step() {
       if (!compared) return State::idle;
     }
     program_ = nullptr;
+    STRAIT_ASSIGN(const bool goes_on, begin_next_exchange());
+    if (goes_on) return State::advanced;
   }
   if (*state == State::advanced) backoff_ = {};
   return state;

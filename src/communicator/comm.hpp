@@ -16,6 +16,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "communicator/call.hpp"
 #include "communicator/device_rank.hpp"
+#include "communicator/quantized.hpp"
 #include "communicator/watch.hpp"
 #include "executor/host/host_program.hpp"
 #include "plan/request.hpp"
@@ -31,6 +32,7 @@ struct CommOptions {
   bool p2p = true;                   ///< GPU ranks may reach peers' memory directly
   std::size_t packets_bytes = 0;     ///< GPU ranks through host memory: messages up to this go as packets
   std::uint32_t max_sms = 0;         ///< GPU ranks: thread blocks of an operation; 0: STRAIT_MAX_SMS
+  std::optional<WireFormat> wire;    ///< of the calls that can have one; none: STRAIT_WIRE
 };
 
 /// One rank of a communicator. Wires together bootstrap, transport, plans, selection and executor.
@@ -52,6 +54,9 @@ class Comm {
   const std::string& transport_name() const { return transport_name_; }
   /// Why the transport is not a faster one; "" where there is none.
   const std::string& transport_why() const { return transport_why_; }
+
+  /// The wire format of the calls that can have one and do not say.
+  WireFormat wire() const { return *options_.wire; }
 
   /// Begins, steps and waits until done. Calls are valid (validate()).
   Status run(const Call& call);
@@ -92,7 +97,11 @@ class Comm {
   /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
   Status begin_on_device(const Call& call);
-  Status begin_on_host(const Call& call);
+  /// `carried`: what moves the data, `call` itself or one of the exchanges of a quantised call.
+  Status begin_on_host(const Call& call, const Call& carried);
+  Status begin_quantized(const Call& call);
+  /// The next exchange of the quantised call in progress, if any.
+  Result<bool> begin_next_exchange();
   Result<Call> premultiplied(const Call& call);
   /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".
   /// Joins with that unique id, for a split; nullptr where it is null. All ranks of this communicator take part: a rank
@@ -158,6 +167,7 @@ class Comm {
 
   std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;
   std::uint64_t next_registration_ = 1;
+  QuantizedCall quantized_;
   std::unique_ptr<std::byte[]> contribution_;  ///< this rank's, to a premul_sum
   std::size_t contribution_bytes_ = 0;
   std::map<std::uint32_t, PremulOp> premul_ops_;

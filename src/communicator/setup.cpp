@@ -24,6 +24,7 @@ struct Facts {
   shm::Secret secret;             ///< the lowest rank's is used
   cpu_set_t cores;                ///< that this rank may run on; launchers often give each rank its own
   std::array<char, 64> tuning{};  ///< what must be equal of the tuning file, in words
+  WireFormat wire{};
   HostRates rates;  ///< what rank 0 knows of its machine decides for all; but for the cache, the smallest of all
 };
 
@@ -42,6 +43,18 @@ Status check_same_tuning(const std::vector<Facts>& facts, const std::vector<Peer
                                       std::string(facts[0].tuning.data()) + " on " + peers[0].describe() + " but " +
                                       facts[i].tuning.data() + " on " + peers[i].describe() +
                                       ". Make it the same on all ranks");
+  return {};
+}
+
+Status check_same_wire(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers) {
+  for (std::size_t i = 1; i < facts.size(); ++i)
+    if (facts[i].wire != facts[0].wire)
+      return fail(Code::mismatch,
+                  "the ranks run with different settings: the wire format (`wire` in the configuration, "
+                  "or STRAIT_WIRE) is " +
+                      std::string(name(facts[0].wire)) + " on " + peers[0].describe() + " but " +
+                      std::string(name(facts[i].wire)) + " on " + peers[i].describe() +
+                      ". Make it the same on all ranks");
   return {};
 }
 
@@ -76,7 +89,8 @@ void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
 Comm::Comm(std::unique_ptr<Channel> channel)
     : channel_(std::move(channel)),
       rank_(static_cast<std::uint32_t>(channel_->rank())),
-      ranks_(static_cast<std::uint32_t>(channel_->ranks())) {}
+      ranks_(static_cast<std::uint32_t>(channel_->ranks())),
+      quantized_(rank_, ranks_) {}
 
 Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, const CommOptions& options) {
   const Environment environment;
@@ -131,17 +145,26 @@ Status Comm::read_settings(const Environment& environment) {
   options_.p2p = p2p != "off";
   STRAIT_ASSIGN(const std::int64_t packets_bytes, environment.integer("STRAIT_PACKETS_BYTES"));
   options_.packets_bytes = static_cast<std::size_t>(packets_bytes);
+  if (!options_.wire) {
+    STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
+    for (int format = 0; format < wire_format_count; ++format)
+      if (wire == name(static_cast<WireFormat>(format))) options_.wire = static_cast<WireFormat>(format);
+  }
+  if (options_.device >= 0 && *options_.wire != WireFormat::off)
+    return fail(Code::unsupported, "GPU ranks have no wire formats yet, and " + std::string(name(*options_.wire)) +
+                                       " was asked for. Unset STRAIT_WIRE, or `wire` in the configuration");
   STRAIT_ASSIGN(tuning_, load_tuning(environment));
   return {};
 }
 
 Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
   const auto& peers = channel_->peers();
-  Facts own{{}, usable_cores(), {}, process_rates().host};
+  Facts own{{}, usable_cores(), {}, *options_.wire, process_rates().host};
   tuning_.summary().copy(own.tuning.data(), own.tuning.size() - 1);
   randombytes_buf(&own.secret, sizeof own.secret);
   STRAIT_ASSIGN(const auto facts, gather(*channel_, own, deadline));
   STRAIT_TRY(check_same_tuning(facts, peers));
+  STRAIT_TRY(check_same_wire(facts, peers));
   STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
   STRAIT_ASSIGN(OpenTransport open, strait::open_transport({*channel_, wanted, facts[0].secret, deadline}));
 

@@ -50,6 +50,29 @@ TEST(Wrapper, Reductions) {
   });
 }
 
+TEST(Wrapper, OptionsOfACall) {
+  on_ranks([](const Communicator& comm) {
+    straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+    options.wire = straitWireInt8;
+    const auto steps = [](float scale) {  // exact as codes
+      std::vector<float> values(ranks * 127);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = scale * static_cast<float>(i % 127 + 1);
+      return values;
+    };
+    std::vector<float> values = steps(1), parts(127), all(ranks * 127), others(ranks * 127);
+    comm.all_reduce(std::span(values), straitAvg, nullptr, &options);
+    EXPECT_EQ(values, steps(1));
+    comm.reduce_scatter<float>(steps(2), std::span(parts), straitAvg, nullptr, &options);
+    EXPECT_EQ(parts[126], 254);
+    comm.all_gather<float>(parts, std::span(all), nullptr, &options);
+    EXPECT_EQ(all, steps(2));
+    comm.all_to_all<float>(all, std::span(others), nullptr, &options);
+    EXPECT_EQ(others, steps(2));
+    options.wire = straitWireInt4 + 1;
+    EXPECT_THROW(comm.all_reduce(std::span(values), straitSum, nullptr, &options), strait::Exception);
+  });
+}
+
 TEST(Wrapper, Movements) {
   on_ranks([](const Communicator& comm) {
     const int rank = comm.rank();

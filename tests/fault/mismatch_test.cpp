@@ -83,6 +83,29 @@ const TwoCalls cases[] = {
      [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitGather(a, b, 8, straitInt32, 1, c, nullptr); },
      [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitGather(a, b, 8, straitInt32, 0, c, nullptr); },
      "called gather(count 8, int32, root 1)", "called gather(count 8, int32, root 0)"},
+    {"WireFormat",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+       options.wire = straitWireInt8;
+       return straitAllReduceWithOptions(a, b, 8, straitFloat32, straitSum, c, nullptr, &options);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+       options.wire = straitWireFp8;
+       return straitAllReduceWithOptions(a, b, 8, straitFloat32, straitSum, c, nullptr, &options);
+     },
+     "called all-reduce(count 8, float32, sum, int8 on the wire)",
+     "called all-reduce(count 8, float32, sum, fp8 on the wire)"},
+    {"WireFormatOfOne",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       return straitAllToAll(a, b, 8, straitFloat32, c, nullptr);
+     },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+       options.wire = straitWireInt4;
+       return straitAllToAllWithOptions(a, b, 8, straitFloat32, c, nullptr, &options);
+     },
+     "called all-to-all(count 8, float32)", "called all-to-all(count 8, float32, int4 on the wire)"},
     {"BarrierAndBroadcast",
      [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
        return straitBroadcast(a, b, 8, straitInt32, 0, c, nullptr);

@@ -128,7 +128,9 @@ TEST_F(DeviceFaults, CallsThatDifferAreShownToAll) {
   RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
     const DeviceSide side(id, rank, ranks_, report);
     if (side.comm == nullptr) return;
-    STRAIT_EXPECT_OK(side.all_reduce(rank == 0 ? 1000 : 2000));
+    // A rank that comes late is told by the call itself.
+    const straitResult_t called = side.all_reduce(rank == 0 ? 1000 : 2000);
+    EXPECT_TRUE(called == straitSuccess || called == straitMismatch) << straitGetLastError(side.comm);
     const straitResult_t error = side.await_error(5000);
     report.fail_with(error, straitGetLastError(side.comm));
     STRAIT_EXPECT_OK(straitCommDestroy(side.comm));

@@ -6,6 +6,7 @@
 #include "support/random_data.hpp"
 #include "support/ranks.hpp"
 #include "support/reference.hpp"
+#include "support/wire_reference.hpp"
 
 namespace strait::testing {
 namespace {
@@ -29,6 +30,16 @@ struct Buffer {
   std::byte* data;
   std::size_t size;
 };
+
+/// One element that is not finite makes its block NaN, and sums of large ones do: random data would be all NaN on the
+/// wire. Two blocks of three get numbers of moderate size.
+void moderate(Bytes& elements, DataType type, std::uint64_t seed) {
+  std::vector<float> values = to_floats(type, elements);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i / wire::block_elements % 3 != 1)
+      values[i] = static_cast<float>(static_cast<std::int32_t>(mix(seed + i))) * 0x1p-24F;
+  elements = to_elements(type, values);
+}
 
 }  // namespace
 
@@ -74,6 +85,24 @@ straitResult_t call_collective(const CollectiveCase& c, const void* send, void* 
   }
 }
 
+straitResult_t call_with_wire(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
+                              straitComm_t comm, float* residual) {
+  const auto type = static_cast<straitDataType_t>(c.type);
+  straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+  options.wire = straitWireOff + static_cast<int>(c.wire);
+  options.residual = residual;
+  switch (c.collective) {
+    case Collective::all_gather:
+      return straitAllGatherWithOptions(send, receive, c.count, type, comm, nullptr, &options);
+    case Collective::reduce_scatter:
+      return straitReduceScatterWithOptions(send, receive, c.count, type, op, comm, nullptr, &options);
+    case Collective::all_to_all:
+      return straitAllToAllWithOptions(send, receive, c.count, type, comm, nullptr, &options);
+    default:
+      return straitAllReduceWithOptions(send, receive, c.count, type, op, comm, nullptr, &options);
+  }
+}
+
 std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank) {
   switch (c.collective) {
     case Collective::all_gather:
@@ -89,7 +118,7 @@ std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank) {
 std::string describe(const CollectiveCase& c) {
   return std::string(name(c.collective)) + " " + std::string(name(c.type)) + " " + std::string(name(c.op)) + " count " +
          std::to_string(c.count) + " root " + std::to_string(c.root) + (c.in_place ? " in place" : "") +
-         " misaligned by " + std::to_string(c.misalignment_bytes);
+         " misaligned by " + std::to_string(c.misalignment_bytes) + " wire " + std::string(name(c.wire));
 }
 
 void check_collective(straitComm_t comm, int rank_number, int rank_count, const CollectiveCase& c) {
@@ -100,6 +129,7 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
   for (std::uint32_t r = 0; r < ranks; ++r) {
     inputs[r].resize(sizes.send);
     fill_random(inputs[r], c.type, c.seed * 1000 + r);
+    if (c.wire != WireFormat::off) moderate(inputs[r], c.type, c.seed * 1000 + r);
   }
   std::vector<Bytes> scalars(ranks);  // another on every rank
   for (std::uint32_t r = 0; r < ranks; ++r) scalars[r] = random_elements(c.type, 1, c.seed * 1000 + 500 + r);
@@ -115,15 +145,17 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
   std::byte* output = !c.in_place ? receive.data : send.data + (inside_receive ? 0 : own_offset(c, rank));
   std::copy(inputs[rank].begin(), inputs[rank].end(), input);
 
-  STRAIT_EXPECT_OK(call_collective(c, input, output, op, comm));
+  STRAIT_EXPECT_OK(c.wire == WireFormat::off ? call_collective(c, input, output, op, comm)
+                                             : call_with_wire(c, input, output, op, comm));
 
-  const Bytes expected = reference_output({.collective = c.collective,
-                                           .type = c.type,
-                                           .op = c.op,
-                                           .root = c.root,
-                                           .premul_scalars = scalars,
-                                           .inputs = inputs},
-                                          rank);
+  const ReferenceCall reference{.collective = c.collective,
+                                .type = c.type,
+                                .op = c.op,
+                                .root = c.root,
+                                .premul_scalars = scalars,
+                                .inputs = inputs};
+  const Bytes expected =
+      c.wire == WireFormat::off ? reference_output(reference, rank) : wire_reference_output(c.wire, reference, rank);
   EXPECT_EQ(first_difference(expected, std::span(output, expected.size()), c.type, inputs), "")
       << describe(c) << " on rank " << rank << " of " << ranks;
   EXPECT_TRUE(send.guards_intact() && receive.guards_intact()) << describe(c);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/types.hpp"
+#include "base/wire_format.hpp"
 #include "strait/strait.h"
 
 namespace strait::testing {
@@ -19,6 +20,7 @@ struct CollectiveCase {
   bool in_place = false;
   std::size_t misalignment_bytes = 0;  ///< of both buffers
   std::uint64_t seed = 1;
+  WireFormat wire = WireFormat::off;
 };
 
 std::string describe(const CollectiveCase& c);
@@ -34,6 +36,10 @@ std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank);
 /// The call itself.
 straitResult_t call_collective(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
                                straitComm_t comm, straitStream_t stream = nullptr);
+
+/// The call with the case's wire format as its option.
+straitResult_t call_with_wire(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
+                              straitComm_t comm, float* residual = nullptr);
 
 /// Makes the call on this rank with random inputs and poisoned outputs; EXPECTs the bits of the reference, an unchanged
 /// send buffer (out of place) and untouched bytes around the receive buffer.

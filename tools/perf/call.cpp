@@ -27,6 +27,7 @@ Call::Call(const Operation& o, void* send, void* receive, straitComm_t comm, str
       receive_(receive),
       comm_(comm),
       stream_(stream) {
+  options_.wire = straitWireOff + static_cast<int>(o.wire);
   const Geometry g = o.geometry(o.rank);
   count_ = g.count;
   if (o.collective == Collective::all_to_all_v) blocks_ = all_to_all_v_blocks(g.count, o.type, o.ranks, o.rank);
@@ -39,13 +40,13 @@ Call::Call(const Operation& o, void* send, void* receive, straitComm_t comm, str
 straitResult_t Call::operator()() const {
   switch (collective_) {
     case Collective::all_reduce:
-      return straitAllReduce(send_, receive_, count_, type_, op_, comm_, stream_);
+      return straitAllReduceWithOptions(send_, receive_, count_, type_, op_, comm_, stream_, &options_);
     case Collective::all_gather:
-      return straitAllGather(send_, receive_, count_, type_, comm_, stream_);
+      return straitAllGatherWithOptions(send_, receive_, count_, type_, comm_, stream_, &options_);
     case Collective::reduce_scatter:
-      return straitReduceScatter(send_, receive_, count_, type_, op_, comm_, stream_);
+      return straitReduceScatterWithOptions(send_, receive_, count_, type_, op_, comm_, stream_, &options_);
     case Collective::all_to_all:
-      return straitAllToAll(send_, receive_, count_, type_, comm_, stream_);
+      return straitAllToAllWithOptions(send_, receive_, count_, type_, comm_, stream_, &options_);
     case Collective::all_to_all_v:
       return straitAllToAllv(send_, blocks_.send_counts.data(), blocks_.send_offsets.data(), receive_,
                              blocks_.receive_counts.data(), blocks_.receive_offsets.data(), type_, comm_, stream_);

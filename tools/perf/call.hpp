@@ -33,6 +33,7 @@ class Call {
   int ranks_;
   std::size_t count_;
   Blocks blocks_;  ///< all-to-all-v
+  straitCallOptions_t options_ = STRAIT_CALL_OPTIONS_INITIALIZER;
   void* send_;
   void* receive_;
   straitComm_t comm_;

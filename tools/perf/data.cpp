@@ -11,6 +11,7 @@ namespace strait::perf {
 namespace {
 
 constexpr std::size_t block_elements = 1024;
+static_assert(block_elements % wire::block_elements == 0);
 constexpr unsigned char poison_byte = 0xa5;
 
 /// The finaliser of splitmix64: any 64 bits to well-mixed ones.
@@ -33,14 +34,15 @@ E near_one(std::uint64_t random) {
 }
 
 template <DataType type>
-void generate(std::uint64_t key, std::uint64_t shared_key, std::size_t first, std::size_t count, void* out) {
+void generate(std::uint64_t key, std::uint64_t shared_key, bool tame, std::size_t first, std::size_t count, void* out) {
   using Element = spec::ElementType<type>;
   auto* elements = static_cast<Element*>(out);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t random = mix(key + first + i);
     if constexpr (is_floating(type)) {
       // Which elements are special depends on the index alone: else few sums of many ranks would be ordinary.
-      const bool any_bits = (mix(shared_key + first + i) & 3) == 0;
+      const bool may_be_special = !tame || (first + i) / wire::block_elements % 4 == 0;
+      const bool any_bits = may_be_special && (mix(shared_key + first + i) & 3) == 0;
       using Bits = typename FloatFormat<Element>::Bits;
       elements[i] = any_bits ? from_bits<Element>(static_cast<Bits>(random)) : near_one<Element>(random);
     } else {
@@ -49,20 +51,56 @@ void generate(std::uint64_t key, std::uint64_t shared_key, std::size_t first, st
   }
 }
 
+template <WireFormat format>
+void carry(float* values, std::size_t count) {
+  for (std::size_t first = 0; first < count; first += wire::block_elements) {
+    std::array<float, wire::block_elements> block{};
+    std::array<std::uint8_t, wire::block_elements> payload{};
+    float scale = 0;
+    const std::size_t some = std::min(block.size(), count - first);
+    std::copy_n(values + first, some, block.begin());
+    wire::encode_block<format>(block.data(), payload.data(), &scale);
+    wire::decode_block<format>(payload.data(), scale, block.data());
+    std::copy_n(block.begin(), some, values + first);
+  }
+}
+
+/// What values become on the wire, by the specification. The first starts a block.
+void carry(WireFormat format, float* values, std::size_t count) {
+  if (format == WireFormat::int8) carry<WireFormat::int8>(values, count);
+  if (format == WireFormat::fp8) carry<WireFormat::fp8>(values, count);
+  if (format == WireFormat::int4) carry<WireFormat::int4>(values, count);
+}
+
+void generate_carried(const Operation& operation, std::uint32_t rank, std::size_t first, std::size_t count, void* out) {
+  generate_input(operation, rank, first, count, out);
+  spec::visit(operation.type, [&]<DataType type>() {
+    if constexpr (wire::is_wire_type(type)) {
+      auto* elements = static_cast<spec::ElementType<type>*>(out);
+      std::array<float, block_elements> values;
+      for (std::size_t i = 0; i < count; ++i) values[i] = spec::load<type>(elements[i]);
+      carry(operation.wire, values.data(), count);
+      for (std::size_t i = 0; i < count; ++i) elements[i] = spec::store<type>(values[i]);
+    }
+  });
+}
+
 template <DataType type, ReduceOp op>
 void reduce_in_rank_order(const Operation& operation, std::size_t first, std::size_t count, void* out) {
   using Element = spec::ElementType<type>;
   std::array<Element, block_elements> input;
-  std::array<spec::AccumulatorType<type>, block_elements> sums;
+  std::array<spec::AccumulatorType<type>, block_elements> values, sums;
   for (std::uint32_t rank = 0; rank < operation.ranks; ++rank) {
     generate_input(operation, rank, first, count, input.data());
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto value = spec::load<type>(input[i]);
-      sums[i] = rank == 0 ? value : spec::combine<op>(sums[i], value);
-    }
+    for (std::size_t i = 0; i < count; ++i) values[i] = spec::load<type>(input[i]);
+    if constexpr (wire::is_wire_type(type)) carry(operation.wire, values.data(), count);
+    for (std::size_t i = 0; i < count; ++i) sums[i] = rank == 0 ? values[i] : spec::combine<op>(sums[i], values[i]);
   }
+  for (std::size_t i = 0; i < count; ++i) sums[i] = spec::finish<op>(sums[i], operation.ranks);
+  if constexpr (wire::is_wire_type(type))  // the second hop
+    if (operation.collective == Collective::all_reduce) carry(operation.wire, sums.data(), count);
   auto* elements = static_cast<Element*>(out);
-  for (std::size_t i = 0; i < count; ++i) elements[i] = spec::store<type>(spec::finish<op>(sums[i], operation.ranks));
+  for (std::size_t i = 0; i < count; ++i) elements[i] = spec::store<type>(sums[i]);
 }
 
 void generate_reduced(const Operation& operation, std::size_t first, std::size_t count, void* out) {
@@ -90,6 +128,8 @@ void generate_block(const Operation& operation, const Segment& segment, std::siz
       return;
     case Segment::Kind::input:
       return generate_input(operation, segment.rank, segment.source + from, count, out);
+    case Segment::Kind::carried:
+      return generate_carried(operation, segment.rank, segment.source + from, count, out);
     case Segment::Kind::reduced:
       return generate_reduced(operation, segment.source + from, count, out);
   }
@@ -138,6 +178,7 @@ bool reads_input(const Operation& o) {
 Contents written(const Operation& o) {
   using Kind = Segment::Kind;
   const Geometry g = o.geometry(o.rank);
+  const Kind arrived = o.wire == WireFormat::off ? Kind::input : Kind::carried;
   Contents result;
   switch (o.collective) {
     case Collective::all_reduce:
@@ -151,11 +192,11 @@ Contents written(const Operation& o) {
       if (o.rank != o.root) return result;
       [[fallthrough]];
     case Collective::all_gather:
-      for (std::uint32_t r = 0; r < o.ranks; ++r) result.push_back({r * g.count, g.count, Kind::input, r, 0});
+      for (std::uint32_t r = 0; r < o.ranks; ++r) result.push_back({r * g.count, g.count, arrived, r, 0});
       return result;
     case Collective::all_to_all:
       for (std::uint32_t r = 0; r < o.ranks; ++r)
-        result.push_back({r * g.count, g.count, Kind::input, r, o.rank * g.count});
+        result.push_back({r * g.count, g.count, arrived, r, o.rank * g.count});
       return result;
     case Collective::all_to_all_v: {
       const Blocks mine = all_to_all_v_blocks(g.count, o.type, o.ranks, o.rank);
@@ -183,7 +224,8 @@ Contents written(const Operation& o) {
 void generate_input(const Operation& o, std::uint32_t rank, std::size_t first, std::size_t count, void* out) {
   const std::uint64_t shared_key = mix(o.seed);
   const std::uint64_t key = mix(shared_key ^ (std::uint64_t{rank} + 1));
-  spec::visit(o.type, [&]<DataType type>() { generate<type>(key, shared_key, first, count, out); });
+  spec::visit(o.type,
+              [&]<DataType type>() { generate<type>(key, shared_key, o.wire != WireFormat::off, first, count, out); });
 }
 
 Contents send_contents(const Operation& o) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "base/wire_format.hpp"
 #include "perf/geometry.hpp"
 
 /// Inputs that any rank can compute for every other rank, and the results that must come of them, bit by bit.
@@ -20,20 +21,22 @@ struct Operation {
   std::uint32_t root = 0;
   std::uint32_t rank = 0;
   bool in_place = false;
+  WireFormat wire = WireFormat::off;
   std::uint64_t seed = 0;
   std::size_t bytes = 0;  ///< as the user asked: geometry() makes counts of it
 
   Geometry geometry(std::uint32_t of_rank) const { return perf::geometry(collective, bytes, type, ranks, of_rank); }
 };
 
-/// A piece of what a buffer holds: a pattern that no call has written, elements of a rank's input, or their reduction
-/// over all ranks in rank order.
+/// A piece of what a buffer holds: a pattern that no call has written, elements of a rank's input, the same after their
+/// way in the call's wire format, or their reduction over all ranks in rank order. The blocks of a wire format start
+/// where the segment does.
 struct Segment {
-  enum class Kind : std::uint8_t { poison, input, reduced };
+  enum class Kind : std::uint8_t { poison, input, carried, reduced };
   std::size_t offset = 0;  ///< elements from the start of the buffer
   std::size_t count = 0;
   Kind kind = Kind::poison;
-  std::uint32_t rank = 0;  ///< whose input (input)
+  std::uint32_t rank = 0;  ///< whose input (input, carried)
   std::size_t source = 0;  ///< first element of the inputs
 
   friend bool operator==(const Segment&, const Segment&) = default;
@@ -58,7 +61,8 @@ void write(const Operation& operation, const Contents& contents, void* buffer);
 std::size_t count_wrong(const Operation& operation, const Contents& contents, const void* buffer);
 
 /// Elements first ... first + count - 1 of a rank's input. Integers and a quarter of the floating-point elements are
-/// any bits; the other floating-point elements lie between 1/4 and 4, so that sums round.
+/// any bits; the other floating-point elements lie between 1/4 and 4, so that sums round. With a wire format most of
+/// its blocks have none of any bits: one can make its block NaN.
 void generate_input(const Operation& operation, std::uint32_t rank, std::size_t first, std::size_t count, void* out);
 
 }  // namespace strait::perf

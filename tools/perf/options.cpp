@@ -48,6 +48,8 @@ void declare_what(CLI::App& app, Options& o) {
   app.add_option("collective", into(o.collective, parse_collective), "What to measure, such as all-reduce")->required();
   app.add_option("-d,--datatype", into(o.types, parse_types), "Element type, or all (default: float)");
   app.add_option("-o,--op", into(o.ops, parse_ops), "Reduction: sum, prod, max, min, avg, or all (default: sum)");
+  app.add_option("--wire", into(o.wire, parse_wire),
+                 "Wire format of floats: int8, fp8, int4, or off (default: STRAIT_WIRE)");
   app.add_option("-r,--root", into(o.root, parse_root), "Root rank, or all (default: 0)");
   const char* sizes = "Sizes";
   app.add_option("-b,--minbytes", into(o.min_bytes, parse_bytes), "Smallest size (default: 32M)")->group(sizes);
@@ -150,6 +152,15 @@ Result<Collective> parse_collective(std::string_view text) {
               }));
 }
 
+Result<std::optional<WireFormat>> parse_wire(std::string_view text) {
+  for (int i = 0; i < wire_format_count; ++i)
+    if (text == name(static_cast<WireFormat>(i))) return static_cast<WireFormat>(i);
+  return fail(Code::invalid_argument,
+              "'" + std::string(text) + "' is not a wire format. Known: " + joined(wire_format_count, [](int i) {
+                return name(static_cast<WireFormat>(i));
+              }));
+}
+
 Result<int> parse_root(std::string_view text) {
   if (text == "all" || text == "-1") return -1;
   int root = 0;
@@ -164,7 +175,31 @@ void declare_options(CLI::App& app, Options& options) {
   declare_how(app, options);
 }
 
+namespace {
+/// Every call that the options name must be one that can have the wire format.
+Status validate_wire(const Options& o) {
+  if (!o.wire || *o.wire == WireFormat::off) return {};
+  const std::string asked = "--wire " + std::string(name(*o.wire)) + ": ";
+  if (!wire::is_wire_collective(o.collective))
+    return fail(Code::invalid_argument,
+                asked + std::string(name(o.collective)) +
+                    " has no wire format; all-reduce, reduce-scatter, all-gather and all-to-all have");
+  for (const DataType type : o.types)
+    if (!wire::is_wire_type(type))
+      return fail(Code::invalid_argument,
+                  asked + "it carries float32, bfloat16 and float16, not " + std::string(name(type)));
+  if (is_reduction(o.collective))
+    for (const ReduceOp op : o.ops)
+      if (!wire::is_wire_op(op))
+        return fail(Code::invalid_argument, asked + "it carries sums and averages, not " + std::string(name(op)));
+  if (o.gpus != 0) return fail(Code::unsupported, asked + "GPU ranks have no wire formats yet. Measure host ranks");
+  if (!o.simulate.empty()) return fail(Code::unsupported, asked + "wire formats are not simulated. Measure them");
+  return {};
+}
+}  // namespace
+
 Status validate(const Options& o) {
+  STRAIT_TRY(validate_wire(o));
   if (o.min_bytes > o.max_bytes)
     return fail(Code::invalid_argument, "--minbytes is above --maxbytes: no sizes to measure. Exchange them");
   if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)

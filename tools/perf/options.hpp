@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/types.hpp"
+#include "base/wire_format.hpp"
 
 namespace CLI {
 class App;
@@ -41,6 +43,7 @@ struct Options {
   Average average = Average::mean;
   bool cpu_time = false;
   bool register_memory = false;
+  std::optional<WireFormat> wire;  ///< none: STRAIT_WIRE, for the calls that can have one
   std::string simulate;  ///< predict on this fixture or file instead of measuring; ranks are -t times -g, or all
   std::string json_path;
   std::string plot_path;
@@ -53,6 +56,8 @@ Result<std::vector<DataType>> parse_types(std::string_view text);
 /// A reduction by name, or "all".
 Result<std::vector<ReduceOp>> parse_ops(std::string_view text);
 Result<Collective> parse_collective(std::string_view text);
+/// A wire format by name, or "off".
+Result<std::optional<WireFormat>> parse_wire(std::string_view text);
 /// A rank, or "all" or -1 for each rank in turn.
 Result<int> parse_root(std::string_view text);
 

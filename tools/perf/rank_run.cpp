@@ -98,11 +98,20 @@ Status RankRun::measure_all() {
   STRAIT_TRY(checked(straitCommCount(control_, &ranks_), control_, "straitCommCount"));
   if (options_.root >= ranks_)
     return fail(Code::invalid_argument, fmt::format("--root {} is not a rank: there are {}", options_.root, ranks_));
+  STRAIT_TRY(find_wire());
   STRAIT_TRY(learn_ranks());
   for (auto* buffer : {&send_, &receive_}) STRAIT_TRY(allocate(*buffer));
   STRAIT_TRY(barrier());  // allocating may wait for kernels of the process, and those for this rank
   for (int cycle = 0; options_.cycles == 0 || cycle < options_.cycles; ++cycle) STRAIT_TRY(run_subjects());
   return barrier();  // nobody leaves while others still need it
+}
+
+Status RankRun::find_wire() {
+  const char* setting = nullptr;
+  STRAIT_TRY(checked(straitGetSetting("STRAIT_WIRE", &setting), control_, "straitGetSetting"));
+  STRAIT_ASSIGN(const auto of_environment, parse_wire(setting));
+  wire_ = options_.wire.value_or(*of_environment);
+  return {};
 }
 
 Status RankRun::allocate(std::optional<Memory>& buffer) {
@@ -170,8 +179,16 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
           .root = static_cast<std::uint32_t>(std::max(subject.root, 0)),
           .rank = static_cast<std::uint32_t>(rank_),
           .in_place = in_place,
+          .wire = wire_of(subject),
           .seed = verified_calls_,
           .bytes = bytes};
+}
+
+/// What the calls are told, so that they do what the check expects. On one rank nothing is on a wire.
+WireFormat RankRun::wire_of(const Subject& subject) const {
+  const bool can = gpu_ == nullptr && ranks_ > 1 && wire::is_wire_collective(options_.collective) &&
+                   wire::is_wire_type(subject.type) && wire::is_wire_op(subject.op.value_or(ReduceOp::sum));
+  return can ? wire_ : WireFormat::off;
 }
 
 Status RankRun::run_subjects() {

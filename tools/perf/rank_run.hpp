@@ -34,6 +34,7 @@ class RankRun {
 
  private:
   Status measure_all();
+  Status find_wire();
   Status learn_ranks();
   Status limit_sizes(const std::vector<RankInfo>& ranks);
   Status allocate(std::optional<Memory>& buffer);
@@ -45,6 +46,7 @@ class RankRun {
   Status time_single_iterations(const Call& call, Measurement& measurement);
   Result<std::int64_t> verify(Operation operation, const Call& call);
 
+  WireFormat wire_of(const Subject& subject) const;
   Operation operation(const Subject& subject, std::size_t bytes, bool in_place) const;
   Call make_call(const Operation& operation) const;
   /// Until all calls are complete. Calls of host ranks are on return.
@@ -61,6 +63,7 @@ class RankRun {
   Reporter* reporter_;
   int threads_;
   std::optional<Memory> send_, receive_;
+  WireFormat wire_ = WireFormat::off;
   int rank_ = 0;
   int ranks_ = 0;
   std::uint64_t verified_calls_ = 0;

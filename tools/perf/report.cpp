@@ -38,7 +38,8 @@ Json settings(const Options& o) {
           {"blocking", static_cast<int>(o.blocking)},
           {"average", static_cast<int>(o.average)},
           {"gpus", o.gpus},
-          {"registered_memory", o.register_memory}};
+          {"registered_memory", o.register_memory},
+          {"wire", o.wire ? Json(name(*o.wire)) : Json()}};
 }
 
 Json rank_json(const RankInfo& r) {

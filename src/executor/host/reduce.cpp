@@ -10,6 +10,7 @@
 #include <immintrin.h>
 #endif
 
+#include "executor/host/float_environment.hpp"
 #include "executor/host/reduce_kernels.hpp"
 
 namespace strait {
@@ -57,42 +58,6 @@ host::Combine combination(ReduceOp op) {
   return host::Combine::sum;
 }
 
-/// The thread's own settings may flush subnormals to zero (libraries built with -ffast-math do that at load time) or
-/// trap on NaN. Changing the control register is slow, so that is done only where it differs.
-class DefaultFloatEnvironment {
- public:
-  DefaultFloatEnvironment() : saved_(get()) {
-    if (differs()) set(default_control);
-  }
-  ~DefaultFloatEnvironment() {
-    if (differs()) set(saved_);
-  }
-  DefaultFloatEnvironment(const DefaultFloatEnvironment&) = delete;
-  DefaultFloatEnvironment& operator=(const DefaultFloatEnvironment&) = delete;
-
- private:
-#if defined(__x86_64__)
-  static constexpr std::uint64_t default_control = 0x1f80;  // all exceptions masked
-  static constexpr std::uint64_t sticky_flags = 0x3f;
-  static std::uint64_t get() { return _mm_getcsr(); }
-  static void set(std::uint64_t control) { _mm_setcsr(static_cast<unsigned>(control)); }
-#elif defined(__aarch64__)
-  static constexpr std::uint64_t default_control = 0;
-  static constexpr std::uint64_t sticky_flags = 0;
-  static std::uint64_t get() {
-    std::uint64_t control = 0;
-    asm volatile("mrs %0, fpcr" : "=r"(control));
-    return control;
-  }
-  static void set(std::uint64_t control) { asm volatile("msr fpcr, %0" : : "r"(control)); }
-#else
-#error "DefaultFloatEnvironment needs this processor's floating-point control register"
-#endif
-  bool differs() const { return (saved_ & ~sticky_flags) != default_control; }
-
-  std::uint64_t saved_;
-};
-
 /// Streaming stores are not ordered with the later store that announces them.
 void fence_if_streaming(std::span<const ReduceDestination> destinations) {
 #if defined(__x86_64__)
@@ -127,7 +92,7 @@ void reduce(const ReduceCall& call, Simd simd) {
       .count = call.count,
       .divisor = call.final && call.op == ReduceOp::avg ? call.ranks : 0,
   };
-  const DefaultFloatEnvironment environment;
+  const host::DefaultFloatEnvironment environment;
   kernels(simd).reduce[static_cast<int>(call.type)][static_cast<int>(combination(call.op))](plain);
   fence_if_streaming(call.destinations);
 }

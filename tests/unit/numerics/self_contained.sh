@@ -1,5 +1,5 @@
 #!/bin/sh
-# self_contained.sh <nm> <objects...>: the kernels' objects (reduce_avx2, reduce_avx512) define no function that other
+# self_contained.sh <nm> <objects...>: the kernels' objects (of AVX2 and AVX-512) define no function that other
 # objects may define too. The linker would keep one copy for the whole program, perhaps the one that only newer
 # processors can run.
 nm=$1
@@ -7,7 +7,7 @@ shift
 status=0
 for object in "$@"; do
   case $object in
-    *reduce_avx*) ;;
+    *reduce_avx* | *quantize_avx*) ;;
     *) continue ;;
   esac
   if "$nm" -C "$object" | grep -E ' [WVu] '; then

@@ -130,6 +130,30 @@ TEST(Contents, CoverTheBufferForEveryCollective) {
       }
 }
 
+TEST(Contents, OfAWireFormatAreWhatItMakesOfTheInputs) {
+  Operation o;
+  o.ranks = 2;
+  o.rank = 1;
+  o.bytes = 8192;
+  o.wire = WireFormat::int8;
+  o.collective = Collective::all_to_all;
+  const auto contents = receive_contents_after(o);
+  const std::size_t count = o.geometry(1).count;
+  ASSERT_EQ(count % (4 * wire::block_elements), 0U) << "so that blocks of any bits are whole blocks on the wire";
+  std::vector<float> buffer(extent_bytes(o, contents) / sizeof(float));
+  write(o, contents, buffer.data());
+  EXPECT_EQ(count_wrong(o, contents, buffer.data()), 0U);
+  const std::vector<float> sent = inputs(o, 0, count, count);  // rank 0's block for rank 1
+  std::size_t differ = 0, numbers = 0;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    if (i / wire::block_elements % 4 == 0) continue;  // those with any bits
+    ++numbers;
+    differ += buffer[i] != sent[i];
+    ASSERT_NEAR(buffer[i], sent[i], 4.0 / 127 / 2 * 1.001) << i;
+  }
+  EXPECT_GT(differ, numbers / 2);
+}
+
 TEST(CountWrong, FindsEachChangedElement) {
   const Operation o = example(Collective::all_to_all, 1);
   const Contents contents = receive_contents_after(o);
