@@ -18,6 +18,7 @@
 #include "communicator/device_rank.hpp"
 #include "communicator/quantized.hpp"
 #include "communicator/watch.hpp"
+#include "executor/copy_engine/options.hpp"
 #include "executor/host/host_program.hpp"
 #include "plan/request.hpp"
 #include "select/selector.hpp"
@@ -26,13 +27,15 @@
 namespace strait {
 
 struct CommOptions {
-  std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
-  std::int64_t timeout_ms = 0;       ///< 0: STRAIT_TIMEOUT_MS
-  int device = -1;                   ///< CUDA device; -1: a host rank
-  bool p2p = true;                   ///< GPU ranks may reach peers' memory directly
-  std::size_t packets_bytes = 0;     ///< GPU ranks through host memory: messages up to this go as packets
-  std::uint32_t max_sms = 0;         ///< GPU ranks: thread blocks of an operation; 0: STRAIT_MAX_SMS
-  std::optional<WireFormat> wire;    ///< of the calls that can have one; none: STRAIT_WIRE
+  std::int64_t init_timeout_ms = 0;   ///< 0: STRAIT_INIT_TIMEOUT_MS
+  std::int64_t timeout_ms = 0;        ///< 0: STRAIT_TIMEOUT_MS
+  int device = -1;                    ///< CUDA device; -1: a host rank
+  bool p2p = true;                    ///< GPU ranks may reach peers' memory directly
+  std::size_t packets_bytes = 0;      ///< GPU ranks through host memory: messages up to this go as packets
+  std::size_t copy_engine_bytes = 0;  ///< likewise: calls from this on go through copy engines; 0: none do
+  staged::StagedOptions copy_engine;
+  std::uint32_t max_sms = 0;       ///< GPU ranks: thread blocks of an operation; 0: STRAIT_MAX_SMS
+  std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
 };
 
 /// One rank of a communicator. Wires together bootstrap, transport, plans, selection and executor.

@@ -75,7 +75,32 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
     ring_.arenas[peer] = staging_[peer].device_data();
   }
   ring_.lanes = StagedLayout::lanes(request.ranks);
-  return request.agree(mapped, "map its peers' host memory");
+  STRAIT_TRY(request.agree(mapped, "map its peers' host memory"));
+  return request.ranks > 1 ? open_windows(request) : Status();
+}
+
+/// Rank 0's, which all map.
+Status DeviceArenas::open_windows(const DeviceRank::Request& request) {
+  Status opened;
+  if (request.rank == 0) {
+    auto own = host_staged::HostMemory::allocate(request.device, windows_bytes);
+    if (own)
+      windows_ = std::move(*own);
+    else
+      opened = tl::unexpected(own.error());
+  }
+  STRAIT_TRY(request.agree(opened, "share host memory for large messages"));
+  // The others have nothing to give, and give what they have.
+  STRAIT_ASSIGN(const UniqueFd given, request.rank == 0 ? windows_.share() : staging_[request.rank].share());
+  STRAIT_ASSIGN(const auto descriptors, request.exchange(given.get()));
+  if (request.rank != 0) {
+    auto memory = host_staged::HostMemory::import(descriptors[0].get(), windows_bytes, request.device);
+    if (memory)
+      windows_ = std::move(*memory);
+    else
+      opened = tl::unexpected(memory.error());
+  }
+  return request.agree(opened, "map the host memory for large messages");
 }
 
 Status DeviceArenas::probe(const DeviceRank::Request& request, kernels::Mailbox* mailbox) const {

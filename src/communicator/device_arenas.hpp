@@ -21,12 +21,16 @@ class DeviceArenas {
   /// arenas, counts, rank, ranks and lanes are set.
   const kernels::Ring& ring() const { return ring_; }
   bool is_staged() const { return !staging_.empty(); }
+  /// Staged, and more than one rank: memory that all ranks share for large messages (executor/copy_engine). Else null.
+  const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
+  static constexpr std::size_t windows_bytes = std::size_t{64} << 20;  ///< of a host
   /// Why not directly: empty where it is.
   const std::string& why_staged() const { return why_staged_; }
 
  private:
   Status open_peers(const DeviceRank::Request& request);
   Status open_staging(const DeviceRank::Request& request);
+  Status open_windows(const DeviceRank::Request& request);
   /// Writes to every peer and waits for what every peer writes, by kernels that run at the same time.
   Status probe(const DeviceRank::Request& request, kernels::Mailbox* mailbox) const;
 
@@ -34,6 +38,7 @@ class DeviceArenas {
   cuda::DeviceMemory counts_;
   std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank, this rank's own among them
   std::vector<host_staged::HostMemory> staging_;  ///< likewise
+  host_staged::HostMemory windows_;
   std::string why_staged_;
 };
 

@@ -11,6 +11,8 @@
 #include "base/log.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_calls.hpp"
+#include "executor/copy_engine/cuda_stream_driver.hpp"
+#include "executor/copy_engine/staged_copies.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/kernels.hpp"
 
@@ -39,6 +41,10 @@ class CudaRank final : public DeviceRank {
 
  private:
   Status load_kernels() const;
+  Status open_copies();
+  /// Whether copy engines carry the call out: large, through host memory, and not into a graph. All ranks decide alike.
+  Result<bool> copies(const Call& call) const;
+  void look_after_copies();
   Status launch(const DeviceLaunch& what, const Call& call);
   Status order_after_last(cudaStream_t stream);
   Status order(void* first, void* then);
@@ -51,6 +57,8 @@ class CudaRank final : public DeviceRank {
   cuda::DeviceMemory barrier_tokens_;
   kernels::Ring ring_{};
   DeviceCalls calls_;
+  std::unique_ptr<staged::StagedCopies> copies_;
+  std::chrono::milliseconds told_of_copies_{0};
   cudaEvent_t order_ = nullptr;
   cudaStream_t last_stream_ = nullptr;
   bool has_run_ = false;
@@ -79,6 +87,7 @@ Status CudaRank::prepare() {
   const std::uint32_t lanes = request_.max_sms == 0 ? ring_.lanes : std::min(request_.max_sms, ring_.lanes);
   calls_ = DeviceCalls(ring_, barrier_tokens_.data(),
                        {arenas_.is_staged(), lanes, request_.packets_bytes, request_.algorithm});
+  STRAIT_TRY(request_.agree(open_copies(), "use its copy engines"));
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
   return {};
 }
@@ -96,11 +105,27 @@ Status CudaRank::load_kernels() const {
   return {};
 }
 
+Status CudaRank::open_copies() {
+  const host_staged::HostMemory* windows = arenas_.windows();
+  if (windows == nullptr || request_.copy_engine_bytes == 0) return {};
+  STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(copies_, staged::StagedCopies::open({.driver = std::move(driver),
+                                                     .rank = request_.rank,
+                                                     .ranks = request_.ranks,
+                                                     .host = windows->data(),
+                                                     .device = windows->device_data(),
+                                                     .size_bytes = DeviceArenas::windows_bytes,
+                                                     .options = request_.copy_engine,
+                                                     .has_failed = [this] { return request_.watch->has_failed(); }}));
+  return {};
+}
+
 CudaRank::~CudaRank() {
   DeviceGuard guard(request_.device);
   // Kernels that still run end by themselves, or by the abort word that the attendant raises.
   if (has_run_) cudaDeviceSynchronize();
   attendant_ = {};
+  copies_.reset();
   if (order_ != nullptr) cudaEventDestroy(order_);
 }
 
@@ -108,8 +133,12 @@ CudaRank::~CudaRank() {
 void CudaRank::look_after(const std::stop_token& stop) {
   const std::atomic_ref abort(ring_.mailbox->abort);
   for (int looks = 0; !stop.stop_requested(); ++looks) {
-    if (abort == 0 && request_.watch->has_failed()) abort = 1;
+    if (abort == 0 && request_.watch->has_failed()) {
+      abort = 1;
+      if (copies_) copies_->abort();
+    }
     read_mailbox();
+    if (copies_) look_after_copies();
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     std::this_thread::sleep_for(look_every);
   }
@@ -135,6 +164,24 @@ void CudaRank::read_mailbox() {
     log_warn(static_cast<int>(request_.rank), what + std::to_string(slow_ms / 1000) + " s for " +
                                                   request_.watch->name_of(peer) +
                                                   "; it goes on waiting. Look at what that rank is doing");
+}
+
+void CudaRank::look_after_copies() {
+  const auto wait = copies_->wait();
+  if (!wait || request_.watch->has_failed()) {
+    told_of_copies_ = {};
+    return;
+  }
+  const std::string what = "copies of " + request_.watch->name_of(request_.rank) + " have waited ";
+  const std::string whom = request_.watch->name_of(wait->rank);
+  if (request_.timeout_ms != 0 && wait->duration.count() > request_.timeout_ms) {
+    request_.watch->raise({Code::timeout, what + "longer than their deadline of " +
+                                              std::to_string(request_.timeout_ms) + " ms for " + whom});
+  } else if (wait->duration - told_of_copies_ > std::chrono::milliseconds(slow_ms)) {
+    told_of_copies_ = wait->duration;
+    log_warn(static_cast<int>(request_.rank), what + std::to_string(wait->duration.count() / 1000) + " s for " + whom +
+                                                  "; they go on waiting. Look at what that rank is doing");
+  }
 }
 
 Result<bool> CudaRank::is_capturing(void* stream) const {
@@ -177,7 +224,24 @@ Status CudaRank::launch(const DeviceLaunch& what, const Call& call) {
                "cannot launch a kernel on GPU " + std::to_string(request_.device));
 }
 
+Result<bool> CudaRank::copies(const Call& call) const {
+  if (!copies_ || call.count == 0) return false;
+  const BufferSizes sizes = buffer_sizes(call, call.root, request_.ranks);
+  if (std::max(sizes.send_bytes, sizes.receive_bytes) < request_.copy_engine_bytes) return false;
+  STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
+  return !captures;
+}
+
 Status CudaRank::enqueue(const Call& call) {
+  STRAIT_ASSIGN(const bool by_copies, copies(call));
+  if (by_copies) {
+    const staged::StagedCall staged{call.collective, call.type, call.op,      call.root,
+                                    call.count,      call.send, call.receive, call.premul_scalar};
+    if (copies_->supports(staged)) {
+      STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(call.stream)));
+      return copies_->enqueue(staged, call.stream);
+    }
+  }
   const std::vector<DeviceLaunch> launches = calls_.launches_of(call);
   bool only_sends = false;
   for (const DeviceLaunch& each : launches) {

@@ -10,6 +10,7 @@
 #include "base/unique_fd.hpp"
 #include "communicator/call.hpp"
 #include "communicator/watch.hpp"
+#include "executor/copy_engine/options.hpp"
 
 namespace strait {
 
@@ -21,11 +22,13 @@ class DeviceRank {
     int device = 0;
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
-    std::uint32_t max_sms = 0;      ///< 0: as many as pay
-    std::int64_t timeout_ms = 0;    ///< of an operation; 0: none
-    std::string algorithm;          ///< forced where it can; empty: chosen
-    bool p2p = true;                ///< may reach peers' memory directly
-    std::size_t packets_bytes = 0;  ///< through host memory: messages up to this go as packets
+    std::uint32_t max_sms = 0;          ///< 0: as many as pay
+    std::int64_t timeout_ms = 0;        ///< of an operation; 0: none
+    std::string algorithm;              ///< forced where it can; empty: chosen
+    bool p2p = true;                    ///< may reach peers' memory directly
+    std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
+    std::size_t copy_engine_bytes = 0;  ///< through host memory: calls from this on go through copy engines; 0: none do
+    staged::StagedOptions copy_engine;
     /// Gives this descriptor to all ranks; theirs, by rank. Collective.
     std::function<Result<std::vector<UniqueFd>>(int fd)> exchange;
     /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...". Collective.

@@ -145,6 +145,10 @@ Status Comm::read_settings(const Environment& environment) {
   options_.p2p = p2p != "off";
   STRAIT_ASSIGN(const std::int64_t packets_bytes, environment.integer("STRAIT_PACKETS_BYTES"));
   options_.packets_bytes = static_cast<std::size_t>(packets_bytes);
+  STRAIT_ASSIGN(const std::int64_t copy_engine_bytes, environment.integer("STRAIT_COPY_ENGINE_BYTES"));
+  options_.copy_engine_bytes = static_cast<std::size_t>(copy_engine_bytes);
+  STRAIT_ASSIGN(options_.copy_engine, staged::staged_options(environment));
+  options_.copy_engine.simd = simd_;
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
     for (int format = 0; format < wire_format_count; ++format)

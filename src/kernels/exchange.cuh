@@ -25,60 +25,92 @@ struct ExchangeRound {
   int failed;
 };
 
-/// By the thread that looks after `peer`: whether this round has anything of it.
+/// By the thread that looks after `peer`: whether this round sends it anything.
 template <class W>
-__device__ __forceinline__ bool prepare(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
-                                        std::uint32_t round, ExchangeRound& shared) {
+__device__ __forceinline__ bool prepare_send(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
+                                             std::uint32_t round, ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
-  std::size_t send_offset = 0, receive_offset = 0;
+  if (peer == ring.rank) return false;
+  std::size_t offset = 0;
   const Message& send = exchange.send[peer];
-  const Message& receive = exchange.receive[peer];
-  const std::uint32_t receive_bytes = chunk_of(receive, round, receive_offset);
-  if (peer == ring.rank) {
-    shared.own_input = send.data + receive_offset;
-    shared.own_output = receive.data + receive_offset;
-    shared.own_bytes = receive_bytes;
-    return receive_bytes != 0;
-  }
-  const std::uint32_t send_bytes = chunk_of(send, round, send_offset);
+  const std::uint32_t bytes = chunk_of(send, round, offset);
   const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
   Outgoing outgoing;
-  if (!lane.next_slot(send.data + send_offset, send_bytes, send.call_hash, outgoing)) shared.failed = 1;
+  if (!lane.next_slot(send.data + offset, bytes, send.call_hash, outgoing)) shared.failed = 1;
   if (exchange.cast == Cast::single || position == 0) shared.outgoing[position] = outgoing;
-  lane.expect(receive.data + receive_offset, receive_bytes, receive.call_hash, shared.incoming[position]);
-  return (send_bytes | receive_bytes) != 0;
+  return bytes != 0;
 }
 
-/// `combine()` takes what comes; false: gave up.
+/// Likewise, whether anything comes from it, or of this rank's own.
+template <class W>
+__device__ __forceinline__ bool prepare_receive(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
+                                                std::uint32_t round, ExchangeRound& shared) {
+  const Ring& ring = exchange.ring;
+  std::size_t offset = 0;
+  const Message& receive = exchange.receive[peer];
+  const std::uint32_t bytes = chunk_of(receive, round, offset);
+  if (peer == ring.rank) {
+    shared.own_input = exchange.send[peer].data + offset;
+    shared.own_output = receive.data + offset;
+    shared.own_bytes = bytes;
+  } else {
+    lane.expect(receive.data + offset, bytes, receive.call_hash,
+                shared.incoming[position_of(peer, ring.rank, ring.ranks)]);
+  }
+  return bytes != 0;
+}
+
+/// Before any thread takes what comes in the first round of a wire that flags slots.
+__device__ __forceinline__ void receive_nothing(const Ring& ring, std::uint32_t peer, ExchangeRound& shared) {
+  if (peer == ring.rank) {
+    shared.own_bytes = 0;
+  } else {
+    shared.incoming[position_of(peer, ring.rank, ring.ranks)].bytes = 0;
+  }
+}
+
+/// `combine()` takes what comes; false: gave up. What is sent is a round ahead of what is taken where slots are
+/// flagged, so that a block's reads do not wait for its writes to get through.
 template <class W, class Contribution, class Combine>
 __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeRound& shared,
                                              Contribution&& contribution, Combine&& combine) {
   const Ring& ring = exchange.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
-  const std::uint32_t position = minds_a_peer && peer != ring.rank ? position_of(peer, ring.rank, ring.ranks) : 0;
+  const bool has_peer = minds_a_peer && peer != ring.rank;
+  const std::uint32_t position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
+  constexpr std::uint32_t lead = W::flags_slots ? 1 : 0;
   Lane<W> lane(ring, peer, exchange.cast);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncwarp();  // those who mind a peer are of one warp
   for (std::uint32_t round = 0;; ++round) {
-    const bool has_more = minds_a_peer && prepare(exchange, lane, peer, round, shared);
+    bool has_more = false;
+    if (minds_a_peer) {
+      std::size_t offset = 0;
+      has_more = prepare_send(exchange, lane, peer, round, shared);
+      if (lead != 0 && round == 0) {
+        receive_nothing(ring, peer, shared);
+      } else {
+        has_more |= prepare_receive(exchange, lane, peer, round - lead, shared);
+      }
+      if constexpr (W::flags_slots) {
+        has_more |= chunk_of(exchange.receive[peer], round, offset) != 0;
+        if (has_peer && !await(ring, shared.incoming[position])) shared.failed = 1;
+      }
+    }
     if (!__syncthreads_or(has_more) || shared.failed != 0) break;
     push<W>(shared.outgoing, copies, exchange.pieces, contribution);
-    __syncthreads();  // in place, what comes overwrites what was sent
-    if constexpr (W::flags_slots) {
-      bool came = true;
-      if (minds_a_peer && peer != ring.rank) {
-        if (position < copies) publish(shared.outgoing[position]);
-        came = await(ring, shared.incoming[position]);
-      }
-      if (__syncthreads_or(!came)) return;
-    }
+    // In place, what comes overwrites what was sent: of this round, or where sending leads, of the one before.
+    if constexpr (!W::flags_slots) __syncthreads();
     const bool done = combine();
     if (__syncthreads_or(!done)) return;
-    if (minds_a_peer && peer != ring.rank) lane.give_back();
+    if (!has_peer) continue;
+    if constexpr (W::flags_slots)
+      if (position < copies) publish(shared.outgoing[position]);
+    lane.give_back();
   }
-  if (minds_a_peer && peer != ring.rank) lane.save();
+  if (has_peer) lane.save();
 }
 
 /// Copies the part that does not leave this rank.

@@ -76,7 +76,7 @@ struct ArenaLayout {
 /// An arena of host memory, for packets and bulk: what its rank writes and the others read. Rings: k - 1 for the rank k
 /// after it, and the last for all of them. Flags of bulk slots, [ring][lane][slot_depth], then packet slots, then bulk.
 struct StagedLayout {
-  static constexpr std::size_t budget_bytes = std::size_t{128} << 20;  ///< of all ranks of a host together
+  static constexpr std::size_t budget_bytes = std::size_t{64} << 20;  ///< of all ranks of a host together
   static constexpr std::size_t lane_bytes(std::uint32_t ranks) {
     return std::size_t{ranks} * slot_depth *
            (sizeof(std::uint64_t) + slot_bytes(Wire::packets) + slot_bytes(Wire::bulk));

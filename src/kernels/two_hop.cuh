@@ -7,6 +7,8 @@
 /// The kernels of TwoHop (launch.hpp). A lane's rounds overlap: while round t is contributed, round t - 1 is reduced
 /// and round t - 2 received, so that no step waits for a message that its peer has only now begun.
 ///
+/// Where slots are flagged, what an iteration writes is published at its end, with one fence.
+///
 /// Between two ranks, slots follow in the order contribution(0), contribution(1), result(0), contribution(2),
 /// result(1)..., which writer and reader count alike. Four slots hold what an iteration and its successor write.
 namespace strait::kernels {
@@ -94,13 +96,6 @@ __device__ __forceinline__ bool reduce_own(const TwoHop& call, const TwoHopRound
   });
 }
 
-/// By the thread that looks after the peer at `position`: says that the contributions are there, and waits for what the
-/// iteration reads. False: gave up.
-__device__ __forceinline__ bool trade_flags(const Ring& ring, const TwoHopRound& shared, std::uint32_t position) {
-  publish(shared.contributions_out[position]);
-  return await(ring, shared.contributions_in[position]) && await(ring, shared.results_in[position]);
-}
-
 template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce) {
@@ -117,18 +112,22 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   for (int iteration = 0;; ++iteration) {
     if (!has_work(call, iteration)) break;
     if (minds_a_peer) prepare(call, lane, results, peer, iteration, shared);
+    if constexpr (W::flags_slots) {
+      const bool came =
+          !has_peer || (await(ring, shared.contributions_in[position]) && await(ring, shared.results_in[position]));
+      if (!came) shared.failed = 1;
+    }
     __syncthreads();
     if (shared.failed != 0) break;
     push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
-    if constexpr (W::flags_slots) {
-      __syncthreads();
-      if (__syncthreads_or(has_peer && !trade_flags(ring, shared, position))) return;
-    }
     const bool done = reduce_own<W>(call, shared, contribution, reduce) &&
                       collect<W>(ring, shared.results_in, ring.ranks - 1, call.pieces);
     if (__syncthreads_or(!done)) return;
     if (!has_peer) continue;
-    if constexpr (W::flags_slots) publish(shared.results_out[position]);
+    if constexpr (W::flags_slots) {
+      publish(shared.contributions_out[position]);
+      publish(shared.results_out[position]);
+    }
     lane.give_back();
     if (multicast) cast_lane.give_back();
   }
