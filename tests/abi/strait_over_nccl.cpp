@@ -102,6 +102,23 @@ straitResult_t straitAllToAll(const void* send, void* receive, size_t count, str
                               straitStream_t stream) {
   return from_nccl(ncclAlltoAll(send, receive, count, type_of(type), comm_of(comm), stream_of(stream)));
 }
+/* NCCL's interface has no options of a call. */
+straitResult_t straitAllReduceWithOptions(const void*, void*, size_t, straitDataType_t, straitRedOp_t, straitComm_t,
+                                          straitStream_t, const straitCallOptions_t*) {
+  return straitUnsupported;
+}
+straitResult_t straitAllGatherWithOptions(const void*, void*, size_t, straitDataType_t, straitComm_t, straitStream_t,
+                                          const straitCallOptions_t*) {
+  return straitUnsupported;
+}
+straitResult_t straitReduceScatterWithOptions(const void*, void*, size_t, straitDataType_t, straitRedOp_t, straitComm_t,
+                                              straitStream_t, const straitCallOptions_t*) {
+  return straitUnsupported;
+}
+straitResult_t straitAllToAllWithOptions(const void*, void*, size_t, straitDataType_t, straitComm_t, straitStream_t,
+                                         const straitCallOptions_t*) {
+  return straitUnsupported;
+}
 straitResult_t straitBroadcast(const void* send, void* receive, size_t count, straitDataType_t type, int root,
                                straitComm_t comm, straitStream_t stream) {
   if (send == receive)
