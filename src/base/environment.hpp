@@ -88,9 +88,9 @@ inline constexpr Variable environment_table[] = {
      "GPU ranks without P2P: messages up to this travel as packets, which come sooner, and longer ones in bulk, which "
      "takes half the bytes.",
      "", 0, std::int64_t{1} << 30},
-    {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "4M", true,
+    {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks without P2P: calls whose larger buffer has at least so many bytes go through copy engines and CPU "
-     "threads, unless they are captured into a graph; 0: none do.",
+     "threads, unless they are captured into a graph, and leave the SMs alone; 0: none do.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
      "Threads with which a GPU rank adds up on the CPU, where GPUs reach one another only through host memory. They "

@@ -76,7 +76,7 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   }
   ring_.lanes = StagedLayout::lanes(request.ranks);
   STRAIT_TRY(request.agree(mapped, "map its peers' host memory"));
-  return request.ranks > 1 ? open_windows(request) : Status();
+  return request.ranks > 1 && request.copy_engine_bytes > 0 ? open_windows(request) : Status();
 }
 
 /// Rank 0's, which all map.

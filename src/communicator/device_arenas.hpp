@@ -21,7 +21,8 @@ class DeviceArenas {
   /// arenas, counts, rank, ranks and lanes are set.
   const kernels::Ring& ring() const { return ring_; }
   bool is_staged() const { return !staging_.empty(); }
-  /// Staged, and more than one rank: memory that all ranks share for large messages (executor/copy_engine). Else null.
+  /// Staged, more than one rank, and copy engines wanted: memory that all ranks share for large messages
+  /// (executor/copy_engine). Else null.
   const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
   static constexpr std::size_t windows_bytes = std::size_t{64} << 20;  ///< of a host
   /// Why not directly: empty where it is.

@@ -21,6 +21,7 @@ constexpr std::size_t one_hop_reduce_limit_bytes = 1 << 20;
 constexpr std::size_t staged_one_hop_limit_bytes = 32 << 10;
 /// Slices from this on a lane are cut so that the hops overlap.
 constexpr std::size_t overlap_from_bytes = 12 << 10;
+constexpr std::size_t staged_overlap_from_bytes = 32 << 10;  ///< a round through host memory costs more
 constexpr std::size_t overlap_rounds = 3;
 
 std::uint16_t hash_of(const CallSignature& signature) {
@@ -204,7 +205,8 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, Wire wire) const {
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
   constexpr std::size_t grain = 16;  // every slice but the last begins aligned if the buffer does
   two_hop.slice_bytes = (two_hop.bytes + owners * grain - 1) / (owners * grain) * grain;
-  const bool overlaps = two_hop.slice_bytes / options_.lanes_limit >= overlap_from_bytes;
+  const bool overlaps =
+      two_hop.slice_bytes / options_.lanes_limit >= (options_.staged ? staged_overlap_from_bytes : overlap_from_bytes);
   const kernels::Cut cut = kernels::cut(wire, two_hop.slice_bytes, options_.lanes_limit, overlaps ? overlap_rounds : 1);
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;
