@@ -32,6 +32,8 @@ __device__ __forceinline__ void store_word(std::uint64_t* to, std::uint64_t valu
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
+/// How often a thread polls before it looks at the mailbox and the clock, which cost more.
+inline constexpr std::uint32_t polls_between_looks = 4096;
 __device__ __forceinline__ std::uint64_t device_now_ns() {
   std::uint64_t now_ns;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now_ns));

@@ -34,7 +34,6 @@ class Patience {
   }
 
  private:
-  static constexpr std::uint32_t polls_between_looks = 4096;
   static __device__ bool tell(Mailbox& mailbox, Mailbox::Event event, std::uint32_t peer, std::uint32_t lane,
                               bool sends) {
     *static_cast<volatile std::uint32_t*>(&mailbox.peer) = peer;

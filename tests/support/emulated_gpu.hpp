@@ -113,6 +113,7 @@ inline void store_granule(std::byte* to, const Granule& granule) {
   store_word(words + 1, granule.high);
   store_word(words, granule.low);
 }
+inline constexpr std::uint32_t polls_between_looks = 64;
 inline std::uint64_t device_now_ns() {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

@@ -213,14 +213,14 @@ TEST(Packets, EveryCollective) {
 TEST(Bulk, EveryCollective) {
   for (const std::uint32_t ranks : {2u, 3u, 4u}) {
     Machine machine(ranks, 2, never);
-    check_collectives(machine, {1, 515, 40'009});
+    check_collectives(machine, {1, 515, 20'009});
   }
 }
 
 /// More chunks than slots, on one lane: every slot is used again many times.
 TEST(Bulk, SlotsAreUsedAgain) {
   Machine machine(3, 1, never);
-  check_collectives(machine, {300'007});
+  check_collectives(machine, {150'007});
 }
 
 /// Packets and bulk have slots of their own: what one leaves behind is never taken for the other's.
