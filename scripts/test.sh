@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds a preset and runs its tests. Where nvcc is found, the CUDA parts are compiled as well.
-#   scripts/test.sh [--preset cpu|cuda|asan|tsan] [arguments of ctest]
+#   scripts/test.sh [--preset cpu|cuda|asan|tsan] [--targets "NAME..."] [arguments of ctest]
 #   scripts/test.sh                       everything
 #   scripts/test.sh --preset tsan -L unit the tests with the label `unit` under ThreadSanitizer
+#   --targets: builds only these, for tests that need no more
 set -euo pipefail
 
 preset=cpu
+targets=()
 while [[ $# -gt 0 ]]; do
   case "$1" in
     --preset) preset="${2:?--preset needs a name}" && shift 2 ;;
     --preset=*) preset="${1#*=}" && shift ;;
-    --help) sed -n '2,5s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    --targets) read -r -a targets <<<"${2:?--targets needs names}" && shift 2 ;;
+    --help) sed -n '2,6s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) break ;;
   esac
 done
@@ -22,13 +25,13 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export CCACHE_NOHASHDIR=1
 
 "$root/scripts/setup.sh"
-# build <preset>
+# build <preset> [targets]
 build() {
   cmake -S "$root" --preset "$1" >"$root/build/$1.log" || { cat "$root/build/$1.log" && return 1; }
-  cmake --build "$root/build/$1"
+  cmake --build "$root/build/$1" ${2:+--target "${@:2}"}
 }
 mkdir -p "$root/build"
-build "$preset"
+build "$preset" "${targets[@]}"
 ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" "${arguments[@]}"
 
 if [[ "$preset" == cpu ]]; then
