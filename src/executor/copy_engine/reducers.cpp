@@ -194,7 +194,8 @@ void Reducers::reduce_share(const Operation& operation, std::uint64_t round, std
                             std::vector<std::byte>& scratch) {
   const StagedWindows& windows = flags_.windows();
   const auto slot = static_cast<std::uint32_t>((operation.first_round + round) % windows.depth);
-  const std::size_t all = operation.rounds.slot_bytes(round), shares = std::size_t{windows.ranks} * options_.reducers;
+  const std::size_t all = operation.rounds.slot_bytes(round),
+                    shares = std::max<std::size_t>(std::size_t{windows.ranks} * options_.reducers, 1);
   const std::size_t share = (all + shares * grain_bytes - 1) / (shares * grain_bytes) * grain_bytes;
   const std::size_t first = std::min(all, (std::size_t{rank_} * options_.reducers + worker) * share);
   const std::size_t bytes = std::min(share, all - first);
