@@ -30,52 +30,44 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   return arenas;
 }
 
-Status DeviceArenas::open_peers(const DeviceRank::Request& request) {
-  const std::size_t bytes = ArenaLayout::size_bytes(request.ranks);
-  auto own = cuda_p2p::SharedMemory::allocate(request.device, bytes);
+namespace {
+
+/// Allocates, trades descriptors, maps: every rank's memory, by rank. `kind` is what of it an error names.
+template <class Memory>
+Result<std::vector<Memory>> trade(const DeviceRank::Request& request, std::size_t bytes, const std::string& kind) {
+  auto own = Memory::allocate(request.device, bytes);
   auto shared = own ? own->share() : Result<UniqueFd>(tl::unexpected(own.error()));
-  STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share memory of its GPU"));
+  STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share " + kind));
   STRAIT_ASSIGN(const auto descriptors, request.exchange(shared->get()));
-  peers_.resize(request.ranks);
+  std::vector<Memory> all(request.ranks);
   Status mapped;
   for (std::uint32_t peer = 0; peer < request.ranks && mapped; ++peer) {
-    if (peer == request.rank) {
-      peers_[peer] = std::move(*own);
-    } else {
-      auto memory = cuda_p2p::SharedMemory::import(descriptors[peer].get(), bytes, request.device);
-      if (memory)
-        peers_[peer] = std::move(*memory);
-      else
-        mapped = tl::unexpected(memory.error());
-    }
-    ring_.arenas[peer] = peers_[peer].data();
+    auto memory =
+        peer == request.rank ? std::move(own) : Memory::import(descriptors[peer].get(), bytes, request.device);
+    if (memory)
+      all[peer] = std::move(*memory);
+    else
+      mapped = tl::unexpected(memory.error());
   }
+  STRAIT_TRY(request.agree(mapped, "map its peers' " + kind));
+  return all;
+}
+
+}  // namespace
+
+Status DeviceArenas::open_peers(const DeviceRank::Request& request) {
+  const std::size_t bytes = ArenaLayout::size_bytes(request.ranks);
+  STRAIT_ASSIGN(peers_, trade<cuda_p2p::SharedMemory>(request, bytes, "memory of GPUs"));
+  for (std::uint32_t peer = 0; peer < request.ranks; ++peer) ring_.arenas[peer] = peers_[peer].data();
   ring_.lanes = ArenaLayout::lanes(request.ranks);
-  return request.agree(mapped, "map its peers' memory");
+  return {};
 }
 
 Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   const std::size_t bytes = StagedLayout::size_bytes(request.ranks);
-  auto own = host_staged::HostMemory::allocate(request.device, bytes);
-  auto shared = own ? own->share() : Result<UniqueFd>(tl::unexpected(own.error()));
-  STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share host memory"));
-  STRAIT_ASSIGN(const auto descriptors, request.exchange(shared->get()));
-  staging_.resize(request.ranks);
-  Status mapped;
-  for (std::uint32_t peer = 0; peer < request.ranks && mapped; ++peer) {
-    if (peer == request.rank) {
-      staging_[peer] = std::move(*own);
-    } else {
-      auto memory = host_staged::HostMemory::import(descriptors[peer].get(), bytes, request.device);
-      if (memory)
-        staging_[peer] = std::move(*memory);
-      else
-        mapped = tl::unexpected(memory.error());
-    }
-    ring_.arenas[peer] = staging_[peer].device_data();
-  }
+  STRAIT_ASSIGN(staging_, trade<host_staged::HostMemory>(request, bytes, "host memory"));
+  for (std::uint32_t peer = 0; peer < request.ranks; ++peer) ring_.arenas[peer] = staging_[peer].device_data();
   ring_.lanes = StagedLayout::lanes(request.ranks);
-  STRAIT_TRY(request.agree(mapped, "map its peers' host memory"));
   return request.ranks > 1 && request.copy_engine_bytes > 0 ? open_windows(request) : Status();
 }
 

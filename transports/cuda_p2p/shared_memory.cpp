@@ -7,6 +7,8 @@
 
 namespace strait::cuda_p2p {
 
+using cuda::Driver;
+
 CUmemAllocationProp SharedMemory::properties(int device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
-#include "transports/cuda_p2p/driver.hpp"
+#include "executor/cuda/driver.hpp"
 
 namespace strait::cuda_p2p {
 
@@ -29,10 +29,10 @@ class SharedMemory {
 
  private:
   static CUmemAllocationProp properties(int device);
-  static Result<std::size_t> rounded(const Driver& driver, int device, std::size_t bytes);
-  Status map(const Driver& driver, int device);
+  static Result<std::size_t> rounded(const cuda::Driver& driver, int device, std::size_t bytes);
+  Status map(const cuda::Driver& driver, int device);
 
-  const Driver* driver_ = nullptr;
+  const cuda::Driver* driver_ = nullptr;
   CUmemGenericAllocationHandle handle_ = 0;
   CUdeviceptr address_ = 0;
   std::size_t bytes_ = 0;

@@ -1,12 +1,12 @@
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "executor/cuda/driver.hpp"
 #include "executor/cuda/runtime.hpp"
 
 namespace strait::staged {
@@ -14,35 +14,6 @@ namespace {
 
 using cuda::check;
 using cuda::DeviceGuard;
-
-/// What the runtime does not offer, found at run time: a machine without a driver loads the library all the same.
-struct DriverCalls {
-  decltype(&cuGetErrorString) get_error_string = nullptr;
-  decltype(&cuStreamBatchMemOp) batch_memory_operations = nullptr;
-  decltype(&cuStreamWriteValue32) write_value = nullptr;
-  decltype(&cuStreamWaitValue32) wait_value = nullptr;
-};
-
-/// The version of the calls' present form.
-constexpr unsigned wanted_version = 12000;
-
-template <class F>
-Status find(F& function, const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult status{};
-#if CUDART_VERSION >= 12050
-  const cudaError_t result = cudaGetDriverEntryPointByVersion(name, &found, wanted_version, cudaEnableDefault, &status);
-#else
-  const cudaError_t result = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status);
-#endif
-  if (result != cudaSuccess || status != cudaDriverEntryPointSuccess || found == nullptr) {
-    cudaGetLastError();
-    return fail(Code::unsupported, std::string("the CUDA driver has no ") + name + " (" + cudaGetErrorString(result) +
-                                       "). Install a driver for CUDA 12 or later");
-  }
-  function = reinterpret_cast<F>(found);
-  return {};
-}
 
 class CudaStreams final : public StreamDriver {
  public:
@@ -65,16 +36,13 @@ class CudaStreams final : public StreamDriver {
   Status operate_batch(std::span<const MemoryOperation> operations, Stream stream);
 
   int device_;
-  DriverCalls calls_;
+  const cuda::Driver* driver_ = nullptr;
   std::size_t most_pitch_bytes_ = 0;
   std::vector<CUstreamBatchMemOpParams> batch_;
 };
 
 Status CudaStreams::prepare() {
-  STRAIT_TRY(find(calls_.get_error_string, "cuGetErrorString"));
-  STRAIT_TRY(find(calls_.batch_memory_operations, "cuStreamBatchMemOp"));
-  STRAIT_TRY(find(calls_.write_value, "cuStreamWriteValue32"));
-  STRAIT_TRY(find(calls_.wait_value, "cuStreamWaitValue32"));
+  STRAIT_ASSIGN(driver_, cuda::Driver::instance());
   int most_pitch_bytes = 0;
   STRAIT_TRY(check(cudaDeviceGetAttribute(&most_pitch_bytes, cudaDevAttrMaxPitch, device_),
                    "cannot ask GPU " + std::to_string(device_) + " for the largest pitch of a copy"));
@@ -143,9 +111,9 @@ Status CudaStreams::operate(std::span<const MemoryOperation> operations, Stream 
     const auto word = reinterpret_cast<CUdeviceptr>(one.word);
     const auto cuda_stream = static_cast<CUstream>(stream);
     if (one.kind == MemoryOperation::Kind::write)
-      return check_call(calls_.write_value(cuda_stream, word, one.value, CU_STREAM_WRITE_VALUE_DEFAULT),
+      return check_call(driver_->write_value(cuda_stream, word, one.value, CU_STREAM_WRITE_VALUE_DEFAULT),
                         "cannot let a stream write a word");
-    return check_call(calls_.wait_value(cuda_stream, word, one.value, CU_STREAM_WAIT_VALUE_GEQ),
+    return check_call(driver_->wait_value(cuda_stream, word, one.value, CU_STREAM_WAIT_VALUE_GEQ),
                       "cannot let a stream wait for a word");
   }
   while (!operations.empty()) {
@@ -173,8 +141,8 @@ Status CudaStreams::operate_batch(std::span<const MemoryOperation> operations, S
     }
     batch_.push_back(parameters);
   }
-  return check_call(calls_.batch_memory_operations(static_cast<CUstream>(stream), static_cast<unsigned>(batch_.size()),
-                                                   batch_.data(), 0),
+  return check_call(driver_->batch_memory_operations(static_cast<CUstream>(stream),
+                                                     static_cast<unsigned>(batch_.size()), batch_.data(), 0),
                     "cannot let a stream write and wait for words");
 }
 
@@ -186,13 +154,7 @@ bool CudaStreams::is_idle(Stream stream) {
 }
 
 Status CudaStreams::check_call(CUresult result, const char* what) const {
-  if (result == CUDA_SUCCESS) return {};
-  const char* text = nullptr;
-  calls_.get_error_string(result, &text);
-  return fail(result == CUDA_ERROR_NOT_SUPPORTED ? Code::unsupported : Code::cuda_error,
-              std::string(what) + " (GPU " + std::to_string(device_) +
-                  "): " + (text != nullptr ? text : "unknown error") + " (CUresult " +
-                  std::to_string(static_cast<int>(result)) + ")");
+  return driver_->check(result, std::string(what) + " (GPU " + std::to_string(device_) + ")");
 }
 
 }  // namespace

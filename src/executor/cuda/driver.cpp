@@ -1,8 +1,8 @@
-#include "transports/cuda_p2p/driver.hpp"
+#include "executor/cuda/driver.hpp"
 
 #include <cuda_runtime_api.h>
 
-namespace strait::cuda_p2p {
+namespace strait::cuda {
 namespace {
 
 /// The oldest version of each call that does what is needed here; the headers' own may be newer than the driver.
@@ -39,6 +39,9 @@ Result<Driver> load() {
   STRAIT_TRY(find(driver.set_access, "cuMemSetAccess"));
   STRAIT_TRY(find(driver.export_handle, "cuMemExportToShareableHandle"));
   STRAIT_TRY(find(driver.import_handle, "cuMemImportFromShareableHandle"));
+  STRAIT_TRY(find(driver.batch_memory_operations, "cuStreamBatchMemOp"));
+  STRAIT_TRY(find(driver.write_value, "cuStreamWriteValue32"));
+  STRAIT_TRY(find(driver.wait_value, "cuStreamWaitValue32"));
   return driver;
 }
 
@@ -54,9 +57,11 @@ Status Driver::check(CUresult result, const std::string& what) const {
   if (result == CUDA_SUCCESS) return {};
   const char* text = nullptr;
   get_error_string(result, &text);
-  const Code code = result == CUDA_ERROR_OUT_OF_MEMORY ? Code::out_of_memory : Code::cuda_error;
+  const Code code = result == CUDA_ERROR_OUT_OF_MEMORY   ? Code::out_of_memory
+                    : result == CUDA_ERROR_NOT_SUPPORTED ? Code::unsupported
+                                                         : Code::cuda_error;
   return fail(code, what + ": " + (text != nullptr ? text : "unknown error") + " (CUresult " +
                         std::to_string(static_cast<int>(result)) + ")");
 }
 
-}  // namespace strait::cuda_p2p
+}  // namespace strait::cuda

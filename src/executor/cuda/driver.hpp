@@ -8,7 +8,7 @@
 
 /// The CUDA driver's calls that this library needs beyond the runtime's. Found at run time: a machine without a driver
 /// loads the library all the same.
-namespace strait::cuda_p2p {
+namespace strait::cuda {
 
 struct Driver {
   decltype(&cuGetErrorString) get_error_string;
@@ -22,6 +22,9 @@ struct Driver {
   decltype(&cuMemSetAccess) set_access;
   decltype(&cuMemExportToShareableHandle) export_handle;
   decltype(&cuMemImportFromShareableHandle) import_handle;
+  decltype(&cuStreamBatchMemOp) batch_memory_operations;
+  decltype(&cuStreamWriteValue32) write_value;
+  decltype(&cuStreamWaitValue32) wait_value;
 
   /// The process's table, or why there is none.
   static Result<const Driver*> instance();
@@ -29,4 +32,4 @@ struct Driver {
   Status check(CUresult result, const std::string& what) const;
 };
 
-}  // namespace strait::cuda_p2p
+}  // namespace strait::cuda
