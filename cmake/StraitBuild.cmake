@@ -74,6 +74,10 @@ if(STRAIT_HAS_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   find_package(CUDAToolkit 12.4 REQUIRED)
+  # A tenth of the size; every driver that runs CUDA 13's runtime reads it, those of 12 may not.
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    target_compile_options(strait_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
+  endif()
   target_compile_options(strait_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off>)
 endif()

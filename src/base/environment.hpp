@@ -84,6 +84,10 @@ inline constexpr Variable environment_table[] = {
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay.", "", 0, 1024},
     {"STRAIT_P2P", VariableKind::choice, "auto", true,
      "off: GPU ranks trade through pinned host memory even where they could reach one another's memory.", "auto|off"},
+    {"STRAIT_LINES_BYTES", VariableKind::bytes, "1M", true,
+     "GPU ranks with P2P: messages up to this travel as lines, which come sooner, and longer ones in bulk, which fills "
+     "the link better.",
+     "", 0, std::int64_t{1} << 40},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "64K", true,
      "GPU ranks without P2P: messages up to this travel as packets, which come sooner, and longer ones in bulk, which "
      "takes half the bytes.",

@@ -1,13 +1,17 @@
 #include "communicator/device_arenas.hpp"
 
+#include <algorithm>
+
 #include "base/log.hpp"
+#include "communicator/device_links.hpp"
 #include "kernels/kernels.hpp"
 
 namespace strait {
 
 using cuda::check;
+using kernels::arena_layout;
+using kernels::ArenaKind;
 using kernels::ArenaLayout;
-using kernels::StagedLayout;
 
 Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
   DeviceArenas arenas;
@@ -56,19 +60,25 @@ Result<std::vector<Memory>> trade(const DeviceRank::Request& request, std::size_
 }  // namespace
 
 Status DeviceArenas::open_peers(const DeviceRank::Request& request) {
-  const std::size_t bytes = ArenaLayout::size_bytes(request.ranks);
-  STRAIT_ASSIGN(peers_, trade<cuda_p2p::SharedMemory>(request, bytes, "memory of GPUs"));
+  const Status nvlink = request.agree(check_nvlink(request.device, request.bus_ids), "use NVLink");
+  const ArenaLayout layout = arena_layout(nvlink ? ArenaKind::nvlink : ArenaKind::pcie, request.ranks);
+  STRAIT_ASSIGN(peers_, trade<cuda_p2p::SharedMemory>(request, layout.size_bytes, "memory of GPUs"));
   for (std::uint32_t peer = 0; peer < request.ranks; ++peer) ring_.arenas[peer] = peers_[peer].data();
-  ring_.lanes = ArenaLayout::lanes(request.ranks);
+  use(layout);
   return {};
 }
 
 Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
-  const std::size_t bytes = StagedLayout::size_bytes(request.ranks);
-  STRAIT_ASSIGN(staging_, trade<host_staged::HostMemory>(request, bytes, "host memory"));
+  const ArenaLayout layout = arena_layout(ArenaKind::host, request.ranks);
+  STRAIT_ASSIGN(staging_, trade<host_staged::HostMemory>(request, layout.size_bytes, "host memory"));
   for (std::uint32_t peer = 0; peer < request.ranks; ++peer) ring_.arenas[peer] = staging_[peer].device_data();
-  ring_.lanes = StagedLayout::lanes(request.ranks);
+  use(layout);
+  ring_.staged = true;
   return request.ranks > 1 && request.copy_engine_bytes > 0 ? open_windows(request) : Status();
+}
+
+void DeviceArenas::use(const ArenaLayout& layout) {
+  std::copy(std::begin(layout.slots), std::end(layout.slots), ring_.slots);
 }
 
 /// Rank 0's, which all map.

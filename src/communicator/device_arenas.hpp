@@ -5,7 +5,7 @@
 
 #include "communicator/device_rank.hpp"
 #include "executor/cuda/runtime.hpp"
-#include "kernels/launch.hpp"
+#include "kernels/layout.hpp"
 #include "transports/cuda_p2p/shared_memory.hpp"
 #include "transports/host_staged/host_memory.hpp"
 
@@ -18,9 +18,9 @@ class DeviceArenas {
   /// Collective: all ranks end with memory of the same kind, or with an error.
   static Result<DeviceArenas> open(const DeviceRank::Request& request, kernels::Mailbox* mailbox);
 
-  /// arenas, counts, rank, ranks and lanes are set.
+  /// arenas, counts, rank, ranks and slots are set.
   const kernels::Ring& ring() const { return ring_; }
-  bool is_staged() const { return !staging_.empty(); }
+  bool is_staged() const { return ring_.staged; }
   /// Staged, more than one rank, and copy engines wanted: memory that all ranks share for large messages
   /// (executor/copy_engine). Else null.
   const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
@@ -29,6 +29,7 @@ class DeviceArenas {
   const std::string& why_staged() const { return why_staged_; }
 
  private:
+  void use(const kernels::ArenaLayout& layout);
   Status open_peers(const DeviceRank::Request& request);
   Status open_staging(const DeviceRank::Request& request);
   Status open_windows(const DeviceRank::Request& request);

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cut.hpp"
-
 namespace strait {
 namespace {
 
 using kernels::Cast;
 using kernels::Exchange;
 using kernels::Message;
+using kernels::Slots;
 using kernels::TwoHop;
 using kernels::Wire;
 
@@ -19,10 +18,16 @@ constexpr std::size_t one_hop_limit_bytes = 512 << 10;
 constexpr std::size_t one_hop_reduce_limit_bytes = 1 << 20;
 /// The same through host memory, where bytes cost twenty times as much.
 constexpr std::size_t staged_one_hop_limit_bytes = 32 << 10;
+constexpr std::size_t staged_one_hop_reduce_limit_bytes = 1 << 20;
 /// Slices from this on a lane are cut so that the hops overlap.
 constexpr std::size_t overlap_from_bytes = 12 << 10;
 constexpr std::size_t staged_overlap_from_bytes = 32 << 10;  ///< a round through host memory costs more
 constexpr std::size_t overlap_rounds = 3;
+
+std::size_t tune(const char* name, std::size_t otherwise) {  // EXPERIMENT
+  const char* text = getenv(name);
+  return text != nullptr ? strtoull(text, nullptr, 10) : otherwise;
+}
 
 std::uint16_t hash_of(const CallSignature& signature) {
   std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
@@ -38,20 +43,32 @@ bool is_multicast(Collective collective) {
 
 }  // namespace
 
-Wire DeviceCalls::wire_for(std::size_t message_bytes) const {
-  if (!options_.staged) return Wire::lines;
-  return message_bytes <= options_.packets_bytes ? Wire::packets : Wire::bulk;
+Slots DeviceCalls::slots(Wire wire) const {
+  const kernels::WireSlots& all = ring_.slots[static_cast<std::size_t>(wire)];
+  return {wire, all.slot_bytes, options_.max_sms == 0 ? all.lanes : std::min(options_.max_sms, all.lanes)};
+}
+
+Slots DeviceCalls::slots_for(std::size_t message_bytes) const {
+  if (message_bytes > options_.flagged_bytes) return slots(Wire::bulk);
+  return slots(kernels::flagged_wire(ring_));
+}
+
+Slots DeviceCalls::slots_for_any() const {
+  return slots(kernels::flagged_wire(ring_) == Wire::lines ? Wire::lines : Wire::bulk);
 }
 
 bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
   const bool has_two = call.collective == Collective::all_reduce || call.collective == Collective::reduce ||
                        call.collective == Collective::broadcast;
   if (!has_two || ring_.ranks <= 2) return true;
-  if (options_.staged && call.collective == Collective::broadcast) return true;  // written once, read by all
+  if (ring_.staged && call.collective == Collective::broadcast) return true;  // written once, read by all
   if (options_.algorithm == "one_hop") return true;
   if (options_.algorithm == "two_hop") return false;
-  if (options_.staged) return bytes <= staged_one_hop_limit_bytes;
-  return bytes <= (call.collective == Collective::reduce ? one_hop_reduce_limit_bytes : one_hop_limit_bytes);
+  if (ring_.staged)
+    return bytes <= (call.collective == Collective::reduce ? tune("T_SONE1", staged_one_hop_reduce_limit_bytes)
+                                                           : staged_one_hop_limit_bytes);
+  return bytes <= (call.collective == Collective::reduce ? tune("T_ONE1", one_hop_reduce_limit_bytes)
+                                                         : tune("T_ONE", one_hop_limit_bytes));
 }
 
 std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
@@ -62,19 +79,25 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   const bool reduces = is_reduction(call.collective);
   if (takes_one_hop(call, bytes)) {
     // Where messages differ in length, not all ranks know the longest.
-    const Wire wire = call.collective == Collective::all_to_all_v ? wire_for(~std::size_t{0}) : wire_for(bytes);
-    add(exchange_of(call, wire), wire, reduces, launches);
+    const Slots through = call.collective == Collective::all_to_all_v ? slots_for_any() : slots_for(bytes);
+    add(exchange_of(call, through), through.wire, reduces, launches);
     return launches;
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
-  const Wire wire = wire_for(bytes / owners);
-  const TwoHop two_hop = two_hop_of(call, wire);
-  launches.push_back({wire, reduces, two_hop, two_hop.lanes, kernels::threads_for(two_hop.pieces, ring_.ranks - 1)});
+  const Slots through = slots_for(bytes / owners);
+  const TwoHop two_hop = two_hop_of(call, through);
+  launches.push_back(
+      {through.wire, reduces, two_hop, two_hop.lanes, kernels::threads_for(two_hop.pieces, ring_.ranks - 1)});
   return launches;
 }
 
+bool DeviceCalls::leaves_own(const Call& call) const {
+  return call.collective == Collective::broadcast && call.root == ring_.rank && call.send != call.receive &&
+         !takes_one_hop(call, call.count * size_bytes(call.type));
+}
+
 std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> messages) const {
-  const Wire wire = wire_for(~std::size_t{0});
+  const Slots through = slots_for_any();
   std::vector<Exchange> exchanges;
   std::vector<std::uint32_t> sent(ring_.ranks), received(ring_.ranks);
   for (const Call& call : messages) {
@@ -86,11 +109,10 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> message
       exchanges.back().ring = ring_;
     }
     Message& place = (call.sends ? exchanges[turn].send : exchanges[turn].receive)[call.peer];
-    place = kernels::message(wire, call.sends ? call.send : call.receive, bytes, options_.lanes_limit,
-                             hash_of(signature(call)));
+    place = kernels::message(through, call.sends ? call.send : call.receive, bytes, hash_of(signature(call)));
   }
   std::vector<DeviceLaunch> launches;
-  for (const Exchange& exchange : exchanges) add(exchange, wire, false, launches);
+  for (const Exchange& exchange : exchanges) add(exchange, through.wire, false, launches);
   return launches;
 }
 
@@ -102,34 +124,34 @@ void DeviceCalls::add(Exchange exchange, Wire wire, bool reduces, std::vector<De
       lanes = std::max<std::uint32_t>(lanes, message->lanes);
       const std::size_t longest = std::min<std::size_t>(message->bytes, message->chunk_bytes);
       exchange.pieces = std::max(exchange.pieces, kernels::pieces_of(wire, longest));
+      exchange.rounds =
+          std::max(exchange.rounds, kernels::rounds_of(message->bytes, {message->chunk_bytes, message->lanes}));
     }
   if (lanes == 0) return;
   const std::uint32_t threads = kernels::threads_for(exchange.pieces, std::max(ring_.ranks, 2u) - 1);
   launches.push_back({wire, reduces, exchange, lanes, threads});
 }
 
-Exchange DeviceCalls::exchange_of(const Call& call, Wire wire) const {
+Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const {
   Exchange exchange{};
   exchange.ring = ring_;
   exchange.op = call.op;
   std::memcpy(&exchange.premul_scalar, call.premul_scalar.data(), sizeof exchange.premul_scalar);
-  exchange.cast = options_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
+  exchange.cast = ring_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
   if (has_root(call.collective))
-    fill_rooted(exchange, call, wire);
+    fill_rooted(exchange, call, through);
   else
-    fill_blocks(exchange, call, wire);
+    fill_blocks(exchange, call, through);
   return exchange;
 }
 
 /// What every rank does alike.
-void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, Wire wire) const {
+void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots& through) const {
   const std::size_t element = size_bytes(call.type), block = call.count * element;
   const std::uint16_t hash = hash_of(signature(call));
   const auto* from = static_cast<const std::byte*>(call.send);
   auto* to = static_cast<std::byte*>(call.receive);
-  const auto part = [&](const void* data, std::size_t bytes) {
-    return kernels::message(wire, data, bytes, options_.lanes_limit, hash);
-  };
+  const auto part = [&](const void* data, std::size_t bytes) { return kernels::message(through, data, bytes, hash); };
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
     Message& send = exchange.send[peer];
     Message& receive = exchange.receive[peer];
@@ -151,10 +173,11 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, Wire wire) c
         receive = part(to + peer * block, block);
         break;
       case Collective::all_to_all_v:
-        send = kernels::message(wire, from + call.send_offsets[peer] * element, call.send_counts[peer] * element,
-                                options_.lanes_limit, hash_of(message_signature(call, call.send_counts[peer])));
-        receive = kernels::message(wire, to + call.receive_offsets[peer] * element, call.receive_counts[peer] * element,
-                                   options_.lanes_limit, hash_of(message_signature(call, call.receive_counts[peer])));
+        send = kernels::message(through, from + call.send_offsets[peer] * element, call.send_counts[peer] * element,
+                                hash_of(message_signature(call, call.send_counts[peer])));
+        receive =
+            kernels::message(through, to + call.receive_offsets[peer] * element, call.receive_counts[peer] * element,
+                             hash_of(message_signature(call, call.receive_counts[peer])));
         break;
       default:  // a barrier: a token from everybody to everybody
         send = part(barrier_tokens_, 8);
@@ -164,7 +187,7 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, Wire wire) c
   }
 }
 
-void DeviceCalls::fill_rooted(Exchange& exchange, const Call& call, Wire wire) const {
+void DeviceCalls::fill_rooted(Exchange& exchange, const Call& call, const Slots& through) const {
   const std::size_t bytes = call.count * size_bytes(call.type);
   const std::uint16_t hash = hash_of(signature(call));
   const auto* from = static_cast<const std::byte*>(call.send);
@@ -176,21 +199,17 @@ void DeviceCalls::fill_rooted(Exchange& exchange, const Call& call, Wire wire) c
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
     const bool sends = from_root ? is_root : peer == call.root;
     const bool receives = from_root ? peer == call.root : is_root;
-    if (sends)
-      exchange.send[peer] = kernels::message(wire, from + peer * send_stride, bytes, options_.lanes_limit, hash);
-    if (receives)
-      exchange.receive[peer] = kernels::message(wire, to + peer * receive_stride, bytes, options_.lanes_limit, hash);
+    if (sends) exchange.send[peer] = kernels::message(through, from + peer * send_stride, bytes, hash);
+    if (receives) exchange.receive[peer] = kernels::message(through, to + peer * receive_stride, bytes, hash);
   }
   // The root's own part needs both ends.
   if (is_root) {
-    exchange.send[ring_.rank] =
-        kernels::message(wire, from + ring_.rank * send_stride, bytes, options_.lanes_limit, hash);
-    exchange.receive[ring_.rank] =
-        kernels::message(wire, to + ring_.rank * receive_stride, bytes, options_.lanes_limit, hash);
+    exchange.send[ring_.rank] = kernels::message(through, from + ring_.rank * send_stride, bytes, hash);
+    exchange.receive[ring_.rank] = kernels::message(through, to + ring_.rank * receive_stride, bytes, hash);
   }
 }
 
-TwoHop DeviceCalls::two_hop_of(const Call& call, Wire wire) const {
+TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through) const {
   TwoHop two_hop{};
   const std::uint32_t everybody = (1u << ring_.ranks) - 1, root = 1u << call.root;
   two_hop.ring = ring_;
@@ -206,14 +225,17 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, Wire wire) const {
   constexpr std::size_t grain = 16;  // every slice but the last begins aligned if the buffer does
   two_hop.slice_bytes = (two_hop.bytes + owners * grain - 1) / (owners * grain) * grain;
   const bool overlaps =
-      two_hop.slice_bytes / options_.lanes_limit >= (options_.staged ? staged_overlap_from_bytes : overlap_from_bytes);
-  const kernels::Cut cut = kernels::cut(wire, two_hop.slice_bytes, options_.lanes_limit, overlaps ? overlap_rounds : 1);
+      two_hop.slice_bytes / through.lanes >= (ring_.staged ? staged_overlap_from_bytes : overlap_from_bytes);
+  const kernels::Cut cut = kernels::cut(
+      through, two_hop.slice_bytes,
+      overlaps ? tune(call.collective == Collective::all_reduce ? "T_ROUNDS" : "T_ROUNDS1", overlap_rounds) : 1);
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;
   two_hop.call_hash = hash_of(signature(call));
-  two_hop.pieces = kernels::pieces_of(wire, std::min<std::size_t>(two_hop.slice_bytes, two_hop.chunk_bytes));
+  two_hop.pieces = kernels::pieces_of(through.wire, std::min<std::size_t>(two_hop.slice_bytes, two_hop.chunk_bytes));
+  two_hop.rounds = kernels::rounds_of(std::min(two_hop.slice_bytes, two_hop.bytes), cut);
   two_hop.op = call.op;
-  two_hop.results = options_.staged && call.collective == Collective::all_reduce ? Cast::multi : Cast::single;
+  two_hop.results = ring_.staged && call.collective == Collective::all_reduce ? Cast::multi : Cast::single;
   std::memcpy(&two_hop.premul_scalar, call.premul_scalar.data(), sizeof two_hop.premul_scalar);
   return two_hop;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "communicator/call.hpp"
+#include "kernels/cut.hpp"
 #include "kernels/launch.hpp"
 
 namespace strait {
@@ -26,9 +27,8 @@ struct DeviceLaunch {
 class DeviceCalls {
  public:
   struct Options {
-    bool staged = false;            ///< through host memory, not through that of peers
-    std::uint32_t lanes_limit = 0;  ///< thread blocks
-    std::size_t packets_bytes = 0;  ///< staged: messages up to this go as packets
+    std::uint32_t max_sms = 0;      ///< thread blocks at most; 0: as many as pay
+    std::size_t flagged_bytes = 0;  ///< messages up to this bear flags with their data: packets or lines; else bulk
     std::string algorithm;          ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
   };
   DeviceCalls() = default;
@@ -38,16 +38,22 @@ class DeviceCalls {
 
   /// Nothing where this rank has nothing to do.
   std::vector<DeviceLaunch> launches_of(const Call& call) const;
+  /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
+  /// sends.
+  bool leaves_own(const Call& call) const;
   /// Sends and receives of one group: the k-th message between two ranks travels in launch k on both sides.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
 
  private:
-  kernels::Wire wire_for(std::size_t message_bytes) const;
+  kernels::Slots slots(kernels::Wire wire) const;
+  kernels::Slots slots_for(std::size_t message_bytes) const;
+  /// What all ranks can do alike where not all know how long the messages are.
+  kernels::Slots slots_for_any() const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
-  kernels::Exchange exchange_of(const Call& call, kernels::Wire wire) const;
-  void fill_blocks(kernels::Exchange& exchange, const Call& call, kernels::Wire wire) const;
-  void fill_rooted(kernels::Exchange& exchange, const Call& call, kernels::Wire wire) const;
-  kernels::TwoHop two_hop_of(const Call& call, kernels::Wire wire) const;
+  kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through) const;
+  void fill_blocks(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
+  void fill_rooted(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
+  kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through) const;
   void add(kernels::Exchange exchange, kernels::Wire wire, bool reduces, std::vector<DeviceLaunch>& launches) const;
 
   kernels::Ring ring_{};

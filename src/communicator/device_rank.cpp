@@ -62,7 +62,8 @@ class CudaRank final : public DeviceRank {
   cudaEvent_t order_ = nullptr;
   cudaStream_t last_stream_ = nullptr;
   bool has_run_ = false;
-  std::jthread attendant_;  ///< last: it uses the rest
+  bool overlaps_launches_ = false;  ///< kernels may be launched while the one before still runs
+  std::jthread attendant_;          ///< last: it uses the rest
 };
 
 Status CudaRank::prepare() {
@@ -81,12 +82,17 @@ Status CudaRank::prepare() {
   STRAIT_ASSIGN(barrier_tokens_, cuda::DeviceMemory::allocate(request_.device, 2 * 8 * kernels::max_ranks));
   STRAIT_TRY(check(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming), "cannot create an event"));
   STRAIT_TRY(load_kernels());
+  int capability = 0;
+  STRAIT_TRY(check(cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, request_.device),
+                   "cannot ask a GPU for its compute capability"));
+  overlaps_launches_ = capability >= 9 && getenv("T_NOPDL") == nullptr;
   ring_ = arenas_.ring();
   ring_.slow_ns = slow_ms * 1'000'000;
   ring_.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
-  const std::uint32_t lanes = request_.max_sms == 0 ? ring_.lanes : std::min(request_.max_sms, ring_.lanes);
-  calls_ = DeviceCalls(ring_, barrier_tokens_.data(),
-                       {arenas_.is_staged(), lanes, request_.packets_bytes, request_.algorithm});
+  const bool has_lines = kernels::flagged_wire(ring_) == kernels::Wire::lines;
+  calls_ =
+      DeviceCalls(ring_, barrier_tokens_.data(),
+                  {request_.max_sms, has_lines ? request_.lines_bytes : request_.packets_bytes, request_.algorithm});
   STRAIT_TRY(request_.agree(open_copies(), "use its copy engines"));
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
   return {};
@@ -94,10 +100,7 @@ Status CudaRank::prepare() {
 
 /// A kernel that is loaded only when first launched would wait for the kernels that wait for it.
 Status CudaRank::load_kernels() const {
-  using kernels::Wire;
-  const std::vector<Wire> wires =
-      arenas_.is_staged() ? std::vector{Wire::packets, Wire::bulk} : std::vector{Wire::lines};
-  for (const Wire wire : wires)
+  for (const kernels::Wire wire : {kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk})
     for (const void* kernel : kernels::all_kernels(wire)) {
       cudaFuncAttributes attributes;
       STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
@@ -220,7 +223,16 @@ Status CudaRank::launch(const DeviceLaunch& what, const Call& call) {
     kernel = one_hop ? kernels::exchange_copy_kernel(what.wire) : kernels::two_hop_copy_kernel(what.wire);
   void* arguments[] = {std::visit(
       [](const auto& argument) { return const_cast<void*>(static_cast<const void*>(&argument)); }, what.argument)};
-  return check(cudaLaunchKernel(kernel, dim3(what.lanes), dim3(what.threads), arguments, 0, stream),
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(what.lanes);
+  config.blockDim = dim3(what.threads);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = overlaps_launches_ ? 1 : 0;
+  return check(cudaLaunchKernelExC(&config, kernel, arguments),
                "cannot launch a kernel on GPU " + std::to_string(request_.device));
 }
 
@@ -242,14 +254,8 @@ Status CudaRank::enqueue(const Call& call) {
       return copies_->enqueue(staged, call.stream);
     }
   }
-  const std::vector<DeviceLaunch> launches = calls_.launches_of(call);
-  bool only_sends = false;
-  for (const DeviceLaunch& each : launches) {
-    STRAIT_TRY(launch(each, call));
-    only_sends = call.collective == Collective::broadcast && call.root == ring_.rank &&
-                 std::holds_alternative<kernels::TwoHop>(each.argument);
-  }
-  if (!only_sends || call.send == call.receive) return {};
+  for (const DeviceLaunch& each : calls_.launches_of(call)) STRAIT_TRY(launch(each, call));
+  if (!calls_.leaves_own(call) || call.count == 0) return {};
   return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDeviceToDevice,
                                static_cast<cudaStream_t>(call.stream)),
                "cannot copy the root's own part of a broadcast");

@@ -22,10 +22,12 @@ class DeviceRank {
     int device = 0;
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
+    std::vector<std::string> bus_ids;   ///< of the ranks' GPUs
     std::uint32_t max_sms = 0;          ///< 0: as many as pay
     std::int64_t timeout_ms = 0;        ///< of an operation; 0: none
     std::string algorithm;              ///< forced where it can; empty: chosen
     bool p2p = true;                    ///< may reach peers' memory directly
+    std::size_t lines_bytes = 0;        ///< through peers' memory: messages up to this go as lines
     std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
     std::size_t copy_engine_bytes = 0;  ///< through host memory: calls from this on go through copy engines; 0: none do
     staged::StagedOptions copy_engine;

@@ -53,10 +53,12 @@ Status Comm::open_device(const Deadline& deadline) {
   request.device = options_.device;
   request.rank = rank_;
   request.ranks = ranks_;
+  for (const Place& place : places) request.bus_ids.emplace_back(place.bus_id);
   request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
   request.algorithm = select_options_.algorithm;
   request.p2p = options_.p2p;
+  request.lines_bytes = options_.lines_bytes;
   request.packets_bytes = options_.packets_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copy_engine = options_.copy_engine;

@@ -101,16 +101,14 @@ class Reduction {
   static constexpr int count = elements_per_granule<type>;
 
  public:
-  __device__ explicit Reduction(const Operation& operation) : operation_(operation) {}
-
   __device__ __forceinline__ void first(const Bits16& bits) { widen<type>(bits, values_); }
-  __device__ __forceinline__ void next(const Bits16& bits) {
+  __device__ __forceinline__ void next(const Bits16& bits, const Operation& operation) {
     Accumulator others[count];
     widen<type>(bits, others);
     if constexpr (sum_only) {
       combine<ReduceOp::sum>(others);
     } else {
-      switch (operation_.op) {
+      switch (operation.op) {
         case ReduceOp::prod:
           return combine<ReduceOp::prod>(others);
         case ReduceOp::min:
@@ -122,11 +120,11 @@ class Reduction {
       }
     }
   }
-  __device__ __forceinline__ Bits16 result() {
+  __device__ __forceinline__ Bits16 result(const Operation& operation) {
     if constexpr (!sum_only) {
-      if (operation_.op == ReduceOp::avg) {
+      if (operation.op == ReduceOp::avg) {
 #pragma unroll
-        for (int e = 0; e < count; ++e) values_[e] = spec::finish<ReduceOp::avg>(values_[e], operation_.ranks);
+        for (int e = 0; e < count; ++e) values_[e] = spec::finish<ReduceOp::avg>(values_[e], operation.ranks);
       }
     }
     return narrow<type, Bits16>(values_);
@@ -138,7 +136,6 @@ class Reduction {
 #pragma unroll
     for (int e = 0; e < count; ++e) values_[e] = spec::combine<op>(values_[e], others[e]);
   }
-  const Operation& operation_;
   Accumulator values_[count];
 };
 

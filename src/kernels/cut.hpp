@@ -10,6 +10,11 @@
 /// alone, so that both ends of a message cut alike.
 namespace strait::kernels {
 
+/// What small messages travel as.
+inline Wire flagged_wire(const Ring& ring) {
+  return ring.slots[static_cast<std::size_t>(Wire::lines)].lanes != 0 ? Wire::lines : Wire::packets;
+}
+
 /// A chunk of less than this is not worth a block of its own.
 constexpr std::size_t min_chunk_bytes(Wire wire) { return std::size_t{2} * piece_data_bytes(wire); }
 
@@ -18,10 +23,18 @@ struct Cut {
   std::uint16_t lanes;
 };
 
+/// What chunks travel through: slots of `slot_bytes`, on at most `lanes` lanes.
+struct Slots {
+  Wire wire;
+  std::uint32_t slot_bytes;
+  std::uint32_t lanes;
+};
+
 /// `rounds`: at least so many chunks for each lane, as far as the message has them.
-inline Cut cut(Wire wire, std::size_t bytes, std::uint32_t lanes_limit, std::size_t rounds = 1) {
-  const std::size_t piece = piece_data_bytes(wire), slot = slot_data_bytes(wire);
-  const std::size_t lanes = std::clamp(lanes_limit, 1u, max_lanes);
+inline Cut cut(const Slots& through, std::size_t bytes, std::size_t rounds = 1) {
+  const Wire wire = through.wire;
+  const std::size_t piece = piece_data_bytes(wire), slot = through.slot_bytes / piece_bytes * piece;
+  const std::size_t lanes = std::clamp(through.lanes, 1u, max_lanes);
   const std::size_t fair = (bytes + lanes - 1) / lanes;
   // As many rounds for each lane, all of the same length: a short last one costs as much time as a full one.
   const std::size_t needed = (fair + slot - 1) / slot;
@@ -33,10 +46,15 @@ inline Cut cut(Wire wire, std::size_t bytes, std::uint32_t lanes_limit, std::siz
   return {static_cast<std::uint32_t>(chunk), static_cast<std::uint16_t>(std::clamp<std::size_t>(chunks, 1, lanes))};
 }
 
-inline Message message(Wire wire, const void* data, std::size_t bytes, std::uint32_t lanes_limit,
-                       std::uint16_t call_hash) {
-  const Cut parts = cut(wire, bytes, lanes_limit);
+inline Message message(const Slots& through, const void* data, std::size_t bytes, std::uint16_t call_hash) {
+  const Cut parts = cut(through, bytes);
   return {static_cast<std::byte*>(const_cast<void*>(data)), bytes, parts.chunk_bytes, parts.lanes, call_hash};
+}
+
+/// In which the lanes move the message.
+inline std::uint32_t rounds_of(std::size_t bytes, const Cut& parts) {
+  const std::size_t round_bytes = std::size_t{parts.chunk_bytes} * parts.lanes;
+  return static_cast<std::uint32_t>((bytes + round_bytes - 1) / round_bytes);
 }
 
 inline std::uint32_t pieces_of(Wire wire, std::size_t chunk_bytes) {

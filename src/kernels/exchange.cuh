@@ -25,12 +25,12 @@ struct ExchangeRound {
   int failed;
 };
 
-/// By the thread that looks after `peer`: whether this round sends it anything.
+/// By the thread that looks after `peer`: what this round sends it.
 template <class W>
-__device__ __forceinline__ bool prepare_send(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
+__device__ __forceinline__ void prepare_send(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
                                              std::uint32_t round, ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
-  if (peer == ring.rank) return false;
+  if (peer == ring.rank) return;
   std::size_t offset = 0;
   const Message& send = exchange.send[peer];
   const std::uint32_t bytes = chunk_of(send, round, offset);
@@ -38,12 +38,11 @@ __device__ __forceinline__ bool prepare_send(const Exchange& exchange, Lane<W>& 
   Outgoing outgoing;
   if (!lane.next_slot(send.data + offset, bytes, send.call_hash, outgoing)) shared.failed = 1;
   if (exchange.cast == Cast::single || position == 0) shared.outgoing[position] = outgoing;
-  return bytes != 0;
 }
 
-/// Likewise, whether anything comes from it, or of this rank's own.
+/// Likewise, what comes from it, or of this rank's own.
 template <class W>
-__device__ __forceinline__ bool prepare_receive(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
+__device__ __forceinline__ void prepare_receive(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
                                                 std::uint32_t round, ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
   std::size_t offset = 0;
@@ -57,7 +56,6 @@ __device__ __forceinline__ bool prepare_receive(const Exchange& exchange, Lane<W
     lane.expect(receive.data + offset, bytes, receive.call_hash,
                 shared.incoming[position_of(peer, ring.rank, ring.ranks)]);
   }
-  return bytes != 0;
 }
 
 /// Before any thread takes what comes in the first round of a wire that flags slots.
@@ -74,6 +72,7 @@ __device__ __forceinline__ void receive_nothing(const Ring& ring, std::uint32_t 
 template <class W, class Contribution, class Combine>
 __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeRound& shared,
                                              Contribution&& contribution, Combine&& combine) {
+  after_predecessor();
   const Ring& ring = exchange.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
@@ -84,30 +83,29 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
   Lane<W> lane(ring, peer, exchange.cast);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncwarp();  // those who mind a peer are of one warp
-  for (std::uint32_t round = 0;; ++round) {
-    bool has_more = false;
+  for (std::uint32_t round = 0; round < exchange.rounds + lead; ++round) {
     if (minds_a_peer) {
-      std::size_t offset = 0;
-      has_more = prepare_send(exchange, lane, peer, round, shared);
+      prepare_send(exchange, lane, peer, round, shared);
       if (lead != 0 && round == 0) {
         receive_nothing(ring, peer, shared);
       } else {
-        has_more |= prepare_receive(exchange, lane, peer, round - lead, shared);
+        prepare_receive(exchange, lane, peer, round - lead, shared);
       }
-      if constexpr (W::flags_slots) {
-        has_more |= chunk_of(exchange.receive[peer], round, offset) != 0;
+      if constexpr (W::flags_slots)
         if (has_peer && !await(ring, shared.incoming[position])) shared.failed = 1;
-      }
     }
-    if (!__syncthreads_or(has_more) || shared.failed != 0) break;
+    __syncthreads();
+    if (shared.failed != 0) break;
     push<W>(shared.outgoing, copies, exchange.pieces, contribution);
     // In place, what comes overwrites what was sent: of this round, or where sending leads, of the one before.
     if constexpr (!W::flags_slots) __syncthreads();
     const bool done = combine();
     if (__syncthreads_or(!done)) return;
-    if (!has_peer) continue;
-    if constexpr (W::flags_slots)
+    if (!has_peer || round + 1 == exchange.rounds + lead) continue;
+    if constexpr (W::flags_slots) {
+      __threadfence_system();
       if (position < copies) publish(shared.outgoing[position]);
+    }
     lane.give_back();
   }
   if (has_peer) lane.save();
@@ -122,47 +120,53 @@ __device__ __forceinline__ void copy_own(const ExchangeRound& shared, std::uint3
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
       const Place place = W::place_of(numbers[b], shared.own_bytes);
-      values[b] = UserBytes(shared.own_input).load(place.offset, place.valid);
+      values[b] = UserBytes<W::stride>(shared.own_input).load(place.offset, place.valid);
     }
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
       const Place place = W::place_of(numbers[b], shared.own_bytes);
-      UserBytes(shared.own_output).store(place.offset, place.valid, values[b]);
+      UserBytes<W::stride>(shared.own_output).store(place.offset, place.valid, values[b]);
     }
     return true;
   });
 }
 
-inline constexpr int peers_at_once = 4;  ///< whose granules a thread has in flight together
+inline constexpr int peers_at_once = 4;  ///< whose granules a thread has in flight together,
+inline constexpr int reduce_batch = 2;   ///< for so many places
 
-/// Adds the granules of all contributors to one place, in rank order. `chunks` by position; this rank's own
-/// contribution is `mine`. False: gave up.
+/// Adds the granules of all contributors to some places, in rank order. `chunks` by position; this rank's own
+/// contributions are `mine`. False: gave up.
 template <class W, class R>
-__device__ __forceinline__ bool reduce_place(const Ring& ring, const Incoming* chunks, std::uint32_t contributors,
-                                             const Place& place, const Granule& mine, R& reduction) {
+__device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* chunks, std::uint32_t contributors,
+                                              const Place (&places)[reduce_batch], const Granule (&mine)[reduce_batch],
+                                              const Operation& operation, R (&reductions)[reduce_batch]) {
   bool is_first = true;
   for (std::uint32_t first = 0; first < ring.ranks; first += peers_at_once) {
-    Granule values[peers_at_once];
-    Awaited awaited[peers_at_once];
+    Granule values[peers_at_once * reduce_batch];
+    Awaited awaited[peers_at_once * reduce_batch];
 #pragma unroll
     for (std::uint32_t i = 0; i < peers_at_once; ++i) {
       const std::uint32_t peer = first + i;
-      const bool reads = peer < ring.ranks && peer != ring.rank && (contributors >> peer & 1) != 0 && place.active;
-      awaited[i].slot = nullptr;
-      if (!reads) continue;
-      const Incoming& chunk = chunks[position_of(peer, ring.rank, ring.ranks)];
-      awaited[i] = {chunk.slot + place.slot_offset, chunk.flag, peer};
+      const bool reads = peer < ring.ranks && peer != ring.rank && (contributors >> peer & 1) != 0;
+      const Incoming& chunk = chunks[reads ? position_of(peer, ring.rank, ring.ranks) : 0];
+#pragma unroll
+      for (int b = 0; b < reduce_batch; ++b)
+        awaited[i * reduce_batch + b] = {reads && places[b].active ? chunk.slot + places[b].slot_offset : nullptr,
+                                         chunk.flag, peer};
     }
     if (!receive<W>(ring, awaited, values)) return false;
 #pragma unroll
     for (std::uint32_t i = 0; i < peers_at_once; ++i) {
       const std::uint32_t peer = first + i;
       if (peer >= ring.ranks || (contributors >> peer & 1) == 0) continue;
-      const Granule& value = peer == ring.rank ? mine : values[i];
-      if (is_first) {
-        reduction.first(value);
-      } else {
-        reduction.next(value);
+#pragma unroll
+      for (int b = 0; b < reduce_batch; ++b) {
+        const Granule& value = peer == ring.rank ? mine[b] : values[i * reduce_batch + b];
+        if (is_first) {
+          reductions[b].first(value);
+        } else {
+          reductions[b].next(value, operation);
+        }
       }
       is_first = false;
     }
@@ -189,12 +193,20 @@ __global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_c
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
   run_exchange<W>(exchange, shared, contribute, [&] {
     if (shared.own_bytes == 0) return true;
-    return for_tasks<1>(exchange.pieces, [&](const std::uint32_t(&numbers)[1]) {
-      const Place place = W::place_of(numbers[0], shared.own_bytes);
-      Reduction<type, sum_only, Granule> reduction(operation);
-      const Granule mine = contribute(UserBytes(shared.own_input).load(place.offset, place.valid));
-      if (!reduce_place<W>(ring, shared.incoming, ~0u, place, mine, reduction)) return false;
-      UserBytes(shared.own_output).store(place.offset, place.valid, reduction.result());
+    return for_tasks<reduce_batch>(exchange.pieces, [&](const std::uint32_t(&numbers)[reduce_batch]) {
+      Place places[reduce_batch];
+      Granule mine[reduce_batch];
+      Reduction<type, sum_only, Granule> reductions[reduce_batch];
+#pragma unroll
+      for (int b = 0; b < reduce_batch; ++b) {
+        places[b] = W::place_of(numbers[b], shared.own_bytes);
+        mine[b] = contribute(UserBytes<W::stride>(shared.own_input).load(places[b].offset, places[b].valid));
+      }
+      if (!reduce_places<W>(ring, shared.incoming, ~0u, places, mine, operation, reductions)) return false;
+#pragma unroll
+      for (int b = 0; b < reduce_batch; ++b)
+        UserBytes<W::stride>(shared.own_output)
+            .store(places[b].offset, places[b].valid, reductions[b].result(operation));
       return true;
     });
   });

@@ -34,8 +34,10 @@ class Lane {
   __device__ Lane(const Ring& ring, std::uint32_t peer, Cast cast) : ring_(ring), peer_(peer), cast_(cast) {
     const LaneCounts& counts = own_counts();
     sent_ = counts.sent;
-    taken_ = given_back_ = counts.taken;
+    taken_ = counts.taken;
     returned_ = counts.returned;
+    given_back_ = counts.given_back;
+    give_back();
   }
   /// What later launches start from.
   __device__ void save() {
@@ -43,6 +45,7 @@ class Lane {
     counts.sent = sent_;
     counts.taken = taken_;
     counts.returned = returned_;
+    counts.given_back = given_back_;
   }
 
   /// Takes the next slot towards the peer, once it is free. False: gave up.
@@ -55,10 +58,10 @@ class Lane {
       if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, blockIdx.x, true)) return false;
     }
     const LaneEnds ends{ring_.rank, peer_, cast_};
-    chunk = {source, W::slot(ring_, ends, sent_), nullptr, W::flag(sent_, call_hash), bytes};
-    if constexpr (W::flags_slots) chunk.slot_flag = W::slot_flag(ring_, ends, sent_);
+    chunk = {source, slot_of(ring_, ends, sent_, W::wire), nullptr, W::flag(sent_, call_hash), bytes};
+    if constexpr (W::flags_slots) chunk.slot_flag = slot_flag_of(ring_, ends, sent_);
     if constexpr (W::wire == Wire::packets)
-      if (W::wipes(sent_)) wipe(chunk.slot);
+      if (W::wipes(sent_)) wipe(chunk.slot, ring_.slots[static_cast<std::uint32_t>(W::wire)].slot_bytes);
     ++sent_;
     return true;
   }
@@ -67,16 +70,17 @@ class Lane {
     chunk.bytes = bytes;
     if (bytes == 0) return;
     const LaneEnds ends{peer_, ring_.rank, cast_};
-    chunk = {W::slot(ring_, ends, taken_), nullptr, destination, W::flag(taken_, call_hash), bytes, peer_};
-    if constexpr (W::flags_slots) chunk.slot_flag = W::slot_flag(ring_, ends, taken_);
+    chunk = {slot_of(ring_, ends, taken_, W::wire), nullptr, destination, W::flag(taken_, call_hash), bytes, peer_};
+    if constexpr (W::flags_slots) chunk.slot_flag = slot_flag_of(ring_, ends, taken_);
     ++taken_;
   }
-  /// After a barrier that follows the last read of what was expected. Where every datum bears a flag the store needs no
-  /// fence: it depends on flags that came with the data, which every thread of the block has compared.
+  /// After a barrier that follows the last read of what was expected, and where slots are flagged, after a fence. Where
+  /// every datum bears a flag the store needs none: it depends on flags that came with the data, which every thread of
+  /// the block has compared. What a launch took last, the next one gives back: a launch that ends with a store to a
+  /// peer would end only when that has arrived.
   __device__ void give_back() {
     if (taken_ == given_back_) return;
     given_back_ = taken_;
-    if constexpr (W::flags_slots) __threadfence_system();
     store_word(returned_word(peer_, ring_.rank), taken_);
   }
 
@@ -86,9 +90,8 @@ class Lane {
   __device__ std::uint64_t* returned_word(std::uint32_t writer, std::uint32_t reader) const {
     return reinterpret_cast<std::uint64_t*>(ring_.arenas[writer]) + lane_index(W::wire, cast_, reader, blockIdx.x);
   }
-  static __device__ void wipe(std::byte* slot) {
-    for (std::uint32_t offset = 0; offset < slot_bytes(W::wire); offset += sizeof(Granule))
-      store_granule(slot + offset, {0, 0});
+  static __device__ void wipe(std::byte* slot, std::uint32_t bytes) {
+    for (std::uint32_t offset = 0; offset < bytes; offset += sizeof(Granule)) store_granule(slot + offset, {0, 0});
   }
 
   const Ring& ring_;
@@ -100,20 +103,17 @@ class Lane {
   std::uint64_t given_back_;
 };
 
-/// After a barrier that follows the last write into the slot: the readers may read it. By one thread, whose fence
-/// covers what the barrier has shown it.
+/// After a barrier that follows the last write into the slot, and a fence of this thread, which covers what the barrier
+/// has shown it: the readers may read it.
 __device__ __forceinline__ void publish(const Outgoing& chunk) {
-  if (chunk.bytes == 0) return;
-  __threadfence_system();
-  store_word(chunk.slot_flag, chunk.flag);
+  if (chunk.bytes != 0) store_word(chunk.slot_flag, chunk.flag);
 }
 /// Before a barrier that precedes the first read of the slot. False: gave up.
 __device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk) {
   if (chunk.bytes == 0) return true;
   Patience patience;
-  while (load_word(chunk.slot_flag) != chunk.flag)
+  while (acquire_word(chunk.slot_flag) != chunk.flag)
     if (patience.spent(ring, chunk.peer, blockIdx.x, false)) return false;
-  __threadfence_system();
   return true;
 }
 
@@ -163,7 +163,7 @@ __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count
     for (int b = 0; b < batch_size; ++b) {
       if (numbers[b] >= tasks) continue;
       batch[b] = task_of<W>(numbers[b], chunks, count);
-      values[b] = UserBytes(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
+      values[b] = UserBytes<W::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
     }
 #pragma unroll
     for (int b = 0; b < batch_size; ++b)
@@ -221,7 +221,8 @@ __device__ __forceinline__ bool collect(const Ring& ring, const Incoming* chunks
 #pragma unroll
     for (int b = 0; b < batch_size; ++b)
       if (numbers[b] < tasks)
-        UserBytes(chunks[batch[b].chunk].destination).store(batch[b].place.offset, batch[b].place.valid, values[b]);
+        UserBytes<W::stride>(chunks[batch[b].chunk].destination)
+            .store(batch[b].place.offset, batch[b].place.valid, values[b]);
     return true;
   });
 }

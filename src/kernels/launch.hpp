@@ -9,13 +9,14 @@
 ///
 /// Data travels through slots of fixed size, in rings that one rank writes and others read; a reader returns slots by a
 /// counter in the writer's arena. How a reader learns that a slot's bytes are there is the wire:
-///  - lines, in the memory of peers (NVLink, P2P): 128 bytes, 120 of data and, in the last 8, a flag that names the use
+///  - lines, in the memory of peers that NVLink joins: 128 bytes, 120 of data and, in the last 8, a flag that names the
+///  use
 ///    of the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware
 ///    delivers it whole, so that a reader that sees the flag sees the data: no fence, no counter to wait for, 94% of
 ///    the link. (NCCL's LL128 rests on the same property.)
-///  - packets, in pinned host memory: 8 bytes, 4 of data and 4 of flag, because PCIe promises no more than that a store
-///    of 8 aligned bytes arrives whole (as NCCL's LL). For small messages.
-///  - bulk, in pinned host memory: nothing but data, a fence, and then one flag for the slot. For large ones.
+///  - packets, in either memory: 8 bytes, 4 of data and 4 of flag, because PCIe promises no more than that a store of 8
+///    aligned bytes arrives whole (as NCCL's LL). For small messages.
+///  - bulk, in either memory: nothing but data, a fence, and then one flag for the slot. For large messages.
 /// In host memory one ring of a rank is multicast: written once, read by every other rank.
 namespace strait::kernels {
 
@@ -34,9 +35,6 @@ constexpr std::uint32_t piece_data_bytes(Wire wire) {
   return wire == Wire::lines ? piece_bytes / line_bytes * line_data_bytes
                              : (wire == Wire::packets ? piece_bytes / 2 : piece_bytes);
 }
-constexpr std::uint32_t slot_pieces(Wire wire) { return wire == Wire::packets ? 32 : 64; }
-constexpr std::uint32_t slot_bytes(Wire wire) { return slot_pieces(wire) * piece_bytes; }
-constexpr std::uint32_t slot_data_bytes(Wire wire) { return slot_pieces(wire) * piece_data_bytes(wire); }
 inline constexpr std::uint32_t max_threads = 512;  ///< of a block
 
 /// Rings between two ranks, and from a rank to all others.
@@ -46,10 +44,10 @@ inline constexpr std::uint32_t cast_count = 2;
 /// What this rank did on one lane of one ring with a peer: in its own device's memory, kept from launch to launch, so
 /// that captured graphs replay right.
 struct LaneCounts {
-  std::uint64_t sent;      ///< slots filled for the peer
-  std::uint64_t taken;     ///< slots of the peer's read here
-  std::uint64_t returned;  ///< slots that the peer was last seen to have given back
-  std::uint64_t reserved;
+  std::uint64_t sent;        ///< slots filled for the peer
+  std::uint64_t taken;       ///< slots of the peer's read here
+  std::uint64_t returned;    ///< slots that the peer was last seen to have given back
+  std::uint64_t given_back;  ///< of those taken: the rest is given back by the next launch
 };
 
 /// [wire][cast][peer][lane]
@@ -63,40 +61,16 @@ inline constexpr std::size_t lane_count = std::size_t{wire_count} * cast_count *
 /// Every arena, the same on every rank, begins with the counters that peers return slots by, [lane_index()].
 inline constexpr std::size_t returned_bytes = lane_count * sizeof(std::uint64_t);
 
-/// An arena of device memory, for lines: the slots that peers write, [k - 1][lane][slot_depth] for the rank k after the
-/// arena's own.
-struct ArenaLayout {
-  /// The more peers, the fewer lanes, to keep the arena small.
-  static constexpr std::uint32_t lanes(std::uint32_t ranks) { return ranks <= 4 ? max_lanes : max_lanes / 2; }
-  static constexpr std::size_t size_bytes(std::uint32_t ranks) {
-    return returned_bytes + std::size_t{ranks - 1} * lanes(ranks) * slot_depth * slot_bytes(Wire::lines);
-  }
+/// Where the slots of one wire lie in every arena, [ring][lane][slot_depth]. An arena of device memory holds what its
+/// rank reads and the others write: ring k - 1 is of the rank k after it. One of host memory holds what its rank writes
+/// and the others read: likewise, and the last ring is for all of them.
+struct WireSlots {
+  std::size_t offset_bytes;
+  std::uint32_t slot_bytes;  ///< whole pieces
+  std::uint32_t lanes;       ///< 0: there are none
 };
-
-/// An arena of host memory, for packets and bulk: what its rank writes and the others read. Rings: k - 1 for the rank k
-/// after it, and the last for all of them. Flags of bulk slots, [ring][lane][slot_depth], then packet slots, then bulk.
-struct StagedLayout {
-  static constexpr std::size_t budget_bytes = std::size_t{64} << 20;  ///< of all ranks of a host together
-  static constexpr std::size_t lane_bytes(std::uint32_t ranks) {
-    return std::size_t{ranks} * slot_depth *
-           (sizeof(std::uint64_t) + slot_bytes(Wire::packets) + slot_bytes(Wire::bulk));
-  }
-  static constexpr std::uint32_t lanes(std::uint32_t ranks) {
-    const std::size_t fitting = (budget_bytes / ranks - returned_bytes) / lane_bytes(ranks);
-    return fitting < 32 ? static_cast<std::uint32_t>(fitting) : 32;
-  }
-  static constexpr std::size_t slots(std::uint32_t ranks) { return std::size_t{ranks} * lanes(ranks) * slot_depth; }
-  static constexpr std::size_t flags_offset_bytes() { return returned_bytes; }
-  static constexpr std::size_t slots_offset_bytes(Wire wire, std::uint32_t ranks) {
-    const std::size_t packets = flags_offset_bytes() + slots(ranks) * sizeof(std::uint64_t);
-    const std::size_t aligned = (packets + 4095) / 4096 * 4096;
-    return wire == Wire::packets ? aligned : aligned + slots(ranks) * slot_bytes(Wire::packets);
-  }
-  static constexpr std::size_t size_bytes(std::uint32_t ranks) {
-    return slots_offset_bytes(Wire::bulk, ranks) + slots(ranks) * slot_bytes(Wire::bulk);
-  }
-};
-static_assert(StagedLayout::lanes(max_ranks) >= 1);
+/// The flags of bulk slots, [ring][lane][slot_depth], follow the counters.
+inline constexpr std::size_t flags_offset_bytes = returned_bytes;
 
 /// In mapped host memory, one a rank. The host raises `abort`; a kernel says there why and for whom it waits or gave
 /// up.
@@ -118,7 +92,8 @@ struct Ring {
   std::uint64_t timeout_ns;  ///< waits longer than this end; 0: none does
   std::uint32_t rank;
   std::uint32_t ranks;
-  std::uint32_t lanes;  ///< of the arenas' layout
+  bool staged;  ///< the arenas are host memory, else that of peers
+  WireSlots slots[wire_count];
 };
 
 /// A run of bytes to or from a peer, cut into chunks that the lanes take in turn. Both ends compute the same cut from
@@ -142,6 +117,7 @@ struct Exchange {
   Message receive[max_ranks];
   std::uint64_t premul_scalar;  ///< an element, in the low bytes: this rank's own
   std::uint32_t pieces;         ///< of the longest chunk
+  std::uint32_t rounds;         ///< in which a lane moves the longest message
   ReduceOp op;
   Cast cast;  ///< multi: what a rank sends is the same for every peer, and goes to all of them
 };
@@ -160,6 +136,7 @@ struct TwoHop {
   std::uint16_t lanes;
   std::uint16_t call_hash;
   std::uint32_t pieces;        ///< of a chunk
+  std::uint32_t rounds;        ///< in which a lane moves the longest slice
   std::uint32_t contributors;  ///< bit r: rank r
   std::uint32_t owners;
   std::uint32_t receivers;

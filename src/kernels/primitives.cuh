@@ -10,7 +10,7 @@ namespace strait::kernels {
 
 /// What a thread moves at a time: 16 bytes of a slot. Of a line, the last of eight has data in `low` only, and the flag
 /// beside it; of packets, all do.
-struct Granule {
+struct alignas(16) Granule {
   std::uint64_t low;
   std::uint64_t high;
 };
@@ -28,6 +28,12 @@ __device__ __forceinline__ std::uint64_t load_word(const std::uint64_t* from) {
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
   return value;
 }
+/// What was written before the value that this sees is there for whoever reads after this.
+__device__ __forceinline__ std::uint64_t acquire_word(const std::uint64_t* from) {
+  std::uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
 __device__ __forceinline__ void store_word(std::uint64_t* to, std::uint64_t value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
@@ -38,6 +44,14 @@ __device__ __forceinline__ std::uint64_t device_now_ns() {
   std::uint64_t now_ns;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now_ns));
   return now_ns;
+}
+
+/// A kernel may be launched while the one before it in the stream still runs, and begins with this: it waits until all
+/// that came before is done, and then allows the next one to be launched likewise (programmatic dependent launch).
+__device__ __forceinline__ void after_predecessor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 /// A block's memory for a T: the same for all its threads.

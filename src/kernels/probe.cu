@@ -12,9 +12,9 @@ constexpr std::uint64_t probe_word(std::uint32_t from, std::uint32_t to) {
   return 0x5374726169740000ull | from << 8 | to | 0x80;
 }
 
-/// In the first bytes of the arena's slots, which no one uses yet.
+/// Where the first flags of bulk slots will be: this is none of them.
 __device__ std::uint64_t* cell(const Ring& ring, std::uint32_t owner, std::uint32_t writer) {
-  return reinterpret_cast<std::uint64_t*>(ring.arenas[owner] + returned_bytes) + writer;
+  return reinterpret_cast<std::uint64_t*>(ring.arenas[owner] + flags_offset_bytes) + writer;
 }
 
 /// One warp, a thread for each peer.

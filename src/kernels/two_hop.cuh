@@ -39,15 +39,6 @@ __device__ __forceinline__ std::uint32_t slice_chunk_of(const TwoHop& call, std:
   return bytes;
 }
 
-/// Whether any rank has anything to do in this iteration: the first owner's slice is the longest.
-__device__ __forceinline__ bool has_work(const TwoHop& call, int iteration) {
-  const std::uint32_t first_owner = __ffs(static_cast<int>(call.owners)) - 1;
-  std::size_t offset = 0;
-  return slice_chunk_of(call, first_owner, iteration, offset) != 0 ||
-         slice_chunk_of(call, first_owner, iteration - 1, offset) != 0 ||
-         slice_chunk_of(call, first_owner, iteration - 2, offset) != 0;
-}
-
 /// By the thread that looks after `peer`. `results` is `lane` where results are no multicast.
 template <class W>
 __device__ __forceinline__ void prepare(const TwoHop& call, Lane<W>& lane, Lane<W>& results, std::uint32_t peer,
@@ -77,21 +68,31 @@ __device__ __forceinline__ void prepare(const TwoHop& call, Lane<W>& lane, Lane<
 }
 
 /// Reduces the chunk of this iteration, keeps it if this rank is a receiver, and sends it to the others.
-/// `reduce(place, value)` makes a granule of the result, of which `value` is this rank's own contribution.
+/// `reduce(places, values)` makes granules of the result, of which `values` are this rank's own contributions.
 template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ bool reduce_own(const TwoHop& call, const TwoHopRound& shared, Contribution&& contribution,
                                            Reduce&& reduce) {
   if (shared.own_bytes == 0) return true;
   const std::uint32_t rank = call.ring.rank, peers = call.ring.ranks - 1;
   const bool keeps = has(call.receivers, rank), contributes = has(call.contributors, rank);
-  return for_tasks<1>(call.pieces, [&](const std::uint32_t(&numbers)[1]) {
-    const Place place = W::place_of(numbers[0], shared.own_bytes);
-    Granule value{};
-    if (contributes) value = contribution(UserBytes(shared.own_input).load(place.offset, place.valid));
-    if (!reduce(place, value)) return false;
-    for (std::uint32_t k = 0; k < peers; ++k)
-      if (shared.results_out[k].bytes != 0) send<W>(shared.results_out[k], place, value);
-    if (keeps) UserBytes(shared.own_output).store(place.offset, place.valid, value);
+  return for_tasks<reduce_batch>(call.pieces, [&](const std::uint32_t(&numbers)[reduce_batch]) {
+    Place places[reduce_batch];
+    Granule values[reduce_batch] = {};
+#pragma unroll
+    for (int b = 0; b < reduce_batch; ++b) {
+      places[b] = W::place_of(numbers[b], shared.own_bytes);
+      if (contributes)
+        values[b] = contribution(UserBytes<W::stride>(shared.own_input).load(places[b].offset, places[b].valid));
+    }
+    if (!reduce(places, values)) return false;
+    for (std::uint32_t k = 0; k < peers; ++k) {
+      if (shared.results_out[k].bytes == 0) continue;
+#pragma unroll
+      for (int b = 0; b < reduce_batch; ++b) send<W>(shared.results_out[k], places[b], values[b]);
+    }
+#pragma unroll
+    for (int b = 0; b < reduce_batch; ++b)
+      if (keeps) UserBytes<W::stride>(shared.own_output).store(places[b].offset, places[b].valid, values[b]);
     return true;
   });
 }
@@ -99,6 +100,7 @@ __device__ __forceinline__ bool reduce_own(const TwoHop& call, const TwoHopRound
 template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce) {
+  after_predecessor();
   const Ring& ring = call.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
@@ -109,8 +111,8 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   Lane<W>& results = multicast ? cast_lane : lane;
   if (threadIdx.x == 0) shared.failed = 0;
   __syncwarp();  // those who mind a peer are of one warp
-  for (int iteration = 0;; ++iteration) {
-    if (!has_work(call, iteration)) break;
+  const int last = static_cast<int>(call.rounds) + 1;
+  for (int iteration = 0; iteration <= last; ++iteration) {
     if (minds_a_peer) prepare(call, lane, results, peer, iteration, shared);
     if constexpr (W::flags_slots) {
       const bool came =
@@ -123,8 +125,9 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
     const bool done = reduce_own<W>(call, shared, contribution, reduce) &&
                       collect<W>(ring, shared.results_in, ring.ranks - 1, call.pieces);
     if (__syncthreads_or(!done)) return;
-    if (!has_peer) continue;
+    if (!has_peer || iteration == last) continue;
     if constexpr (W::flags_slots) {
+      __threadfence_system();
       publish(shared.contributions_out[position]);
       publish(shared.results_out[position]);
     }
@@ -141,14 +144,14 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_cons
   auto& shared = shared_memory<TwoHopRound>();
   const auto as_it_is = [](const Granule& value) { return value; };
   const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
-  run_two_hop<W>(call, shared, as_it_is, [&](const Place& place, Granule& value) {
+  run_two_hop<W>(call, shared, as_it_is, [&](const Place(&places)[reduce_batch], Granule(&values)[reduce_batch]) {
     if (contributor == call.ring.rank) return true;
     const Incoming& chunk = shared.contributions_in[position_of(contributor, call.ring.rank, call.ring.ranks)];
-    const Awaited awaited[1] = {{place.active ? chunk.slot + place.slot_offset : nullptr, chunk.flag, contributor}};
-    Granule values[1] = {};
-    if (!receive<W>(call.ring, awaited, values)) return false;
-    value = values[0];
-    return true;
+    Awaited awaited[reduce_batch];
+#pragma unroll
+    for (int b = 0; b < reduce_batch; ++b)
+      awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
+    return receive<W>(call.ring, awaited, values);
   });
 }
 
@@ -157,10 +160,12 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_reduce(const __grid_co
   auto& shared = shared_memory<TwoHopRound>();
   const Operation operation{call.op, call.ring.ranks, call.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  run_two_hop<W>(call, shared, contribute, [&](const Place& place, Granule& value) {
-    Reduction<type, sum_only, Granule> reduction(operation);
-    if (!reduce_place<W>(call.ring, shared.contributions_in, call.contributors, place, value, reduction)) return false;
-    value = reduction.result();
+  run_two_hop<W>(call, shared, contribute, [&](const Place(&places)[reduce_batch], Granule(&values)[reduce_batch]) {
+    Reduction<type, sum_only, Granule> reductions[reduce_batch];
+    if (!reduce_places<W>(call.ring, shared.contributions_in, call.contributors, places, values, operation, reductions))
+      return false;
+#pragma unroll
+    for (int b = 0; b < reduce_batch; ++b) values[b] = reductions[b].result(operation);
     return true;
   });
 }

@@ -7,19 +7,21 @@
 
 namespace strait::kernels {
 
-/// User memory of any alignment, as granules. A line's data lies 120 bytes after that of the line before it, and a
-/// packet's 8, so that eight bytes are the widest access that all share.
+/// User memory of any alignment, as granules, which lie a multiple of `stride` bytes (8 or 16) from its start: a line's
+/// data lies 120 bytes after that of the line before it, so that eight bytes are the widest access that all share.
+template <std::uint32_t stride>
 class UserBytes {
  public:
   __device__ UserBytes(const std::byte* data) : data_(const_cast<std::byte*>(data)) {
     const auto bits = reinterpret_cast<std::uintptr_t>(data);
-    alignment_ = bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : bits % 2 == 0 ? 2 : 1;
+    alignment_ = bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : bits % 2 == 0 ? 2 : 1;
   }
 
   /// The granule at `offset`, of which `valid` bytes (at most 16) exist; the rest is zero.
   __device__ __forceinline__ Granule load(std::size_t offset, std::uint32_t valid) const {
     const std::byte* from = data_ + offset;
-    if (alignment_ == 8 && valid >= 8) {
+    if (stride == 16 && alignment_ == 16 && valid == 16) return *reinterpret_cast<const Granule*>(from);
+    if (alignment_ >= 8 && valid >= 8) {
       Granule g{*reinterpret_cast<const std::uint64_t*>(from), 0};
       if (valid == 16) {
         g.high = *reinterpret_cast<const std::uint64_t*>(from + 8);
@@ -32,7 +34,11 @@ class UserBytes {
   }
   __device__ __forceinline__ void store(std::size_t offset, std::uint32_t valid, const Granule& g) const {
     std::byte* to = data_ + offset;
-    if (alignment_ == 8 && valid >= 8) {
+    if (stride == 16 && alignment_ == 16 && valid == 16) {
+      *reinterpret_cast<Granule*>(to) = g;
+      return;
+    }
+    if (alignment_ >= 8 && valid >= 8) {
       *reinterpret_cast<std::uint64_t*>(to) = g.low;
       if (valid == 16) {
         *reinterpret_cast<std::uint64_t*>(to + 8) = g.high;

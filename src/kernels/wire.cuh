@@ -75,8 +75,31 @@ struct LaneEnds {
   Cast cast;
 };
 
+/// Which slot of its arena, for one use.
+__device__ __forceinline__ std::size_t slot_index(const Ring& ring, const LaneEnds& ends, std::uint64_t use,
+                                                  Wire wire) {
+  const std::uint32_t k = !ring.staged               ? position_of(ends.writer, ends.reader, ring.ranks)
+                          : ends.cast == Cast::multi ? ring.ranks - 1
+                                                     : position_of(ends.reader, ends.writer, ring.ranks);
+  const std::uint32_t lanes = ring.slots[static_cast<std::uint32_t>(wire)].lanes;
+  return std::size_t{k * lanes + blockIdx.x} * slot_depth + (use & (slot_depth - 1));
+}
+__device__ __forceinline__ std::byte* arena_of(const Ring& ring, const LaneEnds& ends) {
+  return ring.arenas[ring.staged ? ends.writer : ends.reader];
+}
+__device__ __forceinline__ std::byte* slot_of(const Ring& ring, const LaneEnds& ends, std::uint64_t use, Wire wire) {
+  const WireSlots& slots = ring.slots[static_cast<std::uint32_t>(wire)];
+  return arena_of(ring, ends) + slots.offset_bytes + slot_index(ring, ends, use, wire) * slots.slot_bytes;
+}
+/// Of a bulk slot.
+__device__ __forceinline__ std::uint64_t* slot_flag_of(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
+  return reinterpret_cast<std::uint64_t*>(arena_of(ring, ends) + flags_offset_bytes) +
+         slot_index(ring, ends, use, Wire::bulk);
+}
+
 struct Lines {
   static constexpr Wire wire = Wire::lines;
+  static constexpr std::uint32_t stride = 8;  ///< of granules in the user's memory (UserBytes)
   static constexpr bool flags_slots = false;
 
   static __device__ __forceinline__ bool bears_flag() {
@@ -101,26 +124,11 @@ struct Lines {
   static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
     return (use + 1) << 16 | call_hash;
   }
-  static __device__ __forceinline__ std::byte* slot(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
-    const std::uint32_t k = position_of(ends.writer, ends.reader, ring.ranks);
-    const std::size_t index = std::size_t{k * ring.lanes + blockIdx.x} * slot_depth + (use & (slot_depth - 1));
-    return ring.arenas[ends.reader] + returned_bytes + index * slot_bytes(wire);
-  }
 };
-
-/// Which slot of a host arena.
-__device__ __forceinline__ std::size_t staged_slot_index(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
-  const std::uint32_t k = ends.cast == Cast::multi ? ring.ranks - 1 : position_of(ends.reader, ends.writer, ring.ranks);
-  return std::size_t{k * ring.lanes + blockIdx.x} * slot_depth + (use & (slot_depth - 1));
-}
-__device__ __forceinline__ std::byte* staged_slot(const Ring& ring, const LaneEnds& ends, std::uint64_t use,
-                                                  Wire wire) {
-  return ring.arenas[ends.writer] + StagedLayout::slots_offset_bytes(wire, ring.ranks) +
-         staged_slot_index(ring, ends, use) * slot_bytes(wire);
-}
 
 struct Packets {
   static constexpr Wire wire = Wire::packets;
+  static constexpr std::uint32_t stride = 8;
   static constexpr bool flags_slots = false;
   /// A flag has this many bits for the use; what is older by as many uses looks the same.
   static constexpr std::uint32_t use_bits = 24;
@@ -143,9 +151,6 @@ struct Packets {
   static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
     return ((use + 1) << 8 | (call_hash & 0xff) | 1) & 0xffffffffu;  // never zero
   }
-  static __device__ __forceinline__ std::byte* slot(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
-    return staged_slot(ring, ends, use, wire);
-  }
   /// Whether the slot must be wiped before this use, so that nothing in it is as old as flags can tell apart: its far
   /// end may not have been written for long.
   static __device__ __forceinline__ bool wipes(std::uint64_t use) {
@@ -156,6 +161,7 @@ struct Packets {
 
 struct Bulk {
   static constexpr Wire wire = Wire::bulk;
+  static constexpr std::uint32_t stride = 16;
   static constexpr bool flags_slots = true;
 
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
@@ -167,14 +173,6 @@ struct Bulk {
   static __device__ __forceinline__ Granule unpacked(const Granule& stored) { return stored; }
   static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
     return Lines::flag(use, call_hash);
-  }
-  static __device__ __forceinline__ std::byte* slot(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
-    return staged_slot(ring, ends, use, wire);
-  }
-  static __device__ __forceinline__ std::uint64_t* slot_flag(const Ring& ring, const LaneEnds& ends,
-                                                             std::uint64_t use) {
-    return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer] + StagedLayout::flags_offset_bytes()) +
-           staged_slot_index(ring, ends, use);
   }
 };
 

@@ -90,7 +90,7 @@ inline int __ffs(int value) { return __builtin_ffs(value); }
 
 namespace strait::kernels {
 
-struct Granule {
+struct alignas(16) Granule {
   std::uint64_t low;
   std::uint64_t high;
 };
@@ -99,6 +99,7 @@ inline std::uint64_t load_word(const std::uint64_t* from) {
   testing::perhaps_delay();
   return std::atomic_ref(*const_cast<std::uint64_t*>(from)).load(std::memory_order_acquire);
 }
+inline std::uint64_t acquire_word(const std::uint64_t* from) { return load_word(from); }
 inline void store_word(std::uint64_t* to, std::uint64_t value) {
   testing::perhaps_delay();
   std::atomic_ref(*to).store(value, std::memory_order_release);
@@ -119,6 +120,7 @@ inline std::uint64_t device_now_ns() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
           .count());
 }
+inline void after_predecessor() {}
 template <class T>
 T& shared_memory() {
   return testing::block->memory<T>();

@@ -1,5 +1,5 @@
-// The kernels that trade through host memory, on the CPU: every collective bit by bit, with threads held up at random,
-// slots reused, flags that wrap, and waits that end.
+// The kernels that trade through host memory, or in bulk through peers' memory, on the CPU: every collective bit by
+// bit, with threads held up at random, slots reused, flags that wrap, and waits that end.
 #include "support/emulated_gpu.hpp"
 //
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include "communicator/device_calls.hpp"
 #include "host/collective_case.hpp"
 #include "kernels/exchange.cuh"
+#include "kernels/layout.hpp"
 #include "kernels/two_hop.cuh"
 #include "support/random_data.hpp"
 #include "support/reference.hpp"
@@ -20,7 +21,6 @@ namespace {
 
 using kernels::LaneCounts;
 using kernels::Mailbox;
-using kernels::StagedLayout;
 using kernels::Wire;
 
 constexpr std::size_t guard_bytes = 64;
@@ -84,13 +84,20 @@ void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, s
     });
 }
 
-/// The ranks of a host whose GPUs share nothing but host memory.
+/// The ranks of a host whose GPUs share nothing but host memory, or with `p2p` reach one another's.
 class Machine {
  public:
-  Machine(std::uint32_t ranks, std::uint32_t lanes, std::size_t packets_bytes, std::uint64_t first_use = 0)
+  struct Options {
+    std::size_t flagged_bytes = 0;  ///< messages up to this go as packets
+    std::uint64_t first_use = 0;    ///< as if so many slots of every ring had been used before
+    bool p2p = false;
+  };
+  Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
       : ranks_(ranks), mailboxes_(ranks), counts_(ranks) {
+    const std::uint64_t first_use = options.first_use;
+    const auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      arenas_.push_back(std::make_unique<Arena>(StagedLayout::size_bytes(ranks)));
+      arenas_.push_back(std::make_unique<Arena>(layout.size_bytes));
       counts_[rank].assign(kernels::lane_count, LaneCounts{first_use, first_use, first_use, 0});
       auto* returned = reinterpret_cast<std::uint64_t*>(arenas_[rank]->data());
       if (first_use != 0) std::fill_n(returned, kernels::lane_count, first_use);
@@ -105,13 +112,17 @@ class Machine {
       ring.timeout_ns = 60'000'000'000;
       ring.rank = rank;
       ring.ranks = ranks;
-      ring.lanes = StagedLayout::lanes(ranks);
+      ring.staged = !options.p2p;
+      std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
-      calls_.emplace_back(ring, tokens_[rank].data(), DeviceCalls::Options{true, lanes, packets_bytes, ""});
+      calls_.emplace_back(ring, tokens_[rank].data(), DeviceCalls::Options{lanes, options.flagged_bytes, ""});
     }
   }
 
-  void run(std::uint32_t rank, const Call& call) { run(calls_[rank].launches_of(call), call.type); }
+  void run(std::uint32_t rank, const Call& call) {
+    run(calls_[rank].launches_of(call), call.type);
+    if (calls_[rank].leaves_own(call)) std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
+  }
   void run(const std::vector<DeviceLaunch>& launches, DataType type) {
     for (const DeviceLaunch& launch : launches)
       for (std::uint32_t lane = 0; lane < launch.lanes; ++lane) run_block(launch, lane, type, ++seed_);
@@ -202,43 +213,50 @@ void check_collectives(Machine& machine, std::initializer_list<std::size_t> coun
     }
 }
 
-constexpr std::size_t always = ~std::size_t{0} >> 1, never = 0;
+constexpr std::size_t always = ~std::size_t{0} >> 1;
 
-TEST(Packets, EveryCollective) {
+/// Over memory of peers, or of the host.
+class Packets : public ::testing::TestWithParam<bool> {};
+class Bulk : public ::testing::TestWithParam<bool> {};
+const auto memory_name = [](const auto& test) { return test.param ? "Peers" : "Host"; };
+INSTANTIATE_TEST_SUITE_P(Memory, Packets, ::testing::Bool(), memory_name);
+INSTANTIATE_TEST_SUITE_P(Memory, Bulk, ::testing::Bool(), memory_name);
+
+TEST_P(Packets, EveryCollective) {
   for (const std::uint32_t ranks : {1u, 2u, 3u, 4u}) {
-    Machine machine(ranks, 2, always);
+    Machine machine(ranks, 2, {.flagged_bytes = always, .p2p = GetParam()});
     check_collectives(machine, {1, 77, 5003});
   }
 }
-TEST(Bulk, EveryCollective) {
+TEST_P(Bulk, EveryCollective) {
   for (const std::uint32_t ranks : {2u, 3u, 4u}) {
-    Machine machine(ranks, 2, never);
+    Machine machine(ranks, 2, {.p2p = GetParam()});
     check_collectives(machine, {1, 515, 20'009});
   }
 }
 
 /// More chunks than slots, on one lane: every slot is used again many times.
-TEST(Bulk, SlotsAreUsedAgain) {
-  Machine machine(3, 1, never);
+TEST_P(Bulk, SlotsAreUsedAgain) {
+  Machine machine(3, 1, {.p2p = GetParam()});
   check_collectives(machine, {150'007});
 }
 
 /// Packets and bulk have slots of their own: what one leaves behind is never taken for the other's.
 TEST(Both, TakeTurns) {
-  Machine machine(3, 2, 4096);
+  Machine machine(3, 2, {.flagged_bytes = 4096});
   for (int turn = 0; turn < 2; ++turn) check_collectives(machine, {64, 3000, 900});
 }
 
 /// Flags tell 2^24 uses apart; before they wrap, and where a slot's far end was last written long ago, all is well.
-TEST(Packets, FlagsWrap) {
+TEST_P(Packets, FlagsWrap) {
   for (const std::uint64_t first_use : {(std::uint64_t{1} << 22) - 2, (std::uint64_t{1} << 24) - 3}) {
-    Machine machine(3, 1, always, first_use);
+    Machine machine(3, 1, {.flagged_bytes = always, .first_use = first_use, .p2p = GetParam()});
     check_collectives(machine, {900, 3, 2000});
   }
 }
 
 TEST(Barrier, WaitsForEverybody) {
-  Machine machine(3, 2, 4096);
+  Machine machine(3, 2, {.flagged_bytes = 4096});
   std::atomic<int> came{0};
   std::vector<std::jthread> threads;
   for (std::uint32_t rank = 0; rank < 3; ++rank)
@@ -251,7 +269,7 @@ TEST(Barrier, WaitsForEverybody) {
 }
 
 TEST(Waiting, EndsAtTheDeadlineAndNamesThePeer) {
-  Machine machine(2, 1, never);
+  Machine machine(2, 1, {});
   Bytes data(4096);
   CollectiveCase c;
   c.count = 1000;
@@ -265,8 +283,8 @@ TEST(Waiting, EndsAtTheDeadlineAndNamesThePeer) {
 }
 
 TEST(Waiting, EndsWhenTheHostSaysSo) {
-  for (const std::size_t packets : {always, never}) {
-    Machine machine(2, 1, packets);
+  for (const std::size_t flagged_bytes : {always, std::size_t{0}}) {
+    Machine machine(2, 1, {.flagged_bytes = flagged_bytes});
     Bytes data(4096);
     CollectiveCase c;
     c.count = 1000;
@@ -281,8 +299,8 @@ TEST(Waiting, EndsWhenTheHostSaysSo) {
 
 /// A rank whose call differs takes nothing of the others' data.
 TEST(Waiting, CallsThatDifferDoNotMeet) {
-  for (const std::size_t packets : {always, never}) {
-    Machine machine(2, 1, packets);
+  for (const std::size_t flagged_bytes : {always, std::size_t{0}}) {
+    Machine machine(2, 1, {.flagged_bytes = flagged_bytes});
     std::vector<std::jthread> threads;
     for (std::uint32_t rank = 0; rank < 2; ++rank)
       threads.emplace_back([&, rank] {

@@ -1,0 +1,59 @@
+#include "communicator/device_links.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "communicator/device_rank.hpp"
+#include "topology/nvml.hpp"
+
+namespace strait {
+namespace {
+
+/// What CUDA says, if this process sees the peer: atomics work across NVLink only. Else nothing.
+std::optional<bool> ask_cuda(int device, const std::string& peer_bus_id) {
+  int peer = 0, atomics = 0;
+  const bool sees =
+      cudaDeviceGetByPCIBusId(&peer, peer_bus_id.c_str()) == cudaSuccess &&
+      cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, peer) == cudaSuccess;
+  cudaGetLastError();
+  return sees ? std::optional(atomics != 0) : std::nullopt;
+}
+
+const SurveyedGpu* find(const NvmlSurvey& survey, const std::string& bus_id) {
+  const auto found = std::find_if(survey.gpus.begin(), survey.gpus.end(),
+                                  [&](const SurveyedGpu& gpu) { return gpu.bus_id == normal_bus_id(bus_id); });
+  return found == survey.gpus.end() ? nullptr : &*found;
+}
+
+/// Whether NVML lists links from one to the other, or from both to a third: a switch.
+bool is_linked(const NvmlSurvey& survey, const std::string& one, const std::string& other) {
+  const SurveyedGpu *a = find(survey, one), *b = find(survey, other);
+  if (a == nullptr || b == nullptr) return false;
+  const auto is_gpu = [&](const std::string& bus_id) { return find(survey, bus_id) != nullptr; };
+  return std::any_of(a->nvlinks.begin(), a->nvlinks.end(), [&](const NvlinkEnd& end) {
+    if (normal_bus_id(end.remote_bus_id) == b->bus_id) return true;
+    return !is_gpu(end.remote_bus_id) && std::any_of(b->nvlinks.begin(), b->nvlinks.end(),
+                                                     [&](const NvlinkEnd& far) { return !is_gpu(far.remote_bus_id); });
+  });
+}
+
+}  // namespace
+
+Status check_nvlink(int device, std::span<const std::string> bus_ids) {
+  STRAIT_ASSIGN(const std::string own, device_bus_id(device));
+  std::optional<NvmlSurvey> survey;  // milliseconds: only where CUDA sees no further than this process
+  for (const std::string& peer : bus_ids) {
+    if (normal_bus_id(peer) == normal_bus_id(own)) continue;
+    std::optional<bool> linked = ask_cuda(device, peer);
+    if (!linked) {
+      if (!survey) survey = survey_nvml("libnvidia-ml.so.1");
+      linked = is_linked(*survey, own, peer);
+    }
+    if (!*linked) return fail(Code::unsupported, "no NVLink joins GPU " + own + " and GPU " + peer);
+  }
+  return {};
+}
+
+}  // namespace strait
