@@ -23,16 +23,32 @@ struct ExchangeRound {
   std::byte* own_output;
   std::uint32_t own_bytes;
   int failed;
+  Outgoing first[max_ranks];  ///< what the first round sends: where from, and how much
 };
+
+/// By the thread that looks after a peer: what its first chunk is.
+__device__ __forceinline__ void name_first(const Message& send, std::uint32_t position, ExchangeRound& shared) {
+  std::size_t offset = 0;
+  shared.first[position].bytes = chunk_of(send, 0, offset);
+  shared.first[position].source = send.data + offset;
+}
+
+/// Fetches what this thread will send first, while those who look after peers find slots for it.
+template <class W>
+__device__ __forceinline__ void prefetch_first(const ExchangeRound& shared, std::uint32_t count, std::uint32_t pieces) {
+  const std::uint32_t number = threadIdx.x / warp_threads;
+  if (count == 0 || number >= count * pieces) return;
+  const Task task = task_of<W>(number, shared.first, count);
+  if (task.place.valid != 0) prefetch(shared.first[task.chunk].source + task.place.offset);
+}
 
 /// By the thread that looks after `peer`: what this round sends it.
 template <class W>
-__device__ __forceinline__ void prepare_send(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
-                                             std::uint32_t round, ExchangeRound& shared) {
+__device__ __forceinline__ void prepare_send(const Exchange& exchange, const Message& send, Lane<W>& lane,
+                                             std::uint32_t peer, std::uint32_t round, ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
   if (peer == ring.rank) return;
   std::size_t offset = 0;
-  const Message& send = exchange.send[peer];
   const std::uint32_t bytes = chunk_of(send, round, offset);
   const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
   Outgoing outgoing;
@@ -42,14 +58,14 @@ __device__ __forceinline__ void prepare_send(const Exchange& exchange, Lane<W>& 
 
 /// Likewise, what comes from it, or of this rank's own.
 template <class W>
-__device__ __forceinline__ void prepare_receive(const Exchange& exchange, Lane<W>& lane, std::uint32_t peer,
-                                                std::uint32_t round, ExchangeRound& shared) {
+__device__ __forceinline__ void prepare_receive(const Exchange& exchange, const Message& send, const Message& receive,
+                                                Lane<W>& lane, std::uint32_t peer, std::uint32_t round,
+                                                ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
   std::size_t offset = 0;
-  const Message& receive = exchange.receive[peer];
   const std::uint32_t bytes = chunk_of(receive, round, offset);
   if (peer == ring.rank) {
-    shared.own_input = exchange.send[peer].data + offset;
+    shared.own_input = send.data + offset;
     shared.own_output = receive.data + offset;
     shared.own_bytes = bytes;
   } else {
@@ -72,7 +88,6 @@ __device__ __forceinline__ void receive_nothing(const Ring& ring, std::uint32_t 
 template <class W, class Contribution, class Combine>
 __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeRound& shared,
                                              Contribution&& contribution, Combine&& combine) {
-  after_predecessor();
   const Ring& ring = exchange.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
@@ -80,16 +95,22 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
   const std::uint32_t position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
   constexpr std::uint32_t lead = W::flags_slots ? 1 : 0;
+  // What the arguments alone decide comes before the wait, while the launch before this one still runs.
+  const Message send = exchange.send[peer], receive = exchange.receive[peer];
   Lane<W> lane(ring, peer, exchange.cast);
+  if (has_peer) name_first(send, position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
-  __syncwarp();  // those who mind a peer are of one warp
+  __syncthreads();
+  after_predecessor();
+  if (minds_a_peer) lane.resume();
+  prefetch_first<W>(shared, copies, exchange.pieces);
   for (std::uint32_t round = 0; round < exchange.rounds + lead; ++round) {
     if (minds_a_peer) {
-      prepare_send(exchange, lane, peer, round, shared);
+      prepare_send(exchange, send, lane, peer, round, shared);
       if (lead != 0 && round == 0) {
         receive_nothing(ring, peer, shared);
       } else {
-        prepare_receive(exchange, lane, peer, round - lead, shared);
+        prepare_receive(exchange, send, receive, lane, peer, round - lead, shared);
       }
       if constexpr (W::flags_slots)
         if (has_peer && !await(ring, shared.incoming[position])) shared.failed = 1;

@@ -10,7 +10,7 @@
 namespace strait::kernels {
 
 /// A chunk on its way to a peer in this round, and one that comes. Kept in shared memory, one for each peer by
-/// position. `bytes` == 0: none. `slot_flag`: of wires that flag slots.
+/// position. `bytes` == 0: none. `slot_flag`: used by wires that flag slots.
 struct Outgoing {
   const std::byte* source;
   std::byte* slot;
@@ -31,22 +31,26 @@ struct Incoming {
 template <class W>
 class Lane {
  public:
-  __device__ Lane(const Ring& ring, std::uint32_t peer, Cast cast) : ring_(ring), peer_(peer), cast_(cast) {
-    const LaneCounts& counts = own_counts();
+  /// Of the launch's arguments alone, so that it may come before after_predecessor().
+  __device__ Lane(const Ring& ring, std::uint32_t peer, Cast cast)
+      : ring_(ring),
+        peer_(peer),
+        out_(ring, {ring.rank, peer, cast}, W::wire),
+        in_(ring, {peer, ring.rank, cast}, W::wire),
+        counts_(&ring.counts[lane_index(W::wire, cast, peer, blockIdx.x)]),
+        returned_word_(returned_word(ring.rank, peer, cast)),
+        peers_returned_word_(returned_word(peer, ring.rank, cast)) {}
+  /// Goes on from where the last launch was.
+  __device__ void resume() {
+    const LaneCounts counts = *counts_;
+    returned_ = load_word(returned_word_);
     sent_ = counts.sent;
     taken_ = counts.taken;
-    returned_ = counts.returned;
     given_back_ = counts.given_back;
     give_back();
   }
   /// What later launches start from.
-  __device__ void save() {
-    LaneCounts& counts = own_counts();
-    counts.sent = sent_;
-    counts.taken = taken_;
-    counts.returned = returned_;
-    counts.given_back = given_back_;
-  }
+  __device__ void save() { *counts_ = {sent_, taken_, given_back_, 0}; }
 
   /// Takes the next slot towards the peer, once it is free. False: gave up.
   __device__ bool next_slot(const std::byte* source, std::uint32_t bytes, std::uint16_t call_hash, Outgoing& chunk) {
@@ -54,14 +58,12 @@ class Lane {
     if (bytes == 0) return true;
     Patience patience;
     while (sent_ >= returned_ + slot_depth) {
-      returned_ = load_word(returned_word(ring_.rank, peer_));
+      returned_ = load_word(returned_word_);
       if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, blockIdx.x, true)) return false;
     }
-    const LaneEnds ends{ring_.rank, peer_, cast_};
-    chunk = {source, slot_of(ring_, ends, sent_, W::wire), nullptr, W::flag(sent_, call_hash), bytes};
-    if constexpr (W::flags_slots) chunk.slot_flag = slot_flag_of(ring_, ends, sent_);
+    chunk = {source, out_.slot(sent_), out_.flag(sent_), W::flag(sent_, call_hash), bytes};
     if constexpr (W::wire == Wire::packets)
-      if (W::wipes(sent_)) wipe(chunk.slot, ring_.slots[static_cast<std::uint32_t>(W::wire)].slot_bytes);
+      if (W::wipes(sent_)) wipe(chunk.slot);
     ++sent_;
     return true;
   }
@@ -69,9 +71,7 @@ class Lane {
   __device__ void expect(std::byte* destination, std::uint32_t bytes, std::uint16_t call_hash, Incoming& chunk) {
     chunk.bytes = bytes;
     if (bytes == 0) return;
-    const LaneEnds ends{peer_, ring_.rank, cast_};
-    chunk = {slot_of(ring_, ends, taken_, W::wire), nullptr, destination, W::flag(taken_, call_hash), bytes, peer_};
-    if constexpr (W::flags_slots) chunk.slot_flag = slot_flag_of(ring_, ends, taken_);
+    chunk = {in_.slot(taken_), in_.flag(taken_), destination, W::flag(taken_, call_hash), bytes, peer_};
     ++taken_;
   }
   /// After a barrier that follows the last read of what was expected, and where slots are flagged, after a fence. Where
@@ -81,26 +81,29 @@ class Lane {
   __device__ void give_back() {
     if (taken_ == given_back_) return;
     given_back_ = taken_;
-    store_word(returned_word(peer_, ring_.rank), taken_);
+    store_word(peers_returned_word_, taken_);
   }
 
  private:
-  __device__ LaneCounts& own_counts() const { return ring_.counts[lane_index(W::wire, cast_, peer_, blockIdx.x)]; }
   /// Where `reader` returns the slots of `writer`: in the writer's arena.
-  __device__ std::uint64_t* returned_word(std::uint32_t writer, std::uint32_t reader) const {
-    return reinterpret_cast<std::uint64_t*>(ring_.arenas[writer]) + lane_index(W::wire, cast_, reader, blockIdx.x);
+  __device__ std::uint64_t* returned_word(std::uint32_t writer, std::uint32_t reader, Cast cast) const {
+    return reinterpret_cast<std::uint64_t*>(ring_.arenas[writer]) + lane_index(W::wire, cast, reader, blockIdx.x);
   }
-  static __device__ void wipe(std::byte* slot, std::uint32_t bytes) {
-    for (std::uint32_t offset = 0; offset < bytes; offset += sizeof(Granule)) store_granule(slot + offset, {0, 0});
+  __device__ void wipe(std::byte* slot) const {
+    for (std::uint32_t offset = 0; offset < out_.slot_bytes; offset += sizeof(Granule))
+      store_granule(slot + offset, {0, 0});
   }
 
   const Ring& ring_;
   const std::uint32_t peer_;
-  const Cast cast_;
-  std::uint64_t sent_;
-  std::uint64_t taken_;
-  std::uint64_t returned_;
-  std::uint64_t given_back_;
+  const LaneSlots out_, in_;
+  LaneCounts* const counts_;
+  std::uint64_t* const returned_word_;        ///< of this rank's slots, which the peer returns
+  std::uint64_t* const peers_returned_word_;  ///< of the peer's, which this rank does
+  std::uint64_t sent_ = 0;
+  std::uint64_t taken_ = 0;
+  std::uint64_t returned_ = 0;
+  std::uint64_t given_back_ = 0;
 };
 
 /// After a barrier that follows the last write into the slot, and a fence of this thread, which covers what the barrier

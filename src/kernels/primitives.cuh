@@ -6,6 +6,7 @@
 /// What the protocol asks of the hardware. A test that runs the kernels on the CPU defines STRAIT_EMULATED_GPU and
 /// brings its own.
 #ifndef STRAIT_EMULATED_GPU
+#define STRAIT_NOINLINE __noinline__
 namespace strait::kernels {
 
 /// What a thread moves at a time: 16 bytes of a slot. Of a line, the last of eight has data in `low` only, and the flag
@@ -36,6 +37,11 @@ __device__ __forceinline__ std::uint64_t acquire_word(const std::uint64_t* from)
 }
 __device__ __forceinline__ void store_word(std::uint64_t* to, std::uint64_t value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+/// A hint that it is about to be read.
+__device__ __forceinline__ void prefetch(const std::byte* from) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
 }
 
 /// How often a thread polls before it looks at the mailbox and the clock, which cost more.

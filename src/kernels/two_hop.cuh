@@ -100,7 +100,6 @@ __device__ __forceinline__ bool reduce_own(const TwoHop& call, const TwoHopRound
 template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce) {
-  after_predecessor();
   const Ring& ring = call.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
@@ -111,6 +110,9 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   Lane<W>& results = multicast ? cast_lane : lane;
   if (threadIdx.x == 0) shared.failed = 0;
   __syncwarp();  // those who mind a peer are of one warp
+  after_predecessor();
+  if (minds_a_peer) lane.resume();
+  if (minds_a_peer && multicast) cast_lane.resume();
   const int last = static_cast<int>(call.rounds) + 1;
   for (int iteration = 0; iteration <= last; ++iteration) {
     if (minds_a_peer) prepare(call, lane, results, peer, iteration, shared);

@@ -7,51 +7,10 @@
 
 namespace strait::kernels {
 
-/// User memory of any alignment, as granules, which lie a multiple of `stride` bytes (8 or 16) from its start: a line's
-/// data lies 120 bytes after that of the line before it, so that eight bytes are the widest access that all share.
-template <std::uint32_t stride>
-class UserBytes {
- public:
-  __device__ UserBytes(const std::byte* data) : data_(const_cast<std::byte*>(data)) {
-    const auto bits = reinterpret_cast<std::uintptr_t>(data);
-    alignment_ = bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : bits % 2 == 0 ? 2 : 1;
-  }
-
-  /// The granule at `offset`, of which `valid` bytes (at most 16) exist; the rest is zero.
-  __device__ __forceinline__ Granule load(std::size_t offset, std::uint32_t valid) const {
-    const std::byte* from = data_ + offset;
-    if (stride == 16 && alignment_ == 16 && valid == 16) return *reinterpret_cast<const Granule*>(from);
-    if (alignment_ >= 8 && valid >= 8) {
-      Granule g{*reinterpret_cast<const std::uint64_t*>(from), 0};
-      if (valid == 16) {
-        g.high = *reinterpret_cast<const std::uint64_t*>(from + 8);
-      } else {
-        g.high = assemble(from + 8, valid - 8);
-      }
-      return g;
-    }
-    return {assemble(from, valid < 8 ? valid : 8), assemble(from + 8, valid < 8 ? 0 : valid - 8)};
-  }
-  __device__ __forceinline__ void store(std::size_t offset, std::uint32_t valid, const Granule& g) const {
-    std::byte* to = data_ + offset;
-    if (stride == 16 && alignment_ == 16 && valid == 16) {
-      *reinterpret_cast<Granule*>(to) = g;
-      return;
-    }
-    if (alignment_ >= 8 && valid >= 8) {
-      *reinterpret_cast<std::uint64_t*>(to) = g.low;
-      if (valid == 16) {
-        *reinterpret_cast<std::uint64_t*>(to + 8) = g.high;
-      } else {
-        scatter(to + 8, valid - 8, g.high);
-      }
-      return;
-    }
-    scatter(to, valid < 8 ? valid : 8, g.low);
-    scatter(to + 8, valid < 8 ? 0 : valid - 8, g.high);
-  }
-
- private:
+/// Words of user memory of an odd alignment or length, `alignment` bytes at a time where the length allows. Out of
+/// line: inlined wherever it may be needed, it made kernels ten times as large, and each launch waited for its
+/// instructions.
+struct OddBytes {
   template <class T>
   static __device__ std::uint64_t assemble_from(const std::byte* from, std::uint32_t bytes) {
     std::uint64_t word = 0;
@@ -67,18 +26,18 @@ class UserBytes {
       if (i < bytes) *reinterpret_cast<T*>(to + i) = static_cast<T>(word >> (8 * i));
   }
   /// Whole pieces of the pointer's alignment where the length allows, else bytes.
-  __device__ std::uint32_t piece(std::uint32_t bytes) const {
-    return bytes % alignment_ == 0 ? alignment_ : bytes % 2 == 0 && alignment_ % 2 == 0 ? 2 : 1;
+  static __device__ std::uint32_t piece(std::uint32_t bytes, std::uint32_t alignment) {
+    return bytes % alignment == 0 ? alignment : bytes % 2 == 0 && alignment % 2 == 0 ? 2 : 1;
   }
-  __device__ std::uint64_t assemble(const std::byte* from, std::uint32_t bytes) const {
+  static __device__ std::uint64_t assemble(const std::byte* from, std::uint32_t bytes, std::uint32_t alignment) {
     if (bytes == 0) return 0;
-    const std::uint32_t size = piece(bytes);
+    const std::uint32_t size = piece(bytes, alignment);
     if (size >= 4) return assemble_from<std::uint32_t>(from, bytes);
     return size == 2 ? assemble_from<std::uint16_t>(from, bytes) : assemble_from<std::uint8_t>(from, bytes);
   }
-  __device__ void scatter(std::byte* to, std::uint32_t bytes, std::uint64_t word) const {
+  static __device__ void scatter(std::byte* to, std::uint32_t bytes, std::uint32_t alignment, std::uint64_t word) {
     if (bytes == 0) return;
-    const std::uint32_t size = piece(bytes);
+    const std::uint32_t size = piece(bytes, alignment);
     if (size >= 4) {
       scatter_to<std::uint32_t>(to, bytes, word);
     } else if (size == 2) {
@@ -87,7 +46,49 @@ class UserBytes {
       scatter_to<std::uint8_t>(to, bytes, word);
     }
   }
+  static STRAIT_NOINLINE __device__ Granule load(const std::byte* from, std::uint32_t valid, std::uint32_t alignment) {
+    return {assemble(from, valid < 8 ? valid : 8, alignment), assemble(from + 8, valid < 8 ? 0 : valid - 8, alignment)};
+  }
+  static STRAIT_NOINLINE __device__ void store(std::byte* to, std::uint32_t valid, std::uint32_t alignment, Granule g) {
+    scatter(to, valid < 8 ? valid : 8, alignment, g.low);
+    scatter(to + 8, valid < 8 ? 0 : valid - 8, alignment, g.high);
+  }
+};
 
+/// User memory of any alignment, as granules, which lie a multiple of `stride` bytes (8 or 16) from its start: a line's
+/// data lies 120 bytes after that of the line before it, so that eight bytes are the widest access that all share.
+template <std::uint32_t stride>
+class UserBytes {
+ public:
+  __device__ UserBytes(const std::byte* data) : data_(const_cast<std::byte*>(data)) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(data);
+    alignment_ = bits % stride == 0 ? stride : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : bits % 2 == 0 ? 2 : 1;
+  }
+
+  /// The granule at `offset`, of which `valid` bytes (at most 16) exist; the rest is zero.
+  __device__ __forceinline__ Granule load(std::size_t offset, std::uint32_t valid) const {
+    const std::byte* from = data_ + offset;
+    if (stride == 16 && alignment_ == 16 && valid == 16) return *reinterpret_cast<const Granule*>(from);
+    if (stride == 8 && alignment_ == 8 && (valid == 16 || valid == 8)) {
+      Granule g{*reinterpret_cast<const std::uint64_t*>(from), 0};
+      if (valid == 16) g.high = *reinterpret_cast<const std::uint64_t*>(from + 8);
+      return g;
+    }
+    return valid == 0 ? Granule{} : OddBytes::load(from, valid, alignment_);
+  }
+  __device__ __forceinline__ void store(std::size_t offset, std::uint32_t valid, const Granule& g) const {
+    std::byte* to = data_ + offset;
+    if (stride == 16 && alignment_ == 16 && valid == 16) {
+      *reinterpret_cast<Granule*>(to) = g;
+    } else if (stride == 8 && alignment_ == 8 && (valid == 16 || valid == 8)) {
+      *reinterpret_cast<std::uint64_t*>(to) = g.low;
+      if (valid == 16) *reinterpret_cast<std::uint64_t*>(to + 8) = g.high;
+    } else if (valid != 0) {
+      OddBytes::store(to, valid, alignment_, g);
+    }
+  }
+
+ private:
   std::byte* data_;
   std::uint32_t alignment_;
 };

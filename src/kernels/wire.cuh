@@ -75,27 +75,32 @@ struct LaneEnds {
   Cast cast;
 };
 
-/// Which slot of its arena, for one use.
-__device__ __forceinline__ std::size_t slot_index(const Ring& ring, const LaneEnds& ends, std::uint64_t use,
-                                                  Wire wire) {
+/// The first slot of this block's lane, among all of its wire in the arena: slot_depth of them follow one another.
+__device__ __forceinline__ std::size_t first_slot(const Ring& ring, const LaneEnds& ends, Wire wire) {
   const std::uint32_t k = !ring.staged               ? position_of(ends.writer, ends.reader, ring.ranks)
                           : ends.cast == Cast::multi ? ring.ranks - 1
                                                      : position_of(ends.reader, ends.writer, ring.ranks);
-  const std::uint32_t lanes = ring.slots[static_cast<std::uint32_t>(wire)].lanes;
-  return std::size_t{k * lanes + blockIdx.x} * slot_depth + (use & (slot_depth - 1));
+  return std::size_t{k * ring.slots[static_cast<std::uint32_t>(wire)].lanes + blockIdx.x} * slot_depth;
 }
-__device__ __forceinline__ std::byte* arena_of(const Ring& ring, const LaneEnds& ends) {
-  return ring.arenas[ring.staged ? ends.writer : ends.reader];
-}
-__device__ __forceinline__ std::byte* slot_of(const Ring& ring, const LaneEnds& ends, std::uint64_t use, Wire wire) {
-  const WireSlots& slots = ring.slots[static_cast<std::uint32_t>(wire)];
-  return arena_of(ring, ends) + slots.offset_bytes + slot_index(ring, ends, use, wire) * slots.slot_bytes;
-}
-/// Of a bulk slot.
-__device__ __forceinline__ std::uint64_t* slot_flag_of(const Ring& ring, const LaneEnds& ends, std::uint64_t use) {
-  return reinterpret_cast<std::uint64_t*>(arena_of(ring, ends) + flags_offset_bytes) +
-         slot_index(ring, ends, use, Wire::bulk);
-}
+
+/// Where the slots of this block's lane lie, and of bulk slots the flags.
+struct LaneSlots {
+  __device__ LaneSlots(const Ring& ring, const LaneEnds& ends, Wire wire)
+      : slot_bytes(ring.slots[static_cast<std::uint32_t>(wire)].slot_bytes) {
+    std::byte* const arena = ring.arenas[ring.staged ? ends.writer : ends.reader];
+    const std::size_t first = first_slot(ring, ends, wire);
+    slots = arena + ring.slots[static_cast<std::uint32_t>(wire)].offset_bytes + first * slot_bytes;
+    flags = reinterpret_cast<std::uint64_t*>(arena + flags_offset_bytes) + first;
+  }
+  __device__ __forceinline__ std::byte* slot(std::uint64_t use) const {
+    return slots + (use & (slot_depth - 1)) * slot_bytes;
+  }
+  __device__ __forceinline__ std::uint64_t* flag(std::uint64_t use) const { return flags + (use & (slot_depth - 1)); }
+
+  std::byte* slots;
+  std::uint64_t* flags;
+  std::uint32_t slot_bytes;
+};
 
 struct Lines {
   static constexpr Wire wire = Wire::lines;

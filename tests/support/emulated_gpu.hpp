@@ -23,6 +23,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define STRAIT_NOINLINE
 
 namespace strait::testing {
 
@@ -121,6 +122,7 @@ inline std::uint64_t device_now_ns() {
           .count());
 }
 inline void after_predecessor() {}
+inline void prefetch(const std::byte* /*from*/) {}
 template <class T>
 T& shared_memory() {
   return testing::block->memory<T>();
