@@ -83,13 +83,16 @@ inline constexpr Variable environment_table[] = {
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay.", "", 0, 1024},
     {"STRAIT_P2P", VariableKind::choice, "auto", true,
-     "off: GPU ranks trade through pinned host memory even where they could reach one another's memory.", "auto|off"},
-    {"STRAIT_LINES_BYTES", VariableKind::bytes, "1M", true,
-     "GPU ranks with P2P: messages up to this travel as lines, which come sooner, and longer ones in bulk, which fills "
-     "the link better.",
+     "off: GPU ranks trade through pinned host memory even where they could reach one another's memory. pcie: they do "
+     "reach it, but trust no more than 8 bytes to arrive whole, even over NVLink.",
+     "auto|pcie|off"},
+    {"STRAIT_LINES_BYTES", VariableKind::bytes, "8M", true,
+     "GPU ranks that NVLink joins: messages up to this travel as lines, which come sooner, and longer ones in bulk, "
+     "which fills the link better.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "64K", true,
-     "GPU ranks without P2P: messages up to this travel as packets, which come sooner, and longer ones in bulk, which "
+     "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "
+     "which "
      "takes half the bytes.",
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,

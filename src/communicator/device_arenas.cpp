@@ -21,7 +21,7 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   STRAIT_ASSIGN(arenas.counts_,
                 cuda::DeviceMemory::allocate(request.device, kernels::lane_count * sizeof(kernels::LaneCounts)));
   arenas.ring_.counts = reinterpret_cast<kernels::LaneCounts*>(arenas.counts_.data());
-  if (request.p2p) {
+  if (request.p2p != P2p::off) {
     Status direct = arenas.open_peers(request);
     if (direct) direct = request.agree(arenas.probe(request, mailbox), "reach its peers' memory");
     if (direct) return arenas;
@@ -60,7 +60,9 @@ Result<std::vector<Memory>> trade(const DeviceRank::Request& request, std::size_
 }  // namespace
 
 Status DeviceArenas::open_peers(const DeviceRank::Request& request) {
-  const Status nvlink = request.agree(check_nvlink(request.device, request.bus_ids), "use NVLink");
+  const Status nvlink = request.agree(request.p2p == P2p::pcie ? fail(Code::unsupported, "STRAIT_P2P=pcie")
+                                                               : check_nvlink(request.device, request.bus_ids),
+                                      "use NVLink");
   const ArenaLayout layout = arena_layout(nvlink ? ArenaKind::nvlink : ArenaKind::pcie, request.ranks);
   STRAIT_ASSIGN(peers_, trade<cuda_p2p::SharedMemory>(request, layout.size_bytes, "memory of GPUs"));
   for (std::uint32_t peer = 0; peer < request.ranks; ++peer) ring_.arenas[peer] = peers_[peer].data();

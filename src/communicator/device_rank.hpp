@@ -14,6 +14,13 @@
 
 namespace strait {
 
+/// How GPU ranks may use one another's memory.
+enum class P2p : std::uint8_t {
+  automatic,  ///< as far as the driver grants it and a probe shows it
+  pcie,       ///< likewise, as over PCIe even where NVLink joins them
+  off         ///< not at all
+};
+
 /// What a GPU adds to a rank: memory that the peers' GPUs reach, and the kernels that carry calls out. The rest of the
 /// communicator (joining, control words, errors) is the same as on host ranks.
 class DeviceRank {
@@ -22,11 +29,11 @@ class DeviceRank {
     int device = 0;
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
-    std::vector<std::string> bus_ids;   ///< of the ranks' GPUs
-    std::uint32_t max_sms = 0;          ///< 0: as many as pay
-    std::int64_t timeout_ms = 0;        ///< of an operation; 0: none
-    std::string algorithm;              ///< forced where it can; empty: chosen
-    bool p2p = true;                    ///< may reach peers' memory directly
+    std::vector<std::string> bus_ids;  ///< of the ranks' GPUs
+    std::uint32_t max_sms = 0;         ///< 0: as many as pay
+    std::int64_t timeout_ms = 0;       ///< of an operation; 0: none
+    std::string algorithm;             ///< forced where it can; empty: chosen
+    P2p p2p = P2p::automatic;
     std::size_t lines_bytes = 0;        ///< through peers' memory: messages up to this go as lines
     std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
     std::size_t copy_engine_bytes = 0;  ///< through host memory: calls from this on go through copy engines; 0: none do

@@ -152,28 +152,28 @@ __device__ __forceinline__ void copy_own(const ExchangeRound& shared, std::uint3
   });
 }
 
-inline constexpr int peers_at_once = 4;  ///< whose granules a thread has in flight together,
-inline constexpr int reduce_batch = 2;   ///< for so many places
+inline constexpr int peers_at_once = 4;  ///< whose granules a thread has in flight together, for W::reduce_batch places
 
 /// Adds the granules of all contributors to some places, in rank order. `chunks` by position; this rank's own
 /// contributions are `mine`. False: gave up.
 template <class W, class R>
 __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* chunks, std::uint32_t contributors,
-                                              const Place (&places)[reduce_batch], const Granule (&mine)[reduce_batch],
-                                              const Operation& operation, R (&reductions)[reduce_batch]) {
+                                              const Place (&places)[W::reduce_batch],
+                                              const Granule (&mine)[W::reduce_batch], const Operation& operation,
+                                              R (&reductions)[W::reduce_batch]) {
   bool is_first = true;
   for (std::uint32_t first = 0; first < ring.ranks; first += peers_at_once) {
-    Granule values[peers_at_once * reduce_batch];
-    Awaited awaited[peers_at_once * reduce_batch];
+    Granule values[peers_at_once * W::reduce_batch];
+    Awaited awaited[peers_at_once * W::reduce_batch];
 #pragma unroll
     for (std::uint32_t i = 0; i < peers_at_once; ++i) {
       const std::uint32_t peer = first + i;
       const bool reads = peer < ring.ranks && peer != ring.rank && (contributors >> peer & 1) != 0;
       const Incoming& chunk = chunks[reads ? position_of(peer, ring.rank, ring.ranks) : 0];
 #pragma unroll
-      for (int b = 0; b < reduce_batch; ++b)
-        awaited[i * reduce_batch + b] = {reads && places[b].active ? chunk.slot + places[b].slot_offset : nullptr,
-                                         chunk.flag, peer};
+      for (int b = 0; b < W::reduce_batch; ++b)
+        awaited[i * W::reduce_batch + b] = {reads && places[b].active ? chunk.slot + places[b].slot_offset : nullptr,
+                                            chunk.flag, peer};
     }
     if (!receive<W>(ring, awaited, values)) return false;
 #pragma unroll
@@ -181,8 +181,8 @@ __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* 
       const std::uint32_t peer = first + i;
       if (peer >= ring.ranks || (contributors >> peer & 1) == 0) continue;
 #pragma unroll
-      for (int b = 0; b < reduce_batch; ++b) {
-        const Granule& value = peer == ring.rank ? mine[b] : values[i * reduce_batch + b];
+      for (int b = 0; b < W::reduce_batch; ++b) {
+        const Granule& value = peer == ring.rank ? mine[b] : values[i * W::reduce_batch + b];
         if (is_first) {
           reductions[b].first(value);
         } else {
@@ -214,18 +214,18 @@ __global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_c
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
   run_exchange<W>(exchange, shared, contribute, [&] {
     if (shared.own_bytes == 0) return true;
-    return for_tasks<reduce_batch>(exchange.pieces, [&](const std::uint32_t(&numbers)[reduce_batch]) {
-      Place places[reduce_batch];
-      Granule mine[reduce_batch];
-      Reduction<type, sum_only, Granule> reductions[reduce_batch];
+    return for_tasks<W::reduce_batch>(exchange.pieces, [&](const std::uint32_t(&numbers)[W::reduce_batch]) {
+      Place places[W::reduce_batch];
+      Granule mine[W::reduce_batch];
+      Reduction<type, sum_only, Granule> reductions[W::reduce_batch];
 #pragma unroll
-      for (int b = 0; b < reduce_batch; ++b) {
+      for (int b = 0; b < W::reduce_batch; ++b) {
         places[b] = W::place_of(numbers[b], shared.own_bytes);
         mine[b] = contribute(UserBytes<W::stride>(shared.own_input).load(places[b].offset, places[b].valid));
       }
       if (!reduce_places<W>(ring, shared.incoming, ~0u, places, mine, operation, reductions)) return false;
 #pragma unroll
-      for (int b = 0; b < reduce_batch; ++b)
+      for (int b = 0; b < W::reduce_batch; ++b)
         UserBytes<W::stride>(shared.own_output)
             .store(places[b].offset, places[b].valid, reductions[b].result(operation));
       return true;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 
 #include "kernels/launch.hpp"
 
@@ -24,10 +23,6 @@ struct ArenaLayout {
 /// Of device memory, all that a communicator takes of a GPU; of host memory, of all ranks of a host together.
 inline constexpr std::size_t arena_budget_bytes = std::size_t{60} << 20;
 
-inline std::uint32_t tune_(const char* n, std::uint32_t o) {
-  const char* t = getenv(n);
-  return t ? atoi(t) : o;
-}  // EXPERIMENT
 /// `budget_bytes` in slots of at least `least_slot_bytes`, on as many lanes up to `most_lanes` as they allow.
 constexpr WireSlots share_out(std::size_t budget_bytes, std::uint32_t rings, std::uint32_t most_lanes,
                               std::uint32_t least_slot_bytes, std::uint32_t most_slot_bytes) {
@@ -38,28 +33,26 @@ constexpr WireSlots share_out(std::size_t budget_bytes, std::uint32_t rings, std
   return {0, static_cast<std::uint32_t>(slot_bytes / piece_bytes * piece_bytes), static_cast<std::uint32_t>(lanes)};
 }
 
-inline ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks) {
-  constexpr std::uint32_t flagged_slot_bytes = 16 << 10, most_bulk_bytes = 128 << 10;
-  const std::uint32_t least_bulk_bytes = tune_("T_BLEAST", 32 << 10);
+constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks) {
+  constexpr std::uint32_t kb = 1 << 10;
   const bool is_host = kind == ArenaKind::host;
   const std::uint32_t rings = is_host ? ranks : std::max(ranks, 2u) - 1;
   const std::size_t flags_bytes = std::size_t{rings} * max_lanes * slot_depth * sizeof(std::uint64_t);
   const std::size_t first = (flags_offset_bytes + flags_bytes + 4095) / 4096 * 4096;
   const std::size_t room = arena_budget_bytes / (is_host ? ranks : 1) - first;
-  ArenaLayout layout{};
+  ArenaLayout layout{{}, first};
   const auto place = [&](Wire wire, WireSlots slots) {
     slots.offset_bytes = layout.size_bytes;
     layout.size_bytes += std::size_t{rings} * slots.lanes * slot_depth * slots.slot_bytes;
     layout.slots[static_cast<std::size_t>(wire)] = slots;
   };
-  layout.size_bytes = first;
-  if (kind == ArenaKind::nvlink)
-    place(Wire::lines, share_out(room / 10 * tune_("T_LSHARE", 4), rings, 128, 4 << 10, flagged_slot_bytes));
-  else
-    place(Wire::packets, share_out(room / 4, rings, 32, 4 << 10, flagged_slot_bytes));
-  place(Wire::bulk,
-        share_out(room + first - layout.size_bytes, rings, tune_("T_BLANES", kind == ArenaKind::nvlink ? 64 : 32),
-                  least_bulk_bytes, most_bulk_bytes));
+  if (kind == ArenaKind::nvlink) {
+    place(Wire::lines, share_out(room * 2 / 5, rings, 128, 4 * kb, 16 * kb));
+    place(Wire::bulk, share_out(room * 3 / 5, rings, 128, 16 * kb, 128 * kb));
+  } else {
+    place(Wire::packets, share_out(room / 4, rings, 32, 4 * kb, 16 * kb));
+    place(Wire::bulk, share_out(room * 3 / 4, rings, 32, 32 * kb, 128 * kb));
+  }
   return layout;
 }
 

@@ -75,11 +75,11 @@ __device__ __forceinline__ bool reduce_own(const TwoHop& call, const TwoHopRound
   if (shared.own_bytes == 0) return true;
   const std::uint32_t rank = call.ring.rank, peers = call.ring.ranks - 1;
   const bool keeps = has(call.receivers, rank), contributes = has(call.contributors, rank);
-  return for_tasks<reduce_batch>(call.pieces, [&](const std::uint32_t(&numbers)[reduce_batch]) {
-    Place places[reduce_batch];
-    Granule values[reduce_batch] = {};
+  return for_tasks<W::reduce_batch>(call.pieces, [&](const std::uint32_t(&numbers)[W::reduce_batch]) {
+    Place places[W::reduce_batch];
+    Granule values[W::reduce_batch] = {};
 #pragma unroll
-    for (int b = 0; b < reduce_batch; ++b) {
+    for (int b = 0; b < W::reduce_batch; ++b) {
       places[b] = W::place_of(numbers[b], shared.own_bytes);
       if (contributes)
         values[b] = contribution(UserBytes<W::stride>(shared.own_input).load(places[b].offset, places[b].valid));
@@ -88,10 +88,10 @@ __device__ __forceinline__ bool reduce_own(const TwoHop& call, const TwoHopRound
     for (std::uint32_t k = 0; k < peers; ++k) {
       if (shared.results_out[k].bytes == 0) continue;
 #pragma unroll
-      for (int b = 0; b < reduce_batch; ++b) send<W>(shared.results_out[k], places[b], values[b]);
+      for (int b = 0; b < W::reduce_batch; ++b) send<W>(shared.results_out[k], places[b], values[b]);
     }
 #pragma unroll
-    for (int b = 0; b < reduce_batch; ++b)
+    for (int b = 0; b < W::reduce_batch; ++b)
       if (keeps) UserBytes<W::stride>(shared.own_output).store(places[b].offset, places[b].valid, values[b]);
     return true;
   });
@@ -146,12 +146,12 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_cons
   auto& shared = shared_memory<TwoHopRound>();
   const auto as_it_is = [](const Granule& value) { return value; };
   const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
-  run_two_hop<W>(call, shared, as_it_is, [&](const Place(&places)[reduce_batch], Granule(&values)[reduce_batch]) {
+  run_two_hop<W>(call, shared, as_it_is, [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
     if (contributor == call.ring.rank) return true;
     const Incoming& chunk = shared.contributions_in[position_of(contributor, call.ring.rank, call.ring.ranks)];
-    Awaited awaited[reduce_batch];
+    Awaited awaited[W::reduce_batch];
 #pragma unroll
-    for (int b = 0; b < reduce_batch; ++b)
+    for (int b = 0; b < W::reduce_batch; ++b)
       awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
     return receive<W>(call.ring, awaited, values);
   });
@@ -162,14 +162,16 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_reduce(const __grid_co
   auto& shared = shared_memory<TwoHopRound>();
   const Operation operation{call.op, call.ring.ranks, call.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  run_two_hop<W>(call, shared, contribute, [&](const Place(&places)[reduce_batch], Granule(&values)[reduce_batch]) {
-    Reduction<type, sum_only, Granule> reductions[reduce_batch];
-    if (!reduce_places<W>(call.ring, shared.contributions_in, call.contributors, places, values, operation, reductions))
-      return false;
+  run_two_hop<W>(call, shared, contribute,
+                 [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
+                   Reduction<type, sum_only, Granule> reductions[W::reduce_batch];
+                   if (!reduce_places<W>(call.ring, shared.contributions_in, call.contributors, places, values,
+                                         operation, reductions))
+                     return false;
 #pragma unroll
-    for (int b = 0; b < reduce_batch; ++b) values[b] = reductions[b].result(operation);
-    return true;
-  });
+                   for (int b = 0; b < W::reduce_batch; ++b) values[b] = reductions[b].result(operation);
+                   return true;
+                 });
 }
 
 }  // namespace strait::kernels

@@ -105,6 +105,7 @@ struct LaneSlots {
 struct Lines {
   static constexpr Wire wire = Wire::lines;
   static constexpr std::uint32_t stride = 8;  ///< of granules in the user's memory (UserBytes)
+  static constexpr int reduce_batch = 1;      ///< granules that a thread reduces at a time
   static constexpr bool flags_slots = false;
 
   static __device__ __forceinline__ bool bears_flag() {
@@ -134,6 +135,7 @@ struct Lines {
 struct Packets {
   static constexpr Wire wire = Wire::packets;
   static constexpr std::uint32_t stride = 8;
+  static constexpr int reduce_batch = 1;
   static constexpr bool flags_slots = false;
   /// A flag has this many bits for the use; what is older by as many uses looks the same.
   static constexpr std::uint32_t use_bits = 24;
@@ -167,6 +169,7 @@ struct Packets {
 struct Bulk {
   static constexpr Wire wire = Wire::bulk;
   static constexpr std::uint32_t stride = 16;
+  static constexpr int reduce_batch = 2;
   static constexpr bool flags_slots = true;
 
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
