@@ -49,6 +49,7 @@ constexpr std::array fields{
     field<&Host::reduce_gbps>("reduce_gbps", rate, "sum of two there, bytes of both"),
     memory<&Memory::fetch_gbps>("fetch_gbps", rate, "copy of what another core just wrote"),
     memory<&Memory::replace_gbps>("replace_gbps", rate, "copy over what another core just read"),
+    memory<&Memory::replace_beside_gbps>("replace_beside_gbps", rate, "likewise, and into the own cache beside"),
     memory<&Memory::shared_read_gbps>("shared_read_gbps", rate, "copy out of the shared cache, each core"),
     memory<&Memory::shared_write_gbps>("shared_write_gbps", rate, "copy into the shared cache, each core"),
     memory<&Memory::dram_read_gbps>("dram_read_gbps", rate, "copy out of DRAM, one core alone"),
