@@ -84,10 +84,15 @@ Status calibrate_gpus(const std::string& path) {
   if (!links) return tl::unexpected(links.error());
   fmt::print("\n{}", links_text(topology, *links));
   STRAIT_TRY(keep(path, [&](Calibration& calibration) { calibration.links[links->machine] = links->rates; }));
-  STRAIT_ASSIGN(const GpuRates rates, topo::measure_kernels(topology));
+  const auto rates = topo::measure_kernels(topology);
+  if (!rates && rates.error().code == Code::unsupported) {
+    fmt::print("\nwhat GPUs take apart from links: not measured, {}\n", rates.error().message);
+    return {};
+  }
+  if (!rates) return tl::unexpected(rates.error());
   fmt::print("\nof GPUs\n");
-  print_table(rates, gpu_rate_fields());
-  return keep(path, [&](Calibration& calibration) { calibration.gpus[links->machine] = rates; });
+  print_table(*rates, gpu_rate_fields());
+  return keep(path, [&](Calibration& calibration) { calibration.gpus[links->machine] = *rates; });
 }
 
 Status measure_and_keep(const std::string& path) {

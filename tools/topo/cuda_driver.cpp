@@ -264,22 +264,32 @@ Result<CudaStream> CudaDriver::stream(int gpu) {
 Result<CudaModule> CudaDriver::module(int gpu, const char* ptx) {
   STRAIT_TRY(use(gpu));
   CudaModule module;
-  STRAIT_TRY(check(calls_->module_load(&module.module_, ptx), "compiling kernels for GPU " + std::to_string(gpu)));
+  if (const auto status =
+          check(calls_->module_load(&module.module_, ptx), "compiling kernels for GPU " + std::to_string(gpu));
+      !status)  // the GPU is too old, or the driver came without its compiler
+    return fail(Code::unsupported, status.error().message);
   module.driver_ = shared_from_this();
   module.gpu_ = gpu;
   return module;
 }
 
-Status CudaDriver::launch(const CudaStream& stream, const CudaModule& module, const char* kernel, unsigned blocks,
-                          unsigned threads, std::vector<std::uint64_t> arguments) {
+Result<CudaKernel> CudaDriver::kernel(const CudaModule& module, const std::string& name) {
+  STRAIT_TRY(use(module.gpu_));
+  CudaKernel kernel{nullptr, name};
+  STRAIT_TRY(check(calls_->module_kernel(&kernel.function, module.module_, name.c_str()),
+                   "looking for the kernel '" + name + "' on GPU " + std::to_string(module.gpu_)));
+  return kernel;
+}
+
+Status CudaDriver::launch(const CudaStream& stream, const CudaKernel& kernel, unsigned blocks, unsigned threads,
+                          std::vector<std::uint64_t> arguments) {
   STRAIT_TRY(use(stream.gpu_));
-  const std::string what = "launching '" + std::string(kernel) + "' on GPU " + std::to_string(stream.gpu_);
-  void* function = nullptr;
-  STRAIT_TRY(check(calls_->module_kernel(&function, module.module_, kernel), what));
   std::vector<void*> pointers;
   for (std::uint64_t& argument : arguments) pointers.push_back(&argument);  // little-endian: the lower bytes are first
-  return check(calls_->launch(function, blocks, 1, 1, threads, 1, 1, 0, stream.stream_, pointers.data(), nullptr),
-               what);
+  const int status =
+      calls_->launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream.stream_, pointers.data(), nullptr);
+  if (status == cuda_success) return {};
+  return check(status, "launching '" + kernel.name + "' on GPU " + std::to_string(stream.gpu_));
 }
 
 Status CudaDriver::to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes) {

@@ -25,6 +25,7 @@ constexpr double longest_flag_us = 500;  // longer: the kernels gave up
 struct Gpu {
   CudaStream stream;
   CudaModule kernels;
+  CudaKernel nothing, clear, ping, copy_over, add_up;
   CudaMemory source, sink;
   CudaMemory flag, host_flag;  ///< the latter for peers that cannot reach the former
 };
@@ -39,6 +40,11 @@ class Bench {
       Gpu& mine = gpus_.emplace_back();
       STRAIT_ASSIGN(mine.stream, driver_->stream(gpu));
       STRAIT_ASSIGN(mine.kernels, driver_->module(gpu, kernels_ptx));
+      STRAIT_ASSIGN(mine.nothing, driver_->kernel(mine.kernels, "nothing"));
+      STRAIT_ASSIGN(mine.clear, driver_->kernel(mine.kernels, "clear"));
+      STRAIT_ASSIGN(mine.ping, driver_->kernel(mine.kernels, "ping"));
+      STRAIT_ASSIGN(mine.copy_over, driver_->kernel(mine.kernels, "copy_over"));
+      STRAIT_ASSIGN(mine.add_up, driver_->kernel(mine.kernels, "add_up"));
       STRAIT_ASSIGN(mine.source, driver_->gpu_memory(gpu, buffer_bytes));
       STRAIT_ASSIGN(mine.sink, driver_->gpu_memory(gpu, buffer_bytes));
       STRAIT_ASSIGN(mine.flag, driver_->gpu_memory(gpu, sizeof(std::uint32_t)));
@@ -46,8 +52,8 @@ class Bench {
     }
     GpuRates rates;
     STRAIT_ASSIGN(rates.call_us, slowest([&](Gpu& gpu) { return launch_us(gpu); }));
-    STRAIT_ASSIGN(const double copy_us, slowest([&](Gpu& gpu) { return pass_us(gpu, "copy_over"); }));
-    STRAIT_ASSIGN(const double add_us, slowest([&](Gpu& gpu) { return pass_us(gpu, "add_up"); }));
+    STRAIT_ASSIGN(const double copy_us, slowest([&](Gpu& gpu) { return pass_us(gpu, gpu.copy_over); }));
+    STRAIT_ASSIGN(const double add_us, slowest([&](Gpu& gpu) { return pass_us(gpu, gpu.add_up); }));
     constexpr double bytes_per_us = 1e3;  // of one GB/s
     rates.copy_gbps = buffer_bytes / (copy_us * bytes_per_us);
     rates.reduce_gbps = 2 * buffer_bytes / (add_us * bytes_per_us);
@@ -76,22 +82,22 @@ class Bench {
   /// Of a kernel that does nothing, one after the other.
   Result<double> launch_us(Gpu& gpu) {
     const double began = now_us();
-    for (int i = 0; i < launches; ++i) STRAIT_TRY(driver_->launch(gpu.stream, gpu.kernels, "nothing", 1, 1, {}));
+    for (int i = 0; i < launches; ++i) STRAIT_TRY(driver_->launch(gpu.stream, gpu.nothing, 1, 1, {}));
     STRAIT_TRY(wait(gpu));
     return (now_us() - began) / launches;
   }
 
-  Result<double> pass_us(Gpu& gpu, const char* kernel) {
+  Result<double> pass_us(Gpu& gpu, const CudaKernel& kernel) {
     const double began = now_us();
     for (int i = 0; i < passes; ++i)
-      STRAIT_TRY(driver_->launch(gpu.stream, gpu.kernels, kernel, blocks, threads,
+      STRAIT_TRY(driver_->launch(gpu.stream, kernel, blocks, threads,
                                  {gpu.sink.address(), gpu.source.address(), buffer_bytes}));
     STRAIT_TRY(wait(gpu));
     return (now_us() - began) / passes;
   }
 
   Status clear(Gpu& gpu, const CudaMemory& flag) {
-    STRAIT_TRY(driver_->launch(gpu.stream, gpu.kernels, "clear", 1, 1, {flag.address()}));
+    STRAIT_TRY(driver_->launch(gpu.stream, gpu.clear, 1, 1, {flag.address()}));
     return wait(gpu);
   }
 
@@ -103,7 +109,7 @@ class Bench {
     Gpu& first = gpus_[a];
     Gpu& second = gpus_[b];
     const auto play = [&](Gpu& own, Gpu& other, std::uint32_t begins) {
-      return driver_->launch(own.stream, own.kernels, "ping", 1, 1,
+      return driver_->launch(own.stream, own.ping, 1, 1,
                              {flag(own).address(), flag(other).address(), hand_overs, begins});
     };
     STRAIT_TRY(clear(first, flag(first)));

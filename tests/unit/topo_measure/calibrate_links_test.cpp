@@ -81,6 +81,13 @@ TEST(CalibratedGpus, TellWhatKernelsTakeAndChangeWhatIsPredicted) {
   EXPECT_EQ(placed->clock.copy_gbps, rates->copy_gbps);
 }
 
+TEST(CalibratedGpus, ADriverWithoutItsCompilerIsTold) {
+  const auto rates = topo::measure_kernels(machine(), FAKE_CUDA_NO_COMPILER);
+  ASSERT_FALSE(rates);
+  EXPECT_EQ(rates.error().code, Code::unsupported);
+  EXPECT_THAT(rates.error().message, HasSubstr("compiling kernels for GPU 0"));
+}
+
 TEST(CalibratedGpus, AStuckGpuIsAnError) {
   const auto rates = topo::measure_kernels(machine(), FAKE_CUDA_STUCK, 50);
   ASSERT_FALSE(rates);

@@ -1,7 +1,7 @@
 // Two GPUs, 0000:41:00.0 and 0000:42:00.0, whose copies move nothing but take their time: 8 GB/s up and 10 GB/s down,
 // each shared by both GPUs, and 16 GB/s from GPU 0 to GPU 1, 4 GB/s back. P2P is granted that way only.
 //   FAKE_GOOD: works.   FAKE_EMPTY: a driver without GPUs.   FAKE_OLD: lacks a function.
-//   FAKE_STUCK: copies never end.   FAKE_FAILING: copies between GPUs fail.
+//   FAKE_STUCK: copies never end.   FAKE_FAILING: copies between GPUs fail.   FAKE_NO_COMPILER: takes no PTX.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -15,6 +15,7 @@
 
 namespace {
 constexpr int success = 0, invalid_value = 1, no_device = 100, illegal_address = 700, not_ready = 600;
+[[maybe_unused]] constexpr int jit_compiler_not_found = 221;
 constexpr std::uint64_t granularity = 4096;
 
 int contexts[2];
@@ -138,6 +139,9 @@ EXPORT int cuMemcpyDtoHAsync_v2(void* to, std::uint64_t from, std::size_t bytes,
   return move(up, bytes, stream);
 }
 EXPORT int cuModuleLoadData(void** module, const void* ptx) {
+#ifdef FAKE_NO_COMPILER
+  return jit_compiler_not_found;
+#endif
   if (current < 0 || std::strstr(static_cast<const char*>(ptx), ".entry ping") == nullptr) return invalid_value;
   return ++retained, *module = &contexts[current], success;
 }
