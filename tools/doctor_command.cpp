@@ -24,6 +24,8 @@ int examine(const Wish& wish) {
   if (wish.deep) {
     const doctor::Findings more = doctor::check_under_load();
     findings.insert(findings.end(), more.begin(), more.end());
+    const doctor::Findings gpus = doctor::check_gpus_under_load();
+    findings.insert(findings.end(), gpus.begin(), gpus.end());
   }
   std::cout << (wish.json ? doctor::to_json(findings) : doctor::to_text(findings));
   return doctor::exit_code(findings);
@@ -39,7 +41,9 @@ void add_doctor(CLI::App& app, int& exit_code) {
       command->add_flag("--calibrate", wish->calibrates, "Measure this machine's rates (10 s) and keep them");
   command->add_option("-o,--output", wish->calibration_path, "With --calibrate: write this file instead")
       ->needs(calibrate);
-  command->add_flag("--deep", wish->deep, "Also run verified collectives on all cores and name slow ranks")
+  command
+      ->add_flag("--deep", wish->deep,
+                 "Also run verified collectives on all cores and GPUs, and name slow ranks, GPUs and links")
       ->excludes(calibrate);
   command->add_flag("--json", wish->json, "For scripts")->excludes(calibrate);
   command->callback([wish, &exit_code] {

@@ -2,8 +2,10 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "command.hpp"
+#include "perf/last_times.hpp"
 #include "perf/options.hpp"
 #include "perf/report.hpp"
 #include "plan/print.hpp"
@@ -34,11 +36,25 @@ std::string companions(const sim::Explanation& e, const Plan& plan) {
          " are the CPUs that add for ranks 0 to " + std::to_string(ranks - 1) + ".\n";
 }
 
+/// The last measured time on this machine.
+void recall(sim::Explanation& e) {
+  const Environment environment;
+  const auto path = perf::last_times_path(environment);
+  if (!path) return;
+  auto found = sim::find_kept(*path, e, environment);
+  if (found)
+    e.measured = std::move(*found);
+  else
+    e.not_measured = found.error().message;
+}
+
 Status answer(const Question& question) {
   STRAIT_ASSIGN(const std::size_t bytes, perf::parse_bytes(question.size));
   STRAIT_ASSIGN(sim::Explanation e, sim::explain(question.machine, question.operation, bytes, question.algorithm));
   if (!question.measured.empty()) {
     STRAIT_ASSIGN(e.measured, sim::find_measured(question.measured, e));
+  } else if (question.machine.topology.empty() && question.algorithm.empty()) {
+    recall(e);
   }
   const PredictedPlan& choice = e.prediction.choice();
   STRAIT_ASSIGN(const Plan plan, build_plan(e.machine, e.operation, choice));
@@ -64,7 +80,8 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->add_option("--ranks", question->machine.ranks, "Number of ranks: the first GPUs in order (default: all)")
       ->check(CLI::Range(1U, 4096U));
   command->add_option("--algorithm", question->algorithm, "Explain this one instead of the choice");
-  command->add_option("--measured", question->measured, "Results of `strait perf --json` to compare with");
+  command->add_option("--measured", question->measured,
+                      "Results of `strait perf --json` to compare with, in place of its last ones here");
   CLI::Option* json = command->add_flag("--json", question->json, "For programs");
   command->add_flag("--plan", question->plan, "Print the steps")->excludes(json);
   command->add_option("--svg", question->svg, "Draw the plan into this file");

@@ -128,9 +128,11 @@ double Simulation::bytes_of(const Operand& operand, std::uint32_t slice) const {
 }
 
 /// What an operand costs beyond the rank's own moving of bytes within its cache.
-void Simulation::add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool reads) {
-  const ClockMemory::Cost cost =
-      reads ? memory_.read(running.rank, operand, slice, bytes) : memory_.write(running.rank, operand, slice, bytes);
+void Simulation::add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes,
+                          std::optional<Writes> writes) {
+  const bool reads = !writes;
+  const ClockMemory::Cost cost = reads ? memory_.read(running.rank, operand, slice, bytes)
+                                       : memory_.write(running.rank, operand, slice, bytes, *writes);
   running.left_us += cost.us;
   if (cost.dram_bytes > 0) add_demand(running, dram_resource, cost.dram_bytes);
   std::uint32_t from = running.rank;
@@ -217,8 +219,9 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   for (const Operand& operand : step.sources) bytes = std::max(bytes, bytes_of(operand, clock.slice));
   for (const Operand& operand : step.destinations) bytes = std::max(bytes, bytes_of(operand, clock.slice));
   running.left_us += move_us(step, bytes) + ends_us(step);
-  for (const Operand& source : step.sources) add_work(running, source, clock.slice, bytes, true);
-  for (const Operand& destination : step.destinations) add_work(running, destination, clock.slice, bytes, false);
+  for (const Operand& source : step.sources) add_work(running, source, clock.slice, bytes, {});
+  const Writes writes = step.destinations.size() > 1 ? Writes::beside : Writes::alone;
+  for (const Operand& destination : step.destinations) add_work(running, destination, clock.slice, bytes, writes);
   for (const std::uint16_t wait : step.waits) ++counters_[state.counters[wait]].taken;
   running.left_us = std::max(running.left_us, 1e-6);
   // So far bytes; from here on the rate at full speed.

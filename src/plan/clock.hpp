@@ -30,18 +30,22 @@ struct ClockRates {
   std::size_t core_cache_bytes = 0;  ///< a core's own cache; 0: without limit
   double two_copies_gbps =
       0;  ///< of the source, to two destinations in the own cache; 0: each further one costs half a copy
-  double fetch_gbps = 0;         ///< from lines that another core has just written
-  double replace_gbps = 0;       ///< into lines that another core has just read
-  double shared_read_gbps = 0;   ///< from the cache that all cores share
-  double shared_write_gbps = 0;  ///< into it
-  double dram_read_gbps = 0;     ///< from DRAM, one core alone
-  double dram_write_gbps = 0;    ///< into DRAM, one core alone
-  double stream_gbps = 0;        ///< into DRAM around the caches, one core alone; 0: outputs are never written so
+  double fetch_gbps = 0;           ///< from lines that another core has just written
+  double replace_gbps = 0;         ///< into lines that another core has just read
+  double replace_beside_gbps = 0;  ///< of the source, to two destinations of which one is such lines; 0: as both alone
+  double shared_read_gbps = 0;     ///< from the cache that all cores share
+  double shared_write_gbps = 0;    ///< into it
+  double dram_read_gbps = 0;       ///< from DRAM, one core alone
+  double dram_write_gbps = 0;      ///< into DRAM, one core alone
+  double stream_gbps = 0;          ///< into DRAM around the caches, one core alone; 0: outputs are never written so
   // Of the DRAM that all share, in bytes of a copy from DRAM to DRAM. A copy reads its source, reads what it is about
   // to overwrite, and writes: three thirds.
   double dram_read_part = 1.0 / 3;    ///< what a byte takes that is read; writing takes the rest
   double dram_stream_part = 1.0 / 3;  ///< what a byte takes that is written around the caches
 };
+
+/// Where a step writes: to the only destination, or to one of several, which are written piece by piece in turn.
+enum class Writes : std::uint8_t { alone, beside };
 
 struct ClockModel {
   std::uint32_t ranks = 1;
@@ -62,6 +66,9 @@ struct ClockModel {
   /// Likewise: what the writer of a link crosses to the slots that this reader reads, if not what it crosses to itself.
   /// Slots with several readers are written once: what leads to more than one of them counts once.
   std::vector<ClockPath> writes;
+
+  /// Microseconds a byte into lines that another core has just read, beyond one into the own cache.
+  double replace_us_per_byte(Writes destination) const;
 };
 
 /// Measured rates of a host (src/select/calibration.hpp; docs/calibration.md says how); the defaults are those of a
@@ -79,6 +86,7 @@ struct HostRates {
                     .two_copies_gbps = 40,
                     .fetch_gbps = 20,
                     .replace_gbps = 25,
+                    .replace_beside_gbps = 20,
                     .shared_read_gbps = 30,
                     .shared_write_gbps = 25,
                     .dram_read_gbps = 20,

@@ -108,10 +108,11 @@ ClockMemory::Cost ClockMemory::read(std::uint32_t rank, const Operand& source, s
           dram_share_ * rates.dram_read_part * bytes};
 }
 
-ClockMemory::Cost ClockMemory::write(std::uint32_t rank, const Operand& destination, std::uint32_t slice,
-                                     double bytes) {
+ClockMemory::Cost ClockMemory::write(std::uint32_t rank, const Operand& destination, std::uint32_t slice, double bytes,
+                                     Writes writes) {
   const ClockRates& rates = model_.memory;
-  if (destination.kind == Operand::Kind::send) return {remote_share_ * extra_us(bytes, rates.replace_gbps), 0};
+  const double replace_us = remote_share_ * bytes * model_.replace_us_per_byte(writes);
+  if (destination.kind == Operand::Kind::send) return {replace_us, 0};
   if (destination.buffer == Buffer::scratch) return {};
   const std::size_t chunk = chunk_index(owner_of(rank, destination), destination);
   Cell& cell = cells_[chunk * slices_ + slice];
@@ -119,8 +120,7 @@ ClockMemory::Cost ClockMemory::write(std::uint32_t rank, const Operand& destinat
   cell = {rank, true};
   if (before.toucher == rank) return {};
   if (before.toucher != nobody || uses_[chunk].read_by_other_than(rank))
-    return {(1 - dram_share_) * remote_share_ * extra_us(bytes, rates.replace_gbps) +
-                dram_share_ * extra_us(bytes, rates.dram_write_gbps),
+    return {(1 - dram_share_) * replace_us + dram_share_ * extra_us(bytes, rates.dram_write_gbps),
             dram_share_ * (1 - rates.dram_read_part) * bytes};
   if (streams_ && destination.kind == Operand::Kind::local && uses_[chunk].reader == nobody)
     return {extra_us(bytes, rates.stream_gbps), rates.dram_stream_part * bytes};

@@ -27,7 +27,7 @@ class ClockMemory {
     double dram_bytes = 0;  ///< in bytes of a copy from DRAM to DRAM
   };
   Cost read(std::uint32_t rank, const Operand& source, std::uint32_t slice, double bytes);
-  Cost write(std::uint32_t rank, const Operand& destination, std::uint32_t slice, double bytes);
+  Cost write(std::uint32_t rank, const Operand& destination, std::uint32_t slice, double bytes, Writes writes);
 
  private:
   static constexpr std::uint32_t nobody = UINT32_MAX;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -78,7 +79,8 @@ class Simulation {
   void start(std::uint32_t rank, std::uint32_t lane);
   void finish(const Running& done);
   Running& add_running();
-  void add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes, bool reads);
+  void add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes,
+                std::optional<Writes> writes);
   static void add_demand(Running& running, std::uint16_t resource, double bytes);
   void cross(Running& running, const ClockPath& path, double bytes) const;
   ClockPath path_to(const Channel& channel) const;

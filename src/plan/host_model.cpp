@@ -1,6 +1,18 @@
 #include "plan/clock.hpp"
 
+#include <algorithm>
+
 namespace strait {
+
+double ClockModel::replace_us_per_byte(Writes destination) const {
+  constexpr double bytes_per_us = 1e3;  // of one GB/s
+  const auto beyond = [](double gbps, double cached_gbps) {
+    return gbps > 0 ? std::max(0.0, 1 / gbps - 1 / cached_gbps) / bytes_per_us : 0;
+  };
+  const bool measured_beside = memory.replace_beside_gbps > 0 && memory.two_copies_gbps > 0;
+  return destination == Writes::beside && measured_beside ? beyond(memory.replace_beside_gbps, memory.two_copies_gbps)
+                                                          : beyond(memory.replace_gbps, copy_gbps);
+}
 
 ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates) {
   ClockModel model;

@@ -1,62 +1,26 @@
 #include "select/calibration.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <chrono>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <thread>
 
-#include "base/deadline.hpp"
 #include "base/log.hpp"
-#include "base/unique_fd.hpp"
+#include "select/kept_file.hpp"
 
 namespace strait {
 namespace {
 
-constexpr int file_version = 2;
+constexpr int file_version = 3;
 constexpr std::size_t most_file_bytes = 1 << 20;
 constexpr std::string_view remedy = "Run `strait doctor --calibrate` to write it anew, or delete it";
-
-/// Held while the file is replaced, so that writers take turns. The lock file stays: removing it would let two in.
-Result<UniqueFd> lock(const std::string& path) {
-  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return fail_errno("cannot open the lock file " + path, errno, "Check the permissions of its folder");
-  const Deadline deadline = Deadline::after_ms(10'000);
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      return fail_errno("cannot lock " + path, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
-    if (deadline.expired())
-      return fail(Code::timeout, path + " has been locked for 10 s: another calibration hangs. End it and try again");
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return file;
-}
-
-Status write_all(const UniqueFd& file, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return fail_errno("cannot write " + path, errno, "Is the disk full?");
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (::fsync(file.get()) != 0) return fail_errno("cannot write " + path, errno, "Is the disk full?");
-  return {};
-}
 
 tl::unexpected<Error> bad_file(const std::string& path, const std::string& problem) {
   return fail(Code::invalid_usage, "the calibration file " + path + " " + problem + ". " + std::string(remedy));
 }
 
-Result<HostRates> parse_rates(const nlohmann::json& json, const std::string& path) {
-  HostRates rates;
-  for (const RateField& field : rate_fields()) {
+template <class Rates>
+Result<Rates> parse_rates(const nlohmann::json& json, std::span<const RateFieldOf<Rates>> fields,
+                          const std::string& path) {
+  Rates rates;
+  for (const RateFieldOf<Rates>& field : fields) {
     const std::string name(field.name);
     const auto found = json.find(name);
     if (found == json.end() || !found->is_number()) return bad_file(path, "lacks the number " + name);
@@ -115,6 +79,30 @@ Result<LinkRates> parse_links(const nlohmann::json& json, const std::string& pat
   return links;
 }
 
+Result<GpuRatesByMachine> parse_gpus(const nlohmann::json& json, const std::string& path) {
+  GpuRatesByMachine gpus;
+  const auto found = json.find("gpus");
+  if (found == json.end()) return gpus;
+  if (!found->is_object()) return bad_file(path, "says something other than rates of GPUs");
+  for (const auto& [machine, rates] : found->items()) {
+    STRAIT_ASSIGN(gpus[machine], parse_rates(rates, gpu_rate_fields(), path));
+  }
+  return gpus;
+}
+
+template <class Rates>
+nlohmann::ordered_json to_json(const Rates& rates, std::span<const RateFieldOf<Rates>> fields) {
+  nlohmann::ordered_json json;
+  for (const RateFieldOf<Rates>& field : fields) json[std::string(field.name)] = field.get(rates);
+  return json;
+}
+
+nlohmann::ordered_json to_json(const GpuRatesByMachine& gpus) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [machine, rates] : gpus) json[machine] = to_json(rates, gpu_rate_fields());
+  return json;
+}
+
 nlohmann::ordered_json to_json(const LinkRates& links) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const auto& [machine, rates] : links)
@@ -144,46 +132,22 @@ Place place_of(const Environment& environment, std::string_view fingerprint) {
 }  // namespace
 
 Result<std::string> calibration_path(const Environment& environment, std::string_view fingerprint) {
-  std::string folder = environment.raw("XDG_CACHE_HOME");
-  if (folder.empty() || folder.front() != '/') {  // the XDG specification: ignore what is relative
-    folder = environment.raw("HOME");
-    if (folder.empty())
-      return fail(Code::unsupported,
-                  "no place for the calibration: neither XDG_CACHE_HOME nor HOME is set. Set one, or name the file "
-                  "with STRAIT_CALIBRATION");
-    folder += "/.cache";
-  }
-  return folder + "/strait/" + std::string(fingerprint) + ".json";
-}
-
-Status make_folder_of(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) return fail_errno("cannot make the folder " + folder.string(), error.value());
-  return {};
+  return cache_path(environment, std::string(fingerprint) + ".json",
+                    "the calibration (STRAIT_CALIBRATION names another)");
 }
 
 namespace {
 
 /// While the lock is held.
 Status replace(const Calibration& calibration, const std::string& path) {
-  nlohmann::ordered_json rates;
-  for (const RateField& field : rate_fields()) rates[std::string(field.name)] = field.get(calibration.host);
   const nlohmann::ordered_json json{{"strait_calibration", file_version},
                                     {"fingerprint", calibration.fingerprint},
                                     {"time", calibration.time},
-                                    {"host", rates},
+                                    {"host", to_json(calibration.host, rate_fields())},
                                     {"transports", calibration.transports},
-                                    {"links", to_json(calibration.links)}};
-  const std::string draft = path + ".new";
-  {
-    const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!file) return fail_errno("cannot write " + draft, errno, "Check the permissions of its folder");
-    STRAIT_TRY(write_all(file, json.dump(2) + "\n", draft));
-  }
-  if (std::rename(draft.c_str(), path.c_str()) != 0) return fail_errno("cannot put " + draft + " into place", errno);
-  return {};
+                                    {"links", to_json(calibration.links)},
+                                    {"gpus", to_json(calibration.gpus)}};
+  return replace_kept_file(path, json.dump(2) + "\n");
 }
 
 }  // namespace
@@ -191,7 +155,7 @@ Status replace(const Calibration& calibration, const std::string& path) {
 Status update_calibration(const std::string& path, std::string_view fingerprint,
                           const std::function<void(Calibration&)>& change) {
   STRAIT_TRY(make_folder_of(path));
-  STRAIT_ASSIGN(const UniqueFd held, lock(path + ".lock"));
+  STRAIT_ASSIGN(const UniqueFd held, lock_kept_file(path));
   Calibration calibration;
   if (auto found = load_calibration(path, fingerprint)) calibration = std::move(*found);
   calibration.fingerprint = fingerprint;
@@ -200,19 +164,11 @@ Status update_calibration(const std::string& path, std::string_view fingerprint,
 }
 
 Result<Calibration> load_calibration(const std::string& path, std::string_view fingerprint) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file && errno == ENOENT)
+  const auto text = read_kept_file(path, most_file_bytes);
+  if (!text && text.error().code == Code::unsupported)
     return fail(Code::unsupported, "there is no calibration at " + path + ". `strait doctor --calibrate` makes one");
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0)
-    return fail_errno("cannot read the calibration file " + path, errno, std::string(remedy));
-  if (!S_ISREG(status.st_mode)) return bad_file(path, "is no plain file");
-  if (status.st_size > static_cast<off_t>(most_file_bytes)) return bad_file(path, "is far too long");
-  std::string text(static_cast<std::size_t>(status.st_size), '\0');
-  const ssize_t length = ::pread(file.get(), text.data(), text.size(), 0);
-  if (length < 0) return fail_errno("cannot read the calibration file " + path, errno, std::string(remedy));
-  text.resize(static_cast<std::size_t>(length));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!text) return bad_file(path, text.error().message);
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (json.is_discarded() || !json.is_object()) return bad_file(path, "is not JSON: it was cut short or changed");
   const auto version = json.find("strait_calibration");
   if (version == json.end() || !version->is_number_integer()) return bad_file(path, "is not one of Strait's");
@@ -223,15 +179,18 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
     const auto found = json.find(name);
     return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
-  Calibration calibration{{}, {}, {}, text_of("fingerprint"), text_of("time")};
+  Calibration calibration;
+  calibration.fingerprint = text_of("fingerprint");
+  calibration.time = text_of("time");
   if (calibration.fingerprint != fingerprint)
     return bad_file(
         path, "is of another machine (" + calibration.fingerprint + ", this one is " + std::string(fingerprint) + ")");
   const auto host = json.find("host");
   if (host == json.end() || !host->is_object()) return bad_file(path, "lacks the rates of the host");
-  STRAIT_ASSIGN(calibration.host, parse_rates(*host, path));
+  STRAIT_ASSIGN(calibration.host, parse_rates(*host, rate_fields(), path));
   STRAIT_ASSIGN(calibration.transports, parse_transports(json, path));
   STRAIT_ASSIGN(calibration.links, parse_links(json, path));
+  STRAIT_ASSIGN(calibration.gpus, parse_gpus(json, path));
   return calibration;
 }
 
@@ -240,7 +199,7 @@ namespace {
 /// Not measured, but what can be read is known.
 KnownRates defaults(const std::string& reason) {
   const CacheSizes caches = cache_sizes();
-  KnownRates known{{}, "shipped defaults (" + reason + ")", false, {}};
+  KnownRates known{{}, "shipped defaults (" + reason + ")", false, {}, {}};
   known.host.cache_bytes = caches.shared_bytes;
   known.host.memory.core_cache_bytes = caches.core_bytes;
   return known;
@@ -253,7 +212,8 @@ KnownRates known_rates(const Environment& environment) {
   const Place place = place_of(environment, fingerprint);
   if (place.path.empty()) return defaults(place.problem);
   auto calibration = load_calibration(place.path, fingerprint);
-  if (calibration) return {calibration->host, place.path, true, std::move(calibration->links)};
+  if (calibration)
+    return {calibration->host, place.path, true, std::move(calibration->links), std::move(calibration->gpus)};
   if (place.named || calibration.error().code != Code::unsupported)
     log_warn(-1, calibration.error().message + ". Until then selection uses the shipped defaults");
   return defaults(calibration.error().message);

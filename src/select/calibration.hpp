@@ -33,26 +33,45 @@ struct LinkRate {
 /// By topology_fingerprint() of src/select/link_rates.hpp: machines of one processor differ in their GPUs.
 using LinkRates = std::map<std::string, std::vector<LinkRate>>;
 
+/// What a rank on a GPU costs apart from links; the defaults are assumed, docs/simulation.md says where from.
+struct GpuRates {
+  double call_us = 3;           ///< the launch of a kernel
+  double step_us = 2.5;         ///< a fence and a flag that a peer polls
+  double copy_gbps = 2000;      ///< within the memory of the GPU
+  double reduce_gbps = 4000;    ///< bytes of all sources
+  double host_sums_gbps = 100;  ///< of the CPUs of a NUMA node that add for its GPUs, bytes of all sources
+
+  friend bool operator==(const GpuRates&, const GpuRates&) = default;
+};
+/// As with LinkRates.
+using GpuRatesByMachine = std::map<std::string, GpuRates>;
+
 /// What one machine gave, and when.
 struct Calibration {
   HostRates host;
   TransportRates transports;
   LinkRates links;
+  GpuRatesByMachine gpus;
   std::string fingerprint;  ///< of the machine it was measured on
   std::string time;         ///< UTC, "2026-01-31T12:00:00Z"
 };
 
 /// One rate: its name in the file, what is plausible, and what it means to a reader.
-struct RateField {
+template <class Rates>
+struct RateFieldOf {
   std::string_view name;
   std::string_view unit;
   double least;
   double most;
   std::string_view meaning;
-  double (*get)(const HostRates&);
-  void (*set)(HostRates&, double);
+  double (*get)(const Rates&);
+  void (*set)(Rates&, double);
 };
+using RateField = RateFieldOf<HostRates>;
+using GpuRateField = RateFieldOf<GpuRates>;
 std::span<const RateField> rate_fields();
+/// Those that are measured.
+std::span<const GpuRateField> gpu_rate_fields();
 
 /// 16 hexadecimal digits that stand for what rates depend on: the processor, its cores and caches, and the memory.
 std::string machine_fingerprint(const std::string& root = "");
@@ -70,8 +89,6 @@ CacheSizes cache_sizes(const std::string& root = "");
 /// $XDG_CACHE_HOME/strait/<fingerprint>.json, else below ~/.cache; an error where there is neither.
 Result<std::string> calibration_path(const Environment& environment, std::string_view fingerprint);
 
-Status make_folder_of(const std::string& path);
-
 /// Changes what the file says, whole or not at all, by one program at a time; starts anew where it is absent or bad.
 /// Makes the folder.
 Status update_calibration(const std::string& path, std::string_view fingerprint,
@@ -86,6 +103,7 @@ struct KnownRates {
   std::string source;       ///< the path, or "shipped defaults" with the reason
   bool calibrated = false;  ///< measured, not shipped
   LinkRates links{};
+  GpuRatesByMachine gpus{};
 };
 KnownRates known_rates(const Environment& environment);
 /// The same, read once in the life of the process.

@@ -46,6 +46,11 @@ std::vector<LinkRate> link_rates_of(const Topology& topology) {
   return rates;
 }
 
+GpuRates known_gpu_rates(const Topology& topology, const KnownRates& known) {
+  const auto found = known.gpus.find(topology_fingerprint(topology));
+  return found == known.gpus.end() ? GpuRates{} : found->second;
+}
+
 Topology with_known_rates(Topology topology, const KnownRates& known) {
   if (topology.all(DeviceKind::host).size() != 1) return topology;
   const auto found = known.links.find(topology_fingerprint(topology));

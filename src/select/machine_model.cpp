@@ -119,7 +119,10 @@ class GpuModel {
   Result<Machine> build() {
     machine_.name = topology_.name();
     machine_.gpus = true;
-    for (const DeviceId gpu : gpus_) machine_.places.push_back(topology_.device(gpu).name);
+    for (const DeviceId gpu : gpus_) {
+      machine_.places.push_back(topology_.device(gpu).name);
+      machine_.bus_ids.push_back(topology_.device(gpu).bus_id);
+    }
     PlanRequest& request = machine_.request;
     request.ranks = ranks();
     request.shape = even_shape(shape_of(topology_, gpus_));

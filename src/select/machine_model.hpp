@@ -9,26 +9,19 @@
 #include "base/error.hpp"
 #include "plan/clock.hpp"
 #include "plan/request.hpp"
+#include "select/calibration.hpp"
 #include "topology/topology.hpp"
 
 /// Topologies as the clock sees them: ranks placed on devices, and what the bytes between them cross. Works for
 /// machines that nobody has.
 namespace strait {
 
-/// What a rank on a GPU costs apart from links. Assumed until it is measured; docs/simulation.md says where from.
-struct GpuRates {
-  double call_us = 3;           ///< the launch of a kernel
-  double step_us = 2.5;         ///< a fence and a flag that a peer polls
-  double copy_gbps = 2000;      ///< within the memory of the GPU
-  double reduce_gbps = 4000;    ///< bytes of all sources
-  double host_sums_gbps = 100;  ///< of the CPUs of a NUMA node that add for its GPUs, bytes of all sources
-};
-
 /// Ranks on a machine: what plans may use of it, and what they take there.
 struct Machine {
   std::string name;
-  std::vector<std::string> places;  ///< of every rank: "host0/gpu3"
-  bool gpus = false;                ///< else host ranks
+  std::vector<std::string> places;   ///< of every rank: "host0/gpu3"
+  std::vector<std::string> bus_ids;  ///< of their GPUs; empty: host ranks
+  bool gpus = false;                 ///< else host ranks
   /// Ranks, shape, and what links can do. Levels whose islands differ in size are left out: plans need equal ones.
   PlanRequest request;
   ClockModel clock;

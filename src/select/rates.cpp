@@ -17,19 +17,24 @@ constexpr Range rate{"GB/s", 0.01, 1e5};
 constexpr Range cache{"bytes", 1 << 12, 1e12};
 constexpr Range part{"of 1", 0.01, 1};
 
-/// The rate at the end of a path of members: field<&HostRates::memory, &ClockRates::fetch_gbps>.
-template <auto... path>
-constexpr RateField field(std::string_view name, Range range, std::string_view meaning) {
+/// The rate at the end of a path of members: field<HostRates, &HostRates::memory, &ClockRates::fetch_gbps>.
+template <class Rates, auto... path>
+constexpr RateFieldOf<Rates> field_of(std::string_view name, Range range, std::string_view meaning) {
   return {name,
           range.unit,
           range.least,
           range.most,
           meaning,
-          [](const HostRates& rates) { return static_cast<double>((rates.*....*path)); },
-          [](HostRates& rates, double value) {
+          [](const Rates& rates) { return static_cast<double>((rates.*....*path)); },
+          [](Rates& rates, double value) {
             auto& own = (rates.*....*path);
             own = static_cast<std::decay_t<decltype(own)>>(value);
           }};
+}
+
+template <auto... path>
+constexpr RateField field(std::string_view name, Range range, std::string_view meaning) {
+  return field_of<HostRates, path...>(name, range, meaning);
 }
 
 template <auto member>
@@ -49,6 +54,7 @@ constexpr std::array fields{
     field<&Host::reduce_gbps>("reduce_gbps", rate, "sum of two there, bytes of both"),
     memory<&Memory::fetch_gbps>("fetch_gbps", rate, "copy of what another core just wrote"),
     memory<&Memory::replace_gbps>("replace_gbps", rate, "copy over what another core just read"),
+    memory<&Memory::replace_beside_gbps>("replace_beside_gbps", rate, "likewise, and into the own cache beside"),
     memory<&Memory::shared_read_gbps>("shared_read_gbps", rate, "copy out of the shared cache, each core"),
     memory<&Memory::shared_write_gbps>("shared_write_gbps", rate, "copy into the shared cache, each core"),
     memory<&Memory::dram_read_gbps>("dram_read_gbps", rate, "copy out of DRAM, one core alone"),
@@ -61,8 +67,21 @@ constexpr std::array fields{
     field<&Host::cache_bytes>("cache_bytes", cache, "what the cache of all cores holds"),
 };
 
+template <auto member>
+constexpr GpuRateField gpu(std::string_view name, Range range, std::string_view meaning) {
+  return field_of<GpuRates, member>(name, range, meaning);
+}
+
+constexpr std::array gpu_fields{
+    gpu<&GpuRates::call_us>("call_us", time, "the launch of a kernel"),
+    gpu<&GpuRates::step_us>("step_us", time, "a fence and a flag to another GPU, apart from the way"),
+    gpu<&GpuRates::copy_gbps>("copy_gbps", rate, "copy in its own memory"),
+    gpu<&GpuRates::reduce_gbps>("reduce_gbps", rate, "sum of two there, bytes of both"),
+};
+
 }  // namespace
 
 std::span<const RateField> rate_fields() { return fields; }
+std::span<const GpuRateField> gpu_rate_fields() { return gpu_fields; }
 
 }  // namespace strait

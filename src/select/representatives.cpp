@@ -49,11 +49,12 @@ double us_per_byte(const Step& step, const RankPlan& plan, const LevelModel& mac
     const double gbps = machine.levels[machine.level_between(from, plan.rank)].gbps;
     return gbps > 0 ? 1 / gbps : 0;
   };
+  const Writes writes = step.destinations.size() > 1 ? Writes::beside : Writes::alone;
   for (const auto* operands : {&step.sources, &step.destinations})
     for (const Operand& operand : *operands) {
       if (operand.kind == Operand::Kind::receive)
         cost += extra(rank.memory.fetch_gbps, rank.copy_gbps) + path_from(plan.links[operand.link].writer);
-      if (operand.kind == Operand::Kind::send) cost += extra(rank.memory.replace_gbps, rank.copy_gbps);
+      if (operand.kind == Operand::Kind::send) cost += rank.replace_us_per_byte(writes) * bytes_per_us;
       if (operand.kind == Operand::Kind::peer) cost += path_from(operand.peer);
     }
   return step.sources.empty() ? 0 : cost / bytes_per_us;

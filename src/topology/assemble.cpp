@@ -19,6 +19,11 @@ constexpr double socket_us = 0.3;
 constexpr double nvlink_us = 0.5;
 constexpr double network_us = 1.5;
 
+double raw_pcie_gbps(double gigatransfers, std::uint32_t lanes) {
+  const double encoding = gigatransfers < 8 ? 0.8 : 128.0 / 130.0;
+  return gigatransfers * lanes / 8 * encoding;
+}
+
 class Assembler {
  public:
   Result<Topology> run(std::string name, std::vector<HostSurvey> hosts) {
@@ -270,9 +275,17 @@ double pcie_gbps(const PcieWidth& width) {
   // Idle GPUs train their links down; the width stays.
   const double speed = std::max(width.gigatransfers, width.most_gigatransfers);
   const std::uint32_t lanes = width.lanes > 0 ? width.lanes : width.most_lanes;
-  const double encoding = speed < 8 ? 0.8 : 128.0 / 130.0;
-  const double gbps = speed * lanes / 8 * encoding * pcie_efficiency;
+  const double gbps = raw_pcie_gbps(speed, lanes) * pcie_efficiency;
   return static_cast<double>(std::lround(gbps * 100)) / 100;
+}
+
+PcieWidth pcie_width_of(double raw_gbps) {
+  constexpr double tolerance = 0.03;
+  for (const double transfers : {2.5, 5.0, 8.0, 16.0, 32.0, 64.0})
+    for (const std::uint32_t lanes : {16U, 8U, 4U, 2U, 1U})
+      if (const double raw = raw_pcie_gbps(transfers, lanes); std::abs(raw_gbps - raw) < tolerance * raw)
+        return {transfers, lanes, 0, 0};
+  return {};
 }
 
 double nvlink_gbps(std::uint32_t capability) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
+#include "topology/hwloc.hpp"
 #include "topology/nvml.hpp"
 #include "topology/sysfs.hpp"
 #include "topology/verbs.hpp"
@@ -19,6 +21,36 @@ std::string host_name() {
   std::string name = buffer.data();
   std::replace(name.begin(), name.end(), '/', '-');
   return name;
+}
+
+/// Where things are plugged in is what hwloc says, and what sysfs says where hwloc does not know; how fast their links
+/// are is the other way round, because sysfs also tells what a link could be.
+void adopt(HostSurvey& host, PciFunction function) {
+  const auto known = host.pci.find(function.bus_id);
+  if (known == host.pci.end()) {
+    if (function.is_gpu()) host.gpus.push_back({.bus_id = function.bus_id});
+    host.pci.emplace(function.bus_id, std::move(function));
+    return;
+  }
+  if (!function.parent_bus_id.empty()) known->second.parent_bus_id = function.parent_bus_id;
+  if (function.numa >= 0) known->second.numa = function.numa;
+  if (pcie_gbps(known->second.width) == 0) known->second.width = function.width;
+}
+
+void adopt(HostSurvey& host, HwlocSurvey hwloc) {
+  host.notes.insert(host.notes.end(), hwloc.notes.begin(), hwloc.notes.end());
+  if (!hwloc.answered) return;
+  for (SurveyedNuma& numa : hwloc.numas)
+    for (const SurveyedNuma& known : host.numas)
+      if (known.number == numa.number) numa.cache_bytes = known.cache_bytes;
+  host.numas = std::move(hwloc.numas);
+  for (auto& [bus_id, function] : hwloc.pci) adopt(host, std::move(function));
+  for (SurveyedNic& nic : host.nics)
+    for (const SurveyedNic& placed : hwloc.nics) {
+      if (nic.name != placed.name) continue;
+      if (!placed.bus_id.empty()) nic.bus_id = placed.bus_id;
+      if (placed.numa >= 0) nic.numa = placed.numa;
+    }
 }
 
 /// NVML's list takes the place of PCI's: it has what this process may use, in the order that CUDA's devices have.
@@ -82,6 +114,7 @@ void adopt(HostSurvey& host, const VerbsSurvey& verbs) {
 Result<Topology> detect(const DetectOptions& options) {
   HostSurvey host = survey_sysfs(options.root);
   host.name = host_name();
+  if (!options.hwloc_library.empty()) adopt(host, survey_hwloc(options.hwloc_library));
   const bool has_gpus = !host.gpus.empty();
   if (!options.nvml_library.empty()) {
     NvmlSurvey nvml = survey_nvml(options.nvml_library);

@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstdio>
 
 #include "topology/file.hpp"
@@ -79,7 +78,7 @@ class HwlocReader {
       return file_.error(node, "pci_type is not of the form '0302 [10de:2204] ...'");
     function.parent_bus_id = bridge;
     function.numa = numa;
-    function.width = width_of(node.attribute("pci_link_speed").as_double());
+    function.width = pcie_width_of(node.attribute("pci_link_speed").as_double());
     if (function.is_gpu()) {
       host_.gpus.push_back({.bus_id = function.bus_id});
       for (const pugi::xml_node& info : node.children("info"))
@@ -89,17 +88,6 @@ class HwlocReader {
     bridge = function.bus_id;
     if (!host_.pci.emplace(bridge, std::move(function)).second)
       return file_.error(node, "there is a second device at " + bridge);
-    return {};
-  }
-
-  /// hwloc gives GB/s of all lanes: taken as the narrowest common link that gives as much.
-  static PcieWidth width_of(double gbps) {
-    constexpr double tolerance = 0.03;
-    for (const double transfers : {2.5, 5.0, 8.0, 16.0, 32.0, 64.0})
-      for (const std::uint32_t lanes : {16U, 8U, 4U, 2U, 1U}) {
-        const double raw = transfers * lanes / 8 * (transfers < 8 ? 0.8 : 128.0 / 130.0);
-        if (std::abs(gbps - raw) < tolerance * raw) return {transfers, lanes, 0, 0};
-      }
     return {};
   }
 

@@ -8,8 +8,8 @@
 
 #include "topology/topology.hpp"
 
-/// What sysfs, NVML, verbs or another program's file says of a host, before it is made a topology. The sources differ
-/// in what they know; what they all leave out (rates, mostly) is assumed in one place, assemble.cpp.
+/// What sysfs, hwloc, NVML, verbs or another program's file says of a host, before it is made a topology. The sources
+/// differ in what they know; what they all leave out (rates, mostly) is assumed in one place, assemble.cpp.
 namespace strait {
 
 struct PciFunction {
@@ -75,6 +75,8 @@ std::string normal_bus_id(std::string_view text);
 
 /// What a PCIe link carries of its raw rate, each way; 0 where speed or width is unknown.
 double pcie_gbps(const PcieWidth& width);
+/// The narrowest common link that gives as much; `raw_gbps` is that of all lanes, one way. Unknown where none does.
+PcieWidth pcie_width_of(double raw_gbps);
 /// Of one NVLink, one way, by compute capability (86 for 8.6).
 double nvlink_gbps(std::uint32_t capability);
 

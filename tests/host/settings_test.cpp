@@ -50,6 +50,7 @@ HostRates rates_of(int rank) {
     rates.memory.core_cache_bytes = 1 << 20;
     rates.memory.dram_read_gbps = rates.memory.dram_write_gbps = rates.memory.stream_gbps = 0.05;
     rates.memory.fetch_gbps = rates.memory.replace_gbps = rates.memory.two_copies_gbps = 0.05;
+    rates.memory.replace_beside_gbps = 0.05;
     rates.memory.shared_read_gbps = rates.memory.shared_write_gbps = 0.05;
   }
   return rates;

@@ -42,6 +42,20 @@ TEST(ClockMemory, TheReaderPaysForLinesOfAnotherCore) {
   EXPECT_NEAR(time_us(plan, 1000, rates), 1 + 3 + 2 + 1, 1e-3);
 }
 
+TEST(ClockMemory, ASlotWrittenBesideTheOutputHasARateOfItsOwn) {
+  // Each copies its input to its output and the other's slot, then that of the other to its output.
+  const Plan plan = plan_of("staged", Collective::all_gather);
+  HostRates rates = bare_rates();
+  rates.memory.two_copies_gbps = 0.5;  // 2 us instead of 1
+  EXPECT_NEAR(time_us(plan, 1000, rates), 2 + 1, 1e-3);
+  rates.memory.replace_gbps = 0.8;  // a quarter of a microsecond more
+  EXPECT_NEAR(time_us(plan, 1000, rates), 2 + 0.25 + 1, 1e-3);
+  rates.memory.replace_beside_gbps = 0.2;  // 5 us in all
+  EXPECT_NEAR(time_us(plan, 1000, rates), 5 + 1, 1e-3);
+  const Plan lone = plan_of("one_hop", Collective::reduce);  // its copy has one destination
+  EXPECT_NEAR(time_us(lone, 1000, rates), 1 + 0.25 + 2, 1e-3);
+}
+
 TEST(ClockMemory, RanksOnOneCoreShareItsCache) {
   const Plan plan = plan_of("one_hop", Collective::reduce);
   HostRates rates = bare_rates();

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <ctime>
 #include <functional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,8 @@
 #include "doctor/measure.hpp"
 #include "doctor/team.hpp"
 #include "select/calibration.hpp"
+#include "select/kept_file.hpp"
+#include "topo/measurements.hpp"
 #include "topology/detect.hpp"
 
 namespace strait::doctor {
@@ -34,11 +37,12 @@ std::string utc_now() {
   return text;
 }
 
-void print_table(const HostRates& rates) {
-  const HostRates defaults;
-  fmt::print("{:<18}{:>12}{:>12}  {:<6}{}\n", "rate", "measured", "default", "", "meaning");
-  for (const RateField& field : rate_fields())
-    fmt::print("{:<18}{:>12.4g}{:>12.4g}  {:<6}{}\n", field.name, field.get(rates), field.get(defaults), field.unit,
+template <class Rates>
+void print_table(const Rates& rates, std::span<const RateFieldOf<Rates>> fields) {
+  const Rates defaults;
+  fmt::print("{:<20}{:>12}{:>12}  {:<6}{}\n", "rate", "measured", "default", "", "meaning");
+  for (const RateFieldOf<Rates>& field : fields)
+    fmt::print("{:<20}{:>12.4g}{:>12.4g}  {:<6}{}\n", field.name, field.get(rates), field.get(defaults), field.unit,
                field.meaning);
 }
 
@@ -70,7 +74,7 @@ Status keep(const std::string& path, const std::function<void(Calibration&)>& ch
 }
 
 /// GPUs' rates are kept apart from the host's: where they cannot be measured, those are still worth keeping.
-Status calibrate_links(const std::string& path) {
+Status calibrate_gpus(const std::string& path) {
   STRAIT_ASSIGN(const Topology topology, detect());
   const auto links = measure_links(topology, "copy engine, " + utc_now());
   if (!links && links.error().code == Code::unsupported) {
@@ -79,17 +83,26 @@ Status calibrate_links(const std::string& path) {
   }
   if (!links) return tl::unexpected(links.error());
   fmt::print("\n{}", links_text(topology, *links));
-  return keep(path, [&](Calibration& calibration) { calibration.links[links->machine] = links->rates; });
+  STRAIT_TRY(keep(path, [&](Calibration& calibration) { calibration.links[links->machine] = links->rates; }));
+  const auto rates = topo::measure_kernels(topology);
+  if (!rates && rates.error().code == Code::unsupported) {
+    fmt::print("\nwhat GPUs take apart from links: not measured, {}\n", rates.error().message);
+    return {};
+  }
+  if (!rates) return tl::unexpected(rates.error());
+  fmt::print("\nof GPUs\n");
+  print_table(*rates, gpu_rate_fields());
+  return keep(path, [&](Calibration& calibration) { calibration.gpus[links->machine] = *rates; });
 }
 
 Status measure_and_keep(const std::string& path) {
   STRAIT_ASSIGN(const HostRates host, measure_host());
-  print_table(host);
+  print_table(host, rate_fields());
   STRAIT_TRY(keep(path, [&](Calibration& calibration) {
     calibration.host = host;
     calibration.time = utc_now();
   }));
-  return calibrate_links(path);
+  return calibrate_gpus(path);
 }
 
 /// Held by the one process that measures. Others would disturb it.

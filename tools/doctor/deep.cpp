@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "doctor/judge.hpp"
 #include "doctor/team.hpp"
 
 namespace strait::doctor {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr std::size_t count = 1 << 20;  // elements of a collective
 constexpr int rounds = 40;
-constexpr double slow = 1.25;  // times the median rank's own work
 
 struct Report {
   std::mutex mutex;
@@ -85,15 +85,12 @@ Findings check_under_load() {
   if (report.wrong > 0)
     found.push_back({Severity::error, "deep", fmt::format("{} elements of sums are wrong", report.wrong.load()),
                      "results cannot be trusted", "test the memory (memtest86+), and report it if that finds nothing"});
-  std::vector<double> sorted = report.own_us;
-  std::sort(sorted.begin(), sorted.end());
-  const double middle_us = sorted[(sorted.size() - 1) / 2];
-  for (std::size_t rank = 0; rank < report.own_us.size(); ++rank)
-    if (report.own_us[rank] > slow * middle_us)
-      found.push_back({Severity::warning, "slow_rank",
-                       fmt::format("rank {} on core {} takes {:.0f} us for what others do in {:.0f} us", rank,
-                                   cores[rank], report.own_us[rank], middle_us),
-                       "every collective waits for it", "look at what else runs on that core, and at its clock"});
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < cores.size(); ++rank)
+    names.push_back(fmt::format("rank {} on core {}", rank, cores[rank]));
+  const Findings slow =
+      judge_work("slow_rank", names, report.own_us, "look at what else runs on that core, and at its clock");
+  found.insert(found.end(), slow.begin(), slow.end());
   if (found.empty())
     found.push_back({Severity::ok, "deep",
                      fmt::format("{} verified all-reduces on {} ranks; no rank is slow", rounds, ranks), "", ""});

@@ -10,7 +10,7 @@ namespace strait::doctor {
 HostRates measure_memory();
 
 /// Of those: what the team's threads copy that a neighbour has just written (fetch_gbps), or over what it has just read
-/// (replace_gbps), all at once; the slowest thread's.
+/// (replace_gbps; with a buffer of its own beside, replace_beside_gbps), all at once; the slowest thread's.
 void measure_between_cores(Team& team, HostRates& rates);
 
 /// From one thread's store until the other of the pair, which waits for it, has seen it and goes on; `yields`: it gives

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "doctor/measure.hpp"
@@ -115,23 +116,27 @@ void measure_own_cache(Team& team, HostRates& rates) {
 struct BetweenCores {
   double fetch_gbps = 0;
   double replace_gbps = 0;
+  double replace_beside_gbps = 0;
 };
 
 /// Every thread writes its buffer, then copies its neighbour's: what is fetched was just written on another core, and
-/// what is written was just read there.
+/// what is written was just read there. Every other time it writes a buffer of its own beside.
 BetweenCores between_cores(Team& team) {
   const auto threads = static_cast<std::size_t>(team.size());
-  const std::vector<Buffers> all = buffers_for(team, piece_bytes, 0, piece_bytes, piece_bytes);
-  std::vector<std::vector<double>> fetches(threads), replaces(threads);
+  const std::vector<Buffers> all = buffers_for(team, piece_bytes, piece_bytes, piece_bytes, piece_bytes);
+  std::vector<std::vector<double>> fetches(threads), replaces(threads), both(threads);
   team.run([&](int thread) {
     const auto index = static_cast<std::size_t>(thread);
     const Buffers& mine = all[index];
     const Buffers& neighbour = all[(index + 1) % threads];
-    for (int i = 0; i < 2 * repeats; ++i) {
+    const std::array shared{ReduceDestination{mine.other.data()}};
+    const std::array beside{ReduceDestination{mine.second.data()}, ReduceDestination{mine.other.data()}};
+    for (int i = 0; i < 4 * repeats; ++i) {
+      const bool alone = i % 2 == 0;
       team.meet();
       double began = now_us();
-      copy(std::array{ReduceDestination{mine.other.data()}}, mine.source.data(), piece_bytes);
-      replaces[index].push_back(now_us() - began);
+      copy(alone ? std::span<const ReduceDestination>(shared) : beside, mine.source.data(), piece_bytes);
+      (alone ? replaces : both)[index].push_back(now_us() - began);
       team.meet();
       began = now_us();
       copy(std::array{ReduceDestination{mine.destination.data()}}, neighbour.other.data(), piece_bytes);
@@ -143,7 +148,7 @@ BetweenCores between_cores(Team& team) {
     for (const auto& times_us : by_thread) slowest_us = std::max(slowest_us, quick_quarter(times_us));
     return piece_bytes / (slowest_us * bytes_per_us);
   };
-  return {rate(fetches), rate(replaces)};
+  return {rate(fetches), rate(replaces), rate(both)};
 }
 
 void measure_shared_cache(Team& team, HostRates& rates) {
@@ -252,11 +257,14 @@ void measure_cache_sizes(Team& team, HostRates& rates) {
 
 /// Of several buffers the best: where two of them happen to collide in the first-level caches, rates are half.
 void measure_between_cores(Team& team, HostRates& rates) {
-  rates.memory.fetch_gbps = rates.memory.replace_gbps = team.size() < 2 ? rates.copy_gbps : 0;
+  const bool alone = team.size() < 2;
+  rates.memory.fetch_gbps = rates.memory.replace_gbps = alone ? rates.copy_gbps : 0;
+  rates.memory.replace_beside_gbps = alone ? rates.memory.two_copies_gbps : 0;
   for (int attempt = 0; team.size() > 1 && attempt < 5; ++attempt) {
     const BetweenCores found = between_cores(team);
     rates.memory.fetch_gbps = std::max(rates.memory.fetch_gbps, found.fetch_gbps);
     rates.memory.replace_gbps = std::max(rates.memory.replace_gbps, found.replace_gbps);
+    rates.memory.replace_beside_gbps = std::max(rates.memory.replace_beside_gbps, found.replace_beside_gbps);
   }
 }
 

@@ -13,11 +13,12 @@ constexpr std::int64_t longest_ending_ms = 10'000;  // of kernels, once their co
 
 }  // namespace
 
-Result<std::unique_ptr<Gpu>> Gpu::open(straitComm_t control, int device) {
+Result<std::unique_ptr<Gpu>> Gpu::open(straitComm_t control, int device, int timeout_ms) {
   int rank = 0;
   STRAIT_TRY(checked(straitCommUserRank(control, &rank), control, "straitCommUserRank"));
   straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
   config.device = device;
+  if (timeout_ms > 0) config.timeout_ms = timeout_ms;
   straitComm_t comm = nullptr;
   // First of all, because a library built without CUDA says so here.
   STRAIT_TRY(checked(straitCommSplit(control, 0, rank, &comm, &config), nullptr, "Joining the GPU ranks"));

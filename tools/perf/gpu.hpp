@@ -15,8 +15,9 @@ namespace strait::perf {
 /// times and sizes; a stream; and the driver for memory and copies. Used by one thread.
 class Gpu {
  public:
-  /// Joins the GPU ranks, in the order of `control`. Collective over `control`.
-  static Result<std::unique_ptr<Gpu>> open(straitComm_t control, int device);
+  /// Joins the GPU ranks, in the order of `control`. Collective over `control`. `timeout_ms`: the deadline of its
+  /// operations; 0: as STRAIT_TIMEOUT_MS says.
+  static Result<std::unique_ptr<Gpu>> open(straitComm_t control, int device, int timeout_ms = 0);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;

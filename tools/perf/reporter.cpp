@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "perf/last_times.hpp"
 #include "perf/plot.hpp"
 #include "perf/table.hpp"
 
@@ -65,7 +66,16 @@ Status Reporter::finish() {
   if (!o.json_path.empty()) STRAIT_TRY(write_file(o.json_path, to_json(report_)));
   if (!o.plot_path.empty())
     STRAIT_TRY(write_file(o.plot_path, o.plot_path.ends_with(".html") ? plot_html(report_) : plot_svg(report_)));
+  keep();
   return {};
+}
+
+/// For `strait explain`. Nobody asked for it, so that where it fails a line is enough.
+void Reporter::keep() {
+  const Environment environment;
+  const auto path = last_times_path(environment);
+  const Status kept = path ? keep_times(*path, report_, environment) : tl::unexpected(path.error());
+  if (!kept) remark("these times are not kept for `strait explain`: " + kept.error().message);
 }
 
 }  // namespace strait::perf

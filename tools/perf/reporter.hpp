@@ -22,7 +22,7 @@ class Progress {
   std::chrono::steady_clock::time_point next_;
 };
 
-/// What rank 0 does with the results: prints each as it comes, and writes the files at the end.
+/// What rank 0 does with the results: prints each as it comes, writes the files at the end, and keeps the times.
 class Reporter {
  public:
   Reporter(const Options& options, int library_version);
@@ -34,6 +34,8 @@ class Reporter {
   Status finish();
 
  private:
+  void keep();
+
   Report report_;
   Progress progress_;
 };

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "perf/axis.hpp"
+#include "perf/last_times.hpp"
 #include "perf/provenance.hpp"
 
 namespace strait::sim {
@@ -42,7 +43,9 @@ std::string measured_text(const Explanation& e) {
     return fmt::format("{}, {:.2f} GB/s of bus bandwidth ({}); predicted over measured: {:.2f}",
                        time_text(e.measured->time_us), e.measured->bus_gbps, e.measured->where,
                        e.prediction.choice().time.total_us / e.measured->time_us);
-  return "not measured. `strait perf ... --json FILE` measures; --measured FILE shows it here";
+  if (!e.not_measured.empty()) return "not known: " + e.not_measured;
+  return "not measured. `strait perf` measures, and keeps its last times for this machine; --measured FILE shows "
+         "others";
 }
 
 std::string binding_text(const Explanation& e) {
@@ -110,6 +113,25 @@ Result<std::optional<Measured>> find_measured(const std::string& path, const Exp
     if (time_us > 0) return Measured{time_us, found.value("busbw_gbps", 0.0), path + (time.empty() ? "" : ", " + time)};
   }
   return std::nullopt;
+}
+
+Result<std::optional<Measured>> find_kept(const std::string& path, const Explanation& about,
+                                          const Environment& environment) {
+  const OperationWish& wish = about.wish;
+  perf::TimedOperation operation{
+      .collective = wish.collective,
+      .bytes = about.bytes,
+      .subject = {.type = wish.type, .op = {}, .root = -1},
+      .ranks = about.machine.request.ranks,
+      .bus_ids = about.machine.bus_ids,
+      .settings = {},
+  };
+  if (is_reduction(wish.collective)) operation.subject.op = wish.op;
+  if (has_root(wish.collective)) operation.subject.root = static_cast<int>(wish.root);
+  STRAIT_ASSIGN(operation.settings, perf::settings_text(environment));
+  STRAIT_ASSIGN(const auto last, perf::find_last_time(path, operation));
+  if (!last) return std::nullopt;
+  return Measured{last->time_us, last->bus_gbps, last->when + ", over " + last->transport};
 }
 
 std::string to_text(const Explanation& e) {

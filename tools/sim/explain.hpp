@@ -3,16 +3,17 @@
 #include <optional>
 #include <string>
 
+#include "base/environment.hpp"
 #include "sim/machine_source.hpp"
 
 /// `strait explain`: what is chosen and why, for people and for programs.
 namespace strait::sim {
 
-/// What `strait perf --json` has found for the same operation on as many ranks.
+/// What `strait perf` has found for the same operation on as many ranks.
 struct Measured {
   double time_us = 0;
   double bus_gbps = 0;
-  std::string where;  ///< file and time
+  std::string where;  ///< file and time, or when and over what
 };
 
 struct Explanation {
@@ -22,6 +23,7 @@ struct Explanation {
   Operation operation;
   Prediction prediction;
   std::optional<Measured> measured;
+  std::string not_measured;  ///< why there is nothing, where it is worth saying
 };
 
 Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
@@ -29,6 +31,10 @@ Result<Explanation> explain(const MachineWish& machine, const OperationWish& wis
 
 /// Nothing if the file has no such line. An error names the file, and that it is none of `strait perf`.
 Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about);
+
+/// What `strait perf` has last measured on this machine with the settings of this environment, from the file at `path`.
+Result<std::optional<Measured>> find_kept(const std::string& path, const Explanation& about,
+                                          const Environment& environment);
 
 std::string to_text(const Explanation& explanation);
 std::string to_json(const Explanation& explanation);

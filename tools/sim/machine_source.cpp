@@ -66,7 +66,7 @@ Result<Topology> topology_of(const std::string& from) {
 
 Result<Machine> machine_on(const Topology& topology, const MachineWish& wish) {
   if (wish.host || topology.all(DeviceKind::gpu).empty()) return place_on_cpus(topology, wish.ranks);
-  return place_on_gpus(topology, wish.ranks);
+  return place_on_gpus(topology, wish.ranks, known_gpu_rates(topology, process_rates()));
 }
 
 Result<Machine> machine_of(const MachineWish& wish) {

@@ -41,6 +41,11 @@ struct CudaDriver::Calls {
   int (*stream_create)(void**, unsigned) = nullptr;
   int (*stream_destroy)(void*) = nullptr;
   int (*stream_query)(void*) = nullptr;
+  int (*module_load)(void**, const void*) = nullptr;
+  int (*module_unload)(void*) = nullptr;
+  int (*module_kernel)(void**, void*, const char*) = nullptr;
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                void**) = nullptr;
   int (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*) = nullptr;
   int (*copy_to_host)(void*, std::uint64_t, std::size_t, void*) = nullptr;
   int (*copy_to_peer)(std::uint64_t, void*, std::uint64_t, void*, std::size_t, void*) = nullptr;
@@ -73,6 +78,17 @@ CudaStream& CudaStream::operator=(CudaStream&& other) noexcept {
 
 void CudaStream::reset() {
   if (driver_ && !driver_->stuck_ && driver_->use(gpu_)) driver_->calls_->stream_destroy(stream_);
+}
+
+CudaModule& CudaModule::operator=(CudaModule&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(gpu_, other.gpu_);
+  std::swap(module_, other.module_);
+  return *this;
+}
+
+void CudaModule::reset() {
+  if (driver_ && !driver_->stuck_ && driver_->use(gpu_)) driver_->calls_->module_unload(module_);
 }
 
 CudaDriver::CudaDriver() : calls_(std::make_unique<Calls>()) {}
@@ -124,6 +140,10 @@ Status CudaDriver::load(const std::string& library) {
   bind(calls_->stream_create, "cuStreamCreate");
   bind(calls_->stream_destroy, "cuStreamDestroy_v2");
   bind(calls_->stream_query, "cuStreamQuery");
+  bind(calls_->module_load, "cuModuleLoadData");
+  bind(calls_->module_unload, "cuModuleUnload");
+  bind(calls_->module_kernel, "cuModuleGetFunction");
+  bind(calls_->launch, "cuLaunchKernel");
   bind(calls_->copy_to_gpu, "cuMemcpyHtoDAsync_v2");
   bind(calls_->copy_to_host, "cuMemcpyDtoHAsync_v2");
   bind(calls_->copy_to_peer, "cuMemcpyPeerAsync");
@@ -239,6 +259,37 @@ Result<CudaStream> CudaDriver::stream(int gpu) {
   stream.driver_ = shared_from_this();
   stream.gpu_ = gpu;
   return stream;
+}
+
+Result<CudaModule> CudaDriver::module(int gpu, const char* ptx) {
+  STRAIT_TRY(use(gpu));
+  CudaModule module;
+  if (const auto status =
+          check(calls_->module_load(&module.module_, ptx), "compiling kernels for GPU " + std::to_string(gpu));
+      !status)  // the GPU is too old, or the driver came without its compiler
+    return fail(Code::unsupported, status.error().message);
+  module.driver_ = shared_from_this();
+  module.gpu_ = gpu;
+  return module;
+}
+
+Result<CudaKernel> CudaDriver::kernel(const CudaModule& module, const std::string& name) {
+  STRAIT_TRY(use(module.gpu_));
+  CudaKernel kernel{nullptr, name};
+  STRAIT_TRY(check(calls_->module_kernel(&kernel.function, module.module_, name.c_str()),
+                   "looking for the kernel '" + name + "' on GPU " + std::to_string(module.gpu_)));
+  return kernel;
+}
+
+Status CudaDriver::launch(const CudaStream& stream, const CudaKernel& kernel, unsigned blocks, unsigned threads,
+                          std::vector<std::uint64_t> arguments) {
+  STRAIT_TRY(use(stream.gpu_));
+  std::vector<void*> pointers;
+  for (std::uint64_t& argument : arguments) pointers.push_back(&argument);  // little-endian: the lower bytes are first
+  const int status =
+      calls_->launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream.stream_, pointers.data(), nullptr);
+  if (status == cuda_success) return {};
+  return check(status, "launching '" + kernel.name + "' on GPU " + std::to_string(stream.gpu_));
 }
 
 Status CudaDriver::to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes) {

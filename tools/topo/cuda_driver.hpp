@@ -50,6 +50,28 @@ class CudaStream {
   void* stream_ = nullptr;
 };
 
+/// Kernels on a GPU. Given back with it.
+class CudaModule {
+ public:
+  CudaModule() = default;
+  CudaModule(CudaModule&& other) noexcept { *this = std::move(other); }
+  CudaModule& operator=(CudaModule&& other) noexcept;
+  ~CudaModule() { reset(); }
+
+ private:
+  friend class CudaDriver;
+  void reset();
+  std::shared_ptr<CudaDriver> driver_{};
+  int gpu_ = 0;
+  void* module_ = nullptr;
+};
+
+/// One of a module, which must outlive it.
+struct CudaKernel {
+  void* function = nullptr;
+  std::string name{};
+};
+
 /// Calls from one thread only. Every error names the call, the GPU, and CUDA's reason.
 class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
  public:
@@ -71,6 +93,12 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
   /// Pinned through `gpu`, and within reach of all; on the NUMA node of the calling thread.
   Result<CudaMemory> host_memory(std::size_t bytes, int gpu = 0);
   Result<CudaStream> stream(int gpu);
+  /// Compiles for the GPU at hand. Code::unsupported: the driver cannot.
+  Result<CudaModule> module(int gpu, const char* ptx);
+  Result<CudaKernel> kernel(const CudaModule& module, const std::string& name);
+  /// `arguments`: addresses and numbers, in the order of the kernel's, which takes the lower bytes of each.
+  Status launch(const CudaStream& stream, const CudaKernel& kernel, unsigned blocks, unsigned threads,
+                std::vector<std::uint64_t> arguments);
 
   Status to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes);
   Status to_gpu(const CudaStream& stream, const CudaMemory& gpu, const CudaMemory& host, std::size_t bytes);
@@ -85,6 +113,7 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
 
  private:
   friend class CudaMemory;
+  friend class CudaModule;
   friend class CudaStream;
   struct Calls;
   struct CloseLibrary {

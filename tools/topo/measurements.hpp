@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "select/calibration.hpp"
 #include "topology/topology.hpp"
 
 /// `strait topo --measure`: what the links of this machine give, alone and all at once.
@@ -47,6 +48,12 @@ struct GpuMeasurements {
 /// Copies that take longer than `longest_ms` are an error too, and the GPUs' memory is given up then.
 Result<GpuMeasurements> measure_gpus(const Topology& topology, const std::string& library = "libcuda.so.1",
                                      int longest_ms = 60'000);
+
+/// What GPUs take apart from their links: launches, flags between pairs, copies and sums in their own memory, of the
+/// slowest GPU and the middle pair. What the CPUs add for them is not measured. Some seconds; errors likewise, and with
+/// Code::unsupported where the driver cannot compile.
+Result<GpuRates> measure_kernels(const Topology& topology, const std::string& library = "libcuda.so.1",
+                                 int longest_ms = 60'000);
 
 /// Links of the topology with the rates that were measured: the host link of each GPU, and the NVLinks.
 Result<Topology> with_measured_rates(const Topology& topology, const GpuMeasurements& gpus, const std::string& origin);

@@ -24,6 +24,7 @@ Calibration sample(double copy_gbps = 42) {
   calibration.fingerprint = machine;
   calibration.time = "2026-01-31T12:00:00Z";
   calibration.links["00000000000000aa"] = {{"gpu0", "port0", 11.5, 0, "copy engine, alone"}};
+  calibration.gpus["00000000000000aa"] = {.call_us = 4.5, .step_us = 1.5};
   return calibration;
 }
 
@@ -54,6 +55,7 @@ TEST(Calibration, ComesBackAsItWasSaved) {
     EXPECT_EQ(field.get(loaded->host), field.get(sample().host)) << field.name;
   EXPECT_EQ(loaded->time, sample().time);
   EXPECT_EQ(loaded->links, sample().links);
+  EXPECT_EQ(loaded->gpus, sample().gpus);
 }
 
 TEST(Calibration, ShippedDefaultsArePlausible) {
@@ -74,7 +76,7 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
       {std::string(64, '\0'), "not JSON"},
       {"[]", "not JSON"},
       {"{}", "not one of Strait's"},
-      {changed(good, "\"strait_calibration\": 2", "\"strait_calibration\": 3"), "version 3"},
+      {changed(good, "\"strait_calibration\": 3", "\"strait_calibration\": 4"), "version 4"},
       {changed(good, std::string(machine), "fedcba9876543210"), "another machine"},
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": -1"), "copy_gbps = -1"},
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": 1e99"), "no machine has"},
@@ -84,6 +86,8 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
       {changed(good, "\"from\": \"gpu0\"", "\"from\": 3"), "no rate of a link"},
       {changed(good, "\"links\": {", "\"links\": 5, \"more\": {"), "other than rates of links"},
       {changed(good, "\"transports\": {}", "\"transports\": {\"cuda\": {\"push_gbps\": -3}}"), "push_gbps = -3"},
+      {changed(good, "\"call_us\": 4.5", "\"call_us\": -4"), "call_us = -4"},
+      {changed(good, "\"gpus\": {", "\"gpus\": 5, \"more\": {"), "other than rates of GPUs"},
       {changed(good, "\"transports\": {}", "\"transports\": 7"), "other than rates of transports"},
       {good + std::string(std::size_t{2} << 20, ' '), "too long"},
   };

@@ -84,4 +84,13 @@ EXPORT int cuMemcpyHtoDAsync_v2(std::uint64_t to, const void* from, std::size_t 
 EXPORT int cuMemcpyDtoHAsync_v2(void* to, std::uint64_t from, std::size_t bytes, void*) {
   return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), success;
 }
-EXPORT int cuMemcpyPeerAsync(std::uint64_t, void*, std::uint64_t, void*, std::size_t, void*) { return invalid_value; }
+EXPORT int cuModuleLoadData(void**, const void*) { return invalid_value; }
+EXPORT int cuModuleUnload(void*) { return invalid_value; }
+EXPORT int cuModuleGetFunction(void**, void*, const char*) { return invalid_value; }
+EXPORT int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                          void**) {
+  return invalid_value;
+}
+EXPORT int cuMemcpyPeerAsync(std::uint64_t to, void*, std::uint64_t from, void*, std::size_t bytes, void*) {
+  return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes), success;
+}

@@ -12,6 +12,7 @@ namespace {
 
 using testing::AnyOfArray;
 
+constexpr double kib = 1 << 10;
 constexpr double mib = 1 << 20;
 /// Microseconds for `bytes` at `gbps`.
 double us(double bytes, double gbps) { return bytes / gbps * 1e-3; }
@@ -60,9 +61,44 @@ std::vector<Case> cases() {
       {"10x-rtx3090", 10, Collective::all_to_all, f32, s, {"direct"}, "GPU", "shared PCIe", us(5 * 0.9 * s, 3), 2.1},
       // The five reads of 9 x 1 KB through the port.
       {"10x-rtx3090", 10, all_reduce, f32, 1024, {"one_hop"}, "GPU", "shared PCIe", us(5 * 9 * 1024.0, 3), 2.0},
+      // Between the two: the uploads bind, but a slice's way up and down is not hidden yet.
+      {"10x-rtx3090",
+       10,
+       all_reduce,
+       f32,
+       64 * kib,
+       {"staged"},
+       "GPU, CPU sums",
+       "shared PCIe",
+       us(5 * 64 * kib, 3),
+       2.0},
+      {"10x-rtx3090", 10, all_reduce, f32, mib, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * mib, 3), 1.15},
+      // Four of the five have a bridge to one of the nine.
+      {"10x-rtx3090-bridged",
+       10,
+       all_reduce,
+       f32,
+       kib,
+       {"one_hop"},
+       "GPU",
+       "shared PCIe",
+       us((9 + 4 * 8) * kib, 3),
+       1.6},
+      {"10x-rtx3090-bridged",
+       10,
+       all_reduce,
+       f32,
+       mib,
+       {"staged"},
+       "GPU, CPU sums",
+       "shared PCIe",
+       us(5 * mib, 3),
+       1.15},
       // Bridges could halve it for eight of the ten, but no plan uses islands of unequal size.
       {"10x-rtx3090-bridged", 10, all_reduce, f32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
       // Ten ranks send ten others of the other host a twentieth each of their input, and as much of the results.
+      // Bridges
+      // do not matter: the network binds.
       {"2-hosts-10x-rtx3090",
        20,
        all_reduce,
@@ -72,6 +108,38 @@ std::vector<Case> cases() {
        "GPU, CPU sums",
        "NIC",
        us(2 * 10 * 10 * s / 20, 2.5)},
+      {"2-hosts-10x-rtx3090",
+       20,
+       all_reduce,
+       f32,
+       64 * kib,
+       {"staged", "two_hop"},
+       "GPU, CPU sums",
+       "NIC",
+       us(2 * 10 * 10 * 64 * kib / 20, 2.5),
+       1.7},
+      {"2-hosts-10x-rtx3090-bridged",
+       20,
+       all_reduce,
+       f32,
+       s,
+       {"staged"},
+       "GPU, CPU sums",
+       "NIC",
+       us(2 * 10 * 10 * s / 20, 2.5)},
+      {"2-hosts-10x-rtx3090-bridged",
+       20,
+       all_reduce,
+       f32,
+       64 * kib,
+       {"staged", "two_hop"},
+       "GPU, CPU sums",
+       "NIC",
+       us(2 * 10 * 10 * 64 * kib / 20, 2.5),
+       1.7},
+      // Each of ten ranks reads the inputs of the ten others.
+      {"2-hosts-10x-rtx3090", 20, all_reduce, f32, kib, {"one_hop"}, "GPU", "NIC", us(10 * 10 * kib, 2.5), 1.8},
+      {"2-hosts-10x-rtx3090-bridged", 20, all_reduce, f32, kib, {"one_hop"}, "GPU", "NIC", us(10 * 10 * kib, 2.5), 1.8},
       // Two GPUs of each socket fetch two others' quarters from the other, and push two sums back: 2 S each way.
       {"4x-rtx-pro-6000",
        4,
@@ -208,8 +276,10 @@ INSTANTIATE_TEST_SUITE_P(All, Limits,
                          testing::Values(Limit{"10x-rtx3090", 10, 3 / 5.0 * 1.8},
                                          // Three islands behind a port: two pairs that a bridge joins, and one alone.
                                          Limit{"10x-rtx3090-bridged", 10, 3 / 3.0 * 1.8},
-                                         Limit{"2-hosts-10x-rtx3090", 20, 3 / 3.0 * 1.9}, Limit{"4x-h200", 4, 391},
-                                         Limit{"4x-rtx-pro-6000", 4, 50}, Limit{"8x-h800", 8, 160},
+                                         Limit{"2-hosts-10x-rtx3090", 20, 3 / 5.0 * 1.9},
+                                         Limit{"2-hosts-10x-rtx3090-bridged", 20, 3 / 3.0 * 1.9},
+                                         Limit{"4x-h200", 4, 391}, Limit{"4x-rtx-pro-6000", 4, 50},
+                                         Limit{"8x-h800", 8, 160},
                                          Limit{"32-hosts-8x-h800", 16, 210},  // NVLink and a NIC at once
                                          Limit{"8x-h100-superpod", 16, 420}, Limit{"nvl72", 36, 900}));
 

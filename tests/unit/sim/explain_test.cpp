@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "perf/last_times.hpp"
 #include "perf/options.hpp"
 #include "plan/print.hpp"
 #include "sim/perf_rows.hpp"
@@ -161,6 +164,44 @@ TEST(Explain, ShowsWhatWasMeasured) {
   ASSERT_FALSE(wrong);
   EXPECT_THAT(wrong.error().message, HasSubstr("no results of `strait perf --json`"));
   EXPECT_FALSE(find_measured("/no/such/file", e));
+}
+
+TEST(Explain, ShowsWhatPerfLastMeasuredHere) {
+  const Explanation e = explained({"4x-h200", 0, false});
+  const auto path = (std::filesystem::temp_directory_path() / ("strait-explain-" + std::to_string(getpid()))).string();
+  const Environment nothing([](const char*) -> const char* { return nullptr; });
+  const auto known_us = [&](const Environment& environment) {
+    const auto found = find_kept(path, e, environment);
+    EXPECT_TRUE(found) << found.error().message;
+    return found && *found ? (*found)->time_us : 0;
+  };
+  EXPECT_EQ(known_us(nothing), 0);
+  perf::Report report{};
+  for (const std::string& bus_id : e.machine.bus_ids) report.ranks.push_back({0, 1, "host", 0, bus_id, "GPU"});
+  ASSERT_EQ(report.ranks.size(), 4U);
+  report.transport.name = "cuda_p2p";
+  perf::Row row{.bytes = e.bytes,
+                .count = e.bytes / 4,
+                .subject = {DataType::float32, ReduceOp::sum, -1},
+                .out_of_place = {},
+                .in_place = {}};
+  row.out_of_place.time_us = 20;
+  report.rows = {row};
+  ASSERT_TRUE(perf::keep_times(path, report, nothing));
+  EXPECT_EQ(known_us(nothing), 20);
+  EXPECT_EQ(known_us(Environment([](const char* name) { return name == std::string("STRAIT_P2P") ? "off" : nullptr; })),
+            0);
+  Explanation with = e;
+  with.measured = *find_kept(path, e, nothing);
+  EXPECT_THAT(to_text(with), AllOf(HasSubstr("measured  20.0 us"), HasSubstr("over cuda_p2p")));
+  { const std::ofstream broken(path); }
+  const auto bad = find_kept(path, e, nothing);
+  ASSERT_FALSE(bad);
+  with.measured.reset();
+  with.not_measured = bad.error().message;
+  EXPECT_THAT(to_text(with), HasSubstr("measured  not known: " + path));
+  std::filesystem::remove(path);
+  std::filesystem::remove(path + ".lock");
 }
 
 TEST(SimulatedPerf, HasPerfsRowsAndSaysThatTheyArePredicted) {

@@ -7,13 +7,17 @@
 
 #include "select/link_rates.hpp"
 #include "select/machine_model.hpp"
+#include "topo/measurements.hpp"
 #include "topology/files.hpp"
 
 namespace strait::doctor {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
+using testing::Ge;
 using testing::HasSubstr;
+using testing::Le;
 
 /// The machine of the fake driver, without an NVLink; `host` is its name.
 Topology machine(const std::string& host = "host0", const std::string& second_bus_id = "0000:42:00.0") {
@@ -30,7 +34,7 @@ Topology machine(const std::string& host = "host0", const std::string& second_bu
 }
 
 KnownRates known(const std::string& fingerprint, std::vector<LinkRate> rates) {
-  KnownRates known{{}, "machine.json", true, {}};
+  KnownRates known{{}, "machine.json", true, {}, {}};
   known.links[fingerprint] = std::move(rates);
   return known;
 }
@@ -53,6 +57,41 @@ TEST(CalibratedLinks, AreThoseOfTheMachineAndChangeWhatIsPredicted) {
     return least;
   };
   EXPECT_LT(slowest(*measured), slowest(*assumed));
+}
+
+TEST(CalibratedGpus, TellWhatKernelsTakeAndChangeWhatIsPredicted) {
+  const Topology topology = machine();
+  const auto rates = topo::measure_kernels(topology, FAKE_CUDA_GOOD);
+  ASSERT_TRUE(rates) << rates.error().message;
+  // Never quicker than the driver says; a busy machine makes them slower.
+  EXPECT_THAT(rates->call_us, AllOf(Ge(2), Le(20)));
+  const DeviceId gpu0 = *topology.find("host0/gpu0"), gpu1 = *topology.find("host0/gpu1");
+  const double way_us = topology.path(gpu0, gpu1).latency_us;
+  EXPECT_GT(way_us, 0);
+  EXPECT_THAT(rates->step_us, AllOf(Ge(4 - way_us - 1e-3), Le(40)));
+  EXPECT_THAT(rates->copy_gbps, AllOf(Le(1001), Ge(100)));
+  EXPECT_THAT(rates->reduce_gbps, AllOf(Le(1001), Ge(100)));  // of both sources
+  KnownRates known{{}, "machine.json", true, {}, {}};
+  known.gpus[topology_fingerprint(topology)] = *rates;
+  EXPECT_EQ(known_gpu_rates(topology, known), *rates);
+  EXPECT_EQ(known_gpu_rates(machine("host0", "0000:43:00.0"), known), GpuRates{});
+  const auto placed = place_on_gpus(topology, 0, known_gpu_rates(topology, known));
+  ASSERT_TRUE(placed);
+  EXPECT_EQ(placed->clock.step_us, rates->step_us);
+  EXPECT_EQ(placed->clock.copy_gbps, rates->copy_gbps);
+}
+
+TEST(CalibratedGpus, ADriverWithoutItsCompilerIsTold) {
+  const auto rates = topo::measure_kernels(machine(), FAKE_CUDA_NO_COMPILER);
+  ASSERT_FALSE(rates);
+  EXPECT_EQ(rates.error().code, Code::unsupported);
+  EXPECT_THAT(rates.error().message, HasSubstr("compiling kernels for GPU 0"));
+}
+
+TEST(CalibratedGpus, AStuckGpuIsAnError) {
+  const auto rates = topo::measure_kernels(machine(), FAKE_CUDA_STUCK, 50);
+  ASSERT_FALSE(rates);
+  EXPECT_EQ(rates.error().code, Code::timeout);
 }
 
 TEST(CalibratedLinks, AreThereUnderAnotherHostNameButNotWithOtherGpus) {

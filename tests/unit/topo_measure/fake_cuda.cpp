@@ -1,18 +1,21 @@
 // Two GPUs, 0000:41:00.0 and 0000:42:00.0, whose copies move nothing but take their time: 8 GB/s up and 10 GB/s down,
 // each shared by both GPUs, and 16 GB/s from GPU 0 to GPU 1, 4 GB/s back. P2P is granted that way only.
 //   FAKE_GOOD: works.   FAKE_EMPTY: a driver without GPUs.   FAKE_OLD: lacks a function.
-//   FAKE_STUCK: copies never end.   FAKE_FAILING: copies between GPUs fail.
+//   FAKE_STUCK: copies never end.   FAKE_FAILING: copies between GPUs fail.   FAKE_NO_COMPILER: takes no PTX.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
+#include <string>
 
 namespace {
 constexpr int success = 0, invalid_value = 1, no_device = 100, illegal_address = 700, not_ready = 600;
+[[maybe_unused]] constexpr int jit_compiler_not_found = 221;
 constexpr std::uint64_t granularity = 4096;
 
 int contexts[2];
@@ -134,6 +137,41 @@ EXPORT int cuMemcpyHtoDAsync_v2(std::uint64_t to, const void* from, std::size_t 
 EXPORT int cuMemcpyDtoHAsync_v2(void* to, std::uint64_t from, std::size_t bytes, void* stream) {
   if (owner(from) != current || owner(reinterpret_cast<std::uint64_t>(to)) != -1) return invalid_value;
   return move(up, bytes, stream);
+}
+EXPORT int cuModuleLoadData(void** module, const void* ptx) {
+#ifdef FAKE_NO_COMPILER
+  return jit_compiler_not_found;
+#endif
+  if (current < 0 || std::strstr(static_cast<const char*>(ptx), ".entry ping") == nullptr) return invalid_value;
+  return ++retained, *module = &contexts[current], success;
+}
+EXPORT int cuModuleUnload(void* module) { return module == &contexts[current] ? (--retained, success) : invalid_value; }
+EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) {
+  static const char* const names[] = {"nothing", "clear", "ping", "copy_over", "add_up"};
+  for (const char* const& known : names)
+    if (std::strcmp(name, known) == 0 && module == &contexts[current])
+      return *function = const_cast<char*>(known), success;
+  return invalid_value;
+}
+/// 2 us for a kernel that does nothing, 4 us from GPU to GPU, 1000 GB/s for copies, 500 GB/s for sums.
+EXPORT int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          void* stream, void** arguments, void**) {
+  auto* mine = static_cast<Stream*>(stream);
+  const std::string kernel(static_cast<const char*>(function));
+  const auto number = [&](int i) { return *static_cast<std::uint64_t*>(arguments[i]); };
+  double us = 2;
+  if (kernel == "ping") {
+    us = 2 * 4.0 * static_cast<double>(number(2));
+    // Peers reach one another's flags only where P2P is granted both ways.
+    if (owner(number(0)) != -1 || owner(number(1)) != -1 || number(3) > 1) return illegal_address;
+  } else if (kernel == "clear") {
+    if (owner(number(0)) == -2) return illegal_address;
+  } else if (kernel != "nothing") {
+    if (owner(number(0)) != current || owner(number(1)) != current) return illegal_address;
+    us = static_cast<double>(number(2)) / (kernel == "copy_over" ? 1000e3 : 500e3);
+  }
+  mine->done_us = std::max(now_us(), mine->done_us) + us;
+  return success;
 }
 #ifndef FAKE_OLD
 EXPORT int cuMemcpyPeerAsync(std::uint64_t to, void* to_context, std::uint64_t from, void* from_context,

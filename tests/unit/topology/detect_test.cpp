@@ -80,7 +80,7 @@ class FakeMachine : public ::testing::Test {
   }
 
   Topology detected(const std::string& nvml = "") {
-    auto result = detect({.root = root_.string(), .nvml_library = nvml, .verbs_library = ""});
+    auto result = detect({.root = root_.string(), .hwloc_library = "", .nvml_library = nvml, .verbs_library = ""});
     EXPECT_TRUE(result) << (result ? "" : result.error().message);
     return std::move(result).value();
   }

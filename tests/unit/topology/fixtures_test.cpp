@@ -120,8 +120,10 @@ TEST(Fixtures, Rtx3090Bridged) {
 TEST(Fixtures, TwoHostsOfRtx3090) {
   const Topology topology = machine("2-hosts-10x-rtx3090");
   const auto gpus = topology.ranks();
-  EXPECT_EQ(level_names(topology), "nvlink numa host ");
-  EXPECT_EQ(shape_of(topology, gpus).levels.back(), even_islands(20, 10));
+  EXPECT_EQ(level_names(topology), "numa host ");
+  EXPECT_THAT(shape_of(topology, gpus).levels, ElementsAre(even_islands(20, 5), even_islands(20, 10)));
+  EXPECT_EQ(topology.path(gpus[11], gpus[12]).kind, PathKind::host);  // a bridge would fit
+  EXPECT_EQ(topology.path(gpus[11], gpus[12]).reason, P2pStatus::chipset_not_supported);
   const Path path = topology.path(gpus[0], gpus[19]);
   EXPECT_EQ(path.kind, PathKind::net);
   EXPECT_DOUBLE_EQ(path.bandwidth_gbps, 2.5);
@@ -129,6 +131,19 @@ TEST(Fixtures, TwoHostsOfRtx3090) {
   // Without GPUDirect both hosts' memories are written and read.
   const ResourceId memory = *topology.memory_of(topology.numa_of(gpus[0]));
   EXPECT_EQ(std::count(path.crosses.begin(), path.crosses.end(), memory), 2);
+}
+
+TEST(Fixtures, TwoHostsOfRtx3090Bridged) {
+  const Topology topology = machine("2-hosts-10x-rtx3090-bridged");
+  const auto gpus = topology.ranks();
+  EXPECT_EQ(level_names(topology), "nvlink numa host ");
+  EXPECT_THAT(shape_of(topology, gpus).levels,
+              ElementsAre(Islands{0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 6, 7, 7, 8, 8, 9, 10, 10, 11, 11}, even_islands(20, 5),
+                          even_islands(20, 10)));
+  for (const std::size_t first : {1U, 3U, 6U, 8U, 11U, 13U, 16U, 18U})
+    EXPECT_EQ(topology.path(gpus[first], gpus[first + 1]).kind, PathKind::nvlink) << first;
+  EXPECT_EQ(topology.path(gpus[10], gpus[11]).kind, PathKind::host);
+  EXPECT_EQ(topology.path(gpus[9], gpus[10]).kind, PathKind::net);
 }
 
 TEST(Fixtures, RtxPro6000) {

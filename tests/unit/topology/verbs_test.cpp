@@ -101,7 +101,7 @@ class MachineWithCard : public ::testing::Test {
     std::ofstream(root_ / path) << text;
   }
   Topology detected(const std::string& verbs) const {
-    auto result = detect({.root = root_.string(), .nvml_library = "", .verbs_library = verbs});
+    auto result = detect({.root = root_.string(), .hwloc_library = "", .nvml_library = "", .verbs_library = verbs});
     EXPECT_TRUE(result) << (result ? "" : result.error().message);
     return std::move(result).value();
   }
