@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,22 @@ class CudaStream {
   void* stream_ = nullptr;
 };
 
+/// What a stream was given while it recorded, to be run any number of times. Destroyed with it.
+class CudaGraph {
+ public:
+  CudaGraph() = default;
+  CudaGraph(CudaGraph&& other) noexcept { *this = std::move(other); }
+  CudaGraph& operator=(CudaGraph&& other) noexcept;
+  ~CudaGraph() { reset(); }
+
+ private:
+  friend class CudaDriver;
+  void reset();
+  std::shared_ptr<CudaDriver> driver_{};
+  int gpu_ = 0;
+  void* executable_ = nullptr;
+};
+
 /// Calls from one thread only. Every error names the call, the GPU, and CUDA's reason.
 class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
  public:
@@ -71,6 +88,12 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
   /// Pinned through `gpu`, and within reach of all; on the NUMA node of the calling thread.
   Result<CudaMemory> host_memory(std::size_t bytes, int gpu = 0);
   Result<CudaStream> stream(int gpu);
+  /// Makes it the current GPU of the calling thread, by which CUDA's runtime goes.
+  Status use(int gpu);
+
+  /// What `enqueue` puts on the stream, in a graph instead: nothing runs. Other threads' calls are not recorded.
+  Result<CudaGraph> record(const CudaStream& stream, const std::function<Status()>& enqueue);
+  Status launch(const CudaGraph& graph, const CudaStream& stream);
 
   Status to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes);
   Status to_gpu(const CudaStream& stream, const CudaMemory& gpu, const CudaMemory& host, std::size_t bytes);
@@ -86,6 +109,7 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
  private:
   friend class CudaMemory;
   friend class CudaStream;
+  friend class CudaGraph;
   struct Calls;
   struct CloseLibrary {
     void operator()(void* library) const;
@@ -94,7 +118,6 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
   Status load(const std::string& library);
   Status count_gpus();
   Result<void*> context(int gpu);
-  Status use(int gpu);
   Status check(int status, const std::string& what) const;
 
   std::unique_ptr<void, CloseLibrary> library_;
