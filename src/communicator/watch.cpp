@@ -38,13 +38,20 @@ Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transpo
 
 Status Watch::sticky() const {
   if (!has_failed()) return {};
-  return fail(static_cast<Code>(control_.error.code), control_.error.message);
+  Error error{static_cast<Code>(control_.error.code), control_.error.message};
+  tell_once(error);
+  return tl::unexpected(std::move(error));
+}
+
+void Watch::tell_once(const Error& error) const {
+  if (peers_.on_failure && !told_.exchange(true)) peers_.on_failure(error);
 }
 
 Error Watch::raise(Error error) {
   std::uint32_t empty = 0;
   if (control_.error.state.compare_exchange_strong(empty, 1)) {
     record(error);
+    tell_once(error);
     return error;
   }
   // Another rank was first. Should it die before it has written its error, ours must do.
