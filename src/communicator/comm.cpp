@@ -139,7 +139,7 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
   hears_all_ = !empty && !has_root(call.collective);
   if (!hears_all_) unheard_ = Unheard{sequence_, signature_};
   if (empty) {
-    recorder_->finish(sequence_);
+    recorder_->finish(sequence_, true);
     return {};
   }
   auto program = or_out_of_memory([&] { return find_program(carried); });
@@ -203,9 +203,9 @@ Result<Comm::State> Comm::step() {
     }
     program_ = nullptr;
     if (is_collective_)
-      recorder_->finish(sequence_);
+      recorder_->finish(sequence_, !has_waited_);
     else
-      recorder_->finish_messages();
+      recorder_->finish_messages(!has_waited_);
     STRAIT_ASSIGN(const bool goes_on, begin_next_exchange());
     if (goes_on) return State::advanced;
   }
@@ -226,10 +226,14 @@ Result<bool> Comm::compare_with_heard() {
 
 void Comm::begin_waiting() {
   backoff_ = {};
+  has_waited_ = false;
   if (watch_->has_deadline()) began_ = std::chrono::steady_clock::now();
 }
 
-Status Comm::pause() { return watch_->pause(backoff_, waiting()); }
+Status Comm::pause() {
+  has_waited_ = true;
+  return watch_->pause(backoff_, waiting());
+}
 
 Watch::Waiting Comm::waiting() const {
   return {is_collective_ ? sequence_ : 0, signature_, began_,

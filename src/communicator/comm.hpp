@@ -173,6 +173,7 @@ class Comm {
   std::unique_ptr<HostProgram> own_program_;  ///< of an operation whose program is not kept
   HostProgram* program_ = nullptr;
   Watch::Backoff backoff_;
+  bool has_waited_ = false;
   std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
 
   std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;

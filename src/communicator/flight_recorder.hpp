@@ -40,11 +40,12 @@ class FlightRecorder {
     own().calls[sequence % posted_calls].stream.store(reinterpret_cast<std::uintptr_t>(stream),
                                                       std::memory_order_relaxed);
   }
-  void finish(std::uint64_t sequence) { finish(own().calls, sequence); }
+  /// `at_once`: without a wait, so that it ended when it was posted as far as a reader cares; the clock is not asked.
+  void finish(std::uint64_t sequence, bool at_once) { finish(own().calls, sequence, at_once); }
   /// Sends and receives of one group, which finish together.
   void post_messages(std::span<const Call> messages);
-  void finish_messages() {
-    while (finished_messages_ < messages_) finish(own().messages, ++finished_messages_);
+  void finish_messages(bool at_once) {
+    while (finished_messages_ < messages_) finish(own().messages, ++finished_messages_, at_once);
   }
 
   /// From any thread. `reason`: why, for its reader.
@@ -59,8 +60,10 @@ class FlightRecorder {
  private:
   using Ring = std::array<PostedCall, posted_calls>;
   RankControl& own() const { return *controls_[about_.rank]; }
-  static void finish(Ring& ring, std::uint64_t sequence) {
-    ring[sequence % posted_calls].finished_ticks.store(ticks_now(), std::memory_order_relaxed);
+  static void finish(Ring& ring, std::uint64_t sequence, bool at_once) {
+    PostedCall& call = ring[sequence % posted_calls];
+    const std::uint64_t ticks = at_once ? call.posted_ticks.load(std::memory_order_relaxed) : ticks_now();
+    call.finished_ticks.store(ticks, std::memory_order_relaxed);
   }
 
   std::vector<RankControl*> controls_;

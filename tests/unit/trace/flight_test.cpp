@@ -54,7 +54,7 @@ class Job {
   }
   void run(std::uint32_t rank, std::uint64_t sequence) {
     post(rank, sequence);
-    recorders_[rank]->finish(sequence);
+    recorders_[rank]->finish(sequence, false);
   }
   FlightRecorder& recorder(std::uint32_t rank) { return *recorders_[rank]; }
   RankControl& control(std::uint32_t rank) { return controls_[rank]; }
@@ -101,7 +101,7 @@ TEST(Flight, SaysWhenNobodyIsBehind) {
                                 Not(HasSubstr("as another rank saw it"))));
   job.post(0, 2);
   job.post(1, 2);
-  job.recorder(1).finish(2);
+  job.recorder(1).finish(2, false);
   job.dump(1);
   EXPECT_THAT(job.said(), HasSubstr("Behind: rank 0 has not posted #2")) << "its own file is older, and is believed";
   job.dump(0);
@@ -140,7 +140,7 @@ TEST(Flight, TimesAreThoseOfTheClock) {
   const double before = unix_us();
   job.post(0, 1);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  job.recorder(0).finish(1);
+  job.recorder(0).finish(1, false);
   const double after = unix_us();
   job.dump(0);
   const auto flights = read_flights({job.folder()});
@@ -151,6 +151,18 @@ TEST(Flight, TimesAreThoseOfTheClock) {
   EXPECT_GE(*call.finished_unix_us - call.posted_unix_us, 49'000);
 }
 
+TEST(Flight, WhatWasDoneAtOnceEndedWhenItWasPosted) {
+  Job job(1);
+  job.post(0, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  job.recorder(0).finish(1, true);
+  job.dump(0);
+  const auto flights = read_flights({job.folder()});
+  ASSERT_TRUE(flights);
+  const RecordedCall& call = flights->front().ranks.front().calls.front();
+  EXPECT_EQ(call.finished_unix_us, call.posted_unix_us);
+}
+
 TEST(Flight, MessagesSayWhereTheyGo) {
   Job job(2);
   Call send, receive;
@@ -159,7 +171,7 @@ TEST(Flight, MessagesSayWhereTheyGo) {
   send.sends = true;
   send.peer = receive.peer = 1;
   job.recorder(0).post_messages(std::vector{send, receive});
-  job.recorder(0).finish_messages();
+  job.recorder(0).finish_messages(false);
   job.recorder(0).post_messages(std::vector{receive});
   job.dump(0);
   EXPECT_THAT(job.said(true), AllOf(HasSubstr("#1 send-recv(count 16, uint8) to rank 1, posted "),
@@ -173,7 +185,7 @@ TEST(Flight, OfAGroupLargerThanTheRingTheLastAreFinished) {
   Call message;
   message.collective = Collective::send_recv;
   job.recorder(0).post_messages(std::vector(posted_calls + 10, message));
-  job.recorder(0).finish_messages();
+  job.recorder(0).finish_messages(false);
   job.dump(0);
   EXPECT_THAT(job.said(), Not(HasSubstr("Waiting")));
 }
