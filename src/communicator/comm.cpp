@@ -202,6 +202,7 @@ Result<Comm::State> Comm::step() {
       if (!compared) return State::idle;
     }
     program_ = nullptr;
+    if (has_waited_) watch_->forget_awaited();
     if (is_collective_)
       recorder_->finish(sequence_, !has_waited_);
     else

@@ -157,6 +157,7 @@ void CudaRank::read_mailbox() {
   if (event == Event::none) return;
   const std::uint32_t peer = std::min(std::atomic_ref(mailbox.peer).load(), request_.ranks - 1);
   word.store(Event::none);
+  request_.watch->note_awaited(peer);
   const std::string what = "a kernel on " + request_.watch->name_of(request_.rank) + " has waited ";
   if (event == Event::timeout)
     request_.watch->raise({Code::timeout, what + "longer than its deadline of " + std::to_string(request_.timeout_ms) +

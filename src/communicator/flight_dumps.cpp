@@ -75,7 +75,10 @@ void listen_for_signal() {
   wake_up = ends[1];
   owner = getpid();
   std::thread(dump_all_at_each_byte, ends[0]).detach();
-  if (inherited) return;
+  if (inherited) {
+    recorders().live.clear();  // the parent's, who writes them itself
+    return;
+  }
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
@@ -88,8 +91,8 @@ void listen_for_signal() {
 void watch_for_signal(const FlightRecorder& recorder) {
   if (folder().empty()) return;
   const std::scoped_lock lock(recorders().mutex);
-  recorders().live.insert(&recorder);
   listen_for_signal();
+  recorders().live.insert(&recorder);
 }
 
 void forget(const FlightRecorder& recorder) {

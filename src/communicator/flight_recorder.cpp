@@ -38,6 +38,8 @@ Json call_json(std::uint64_t sequence, const CallRecord& call, const TickScale::
 
 Json rank_json(const RankName& name, const RankControl& control, const TickScale::Reading& time) {
   Json json = {{"name", name}, {"left", control.left.load(std::memory_order_acquire) != 0}};
+  const std::uint32_t awaited = control.awaited.load(std::memory_order_relaxed);
+  json["awaits"] = awaited != 0 ? Json(awaited - 1) : Json();
   json["calls"] = Json::array();
   json["messages"] = Json::array();
   for (const auto& [sequence, call] : calls_in(control.calls)) json["calls"].push_back(call_json(sequence, call, time));

@@ -108,7 +108,9 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
   // What a rank published before it went still counts. So it is missing only if it was gone the last time we looked and
   // the operation, which has been tried since then, still waits for it.
   std::vector<std::uint32_t> gone;
-  for (std::uint32_t rank : waiting.awaited_ranks()) {
+  const std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
+  if (!awaited.empty()) note_awaited(awaited.front());
+  for (std::uint32_t rank : awaited) {
     const bool left = controls_[rank]->left.load(std::memory_order_acquire) != 0;
     if (!left && !(peers_.has_died && peers_.has_died(rank))) continue;
     gone.push_back(rank);

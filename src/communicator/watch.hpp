@@ -55,6 +55,10 @@ class Watch {
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
 
+  /// For the flight recorder: that this rank has waited a while for another one, or no longer does.
+  void note_awaited(std::uint32_t rank) { controls_[peers_.rank]->awaited.store(rank + 1, std::memory_order_relaxed); }
+  void forget_awaited() { controls_[peers_.rank]->awaited.store(0, std::memory_order_relaxed); }
+
   /// One operation's wait, as far as this watch must know it.
   struct Waiting {
     std::uint64_t sequence = 0;  ///< 0: not a collective

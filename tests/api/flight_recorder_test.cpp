@@ -130,6 +130,8 @@ TEST_F(FlightRecorderTest, AnAbortDumpsEveryRankThatSeesIt) {
     EXPECT_THAT(json.at("reason"), HasSubstr("was aborted by rank 1"));
     ASSERT_EQ(json.at("seen").at(0).at("calls").size(), 2U);
     EXPECT_TRUE(json["seen"][0]["calls"][1]["finished_unix_us"].is_null());
+    EXPECT_EQ(json["seen"][0].at("awaits"), 1);
+    EXPECT_TRUE(json["seen"][1].at("awaits").is_null());
     EXPECT_EQ(json["seen"][1]["calls"].size(), 1U);
   });
 }

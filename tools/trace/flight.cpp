@@ -49,6 +49,7 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
     record.is_own = rank == own;
     record.knows_finished = record.is_own || flight.transport != "tcp";
     record.left = seen.at("left");
+    if (const Json& awaits = seen.at("awaits"); !awaits.is_null()) record.awaits = awaits;
     for (const Json& call : seen.at("calls")) record.calls.push_back(call_of(call));
     for (const Json& message : seen.at("messages")) record.messages.push_back(call_of(message));
     if (json.contains("gpu")) {
@@ -69,6 +70,14 @@ std::string numbered(const RecordedCall& call) { return fmt::format("#{} {}", ca
 bool is_unfinished(const RankRecord& rank) {
   if (!rank.gpu_work.empty()) return rank.gpu_work == "running";
   return rank.knows_finished && !rank.calls.empty() && !rank.calls.back().finished_unix_us;
+}
+
+/// What its last call has waited for; a GPU rank's may be of a call before, and counts only while the GPU runs.
+std::optional<std::uint32_t> awaited_by(const RankRecord& rank) {
+  return is_unfinished(rank) ||
+                 (!rank.messages.empty() && !rank.messages.back().finished_unix_us && rank.knows_finished)
+             ? rank.awaits
+             : std::nullopt;
 }
 
 std::string state_of(const RankRecord& rank, double now_us) {
@@ -114,6 +123,11 @@ std::string verdict(const Flight& flight) {
       if (rank.knows_finished && !message.finished_unix_us)
         text += fmt::format("Waiting: {} in {}, posted {}\n", rank.name, message.text,
                             ago(flight.unix_us - message.posted_unix_us));
+  for (std::uint32_t rank = 0; rank < flight.ranks.size(); ++rank) {
+    const std::string waiting =
+        names_where(flight, [&](const RankRecord& other) { return awaited_by(other) == std::optional(rank); });
+    if (!waiting.empty()) text += fmt::format("Awaited: {}, by {}\n", flight.ranks[rank].name, waiting);
+  }
   const std::string unfinished = names_where(flight, is_unfinished);
   if (text.empty() && !unfinished.empty())
     text = fmt::format("All ranks have posted #{}, and it is not finished on: {}\n", most, unfinished);

@@ -22,9 +22,10 @@ struct RankRecord {
   bool is_own = false;         ///< from this rank's own file; else as another rank saw it
   bool knows_finished = true;  ///< false: seen from another host
   bool left = false;
-  std::string gpu_work{};                ///< "finished", "running" or "unknown" of a GPU rank with a file of its own
-  std::vector<RecordedCall> calls{};     ///< oldest first
-  std::vector<RecordedCall> messages{};  ///< with where they go
+  std::optional<std::uint32_t> awaits{};  ///< the rank that its last call has waited for a while
+  std::string gpu_work{};                 ///< "finished", "running" or "unknown" of a GPU rank with a file of its own
+  std::vector<RecordedCall> calls{};      ///< oldest first
+  std::vector<RecordedCall> messages{};   ///< with where they go
 };
 
 /// A communicator.

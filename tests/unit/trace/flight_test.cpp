@@ -108,6 +108,18 @@ TEST(Flight, SaysWhenNobodyIsBehind) {
   EXPECT_THAT(job.said(), HasSubstr("All ranks have posted #2, and it is not finished on: rank 0\n"));
 }
 
+TEST(Flight, NamesTheRankThatOthersAwaitWhereAllHavePosted) {
+  Job job(3);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) job.post(rank, 1);
+  job.control(0).awaited = 1 + 1;
+  job.control(2).awaited = 1 + 1;
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("Awaited: rank 1, by rank 0, rank 2\n"));
+  job.recorder(0).finish(1, false);
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("Awaited: rank 1, by rank 2\n")) << "what has finished waits for nobody";
+}
+
 TEST(Flight, ShowsTheFirstCallThatDiffers) {
   Job job(2);
   job.run(0, 1);
