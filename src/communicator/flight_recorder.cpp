@@ -62,8 +62,6 @@ void FlightRecorder::post_messages(std::span<const Call> messages) {
                 .output = direction_of(message),
                 .stream = reinterpret_cast<std::uintptr_t>(message.stream)});
   }
-  // Of a group larger than the ring only the last ones are there to be finished.
-  if (messages_ - finished_messages_ > posted_calls) finished_messages_ = messages_ - posted_calls;
 }
 
 std::string FlightRecorder::json(const std::string& reason) const {
