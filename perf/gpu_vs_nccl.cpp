@@ -1,7 +1,7 @@
 // Strait's GPU ranks and NCCL in turn: one process, a thread a GPU, the same buffers and streams, eager and as CUDA
-// graphs. Prints a table of times and ratios.
+// graphs. Prints a table of times and ratios. `strait perf --baseline` does so as nccl-tests would, verifies, and
+// takes processes; this one has both modes of several collectives, and the time of the calling thread, in one run.
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,12 +13,15 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/types.hpp"
+#include "perf/call.hpp"
+#include "perf/nccl.hpp"
 #include "perf/options.hpp"
 #include "perf/provenance.hpp"
 #include "strait/strait.h"
@@ -33,7 +36,7 @@ struct Settings {
                                           "all-to-all", "broadcast",  "reduce"};
   std::string min_bytes = "1K", max_bytes = "256M";
   std::size_t factor = 4;
-  std::size_t odd_elements = 0;  ///< added to every size
+  std::size_t odd_elements = 0;  ///< added to every count
   std::string type = "bfloat16";
   int gpus = 0;
   int rounds = 3;
@@ -52,52 +55,15 @@ void check(straitResult_t result) {
   if (result != straitSuccess) stop(straitGetLastError(nullptr));
 }
 
-/// What the baseline exports, by its public names. Values of types and operations are the same as Strait's.
-class Nccl {
- public:
-  void load(const std::string& path) {
-    setenv("NCCL_NVLS_ENABLE", "0", 1);
-    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) stop(dlerror());
-    find(init_all, "ncclCommInitAll");
-    find(all_reduce, "ncclAllReduce");
-    find(all_gather, "ncclAllGather");
-    find(reduce_scatter, "ncclReduceScatter");
-    find(broadcast, "ncclBroadcast");
-    find(reduce, "ncclReduce");
-    find(send, "ncclSend");
-    find(recv, "ncclRecv");
-    find(group_start, "ncclGroupStart");
-    find(group_end, "ncclGroupEnd");
-    find(get_version, "ncclGetVersion");
-    all_to_all = reinterpret_cast<decltype(all_to_all)>(dlsym(library_, "ncclAlltoAll"));
-  }
-  static void check(int result) {
-    if (result != 0) stop("the baseline failed with result " + std::to_string(result));
-  }
-
-  using Comm = void*;
-  int (*init_all)(Comm*, int, const int*);
-  int (*get_version)(int*);
-  int (*all_reduce)(const void*, void*, std::size_t, int, int, Comm, cudaStream_t);
-  int (*all_gather)(const void*, void*, std::size_t, int, Comm, cudaStream_t);
-  int (*reduce_scatter)(const void*, void*, std::size_t, int, int, Comm, cudaStream_t);
-  int (*broadcast)(const void*, void*, std::size_t, int, int, Comm, cudaStream_t);
-  int (*reduce)(const void*, void*, std::size_t, int, int, int, Comm, cudaStream_t);
-  int (*all_to_all)(const void*, void*, std::size_t, int, Comm, cudaStream_t);
-  int (*send)(const void*, std::size_t, int, int, Comm, cudaStream_t);
-  int (*recv)(void*, std::size_t, int, int, Comm, cudaStream_t);
-  int (*group_start)();
-  int (*group_end)();
-
- private:
-  template <class F>
-  void find(F& function, const char* name) {
-    function = reinterpret_cast<F>(dlsym(library_, name));
-    if (function == nullptr) stop(std::string("the baseline lacks ") + name);
-  }
-  void* library_ = nullptr;
-};
+/// What a Result holds; ends the program with its error.
+template <class T>
+T good(Result<T> result) {
+  if (!result) stop(result.error().message);
+  return std::move(*result);
+}
+void good(const Status& status) {
+  if (!status) stop(status.error().message);
+}
 
 struct Rank {
   int rank = 0;
@@ -171,72 +137,25 @@ class Comparison {
     }
     check(straitGroupEnd());
     if (settings_.baseline_path.empty()) return;
-    nccl_.load(settings_.baseline_path);
-    std::vector<Nccl::Comm> comms(all_.size());
+    setenv("NCCL_NVLS_ENABLE", "0", 0);  // multicast only where it was asked for
+    nccl_ = good(Nccl::load(settings_.baseline_path));
     std::vector<int> devices(all_.size());
     for (int r = 0; r < ranks_; ++r) devices[static_cast<std::size_t>(r)] = r;
-    Nccl::check(nccl_.init_all(comms.data(), ranks_, devices.data()));
-    nccl_.get_version(&nccl_version_);
+    const std::vector<Nccl::Comm> comms = good(nccl_->join_all(devices));
+    nccl_version_ = nccl_->version();
     for (std::size_t r = 0; r < all_.size(); ++r) all_[r].nccl = comms[r];
   }
 
-  void call_strait(const Rank& r, Collective c, std::size_t bytes) const {
-    const auto type = static_cast<straitDataType_t>(type_);
-    const std::size_t count = bytes / size_bytes(type_), block = count / static_cast<std::size_t>(ranks_);
-    char* const in = settings_.in_place ? r.receive : r.send;
-    const std::size_t own = settings_.in_place ? block * static_cast<std::size_t>(r.rank) * size_bytes(type_) : 0;
-    switch (c) {
-      case Collective::all_reduce:
-        return check(straitAllReduce(in, r.receive, count, type, straitSum, r.strait, r.stream));
-      case Collective::all_gather:
-        return check(straitAllGather(in + own, r.receive, block, type, r.strait, r.stream));
-      case Collective::reduce_scatter:
-        return check(straitReduceScatter(in, r.receive + own, block, type, straitSum, r.strait, r.stream));
-      case Collective::all_to_all:
-        return check(straitAllToAll(r.send, r.receive, block, type, r.strait, r.stream));
-      case Collective::broadcast:
-        return check(straitBroadcast(in, r.receive, count, type, 0, r.strait, r.stream));
-      case Collective::reduce:
-        return check(straitReduce(in, r.receive, count, type, straitSum, 0, r.strait, r.stream));
-      default:
-        check(straitGroupStart());
-        check(straitSend(r.send, count, type, (r.rank + 1) % ranks_, r.strait, r.stream));
-        check(straitRecv(r.receive, count, type, (r.rank + ranks_ - 1) % ranks_, r.strait, r.stream));
-        return check(straitGroupEnd());
-    }
-  }
-  void call_nccl(const Rank& r, Collective c, std::size_t bytes) const {
-    const int type = static_cast<int>(type_), sum = 0;
-    const std::size_t count = bytes / size_bytes(type_), block = count / static_cast<std::size_t>(ranks_);
-    char* const in = settings_.in_place ? r.receive : r.send;
-    const std::size_t own = settings_.in_place ? block * static_cast<std::size_t>(r.rank) * size_bytes(type_) : 0;
-    switch (c) {
-      case Collective::all_reduce:
-        return Nccl::check(nccl_.all_reduce(in, r.receive, count, type, sum, r.nccl, r.stream));
-      case Collective::all_gather:
-        return Nccl::check(nccl_.all_gather(in + own, r.receive, block, type, r.nccl, r.stream));
-      case Collective::reduce_scatter:
-        return Nccl::check(nccl_.reduce_scatter(in, r.receive + own, block, type, sum, r.nccl, r.stream));
-      case Collective::broadcast:
-        return Nccl::check(nccl_.broadcast(in, r.receive, count, type, 0, r.nccl, r.stream));
-      case Collective::reduce:
-        return Nccl::check(nccl_.reduce(in, r.receive, count, type, sum, 0, r.nccl, r.stream));
-      case Collective::all_to_all:
-        if (nccl_.all_to_all != nullptr)
-          return Nccl::check(nccl_.all_to_all(r.send, r.receive, block, type, r.nccl, r.stream));
-        Nccl::check(nccl_.group_start());
-        for (int peer = 0; peer < ranks_; ++peer) {
-          const std::size_t offset = block * static_cast<std::size_t>(peer) * size_bytes(type_);
-          Nccl::check(nccl_.send(r.send + offset, block, type, peer, r.nccl, r.stream));
-          Nccl::check(nccl_.recv(r.receive + offset, block, type, peer, r.nccl, r.stream));
-        }
-        return Nccl::check(nccl_.group_end());
-      default:
-        Nccl::check(nccl_.group_start());
-        Nccl::check(nccl_.send(r.send, count, type, (r.rank + 1) % ranks_, r.nccl, r.stream));
-        Nccl::check(nccl_.recv(r.receive, count, type, (r.rank + ranks_ - 1) % ranks_, r.nccl, r.stream));
-        return Nccl::check(nccl_.group_end());
-    }
+  Arguments arguments(const Rank& r, Collective c, std::size_t bytes) const {
+    const bool has_in_place = c != Collective::all_to_all && c != Collective::send_recv;
+    return arguments_of({.collective = c,
+                         .type = type_,
+                         .ranks = static_cast<std::uint32_t>(ranks_),
+                         .rank = static_cast<std::uint32_t>(r.rank),
+                         .in_place = settings_.in_place && has_in_place,
+                         .bytes = bytes,
+                         .extra_elements = settings_.odd_elements},
+                        r.send, r.receive);
   }
 
   /// Microseconds of one call, of the slowest rank. `launch` enqueues `calls` of them.
@@ -280,15 +199,19 @@ class Comparison {
   Row measure(Rank& r, std::barrier<>& barrier, Collective c, std::size_t bytes) {
     const int calls = bytes <= (1 << 20) ? 20 : bytes <= (64 << 20) ? 5 : 2;
     const int launches = bytes <= (1 << 20) ? 10 : 3;
-    Row row{std::string(name(c)), bytes};
+    const Arguments what = arguments(r, c, bytes);
+    const Call strait_call(what, WireFormat::off, r.strait, r.stream);
+    const auto call_strait = [&] { check(strait_call()); };
+    const auto call_nccl = [&] { good(nccl_->call(what, r.nccl, r.stream)); };
+    Row row{std::string(name(c)), bytes + settings_.odd_elements * size_bytes(type_)};
     std::vector<double> us[4];
     for (int round = 0; round < settings_.rounds; ++round) {
-      us[0].push_back(time_us(r, barrier, calls * launches, 1, [&] { call_strait(r, c, bytes); }));
+      us[0].push_back(time_us(r, barrier, calls * launches, 1, call_strait));
       row.strait_host = host_us_;
-      if (r.nccl) us[1].push_back(time_us(r, barrier, calls * launches, 1, [&] { call_nccl(r, c, bytes); }));
+      if (r.nccl) us[1].push_back(time_us(r, barrier, calls * launches, 1, call_nccl));
       row.nccl_host = host_us_;
-      us[2].push_back(graph_us(r, barrier, launches, calls, [&] { call_strait(r, c, bytes); }));
-      if (r.nccl) us[3].push_back(graph_us(r, barrier, launches, calls, [&] { call_nccl(r, c, bytes); }));
+      us[2].push_back(graph_us(r, barrier, launches, calls, call_strait));
+      if (r.nccl) us[3].push_back(graph_us(r, barrier, launches, calls, call_nccl));
     }
     if (!r.nccl) us[1] = us[3] = {0};
     row.strait_eager = median(us[0]);
@@ -302,8 +225,7 @@ class Comparison {
     check(cudaSetDevice(r.rank), "cudaSetDevice");
     for (const std::string& text : settings_.collectives)
       for (std::size_t bytes = min_bytes_; bytes <= max_bytes_; bytes *= settings_.factor) {
-        const Row row =
-            measure(r, barrier, parse_collective(text).value(), bytes + settings_.odd_elements * size_bytes(type_));
+        const Row row = measure(r, barrier, parse_collective(text).value(), bytes);
         if (r.rank != 0) continue;
         std::printf("%-15s %12zu %9.1f %9.1f %6.2fx %9.1f %9.1f %6.2fx %6.1f %6.1f\n", row.collective.c_str(),
                     row.bytes, row.strait_eager, row.nccl_eager, row.nccl_eager / row.strait_eager, row.strait_graph,
@@ -356,7 +278,7 @@ class Comparison {
   int nccl_version_ = 0;
   std::size_t min_bytes_ = 0, max_bytes_ = 0;
   DataType type_ = DataType::bfloat16;
-  Nccl nccl_;
+  std::shared_ptr<const Nccl> nccl_;
   std::vector<Rank> all_;
   std::vector<double> elapsed_;
   static thread_local double host_us_;
@@ -377,7 +299,7 @@ int main(int argc, char** argv) {
   app.add_option("-b,--minbytes", s.min_bytes);
   app.add_option("-e,--maxbytes", s.max_bytes);
   app.add_option("-f,--factor", s.factor)->check(CLI::Range(2, 1024));
-  app.add_option("--odd", s.odd_elements, "elements added to every size");
+  app.add_option("--odd", s.odd_elements, "elements added to every count");
   app.add_option("-d,--type", s.type);
   app.add_option("-g,--gpus", s.gpus, "0: all");
   app.add_option("-r,--rounds", s.rounds)->check(CLI::Range(1, 100));

@@ -11,7 +11,7 @@
 #include "executor/cuda/group.hpp"
 #include "gpu_ranks.cuh"
 #include "gpu_timing.hpp"
-#include "nccl_baseline.hpp"
+#include "perf/nccl.hpp"
 #include "perf/provenance.hpp"
 #include "plan/request.hpp"
 
@@ -244,17 +244,22 @@ class Sweep {
   template <DataType type>
   Status run_baseline() {
     if (!baseline_) {
-      STRAIT_ASSIGN(baseline_, NcclBaseline::load(settings_.baseline_path, devices_));
-    }
-    std::vector<const void*> inputs;
-    std::vector<void*> outputs;
-    for (const GpuRank& rank : ranks_->ranks) {
-      inputs.push_back(rank.input.data());
-      outputs.push_back(rank.output.data());
+      setenv("NCCL_NVLS_ENABLE", "0", 0);  // multicast only where it was asked for
+      STRAIT_ASSIGN(baseline_, Nccl::load(settings_.baseline_path));
+      STRAIT_ASSIGN(baseline_comms_, baseline_->join_all(devices_));
     }
     for (const std::size_t bytes : settings_.sizes_bytes) {
       const Enqueue enqueue = [&]() -> Status {
-        return baseline_->all_reduce(inputs, outputs, bytes / size_bytes(type), type, ranks_->streams());
+        STRAIT_TRY(baseline_->group_start());
+        for (std::size_t r = 0; r < ranks_->ranks.size(); ++r) {
+          const GpuRank& rank = ranks_->ranks[r];
+          STRAIT_TRY(baseline_->call({.type = type,
+                                      .count = bytes / size_bytes(type),
+                                      .send = rank.input.data(),
+                                      .receive = rank.output.data()},
+                                     baseline_comms_[r], rank.stream));
+        }
+        return baseline_->group_end();
       };
       Row row;
       row.plan = "nccl";
@@ -314,7 +319,7 @@ class Sweep {
     std::fprintf(file.get(),
                  "\"gpu\": \"%s\", \"cuda_driver\": %d, \"cuda_runtime\": %d, \"nccl\": %d, \"ranks\": %zu, "
                  "\"rows\": [",
-                 properties.name, driver, runtime, baseline_ ? baseline_->version : 0, devices_.size());
+                 properties.name, driver, runtime, baseline_ ? baseline_->version() : 0, devices_.size());
     const char* separator = "\n";
     for (const Row& row : rows_) {
       std::fprintf(file.get(),
@@ -334,7 +339,8 @@ class Sweep {
   std::uint32_t blocks_limit_ = 1;
   std::uint32_t lanes_ = 1;
   std::unique_ptr<GpuRanks> ranks_;
-  std::unique_ptr<NcclBaseline> baseline_;
+  std::shared_ptr<const Nccl> baseline_;
+  std::vector<Nccl::Comm> baseline_comms_;
   std::vector<Row> rows_;
   unsigned long long wrong_ = 0;
   int skipped_ = 0;

@@ -13,6 +13,7 @@ void add_perf(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);
 void add_sim(CLI::App& app, int& exit_code);
+void add_trace(CLI::App& app, int& exit_code);
 void add_topo(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 void add_environment(CLI::App& app, int& exit_code);

@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   strait::tools::add_perf(app, exit_code);
   strait::tools::add_plan(app, exit_code);
   strait::tools::add_run(app, exit_code);
+  strait::tools::add_trace(app, exit_code);
   strait::tools::add_topo(app, exit_code);
   strait::tools::add_environment(app, exit_code);
   strait::tools::add_version(app, exit_code);

@@ -184,6 +184,10 @@ STRAIT_API straitResult_t straitCommDestroy(straitComm_t comm);
 STRAIT_API straitResult_t straitCommAbort(straitComm_t comm);
 /* The sticky error of the communicator (straitSuccess: none). From any thread. */
 STRAIT_API straitResult_t straitCommGetAsyncError(straitComm_t comm, straitResult_t* error);
+/* Writes the last calls of this communicator's ranks, as far as this rank sees them, as JSON to a file, which `strait
+ * trace` reads: who posted what, and what has finished (docs/flight-recorder.md). `path` NULL: into the folder that
+ * STRAIT_FLIGHT_RECORDER names. From any thread, also after a failure. */
+STRAIT_API straitResult_t straitCommDumpFlightRecorder(straitComm_t comm, const char* path);
 STRAIT_API straitResult_t straitCommCount(straitComm_t comm, int* ranks);
 STRAIT_API straitResult_t straitCommUserRank(straitComm_t comm, int* rank);
 /* What carries the data between the ranks: "loopback", "shm", "shm_file", "tcp", or "cuda_p2p" between GPU ranks. `why`

@@ -180,6 +180,8 @@ class Communicator {
     check(straitCommGetAsyncError(comm_, &error));
     return error;
   }
+  /// The last calls of its ranks, for `strait trace`; without a path into the folder that STRAIT_FLIGHT_RECORDER names.
+  void dump_flight_recorder(const char* path = nullptr) const { check(straitCommDumpFlightRecorder(comm_, path)); }
   template <class T>
   [[nodiscard]] Registration register_memory(const Memory<T>& memory) const {
     void* handle = nullptr;

@@ -103,6 +103,9 @@ inline constexpr Variable environment_table[] = {
      "Threads with which a GPU rank adds up on the CPU, where GPUs reach one another only through host memory. They "
      "sleep while there is nothing to add.",
      "", 1, 256},
+    {"STRAIT_FLIGHT_RECORDER", VariableKind::text, "", false,
+     "A folder: each rank writes its last calls there when its communicator fails or is aborted, and when the process "
+     "gets SIGUSR1, whose handler of before is called, too (docs/flight-recorder.md)."},
     {"STRAIT_CALIBRATION", VariableKind::text, "auto", false,
      "The file with this machine's measured rates, as `strait doctor --calibrate` writes it; rank 0's are used by all "
      "ranks. auto: that of the user's cache folder. off: the shipped defaults."},

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "communicator/group.hpp"
+#include "communicator/profiler_range.hpp"
 
 namespace strait::api {
 namespace {
@@ -58,11 +59,25 @@ Status set_wire(Call& call, const Comm& comm, const straitCallOptions_t* options
   return {};
 }
 
+/// What a profiler shows of a call, and its size: the larger of this rank's two buffers.
+ProfilerRange profiled(const Comm& comm, const Call& call) {
+  const BufferSizes sizes = buffer_sizes(call, comm.rank(), comm.ranks());
+  const std::size_t bytes = std::max(sizes.send_bytes, sizes.receive_bytes);
+  return {bytes, [&] {
+            std::string text = describe(signature(call));
+            if (call.collective == Collective::send_recv)
+              text += (call.sends ? " to rank " : " from rank ") + std::to_string(call.peer);
+            return text + ", " + std::to_string(bytes) + " bytes, rank " + std::to_string(comm.rank()) + " of " +
+                   std::to_string(comm.ranks()) + ", communicator " + comm.flight_recorder().communicator();
+          }};
+}
+
 /// Validates the call, then runs it, or records it in the open group.
 Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const straitCallOptions_t* options) {
   STRAIT_TRY(set_types(call, comm, type, op));
   STRAIT_TRY(set_wire(call, comm, options));
   STRAIT_TRY(validate(call, comm.rank(), comm.ranks()));
+  const ProfilerRange range = profiled(comm, call);
   // What premul_sum adds is not what the user registered: see Comm::premultiplied().
   if (comm.has_registrations() && !comm.is_on_device() && call.collective != Collective::send_recv &&
       call.collective != Collective::all_to_all_v && call.op != ReduceOp::premul_sum) {
@@ -239,5 +254,8 @@ straitResult_t straitGroupStart() {
 }
 
 straitResult_t straitGroupEnd() {
-  return guarded([&] { return result_of(Group::of_this_thread().end()); });
+  return guarded([&] {
+    const strait::ProfilerRange range(0, [] { return std::string("straitGroupEnd"); });
+    return result_of(Group::of_this_thread().end());
+  });
 }

@@ -188,6 +188,14 @@ straitResult_t straitCommGetAsyncError(straitComm_t handle, straitResult_t* erro
   return answer("straitCommGetAsyncError", handle, error, [](Comm& comm) { return result_of(comm.watch().sticky()); });
 }
 
+straitResult_t straitCommDumpFlightRecorder(straitComm_t handle, const char* path) {
+  return with_comm(handle, [&](Comm& comm) {
+    const auto& recorder = comm.flight_recorder();
+    const std::string reason = "straitCommDumpFlightRecorder";
+    return result_of(path != nullptr ? recorder.dump(path, reason) : dump_to_folder(recorder, reason));
+  });
+}
+
 straitResult_t straitCommCount(straitComm_t handle, int* ranks) {
   return answer("straitCommCount", handle, ranks, [](Comm& comm) { return static_cast<int>(comm.ranks()); });
 }

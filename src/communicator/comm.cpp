@@ -31,6 +31,7 @@ std::invoke_result_t<F> or_out_of_memory(F&& make) {
 }  // namespace
 
 Comm::~Comm() {
+  if (recorder_) forget(*recorder_);
   device_.reset();
   if (watch_) watch_->leave();
 }
@@ -59,11 +60,23 @@ Status Comm::finish() {
 /// What a GPU rank begins is the stream's from then on: to this thread it is done.
 Status Comm::begin_on_device(const Call& call) {
   STRAIT_ASSIGN(const bool captures, device_->is_capturing(call.stream));
-  if (!captures) transport_->post_call(++sequence_, signature(call), call.send, call.receive);
+  if (!captures) {
+    transport_->post_call(++sequence_, signature(call), call.send, call.receive);
+    recorder_->set_stream(sequence_, call.stream);
+  }
   program_ = nullptr;
-  Status launched = device_->enqueue(call);
-  if (!launched) return tl::unexpected(watch_->raise(std::move(launched).error()));
-  return {};
+  return launched(call, device_->enqueue(call));
+}
+
+/// CUDA's errors say what CUDA was asked, not for which operation.
+Status Comm::launched(const Call& call, Status result) {
+  if (result) return {};
+  Error error = std::move(result).error();
+  const std::string number =
+      call.collective == Collective::send_recv ? "" : ", collective number " + std::to_string(sequence_);
+  error.message = describe(signature(call)) + number + " on " + watch_->name_of(rank_) + ": " + error.message;
+  if (error.code == Code::cuda_error) error.message += " (CUDA may report here what earlier work on this GPU did)";
+  return tl::unexpected(watch_->raise(std::move(error)));
 }
 
 Status Comm::begin(const Call& call) {
@@ -125,7 +138,10 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
       call.count == 0 && call.collective != Collective::barrier && call.collective != Collective::all_to_all_v;
   hears_all_ = !empty && !has_root(call.collective);
   if (!hears_all_) unheard_ = Unheard{sequence_, signature_};
-  if (empty) return {};
+  if (empty) {
+    recorder_->finish(sequence_, true);
+    return {};
+  }
   auto program = or_out_of_memory([&] { return find_program(carried); });
   // The peers are on their way into this operation: a rank that cannot take part must tell them.
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
@@ -139,8 +155,8 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   if (device_) {
     STRAIT_TRY(check_own_messages(calls, rank_));
     program_ = nullptr;
-    Status launched = device_->enqueue_messages(calls);
-    return launched ? launched : tl::unexpected(watch_->raise(std::move(launched).error()));
+    recorder_->post_messages(calls);
+    return launched(calls.front(), device_->enqueue_messages(calls));
   }
   PlanRequest request;
   request.collective = Collective::send_recv;
@@ -158,6 +174,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   STRAIT_TRY(check_own_messages(calls, rank_));
   const Algorithm& algorithm = *find_algorithm("point_to_point");
   is_collective_ = false;
+  recorder_->post_messages(calls);
   signature_ = signature(calls.front());
   begin_waiting();
   auto program =
@@ -185,6 +202,11 @@ Result<Comm::State> Comm::step() {
       if (!compared) return State::idle;
     }
     program_ = nullptr;
+    if (has_waited_) watch_->forget_awaited();
+    if (is_collective_)
+      recorder_->finish(sequence_, !has_waited_);
+    else
+      recorder_->finish_messages(!has_waited_);
     STRAIT_ASSIGN(const bool goes_on, begin_next_exchange());
     if (goes_on) return State::advanced;
   }
@@ -205,10 +227,14 @@ Result<bool> Comm::compare_with_heard() {
 
 void Comm::begin_waiting() {
   backoff_ = {};
+  has_waited_ = false;
   if (watch_->has_deadline()) began_ = std::chrono::steady_clock::now();
 }
 
-Status Comm::pause() { return watch_->pause(backoff_, waiting()); }
+Status Comm::pause() {
+  has_waited_ = true;
+  return watch_->pause(backoff_, waiting());
+}
 
 Watch::Waiting Comm::waiting() const {
   return {is_collective_ ? sequence_ : 0, signature_, began_,

@@ -16,6 +16,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "communicator/call.hpp"
 #include "communicator/device_rank.hpp"
+#include "communicator/flight_recorder.hpp"
 #include "communicator/quantized.hpp"
 #include "communicator/watch.hpp"
 #include "executor/copy_engine/options.hpp"
@@ -54,6 +55,7 @@ class Comm {
   std::uint32_t ranks() const { return ranks_; }
   const Watch& watch() const { return *watch_; }
   const CommOptions& options() const { return options_; }
+  const FlightRecorder& flight_recorder() const { return *recorder_; }
   bool is_on_device() const { return device_ != nullptr; }
   const std::string& transport_name() const { return transport_name_; }
   /// Why the transport is not a faster one; "" where there is none.
@@ -101,6 +103,8 @@ class Comm {
   /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
   Status begin_on_device(const Call& call);
+  /// The result of a launch, with what was launched if it failed.
+  Status launched(const Call& call, Status result);
   /// `carried`: what moves the data, `call` itself or one of the exchanges of a quantised call.
   Status begin_on_host(const Call& call, const Call& carried);
   Status begin_quantized(const Call& call);
@@ -148,7 +152,9 @@ class Comm {
   std::string transport_name_;
   std::string transport_why_;
   std::unique_ptr<Watch> watch_;
-  std::unique_ptr<DeviceRank> device_;  ///< GPU ranks
+  std::unique_ptr<FlightRecorder> recorder_;
+  std::unique_ptr<DeviceRank> device_;                    ///< GPU ranks
+  std::atomic<const DeviceRank*> asked_device_{nullptr};  ///< the same, for other threads
 
   std::unordered_map<ProgramKey, std::unique_ptr<HostProgram>, ProgramKeyHash> programs_;
   ProgramKey last_key_{};
@@ -167,6 +173,7 @@ class Comm {
   std::unique_ptr<HostProgram> own_program_;  ///< of an operation whose program is not kept
   HostProgram* program_ = nullptr;
   Watch::Backoff backoff_;
+  bool has_waited_ = false;
   std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
 
   std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;

@@ -38,6 +38,7 @@ class CudaRank final : public DeviceRank {
   Status enqueue(const Call& call) override;
   Status enqueue_messages(std::span<const Call> calls) override;
   Result<bool> is_capturing(void* stream) const override;
+  std::optional<bool> is_idle() const override;
 
  private:
   Status load_kernels() const;
@@ -60,8 +61,8 @@ class CudaRank final : public DeviceRank {
   std::unique_ptr<staged::StagedCopies> copies_;
   std::chrono::milliseconds told_of_copies_{0};
   cudaEvent_t order_ = nullptr;
-  cudaStream_t last_stream_ = nullptr;
-  bool has_run_ = false;
+  std::atomic<cudaStream_t> last_stream_ = nullptr;
+  std::atomic<bool> has_run_ = false;
   bool overlaps_launches_ = false;  ///< kernels may be launched while the one before still runs
   std::jthread attendant_;          ///< last: it uses the rest
 };
@@ -138,6 +139,7 @@ void CudaRank::look_after(const std::stop_token& stop) {
   for (int looks = 0; !stop.stop_requested(); ++looks) {
     if (abort == 0 && request_.watch->has_failed()) {
       abort = 1;
+      (void)request_.watch->sticky();  // this rank has seen it, though its own thread may be elsewhere
       if (copies_) copies_->abort();
     }
     read_mailbox();
@@ -155,6 +157,7 @@ void CudaRank::read_mailbox() {
   if (event == Event::none) return;
   const std::uint32_t peer = std::min(std::atomic_ref(mailbox.peer).load(), request_.ranks - 1);
   word.store(Event::none);
+  request_.watch->note_awaited(peer);
   const std::string what = "a kernel on " + request_.watch->name_of(request_.rank) + " has waited ";
   if (event == Event::timeout)
     request_.watch->raise({Code::timeout, what + "longer than its deadline of " + std::to_string(request_.timeout_ms) +
@@ -191,6 +194,18 @@ Result<bool> CudaRank::is_capturing(void* stream) const {
   cudaStreamCaptureStatus status{};
   STRAIT_TRY(check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "the stream cannot be used"));
   return status != cudaStreamCaptureStatusNone;
+}
+
+std::optional<bool> CudaRank::is_idle() const {
+  if (!has_run_) return true;
+  DeviceGuard guard(request_.device);
+  auto mode = cudaStreamCaptureModeRelaxed;  // the question must not spoil what another thread captures
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  const auto captures = is_capturing(last_stream_);
+  const cudaError_t state = captures && !*captures ? cudaStreamQuery(last_stream_) : cudaErrorUnknown;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  if (state != cudaSuccess && state != cudaErrorNotReady) return std::nullopt;
+  return state == cudaSuccess;
 }
 
 /// Operations of a communicator run one after another, whatever streams they are given.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,6 +58,8 @@ class DeviceRank {
   virtual Status enqueue(const Call& call) = 0;
   /// Sends and receives of one group.
   virtual Status enqueue_messages(std::span<const Call> calls) = 0;
+  /// Whether the GPU has finished all that was enqueued; nothing where that cannot be asked now. From any thread.
+  virtual std::optional<bool> is_idle() const = 0;
   /// Whether the stream records into a graph: such calls run later, any number of times.
   virtual Result<bool> is_capturing(void* stream) const = 0;
 };

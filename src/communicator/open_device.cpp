@@ -66,6 +66,7 @@ Status Comm::open_device(const Deadline& deadline) {
   request.exchange = [&](int fd) { return exchange_descriptors(fd, deadline); };
   request.watch = watch_.get();
   STRAIT_ASSIGN(device_, DeviceRank::open(request));
+  asked_device_ = device_.get();
   transport_name_ = device_->transport_name();  // the other one only passes on news of the ranks
   transport_why_ = device_->transport_why();
   if (rank_ == 0 && !transport_why_.empty()) log_info(0, "GPUs trade through host memory: " + transport_why_);

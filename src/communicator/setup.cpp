@@ -25,6 +25,7 @@ struct Facts {
   cpu_set_t cores;                ///< that this rank may run on; launchers often give each rank its own
   std::array<char, 64> tuning{};  ///< what must be equal of the tuning file, in words
   WireFormat wire{};
+  std::uint64_t communicator = 0;  ///< rank 0's names it, for its reader
   HostRates rates;  ///< what rank 0 knows of its machine decides for all; but for the cache, the smallest of all
 };
 
@@ -118,6 +119,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     return tl::unexpected(opened.error());
   }
   STRAIT_TRY(comm->channel_->barrier({deadline, nullptr}));
+  watch_for_signal(*comm->recorder_);
   return comm;
 }
 
@@ -165,7 +167,8 @@ Status Comm::read_settings(const Environment& environment) {
 
 Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
   const auto& peers = channel_->peers();
-  Facts own{{}, usable_cores(), {}, *options_.wire, process_rates().host};
+  Facts own{{}, usable_cores(), {}, *options_.wire, 0, process_rates().host};
+  randombytes_buf(&own.communicator, sizeof own.communicator);
   tuning_.summary().copy(own.tuning.data(), own.tuning.size() - 1);
   randombytes_buf(&own.secret, sizeof own.secret);
   STRAIT_ASSIGN(const auto facts, gather(*channel_, own, deadline));
@@ -199,6 +202,20 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   names.has_died = std::move(open.has_died);
   names.cause_of_death = std::move(open.cause_of_death);
   for (const PeerInfo& peer : peers) names.names.push_back(peer.describe());
+  FlightRecorder::About about;
+  about.communicator = facts.front().communicator;
+  about.rank = rank_;
+  about.names = names.names;
+  about.host = channel_->self().host_name;
+  about.pid = channel_->self().pid;
+  about.device = options_.device;
+  about.transport = open.transport->name();
+  about.is_idle = [this]() -> std::optional<bool> {
+    const DeviceRank* device = asked_device_;
+    return device != nullptr ? device->is_idle() : std::nullopt;
+  };
+  recorder_ = std::make_unique<FlightRecorder>(open.controls, std::move(about));
+  names.on_failure = [recorder = recorder_.get()](const Error& error) { dump_on_failure(*recorder, error); };
   transport_ = std::move(open.transport);
   transport_name_ = transport_->name();
   transport_why_ = std::move(open.why);

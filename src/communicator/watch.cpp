@@ -38,13 +38,20 @@ Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transpo
 
 Status Watch::sticky() const {
   if (!has_failed()) return {};
-  return fail(static_cast<Code>(control_.error.code), control_.error.message);
+  Error error{static_cast<Code>(control_.error.code), control_.error.message};
+  tell_once(error);
+  return tl::unexpected(std::move(error));
+}
+
+void Watch::tell_once(const Error& error) const {
+  if (peers_.on_failure && !told_.exchange(true)) peers_.on_failure(error);
 }
 
 Error Watch::raise(Error error) {
   std::uint32_t empty = 0;
   if (control_.error.state.compare_exchange_strong(empty, 1)) {
     record(error);
+    tell_once(error);
     return error;
   }
   // Another rank was first. Should it die before it has written its error, ours must do.
@@ -101,7 +108,9 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
   // What a rank published before it went still counts. So it is missing only if it was gone the last time we looked and
   // the operation, which has been tried since then, still waits for it.
   std::vector<std::uint32_t> gone;
-  for (std::uint32_t rank : waiting.awaited_ranks()) {
+  const std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
+  if (!awaited.empty()) note_awaited(awaited.front());
+  for (std::uint32_t rank : awaited) {
     const bool left = controls_[rank]->left.load(std::memory_order_acquire) != 0;
     if (!left && !(peers_.has_died && peers_.has_died(rank))) continue;
     gone.push_back(rank);

@@ -29,6 +29,8 @@ class Watch {
     std::string cause_of_death;   ///< what is known of such a rank: "whose ..."
     bool oversubscribed = false;  ///< more ranks on the host than cores: yield at once
     std::int64_t timeout_ms = 0;  ///< of an operation; 0: none
+    /// Told once, when this rank first sees that the communicator has failed. From any thread.
+    std::function<void(const Error&)> on_failure{};
   };
   /// `control` and `controls` (by rank) outlive the watch.
   Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers);
@@ -53,6 +55,10 @@ class Watch {
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
 
+  /// For the flight recorder: that this rank has waited a while for another one, or no longer does.
+  void note_awaited(std::uint32_t rank) { controls_[peers_.rank]->awaited.store(rank + 1, std::memory_order_relaxed); }
+  void forget_awaited() { controls_[peers_.rank]->awaited.store(0, std::memory_order_relaxed); }
+
   /// One operation's wait, as far as this watch must know it.
   struct Waiting {
     std::uint64_t sequence = 0;  ///< 0: not a collective
@@ -74,6 +80,7 @@ class Watch {
 
  private:
   void record(const Error& error);
+  void tell_once(const Error& error) const;
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
   std::string awaited_names(const Waiting& waiting) const;
@@ -82,6 +89,7 @@ class Watch {
   std::vector<RankControl*> controls_;
   const Transport& transport_;
   Peers peers_;
+  mutable std::atomic<bool> told_{false};
 };
 
 }  // namespace strait

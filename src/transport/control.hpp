@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/ticks.hpp"
 #include "transport/link.hpp"
 
 /// The words that all ranks of a communicator on one host see: the abort flag, the first error, and what each rank
@@ -16,20 +17,28 @@
 namespace strait {
 
 inline constexpr std::size_t cache_line_bytes = 64;
-inline constexpr std::size_t posted_calls = 16;  ///< history a rank keeps, so that ranks a few calls apart can compare
+/// History a rank keeps: ranks a few calls apart can compare, and the flight recorder shows it.
+inline constexpr std::size_t posted_calls = 64;
 
-/// A call as its rank posted it. `sequence` is written last: a reader that sees it sees the rest.
+/// A call as its rank posted it. `sequence` is written last: a reader that sees it sees the rest (but `finished_ticks`,
+/// which comes later).
 struct alignas(cache_line_bytes) PostedCall {
   std::atomic<std::uint64_t> sequence{0};
   std::atomic<std::uint64_t> what{0};
   std::atomic<std::uint64_t> count{0};
   std::atomic<std::uint64_t> input{0};  ///< address or heap offset, for peers that can use it
   std::atomic<std::uint64_t> output{0};
+  std::atomic<std::uint64_t> posted_ticks{0};    ///< of a peer on another host: when it was heard here
+  std::atomic<std::uint64_t> finished_ticks{0};  ///< 0: not finished, or not known to this host
+  std::atomic<std::uint64_t> stream{0};          ///< GPU ranks
 };
+static_assert(sizeof(PostedCall) == cache_line_bytes);
 
 struct alignas(cache_line_bytes) RankControl {
-  std::atomic<std::uint32_t> left{0};  ///< this rank destroyed its communicator
+  std::atomic<std::uint32_t> left{0};     ///< this rank destroyed its communicator
+  std::atomic<std::uint32_t> awaited{0};  ///< 1 + the rank that its call in progress has waited for a while; 0: none
   std::array<PostedCall, posted_calls> calls;
+  std::array<PostedCall, posted_calls> messages;  ///< sends and receives, by a number of their own
 };
 
 /// A call as its rank posts it and as others read it.
@@ -37,10 +46,12 @@ struct CallRecord {
   CallSignature signature;
   std::uint64_t input = 0;
   std::uint64_t output = 0;
+  std::uint64_t stream = 0;
+  std::uint64_t posted_ticks = 0;
+  std::uint64_t finished_ticks = 0;
 };
-/// By the one thread that writes this rank's calls.
-inline void write_call(RankControl& rank, std::uint64_t sequence, const CallRecord& record) {
-  PostedCall& call = rank.calls[sequence % posted_calls];
+/// By the one thread that writes this rank's calls. Notes the time by itself.
+inline void write_call(PostedCall& call, std::uint64_t sequence, const CallRecord& record) {
   // A reader that finds the old or the new sequence on both sides of its reads has read one whole call.
   call.sequence.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -48,18 +59,30 @@ inline void write_call(RankControl& rank, std::uint64_t sequence, const CallReco
   call.count.store(record.signature.count, std::memory_order_relaxed);
   call.input.store(record.input, std::memory_order_relaxed);
   call.output.store(record.output, std::memory_order_relaxed);
+  call.stream.store(record.stream, std::memory_order_relaxed);
+  call.posted_ticks.store(ticks_now(), std::memory_order_relaxed);
+  call.finished_ticks.store(0, std::memory_order_relaxed);
   call.sequence.store(sequence, std::memory_order_release);
 }
-/// Nothing where it has not been posted, or was overwritten by later ones.
-inline std::optional<CallRecord> read_call(const RankControl& rank, std::uint64_t sequence) {
-  const PostedCall& call = rank.calls[sequence % posted_calls];
+inline void write_call(RankControl& rank, std::uint64_t sequence, const CallRecord& record) {
+  write_call(rank.calls[sequence % posted_calls], sequence, record);
+}
+/// Nothing where another call is there.
+inline std::optional<CallRecord> read_call(const PostedCall& call, std::uint64_t sequence) {
   if (call.sequence.load(std::memory_order_acquire) != sequence) return std::nullopt;
   const CallRecord record{{call.what.load(std::memory_order_relaxed), call.count.load(std::memory_order_relaxed)},
                           call.input.load(std::memory_order_relaxed),
-                          call.output.load(std::memory_order_relaxed)};
+                          call.output.load(std::memory_order_relaxed),
+                          call.stream.load(std::memory_order_relaxed),
+                          call.posted_ticks.load(std::memory_order_relaxed),
+                          call.finished_ticks.load(std::memory_order_relaxed)};
   std::atomic_thread_fence(std::memory_order_acquire);
   if (call.sequence.load(std::memory_order_relaxed) != sequence) return std::nullopt;
   return record;
+}
+/// Nothing where it has not been posted, or was overwritten by later ones.
+inline std::optional<CallRecord> read_call(const RankControl& rank, std::uint64_t sequence) {
+  return read_call(rank.calls[sequence % posted_calls], sequence);
 }
 
 /// The first error of the communicator. Whoever moves `state` from 0 to 1 writes it, then sets Control::abort.

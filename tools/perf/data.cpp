@@ -33,6 +33,21 @@ E near_one(std::uint64_t random) {
                                         static_cast<Bits>(exponent << Format::mantissa_bits)));
 }
 
+/// Whole numbers whose sums over as many ranks as a type's mantissa has room for are exact; factors of 1 and -1.
+template <DataType type>
+void generate_exact(std::uint64_t key, ReduceOp op, std::size_t first, std::size_t count, void* out) {
+  using Element = spec::ElementType<type>;
+  auto* elements = static_cast<Element*>(out);
+  constexpr std::uint64_t most = size_bytes(type) == 1 ? 1 : 4;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t random = mix(key + first + i);
+    const double value = op == ReduceOp::prod
+                             ? ((random & 1) != 0 ? 1 : -1)
+                             : static_cast<double>(random % (2 * most + 1)) - static_cast<double>(most);
+    elements[i] = spec::store<type>(static_cast<spec::AccumulatorType<type>>(value));
+  }
+}
+
 template <DataType type>
 void generate(std::uint64_t key, std::uint64_t shared_key, bool tame, std::size_t first, std::size_t count, void* out) {
   using Element = spec::ElementType<type>;
@@ -224,8 +239,13 @@ Contents written(const Operation& o) {
 void generate_input(const Operation& o, std::uint32_t rank, std::size_t first, std::size_t count, void* out) {
   const std::uint64_t shared_key = mix(o.seed);
   const std::uint64_t key = mix(shared_key ^ (std::uint64_t{rank} + 1));
-  spec::visit(o.type,
-              [&]<DataType type>() { generate<type>(key, shared_key, o.wire != WireFormat::off, first, count, out); });
+  const bool exact = o.exact && is_floating(o.type) && is_reduction(o.collective);
+  spec::visit(o.type, [&]<DataType type>() {
+    if (exact)
+      generate_exact<type>(key, o.op, first, count, out);
+    else
+      generate<type>(key, shared_key, o.wire != WireFormat::off, first, count, out);
+  });
 }
 
 Contents send_contents(const Operation& o) {

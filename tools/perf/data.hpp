@@ -22,10 +22,14 @@ struct Operation {
   std::uint32_t rank = 0;
   bool in_place = false;
   WireFormat wire = WireFormat::off;
+  bool exact = false;  ///< floats to be reduced are small whole numbers: any order of additions gives the same bits
   std::uint64_t seed = 0;
-  std::size_t bytes = 0;  ///< as the user asked: geometry() makes counts of it
+  std::size_t bytes = 0;           ///< as the user asked: geometry() makes counts of it
+  std::size_t extra_elements = 0;  ///< in the call's count, beyond that
 
-  Geometry geometry(std::uint32_t of_rank) const { return perf::geometry(collective, bytes, type, ranks, of_rank); }
+  Geometry geometry(std::uint32_t of_rank) const {
+    return perf::geometry(collective, bytes, type, ranks, of_rank, extra_elements);
+  }
 };
 
 /// A piece of what a buffer holds: a pattern that no call has written, elements of a rank's input, the same after their
@@ -61,8 +65,8 @@ void write(const Operation& operation, const Contents& contents, void* buffer);
 std::size_t count_wrong(const Operation& operation, const Contents& contents, const void* buffer);
 
 /// Elements first ... first + count - 1 of a rank's input. Integers and a quarter of the floating-point elements are
-/// any bits; the other floating-point elements lie between 1/4 and 4, so that sums round. With a wire format most of
-/// its blocks have none of any bits: one can make its block NaN.
+/// any bits; the other floating-point elements lie between 1/4 and 4, so that sums round (not where they are exact).
+/// With a wire format most of its blocks have none of any bits: one can make its block NaN.
 void generate_input(const Operation& operation, std::uint32_t rank, std::size_t first, std::size_t count, void* out);
 
 }  // namespace strait::perf

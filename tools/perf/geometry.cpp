@@ -33,9 +33,11 @@ Blocks all_to_all_v_blocks(std::size_t total_count, DataType type, std::uint32_t
   return blocks;
 }
 
-Geometry geometry(Collective collective, std::size_t bytes, DataType type, std::uint32_t ranks, std::uint32_t rank) {
-  const std::size_t total = bytes / size_bytes(type);
-  const std::size_t block = round_down_to_16_bytes(total / ranks, type);
+Geometry geometry(Collective collective, std::size_t bytes, DataType type, std::uint32_t ranks, std::uint32_t rank,
+                  std::size_t extra_elements) {
+  const std::size_t asked = bytes / size_bytes(type);
+  const std::size_t total = asked + extra_elements;
+  const std::size_t block = round_down_to_16_bytes(asked / ranks, type) + extra_elements;
   switch (collective) {
     case Collective::all_gather:
     case Collective::gather:

@@ -21,7 +21,9 @@ struct Geometry {
   std::size_t buffer_count() const { return send_count > receive_count ? send_count : receive_count; }
 };
 
-Geometry geometry(Collective collective, std::size_t bytes, DataType type, std::uint32_t ranks, std::uint32_t rank);
+/// `extra_elements` come on top of the count that follows from the bytes.
+Geometry geometry(Collective collective, std::size_t bytes, DataType type, std::uint32_t ranks, std::uint32_t rank,
+                  std::size_t extra_elements = 0);
 
 /// The bytes that the algorithm bandwidth counts.
 std::size_t algorithm_bytes(Collective collective, const Geometry& g, DataType type, std::uint32_t ranks);

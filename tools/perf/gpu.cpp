@@ -55,6 +55,7 @@ Status Gpu::wait() {
       return checked(error, comm_, "A call on a GPU");
     }
     if (done) return {};
+    if (other_error_) STRAIT_TRY(other_error_());
     sched_yield();
   }
 }

@@ -3,6 +3,7 @@
 #include <strait/strait.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,6 +30,12 @@ class Gpu {
   Result<std::string> bus_id() { return driver_->bus_id(device_); }
   Result<std::size_t> free_bytes() { return driver_->free_bytes(device_); }
 
+  /// Makes it the current one of the calling thread.
+  Status use() { return driver_->use(device_); }
+  /// What `enqueue` puts on the stream, to be launched instead.
+  Result<topo::CudaGraph> record(const std::function<Status()>& enqueue) { return driver_->record(stream_, enqueue); }
+  Status launch(const topo::CudaGraph& graph) { return driver_->launch(graph, stream_); }
+
   Result<topo::CudaMemory> memory(std::size_t size_bytes) { return driver_->gpu_memory(device_, size_bytes); }
   /// Pinned memory of the host.
   Result<topo::CudaMemory> staging(std::size_t size_bytes) { return driver_->host_memory(size_bytes, device_); }
@@ -38,6 +45,8 @@ class Gpu {
   /// Until the stream is done. Ends with the communicator's error where it has one: its deadline and failures of peers
   /// end its kernels.
   Status wait();
+  /// Another library's work is on the stream, too: its errors end a wait.
+  void also_ask(std::function<Status()> error) { other_error_ = std::move(error); }
 
  private:
   Gpu(std::shared_ptr<topo::CudaDriver> driver, int device) : driver_(std::move(driver)), device_(device) {}
@@ -46,6 +55,7 @@ class Gpu {
   int device_;
   topo::CudaStream stream_;
   straitComm_t comm_ = nullptr;
+  std::function<Status()> other_error_;
 };
 
 }  // namespace strait::perf

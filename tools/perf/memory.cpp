@@ -29,11 +29,11 @@ Result<Memory> Memory::registered(std::size_t size_bytes, straitComm_t comm) {
   return memory;
 }
 
-Result<Memory> Memory::on_gpu(std::size_t size_bytes, Gpu& gpu) {
+Result<Memory> Memory::on_gpu(std::size_t size_bytes, std::size_t staged_bytes, Gpu& gpu) {
   Memory memory(nullptr, nullptr);
   memory.gpu_ = &gpu;
   STRAIT_ASSIGN(memory.device_, gpu.memory(size_bytes));
-  STRAIT_ASSIGN(memory.staging_, gpu.staging(size_bytes));
+  STRAIT_ASSIGN(memory.staging_, gpu.staging(staged_bytes));
   return memory;
 }
 

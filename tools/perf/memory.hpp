@@ -17,8 +17,8 @@ class Memory {
   static Result<Memory> plain(std::size_t size_bytes);
   /// Collective over `comm`.
   static Result<Memory> registered(std::size_t size_bytes, straitComm_t comm);
-  /// `gpu` must outlive it.
-  static Result<Memory> on_gpu(std::size_t size_bytes, Gpu& gpu);
+  /// `gpu` must outlive it. The host reads and writes the first `staged_bytes`.
+  static Result<Memory> on_gpu(std::size_t size_bytes, std::size_t staged_bytes, Gpu& gpu);
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&&) = delete;
   ~Memory();

@@ -57,6 +57,7 @@ void declare_what(CLI::App& app, Options& o) {
   app.add_option("-i,--stepbytes", into(o.step_bytes, parse_bytes), "Added from size to size (default: 1M)")
       ->group(sizes);
   app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")->group(sizes);
+  app.add_option("--extra-elements", o.extra_elements, "Added to each size, to make odd ones")->group(sizes);
 }
 
 void declare_how(CLI::App& app, Options& o) {
@@ -88,12 +89,21 @@ void declare_how(CLI::App& app, Options& o) {
   app.add_option("-z,--blocking", into_enum(o.blocking, 3),
                  "After each iteration: 0 nothing, 1 a barrier, 2 wait, 3 a barrier that is not timed (default: 0)")
       ->group(timing);
+  app.add_option("-G,--cudagraph", o.graph_launches, "Record the iterations in a CUDA graph, and launch it this often")
+      ->check(CLI::NonNegativeNumber)
+      ->group(timing);
   app.add_option("-C,--report_cputime", o.cpu_time, "1: print the calling thread's CPU time instead of latency")
       ->group(timing);
   app.add_option("-c,--check", o.checks, "Verified runs of each size; 0: none")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_option("-R,--local_register", o.register_memory, "1: buffers from straitMemAlloc, registered");
+  app.add_option("--check-limit", into(o.check_limit_bytes, parse_bytes), "Larger sizes are timed and not verified");
+  app.add_option("-R,--local_register", o.registration, "1: buffers from straitMemAlloc, registered")
+      ->check(CLI::Range(0, 2));
+  app.add_option("--baseline", o.baseline_path, "A libnccl.so.2 that is measured and verified in turn with Strait");
+  app.add_option("--turns", o.turns, "Timed passes of each library beside a baseline; the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   app.add_option("--simulate", o.simulate,
                  "Predict instead of measuring: on a machine of `strait topo --list`, or on one that a file describes");
   app.add_option("--json", o.json_path, "Write machine, settings and results to this file");
@@ -198,6 +208,33 @@ Status validate_wire(const Options& o) {
 }
 }  // namespace
 
+namespace {
+Status validate_registration(const Options& o) {
+  if (o.registration == 0 || !o.simulate.empty()) return {};
+  if (o.gpus != 0)
+    return fail(Code::unsupported, "--local_register: memory of GPUs is not registered yet. Measure without -R");
+  if (o.registration == 2)
+    return fail(Code::unsupported,
+                "--local_register 2: NCCL's symmetric windows. Buffers of host ranks that -R 1 registers are symmetric "
+                "already");
+  return {};
+}
+
+/// What needs GPU ranks.
+Status validate_gpu_options(const Options& o) {
+  if (o.graph_launches != 0 && o.gpus == 0)
+    return fail(Code::invalid_argument, "--cudagraph: host ranks have no CUDA graphs. Measure GPUs with -g 1");
+  if (o.baseline_path.empty()) return {};
+  if (o.gpus == 0) return fail(Code::invalid_argument, "--baseline: NCCL joins GPUs only. Measure them with -g 1");
+  if (!o.simulate.empty()) return fail(Code::invalid_argument, "--baseline is measured; --simulate measures nothing");
+  if (o.collective == Collective::barrier)
+    return fail(Code::unsupported, "--baseline: NCCL has no barrier. Measure without it");
+  if (!o.plot_path.empty())
+    return fail(Code::unsupported, "--plot does not draw a baseline. Use --json, or measure without --baseline");
+  return {};
+}
+}  // namespace
+
 Status validate(const Options& o) {
   STRAIT_TRY(validate_wire(o));
   if (o.min_bytes > o.max_bytes)
@@ -205,8 +242,8 @@ Status validate(const Options& o) {
   if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)
     return fail(Code::invalid_argument, "--stepbytes 0 never reaches --maxbytes. Give a step, or a factor with -f 2");
   if (o.gpus < 0) return fail(Code::invalid_argument, "--ngpus is a number of GPUs: from 0 on");
-  if (o.gpus != 0 && o.register_memory && o.simulate.empty())
-    return fail(Code::unsupported, "--local_register: memory of GPUs is not registered yet. Measure without -R");
+  STRAIT_TRY(validate_registration(o));
+  STRAIT_TRY(validate_gpu_options(o));
   const std::string_view path = o.plot_path;
   if (!path.empty() && !path.ends_with(".svg") && !path.ends_with(".html"))
     return fail(Code::invalid_argument, "--plot " + o.plot_path + ": the name must end in .svg or .html");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,7 +43,12 @@ struct Options {
   int cycles = 1;   ///< 0: until interrupted
   Average average = Average::mean;
   bool cpu_time = false;
-  bool register_memory = false;
+  int registration = 0;         ///< 1: buffers from straitMemAlloc, registered
+  int graph_launches = 0;       ///< above 0: the iterations lie in a CUDA graph, which is launched so often
+  std::string baseline_path{};  ///< a libnccl.so.2 to measure in turn with Strait
+  int turns = 5;                ///< timed passes of each library beside a baseline, in turn; the median counts
+  std::size_t check_limit_bytes = std::numeric_limits<std::size_t>::max();  ///< larger sizes are timed only
+  std::size_t extra_elements = 0;                                           ///< in each size, beyond what it says
   std::optional<WireFormat> wire;  ///< none: STRAIT_WIRE, for the calls that can have one
   std::string simulate;  ///< predict on this fixture or file instead of measuring; ranks are -t times -g, or all
   std::string json_path;

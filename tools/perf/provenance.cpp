@@ -1,12 +1,15 @@
 #include "perf/provenance.hpp"
 
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "strait/strait.h"
@@ -33,6 +36,18 @@ std::string processor_name() {
   return "";
 }
 
+/// What is set of Strait's variables and NCCL's, without the key, which is a secret.
+nlohmann::ordered_json environment() {
+  std::map<std::string, std::string> values;
+  for (const char* const* entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos || !(text.starts_with("STRAIT_") || text.starts_with("NCCL_"))) continue;
+    if (!text.starts_with("STRAIT_KEY=")) values.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return values;
+}
+
 }  // namespace
 
 nlohmann::ordered_json provenance() {
@@ -45,7 +60,8 @@ nlohmann::ordered_json provenance() {
           {"kernel", std::string(name.sysname) + " " + name.release},
           {"architecture", name.machine},
           {"cpu", processor_name()},
-          {"cores", std::thread::hardware_concurrency()}};
+          {"cores", std::thread::hardware_concurrency()},
+          {"environment", environment()}};
 }
 
 }  // namespace strait::perf

@@ -4,33 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <optional>
 
 namespace strait::perf {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-/// Single iterations are timed in a pass of its own, so that reading the clock does not enter the mean.
-constexpr double single_pass_us = 200'000;
-constexpr int min_single_iterations = 10;
-constexpr int max_single_iterations = 1000;
 constexpr double usable_memory_fraction = 0.8;
-
-double elapsed_us(Clock::time_point since) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - since).count();
-}
-
-double thread_cpu_us() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
-}
 
 /// What the kernel says can be allocated without swapping; 0 where it does not say.
 std::int64_t available_memory_bytes() {
@@ -61,18 +42,6 @@ std::string text_of(const char (&field)[n]) {
   return {field, strnlen(field, n)};
 }
 
-/// Fills a buffer on whatever side it lies.
-Status fill(const Operation& o, const Contents& contents, Memory& memory) {
-  write(o, contents, memory.host());
-  return memory.from_host(extent_bytes(o, contents));
-}
-
-/// The elements of a buffer that differ from what it must hold.
-Result<std::size_t> wrong_in(const Operation& o, const Contents& contents, Memory& memory) {
-  STRAIT_TRY(memory.to_host(extent_bytes(o, contents)));
-  return count_wrong(o, contents, memory.host());
-}
-
 }  // namespace
 
 RankRun::RankRun(const Options& options, straitComm_t control, Gpu* gpu, Reporter* reporter, int threads)
@@ -88,6 +57,7 @@ Status RankRun::run() {
   if (!status) {
     // Before the buffers go: kernels of any rank that use them end.
     straitCommAbort(comm_);
+    if (baseline_) baseline_->abort();
     straitCommAbort(control_);
   }
   return status;
@@ -99,6 +69,9 @@ Status RankRun::measure_all() {
   if (options_.root >= ranks_)
     return fail(Code::invalid_argument, fmt::format("--root {} is not a rank: there are {}", options_.root, ranks_));
   STRAIT_TRY(find_wire());
+  if (!options_.baseline_path.empty()) {
+    STRAIT_ASSIGN(baseline_, Baseline::join(options_.baseline_path, control_, *gpu_));
+  }
   STRAIT_TRY(learn_ranks());
   for (auto* buffer : {&send_, &receive_}) STRAIT_TRY(allocate(*buffer));
   STRAIT_TRY(barrier());  // allocating may wait for kernels of the process, and those for this rank
@@ -115,14 +88,19 @@ Status RankRun::find_wire() {
 }
 
 Status RankRun::allocate(std::optional<Memory>& buffer) {
-  const std::size_t size = options_.max_bytes + guard_elements * sizeof(std::uint64_t);
-  auto allocated = gpu_ != nullptr            ? Memory::on_gpu(size, *gpu_)
-                   : options_.register_memory ? Memory::registered(size, comm_)
-                                              : Memory::plain(size);
+  const std::size_t beyond =
+      (guard_elements + options_.extra_elements * static_cast<std::size_t>(ranks_)) * sizeof(std::uint64_t);
+  const std::size_t size = options_.max_bytes + beyond;
+  const std::size_t staged =
+      options_.checks == 0 ? beyond : std::min(options_.max_bytes, options_.check_limit_bytes) + beyond;
+  auto allocated = gpu_ != nullptr              ? Memory::on_gpu(size, staged, *gpu_)
+                   : options_.registration != 0 ? Memory::registered(size, comm_)
+                                                : Memory::plain(size);
   if (!allocated) return tl::unexpected(std::move(allocated).error());
   buffer.emplace(std::move(*allocated));
-  std::memset(buffer->host(), 0, size);
-  return buffer->from_host(size);
+  const std::size_t touched = gpu_ != nullptr ? staged : size;
+  std::memset(buffer->host(), 0, touched);
+  return buffer->from_host(touched);
 }
 
 Status RankRun::learn_ranks() {
@@ -147,7 +125,8 @@ Status RankRun::learn_ranks() {
   STRAIT_TRY(limit_sizes(ranks));
   const char *name = "", *why = "";
   STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));
-  if (reporter_ != nullptr) reporter_->begin(ranks, threads_, {name, why});
+  if (reporter_ != nullptr)
+    reporter_->begin(ranks, threads_, {name, why}, baseline_ ? std::optional(baseline_->info()) : std::nullopt);
   return {};
 }
 
@@ -180,8 +159,10 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
           .rank = static_cast<std::uint32_t>(rank_),
           .in_place = in_place,
           .wire = wire_of(subject),
+          .exact = baseline_ != nullptr,
           .seed = verified_calls_,
-          .bytes = bytes};
+          .bytes = bytes,
+          .extra_elements = options_.extra_elements};
 }
 
 /// What the calls are told, so that they do what the check expects. On one rank nothing is on a wire.
@@ -214,10 +195,14 @@ Status RankRun::run_subjects() {
 
 Status RankRun::warm_up(const Subject& subject) {
   for (const std::size_t bytes : sizes_bytes(options_)) {
-    const Call call = make_call(operation(subject, bytes, false));
+    const Operation o = operation(subject, bytes, false);
+    std::vector<Enqueue> calls = {strait_call(o)};
+    if (baseline_) calls.push_back(baseline_call(o));
     if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: warming up, {} bytes", name(subject.type), bytes));
-    for (int i = 0; i < options_.warmup_iterations; ++i) STRAIT_TRY(checked(call(), comm_, "Warming up"));
-    STRAIT_TRY(complete());
+    for (const Enqueue& call : calls) {
+      for (int i = 0; i < options_.warmup_iterations; ++i) STRAIT_TRY(call());
+      STRAIT_TRY(complete());
+    }
   }
   return barrier();
 }
@@ -231,107 +216,27 @@ Status RankRun::run_size(const Subject& subject, std::size_t bytes) {
   row.subject = subject;
   if (reporter_ != nullptr)
     reporter_->progress(fmt::format("{}: {} bytes, out of place", name(subject.type), row.bytes));
-  STRAIT_ASSIGN(row.out_of_place, measure(out_of_place));
+  STRAIT_ASSIGN(const auto out, measure(out_of_place));
+  row.out_of_place = out.front();
+  if (baseline_) row.baseline_out_of_place = out.back();
   if (g.has_in_place) {
     if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: {} bytes, in place", name(subject.type), row.bytes));
-    STRAIT_ASSIGN(row.in_place, measure(operation(subject, bytes, true)));
+    STRAIT_ASSIGN(const auto in, measure(operation(subject, bytes, true)));
+    row.in_place = in.front();
+    if (baseline_) row.baseline_in_place = in.back();
   }
   if (reporter_ != nullptr) reporter_->add(row);
   return {};
 }
 
-Call RankRun::make_call(const Operation& o) const {
-  return {o, send_->data(), receive_->data(), comm_, gpu_ != nullptr ? gpu_->stream() : nullptr};
+Enqueue RankRun::strait_call(const Operation& o) const {
+  const Call call(arguments_of(o, send_->data(), receive_->data()), o.wire, comm_,
+                  gpu_ != nullptr ? gpu_->stream() : nullptr);
+  return [call, comm = comm_] { return checked(call(), comm, "A measured call"); };
 }
 
-Result<Measurement> RankRun::measure(Operation o) {
-  if (!o.in_place) STRAIT_TRY(fill(o, send_contents(o), *send_));
-  STRAIT_TRY(fill(o, receive_contents_before(o), *receive_));
-  const Call call = make_call(o);
-  Measurement m;
-  STRAIT_TRY(checked(call(), comm_, "The first call of a size"));
-  STRAIT_TRY(complete());
-  STRAIT_TRY(time_mean(call, m));
-  STRAIT_TRY(time_single_iterations(call, m));
-  const auto moved = static_cast<double>(algorithm_bytes(o.collective, o.geometry(o.rank), o.type, o.ranks));
-  m.algorithm_gbps = m.time_us > 0 ? moved / m.time_us * 1e-3 : 0;
-  m.bus_gbps = m.algorithm_gbps * bus_factor(o.collective, o.ranks);
-  for (int i = 0; i < options_.checks; ++i) {
-    STRAIT_ASSIGN(const std::int64_t wrong, verify(o, call));
-    m.wrong = m.wrong.value_or(0) + wrong;
-  }
-  return m;
-}
-
-Status RankRun::time_mean(const Call& call, Measurement& m) {
-  STRAIT_TRY(barrier());
-  double timed_us = 0;
-  double cpu_us = 0;
-  const double cpu_start_us = thread_cpu_us();
-  const auto start = Clock::now();
-  if (options_.blocking == Blocking::barrier_untimed) {
-    for (int i = 0; i < options_.iterations; ++i) {
-      const auto iteration_start = Clock::now();
-      STRAIT_TRY(checked(call(), comm_, "A timed call"));
-      STRAIT_TRY(complete());
-      timed_us += elapsed_us(iteration_start);
-      STRAIT_TRY(barrier());
-    }
-    cpu_us = thread_cpu_us() - cpu_start_us;
-  } else {
-    for (int i = 0; i < options_.iterations; ++i) {
-      STRAIT_TRY(checked(call(), comm_, "A timed call"));
-      if (options_.blocking != Blocking::none) STRAIT_TRY(complete());
-      if (options_.blocking == Blocking::barrier_timed) STRAIT_TRY(barrier());
-    }
-    cpu_us = thread_cpu_us() - cpu_start_us;  // of GPU ranks: what enqueueing takes, without the wait
-    STRAIT_TRY(complete());
-    timed_us = elapsed_us(start);
-  }
-  m.time_us = timed_us / options_.iterations;
-  m.cpu_time_us = cpu_us / options_.iterations;
-  STRAIT_TRY(average(m.time_us));
-  return average(m.cpu_time_us);
-}
-
-Status RankRun::time_single_iterations(const Call& call, Measurement& m) {
-  // time_us is the same on all ranks by now, and so is the number of iterations.
-  const double fitting = m.time_us > 0 ? single_pass_us / m.time_us : max_single_iterations;
-  const auto iterations =
-      static_cast<std::size_t>(std::clamp(fitting, double{min_single_iterations}, double{max_single_iterations}));
-  std::vector<double> times_us(iterations);
-  for (double& time_us : times_us) {
-    if (options_.blocking == Blocking::barrier_untimed) STRAIT_TRY(barrier());
-    const auto start = Clock::now();
-    STRAIT_TRY(checked(call(), comm_, "A timed call"));
-    STRAIT_TRY(complete());
-    if (options_.blocking == Blocking::barrier_timed) STRAIT_TRY(barrier());
-    time_us = elapsed_us(start);
-  }
-  m.p50_us = percentile(times_us, 50);
-  m.p99_us = percentile(times_us, 99);
-  STRAIT_TRY(average(m.p50_us));
-  return average(m.p99_us);
-}
-
-Result<std::int64_t> RankRun::verify(Operation o, const Call& call) {
-  o.seed = ++verified_calls_;  // ranks verify the same calls in the same order
-  if (!o.in_place) STRAIT_TRY(fill(o, send_contents(o), *send_));
-  STRAIT_TRY(fill(o, receive_contents_before(o), *receive_));
-  STRAIT_TRY(checked(call(), comm_, "The verified call"));
-  STRAIT_TRY(complete());
-  STRAIT_ASSIGN(std::size_t wrong_here, wrong_in(o, receive_contents_after(o), *receive_));
-  if (!o.in_place) {
-    STRAIT_ASSIGN(const std::size_t changed, wrong_in(o, send_contents(o), *send_));
-    wrong_here += changed;
-  }
-  if (wrong_here != 0)  // said here too, because the sum below is the library's own work
-    fmt::print(stderr, "strait perf: rank {}: {} wrong elements, {} {} of {} bytes, {}, seed {}\n", rank_, wrong_here,
-               name(o.collective), name(o.type), o.bytes, o.in_place ? "in place" : "out of place", o.seed);
-  auto wrong = static_cast<std::int64_t>(wrong_here);
-  STRAIT_TRY(all_reduce(&wrong, 1, straitInt64, straitSum));
-  wrong_ += std::max(wrong, static_cast<std::int64_t>(wrong_here));
-  return wrong;
+Enqueue RankRun::baseline_call(const Operation& o) const {
+  return [arguments = arguments_of(o, send_->data(), receive_->data()), this] { return baseline_->call(arguments); };
 }
 
 Status RankRun::complete() { return gpu_ != nullptr ? gpu_->wait() : Status(); }

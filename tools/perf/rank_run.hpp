@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "perf/baseline.hpp"
 #include "perf/call.hpp"
 #include "perf/data.hpp"
 #include "perf/gpu.hpp"
@@ -18,6 +21,9 @@
 #include "perf/results.hpp"
 
 namespace strait::perf {
+
+/// Makes a call, or puts it on the GPU's stream.
+using Enqueue = std::function<Status()>;
 
 /// The measurement as one rank does it. All ranks run the same; decisions (how many iterations, what sizes) follow from
 /// values that all ranks share.
@@ -41,14 +47,23 @@ class RankRun {
   Status run_subjects();
   Status warm_up(const Subject& subject);
   Status run_size(const Subject& subject, std::size_t bytes);
-  Result<Measurement> measure(Operation operation);
-  Status time_mean(const Call& call, Measurement& measurement);
-  Status time_single_iterations(const Call& call, Measurement& measurement);
-  Result<std::int64_t> verify(Operation operation, const Call& call);
+
+  // One size in one place: measure.cpp.
+  struct Contender;
+  Result<std::vector<Measurement>> measure(Operation operation);
+  Status prepare(const Operation& operation, Contender& contender);
+  Status time_in_turns(std::vector<Contender>& contenders);
+  Status time_mean(const Contender& contender, Measurement& measurement);
+  Status time_single_iterations(const Contender& contender, Measurement& measurement);
+  Status run_once(const Contender& contender);
+  Result<std::int64_t> verify(Operation operation, const Contender& contender);
 
   WireFormat wire_of(const Subject& subject) const;
   Operation operation(const Subject& subject, std::size_t bytes, bool in_place) const;
-  Call make_call(const Operation& operation) const;
+  /// One call of Strait's, or of the baseline's.
+  Enqueue strait_call(const Operation& operation) const;
+  Enqueue baseline_call(const Operation& operation) const;
+  bool is_checked(const Operation& operation) const;
   /// Until all calls are complete. Calls of host ranks are on return.
   Status complete();
   Status barrier();
@@ -62,6 +77,7 @@ class RankRun {
   straitComm_t comm_;     ///< what is measured
   Reporter* reporter_;
   int threads_;
+  std::unique_ptr<Baseline> baseline_;  ///< null: Strait alone
   std::optional<Memory> send_, receive_;
   WireFormat wire_ = WireFormat::off;
   int rank_ = 0;

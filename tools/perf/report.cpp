@@ -3,28 +3,15 @@
 #include <strait/strait.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/environment.hpp"
 #include "perf/provenance.hpp"
 
 namespace strait::perf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// The variables of Strait's that are set, without the key, which is a secret.
-Json environment() {
-  Json values = Json::object();
-  const Environment variables;
-  for (const Variable& variable : environment_table) {
-    const std::string value = variables.raw(variable.name.data());
-    if (!value.empty() && variable.name != "STRAIT_KEY") values[std::string(variable.name)] = value;
-  }
-  return values;
-}
 
 Json settings(const Options& o) {
   return {{"collective", name(o.collective)},
@@ -38,7 +25,9 @@ Json settings(const Options& o) {
           {"blocking", static_cast<int>(o.blocking)},
           {"average", static_cast<int>(o.average)},
           {"gpus", o.gpus},
-          {"registered_memory", o.register_memory},
+          {"graph_launches", o.graph_launches},
+          {"extra_elements", o.extra_elements},
+          {"registered_memory", o.registration != 0},
           {"wire", o.wire ? Json(name(*o.wire)) : Json()}};
 }
 
@@ -49,8 +38,11 @@ Json rank_json(const RankInfo& r) {
 }
 
 Json measurement(const Measurement& m) {
-  Json json = {{"time_us", m.time_us},     {"cpu_time_us", m.cpu_time_us}, {"algbw_gbps", m.algorithm_gbps},
-               {"busbw_gbps", m.bus_gbps}, {"p50_us", m.p50_us},           {"p99_us", m.p99_us}};
+  Json json = {{"time_us", m.time_us},
+               {"cpu_time_us", m.cpu_time_us},
+               {"algbw_gbps", m.algorithm_gbps},
+               {"busbw_gbps", m.bus_gbps}};
+  if (m.p50_us > 0) json.update({{"p50_us", m.p50_us}, {"p99_us", m.p99_us}});
   json["wrong"] = m.wrong ? Json(*m.wrong) : Json();
   return json;
 }
@@ -61,6 +53,12 @@ Json row_json(const Row& row) {
   json["root"] = row.subject.root >= 0 ? Json(row.subject.root) : Json();
   json["out_of_place"] = measurement(row.out_of_place);
   json["in_place"] = row.in_place ? measurement(*row.in_place) : Json();
+  const auto compare = [&](const char* place, const Measurement& ours, const Measurement& baseline) {
+    json["baseline"][place] = measurement(baseline);
+    json["ratio"][place] = ratio(ours, baseline);
+  };
+  if (row.baseline_out_of_place) compare("out_of_place", row.out_of_place, *row.baseline_out_of_place);
+  if (row.in_place && row.baseline_in_place) compare("in_place", *row.in_place, *row.baseline_in_place);
   return json;
 }
 
@@ -70,7 +68,7 @@ std::string to_json(const Report& report) {
   Json json = {{"program", "strait perf"}, {"provenance", provenance()}};
   json["versions"] = {{"header", STRAIT_VERSION}, {"library", report.library_version}};
   json["settings"] = settings(report.options);
-  json["environment"] = environment();
+  if (report.baseline) json["baseline"] = {{"path", report.baseline->path}, {"version", report.baseline->version}};
   if (!report.predicted_on.empty()) json["prediction"] = {{"machine", report.predicted_on}};
   json["ranks"] = Json::array();
   for (const RankInfo& r : report.ranks) json["ranks"].push_back(rank_json(r));
@@ -79,6 +77,7 @@ std::string to_json(const Report& report) {
   for (const Row& row : report.rows) json["results"].push_back(row_json(row));
   const Summary summary = summarise(report.rows);
   json["summary"] = {{"mean_busbw_gbps", summary.mean_bus_gbps}, {"wrong", summary.wrong}};
+  if (summary.mean_ratio) json["summary"]["mean_ratio"] = *summary.mean_ratio;
   return json.dump(2) + "\n";
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,6 +17,7 @@ struct Report {
   std::vector<RankInfo> ranks;
   std::vector<Row> rows;
   TransportInfo transport;
+  std::optional<BaselineInfo> baseline{};
   std::string predicted_on;  ///< the simulated machine; empty: measured
 };
 

@@ -45,10 +45,12 @@ void Progress::clear() {
 
 Reporter::Reporter(const Options& options, int library_version) : report_{options, library_version, {}, {}, {}} {}
 
-void Reporter::begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport) {
+void Reporter::begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport,
+                     std::optional<BaselineInfo> baseline) {
   report_.ranks = std::move(ranks);
   report_.transport = std::move(transport);
-  print(header(report_.options, report_.ranks, threads, report_.transport));
+  report_.baseline = std::move(baseline);
+  print(header(report_.options, report_.ranks, threads, report_.transport, report_.baseline));
 }
 
 void Reporter::remark(const std::string& line) { print("# " + line + "\n"); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ class Reporter {
  public:
   Reporter(const Options& options, int library_version);
 
-  void begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport);
+  void begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport, std::optional<BaselineInfo> baseline);
   void remark(const std::string& line);  ///< a "# ..." line of the table
   void progress(const std::string& what) { progress_.show(what); }
   void add(const Row& row);

@@ -17,7 +17,7 @@ struct Measurement {
   double cpu_time_us = 0;  ///< CPU time of the calling thread, likewise
   double algorithm_gbps = 0;
   double bus_gbps = 0;
-  double p50_us = 0;  ///< median of a rank's single iterations, over ranks likewise
+  double p50_us = 0;  ///< median of a rank's single iterations, over ranks likewise; 0 beside a baseline: not measured
   double p99_us = 0;
   std::optional<std::int64_t> wrong;  ///< elements; nothing: not checked
 
@@ -40,15 +40,21 @@ struct Row {
   Subject subject;
   Measurement out_of_place;
   std::optional<Measurement> in_place;  ///< nothing where the collective has no such form
+  std::optional<Measurement> baseline_out_of_place{};
+  std::optional<Measurement> baseline_in_place{};
 };
+
+/// How many times faster than the baseline.
+double ratio(const Measurement& ours, const Measurement& baseline);
 
 /// Nearest-rank percentile; the samples come back sorted.
 double percentile(std::span<double> samples, double percent);
 
-/// The mean bus bandwidth over all measurements, and all wrong elements: what the footer says.
+/// The mean bus bandwidth over all measurements, all wrong elements, the mean ratio: what the footer says.
 struct Summary {
   double mean_bus_gbps = 0;
-  std::int64_t wrong = 0;
+  std::int64_t wrong = 0;              ///< the baseline's not among them
+  std::optional<double> mean_ratio{};  ///< geometric, to the baseline
 };
 Summary summarise(std::span<const Row> rows);
 
@@ -60,6 +66,12 @@ struct RankInfo {
   int device = -1;  ///< -1: a host rank
   std::string bus_id;
   std::string gpu;  ///< its name
+};
+
+/// The library that is measured in turn with Strait.
+struct BaselineInfo {
+  std::string path;
+  int version = 0;  ///< as NCCL numbers them: 22809 stands for 2.28.9
 };
 
 /// What carries the data, and what was wrong with faster ways ("" where nothing was).

@@ -22,6 +22,15 @@ std::string percentiles(const std::optional<Measurement>& m) {
   return fmt::format("  {:>7}  {:>7}", fitted(m->p50_us, 7), fitted(m->p99_us, 7));
 }
 
+std::string comparison(const std::optional<Measurement>& ours, const std::optional<Measurement>& baseline,
+                       bool cpu_time) {
+  if (!ours || !baseline) return fmt::format("  {:>7}  {:>8}  {:>5}  {:>6}  {:>6}", "N/A", "N/A", "N/A", "N/A", "N/A");
+  const auto wrong = [](const Measurement& m) { return m.wrong ? std::to_string(*m.wrong) : "N/A"; };
+  const auto time = [&](const Measurement& m) { return cpu_time ? m.cpu_time_us : m.time_us; };
+  return fmt::format("  {:>7}  {:>8}  {:>5}  {:>6}  {:>6}", fitted(time(*ours), 7), fitted(time(*baseline), 8),
+                     fitted(ratio(*ours, *baseline), 5), wrong(*ours), wrong(*baseline));
+}
+
 std::string place(const RankInfo& r) {
   return r.device < 0 ? "host memory" : fmt::format("device {:2} [{}] {}", r.device, r.bus_id, r.gpu);
 }
@@ -42,6 +51,21 @@ std::string column_heads(bool cpu_time) {
   return text;
 }
 
+std::string comparison_heads(bool cpu_time) {
+  const auto line = [](auto size, auto count, auto type, auto op, auto root, auto time, auto baseline, auto ratio,
+                       auto wrong, auto baseline_wrong) {
+    const std::string group =
+        fmt::format("  {:>7}  {:>8}  {:>5}  {:>6}  {:>6}", time, baseline, ratio, wrong, baseline_wrong);
+    return fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", size, count, type, op, root, group, group);
+  };
+  std::string text = fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:^40}  {:^40}\n", "", "", "", "", "",
+                                 "out-of-place", "in-place");
+  text += line("size", "count", "type", "redop", "root", cpu_time ? "cputime" : "time", "baseline", "ratio", "#wrong",
+               "#wrong");
+  text += line("(B)", "(elements)", "", "", "", "(us)", "(us)", "", "", "(base)");
+  return text;
+}
+
 }  // namespace
 
 std::string fitted(double value, int width) {
@@ -52,7 +76,8 @@ std::string fitted(double value, int width) {
   return fmt::format("{:.{}e}", value, width >= 7 ? 1 : 0);
 }
 
-std::string header(const Options& o, std::span<const RankInfo> ranks, int threads, const TransportInfo& transport) {
+std::string header(const Options& o, std::span<const RankInfo> ranks, int threads, const TransportInfo& transport,
+                   const std::optional<BaselineInfo>& baseline) {
   const bool multiplies = o.step_factor > 1;
   std::string text = fmt::format("# strait version {}.{}.{}\n# Collective test starting: {}\n", STRAIT_MAJOR,
                                  STRAIT_MINOR, STRAIT_PATCH, program(o));
@@ -64,7 +89,12 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
   for (const RankInfo& r : ranks)
     text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} {}\n", r.rank, r.pid, r.host, place(r));
   text += "# Transport: " + transport.name + (transport.why.empty() ? "\n" : ", because " + transport.why + "\n");
-  return text + "#\n" + column_heads(o.cpu_time);
+  if (o.graph_launches != 0)
+    text += fmt::format("# CUDA graph of {} iterations, launched {} times\n", o.iterations, o.graph_launches);
+  if (!baseline) return text + "#\n" + column_heads(o.cpu_time);
+  text += fmt::format("# Baseline: NCCL {} of {}, in {} turns; a ratio above 1: Strait is faster\n", baseline->version,
+                      baseline->path, o.turns);
+  return text + "#\n" + comparison_heads(o.cpu_time);
 }
 
 std::string prediction_header(const Options& o, std::span<const RankInfo> ranks, const std::string& machine) {
@@ -77,16 +107,21 @@ std::string prediction_header(const Options& o, std::span<const RankInfo> ranks,
 }
 
 std::string table_row(const Row& row, bool cpu_time) {
-  return fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}{}{}{}{}\n", row.bytes, row.count, table_name(row.subject.type),
-                     row.subject.op ? name(*row.subject.op) : "none", row.subject.root,
-                     measurement(row.out_of_place, cpu_time), measurement(row.in_place, cpu_time),
-                     percentiles(row.out_of_place), percentiles(row.in_place));
+  const std::string what =
+      fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count, table_name(row.subject.type),
+                  row.subject.op ? name(*row.subject.op) : "none", row.subject.root);
+  if (row.baseline_out_of_place)
+    return what + comparison(row.out_of_place, row.baseline_out_of_place, cpu_time) +
+           comparison(row.in_place, row.baseline_in_place, cpu_time) + "\n";
+  return what + measurement(row.out_of_place, cpu_time) + measurement(row.in_place, cpu_time) +
+         percentiles(row.out_of_place) + percentiles(row.in_place) + "\n";
 }
 
 std::string footer(const Options& options, const Summary& summary) {
-  return fmt::format("# {:<20} : {} {}\n# {:<20} : {:g} \n#\n# Collective test concluded: {}\n", "Out of bounds values",
-                     summary.wrong, summary.wrong == 0 ? "OK" : "FAILED", "Avg bus bandwidth", summary.mean_bus_gbps,
-                     program(options));
+  std::string text = fmt::format("# {:<20} : {} {}\n# {:<20} : {:g} \n", "Out of bounds values", summary.wrong,
+                                 summary.wrong == 0 ? "OK" : "FAILED", "Avg bus bandwidth", summary.mean_bus_gbps);
+  if (summary.mean_ratio) text += fmt::format("# {:<20} : {:.3f} (geometric mean)\n", "Ratio", *summary.mean_ratio);
+  return text + fmt::format("#\n# Collective test concluded: {}\n", program(options));
 }
 
 }  // namespace strait::perf

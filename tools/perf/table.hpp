@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -7,11 +8,11 @@
 #include "perf/results.hpp"
 
 /// The printed report: nccl-tests' header, columns and footer, so that whatever reads those reads ours; the percentiles
-/// of single iterations follow on the right.
+/// of single iterations follow on the right. Beside a baseline its time and the ratio stand for the bandwidths.
 namespace strait::perf {
 
-std::string header(const Options& options, std::span<const RankInfo> ranks, int threads,
-                   const TransportInfo& transport);
+std::string header(const Options& options, std::span<const RankInfo> ranks, int threads, const TransportInfo& transport,
+                   const std::optional<BaselineInfo>& baseline = std::nullopt);
 /// Likewise when nothing is measured: `machine` is the simulated one, and a rank's `host` the device it is placed on.
 std::string prediction_header(const Options& options, std::span<const RankInfo> ranks, const std::string& machine);
 std::string table_row(const Row& row, bool cpu_time);

@@ -18,6 +18,7 @@ constexpr int cuda_not_ready = 600;
 constexpr int cuda_peer_already_enabled = 704;
 constexpr unsigned host_portable = 1;
 constexpr unsigned stream_non_blocking = 1;
+constexpr int capture_thread_local = 1;
 
 }  // namespace
 
@@ -49,6 +50,12 @@ struct CudaDriver::Calls {
   int (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*) = nullptr;
   int (*copy_to_host)(void*, std::uint64_t, std::size_t, void*) = nullptr;
   int (*copy_to_peer)(std::uint64_t, void*, std::uint64_t, void*, std::size_t, void*) = nullptr;
+  int (*begin_capture)(void*, int) = nullptr;
+  int (*end_capture)(void*, void**) = nullptr;
+  int (*graph_instantiate)(void**, void*, unsigned long long) = nullptr;
+  int (*graph_destroy)(void*) = nullptr;
+  int (*executable_destroy)(void*) = nullptr;
+  int (*graph_launch)(void*, void*) = nullptr;
 };
 
 void CudaDriver::CloseLibrary::operator()(void* library) const { ::dlclose(library); }
@@ -89,6 +96,17 @@ CudaModule& CudaModule::operator=(CudaModule&& other) noexcept {
 
 void CudaModule::reset() {
   if (driver_ && !driver_->stuck_ && driver_->use(gpu_)) driver_->calls_->module_unload(module_);
+}
+
+CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(gpu_, other.gpu_);
+  std::swap(executable_, other.executable_);
+  return *this;
+}
+
+void CudaGraph::reset() {
+  if (driver_ && !driver_->stuck_ && driver_->use(gpu_)) driver_->calls_->executable_destroy(executable_);
 }
 
 CudaDriver::CudaDriver() : calls_(std::make_unique<Calls>()) {}
@@ -147,8 +165,14 @@ Status CudaDriver::load(const std::string& library) {
   bind(calls_->copy_to_gpu, "cuMemcpyHtoDAsync_v2");
   bind(calls_->copy_to_host, "cuMemcpyDtoHAsync_v2");
   bind(calls_->copy_to_peer, "cuMemcpyPeerAsync");
+  bind(calls_->begin_capture, "cuStreamBeginCapture_v2");
+  bind(calls_->end_capture, "cuStreamEndCapture");
+  bind(calls_->graph_instantiate, "cuGraphInstantiateWithFlags");
+  bind(calls_->graph_destroy, "cuGraphDestroy");
+  bind(calls_->executable_destroy, "cuGraphExecDestroy");
+  bind(calls_->graph_launch, "cuGraphLaunch");
   if (!missing.empty())
-    return fail(Code::unsupported, library + " lacks functions that every CUDA driver since 11.0 has (" + missing +
+    return fail(Code::unsupported, library + " lacks functions that every CUDA driver since 11.4 has (" + missing +
                                        "). Update the driver");
   return {};
 }
@@ -290,6 +314,32 @@ Status CudaDriver::launch(const CudaStream& stream, const CudaKernel& kernel, un
       calls_->launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream.stream_, pointers.data(), nullptr);
   if (status == cuda_success) return {};
   return check(status, "launching '" + kernel.name + "' on GPU " + std::to_string(stream.gpu_));
+}
+
+Result<CudaGraph> CudaDriver::record(const CudaStream& stream, const std::function<Status()>& enqueue) {
+  STRAIT_TRY(use(stream.gpu_));
+  const std::string what = " on GPU " + std::to_string(stream.gpu_);
+  STRAIT_TRY(check(calls_->begin_capture(stream.stream_, capture_thread_local), "beginning a graph" + what));
+  Status enqueued = enqueue();
+  void* graph = nullptr;
+  STRAIT_TRY(use(stream.gpu_));
+  Status ended = check(calls_->end_capture(stream.stream_, &graph), "recording a graph" + what);
+  CudaGraph recorded;
+  if (enqueued && ended) {
+    ended = check(calls_->graph_instantiate(&recorded.executable_, graph, 0), "preparing a graph" + what);
+    if (ended) recorded.driver_ = shared_from_this();
+    recorded.gpu_ = stream.gpu_;
+  }
+  if (graph != nullptr) calls_->graph_destroy(graph);
+  STRAIT_TRY(std::move(enqueued));  // says more than that the recording was spoilt by it
+  STRAIT_TRY(std::move(ended));
+  return recorded;
+}
+
+Status CudaDriver::launch(const CudaGraph& graph, const CudaStream& stream) {
+  STRAIT_TRY(use(stream.gpu_));
+  return check(calls_->graph_launch(graph.executable_, stream.stream_),
+               "launching a graph on GPU " + std::to_string(stream.gpu_));
 }
 
 Status CudaDriver::to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,22 @@ struct CudaKernel {
   std::string name{};
 };
 
+/// What a stream was given while it recorded, to be run any number of times. Destroyed with it.
+class CudaGraph {
+ public:
+  CudaGraph() = default;
+  CudaGraph(CudaGraph&& other) noexcept { *this = std::move(other); }
+  CudaGraph& operator=(CudaGraph&& other) noexcept;
+  ~CudaGraph() { reset(); }
+
+ private:
+  friend class CudaDriver;
+  void reset();
+  std::shared_ptr<CudaDriver> driver_{};
+  int gpu_ = 0;
+  void* executable_ = nullptr;
+};
+
 /// Calls from one thread only. Every error names the call, the GPU, and CUDA's reason.
 class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
  public:
@@ -99,6 +116,12 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
   /// `arguments`: addresses and numbers, in the order of the kernel's, which takes the lower bytes of each.
   Status launch(const CudaStream& stream, const CudaKernel& kernel, unsigned blocks, unsigned threads,
                 std::vector<std::uint64_t> arguments);
+  /// Makes it the current GPU of the calling thread, by which CUDA's runtime goes.
+  Status use(int gpu);
+
+  /// What `enqueue` puts on the stream, in a graph instead: nothing runs. Other threads' calls are not recorded.
+  Result<CudaGraph> record(const CudaStream& stream, const std::function<Status()>& enqueue);
+  Status launch(const CudaGraph& graph, const CudaStream& stream);
 
   Status to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes);
   Status to_gpu(const CudaStream& stream, const CudaMemory& gpu, const CudaMemory& host, std::size_t bytes);
@@ -115,6 +138,7 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
   friend class CudaMemory;
   friend class CudaModule;
   friend class CudaStream;
+  friend class CudaGraph;
   struct Calls;
   struct CloseLibrary {
     void operator()(void* library) const;
@@ -123,7 +147,6 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
   Status load(const std::string& library);
   Status count_gpus();
   Result<void*> context(int gpu);
-  Status use(int gpu);
   Status check(int status, const std::string& what) const;
 
   std::unique_ptr<void, CloseLibrary> library_;

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <set>
+
+#include "base/reduce_spec.hpp"
 
 namespace strait::perf {
 namespace {
@@ -50,6 +53,30 @@ TEST(Input, DiffersByRankAndSeed) {
   const auto other_seed = inputs(o, 0, 0, 64);
   EXPECT_NE(std::memcmp(rank0.data(), rank1.data(), 64 * sizeof(float)), 0);
   EXPECT_NE(std::memcmp(rank0.data(), other_seed.data(), 64 * sizeof(float)), 0);
+}
+
+TEST(Input, ExactOnesAddUpToTheSameBitsInAnyOrder) {
+  Operation o = example(Collective::all_reduce, 0);
+  o.exact = true;
+  const auto check = [&]<DataType of>() {
+    using Element = spec::ElementType<of>;
+    o.type = of;
+    std::array<std::array<Element, 512>, 3> input;
+    for (std::uint32_t r = 0; r < 3; ++r) generate_input(o, r, 0, 512, input[r].data());
+    const auto rounded = [](float value) { return spec::load<of>(spec::store<of>(value)); };
+    std::set<float> sums;
+    for (std::size_t i = 0; i < 512; ++i) {
+      const float a = spec::load<of>(input[0][i]), b = spec::load<of>(input[1][i]), c = spec::load<of>(input[2][i]);
+      EXPECT_EQ(rounded(rounded(a + b) + c), a + b + c) << "nothing is rounded";
+      EXPECT_EQ(rounded(a + rounded(b + c)), a + b + c);
+      sums.insert(a + b + c);
+    }
+    EXPECT_GT(sums.size(), 4U) << "and yet they differ";
+  };
+  check.operator()<DataType::float16>();
+  check.operator()<DataType::bfloat16>();
+  check.operator()<DataType::float32>();
+  check.operator()<DataType::float8_e5m2>();
 }
 
 TEST(Input, FloatsAreMostlyOrdinaryAndSometimesSpecial) {

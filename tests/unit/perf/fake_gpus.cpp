@@ -1,5 +1,6 @@
 // Two GPUs whose memory is the host's, and host ranks in the place of GPU ranks: `strait perf -g` runs on any machine.
-// It is both the driver (libcuda.so.1) and preloaded.  FAKE_GPUS_LOSE=1: copies to the GPUs move nothing.
+// It is both the driver (libcuda.so.1) and preloaded. Of Strait's calls only all-reduces are recorded into graphs.
+//   FAKE_GPUS_LOSE=1: copies to the GPUs move nothing.   FAKE_GPUS_FORGET=1: launched graphs do nothing.
 #include <dlfcn.h>
 #include <strait/strait.h>
 
@@ -8,6 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -17,6 +20,8 @@ constexpr int success = 0, invalid_value = 1;
 int contexts[2];
 thread_local int current = -1;
 std::atomic<int> held = 0;
+using Graph = std::vector<std::function<void()>>;
+thread_local Graph* recording = nullptr;
 
 /// Full of bits that no one has written.
 void* allocate(std::size_t bytes) {
@@ -43,6 +48,31 @@ EXPORT straitResult_t straitCommSplit(straitComm_t comm, int color, int key, str
   host.device = -1;
   const auto real = reinterpret_cast<decltype(&straitCommSplit)>(::dlsym(RTLD_NEXT, "straitCommSplit"));
   return real(comm, color, key, split, &host);
+}
+
+EXPORT straitResult_t straitAllReduceWithOptions(const void* send, void* receive, size_t count, straitDataType_t type,
+                                                 straitRedOp_t op, straitComm_t comm, straitStream_t stream,
+                                                 const straitCallOptions_t* options) {
+  const auto real =
+      reinterpret_cast<decltype(&straitAllReduceWithOptions)>(::dlsym(RTLD_NEXT, "straitAllReduceWithOptions"));
+  if (recording == nullptr) return real(send, receive, count, type, op, comm, stream, options);
+  recording->push_back([=, kept = *options] { real(send, receive, count, type, op, comm, stream, &kept); });
+  return straitSuccess;
+}
+EXPORT int cuStreamBeginCapture_v2(void*, int) { return ++held, recording = new Graph, success; }
+EXPORT int cuStreamEndCapture(void*, void** graph) {
+  *graph = recording;
+  return recording = nullptr, success;
+}
+EXPORT int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  return ++held, *executable = new Graph(*static_cast<Graph*>(graph)), success;
+}
+EXPORT int cuGraphDestroy(void* graph) { return --held, delete static_cast<Graph*>(graph), success; }
+EXPORT int cuGraphExecDestroy(void* graph) { return --held, delete static_cast<Graph*>(graph), success; }
+EXPORT int cuGraphLaunch(void* graph, void*) {
+  if (std::getenv("FAKE_GPUS_FORGET") != nullptr) return success;
+  for (const auto& call : *static_cast<Graph*>(graph)) call();
+  return success;
 }
 
 EXPORT int cuInit(unsigned) { return success; }

@@ -55,5 +55,13 @@ TEST(Geometry, AllToAllVBlocksFitTogether) {
   EXPECT_LT(first.send_counts[1], first.send_counts[4]);
 }
 
+TEST(Geometry, ExtraElementsMakeCountsOdd) {
+  EXPECT_EQ(geometry(Collective::all_reduce, 1024, DataType::float32, 4, 0, 17).count, 256U + 17);
+  const Geometry g = geometry(Collective::all_gather, 1024, DataType::float32, 4, 1, 17);
+  EXPECT_EQ(g.count, 64U + 17);
+  EXPECT_EQ(g.receive_count, 4 * (64U + 17));
+  EXPECT_EQ(g.send_offset, 64U + 17);
+}
+
 }  // namespace
 }  // namespace strait::perf

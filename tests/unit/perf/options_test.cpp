@@ -84,9 +84,34 @@ TEST(Options, GpusAreOfEachThread) {
   EXPECT_EQ(parsed("all-reduce").gpus, 0) << "GPUs are measured only if asked for";
 }
 
+TEST(Options, GraphsAndABaselineAreOfGpus) {
+  const Options o =
+      parsed("all-reduce -g 1 -G 3 --baseline libnccl.so.2 --turns 7 --check-limit 4M --extra-elements 17");
+  EXPECT_TRUE(validate(o));
+  EXPECT_EQ(o.graph_launches, 3);
+  EXPECT_EQ(o.baseline_path, "libnccl.so.2");
+  EXPECT_EQ(o.turns, 7);
+  EXPECT_EQ(o.check_limit_bytes, 4U << 20);
+  EXPECT_EQ(o.extra_elements, 17U);
+  for (const char* bad :
+       {"all-reduce -G 1", "all-reduce --baseline libnccl.so.2", "barrier -g 1 --baseline x",
+        "all-reduce -g 1 --baseline x --plot x.svg", "all-reduce -g 1 --baseline x --simulate 4x-h200"})
+    EXPECT_FALSE(validate(parsed(bad))) << bad;
+}
+
+TEST(Options, RegistrationIsOfHostRanks) {
+  EXPECT_TRUE(validate(parsed("all-reduce -R 1")));
+  for (const char* bad : {"all-reduce -R 2", "all-reduce -g 1 -R 1", "all-reduce -g 1 -R 2"}) {
+    const Status status = validate(parsed(bad));
+    ASSERT_FALSE(status) << bad;
+    EXPECT_EQ(status.error().code, Code::unsupported);
+    EXPECT_NE(status.error().message.find("--local_register"), std::string::npos);
+  }
+}
+
 TEST(Options, MalformedValuesAreRefused) {
-  for (const char* arguments :
-       {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9"}) {
+  for (const char* arguments : {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9",
+                                "all-reduce -R 3", "all-reduce --turns 0"}) {
     CLI::App app;
     Options options;
     declare_options(app, options);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -37,6 +38,22 @@ TEST(Table, RowHasTheColumnsOfNcclTestsThenPercentiles) {
   EXPECT_THAT(words(table_row(example(), false)),
               ElementsAre("1024", "256", "float", "sum", "-1", "10.00", "1.00", "1.50", "0", "20.00", "0.50", "0.75",
                           "3", "9.00", "20.00", "18.00", "40.00"));
+}
+
+TEST(Table, BesideABaselineItsTimesAndRatiosAreShown) {
+  Row row = example();
+  row.baseline_out_of_place = measured(15, 1, 2);
+  row.baseline_in_place = measured(10, 1.5, std::nullopt);
+  EXPECT_THAT(words(table_row(row, false)), ElementsAre("1024", "256", "float", "sum", "-1", "10.00", "15.00", "1.50",
+                                                        "0", "2", "20.00", "10.00", "0.50", "3", "N/A"));
+  EXPECT_DOUBLE_EQ(*summarise(std::vector{row}).mean_ratio, std::sqrt(1.5 * 0.5));
+  EXPECT_EQ(summarise(std::vector{row}).wrong, 3) << "the baseline's wrong elements are not Strait's";
+  EXPECT_FALSE(summarise(std::vector{example()}).mean_ratio);
+  const std::string text = header(Options{}, std::vector<RankInfo>{{0, 42, "host"}}, 1, {"cuda_p2p", ""},
+                                  BaselineInfo{"/lib/libnccl.so.2", 22809});
+  EXPECT_THAT(text, HasSubstr("# Baseline: NCCL 22809 of /lib/libnccl.so.2, in 5 turns"));
+  const std::string heads = text.substr(text.rfind('\n', text.size() - 2) + 1);
+  EXPECT_EQ(heads.size(), table_row(row, false).size()) << heads;
 }
 
 TEST(Table, CpuTimeReplacesTheTime) { EXPECT_EQ(words(table_row(example(), true))[5], "5.00"); }
@@ -95,13 +112,17 @@ TEST(Percentile, IsTheNearestRank) {
 TEST(Json, HoldsSettingsAndResultsButNoSecret) {
   setenv("STRAIT_KEY", "secret0123", 1);
   setenv("STRAIT_SIMD", "portable", 1);
+  setenv("NCCL_MAX_CTAS", "4", 1);
   const std::vector<RankInfo> ranks = {{0, 42, "host"}, {1, 43, "host", 5, "0000:41:00.0", "Some GPU"}};
   const std::string text = to_json({Options{}, 100, ranks, {example()}});
   unsetenv("STRAIT_KEY");
   unsetenv("STRAIT_SIMD");
+  unsetenv("NCCL_MAX_CTAS");
   EXPECT_THAT(text, testing::Not(HasSubstr("secret0123")));
   const auto json = nlohmann::json::parse(text);
-  EXPECT_EQ(json["environment"]["STRAIT_SIMD"], "portable");
+  EXPECT_EQ(json["provenance"]["environment"]["STRAIT_SIMD"], "portable");
+  EXPECT_EQ(json["provenance"]["environment"]["NCCL_MAX_CTAS"], "4");
+  EXPECT_FALSE(json["provenance"]["environment"].contains("PATH"));
   EXPECT_EQ(json["results"][0]["in_place"]["wrong"], 3);
   EXPECT_EQ(json["results"][0]["type"], "float32");
   EXPECT_EQ(json["results"][0]["out_of_place"]["p99_us"], 20);

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # `strait perf -g` from the options to the table, on GPUs that are none: buffers on the GPU, copies of the host, checks;
 # and `strait doctor --deep` on them.
-#   test_fake_gpus.sh <strait> <fake_gpus>
+#   test_fake_gpus.sh <strait> <fake_gpus> <libnccl.so.2 that takes host ranks>
 set -euo pipefail
-strait="$1" fake="$2"
+strait="$1" fake="$2" nccl="$3"
 folder="$(mktemp -d)"
 trap 'rm -r "$folder"' EXIT
 export XDG_CACHE_HOME="$folder/cache"
@@ -43,3 +43,39 @@ code=0
 FAKE_GPUS_LOSE=1 deep || code=$?
 grep -q "[1-9][0-9]* elements of sums on GPUs are wrong" "$folder/out" || fail "doctor --deep does not notice lost copies"
 [[ $code == 2 ]] || fail "doctor --deep: exit code $code, expected 2"
+# Graphs: a launch does what was recorded, and a launch that does nothing is noticed.
+run all-reduce -t 2 -g 1 -b 1K -e 4K -f 2 -n 3 -G 2 --json "$folder/json" || fail "graphs failed"
+grep -q "^# CUDA graph of 3 iterations, launched 2 times" "$folder/out" || fail "graphs are not mentioned"
+grep -q "Out of bounds values : 0 OK" "$folder/out" || fail "graphs: no verdict"
+grep -q "fake GPUs: 0 held" "$folder/err" || fail "graphs are left on the GPUs"
+grep -q '"graph_launches": 2' "$folder/json" || fail "the JSON does not mention graphs"
+if FAKE_GPUS_FORGET=1 run all-reduce -t 2 -g 1 -b 1K -e 1K -G 1; then fail "graphs that do nothing are not noticed"; fi
+
+# A baseline in the same process: Strait's own, of host ranks.
+export STRAIT_NCCL_HOST_RANKS=1
+for collective in all-reduce all-gather reduce-scatter all-to-all all-to-all-v broadcast reduce gather scatter send-recv; do
+  run "$collective" -t 2 -g 1 -b 24 -e 4000 -f 13 -n 3 -d bfloat16 --turns 3 --extra-elements 3 --baseline "$nccl" \
+    --json "$folder/json" || fail "$collective beside a baseline failed"
+  grep -q "^# Baseline: NCCL 22809 of $nccl, in 3 turns" "$folder/out" || fail "$collective: no baseline in the header"
+  grep -q "Out of bounds values : 0 OK" "$folder/out" || fail "$collective: no verdict beside a baseline"
+  python3 - "$folder/json" <<'PY' || fail "$collective: the JSON lacks what it should say"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["baseline"]["version"] == 22809, report["baseline"]
+assert report["provenance"]["environment"]["STRAIT_NCCL_HOST_RANKS"] == "1"
+assert report["summary"]["mean_ratio"] > 0
+for row in report["results"]:
+    assert row["ratio"]["out_of_place"] > 0 and row["baseline"]["out_of_place"]["wrong"] == 0, row
+    assert row["count"] % 8 == 3 or report["settings"]["collective"] not in ("all-gather", "scatter"), row
+PY
+  grep -q "fake GPUs: 0 held" "$folder/err" || fail "$collective: the baseline leaves something on the GPUs"
+done
+# Graphs of the baseline's calls do nothing here: its column says so, and it is not Strait's failure.
+run all-reduce -t 2 -g 1 -b 1K -e 1K -G 1 --baseline "$nccl" || fail "a wrong baseline is taken for Strait's failure"
+grep -q "wrong elements of the baseline" "$folder/err" || fail "a wrong baseline is not noticed"
+run all-reduce -t 2 -g 1 -b 1K -e 4K -f 2 --check-limit 1K || fail "--check-limit failed"
+grep -q "^ *2048 .* N/A .* N/A " "$folder/out" || fail "--check-limit: what is larger should not be checked"
+if run all-reduce -t 2 -g 1 -b 8 -e 8 --baseline "$folder/none.so"; then fail "a missing baseline is not noticed"; fi
+grep -q "cannot load the baseline" "$folder/err" || fail "a missing baseline is not named"
+if run all-reduce -t 2 -g 1 -b 8 -e 8 --baseline "$fake"; then fail "a baseline that is none is not noticed"; fi
+grep -q "lacks ncclGetErrorString" "$folder/err" || fail "a baseline that is none is not named"

@@ -186,3 +186,9 @@ EXPORT int cuMemcpyPeerAsync(std::uint64_t to, void* to_context, std::uint64_t f
 #endif
 }
 #endif
+EXPORT int cuStreamBeginCapture_v2(void*, int) { return invalid_value; }
+EXPORT int cuStreamEndCapture(void*, void**) { return invalid_value; }
+EXPORT int cuGraphInstantiateWithFlags(void**, void*, unsigned long long) { return invalid_value; }
+EXPORT int cuGraphDestroy(void*) { return invalid_value; }
+EXPORT int cuGraphExecDestroy(void*) { return invalid_value; }
+EXPORT int cuGraphLaunch(void*, void*) { return invalid_value; }

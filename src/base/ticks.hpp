@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace strait {
+
+/// A clock that takes a few nanoseconds to read and that all processes of a host share, in ticks of a length that only
+/// TickScale knows. Never 0.
+inline std::uint64_t ticks_now() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc() | 1;
+#elif defined(__aarch64__)
+  std::uint64_t ticks = 0;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+  return ticks | 1;
+#else
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) | 1;
+#endif
+}
+
+/// What ticks are in time: a line through two moments, when it was made and when it is read.
+class TickScale {
+ public:
+  /// At one moment: ticks as microseconds since 1970.
+  struct Reading {
+    std::uint64_t ticks;
+    double unix_us;
+    double us_per_tick;
+
+    double unix_us_of(std::uint64_t other) const {
+      return unix_us + static_cast<double>(static_cast<std::int64_t>(other - ticks)) * us_per_tick;
+    }
+  };
+
+  TickScale() : first_ticks_(ticks_now()), first_(std::chrono::steady_clock::now()) {}
+  /// Within its first 10 ms this waits for their end, so that the line is not too short.
+  Reading read() const;
+
+ private:
+  std::uint64_t first_ticks_;
+  std::chrono::steady_clock::time_point first_;
+};
+
+}  // namespace strait

@@ -1,0 +1,123 @@
+// When and where the flight recorders of a process are dumped.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/environment.hpp"
+#include "base/log.hpp"
+#include "communicator/flight_recorder.hpp"
+
+namespace strait {
+namespace {
+
+constexpr int dump_signal = SIGUSR1;
+
+/// The recorders of the process. Never destroyed: the thread that dumps them may outlive main().
+struct Recorders {
+  std::mutex mutex;
+  std::set<const FlightRecorder*> live;
+};
+Recorders& recorders() {
+  static auto* const all = new Recorders;
+  return *all;
+}
+
+std::string folder() { return Environment().raw("STRAIT_FLIGHT_RECORDER"); }
+
+// What the signal's handler uses: nothing else is allowed there.
+std::atomic<int> wake_up{-1};  ///< the writing end of a pipe
+std::atomic<pid_t> owner{0};   ///< the process whose thread reads it: a forked child has the handler, not the thread
+struct sigaction handler_before;
+
+void on_signal(int number, siginfo_t* info, void* context) {
+  const int before = errno;
+  if (getpid() == owner.load()) {
+    [[maybe_unused]] const auto written = write(wake_up.load(), "", 1);  // a full pipe wakes up as well
+  }
+  errno = before;
+  if ((handler_before.sa_flags & SA_SIGINFO) != 0 && handler_before.sa_sigaction != nullptr)
+    handler_before.sa_sigaction(number, info, context);
+  else if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
+    handler_before.sa_handler(number);
+}
+
+void dump_all_at_each_byte(int pipe_end) {
+  char byte = 0;
+  for (;;) {
+    const ssize_t got = read(pipe_end, &byte, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return;
+    Recorders& all = recorders();
+    const std::scoped_lock lock(all.mutex);
+    for (const FlightRecorder* recorder : all.live)
+      if (const Status dumped = dump_to_folder(*recorder, "signal"); !dumped)
+        log_warn(static_cast<int>(recorder->about().rank), dumped.error().message);
+  }
+}
+
+/// Once in a process; again in a forked child that makes communicators of its own. With the recorders' lock held.
+void listen_for_signal() {
+  if (owner.load() == getpid()) return;
+  const bool inherited = owner.load() != 0;
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    log_warn(-1, "the flight recorder cannot listen for SIGUSR1: no pipe. Raise the limit of open files (ulimit -n)");
+    return;
+  }
+  wake_up = ends[1];
+  owner = getpid();
+  std::thread(dump_all_at_each_byte, ends[0]).detach();
+  if (inherited) {
+    recorders().live.clear();  // the parent's, who writes them itself
+    return;
+  }
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigaction(dump_signal, nullptr, &handler_before);
+  sigaction(dump_signal, &action, nullptr);
+}
+
+}  // namespace
+
+void watch_for_signal(const FlightRecorder& recorder) {
+  if (folder().empty()) return;
+  const std::scoped_lock lock(recorders().mutex);
+  listen_for_signal();
+  recorders().live.insert(&recorder);
+}
+
+void forget(const FlightRecorder& recorder) {
+  const std::scoped_lock lock(recorders().mutex);
+  recorders().live.erase(&recorder);
+}
+
+Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason) {
+  const std::string path = folder();
+  if (path.empty())
+    return fail(Code::invalid_argument,
+                "there is no file name for the flight recorder. Give one, or set STRAIT_FLIGHT_RECORDER to a folder");
+  mkdir(path.c_str(), 0777);  // one that is there is as good; any other failure shows at the file
+  return recorder.dump(path + "/" + recorder.file_name(), reason);
+}
+
+void dump_on_failure(const FlightRecorder& recorder, const Error& failure) {
+  if (folder().empty()) return;
+  const Status dumped = dump_to_folder(recorder, failure.message);
+  const int rank = static_cast<int>(recorder.about().rank);
+  if (!dumped)
+    log_warn(rank, dumped.error().message);
+  else
+    log_warn(rank, "the last calls are in " + folder() + "/" + recorder.file_name() + "; `strait trace " + folder() +
+                       "` shows who is behind");
+}
+
+}  // namespace strait

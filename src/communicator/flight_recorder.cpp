@@ -1,0 +1,112 @@
+#include "communicator/flight_recorder.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace strait {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A message's entry says in the fields of buffers, which no peer reads, where it goes.
+std::uint64_t direction_of(const Call& message) { return message.sends ? 1 : 0; }
+
+/// The calls of a ring, oldest first.
+std::vector<std::pair<std::uint64_t, CallRecord>> calls_in(const std::array<PostedCall, posted_calls>& ring) {
+  std::vector<std::pair<std::uint64_t, CallRecord>> calls;
+  for (const PostedCall& posted : ring) {
+    const std::uint64_t sequence = posted.sequence.load(std::memory_order_acquire);
+    if (sequence == 0) continue;
+    if (const auto call = read_call(posted, sequence)) calls.emplace_back(sequence, *call);
+  }
+  std::sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return calls;
+}
+
+Json call_json(std::uint64_t sequence, const CallRecord& call, const TickScale::Reading& time) {
+  Json json = {{"sequence", sequence},
+               {"call", describe(call.signature)},
+               {"posted_unix_us", time.unix_us_of(call.posted_ticks)}};
+  json["finished_unix_us"] = call.finished_ticks != 0 ? Json(time.unix_us_of(call.finished_ticks)) : Json();
+  if (call.stream != 0) json["stream"] = call.stream;
+  return json;
+}
+
+Json rank_json(const RankName& name, const RankControl& control, const TickScale::Reading& time) {
+  Json json = {{"name", name}, {"left", control.left.load(std::memory_order_acquire) != 0}};
+  const std::uint32_t awaited = control.awaited.load(std::memory_order_relaxed);
+  json["awaits"] = awaited != 0 ? Json(awaited - 1) : Json();
+  json["calls"] = Json::array();
+  json["messages"] = Json::array();
+  for (const auto& [sequence, call] : calls_in(control.calls)) json["calls"].push_back(call_json(sequence, call, time));
+  for (const auto& [sequence, message] : calls_in(control.messages)) {
+    Json entry = call_json(sequence, message, time);
+    entry[message.output != 0 ? "to" : "from"] = message.input;
+    json["messages"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace
+
+void FlightRecorder::post_messages(std::span<const Call> messages) {
+  for (const Call& message : messages) {
+    const std::uint64_t number = ++messages_;
+    write_call(own().messages[number % posted_calls], number,
+               {.signature = signature(message),
+                .input = message.peer,
+                .output = direction_of(message),
+                .stream = reinterpret_cast<std::uintptr_t>(message.stream)});
+  }
+}
+
+std::string FlightRecorder::json(const std::string& reason) const {
+  const TickScale::Reading time = scale_.read();
+  Json json = {{"format", "strait flight recorder 1"},
+               {"communicator", communicator()},
+               {"rank", about_.rank},
+               {"ranks", about_.names.size()},
+               {"host", about_.host},
+               {"pid", about_.pid},
+               {"transport", about_.transport},
+               {"reason", reason},
+               {"unix_us", time.unix_us}};
+  if (about_.device >= 0) {
+    const auto idle = about_.is_idle ? about_.is_idle() : std::nullopt;
+    json["gpu"] = {{"device", about_.device}, {"work", !idle ? "unknown" : *idle ? "finished" : "running"}};
+  }
+  json["seen"] = Json::array();
+  for (std::size_t rank = 0; rank < about_.names.size(); ++rank)
+    json["seen"].push_back(rank_json(about_.names[rank], *controls_[rank], time));
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string FlightRecorder::communicator() const {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(about_.communicator));
+  return digits;
+}
+
+std::string FlightRecorder::file_name() const {
+  return "strait-flight-" + about_.host + "-" + std::to_string(about_.pid) + "-" + communicator() + "-rank" +
+         std::to_string(about_.rank) + ".json";
+}
+
+Status FlightRecorder::dump(const std::string& path, const std::string& reason) const {
+  // A file that is there is whole, and two dumps at once leave one of them.
+  const std::string unfinished = path + ".part-" + std::to_string(about_.rank);
+  std::ofstream file(unfinished, std::ios::trunc);
+  file << json(reason) << std::flush;
+  std::error_code renamed;
+  if (file) std::filesystem::rename(unfinished, path, renamed);
+  if (!file || renamed)
+    return fail_errno("cannot write the flight recorder's file " + path, renamed ? renamed.value() : errno,
+                      "Check the folder and its permissions");
+  return {};
+}
+
+}  // namespace strait

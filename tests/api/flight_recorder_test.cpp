@@ -1,0 +1,174 @@
+// The flight recorder through the public interface: dumps on request, on failure, on abort and by a signal.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "support/ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class FlightRecorderTest : public ::testing::Test {
+ protected:
+  FlightRecorderTest() {
+    char folder[] = "/tmp/strait_flight_XXXXXX";
+    folder_ = mkdtemp(folder);
+  }
+  ~FlightRecorderTest() override {
+    unsetenv("STRAIT_FLIGHT_RECORDER");
+    std::filesystem::remove_all(folder_);
+  }
+  void ask_for_dumps() const { setenv("STRAIT_FLIGHT_RECORDER", (folder_ + "/made").c_str(), 1); }
+  static Json read(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    return Json::parse(file);
+  }
+  /// What was dumped by itself, by rank, once there are so many.
+  std::map<int, Json> dumps(std::size_t wanted) const {
+    std::map<int, Json> found;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (found.size() < wanted && std::chrono::steady_clock::now() < deadline) {
+      found.clear();
+      if (std::filesystem::exists(folder_ + "/made"))
+        for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/made"))
+          if (entry.path().extension() == ".json") found[read(entry.path()).at("rank")] = read(entry.path());
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(found.size(), wanted);
+    return found;
+  }
+  std::string folder_;
+};
+
+void all_reduce(straitComm_t comm, straitResult_t expected = straitSuccess) {
+  std::int32_t value = 1;
+  EXPECT_EQ(straitAllReduce(&value, &value, 1, straitInt32, straitSum, comm, nullptr), expected);
+}
+
+TEST_F(FlightRecorderTest, ShowsWhatWasPostedAndFinished) {
+  run_as_threads(2, [&](straitComm_t comm, int rank, int) {
+    all_reduce(comm);
+    std::int32_t value = rank;
+    STRAIT_EXPECT_OK(straitAllReduce(&value, &value, 0, straitInt32, straitSum, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitSend(&value, 1, straitInt32, 1 - rank, comm, nullptr));
+    std::int32_t got = 0;
+    STRAIT_EXPECT_OK(straitRecv(&got, 1, straitInt32, 1 - rank, comm, nullptr));
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+    const std::string path = folder_ + "/" + std::to_string(rank);
+    STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, path.c_str()));
+    const Json json = read(path);
+    EXPECT_EQ(json.at("rank"), rank);
+    EXPECT_EQ(json.at("transport"), "loopback");
+    EXPECT_FALSE(json.contains("gpu"));
+    const Json& own = json.at("seen").at(static_cast<std::size_t>(rank));
+    ASSERT_EQ(own.at("calls").size(), 3U);
+    EXPECT_EQ(own["calls"][0]["call"], "all-reduce(count 1, int32, sum)");
+    EXPECT_EQ(own["calls"][2]["call"], "barrier");
+    for (const Json& call : own["calls"])
+      EXPECT_GE(call.at("finished_unix_us"), call.at("posted_unix_us")) << call.dump();
+    ASSERT_EQ(own.at("messages").size(), 2U);
+    EXPECT_EQ(own["messages"][0]["to"], 1 - rank);
+    EXPECT_EQ(own["messages"][1]["from"], 1 - rank);
+    EXPECT_FALSE(own["messages"][1]["finished_unix_us"].is_null());
+  });
+}
+
+TEST_F(FlightRecorderTest, RanksOfOneCommunicatorShareItsNumber) {
+  std::mutex mutex;
+  std::set<std::string> numbers;
+  run_as_threads(3, [&](straitComm_t comm, int rank, int) {
+    straitComm_t part = nullptr;
+    STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &part, nullptr));
+    for (straitComm_t each : {comm, part}) {
+      const std::string path = folder_ + "/" + std::to_string(rank);
+      STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(each, path.c_str()));
+      const std::scoped_lock lock(mutex);
+      numbers.insert(read(path).at("communicator"));
+    }
+    STRAIT_EXPECT_OK(straitCommDestroy(part));
+  });
+  EXPECT_EQ(numbers.size(), 2U);
+}
+
+TEST_F(FlightRecorderTest, WithoutAFolderOrAFileThereIsAnError) {
+  run_as_threads(1, [&](straitComm_t comm, int, int) {
+    EXPECT_EQ(straitCommDumpFlightRecorder(comm, nullptr), straitInvalidArgument);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("STRAIT_FLIGHT_RECORDER"));
+    EXPECT_EQ(straitCommDumpFlightRecorder(comm, (folder_ + "/none/file").c_str()), straitSystemError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(folder_ + "/none/file"));
+  });
+  EXPECT_EQ(straitCommDumpFlightRecorder(nullptr, "x"), straitInvalidArgument);
+}
+
+TEST_F(FlightRecorderTest, AnAbortDumpsEveryRankThatSeesIt) {
+  ask_for_dumps();
+  run_as_threads(2, [&](straitComm_t comm, int rank, int) {
+    all_reduce(comm);
+    if (rank == 0) {
+      all_reduce(comm, straitAborted);  // rank 1 does not come
+      all_reduce(comm, straitAborted);  // and does not dump again
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      STRAIT_EXPECT_OK(straitCommAbort(comm));
+    }
+    const auto found = dumps(2);
+    ASSERT_EQ(found.size(), 2U);
+    const Json& json = found.at(rank);
+    EXPECT_THAT(json.at("reason"), HasSubstr("was aborted by rank 1"));
+    ASSERT_EQ(json.at("seen").at(0).at("calls").size(), 2U);
+    EXPECT_TRUE(json["seen"][0]["calls"][1]["finished_unix_us"].is_null());
+    EXPECT_EQ(json["seen"][0].at("awaits"), 1);
+    EXPECT_TRUE(json["seen"][1].at("awaits").is_null());
+    EXPECT_EQ(json["seen"][1]["calls"].size(), 1U);
+  });
+}
+
+TEST_F(FlightRecorderTest, AFailureDumpsWithItsMessage) {
+  ask_for_dumps();
+  run_as_threads(2, [&](straitComm_t comm, int rank, int) {
+    std::int32_t value = 0;
+    EXPECT_EQ(straitAllReduce(&value, &value, 1, straitInt32, rank == 0 ? straitSum : straitMax, comm, nullptr),
+              straitMismatch);
+  });
+  for (const auto& [rank, json] : dumps(2)) EXPECT_THAT(json.at("reason"), HasSubstr("ranks made different calls"));
+}
+
+volatile sig_atomic_t signals_before = 0;
+/// Of the program, from before its first communicator.
+const bool has_handler = signal(SIGUSR1, [](int) { signals_before = signals_before + 1; }) != SIG_ERR;
+
+TEST_F(FlightRecorderTest, ASignalDumpsAndReachesTheHandlerOfBefore) {
+  ask_for_dumps();
+  run_as_threads(1, [&](straitComm_t comm, int, int) {
+    all_reduce(comm);
+    raise(SIGUSR1);
+    const auto found = dumps(1);
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found.at(0).at("reason"), "signal");
+    EXPECT_TRUE(has_handler);
+    EXPECT_EQ(signals_before, 1);
+    straitResult_t error = straitInternalError;
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+    EXPECT_EQ(error, straitSuccess);
+  });
+  std::filesystem::remove_all(folder_ + "/made");
+  raise(SIGUSR1);  // nothing is left to dump
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/made"));
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Unit tests of perf/gate: what it reads, merges, judges and resumes. Nothing is measured: the programs are stand-ins."""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LOADER = importlib.machinery.SourceFileLoader("gate", str(ROOT / "perf/gate"))
+gate = importlib.util.module_from_spec(importlib.util.spec_from_loader("gate", LOADER))
+LOADER.exec_module(gate)
+
+TARGETS = {"noise": 0.02, "microseconds": {"bfloat16": {"all-reduce": {"eager": {"1K": 5.0}}}},
+           "mean_ratio": {"all-reduce": {"eager": 1.5}}}
+SHARD = ("all-reduce", "bfloat16", "eager", 0)
+
+# As nccl-tests prints them; the last size of all_gather_perf's kind has no element for each rank.
+NCCL_TESTS = """# nThread 4 nGpus 1 minBytes 8 maxBytes 2048 step: 2(factor)
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+           8             0  bfloat16     sum      -1     4.00    0.00    0.00       0     4.00    0.00    0.00       0
+        1024           512  bfloat16     sum      -1    {0}    0.10    0.15       {1}     7.50    0.14    0.20       0
+        2048          1024  bfloat16     sum      -1     9.00    0.23    0.34       0      N/A     N/A     N/A     N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 0.25
+"""
+
+
+def row(strait_us, nccl_us, size=1024, wrong=0):
+    return {"bytes": size, "place": "out_of_place", "strait_us": strait_us, "nccl_us": nccl_us, "wrong": wrong}
+
+
+class Sizes(unittest.TestCase):
+    def test_texts_and_bytes(self):
+        for text, size in {"8": 8, "1K": 1024, "1536": 1536, "4M": 4 << 20, "1G": 1 << 30}.items():
+            self.assertEqual(size, gate.bytes_of(text))
+            self.assertEqual(text, gate.text_of(size))
+
+    def test_every_target_names_a_collective_and_a_size_that_are_measured(self):
+        targets = json.loads((ROOT / "perf/targets.json").read_text())
+        for tables in targets["microseconds"].values():
+            for collective, modes in tables.items():
+                self.assertIn(collective, gate.PROGRAMS)
+                for table in modes.values():
+                    for size, time_us in table.items():
+                        self.assertIn(gate.bytes_of(size), [8 << i for i in range(28)])
+                        self.assertGreater(time_us, 0)
+        self.assertEqual(set(gate.PROGRAMS), set(targets["mean_ratio"]))
+
+    def test_the_decisive_shards_come_first(self):
+        names = [gate.name_of(shard) for shard in gate.shards(odd=True)]
+        self.assertEqual("all-reduce_bfloat16_graph", names[0])
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual(9 * 2 * 3, len(names))
+        self.assertEqual(9 * 2 * 2, len(gate.shards(odd=False)))
+
+
+class Judging(unittest.TestCase):
+    def judge(self, shard=SHARD, **values):
+        return gate.judge(shard, row(**values), TARGETS)
+
+    def test_as_fast_as_nccl_passes_within_the_noise(self):
+        self.assertEqual("", self.judge(strait_us=4.9, nccl_us=4.9))
+        self.assertEqual("", self.judge(strait_us=4.99, nccl_us=4.9))
+        self.assertEqual("slower than NCCL", self.judge(strait_us=4.99, nccl_us=4.8))
+
+    def test_targets_count_for_their_size_type_and_mode(self):
+        self.assertEqual("above its target of 5.0 us", self.judge(strait_us=5.1, nccl_us=9))
+        self.assertEqual("", self.judge(strait_us=5.1, nccl_us=9, size=2048))
+        for other in (("all-reduce", "float32", "eager", 0), ("all-reduce", "bfloat16", "graph", 0),
+                      ("all-gather", "bfloat16", "eager", 0), ("all-reduce", "bfloat16", "eager", 17)):
+            self.assertEqual("", self.judge(other, strait_us=5.1, nccl_us=9))
+
+    def test_wrong_elements_fail_however_fast(self):
+        self.assertEqual("3 wrong elements", self.judge(strait_us=1, nccl_us=9, wrong=3))
+
+    def test_the_mean_is_geometric_and_leaves_out_the_smallest(self):
+        rows = [row(1, 4), row(2, 2, size=2048), row(1, 100, size=512)]
+        self.assertAlmostEqual(2, gate.mean_ratio(rows))
+        self.assertIsNone(gate.mean_ratio([row(1, 1, size=8)]))
+
+    def test_the_table_counts_failures_of_rows_and_means(self):
+        text, failures = gate.tabulate({SHARD: [row(4, 8), row(8, 8, size=2048)]}, TARGETS)
+        self.assertEqual(1, failures)  # the mean: 1.41
+        self.assertIn("# all-reduce_bfloat16_eager              2 of   2 pass, mean ratio 1.41 FAIL: below 1.5", text)
+        text, failures = gate.tabulate({SHARD: [row(4, 8), row(9, 8, size=2048), row(1, 9, size=4096)]}, TARGETS)
+        self.assertEqual(1, failures)
+        self.assertEqual(2, sum(line.endswith("PASS") for line in text.splitlines()))
+        self.assertIn("FAIL: slower than NCCL", text)
+
+
+class Reading(unittest.TestCase):
+    def test_strait_perf(self):
+        one = {"time_us": 4.0, "wrong": 0}
+        report = {"results": [
+            {"bytes": 0, "count": 0, "out_of_place": one, "in_place": one,
+             "baseline": {"out_of_place": one, "in_place": one}},
+            {"bytes": 64, "count": 8, "out_of_place": {"time_us": 3.0, "wrong": None}, "in_place": None,
+             "baseline": {"out_of_place": one}}]}
+        self.assertEqual([row(3.0, 4.0, size=64)], gate.rows_of_strait_perf(report))
+
+    def test_nccl_tests_best_of_the_rounds_and_all_that_is_wrong(self):
+        rows = gate.merge_nccl_tests([NCCL_TESTS.format("10.00", 1), NCCL_TESTS.format("8.00", 2)],
+                                     [NCCL_TESTS.format("12.00", 0), NCCL_TESTS.format("11.00", 7)])
+        self.assertIn(row(8.0, 11.0, wrong=3), rows)
+        self.assertEqual([(1024, "out_of_place"), (1024, "in_place"), (2048, "out_of_place")],
+                         [(r["bytes"], r["place"]) for r in rows])
+
+    def test_runs_that_do_not_fit_are_an_error(self):
+        for strait, nccl in ((NCCL_TESTS.format("1", 0), ""), ("", ""),
+                             (NCCL_TESTS.format("1", 0).replace("2048  ", "4096  "), NCCL_TESTS.format("1", 0))):
+            with self.assertRaises(ValueError):
+                gate.merge_nccl_tests([strait], [nccl])
+
+
+STRAIT = """#!/usr/bin/env python3
+import json, os, sys
+arguments = sys.argv[1:]
+if arguments[0] == "run":
+    os.environ["SERVED_BY"] = "strait"
+    os.execv(arguments[3], arguments[3:])
+open(os.environ["CALLS"], "a").write(" ".join(arguments) + "\\n")
+if arguments[1] == os.environ.get("BROKEN"):
+    sys.exit("no GPU")
+place = {"time_us": 2.0, "wrong": 0}
+base = {"time_us": 4.0, "wrong": 0}
+json.dump({"provenance": {}, "results": [{"bytes": 1024, "count": 8, "out_of_place": place, "in_place": place,
+           "baseline": {"out_of_place": base, "in_place": base}}]}, open(arguments[arguments.index("--json") + 1], "w"))
+"""
+PROGRAM = """#!/bin/sh
+time=$([ -n "$SERVED_BY" ] && echo 2.0 || echo 4.0)
+echo "1024 512 bfloat16 sum -1 $time 0.1 0.1 0 $time 0.1 0.1 0"
+"""
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.script("strait", STRAIT)
+        self.calls = self.folder / "calls"
+
+    def script(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def gate(self, *arguments, **environment):
+        command = [sys.executable, str(ROOT / "perf/gate"), "--baseline", "libm.so.6", "--strait",
+                   str(self.folder / "strait"), "--results", str(self.folder / "results"), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
+                              env={**os.environ, "CALLS": str(self.calls), **environment})
+        calls = self.calls.read_text().splitlines() if self.calls.exists() else []
+        self.calls.unlink(missing_ok=True)
+        return done, calls
+
+    def test_finished_shards_are_not_run_again(self):
+        done, calls = self.gate("--collectives", "reduce", BROKEN="reduce")
+        self.assertEqual((1, 6), (done.returncode, len(calls)), done.stderr)
+        self.assertIn("# FAIL reduce_bfloat16_graph", done.stdout)
+        self.assertIn("no GPU", done.stdout)
+        done, calls = self.gate("--collectives", "reduce")
+        self.assertEqual((0, 6), (done.returncode, len(calls)), done.stdout)
+        self.assertIn("-G 5 --check-limit 4M --extra-elements 0", calls[0])
+        self.assertIn("# 0 failures; 6 of 6 shards are done\n", done.stdout)
+        done, calls = self.gate("--collectives", "reduce")
+        self.assertEqual((0, []), (done.returncode, calls))
+
+    def test_no_shard_is_begun_when_the_time_is_over(self):
+        done, calls = self.gate("--collectives", "reduce", "--minutes", "-1")
+        self.assertEqual((2, []), (done.returncode, calls), done.stdout)
+        self.assertIn("0 of 6 shards are done. Run again for the rest", done.stdout)
+
+    def test_results_of_another_build_are_refused(self):
+        self.gate("--collectives", "reduce")
+        self.script("strait", STRAIT + "# another build\n")
+        done, calls = self.gate("--collectives", "reduce")
+        self.assertNotEqual(0, done.returncode)
+        self.assertEqual([], calls)
+        self.assertIn("another build. Name another folder", done.stderr)
+
+    def test_nccl_tests_programs_run_under_both_libraries(self):
+        self.script("reduce_perf", PROGRAM)
+        done, _ = self.gate("--collectives", "reduce", "--nccl-tests", str(self.folder))
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual(8, done.stdout.count("  2.00  PASS"), done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

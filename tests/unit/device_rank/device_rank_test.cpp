@@ -1,0 +1,85 @@
+// What the communicator makes of GPU ranks' calls and errors, without a GPU.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "fake_device_rank.hpp"
+#include "support/ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+/// One GPU rank, alone.
+class DeviceRankTest : public ::testing::Test {
+ protected:
+  DeviceRankTest() {
+    fake_gpu.launch_error.clear();
+    fake_gpu.captures = false;
+    fake_gpu.idle = -1;
+    straitUniqueId id;
+    straitConfig_t config = test_config();
+    config.device = 0;
+    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    STRAIT_EXPECT_OK(straitCommInitRank(&comm_, 1, &id, 0, &config));
+  }
+  ~DeviceRankTest() override { STRAIT_EXPECT_OK(straitCommDestroy(comm_)); }
+
+  straitResult_t all_reduce() {
+    return straitAllReduce(buffer_, buffer_, 4, straitFloat32, straitSum, comm_, reinterpret_cast<void*>(0x77));
+  }
+  Json dump() {
+    char name[] = "/tmp/strait_flight_XXXXXX";
+    close(mkstemp(name));
+    STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm_, name));
+    std::ifstream file(name);
+    Json json = Json::parse(file);
+    std::filesystem::remove(name);
+    return json;
+  }
+
+  straitComm_t comm_ = nullptr;
+  float buffer_[4] = {};
+};
+
+TEST_F(DeviceRankTest, AFailedLaunchNamesTheCallItsNumberAndTheRank) {
+  EXPECT_EQ(all_reduce(), straitSuccess);
+  fake_gpu.launch_error = "cannot launch a kernel on GPU 0: an illegal memory access was encountered";
+  EXPECT_EQ(all_reduce(), straitCudaError);
+  EXPECT_THAT(straitGetLastError(comm_),
+              AllOf(HasSubstr("all-reduce(count 4, float32, sum), collective number 2 on rank 0 (host "),
+                    HasSubstr("): cannot launch a kernel on GPU 0: an illegal memory access was encountered"),
+                    HasSubstr("earlier work")));
+  EXPECT_EQ(all_reduce(), straitCudaError) << "sticky";
+}
+
+TEST_F(DeviceRankTest, AFailedMessageNamesItself) {
+  fake_gpu.launch_error = "no";
+  ASSERT_EQ(straitGroupStart(), straitSuccess);
+  EXPECT_EQ(straitSend(buffer_, 2, straitFloat32, 0, comm_, nullptr), straitSuccess);
+  EXPECT_EQ(straitRecv(buffer_ + 2, 2, straitFloat32, 0, comm_, nullptr), straitSuccess);
+  EXPECT_EQ(straitGroupEnd(), straitCudaError);
+  EXPECT_THAT(straitGetLastError(comm_), HasSubstr("send-recv(count 2, float32) on rank 0 (host "));
+}
+
+TEST_F(DeviceRankTest, TheFlightRecorderHasStreamsAndAsksTheGpu) {
+  EXPECT_EQ(all_reduce(), straitSuccess);
+  fake_gpu.captures = true;
+  EXPECT_EQ(all_reduce(), straitSuccess);  // runs when the graph is launched: not recorded
+  for (const auto& [idle, work] : {std::pair(-1, "unknown"), {0, "running"}, {1, "finished"}}) {
+    fake_gpu.idle = idle;
+    EXPECT_EQ(dump().at("gpu").at("work"), work);
+  }
+  const Json calls = dump().at("seen").at(0).at("calls");
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].at("stream"), 0x77);
+  EXPECT_TRUE(calls[0].at("finished_unix_us").is_null()) << "only the GPU knows";
+}
+
+}  // namespace
+}  // namespace strait::testing

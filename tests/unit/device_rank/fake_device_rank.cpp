@@ -1,0 +1,38 @@
+// Stands for device_rank.cpp, or for device_rank_none.cpp in builds without CUDA.
+#include "fake_device_rank.hpp"
+
+#include "communicator/device_rank.hpp"
+
+namespace strait {
+namespace {
+
+class FakeDeviceRank final : public DeviceRank {
+ public:
+  int device() const override { return 0; }
+  const char* transport_name() const override { return "fake"; }
+  const std::string& transport_why() const override { return why_; }
+  Status enqueue(const Call& /*call*/) override {
+    ++testing::fake_gpu.launches;
+    if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
+    return {};
+  }
+  Status enqueue_messages(std::span<const Call> calls) override { return enqueue(calls.front()); }
+  std::optional<bool> is_idle() const override {
+    const int idle = testing::fake_gpu.idle;
+    return idle < 0 ? std::nullopt : std::optional(idle == 1);
+  }
+  Result<bool> is_capturing(void* /*stream*/) const override { return testing::fake_gpu.captures.load(); }
+
+ private:
+  std::string why_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& /*request*/) {
+  return std::make_unique<FakeDeviceRank>();
+}
+Status check_devices_supported(int /*device*/) { return {}; }
+Result<std::string> device_bus_id(int device) { return "0000:4" + std::to_string(device) + ":00.0"; }
+
+}  // namespace strait

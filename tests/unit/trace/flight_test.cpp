@@ -1,0 +1,237 @@
+// From the control words of ranks, through the files that recorders write, to what `strait trace` says of them.
+#include "trace/flight.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "communicator/flight_recorder.hpp"
+
+namespace strait::trace {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// A communicator whose ranks do what the test says.
+class Job {
+ public:
+  explicit Job(std::uint32_t ranks, const std::string& transport = "shm", int device = -1) : controls_(ranks) {
+    char folder[] = "/tmp/strait_flight_XXXXXX";
+    folder_ = mkdtemp(folder);
+    std::vector<RankControl*> controls;
+    for (RankControl& control : controls_) controls.push_back(&control);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      FlightRecorder::About about;
+      about.communicator = 0xabcdef;
+      about.rank = rank;
+      for (std::uint32_t other = 0; other < ranks; ++other) about.names.push_back("rank " + std::to_string(other));
+      about.host = "n7";
+      about.pid = 100 + rank;
+      about.transport = transport;
+      about.device = device;
+      about.is_idle = [this, rank] { return idle_[rank]; };
+      recorders_.push_back(std::make_unique<FlightRecorder>(controls, about));
+    }
+  }
+  ~Job() { std::filesystem::remove_all(folder_); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  void post(std::uint32_t rank, std::uint64_t sequence, Collective collective = Collective::all_reduce) {
+    Call call;
+    call.collective = collective;
+    call.type = DataType::int32;
+    call.count = 8;
+    write_call(controls_[rank], sequence, {.signature = numbered(signature(call), sequence)});
+  }
+  void run(std::uint32_t rank, std::uint64_t sequence) {
+    post(rank, sequence);
+    recorders_[rank]->finish(sequence, false);
+  }
+  FlightRecorder& recorder(std::uint32_t rank) { return *recorders_[rank]; }
+  RankControl& control(std::uint32_t rank) { return controls_[rank]; }
+  void set_idle(std::uint32_t rank, bool idle) { idle_[rank] = idle; }
+  std::string folder() const { return folder_; }
+
+  void dump(std::uint32_t rank) {
+    ASSERT_TRUE(
+        recorder(rank).dump(folder_ + "/" + recorder(rank).file_name(), "a test of rank " + std::to_string(rank)));
+  }
+  std::string said(bool all_calls = false) const {
+    const auto flights = read_flights({folder_});
+    EXPECT_TRUE(flights) << (flights ? "" : flights.error().message);
+    return flights && flights->size() == 1 ? report(flights->front(), all_calls) : "";
+  }
+
+ private:
+  std::vector<RankControl> controls_;
+  std::vector<std::unique_ptr<FlightRecorder>> recorders_;
+  std::array<std::optional<bool>, 4> idle_{};
+  std::string folder_;
+};
+
+TEST(Flight, NamesTheRankThatIsBehind) {
+  Job job(3);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) job.run(rank, 1);
+  job.post(0, 2);
+  job.post(2, 2);
+  job.dump(0);  // one file tells of all ranks of the host
+  EXPECT_THAT(job.said(), AllOf(HasSubstr("Communicator 0000000000abcdef of 3 ranks through shm\n"),
+                                HasSubstr("Written because of: a test of rank 0\n"),
+                                HasSubstr("Behind: rank 1 has not posted #2, which rank 0, rank 2 posted\n"),
+                                HasSubstr("rank 0  #2 all-reduce(count 8, int32, sum)  in it, posted "),
+                                HasSubstr("rank 1  #1 all-reduce(count 8, int32, sum)  finished ")));
+}
+
+TEST(Flight, SaysWhenNobodyIsBehind) {
+  Job job(2);
+  job.run(0, 1);
+  job.run(1, 1);
+  job.dump(0);
+  job.dump(1);
+  EXPECT_THAT(job.said(), AllOf(HasSubstr("No rank is behind: all that was posted has finished\n"),
+                                Not(HasSubstr("as another rank saw it"))));
+  job.post(0, 2);
+  job.post(1, 2);
+  job.recorder(1).finish(2, false);
+  job.dump(1);
+  EXPECT_THAT(job.said(), HasSubstr("Behind: rank 0 has not posted #2")) << "its own file is older, and is believed";
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("All ranks have posted #2, and it is not finished on: rank 0\n"));
+}
+
+TEST(Flight, NamesTheRankThatOthersAwaitWhereAllHavePosted) {
+  Job job(3);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) job.post(rank, 1);
+  job.control(0).awaited = 1 + 1;
+  job.control(2).awaited = 1 + 1;
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("Awaited: rank 1, by rank 0, rank 2\n"));
+  job.recorder(0).finish(1, false);
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("Awaited: rank 1, by rank 2\n")) << "what has finished waits for nobody";
+}
+
+TEST(Flight, ShowsTheFirstCallThatDiffers) {
+  Job job(2);
+  job.run(0, 1);
+  job.run(1, 1);
+  job.post(0, 2);
+  job.post(1, 2, Collective::all_gather);
+  job.dump(1);
+  EXPECT_THAT(job.said(), HasSubstr("Call #2 differs: rank 0 made all-reduce(count 8, int32, sum), rank 1 made "
+                                    "all-gather(count 8, int32)\n"));
+}
+
+TEST(Flight, KeepsTheLastCallsOnly) {
+  Job job(1);
+  for (std::uint64_t sequence = 1; sequence <= posted_calls + 5; ++sequence) job.run(0, sequence);
+  job.dump(0);
+  const auto flights = read_flights({job.folder()});
+  ASSERT_TRUE(flights);
+  const auto& calls = flights->front().ranks.front().calls;
+  EXPECT_EQ(calls.size(), posted_calls);
+  EXPECT_EQ(calls.front().sequence, 6U);
+  EXPECT_EQ(calls.back().sequence, posted_calls + 5);
+  for (const RecordedCall& call : calls) EXPECT_GE(call.finished_unix_us.value_or(0), call.posted_unix_us);
+}
+
+TEST(Flight, TimesAreThoseOfTheClock) {
+  Job job(1);
+  const auto unix_us = [] {
+    return std::chrono::duration<double, std::micro>(std::chrono::system_clock::now().time_since_epoch()).count();
+  };
+  const double before = unix_us();
+  job.post(0, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  job.recorder(0).finish(1, false);
+  const double after = unix_us();
+  job.dump(0);
+  const auto flights = read_flights({job.folder()});
+  ASSERT_TRUE(flights);
+  const RecordedCall& call = flights->front().ranks.front().calls.front();
+  EXPECT_NEAR(call.posted_unix_us, before, 10'000);
+  EXPECT_NEAR(*call.finished_unix_us, after, 10'000);
+  EXPECT_GE(*call.finished_unix_us - call.posted_unix_us, 49'000);
+}
+
+TEST(Flight, WhatWasDoneAtOnceEndedWhenItWasPosted) {
+  Job job(1);
+  job.post(0, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  job.recorder(0).finish(1, true);
+  job.dump(0);
+  const auto flights = read_flights({job.folder()});
+  ASSERT_TRUE(flights);
+  const RecordedCall& call = flights->front().ranks.front().calls.front();
+  EXPECT_EQ(call.finished_unix_us, call.posted_unix_us);
+}
+
+TEST(Flight, MessagesSayWhereTheyGo) {
+  Job job(2);
+  Call send, receive;
+  send.collective = receive.collective = Collective::send_recv;
+  send.count = receive.count = 16;
+  send.sends = true;
+  send.peer = receive.peer = 1;
+  job.recorder(0).post_messages(std::vector{send, receive});
+  job.recorder(0).finish_messages(false);
+  job.recorder(0).post_messages(std::vector{receive});
+  job.dump(0);
+  EXPECT_THAT(job.said(true), AllOf(HasSubstr("#1 send-recv(count 16, uint8) to rank 1, posted "),
+                                    HasSubstr("#2 send-recv(count 16, uint8) from rank 1, posted "),
+                                    HasSubstr("Waiting: rank 0 in send-recv(count 16, uint8) from rank 1, posted "),
+                                    Not(HasSubstr("Waiting: rank 0 in send-recv(count 16, uint8) to"))));
+}
+
+TEST(Flight, OfAGroupLargerThanTheRingTheLastAreFinished) {
+  Job job(1);
+  Call message;
+  message.collective = Collective::send_recv;
+  job.recorder(0).post_messages(std::vector(posted_calls + 10, message));
+  job.recorder(0).finish_messages(false);
+  job.dump(0);
+  EXPECT_THAT(job.said(), Not(HasSubstr("Waiting")));
+}
+
+TEST(Flight, WhatAnotherHostFinishedIsNotKnown) {
+  Job job(2, "tcp");
+  job.run(0, 1);
+  job.post(1, 1);
+  job.dump(0);
+  EXPECT_THAT(job.said(), AllOf(HasSubstr("not known here (as another rank saw it)"),
+                                HasSubstr("No rank is behind: all have posted #1; what has finished is not known")));
+}
+
+TEST(Flight, GpusSayWhetherTheyAreDone) {
+  Job job(2, "cuda_p2p", 0);
+  job.post(0, 1);
+  job.post(1, 1);
+  job.set_idle(0, true);
+  job.set_idle(1, false);
+  job.dump(0);
+  job.dump(1);
+  EXPECT_THAT(job.said(), AllOf(HasSubstr("GPU: finished"), HasSubstr("GPU: running"),
+                                HasSubstr("All ranks have posted #1, and it is not finished on: rank 1\n")));
+}
+
+TEST(Flight, WhatIsNoSuchFileIsRefusedByName) {
+  Job job(1);
+  EXPECT_THAT(read_flights({job.folder()}).error().message, HasSubstr("Set STRAIT_FLIGHT_RECORDER"));
+  EXPECT_THAT(read_flights({job.folder() + "/none"}).error().message, HasSubstr("cannot read"));
+  for (const char* text : {"", "{}", "{\"format\": \"something else\"}", "[1, 2"}) {
+    std::ofstream(job.folder() + "/strait-flight-x.json", std::ios::trunc) << text;
+    EXPECT_THAT(read_flights({job.folder()}).error().message, HasSubstr("strait-flight-x.json is not what")) << text;
+  }
+}
+
+}  // namespace
+}  // namespace strait::trace

@@ -1,0 +1,179 @@
+#include "perf/nccl.hpp"
+
+#include <dlfcn.h>
+
+#include <type_traits>
+
+namespace strait::perf {
+namespace {
+
+constexpr int success = 0, in_progress = 7;
+
+}  // namespace
+
+struct Nccl::Functions {
+  const char* (*error_string)(int) = nullptr;
+  int (*get_version)(int*) = nullptr;
+  int (*get_unique_id)(UniqueId*) = nullptr;
+  int (*init_rank)(Comm*, int, UniqueId, int) = nullptr;
+  int (*init_all)(Comm*, int, const int*) = nullptr;
+  int (*destroy)(Comm) = nullptr;
+  int (*abort)(Comm) = nullptr;
+  int (*async_error)(Comm, int*) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+  int (*all_reduce)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  int (*all_gather)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
+  int (*reduce_scatter)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  int (*broadcast)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  int (*reduce)(const void*, void*, std::size_t, int, int, int, Comm, Stream) = nullptr;
+  int (*send)(const void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  int (*recv)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  // From 2.28 on; null in older ones.
+  int (*all_to_all)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
+  int (*gather)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  int (*scatter)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+};
+
+Nccl::Nccl() : functions_(std::make_unique<Functions>()) {}
+Nccl::~Nccl() = default;  // the library stays loaded: it has threads of its own
+
+Result<std::shared_ptr<const Nccl>> Nccl::load(const std::string& path) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return fail(Code::system_error, std::string("cannot load the baseline: ") + ::dlerror());
+  std::shared_ptr<Nccl> nccl(new Nccl);
+  nccl->path_ = path;
+  Functions& f = *nccl->functions_;
+  std::string missing;
+  const auto find = [&](auto& function, const char* name, bool needed = true) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+    if (function == nullptr && needed) missing += (missing.empty() ? "" : ", ") + std::string(name);
+  };
+  find(f.error_string, "ncclGetErrorString");
+  find(f.get_version, "ncclGetVersion");
+  find(f.get_unique_id, "ncclGetUniqueId");
+  find(f.init_rank, "ncclCommInitRank");
+  find(f.init_all, "ncclCommInitAll");
+  find(f.destroy, "ncclCommDestroy");
+  find(f.abort, "ncclCommAbort");
+  find(f.async_error, "ncclCommGetAsyncError");
+  find(f.group_start, "ncclGroupStart");
+  find(f.group_end, "ncclGroupEnd");
+  find(f.all_reduce, "ncclAllReduce");
+  find(f.all_gather, "ncclAllGather");
+  find(f.reduce_scatter, "ncclReduceScatter");
+  find(f.broadcast, "ncclBroadcast");
+  find(f.reduce, "ncclReduce");
+  find(f.send, "ncclSend");
+  find(f.recv, "ncclRecv");
+  find(f.all_to_all, "ncclAlltoAll", false);
+  find(f.gather, "ncclGather", false);
+  find(f.scatter, "ncclScatter", false);
+  if (!missing.empty())
+    return fail(Code::invalid_argument, "the baseline " + path + " lacks " + missing + ". Name a libnccl.so.2");
+  STRAIT_TRY(nccl->check(f.get_version(&nccl->version_), "ncclGetVersion"));
+  return nccl;
+}
+
+Status Nccl::check(int result, const char* what) const {
+  if (result == success) return {};
+  return fail(Code::cuda_error, "the baseline's " + std::string(what) + " failed: " + functions_->error_string(result) +
+                                    ". NCCL_DEBUG=WARN shows why");
+}
+
+Result<Nccl::UniqueId> Nccl::unique_id() const {
+  UniqueId id;
+  STRAIT_TRY(check(functions_->get_unique_id(&id), "ncclGetUniqueId"));
+  return id;
+}
+
+Result<Nccl::Comm> Nccl::join(int ranks, const UniqueId& id, int rank) const {
+  Comm comm = nullptr;
+  STRAIT_TRY(check(functions_->init_rank(&comm, ranks, id, rank), "ncclCommInitRank"));
+  return comm;
+}
+
+Result<std::vector<Nccl::Comm>> Nccl::join_all(const std::vector<int>& devices) const {
+  std::vector<Comm> comms(devices.size());
+  STRAIT_TRY(
+      check(functions_->init_all(comms.data(), static_cast<int>(devices.size()), devices.data()), "ncclCommInitAll"));
+  return comms;
+}
+
+void Nccl::destroy(Comm comm) const { functions_->destroy(comm); }
+void Nccl::abort(Comm comm) const { functions_->abort(comm); }
+
+Status Nccl::async_error(Comm comm) const {
+  int error = success;
+  STRAIT_TRY(check(functions_->async_error(comm, &error), "ncclCommGetAsyncError"));
+  return error == in_progress ? Status() : check(error, "work on a GPU");
+}
+
+Status Nccl::group_start() const { return check(functions_->group_start(), "ncclGroupStart"); }
+Status Nccl::group_end() const { return check(functions_->group_end(), "ncclGroupEnd"); }
+
+Status Nccl::call(const Arguments& a, Comm comm, Stream stream) const {
+  const Functions& f = *functions_;
+  const int type = static_cast<int>(a.type), op = static_cast<int>(a.op);
+  switch (a.collective) {
+    case Collective::all_reduce:
+      return check(f.all_reduce(a.send, a.receive, a.count, type, op, comm, stream), "ncclAllReduce");
+    case Collective::all_gather:
+      return check(f.all_gather(a.send, a.receive, a.count, type, comm, stream), "ncclAllGather");
+    case Collective::reduce_scatter:
+      return check(f.reduce_scatter(a.send, a.receive, a.count, type, op, comm, stream), "ncclReduceScatter");
+    case Collective::broadcast:
+      return check(f.broadcast(a.send, a.receive, a.count, type, a.root, comm, stream), "ncclBroadcast");
+    case Collective::reduce:
+      return check(f.reduce(a.send, a.receive, a.count, type, op, a.root, comm, stream), "ncclReduce");
+    case Collective::all_to_all:
+      if (f.all_to_all == nullptr) break;
+      return check(f.all_to_all(a.send, a.receive, a.count, type, comm, stream), "ncclAlltoAll");
+    case Collective::gather:
+      if (f.gather == nullptr) break;
+      return check(f.gather(a.send, a.receive, a.count, type, a.root, comm, stream), "ncclGather");
+    case Collective::scatter:
+      if (f.scatter == nullptr) break;
+      return check(f.scatter(a.send, a.receive, a.count, type, a.root, comm, stream), "ncclScatter");
+    case Collective::all_to_all_v:
+    case Collective::send_recv:
+      break;
+    case Collective::barrier:
+      return fail(Code::unsupported, "NCCL has no barrier");
+  }
+  STRAIT_TRY(group_start());
+  Status posted = messages(a, comm, stream);
+  Status ended = group_end();
+  return posted ? ended : posted;
+}
+
+/// What one rank sends and receives, within a group.
+Status Nccl::messages(const Arguments& a, Comm comm, Stream stream) const {
+  const int type = static_cast<int>(a.type);
+  const auto send = [&](std::size_t first, std::size_t count, int peer) {
+    return check(functions_->send(offset(a.send, first, a.type), count, type, peer, comm, stream), "ncclSend");
+  };
+  const auto receive = [&](std::size_t first, std::size_t count, int peer) {
+    return check(functions_->recv(offset(a.receive, first, a.type), count, type, peer, comm, stream), "ncclRecv");
+  };
+  if (a.collective == Collective::send_recv) {
+    STRAIT_TRY(send(0, a.count, a.next()));
+    return receive(0, a.count, a.previous());
+  }
+  const bool to_one = a.collective == Collective::gather, from_one = a.collective == Collective::scatter;
+  const bool varies = a.collective == Collective::all_to_all_v;
+  if (to_one) STRAIT_TRY(send(0, a.count, a.root));
+  if (from_one) STRAIT_TRY(receive(0, a.count, a.root));
+  for (int peer = 0; peer < a.ranks; ++peer) {
+    const auto i = static_cast<std::size_t>(peer);
+    if (!to_one && (!from_one || a.rank == a.root))
+      STRAIT_TRY(varies ? send(a.blocks.send_offsets[i], a.blocks.send_counts[i], peer)
+                        : send(i * a.count, a.count, peer));
+    if (!from_one && (!to_one || a.rank == a.root))
+      STRAIT_TRY(varies ? receive(a.blocks.receive_offsets[i], a.blocks.receive_counts[i], peer)
+                        : receive(i * a.count, a.count, peer));
+  }
+  return {};
+}
+
+}  // namespace strait::perf

@@ -1,0 +1,205 @@
+#include "trace/flight.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace strait::trace {
+namespace {
+
+using Json = nlohmann::json;
+
+RecordedCall call_of(const Json& json) {
+  RecordedCall call{json.at("sequence"), json.at("call"), json.at("posted_unix_us")};
+  if (const Json& finished = json.at("finished_unix_us"); !finished.is_null()) call.finished_unix_us = finished;
+  if (json.contains("to")) call.text += " to rank " + json["to"].dump();
+  if (json.contains("from")) call.text += " from rank " + json["from"].dump();
+  return call;
+}
+
+std::uint64_t last_posted(const RankRecord& rank) { return rank.calls.empty() ? 0 : rank.calls.back().sequence; }
+
+/// Whether `a` says more of the rank than `b`.
+bool says_more(const RankRecord& a, const RankRecord& b) {
+  if (a.is_own != b.is_own) return a.is_own;
+  if (last_posted(a) != last_posted(b)) return last_posted(a) > last_posted(b);
+  return a.knows_finished && !b.knows_finished;
+}
+
+void add(const Json& json, std::map<std::string, Flight>& flights) {
+  if (json.at("format") != "strait flight recorder 1") throw Json::other_error::create(0, "another format", nullptr);
+  const std::string id = json.at("communicator");
+  const std::size_t ranks = json.at("ranks"), own = json.at("rank");
+  Flight& flight = flights[id];
+  flight.communicator = id;
+  flight.transport = json.at("transport");
+  flight.unix_us = std::max(flight.unix_us, json.at("unix_us").get<double>());
+  if (const std::string reason = json.at("reason"); std::ranges::find(flight.reasons, reason) == flight.reasons.end())
+    flight.reasons.push_back(reason);
+  flight.ranks.resize(std::max(flight.ranks.size(), ranks));
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const Json& seen = json.at("seen").at(rank);
+    RankRecord record;
+    record.name = seen.at("name");
+    record.is_own = rank == own;
+    record.knows_finished = record.is_own || flight.transport != "tcp";
+    record.left = seen.at("left");
+    if (const Json& awaits = seen.at("awaits"); !awaits.is_null()) record.awaits = awaits;
+    for (const Json& call : seen.at("calls")) record.calls.push_back(call_of(call));
+    for (const Json& message : seen.at("messages")) record.messages.push_back(call_of(message));
+    if (json.contains("gpu")) {
+      record.knows_finished = false;  // calls of GPU ranks have no time of their end
+      if (record.is_own) record.gpu_work = json["gpu"].at("work");
+    }
+    if (flight.ranks[rank].name.empty() || says_more(record, flight.ranks[rank]))
+      flight.ranks[rank] = std::move(record);
+  }
+}
+
+std::string ago(double us) {
+  return us >= 1e6 ? fmt::format("{:.1f} s ago", us * 1e-6) : fmt::format("{:.1f} ms ago", us * 1e-3);
+}
+
+std::string numbered(const RecordedCall& call) { return fmt::format("#{} {}", call.sequence, call.text); }
+
+bool is_unfinished(const RankRecord& rank) {
+  if (!rank.gpu_work.empty()) return rank.gpu_work == "running";
+  return rank.knows_finished && !rank.calls.empty() && !rank.calls.back().finished_unix_us;
+}
+
+/// What its last call has waited for; a GPU rank's may be of a call before, and counts only while the GPU runs.
+std::optional<std::uint32_t> awaited_by(const RankRecord& rank) {
+  return is_unfinished(rank) ||
+                 (!rank.messages.empty() && !rank.messages.back().finished_unix_us && rank.knows_finished)
+             ? rank.awaits
+             : std::nullopt;
+}
+
+std::string state_of(const RankRecord& rank, double now_us) {
+  if (rank.left) return "has destroyed its communicator";
+  if (!rank.gpu_work.empty()) return "GPU: " + rank.gpu_work;
+  if (!rank.knows_finished) return "not known here";
+  if (is_unfinished(rank)) return "in it, posted " + ago(now_us - rank.calls.back().posted_unix_us);
+  return rank.calls.empty() ? "" : "finished " + ago(now_us - *rank.calls.back().finished_unix_us);
+}
+
+/// The first call that not all ranks made alike.
+std::string difference(const Flight& flight) {
+  std::map<std::uint64_t, std::pair<const RankRecord*, const RecordedCall*>> first;
+  for (const RankRecord& rank : flight.ranks)
+    for (const RecordedCall& call : rank.calls) first.try_emplace(call.sequence, &rank, &call);
+  for (const auto& [sequence, known] : first)
+    for (const RankRecord& rank : flight.ranks)
+      for (const RecordedCall& call : rank.calls)
+        if (call.sequence == sequence && call.text != known.second->text)
+          return fmt::format("Call #{} differs: {} made {}, {} made {}\n", sequence, known.first->name,
+                             known.second->text, rank.name, call.text);
+  return "";
+}
+
+std::string names_where(const Flight& flight, const auto& holds) {
+  std::string names;
+  for (const RankRecord& rank : flight.ranks)
+    if (holds(rank)) names += (names.empty() ? "" : ", ") + rank.name;
+  return names;
+}
+
+std::string verdict(const Flight& flight) {
+  std::string text = difference(flight);
+  std::uint64_t most = 0;
+  for (const RankRecord& rank : flight.ranks) most = std::max(most, last_posted(rank));
+  const std::string ahead = names_where(flight, [&](const RankRecord& r) { return last_posted(r) == most; });
+  for (const RankRecord& rank : flight.ranks) {
+    if (last_posted(rank) == most) continue;
+    text += fmt::format("Behind: {} has not posted #{}, which {} posted\n", rank.name, last_posted(rank) + 1, ahead);
+  }
+  for (const RankRecord& rank : flight.ranks)
+    for (const RecordedCall& message : rank.messages)
+      if (rank.knows_finished && !message.finished_unix_us)
+        text += fmt::format("Waiting: {} in {}, posted {}\n", rank.name, message.text,
+                            ago(flight.unix_us - message.posted_unix_us));
+  for (std::uint32_t rank = 0; rank < flight.ranks.size(); ++rank) {
+    const std::string waiting =
+        names_where(flight, [&](const RankRecord& other) { return awaited_by(other) == std::optional(rank); });
+    if (!waiting.empty()) text += fmt::format("Awaited: {}, by {}\n", flight.ranks[rank].name, waiting);
+  }
+  const std::string unfinished = names_where(flight, is_unfinished);
+  if (text.empty() && !unfinished.empty())
+    text = fmt::format("All ranks have posted #{}, and it is not finished on: {}\n", most, unfinished);
+  const bool all_known = std::ranges::all_of(flight.ranks, [](const RankRecord& rank) {
+    return rank.gpu_work.empty() ? rank.knows_finished : rank.gpu_work == "finished";
+  });
+  if (text.empty())
+    text = all_known
+               ? "No rank is behind: all that was posted has finished\n"
+               : fmt::format("No rank is behind: all have posted #{}; what has finished is not known of all\n", most);
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths) {
+  std::set<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code failure;
+    if (!std::filesystem::is_directory(path, failure)) {
+      files.insert(path);
+      continue;
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(path, failure)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("strait-flight-") && name.ends_with(".json")) files.insert(entry.path().string());
+    }
+  }
+  if (files.empty())
+    return fail(Code::invalid_argument,
+                "no file of a flight recorder is there. Set STRAIT_FLIGHT_RECORDER to a folder "
+                "before the program starts, and name that folder");
+  std::map<std::string, Flight> flights;
+  for (const std::string& file : files) {
+    std::ifstream stream(file);
+    if (!stream) return fail_errno("cannot read " + file, errno);
+    try {
+      add(Json::parse(stream), flights);
+    } catch (const Json::exception& problem) {
+      return fail(Code::invalid_argument, file + " is not what a flight recorder writes: " + problem.what());
+    }
+  }
+  std::vector<Flight> result;
+  for (auto& [id, flight] : flights) result.push_back(std::move(flight));
+  return result;
+}
+
+std::string report(const Flight& flight, bool all_calls) {
+  std::string text = fmt::format("Communicator {} of {} ranks through {}\n", flight.communicator, flight.ranks.size(),
+                                 flight.transport);
+  for (const std::string& reason : flight.reasons) text += "Written because of: " + reason + "\n";
+  std::size_t name_width = 4, call_width = 11;
+  const auto posted = [](const RankRecord& rank) {
+    return rank.calls.empty() ? "nothing" : numbered(rank.calls.back());
+  };
+  for (const RankRecord& rank : flight.ranks) {
+    name_width = std::max(name_width, rank.name.size());
+    call_width = std::max(call_width, posted(rank).size());
+  }
+  text += fmt::format("\n{:<{}}  {:<{}}  state\n", "rank", name_width, "last posted", call_width);
+  for (const RankRecord& rank : flight.ranks) {
+    text += fmt::format("{:<{}}  {:<{}}  {}{}\n", rank.name, name_width, posted(rank), call_width,
+                        state_of(rank, flight.unix_us), rank.is_own ? "" : " (as another rank saw it)");
+    for (const auto* calls : {&rank.calls, &rank.messages})
+      for (const RecordedCall& call : *calls)
+        if (all_calls)
+          text += fmt::format("  {}, posted {}{}\n", numbered(call), ago(flight.unix_us - call.posted_unix_us),
+                              !call.finished_unix_us
+                                  ? ""
+                                  : fmt::format(", took {:.1f} us", *call.finished_unix_us - call.posted_unix_us));
+  }
+  return text + "\n" + verdict(flight);
+}
+
+}  // namespace strait::trace

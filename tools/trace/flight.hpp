@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+/// What the flight recorders of a job wrote, put together: which rank is behind, and in what.
+namespace strait::trace {
+
+struct RecordedCall {
+  std::uint64_t sequence = 0;
+  std::string text;  ///< "all-reduce(count 8, int32, sum)"
+  double posted_unix_us = 0;
+  std::optional<double> finished_unix_us{};
+};
+
+struct RankRecord {
+  std::string name;            ///< "rank 3 (host n7, pid 4711)"
+  bool is_own = false;         ///< from this rank's own file; else as another rank saw it
+  bool knows_finished = true;  ///< false: seen from another host
+  bool left = false;
+  std::optional<std::uint32_t> awaits{};  ///< the rank that its last call has waited for a while
+  std::string gpu_work{};                 ///< "finished", "running" or "unknown" of a GPU rank with a file of its own
+  std::vector<RecordedCall> calls{};      ///< oldest first
+  std::vector<RecordedCall> messages{};   ///< with where they go
+};
+
+/// A communicator.
+struct Flight {
+  std::string communicator;
+  std::string transport;
+  std::vector<std::string> reasons;  ///< of the files, each once
+  double unix_us = 0;                ///< of the last file
+  std::vector<RankRecord> ranks;
+};
+
+/// Of files, and of folders that hold them, whose names begin with strait-flight-.
+Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths);
+
+/// A table of the ranks, then who is behind. `all_calls`: also every call of each rank.
+std::string report(const Flight& flight, bool all_calls);
+
+}  // namespace strait::trace

@@ -1,0 +1,34 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "command.hpp"
+#include "trace/flight.hpp"
+
+namespace strait::tools {
+
+void add_trace(CLI::App& app, int& exit_code) {
+  struct Options {
+    std::vector<std::string> paths;
+    bool all_calls = false;
+  };
+  CLI::App* command =
+      app.add_subcommand("trace", "Show from the flight recorders' files which rank is behind, and in what");
+  const auto options = std::make_shared<Options>();
+  command->add_option("files", options->paths, "Files, or the folder of STRAIT_FLIGHT_RECORDER")->required();
+  command->add_flag("--calls", options->all_calls, "Also every call that is recorded");
+  command->callback([options, &exit_code] {
+    const auto flights = trace::read_flights(options->paths);
+    if (!flights) {
+      fmt::print(stderr, "strait trace: {}\n", flights.error().message);
+      exit_code = 1;
+      return;
+    }
+    for (const trace::Flight& flight : *flights)
+      fmt::print("{}{}", &flight == &flights->front() ? "" : "\n", trace::report(flight, options->all_calls));
+  });
+}
+
+}  // namespace strait::tools
