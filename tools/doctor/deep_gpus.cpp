@@ -66,8 +66,8 @@ class GpuRank {
  private:
   Status load(straitComm_t control) {
     STRAIT_ASSIGN(const auto gpu, perf::Gpu::open(control, rank_, timeout_ms));
-    STRAIT_ASSIGN(perf::Memory values, perf::Memory::on_gpu(size_bytes, *gpu));
-    STRAIT_ASSIGN(perf::Memory sums, perf::Memory::on_gpu(size_bytes, *gpu));
+    STRAIT_ASSIGN(perf::Memory values, perf::Memory::on_gpu(size_bytes, size_bytes, *gpu));
+    STRAIT_ASSIGN(perf::Memory sums, perf::Memory::on_gpu(size_bytes, size_bytes, *gpu));
     for (int round = 0; round < rounds; ++round) STRAIT_TRY(add_up(*gpu, values, sums, round));
     return work_alone(control, *gpu, values, sums);
   }

@@ -120,7 +120,8 @@ TEST_F(LastTimes, RunsThatSayNothingOfChoicesAreNotKept) {
   for (const auto& change : std::vector<void (*)(Report&)>{
            [](Report& r) { r.ranks[1].host = "b"; },
            [](Report& r) { r.predicted_on = "10x RTX 3090"; },
-           [](Report& r) { r.options.register_memory = true; },
+           [](Report& r) { r.options.registration = 1; },
+           [](Report& r) { r.options.graph_launches = 1; },
            [](Report& r) { r.options.wire = WireFormat::off; },
            [](Report& r) { r.options.blocking = Blocking::wait; },
            [](Report& r) { r.rows[0].out_of_place.wrong = 1; },
