@@ -80,8 +80,7 @@ Status Comm::launched(const Call& call, Status result) {
 }
 
 Status Comm::prepare(const Call& call) {
-  if (!device_) return {};
-  if (watch_->has_failed()) return watch_->sticky();
+  if (!device_ || watch_->has_failed()) return {};
   Status prepared = device_->prepare_call(call);
   // A refusal changes nothing; a rank that has no memory left is news to its peers.
   if (prepared || prepared.error().code == Code::invalid_usage) return prepared;
