@@ -54,7 +54,11 @@ class CudaRank final : public DeviceRank {
   void look_after_copies();
   Status launch(const DeviceLaunch& what, const Call& call);
   Status launch(const WireLaunch& what, void* stream);
-  Status launch(const void* kernel, const void* argument, std::uint32_t blocks, std::uint32_t threads, void* stream);
+  struct Shape {
+    std::uint32_t blocks, threads;
+    bool overlaps;  ///< may begin while the kernel before it still runs
+  };
+  Status launch(const void* kernel, const void* argument, const Shape& shape, void* stream);
   Status order_after_last(cudaStream_t stream);
   Status order(void* first, void* then);
   void look_after(const std::stop_token& stop);
@@ -144,7 +148,7 @@ Status CudaRank::open_wire_formats() {
     cudaFuncAttributes attributes;
     STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
   }
-  STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate(request_.device, DeviceQuantized::scratch_bytes));
+  STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
   quantized_ = DeviceQuantized(request_.rank, request_.ranks, wire_scratch_.data(), DeviceQuantized::scratch_bytes,
                                request_.max_sms);
   return {};
@@ -260,27 +264,28 @@ Status CudaRank::launch(const DeviceLaunch& what, const Call& call) {
   else
     kernel = one_hop ? kernels::exchange_copy_kernel(what.wire) : kernels::two_hop_copy_kernel(what.wire);
   const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
-  return launch(kernel, argument, what.lanes, what.threads, call.stream);
+  return launch(kernel, argument, {what.lanes, what.threads, overlaps_launches_}, call.stream);
 }
 
+/// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
+/// for an exchange, which may wait for just those.
 Status CudaRank::launch(const WireLaunch& what, void* stream) {
-  return launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass, what.blocks,
-                kernels::wire_threads, stream);
+  return launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
+                {what.blocks, kernels::wire_threads, false}, stream);
 }
 
-Status CudaRank::launch(const void* kernel, const void* argument, std::uint32_t blocks, std::uint32_t threads,
-                        void* stream) {
+Status CudaRank::launch(const void* kernel, const void* argument, const Shape& shape, void* stream) {
   DeviceGuard guard(request_.device);
   STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(stream)));
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(blocks);
-  config.blockDim = dim3(threads);
+  config.gridDim = dim3(shape.blocks);
+  config.blockDim = dim3(shape.threads);
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &overlap;
-  config.numAttrs = overlaps_launches_ ? 1 : 0;
+  config.numAttrs = shape.overlaps ? 1 : 0;
   void* arguments[] = {const_cast<void*>(argument)};
   return check(cudaLaunchKernelExC(&config, kernel, arguments),
                "cannot launch a kernel on GPU " + std::to_string(request_.device));
