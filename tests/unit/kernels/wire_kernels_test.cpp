@@ -278,6 +278,44 @@ TEST(WireSteps, TakeTurnsWhereScratchIsShort) {
   }
 }
 
+/// Every element finds its own residual again, whichever turn it takes.
+TEST(WireSteps, LeaveResidualsWhereTheyBelong) {
+  constexpr std::uint32_t ranks = 3;
+  Machine machine(ranks, 2 * 3 * 272);
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+    CollectiveCase c;
+    c.collective = collective;
+    c.count = 900;
+    c.wire = WireFormat::int8;
+    const std::size_t elements = buffer_bytes(c, ranks).send / sizeof(float), run = c.count;
+    std::vector<Bytes> inputs;
+    std::vector<std::vector<float>> outputs(ranks, std::vector<float>(run)), residuals, expected;
+    std::vector<Call> calls;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      inputs.push_back(random_input(c, ranks, rank));
+      residuals.emplace_back(elements);
+      for (std::size_t i = 0; i < elements; ++i)
+        residuals[rank][i] = static_cast<float>(static_cast<std::int32_t>(mix(i + rank))) * 0x1p-26F;
+    }
+    expected = residuals;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      Bytes encoded(encoded_bytes(c.wire, wire::blocks_of(run)));
+      for (std::size_t first = 0; first < elements; first += run)
+        encode({c.wire, encoded.data(), wire::blocks_of(run)}, c.type, inputs[rank].data() + first * sizeof(float), run,
+               expected[rank].data() + first);
+      calls.push_back(
+          call_of(c, inputs[rank].data(), reinterpret_cast<std::byte*>(outputs[rank].data()), Bytes(sizeof(float))));
+      calls.back().residual = residuals[rank].data();
+    }
+    machine.run_all(calls);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(
+          first_difference(std::as_bytes(std::span(expected[rank])), std::as_bytes(std::span(residuals[rank])), c.type),
+          "")
+          << name(collective) << ", rank " << rank;
+  }
+}
+
 TEST(WireSteps, AreBoundedByMaxSms) {
   CollectiveCase c;
   c.count = 1'000'000;
