@@ -38,6 +38,7 @@ struct Settings {
   std::size_t factor = 4;
   std::size_t odd_elements = 0;  ///< added to every count
   std::string type = "bfloat16";
+  std::string wire = "off";
   int gpus = 0;
   int rounds = 3;
   int max_sms = 0;
@@ -99,8 +100,8 @@ class Comparison {
     max_bytes_ = parse_bytes(settings_.max_bytes).value();
     type_ = parse_types(settings_.type).value().front();
     setup();
-    std::printf("# %d GPUs, %s, NCCL %d; times in us, out of place%s\n", ranks_, settings_.type.c_str(), nccl_version_,
-                settings_.in_place ? " (in place)" : "");
+    std::printf("# %d GPUs, %s, wire format %s, NCCL %d; times in us, %s\n", ranks_, settings_.type.c_str(),
+                settings_.wire.c_str(), nccl_version_, settings_.in_place ? "in place" : "out of place");
     std::printf("%-15s %12s %9s %9s %7s %9s %9s %7s\n", "", "bytes", "eager", "NCCL", "ratio", "graph", "NCCL",
                 "ratio");
     std::barrier<> barrier(ranks_);
@@ -125,6 +126,7 @@ class Comparison {
       straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
       config.device = r;
       config.max_sms = settings_.max_sms;
+      config.wire = straitWireOff + static_cast<int>(*parse_wire(settings_.wire).value());
       check(straitCommInitRank(&rank.strait, ranks_, &id, r, &config));
       check(cudaSetDevice(r), "cudaSetDevice");
       check(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking), "a stream");
@@ -267,6 +269,7 @@ class Comparison {
     report["nccl_version"] = nccl_version_;
     report["type"] = settings_.type;
     report["in_place"] = settings_.in_place;
+    report["wire"] = settings_.wire;
     report["max_sms"] = settings_.max_sms;
     report["geometric_means"] = means;
     report["rows"] = rows;
@@ -301,6 +304,7 @@ int main(int argc, char** argv) {
   app.add_option("-f,--factor", s.factor)->check(CLI::Range(2, 1024));
   app.add_option("--odd", s.odd_elements, "elements added to every count");
   app.add_option("-d,--type", s.type);
+  app.add_option("--wire", s.wire, "Strait's wire format")->check(CLI::IsMember({"off", "int8", "fp8", "int4"}));
   app.add_option("-g,--gpus", s.gpus, "0: all");
   app.add_option("-r,--rounds", s.rounds)->check(CLI::Range(1, 100));
   app.add_option("--max-sms", s.max_sms);

@@ -117,7 +117,7 @@ typedef struct {
   int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 32, or STRAIT_MAX_SMS */
   int wire;                /* straitWireFormat_t, the same on all ranks: of every all-reduce, reduce-scatter, all-gather
                               and all-to-all of float32, bfloat16 or float16, where what is reduced is a sum or an
-                              average; other calls stay exact. Host ranks only, so far */
+                              average; other calls stay exact */
 } straitConfig_t;
 #define STRAIT_CONFIG_MAGIC 0x53747261u
 #define STRAIT_CONFIG_INITIALIZER \
@@ -128,9 +128,10 @@ typedef struct {
   size_t size_bytes; /* sizeof(straitCallOptions_t) */
   uint32_t magic;    /* STRAIT_CALL_OPTIONS_MAGIC */
   int wire;          /* straitWireFormat_t, the same on all ranks; a format on a call that cannot have one: an error */
-  float* residual;   /* error feedback of a reduction with a wire format; NULL: none. Host memory of the caller, one
-                        float an element of sendbuff, zeros at first: added to what this rank contributes, and
-                        replaced by what the format lost of that. This rank's own matter. Unused on one rank alone */
+  float* residual;   /* error feedback of a reduction with a wire format; NULL: none. Memory of the caller, of the same
+                        kind as sendbuff, one float an element of it, zeros at first: added to what this rank
+                        contributes, and replaced by what the format lost of that. This rank's own matter. Unused on
+                        one rank alone */
 } straitCallOptions_t;
 #define STRAIT_CALL_OPTIONS_MAGIC 0x53747262u
 #define STRAIT_CALL_OPTIONS_INITIALIZER \

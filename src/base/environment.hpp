@@ -77,8 +77,8 @@ inline constexpr Variable environment_table[] = {
     {"STRAIT_TUNING_STRICT", VariableKind::choice, "0", false,
      "1: a mistake in the tuning file is an error at init; 0: the override is left out with a warning.", "0|1"},
     {"STRAIT_WIRE", VariableKind::choice, "off", true,
-     "What floats become for their way between host ranks, where the communicator's configuration does not say: blocks "
-     "of 8-bit whole numbers, FP8 (E4M3) or 4-bit whole numbers. Fewer bytes, less exact (docs/wire-formats.md).",
+     "What floats become for their way between ranks, where the communicator's configuration does not say: blocks of "
+     "8-bit whole numbers, FP8 (E4M3) or 4-bit whole numbers. Fewer bytes, less exact (docs/wire-formats.md).",
      "off|int8|fp8|int4"},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay.", "", 0, 1024},

@@ -53,9 +53,6 @@ Status set_wire(Call& call, const Comm& comm, const straitCallOptions_t* options
     call.wire = *wanted;
   else if (wire_problem(call).empty())
     call.wire = comm.wire();
-  if (call.wire != WireFormat::off && comm.is_on_device())
-    return fail(Code::unsupported,
-                std::string(name(call.collective)) + ": GPU ranks have no wire formats yet. Use straitWireOff");
   return {};
 }
 
@@ -78,6 +75,7 @@ Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const strai
   STRAIT_TRY(set_wire(call, comm, options));
   STRAIT_TRY(validate(call, comm.rank(), comm.ranks()));
   const ProfilerRange range = profiled(comm, call);
+  STRAIT_TRY(comm.prepare(call));
   // What premul_sum adds is not what the user registered: see Comm::premultiplied().
   if (comm.has_registrations() && !comm.is_on_device() && call.collective != Collective::send_recv &&
       call.collective != Collective::all_to_all_v && call.op != ReduceOp::premul_sum) {

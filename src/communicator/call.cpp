@@ -173,6 +173,10 @@ std::string describe(const CallSignature& signature) {
   return text + ")";
 }
 
+bool is_encoded(const Call& call, std::uint32_t ranks) {
+  return call.wire != WireFormat::off && call.count != 0 && ranks > 1;
+}
+
 std::string wire_problem(const Call& call) {
   if (!wire::is_wire_collective(call.collective))
     return "it is one of all-reduce, reduce-scatter, all-gather and all-to-all that can have a wire format";

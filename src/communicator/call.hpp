@@ -59,6 +59,8 @@ Collective collective_of(const CallSignature& signature);
 /// "all-reduce(count 1024, float32, sum, int8 on the wire)".
 std::string describe(const CallSignature& signature);
 
+/// Whether anything of the call travels in a wire format: where there is no other rank, nothing does.
+bool is_encoded(const Call& call, std::uint32_t ranks);
 /// Why a call cannot have a wire format; "" if it can.
 std::string wire_problem(const Call& call);
 

@@ -79,13 +79,19 @@ Status Comm::launched(const Call& call, Status result) {
   return tl::unexpected(watch_->raise(std::move(error)));
 }
 
+Status Comm::prepare(const Call& call) {
+  if (!device_ || watch_->has_failed()) return {};
+  Status prepared = device_->prepare_call(call);
+  // A refusal changes nothing; a rank that has no memory left is news to its peers.
+  if (prepared || prepared.error().code == Code::invalid_usage) return prepared;
+  return tl::unexpected(watch_->raise(std::move(prepared).error()));
+}
+
 Status Comm::begin(const Call& call) {
   if (watch_->has_failed()) return watch_->sticky();
   if (device_) return begin_on_device(call);
   const auto begin_contribution = [&](const Call& own) {
-    // Where there is no other rank nothing travels.
-    const bool quantized = own.wire != WireFormat::off && own.count != 0 && ranks_ > 1;
-    return quantized ? begin_quantized(own) : begin_on_host(own, own);
+    return is_encoded(own, ranks_) ? begin_quantized(own) : begin_on_host(own, own);
   };
   if (call.op != ReduceOp::premul_sum) return begin_contribution(call);
   auto multiplied = or_out_of_memory([&] { return premultiplied(call); });

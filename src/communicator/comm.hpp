@@ -64,6 +64,8 @@ class Comm {
   /// The wire format of the calls that can have one and do not say.
   WireFormat wire() const { return *options_.wire; }
 
+  /// Comes before any of these, for every collective, and before anything of its group has begun.
+  Status prepare(const Call& call);
   /// Begins, steps and waits until done. Calls are valid (validate()).
   Status run(const Call& call);
   Status run_message(const Call& call);  ///< a send or a receive on its own

@@ -11,10 +11,12 @@
 #include "base/log.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_calls.hpp"
+#include "communicator/device_quantized.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 #include "executor/copy_engine/staged_copies.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/wire_format.hpp"
 
 namespace strait {
 namespace {
@@ -39,14 +41,24 @@ class CudaRank final : public DeviceRank {
   Status enqueue_messages(std::span<const Call> calls) override;
   Result<bool> is_capturing(void* stream) const override;
   std::optional<bool> is_idle() const override;
+  Status prepare_call(const Call& call) override;
 
  private:
   Status load_kernels() const;
   Status open_copies();
+  Status open_wire_formats();
+  /// As the call is, or as one of the exchanges of a call in a wire format.
+  Status enqueue_exact(const Call& call);
   /// Whether copy engines carry the call out: large, through host memory, and not into a graph. All ranks decide alike.
   Result<bool> copies(const Call& call) const;
   void look_after_copies();
   Status launch(const DeviceLaunch& what, const Call& call);
+  Status launch(const WireLaunch& what, void* stream);
+  struct Shape {
+    std::uint32_t blocks, threads;
+    bool overlaps;  ///< may begin while the kernel before it still runs
+  };
+  Status launch(const void* kernel, const void* argument, const Shape& shape, void* stream);
   Status order_after_last(cudaStream_t stream);
   Status order(void* first, void* then);
   void look_after(const std::stop_token& stop);
@@ -58,6 +70,8 @@ class CudaRank final : public DeviceRank {
   cuda::DeviceMemory barrier_tokens_;
   kernels::Ring ring_{};
   DeviceCalls calls_;
+  cuda::DeviceMemory wire_scratch_;  ///< from the first need of it on
+  DeviceQuantized quantized_;
   std::unique_ptr<staged::StagedCopies> copies_;
   std::chrono::milliseconds told_of_copies_{0};
   cudaEvent_t order_ = nullptr;
@@ -95,6 +109,8 @@ Status CudaRank::prepare() {
       DeviceCalls(ring_, barrier_tokens_.data(),
                   {request_.max_sms, has_lines ? request_.lines_bytes : request_.packets_bytes, request_.algorithm});
   STRAIT_TRY(request_.agree(open_copies(), "use its copy engines"));
+  if (request_.wire != WireFormat::off && request_.ranks > 1)
+    STRAIT_TRY(request_.agree(open_wire_formats(), "prepare its wire format"));
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
   return {};
 }
@@ -121,6 +137,20 @@ Status CudaRank::open_copies() {
                                                      .size_bytes = DeviceArenas::windows_bytes,
                                                      .options = request_.copy_engine,
                                                      .has_failed = [this] { return request_.watch->has_failed(); }}));
+  return {};
+}
+
+/// Once.
+Status CudaRank::open_wire_formats() {
+  if (wire_scratch_.data() != nullptr) return {};
+  DeviceGuard guard(request_.device);
+  for (const void* kernel : kernels::all_wire_kernels()) {
+    cudaFuncAttributes attributes;
+    STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
+  }
+  STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
+  quantized_ = DeviceQuantized(request_.rank, request_.ranks, wire_scratch_.data(), DeviceQuantized::scratch_bytes,
+                               request_.max_sms);
   return {};
 }
 
@@ -226,9 +256,6 @@ Status CudaRank::order(void* first, void* then) {
 }
 
 Status CudaRank::launch(const DeviceLaunch& what, const Call& call) {
-  DeviceGuard guard(request_.device);
-  const auto stream = static_cast<cudaStream_t>(call.stream);
-  STRAIT_TRY(order_after_last(stream));
   const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
   const void* kernel = nullptr;
   if (what.reduces)
@@ -236,17 +263,30 @@ Status CudaRank::launch(const DeviceLaunch& what, const Call& call) {
                      : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);
   else
     kernel = one_hop ? kernels::exchange_copy_kernel(what.wire) : kernels::two_hop_copy_kernel(what.wire);
-  void* arguments[] = {std::visit(
-      [](const auto& argument) { return const_cast<void*>(static_cast<const void*>(&argument)); }, what.argument)};
+  const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
+  return launch(kernel, argument, {what.lanes, what.threads, overlaps_launches_}, call.stream);
+}
+
+/// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
+/// for an exchange, which may wait for just those.
+Status CudaRank::launch(const WireLaunch& what, void* stream) {
+  return launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
+                {what.blocks, kernels::wire_threads, false}, stream);
+}
+
+Status CudaRank::launch(const void* kernel, const void* argument, const Shape& shape, void* stream) {
+  DeviceGuard guard(request_.device);
+  STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(stream)));
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(what.lanes);
-  config.blockDim = dim3(what.threads);
-  config.stream = stream;
+  config.gridDim = dim3(shape.blocks);
+  config.blockDim = dim3(shape.threads);
+  config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &overlap;
-  config.numAttrs = overlaps_launches_ ? 1 : 0;
+  config.numAttrs = shape.overlaps ? 1 : 0;
+  void* arguments[] = {const_cast<void*>(argument)};
   return check(cudaLaunchKernelExC(&config, kernel, arguments),
                "cannot launch a kernel on GPU " + std::to_string(request_.device));
 }
@@ -259,7 +299,27 @@ Result<bool> CudaRank::copies(const Call& call) const {
   return !captures;
 }
 
+Status CudaRank::prepare_call(const Call& call) {
+  if (!is_encoded(call, request_.ranks) || wire_scratch_.data() != nullptr) return {};
+  STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
+  if (!captures) return open_wire_formats();
+  return fail(Code::invalid_usage,
+              std::string(name(call.collective)) +
+                  ": the first call in a wire format allocates memory, which a graph cannot capture. Ask for the "
+                  "format when the communicator is made (`wire` in the configuration, or STRAIT_WIRE), or make such a "
+                  "call before the capture");
+}
+
 Status CudaRank::enqueue(const Call& call) {
+  if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
+  for (const QuantizedStep& step : quantized_.steps_of(call)) {
+    const auto* exchange = std::get_if<Call>(&step);
+    STRAIT_TRY(exchange != nullptr ? enqueue_exact(*exchange) : launch(std::get<WireLaunch>(step), call.stream));
+  }
+  return {};
+}
+
+Status CudaRank::enqueue_exact(const Call& call) {
   STRAIT_ASSIGN(const bool by_copies, copies(call));
   if (by_copies) {
     const staged::StagedCall staged{call.collective, call.type, call.op,      call.root,

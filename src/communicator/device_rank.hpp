@@ -39,6 +39,7 @@ class DeviceRank {
     std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
     std::size_t copy_engine_bytes = 0;  ///< through host memory: calls from this on go through copy engines; 0: none do
     staged::StagedOptions copy_engine;
+    WireFormat wire = WireFormat::off;  ///< of the communicator: what it needs is there from the start
     /// Gives this descriptor to all ranks; theirs, by rank. Collective.
     std::function<Result<std::vector<UniqueFd>>(int fd)> exchange;
     /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...". Collective.
@@ -54,7 +55,10 @@ class DeviceRank {
   virtual const char* transport_name() const = 0;
   /// Why it is no faster one; empty where there is none.
   virtual const std::string& transport_why() const = 0;
-  /// Launches the call on its stream. Calls are valid (validate()).
+  /// Before a call is enqueued, and before anything of its group is: allocates what it needs, which may wait for
+  /// kernels that run. Code::invalid_usage: the stream is being captured, and that cannot be now; nothing has happened.
+  virtual Status prepare_call(const Call& call) = 0;
+  /// Launches the call on its stream. Calls are valid (validate()) and prepared.
   virtual Status enqueue(const Call& call) = 0;
   /// Sends and receives of one group.
   virtual Status enqueue_messages(std::span<const Call> calls) = 0;

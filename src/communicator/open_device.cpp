@@ -62,6 +62,7 @@ Status Comm::open_device(const Deadline& deadline) {
   request.packets_bytes = options_.packets_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copy_engine = options_.copy_engine;
+  request.wire = wire();
   request.agree = [&](const Status& status, const std::string& what) { return agree(status, what, deadline); };
   request.exchange = [&](int fd) { return exchange_descriptors(fd, deadline); };
   request.watch = watch_.get();

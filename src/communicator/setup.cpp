@@ -158,9 +158,6 @@ Status Comm::read_settings(const Environment& environment) {
     for (int format = 0; format < wire_format_count; ++format)
       if (wire == name(static_cast<WireFormat>(format))) options_.wire = static_cast<WireFormat>(format);
   }
-  if (options_.device >= 0 && *options_.wire != WireFormat::off)
-    return fail(Code::unsupported, "GPU ranks have no wire formats yet, and " + std::string(name(*options_.wire)) +
-                                       " was asked for. Unset STRAIT_WIRE, or `wire` in the configuration");
   STRAIT_ASSIGN(tuning_, load_tuning(environment));
   return {};
 }

@@ -1,170 +1,13 @@
 // Every collective, type, operation and shape of buffer between GPU ranks, through the public interface, bit by bit.
-#include <cuda_runtime.h>
-
-#include <algorithm>
-#include <cstdlib>
-
-#include "host/collective_case.hpp"
+#include "gpu/device_side.hpp"
 #include "support/random_data.hpp"
-#include "support/ranks.hpp"
-#include "support/reference.hpp"
 
 namespace strait::testing {
 namespace {
 
-#define STRAIT_EXPECT_CUDA(call)                                                             \
-  do {                                                                                       \
-    const cudaError_t cuda_result = (call);                                                  \
-    EXPECT_EQ(cuda_result, cudaSuccess) << #call << ": " << cudaGetErrorString(cuda_result); \
-  } while (false)
-
 constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
                                       Collective::all_to_all, Collective::broadcast,  Collective::reduce,
                                       Collective::gather,     Collective::scatter};
-constexpr std::size_t guard_bytes = 256;
-constexpr unsigned char poison = 0xa5;
-
-/// How a case is called: on the stream, or recorded into a graph that is then launched twice.
-enum class Mode { eager, graph };
-
-/// One rank's device, stream and buffers, used again from case to case.
-class DeviceSide {
- public:
-  explicit DeviceSide(std::size_t buffer_bytes) : bytes_(buffer_bytes + 2 * guard_bytes) {
-    STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    STRAIT_EXPECT_CUDA(cudaMalloc(&send_, bytes_));
-    STRAIT_EXPECT_CUDA(cudaMalloc(&receive_, bytes_));
-  }
-  ~DeviceSide() {
-    cudaFree(send_);
-    cudaFree(receive_);
-    cudaStreamDestroy(stream_);
-  }
-  DeviceSide(const DeviceSide&) = delete;
-  DeviceSide& operator=(const DeviceSide&) = delete;
-
-  void check(straitComm_t comm, std::uint32_t rank, std::uint32_t ranks, const CollectiveCase& c, Mode mode) {
-    const BufferBytes sizes = buffer_bytes(c, ranks);
-    std::vector<Bytes> inputs(ranks);
-    for (std::uint32_t r = 0; r < ranks; ++r)
-      inputs[r] = random_elements(c.type, sizes.send / size_bytes(c.type), c.seed * 1000 + r);
-    std::vector<Bytes> scalars(ranks);  // another on every rank
-    for (std::uint32_t r = 0; r < ranks; ++r) scalars[r] = random_elements(c.type, 1, c.seed * 1000 + 500 + r);
-    auto op = static_cast<straitRedOp_t>(c.op);
-    if (c.op == ReduceOp::premul_sum)
-      STRAIT_EXPECT_OK(
-          straitRedOpCreatePreMulSum(&op, scalars[rank].data(), static_cast<straitDataType_t>(c.type), comm));
-    const std::size_t in_place_bytes = std::max(sizes.send, sizes.receive);
-    ASSERT_LE(in_place_bytes + c.misalignment_bytes + 2 * guard_bytes, bytes_);
-    const bool inside_receive = c.in_place && sizes.receive > sizes.send;
-    std::byte* const send = send_ + guard_bytes + c.misalignment_bytes;
-    std::byte* const receive = receive_ + guard_bytes + c.misalignment_bytes;
-    std::byte* const input = send + (inside_receive ? own_offset(c, rank) : 0);
-    std::byte* const output = !c.in_place ? receive : send + (inside_receive ? 0 : own_offset(c, rank));
-    const auto prepare = [&] {
-      STRAIT_EXPECT_CUDA(cudaMemsetAsync(send_, poison, bytes_, stream_));
-      STRAIT_EXPECT_CUDA(cudaMemsetAsync(receive_, poison, bytes_, stream_));
-      STRAIT_EXPECT_CUDA(
-          cudaMemcpyAsync(input, inputs[rank].data(), inputs[rank].size(), cudaMemcpyHostToDevice, stream_));
-    };
-    if (mode == Mode::eager) {
-      prepare();
-      STRAIT_EXPECT_OK(call_collective(c, input, output, op, comm, stream_));
-      STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-    } else {
-      cudaGraph_t graph = nullptr;
-      cudaGraphExec_t ready = nullptr;
-      STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-      STRAIT_EXPECT_OK(call_collective(c, input, output, op, comm, stream_));
-      STRAIT_EXPECT_CUDA(cudaStreamEndCapture(stream_, &graph));
-      STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
-      for (int replay = 0; replay < 2; ++replay) {
-        prepare();
-        STRAIT_EXPECT_CUDA(cudaGraphLaunch(ready, stream_));
-        STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-      }
-      cudaGraphExecDestroy(ready);
-      cudaGraphDestroy(graph);
-    }
-    const Bytes expected = reference_output({.collective = c.collective,
-                                             .type = c.type,
-                                             .op = c.op,
-                                             .root = c.root,
-                                             .premul_scalars = scalars,
-                                             .inputs = inputs},
-                                            rank);
-    expect_contents(c, rank, ranks, inputs, output - (c.in_place ? send_ : receive_), expected);
-    if (c.op == ReduceOp::premul_sum) STRAIT_EXPECT_OK(straitRedOpDestroy(op, comm));
-  }
-
-  cudaStream_t stream() const { return stream_; }
-
- private:
-  /// The result is the reference's, the input is as it was, and nothing else was written.
-  void expect_contents(const CollectiveCase& c, std::uint32_t rank, std::uint32_t ranks,
-                       const std::vector<Bytes>& inputs, std::ptrdiff_t output_offset, const Bytes& expected) {
-    Bytes send(bytes_), receive(bytes_);
-    STRAIT_EXPECT_CUDA(cudaMemcpy(send.data(), send_, bytes_, cudaMemcpyDeviceToHost));
-    STRAIT_EXPECT_CUDA(cudaMemcpy(receive.data(), receive_, bytes_, cudaMemcpyDeviceToHost));
-    Bytes& with_output = c.in_place ? send : receive;
-    const std::span<std::byte> got(with_output.data() + output_offset, expected.size());
-    EXPECT_EQ(first_difference(expected, got, c.type, inputs), "")
-        << describe(c) << " on rank " << rank << " of " << ranks;
-    std::fill(got.begin(), got.end(), std::byte{poison});
-    if (!c.in_place) {
-      const auto input = send.begin() + static_cast<std::ptrdiff_t>(guard_bytes + c.misalignment_bytes);
-      EXPECT_TRUE(std::equal(inputs[rank].begin(), inputs[rank].end(), input)) << describe(c) << " changed its input";
-      std::fill_n(input, inputs[rank].size(), std::byte{poison});
-      EXPECT_EQ(send, Bytes(bytes_, std::byte{poison})) << describe(c) << " wrote beside its input";
-    }
-    if (!c.in_place) {
-      EXPECT_EQ(receive, Bytes(bytes_, std::byte{poison})) << describe(c) << " wrote beside its output, rank " << rank;
-    }
-  }
-
-  std::size_t bytes_;
-  cudaStream_t stream_ = nullptr;
-  std::byte* send_ = nullptr;
-  std::byte* receive_ = nullptr;
-};
-
-int gpu_count() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess) return 0;
-  return devices;
-}
-
-/// Ranks that are threads share GPUs where there are fewer, with so few blocks each that all run at the same time.
-void join_on_device(const straitUniqueId& id, int rank, int ranks, const RankBody& body) {
-  const int gpus = gpu_count();
-  straitConfig_t config = test_config();
-  config.device = rank % gpus;
-  if (gpus < ranks) config.max_sms = 8;
-  STRAIT_EXPECT_CUDA(cudaSetDevice(config.device));
-  straitComm_t comm = nullptr;
-  STRAIT_EXPECT_OK(straitCommInitRank(&comm, ranks, &id, rank, &config));
-  if (comm == nullptr) return;
-  body(comm, rank, ranks);
-  STRAIT_EXPECT_OK(straitCommDestroy(comm));
-}
-
-void run_on_devices(bool as_processes, int ranks, const RankBody& body) {
-  if (as_processes) {
-    LateId id;
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < ranks; ++rank)
-      children.push_back(fork_rank([&] { join_on_device(id.await(), rank, ranks, body); }));
-    id.make();
-    for (int rank = 0; rank < ranks; ++rank)
-      EXPECT_EQ(wait_for(children[static_cast<std::size_t>(rank)], 200000), 0) << "rank " << rank;
-    return;
-  }
-  straitUniqueId id;
-  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { join_on_device(id, rank, ranks, body); });
-}
-
 void check_shapes(straitComm_t comm, int rank, int ranks) {
   DeviceSide side((std::size_t{16} << 20) * static_cast<std::size_t>(ranks));
   std::uint64_t seed = 1;
@@ -277,25 +120,7 @@ void check_repeats(straitComm_t comm, int rank, int ranks) {
   cudaFree(output);
 }
 
-struct Setup {
-  bool as_processes;
-  int ranks;
-};
-class DeviceCollectives : public ::testing::TestWithParam<Setup> {
- protected:
-  void SetUp() override {
-    // A process that has used CUDA must not fork ranks that will: the count is asked in a child.
-    int status = wait_for(fork_rank([] { _exit(gpu_count()); }), 60000);
-    const int gpus = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    const int needed = GetParam().as_processes ? GetParam().ranks : 1;
-    if (gpus < needed) GTEST_SKIP() << "needs " << needed << " GPUs, here are " << gpus;
-  }
-  void run(const RankBody& body) {
-    if (GetParam().as_processes) return run_on_devices(true, GetParam().ranks, body);
-    // In a child too, so that later tests may fork.
-    EXPECT_EQ(wait_for(fork_rank([&] { run_on_devices(false, GetParam().ranks, body); }), 200000), 0);
-  }
-};
+using DeviceCollectives = DeviceRanks;
 TEST_P(DeviceCollectives, AllShapes) { run(check_shapes); }
 TEST_P(DeviceCollectives, AllTypesAndOperations) { run(check_arithmetic); }
 TEST_P(DeviceCollectives, Messages) { run(check_messages); }
@@ -303,10 +128,7 @@ TEST_P(DeviceCollectives, Repeats) { run(check_repeats); }
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceCollectives,
                          ::testing::Values(Setup{false, 1}, Setup{false, 2}, Setup{false, 3}, Setup{false, 4},
                                            Setup{true, 2}, Setup{true, 4}, Setup{false, 8}),
-                         [](const auto& test) {
-                           return std::string(test.param.as_processes ? "Processes" : "Threads") +
-                                  std::to_string(test.param.ranks);
-                         });
+                         name_of);
 
 }  // namespace
 }  // namespace strait::testing

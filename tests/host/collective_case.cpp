@@ -43,6 +43,28 @@ void moderate(Bytes& elements, DataType type, std::uint64_t seed) {
 
 }  // namespace
 
+Bytes random_input(const CollectiveCase& c, std::uint32_t ranks, std::uint32_t rank) {
+  Bytes input(buffer_bytes(c, ranks).send);
+  fill_random(input, c.type, c.seed * 1000 + rank);
+  if (c.wire != WireFormat::off) moderate(input, c.type, c.seed * 1000 + rank);
+  return input;
+}
+
+Bytes random_scalar(const CollectiveCase& c, std::uint32_t rank) {
+  return random_elements(c.type, 1, c.seed * 1000 + 500 + rank);
+}
+
+Bytes expected_output(const CollectiveCase& c, const std::vector<Bytes>& inputs, const std::vector<Bytes>& scalars,
+                      std::uint32_t rank) {
+  const ReferenceCall reference{.collective = c.collective,
+                                .type = c.type,
+                                .op = c.op,
+                                .root = c.root,
+                                .premul_scalars = scalars,
+                                .inputs = inputs};
+  return c.wire == WireFormat::off ? reference_output(reference, rank) : wire_reference_output(c.wire, reference, rank);
+}
+
 BufferBytes buffer_bytes(const CollectiveCase& c, std::uint32_t ranks) {
   const std::size_t one = c.count * size_bytes(c.type);
   switch (c.collective) {
@@ -86,20 +108,20 @@ straitResult_t call_collective(const CollectiveCase& c, const void* send, void* 
 }
 
 straitResult_t call_with_wire(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
-                              straitComm_t comm, float* residual) {
+                              straitComm_t comm, straitStream_t stream, float* residual) {
   const auto type = static_cast<straitDataType_t>(c.type);
   straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
   options.wire = straitWireOff + static_cast<int>(c.wire);
   options.residual = residual;
   switch (c.collective) {
     case Collective::all_gather:
-      return straitAllGatherWithOptions(send, receive, c.count, type, comm, nullptr, &options);
+      return straitAllGatherWithOptions(send, receive, c.count, type, comm, stream, &options);
     case Collective::reduce_scatter:
-      return straitReduceScatterWithOptions(send, receive, c.count, type, op, comm, nullptr, &options);
+      return straitReduceScatterWithOptions(send, receive, c.count, type, op, comm, stream, &options);
     case Collective::all_to_all:
-      return straitAllToAllWithOptions(send, receive, c.count, type, comm, nullptr, &options);
+      return straitAllToAllWithOptions(send, receive, c.count, type, comm, stream, &options);
     default:
-      return straitAllReduceWithOptions(send, receive, c.count, type, op, comm, nullptr, &options);
+      return straitAllReduceWithOptions(send, receive, c.count, type, op, comm, stream, &options);
   }
 }
 
@@ -125,14 +147,11 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
   const auto rank = static_cast<std::uint32_t>(rank_number);
   const auto ranks = static_cast<std::uint32_t>(rank_count);
   const BufferBytes sizes = buffer_bytes(c, ranks);
-  std::vector<Bytes> inputs(ranks);
+  std::vector<Bytes> inputs, scalars;
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    inputs[r].resize(sizes.send);
-    fill_random(inputs[r], c.type, c.seed * 1000 + r);
-    if (c.wire != WireFormat::off) moderate(inputs[r], c.type, c.seed * 1000 + r);
+    inputs.push_back(random_input(c, ranks, r));
+    scalars.push_back(random_scalar(c, r));
   }
-  std::vector<Bytes> scalars(ranks);  // another on every rank
-  for (std::uint32_t r = 0; r < ranks; ++r) scalars[r] = random_elements(c.type, 1, c.seed * 1000 + 500 + r);
   auto op = static_cast<straitRedOp_t>(c.op);
   if (c.op == ReduceOp::premul_sum)
     STRAIT_EXPECT_OK(
@@ -148,14 +167,7 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
   STRAIT_EXPECT_OK(c.wire == WireFormat::off ? call_collective(c, input, output, op, comm)
                                              : call_with_wire(c, input, output, op, comm));
 
-  const ReferenceCall reference{.collective = c.collective,
-                                .type = c.type,
-                                .op = c.op,
-                                .root = c.root,
-                                .premul_scalars = scalars,
-                                .inputs = inputs};
-  const Bytes expected =
-      c.wire == WireFormat::off ? reference_output(reference, rank) : wire_reference_output(c.wire, reference, rank);
+  const Bytes expected = expected_output(c, inputs, scalars, rank);
   EXPECT_EQ(first_difference(expected, std::span(output, expected.size()), c.type, inputs), "")
       << describe(c) << " on rank " << rank << " of " << ranks;
   EXPECT_TRUE(send.guards_intact() && receive.guards_intact()) << describe(c);

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/types.hpp"
 #include "base/wire_format.hpp"
 #include "strait/strait.h"
+#include "support/random_data.hpp"
 
 namespace strait::testing {
 
@@ -25,6 +27,14 @@ struct CollectiveCase {
 
 std::string describe(const CollectiveCase& c);
 
+/// A rank's send buffer: any bits, but where there is a wire format most blocks of moderate numbers.
+Bytes random_input(const CollectiveCase& c, std::uint32_t ranks, std::uint32_t rank);
+/// A rank's scalar for premul_sum, another on every rank.
+Bytes random_scalar(const CollectiveCase& c, std::uint32_t rank);
+/// What the reference gives a rank.
+Bytes expected_output(const CollectiveCase& c, const std::vector<Bytes>& inputs, const std::vector<Bytes>& scalars,
+                      std::uint32_t rank);
+
 /// Bytes of the two buffers of a rank.
 struct BufferBytes {
   std::size_t send;
@@ -39,7 +49,7 @@ straitResult_t call_collective(const CollectiveCase& c, const void* send, void* 
 
 /// The call with the case's wire format as its option.
 straitResult_t call_with_wire(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
-                              straitComm_t comm, float* residual = nullptr);
+                              straitComm_t comm, straitStream_t stream = nullptr, float* residual = nullptr);
 
 /// Makes the call on this rank with random inputs and poisoned outputs; EXPECTs the bits of the reference, an unchanged
 /// send buffer (out of place) and untouched bytes around the receive buffer.

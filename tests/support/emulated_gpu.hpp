@@ -49,6 +49,15 @@ struct EmulatedBlock {
     return result;
   }
 
+  /// The value of another thread of the 32 that `meeting` joins.
+  std::uint32_t exchange(std::barrier<>& meeting, std::uint32_t thread, std::uint32_t other, std::uint32_t value) {
+    voted_[thread] = value;
+    meeting.arrive_and_wait();
+    const std::uint32_t result = voted_[other];
+    meeting.arrive_and_wait();
+    return result;
+  }
+
   std::barrier<> everyone;
   std::vector<std::unique_ptr<std::barrier<>>> warps;
 
@@ -72,7 +81,7 @@ inline void perhaps_delay() {
 
 }  // namespace strait::testing
 
-inline thread_local strait::testing::Index threadIdx, blockIdx, blockDim;
+inline thread_local strait::testing::Index threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { strait::testing::block->everyone.arrive_and_wait(); }
 inline int __syncthreads_or(int yes) {
@@ -84,6 +93,12 @@ inline int __any_sync(unsigned /*mask*/, int yes) {
   auto& block = *strait::testing::block;
   const std::uint32_t warp = threadIdx.x / 32;
   return block.any(*block.warps[warp], warp * 32, 32, threadIdx.x, yes != 0) ? 1 : 0;
+}
+/// Of the whole warp.
+inline std::uint32_t __shfl_xor_sync(unsigned /*mask*/, std::uint32_t value, int apart) {
+  auto& block = *strait::testing::block;
+  const std::uint32_t thread = threadIdx.x;
+  return block.exchange(*block.warps[thread / 32], thread, thread ^ static_cast<std::uint32_t>(apart), value);
 }
 inline void __threadfence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline int __popc(unsigned value) { return __builtin_popcount(value); }

@@ -13,11 +13,13 @@ constexpr std::int64_t longest_ending_ms = 10'000;  // of kernels, once their co
 
 }  // namespace
 
-Result<std::unique_ptr<Gpu>> Gpu::open(straitComm_t control, int device, int timeout_ms) {
+Result<std::unique_ptr<Gpu>> Gpu::open(straitComm_t control, int device, int timeout_ms,
+                                       std::optional<WireFormat> wire) {
   int rank = 0;
   STRAIT_TRY(checked(straitCommUserRank(control, &rank), control, "straitCommUserRank"));
   straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
   config.device = device;
+  if (wire) config.wire = straitWireOff + static_cast<int>(*wire);
   if (timeout_ms > 0) config.timeout_ms = timeout_ms;
   straitComm_t comm = nullptr;
   // First of all, because a library built without CUDA says so here.

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/error.hpp"
+#include "base/wire_format.hpp"
 #include "topo/cuda_driver.hpp"
 
 namespace strait::perf {
@@ -17,8 +19,9 @@ namespace strait::perf {
 class Gpu {
  public:
   /// Joins the GPU ranks, in the order of `control`. Collective over `control`. `timeout_ms`: the deadline of its
-  /// operations; 0: as STRAIT_TIMEOUT_MS says.
-  static Result<std::unique_ptr<Gpu>> open(straitComm_t control, int device, int timeout_ms = 0);
+  /// operations; 0: as STRAIT_TIMEOUT_MS says. `wire`: the communicator's; none: STRAIT_WIRE's.
+  static Result<std::unique_ptr<Gpu>> open(straitComm_t control, int device, int timeout_ms = 0,
+                                           std::optional<WireFormat> wire = {});
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;

@@ -167,8 +167,8 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
 
 /// What the calls are told, so that they do what the check expects. On one rank nothing is on a wire.
 WireFormat RankRun::wire_of(const Subject& subject) const {
-  const bool can = gpu_ == nullptr && ranks_ > 1 && wire::is_wire_collective(options_.collective) &&
-                   wire::is_wire_type(subject.type) && wire::is_wire_op(subject.op.value_or(ReduceOp::sum));
+  const bool can = ranks_ > 1 && wire::is_wire_collective(options_.collective) && wire::is_wire_type(subject.type) &&
+                   wire::is_wire_op(subject.op.value_or(ReduceOp::sum));
   return can ? wire_ : WireFormat::off;
 }
 

@@ -101,7 +101,7 @@ class Session {
   void measure(straitComm_t comm, int thread) {
     std::unique_ptr<Gpu> gpu;
     if (process_.gpus > 0) {
-      auto opened = Gpu::open(comm, (process_.first_gpu + thread) % process_.gpus);
+      auto opened = Gpu::open(comm, (process_.first_gpu + thread) % process_.gpus, 0, options_.wire);
       if (!opened) {
         report(opened.error());
         straitCommAbort(comm);

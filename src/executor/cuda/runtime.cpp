@@ -11,11 +11,18 @@ Status check(cudaError_t result, const std::string& what) {
   return fail(code, what + ": " + cudaGetErrorString(result));
 }
 
-Result<DeviceMemory> DeviceMemory::allocate(int device, std::size_t size_bytes) {
+Result<DeviceMemory> DeviceMemory::allocate_uncleared(int device, std::size_t size_bytes) {
   DeviceGuard guard(device);
   DeviceMemory memory;
   const std::string what = std::to_string(size_bytes) + " bytes on GPU " + std::to_string(device);
   STRAIT_TRY(check(cudaMalloc(&memory.data_, size_bytes), "cannot allocate " + what));
+  return memory;
+}
+
+Result<DeviceMemory> DeviceMemory::allocate(int device, std::size_t size_bytes) {
+  DeviceGuard guard(device);
+  STRAIT_ASSIGN(DeviceMemory memory, allocate_uncleared(device, size_bytes));
+  const std::string what = std::to_string(size_bytes) + " bytes on GPU " + std::to_string(device);
   STRAIT_TRY(check(cudaMemset(memory.data_, 0, size_bytes), "cannot clear " + what));
   STRAIT_TRY(check(cudaDeviceSynchronize(), "cannot clear " + what));
   return memory;

@@ -35,11 +35,13 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
-/// Zeroed memory of a device.
+/// Memory of a device.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
+  /// Zeroed. Waits for what runs on the device.
   static Result<DeviceMemory> allocate(int device, std::size_t size_bytes);
+  static Result<DeviceMemory> allocate_uncleared(int device, std::size_t size_bytes);
   ~DeviceMemory() { cudaFree(data_); }
   DeviceMemory(DeviceMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {

@@ -1,0 +1,240 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/user_bytes.cuh"
+#include "kernels/wire_format.hpp"
+
+/// The kernels behind wire_format.hpp. Sixteen neighbouring threads share a block of 128 elements; a thread has the
+/// four from 4 * lane on and the four 64 further on, which int4 puts into the same bytes.
+namespace strait::kernels {
+
+inline constexpr int own_elements = 8;
+inline constexpr int half_elements = own_elements / 2;
+inline constexpr std::uint32_t half_block = wire::block_elements / 2;
+
+/// Four elements of user memory.
+template <DataType type>
+class Fours {
+  using Element = spec::ElementType<type>;
+  struct Elements {
+    Element values[half_elements];
+  };
+
+ public:
+  __device__ Fours(const void* block) : bytes_(static_cast<const std::byte*>(block)) {}
+  /// From the block's element `first` on; `valid` of them exist, the rest are zeros.
+  __device__ __forceinline__ void load(std::uint32_t first, std::uint32_t valid, float* values) const {
+    const Granule bits = bytes_.load(first * sizeof(Element), valid * sizeof(Element));
+    Elements elements;
+    if constexpr (sizeof elements == 16)
+      elements = __builtin_bit_cast(Elements, bits);
+    else
+      elements = __builtin_bit_cast(Elements, bits.low);
+#pragma unroll
+    for (int e = 0; e < half_elements; ++e) values[e] = load_element<type>(elements.values[e]);
+  }
+  __device__ __forceinline__ void store(std::uint32_t first, std::uint32_t valid, const float* values) const {
+    Elements elements;
+#pragma unroll
+    for (int e = 0; e < half_elements; ++e) elements.values[e] = store_element<type>(values[e]);
+    Granule bits{};
+    if constexpr (sizeof elements == 16)
+      bits = __builtin_bit_cast(Granule, elements);
+    else
+      bits.low = __builtin_bit_cast(std::uint64_t, elements);
+    bytes_.store(first * sizeof(Element), valid * sizeof(Element), bits);
+  }
+
+ private:
+  UserBytes<sizeof(Elements)> bytes_;
+};
+
+/// A thread's share of a block.
+struct BlockShare {
+  std::uint32_t run, block, lane;
+  std::size_t first;    ///< the block's first element, from the first run's on
+  std::uint32_t valid;  ///< elements of the block that exist; 0: there is no such block
+
+  __device__ std::uint32_t first_of(int half) const {
+    return lane * half_elements + static_cast<std::uint32_t>(half) * half_block;
+  }
+  __device__ std::uint32_t valid_of(int half) const {
+    const std::uint32_t from = first_of(half);
+    return valid <= from ? 0 : valid - from < half_elements ? valid - from : half_elements;
+  }
+};
+
+/// Calls use(share) for every block that is this thread's in part. The threads of a warp make as many turns.
+template <class Use>
+__device__ __forceinline__ void for_each_share(const WirePass& pass, Use&& use) {
+  const std::uint32_t blocks = pass.runs * pass.run_blocks;
+  const std::uint32_t a_turn = gridDim.x * (blockDim.x / wire_lanes);
+  constexpr std::uint32_t of_a_warp = 32 / wire_lanes;
+  for (std::uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / wire_lanes; i / of_a_warp * of_a_warp < blocks;
+       i += a_turn) {
+    BlockShare share{i / pass.run_blocks, i % pass.run_blocks, threadIdx.x % wire_lanes, 0, 0};
+    const std::size_t run = share.run * pass.stride;
+    const std::size_t end =
+        run + pass.run_elements < pass.total_elements ? run + pass.run_elements : pass.total_elements;
+    share.first = run + share.block * wire::block_elements;
+    if (share.first < end)
+      share.valid = static_cast<std::uint32_t>(end - share.first < wire::block_elements ? end - share.first
+                                                                                        : wire::block_elements);
+    use(share);
+  }
+}
+
+template <WireFormat format>
+__device__ __forceinline__ std::uint32_t* payload_of(std::byte* run, const BlockShare& share) {
+  return reinterpret_cast<std::uint32_t*>(run + share.block * wire::payload_bytes(format)) + share.lane;
+}
+template <WireFormat format>
+__device__ __forceinline__ float* scale_of_block(std::byte* run, const WirePass& pass, const BlockShare& share) {
+  return reinterpret_cast<float*>(run + pass.run_blocks * wire::payload_bytes(format)) + share.block;
+}
+
+/// The codes of a share: a word, or one for each half.
+template <WireFormat format>
+struct Codes {
+  static constexpr int words = format == WireFormat::int4 ? 1 : 2;
+  std::uint32_t bits[words];
+
+  __device__ __forceinline__ void set(int element, std::uint8_t code) {
+    const int half = element / half_elements, byte = 8 * (element % half_elements);
+    if constexpr (words == 1)
+      bits[0] |= std::uint32_t{code} << (byte + 4 * half);
+    else
+      bits[half] |= std::uint32_t{code} << byte;
+  }
+  __device__ __forceinline__ float value(int element, float scale) const {
+    const int half = element / half_elements, byte = 8 * (element % half_elements);
+    std::uint32_t code = 0;
+    if constexpr (words == 1)
+      code = bits[0] >> (byte + 4 * half) & 0xf;
+    else
+      code = bits[half] >> byte & 0xff;
+    return wire::value_of<format>(static_cast<std::uint8_t>(code), scale);
+  }
+};
+
+/// Writes the share's codes and the block's scale, and returns both, for who wants to know what was lost.
+template <WireFormat format>
+__device__ __forceinline__ float write_block(const WirePass& pass, std::byte* run, const BlockShare& share,
+                                             const float (&values)[own_elements], Codes<format>& codes) {
+  std::uint32_t largest = 0;
+#pragma unroll
+  for (int e = 0; e < own_elements; ++e) {
+    const std::uint32_t magnitude = to_bits(values[e]) & FloatFormat<float>::magnitude_mask;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+#pragma unroll
+  for (std::uint32_t apart = wire_lanes / 2; apart != 0; apart /= 2) {
+    const std::uint32_t other = __shfl_xor_sync(0xffffffffu, largest, static_cast<int>(apart));
+    largest = other > largest ? other : largest;
+  }
+  const float scale = wire::scale_of<format>(largest);
+  const float inverse = wire::inverse_of(scale);
+  codes = {};
+#pragma unroll
+  for (int e = 0; e < own_elements; ++e)
+    if (!is_nan(scale)) codes.set(e, wire::code_of<format>(values[e], inverse));
+  if (share.valid != 0) {
+    std::uint32_t* const payload = payload_of<format>(run, share);
+#pragma unroll
+    for (int w = 0; w < Codes<format>::words; ++w) payload[w * wire_lanes] = codes.bits[w];
+    if (share.lane == 0) *scale_of_block<format>(run, pass, share) = scale;
+  }
+  return scale;
+}
+
+/// The share's sums of all sources, in their order.
+template <WireFormat format>
+__device__ __forceinline__ void add_sources(const WirePass& pass, const BlockShare& share,
+                                            float (&sums)[own_elements]) {
+  for (std::uint32_t source = 0; source < pass.sources; ++source) {
+    std::byte* const run = pass.encoded + (share.run + source) * pass.run_bytes;
+    const float scale = *scale_of_block<format>(run, pass, share);
+    Codes<format> codes;
+#pragma unroll
+    for (int w = 0; w < Codes<format>::words; ++w) codes.bits[w] = payload_of<format>(run, share)[w * wire_lanes];
+#pragma unroll
+    for (int e = 0; e < own_elements; ++e) {
+      const float value = codes.value(e, scale);
+      sums[e] = source == 0 ? value : spec::combine<ReduceOp::sum>(sums[e], value);
+    }
+  }
+  if (pass.averages)
+#pragma unroll
+    for (int e = 0; e < own_elements; ++e) sums[e] = spec::finish<ReduceOp::avg>(sums[e], pass.sources);
+}
+
+/// What this rank contributes of its elements to a premul_sum.
+template <DataType type>
+__device__ __forceinline__ void premultiply(std::uint64_t scalar_bits, float (&values)[own_elements]) {
+  spec::ElementType<type> scalar;
+  memcpy(&scalar, &scalar_bits, sizeof scalar);
+#pragma unroll
+  for (int e = 0; e < own_elements; ++e)
+    values[e] = load_element<type>(store_element<type>(spec::detail::multiply(values[e], load_element<type>(scalar))));
+}
+
+template <WireFormat format, DataType type>
+__global__ void __launch_bounds__(wire_threads) wire_encode(const __grid_constant__ WirePass pass) {
+  after_predecessor();
+  for_each_share(pass, [&](const BlockShare& share) {
+    const Fours<type> elements(pass.elements + share.first * sizeof(spec::ElementType<type>));
+    float values[own_elements];
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      elements.load(share.first_of(half), share.valid_of(half), values + half * half_elements);
+    if (pass.premultiplies) premultiply<type>(pass.premul_scalar, values);
+    if (pass.residual != nullptr) {
+      const Fours<DataType::float32> residual(pass.residual + share.first);
+      float carried[own_elements];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        residual.load(share.first_of(half), share.valid_of(half), carried + half * half_elements);
+#pragma unroll
+      for (int e = 0; e < own_elements; ++e) values[e] = spec::detail::add(values[e], carried[e]);
+    }
+    Codes<format> codes;
+    const float scale = write_block<format>(pass, pass.encoded + share.run * pass.run_bytes, share, values, codes);
+    if (pass.residual == nullptr || is_nan(scale)) return;
+    const Fours<DataType::float32> residual(pass.residual + share.first);
+#pragma unroll
+    for (int e = 0; e < own_elements; ++e) values[e] = spec::detail::add(values[e], -codes.value(e, scale));
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      residual.store(share.first_of(half), share.valid_of(half), values + half * half_elements);
+  });
+}
+
+template <WireFormat format, DataType type>
+__global__ void __launch_bounds__(wire_threads) wire_decode(const __grid_constant__ WirePass pass) {
+  after_predecessor();
+  for_each_share(pass, [&](const BlockShare& share) {
+    if (share.valid == 0) return;
+    float sums[own_elements];
+    add_sources<format>(pass, share, sums);
+    const Fours<type> elements(pass.elements + share.first * sizeof(spec::ElementType<type>));
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      elements.store(share.first_of(half), share.valid_of(half), sums + half * half_elements);
+  });
+}
+
+template <WireFormat format>
+__global__ void __launch_bounds__(wire_threads) wire_recode(const __grid_constant__ WirePass pass) {
+  after_predecessor();
+  for_each_share(pass, [&](const BlockShare& share) {
+    float sums[own_elements] = {};
+    if (share.valid != 0) add_sources<format>(pass, share, sums);
+    Codes<format> codes;
+    write_block<format>(pass, pass.recoded, share, sums, codes);
+  });
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,172 @@
+// Wire formats between GPU ranks, through the public interface, bit by bit.
+#include <gmock/gmock.h>
+
+#include "executor/host/quantize.hpp"
+#include "gpu/device_side.hpp"
+#include "support/random_data.hpp"
+#include "support/wire_reference.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr WireFormat formats[] = {WireFormat::int8, WireFormat::fp8, WireFormat::int4};
+constexpr DataType types[] = {DataType::float32, DataType::bfloat16, DataType::float16};
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                                      Collective::all_to_all};
+
+void check_case(DeviceSide& side, straitComm_t comm, int rank, int ranks, const CollectiveCase& c, Mode mode) {
+  side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, mode);
+}
+
+void check_bits(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side((std::size_t{1} << 20) * static_cast<std::size_t>(ranks));
+  std::uint64_t seed = 1;
+  for (const WireFormat wire : formats)
+    for (const DataType type : types)
+      for (const Collective collective : collectives)
+        for (const std::size_t count : {0u, 1u, 127u, 128u, 129u, 1000u, 9001u, 200'003u}) {
+          CollectiveCase c;
+          c.collective = collective;
+          c.type = type;
+          c.count = count;
+          c.wire = wire;
+          c.in_place = seed / 2 % 2 == 0;
+          c.misalignment_bytes = std::array<std::size_t, 4>{0, size_bytes(type), 0, 1}[seed % 4];
+          if (is_reduction(collective))
+            c.op = std::array{ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum}[seed / 3 % 3];
+          c.seed = ++seed;
+          check_case(side, comm, rank, ranks, c, seed % 5 == 0 ? Mode::graph : Mode::eager);
+        }
+}
+
+/// More than scratch holds at a time.
+void check_turns(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(std::size_t{64} << 20);
+  CollectiveCase c;
+  c.type = DataType::bfloat16;
+  c.wire = WireFormat::int8;
+  c.count = 26'000'003;  // a turn of an all-reduce takes 24 million elements
+  c.in_place = true;
+  check_case(side, comm, rank, ranks, c, Mode::eager);
+  c.collective = Collective::all_to_all;
+  c.count = 26'000'003 / static_cast<std::size_t>(ranks);
+  check_case(side, comm, rank, ranks, c, Mode::graph);
+}
+
+/// Of the communicator: calls say nothing, the first one is captured, and what can have no format stays exact.
+void check_configured(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(std::size_t{1} << 20);
+  const std::size_t count = 10'001;
+  CollectiveCase c;
+  c.count = count;
+  c.wire = WireFormat::int8;  // that the communicator has; the options of the call name it, too
+  check_case(side, comm, rank, ranks, c, Mode::graph);
+  c.wire = WireFormat::off;
+  c.op = ReduceOp::max;
+  check_case(side, comm, rank, ranks, c, Mode::eager);
+  c.op = ReduceOp::sum;
+  c.type = DataType::int32;
+  check_case(side, comm, rank, ranks, c, Mode::graph);
+
+  std::vector<std::vector<float>> inputs(static_cast<std::size_t>(ranks), std::vector<float>(count));
+  for (std::size_t r = 0; r < inputs.size(); ++r)
+    for (std::size_t i = 0; i < count; ++i)
+      inputs[r][i] = static_cast<float>(static_cast<std::int32_t>(mix(i + 1'000'000 * r))) * 0x1p-24F;
+  float* data = nullptr;
+  STRAIT_EXPECT_CUDA(cudaMalloc(&data, count * sizeof(float)));
+  STRAIT_EXPECT_CUDA(
+      cudaMemcpy(data, inputs[static_cast<std::size_t>(rank)].data(), count * sizeof(float), cudaMemcpyHostToDevice));
+  STRAIT_EXPECT_OK(straitAllReduce(data, data, count, straitFloat32, straitSum, comm, side.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  std::vector<float> result(count);
+  STRAIT_EXPECT_CUDA(cudaMemcpy(result.data(), data, count * sizeof(float), cudaMemcpyDeviceToHost));
+  if (ranks > 1) {
+    EXPECT_EQ(result, through_wire(WireFormat::int8, wire_sum(WireFormat::int8, ReduceOp::sum, inputs)));
+  } else {
+    EXPECT_EQ(result, inputs[0]);
+  }
+  cudaFree(data);
+}
+
+/// Memory for a format cannot be had within a capture. The refusal does no harm.
+void check_capture_first(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(std::size_t{1} << 20);
+  CollectiveCase c;
+  c.count = 1000;
+  c.wire = WireFormat::fp8;
+  if (ranks > 1) {
+    cudaGraph_t graph = nullptr;
+    STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(side.stream(), cudaStreamCaptureModeThreadLocal));
+    float unused = 0;
+    EXPECT_EQ(call_with_wire(c, &unused, &unused, straitSum, comm, side.stream()), straitInvalidUsage);
+    EXPECT_THAT(straitGetLastError(comm), HasSubstr("STRAIT_WIRE"));
+    STRAIT_EXPECT_CUDA(cudaStreamEndCapture(side.stream(), &graph));
+    cudaGraphDestroy(graph);
+  }
+  check_case(side, comm, rank, ranks, c, Mode::eager);
+  check_case(side, comm, rank, ranks, c, Mode::graph);
+}
+
+/// What the format lost is left in the residual, as the host's encoder leaves it.
+void check_residual(straitComm_t comm, int rank, int ranks) {
+  constexpr std::size_t count = 9001;
+  const DeviceSide side(0);
+  CollectiveCase c;
+  c.count = count;
+  c.wire = WireFormat::int4;
+  const Bytes input = random_input(c, static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(rank));
+  std::vector<float> expected(count, 0), got(count);
+  Bytes run(encoded_bytes(c.wire, wire::blocks_of(count)));
+  float *data = nullptr, *residual = nullptr;
+  STRAIT_EXPECT_CUDA(cudaMalloc(&data, input.size()));
+  STRAIT_EXPECT_CUDA(cudaMalloc(&residual, input.size()));
+  STRAIT_EXPECT_CUDA(cudaMemsetAsync(residual, 0, input.size(), side.stream()));
+  for (int step = 0; step < 3; ++step) {
+    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(data, input.data(), input.size(), cudaMemcpyHostToDevice, side.stream()));
+    STRAIT_EXPECT_OK(call_with_wire(c, data, data, straitSum, comm, side.stream(), residual));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+    if (ranks > 1) encode({c.wire, run.data(), wire::blocks_of(count)}, c.type, input.data(), count, expected.data());
+    STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), residual, input.size(), cudaMemcpyDeviceToHost));
+    EXPECT_EQ(first_difference(std::as_bytes(std::span(expected)), std::as_bytes(std::span(got)), c.type), "");
+  }
+  cudaFree(data);
+  cudaFree(residual);
+}
+
+/// Ranks of different formats exchange as many bytes: they must not take one another's.
+void check_mismatch(straitComm_t comm, int rank, int ranks) {
+  if (ranks == 1) return;
+  const DeviceSide side(0);
+  float* data = nullptr;
+  STRAIT_EXPECT_CUDA(cudaMalloc(&data, 4000));
+  STRAIT_EXPECT_CUDA(cudaMemsetAsync(data, 0, 4000, side.stream()));
+  CollectiveCase c;
+  c.count = 1000;
+  c.wire = rank == 0 ? WireFormat::int8 : WireFormat::fp8;
+  straitResult_t result =
+      call_with_wire(c, data, data, straitSum, comm, side.stream());  // tells a rank that comes late
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (result == straitSuccess && std::chrono::steady_clock::now() < deadline)
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &result));
+  EXPECT_EQ(result, straitMismatch);
+  EXPECT_THAT(straitGetLastError(comm), ::testing::AllOf(HasSubstr("int8 on the wire"), HasSubstr("fp8 on the wire")));
+  cudaFree(data);
+}
+
+using DeviceWire = DeviceRanks;
+TEST_P(DeviceWire, Bits) { run(check_bits, straitWireFp8); }
+TEST_P(DeviceWire, BitsOfManyTurns) { run(check_turns, straitWireInt8); }
+TEST_P(DeviceWire, IsOfTheCommunicator) { run(check_configured, straitWireInt8); }
+TEST_P(DeviceWire, CapturesNeedMemoryFirst) { run(check_capture_first); }
+TEST_P(DeviceWire, LeavesWhatWasLost) { run(check_residual, straitWireInt4); }
+TEST_P(DeviceWire, FormatsThatDifferAreShownToAll) { run(check_mismatch, straitWireInt8); }
+INSTANTIATE_TEST_SUITE_P(Ranks, DeviceWire,
+                         ::testing::Values(Setup{false, 1}, Setup{false, 2}, Setup{false, 3}, Setup{false, 4},
+                                           Setup{true, 2}, Setup{true, 4}),
+                         name_of);
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,360 @@
+// Wire formats of GPU ranks, on the CPU: the kernels on emulated threads, and the steps of whole calls, bit by bit.
+#include "support/emulated_gpu.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "communicator/device_quantized.hpp"
+#include "executor/host/quantize.hpp"
+#include "host/collective_case.hpp"
+#include "kernels/wire_format.cuh"
+#include "support/random_data.hpp"
+#include "support/wire_reference.hpp"
+
+namespace strait::testing {
+namespace {
+
+using kernels::WireKernel;
+using kernels::WirePass;
+
+constexpr WireFormat formats[] = {WireFormat::int8, WireFormat::fp8, WireFormat::int4};
+constexpr DataType types[] = {DataType::float32, DataType::bfloat16, DataType::float16};
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                                      Collective::all_to_all};
+constexpr std::size_t guard_bytes = 64;
+constexpr std::byte poison{0xa5};
+
+void run_thread(const WireLaunch& launch) {
+  visit_wire(launch.format, [&]<WireFormat format>() {
+    if (launch.kernel == WireKernel::recode) return kernels::wire_recode<format>(launch.pass);
+    spec::visit(launch.type, [&]<DataType type>() {
+      if constexpr (wire::is_wire_type(type)) {
+        if (launch.kernel == WireKernel::encode)
+          kernels::wire_encode<format, type>(launch.pass);
+        else
+          kernels::wire_decode<format, type>(launch.pass);
+      }
+    });
+  });
+}
+
+/// One warp a block, and at most two blocks: the kernels take any number.
+void run(const WireLaunch& launch) {
+  const std::uint32_t blocks = std::min(launch.blocks, 2u);
+  for (std::uint32_t index = 0; index < blocks; ++index) {
+    EmulatedBlock shared(32);
+    std::vector<std::jthread> running;
+    for (std::uint32_t thread = 0; thread < 32; ++thread)
+      running.emplace_back([&, thread] {
+        block = &shared;
+        threadIdx.x = thread;
+        blockIdx.x = index;
+        blockDim.x = 32;
+        gridDim.x = blocks;
+        run_thread(launch);
+      });
+  }
+}
+
+/// Blocks of every magnitude from subnormals on, of zeros, and with infinities and NaN.
+std::vector<float> varied_values() {
+  std::vector<float> values;
+  for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
+    for (std::size_t i = 0; i < wire::block_elements; ++i) {
+      const auto random = static_cast<std::uint32_t>(mix(i + 100'000 * exponent));
+      const std::uint32_t below = std::min(exponent, random >> 24 & 15);
+      values.push_back(from_bits<float>((random & 0x807fffffu) | (exponent - below) << 23));
+    }
+  values.insert(values.end(), wire::block_elements, -0.0F);
+  values.insert(values.end(), wire::block_elements, std::numeric_limits<float>::max());
+  values.insert(values.end(), 77, 1.0F / 3);
+  values.push_back(std::numeric_limits<float>::infinity());
+  return values;
+}
+
+/// One run, of a buffer of the user's.
+WirePass one_run(void* elements, std::size_t count, Bytes& encoded) {
+  WirePass pass{};
+  pass.elements = static_cast<std::byte*>(elements);
+  pass.encoded = encoded.data();
+  pass.run_bytes = encoded.size();
+  pass.stride = pass.run_elements = pass.total_elements = count;
+  pass.run_blocks = static_cast<std::uint32_t>(wire::blocks_of(count));
+  pass.runs = pass.sources = 1;
+  return pass;
+}
+
+class WireKernels : public ::testing::TestWithParam<WireFormat> {};
+INSTANTIATE_TEST_SUITE_P(Format, WireKernels, ::testing::ValuesIn(formats),
+                         [](const auto& format) { return std::string(name(format.param)); });
+
+TEST_P(WireKernels, GiveTheBitsOfTheSpecification) {
+  const std::vector<float> values = varied_values();
+  for (const DataType type : types) {
+    Bytes elements = to_elements(type, values);
+    const Bytes expected = encoded_reference(GetParam(), to_floats(type, elements));
+    Bytes encoded(expected.size(), poison);
+    const WirePass pass = one_run(elements.data(), values.size(), encoded);
+    run({WireKernel::encode, GetParam(), type, pass, 2});
+    EXPECT_EQ(encoded, expected) << name(type);
+    run({WireKernel::decode, GetParam(), type, pass, 2});
+    EXPECT_EQ(
+        first_difference(to_elements(type, decoded_reference(GetParam(), expected, values.size())), elements, type),
+        "");
+  }
+}
+
+/// The host's encoder is tested against the specification; what it leaves in a residual, this must leave.
+TEST_P(WireKernels, LeaveTheResidualOfTheHost) {
+  constexpr std::size_t count = 1000;
+  for (const DataType type : types) {
+    CollectiveCase c;
+    c.type = type;
+    c.count = count;
+    c.wire = GetParam();  // blocks that become NaN among them
+    Bytes elements = random_input(c, 2, 0);
+    std::vector<float> residual(count), expected_residual;
+    for (std::size_t i = 0; i < count; ++i)
+      residual[i] = static_cast<float>(static_cast<std::int32_t>(mix(i))) * 0x1p-26F;
+    expected_residual = residual;
+    Bytes expected(encoded_bytes(GetParam(), wire::blocks_of(count))), encoded(expected.size(), poison);
+    encode({GetParam(), expected.data(), wire::blocks_of(count)}, type, elements.data(), count,
+           expected_residual.data());
+    WirePass pass = one_run(elements.data(), count, encoded);
+    pass.residual = residual.data();
+    const std::vector<float> before = residual;
+    run({WireKernel::encode, GetParam(), type, pass, 2});
+    EXPECT_EQ(encoded, expected) << name(type);
+    EXPECT_EQ(first_difference(std::as_bytes(std::span(expected_residual)), std::as_bytes(std::span(residual)),
+                               DataType::float32),
+              "");
+    EXPECT_NE(residual, before);
+  }
+}
+
+/// The ranks of a host, of which a step of all is done before the next one of any.
+class Machine {
+ public:
+  Machine(std::uint32_t ranks, std::size_t scratch_bytes, std::uint32_t max_sms = 0) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      scratch_.emplace_back(scratch_bytes + 16, poison);
+      const auto address = reinterpret_cast<std::uintptr_t>(scratch_.back().data());
+      quantized_.emplace_back(rank, ranks, scratch_.back().data() + (16 - address % 16) % 16, scratch_bytes, max_sms);
+    }
+  }
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(quantized_.size()); }
+  std::vector<QuantizedStep> steps(std::uint32_t rank, const Call& call) const {
+    return quantized_[rank].steps_of(call);
+  }
+
+  void run_all(const std::vector<Call>& calls) {
+    std::vector<std::vector<QuantizedStep>> steps;
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) steps.push_back(quantized_[rank].steps_of(calls[rank]));
+    for (std::size_t step = 0; step < steps[0].size(); ++step) {
+      std::vector<Call> exchanged;
+      for (auto& of_rank : steps) {
+        ASSERT_EQ(of_rank.size(), steps[0].size());
+        if (const auto* launch = std::get_if<WireLaunch>(&of_rank[step]))
+          run(*launch);
+        else
+          exchanged.push_back(std::get<Call>(of_rank[step]));
+      }
+      if (!exchanged.empty()) exchange(exchanged);
+    }
+  }
+
+ private:
+  void exchange(const std::vector<Call>& calls) {
+    ASSERT_EQ(calls.size(), ranks());
+    std::vector<Bytes> inputs;
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+      const Call& call = calls[rank];
+      EXPECT_TRUE(validate(call, rank, ranks()).has_value());
+      EXPECT_EQ(signature(call), signature(calls[0]));
+      EXPECT_EQ(call.count % 16, 0u);
+      const BufferSizes sizes = buffer_sizes(call, rank, ranks());
+      for (const auto& [buffer, size] :
+           {std::pair<const void*, std::size_t>{call.send, sizes.send_bytes}, {call.receive, sizes.receive_bytes}}) {
+        const auto* first = static_cast<const std::byte*>(buffer);
+        ASSERT_TRUE(first >= scratch_[rank].data() && first + size <= scratch_[rank].data() + scratch_[rank].size());
+      }
+      const auto* send = static_cast<const std::byte*>(call.send);
+      inputs.emplace_back(send, send + sizes.send_bytes);
+    }
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+      const Bytes output =
+          reference_output({.collective = calls[rank].collective, .type = DataType::uint8, .inputs = inputs}, rank);
+      std::copy(output.begin(), output.end(), static_cast<std::byte*>(calls[rank].receive));
+    }
+  }
+
+  std::vector<Bytes> scratch_;
+  std::vector<DeviceQuantized> quantized_;
+};
+
+Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {
+  Call call;
+  call.collective = c.collective;
+  call.type = c.type;
+  call.op = c.op;
+  call.count = c.count;
+  call.send = input;
+  call.receive = output;
+  call.wire = c.wire;
+  std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
+  return call;
+}
+
+void check(Machine& machine, const CollectiveCase& c) {
+  const std::uint32_t ranks = machine.ranks();
+  const BufferBytes sizes = buffer_bytes(c, ranks);
+  const std::size_t bytes = std::max(sizes.send, sizes.receive) + 2 * guard_bytes + c.misalignment_bytes;
+  std::vector<Bytes> inputs, scalars, first(ranks, Bytes(bytes, poison)), second(ranks, Bytes(bytes, poison));
+  std::vector<Call> calls;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    inputs.push_back(random_input(c, ranks, rank));
+    scalars.push_back(random_scalar(c, rank));
+    const bool inside = c.in_place && sizes.receive > sizes.send;
+    std::byte* const base = first[rank].data() + guard_bytes + c.misalignment_bytes;
+    std::byte* const input = base + (inside ? own_offset(c, rank) : 0);
+    std::byte* const output = c.in_place ? base + (inside ? 0 : own_offset(c, rank))
+                                         : second[rank].data() + guard_bytes + c.misalignment_bytes;
+    std::copy(inputs[rank].begin(), inputs[rank].end(), input);
+    calls.push_back(call_of(c, input, output, scalars[rank]));
+  }
+  machine.run_all(calls);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const Bytes expected = expected_output(c, inputs, scalars, rank);
+    auto* const output = static_cast<std::byte*>(calls[rank].receive);
+    EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type), "")
+        << describe(c) << " on rank " << rank << " of " << ranks;
+    Bytes& written = c.in_place ? first[rank] : second[rank];
+    std::fill_n(output, expected.size(), poison);
+    EXPECT_TRUE(std::all_of(written.begin(), written.begin() + guard_bytes, [](std::byte b) { return b == poison; }));
+    EXPECT_TRUE(std::all_of(written.end() - guard_bytes, written.end(), [](std::byte b) { return b == poison; }));
+    if (!c.in_place) {
+      EXPECT_TRUE(std::equal(inputs[rank].begin(), inputs[rank].end(), static_cast<const std::byte*>(calls[rank].send)))
+          << describe(c) << " changed its input";
+    }
+  }
+}
+
+void check_collectives(Machine& machine, std::initializer_list<std::size_t> counts) {
+  std::uint64_t seed = 1;
+  for (const WireFormat wire : formats)
+    for (const DataType type : types)
+      for (const Collective collective : collectives) {
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = type;
+        c.wire = wire;
+        c.count = counts.begin()[seed % counts.size()];
+        c.in_place = seed / 3 % 2 == 0;
+        c.misalignment_bytes = std::array<std::size_t, 3>{0, size_bytes(type), 1}[seed % 3];
+        if (is_reduction(collective))
+          c.op = std::array{ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum}[seed / 2 % 3];
+        c.seed = ++seed;
+        check(machine, c);
+        if (::testing::Test::HasFailure()) return;
+      }
+}
+
+constexpr std::size_t ample = std::size_t{1} << 20;
+
+TEST(WireSteps, GiveEveryCollectiveItsBits) {
+  for (const std::uint32_t ranks : {2u, 3u, 5u}) {
+    Machine machine(ranks, ample);
+    check_collectives(machine, {1, 127, 128, 129, 700});
+  }
+}
+
+/// Scratch for one or two blocks a rank: many turns, the last ones shorter.
+TEST(WireSteps, TakeTurnsWhereScratchIsShort) {
+  for (const std::size_t bytes : {std::size_t{2 * 3 * 144}, std::size_t{2 * 3 * 272}}) {
+    Machine machine(3, bytes);
+    check_collectives(machine, {1000, 383, 650});
+  }
+}
+
+/// Every element finds its own residual again, whichever turn it takes.
+TEST(WireSteps, LeaveResidualsWhereTheyBelong) {
+  constexpr std::uint32_t ranks = 3;
+  Machine machine(ranks, 2 * 3 * 272);
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+    CollectiveCase c;
+    c.collective = collective;
+    c.count = 900;
+    c.wire = WireFormat::int8;
+    const std::size_t elements = buffer_bytes(c, ranks).send / sizeof(float), run = c.count;
+    std::vector<Bytes> inputs;
+    std::vector<std::vector<float>> outputs(ranks, std::vector<float>(run)), residuals, expected;
+    std::vector<Call> calls;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      inputs.push_back(random_input(c, ranks, rank));
+      residuals.emplace_back(elements);
+      for (std::size_t i = 0; i < elements; ++i)
+        residuals[rank][i] = static_cast<float>(static_cast<std::int32_t>(mix(i + rank))) * 0x1p-26F;
+    }
+    expected = residuals;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      Bytes encoded(encoded_bytes(c.wire, wire::blocks_of(run)));
+      for (std::size_t first = 0; first < elements; first += run)
+        encode({c.wire, encoded.data(), wire::blocks_of(run)}, c.type, inputs[rank].data() + first * sizeof(float), run,
+               expected[rank].data() + first);
+      calls.push_back(
+          call_of(c, inputs[rank].data(), reinterpret_cast<std::byte*>(outputs[rank].data()), Bytes(sizeof(float))));
+      calls.back().residual = residuals[rank].data();
+    }
+    machine.run_all(calls);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(
+          first_difference(std::as_bytes(std::span(expected[rank])), std::as_bytes(std::span(residuals[rank])), c.type),
+          "")
+          << name(collective) << ", rank " << rank;
+  }
+}
+
+TEST(WireSteps, AreBoundedByMaxSms) {
+  CollectiveCase c;
+  c.count = 1'000'000;
+  c.wire = WireFormat::int8;
+  const auto most = [&](std::uint32_t max_sms) {
+    const Machine machine(2, DeviceQuantized::scratch_bytes, max_sms);
+    std::uint32_t blocks = 0;
+    for (const QuantizedStep& step : machine.steps(0, call_of(c, nullptr, nullptr, Bytes(4))))
+      if (const auto* launch = std::get_if<WireLaunch>(&step)) blocks = std::max(blocks, launch->blocks);
+    return blocks;
+  };
+  EXPECT_EQ(most(7), 7u);
+  EXPECT_GT(most(0), 132u);
+}
+
+/// Bytes of one call are never taken for those of another, though they be as many.
+TEST(WireSteps, ExchangesTellCallsApart) {
+  const Machine machine(2, ample);
+  const auto signature_of = [&](const CollectiveCase& c) {
+    return signature(std::get<Call>(machine.steps(1, call_of(c, nullptr, nullptr, Bytes(4))).at(1)));
+  };
+  CollectiveCase c;
+  c.count = 1000;
+  c.wire = WireFormat::int8;
+  const CallSignature own = signature_of(c);
+  EXPECT_EQ(signature_of(c), own);
+  CollectiveCase other = c;
+  other.wire = WireFormat::fp8;
+  EXPECT_NE(signature_of(other), own);
+  other = c;
+  other.type = DataType::bfloat16;
+  EXPECT_NE(signature_of(other), own);
+  other = c;
+  other.op = ReduceOp::avg;
+  EXPECT_NE(signature_of(other), own);
+  other = c;
+  other.count = 1001;
+  EXPECT_NE(signature_of(other), own);
+}
+
+}  // namespace
+}  // namespace strait::testing
