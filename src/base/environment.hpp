@@ -86,9 +86,9 @@ inline constexpr Variable environment_table[] = {
      "off: GPU ranks trade through pinned host memory even where they could reach one another's memory. pcie: they do "
      "reach it, but trust no more than 8 bytes to arrive whole, even over NVLink.",
      "auto|pcie|off"},
-    {"STRAIT_LINES_BYTES", VariableKind::bytes, "8M", true,
+    {"STRAIT_LINES_BYTES", VariableKind::bytes, "16M", true,
      "GPU ranks that NVLink joins: messages up to this travel as lines, which come sooner, and longer ones in bulk, "
-     "which fills the link better.",
+     "which fills the link better. Of collectives without a root, messages up to twice this.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "64K", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "

@@ -23,11 +23,8 @@ constexpr std::size_t staged_one_hop_reduce_limit_bytes = 1 << 20;
 constexpr std::size_t overlap_from_bytes = 12 << 10;
 constexpr std::size_t staged_overlap_from_bytes = 32 << 10;  ///< a round through host memory costs more
 constexpr std::size_t overlap_rounds = 3;
-
-std::size_t tune(const char* name, std::size_t otherwise) {  // EXPERIMENT
-  const char* text = getenv(name);
-  return text != nullptr ? strtoull(text, nullptr, 10) : otherwise;
-}
+/// Where every rank sends and receives at once, bulk pays later than where one rank is the bottleneck (2x H200).
+constexpr std::size_t two_way_factor = 2;
 
 std::uint16_t hash_of(const CallSignature& signature) {
   std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
@@ -48,9 +45,10 @@ Slots DeviceCalls::slots(Wire wire) const {
   return {wire, all.slot_bytes, options_.max_sms == 0 ? all.lanes : std::min(options_.max_sms, all.lanes)};
 }
 
-Slots DeviceCalls::slots_for(std::size_t message_bytes) const {
-  if (message_bytes > options_.flagged_bytes) return slots(Wire::bulk);
-  return slots(kernels::flagged_wire(ring_));
+Slots DeviceCalls::slots_for(const Call& call, std::size_t message_bytes) const {
+  const Wire flagged = kernels::flagged_wire(ring_);
+  const bool two_way = flagged == Wire::lines && !has_root(call.collective);
+  return slots(message_bytes > options_.flagged_bytes * (two_way ? two_way_factor : 1) ? Wire::bulk : flagged);
 }
 
 Slots DeviceCalls::slots_for_any() const {
@@ -65,10 +63,9 @@ bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
   if (options_.algorithm == "one_hop") return true;
   if (options_.algorithm == "two_hop") return false;
   if (ring_.staged)
-    return bytes <= (call.collective == Collective::reduce ? tune("T_SONE1", staged_one_hop_reduce_limit_bytes)
-                                                           : staged_one_hop_limit_bytes);
-  return bytes <= (call.collective == Collective::reduce ? tune("T_ONE1", one_hop_reduce_limit_bytes)
-                                                         : tune("T_ONE", one_hop_limit_bytes));
+    return bytes <=
+           (call.collective == Collective::reduce ? staged_one_hop_reduce_limit_bytes : staged_one_hop_limit_bytes);
+  return bytes <= (call.collective == Collective::reduce ? one_hop_reduce_limit_bytes : one_hop_limit_bytes);
 }
 
 std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
@@ -79,12 +76,12 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   const bool reduces = is_reduction(call.collective);
   if (takes_one_hop(call, bytes)) {
     // Where messages differ in length, not all ranks know the longest.
-    const Slots through = call.collective == Collective::all_to_all_v ? slots_for_any() : slots_for(bytes);
+    const Slots through = call.collective == Collective::all_to_all_v ? slots_for_any() : slots_for(call, bytes);
     add(exchange_of(call, through), through.wire, reduces, launches);
     return launches;
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
-  const Slots through = slots_for(bytes / owners);
+  const Slots through = slots_for(call, bytes / owners);
   const TwoHop two_hop = two_hop_of(call, through);
   launches.push_back(
       {through.wire, reduces, two_hop, two_hop.lanes, kernels::threads_for(two_hop.pieces, ring_.ranks - 1)});
@@ -226,9 +223,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through) const {
   two_hop.slice_bytes = (two_hop.bytes + owners * grain - 1) / (owners * grain) * grain;
   const bool overlaps =
       two_hop.slice_bytes / through.lanes >= (ring_.staged ? staged_overlap_from_bytes : overlap_from_bytes);
-  const kernels::Cut cut = kernels::cut(
-      through, two_hop.slice_bytes,
-      overlaps ? tune(call.collective == Collective::all_reduce ? "T_ROUNDS" : "T_ROUNDS1", overlap_rounds) : 1);
+  const kernels::Cut cut = kernels::cut(through, two_hop.slice_bytes, overlaps ? overlap_rounds : 1);
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;
   two_hop.call_hash = hash_of(signature(call));

@@ -100,7 +100,7 @@ Status CudaRank::prepare() {
   int capability = 0;
   STRAIT_TRY(check(cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, request_.device),
                    "cannot ask a GPU for its compute capability"));
-  overlaps_launches_ = capability >= 9 && getenv("T_NOPDL") == nullptr;
+  overlaps_launches_ = capability >= 9;
   ring_ = arenas_.ring();
   ring_.slow_ns = slow_ms * 1'000'000;
   ring_.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;

@@ -38,7 +38,7 @@ inline Cut cut(const Slots& through, std::size_t bytes, std::size_t rounds = 1) 
   const std::size_t fair = (bytes + lanes - 1) / lanes;
   // As many rounds for each lane, all of the same length: a short last one costs as much time as a full one.
   const std::size_t needed = (fair + slot - 1) / slot;
-  const std::size_t chunk_rounds = std::max(std::max(needed, rounds), std::size_t{1});
+  const std::size_t chunk_rounds = std::max({needed, rounds, std::size_t{1}});
   const std::size_t length = (fair + chunk_rounds - 1) / chunk_rounds;
   const std::size_t pieces = (length + piece - 1) / piece;
   const std::size_t chunk = std::clamp(pieces * piece, min_chunk_bytes(wire), slot);
