@@ -23,8 +23,6 @@ constexpr std::size_t staged_one_hop_reduce_limit_bytes = 1 << 20;
 constexpr std::size_t overlap_from_bytes = 12 << 10;
 constexpr std::size_t staged_overlap_from_bytes = 32 << 10;  ///< a round through host memory costs more
 constexpr std::size_t overlap_rounds = 3;
-/// Where every rank sends and receives at once, bulk pays later than where one rank is the bottleneck (2x H200).
-constexpr std::size_t two_way_factor = 2;
 
 std::uint16_t hash_of(const CallSignature& signature) {
   std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
@@ -45,10 +43,14 @@ Slots DeviceCalls::slots(Wire wire) const {
   return {wire, all.slot_bytes, options_.max_sms == 0 ? all.lanes : std::min(options_.max_sms, all.lanes)};
 }
 
-Slots DeviceCalls::slots_for(const Call& call, std::size_t message_bytes) const {
+Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   const Wire flagged = kernels::flagged_wire(ring_);
-  const bool two_way = flagged == Wire::lines && !has_root(call.collective);
-  return slots(message_bytes > options_.flagged_bytes * (two_way ? two_way_factor : 1) ? Wire::bulk : flagged);
+  if (flagged != Wire::lines) return slots(message_bytes > options_.flagged_bytes ? Wire::bulk : flagged);
+  // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.
+  if (!one_hop && call.collective == Collective::reduce) return slots(Wire::lines);
+  std::size_t most = options_.flagged_bytes;
+  if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
+  return slots(message_bytes > most ? Wire::bulk : Wire::lines);
 }
 
 Slots DeviceCalls::slots_for_any() const {
@@ -76,12 +78,12 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   const bool reduces = is_reduction(call.collective);
   if (takes_one_hop(call, bytes)) {
     // Where messages differ in length, not all ranks know the longest.
-    const Slots through = call.collective == Collective::all_to_all_v ? slots_for_any() : slots_for(call, bytes);
+    const Slots through = call.collective == Collective::all_to_all_v ? slots_for_any() : slots_for(call, true, bytes);
     add(exchange_of(call, through), through.wire, reduces, launches);
     return launches;
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
-  const Slots through = slots_for(call, bytes / owners);
+  const Slots through = slots_for(call, false, bytes / owners);
   const TwoHop two_hop = two_hop_of(call, through);
   launches.push_back(
       {through.wire, reduces, two_hop, two_hop.lanes, kernels::threads_for(two_hop.pieces, ring_.ranks - 1)});

@@ -46,7 +46,7 @@ class DeviceCalls {
 
  private:
   kernels::Slots slots(kernels::Wire wire) const;
-  kernels::Slots slots_for(const Call& call, std::size_t message_bytes) const;
+  kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   /// What all ranks can do alike where not all know how long the messages are.
   kernels::Slots slots_for_any() const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;

@@ -43,14 +43,15 @@ class Lane {
   /// Goes on from where the last launch was.
   __device__ void resume() {
     const LaneCounts counts = *counts_;
-    returned_ = load_word(returned_word_);
+    // Of this GPU's own memory, beside the counts; from the host's it would take as long as a small call.
+    returned_ = ring_.staged ? counts.returned : load_word(returned_word_);
     sent_ = counts.sent;
     taken_ = counts.taken;
     given_back_ = counts.given_back;
     give_back();
   }
   /// What later launches start from.
-  __device__ void save() { *counts_ = {sent_, taken_, given_back_, 0}; }
+  __device__ void save() { *counts_ = {sent_, taken_, given_back_, returned_}; }
 
   /// Takes the next slot towards the peer, once it is free. False: gave up.
   __device__ bool next_slot(const std::byte* source, std::uint32_t bytes, std::uint16_t call_hash, Outgoing& chunk) {

@@ -47,7 +47,7 @@ struct LaneCounts {
   std::uint64_t sent;        ///< slots filled for the peer
   std::uint64_t taken;       ///< slots of the peer's read here
   std::uint64_t given_back;  ///< of those: the rest is given back by the next launch
-  std::uint64_t unused;
+  std::uint64_t returned;    ///< slots that the peer was last seen to have given back
 };
 
 /// [wire][cast][peer][lane]

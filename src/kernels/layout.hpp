@@ -50,7 +50,7 @@ constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks) {
     place(Wire::lines, share_out(room * 2 / 5, rings, 128, 4 * kb, 16 * kb));
     place(Wire::bulk, share_out(room * 3 / 5, rings, 128, 16 * kb, 128 * kb));
   } else {
-    place(Wire::packets, share_out(room / 4, rings, 32, 4 * kb, 16 * kb));
+    place(Wire::packets, share_out(room / 4, rings, 16, 4 * kb, 16 * kb));
     place(Wire::bulk, share_out(room * 3 / 4, rings, 32, 32 * kb, 128 * kb));
   }
   return layout;

@@ -11,6 +11,7 @@ class FakeDeviceRank final : public DeviceRank {
   int device() const override { return 0; }
   const char* transport_name() const override { return "fake"; }
   const std::string& transport_why() const override { return why_; }
+  Status prepare_call(const Call& /*call*/) override { return {}; }
   Status enqueue(const Call& /*call*/) override {
     ++testing::fake_gpu.launches;
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);

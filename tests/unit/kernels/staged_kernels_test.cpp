@@ -98,7 +98,7 @@ class Machine {
     const auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       arenas_.push_back(std::make_unique<Arena>(layout.size_bytes));
-      counts_[rank].assign(kernels::lane_count, LaneCounts{first_use, first_use, first_use, 0});
+      counts_[rank].assign(kernels::lane_count, LaneCounts{first_use, first_use, first_use, first_use});
       auto* returned = reinterpret_cast<std::uint64_t*>(arenas_[rank]->data());
       if (first_use != 0) std::fill_n(returned, kernels::lane_count, first_use);
     }
