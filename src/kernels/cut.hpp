@@ -53,7 +53,7 @@ inline Message message(const Slots& through, const void* data, std::size_t bytes
 
 /// In which the lanes move the message.
 inline std::uint32_t rounds_of(std::size_t bytes, const Cut& parts) {
-  const std::size_t round_bytes = std::size_t{parts.chunk_bytes} * parts.lanes;
+  const std::size_t round_bytes = std::max(std::size_t{parts.chunk_bytes} * parts.lanes, std::size_t{1});
   return static_cast<std::uint32_t>((bytes + round_bytes - 1) / round_bytes);
 }
 
