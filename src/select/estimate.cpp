@@ -1,6 +1,7 @@
 #include "select/estimate.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "select/representatives.hpp"
 
@@ -9,7 +10,6 @@ namespace {
 
 constexpr std::uint32_t walked_slices = 3;
 constexpr double bytes_per_us = 1e3;  // of one GB/s
-using Rank = Representatives::Rank;
 using End = Representatives::End;
 
 double step_bytes(const Representatives::Step& step, const Layout& layout, std::size_t element_bytes,
@@ -27,21 +27,29 @@ class Walk {
         element_bytes_(element_bytes),
         rank_(rank),
         slices_(std::min(layout.slices, walked_slices)),
-        given_(who.credits().size()),
-        waiting_(who.credits().size()),
-        giver_us_(who.credits().size(), 0),
+        first_given_(who.channels().size() + 1),
+        given_(who.channels().size(), 0),
+        waiting_(who.channels().size(), none),
+        giver_us_(who.channels().size(), 0),
         taken_(who.takers(), 0),
         cycle_us_(who.takers(), 0),
-        free_us_(who.ranks().size(), 0),
-        ends_us_(slices_, 0) {
-    for (std::size_t channel = 0; channel < given_.size(); ++channel) given_[channel].assign(who.credits()[channel], 0);
+        free_us_(who.ranks(), 0),
+        ends_us_(slices_, 0),
+        lanes_(who.lanes().size()) {
+    for (std::size_t channel = 0; channel < given_.size(); ++channel) {
+      const Representatives::Channel& one = who.channels()[channel];
+      given_[channel] = one.credits;
+      first_given_[channel + 1] = first_given_[channel] + one.credits + one.gives * slices_;
+    }
+    given_us_.assign(first_given_.back(), 0);
   }
 
   /// False if some rank waits for ever.
   bool run() {
-    for (std::uint32_t rank = 0; rank < who_.ranks().size(); ++rank)
-      for (std::uint32_t lane = 0; lane < who_.ranks()[rank].lanes.size(); ++lane) lanes_.push_back({rank, lane});
-    for (std::uint32_t i = 0; i < lanes_.size(); ++i) ready_.push_back(i);
+    for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
+      lanes_[i].step = who_.lanes()[i].begin;
+      ready_.push_back(i);
+    }
     std::size_t done = 0;
     while (!ready_.empty()) {
       const std::uint32_t lane = ready_.back();
@@ -65,60 +73,65 @@ class Walk {
   double gaps() const { return static_cast<double>(gaps_); }  ///< how often a rank had to wait
 
  private:
+  static constexpr std::uint32_t none = UINT32_MAX;
   struct LaneState {
-    std::uint32_t rank = 0;
-    std::uint32_t lane = 0;
     std::uint32_t slice = 0;
     std::uint32_t step = 0;
+    std::uint32_t next_waiting = none;  ///< for the same channel
     double at_us = 0;
   };
 
   /// Whether the lane is done.
   bool advance(std::uint32_t index) {
     LaneState& lane = lanes_[index];
-    const Rank& rank = who_.ranks()[lane.rank];
-    const auto& steps = rank.lanes[lane.lane];
-    for (; lane.slice < slices_ && !steps.empty(); lane.slice += lane.step == steps.size() ? 1 : 0) {
-      if (lane.step == steps.size()) lane.step = 0;
-      const auto& step = steps[lane.step];
-      const End* ends = rank.ends.data() + step.begin;
+    const Representatives::Lane range = who_.lanes()[index];
+    while (lane.slice < slices_ && range.begin != range.end) {
+      const auto& step = who_.steps()[lane.step];
+      const End* ends = who_.ends().data() + step.begin;
       double begin_us = lane.at_us;
       for (std::uint16_t i = 0; i < step.takes; ++i) {
-        const auto& given = given_[ends[i].channel];
-        const std::uint32_t next = taken_[ends[i].taker];
-        if (next == given.size()) {
-          waiting_[ends[i].channel].push_back(index);
+        const std::uint32_t channel = ends[i].channel, next = taken_[ends[i].taker];
+        if (next == given_[channel]) {
+          lane.next_waiting = std::exchange(waiting_[channel], index);
           return false;
         }
-        begin_us = std::max(begin_us, given[next] + (next < who_.credits()[ends[i].channel] ? 0 : ends[i].latency_us));
+        begin_us = std::max(begin_us, given_us_[first_given_[channel] + next] +
+                                          (next < who_.channels()[channel].credits ? 0 : ends[i].latency_us));
       }
-      if (rank_.lanes_at_once == 1) {
-        gaps_ += begin_us > free_us_[lane.rank] ? 1 : 0;
-        begin_us = std::max(begin_us, free_us_[lane.rank]);
-      }
-      const double work_us =
-          step.overhead_us(rank_) + step.us_per_byte * step_bytes(step, layout_, element_bytes_, lane.slice);
-      busy_us_ += work_us;
-      for (std::uint16_t i = 0; i < step.takes; ++i) {
-        ++taken_[ends[i].taker];
-        if (!who_.is_signal(ends[i].channel))
-          cycle_us_[ends[i].taker] += giver_us_[ends[i].channel] + 2 * ends[i].latency_us + work_us;
-      }
-      lane.at_us = free_us_[lane.rank] = begin_us + work_us;
-      for (std::uint32_t i = step.takes; i < std::uint32_t{step.takes} + step.gives; ++i) {
-        giver_us_[ends[i].channel] = work_us;
-        give(ends[i].channel, lane.at_us);
-      }
-      ends_us_[lane.slice] = std::max(ends_us_[lane.slice], lane.at_us);
-      ++lane.step;
+      take_step(range.rank, lane, step, ends, begin_us);
+      if (++lane.step < range.end) continue;
+      lane.step = range.begin;
+      ++lane.slice;
     }
     return true;
   }
 
+  void take_step(std::uint32_t rank, LaneState& lane, const Representatives::Step& step, const End* ends,
+                 double begin_us) {
+    if (rank_.lanes_at_once == 1) {
+      gaps_ += begin_us > free_us_[rank] ? 1 : 0;
+      begin_us = std::max(begin_us, free_us_[rank]);
+    }
+    const double work_us =
+        step.overhead_us(rank_) + step.us_per_byte * step_bytes(step, layout_, element_bytes_, lane.slice);
+    busy_us_ += work_us;
+    for (std::uint16_t i = 0; i < step.takes; ++i) {
+      ++taken_[ends[i].taker];
+      if (!who_.channels()[ends[i].channel].signal)
+        cycle_us_[ends[i].taker] += giver_us_[ends[i].channel] + 2 * ends[i].latency_us + work_us;
+    }
+    lane.at_us = free_us_[rank] = begin_us + work_us;
+    for (std::uint32_t i = step.takes; i < std::uint32_t{step.takes} + step.gives; ++i) {
+      giver_us_[ends[i].channel] = work_us;
+      give(ends[i].channel, lane.at_us);
+    }
+    ends_us_[lane.slice] = std::max(ends_us_[lane.slice], lane.at_us);
+  }
+
   void give(std::uint32_t channel, double when_us) {
-    given_[channel].push_back(when_us);
-    ready_.insert(ready_.end(), waiting_[channel].begin(), waiting_[channel].end());
-    waiting_[channel].clear();
+    given_us_[first_given_[channel] + given_[channel]++] = when_us;
+    for (std::uint32_t lane = std::exchange(waiting_[channel], none); lane != none; lane = lanes_[lane].next_waiting)
+      ready_.push_back(lane);
   }
 
   const Representatives& who_;
@@ -126,13 +139,15 @@ class Walk {
   std::size_t element_bytes_;
   const ClockModel& rank_;
   std::uint32_t slices_;
-  std::vector<std::vector<double>> given_;           ///< when, by channel
-  std::vector<std::vector<std::uint32_t>> waiting_;  ///< lanes, by channel
-  std::vector<double> giver_us_;                     ///< of the last message, by channel
-  std::vector<std::uint32_t> taken_;                 ///< by taker
-  std::vector<double> cycle_us_;                     ///< by taker, of all messages
-  std::vector<double> free_us_;                      ///< by rank
-  std::vector<double> ends_us_;                      ///< by slice
+  std::vector<std::uint32_t> first_given_;  ///< in given_us_, by channel
+  std::vector<std::uint32_t> given_;        ///< how many so far, by channel
+  std::vector<std::uint32_t> waiting_;      ///< the lane that waits, by channel; it names the next one
+  std::vector<double> giver_us_;            ///< of the last message, by channel
+  std::vector<std::uint32_t> taken_;        ///< by taker
+  std::vector<double> cycle_us_;            ///< by taker, of all messages
+  std::vector<double> free_us_;             ///< by rank
+  std::vector<double> ends_us_;             ///< by slice
+  std::vector<double> given_us_;            ///< when
   std::vector<LaneState> lanes_;
   std::vector<std::uint32_t> ready_;
   double busy_us_ = 0;
@@ -153,7 +168,7 @@ double crossing_us(const Representatives& who, const LevelModel& machine, std::u
   }
   double most = *std::max_element(in.begin(), in.end());
   if (who.stand_for_all())  // what they send is what others of their kind get
-    most *= std::max(1.0, static_cast<double>(island_ranks) / static_cast<double>(who.ranks().size()));
+    most *= std::max(1.0, static_cast<double>(island_ranks) / static_cast<double>(who.ranks()));
   else
     most = std::max(most, *std::max_element(out.begin(), out.end()));
   return most / (machine.levels[level].island_gbps * bytes_per_us);
@@ -185,7 +200,7 @@ Result<Estimate> Estimator::time(const ClockSize& size, double give_up_us) {
     most_us = std::max(most_us, needed_us);
   };
   const double walked = std::max(1U, walk.slices());
-  const auto ranks = static_cast<double>(who.ranks().size());
+  const auto ranks = static_cast<double>(who.ranks());
   if (model.cores > 0 && model.cores < machine_.ranks()) {
     const double in_turn = (walk.busy_us() + walk.gaps() * model.switch_us) * machine_.ranks() / ranks / model.cores;
     limit(in_turn * layout.slices / walked, "cores");

@@ -13,18 +13,26 @@ constexpr std::size_t most_steps = 96 << 10;     // of all ranks that are walked
 constexpr std::uint32_t most_shape_walks = 256;  // ranks whose plans each look through all islands
 constexpr double bytes_per_us = 1e3;             // of one GB/s
 
-/// A link or a signal, as both its ends name it.
+/// A link or a signal, as both its ends name it. Nearly all have one reader, so that it is kept without a vector.
 struct Name {
   bool signal = false;
   std::uint16_t tag = 0;
   std::uint32_t from = 0;
-  std::vector<std::uint32_t> to;
+  std::uint32_t to = 0;                ///< the first of those who read
+  std::vector<std::uint32_t> further;  ///< readers, ascending
   friend bool operator==(const Name&, const Name&) = default;
+
+  static Name of(const LinkEnd& end) {
+    return {false, end.tag, end.writer, end.readers.front(), {end.readers.begin() + 1, end.readers.end()}};
+  }
+  static Name of(const SignalEnd& end) { return {true, end.tag, end.from, end.to, {}}; }
 };
 struct NameHash {
   std::size_t operator()(const Name& name) const {
     std::uint64_t hash = (std::uint64_t{name.from} << 17) + name.tag * 2u + (name.signal ? 1 : 0);
-    for (const std::uint32_t rank : name.to) hash = ((hash << 21 | hash >> 43) ^ rank) * 0x9e3779b97f4a7c15ull;
+    const auto mix = [&hash](std::uint32_t rank) { hash = ((hash << 21 | hash >> 43) ^ rank) * 0x9e3779b97f4a7c15ull; };
+    mix(name.to);
+    for (const std::uint32_t rank : name.further) mix(rank);
     return hash ^ hash >> 32;
   }
 };
@@ -81,8 +89,12 @@ struct Representatives::Fold {
   /// of all ranks, along the levels, or by exchanging halves.
   Name moved(Name name, int way) const {
     const std::uint32_t to = stand_in(name.from);
-    for (std::uint32_t& rank : name.to) rank = moved(rank, name.from, to, way);
-    std::sort(name.to.begin(), name.to.end());
+    name.to = moved(name.to, name.from, to, way);
+    for (std::uint32_t& rank : name.further) {
+      rank = moved(rank, name.from, to, way);
+      if (rank < name.to) std::swap(rank, name.to);
+    }
+    std::sort(name.further.begin(), name.further.end());
     name.from = to;
     return name;
   }
@@ -107,12 +119,17 @@ struct Representatives::Fold {
 /// While the ranks are built: what channels are called, and what is taken from whom.
 struct Representatives::Draft {
   std::unordered_map<Name, std::uint32_t, NameHash> channels;
-  struct Taken {
-    Name name;
-    std::size_t rank = 0;  ///< index
-    std::uint32_t taker = 0;
-  };
-  std::vector<Taken> taken;
+  std::vector<Name> taken;  ///< by taker
+
+  /// The number of the channel that is given, or of the taker.
+  std::uint32_t add(Name name, bool gives, std::uint32_t channel) {
+    if (gives) {
+      channels.emplace(std::move(name), channel);
+      return channel;
+    }
+    taken.push_back(std::move(name));
+    return static_cast<std::uint32_t>(taken.size() - 1);
+  }
 };
 
 Representatives::Representatives(const Algorithm& algorithm, const PlanRequest& request, const LevelModel& machine)
@@ -132,39 +149,61 @@ Representatives::Step Representatives::described(const strait::Step& step, const
   return described;
 }
 
+void Representatives::clear() {
+  ranks_ = takers_ = 0;
+  lanes_.clear();
+  steps_.clear();
+  ends_.clear();
+  channels_.clear();
+  crossings_.clear();
+}
+
 /// Ends name the link or, after all links, the signal of the plan.
-Representatives::Rank Representatives::compact(const RankPlan& plan) const {
-  Rank rank;
+void Representatives::add_steps(const RankPlan& plan, std::uint32_t rank) {
   const auto add_links = [&](const std::vector<Operand>& operands, Operand::Kind kind) {
     for (const Operand& operand : operands)
-      if (operand.kind == kind) rank.ends.push_back({operand.link});
+      if (operand.kind == kind) ends_.push_back({operand.link});
   };
   const auto add_signals = [&](const std::vector<std::uint16_t>& signals) {
     for (const std::uint16_t signal : signals)
-      rank.ends.push_back({static_cast<std::uint32_t>(plan.links.size()) + signal});
+      ends_.push_back({static_cast<std::uint32_t>(plan.links.size()) + signal});
   };
-  for (const Lane& lane : plan.lanes) {
-    auto& steps = rank.lanes.emplace_back();
-    steps.reserve(lane.steps.size());
+  for (const strait::Lane& lane : plan.lanes) {
+    const auto begin = static_cast<std::uint32_t>(steps_.size());
     for (const strait::Step& step : lane.steps) {
-      steps.push_back(described(step, plan));
-      steps.back().begin = static_cast<std::uint32_t>(rank.ends.size());
+      steps_.push_back(described(step, plan));
+      steps_.back().begin = static_cast<std::uint32_t>(ends_.size());
       add_signals(step.waits);
       add_links(step.sources, Operand::Kind::receive);
       add_links(step.destinations, Operand::Kind::send);
       add_signals(step.signals);
     }
+    lanes_.push_back({rank, begin, static_cast<std::uint32_t>(steps_.size())});
   }
-  return rank;
+}
+
+void Representatives::add_crossings(const RankPlan& plan, std::uint32_t rank) {
+  for (const strait::Lane& lane : plan.lanes)
+    for (const strait::Step& step : lane.steps)
+      for (const auto* operands : {&step.sources, &step.destinations})
+        for (const Operand& operand : *operands) {
+          if (operand.kind != Operand::Kind::receive && operand.kind != Operand::Kind::peer) continue;
+          const std::uint32_t from =
+              operand.kind == Operand::Kind::peer ? operand.peer : plan.links[operand.link].writer;
+          const std::size_t level = machine_.level_between(from, rank);
+          if (from != rank && machine_.levels[level].island_gbps > 0 && chunk_of(step) != Step::no_chunk)
+            crossings_.push_back({chunk_of(step), static_cast<std::uint32_t>(level), from, rank});
+        }
 }
 
 double Representatives::own_work_us(const Layout& layout, std::size_t element_bytes) const {
   const ClockModel& model = machine_.rank;
   double all = 0, longest = 0;
-  for (std::size_t i = 0; i < plan_.lanes.size(); ++i) {
+  std::size_t next = 0;  // the first of all steps are those of the first rank
+  for (const strait::Lane& lane : plan_.lanes) {
     double one = 0;
-    for (std::size_t j = 0; j < plan_.lanes[i].steps.size(); ++j) {
-      const Step step = ranks_.empty() ? described(plan_.lanes[i].steps[j], plan_) : ranks_[0].lanes[i][j];
+    for (const strait::Step& planned : lane.steps) {
+      const Step step = steps_.empty() ? described(planned, plan_) : steps_[next++];
       const double bytes =
           step.chunk == Step::no_chunk ? 0 : static_cast<double>(layout.chunk(step.chunk).count * element_bytes);
       one += step.overhead_us(model) * layout.slices + step.us_per_byte * bytes;
@@ -188,13 +227,14 @@ bool Representatives::is_alike(const RankPlan& a, const RankPlan& b) const {
     return x.reduces == y.reduces && x.waits.size() == y.waits.size() && x.signals.size() == y.signals.size() &&
            x.sources.size() == y.sources.size() && kinds(x.destinations, y.destinations);
   };
-  return std::equal(a.lanes.begin(), a.lanes.end(), b.lanes.begin(), b.lanes.end(), [&](const Lane& x, const Lane& y) {
-    return std::equal(x.steps.begin(), x.steps.end(), y.steps.begin(), y.steps.end(), same);
-  });
+  return std::equal(a.lanes.begin(), a.lanes.end(), b.lanes.begin(), b.lanes.end(),
+                    [&](const strait::Lane& x, const strait::Lane& y) {
+                      return std::equal(x.steps.begin(), x.steps.end(), y.steps.begin(), y.steps.end(), same);
+                    });
 }
 
 Status Representatives::complete() {
-  if (!ranks_.empty()) return {};
+  if (ranks_ > 0) return {};
   const std::uint32_t all = machine_.ranks();
   const std::uint32_t finest = machine_.levels.front().ranks;
   const std::size_t steps = steps_of(plan_);
@@ -217,69 +257,52 @@ Status Representatives::complete() {
 }
 
 Status Representatives::build(std::uint32_t count, const Fold& fold) {
-  ranks_.clear();
-  crossings_.clear();
-  credits_.clear();
-  signals_.clear();
-  takers_ = 0;
+  clear();
   Draft draft;
-  std::vector<std::vector<std::uint32_t>> places(count);  // of a rank's ends: channels given, or takers
+  std::vector<std::uint32_t> places;       // of all ranks' ends: channels given, or takers
+  std::vector<std::uint32_t> first_place;  // by rank
   for (std::uint32_t index = 0; index < count; ++index) {
     const RankPlan built = index == 0 ? RankPlan() : algorithm_.build(request_, index);
     const RankPlan& plan = index == 0 ? plan_ : built;
-    ranks_.push_back(compact(plan));
-    const auto add = [&](Name name, bool gives, std::uint32_t credits) {
-      if (gives) {
-        places[index].push_back(static_cast<std::uint32_t>(credits_.size()));
-        signals_.push_back(name.signal);
-        draft.channels.emplace(std::move(name), static_cast<std::uint32_t>(credits_.size()));
-        credits_.push_back(credits);
-      } else {
-        places[index].push_back(static_cast<std::uint32_t>(draft.taken.size()));
-        draft.taken.push_back({std::move(name), index, takers_++});
-      }
+    add_steps(plan, index);
+    add_crossings(plan, index);
+    first_place.push_back(static_cast<std::uint32_t>(places.size()));
+    const auto add = [&](const auto& end, bool gives, Channel channel) {
+      places.push_back(draft.add(Name::of(end), gives, static_cast<std::uint32_t>(channels_.size())));
+      if (gives) channels_.push_back(channel);
     };
-    for (const LinkEnd& end : plan.links) add({false, end.tag, end.writer, end.readers}, end.sends, 0);
-    for (const SignalEnd& end : plan.signals) add({true, end.tag, end.from, {end.to}}, end.signals, end.credits);
-    for (const Lane& lane : plan.lanes)
-      for (const strait::Step& step : lane.steps)
-        for (const auto* operands : {&step.sources, &step.destinations})
-          for (const Operand& operand : *operands) {
-            if (operand.kind != Operand::Kind::receive && operand.kind != Operand::Kind::peer) continue;
-            const std::uint32_t from =
-                operand.kind == Operand::Kind::peer ? operand.peer : plan.links[operand.link].writer;
-            const std::size_t level = machine_.level_between(from, index);
-            if (from != index && machine_.levels[level].island_gbps > 0 && chunk_of(step) != Step::no_chunk)
-              crossings_.push_back({chunk_of(step), static_cast<std::uint32_t>(level), from, index});
-          }
+    for (const LinkEnd& end : plan.links) add(end, end.sends, {});
+    for (const SignalEnd& end : plan.signals) add(end, end.signals, {end.credits, 0, true});
   }
   std::vector<std::uint32_t> channel_of_taken;
-  for (const Draft::Taken& taken : draft.taken) {
+  channel_of_taken.reserve(draft.taken.size());
+  for (const Name& name : draft.taken) {
     auto found = draft.channels.end();
     for (int way = 0; way < Fold::ways && found == draft.channels.end(); ++way)
-      found = draft.channels.find(fold.moved(taken.name, way));
+      found = draft.channels.find(fold.moved(name, way));
     if (found == draft.channels.end()) {
-      ranks_.clear();
+      clear();
       return fail(Code::unsupported, "the plan '" + std::string(algorithm_.name) + "' differs from rank to rank");
     }
     channel_of_taken.push_back(found->second);
   }
-  for (std::uint32_t index = 0; index < count; ++index)
-    for (auto& lane : ranks_[index].lanes)
-      for (const Step& step : lane)
-        for (std::uint32_t i = 0; i < std::uint32_t{step.takes} + step.gives; ++i) {
-          End& end = ranks_[index].ends[step.begin + i];
-          const std::uint32_t place = places[index][end.channel];
-          if (i >= step.takes) {
-            end.channel = place;
-            continue;
-          }
-          const Draft::Taken& taken = draft.taken[place];
-          end.channel = channel_of_taken[place];
-          end.taker = taken.taker;
-          end.latency_us =
-              static_cast<float>(machine_.levels[machine_.level_between(taken.name.from, index)].latency_us);
+  for (const Lane& lane : lanes_)
+    for (std::uint32_t step = lane.begin; step < lane.end; ++step)
+      for (std::uint32_t i = 0; i < std::uint32_t{steps_[step].takes} + steps_[step].gives; ++i) {
+        End& end = ends_[steps_[step].begin + i];
+        const std::uint32_t place = places[first_place[lane.rank] + end.channel];
+        if (i >= steps_[step].takes) {
+          end.channel = place;
+          ++channels_[place].gives;
+          continue;
         }
+        end.channel = channel_of_taken[place];
+        end.taker = place;
+        const std::size_t level = machine_.level_between(draft.taken[place].from, lane.rank);
+        end.latency_us = static_cast<float>(machine_.levels[level].latency_us);
+      }
+  ranks_ = count;
+  takers_ = static_cast<std::uint32_t>(draft.taken.size());
   return {};
 }
 

@@ -20,7 +20,7 @@ class Representatives {
   struct Step {
     float us_per_byte = 0;           ///< apart from ClockModel::step_us
     std::uint32_t chunk = no_chunk;  ///< whose slice it moves
-    std::uint32_t begin = 0;         ///< of its ends in Rank::ends: what it takes, then what it gives
+    std::uint32_t begin = 0;         ///< of its ends in ends(): what it takes, then what it gives
     std::uint16_t takes = 0;
     std::uint16_t gives = 0;
     static constexpr std::uint32_t no_chunk = UINT32_MAX;
@@ -34,9 +34,17 @@ class Representatives {
     std::uint32_t taker = 0;  ///< of what is taken: which of all takers of all channels
     float latency_us = 0;     ///< likewise
   };
-  struct Rank {
-    std::vector<std::vector<Step>> lanes;
-    std::vector<End> ends;
+  /// A range of steps().
+  struct Lane {
+    std::uint32_t rank = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+  };
+  /// What both ends of a link or signal need to know of it.
+  struct Channel {
+    std::uint32_t credits = 0;  ///< of a signal
+    std::uint32_t gives = 0;    ///< a slice
+    bool signal = false;
   };
   /// A chunk's bytes on their way between two islands of a level.
   struct Crossing {
@@ -53,10 +61,12 @@ class Representatives {
   /// Builds all that is walked; once. Code::unsupported: too much.
   Status complete();
 
-  const std::vector<Rank>& ranks() const { return ranks_; }
+  std::uint32_t ranks() const { return ranks_; }
+  const std::vector<Lane>& lanes() const { return lanes_; }  ///< those of a rank in a row
+  const std::vector<Step>& steps() const { return steps_; }
+  const std::vector<End>& ends() const { return ends_; }
+  const std::vector<Channel>& channels() const { return channels_; }
   const std::vector<Crossing>& crossings() const { return crossings_; }
-  const std::vector<std::uint32_t>& credits() const { return credits_; }  ///< by channel, of signals
-  bool is_signal(std::uint32_t channel) const { return signals_[channel]; }
   std::uint32_t takers() const { return takers_; }
   bool stand_for_all() const { return stand_for_all_; }
   Layout layout(const ClockSize& size) const;
@@ -65,7 +75,9 @@ class Representatives {
   struct Draft;
   struct Fold;
   Step described(const strait::Step& step, const RankPlan& plan) const;
-  Rank compact(const RankPlan& plan) const;
+  void clear();
+  void add_steps(const RankPlan& plan, std::uint32_t rank);
+  void add_crossings(const RankPlan& plan, std::uint32_t rank);
   Status build(std::uint32_t count, const Fold& fold);
   bool is_alike(const RankPlan& a, const RankPlan& b) const;
 
@@ -74,10 +86,12 @@ class Representatives {
   const LevelModel& machine_;
   RankPlan plan_;  ///< of rank 0
   bool stand_for_all_ = false;
-  std::vector<Rank> ranks_;
+  std::uint32_t ranks_ = 0;
+  std::vector<Lane> lanes_;
+  std::vector<Step> steps_;
+  std::vector<End> ends_;
+  std::vector<Channel> channels_;
   std::vector<Crossing> crossings_;
-  std::vector<std::uint32_t> credits_;
-  std::vector<bool> signals_;  ///< by channel
   std::uint32_t takers_ = 0;
 };
 
