@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "base/wire_format.hpp"
 #include "perf/call.hpp"
 #include "perf/nccl.hpp"
 #include "perf/options.hpp"
@@ -99,6 +100,7 @@ class Comparison {
     min_bytes_ = parse_bytes(settings_.min_bytes).value();
     max_bytes_ = parse_bytes(settings_.max_bytes).value();
     type_ = parse_types(settings_.type).value().front();
+    wire_ = *parse_wire(settings_.wire).value();
     setup();
     std::printf("# %d GPUs, %s, wire format %s, NCCL %d; times in us, %s\n", ranks_, settings_.type.c_str(),
                 settings_.wire.c_str(), nccl_version_, settings_.in_place ? "in place" : "out of place");
@@ -126,7 +128,6 @@ class Comparison {
       straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
       config.device = r;
       config.max_sms = settings_.max_sms;
-      config.wire = straitWireOff + static_cast<int>(*parse_wire(settings_.wire).value());
       check(straitCommInitRank(&rank.strait, ranks_, &id, r, &config));
       check(cudaSetDevice(r), "cudaSetDevice");
       check(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking), "a stream");
@@ -202,7 +203,8 @@ class Comparison {
     const int calls = bytes <= (1 << 20) ? 20 : bytes <= (64 << 20) ? 5 : 2;
     const int launches = bytes <= (1 << 20) ? 10 : 3;
     const Arguments what = arguments(r, c, bytes);
-    const Call strait_call(what, WireFormat::off, r.strait, r.stream);
+    const WireFormat format = wire::is_wire_collective(c) ? wire_ : WireFormat::off;
+    const Call strait_call(what, format, r.strait, r.stream);
     const auto call_strait = [&] { check(strait_call()); };
     const auto call_nccl = [&] { good(nccl_->call(what, r.nccl, r.stream)); };
     Row row{std::string(name(c)), bytes + settings_.odd_elements * size_bytes(type_)};
@@ -281,6 +283,7 @@ class Comparison {
   int nccl_version_ = 0;
   std::size_t min_bytes_ = 0, max_bytes_ = 0;
   DataType type_ = DataType::bfloat16;
+  WireFormat wire_ = WireFormat::off;  ///< of Strait's calls that can have one
   std::shared_ptr<const Nccl> nccl_;
   std::vector<Rank> all_;
   std::vector<double> elapsed_;

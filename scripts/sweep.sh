@@ -13,7 +13,6 @@ if [[ "${1:-}" == --help ]]; then sed -n '2,8s/^# \{0,1\}//p' "$0" && exit 0; fi
 if [[ "${1:-}" == --ranks ]]; then ranks="${2:?--ranks needs a number}" && shift 2; fi
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-export CCACHE_NOHASHDIR=1
 "$root/scripts/setup.sh"
 # build <preset>
 build() {

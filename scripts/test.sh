@@ -21,8 +21,6 @@ done
 arguments=("$@")
 # Relative paths in ctest's arguments are relative to here: go nowhere, name everything absolutely.
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-# Debug information names the build folder; without this, ccache could not share objects between presets.
-export CCACHE_NOHASHDIR=1
 
 "$root/scripts/setup.sh"
 # build <preset> [targets]

@@ -97,8 +97,7 @@ std::vector<Case> cases() {
       // Bridges could halve it for eight of the ten, but no plan uses islands of unequal size.
       {"10x-rtx3090-bridged", 10, all_reduce, f32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
       // Ten ranks send ten others of the other host a twentieth each of their input, and as much of the results.
-      // Bridges
-      // do not matter: the network binds.
+      // Bridges do not matter: the network binds.
       {"2-hosts-10x-rtx3090",
        20,
        all_reduce,
