@@ -124,8 +124,7 @@ void check_told(const TwoCalls& calls, straitComm_t comm, int rank, int ranks) {
   const std::string message = straitGetLastError(comm);
   EXPECT_THAT(message, AllOf(HasSubstr(calls.first_text), HasSubstr(calls.second_text), HasSubstr("rank 0 (host")));
   expect_sticky(comm, straitMismatch, message);
-  // Who destroyed its communicator at once would be reported as having left.
-  std::this_thread::sleep_for(milliseconds(150));
+  meet();  // who destroyed its communicator at once would be reported as having left
 }
 
 class Mismatch : public ::testing::TestWithParam<TwoCalls> {};
@@ -160,8 +159,9 @@ TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
       if (result == straitSuccess)
         result = straitBroadcast(second.data(), second.data(), 8, straitInt32, 0, comm, nullptr);
       if (result == straitSuccess) result = empty_calls(after);
+      meet();
     } else {
-      std::this_thread::sleep_for(milliseconds(200));
+      meet();
       EXPECT_EQ(empty_calls(before), straitSuccess);
       result = straitBroadcast(second.data(), second.data(), 8, straitInt32, 0, comm, nullptr);
       EXPECT_EQ(result, straitMismatch) << "took " << second[0] << " for 2";
@@ -171,6 +171,7 @@ TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
     if (result == straitSuccess) result = straitBarrier(comm, nullptr);
     EXPECT_EQ(result, straitMismatch);
     EXPECT_THAT(straitGetLastError(comm), HasSubstr("as its collective number 1 (modulo 4096)"));
+    meet();
   });
 }
 
@@ -179,12 +180,14 @@ void check_messages(straitComm_t comm, int rank, int) {
   if (rank == 0) {
     const straitResult_t result = straitSend(values.data(), 8, straitInt32, 1, comm, nullptr);
     EXPECT_TRUE(result == straitSuccess || result == straitMismatch);
-    std::this_thread::sleep_for(milliseconds(100));
+    meet();
     EXPECT_EQ(straitBarrier(comm, nullptr), straitMismatch);
   } else {
     EXPECT_EQ(straitRecv(values.data(), 4, straitInt32, 0, comm, nullptr), straitMismatch);
+    meet();
   }
   EXPECT_THAT(straitGetLastError(comm), AllOf(HasSubstr("send-recv(count 8"), HasSubstr("send-recv(count 4")));
+  meet();
 }
 TEST(MismatchOfMessages, ThreadsAreTold) { run_as_threads(2, check_messages); }
 TEST(MismatchOfMessages, ProcessesAreTold) { run_as_processes(2, check_messages); }
@@ -197,12 +200,11 @@ void check_v_counts(straitComm_t comm, int rank, int) {
   const Sizes offsets{0, 10};
   straitResult_t result = straitAllToAllv(a.data(), sends.data(), offsets.data(), b.data(), receives.data(),
                                           offsets.data(), straitInt32, comm, nullptr);
-  if (result == straitSuccess) {
-    std::this_thread::sleep_for(milliseconds(100));
-    result = straitBarrier(comm, nullptr);
-  }
+  meet();
+  if (result == straitSuccess) result = straitBarrier(comm, nullptr);
   EXPECT_EQ(result, straitMismatch);
   EXPECT_THAT(straitGetLastError(comm), AllOf(HasSubstr("count 4"), HasSubstr("count 5")));
+  meet();
 }
 TEST(MismatchOfCounts, InAllToAllV) {
   run_as_threads(2, check_v_counts);

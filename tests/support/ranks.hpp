@@ -43,7 +43,45 @@ inline void join_and_run(const straitUniqueId& id, int rank, int ranks, const Ra
   STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
+/// Where the ranks of a test, threads or processes, wait for one another by other means than those under test.
+class Meeting {
+ public:
+  explicit Meeting(int ranks)
+      : ranks_(static_cast<unsigned>(ranks)),
+        arrived_(new (mmap(nullptr, sizeof(std::atomic<unsigned>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                           -1, 0)) std::atomic<unsigned>(0)) {
+    current = this;
+  }
+  ~Meeting() {
+    current = nullptr;
+    munmap(arrived_, sizeof *arrived_);
+  }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  /// Returns once every rank has called as often as this one. A rank that never comes fails the test.
+  void wait() {
+    const unsigned here = arrived_->fetch_add(1), all = (here / ranks_ + 1) * ranks_;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (arrived_->load() < all) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        ADD_FAILURE() << "of " << ranks_ << " ranks only " << arrived_->load() % ranks_ << " came to a meeting";
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  static inline Meeting* current = nullptr;  ///< that of the ranks that run now
+
+ private:
+  unsigned ranks_;
+  std::atomic<unsigned>* arrived_;
+};
+/// Waits until all ranks of run_as_threads or run_as_processes are here.
+inline void meet() { Meeting::current->wait(); }
+
 inline void run_as_threads(int ranks, const RankBody& body) {
+  Meeting meeting(ranks);
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
   std::vector<std::jthread> threads;
@@ -103,6 +141,7 @@ class LateId {
 };
 
 inline void run_as_processes(int ranks, const RankBody& body) {
+  Meeting meeting(ranks);
   LateId id;
   std::vector<pid_t> children;
   for (int rank = 0; rank < ranks; ++rank)
