@@ -162,6 +162,7 @@ TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
       meet();
     } else {
       meet();
+      std::this_thread::sleep_for(milliseconds(200));  // what they posted may still be on its way, over sockets
       EXPECT_EQ(empty_calls(before), straitSuccess);
       result = straitBroadcast(second.data(), second.data(), 8, straitInt32, 0, comm, nullptr);
       EXPECT_EQ(result, straitMismatch) << "took " << second[0] << " for 2";
