@@ -2,9 +2,11 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "command.hpp"
 #include "doctor/calibrate.hpp"
+#include "doctor/calibrate_plans.hpp"
 #include "doctor/checks.hpp"
 #include "doctor/deep.hpp"
 #include "doctor/print.hpp"
@@ -14,9 +16,11 @@ namespace {
 
 struct Wish {
   bool calibrates = false;
+  bool plans = false;
   bool deep = false;
   bool json = false;
   std::string calibration_path;
+  std::vector<std::uint32_t> rank_counts;
 };
 
 int examine(const Wish& wish) {
@@ -39,15 +43,29 @@ void add_doctor(CLI::App& app, int& exit_code) {
   const auto wish = std::make_shared<Wish>();
   CLI::Option* calibrate =
       command->add_flag("--calibrate", wish->calibrates, "Measure this machine's rates (10 s) and keep them");
-  command->add_option("-o,--output", wish->calibration_path, "With --calibrate: write this file instead")
-      ->needs(calibrate);
+  CLI::Option* plans =
+      command
+          ->add_flag(
+              "--plans", wish->plans,
+              "After --calibrate: time every plan of host ranks (some minutes) and keep what the rates leave over")
+          ->excludes(calibrate);
+  command->add_option("--ranks", wish->rank_counts, "With --plans: numbers of ranks (default: 2, 4, and one a core)")
+      ->needs(plans)
+      ->check(CLI::Range(2, 256))
+      ->delimiter(',');
+  command->add_option("-o,--output", wish->calibration_path, "With --calibrate or --plans: another file");
   command
       ->add_flag("--deep", wish->deep,
                  "Also run verified collectives on all cores and GPUs, and name slow ranks, GPUs and links")
-      ->excludes(calibrate);
-  command->add_flag("--json", wish->json, "For scripts")->excludes(calibrate);
+      ->excludes(calibrate)
+      ->excludes(plans);
+  command->add_flag("--json", wish->json, "For scripts")->excludes(calibrate)->excludes(plans);
   command->callback([wish, &exit_code] {
-    exit_code = wish->calibrates ? doctor::calibrate(wish->calibration_path) : examine(*wish);
+    if (!wish->calibration_path.empty() && !wish->calibrates && !wish->plans)
+      throw CLI::ValidationError("--output is the file of --calibrate or --plans");
+    exit_code = wish->calibrates ? doctor::calibrate(wish->calibration_path)
+                : wish->plans    ? doctor::calibrate_plans(wish->calibration_path, wish->rank_counts)
+                                 : examine(*wish);
   });
 }
 

@@ -25,7 +25,8 @@ struct Facts {
   cpu_set_t cores;                ///< that this rank may run on; launchers often give each rank its own
   std::array<char, 64> tuning{};  ///< what must be equal of the tuning file, in words
   WireFormat wire{};
-  std::uint64_t communicator = 0;  ///< rank 0's names it, for its reader
+  std::uint64_t communicator = 0;   ///< rank 0's names it, for its reader
+  bool has_measured_plans = false;  ///< rank 0's calibration tells of plans of as many ranks
   HostRates rates;  ///< what rank 0 knows of its machine decides for all; but for the cache, the smallest of all
 };
 
@@ -35,6 +36,28 @@ cpu_set_t usable_cores() {
   if (sched_getaffinity(0, sizeof set, &set) != 0)  // more cores than the set can name
     for (unsigned core = 0; core < std::min(1024u, std::thread::hardware_concurrency()); ++core) CPU_SET(core, &set);
   return set;
+}
+
+/// What rank 0 has measured of plans of so many ranks over this transport decides for all.
+Result<PlanRatios> agree_on_ratios(Channel& channel, const std::string& transport, const Deadline& deadline) {
+  const auto ranks = static_cast<std::uint32_t>(channel.ranks());
+  std::string own;
+  if (const auto& plans = process_rates().plans; channel.rank() == 0)
+    if (const auto found = plans.find(ratios_key(transport, ranks)); found != plans.end())
+      own = ratios_text(found->second);
+  STRAIT_ASSIGN(const auto bytes, channel.broadcast(std::as_bytes(std::span(own)), 0, {deadline, nullptr}));
+  if (bytes.empty()) return PlanRatios{};
+  auto ratios = parse_ratios({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!ratios) return fail(Code::internal_error, "rank 0's calibration " + ratios.error().message);
+  return ratios;
+}
+
+bool has_measured_plans(std::uint32_t ranks) {
+  const auto& plans = process_rates().plans;
+  return std::any_of(plans.begin(), plans.end(), [&](const auto& entry) {
+    const std::string& key = entry.first;
+    return key == ratios_key(std::string_view(key).substr(0, key.find('/')), ranks);
+  });
 }
 
 Status check_same_tuning(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers) {
@@ -164,7 +187,11 @@ Status Comm::read_settings(const Environment& environment) {
 
 Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
   const auto& peers = channel_->peers();
-  Facts own{{}, usable_cores(), {}, *options_.wire, 0, process_rates().host};
+  Facts own{.secret = {},
+            .cores = usable_cores(),
+            .wire = *options_.wire,
+            .has_measured_plans = has_measured_plans(ranks_),
+            .rates = process_rates().host};
   randombytes_buf(&own.communicator, sizeof own.communicator);
   tuning_.summary().copy(own.tuning.data(), own.tuning.size() - 1);
   randombytes_buf(&own.secret, sizeof own.secret);
@@ -191,6 +218,9 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   ClockModel model = host_model(ranks_, all_cores, rates);
   if (open.transport->name() == "tcp") put_tcp_between(model, peers);
   all_in_one_process_ = open.transport->name() == "loopback";
+  if (facts.front().has_measured_plans) {
+    STRAIT_ASSIGN(model.ratios, agree_on_ratios(*channel_, std::string(open.transport->name()), deadline));
+  }
 
   Watch::Peers names;
   names.rank = rank_;

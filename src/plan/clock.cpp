@@ -334,7 +334,10 @@ ClockResult Simulation::result() const {
 
 }  // namespace clock_detail
 
-Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model, Timeline timeline) {
+namespace {
+
+Result<ClockResult> simulate_by_rates(const Plan& plan, const ClockSize& size, const ClockModel& model,
+                                      Timeline timeline) {
   const std::size_t pairs = std::size_t{model.ranks} * model.ranks;
   if (plan.empty() || plan.size() != model.ranks || model.paths.size() != pairs ||
       (!model.writes.empty() && model.writes.size() != pairs))
@@ -360,6 +363,17 @@ Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const Cloc
   for (ResourceUse& use : result->resources) use.busy /= most;
   result->total_us = most * total_us;
   result->binding = clock_detail::binding_of(result->resources);
+  return result;
+}
+
+}  // namespace
+
+Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model, Timeline timeline) {
+  auto result = simulate_by_rates(plan, size, model, timeline);
+  if (!result) return result;
+  const RankPlan& any = plan.front();
+  const std::size_t bytes = larger_buffer_count(any.collective, size.count, any.ranks) * size.element_bytes;
+  result->total_us *= model.ratios.of(any.collective, any.algorithm, bytes);
   return result;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "plan/plan.hpp"
+#include "plan/plan_ratios.hpp"
 
 /// The clock: how long a plan takes on a machine that need not exist, by discrete-event simulation of all ranks.
 namespace strait {
@@ -66,6 +67,7 @@ struct ClockModel {
   /// Likewise: what the writer of a link crosses to the slots that this reader reads, if not what it crosses to itself.
   /// Slots with several readers are written once: what leads to more than one of them counts once.
   std::vector<ClockPath> writes;
+  PlanRatios ratios;  ///< by which the time of a plan is multiplied, where it was measured
 
   /// Microseconds a byte into lines that another core has just read, beyond one into the own cache.
   double replace_us_per_byte(Writes destination) const;
@@ -118,7 +120,7 @@ struct ResourceUse {
 };
 
 struct ClockResult {
-  double total_us = 0;
+  double total_us = 0;                 ///< with the ratio of the plan; what follows is without it
   std::vector<ResourceUse> resources;  ///< "cores" and "dram", then those of the model
   std::string binding;                 ///< the resource that is used most, or "latency" if none is used by half
   std::vector<TimedStep> timeline;     ///< of the simulated slices, unless it was not asked for

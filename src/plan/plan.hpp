@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -112,6 +113,20 @@ struct RankPlan {
 
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
+
+/// Elements of the larger of a rank's two buffers, where a call counts `count`.
+constexpr std::size_t larger_buffer_count(Collective collective, std::size_t count, std::uint32_t ranks) {
+  switch (collective) {
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+    case Collective::gather:
+    case Collective::scatter:
+      return count * ranks;
+    default:
+      return count;
+  }
+}
 
 /// The plans of all ranks, index = rank: what proofs, the clock and the drawings take.
 using Plan = std::vector<RankPlan>;

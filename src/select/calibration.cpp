@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.hpp"
+#include "plan/request.hpp"
 #include "select/kept_file.hpp"
 
 namespace strait {
@@ -14,6 +15,12 @@ constexpr std::string_view remedy = "Run `strait doctor --calibrate` to write it
 
 tl::unexpected<Error> bad_file(const std::string& path, const std::string& problem) {
   return fail(Code::invalid_usage, "the calibration file " + path + " " + problem + ". " + std::string(remedy));
+}
+
+/// "" where there is no text of that name.
+std::string text_in(const nlohmann::json& json, const char* name) {
+  const auto found = json.is_object() ? json.find(name) : json.end();
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 template <class Rates>
@@ -49,15 +56,11 @@ Result<TransportRates> parse_transports(const nlohmann::json& json, const std::s
 
 Result<LinkRate> parse_link(const nlohmann::json& json, const std::string& path) {
   constexpr double most_gbps = 1e5, most_us = 1e4;
-  const auto text = [&](const char* key) {
-    const auto found = json.is_object() ? json.find(key) : json.end();
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
   const auto number = [&](const char* key) {
     const auto found = json.is_object() ? json.find(key) : json.end();
     return found != json.end() && found->is_number() ? found->get<double>() : -1;
   };
-  LinkRate rate{text("from"), text("to"), number("gbps"), number("us"), text("origin")};
+  LinkRate rate{text_in(json, "from"), text_in(json, "to"), number("gbps"), number("us"), text_in(json, "origin")};
   if (rate.from.empty() || rate.to.empty() || !(rate.gbps > 0 && rate.gbps <= most_gbps) ||
       !(rate.us >= 0 && rate.us <= most_us))
     return bad_file(path, "holds " + json.dump() + ", which is no rate of a link");
@@ -112,6 +115,56 @@ nlohmann::ordered_json to_json(const LinkRates& links) {
   return json;
 }
 
+Result<PlanRatios> parse_ratios(const nlohmann::json& json) {
+  constexpr double least = 0.02, most = 50;
+  constexpr std::size_t most_bytes = std::size_t{1} << 50;
+  const auto bad = [](const nlohmann::json& what) {
+    return fail(Code::invalid_usage, "holds " + what.dump().substr(0, 200) + ", which is no measured plan");
+  };
+  PlanRatios ratios;
+  if (!json.is_array()) return bad(json);
+  for (const auto& plan : json) {
+    if (!plan.is_object() || !plan.contains("points") || !plan["points"].is_array()) return bad(plan);
+    const Algorithm* algorithm = find_algorithm(text_in(plan, "algorithm"));
+    const std::string wanted = text_in(plan, "collective");
+    int collective = 0;
+    while (collective < collective_count && name(static_cast<Collective>(collective)) != wanted) ++collective;
+    if (collective == collective_count || algorithm == nullptr) return bad(plan);
+    for (const auto& point : plan["points"]) {
+      if (!point.is_array() || point.size() != 2 || !point[0].is_number_unsigned() || !point[1].is_number())
+        return bad(plan);
+      const auto bytes = point[0].get<std::size_t>();
+      const double ratio = point[1].get<double>();
+      if (bytes > most_bytes || !(ratio >= least && ratio <= most)) return bad(plan);
+      ratios.add(static_cast<Collective>(collective), algorithm->name, bytes, ratio);
+    }
+  }
+  return ratios;
+}
+
+nlohmann::ordered_json to_json(const PlanRatios& ratios) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const auto& [plan, points] : ratios.points()) {
+    nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
+    for (const auto& [bytes, ratio] : points) pairs.push_back({bytes, ratio});
+    json.push_back({{"collective", name(plan.first)}, {"algorithm", plan.second}, {"points", pairs}});
+  }
+  return json;
+}
+
+Result<RatiosByTransport> parse_plans(const nlohmann::json& json, const std::string& path) {
+  RatiosByTransport plans;
+  const auto found = json.find("plans");
+  if (found == json.end()) return plans;
+  if (!found->is_object()) return bad_file(path, "says something other than times of plans");
+  for (const auto& [key, value] : found->items()) {
+    auto ratios = parse_ratios(value);
+    if (!ratios) return bad_file(path, ratios.error().message);
+    plans[key] = std::move(*ratios);
+  }
+  return plans;
+}
+
 /// The user's choice: nothing for off, else a path and whether it was asked for by name.
 struct Place {
   std::string path;
@@ -136,17 +189,30 @@ Result<std::string> calibration_path(const Environment& environment, std::string
                     "the calibration (STRAIT_CALIBRATION names another)");
 }
 
+std::string ratios_key(std::string_view transport, std::uint32_t ranks) {
+  return std::string(transport) + "/" + std::to_string(ranks);
+}
+
+std::string ratios_text(const PlanRatios& ratios) { return to_json(ratios).dump(); }
+
+Result<PlanRatios> parse_ratios(std::string_view text) {
+  return parse_ratios(nlohmann::json::parse(text, nullptr, false));
+}
+
 namespace {
 
 /// While the lock is held.
 Status replace(const Calibration& calibration, const std::string& path) {
+  nlohmann::ordered_json plans = nlohmann::ordered_json::object();
+  for (const auto& [key, ratios] : calibration.plans) plans[key] = to_json(ratios);
   const nlohmann::ordered_json json{{"strait_calibration", file_version},
                                     {"fingerprint", calibration.fingerprint},
                                     {"time", calibration.time},
                                     {"host", to_json(calibration.host, rate_fields())},
                                     {"transports", calibration.transports},
                                     {"links", to_json(calibration.links)},
-                                    {"gpus", to_json(calibration.gpus)}};
+                                    {"gpus", to_json(calibration.gpus)},
+                                    {"plans", plans}};
   return replace_kept_file(path, json.dump(2) + "\n");
 }
 
@@ -175,13 +241,9 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
   if (version->get<std::int64_t>() != file_version)
     return bad_file(path,
                     "has version " + version->dump() + ", and this library reads " + std::to_string(file_version));
-  const auto text_of = [&](const char* name) {
-    const auto found = json.find(name);
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
   Calibration calibration;
-  calibration.fingerprint = text_of("fingerprint");
-  calibration.time = text_of("time");
+  calibration.fingerprint = text_in(json, "fingerprint");
+  calibration.time = text_in(json, "time");
   if (calibration.fingerprint != fingerprint)
     return bad_file(
         path, "is of another machine (" + calibration.fingerprint + ", this one is " + std::string(fingerprint) + ")");
@@ -191,6 +253,7 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
   STRAIT_ASSIGN(calibration.transports, parse_transports(json, path));
   STRAIT_ASSIGN(calibration.links, parse_links(json, path));
   STRAIT_ASSIGN(calibration.gpus, parse_gpus(json, path));
+  STRAIT_ASSIGN(calibration.plans, parse_plans(json, path));
   return calibration;
 }
 
@@ -199,7 +262,7 @@ namespace {
 /// Not measured, but what can be read is known.
 KnownRates defaults(const std::string& reason) {
   const CacheSizes caches = cache_sizes();
-  KnownRates known{{}, "shipped defaults (" + reason + ")", false, {}, {}};
+  KnownRates known{.host = {}, .source = "shipped defaults (" + reason + ")"};
   known.host.cache_bytes = caches.shared_bytes;
   known.host.memory.core_cache_bytes = caches.core_bytes;
   return known;
@@ -213,7 +276,12 @@ KnownRates known_rates(const Environment& environment) {
   if (place.path.empty()) return defaults(place.problem);
   auto calibration = load_calibration(place.path, fingerprint);
   if (calibration)
-    return {calibration->host, place.path, true, std::move(calibration->links), std::move(calibration->gpus)};
+    return {.host = calibration->host,
+            .source = place.path,
+            .calibrated = true,
+            .links = std::move(calibration->links),
+            .gpus = std::move(calibration->gpus),
+            .plans = std::move(calibration->plans)};
   if (place.named || calibration.error().code != Code::unsupported)
     log_warn(-1, calibration.error().message + ". Until then selection uses the shipped defaults");
   return defaults(calibration.error().message);

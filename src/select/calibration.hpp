@@ -11,6 +11,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "plan/clock.hpp"
+#include "plan/plan_ratios.hpp"
 
 /// What was measured on this machine, kept for the next programs: one file a machine in the user's cache folder.
 /// `strait doctor --calibrate` writes it; communicators read it and never measure.
@@ -46,12 +47,20 @@ struct GpuRates {
 /// As with LinkRates.
 using GpuRatesByMachine = std::map<std::string, GpuRates>;
 
+/// By "<transport>/<ranks>": "shm/4".
+using RatiosByTransport = std::map<std::string, PlanRatios>;
+std::string ratios_key(std::string_view transport, std::uint32_t ranks);
+/// As JSON, for files and for other ranks. What is implausible is an error that says what.
+std::string ratios_text(const PlanRatios& ratios);
+Result<PlanRatios> parse_ratios(std::string_view text);
+
 /// What one machine gave, and when.
 struct Calibration {
   HostRates host;
   TransportRates transports;
   LinkRates links;
   GpuRatesByMachine gpus;
+  RatiosByTransport plans;
   std::string fingerprint;  ///< of the machine it was measured on
   std::string time;         ///< UTC, "2026-01-31T12:00:00Z"
 };
@@ -104,6 +113,7 @@ struct KnownRates {
   bool calibrated = false;  ///< measured, not shipped
   LinkRates links{};
   GpuRatesByMachine gpus{};
+  RatiosByTransport plans{};
 };
 KnownRates known_rates(const Environment& environment);
 /// The same, read once in the life of the process.

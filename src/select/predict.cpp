@@ -48,8 +48,10 @@ class Predictor {
     else
       STRAIT_TRY(add_cpu_plans());
     if (plans_.empty()) return refusal();
-    std::stable_sort(plans_.begin(), plans_.end(), [](const PredictedPlan& a, const PredictedPlan& b) {
-      return a.in_class != b.in_class ? a.in_class : a.time.total_us < b.time.total_us;
+    std::stable_sort(plans_.begin(), plans_.end(), [this](const PredictedPlan& a, const PredictedPlan& b) {
+      if (a.in_class != b.in_class) return a.in_class;
+      if ((a.algorithm == chosen_) != (b.algorithm == chosen_)) return a.algorithm == chosen_;
+      return a.time.total_us < b.time.total_us;
     });
     return std::move(plans_);
   }
@@ -88,6 +90,7 @@ class Predictor {
     for (const SelectOptions& question : questions) {
       STRAIT_ASSIGN(const Choice choice,
                     choose(request_, operation_.type, operation_.op, operation_.count, machine_.clock, question));
+      if (chosen_.empty()) chosen_ = choice.algorithm;
       for (const Alternative& alternative : choice.alternatives) {
         const Algorithm& algorithm = *find_algorithm(alternative.algorithm);
         STRAIT_TRY(add(algorithm, "CPU", 1, alternative.slice_bytes, build_all(algorithm, request_), machine_.clock));
@@ -140,6 +143,7 @@ class Predictor {
   PlanRequest request_;
   Numerics wanted_;
   std::vector<PredictedPlan> plans_;
+  std::string chosen_;  ///< by the library; of GPUs' plans the fastest is
 };
 
 std::string explain(const std::vector<PredictedPlan>& plans, bool forced, bool one_rounding) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "plan/layout.hpp"
 
@@ -150,6 +151,26 @@ Result<std::vector<Candidate>> by_least_time(const std::vector<const Algorithm*>
   return candidates;
 }
 
+/// The clock is no better than this: of plans that it takes for equally fast, the one with the fewest lanes and steps
+/// has the least that can go otherwise. `alternatives` are sorted by time.
+void put_simplest_first(std::vector<Alternative>& alternatives, const PlanRequest& request) {
+  constexpr double equally_fast = 1.03;
+  auto end = alternatives.begin();
+  while (end != alternatives.end() && !end->at_least &&
+         end->predicted_us <= equally_fast * alternatives.front().predicted_us)
+    ++end;
+  if (end - alternatives.begin() < 2) return;
+  const auto parts = [&](const Alternative& alternative) {
+    const RankPlan plan = find_algorithm(alternative.algorithm)->build(request, request.ranks - 1);
+    std::size_t steps = 0;
+    for (const Lane& lane : plan.lanes) steps += lane.steps.size();
+    return std::pair(plan.lanes.size(), steps);
+  };
+  const auto simplest = std::min_element(
+      alternatives.begin(), end, [&](const Alternative& a, const Alternative& b) { return parts(a) < parts(b); });
+  std::rotate(alternatives.begin(), simplest, simplest + 1);
+}
+
 Result<Choice> choose_by(const Predictor& predictor, bool in_order, PlanRequest request, DataType type, ReduceOp op,
                          std::size_t count, const SelectOptions& options) {
   const Numerics wanted = numerics_class(request, type, op);
@@ -188,6 +209,7 @@ Result<Choice> choose_by(const Predictor& predictor, bool in_order, PlanRequest 
   if (choice.alternatives.empty()) return tl::unexpected(left_out.error());
   std::stable_sort(choice.alternatives.begin(), choice.alternatives.end(),
                    [](const Alternative& a, const Alternative& b) { return a.predicted_us < b.predicted_us; });
+  put_simplest_first(choice.alternatives, request);
   const Alternative& best = choice.alternatives.front();
   choice.algorithm = best.algorithm;
   choice.slice_bytes = best.slice_bytes;

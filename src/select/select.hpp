@@ -36,7 +36,7 @@ struct Choice {
   std::uint32_t lanes = 1;
   double predicted_us = 0;
   std::string why;                        ///< in one line
-  std::vector<Alternative> alternatives;  ///< fastest first, the chosen one included
+  std::vector<Alternative> alternatives;  ///< the chosen one, then the fastest first
 };
 
 /// The numerics that every algorithm for this reduction must have. A class follows from the operation, the type and the

@@ -54,16 +54,7 @@ LevelModel levels_of(const ClockModel& model) {
 }  // namespace
 
 std::size_t message_bytes(Collective collective, std::size_t count, DataType type, std::uint32_t ranks) {
-  switch (collective) {
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter:
-      return count * size_bytes(type) * ranks;
-    default:
-      return count * size_bytes(type);
-  }
+  return larger_buffer_count(collective, count, ranks) * size_bytes(type);
 }
 
 std::size_t Selector::QueryHash::operator()(const SelectQuery& query) const {

@@ -56,12 +56,15 @@ HostRates rates_of(int rank) {
   return rates;
 }
 
-std::string chosen_with(const HostRates& rates, std::size_t count) {
+std::string chosen_with(const ClockModel& model, std::size_t count) {
   PlanRequest request;
   request.ranks = ranks;
   request.order_free = true;
-  const auto choice = choose(request, DataType::int32, ReduceOp::sum, count, host_model(ranks, 2, rates));
+  const auto choice = choose(request, DataType::int32, ReduceOp::sum, count, model);
   return choice ? choice->algorithm + " " + std::to_string(choice->slice_bytes) : choice.error().message;
+}
+std::string chosen_with(const HostRates& rates, std::size_t count) {
+  return chosen_with(host_model(ranks, 2, rates), count);
 }
 
 TEST_F(Settings, RanksWithDifferentCalibrationsChooseAlike) {
@@ -72,6 +75,22 @@ TEST_F(Settings, RanksWithDifferentCalibrationsChooseAlike) {
     ASSERT_TRUE(update_calibration(path(std::to_string(rank)), machine_fingerprint(),
                                    [&](Calibration& calibration) { calibration.host = rates_of(rank); }));
   expect_right_sums([&](int rank) { setenv("STRAIT_CALIBRATION", path(std::to_string(rank)).c_str(), 1); });
+}
+
+TEST_F(Settings, WhatRankZeroHasMeasuredOfPlansCountsForAll) {
+  constexpr double far_slower = 40;
+  const std::string usual = chosen_with(rates_of(0), counts[3]);
+  const std::string algorithm = usual.substr(0, usual.find(' '));
+  PlanRatios ratios;
+  ratios.add(Collective::all_reduce, algorithm, 1, far_slower);
+  ASSERT_TRUE(update_calibration(path("0"), machine_fingerprint(), [&](Calibration& calibration) {
+    calibration.host = rates_of(0);
+    for (const char* transport : {"shm", "shm_file", "tcp"}) calibration.plans[ratios_key(transport, ranks)] = ratios;
+  }));
+  ClockModel model = host_model(ranks, 2, rates_of(0));
+  model.ratios = ratios;
+  EXPECT_NE(chosen_with(model, counts[3]), usual) << "else this test shows nothing";
+  expect_right_sums([&](int rank) { setenv("STRAIT_CALIBRATION", rank == 0 ? path("0").c_str() : "off", 1); });
 }
 
 TEST_F(Settings, ADamagedCalibrationOfOneRankDoesNoHarm) {

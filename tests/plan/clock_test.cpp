@@ -122,6 +122,27 @@ TEST(Clock, BytesCrossTheResourcesOfTheirPath) {
   EXPECT_EQ(shared->binding, "root port");
 }
 
+TEST(Clock, AMeasuredPlanTakesWhatItTook) {
+  PlanRatios ratios;
+  ratios.add(Collective::all_gather, "ring", 4 << 10, 2);
+  ratios.add(Collective::all_gather, "ring", 64 << 10, 4);
+  EXPECT_EQ(ratios.of(Collective::all_gather, "ring", 1), 2);
+  EXPECT_EQ(ratios.of(Collective::all_gather, "ring", 4 << 10), 2);
+  EXPECT_NEAR(ratios.of(Collective::all_gather, "ring", 16 << 10), 3, 1e-9);
+  EXPECT_EQ(ratios.of(Collective::all_gather, "ring", 64 << 10), 4);
+  EXPECT_EQ(ratios.of(Collective::all_gather, "ring", 1 << 30), 4);
+  EXPECT_EQ(ratios.of(Collective::all_gather, "one_hop", 4 << 10), 1);
+  EXPECT_EQ(ratios.of(Collective::all_reduce, "ring", 4 << 10), 1);
+
+  ClockModel model = host_model(4, 4);
+  const Plan ring = plan_of("ring", Collective::all_gather, 4), one_hop = plan_of("one_hop", Collective::all_gather, 4);
+  const ClockSize size{.count = 4 << 10, .element_bytes = 4};  // 64 KB on four ranks
+  const double ring_us = time_us(ring, size, model), one_hop_us = time_us(one_hop, size, model);
+  model.ratios = ratios;
+  EXPECT_DOUBLE_EQ(time_us(ring, size, model), 4 * ring_us);
+  EXPECT_EQ(time_us(one_hop, size, model), one_hop_us);
+}
+
 TEST(Clock, DoesTheSameEveryTime) {
   const Plan plan = plan_of("two_hop", Collective::all_reduce, 6);
   const ClockSize size{.count = 1 << 20, .element_bytes = 2, .slice_bytes = 16 << 10};

@@ -66,14 +66,28 @@ TEST(Select, SmallTakesOneHopLargeTakesTwo) {
   EXPECT_GT(large->predicted_us, small->predicted_us);
 }
 
-TEST(Select, AlternativesAreOrderedByTime) {
-  const auto choice =
-      choose(request_of(Collective::all_gather, 6), DataType::float32, ReduceOp::sum, 1 << 20, host_model(6, 6));
-  ASSERT_TRUE(choice);
-  ASSERT_GT(choice->alternatives.size(), 2U);
-  EXPECT_EQ(choice->alternatives.front().algorithm, choice->algorithm);
-  for (std::size_t i = 1; i < choice->alternatives.size(); ++i)
-    EXPECT_LE(choice->alternatives[i - 1].predicted_us, choice->alternatives[i].predicted_us);
+TEST(Select, TheSimplestOfTheFastestIsChosenAndTheOthersFollowByTime) {
+  int simpler_than_fastest = 0;
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
+    for (const std::uint32_t ranks : {2, 4, 6})
+      for (const std::size_t count : {std::size_t{1} << 8, std::size_t{1} << 14, std::size_t{1} << 20}) {
+        const PlanRequest request = request_of(collective, ranks);
+        const auto choice = choose(request, DataType::int32, ReduceOp::sum, count, host_model(ranks, ranks));
+        ASSERT_TRUE(choice) << choice.error().message;
+        const auto& all = choice->alternatives;
+        for (std::size_t i = 2; i < all.size(); ++i) EXPECT_LE(all[i - 1].predicted_us, all[i].predicted_us);
+        EXPECT_EQ(choice->algorithm, all.front().algorithm);
+        EXPECT_EQ(choice->predicted_us, all.front().predicted_us);
+        const double fastest_us = std::min(all[0].predicted_us, all[1].predicted_us);
+        EXPECT_LE(choice->predicted_us, 1.03 * fastest_us);
+        simpler_than_fastest += choice->predicted_us > fastest_us ? 1 : 0;
+        const auto lanes = [&](const Alternative& a) {
+          return find_algorithm(a.algorithm)->build(request, 0).lanes.size();
+        };
+        for (const Alternative& other : all)
+          if (other.predicted_us <= 1.03 * fastest_us) EXPECT_LE(lanes(all.front()), lanes(other)) << other.algorithm;
+      }
+  EXPECT_GT(simpler_than_fastest, 0) << "else this test shows little";
 }
 
 TEST(Select, AForcedAlgorithmIsTakenEvenAcrossTheClass) {

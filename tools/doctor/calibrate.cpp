@@ -64,11 +64,6 @@ Result<HostRates> measure_host() {
   return median;
 }
 
-Result<std::string> path_of(const std::string& wanted_path) {
-  if (!wanted_path.empty()) return wanted_path;
-  return calibration_path(Environment(), machine_fingerprint());
-}
-
 Status keep(const std::string& path, const std::function<void(Calibration&)>& change) {
   return update_calibration(path, machine_fingerprint(), change);
 }
@@ -100,26 +95,10 @@ Status measure_and_keep(const std::string& path) {
   print_table(host, rate_fields());
   STRAIT_TRY(keep(path, [&](Calibration& calibration) {
     calibration.host = host;
+    calibration.plans.clear();  // they were measured beside other rates
     calibration.time = utc_now();
   }));
   return calibrate_gpus(path);
-}
-
-/// Held by the one process that measures. Others would disturb it.
-Result<UniqueFd> take_turn(const std::string& path) {
-  const std::string name = path + ".measuring";
-  STRAIT_TRY(make_folder_of(name));
-  UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return fail_errno("cannot open " + name, errno, "Check the permissions of its folder");
-  const Deadline deadline = Deadline::after_ms(120'000);
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      return fail_errno("cannot lock " + name, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
-    if (deadline.expired())
-      return fail(Code::timeout, name + " has been locked for 2 minutes: another calibration hangs. End it");
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return file;
 }
 
 /// Ranks that a launcher has bound to few cores would measure those.
@@ -134,7 +113,7 @@ void warn_if_bound() {
 }
 
 int calibrate_in_turn(const std::string& wanted_path, bool only_if_missing) {
-  const auto path = path_of(wanted_path);
+  const auto path = calibration_file(wanted_path);
   const auto turn = path ? take_turn(*path) : Result<UniqueFd>(tl::unexpected(path.error()));
   if (turn && only_if_missing &&
       (load_calibration(*path, machine_fingerprint()) || known_rates(Environment()).calibrated))
@@ -152,6 +131,27 @@ int calibrate_in_turn(const std::string& wanted_path, bool only_if_missing) {
 }
 
 }  // namespace
+
+Result<std::string> calibration_file(const std::string& wanted_path) {
+  if (!wanted_path.empty()) return wanted_path;
+  return calibration_path(Environment(), machine_fingerprint());
+}
+
+Result<UniqueFd> take_turn(const std::string& path) {
+  const std::string name = path + ".measuring";
+  STRAIT_TRY(make_folder_of(name));
+  UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return fail_errno("cannot open " + name, errno, "Check the permissions of its folder");
+  const Deadline deadline = Deadline::after_ms(120'000);
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return fail_errno("cannot lock " + name, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
+    if (deadline.expired())
+      return fail(Code::timeout, name + " has been locked for 2 minutes: another calibration hangs. End it");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return file;
+}
 
 int calibrate(const std::string& wanted_path) { return calibrate_in_turn(wanted_path, false); }
 

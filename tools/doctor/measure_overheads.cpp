@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "doctor/for_now.hpp"
 #include "doctor/measure.hpp"
 #include "doctor/team.hpp"
 
@@ -24,27 +25,6 @@ struct alignas(64) Word {
 
 struct CommDestroyer {
   void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
-};
-
-/// An environment variable for the communicators that are made in its lifetime. No other thread may run.
-class ForNow {
- public:
-  ForNow(const char* name, const std::string& value) : name_(name) {
-    if (const char* set = std::getenv(name)) before_ = set;
-    setenv(name, value.c_str(), 1);
-  }
-  ~ForNow() {
-    if (before_)
-      setenv(name_, before_->c_str(), 1);
-    else
-      unsetenv(name_);
-  }
-  ForNow(const ForNow&) = delete;
-  ForNow& operator=(const ForNow&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
 };
 
 /// A communicator of this thread alone: a call on it is a copy, in slices.

@@ -31,6 +31,9 @@ Result<Machine> this_hosts_cpus(std::uint32_t ranks) {
     return fail(Code::unsupported, fmt::format("the clock simulates at most {} ranks, not {}", most_ranks, ranks));
   machine.request.ranks = ranks > 0 ? ranks : std::max(2U, cores);
   machine.clock = host_model(machine.request.ranks, cores, rates);
+  const char* transport = machine.request.peer_memory ? "loopback" : "shm";
+  if (const auto found = known.plans.find(ratios_key(transport, machine.request.ranks)); found != known.plans.end())
+    machine.clock.ratios = found->second;
   for (std::uint32_t rank = 0; rank < machine.request.ranks; ++rank)
     machine.places.push_back(fmt::format("CPU {}", rank % cores));
   return machine;

@@ -25,6 +25,7 @@ Calibration sample(double copy_gbps = 42) {
   calibration.time = "2026-01-31T12:00:00Z";
   calibration.links["00000000000000aa"] = {{"gpu0", "port0", 11.5, 0, "copy engine, alone"}};
   calibration.gpus["00000000000000aa"] = {.call_us = 4.5, .step_us = 1.5};
+  calibration.plans["shm/4"].add(Collective::all_reduce, "ring", 1 << 20, 1.25);
   return calibration;
 }
 
@@ -56,6 +57,7 @@ TEST(Calibration, ComesBackAsItWasSaved) {
   EXPECT_EQ(loaded->time, sample().time);
   EXPECT_EQ(loaded->links, sample().links);
   EXPECT_EQ(loaded->gpus, sample().gpus);
+  EXPECT_EQ(loaded->plans, sample().plans);
 }
 
 TEST(Calibration, ShippedDefaultsArePlausible) {
@@ -99,6 +101,23 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
     EXPECT_NE(loaded.error().message.find(path), std::string::npos) << loaded.error().message;
     EXPECT_NE(loaded.error().message.find("strait doctor --calibrate"), std::string::npos) << loaded.error().message;
   }
+}
+
+TEST(Calibration, TimesOfPlansTravelAsText) {
+  const PlanRatios ratios = sample().plans.at("shm/4");
+  const auto parsed = parse_ratios(ratios_text(ratios));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(*parsed, ratios);
+  EXPECT_TRUE(parse_ratios("[]"));
+  for (const char* bad : {"", "7", "{}", "[7]", R"([{"collective":"all-reduce","algorithm":"ring"}])",
+                          R"([{"collective":"all-produce","algorithm":"ring","points":[]}])",
+                          R"([{"collective":"all-reduce","algorithm":"sting","points":[]}])",
+                          R"([{"collective":7,"algorithm":"ring","points":[]}])",
+                          R"([{"collective":"all-reduce","algorithm":"ring","points":[[1024]]}])",
+                          R"([{"collective":"all-reduce","algorithm":"ring","points":[[-1,1.0]]}])",
+                          R"([{"collective":"all-reduce","algorithm":"ring","points":[[1024,1000]]}])",
+                          R"([{"collective":"all-reduce","algorithm":"ring","points":[[1024,0]]}])"})
+    EXPECT_FALSE(parse_ratios(bad)) << bad;
 }
 
 TEST(Calibration, ANewMeasurementOfTheHostKeepsWhatTransportsMeasured) {
