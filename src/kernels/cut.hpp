@@ -15,8 +15,11 @@ inline Wire flagged_wire(const Ring& ring) {
   return ring.slots[static_cast<std::size_t>(Wire::lines)].lanes != 0 ? Wire::lines : Wire::packets;
 }
 
-/// A chunk of less than this is not worth a block of its own.
-constexpr std::size_t min_chunk_bytes(Wire wire) { return std::size_t{2} * piece_data_bytes(wire); }
+/// A chunk of less than this is not worth a block of its own. Packets cross PCIe, where what a lane writes and reads
+/// apart from data costs 0.1 to 0.2 us: an all-gather of 16 KB on two H200 takes 7.0 us on 16 lanes and 6.4 on 8.
+constexpr std::size_t min_chunk_bytes(Wire wire) {
+  return wire == Wire::packets ? std::size_t{2} << 10 : std::size_t{2} * piece_data_bytes(wire);
+}
 
 struct Cut {
   std::uint32_t chunk_bytes;
