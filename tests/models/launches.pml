@@ -1,0 +1,142 @@
+// Launches that overlap (programmatic dependent launch), on lanes whose number differs from call to call: two ranks
+// exchange lines on two lanes with two slots each. A launch runs a block for each lane; it begins while the one before
+// it still runs, and waits in after_predecessor(). What the lanes count is kept in the device's memory between
+// launches. A call of another wire, or in a smaller number of lanes, leaves lanes alone, with a slot that was not given
+// back. GO_ON_AFTER_GIVING_UP is what the kernels do today (docs/models.md).
+// mutants: NO_AFTER_PREDECESSOR=assertion NO_SAVE=assertion NO_CREDIT=assertion
+// mutants: NO_GIVE_BACK_AT_START=deadlock NO_ABORT=deadlock GO_ON_AFTER_GIVING_UP=assertion
+#define RANKS 2
+#define LANES 2
+#define DEPTH 2
+#define RINGS (RANKS * LANES)
+#define CALLS 3
+#define PLACES (RINGS * DEPTH)
+byte late = RANKS;  // the rank whose deadline has passed
+#define deadline_passed (late == me)
+#include "memory.inc"
+#include "lane.inc"
+
+#define ring(writer, lane) ((writer) * LANES + (lane))
+#define slot_place(ring, use) ((ring) * DEPTH + slot_of(use))
+#define datum_of(call, round, ring) (1 + ((call) * 2 + (round)) * RINGS + (ring))
+
+// Call 0 has two rounds; in call 1 rank 0 sends on one lane and rank 1 nothing; in call 2 rank 1 sends on one lane.
+// A launch has as many blocks as its longer message lanes.
+#define lanes_of(call, writer) \
+  ((call) == 0 || (call) == 2 && (writer) == 0 -> 2 : ((call) == 1 && (writer) == 1 -> 0 : 1))
+#define blocks_of(call) ((call) == 1 -> 1 : 2)
+#define rounds_of(call) ((call) == 0 -> 2 : 1)
+
+byte begun[RANKS * CALLS];  // blocks of a launch
+byte ended[RANKS * CALLS];
+bit spent[RANKS];  // a launch has given up: those that wait behind it do nothing
+
+// The predecessor allows the launch once its blocks have begun; after_predecessor() waits for their end.
+#ifdef NO_AFTER_PREDECESSOR
+#define predecessor_allows(launch) (begun[launch] == blocks_of(call - 1))
+#else
+#define predecessor_allows(launch) (ended[launch] == blocks_of(call - 1))
+#endif
+
+#define has_room_here() (here_sent < returned[out] + DEPTH)
+
+inline resume() {
+  here_sent = sent[out];
+  here_taken = taken[in]
+#ifndef NO_GIVE_BACK_AT_START
+  ;
+  returned[in] = here_taken
+#endif
+}
+
+inline send_chunk() {
+#ifndef NO_CREDIT
+  wait_for(has_room_here());
+#endif
+  printf("rank %d, lane %d: use %d is call %d, round %d\n", me, lane, here_sent, call, round);
+  assert(here_sent < finished[out] + DEPTH);
+  store(slot_place(out, here_sent), datum_of(call, round, out), flag_of(here_sent, 0));
+  here_sent++
+}
+
+inline take_chunk() {
+  take(slot_place(in, here_taken), flag_of(here_taken, 0), datum);
+  printf("rank %d, lane %d: call %d, round %d is datum %d\n", me, lane, call, round, datum);
+  assert(datum == datum_of(call, round, in));
+  datum = 0;
+  here_taken++;
+  finished[in]++
+}
+
+// What is one step here, up to the next wait, no peer can tell from several: what a peer does meanwhile changes none of
+// it.
+proctype Block(byte me; byte call; byte lane) {
+  byte round, datum, here_sent, here_taken;  // registers
+  byte out = ring(me, lane);
+  byte in = ring(1 - me, lane);
+  atomic {
+    (call == 0 || predecessor_allows(me * CALLS + call - 1));
+    begun[me * CALLS + call]++;
+#ifndef GO_ON_AFTER_GIVING_UP
+    if
+    :: spent[me] -> goto done
+    :: else -> skip
+    fi;
+#endif
+    resume()
+  }
+  do
+  :: round < rounds_of(call) ->
+     atomic {
+       if
+       :: lane < lanes_of(call, me) -> send_chunk()
+       :: else -> skip
+       fi;
+       if
+       :: lane < lanes_of(call, 1 - me) -> take_chunk()
+       :: else -> skip
+       fi;
+       round++;
+       if
+       :: round < rounds_of(call) -> returned[in] = here_taken
+       :: else -> break  // the next launch on this lane gives back
+       fi
+     }
+  od;
+#ifndef NO_SAVE
+  atomic { sent[out] = here_sent; taken[in] = here_taken };
+#endif
+  goto done;
+gave_up:
+  printf("rank %d, lane %d: gives up in call %d\n", me, lane, call);
+  spent[me] = 1;
+done:
+  ended[me * CALLS + call]++
+}
+
+// No rank gives up, or one does, at any time, and its host tells the others.
+proctype Host() {
+  if
+  :: skip
+  :: late = 0
+  :: late = 1
+  fi;
+  if
+  :: late < RANKS -> aborted = 1
+  :: else -> skip
+  fi
+}
+
+init {
+  byte rank, call, lane;
+  atomic {
+    for (rank : 0 .. RANKS - 1) {
+      for (call : 0 .. CALLS - 1) {
+        for (lane : 0 .. blocks_of(call) - 1) {
+          run Block(rank, call, lane)
+        }
+      }
+    }
+    run Host()
+  }
+}

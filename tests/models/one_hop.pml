@@ -1,0 +1,170 @@
+// One hop between three ranks (run_exchange): every rank sends a chunk to every peer in a round and takes one from it.
+// An exchange of all with all, a broadcast, a gather and an exchange follow one another, with two slots a ring. Bulk
+// sends a round ahead of what it takes.
+// variants: LINES BULK
+// mutants: NO_CREDIT=assertion FLAG_WITHOUT_USE=assertion TAKE_BEFORE_SENDING=deadlock NO_GIVE_BACK_AT_START=deadlock
+// mutants: NO_ABORT=deadlock BULK:NO_FENCE=assertion
+#define RANKS 3
+#define DEPTH 2
+#define RINGS (RANKS * RANKS)
+#define CALLS 4
+#ifdef BULK
+#define LEAD 1
+#define PLACES (2 * RINGS * DEPTH)
+#else
+#define LEAD 0
+#define PLACES (RINGS * DEPTH)
+#endif
+#ifdef LINES
+byte late = RANKS;  // the rank whose deadline has passed
+#define deadline_passed (late == me)
+#else
+#define NEVER_ABORTED  // block.pml gives up there
+#endif
+#include "memory.inc"
+#include "lane.inc"
+
+// Rings by their writer, so that what one rank stores to lies together: the slots, and after those of all ranks, flags.
+#define ring(writer, reader) ((writer) * RANKS + (reader))
+#define slot_place(ring, use) ((ring) * DEPTH + slot_of(use))
+#define flag_place(ring, use) (RINGS * DEPTH + slot_place(ring, use))
+
+#define rounds_of(call) ((call) == 0 -> 2 : 1 + (call) % 2)
+#define sends(call, writer, reader) \
+  ((writer) != (reader) && ((call) != 1 || (writer) == 0) && ((call) != 2 || (reader) == 1))
+#define datum_of(call, round, writer, reader) (1 + ((call) * 2 + (round)) * RINGS + ring(writer, reader))
+
+// Of this round, which peers a chunk goes to and comes from. The slots are those that the counts name.
+inline prepare() {
+  for (peer : 0 .. RANKS - 1) {
+    outgoing[peer] = sends(call, me, peer) && round < rounds_of(call);
+    incoming[peer] = sends(call, peer, me) && round >= LEAD;
+    if
+    :: outgoing[peer] -> wait_for(has_room(ring(me, peer)))
+    :: else -> skip
+    fi;
+#ifdef BULK
+    if
+    :: incoming[peer] ->
+       take(flag_place(ring(peer, me), taken[ring(peer, me)]), flag_of(taken[ring(peer, me)], 0), datum)
+    :: else -> skip
+    fi
+#endif
+  }
+}
+
+inline push() {
+  for (peer : 0 .. RANKS - 1) {
+    if
+    :: outgoing[peer] ->
+       printf("rank %d: use %d towards %d is call %d, round %d\n", me, sent[ring(me, peer)], peer, call, round);
+       assert_unread(ring(me, peer));
+       store(slot_place(ring(me, peer), sent[ring(me, peer)]), datum_of(call, round, me, peer),
+             flag_of(sent[ring(me, peer)], 0))
+    :: else -> skip
+    fi
+  }
+}
+
+inline take_from(a_peer) {
+  atomic {
+#ifdef BULK
+    datum = memory[slot_place(ring(a_peer, me), taken[ring(a_peer, me)])].datum;
+#else
+    take(slot_place(ring(a_peer, me), taken[ring(a_peer, me)]), flag_of(taken[ring(a_peer, me)], 0), datum);
+#endif
+    printf("rank %d: call %d, round %d from %d is datum %d\n", me, call, round - LEAD, a_peer, datum);
+    assert(datum == datum_of(call, round - LEAD, a_peer, me));
+    datum = 0;
+    incoming[a_peer] = 0;
+    taken[ring(a_peer, me)]++;
+    finished[ring(a_peer, me)]++
+  }
+}
+
+// In any order: each warp has its pieces.
+inline combine() {
+  do
+  :: incoming[0] -> take_from(0)
+  :: incoming[1] -> take_from(1)
+  :: incoming[2] -> take_from(2)
+  :: !incoming[0] && !incoming[1] && !incoming[2] -> break
+  od
+}
+
+inline publish() {
+#if defined(BULK) && !defined(NO_FENCE)
+  arrive_all(ring(me, 0) * DEPTH, RANKS * DEPTH);
+  arrive_all((RINGS + ring(me, 0)) * DEPTH, RANKS * DEPTH);
+#endif
+  for (peer : 0 .. RANKS - 1) {
+    if
+    :: outgoing[peer] ->
+#ifdef BULK
+       store(flag_place(ring(me, peer), sent[ring(me, peer)]), 0, flag_of(sent[ring(me, peer)], 0));
+#endif
+       sent[ring(me, peer)]++;
+       outgoing[peer] = 0
+    :: else -> skip
+    fi
+  }
+}
+
+inline give_back_all() {
+  for (peer : 0 .. RANKS - 1) {
+    give_back(ring(peer, me))
+  }
+}
+
+// What is one step here, up to the next wait, no peer can tell from several: what a peer does meanwhile changes none of
+// it.
+proctype Rank(byte me) {
+  byte call, round, peer, datum;
+  bit outgoing[RANKS], incoming[RANKS];
+  for (call : 0 .. CALLS - 1) {
+#ifndef NO_GIVE_BACK_AT_START
+    atomic { give_back_all() };
+#endif
+    for (round : 0 .. rounds_of(call) - 1 + LEAD) {
+#ifdef TAKE_BEFORE_SENDING
+      atomic { prepare() };
+      combine();
+      atomic { push() };
+#else
+      atomic { prepare(); push() };
+      combine();
+#endif
+      atomic {
+        publish();
+        if
+        :: round < rounds_of(call) - 1 + LEAD -> give_back_all()
+        :: else -> skip  // the next launch does
+        fi
+      }
+    }
+  }
+gave_up:
+}
+
+#ifdef LINES
+// No rank gives up, or one does, at any time, and its host tells the others.
+proctype Host() {
+  if
+  :: skip
+  :: late = 0
+  :: late = 1
+  :: late = 2
+  fi;
+  if
+  :: late < RANKS -> aborted = 1
+  :: else -> skip
+  fi
+}
+#endif
+
+init {
+  atomic { run Rank(0); run Rank(1); run Rank(2) };
+#ifdef LINES
+  run Host()
+#endif
+}
