@@ -102,10 +102,12 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   after_predecessor();
-  if (minds_a_peer) lane.resume();
+  const bool goes_on = minds_a_peer && lane.resume();
+  if (minds_a_peer && !goes_on) shared.failed = 1;
+  bool gives_up = false;
   prefetch_first<W>(shared, copies, exchange.pieces);
   for (std::uint32_t round = 0; round < exchange.rounds + lead; ++round) {
-    if (minds_a_peer) {
+    if (goes_on) {
       prepare_send(exchange, send, lane, peer, round, shared);
       if (lead != 0 && round == 0) {
         receive_nothing(ring, peer, shared);
@@ -115,13 +117,19 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
       if constexpr (W::flags_slots)
         if (has_peer && !await(ring, shared.incoming[position])) shared.failed = 1;
     }
-    __syncthreads();
-    if (shared.failed != 0) break;
+    const bool has_stale = meet<W>(goes_on && lane.takes_stale_slots());
+    gives_up = shared.failed != 0;
+    if (gives_up) break;
+    if (has_stale) {
+      wipe<W>(ring, shared.outgoing, copies);
+      __syncthreads();
+    }
     push<W>(shared.outgoing, copies, exchange.pieces, contribution);
     // In place, what comes overwrites what was sent: of this round, or where sending leads, of the one before.
     if constexpr (!W::flags_slots) __syncthreads();
     const bool done = combine();
-    if (__syncthreads_or(!done)) return;
+    gives_up = __syncthreads_or(!done) != 0;
+    if (gives_up) break;
     if (!has_peer || round + 1 == exchange.rounds + lead) continue;
     if constexpr (W::flags_slots) {
       __threadfence_system();
@@ -129,7 +137,7 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
     }
     lane.give_back();
   }
-  if (has_peer) lane.save();
+  if (has_peer) lane.save(gives_up);
 }
 
 /// Copies the part that does not leave this rank.

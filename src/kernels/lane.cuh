@@ -40,18 +40,21 @@ class Lane {
         counts_(&ring.counts[lane_index(W::wire, cast, peer, blockIdx.x)]),
         returned_word_(returned_word(ring.rank, peer, cast)),
         peers_returned_word_(returned_word(peer, ring.rank, cast)) {}
-  /// Goes on from where the last launch was.
-  __device__ void resume() {
+  /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
+  /// sends for what the earlier one owes.
+  __device__ bool resume() {
     const LaneCounts counts = *counts_;
+    if (counts.sent == gave_up) return false;
     // Of this GPU's own memory, beside the counts; from the host's it would take as long as a small call.
     returned_ = ring_.staged ? counts.returned : load_word(returned_word_);
     sent_ = counts.sent;
     taken_ = counts.taken;
     given_back_ = counts.given_back;
     give_back();
+    return true;
   }
   /// What later launches start from.
-  __device__ void save() { *counts_ = {sent_, taken_, given_back_, returned_}; }
+  __device__ void save(bool gives_up) { *counts_ = {gives_up ? gave_up : sent_, taken_, given_back_, returned_}; }
 
   /// Takes the next slot towards the peer, once it is free. False: gave up.
   __device__ bool next_slot(const std::byte* source, std::uint32_t bytes, std::uint16_t call_hash, Outgoing& chunk) {
@@ -63,10 +66,15 @@ class Lane {
       if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, blockIdx.x, true)) return false;
     }
     chunk = {source, out_.slot(sent_), out_.flag(sent_), W::flag(sent_, call_hash), bytes};
-    if constexpr (W::wire == Wire::packets)
-      if (W::wipes(sent_)) wipe(chunk.slot);
+    if constexpr (W::wire == Wire::packets) is_stale_ = is_stale_ || W::wipes(sent_);
     ++sent_;
     return true;
+  }
+  /// Whether a slot that was taken since the last question must be wiped before it is filled.
+  __device__ bool takes_stale_slots() {
+    const bool is_stale = is_stale_;
+    is_stale_ = false;
+    return is_stale;
   }
   /// Names the slot that the peer's next chunk comes in.
   __device__ void expect(std::byte* destination, std::uint32_t bytes, std::uint16_t call_hash, Incoming& chunk) {
@@ -90,10 +98,8 @@ class Lane {
   __device__ std::uint64_t* returned_word(std::uint32_t writer, std::uint32_t reader, Cast cast) const {
     return reinterpret_cast<std::uint64_t*>(ring_.arenas[writer]) + lane_index(W::wire, cast, reader, blockIdx.x);
   }
-  __device__ void wipe(std::byte* slot) const {
-    for (std::uint32_t offset = 0; offset < out_.slot_bytes; offset += sizeof(Granule))
-      store_granule(slot + offset, {0, 0});
-  }
+
+  static constexpr std::uint64_t gave_up = ~std::uint64_t{0};  ///< LaneCounts::sent of a lane on which nothing goes on
 
   const Ring& ring_;
   const std::uint32_t peer_;
@@ -105,7 +111,29 @@ class Lane {
   std::uint64_t taken_ = 0;
   std::uint64_t returned_ = 0;
   std::uint64_t given_back_ = 0;
+  bool is_stale_ = false;
 };
+
+/// By all threads of the block, after a barrier that follows next_slot(): who multicasts must wait until all readers
+/// have returned a slot.
+template <class W>
+__device__ __forceinline__ void wipe(const Ring& ring, const Outgoing* chunks, std::uint32_t count) {
+  const std::uint32_t slot_bytes = ring.slots[static_cast<std::uint32_t>(W::wire)].slot_bytes;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (chunks[i].bytes == 0) continue;
+    for (std::uint32_t offset = threadIdx.x * sizeof(Granule); offset < slot_bytes;
+         offset += blockDim.x * sizeof(Granule))
+      store_granule(chunks[i].slot + offset, {0, 0});
+  }
+}
+
+/// A barrier. Of packets, whether any thread of the block `takes_stale_slots`.
+template <class W>
+__device__ __forceinline__ bool meet(bool takes_stale_slots) {
+  if constexpr (W::wire == Wire::packets) return __syncthreads_or(takes_stale_slots) != 0;
+  __syncthreads();
+  return false;
+}
 
 /// After a barrier that follows the last write into the slot, and a fence of this thread, which covers what the barrier
 /// has shown it: the readers may read it.

@@ -10,8 +10,7 @@
 /// Data travels through slots of fixed size, in rings that one rank writes and others read; a reader returns slots by a
 /// counter in the writer's arena. How a reader learns that a slot's bytes are there is the wire:
 ///  - lines, in the memory of peers that NVLink joins: 128 bytes, 120 of data and, in the last 8, a flag that names the
-///  use
-///    of the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware
+///    use of the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware
 ///    delivers it whole, so that a reader that sees the flag sees the data: no fence, no counter to wait for, 94% of
 ///    the link. (NCCL's LL128 rests on the same property.)
 ///  - packets, in either memory: 8 bytes, 4 of data and 4 of flag, because PCIe promises no more than that a store of 8
@@ -44,7 +43,7 @@ inline constexpr std::uint32_t cast_count = 2;
 /// What this rank did on one lane of one ring with a peer: in its own device's memory, kept from launch to launch, so
 /// that captured graphs replay right.
 struct LaneCounts {
-  std::uint64_t sent;        ///< slots filled for the peer
+  std::uint64_t sent;        ///< slots filled for the peer; all bits: a launch gave up here
   std::uint64_t taken;       ///< slots of the peer's read here
   std::uint64_t given_back;  ///< of those: the rest is given back by the next launch
   std::uint64_t returned;    ///< slots that the peer was last seen to have given back

@@ -56,7 +56,7 @@ __device__ __forceinline__ void prepare(const TwoHop& call, Lane<W>& lane, Lane<
   const std::uint32_t contributed =
       has(call.contributors, ring.rank) ? slice_chunk_of(call, peer, iteration, offset) : 0;
   bool is_free = lane.next_slot(call.input + offset, contributed, call.call_hash, shared.contributions_out[position]);
-  Outgoing result;
+  Outgoing result{};
   is_free = is_free && results.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result);
   if (call.results == Cast::multi && position != 0) result.bytes = 0;
   shared.results_out[position] = result;
@@ -111,22 +111,30 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   if (threadIdx.x == 0) shared.failed = 0;
   __syncwarp();  // those who mind a peer are of one warp
   after_predecessor();
-  if (minds_a_peer) lane.resume();
-  if (minds_a_peer && multicast) cast_lane.resume();
+  const bool goes_on = minds_a_peer && lane.resume() && (!multicast || cast_lane.resume());
+  if (minds_a_peer && !goes_on) shared.failed = 1;
+  bool gives_up = false;
   const int last = static_cast<int>(call.rounds) + 1;
   for (int iteration = 0; iteration <= last; ++iteration) {
-    if (minds_a_peer) prepare(call, lane, results, peer, iteration, shared);
+    if (goes_on) prepare(call, lane, results, peer, iteration, shared);
     if constexpr (W::flags_slots) {
-      const bool came =
-          !has_peer || (await(ring, shared.contributions_in[position]) && await(ring, shared.results_in[position]));
+      const bool came = !has_peer || !goes_on ||
+                        (await(ring, shared.contributions_in[position]) && await(ring, shared.results_in[position]));
       if (!came) shared.failed = 1;
     }
-    __syncthreads();
-    if (shared.failed != 0) break;
+    const bool has_stale = meet<W>(goes_on && (lane.takes_stale_slots() | results.takes_stale_slots()));
+    gives_up = shared.failed != 0;
+    if (gives_up) break;
+    if (has_stale) {
+      wipe<W>(ring, shared.contributions_out, ring.ranks - 1);
+      wipe<W>(ring, shared.results_out, ring.ranks - 1);
+      __syncthreads();
+    }
     push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
     const bool done = reduce_own<W>(call, shared, contribution, reduce) &&
                       collect<W>(ring, shared.results_in, ring.ranks - 1, call.pieces);
-    if (__syncthreads_or(!done)) return;
+    gives_up = __syncthreads_or(!done) != 0;
+    if (gives_up) break;
     if (!has_peer || iteration == last) continue;
     if constexpr (W::flags_slots) {
       __threadfence_system();
@@ -137,8 +145,8 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
     if (multicast) cast_lane.give_back();
   }
   if (!has_peer) return;
-  lane.save();
-  if (multicast) cast_lane.save();
+  lane.save(gives_up);
+  if (multicast) cast_lane.save(gives_up);
 }
 
 template <class W>

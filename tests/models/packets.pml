@@ -1,7 +1,6 @@
 // Packets through host memory: one writer, two readers of the same slots (Cast::multi), and flags whose numbers of uses
 // wrap. Every call sends one packet, two of them a second one, far down the slot: what lies there may be as old as
-// flags can tell apart, so slots are wiped four times before flags repeat. WIPE_BY_EACH_PEERS_THREAD is what the
-// kernels do today (docs/models.md).
+// flags can tell apart, so slots are wiped four times before flags repeat.
 // mutants: NO_WIPE=assertion WIPE_BY_EACH_PEERS_THREAD=assertion ONE_RETURN_IS_ENOUGH=assertion
 // mutants: NO_GIVE_BACK_AT_START=deadlock
 #define DEPTH 2

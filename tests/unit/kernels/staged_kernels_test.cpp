@@ -255,6 +255,57 @@ TEST_P(Packets, FlagsWrap) {
   }
 }
 
+/// A broadcast's root runs ahead of its readers by all slots of its ring; one reader is early, the other late.
+TEST(Broadcast, FlagsWrapWhileOneReaderIsLate) {
+  Machine machine(3, 1, {.flagged_bytes = always, .first_use = (std::uint64_t{1} << 22) - 4});
+  constexpr int calls = 8;
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      for (int turn = 0; turn < calls; ++turn) {
+        Bytes data(64, rank == 0 ? static_cast<std::byte>(turn) : poison);
+        CollectiveCase c;
+        c.collective = Collective::broadcast;
+        c.type = DataType::uint8;
+        c.count = data.size();
+        auto launches = machine.calls(rank).launches_of(call_of(c, data.data(), data.data(), Bytes(8)));
+        std::get<kernels::Exchange>(launches.at(0).argument).ring.timeout_ns = 3'000'000'000;
+        machine.run(launches, c.type);
+        ASSERT_EQ(machine.mailbox(rank).event, Mailbox::Event::none) << "rank " << rank << ", call " << turn;
+        EXPECT_EQ(data, Bytes(64, static_cast<std::byte>(turn)));
+      }
+    });
+}
+
+/// A launch that waits in the stream behind one that gave up must not send: its peer would take that for the earlier.
+TEST(Waiting, NothingFollowsALaunchThatGaveUp) {
+  for (const std::size_t flagged_bytes : {always, std::size_t{0}}) {
+    Machine machine(2, 1, {.flagged_bytes = flagged_bytes});
+    CollectiveCase c;
+    c.type = DataType::uint8;
+    c.count = flagged_bytes == 0 ? 200'000 : 1000;  // bulk: several rounds
+    const auto run = [&](std::uint32_t rank, int value, std::uint64_t timeout_ns) {
+      Bytes data(c.count, static_cast<std::byte>(value));
+      auto launches = machine.calls(rank).launches_of(call_of(c, data.data(), data.data(), Bytes(8)));
+      std::get<kernels::Exchange>(launches.at(0).argument).ring.timeout_ns = timeout_ns;
+      machine.run(launches, c.type);
+      return data;
+    };
+    run(0, 1, 20'000'000);  // nobody is there
+    ASSERT_EQ(machine.mailbox(0).event, Mailbox::Event::timeout);
+    std::jthread next([&] {
+      const auto began = std::chrono::steady_clock::now();
+      run(0, 2, 1'000'000'000);
+      EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(500)) << "it waited all the same";
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const Bytes output = run(1, 10, 2'000'000'000);
+    if (machine.mailbox(1).event == Mailbox::Event::none)
+      EXPECT_EQ(output, Bytes(c.count, std::byte{11}));  // of the first call, if it is taken for good
+  }
+}
+
 TEST(Barrier, WaitsForEverybody) {
   Machine machine(3, 2, {.flagged_bytes = 4096});
   std::atomic<int> came{0};
