@@ -55,7 +55,7 @@ T good(Result<T> result) {
 struct Wish {
   std::string transport = "loopback";
   std::vector<std::uint32_t> rank_counts{2, 4};
-  int passes = 4;
+  int passes = 4, most_passes = 20;
   const KnownRates& known = process_rates();
 
   ClockModel clock(std::uint32_t ranks) const {
@@ -68,7 +68,8 @@ struct Wish {
 
 std::vector<Row> measured_rows(const Wish& wish, const std::vector<std::size_t>& sizes_bytes) {
   auto plans = good(doctor::plans_to_time(wish.transport, wish.rank_counts, sizes_bytes, wish.known.host));
-  const Status timed = doctor::time_plans(plans, wish.transport, wish.passes, [](std::size_t, std::size_t) {});
+  const Status timed =
+      doctor::time_plans(plans, wish.transport, wish.passes, wish.most_passes, [](int, std::size_t, std::size_t) {});
   if (!timed) stop(timed.error().message);
   std::vector<Row> rows;
   for (const PlanTime& plan : plans) {
@@ -146,6 +147,7 @@ nlohmann::ordered_json to_json(const std::vector<Row>& rows, const std::vector<s
                                const Wish& wish) {
   nlohmann::ordered_json json{{"provenance", perf::provenance()},
                               {"passes", wish.passes},
+                              {"most_passes", wish.most_passes},
                               {"transport", wish.transport},
                               {"rates", wish.known.calibrated ? "calibrated" : wish.known.source},
                               {"plans_measured_before", !wish.clock(wish.rank_counts.front()).ratios.points().empty()}};
@@ -221,6 +223,9 @@ int main(int argc, char** argv) {
   app.add_option("--min-bytes", least_bytes, "Smallest size; the next ones are 8 times larger")->capture_default_str();
   app.add_option("--max-bytes", most_bytes, "Largest size")->capture_default_str();
   app.add_option("--passes", wish.passes, "Times that every plan is measured")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  app.add_option("--most-passes", wish.most_passes, "Likewise, where the two measurements differ by more than 5%")
       ->check(CLI::Range(2, 1000))
       ->capture_default_str();
   app.add_option("--json", json_path, "Write the results to this file");

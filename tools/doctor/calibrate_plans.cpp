@@ -15,7 +15,7 @@
 namespace strait::doctor {
 namespace {
 
-constexpr int passes = 8;
+constexpr int passes = 4, most_passes = 20;
 const std::vector<std::size_t> sizes_bytes{1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 32 << 20};
 
 std::vector<std::uint32_t> usual_rank_counts() {
@@ -37,9 +37,12 @@ Status measure(const std::string& path, const std::string& transport, const std:
                const HostRates& rates) {
   STRAIT_ASSIGN(auto plans, plans_to_time(transport, rank_counts, sizes_bytes, rates));
   const bool shows = isatty(fileno(stderr)) != 0;
-  STRAIT_TRY(time_plans(plans, transport, passes, [&](std::size_t done, std::size_t all) {
-    if (shows) fmt::print(stderr, "\r{}: {} of {} plans {}", transport, done, all, done == all ? "\n" : "");
+  STRAIT_TRY(time_plans(plans, transport, passes, most_passes, [&](int pass, std::size_t settled, std::size_t all) {
+    if (shows)
+      fmt::print(stderr, "\r{}: pass {} of at most {}, {} of {} plans are settled ", transport, pass, most_passes,
+                 settled, all);
   }));
+  if (shows) fmt::print(stderr, "\n");
   RatiosByTransport ratios;
   for (const PlanTime& plan : plans)
     ratios[ratios_key(transport, plan.ranks)].add(plan.collective, plan.algorithm, plan.bytes,

@@ -19,6 +19,7 @@ namespace {
 constexpr int blocks = 8;
 constexpr double block_us = 500;
 constexpr std::size_t element_bytes = 4;
+constexpr double settled_spread = 0.05;
 
 /// Starts at a cache line, as slots and the buffers of most programs do.
 struct Free {
@@ -166,18 +167,26 @@ Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const 
   return plans;
 }
 
-Status time_plans(std::vector<PlanTime>& plans, const std::string& transport, int passes,
-                  const std::function<void(std::size_t done, std::size_t all)>& progress) {
+Status time_plans(std::vector<PlanTime>& plans, const std::string& transport, int passes, int most_passes,
+                  const std::function<void(int pass, std::size_t settled, std::size_t all)>& progress) {
   const ForNow through("STRAIT_TRANSPORT", transport);
   const ForNow quiet("STRAIT_DEBUG", "off");  // that most of what is forced here is slower is the point
   auto groups = by_communicator(plans);
-  std::size_t done = 0;
-  for (int pass = 0; pass < passes; ++pass)
+  for (int pass = 0; pass < most_passes; ++pass) {
+    std::size_t settled = 0;
     for (auto& group : groups) {
+      const bool agree = std::all_of(group.begin(), group.end(),
+                                     [](const PlanTime* plan) { return plan->spread() <= settled_spread; });
+      if (pass >= passes && agree) {
+        settled += group.size();
+        continue;
+      }
       const ForNow forced("STRAIT_ALGORITHM", group.front()->algorithm);
       STRAIT_TRY(Ranks(group, pass).run());
-      progress(done += group.size(), plans.size() * static_cast<std::size_t>(passes));
     }
+    progress(pass + 1, settled, plans.size());
+    if (settled == plans.size()) break;
+  }
   return {};
 }
 

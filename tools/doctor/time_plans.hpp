@@ -41,10 +41,11 @@ constexpr std::size_t plan_slice_bytes = 128 << 10;  ///< what a slot of both tr
 Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const std::vector<std::uint32_t>& rank_counts,
                                             const std::vector<std::size_t>& sizes_bytes, const HostRates& rates);
 
-/// Measures all of them, `passes` times in turn: ranks are threads, calls run back to back on the same buffers, and the
-/// time is the mean of a call in the quickest quarter of the blocks. `progress` is told how many of all passes' plans
-/// are done. Changes the environment: no other thread may run.
-Status time_plans(std::vector<PlanTime>& plans, const std::string& transport, int passes,
-                  const std::function<void(std::size_t done, std::size_t all)>& progress);
+/// Measures all of them, `passes` times in turn, and those of an algorithm whose two measurements differ by more than
+/// 5% again, up to `most_passes` times. Ranks are threads, calls run back to back on the same buffers, and the time is
+/// the mean of a call in the quickest quarter of the blocks. `progress` is told after every pass how many of the plans
+/// it left alone. Changes the environment: no other thread may run.
+Status time_plans(std::vector<PlanTime>& plans, const std::string& transport, int passes, int most_passes,
+                  const std::function<void(int pass, std::size_t settled, std::size_t all)>& progress);
 
 }  // namespace strait::doctor
