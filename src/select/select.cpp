@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -160,14 +161,15 @@ void put_simplest_first(std::vector<Alternative>& alternatives, const PlanReques
          end->predicted_us <= equally_fast * alternatives.front().predicted_us)
     ++end;
   if (end - alternatives.begin() < 2) return;
-  const auto parts = [&](const Alternative& alternative) {
-    const RankPlan plan = find_algorithm(alternative.algorithm)->build(request, request.ranks - 1);
+  auto simplest = alternatives.begin();
+  std::pair<std::size_t, std::size_t> least{SIZE_MAX, SIZE_MAX};  // lanes, steps
+  for (auto alternative = alternatives.begin(); alternative != end; ++alternative) {
+    const RankPlan plan = find_algorithm(alternative->algorithm)->build(request, request.ranks - 1);
     std::size_t steps = 0;
     for (const Lane& lane : plan.lanes) steps += lane.steps.size();
-    return std::pair(plan.lanes.size(), steps);
-  };
-  const auto simplest = std::min_element(
-      alternatives.begin(), end, [&](const Alternative& a, const Alternative& b) { return parts(a) < parts(b); });
+    const std::pair parts(plan.lanes.size(), steps);
+    if (parts < least) least = parts, simplest = alternative;
+  }
   std::rotate(alternatives.begin(), simplest, simplest + 1);
 }
 

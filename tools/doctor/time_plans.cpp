@@ -60,10 +60,10 @@ class Ranks {
   }
 
  private:
-  bool good(straitResult_t result) {
-    if (result == straitSuccess) return true;
+  bool good(straitResult_t result) { return result == straitSuccess || give_up(straitGetLastError(nullptr)); }
+  bool give_up(const std::string& why) {
     const std::lock_guard lock(mutex_);
-    if (error_.empty()) error_ = straitGetLastError(nullptr);
+    if (error_.empty()) error_ = why;
     return false;
   }
 
@@ -71,7 +71,9 @@ class Ranks {
     straitComm_t comm = nullptr;
     if (!good(straitCommInitRank(&comm, static_cast<int>(plans_.front()->ranks), &id_, rank, nullptr))) return;
     const Buffer send = buffer_of(most_bytes_), receive = buffer_of(most_bytes_);
-    bool going_on = send && receive && good(straitBarrier(comm, nullptr));
+    bool going_on = (send && receive) || give_up("rank " + std::to_string(rank) + " has no memory for two buffers of " +
+                                                 std::to_string(most_bytes_) + " bytes. Measure fewer ranks (--ranks)");
+    going_on = going_on && good(straitBarrier(comm, nullptr));
     for (std::size_t i = 0; going_on && i < plans_.size(); ++i)
       going_on = measure(*plans_[i], send.get(), receive.get(), comm, times_us_[static_cast<std::size_t>(rank)][i]);
     if (going_on) good(straitBarrier(comm, nullptr));
