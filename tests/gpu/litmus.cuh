@@ -1,0 +1,337 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/lane.cuh"
+
+/// Litmus tests of what the kernels' protocols ask of the memory system, with the kernels' own primitives, wires and
+/// functions. One block writes slots, another one, mostly on another GPU, reads them: what it takes must be of the very
+/// use that it waited for, neither older (data later than its flag) nor newer (overwritten before it was read).
+namespace strait::testing {
+
+using kernels::Granule;
+
+/// What is left out or turned round, to see whether the test would notice.
+enum class Weakness : std::uint8_t {
+  none,
+  no_fence,     ///< between the data and the flag of a bulk slot
+  no_acquire,   ///< the flag of a bulk slot is read by a relaxed load
+  split,        ///< a line or a packet is written by two stores, the flag by the second
+  flag_first,   ///< the flag, a pause, and then the data
+  return_first  ///< a bulk slot is given back, a pause, and then it is read
+};
+
+/// What was seen. In device memory, one of a GPU.
+struct Tally {
+  unsigned long long checked;      ///< granules
+  unsigned long long stale;        ///< older than the flag that came with them
+  unsigned long long overwritten;  ///< newer
+  unsigned long long torn;         ///< neither: of no use at all
+  unsigned long long stuck;        ///< blocks that gave up waiting
+};
+
+/// Slots from a writer to a reader, at addresses that both use.
+struct Channel {
+  std::byte* slots;         ///< [lane][depth]
+  std::uint64_t* flags;     ///< [lane][depth], of bulk slots
+  std::uint64_t* returned;  ///< [lane]: slots given back
+};
+
+/// The argument of the kernels. Blocks [0, lanes) write, as many more read.
+struct Traffic {
+  kernels::Ring ring;  ///< its mailbox, times and slot sizes; arenas are not used
+  Channel out, in;
+  Tally* tally;
+  std::uint32_t lanes;
+  std::uint32_t depth;         ///< slots of a lane, a power of two
+  std::uint32_t pieces;        ///< of a slot, a power of two, at most batch_size a warp
+  std::uint32_t rounds;        ///< uses of each lane
+  std::uint32_t stride;        ///< odd: which warp has which piece
+  std::uint32_t pause_cycles;  ///< a pause takes less
+  std::uint32_t seed;
+  bool wipes;  ///< zeros are written to each slot by other threads than those that fill it next
+};
+
+constexpr std::uint32_t control_pause_cycles = 20'000;  ///< ten times as long as a store travels
+constexpr std::uint16_t call_hash = 0x5a5b;
+
+__device__ __forceinline__ std::uint32_t mixed(std::uint32_t x) {
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
+__device__ __forceinline__ void pause(std::uint32_t cycles) {
+  const auto begin = clock64();
+  while (clock64() - begin < cycles) continue;
+}
+/// Now and then, by each warp for itself.
+__device__ __forceinline__ void perhaps_pause(const Traffic& traffic, std::uint32_t round) {
+  if (traffic.pause_cycles == 0) return;
+  const std::uint32_t who = blockIdx.x << 8 | threadIdx.x / kernels::warp_threads;
+  const std::uint32_t random = mixed(round * 0x9e3779b9u ^ who ^ traffic.seed);
+  if (random % 4 == 0) pause((random >> 2) % traffic.pause_cycles);
+}
+
+/// What a granule holds in a use of its slot: the use, and a hash of it and of the place.
+__device__ __forceinline__ Granule datum(std::uint32_t round, std::uint32_t lane, std::uint32_t slot_offset) {
+  const std::uint32_t hash = mixed(round * 0x9e3779b9u ^ lane << 24 ^ slot_offset);
+  const std::uint64_t low = std::uint64_t{round} << 32 | hash;
+  return {low, ~low};
+}
+
+/// How many of the two words of a granule are data: of packets and of a line's last, one.
+template <class W>
+__device__ __forceinline__ bool has_high_word(const kernels::Place& place) {
+  return place.valid > 8 && W::wire != kernels::Wire::packets;
+}
+
+/// This thread's place in the piece that is its warp's `b`-th of a round.
+template <class W>
+__device__ __forceinline__ kernels::Place place_of(const Traffic& traffic, std::uint32_t round, std::uint32_t b) {
+  const std::uint32_t number = threadIdx.x / kernels::warp_threads + b * (blockDim.x / kernels::warp_threads);
+  if (number >= traffic.pieces) return {0, 0, 0, false};
+  const std::uint32_t piece = (number * traffic.stride + round) % traffic.pieces;
+  return W::place_of(piece, traffic.pieces * kernels::piece_data_bytes(W::wire));
+}
+
+template <class W>
+__device__ __forceinline__ kernels::Outgoing outgoing(const Traffic& traffic, std::uint32_t lane, std::uint32_t round) {
+  const std::size_t slot = std::size_t{lane} * traffic.depth + (round & (traffic.depth - 1));
+  return {nullptr, traffic.out.slots + slot * traffic.pieces * kernels::piece_bytes, traffic.out.flags + slot,
+          W::flag(round, call_hash), traffic.pieces * kernels::piece_data_bytes(W::wire)};
+}
+template <class W>
+__device__ __forceinline__ kernels::Incoming incoming(const Traffic& traffic, std::uint32_t lane, std::uint32_t round) {
+  const std::size_t slot = std::size_t{lane} * traffic.depth + (round & (traffic.depth - 1));
+  return {traffic.in.slots + slot * traffic.pieces * kernels::piece_bytes,
+          traffic.in.flags + slot,
+          nullptr,
+          W::flag(round, call_hash),
+          traffic.pieces * kernels::piece_data_bytes(W::wire),
+          0};
+}
+
+/// Two stores instead of one.
+template <class W>
+__device__ __forceinline__ void send_split(std::byte* to, const Granule& value) {
+  if constexpr (W::wire == kernels::Wire::packets) {
+    auto* const words = reinterpret_cast<volatile std::uint32_t*>(to);
+    words[0] = static_cast<std::uint32_t>(value.low);
+    words[2] = static_cast<std::uint32_t>(value.high);
+    words[1] = static_cast<std::uint32_t>(value.low >> 32);
+    words[3] = static_cast<std::uint32_t>(value.high >> 32);
+  } else {
+    auto* const words = reinterpret_cast<std::uint64_t*>(to);
+    kernels::store_word(words, value.low);
+    kernels::store_word(words + 1, value.high);
+  }
+}
+
+/// Fills this thread's part of a slot with the data of use `of`.
+template <class W, Weakness weakness>
+__device__ __forceinline__ void fill(const Traffic& traffic, const kernels::Outgoing& chunk, std::uint32_t lane,
+                                     std::uint32_t round, std::uint32_t of) {
+#pragma unroll
+  for (std::uint32_t b = 0; b < kernels::batch_size; ++b) {
+    const kernels::Place place = place_of<W>(traffic, round, b);
+    const Granule value = datum(of, lane, place.slot_offset);
+    if (weakness != Weakness::split)
+      kernels::send<W>(chunk, place, value);
+    else if (place.active)
+      send_split<W>(chunk.slot + place.slot_offset, W::packed(value, chunk.flag));
+  }
+}
+
+/// By all threads of a block.
+__device__ __forceinline__ void give_up(const Traffic& traffic) {
+  if (threadIdx.x == 0) atomicAdd(&traffic.tally->stuck, 1ull);
+}
+
+/// Waits, as Lane::next_slot does, but for a depth of choice.
+__device__ __forceinline__ bool await_room(const Traffic& traffic, std::uint32_t lane, std::uint32_t round,
+                                           std::uint64_t& returned) {
+  kernels::Patience patience;
+  while (round >= returned + traffic.depth) {
+    returned = kernels::load_word(traffic.out.returned + lane);
+    if (round >= returned + traffic.depth && patience.spent(traffic.ring, 0, lane, true)) return false;
+  }
+  return true;
+}
+
+template <class W, Weakness weakness>
+__device__ void write_slots(const Traffic& traffic, std::uint32_t lane) {
+  std::uint64_t returned = 0;
+  for (std::uint32_t round = 0; round < traffic.rounds; ++round) {
+    const bool has_room = threadIdx.x != 0 || await_room(traffic, lane, round, returned);
+    if (__syncthreads_or(!has_room) != 0) return give_up(traffic);
+    const kernels::Outgoing chunk = outgoing<W>(traffic, lane, round);
+    if (traffic.wipes) {
+      kernels::wipe<W>(traffic.ring, &chunk, 1);
+      __syncthreads();
+    }
+    perhaps_pause(traffic, round);
+    if constexpr (weakness == Weakness::flag_first) {
+      if constexpr (!W::flags_slots) fill<W, weakness>(traffic, chunk, lane, round, round - traffic.depth);
+      if (W::flags_slots && threadIdx.x == 0) kernels::publish(chunk);
+      __syncthreads();
+      pause(control_pause_cycles);
+    }
+    fill<W, weakness>(traffic, chunk, lane, round, round);
+    if constexpr (W::flags_slots && weakness != Weakness::flag_first) {
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        if constexpr (weakness != Weakness::no_fence) __threadfence_system();
+        kernels::publish(chunk);
+      }
+    }
+  }
+}
+
+/// Compares what was taken in a round.
+template <class W>
+__device__ __forceinline__ void examine(const Granule& got, const kernels::Place& place, std::uint32_t lane,
+                                        std::uint32_t round, Tally& mine) {
+  const Granule expected = datum(round, lane, place.slot_offset);
+  ++mine.checked;
+  const bool low_differs = got.low != expected.low;
+  if (!low_differs && (!has_high_word<W>(place) || got.high == expected.high)) return;
+  const auto seen = static_cast<std::uint32_t>((low_differs ? got.low : ~got.high) >> 32);
+  if (seen == round) {
+    ++mine.torn;
+  } else if (seen - round < 1u << 31) {
+    ++mine.overwritten;
+  } else {
+    ++mine.stale;
+  }
+}
+
+__device__ __forceinline__ void add(Tally& all, const Tally& mine) {
+  if (mine.checked != 0) atomicAdd(&all.checked, mine.checked);
+  if (mine.stale != 0) atomicAdd(&all.stale, mine.stale);
+  if (mine.overwritten != 0) atomicAdd(&all.overwritten, mine.overwritten);
+  if (mine.torn != 0) atomicAdd(&all.torn, mine.torn);
+}
+
+template <Weakness weakness>
+__device__ __forceinline__ bool await_flag(const Traffic& traffic, const kernels::Incoming& chunk) {
+  if constexpr (weakness != Weakness::no_acquire) return kernels::await(traffic.ring, chunk);
+  kernels::Patience patience;
+  while (kernels::load_word(chunk.slot_flag) != chunk.flag)
+    if (patience.spent(traffic.ring, 0, blockIdx.x, false)) return false;
+  return true;
+}
+
+template <class W, Weakness weakness>
+__device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
+  Tally mine{};
+  bool gives_up = false;
+  for (std::uint32_t round = 0; round < traffic.rounds && !gives_up; ++round) {
+    const kernels::Incoming chunk = incoming<W>(traffic, lane, round);
+    const bool has_come = !W::flags_slots || threadIdx.x != 0 || await_flag<weakness>(traffic, chunk);
+    gives_up = __syncthreads_or(!has_come) != 0;
+    if (gives_up) break;
+    if constexpr (weakness == Weakness::return_first) {
+      if (threadIdx.x == 0) kernels::store_word(traffic.in.returned + lane, round + 1);
+      pause(control_pause_cycles);
+    }
+    perhaps_pause(traffic, ~round);
+    kernels::Place places[kernels::batch_size];
+    kernels::Awaited awaited[kernels::batch_size];
+    Granule values[kernels::batch_size];
+#pragma unroll
+    for (std::uint32_t b = 0; b < kernels::batch_size; ++b) {
+      places[b] = place_of<W>(traffic, round, b);
+      awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, 0};
+    }
+    const bool done = kernels::receive<W>(traffic.ring, awaited, values);
+    gives_up = __syncthreads_or(!done) != 0;
+    if (gives_up) break;
+    if (weakness != Weakness::return_first && threadIdx.x == 0) {
+      if constexpr (W::flags_slots) __threadfence_system();
+      kernels::store_word(traffic.in.returned + lane, round + 1);
+    }
+    // Only now is the data looked at, so that nothing but the barrier orders the loads before the slot's return.
+#pragma unroll
+    for (std::uint32_t b = 0; b < kernels::batch_size; ++b)
+      if (places[b].active) examine<W>(values[b], places[b], lane, round, mine);
+  }
+  if (gives_up) give_up(traffic);
+  add(*traffic.tally, mine);
+}
+
+/// Message passing in slots that are given back.
+template <class W, Weakness weakness>
+__global__ void __launch_bounds__(kernels::max_threads, 1) pass_messages(const __grid_constant__ Traffic traffic) {
+  if (blockIdx.x < traffic.lanes)
+    write_slots<W, weakness>(traffic, blockIdx.x);
+  else
+    read_slots<W, weakness>(traffic, blockIdx.x - traffic.lanes);
+}
+
+/// The use that a granule's flag names, of the line or, of packets, of its first half; false: none yet.
+template <class W>
+__device__ __forceinline__ bool flagged_round(const Granule& got, std::uint32_t& round) {
+  if constexpr (W::wire == kernels::Wire::lines) {
+    const std::uint32_t bearer = threadIdx.x % kernels::warp_threads | (kernels::granules_per_line - 1);
+    const std::uint64_t flag = __shfl_sync(0xffffffffu, static_cast<unsigned long long>(got.high), bearer);
+    round = static_cast<std::uint32_t>(flag >> 16) - 1;
+    return flag != 0;
+  } else {
+    round = static_cast<std::uint32_t>(got.low >> 40) - 1;
+    return got.low >> 32 != 0;
+  }
+}
+
+/// A line that is loaded at any moment must hold no datum older than its flag; a packet, exactly its flag's.
+template <class W>
+__device__ __forceinline__ void examine_whole(const Granule& got, const kernels::Place& place, std::uint32_t lane,
+                                              std::uint32_t round, Tally& mine) {
+  if constexpr (W::wire == kernels::Wire::lines) return examine<W>(W::unpacked(got), place, lane, round, mine);
+  ++mine.checked;
+  const Granule first = datum(round, lane, place.slot_offset);
+  if (static_cast<std::uint32_t>(got.low) != static_cast<std::uint32_t>(first.low)) ++mine.torn;
+  if (got.high >> 32 == 0) return;
+  const auto second = static_cast<std::uint32_t>(got.high >> 40) - 1;  // its high half is the use
+  if (static_cast<std::uint32_t>(got.high) != second) ++mine.torn;
+}
+
+/// Stores to the same places again and again, whether or not anybody has read them, and a reader that looks all the
+/// time: lines and packets must be whole whenever they are looked at. Of lines, `overwritten` is no violation here.
+template <class W, Weakness weakness>
+__global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __grid_constant__ Traffic traffic) {
+  if (blockIdx.x < traffic.lanes) {
+    for (std::uint32_t round = 0; round < traffic.rounds; ++round) {
+      const kernels::Outgoing chunk = outgoing<W>(traffic, blockIdx.x, round);
+      perhaps_pause(traffic, round);
+      if constexpr (weakness == Weakness::flag_first) {
+        fill<W, weakness>(traffic, chunk, blockIdx.x, 0, round - 1);
+        pause(control_pause_cycles);
+      }
+      fill<W, weakness>(traffic, chunk, blockIdx.x, 0, round);
+    }
+    return;
+  }
+  const std::uint32_t lane = blockIdx.x - traffic.lanes;
+  const kernels::Place place = place_of<W>(traffic, 0, 0);
+  const std::byte* const from = incoming<W>(traffic, lane, 0).slot + place.slot_offset;
+  if (!place.active) return;  // whole warps
+  Tally mine{};
+  kernels::Patience patience;
+  std::uint32_t last = ~0u;
+  for (bool gives_up = false; __any_sync(0xffffffffu, last != traffic.rounds - 1) != 0 && !gives_up;) {
+    const Granule got = kernels::load_granule(from);
+    std::uint32_t round = 0;
+    const bool has_come = flagged_round<W>(got, round);
+    if (has_come && round != last) {
+      last = round;
+      examine_whole<W>(got, place, lane, round, mine);
+    }
+    gives_up = __any_sync(0xffffffffu, patience.spent(traffic.ring, 0, lane, false)) != 0;
+    if (gives_up && threadIdx.x % kernels::warp_threads == 0) atomicAdd(&traffic.tally->stuck, 1ull);
+  }
+  add(*traffic.tally, mine);
+}
+
+}  // namespace strait::testing

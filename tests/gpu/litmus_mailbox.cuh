@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/wire.cuh"
+
+/// What passes between a kernel and the host through a Mailbox (kernels/launch.hpp). One thread.
+namespace strait::testing {
+
+using kernels::Mailbox;
+
+template <class T>
+__device__ __forceinline__ volatile T& shared_word(T& word) {
+  return *static_cast<volatile T*>(&word);
+}
+
+/// Waits until the host has written `value` to the abort word. False: for longer than ten seconds.
+__device__ __forceinline__ bool await_abort_word(Mailbox& mailbox, std::uint32_t value) {
+  constexpr std::uint64_t limit_ns = 10'000'000'000;
+  const std::uint64_t began_ns = kernels::device_now_ns();
+  while (shared_word(mailbox.abort) != value)
+    if (kernels::device_now_ns() - began_ns > limit_ns) return false;
+  return true;
+}
+
+enum class Telling : std::uint8_t { as_patience_does, without_fence, event_first };
+
+/// Answers each new value of the abort word with the words of an event, in the order in which Patience writes them.
+template <Telling telling>
+__global__ void answer(Mailbox* mailbox, std::uint32_t rounds) {
+  for (std::uint32_t round = 1; round <= rounds; ++round) {
+    if (!await_abort_word(*mailbox, round)) return;
+    if constexpr (telling == Telling::event_first) {
+      shared_word(mailbox->event) = static_cast<Mailbox::Event>(round);
+      __threadfence_system();
+      const std::uint64_t began_ns = kernels::device_now_ns();
+      while (kernels::device_now_ns() - began_ns < 5000) continue;
+    }
+    shared_word(mailbox->peer) = round * 3;
+    shared_word(mailbox->lane) = round * 5;
+    shared_word(mailbox->sends) = round * 7;
+    if constexpr (telling == Telling::as_patience_does) __threadfence_system();
+    if constexpr (telling != Telling::event_first) shared_word(mailbox->event) = static_cast<Mailbox::Event>(round);
+  }
+}
+
+/// Waits for what never comes, until the host raises the abort word; again once it has been lowered.
+__global__ void wait_in_vain(const __grid_constant__ kernels::Ring ring, std::uint32_t rounds) {
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    kernels::Patience patience;
+    while (!patience.spent(ring, round % kernels::max_ranks, round, round % 2 == 1)) continue;
+    if (!await_abort_word(*ring.mailbox, 0)) return;
+  }
+}
+
+}  // namespace strait::testing
