@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gpu/race_hunt/calls.hpp"
+#include "gpu/race_hunt/kernels.hpp"
+#include "gpu/race_hunt/tables.hpp"
+#include "strait/strait.h"
+
+namespace strait::race {
+
+/// One rank of the hunt: makes the calls of batches on its streams, and puts a check behind each. Used by one thread.
+class Rank {
+ public:
+  struct Place {
+    int device = 0;
+    std::uint32_t rank = 0;
+    std::uint64_t seed = 0;
+    Limits limits;
+    bool waits = true;  ///< now and then, on the host and on the device
+  };
+  Rank(const Place& place, straitComm_t comm, const DeviceTables& tables)
+      : place_(place), comm_(comm), tables_(tables) {}
+  ~Rank();
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  Status prepare();
+  /// Enqueues a batch whose first call has this number.
+  Status run(const Batch& batch, std::uint64_t number, std::uint64_t first_call);
+  /// Waits for all that was enqueued.
+  Status finish();
+  /// As of the last finish().
+  const Finding& finding() const { return finding_; }
+
+ private:
+  Status run(const Step& step, Random& random, std::uint64_t first_call, bool captures);
+  Status enter(HuntedCall& call, std::byte* buffer, cudaStream_t stream);
+  Status call(const HuntedCall& call, std::byte* buffer, cudaStream_t stream);
+  Status check(const HuntedCall& call, std::byte* buffer, cudaStream_t stream, std::uint64_t number);
+  Status pause(Random& random, cudaStream_t stream, bool captures) const;
+  Result<cudaGraphExec_t> record(const Batch& batch, Random& random, std::uint64_t first_call);
+  /// What is enqueued next, on this stream, comes after what was last, if either is a graph: the library does not see
+  /// graphs being launched.
+  Status order(std::uint32_t stream, bool is_graph);
+  std::byte* buffer(std::uint32_t stream, std::size_t member) const {
+    return buffers_[stream * most_together + member].data();
+  }
+
+  Place place_;
+  straitComm_t comm_;
+  const DeviceTables& tables_;
+  std::vector<cudaStream_t> streams_;
+  std::vector<cuda::DeviceMemory> buffers_;  ///< [stream][member of a group]; poison but for calls under way
+  cuda::DeviceMemory finding_memory_;
+  Finding finding_{};
+  cudaEvent_t order_ = nullptr;
+  std::uint32_t last_stream_ = 0;
+  bool last_was_graph_ = false;
+  std::vector<cudaGraphExec_t> graphs_;  ///< launched since the last finish()
+};
+
+}  // namespace strait::race
