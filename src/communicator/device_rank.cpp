@@ -76,6 +76,7 @@ class CudaRank final : public DeviceRank {
   std::chrono::milliseconds told_of_copies_{0};
   cudaEvent_t order_ = nullptr;
   std::atomic<cudaStream_t> last_stream_ = nullptr;
+  std::optional<cudaStream_t> captured_stream_;  ///< that of the last call into a graph, if none outside followed
   std::atomic<bool> has_run_ = false;
   bool overlaps_launches_ = false;  ///< kernels may be launched while the one before still runs
   std::jthread attendant_;          ///< last: it uses the rest
@@ -238,14 +239,25 @@ std::optional<bool> CudaRank::is_idle() const {
   return state == cudaSuccess;
 }
 
-/// Operations of a communicator run one after another, whatever streams they are given.
+/// Operations of a communicator run one after another, whatever streams they are given. Those of a graph run when it is
+/// launched: what is called after the capture still waits for what was called before it.
 Status CudaRank::order_after_last(cudaStream_t stream) {
-  if (has_run_ && stream != last_stream_) {
-    STRAIT_ASSIGN(const bool captures, is_capturing(stream));
-    STRAIT_ASSIGN(const bool captured, is_capturing(last_stream_));
-    if (captures == captured) STRAIT_TRY(order(last_stream_, stream));
+  if (has_run_ && !captured_stream_ && stream == last_stream_) return {};
+  STRAIT_ASSIGN(const bool captures, is_capturing(stream));
+  const auto wait_for = [&](cudaStream_t before) -> Status {
+    if (before == stream) return {};
+    STRAIT_ASSIGN(const bool captured, is_capturing(before));
+    return captures == captured ? order(before, stream) : Status();
+  };
+  if (has_run_ && !(captures && captured_stream_)) STRAIT_TRY(wait_for(last_stream_));
+  if (captured_stream_) STRAIT_TRY(wait_for(*captured_stream_));
+  if (captures) {
+    captured_stream_ = stream;
+  } else if (captured_stream_) {
+    STRAIT_ASSIGN(const bool is_open, is_capturing(*captured_stream_));
+    if (!is_open) captured_stream_.reset();
   }
-  last_stream_ = stream;
+  if (!captures || !has_run_) last_stream_ = stream;
   has_run_ = true;
   return {};
 }
