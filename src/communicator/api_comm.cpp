@@ -6,6 +6,8 @@
 #include <functional>
 
 #include "base/environment.hpp"
+#include "base/log.hpp"
+#include "base/stages.hpp"
 #include "bootstrap/launch.hpp"
 #include "communicator/group.hpp"
 
@@ -72,7 +74,11 @@ Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ra
     join.rank = rank;
     join.ranks = ranks;
     join.wait = {deadline, &fresh.is_cancelled};
-    return make_comm(fresh, strait::join(unpacked, join), options);
+    Stages stages;
+    auto channel = strait::join(unpacked, join);
+    stages.done("join");
+    log_trace(rank, "set-up: " + stages.text());
+    return make_comm(fresh, std::move(channel), options);
   };
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "base/stages.hpp"
 #include "communicator/device_links.hpp"
 #include "kernels/kernels.hpp"
 
@@ -15,15 +16,20 @@ using kernels::ArenaLayout;
 
 Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
   DeviceArenas arenas;
+  Stages stages;
   arenas.ring_.mailbox = mailbox;
   arenas.ring_.rank = request.rank;
   arenas.ring_.ranks = request.ranks;
   STRAIT_ASSIGN(arenas.counts_,
                 cuda::DeviceMemory::allocate(request.device, kernels::lane_count * sizeof(kernels::LaneCounts)));
   arenas.ring_.counts = reinterpret_cast<kernels::LaneCounts*>(arenas.counts_.data());
+  stages.done("counts");
   if (request.p2p != P2p::off) {
     Status direct = arenas.open_peers(request);
+    stages.done("memory of peers");
     if (direct) direct = request.agree(arenas.probe(request, mailbox), "reach its peers' memory");
+    stages.done("probe");
+    log_trace(static_cast<int>(request.rank), "set-up of arenas: " + stages.text());
     if (direct) return arenas;
     arenas.peers_.clear();
     arenas.why_staged_ = direct.error().message;
@@ -39,10 +45,13 @@ namespace {
 /// Allocates, trades descriptors, maps: every rank's memory, by rank. `kind` is what of it an error names.
 template <class Memory>
 Result<std::vector<Memory>> trade(const DeviceRank::Request& request, std::size_t bytes, const std::string& kind) {
+  Stages stages;
   auto own = Memory::allocate(request.device, bytes);
+  stages.done("own");
   auto shared = own ? own->share() : Result<UniqueFd>(tl::unexpected(own.error()));
   STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share " + kind));
   STRAIT_ASSIGN(const auto descriptors, request.exchange(shared->get()));
+  stages.done("exchange");
   std::vector<Memory> all(request.ranks);
   Status mapped;
   for (std::uint32_t peer = 0; peer < request.ranks && mapped; ++peer) {
@@ -53,7 +62,10 @@ Result<std::vector<Memory>> trade(const DeviceRank::Request& request, std::size_
     else
       mapped = tl::unexpected(memory.error());
   }
+  stages.done("map");
   STRAIT_TRY(request.agree(mapped, "map its peers' " + kind));
+  stages.done("the others");
+  log_trace(static_cast<int>(request.rank), "set-up of " + kind + ": " + stages.text());
   return all;
 }
 

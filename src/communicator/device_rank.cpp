@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/stages.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_calls.hpp"
 #include "communicator/device_quantized.hpp"
@@ -92,12 +93,17 @@ Status CudaRank::prepare() {
     return fail(Code::invalid_argument, "device " + std::to_string(request_.device) +
                                             " was asked for, and this process sees " + std::to_string(devices));
   DeviceGuard guard(request_.device);
+  Stages stages;
   STRAIT_TRY(check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used"));
+  stages.done("context");
   STRAIT_ASSIGN(mailbox_, cuda::MappedMemory::allocate(sizeof(kernels::Mailbox)));
+  stages.done("mailbox");
   STRAIT_ASSIGN(arenas_, DeviceArenas::open(request_, static_cast<kernels::Mailbox*>(mailbox_.data())));
+  stages.done("arenas");
   STRAIT_ASSIGN(barrier_tokens_, cuda::DeviceMemory::allocate(request_.device, 2 * 8 * kernels::max_ranks));
   STRAIT_TRY(check(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming), "cannot create an event"));
   STRAIT_TRY(load_kernels());
+  stages.done("kernels");
   int capability = 0;
   STRAIT_TRY(check(cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, request_.device),
                    "cannot ask a GPU for its compute capability"));
@@ -112,6 +118,8 @@ Status CudaRank::prepare() {
   STRAIT_TRY(request_.agree(open_copies(), "use its copy engines"));
   if (request_.wire != WireFormat::off && request_.ranks > 1)
     STRAIT_TRY(request_.agree(open_wire_formats(), "prepare its wire format"));
+  stages.done("copy engines and wire formats");
+  log_trace(static_cast<int>(request_.rank), "set-up of the GPU: " + stages.text());
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
   return {};
 }

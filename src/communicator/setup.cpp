@@ -10,6 +10,7 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/stages.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
 #include "communicator/transports.hpp"
@@ -127,9 +128,13 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     STRAIT_ASSIGN(comm->options_.timeout_ms, environment.integer("STRAIT_TIMEOUT_MS"));
   }
   const Deadline deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
+  Stages stages;
   Status opened = comm->read_settings(environment);
+  stages.done("settings");
   if (opened) opened = comm->open_transport(environment, deadline);
+  stages.done("transport");
   if (opened) opened = comm->open_device(deadline);
+  stages.done("device");
   // That a peer went away is seen in several places; the channel knows which one it was, and soon.
   const Deadline news = Deadline::after_ms(100);
   while (!opened && opened.error().code == Code::remote_error && comm->channel_->check() && !news.expired())
@@ -142,6 +147,8 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     return tl::unexpected(opened.error());
   }
   STRAIT_TRY(comm->channel_->barrier({deadline, nullptr}));
+  stages.done("the others");
+  log_trace(static_cast<int>(comm->rank_), "set-up of the communicator: " + stages.text());
   watch_for_signal(*comm->recorder_);
   return comm;
 }
