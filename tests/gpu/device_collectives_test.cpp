@@ -120,11 +120,38 @@ void check_repeats(straitComm_t comm, int rank, int ranks) {
   cudaFree(output);
 }
 
+/// A call waits for those before it on whatever stream, also where another one was recorded into a graph in between.
+void check_order(straitComm_t comm, int /*rank*/, int ranks) {
+  if (ranks == 1) return;  // in place, nothing is to be done
+  DeviceSide first(4096), recorded(4096), other(4096);
+  void* buffer = nullptr;
+  STRAIT_EXPECT_CUDA(cudaMalloc(&buffer, 4096));
+  const auto call = [&](const DeviceSide& on) {
+    STRAIT_EXPECT_OK(straitAllReduce(buffer, buffer, 64, straitInt32, straitMax, comm, on.stream()));
+  };
+  const auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+  for (const DeviceSide* then : {&other, &recorded}) {
+    STRAIT_EXPECT_CUDA(cudaLaunchHostFunc(first.stream(), sleep, nullptr));
+    call(first);
+    cudaGraph_t graph = nullptr;
+    STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(recorded.stream(), cudaStreamCaptureModeThreadLocal));
+    call(recorded);
+    STRAIT_EXPECT_CUDA(cudaStreamEndCapture(recorded.stream(), &graph));
+    call(*then);
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(then->stream()));
+    STRAIT_EXPECT_CUDA(cudaStreamQuery(first.stream()));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(first.stream()));
+    cudaGraphDestroy(graph);
+  }
+  cudaFree(buffer);
+}
+
 using DeviceCollectives = DeviceRanks;
 TEST_P(DeviceCollectives, AllShapes) { run(check_shapes); }
 TEST_P(DeviceCollectives, AllTypesAndOperations) { run(check_arithmetic); }
 TEST_P(DeviceCollectives, Messages) { run(check_messages); }
 TEST_P(DeviceCollectives, Repeats) { run(check_repeats); }
+TEST_P(DeviceCollectives, Order) { run(check_order); }
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceCollectives,
                          ::testing::Values(Setup{false, 1}, Setup{false, 2}, Setup{false, 3}, Setup{false, 4},
                                            Setup{true, 2}, Setup{true, 4}, Setup{false, 8}),

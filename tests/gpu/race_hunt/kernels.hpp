@@ -20,7 +20,6 @@ struct Expected {
 /// What checks of a rank have found. In device memory.
 struct Finding {
   unsigned long long wrong;    ///< elements
-  unsigned long long checked;  ///< elements
   unsigned long long call;     ///< the first that was wrong
   unsigned long long element;  ///< of its buffer
   unsigned long long got;

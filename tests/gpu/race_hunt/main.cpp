@@ -118,8 +118,9 @@ class Hunt {
         findings_[rank] = hunter.finding();
         meeting.arrive_and_wait();
       }
+      checked_ += hunter.checked_elements();
+      good(perf::checked(straitCommDestroy(comm), nullptr, "straitCommDestroy"));  // before its streams
     }
-    good(perf::checked(straitCommDestroy(comm), nullptr, "straitCommDestroy"));
   }
 
   /// By rank 0.
@@ -185,23 +186,22 @@ class Hunt {
   }
 
   int conclude() {
-    unsigned long long wrong = 0, checked = 0;
+    unsigned long long wrong = 0;
     for (std::uint32_t rank = 0; rank < limits_.ranks; ++rank) {
       if (findings_[rank].wrong != 0) describe_finding(rank, findings_[rank]);
       wrong += findings_[rank].wrong;
-      checked += findings_[rank].checked;
     }
     bool intact = true;
     for (const DeviceTables& tables : tables_) intact = good(tables.is_intact(*host_tables_)) && intact;
     if (!intact) std::printf("WRONG: an input was changed\n");
     std::printf(
         "%llu calls (%llu in graphs, %llu in place, %llu groups) through %s, %llu elements checked, %llu wrong\n",
-        calls_, in_graphs_, in_place_, groups_, transport_.c_str(), checked, wrong);
-    if (!settings_.json_path.empty()) write_json(wrong, checked, intact);
+        calls_, in_graphs_, in_place_, groups_, transport_.c_str(), checked_.load(), wrong);
+    if (!settings_.json_path.empty()) write_json(wrong, intact);
     return wrong == 0 && intact ? 0 : 1;
   }
 
-  void write_json(unsigned long long wrong, unsigned long long checked, bool intact) const {
+  void write_json(unsigned long long wrong, bool intact) const {
     cudaDeviceProp properties;
     int driver = 0, runtime = 0;
     good(cuda::check(cudaGetDeviceProperties(&properties, 0), "cannot query a GPU"));
@@ -227,7 +227,7 @@ class Hunt {
                                            {"groups", groups_},
                                            {"graph_launches", graph_launches_},
                                            {"calls_by_collective", by_collective_},
-                                           {"elements_checked", checked},
+                                           {"elements_checked", checked_.load()},
                                            {"elements_wrong", wrong},
                                            {"inputs_intact", intact}};
     std::ofstream(settings_.json_path) << report.dump(1) << '\n';
@@ -241,6 +241,7 @@ class Hunt {
   std::vector<DeviceTables> tables_;  ///< by GPU
   std::vector<Finding> findings_;     ///< by rank
   std::atomic<bool> done_ = false;
+  std::atomic<unsigned long long> checked_ = 0;  ///< elements, by all ranks
   double told_s_ = 0;
   std::string transport_;
   unsigned long long calls_ = 0, in_graphs_ = 0, in_place_ = 0, groups_ = 0, graph_launches_ = 0, batches_ = 0;

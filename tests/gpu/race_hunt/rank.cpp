@@ -86,10 +86,12 @@ Result<cudaGraphExec_t> Rank::record(const Batch& batch, Random& random, std::ui
   cudaStream_t stream = streams_[batch.graph_stream];
   STRAIT_TRY(cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cannot capture"));
   std::uint64_t call = first_call;
+  launches_ = batch.launches.size();
   for (const Step& step : batch.captured) {
     STRAIT_TRY(run(step, random, call, true));
     call += step.calls.size();
   }
+  launches_ = 1;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t ready = nullptr;
   STRAIT_TRY(cuda::check(cudaStreamEndCapture(stream, &graph), "cannot capture"));
@@ -163,6 +165,7 @@ Status Rank::check(const HuntedCall& call, std::byte* memory, cudaStream_t strea
     if (segment.kind == Segment::Kind::reduced) reference = tables_.reduced(o.type, o.op);
     if (reference != nullptr) reference += (call.first + segment.source) * width;
     check.expected[check.segments++] = {perf::guard_elements + segment.offset, segment.count, reference};
+    checked_elements_ += segment.count * launches_;
   }
   return cuda::check(launch_check(check, stream), "cannot launch a check");
 }

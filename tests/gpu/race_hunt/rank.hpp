@@ -34,6 +34,7 @@ class Rank {
   Status finish();
   /// As of the last finish().
   const Finding& finding() const { return finding_; }
+  unsigned long long checked_elements() const { return checked_elements_; }
 
  private:
   Status run(const Step& step, Random& random, std::uint64_t first_call, bool captures);
@@ -56,6 +57,8 @@ class Rank {
   std::vector<cuda::DeviceMemory> buffers_;  ///< [stream][member of a group]; poison but for calls under way
   cuda::DeviceMemory finding_memory_;
   Finding finding_{};
+  unsigned long long checked_elements_ = 0;
+  std::uint64_t launches_ = 1;  ///< of what is being enqueued
   cudaEvent_t order_ = nullptr;
   std::uint32_t last_stream_ = 0;
   bool last_was_graph_ = false;
