@@ -111,7 +111,8 @@ class Machine {
       ring.slow_ns = ~std::uint64_t{0} >> 8;
       ring.timeout_ns = 60'000'000'000;
       ring.rank = rank;
-      ring.ranks = ranks;
+      ring.ranks = ring.averaged = ranks;
+      for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.members[peer] = static_cast<std::uint8_t>(peer);
       ring.staged = !options.p2p;
       std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
