@@ -21,8 +21,9 @@ constexpr std::uint64_t long_ns = 60'000'000'000;
 /// Ranks whose GPUs reach one another over PCIe within islands, and else share host memory.
 class Machine {
  public:
-  Machine(Islands islands, std::uint32_t lanes, std::size_t flagged_bytes, std::uint64_t timeout_ns = long_ns)
-      : islands_(std::move(islands)), lanes_(lanes), flagged_bytes_(flagged_bytes), timeout_ns_(timeout_ns) {
+  /// `timeout_ns` by rank.
+  Machine(Islands islands, std::uint32_t lanes, std::size_t flagged_bytes, std::vector<std::uint64_t> timeout_ns = {})
+      : islands_(std::move(islands)), lanes_(lanes), flagged_bytes_(flagged_bytes), timeout_ns_(std::move(timeout_ns)) {
     Island all;
     for (const Island& island : islands_) all.insert(all.end(), island.begin(), island.end());
     std::sort(all.begin(), all.end());
@@ -72,7 +73,6 @@ class Machine {
       ring.members[i] = static_cast<std::uint8_t>(members[i]);
     }
     ring.slow_ns = ~std::uint64_t{0} >> 8;
-    ring.timeout_ns = timeout_ns_;
     ring.ranks = count;
     ring.averaged = ranks();
     ring.staged = kind == ArenaKind::host;
@@ -84,6 +84,7 @@ class Machine {
       ring.mailbox = &rank.mailbox;
       ring.gave_up = &rank.gave_up;
       ring.rank = i;
+      ring.timeout_ns = timeout_ns_.empty() ? long_ns : timeout_ns_[members[i]];
       rank.*calls = DeviceCalls(ring, nullptr, {lanes_, flagged_bytes_, ""});
     }
   }
@@ -91,7 +92,7 @@ class Machine {
   Islands islands_;
   std::uint32_t lanes_;
   std::size_t flagged_bytes_;
-  std::uint64_t timeout_ns_;
+  std::vector<std::uint64_t> timeout_ns_;
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::atomic<std::uint32_t> seed_{1};
@@ -162,7 +163,8 @@ TEST(IslandKernels, CopiesOfAMegabyte) {
 
 /// Rank 1 is missing. What rank 0 has of its island then is no sum, and rank 2 must not take it for one.
 TEST(IslandKernels, NothingCrossesAfterAnIslandGaveUp) {
-  Machine machine({{0, 1}, {2, 3}}, 1, 4096, 300'000'000);
+  constexpr std::uint64_t soon = 100'000'000, later = 1'000'000'000;
+  Machine machine({{0, 1}, {2, 3}}, 1, 4096, {soon, soon, later, later});
   std::vector<std::jthread> threads;
   for (const std::uint32_t rank : {0u, 2u, 3u})
     threads.emplace_back([&, rank] {

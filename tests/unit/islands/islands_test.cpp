@@ -313,7 +313,7 @@ std::vector<Bytes> run_plan(const CollectiveCase& c, const Islands& islands, con
   slots::Geometry geometry;
   geometry.ranks = count;
   static int number = 0;
-  const std::string name = "device_islands_test_" + std::to_string(++number);
+  const std::string name = "islands_test_" + std::to_string(++number);
   std::vector<std::jthread> threads;
   for (std::uint32_t rank = 0; rank < count; ++rank)
     threads.emplace_back([&, rank] {
