@@ -73,7 +73,7 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   arenas.ring_.staged = true;
   if (request.p2p.use == P2p::off)
     arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";
-  else if (const Status direct = arenas.find_islands(request, mailbox); !direct)
+  else if (const Status direct = arenas.open_islands(request, mailbox); !direct)
     arenas.give_up_islands(direct.error().message);
   if (arenas.is_staged()) STRAIT_TRY(arenas.open_staging(request));
   std::vector<Ring*> rings{&arenas.ring_};
@@ -96,24 +96,16 @@ void DeviceArenas::give_up_islands(const std::string& why) {
   why_staged_ = why;
 }
 
-/// Starts from what may be, and takes away what does not work until nothing more does.
-Status DeviceArenas::find_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
-  Reach reach = allowed_reach(request.p2p, request.ranks);
+Status DeviceArenas::open_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
   std::string why = request.p2p.groups.empty() ? "" : "STRAIT_P2P=" + request.p2p.text;
-  for (;;) {
-    islands_ = islands_of(reach);
-    if (islands_.size() == request.ranks && request.ranks > 1) return fail(Code::unsupported, why);
-    const auto [island, place] = place_of(islands_, request.rank);
-    STRAIT_ASSIGN(Missing missing, open_island(request, islands_[island], place));
-    if (missing.works) {
-      island_ring_.mailbox = mailbox;
-      STRAIT_ASSIGN(missing, probe(request));
-    }
-    if (missing.works) break;
+  const auto open_and_probe = [&](std::span<const Island> islands) -> Result<Missing> {
     peers_.clear();
-    why = missing.works.error().message;
-    if (!take_away(reach, missing.ranks)) return fail(Code::unsupported, why);
-  }
+    const auto [island, place] = place_of(islands, request.rank);
+    STRAIT_ASSIGN(Missing missing, open_island(request, islands[island], place));
+    island_ring_.mailbox = mailbox;
+    return missing.works ? probe(request) : missing;
+  };
+  STRAIT_ASSIGN(islands_, find_islands(allowed_reach(request.p2p, request.ranks), why, open_and_probe));
   if (islands_.size() > 1) {
     why_staged_ = why + ". Islands whose GPUs reach one another: " + describe(islands_);
     return {};
@@ -124,15 +116,15 @@ Status DeviceArenas::find_islands(const DeviceRank::Request& request, kernels::M
 }
 
 /// What each rank found missing, brought together.
-Result<DeviceArenas::Missing> DeviceArenas::gather(const DeviceRank::Request& request, std::uint32_t missing,
-                                                   const Status& own, const std::string& what) {
+Result<Missing> DeviceArenas::gather(const DeviceRank::Request& request, std::uint32_t missing, const Status& own,
+                                     const std::string& what) {
   Missing all{request.agree(own, what), {}};
   STRAIT_ASSIGN(all.ranks, request.gather(missing));
   return all;
 }
 
-Result<DeviceArenas::Missing> DeviceArenas::open_island(const DeviceRank::Request& request, const Island& island,
-                                                        std::uint32_t place) {
+Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, const Island& island,
+                                          std::uint32_t place) {
   std::vector<std::string> bus_ids;
   for (const std::uint32_t peer : island) bus_ids.push_back(request.bus_ids[peer]);
   const bool nvlink = request.p2p.use != P2p::pcie && check_nvlink(request.device, bus_ids);
@@ -214,7 +206,7 @@ Status DeviceArenas::open_windows(const DeviceRank::Request& request) {
   return request.agree(opened, "map the host memory for large messages");
 }
 
-Result<DeviceArenas::Missing> DeviceArenas::probe(const DeviceRank::Request& request) {
+Result<Missing> DeviceArenas::probe(const DeviceRank::Request& request) {
   std::uint32_t unreached = 0;
   const Status ran = run_probe(request.device, unreached);
   STRAIT_TRY(request.agree(ran, "probe its peers' memory"));

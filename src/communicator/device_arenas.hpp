@@ -41,14 +41,9 @@ class DeviceArenas {
   const std::string& why_staged() const { return why_staged_; }
 
  private:
-  /// What does not work between ranks: bit b of ranks[a]. `works`: nothing is missing, else the first reason.
-  struct Missing {
-    Status works;
-    std::vector<std::uint32_t> ranks;
-  };
   static Result<Missing> gather(const DeviceRank::Request& request, std::uint32_t missing, const Status& own,
                                 const std::string& what);
-  Status find_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox);
+  Status open_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox);
   void give_up_islands(const std::string& why);
   /// Maps the memory of the GPUs of this rank's island, in which it has that place.
   Result<Missing> open_island(const DeviceRank::Request& request, const Island& island, std::uint32_t place);

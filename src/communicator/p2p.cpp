@@ -127,6 +127,18 @@ std::vector<Island> islands_of(const Reach& reach) {
   return islands;
 }
 
+Result<std::vector<Island>> find_islands(Reach reach, std::string& why,
+                                         const std::function<Result<Missing>(std::span<const Island>)>& attempt) {
+  for (;;) {
+    std::vector<Island> islands = islands_of(reach);
+    if (islands.size() == reach.size() && reach.size() > 1) return fail(Code::unsupported, why);
+    STRAIT_ASSIGN(const Missing missing, attempt(islands));
+    if (missing.works) return islands;
+    why = missing.works.error().message;
+    if (!take_away(reach, missing.ranks)) return fail(Code::unsupported, why);
+  }
+}
+
 bool are_alike(std::span<const Island> islands) {
   return std::all_of(islands.begin(), islands.end(),
                      [&](const Island& island) { return island.size() == islands.front().size(); });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,16 @@ using Reach = std::vector<std::uint32_t>;
 Reach allowed_reach(const P2pSetting& setting, std::uint32_t ranks);
 /// Takes from `reach` what a rank has found not to work: bit b of missing[a], in both directions. Whether that was any.
 bool take_away(Reach& reach, std::span<const std::uint32_t> missing);
+/// What does not work between ranks: bit b of ranks[a]. `works`: nothing is missing, else the first reason.
+struct Missing {
+  Status works;
+  std::vector<std::uint32_t> ranks;
+};
+/// The islands of `reach` that work: `attempt` says what does not within those that it is given, until nothing is
+/// missing. `why` becomes the last reason. An error: no two ranks reach each other, or the attempt's own. Where `reach`
+/// and all answers are the same on all ranks, so are the islands.
+Result<std::vector<Island>> find_islands(Reach reach, std::string& why,
+                                         const std::function<Result<Missing>(std::span<const Island>)>& attempt);
 /// Every rank is in one island, and within an island all reach one another: each rank in turn founds one, unless it is
 /// in one already, and takes every later rank that still fits. Where all have the same `reach`, they get the same.
 std::vector<Island> islands_of(const Reach& reach);

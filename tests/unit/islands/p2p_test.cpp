@@ -90,6 +90,57 @@ TEST(IslandsOf, ChainsAreNoIslands) {
   EXPECT_EQ(describe(islands_of(Reach{0b0001, 0b0111, 0b1110, 0b1100})), "0, 1-2, 3") << "one way only is no way";
 }
 
+/// What the driver grants shows when memory is mapped, and what works only in the probe of the islands that follow.
+TEST(FindIslands, UntilNothingIsMissing) {
+  const Reach granted = allowed_reach(*parse_p2p("0-1-2-3,4-5"), 6);
+  const Reach works = allowed_reach(*parse_p2p("0-1,2-3"), 6);
+  std::vector<std::string> attempts;
+  std::string why;
+  const auto islands = find_islands(allowed_reach(P2pSetting{}, 6), why, [&](std::span<const Island> tried) {
+    attempts.push_back(describe(tried));
+    Missing missing{{}, Reach(6)};
+    for (const auto& [stage, reason] : {std::pair(granted, "not granted"), {works, "nothing arrives"}}) {
+      for (const Island& island : tried)
+        for (const std::uint32_t a : island)
+          for (const std::uint32_t b : island)
+            if (a < b && (stage[a] >> b & 1) == 0) missing.ranks[a] |= 1u << b;  // either end may be the one to see it
+      if (missing.ranks == Reach(6)) continue;
+      missing.works = fail(Code::unsupported, reason);
+      break;
+    }
+    return Result<Missing>(missing);
+  });
+  ASSERT_TRUE(islands);
+  EXPECT_EQ(describe(*islands), "0-1, 2-3, 4, 5");
+  EXPECT_THAT(attempts, ElementsAre("0-1-2-3-4-5", "0-1-2-3, 4-5", "0-1, 2-3, 4, 5"));
+  EXPECT_EQ(why, "nothing arrives");
+}
+
+TEST(FindIslands, EndsWhereThereAreNone) {
+  std::string why = "before";
+  int attempts = 0;
+  const auto all_missing = [&](std::span<const Island> tried) -> Result<Missing> {
+    ++attempts;
+    return Missing{fail(Code::unsupported, "none works"), Reach(tried.front().size(), ~0u)};
+  };
+  EXPECT_EQ(find_islands(allowed_reach(P2pSetting{}, 3), why, all_missing).error().message, "none works");
+  EXPECT_EQ(attempts, 1);
+  EXPECT_EQ(find_islands(allowed_reach(*parse_p2p("off"), 3), why, all_missing).error().message, "none works");
+  EXPECT_EQ(attempts, 1) << "nothing to try";
+  // A failure that is of no pair.
+  const auto of_nobody = [&](std::span<const Island>) -> Result<Missing> {
+    return Missing{fail(Code::unsupported, "no memory"), Reach(3)};
+  };
+  EXPECT_EQ(find_islands(allowed_reach(P2pSetting{}, 3), why, of_nobody).error().message, "no memory");
+  const auto broken = [](std::span<const Island>) -> Result<Missing> {
+    return fail(Code::remote_error, "a rank died");
+  };
+  EXPECT_EQ(find_islands(allowed_reach(P2pSetting{}, 3), why, broken).error().code, Code::remote_error);
+  // A rank on its own is no failure.
+  const auto fine = [](std::span<const Island>) -> Result<Missing> { return Missing{{}, {0}}; };
+  EXPECT_EQ(describe(*find_islands(allowed_reach(P2pSetting{}, 1), why, fine)), "0");
+}
+
 TEST(IslandsOf, AnyReachIsPartedIntoCliques) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     const std::uint32_t ranks = 1 + mix(seed) % 16;
