@@ -22,6 +22,9 @@ class DeviceArenas {
   /// All ranks. Everything of a ring but its times is set.
   const kernels::Ring& ring() const { return ring_; }
   bool is_staged() const { return ring_.staged; }
+  const char* transport_name() const {
+    return !is_staged() ? "cuda_p2p" : islands_.empty() ? "host_staged" : "islands";
+  }
   /// Empty where all ranks are one island, or each its own.
   const std::vector<Island>& islands() const { return islands_; }
   /// Of islands(): this rank's, whose ranks are counted in rank order; and one rank of each island, counted as the

@@ -36,9 +36,7 @@ class CudaRank final : public DeviceRank {
   Status prepare();
 
   int device() const override { return request_.device; }
-  const char* transport_name() const override {
-    return !arenas_.is_staged() ? "cuda_p2p" : arenas_.islands().empty() ? "host_staged" : "islands";
-  }
+  const char* transport_name() const override { return arenas_.transport_name(); }
   const std::string& transport_why() const override { return arenas_.why_staged(); }
   Status enqueue(const Call& call) override;
   Status enqueue_messages(std::span<const Call> calls) override;
