@@ -191,8 +191,9 @@ STRAIT_API straitResult_t straitCommGetAsyncError(straitComm_t comm, straitResul
 STRAIT_API straitResult_t straitCommDumpFlightRecorder(straitComm_t comm, const char* path);
 STRAIT_API straitResult_t straitCommCount(straitComm_t comm, int* ranks);
 STRAIT_API straitResult_t straitCommUserRank(straitComm_t comm, int* rank);
-/* What carries the data between the ranks: "loopback", "shm", "shm_file", "tcp", or "cuda_p2p" between GPU ranks. `why`
- * (may be NULL): what was wrong with faster ones; "" where nothing was. Both live as long as the communicator. */
+/* What carries the data between the ranks: "loopback", "shm", "shm_file", "tcp", or between GPU ranks "cuda_p2p",
+ * "islands" or "host_staged". `why` (may be NULL): what was wrong with faster ones; "" where nothing was. Both live as
+ * long as the communicator. */
 STRAIT_API straitResult_t straitCommGetTransport(straitComm_t comm, const char** name, const char** why);
 /* The CUDA device of this rank; -1 on a host rank. */
 STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);

@@ -82,10 +82,12 @@ inline constexpr Variable environment_table[] = {
      "off|int8|fp8|int4"},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay.", "", 0, 1024},
-    {"STRAIT_P2P", VariableKind::choice, "auto", true,
-     "off: GPU ranks trade through pinned host memory even where they could reach one another's memory. pcie: they do "
-     "reach it, but trust no more than 8 bytes to arrive whole, even over NVLink.",
-     "auto|pcie|off"},
+    {"STRAIT_P2P", VariableKind::text, "auto", true,
+     "auto: GPU ranks use one another's memory where they reach it. off: they trade through pinned host memory all the "
+     "same. pcie: they reach it, but trust no more than 8 bytes to arrive whole, even over NVLink. 0-1,2-3: of all "
+     "pairs "
+     "only ranks 0 and 1, and 2 and 3, may reach each other (larger groups: 0-1-2); pcie,0-1,2-3: both "
+     "(docs/gpus.md)."},
     {"STRAIT_LINES_BYTES", VariableKind::bytes, "16M", true,
      "GPU ranks that NVLink joins: messages up to this travel as lines, which come sooner, and longer ones in bulk, "
      "which fills the link better. Up to twice this where all send to all, half of it for the slices of an "

@@ -31,7 +31,7 @@ struct CommOptions {
   std::int64_t init_timeout_ms = 0;   ///< 0: STRAIT_INIT_TIMEOUT_MS
   std::int64_t timeout_ms = 0;        ///< 0: STRAIT_TIMEOUT_MS
   int device = -1;                    ///< CUDA device; -1: a host rank
-  P2p p2p = P2p::automatic;           ///< how GPU ranks of a host may reach one another
+  std::optional<P2pSetting> p2p;      ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
   std::size_t lines_bytes = 0;        ///< GPU ranks with P2P: messages up to this go as lines
   std::size_t packets_bytes = 0;      ///< GPU ranks through host memory: messages up to this go as packets
   std::size_t copy_engine_bytes = 0;  ///< likewise: calls from this on go through copy engines; 0: none do

@@ -1,6 +1,7 @@
 #include "communicator/device_arenas.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/log.hpp"
 #include "base/stages.hpp"
@@ -10,41 +11,37 @@
 namespace strait {
 
 using cuda::check;
+using kernels::arena_bytes;
 using kernels::arena_layout;
 using kernels::ArenaKind;
 using kernels::ArenaLayout;
-
-Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
-  DeviceArenas arenas;
-  Stages stages;
-  arenas.ring_.mailbox = mailbox;
-  arenas.ring_.rank = request.rank;
-  arenas.ring_.ranks = request.ranks;
-  STRAIT_ASSIGN(arenas.counts_,
-                cuda::DeviceMemory::allocate(request.device, kernels::lane_count * sizeof(kernels::LaneCounts)));
-  arenas.ring_.counts = reinterpret_cast<kernels::LaneCounts*>(arenas.counts_.data());
-  stages.done("counts");
-  if (request.p2p != P2p::off) {
-    Status direct = arenas.open_peers(request);
-    stages.done("memory of peers");
-    if (direct) direct = request.agree(arenas.probe(request, mailbox), "reach its peers' memory");
-    stages.done("probe");
-    log_trace(static_cast<int>(request.rank), "set-up of arenas: " + stages.text());
-    if (direct) return arenas;
-    arenas.peers_.clear();
-    arenas.why_staged_ = direct.error().message;
-  } else {
-    arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";
-  }
-  STRAIT_TRY(arenas.open_staging(request));
-  return arenas;
-}
+using kernels::Ring;
 
 namespace {
 
-/// Allocates, trades descriptors, maps: every rank's memory, by rank. `kind` is what of it an error names.
+/// What `members` of a communicator trade over, but for its arenas. `self`: this rank's place among them.
+Ring ring_of(const DeviceRank::Request& request, const Island& members, std::uint32_t self, const ArenaLayout& layout) {
+  Ring ring{};
+  ring.rank = self;
+  ring.ranks = static_cast<std::uint32_t>(members.size());
+  ring.averaged = request.ranks;
+  std::copy(members.begin(), members.end(), ring.members);
+  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+  return ring;
+}
+
 template <class Memory>
-Result<std::vector<Memory>> trade(const DeviceRank::Request& request, std::size_t bytes, const std::string& kind) {
+struct Traded {
+  std::vector<Memory> all;    ///< by place among the members
+  std::uint32_t missing = 0;  ///< bit r: that of rank r could not be mapped
+  Status mapped;              ///< why
+};
+
+/// All ranks allocate and trade descriptors; each maps the memory of `members`, itself among them. `kind` is what of it
+/// an error names.
+template <class Memory>
+Result<Traded<Memory>> trade(const DeviceRank::Request& request, const Island& members, std::size_t bytes,
+                             const std::string& kind) {
   Stages stages;
   auto own = Memory::allocate(request.device, bytes);
   stages.done("own");
@@ -52,47 +49,148 @@ Result<std::vector<Memory>> trade(const DeviceRank::Request& request, std::size_
   STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share " + kind));
   STRAIT_ASSIGN(const auto descriptors, request.exchange(shared->get()));
   stages.done("exchange");
-  std::vector<Memory> all(request.ranks);
-  Status mapped;
-  for (std::uint32_t peer = 0; peer < request.ranks && mapped; ++peer) {
+  Traded<Memory> traded;
+  for (const std::uint32_t peer : members) {
     auto memory =
         peer == request.rank ? std::move(own) : Memory::import(descriptors[peer].get(), bytes, request.device);
-    if (memory)
-      all[peer] = std::move(*memory);
-    else
-      mapped = tl::unexpected(memory.error());
+    if (memory) {
+      traded.all.push_back(std::move(*memory));
+      continue;
+    }
+    traded.all.emplace_back();
+    traded.missing |= 1u << peer;
+    if (traded.mapped) traded.mapped = tl::unexpected(memory.error());
   }
   stages.done("map");
-  STRAIT_TRY(request.agree(mapped, "map its peers' " + kind));
-  stages.done("the others");
   log_trace(static_cast<int>(request.rank), "set-up of " + kind + ": " + stages.text());
+  return traded;
+}
+
+Island everybody(std::uint32_t ranks) {
+  Island all(ranks);
+  std::iota(all.begin(), all.end(), 0);
   return all;
 }
 
 }  // namespace
 
-Status DeviceArenas::open_peers(const DeviceRank::Request& request) {
-  const Status nvlink = request.agree(request.p2p == P2p::pcie ? fail(Code::unsupported, "STRAIT_P2P=pcie")
-                                                               : check_nvlink(request.device, request.bus_ids),
-                                      "use NVLink");
-  const ArenaLayout layout = arena_layout(nvlink ? ArenaKind::nvlink : ArenaKind::pcie, request.ranks);
-  STRAIT_ASSIGN(peers_, trade<cuda_p2p::SharedMemory>(request, layout.size_bytes, "memory of GPUs"));
-  for (std::uint32_t peer = 0; peer < request.ranks; ++peer) ring_.arenas[peer] = peers_[peer].data();
-  use(layout);
+Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
+  DeviceArenas arenas;
+  arenas.ring_.staged = true;
+  if (request.p2p.use == P2p::off)
+    arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";
+  else if (const Status direct = arenas.open_islands(request, mailbox); !direct)
+    arenas.give_up_islands(direct.error().message);
+  if (arenas.is_staged()) STRAIT_TRY(arenas.open_staging(request));
+  std::vector<Ring*> rings{&arenas.ring_};
+  constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);
+  if (!arenas.islands_.empty()) rings.insert(rings.end(), {&arenas.island_ring_, &arenas.across_ring_});
+  STRAIT_ASSIGN(arenas.counts_, cuda::DeviceMemory::allocate(request.device, (rings.size() + 1) * counts_bytes));
+  std::byte* next = arenas.counts_.data();
+  for (Ring* ring : rings) {
+    ring->mailbox = mailbox;
+    ring->counts = reinterpret_cast<kernels::LaneCounts*>(std::exchange(next, next + counts_bytes));
+  }
+  if (rings.size() > 1)
+    for (Ring* ring : rings) ring->gave_up = reinterpret_cast<std::uint32_t*>(next);
+  return arenas;
+}
+
+void DeviceArenas::give_up_islands(const std::string& why) {
+  islands_.clear();
+  peers_.clear();
+  why_staged_ = why;
+}
+
+Status DeviceArenas::open_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
+  std::string why = request.p2p.groups.empty() ? "" : "STRAIT_P2P=" + request.p2p.text;
+  const auto open_and_probe = [&](std::span<const Island> islands) -> Result<Missing> {
+    peers_.clear();
+    const auto [island, place] = place_of(islands, request.rank);
+    STRAIT_ASSIGN(Missing missing, open_island(request, islands[island], place));
+    island_ring_.mailbox = mailbox;
+    return missing.works ? probe(request) : missing;
+  };
+  STRAIT_ASSIGN(islands_, find_islands(allowed_reach(request.p2p, request.ranks), why, open_and_probe));
+  if (islands_.size() > 1) {
+    // By PCIe an island spares nothing on its GPUs' own links, and it changes the order of sums: only for who asks.
+    const bool pays = !request.p2p.groups.empty() || island_ring_.ranks == 1 ||
+                      kernels::flagged_wire(island_ring_) == kernels::Wire::lines;
+    STRAIT_TRY(request.agree(pays ? Status() : fail(Code::unsupported, why + ". NVLink does not join the others"),
+                             "use islands that STRAIT_P2P does not name"));
+    why_staged_ = why + ". Islands whose GPUs reach one another: " + describe(islands_);
+    return {};
+  }
+  ring_ = std::exchange(island_ring_, {});
+  islands_.clear();
   return {};
 }
 
+/// What each rank found missing, brought together.
+Result<Missing> DeviceArenas::gather(const DeviceRank::Request& request, std::uint32_t missing, const Status& own,
+                                     const std::string& what) {
+  Missing all{request.agree(own, what), {}};
+  STRAIT_ASSIGN(all.ranks, request.gather(missing));
+  return all;
+}
+
+Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, const Island& island,
+                                          std::uint32_t place) {
+  std::vector<std::string> bus_ids;
+  for (const std::uint32_t peer : island) bus_ids.push_back(request.bus_ids[peer]);
+  const bool nvlink = request.p2p.use != P2p::pcie && check_nvlink(request.device, bus_ids);
+  STRAIT_ASSIGN(const auto joined, request.gather(nvlink ? 1 : 0));
+  const bool all_nvlink = std::all_of(island.begin(), island.end(), [&](std::uint32_t peer) { return joined[peer]; });
+  const auto ranks = static_cast<std::uint32_t>(island.size());
+  const ArenaKind kind = all_nvlink ? ArenaKind::nvlink : ArenaKind::pcie;
+  const std::size_t kept_bytes = ranks == request.ranks ? 0 : island_scratch_bytes;
+  const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - kept_bytes);
+  // A rank that is alone takes part all the same, with as little as can be allocated.
+  const bool is_alone = ranks == 1 && request.ranks > 1;
+  STRAIT_ASSIGN(auto traded,
+                trade<cuda_p2p::SharedMemory>(request, island, is_alone ? 1 : layout.size_bytes, "memory of GPUs"));
+  if (!is_alone) peers_ = std::move(traded.all);
+  island_ring_ = ring_of(request, island, place, layout);
+  for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) island_ring_.arenas[peer] = peers_[peer].data();
+  return gather(request, traded.missing, traded.mapped, "map its peers' memory of GPUs");
+}
+
 Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
-  const ArenaLayout layout = arena_layout(ArenaKind::host, request.ranks);
-  STRAIT_ASSIGN(staging_, trade<host_staged::HostMemory>(request, layout.size_bytes, "host memory"));
-  for (std::uint32_t peer = 0; peer < request.ranks; ++peer) ring_.arenas[peer] = staging_[peer].device_data();
-  use(layout);
+  // What ranks trade across islands lies behind what all trade.
+  const std::size_t budget_bytes = arena_bytes(ArenaKind::host, request.ranks) / (islands_.empty() ? 1 : 2);
+  const ArenaLayout layout = arena_layout(ArenaKind::host, request.ranks, budget_bytes);
+  const ArenaLayout across = arena_layout(ArenaKind::host, static_cast<std::uint32_t>(islands_.size()), budget_bytes);
+  const Island all = everybody(request.ranks);
+  STRAIT_ASSIGN(auto traded,
+                trade<host_staged::HostMemory>(
+                    request, all, layout.size_bytes + (islands_.empty() ? 0 : across.size_bytes), "host memory"));
+  STRAIT_TRY(request.agree(traded.mapped, "map its peers' host memory"));
+  staging_ = std::move(traded.all);
+  ring_ = ring_of(request, all, request.rank, layout);
   ring_.staged = true;
+  for (const std::uint32_t peer : all) ring_.arenas[peer] = staging_[peer].device_data();
+  if (!islands_.empty()) STRAIT_TRY(join_across(request, across, layout));
   return request.ranks > 1 && request.copy_engine_bytes > 0 ? open_windows(request) : Status();
 }
 
-void DeviceArenas::use(const ArenaLayout& layout) {
-  std::copy(std::begin(layout.slots), std::end(layout.slots), ring_.slots);
+Status DeviceArenas::join_across(const DeviceRank::Request& request, const ArenaLayout& layout,
+                                 const ArenaLayout& before) {
+  STRAIT_ASSIGN(island_scratch_, cuda::DeviceMemory::allocate_uncleared(request.device, island_scratch_bytes));
+  const auto [own, place] = place_of(islands_, request.rank);
+  if (islands_[own].size() == 1) {
+    // Nobody to trade with; what such a rank does with its own data needs a ring all the same.
+    island_ring_ = ring_of(request, islands_[own], 0, before);
+    island_ring_.staged = true;
+    island_ring_.arenas[0] = ring_.arenas[request.rank];
+  }
+  if (place != 0 && !are_alike(islands_)) return {};
+  Island members;
+  for (const Island& island : islands_) members.push_back(island[place]);
+  across_ring_ = ring_of(request, members, own, layout);
+  across_ring_.staged = true;
+  for (std::uint32_t i = 0; i < members.size(); ++i)
+    across_ring_.arenas[i] = ring_.arenas[members[i]] + before.size_bytes;
+  return {};
 }
 
 /// Rank 0's, which all map.
@@ -119,23 +217,38 @@ Status DeviceArenas::open_windows(const DeviceRank::Request& request) {
   return request.agree(opened, "map the host memory for large messages");
 }
 
-Status DeviceArenas::probe(const DeviceRank::Request& request, kernels::Mailbox* mailbox) const {
-  if (request.ranks == 1) return {};
-  cuda::DeviceGuard guard(request.device);
+Result<Missing> DeviceArenas::probe(const DeviceRank::Request& request) {
+  std::uint32_t unreached = 0;
+  const Status ran = run_probe(request.device, unreached);
+  STRAIT_TRY(request.agree(ran, "probe its peers' memory"));
+  Status reached;
+  std::uint32_t missing = 0;
+  for (std::uint32_t peer = 0; peer < island_ring_.ranks; ++peer)
+    if ((unreached >> peer & 1) != 0) missing |= 1u << island_ring_.members[peer];
+  for (std::uint32_t peer = 0; peer < request.ranks && reached; ++peer)
+    if ((missing >> peer & 1) != 0)
+      reached =
+          fail(Code::unsupported, "the driver grants P2P, but what " + request.watch->name_of(peer) +
+                                      " writes into the memory of GPU " + std::to_string(request.device) +
+                                      " does not arrive there within " + std::to_string(kernels::probe_timeout_ms) +
+                                      " ms, or back. See ACS and IOMMU (`strait doctor`)");
+  return gather(request, missing, reached, "reach its peers' memory");
+}
+
+/// `unreached`: bit r: rank r of the island.
+Status DeviceArenas::run_probe(int device, std::uint32_t& unreached) const {
+  if (island_ring_.ranks == 1) return {};
+  cuda::DeviceGuard guard(device);
   cudaStream_t stream = nullptr;
   STRAIT_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot create a stream"));
-  const Status ran = check(kernels::launch_probe(ring_, stream), "cannot launch the probe of peers' memory");
+  const Status ran = check(kernels::launch_probe(island_ring_, stream), "cannot launch the probe of peers' memory");
   const Status ended = check(cudaStreamSynchronize(stream), "the probe of peers' memory failed");
   cudaStreamDestroy(stream);
   STRAIT_TRY(ran);
   STRAIT_TRY(ended);
-  if (mailbox->event == kernels::Mailbox::Event::none) return {};
-  const std::uint32_t peer = mailbox->peer;
-  mailbox->event = kernels::Mailbox::Event::none;
-  return fail(Code::unsupported, "the driver grants P2P, but what " + request.watch->name_of(peer) +
-                                     " writes into the memory of GPU " + std::to_string(request.device) +
-                                     " does not arrive there within " + std::to_string(kernels::probe_timeout_ms) +
-                                     " ms, or back. See ACS and IOMMU (`strait doctor`)");
+  unreached = std::exchange(island_ring_.mailbox->unreached, 0);
+  island_ring_.mailbox->event = kernels::Mailbox::Event::none;
+  return {};
 }
 
 }  // namespace strait

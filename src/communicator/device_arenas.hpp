@@ -12,15 +12,30 @@
 namespace strait {
 
 /// The memory through which the ranks of a host trade: that of their GPUs where each reaches all others and a probe has
-/// shown it, pinned host memory else.
+/// shown it, pinned host memory else. Where only some reach one another, both: the islands that they form trade through
+/// their GPUs' memory, and all ranks, and those of the same place in their islands, through host memory.
 class DeviceArenas {
  public:
   /// Collective: all ranks end with memory of the same kind, or with an error.
   static Result<DeviceArenas> open(const DeviceRank::Request& request, kernels::Mailbox* mailbox);
 
-  /// arenas, counts, rank, ranks and slots are set.
+  /// All ranks. Everything of a ring but its times is set.
   const kernels::Ring& ring() const { return ring_; }
   bool is_staged() const { return ring_.staged; }
+  const char* transport_name() const {
+    return !is_staged() ? "cuda_p2p" : islands_.empty() ? "host_staged" : "islands";
+  }
+  /// Empty where all ranks are one island, or each its own.
+  const std::vector<Island>& islands() const { return islands_; }
+  /// Of islands(): this rank's, whose ranks are counted in rank order; and one rank of each island, counted as the
+  /// islands are: where all islands are of one size the ranks of this one's place, else the first ones, and a rank that
+  /// is no first one has none (ranks == 0).
+  const kernels::Ring& island_ring() const { return island_ring_; }
+  const kernels::Ring& across_ring() const { return across_ring_; }
+  /// Of this device's memory, for steps within islands (DeviceIslands).
+  std::byte* island_scratch() const { return island_scratch_.data(); }
+  static constexpr std::size_t island_scratch_bytes = std::size_t{8} << 20;
+
   /// Staged, more than one rank, and copy engines wanted: memory that all ranks share for large messages
   /// (executor/copy_engine). Else null.
   const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
@@ -29,17 +44,27 @@ class DeviceArenas {
   const std::string& why_staged() const { return why_staged_; }
 
  private:
-  void use(const kernels::ArenaLayout& layout);
-  Status open_peers(const DeviceRank::Request& request);
+  static Result<Missing> gather(const DeviceRank::Request& request, std::uint32_t missing, const Status& own,
+                                const std::string& what);
+  Status open_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox);
+  void give_up_islands(const std::string& why);
+  /// Maps the memory of the GPUs of this rank's island, in which it has that place.
+  Result<Missing> open_island(const DeviceRank::Request& request, const Island& island, std::uint32_t place);
+  /// Writes to every peer of the island and waits for what it writes, by kernels that run at the same time.
+  Result<Missing> probe(const DeviceRank::Request& request);
+  Status run_probe(int device, std::uint32_t& unreached) const;
   Status open_staging(const DeviceRank::Request& request);
+  /// The ring of one rank of each island, in the staging arenas, behind that of all ranks.
+  Status join_across(const DeviceRank::Request& request, const kernels::ArenaLayout& layout,
+                     const kernels::ArenaLayout& before);
   Status open_windows(const DeviceRank::Request& request);
-  /// Writes to every peer and waits for what every peer writes, by kernels that run at the same time.
-  Status probe(const DeviceRank::Request& request, kernels::Mailbox* mailbox) const;
 
-  kernels::Ring ring_{};
-  cuda::DeviceMemory counts_;
-  std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank, this rank's own among them
-  std::vector<host_staged::HostMemory> staging_;  ///< likewise
+  kernels::Ring ring_{}, island_ring_{}, across_ring_{};
+  std::vector<Island> islands_;
+  cuda::DeviceMemory counts_;  ///< of all rings, and behind them Ring::gave_up
+  cuda::DeviceMemory island_scratch_;
+  std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank of the island, this rank's own among them
+  std::vector<host_staged::HostMemory> staging_;  ///< by rank, likewise
   host_staged::HostMemory windows_;
   std::string why_staged_;
 };

@@ -151,6 +151,9 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots&
   const auto* from = static_cast<const std::byte*>(call.send);
   auto* to = static_cast<std::byte*>(call.receive);
   const auto part = [&](const void* data, std::size_t bytes) { return kernels::message(through, data, bytes, hash); };
+  const auto place = [&](const std::vector<std::size_t>& offsets, std::uint32_t peer) {
+    return offsets.empty() ? peer * block : offsets[peer] * element;
+  };
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
     Message& send = exchange.send[peer];
     Message& receive = exchange.receive[peer];
@@ -160,12 +163,12 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots&
         receive = part(to, block);
         break;
       case Collective::reduce_scatter:
-        send = part(from + peer * block, block);
+        send = part(from + place(call.send_offsets, peer), block);
         receive = part(to, block);
         break;
       case Collective::all_gather:
         send = part(from, block);
-        receive = part(to + peer * block, block);
+        receive = part(to + place(call.receive_offsets, peer), block);
         break;
       case Collective::all_to_all:
         send = part(from + peer * block, block);

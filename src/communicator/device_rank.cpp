@@ -12,6 +12,7 @@
 #include "base/stages.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_calls.hpp"
+#include "communicator/device_islands.hpp"
 #include "communicator/device_quantized.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 #include "executor/copy_engine/staged_copies.hpp"
@@ -36,7 +37,7 @@ class CudaRank final : public DeviceRank {
   Status prepare();
 
   int device() const override { return request_.device; }
-  const char* transport_name() const override { return arenas_.is_staged() ? "host_staged" : "cuda_p2p"; }
+  const char* transport_name() const override { return arenas_.transport_name(); }
   const std::string& transport_why() const override { return arenas_.why_staged(); }
   Status enqueue(const Call& call) override;
   Status enqueue_messages(std::span<const Call> calls) override;
@@ -46,10 +47,13 @@ class CudaRank final : public DeviceRank {
 
  private:
   Status load_kernels() const;
+  DeviceCalls calls_over(kernels::Ring ring) const;
   Status open_copies();
   Status open_wire_formats();
   /// As the call is, or as one of the exchanges of a call in a wire format.
   Status enqueue_exact(const Call& call);
+  Status enqueue_in_islands(const Call& call);
+  Status enqueue_over(const DeviceCalls& calls, const Call& call);
   /// Whether copy engines carry the call out: large, through host memory, and not into a graph. All ranks decide alike.
   Result<bool> copies(const Call& call) const;
   void look_after_copies();
@@ -71,6 +75,8 @@ class CudaRank final : public DeviceRank {
   cuda::DeviceMemory barrier_tokens_;
   kernels::Ring ring_{};
   DeviceCalls calls_;
+  DeviceIslands islands_;
+  DeviceCalls island_calls_, across_calls_;
   cuda::DeviceMemory wire_scratch_;  ///< from the first need of it on
   DeviceQuantized quantized_;
   std::unique_ptr<staged::StagedCopies> copies_;
@@ -109,12 +115,13 @@ Status CudaRank::prepare() {
                    "cannot ask a GPU for its compute capability"));
   overlaps_launches_ = capability >= 9;
   ring_ = arenas_.ring();
-  ring_.slow_ns = slow_ms * 1'000'000;
-  ring_.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
-  const bool has_lines = kernels::flagged_wire(ring_) == kernels::Wire::lines;
-  calls_ =
-      DeviceCalls(ring_, barrier_tokens_.data(),
-                  {request_.max_sms, has_lines ? request_.lines_bytes : request_.packets_bytes, request_.algorithm});
+  calls_ = calls_over(ring_);
+  if (!arenas_.islands().empty()) {
+    islands_ =
+        DeviceIslands(request_.rank, arenas_.islands(), arenas_.island_scratch(), DeviceArenas::island_scratch_bytes);
+    island_calls_ = calls_over(arenas_.island_ring());
+    across_calls_ = calls_over(arenas_.across_ring());
+  }
   STRAIT_TRY(request_.agree(open_copies(), "use its copy engines"));
   if (request_.wire != WireFormat::off && request_.ranks > 1)
     STRAIT_TRY(request_.agree(open_wire_formats(), "prepare its wire format"));
@@ -124,9 +131,20 @@ Status CudaRank::prepare() {
   return {};
 }
 
+DeviceCalls CudaRank::calls_over(kernels::Ring ring) const {
+  ring.slow_ns = slow_ms * 1'000'000;
+  ring.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
+  const bool has_lines = kernels::flagged_wire(ring) == kernels::Wire::lines;
+  return {ring,
+          barrier_tokens_.data(),
+          {request_.max_sms, has_lines ? request_.lines_bytes : request_.packets_bytes, request_.algorithm}};
+}
+
 /// A kernel that is loaded only when first launched would wait for the kernels that wait for it.
 Status CudaRank::load_kernels() const {
-  for (const kernels::Wire wire : {kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk})
+  std::vector<kernels::Wire> wires{kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk};
+  if (!arenas_.islands().empty()) wires.push_back(kernels::flagged_wire(arenas_.island_ring()));
+  for (const kernels::Wire wire : wires)
     for (const void* kernel : kernels::all_kernels(wire)) {
       cudaFuncAttributes attributes;
       STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
@@ -340,6 +358,7 @@ Status CudaRank::enqueue(const Call& call) {
 }
 
 Status CudaRank::enqueue_exact(const Call& call) {
+  if (islands_.carries(call)) return enqueue_in_islands(call);
   STRAIT_ASSIGN(const bool by_copies, copies(call));
   if (by_copies) {
     const staged::StagedCall staged{call.collective, call.type, call.op,      call.root,
@@ -349,8 +368,21 @@ Status CudaRank::enqueue_exact(const Call& call) {
       return copies_->enqueue(staged, call.stream);
     }
   }
-  for (const DeviceLaunch& each : calls_.launches_of(call)) STRAIT_TRY(launch(each, call));
-  if (!calls_.leaves_own(call) || call.count == 0) return {};
+  return enqueue_over(calls_, call);
+}
+
+Status CudaRank::enqueue_in_islands(const Call& call) {
+  const auto among = [&](const IslandStep& step) -> const DeviceCalls& {
+    if (step.among == IslandStep::Among::all) return calls_;
+    return step.among == IslandStep::Among::island ? island_calls_ : across_calls_;
+  };
+  for (const IslandStep& step : islands_.steps_of(call)) STRAIT_TRY(enqueue_over(among(step), step.call));
+  return {};
+}
+
+Status CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
+  for (const DeviceLaunch& each : calls.launches_of(call)) STRAIT_TRY(launch(each, call));
+  if (!calls.leaves_own(call) || call.count == 0) return {};
   return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDeviceToDevice,
                                static_cast<cudaStream_t>(call.stream)),
                "cannot copy the root's own part of a broadcast");

@@ -10,17 +10,11 @@
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
 #include "communicator/call.hpp"
+#include "communicator/p2p.hpp"
 #include "communicator/watch.hpp"
 #include "executor/copy_engine/options.hpp"
 
 namespace strait {
-
-/// How GPU ranks may use one another's memory.
-enum class P2p : std::uint8_t {
-  automatic,  ///< as far as the driver grants it and a probe shows it
-  pcie,       ///< likewise, as over PCIe even where NVLink joins them
-  off         ///< not at all
-};
 
 /// What a GPU adds to a rank: memory that the peers' GPUs reach, and the kernels that carry calls out. The rest of the
 /// communicator (joining, control words, errors) is the same as on host ranks.
@@ -30,16 +24,18 @@ class DeviceRank {
     int device = 0;
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
-    std::vector<std::string> bus_ids;  ///< of the ranks' GPUs
-    std::uint32_t max_sms = 0;         ///< 0: as many as pay
-    std::int64_t timeout_ms = 0;       ///< of an operation; 0: none
-    std::string algorithm;             ///< forced where it can; empty: chosen
-    P2p p2p = P2p::automatic;
+    std::vector<std::string> bus_ids;   ///< of the ranks' GPUs
+    std::uint32_t max_sms = 0;          ///< 0: as many as pay
+    std::int64_t timeout_ms = 0;        ///< of an operation; 0: none
+    std::string algorithm;              ///< forced where it can; empty: chosen
+    P2pSetting p2p;                     ///< of which all ranks exist
     std::size_t lines_bytes = 0;        ///< through peers' memory: messages up to this go as lines
     std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
     std::size_t copy_engine_bytes = 0;  ///< through host memory: calls from this on go through copy engines; 0: none do
     staged::StagedOptions copy_engine;
     WireFormat wire = WireFormat::off;  ///< of the communicator: what it needs is there from the start
+    /// All ranks' words, by rank. Collective.
+    std::function<Result<std::vector<std::uint32_t>>(std::uint32_t word)> gather;
     /// Gives this descriptor to all ranks; theirs, by rank. Collective.
     std::function<Result<std::vector<UniqueFd>>(int fd)> exchange;
     /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...". Collective.
@@ -51,7 +47,7 @@ class DeviceRank {
   virtual ~DeviceRank() = default;
 
   virtual int device() const = 0;
-  /// "cuda_p2p", or "host_staged" where peers' memory cannot be reached.
+  /// "cuda_p2p"; "host_staged" where peers' memory cannot be reached; "islands" where that of some can.
   virtual const char* transport_name() const = 0;
   /// Why it is no faster one; empty where there is none.
   virtual const std::string& transport_why() const = 0;

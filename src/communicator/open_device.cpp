@@ -49,6 +49,7 @@ Status Comm::open_device(const Deadline& deadline) {
                                            " use the same GPU (" + own.bus_id + "). Give each process its own");
   }
   if (options_.device < 0) return {};
+  STRAIT_TRY(check_ranks(*options_.p2p, ranks_));
   DeviceRank::Request request;
   request.device = options_.device;
   request.rank = rank_;
@@ -57,13 +58,14 @@ Status Comm::open_device(const Deadline& deadline) {
   request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
   request.algorithm = select_options_.algorithm;
-  request.p2p = options_.p2p;
+  request.p2p = *options_.p2p;
   request.lines_bytes = options_.lines_bytes;
   request.packets_bytes = options_.packets_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copy_engine = options_.copy_engine;
   request.wire = wire();
   request.agree = [&](const Status& status, const std::string& what) { return agree(status, what, deadline); };
+  request.gather = [&](std::uint32_t word) { return gather(*channel_, word, deadline); };
   request.exchange = [&](int fd) { return exchange_descriptors(fd, deadline); };
   request.watch = watch_.get();
   STRAIT_ASSIGN(device_, DeviceRank::open(request));

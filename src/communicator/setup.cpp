@@ -173,8 +173,10 @@ Status Comm::read_settings(const Environment& environment) {
     STRAIT_ASSIGN(const std::int64_t max_sms, environment.integer("STRAIT_MAX_SMS"));
     options_.max_sms = static_cast<std::uint32_t>(max_sms);
   }
-  STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));
-  options_.p2p = p2p == "off" ? P2p::off : p2p == "pcie" ? P2p::pcie : P2p::automatic;
+  if (!options_.p2p) {
+    STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));
+    STRAIT_ASSIGN(options_.p2p, parse_p2p(p2p));
+  }
   STRAIT_ASSIGN(const std::int64_t lines_bytes, environment.integer("STRAIT_LINES_BYTES"));
   options_.lines_bytes = static_cast<std::size_t>(lines_bytes);
   STRAIT_ASSIGN(const std::int64_t packets_bytes, environment.integer("STRAIT_PACKETS_BYTES"));

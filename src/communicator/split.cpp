@@ -44,7 +44,9 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
   place.ranks = static_cast<int>(members.size());
   STRAIT_ASSIGN(auto channel, join_part(color < 0 ? nullptr : &ids[members.front()], place, deadline));
   if (!channel) return std::unique_ptr<Comm>();
-  return create(std::move(channel), options);
+  CommOptions part = options;
+  part.p2p = part_of(*options_.p2p, members);
+  return create(std::move(channel), part);
 }
 
 Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,

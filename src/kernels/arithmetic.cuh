@@ -75,7 +75,7 @@ __device__ __forceinline__ Bits16 narrow(const spec::AccumulatorType<type> (&val
 /// Which operation, where the kernel does not know when it is compiled.
 struct Operation {
   ReduceOp op;
-  std::uint32_t ranks;
+  std::uint32_t averaged;  ///< contributions, which an average divides by
   std::uint64_t premul_scalar;
 };
 
@@ -124,7 +124,7 @@ class Reduction {
     if constexpr (!sum_only) {
       if (operation.op == ReduceOp::avg) {
 #pragma unroll
-        for (int e = 0; e < count; ++e) values_[e] = spec::finish<ReduceOp::avg>(values_[e], operation.ranks);
+        for (int e = 0; e < count; ++e) values_[e] = spec::finish<ReduceOp::avg>(values_[e], operation.averaged);
       }
     }
     return narrow<type, Bits16>(values_);

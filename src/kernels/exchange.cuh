@@ -218,7 +218,7 @@ template <class W, DataType type, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_constant__ Exchange exchange) {
   auto& shared = shared_memory<ExchangeRound>();
   const Ring& ring = exchange.ring;
-  const Operation operation{exchange.op, ring.ranks, exchange.premul_scalar};
+  const Operation operation{exchange.op, ring.averaged, exchange.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
   run_exchange<W>(exchange, shared, contribute, [&] {
     if (shared.own_bytes == 0) return true;

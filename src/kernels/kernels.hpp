@@ -20,8 +20,8 @@ const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op);
 /// Every kernel of a wire once, to be loaded before the first one waits for another.
 std::vector<const void*> all_kernels(Wire wire);
 
-/// Where peers reach one another's memory: a kernel that writes to every peer and waits for what they write. A mailbox
-/// with an event names a peer for which it did not work. All ranks launch it at about the same time, on fresh arenas.
+/// Where peers reach one another's memory: a kernel that writes to every peer and waits for what they write. It leaves
+/// in the mailbox for whom that did not work. All ranks launch it at about the same time, on fresh arenas.
 inline constexpr std::uint64_t probe_timeout_ms = 2000;
 cudaError_t launch_probe(Ring ring, cudaStream_t stream);
 

@@ -44,7 +44,8 @@ class Lane {
   /// sends for what the earlier one owes.
   __device__ bool resume() {
     const LaneCounts counts = *counts_;
-    if (counts.sent == gave_up) return false;
+    const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
+    if (counts.sent == gave_up || gave_up_elsewhere) return false;
     // Of this GPU's own memory, beside the counts; from the host's it would take as long as a small call.
     returned_ = ring_.staged ? counts.returned : load_word(returned_word_);
     sent_ = counts.sent;
@@ -54,7 +55,10 @@ class Lane {
     return true;
   }
   /// What later launches start from.
-  __device__ void save(bool gives_up) { *counts_ = {gives_up ? gave_up : sent_, taken_, given_back_, returned_}; }
+  __device__ void save(bool gives_up) {
+    *counts_ = {gives_up ? gave_up : sent_, taken_, given_back_, returned_};
+    if (gives_up && ring_.gave_up != nullptr) *ring_.gave_up = 1;
+  }
 
   /// Takes the next slot towards the peer, once it is free. False: gave up.
   __device__ bool next_slot(const std::byte* source, std::uint32_t bytes, std::uint16_t call_hash, Outgoing& chunk) {

@@ -77,21 +77,28 @@ struct Mailbox {
   enum class Event : std::uint32_t { none, slow, timeout, aborted };
   std::uint32_t abort = 0;
   Event event = Event::none;  ///< written last
-  std::uint32_t peer = 0;
+  std::uint32_t peer = 0;     ///< the communicator's rank (Ring::members)
   std::uint32_t lane = 0;
-  std::uint32_t sends = 0;  ///< it waits for the peer to take, not to send
+  std::uint32_t sends = 0;      ///< it waits for the peer to take, not to send
+  std::uint32_t unreached = 0;  ///< of the probe: bit r: rank r of its ring
 };
 
-/// Who runs, and with whom: the same for every launch of a communicator.
+/// Who runs, and with whom: the same for every launch. A communicator has one, and where its GPUs form islands one more
+/// for the rank's island and one for those that it meets across islands.
 struct Ring {
   std::byte* arenas[max_ranks];  ///< by rank, as this device addresses them
   LaneCounts* counts;            ///< in this device's memory: lane_count of them
   Mailbox* mailbox;
   std::uint64_t slow_ns;     ///< waits longer than this are told to the host
   std::uint64_t timeout_ns;  ///< waits longer than this end; 0: none does
+  /// In this device's memory, where a rank has several rings: not 0: a launch gave up, and none of any ring may follow
+  /// with what it left behind. Else null.
+  std::uint32_t* gave_up;
   std::uint32_t rank;
   std::uint32_t ranks;
-  bool staged;  ///< the arenas are host memory, else that of peers
+  std::uint32_t averaged;           ///< contributions in a final result: what an average divides by
+  bool staged;                      ///< the arenas are host memory, else that of peers
+  std::uint8_t members[max_ranks];  ///< by rank of the ring: the communicator's rank
   WireSlots slots[wire_count];
 };
 

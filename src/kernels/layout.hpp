@@ -33,13 +33,19 @@ constexpr WireSlots share_out(std::size_t budget_bytes, std::uint32_t rings, std
   return {0, static_cast<std::uint32_t>(slot_bytes / piece_bytes * piece_bytes), static_cast<std::uint32_t>(lanes)};
 }
 
-constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks) {
+/// What one rank has for its arenas.
+constexpr std::size_t arena_bytes(ArenaKind kind, std::uint32_t ranks) {
+  return arena_budget_bytes / (kind == ArenaKind::host ? ranks : 1);
+}
+
+/// Of an arena that `ranks` trade through, of at most `budget_bytes`.
+constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks, std::size_t budget_bytes) {
   constexpr std::uint32_t kb = 1 << 10;
   const bool is_host = kind == ArenaKind::host;
   const std::uint32_t rings = is_host ? ranks : std::max(ranks, 2u) - 1;
   const std::size_t flags_bytes = std::size_t{rings} * max_lanes * slot_depth * sizeof(std::uint64_t);
   const std::size_t first = (flags_offset_bytes + flags_bytes + 4095) / 4096 * 4096;
-  const std::size_t room = arena_budget_bytes / (is_host ? ranks : 1) - first;
+  const std::size_t room = budget_bytes - first;
   ArenaLayout layout{{}, first};
   const auto place = [&](Wire wire, WireSlots slots) {
     slots.offset_bytes = layout.size_bytes;
@@ -54,6 +60,10 @@ constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks) {
     place(Wire::bulk, share_out(room * 3 / 4, rings, 32, 32 * kb, 128 * kb));
   }
   return layout;
+}
+
+constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks) {
+  return arena_layout(kind, ranks, arena_bytes(kind, ranks));
 }
 
 }  // namespace strait::kernels

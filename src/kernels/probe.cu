@@ -17,15 +17,21 @@ __device__ std::uint64_t* cell(const Ring& ring, std::uint32_t owner, std::uint3
   return reinterpret_cast<std::uint64_t*>(ring.arenas[owner] + flags_offset_bytes) + writer;
 }
 
-/// One warp, a thread for each peer.
-__global__ void probe(const __grid_constant__ Ring ring) {
-  const std::uint32_t peer = threadIdx.x;
-  if (peer >= ring.ranks || peer == ring.rank) return;
+/// Whether what this rank writes comes back from the peer's memory, and what the peer writes arrives in this rank's.
+__device__ bool reaches(const Ring& ring, std::uint32_t peer) {
+  if (peer >= ring.ranks || peer == ring.rank) return true;
   const std::uint64_t mine = probe_word(ring.rank, peer), theirs = probe_word(peer, ring.rank);
   store_word(cell(ring, peer, ring.rank), mine);
   Patience patience;
   while (load_word(cell(ring, ring.rank, peer)) != theirs || load_word(cell(ring, peer, ring.rank)) != mine)
-    if (patience.spent(ring, peer, 0, false)) return;
+    if (patience.spent(ring, peer, 0, false)) return false;
+  return true;
+}
+
+/// One warp, a thread for each peer.
+__global__ void probe(const __grid_constant__ Ring ring) {
+  const std::uint32_t unreached = __ballot_sync(0xffffffffu, !reaches(ring, threadIdx.x));
+  if (threadIdx.x == 0) *static_cast<volatile std::uint32_t*>(&ring.mailbox->unreached) = unreached;
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_cons
 template <class W, DataType type, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) two_hop_reduce(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<TwoHopRound>();
-  const Operation operation{call.op, call.ring.ranks, call.premul_scalar};
+  const Operation operation{call.op, call.ring.averaged, call.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
   run_two_hop<W>(call, shared, contribute,
                  [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {

@@ -21,14 +21,14 @@ class Patience {
     if (++polls_ % polls_between_looks != 0) return false;
     Mailbox& mailbox = *ring.mailbox;
     if (*static_cast<volatile std::uint32_t*>(&mailbox.abort) != 0)
-      return tell(mailbox, Mailbox::Event::aborted, peer, lane, sends);
+      return tell(mailbox, Mailbox::Event::aborted, ring.members[peer], lane, sends);
     const std::uint64_t now_ns = device_now_ns();
     if (began_ns_ == 0) began_ns_ = now_ns;
     if (ring.timeout_ns != 0 && now_ns - began_ns_ > ring.timeout_ns)
-      return tell(mailbox, Mailbox::Event::timeout, peer, lane, sends);
+      return tell(mailbox, Mailbox::Event::timeout, ring.members[peer], lane, sends);
     if (now_ns - began_ns_ > ring.slow_ns * (told_ + 1)) {
       ++told_;  // again and again: the peer may leave between
-      tell(mailbox, Mailbox::Event::slow, peer, lane, sends);
+      tell(mailbox, Mailbox::Event::slow, ring.members[peer], lane, sends);
     }
     return false;
   }

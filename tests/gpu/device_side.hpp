@@ -164,6 +164,12 @@ inline void run_on_devices(bool as_processes, int ranks, const RankBody& body,
     threads.emplace_back([&, rank] { join_on_device(id, rank, ranks, body, wire); });
 }
 
+/// A process that has used CUDA must not fork ranks that will: the count is asked in a child.
+inline int gpus_in_a_child() {
+  const int status = wait_for(fork_rank([] { _exit(gpu_count()); }), 60000);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
 struct Setup {
   bool as_processes;
   int ranks;
@@ -172,9 +178,7 @@ struct Setup {
 class DeviceRanks : public ::testing::TestWithParam<Setup> {
  protected:
   void SetUp() override {
-    // A process that has used CUDA must not fork ranks that will: the count is asked in a child.
-    int status = wait_for(fork_rank([] { _exit(gpu_count()); }), 60000);
-    const int gpus = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    const int gpus = gpus_in_a_child();
     const int needed = GetParam().as_processes ? GetParam().ranks : 1;
     if (gpus < needed) GTEST_SKIP() << "needs " << needed << " GPUs, here are " << gpus;
   }

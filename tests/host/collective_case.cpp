@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "support/island_reference.hpp"
 #include "support/random_data.hpp"
 #include "support/ranks.hpp"
 #include "support/reference.hpp"
@@ -62,7 +63,8 @@ Bytes expected_output(const CollectiveCase& c, const std::vector<Bytes>& inputs,
                                 .root = c.root,
                                 .premul_scalars = scalars,
                                 .inputs = inputs};
-  return c.wire == WireFormat::off ? reference_output(reference, rank) : wire_reference_output(c.wire, reference, rank);
+  if (c.wire != WireFormat::off) return wire_reference_output(c.wire, reference, rank);
+  return c.islands.empty() ? reference_output(reference, rank) : island_reference_output(reference, rank, c.islands);
 }
 
 BufferBytes buffer_bytes(const CollectiveCase& c, std::uint32_t ranks) {

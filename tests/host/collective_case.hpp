@@ -23,6 +23,7 @@ struct CollectiveCase {
   std::size_t misalignment_bytes = 0;  ///< of both buffers
   std::uint64_t seed = 1;
   WireFormat wire = WireFormat::off;
+  std::vector<std::vector<std::uint32_t>> islands;  ///< of GPU ranks that form some
 };
 
 std::string describe(const CollectiveCase& c);

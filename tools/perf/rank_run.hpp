@@ -78,6 +78,7 @@ class RankRun {
   Reporter* reporter_;
   int threads_;
   std::unique_ptr<Baseline> baseline_;  ///< null: Strait alone
+  bool by_islands_ = false;             ///< sums are not taken in rank order
   std::optional<Memory> send_, receive_;
   WireFormat wire_ = WireFormat::off;
   int rank_ = 0;

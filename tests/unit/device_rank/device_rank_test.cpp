@@ -1,6 +1,7 @@
 // What the communicator makes of GPU ranks' calls and errors, without a GPU.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -79,6 +80,22 @@ TEST_F(DeviceRankTest, TheFlightRecorderHasStreamsAndAsksTheGpu) {
   ASSERT_EQ(calls.size(), 1U);
   EXPECT_EQ(calls[0].at("stream"), 0x77);
   EXPECT_TRUE(calls[0].at("finished_unix_us").is_null()) << "only the GPU knows";
+}
+
+/// Groups of STRAIT_P2P must be well formed, and of ranks that there are.
+TEST(DeviceRankSettings, GroupsThatCannotBeAreRefused) {
+  for (const auto& [groups, problem] : {std::pair("0-0", "rank 0 is twice in 0-0"), {"0-1", "names rank 1"}}) {
+    setenv("STRAIT_P2P", groups, 1);
+    straitUniqueId id;
+    straitComm_t comm = nullptr;
+    straitConfig_t config = test_config();
+    config.device = 0;
+    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    EXPECT_EQ(straitCommInitRank(&comm, 1, &id, 0, &config), straitInvalidArgument);
+    EXPECT_THAT(straitGetLastError(nullptr),
+                AllOf(HasSubstr("STRAIT_P2P=\"" + std::string(groups)), HasSubstr(problem)));
+  }
+  unsetenv("STRAIT_P2P");
 }
 
 }  // namespace

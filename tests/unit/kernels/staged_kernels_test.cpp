@@ -1,18 +1,12 @@
 // The kernels that trade through host memory, or in bulk through peers' memory, on the CPU: every collective bit by
 // bit, with threads held up at random, slots reused, flags that wrap, and waits that end.
-#include "support/emulated_gpu.hpp"
+#include "support/emulated_launch.hpp"
 //
 #include <gtest/gtest.h>
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
-#include "communicator/device_calls.hpp"
-#include "host/collective_case.hpp"
-#include "kernels/exchange.cuh"
 #include "kernels/layout.hpp"
-#include "kernels/two_hop.cuh"
 #include "support/random_data.hpp"
 #include "support/reference.hpp"
 
@@ -21,68 +15,9 @@ namespace {
 
 using kernels::LaneCounts;
 using kernels::Mailbox;
-using kernels::Wire;
 
 constexpr std::size_t guard_bytes = 64;
 constexpr std::byte poison{0xa5};
-
-/// Zeroed memory that is taken page by page.
-class Arena {
- public:
-  explicit Arena(std::size_t bytes)
-      : bytes_(bytes), data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
-  ~Arena() { munmap(data_, bytes_); }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  std::size_t bytes_;
-  void* data_;
-};
-
-template <class W, class Launch>
-void run_thread(const DeviceLaunch& launch, const Launch& argument, DataType type) {
-  constexpr bool one_hop = std::is_same_v<Launch, kernels::Exchange>;
-  if (!launch.reduces) {
-    if constexpr (one_hop) {
-      kernels::exchange_copy<W>(argument);
-    } else {
-      kernels::two_hop_copy<W>(argument);
-    }
-    return;
-  }
-  spec::visit(type, [&]<DataType t>() {
-    if constexpr (one_hop) {
-      kernels::exchange_reduce<W, t, false>(argument);
-    } else {
-      kernels::two_hop_reduce<W, t, false>(argument);
-    }
-  });
-}
-
-/// The block of that index, with fewer threads than on a GPU: the kernels take any number of warps.
-void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
-  const std::uint32_t threads = std::min(launch.threads, 64u);
-  EmulatedBlock shared(threads);
-  std::vector<std::jthread> running;
-  for (std::uint32_t thread = 0; thread < threads; ++thread)
-    running.emplace_back([&, thread] {
-      block = &shared;
-      delay_state = seed * 131 + index * 17 + thread;
-      threadIdx.x = thread;
-      blockIdx.x = index;
-      blockDim.x = threads;
-      std::visit(
-          [&](const auto& argument) {
-            if (launch.wire == Wire::packets)
-              run_thread<kernels::Packets>(launch, argument, type);
-            else
-              run_thread<kernels::Bulk>(launch, argument, type);
-          },
-          launch.argument);
-    });
-}
 
 /// The ranks of a host whose GPUs share nothing but host memory, or with `p2p` reach one another's.
 class Machine {
@@ -111,7 +46,8 @@ class Machine {
       ring.slow_ns = ~std::uint64_t{0} >> 8;
       ring.timeout_ns = 60'000'000'000;
       ring.rank = rank;
-      ring.ranks = ranks;
+      ring.ranks = ring.averaged = ranks;
+      for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.members[peer] = static_cast<std::uint8_t>(peer);
       ring.staged = !options.p2p;
       std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
@@ -123,10 +59,7 @@ class Machine {
     run(calls_[rank].launches_of(call), call.type);
     if (calls_[rank].leaves_own(call)) std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
   }
-  void run(const std::vector<DeviceLaunch>& launches, DataType type) {
-    for (const DeviceLaunch& launch : launches)
-      for (std::uint32_t lane = 0; lane < launch.lanes; ++lane) run_block(launch, lane, type, ++seed_);
-  }
+  void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_); }
   const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
   Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   std::uint32_t ranks() const { return ranks_; }
@@ -141,19 +74,6 @@ class Machine {
   std::vector<DeviceCalls> calls_;
   std::atomic<std::uint32_t> seed_{1};
 };
-
-Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {
-  Call call;
-  call.collective = c.collective;
-  call.type = c.type;
-  call.op = c.op;
-  call.root = c.root;
-  call.count = c.count;
-  call.send = input;
-  call.receive = output;
-  std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
-  return call;
-}
 
 void check(Machine& machine, const CollectiveCase& c) {
   const std::uint32_t ranks = machine.ranks();

@@ -1,0 +1,219 @@
+#include "communicator/device_islands.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace strait {
+namespace {
+
+using Among = IslandStep::Among;
+
+/// Up to here every place of an island takes everything: more bytes cross, in one launch less.
+constexpr std::size_t whole_limit_bytes = 64 << 10;
+/// Of what the islands make more launches of and not other bits: an all-gather's output, a broadcast.
+constexpr std::size_t copies_from_bytes = 1 << 20;
+/// Shares begin aligned if the buffer does.
+constexpr std::size_t grain_bytes = 16;
+
+std::size_t grain(DataType type) { return grain_bytes / size_bytes(type); }
+std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
+
+const std::byte* at(const void* buffer, std::size_t element, DataType type) {
+  return static_cast<const std::byte*>(buffer) + element * size_bytes(type);
+}
+std::byte* at(void* buffer, std::size_t element, DataType type) {
+  return static_cast<std::byte*>(buffer) + element * size_bytes(type);
+}
+
+/// A step of `whole`. Within islands, sums are partial ones: nothing is divided yet. Across them every contribution has
+/// been multiplied.
+IslandStep step(Among among, const Call& whole, Collective collective, const void* send, void* receive,
+                std::size_t count) {
+  IslandStep step{among, {}};
+  step.call.collective = collective;
+  step.call.type = whole.type;
+  step.call.op = whole.op;
+  if (among == Among::island && whole.op == ReduceOp::avg) step.call.op = ReduceOp::sum;
+  if (among == Among::across && whole.op == ReduceOp::premul_sum) step.call.op = ReduceOp::sum;
+  step.call.root = whole.root;  // of those without a root: what ranks compare in its place
+  step.call.premul_scalar = whole.premul_scalar;
+  step.call.count = count;
+  step.call.send = send;
+  step.call.receive = receive;
+  step.call.stream = whole.stream;
+  return step;
+}
+
+IslandStep rooted(IslandStep step, std::uint32_t root) {
+  step.call.root = root;
+  return step;
+}
+
+}  // namespace
+
+DeviceIslands::DeviceIslands(std::uint32_t rank, std::vector<Island> islands, std::byte* scratch,
+                             std::size_t scratch_bytes)
+    : rank_(rank),
+      islands_(std::move(islands)),
+      island_(place_of(islands_, rank).island),
+      place_(place_of(islands_, rank).place),
+      alike_(are_alike(islands_)),
+      scratch_(scratch),
+      scratch_bytes_(scratch_bytes) {}
+
+bool DeviceIslands::carries(const Call& call) const {
+  if (islands_.empty() || call.count == 0) return false;
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  switch (call.collective) {
+    case Collective::all_reduce:
+      return true;
+    case Collective::reduce:
+    case Collective::reduce_scatter:
+      return alike_;
+    case Collective::all_gather:
+      return alike_ && bytes * islands_.size() * islands_.front().size() >= copies_from_bytes;
+    case Collective::broadcast:
+      return alike_ && bytes >= copies_from_bytes;
+    default:
+      return false;
+  }
+}
+
+std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
+  Steps steps;
+  switch (call.collective) {
+    case Collective::all_reduce:
+      alike_ ? all_reduce(call, steps) : all_reduce_by_first_ranks(call, steps);
+      break;
+    case Collective::reduce:
+      reduce(call, steps);
+      break;
+    case Collective::reduce_scatter:
+      reduce_scatter(call, steps);
+      break;
+    case Collective::all_gather:
+      all_gather(call, steps);
+      break;
+    default:
+      broadcast(call, steps);
+  }
+  return steps;
+}
+
+std::size_t DeviceIslands::share_of(std::size_t elements, DataType type) const {
+  if (elements * size_bytes(type) <= whole_limit_bytes) return 0;
+  return round_down(elements / islands_[island_].size(), grain(type));
+}
+
+std::vector<std::size_t> DeviceIslands::places_in(std::uint32_t island, std::size_t block) const {
+  std::vector<std::size_t> places;
+  for (const std::uint32_t rank : islands_[island]) places.push_back(rank * block);
+  return places;
+}
+
+std::vector<std::size_t> DeviceIslands::places_across(std::size_t block) const {
+  std::vector<std::size_t> places;
+  for (const Island& island : islands_) places.push_back(island[place_] * block);
+  return places;
+}
+
+/// In the output: the own share becomes the island's sum, then that of all; then come the other shares.
+void DeviceIslands::all_reduce(const Call& call, Steps& steps) const {
+  const std::size_t share = share_of(call.count, call.type);
+  const std::size_t shared = share * islands_[island_].size();
+  if (share != 0) {
+    std::byte* const own = at(call.receive, place_ * share, call.type);
+    steps.push_back(step(Among::island, call, Collective::reduce_scatter, call.send, own, share));
+    steps.push_back(step(Among::across, call, Collective::all_reduce, own, own, share));
+    steps.push_back(step(Among::island, call, Collective::all_gather, own, call.receive, share));
+  }
+  if (shared == call.count) return;
+  std::byte* const rest = at(call.receive, shared, call.type);
+  const std::size_t left = call.count - shared;
+  steps.push_back(step(Among::island, call, Collective::all_reduce, at(call.send, shared, call.type), rest, left));
+  steps.push_back(step(Among::across, call, Collective::all_reduce, rest, rest, left));
+}
+
+void DeviceIslands::all_reduce_by_first_ranks(const Call& call, Steps& steps) const {
+  const bool is_alone = islands_[island_].size() == 1;
+  const bool adds = !is_alone || call.op == ReduceOp::premul_sum;
+  if (adds)
+    steps.push_back(rooted(step(Among::island, call, Collective::reduce, call.send, call.receive, call.count), 0));
+  if (place_ == 0)
+    steps.push_back(
+        step(Among::across, call, Collective::all_reduce, adds ? call.receive : call.send, call.receive, call.count));
+  if (!is_alone)
+    steps.push_back(
+        rooted(step(Among::island, call, Collective::broadcast, call.receive, call.receive, call.count), 0));
+}
+
+/// In scratch: nobody but the root has an output. What is not shared out is taken by the ranks of the root's place.
+void DeviceIslands::reduce(const Call& call, Steps& steps) const {
+  const auto [root_island, root_place] = place_of(islands_, call.root);
+  const std::size_t size = islands_[island_].size();
+  const std::size_t most = round_down(scratch_bytes_ / size_bytes(call.type), grain(call.type));
+  std::size_t first = 0;
+  while (first < call.count) {
+    const std::byte* const input = at(call.send, first, call.type);
+    std::byte* const output = rank_ == call.root ? at(call.receive, first, call.type) : nullptr;
+    const std::size_t left = call.count - first;
+    const std::size_t share = std::min(share_of(left, call.type), most);
+    if (share == 0) {
+      steps.push_back(rooted(step(Among::island, call, Collective::reduce, input, scratch_, left), root_place));
+      if (place_ == root_place)
+        steps.push_back(rooted(step(Among::across, call, Collective::reduce, scratch_, output, left), root_island));
+      return;
+    }
+    steps.push_back(step(Among::island, call, Collective::reduce_scatter, input, scratch_, share));
+    steps.push_back(rooted(step(Among::across, call, Collective::reduce, scratch_, scratch_, share), root_island));
+    if (island_ == root_island)
+      steps.push_back(rooted(step(Among::island, call, Collective::gather, scratch_, output, share), root_place));
+    first += share * size;
+  }
+}
+
+/// The blocks of the ranks of this rank's place, in the order of the islands, are summed in the island into scratch.
+void DeviceIslands::reduce_scatter(const Call& call, Steps& steps) const {
+  const std::size_t most = round_down(scratch_bytes_ / islands_.size() / size_bytes(call.type), grain(call.type));
+  for (std::size_t first = 0; first < call.count; first += most) {
+    const std::size_t part = std::min(most, call.count - first);
+    const std::byte* const input = at(call.send, first, call.type);
+    for (std::uint32_t island = 0; island < islands_.size(); ++island) {
+      steps.push_back(
+          step(Among::island, call, Collective::reduce_scatter, input, at(scratch_, island * part, call.type), part));
+      steps.back().call.send_offsets = places_in(island, call.count);
+    }
+    steps.push_back(
+        step(Among::across, call, Collective::reduce_scatter, scratch_, at(call.receive, first, call.type), part));
+  }
+}
+
+/// The blocks of this rank's place, and then each island's from the one that has it.
+void DeviceIslands::all_gather(const Call& call, Steps& steps) const {
+  steps.push_back(step(Among::across, call, Collective::all_gather, call.send, call.receive, call.count));
+  steps.back().call.receive_offsets = places_across(call.count);
+  for (const Island& island : islands_) {
+    const std::byte* const own = at(call.receive, island[place_] * call.count, call.type);
+    steps.push_back(step(Among::island, call, Collective::all_gather, own, call.receive, call.count));
+    steps.back().call.receive_offsets = places_in(static_cast<std::uint32_t>(&island - islands_.data()), call.count);
+  }
+}
+
+/// The root shares out to its island; each share crosses; the islands bring the shares together.
+void DeviceIslands::broadcast(const Call& call, Steps& steps) const {
+  const auto [root_island, root_place] = place_of(islands_, call.root);
+  const std::size_t share = share_of(call.count, call.type);
+  const std::size_t shared = share * islands_[island_].size();
+  std::byte* const own = at(call.receive, place_ * share, call.type);
+  if (island_ == root_island)
+    steps.push_back(rooted(step(Among::island, call, Collective::scatter, call.send, own, share), root_place));
+  steps.push_back(rooted(step(Among::across, call, Collective::broadcast, own, own, share), root_island));
+  steps.push_back(step(Among::island, call, Collective::all_gather, own, call.receive, share));
+  if (shared == call.count) return;
+  const std::byte* const rest = rank_ == call.root ? at(call.send, shared, call.type) : nullptr;
+  steps.push_back(rooted(
+      step(Among::all, call, Collective::broadcast, rest, at(call.receive, shared, call.type), call.count - shared),
+      call.root));
+}
+
+}  // namespace strait

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "communicator/call.hpp"
+#include "communicator/p2p.hpp"
+
+namespace strait {
+
+/// A call that some of the ranks make among themselves, in which ranks are counted as `among` says.
+struct IslandStep {
+  enum class Among : std::uint8_t {
+    island,  ///< this rank's island, in rank order; of averages and premul_sum the step adds up
+    across,  ///< one rank of each island, as the islands are counted; an average divides by all ranks
+    all      ///< the communicator
+  };
+  Among among = Among::island;
+  Call call;
+};
+
+/// How GPU ranks carry calls out where their islands reach one another through host memory only: first within the
+/// islands, so that each byte crosses once an island. A pure function of the call and of what all ranks know alike.
+///
+/// Islands of one size: a rank's share of the data crosses among the ranks of its place in their islands. This has the
+/// bits of the plan `hierarchical`: sums are taken within the island in rank order, rounded to elements, and then taken
+/// in the order of the islands and rounded again, at every size of message. Other islands: only an all-reduce, by the
+/// first rank of each, in the same order.
+class DeviceIslands {
+ public:
+  DeviceIslands() = default;
+  /// `scratch`: of this device, aligned to 16 bytes; at least 64 KB for each island. Longer calls take several turns.
+  DeviceIslands(std::uint32_t rank, std::vector<Island> islands, std::byte* scratch, std::size_t scratch_bytes);
+
+  /// Whether the call goes this way; all others go to all ranks at once. Depends on the size only where that changes no
+  /// bits.
+  bool carries(const Call& call) const;
+  /// This rank's part, in order; `call` is one that it carries.
+  std::vector<IslandStep> steps_of(const Call& call) const;
+
+ private:
+  using Steps = std::vector<IslandStep>;
+  void all_reduce(const Call& call, Steps& steps) const;
+  void all_reduce_by_first_ranks(const Call& call, Steps& steps) const;
+  void reduce(const Call& call, Steps& steps) const;
+  void reduce_scatter(const Call& call, Steps& steps) const;
+  void all_gather(const Call& call, Steps& steps) const;
+  void broadcast(const Call& call, Steps& steps) const;
+  /// How many elements each rank of an island takes of so many, if anything is gained by that; the rest is for all.
+  std::size_t share_of(std::size_t elements, DataType type) const;
+  /// The ranks' blocks, by place in this island and by island: where they begin in a buffer with a block of `block`
+  /// elements for every rank.
+  std::vector<std::size_t> places_in(std::uint32_t island, std::size_t block) const;
+  std::vector<std::size_t> places_across(std::size_t block) const;
+
+  std::uint32_t rank_ = 0;
+  std::vector<Island> islands_;
+  std::uint32_t island_ = 0;  ///< this rank's
+  std::uint32_t place_ = 0;   ///< in it
+  bool alike_ = false;
+  std::byte* scratch_ = nullptr;
+  std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace strait

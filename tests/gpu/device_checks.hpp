@@ -1,0 +1,127 @@
+#pragma once
+
+#include "gpu/device_side.hpp"
+#include "support/island_reference.hpp"
+#include "support/random_data.hpp"
+
+/// What ranks on GPUs are put through, whatever joins them.
+namespace strait::testing {
+
+inline constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                             Collective::all_to_all, Collective::broadcast,  Collective::reduce,
+                                             Collective::gather,     Collective::scatter};
+inline void check_shapes(straitComm_t comm, int rank, int ranks, const Islands& islands = {}) {
+  DeviceSide side((std::size_t{16} << 20) * static_cast<std::size_t>(ranks));
+  std::uint64_t seed = 1;
+  for (Collective collective : collectives)
+    for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{1000}, std::size_t{40961},
+                              std::size_t{500'009}, std::size_t{3'000'001}})
+      for (bool in_place : {false, true}) {
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = seed % 2 == 0 ? DataType::float32 : DataType::bfloat16;
+        c.count = count;
+        c.islands = islands;
+        c.in_place = in_place;
+        c.seed = ++seed;
+        c.root = static_cast<std::uint32_t>(seed % static_cast<std::uint64_t>(ranks));
+        c.misalignment_bytes = seed % 3 == 0 ? 4 : 0;
+        side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
+                   seed % 4 < 2 ? Mode::eager : Mode::graph);
+      }
+}
+
+inline void check_arithmetic(straitComm_t comm, int rank, int ranks, const Islands& islands = {}) {
+  DeviceSide side(std::size_t{16} << 20);
+  std::uint64_t seed = 1000;
+  for (Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
+    for (int type = 0; type < data_type_count; ++type)
+      for (int op = 0; op < reduce_op_count; ++op)
+        for (std::size_t bytes : {std::size_t{1003}, std::size_t{700'000}}) {
+          CollectiveCase c;
+          c.collective = collective;
+          c.type = static_cast<DataType>(type);
+          c.op = static_cast<ReduceOp>(op);
+          c.count = bytes / size_bytes(c.type) + 3;
+          c.islands = islands;
+          c.seed = ++seed;
+          c.root = static_cast<std::uint32_t>(seed % static_cast<std::uint64_t>(ranks));
+          c.in_place = seed % 2 == 0;
+          c.misalignment_bytes = seed % 5 == 0 ? 1 : 0;
+          side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+        }
+}
+
+/// Rings of messages, some to itself, several a pair, of different lengths.
+inline void check_messages(straitComm_t comm, int rank, int ranks) {
+  constexpr std::size_t slot_bytes = std::size_t{8} << 20;
+  DeviceSide side(slot_bytes);
+  std::byte *send = nullptr, *receive = nullptr;
+  STRAIT_EXPECT_CUDA(cudaMalloc(&send, slot_bytes * static_cast<std::size_t>(ranks)));
+  STRAIT_EXPECT_CUDA(cudaMalloc(&receive, slot_bytes * static_cast<std::size_t>(ranks)));
+  const auto bytes_between = [](int from, int to, int turn) {
+    return static_cast<std::size_t>(mix(static_cast<std::uint64_t>(from * 100 + to * 10 + turn)) % (slot_bytes / 4));
+  };
+  for (int turn = 0; turn < 4; ++turn) {
+    STRAIT_EXPECT_CUDA(cudaMemset(receive, poison, slot_bytes * static_cast<std::size_t>(ranks)));
+    STRAIT_EXPECT_OK(straitGroupStart());
+    for (int peer = 0; peer < ranks; ++peer) {
+      const std::size_t out = bytes_between(rank, peer, turn), in = bytes_between(peer, rank, turn);
+      const Bytes data = random_elements(DataType::uint8, out, static_cast<std::uint64_t>(rank * 16 + peer + turn));
+      std::byte* const from = send + static_cast<std::size_t>(peer) * slot_bytes;
+      std::byte* const to = receive + static_cast<std::size_t>(peer) * slot_bytes;
+      STRAIT_EXPECT_CUDA(cudaMemcpy(from, data.data(), out, cudaMemcpyHostToDevice));
+      // In two messages each, the second from where the first ends.
+      STRAIT_EXPECT_OK(straitSend(from, out / 3, straitUint8, peer, comm, side.stream()));
+      STRAIT_EXPECT_OK(straitSend(from + out / 3, out - out / 3, straitUint8, peer, comm, side.stream()));
+      STRAIT_EXPECT_OK(straitRecv(to, in / 3, straitUint8, peer, comm, side.stream()));
+      STRAIT_EXPECT_OK(straitRecv(to + in / 3, in - in / 3, straitUint8, peer, comm, side.stream()));
+    }
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+    for (int peer = 0; peer < ranks; ++peer) {
+      const Bytes expected = random_elements(DataType::uint8, bytes_between(peer, rank, turn),
+                                             static_cast<std::uint64_t>(peer * 16 + rank + turn));
+      Bytes got(expected.size());
+      STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), receive + static_cast<std::size_t>(peer) * slot_bytes, got.size(),
+                                    cudaMemcpyDeviceToHost));
+      EXPECT_EQ(first_difference(expected, got, DataType::uint8), "") << "from " << peer << " to " << rank;
+    }
+  }
+  // One way only, without a group; ranks that have no part do nothing.
+  if (rank == 0 && ranks > 1) STRAIT_EXPECT_OK(straitSend(send, 1000, straitFloat32, ranks - 1, comm, side.stream()));
+  if (rank == ranks - 1 && ranks > 1)
+    STRAIT_EXPECT_OK(straitRecv(receive, 1000, straitFloat32, 0, comm, side.stream()));
+  STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  cudaFree(send);
+  cudaFree(receive);
+}
+
+/// Small all-reduces back to back, each with its own numbers: a line taken from the wrong use would show.
+inline void check_repeats(straitComm_t comm, int rank, int ranks) {
+  constexpr int calls = 20'000, count = 96;
+  DeviceSide side(1 << 20);
+  std::int32_t *input = nullptr, *output = nullptr;
+  std::vector<std::int32_t> numbers(std::size_t{calls} + count);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<std::int32_t>(i * 7 + static_cast<std::size_t>(rank));
+  STRAIT_EXPECT_CUDA(cudaMalloc(&input, numbers.size() * 4));
+  STRAIT_EXPECT_CUDA(cudaMalloc(&output, std::size_t{calls} * count * 4));
+  STRAIT_EXPECT_CUDA(cudaMemcpy(input, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice));
+  for (int call = 0; call < calls; ++call)
+    STRAIT_EXPECT_OK(straitAllReduce(input + call, output + std::size_t{count} * static_cast<std::size_t>(call), count,
+                                     straitInt32, straitSum, comm, side.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  std::vector<std::int32_t> got(std::size_t{calls} * count);
+  STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), output, got.size() * 4, cudaMemcpyDeviceToHost));
+  std::size_t wrong = 0;
+  for (std::size_t call = 0; call < calls; ++call)
+    for (std::size_t i = 0; i < count; ++i)
+      wrong += got[call * count + i] != static_cast<std::int32_t>((call + i) * 7) * ranks + ranks * (ranks - 1) / 2;
+  EXPECT_EQ(wrong, 0u);
+  cudaFree(input);
+  cudaFree(output);
+}
+
+}  // namespace strait::testing

@@ -1,0 +1,147 @@
+// Islands of GPUs, made by STRAIT_P2P where all GPUs reach one another: what they carry has the bits of the plan
+// `hierarchical`, everything else those of before, and a rank that is missing ends all.
+#include <gmock/gmock.h>
+
+#include "gpu/device_checks.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct IslandSetup {
+  const char* name;
+  bool as_processes;
+  int ranks;
+  const char* p2p;
+  Islands islands;
+};
+
+class DeviceIslands : public ::testing::TestWithParam<IslandSetup> {
+ protected:
+  void SetUp() override {
+    const int gpus = gpus_in_a_child();
+    const int needed = GetParam().as_processes ? GetParam().ranks : 1;
+    if (gpus < needed) GTEST_SKIP() << "needs " << needed << " GPUs, here are " << gpus;
+  }
+
+  static void run(const RankBody& body) {
+    const IslandSetup& setup = GetParam();
+    const auto all = [&] {
+      setenv("STRAIT_P2P", setup.p2p, 1);
+      run_on_devices(setup.as_processes, setup.ranks, [&](straitComm_t comm, int rank, int ranks) {
+        const char *transport = nullptr, *why = nullptr;
+        STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, &why));
+        EXPECT_STREQ(transport, "islands") << why;
+        body(comm, rank, ranks);
+      });
+    };
+    EXPECT_EQ(wait_for(fork_rank(all), 400'000), 0);
+  }
+};
+
+TEST_P(DeviceIslands, AllShapes) {
+  run([](straitComm_t comm, int rank, int ranks) { check_shapes(comm, rank, ranks, GetParam().islands); });
+}
+TEST_P(DeviceIslands, AllTypesAndOperations) {
+  run([](straitComm_t comm, int rank, int ranks) { check_arithmetic(comm, rank, ranks, GetParam().islands); });
+}
+TEST_P(DeviceIslands, Messages) { run(check_messages); }
+TEST_P(DeviceIslands, Repeats) { run(check_repeats); }
+
+/// Calls that the islands carry and calls among all, back to back on two streams and in graphs.
+TEST_P(DeviceIslands, RingsTakeTurns) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide one(std::size_t{8} << 20), other(std::size_t{8} << 20);
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+      CollectiveCase c;
+      c.collective = collectives[mix(seed) % std::size(collectives)];
+      c.type = DataType::bfloat16;
+      c.count = 1 + mix(seed + 1000) % (seed % 2 == 0 ? 3000 : 400'000);
+      c.root = static_cast<std::uint32_t>(mix(seed + 2000) % static_cast<std::uint64_t>(ranks));
+      c.seed = seed;
+      c.islands = GetParam().islands;
+      (seed % 3 == 0 ? other : one)
+          .check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
+                 seed % 5 == 0 ? Mode::graph : Mode::eager);
+    }
+  });
+}
+
+/// Runs of bytes cross as islands carry copies; what is added up is added up as without islands.
+TEST_P(DeviceIslands, WireFormats) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(std::size_t{32} << 20);
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
+      for (const std::size_t count : {std::size_t{100}, std::size_t{1'000'003}}) {
+        CollectiveCase c;
+        c.collective = collective;
+        c.count = count;
+        c.wire = WireFormat::int8;
+        side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+      }
+  });
+}
+
+/// The last rank stays away: the others wait in their island, or for those who do, until the first rank aborts.
+TEST_P(DeviceIslands, AnAbortEndsTheKernelsThatWait) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    cudaStream_t stream = nullptr;
+    float* data = nullptr;
+    STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    STRAIT_EXPECT_CUDA(cudaMalloc(&data, std::size_t{4} << 20));
+    std::jthread aborter;
+    if (rank == 0)
+      aborter = std::jthread([comm] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        STRAIT_EXPECT_OK(straitCommAbort(comm));
+      });
+    if (rank != ranks - 1) {
+      const straitResult_t called = straitAllReduce(data, data, 1 << 20, straitFloat32, straitSum, comm, stream);
+      EXPECT_TRUE(called == straitSuccess || called == straitAborted) << straitGetLastError(comm);
+    }
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
+    straitResult_t error = straitSuccess;
+    for (int tries = 0; tries < 5000 && error == straitSuccess; ++tries) {
+      STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(error, straitAborted);
+    EXPECT_THAT(straitGetLastError(comm), HasSubstr("rank 0"));
+    cudaFree(data);
+    cudaStreamDestroy(stream);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DeviceIslands,
+                         ::testing::Values(IslandSetup{"Pairs", false, 4, "0-1,2-3", {{0, 1}, {2, 3}}},
+                                           IslandSetup{"CrossedPairs", false, 4, "0-3,1-2", {{0, 3}, {1, 2}}},
+                                           IslandSetup{"PairsOverPcie", false, 4, "pcie,0-1,2-3", {{0, 1}, {2, 3}}},
+                                           IslandSetup{"APairAndOne", false, 3, "0-1", {{0, 1}, {2}}},
+                                           IslandSetup{"AllSizes", false, 6, "0-1-2,3-4", {{0, 1, 2}, {3, 4}, {5}}},
+                                           IslandSetup{"ThreePairs", false, 6, "0-1,2-3,4-5", {{0, 1}, {2, 3}, {4, 5}}},
+                                           IslandSetup{"PairsOfProcesses", true, 4, "0-1,2-3", {{0, 1}, {2, 3}}}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+/// A group that names a rank too many is refused by all, with the setting in the message.
+TEST(DeviceIslandsSetting, RanksMustExist) {
+  if (gpus_in_a_child() == 0) GTEST_SKIP() << "no GPU here";
+  const auto refused = [] {
+    setenv("STRAIT_P2P", "0-1,2-3", 1);
+    straitUniqueId id;
+    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        straitConfig_t config = test_config();
+        config.device = rank % gpu_count();
+        straitComm_t comm = nullptr;
+        EXPECT_NE(straitCommInitRank(&comm, 3, &id, rank, &config), straitSuccess);
+        EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("names rank 3"));
+      });
+  };
+  EXPECT_EQ(wait_for(fork_rank(refused), 60'000), 0);
+}
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,101 @@
+#pragma once
+
+// First: it stands for CUDA's headers.
+#include "support/emulated_gpu.hpp"
+//
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "communicator/device_calls.hpp"
+#include "host/collective_case.hpp"
+#include "kernels/exchange.cuh"
+#include "kernels/two_hop.cuh"
+#include "support/random_data.hpp"
+
+/// Launches of the kernels of src/kernels that go through packets or bulk, on the CPU.
+namespace strait::testing {
+
+/// Zeroed memory that is taken page by page.
+class Arena {
+ public:
+  explicit Arena(std::size_t bytes)
+      : bytes_(bytes), data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Arena() { munmap(data_, bytes_); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+template <class W, class Launch>
+inline void run_thread(const DeviceLaunch& launch, const Launch& argument, DataType type) {
+  constexpr bool one_hop = std::is_same_v<Launch, kernels::Exchange>;
+  if (!launch.reduces) {
+    if constexpr (one_hop) {
+      kernels::exchange_copy<W>(argument);
+    } else {
+      kernels::two_hop_copy<W>(argument);
+    }
+    return;
+  }
+  spec::visit(type, [&]<DataType t>() {
+    if constexpr (one_hop) {
+      kernels::exchange_reduce<W, t, false>(argument);
+    } else {
+      kernels::two_hop_reduce<W, t, false>(argument);
+    }
+  });
+}
+
+/// The block of that index, with fewer threads than on a GPU: the kernels take any number of warps.
+inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
+  const std::uint32_t threads = std::min(launch.threads, 64u);
+  EmulatedBlock shared(threads);
+  std::vector<std::jthread> running;
+  for (std::uint32_t thread = 0; thread < threads; ++thread)
+    running.emplace_back([&, thread] {
+      block = &shared;
+      delay_state = seed * 131 + index * 17 + thread;
+      threadIdx.x = thread;
+      blockIdx.x = index;
+      blockDim.x = threads;
+      std::visit(
+          [&](const auto& argument) {
+            if (launch.wire == kernels::Wire::packets)
+              run_thread<kernels::Packets>(launch, argument, type);
+            else
+              run_thread<kernels::Bulk>(launch, argument, type);
+          },
+          launch.argument);
+    });
+}
+
+inline void run_launches(const std::vector<DeviceLaunch>& launches, DataType type, std::atomic<std::uint32_t>& seed) {
+  for (const DeviceLaunch& launch : launches)
+    for (std::uint32_t lane = 0; lane < launch.lanes; ++lane) run_block(launch, lane, type, ++seed);
+}
+
+inline Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {
+  Call call;
+  call.collective = c.collective;
+  call.type = c.type;
+  call.op = c.op;
+  call.root = c.root;
+  call.count = c.count;
+  call.send = input;
+  call.receive = output;
+  std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
+  return call;
+}
+
+}  // namespace strait::testing

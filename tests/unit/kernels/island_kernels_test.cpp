@@ -1,0 +1,187 @@
+// Calls over islands through the kernels, on the CPU: each rank's three rings, one after the other in one stream.
+#include "support/emulated_launch.hpp"
+//
+#include <gtest/gtest.h>
+
+#include "communicator/device_islands.hpp"
+#include "kernels/layout.hpp"
+#include "support/island_reference.hpp"
+
+namespace strait::testing {
+namespace {
+
+using kernels::ArenaKind;
+using kernels::LaneCounts;
+using kernels::Mailbox;
+using kernels::Ring;
+
+constexpr std::size_t scratch_bytes = std::size_t{256} << 10;
+constexpr std::uint64_t long_ns = 60'000'000'000;
+
+/// Ranks whose GPUs reach one another over PCIe within islands, and else share host memory.
+class Machine {
+ public:
+  /// `timeout_ns` by rank.
+  Machine(Islands islands, std::uint32_t lanes, std::size_t flagged_bytes, std::vector<std::uint64_t> timeout_ns = {})
+      : islands_(std::move(islands)), lanes_(lanes), flagged_bytes_(flagged_bytes), timeout_ns_(std::move(timeout_ns)) {
+    Island all;
+    for (const Island& island : islands_) all.insert(all.end(), island.begin(), island.end());
+    std::sort(all.begin(), all.end());
+    ranks_ = std::vector<Rank>(all.size());
+    for (Rank& rank : ranks_) rank.scratch.resize(scratch_bytes);
+    join(all, ArenaKind::host, &Rank::all);
+    for (const Island& island : islands_) join(island, ArenaKind::pcie, &Rank::island);
+    const std::size_t places = are_alike(islands_) ? islands_.front().size() : 1;
+    for (std::size_t place = 0; place < places; ++place) {
+      Island members;
+      for (const Island& island : islands_) members.push_back(island[place]);
+      join(members, ArenaKind::host, &Rank::across);
+    }
+  }
+
+  void run(std::uint32_t number, const Call& call) {
+    Rank& rank = ranks_[number];
+    const DeviceIslands islands(number, islands_, rank.scratch.data(), scratch_bytes);
+    ASSERT_TRUE(islands.carries(call));
+    for (const IslandStep& step : islands.steps_of(call)) {
+      const DeviceCalls& calls = step.among == IslandStep::Among::all      ? rank.all
+                                 : step.among == IslandStep::Among::island ? rank.island
+                                                                           : rank.across;
+      run_launches(calls.launches_of(step.call), call.type, seed_);
+      EXPECT_FALSE(calls.leaves_own(step.call));
+    }
+  }
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  const Mailbox& mailbox(std::uint32_t rank) const { return ranks_[rank].mailbox; }
+
+ private:
+  struct Rank {
+    DeviceCalls all, island, across;
+    std::vector<std::vector<LaneCounts>> counts;
+    Mailbox mailbox;
+    std::uint32_t gave_up = 0;
+    Bytes scratch;
+  };
+
+  void join(const Island& members, ArenaKind kind, DeviceCalls Rank::*calls) {
+    const auto count = static_cast<std::uint32_t>(members.size());
+    const auto layout = kernels::arena_layout(kind, count);
+    Ring ring{};
+    for (std::uint32_t i = 0; i < count; ++i) {
+      arenas_.push_back(std::make_unique<Arena>(layout.size_bytes));
+      ring.arenas[i] = arenas_.back()->data();
+      ring.members[i] = static_cast<std::uint8_t>(members[i]);
+    }
+    ring.slow_ns = ~std::uint64_t{0} >> 8;
+    ring.ranks = count;
+    ring.averaged = ranks();
+    ring.staged = kind == ArenaKind::host;
+    std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      Rank& rank = ranks_[members[i]];
+      rank.counts.emplace_back(kernels::lane_count);
+      ring.counts = rank.counts.back().data();
+      ring.mailbox = &rank.mailbox;
+      ring.gave_up = &rank.gave_up;
+      ring.rank = i;
+      ring.timeout_ns = timeout_ns_.empty() ? long_ns : timeout_ns_[members[i]];
+      rank.*calls = DeviceCalls(ring, nullptr, {lanes_, flagged_bytes_, ""});
+    }
+  }
+
+  Islands islands_;
+  std::uint32_t lanes_;
+  std::size_t flagged_bytes_;
+  std::vector<std::uint64_t> timeout_ns_;
+  std::vector<Rank> ranks_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::atomic<std::uint32_t> seed_{1};
+};
+
+void check(Machine& machine, const Islands& islands, const CollectiveCase& c) {
+  const std::uint32_t ranks = machine.ranks();
+  const BufferBytes sizes = buffer_bytes(c, ranks);
+  std::vector<Bytes> inputs, scalars;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    inputs.push_back(random_input(c, ranks, rank));
+    scalars.push_back(random_scalar(c, rank));
+  }
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      Bytes first(std::max(sizes.send, sizes.receive)), second(sizes.receive);
+      const bool inside = c.in_place && sizes.receive > sizes.send;
+      std::byte* const input = first.data() + (inside ? own_offset(c, rank) : 0);
+      std::byte* const output = c.in_place ? first.data() + (inside ? 0 : own_offset(c, rank)) : second.data();
+      std::copy(inputs[rank].begin(), inputs[rank].end(), input);
+      machine.run(rank, call_of(c, input, output, scalars[rank]));
+      const Bytes expected =
+          island_reference_output({c.collective, c.type, c.op, c.root, scalars, inputs}, rank, islands);
+      EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "")
+          << strait::testing::describe(c) << " on rank " << rank << " of " << strait::describe(islands);
+    });
+}
+
+/// Packets, bulk, and both in turn; a share for each rank from 64 KB on.
+TEST(IslandKernels, CarriedCalls) {
+  std::uint64_t seed = 1;
+  for (const Islands& islands : {Islands{{0, 1}, {2, 3}}, Islands{{0, 3}, {1, 2}}, Islands{{0, 2}, {1}}}) {
+    for (const std::size_t flagged_bytes : {std::size_t{0}, std::size_t{2048}, std::size_t{1} << 20}) {
+      Machine machine(islands, 2, flagged_bytes);
+      for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
+        if (!are_alike(islands) && collective != Collective::all_reduce) continue;
+        for (const std::size_t count : {3, 1501, 20'011}) {
+          CollectiveCase c;
+          c.collective = collective;
+          c.type = std::array{DataType::float32, DataType::bfloat16, DataType::float64, DataType::int8}[seed % 4];
+          c.op = static_cast<ReduceOp>(seed % reduce_op_count);
+          c.count = count;
+          c.in_place = seed % 3 == 0;
+          c.root = static_cast<std::uint32_t>(seed % machine.ranks());
+          c.seed = ++seed;
+          check(machine, islands, c);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(IslandKernels, CopiesOfAMegabyte) {
+  const Islands islands{{0, 2}, {1, 3}};
+  Machine machine(islands, 2, 4096);
+  CollectiveCase c;
+  c.type = DataType::float32;
+  c.collective = Collective::all_gather;
+  c.count = 66'003;
+  check(machine, islands, c);
+  c.collective = Collective::broadcast;
+  c.count = 270'007;
+  c.root = 3;
+  check(machine, islands, c);
+}
+
+/// Rank 1 is missing. What rank 0 has of its island then is no sum, and rank 2 must not take it for one.
+TEST(IslandKernels, NothingCrossesAfterAnIslandGaveUp) {
+  constexpr std::uint64_t soon = 100'000'000, later = 1'000'000'000;
+  Machine machine({{0, 1}, {2, 3}}, 1, 4096, {soon, soon, later, later});
+  std::vector<std::jthread> threads;
+  for (const std::uint32_t rank : {0u, 2u, 3u})
+    threads.emplace_back([&, rank] {
+      Bytes input(400, std::byte{1}), output(400, std::byte{0xa5});
+      CollectiveCase c;
+      c.type = DataType::uint8;
+      c.count = 400;
+      machine.run(rank, call_of(c, input.data(), output.data(), Bytes(1)));
+      EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::timeout) << "rank " << rank;
+      // Ranks 2 and 3 have their island's sum, 2, and no more.
+      EXPECT_EQ(output, Bytes(400, rank == 0 ? std::byte{0xa5} : std::byte{2})) << "rank " << rank;
+    });
+  threads.clear();
+  EXPECT_EQ(machine.mailbox(0).peer, 1u);
+  EXPECT_EQ(machine.mailbox(2).peer, 0u) << "by its number in the communicator";
+  EXPECT_EQ(machine.mailbox(3).peer, 1u);
+}
+
+}  // namespace
+}  // namespace strait::testing
