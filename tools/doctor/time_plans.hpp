@@ -19,10 +19,9 @@ struct PlanTime {
   std::uint32_t ranks = 2;
   std::size_t bytes = 0;  ///< of the larger of a rank's buffers
   std::string algorithm;
-  bool rank_order = false;  ///< may be taken for sums of floats too
-  double predicted_us = 0;  ///< by the rates alone
-  std::array<std::vector<double>, 2>
-      blocks_us{};  ///< of a call, by block, of the first half of the time and the second
+  bool rank_order = false;                         ///< may be taken for sums of floats too
+  double predicted_us = 0;                         ///< by the rates alone
+  std::array<std::vector<double>, 2> blocks_us{};  ///< of a call, by block; first and second half of the time
 
   std::size_t count() const;  ///< as the call counts
   /// What a call takes, by the quickest quarter of all blocks, or of one half's. Infinity: not measured.
@@ -47,7 +46,7 @@ Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const 
 struct PlanTiming {
   int windows = 0;          ///< of all plans of a call, one after the other
   int strange_windows = 0;  ///< of those, left out because the processors were not as they were at calibration
-  bool strange = false;     ///< some plans were never measured in another state, and so have times of this one
+  bool strange = false;     ///< there were too few others for some plans, so that these are measured in such too
 };
 
 /// Measures each plan in twelve windows of either half, with new communicators and buffers every third one; a plan that
