@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t windows_of_pass = 3;
 constexpr std::size_t windows_of_half = 12;
-constexpr int most_passes_of_half = 60;
+constexpr int most_passes_of_half = 40;
 constexpr double same_state = 1.6;  ///< states of processors differ by more in what a signal between them takes
 constexpr double block_us = 500;
 constexpr double far_behind = 2;

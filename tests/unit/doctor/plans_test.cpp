@@ -50,9 +50,13 @@ class DoctorPlans : public testing::Test {
       kept.host = rates_;
       kept.plans["shm/2"].add(Collective::all_reduce, "ring", 4 * bytes, 1.5);  // by an earlier run
     }));
-    ASSERT_EQ(setenv("STRAIT_CALIBRATION", path_.c_str(), 1), 0);
+    setenv("STRAIT_CALIBRATION", path_.c_str(), 1);
+    setenv("XDG_CACHE_HOME", tree_.path("cache").c_str(), 1);  // `strait perf` keeps its times there
   }
-  void TearDown() override { unsetenv("STRAIT_CALIBRATION"); }
+  void TearDown() override {
+    unsetenv("STRAIT_CALIBRATION");
+    unsetenv("XDG_CACHE_HOME");
+  }
 
   static PlanRequest request(Collective collective, bool peer_memory) {
     PlanRequest request;
