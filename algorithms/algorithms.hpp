@@ -17,6 +17,7 @@ extern const Algorithm tree;
 extern const Algorithm halving_doubling;
 extern const Algorithm bruck;
 extern const Algorithm hierarchical;
+extern const Algorithm multi_leader;
 extern const Algorithm point_to_point;
 extern const Algorithm barrier;
 

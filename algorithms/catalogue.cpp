@@ -8,10 +8,10 @@ namespace strait {
 
 std::span<const Algorithm> catalogue() {
   static const std::array entries{
-      algorithms::one_hop,        algorithms::two_hop,          algorithms::direct, algorithms::peer_one_hop,
-      algorithms::peer_two_hop,   algorithms::peer_push,        algorithms::staged, algorithms::ring,
-      algorithms::tree,           algorithms::halving_doubling, algorithms::bruck,  algorithms::hierarchical,
-      algorithms::point_to_point, algorithms::barrier,
+      algorithms::one_hop,      algorithms::two_hop,          algorithms::direct,  algorithms::peer_one_hop,
+      algorithms::peer_two_hop, algorithms::peer_push,        algorithms::staged,  algorithms::ring,
+      algorithms::tree,         algorithms::halving_doubling, algorithms::bruck,   algorithms::hierarchical,
+      algorithms::multi_leader, algorithms::point_to_point,   algorithms::barrier,
   };
   return entries;
 }

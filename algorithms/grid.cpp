@@ -39,7 +39,8 @@ Grid grid_of(const PlanRequest& request) {
   std::uint32_t inner = 1;  // ranks in an island of the level below
   for (std::size_t depth = levels + 1; depth-- > 0;) {
     const std::uint32_t size = island_size(paths, depth);
-    if (size == 0 || size % inner != 0 || (depth > 0 && !is_nested(paths, depth))) return {};
+    if (size == 0) continue;
+    if (size % inner != 0 || (depth > 0 && !is_nested(paths, depth))) return {};
     if (size > inner) grid.sizes.push_back(size / inner);
     inner = size;
   }

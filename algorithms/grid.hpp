@@ -8,8 +8,8 @@
 namespace strait::algorithms {
 
 /// Ranks as points of a grid: coordinate 0 is the place within the finest island, the last one the island of the
-/// coarsest level. `sizes` has no ones; it is empty unless all islands of a level are alike and lie within one island
-/// of the next level.
+/// coarsest level. Levels whose islands differ in size are left out. `sizes` has no ones; it is empty unless the
+/// islands of each level lie within one island of the next.
 struct Grid {
   std::vector<std::uint32_t> sizes;
   std::vector<std::uint32_t> rank_of;   ///< by point

@@ -4,13 +4,15 @@
 //   strait doctor --calibrate && strait doctor --plans && model_error --json results.json
 //
 // Ranks are threads, or with STRAIT_TRANSPORT=shm threads that treat one another as processes. Each algorithm is forced
-// through the public interface and timed in several passes over all plans (tools/doctor/time_plans.hpp). Odd and even
-// passes are two measurements, each of its quickest pass, so that other programs disturb little; the measured time is
-// the smaller of the two, the spread how much larger the other is. Where the spread is large the machine was not idle,
-// and a choice "within the spread" says nothing. Sizes are those of the larger buffer. Sums are of int32, for which
-// every plan may be chosen; the choice is judged among all plans, and among those that add in rank order (the choice
-// for floats). Two predictions are compared: by the rates alone, and, as selection has it, with what `strait doctor
-// --plans` found of plans one by one (the same where it never ran).
+// through the public interface, and all plans of a call take turns (tools/doctor/time_plans.hpp). The measured time is
+// that of the quickest quarter of the blocks, of the time in which the machine was in the state in which it was
+// calibrated. The first half of the time and the second are two measurements; the
+// spread of a plan is how much they differ. A choice is within the spread if it is no slower than the best plan by more
+// than the ratio of the two differs between the halves, and than either's own spread: what slows all plans alike
+// excuses nothing. Sizes are those of the larger buffer. Sums are of int32, for which every plan may be chosen; the
+// choice is judged among all plans, and among those that add in rank order (the choice for floats). Two predictions are
+// compared: by the rates alone, and, as selection has it, with what `strait doctor --plans` found of plans one by one
+// (the same where it never ran).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -33,11 +35,10 @@ using doctor::PlanTime;
 namespace {
 
 struct Row : PlanTime {
-  bool rank_order = false;
   double expected_us = 0;  ///< as selection predicts it
 
-  double error() const { return std::abs(expected_us / best_us() - 1); }
-  double error_of_rates() const { return std::abs(predicted_us / best_us() - 1); }
+  double error() const { return std::abs(expected_us / measured_us() - 1); }
+  double error_of_rates() const { return std::abs(predicted_us / measured_us() - 1); }
 };
 
 [[noreturn]] void stop(const std::string& why) {
@@ -55,7 +56,6 @@ T good(Result<T> result) {
 struct Wish {
   std::string transport = "loopback";
   std::vector<std::uint32_t> rank_counts{2, 4};
-  int passes = 4, most_passes = 20;
   const KnownRates& known = process_rates();
 
   ClockModel clock(std::uint32_t ranks) const {
@@ -66,16 +66,14 @@ struct Wish {
   }
 };
 
-std::vector<Row> measured_rows(const Wish& wish, const std::vector<std::size_t>& sizes_bytes) {
+std::vector<Row> measured_rows(const Wish& wish, const std::vector<std::size_t>& sizes_bytes,
+                               doctor::PlanTiming& timing) {
   auto plans = good(doctor::plans_to_time(wish.transport, wish.rank_counts, sizes_bytes, wish.known.host));
-  const Status timed =
-      doctor::time_plans(plans, wish.transport, wish.passes, wish.most_passes, [](int, std::size_t, std::size_t) {});
-  if (!timed) stop(timed.error().message);
+  timing = good(doctor::time_plans(plans, wish.transport, wish.known.calibrated ? wish.known.host.latency_us : 0,
+                                   [](std::size_t, std::size_t) {}));
   std::vector<Row> rows;
   for (const PlanTime& plan : plans) {
     Row row{plan};
-    row.rank_order = find_algorithm(row.algorithm)->numerics(doctor::plan_request(row, wish.transport, false)) ==
-                     Numerics::rank_order;
     row.expected_us = row.predicted_us * wish.clock(row.ranks).ratios.of(row.collective, row.algorithm, row.bytes);
     rows.push_back(std::move(row));
   }
@@ -104,9 +102,15 @@ double quantile(std::vector<double> values, double share) {
 struct Verdict {
   const Row* chosen = nullptr;
   const Row* best = nullptr;
-  double slower() const { return chosen->best_us() / best->best_us() - 1; }
+  double slower() const { return chosen->measured_us() / best->measured_us() - 1; }
+  double slower(std::size_t half) const { return chosen->measured_us(half) / best->measured_us(half) - 1; }
+  /// By how much the comparison differs between the halves.
+  double spread() const {
+    const auto [less, more] = std::minmax({1 + slower(0), 1 + slower(1)});
+    return std::min(more / less - 1, std::max(chosen->spread(), best->spread()));
+  }
   bool near() const { return slower() <= 0.05; }
-  bool good() const { return slower() <= std::max({0.05, chosen->spread(), best->spread()}); }
+  bool good() const { return slower() <= std::max(0.05, spread()); }
 };
 
 Verdict judge(const std::vector<const Row*>& rows, bool rank_order_only, const Wish& wish) {
@@ -118,7 +122,7 @@ Verdict judge(const std::vector<const Row*>& rows, bool rank_order_only, const W
   for (const Row* row : rows) {
     if (row->algorithm == choice.algorithm) verdict.chosen = row;
     if (rank_order_only && !row->rank_order) continue;
-    if (!verdict.best || row->best_us() < verdict.best->best_us()) verdict.best = row;
+    if (!verdict.best || row->measured_us() < verdict.best->measured_us()) verdict.best = row;
   }
   if (!verdict.chosen) stop("the choice, " + choice.algorithm + ", was not measured");
   return verdict;
@@ -144,10 +148,11 @@ void print_summary(const std::string& title, const std::vector<Row>& rows, auto 
 }
 
 nlohmann::ordered_json to_json(const std::vector<Row>& rows, const std::vector<std::vector<const Row*>>& calls,
-                               const Wish& wish) {
+                               const Wish& wish, const doctor::PlanTiming& timing) {
   nlohmann::ordered_json json{{"provenance", perf::provenance()},
-                              {"passes", wish.passes},
-                              {"most_passes", wish.most_passes},
+                              {"windows", timing.windows},
+                              {"strange_windows", timing.strange_windows},
+                              {"strange", timing.strange},
                               {"transport", wish.transport},
                               {"rates", wish.known.calibrated ? "calibrated" : wish.known.source},
                               {"plans_measured_before", !wish.clock(wish.rank_counts.front()).ratios.points().empty()}};
@@ -163,7 +168,8 @@ nlohmann::ordered_json to_json(const std::vector<Row>& rows, const std::vector<s
                              {"rank_order", row.rank_order},
                              {"predicted_by_rates_us", row.predicted_us},
                              {"predicted_us", row.expected_us},
-                             {"measured_us", row.measured_us}});
+                             {"measured_us", row.measured_us()},
+                             {"halves_us", {row.measured_us(0), row.measured_us(1)}}});
   }
   json["median_error_by_rates"] = quantile(errors_of_rates, 0.5);
   json["p90_error_by_rates"] = quantile(errors_of_rates, 0.9);
@@ -179,6 +185,7 @@ nlohmann::ordered_json to_json(const std::vector<Row>& rows, const std::vector<s
                                  {"chosen", verdict.chosen->algorithm},
                                  {"best", verdict.best->algorithm},
                                  {"slower", verdict.slower()},
+                                 {"slower_by_half", {verdict.slower(0), verdict.slower(1)}},
                                  {"within_5_percent", verdict.near()},
                                  {"within_spread", verdict.good()}});
     }
@@ -191,7 +198,7 @@ void print_rows(const std::vector<Row>& rows) {
         "{:<15}{:>2} {:>7} {:<17} by rates {:>10.2f} as selected {:>10.2f} measured {:>10.2f} us  {:>+7.1f}%  "
         "spread {:>5.1f}%\n",
         name(row.collective), row.ranks, size_text(row.bytes), row.algorithm, row.predicted_us, row.expected_us,
-        row.best_us(), 100 * (row.expected_us / row.best_us() - 1), 100 * row.spread());
+        row.measured_us(), 100 * (row.expected_us / row.measured_us() - 1), 100 * row.spread());
 }
 
 void print_choices(const std::vector<std::vector<const Row*>>& calls, const Wish& wish) {
@@ -203,9 +210,10 @@ void print_choices(const std::vector<std::vector<const Row*>>& calls, const Wish
       near += verdict.near() ? 1 : 0;
       good += verdict.good() ? 1 : 0;
       if (!verdict.near())
-        fmt::print("{:<15}{:>2} {:>7}{}: chose {}, {:.0f}% slower than {}\n", name(call.front()->collective),
-                   call.front()->ranks, size_text(call.front()->bytes), rank_order ? " in rank order" : "",
-                   verdict.chosen->algorithm, 100 * verdict.slower(), verdict.best->algorithm);
+        fmt::print("{:<15}{:>2} {:>7}{}: chose {}, {:.0f}% slower than {} ({:.0f}% and {:.0f}% by half)\n",
+                   name(call.front()->collective), call.front()->ranks, size_text(call.front()->bytes),
+                   rank_order ? " in rank order" : "", verdict.chosen->algorithm, 100 * verdict.slower(),
+                   verdict.best->algorithm, 100 * verdict.slower(0), 100 * verdict.slower(1));
     }
   fmt::print("choice within 5% of the best plan: {} of {}; within 5% or the spread: {}\n", near, all, good);
 }
@@ -222,12 +230,6 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", wish.rank_counts, "Numbers of ranks")->capture_default_str();
   app.add_option("--min-bytes", least_bytes, "Smallest size; the next ones are 8 times larger")->capture_default_str();
   app.add_option("--max-bytes", most_bytes, "Largest size")->capture_default_str();
-  app.add_option("--passes", wish.passes, "Times that every plan is measured")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
-  app.add_option("--most-passes", wish.most_passes, "Likewise, where the two measurements differ by more than 5%")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
   app.add_option("--json", json_path, "Write the results to this file");
   app.add_flag("--list", lists, "Print every plan");
   CLI11_PARSE(app, argc, argv);
@@ -238,7 +240,8 @@ int main(int argc, char** argv) {
 
   unsetenv("STRAIT_SLICE_BYTES");
   fmt::print("# {}, rates from {}\n", perf::provenance()["cpu"].get<std::string>(), wish.known.source);
-  const std::vector<Row> rows = measured_rows(wish, sizes);
+  doctor::PlanTiming timing;
+  const std::vector<Row> rows = measured_rows(wish, sizes, timing);
   const auto calls = by_call(rows);
   if (lists) print_rows(rows);
   for (const std::uint32_t ranks : wish.rank_counts)
@@ -247,8 +250,10 @@ int main(int argc, char** argv) {
                     [&](const Row& row) { return row.ranks == ranks && row.bytes == bytes; });
   print_summary("all", rows, [](const Row&) { return true; });
   print_choices(calls, wish);
+  fmt::print("left out: {} of {} windows, in which the processors were not as they were at calibration{}\n",
+             timing.strange_windows, timing.windows, timing.strange ? "; some plans were only measured in such" : "");
   if (!json_path.empty())
-    if (const auto written = perf::write_file(json_path, to_json(rows, calls, wish).dump(2) + "\n"); !written)
+    if (const auto written = perf::write_file(json_path, to_json(rows, calls, wish, timing).dump(2) + "\n"); !written)
       stop(written.error().message);
   return 0;
 }

@@ -21,6 +21,7 @@ struct Wish {
   bool json = false;
   std::string calibration_path;
   std::vector<std::uint32_t> rank_counts;
+  std::vector<std::size_t> sizes_bytes;
 };
 
 int examine(const Wish& wish) {
@@ -47,11 +48,16 @@ void add_doctor(CLI::App& app, int& exit_code) {
       command
           ->add_flag(
               "--plans", wish->plans,
-              "After --calibrate: time every plan of host ranks (some minutes) and keep what the rates leave over")
+              "After --calibrate: time every plan of host ranks (two minutes) and keep what the rates leave over")
           ->excludes(calibrate);
   command->add_option("--ranks", wish->rank_counts, "With --plans: numbers of ranks (default: 2, 4, and one a core)")
       ->needs(plans)
       ->check(CLI::Range(2, 256))
+      ->delimiter(',');
+  command->add_option("--sizes", wish->sizes_bytes, "With --plans: bytes (default: six sizes from 1K to 32M)")
+      ->needs(plans)
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(64, 1 << 30))
       ->delimiter(',');
   command->add_option("-o,--output", wish->calibration_path, "With --calibrate or --plans: another file");
   command
@@ -64,7 +70,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
     if (!wish->calibration_path.empty() && !wish->calibrates && !wish->plans)
       throw CLI::ValidationError("--output is the file of --calibrate or --plans");
     exit_code = wish->calibrates ? doctor::calibrate(wish->calibration_path)
-                : wish->plans    ? doctor::calibrate_plans(wish->calibration_path, wish->rank_counts)
+                : wish->plans    ? doctor::calibrate_plans(wish->calibration_path, wish->rank_counts, wish->sizes_bytes)
                                  : examine(*wish);
   });
 }

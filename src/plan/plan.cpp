@@ -38,6 +38,12 @@ std::uint32_t RankPlan::output_blocks() const {
   }
 }
 
+std::size_t RankPlan::steps() const {
+  std::size_t steps = 0;
+  for (const Lane& lane : lanes) steps += lane.steps.size();
+  return steps;
+}
+
 Plan build_all(const Algorithm& algorithm, const PlanRequest& request) {
   Plan plan;
   plan.reserve(request.ranks);

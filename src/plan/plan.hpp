@@ -110,6 +110,7 @@ struct RankPlan {
   std::uint32_t output_blocks() const;  ///< likewise of the output
   std::uint32_t input_chunks() const { return input_blocks() * chunks_per_block; }
   std::uint32_t output_chunks() const { return output_blocks() * chunks_per_block; }
+  std::size_t steps() const;  ///< of all lanes, for one slice
 
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };

@@ -5,8 +5,9 @@
 namespace strait {
 namespace {
 
+/// Whether it adds up what all ranks have; sums within islands stay on GPUs.
 bool adds(const Lane& lane) {
-  return std::any_of(lane.steps.begin(), lane.steps.end(), [](const Step& step) { return step.reduces; });
+  return std::any_of(lane.steps.begin(), lane.steps.end(), [](const Step& step) { return step.final; });
 }
 
 bool uses_scratch(const Lane& lane) {
@@ -42,6 +43,22 @@ Moved moved(const Plan& plan, const LinkEnd& link) {
   return moved;
 }
 
+/// Of a signal of a rank to itself: it moves at the ends that lanes that add use.
+SignalEnd moved_end(const RankPlan& mine, SignalEnd signal) {
+  const auto ranks = mine.ranks;
+  const auto is_used = [&](const std::vector<std::uint16_t>& ends, bool signals) {
+    return std::any_of(ends.begin(), ends.end(), [&](std::uint16_t end) {
+      return mine.signals[end].tag == signal.tag && mine.signals[end].signals == signals;
+    });
+  };
+  for (const Lane& lane : mine.lanes)
+    for (const Step& step : lane.steps) {
+      if (adds(lane) && is_used(step.signals, true)) signal.from = mine.rank + ranks;
+      if (adds(lane) && is_used(step.waits, false)) signal.to = mine.rank + ranks;
+    }
+  return signal;
+}
+
 LinkEnd moved_end(const Plan& plan, LinkEnd link) {
   const auto ranks = static_cast<std::uint32_t>(plan.size());
   const Moved ends = moved(plan, link);
@@ -56,7 +73,9 @@ LinkEnd moved_end(const Plan& plan, LinkEnd link) {
 bool has_host_sums(const Plan& plan) {
   for (const RankPlan& mine : plan) {
     const auto adding = std::count_if(mine.lanes.begin(), mine.lanes.end(), adds);
-    if (adding == 0 || adding == static_cast<std::ptrdiff_t>(mine.lanes.size()) || !mine.signals.empty()) return false;
+    const bool has_signals = std::any_of(mine.signals.begin(), mine.signals.end(),
+                                         [](const SignalEnd& signal) { return signal.from != signal.to; });
+    if (adding == 0 || adding == static_cast<std::ptrdiff_t>(mine.lanes.size()) || has_signals) return false;
     for (const Lane& lane : mine.lanes)
       if (adds(lane) && uses_scratch(lane)) return false;
   }
@@ -72,6 +91,7 @@ Plan with_host_sums(const Plan& plan) {
       part.rank = on_host ? ranks + mine.rank : mine.rank;
       std::erase_if(part.lanes, [&](const Lane& lane) { return adds(lane) != on_host; });
       for (LinkEnd& link : part.links) link = moved_end(plan, link);
+      for (SignalEnd& signal : part.signals) signal = moved_end(mine, signal);
       for (Lane& lane : part.lanes)
         for (Step& step : lane.steps)
           for (auto* operands : {&step.sources, &step.destinations})

@@ -94,16 +94,6 @@ double rate_beside_copies(const Topology& topology, const Crossed& crossed, doub
   return 1 / (1 / narrowest - 1 / copy_gbps);
 }
 
-/// Without levels whose islands differ in size.
-Shape even_shape(Shape shape) {
-  std::erase_if(shape.levels, [](const std::vector<std::uint32_t>& islands) {
-    std::map<std::uint32_t, std::size_t> sizes;
-    for (const std::uint32_t island : islands) ++sizes[island];
-    return std::any_of(sizes.begin(), sizes.end(), [&](const auto& s) { return s.second != sizes.begin()->second; });
-  });
-  return shape;
-}
-
 Status check_ranks(std::uint32_t ranks) {
   if (ranks > most_ranks)
     return fail(Code::unsupported, "the clock simulates at most " + std::to_string(most_ranks) + " ranks, not " +
@@ -125,7 +115,7 @@ class GpuModel {
     }
     PlanRequest& request = machine_.request;
     request.ranks = ranks();
-    request.shape = even_shape(shape_of(topology_, gpus_));
+    request.shape = shape_of(topology_, gpus_);
     request.peer_memory = true;
     ClockModel& clock = machine_.clock;
     clock.ranks = ranks();

@@ -22,8 +22,7 @@ struct Machine {
   std::vector<std::string> places;   ///< of every rank: "host0/gpu3"
   std::vector<std::string> bus_ids;  ///< of their GPUs; empty: host ranks
   bool gpus = false;                 ///< else host ranks
-  /// Ranks, shape, and what links can do. Levels whose islands differ in size are left out: plans need equal ones.
-  PlanRequest request;
+  PlanRequest request;               ///< ranks, shape, and what links can do
   ClockModel clock;
   /// Of machines that pass bytes through host memory: twice the ranks, see with_host_sums().
   std::optional<ClockModel> host_sums;
@@ -41,12 +40,13 @@ Result<Machine> place_on_gpus(const Topology& topology, std::uint32_t ranks, con
 /// for each CPU. `rates` but for the DRAM's, which the topology gives.
 Result<Machine> place_on_cpus(const Topology& topology, std::uint32_t ranks, const HostRates& rates = {});
 
-/// The same plan with every lane that adds on a CPU by the host memory instead of on the rank itself: what rank r adds,
-/// rank n + r of the result adds, reaching r's input and output as a peer. A GPU then writes its input once and reads
-/// the result once, where otherwise it reads everybody's parts as well. Scratch must not be shared between such lanes
-/// and others; true of plans whose adding lanes use none.
+/// The same plan with every lane that adds up what all ranks have on a CPU by the host memory instead of on the rank
+/// itself: what rank r adds, rank n + r of the result adds, reaching r's input and output as a peer. A GPU then writes
+/// its input once and reads the result once, where otherwise it reads everybody's parts as well. Scratch must not be
+/// shared between such lanes and others; true of plans whose adding lanes use none.
 Plan with_host_sums(const Plan& plan);
-/// Whether that makes sense: some but not all lanes add, and those that do use no scratch.
+/// Whether that makes sense: some but not all lanes add, those that do use no scratch, and ranks signal to themselves
+/// only.
 bool has_host_sums(const Plan& plan);
 
 }  // namespace strait

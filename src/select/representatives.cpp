@@ -37,12 +37,6 @@ struct NameHash {
   }
 };
 
-std::size_t steps_of(const RankPlan& plan) {
-  std::size_t steps = 0;
-  for (const Lane& lane : plan.lanes) steps += lane.steps.size();
-  return steps;
-}
-
 /// Per byte beyond a copy within the own cache.
 double extra(double gbps, double copy_gbps) { return gbps > 0 ? std::max(0.0, 1 / gbps - 1 / copy_gbps) : 0; }
 
@@ -237,7 +231,7 @@ Status Representatives::complete() {
   if (ranks_ > 0) return {};
   const std::uint32_t all = machine_.ranks();
   const std::uint32_t finest = machine_.levels.front().ranks;
-  const std::size_t steps = steps_of(plan_);
+  const std::size_t steps = plan_.steps();
   const bool each = machine_.levels.size() > 1 && finest <= most_island && steps * finest <= most_island_steps;
   const std::uint32_t island = each ? finest : 1;
   if (island < all && !has_root(request_.collective) &&
@@ -249,7 +243,7 @@ Status Representatives::complete() {
   PlanRequest plain = request_;
   plain.shape = {};
   const bool costly = !algorithm_.supports(plain) && all > most_shape_walks;
-  const std::size_t others = all > 1 ? steps_of(algorithm_.build(request_, all / 2)) : 0;
+  const std::size_t others = all > 1 ? algorithm_.build(request_, all / 2).steps() : 0;
   if (costly || steps + (all - 1) * others > most_steps)
     return fail(Code::unsupported, "the plan '" + std::string(algorithm_.name) + "' of " + std::to_string(all) +
                                        " ranks has too many steps to walk, and no few ranks stand for all");

@@ -165,9 +165,7 @@ void put_simplest_first(std::vector<Alternative>& alternatives, const PlanReques
   std::pair<std::size_t, std::size_t> least{SIZE_MAX, SIZE_MAX};  // lanes, steps
   for (auto alternative = alternatives.begin(); alternative != end; ++alternative) {
     const RankPlan plan = find_algorithm(alternative->algorithm)->build(request, request.ranks - 1);
-    std::size_t steps = 0;
-    for (const Lane& lane : plan.lanes) steps += lane.steps.size();
-    const std::pair parts(plan.lanes.size(), steps);
+    const std::pair parts(plan.lanes.size(), plan.steps());
     if (parts < least) least = parts, simplest = alternative;
   }
   std::rotate(alternatives.begin(), simplest, simplest + 1);

@@ -1,6 +1,7 @@
 #include "requests.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 namespace strait::test {
@@ -18,6 +19,21 @@ Shape shape_of(std::uint32_t ranks, const std::vector<std::uint32_t>& sizes) {
 
 namespace {
 
+/// Islands of one to four ranks each; those of odd seeds are no neighbours.
+Shape random_islands(std::uint32_t ranks, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::uint32_t> members(ranks);
+  std::iota(members.begin(), members.end(), 0U);
+  if (seed % 2 == 1) std::shuffle(members.begin(), members.end(), random);
+  Shape shape;
+  shape.levels.emplace_back(ranks);
+  std::uint32_t island = 0;
+  for (std::uint32_t next = 0; next < ranks; ++island)
+    for (std::uint32_t left = 1 + static_cast<std::uint32_t>(random() % 4); left > 0 && next < ranks; --left)
+      shape.levels[0][members[next++]] = island;
+  return shape;
+}
+
 std::vector<Shape> shapes(std::uint32_t ranks) {
   std::vector<Shape> shapes{{}};
   for (const std::uint32_t island : {2U, 3U, 4U, 8U})
@@ -29,6 +45,10 @@ std::vector<Shape> shapes(std::uint32_t ranks) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) striped.levels[0].push_back(rank % 2);
     shapes.push_back(striped);
   }
+  for (const std::uint32_t seed : {2 * ranks, 2 * ranks + 1})
+    if (ranks >= 3) shapes.push_back(random_islands(ranks, seed));
+  if (ranks == 10)
+    shapes.push_back({{{0, 1, 1, 2, 2, 3, 4, 4, 5, 5}, {0, 0, 0, 0, 0, 1, 1, 1, 1, 1}}});  // pairs, sockets
   return shapes;
 }
 

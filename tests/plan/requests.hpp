@@ -15,8 +15,8 @@ enum class Placement { none, all, odd };
 /// Islands of these sizes, finest first: {2, 4} are pairs, four of which make an island of the next level.
 Shape shape_of(std::uint32_t ranks, const std::vector<std::uint32_t>& sizes);
 
-/// A request for every root, lane count, shape, and with or without multicast and peers' memory; fewer for many ranks.
-/// Not for send_recv, see random_groups().
+/// A request for every root, lane count, shape (islands of random, unequal sizes among them), and with or without
+/// multicast and peers' memory; fewer for many ranks. Not for send_recv, see random_groups().
 std::vector<PlanRequest> requests(Collective collective, std::uint32_t ranks);
 std::vector<Placement> placements(Collective collective);
 std::string text(const PlanRequest& request, Placement placement);

@@ -85,7 +85,9 @@ TEST(Select, TheSimplestOfTheFastestIsChosenAndTheOthersFollowByTime) {
           return find_algorithm(a.algorithm)->build(request, 0).lanes.size();
         };
         for (const Alternative& other : all)
-          if (other.predicted_us <= 1.03 * fastest_us) EXPECT_LE(lanes(all.front()), lanes(other)) << other.algorithm;
+          if (other.predicted_us <= 1.03 * fastest_us) {
+            EXPECT_LE(lanes(all.front()), lanes(other)) << other.algorithm;
+          }
       }
   EXPECT_GT(simpler_than_fastest, 0) << "else this test shows little";
 }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "plan/proof.hpp"
@@ -194,6 +195,37 @@ TEST(Traffic, BetweenIslandsIsOneShareOfTheDataForEachRank) {
           across += plan.links[destination.link].readers[0] / 4 != plan.rank / 4;
     EXPECT_EQ(across, 2) << plan.rank;
   }
+}
+
+TEST(Traffic, AnIslandOfAnySizeSendsAndReceivesAChunkOnce) {
+  // One alone, a pair, three, one alone, three; their members are no neighbours.
+  PlanRequest request;
+  request.ranks = 10;
+  request.shape.levels = {{0, 1, 2, 3, 4, 4, 2, 2, 1, 4}};
+  const std::vector<std::uint32_t>& island = request.shape.levels[0];
+  const Plan plan = build_all(*find_algorithm("multi_leader"), request);
+  std::map<std::pair<std::uint32_t, std::uint32_t>, int> sent, received;  // by island and chunk
+  for (const RankPlan& mine : plan)
+    for (const Lane& lane : mine.lanes)
+      for (const Step& step : lane.steps) {
+        for (const Operand& to : step.destinations) {
+          if (to.kind != Operand::Kind::send) continue;
+          const LinkEnd& link = mine.links[to.link];
+          const bool leaves = island[link.readers.front()] != island[mine.rank];
+          for (const std::uint32_t reader : link.readers)
+            EXPECT_EQ(island[reader] != island[mine.rank], leaves) << "a link is of an island or between islands";
+          if (leaves) ++sent[{island[mine.rank], to.chunk}];
+        }
+        for (const Operand& from : step.sources)
+          if (from.kind == Operand::Kind::receive && island[mine.links[from.link].writer] != island[mine.rank])
+            ++received[{island[mine.rank], from.chunk}];
+      }
+  for (std::uint32_t i = 0; i < 5; ++i)
+    for (std::uint32_t chunk = 0; chunk < 10; ++chunk) {
+      EXPECT_EQ((sent[{i, chunk}]), 1) << "island " << i << ", chunk " << chunk << ": its part, or the sum";
+      const bool adds = island[chunk] == i;
+      EXPECT_EQ((received[{i, chunk}]), adds ? 4 : 1) << "island " << i << ", chunk " << chunk;
+    }
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 namespace strait::doctor {
 namespace {
 
-constexpr int passes = 4, most_passes = 20;
-const std::vector<std::size_t> sizes_bytes{1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 32 << 20};
+constexpr double least_ratio = 0.02, most_ratio = 50;  // what the file may hold
+const std::vector<std::size_t> usual_sizes_bytes{1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 32 << 20};
 
 std::vector<std::uint32_t> usual_rank_counts() {
   constexpr std::size_t most_ranks = 16;
@@ -28,47 +28,53 @@ std::vector<std::uint32_t> usual_rank_counts() {
 
 double median_error(const std::vector<PlanTime>& plans) {
   std::vector<double> errors;
-  for (const PlanTime& plan : plans) errors.push_back(std::abs(plan.predicted_us / plan.best_us() - 1));
+  for (const PlanTime& plan : plans) errors.push_back(std::abs(plan.predicted_us / plan.measured_us() - 1));
   std::nth_element(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2), errors.end());
   return errors[errors.size() / 2];
 }
 
 Status measure(const std::string& path, const std::string& transport, const std::vector<std::uint32_t>& rank_counts,
-               const HostRates& rates) {
+               const std::vector<std::size_t>& sizes_bytes, const HostRates& rates) {
   STRAIT_ASSIGN(auto plans, plans_to_time(transport, rank_counts, sizes_bytes, rates));
   const bool shows = isatty(fileno(stderr)) != 0;
-  STRAIT_TRY(time_plans(plans, transport, passes, most_passes, [&](int pass, std::size_t settled, std::size_t all) {
-    if (shows)
-      fmt::print(stderr, "\r{}: pass {} of at most {}, {} of {} plans are settled ", transport, pass, most_passes,
-                 settled, all);
-  }));
+  STRAIT_ASSIGN(const PlanTiming timing,
+                time_plans(plans, transport, rates.latency_us, [&](std::size_t done, std::size_t all) {
+                  if (shows) fmt::print(stderr, "\r{}: {} of {} measurements ", transport, done, all);
+                }));
   if (shows) fmt::print(stderr, "\n");
-  RatiosByTransport ratios;
-  for (const PlanTime& plan : plans)
-    ratios[ratios_key(transport, plan.ranks)].add(plan.collective, plan.algorithm, plan.bytes,
-                                                  std::clamp(plan.best_us() / plan.predicted_us, 0.02, 50.0));
   fmt::print("{}: {} plans, by the rates alone the median is predicted {:.0f}% off\n", transport, plans.size(),
              100 * median_error(plans));
+  if (timing.strange_windows > 0)
+    fmt::print("  in {:.0f}% of the time the processors were not as they were at calibration: {}\n",
+               100.0 * timing.strange_windows / timing.windows,
+               timing.strange ? "some plans were measured then. Calibrate again, on an idle machine" : "left out");
   return update_calibration(path, machine_fingerprint(), [&](Calibration& calibration) {
-    for (auto& [key, measured] : ratios) calibration.plans[key] = std::move(measured);
+    for (const PlanTime& plan : plans)
+      calibration.plans[ratios_key(transport, plan.ranks)].add(
+          plan.collective, plan.algorithm, plan.bytes,
+          std::clamp(plan.measured_us() / plan.predicted_us, least_ratio, most_ratio));
   });
 }
 
-Status measure_all(const std::string& wanted_path, const std::vector<std::uint32_t>& rank_counts) {
+Status measure_all(const std::string& wanted_path, const std::vector<std::uint32_t>& rank_counts,
+                   const std::vector<std::size_t>& sizes_bytes) {
   STRAIT_ASSIGN(const std::string path, calibration_file(wanted_path));
   STRAIT_ASSIGN(const UniqueFd turn, take_turn(path));
   STRAIT_ASSIGN(const Calibration calibration, load_calibration(path, machine_fingerprint()));
   const double began_us = now_us();
-  for (const char* transport : {"loopback", "shm"}) STRAIT_TRY(measure(path, transport, rank_counts, calibration.host));
+  for (const char* transport : {"loopback", "shm"})
+    STRAIT_TRY(measure(path, transport, rank_counts, sizes_bytes, calibration.host));
   fmt::print("\nMeasured in {:.0f} s and saved as {}\n", (now_us() - began_us) * 1e-6, path);
   return {};
 }
 
 }  // namespace
 
-int calibrate_plans(const std::string& path, std::vector<std::uint32_t> rank_counts) {
+int calibrate_plans(const std::string& path, std::vector<std::uint32_t> rank_counts,
+                    std::vector<std::size_t> sizes_bytes) {
   if (rank_counts.empty()) rank_counts = usual_rank_counts();
-  const Status status = measure_all(path, rank_counts);
+  if (sizes_bytes.empty()) sizes_bytes = usual_sizes_bytes;
+  const Status status = measure_all(path, rank_counts, sizes_bytes);
   if (status) return 0;
   fmt::print(stderr, "strait doctor: {}\n", status.error().message);
   return 2;

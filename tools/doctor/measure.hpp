@@ -13,10 +13,6 @@ HostRates measure_memory();
 /// (replace_gbps; with a buffer of its own beside, replace_beside_gbps), all at once; the slowest thread's.
 void measure_between_cores(Team& team, HostRates& rates);
 
-/// From one thread's store until the other of the pair, which waits for it, has seen it and goes on; `yields`: it gives
-/// up the core while it waits.
-double handover_us(Team& pair, bool yields);
-
 /// What calls, steps, signals and switches cost; needs the memory rates. An error: the library does not run here.
 Status measure_overheads(HostRates& rates);
 

@@ -1,8 +1,6 @@
-#include <sched.h>
 #include <strait/strait.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -16,12 +14,7 @@
 namespace strait::doctor {
 namespace {
 
-constexpr int turns = 2000;
-constexpr int repeats = 15;
-
-struct alignas(64) Word {
-  std::atomic<std::uint64_t> value{0};
-};
+constexpr int call_repeats = 30;
 
 struct CommDestroyer {
   void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
@@ -31,7 +24,7 @@ struct CommDestroyer {
 Result<double> call_us(straitComm_t comm, std::size_t bytes) {
   std::vector<std::byte> send(bytes), receive(bytes);
   std::vector<double> times;
-  for (int i = 0; i < 2 * repeats; ++i) {
+  for (int i = 0; i < call_repeats; ++i) {
     constexpr int calls = 200;
     const double began = now_us();
     for (int c = 0; c < calls; ++c)
@@ -43,29 +36,6 @@ Result<double> call_us(straitComm_t comm, std::size_t bytes) {
 }
 
 }  // namespace
-
-double handover_us(Team& pair, bool yields) {
-  Word words[2];
-  std::vector<double> times;
-  pair.run([&](int thread) {
-    std::uint64_t turn = 0;
-    for (int i = 0; i < repeats; ++i) {
-      const double began = now_us();
-      for (int t = 0; t < turns; ++t) {
-        ++turn;
-        const auto wait = [&] {
-          while (words[1 - thread].value.load(std::memory_order_acquire) < turn)
-            if (yields) sched_yield();
-        };
-        if (thread == 1) wait();
-        words[thread].value.store(turn, std::memory_order_release);
-        if (thread == 0) wait();
-      }
-      if (thread == 0) times.push_back((now_us() - began) / (2 * turns));
-    }
-  });
-  return quick_quarter(std::move(times));
-}
 
 Status measure_overheads(HostRates& rates) {
   const std::vector<int> cores = usable_cores();

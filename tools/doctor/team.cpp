@@ -16,6 +16,12 @@ void pin(int core) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
+constexpr int turns = 2000;
+
+struct alignas(64) Word {
+  std::atomic<std::uint64_t> value{0};
+};
+
 }  // namespace
 
 std::vector<int> usable_cores() {
@@ -55,6 +61,29 @@ double quick_quarter(std::vector<double> times) {
   const auto place = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
   std::nth_element(times.begin(), place, times.end());
   return *place;
+}
+
+double handover_us(Team& pair, bool yields, int repeats) {
+  Word words[2];
+  std::vector<double> times;
+  pair.run([&](int thread) {
+    std::uint64_t turn = 0;
+    for (int i = 0; i < repeats; ++i) {
+      const double began = now_us();
+      for (int t = 0; t < turns; ++t) {
+        ++turn;
+        const auto wait = [&] {
+          while (words[1 - thread].value.load(std::memory_order_acquire) < turn)
+            if (yields) sched_yield();
+        };
+        if (thread == 1) wait();
+        words[thread].value.store(turn, std::memory_order_release);
+        if (thread == 0) wait();
+      }
+      if (thread == 0) times.push_back((now_us() - began) / (2 * turns));
+    }
+  });
+  return quick_quarter(std::move(times));
 }
 
 }  // namespace strait::doctor

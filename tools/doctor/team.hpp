@@ -29,6 +29,10 @@ class Team {
 /// Microseconds on the monotonic clock.
 double now_us();
 
+/// From one thread's store until the other of the pair, which waits for it, has seen it and goes on; `yields`: it gives
+/// up the core while it waits. A fraction of a millisecond for each of the repeats.
+double handover_us(Team& pair, bool yields, int repeats = 15);
+
 /// What a measurement says of a machine that others use too: the value that a quarter of the times stay below.
 double quick_quarter(std::vector<double> times);
 

@@ -2,11 +2,14 @@
 
 #include <strait/strait.h>
 
+#include <algorithm>
+#include <barrier>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 
 #include "doctor/for_now.hpp"
@@ -16,10 +19,13 @@
 namespace strait::doctor {
 namespace {
 
-constexpr int blocks = 8;
+constexpr std::size_t windows_of_pass = 3;
+constexpr std::size_t windows_of_half = 12;
+constexpr int most_passes_of_half = 40;
+constexpr double same_state = 1.6;  ///< states of processors differ by more in what a signal between them takes
 constexpr double block_us = 500;
+constexpr double far_behind = 2;
 constexpr std::size_t element_bytes = 4;
-constexpr double settled_spread = 0.05;
 
 /// Starts at a cache line, as slots and the buffers of most programs do.
 struct Free {
@@ -34,32 +40,55 @@ Buffer buffer_of(std::size_t bytes) {
   return buffer;
 }
 
-/// The threads of one communicator; keeps the first error of any of them.
-class Ranks {
- public:
-  Ranks(std::span<PlanTime*> plans, int pass) : plans_(plans), pass_(pass) {
-    for (const PlanTime* plan : plans) most_bytes_ = std::max(most_bytes_, plan->bytes);
-  }
+bool is_same_call(const PlanTime& a, const PlanTime& b) {
+  return a.collective == b.collective && a.ranks == b.ranks && a.bytes == b.bytes;
+}
 
-  Status run() {
-    const auto ranks = static_cast<int>(plans_.front()->ranks);
-    if (straitGetUniqueId(&id_) != straitSuccess) return fail(Code::system_error, straitGetLastError(nullptr));
-    times_us_.assign(static_cast<std::size_t>(ranks), std::vector<double>(plans_.size(), 0));
-    {
-      std::vector<std::jthread> threads;
-      for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([this, rank] { measure_all(rank); });
-    }
-    if (!error_.empty()) return fail(Code::system_error, "plans cannot be timed: " + error_);
-    for (std::size_t i = 0; i < plans_.size(); ++i) {
-      double slowest_us = 0;
-      for (const auto& own : times_us_) slowest_us = std::max(slowest_us, own[i]);
-      double& measured_us = plans_[i]->measured_us[static_cast<std::size_t>(pass_ % 2)];
-      measured_us = std::min(measured_us, slowest_us);
-    }
-    return {};
+/// Whether the processors are as they were when a signal between them took `latency_us`.
+class StateCheck {
+ public:
+  explicit StateCheck(double latency_us) : latency_us_(usable_cores().size() > 1 ? latency_us : 0) {}
+  bool is_same() {
+    if (latency_us_ == 0) return true;
+    const double ratio = handover_us(pair_, false, 2) / latency_us_;
+    return ratio < same_state && ratio > 1 / same_state;
   }
 
  private:
+  double latency_us_;
+  Team pair_{{usable_cores().front(), usable_cores().back()}};
+};
+
+/// Some windows of plans of one number of ranks: a communicator for each algorithm, all on the same threads, which keep
+/// the first error of any of them.
+class Pass {
+ public:
+  Pass(std::vector<PlanTime*> plans, std::size_t half, double latency_us)
+      : plans_(std::move(plans)), half_(half), state_(latency_us) {
+    for (const PlanTime* plan : plans_) {
+      most_bytes_ = std::max(most_bytes_, plan->bytes);
+      communicators_[plan->algorithm].resize(plan->ranks);
+    }
+  }
+
+  Status run() {
+    for (auto& [algorithm, ranks] : communicators_) STRAIT_TRY(make(algorithm, ranks));
+    on_all_ranks([this](std::uint32_t rank) { measure_all(rank); });
+    if (!error_.empty()) return fail(Code::system_error, "plans cannot be timed: " + error_);
+    for (std::size_t i = 0; i < plans_.size(); ++i)
+      for (std::size_t window = 0; window < times_us_.front()[i].size(); ++window) {
+        double slowest_us = 0;
+        for (const auto& own : times_us_) slowest_us = std::max(slowest_us, own[i][window]);
+        plans_[i]->blocks_us[half_].push_back(slowest_us);
+      }
+    return {};
+  }
+  PlanTiming timing() const { return timing_; }
+
+ private:
+  using Communicators = std::vector<straitComm_t>;  ///< by rank
+
+  std::uint32_t ranks() const { return plans_.front()->ranks; }
   bool good(straitResult_t result) { return result == straitSuccess || give_up(straitGetLastError(nullptr)); }
   bool give_up(const std::string& why) {
     const std::lock_guard lock(mutex_);
@@ -67,30 +96,61 @@ class Ranks {
     return false;
   }
 
-  void measure_all(int rank) {
-    straitComm_t comm = nullptr;
-    if (!good(straitCommInitRank(&comm, static_cast<int>(plans_.front()->ranks), &id_, rank, nullptr))) return;
+  void on_all_ranks(const std::function<void(std::uint32_t)>& body) const {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) threads.emplace_back([&body, rank] { body(rank); });
+  }
+
+  Status make(const std::string& algorithm, Communicators& comms) {
+    const ForNow forced("STRAIT_ALGORITHM", algorithm);
+    straitUniqueId id{};
+    if (straitGetUniqueId(&id) != straitSuccess) return fail(Code::system_error, straitGetLastError(nullptr));
+    on_all_ranks([&](std::uint32_t rank) {
+      good(straitCommInitRank(&comms[rank], static_cast<int>(ranks()), &id, static_cast<int>(rank), nullptr));
+    });
+    return error_.empty() ? Status{} : fail(Code::system_error, "plans cannot be timed: " + error_);
+  }
+
+  void measure_all(std::uint32_t rank) {
     const Buffer send = buffer_of(most_bytes_), receive = buffer_of(most_bytes_);
     bool going_on = (send && receive) || give_up("rank " + std::to_string(rank) + " has no memory for two buffers of " +
                                                  std::to_string(most_bytes_) + " bytes. Measure fewer ranks (--ranks)");
-    going_on = going_on && good(straitBarrier(comm, nullptr));
-    for (std::size_t i = 0; going_on && i < plans_.size(); ++i)
-      going_on = measure(*plans_[i], send.get(), receive.get(), comm, times_us_[static_cast<std::size_t>(rank)][i]);
-    if (going_on) good(straitBarrier(comm, nullptr));
-    straitCommDestroy(comm);
+    for (std::size_t window = 0; window < windows_of_pass; ++window)
+      for (std::size_t begin = 0, end = 0; going_on && begin < plans_.size(); begin = end) {
+        while (end < plans_.size() && is_same_call(*plans_[begin], *plans_[end])) ++end;
+        going_on = measure_window(begin, end, send.get(), receive.get(), rank);
+      }
+    together_.arrive_and_drop();
+    for (auto& [algorithm, comms] : communicators_) {
+      if (going_on) good(straitBarrier(comms[rank], nullptr));
+      straitCommDestroy(comms[rank]);
+    }
   }
 
-  bool measure(const PlanTime& plan, const void* send, void* receive, straitComm_t comm, double& time_us) {
-    const int calls = std::clamp(static_cast<int>(block_us / plan.predicted_us), 1, 400);
-    std::vector<double> times_us;
-    bool going_on = good(call(plan, send, receive, comm));
-    for (int block = 0; going_on && block < blocks; ++block) {
-      going_on = good(straitBarrier(comm, nullptr));
-      const double began_us = now_us();
-      for (int i = 0; going_on && i < calls; ++i) going_on = good(call(plan, send, receive, comm));
-      times_us.push_back((now_us() - began_us) / calls);
+  /// All plans of a call, unless the state of the processors is or becomes another one.
+  bool measure_window(std::size_t begin, std::size_t end, const void* send, void* receive, std::uint32_t rank) {
+    if (rank == 0) ++timing_.windows;
+    together_.arrive_and_wait();
+    bool going_on = true, counts = is_same_state_;
+    auto& times_us = times_us_[rank];
+    if (counts) {
+      for (std::size_t i = begin; going_on && i < end; ++i)
+        going_on = measure(*plans_[i], send, receive, rank, times_us[i].emplace_back());
+      if (going_on) together_.arrive_and_wait();
+      counts = is_same_state_;
+      for (std::size_t i = begin; going_on && !counts && i < end; ++i) times_us[i].pop_back();
     }
-    if (going_on) time_us = quick_quarter(std::move(times_us));
+    if (rank == 0 && !counts) ++timing_.strange_windows;
+    return going_on;
+  }
+
+  bool measure(const PlanTime& plan, const void* send, void* receive, std::uint32_t rank, double& time_us) {
+    const straitComm_t comm = communicators_.at(plan.algorithm)[rank];
+    const int calls = std::clamp(static_cast<int>(block_us / plan.predicted_us), 1, 400);
+    bool going_on = good(call(plan, send, receive, comm)) && good(straitBarrier(comm, nullptr));
+    const double began_us = now_us();
+    for (int i = 0; going_on && i < calls; ++i) going_on = good(call(plan, send, receive, comm));
+    time_us = (now_us() - began_us) / calls;
     return going_on;
   }
 
@@ -107,25 +167,43 @@ class Ranks {
     }
   }
 
-  std::span<PlanTime*> plans_;  ///< of one algorithm and number of ranks
-  int pass_;
-  straitUniqueId id_{};
+  std::vector<PlanTime*> plans_;  ///< of one number of ranks, those of a call beside one another
+  std::size_t half_;
   std::size_t most_bytes_ = 0;
-  std::vector<std::vector<double>> times_us_;  ///< by rank and plan
+  std::map<std::string, Communicators> communicators_;  ///< by algorithm
+  std::vector<std::vector<std::vector<double>>> times_us_{
+      ranks(), std::vector<std::vector<double>>(plans_.size())};  ///< by rank, plan and window
+  PlanTiming timing_;
+  StateCheck state_;
+  bool is_same_state_ = false;
+  struct Look {
+    Pass* pass;
+    void operator()() const noexcept { pass->is_same_state_ = pass->state_.is_same(); }
+  };
+  std::barrier<Look> together_{static_cast<std::ptrdiff_t>(ranks()), Look{this}};  ///< the last one looks at the state
   std::mutex mutex_;
   std::string error_;
 };
 
-/// Those of one communicator: one algorithm and number of ranks, of all collectives.
-std::vector<std::vector<PlanTime*>> by_communicator(std::vector<PlanTime>& plans) {
-  std::vector<std::vector<PlanTime*>> groups;
+bool is_far_behind(const PlanTime& plan, const std::vector<PlanTime>& plans) {
+  return std::any_of(plans.begin(), plans.end(), [&](const PlanTime& other) {
+    return other.rank_order && is_same_call(plan, other) && plan.measured_us() > far_behind * other.measured_us();
+  });
+}
+
+/// Those that need more windows in this half, by number of ranks. What no choice can be needs few.
+std::map<std::uint32_t, std::vector<PlanTime*>> left_to_measure(std::vector<PlanTime>& plans, std::size_t half) {
+  std::map<std::uint32_t, std::vector<PlanTime*>> left;
   for (PlanTime& plan : plans) {
-    const auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return group.front()->ranks == plan.ranks && group.front()->algorithm == plan.algorithm;
-    });
-    (found != groups.end() ? *found : groups.emplace_back()).push_back(&plan);
+    const std::size_t windows = plan.blocks_us[half].size();
+    const bool enough = windows >= windows_of_half || (windows >= windows_of_pass && is_far_behind(plan, plans));
+    if (!enough) left[plan.ranks].push_back(&plan);
   }
-  return groups;
+  return left;
+}
+
+double quick_time(std::vector<double> blocks_us) {
+  return blocks_us.empty() ? std::numeric_limits<double>::infinity() : quick_quarter(std::move(blocks_us));
 }
 
 }  // namespace
@@ -133,6 +211,19 @@ std::vector<std::vector<PlanTime*>> by_communicator(std::vector<PlanTime>& plans
 std::size_t PlanTime::count() const {
   const std::size_t blocks_in_buffer = larger_buffer_count(collective, 1, ranks);
   return std::max<std::size_t>(1, bytes / element_bytes / blocks_in_buffer);
+}
+
+double PlanTime::measured_us(std::size_t half) const { return quick_time(blocks_us[half]); }
+
+double PlanTime::measured_us() const {
+  std::vector<double> all = blocks_us[0];
+  all.insert(all.end(), blocks_us[1].begin(), blocks_us[1].end());
+  return quick_time(std::move(all));
+}
+
+double PlanTime::spread() const {
+  const auto [less, more] = std::minmax({measured_us(0), measured_us(1)});
+  return more / less - 1;
 }
 
 PlanRequest plan_request(const PlanTime& plan, const std::string& transport, bool order_free) {
@@ -151,11 +242,11 @@ ClockModel plan_clock(std::uint32_t ranks, const HostRates& rates) {
 Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const std::vector<std::uint32_t>& rank_counts,
                                             const std::vector<std::size_t>& sizes_bytes, const HostRates& rates) {
   std::vector<PlanTime> plans;
-  for (const Collective collective :
-       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all})
-    for (const std::uint32_t ranks : rank_counts)
-      for (const Algorithm& algorithm : catalogue())
-        for (const std::size_t bytes : sizes_bytes) {
+  for (const std::uint32_t ranks : rank_counts)
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all})
+      for (const std::size_t bytes : sizes_bytes)
+        for (const Algorithm& algorithm : catalogue()) {
           PlanTime plan{
               .collective = collective, .ranks = ranks, .bytes = bytes, .algorithm = std::string(algorithm.name)};
           const PlanRequest request = plan_request(plan, transport, true);
@@ -164,32 +255,35 @@ Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const 
                         choose(request, DataType::int32, ReduceOp::sum, plan.count(), plan_clock(ranks, rates),
                                {.algorithm = plan.algorithm, .slice_bytes = 0, .max_slice_bytes = plan_slice_bytes}));
           plan.predicted_us = choice.predicted_us;
+          plan.rank_order = algorithm.numerics(plan_request(plan, transport, false)) == Numerics::rank_order;
           plans.push_back(std::move(plan));
         }
   return plans;
 }
 
-Status time_plans(std::vector<PlanTime>& plans, const std::string& transport, int passes, int most_passes,
-                  const std::function<void(int pass, std::size_t settled, std::size_t all)>& progress) {
+Result<PlanTiming> time_plans(std::vector<PlanTime>& plans, const std::string& transport, double latency_us,
+                              const std::function<void(std::size_t done, std::size_t all)>& progress) {
   const ForNow through("STRAIT_TRANSPORT", transport);
   const ForNow quiet("STRAIT_DEBUG", "off");  // that most of what is forced here is slower is the point
-  auto groups = by_communicator(plans);
-  for (int pass = 0; pass < most_passes; ++pass) {
-    std::size_t settled = 0;
-    for (auto& group : groups) {
-      const bool agree = std::all_of(group.begin(), group.end(),
-                                     [](const PlanTime* plan) { return plan->spread() <= settled_spread; });
-      if (pass >= passes && agree) {
-        settled += group.size();
-        continue;
+  PlanTiming timing;
+  for (const std::size_t half : {0U, 1U})
+    for (int pass = 0;; ++pass) {
+      const auto left = left_to_measure(plans, half);
+      std::size_t plans_left = 0;
+      for (const auto& [ranks, some] : left) plans_left += some.size();
+      progress(half * plans.size() + plans.size() - plans_left, 2 * plans.size());
+      if (plans_left == 0) break;
+      const bool patient = pass < most_passes_of_half;
+      for (const auto& [ranks, some] : left) {
+        Pass windows(some, half, patient ? latency_us : 0);
+        STRAIT_TRY(windows.run());
+        timing.windows += windows.timing().windows;
+        timing.strange_windows += windows.timing().strange_windows;
       }
-      const ForNow forced("STRAIT_ALGORITHM", group.front()->algorithm);
-      STRAIT_TRY(Ranks(group, pass).run());
+      timing.strange |= !patient;
+      if (!patient) break;
     }
-    progress(pass + 1, settled, plans.size());
-    if (settled == plans.size()) break;
-  }
-  return {};
+  return timing;
 }
 
 }  // namespace strait::doctor

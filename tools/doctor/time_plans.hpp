@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -21,13 +19,16 @@ struct PlanTime {
   std::uint32_t ranks = 2;
   std::size_t bytes = 0;  ///< of the larger of a rank's buffers
   std::string algorithm;
-  double predicted_us = 0;                                ///< by the rates alone
-  std::array<double, 2> measured_us{INFINITY, INFINITY};  ///< of even and odd passes, of each the quickest
+  bool rank_order = false;                         ///< may be taken for sums of floats too
+  double predicted_us = 0;                         ///< by the rates alone
+  std::array<std::vector<double>, 2> blocks_us{};  ///< of a call, by block; first and second half of the time
 
   std::size_t count() const;  ///< as the call counts
-  double best_us() const { return std::min(measured_us[0], measured_us[1]); }
-  /// How much the two measurements differ.
-  double spread() const { return std::max(measured_us[0], measured_us[1]) / best_us() - 1; }
+  /// What a call takes, by the quickest quarter of all blocks, or of one half's. Infinity: not measured.
+  double measured_us() const;
+  double measured_us(std::size_t half) const;
+  /// How much the two halves differ.
+  double spread() const;
 };
 
 /// What communicators of threads ask for over this transport: "loopback", or "shm" as processes would use it.
@@ -36,16 +37,28 @@ PlanRequest plan_request(const PlanTime& plan, const std::string& transport, boo
 ClockModel plan_clock(std::uint32_t ranks, const HostRates& rates);
 constexpr std::size_t plan_slice_bytes = 128 << 10;  ///< what a slot of both transports holds
 
-/// Every plan of all-reduce, all-gather, reduce-scatter and all-to-all, with its prediction. In order of ranks and
-/// algorithms.
+/// Every plan of all-reduce, all-gather, reduce-scatter and all-to-all, with its prediction. Those of one call are
+/// beside one another.
 Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const std::vector<std::uint32_t>& rank_counts,
                                             const std::vector<std::size_t>& sizes_bytes, const HostRates& rates);
 
-/// Measures all of them, `passes` times in turn, and those of an algorithm whose two measurements differ by more than
-/// 5% again, up to `most_passes` times. Ranks are threads, calls run back to back on the same buffers, and the time is
-/// the mean of a call in the quickest quarter of the blocks. `progress` is told after every pass how many of the plans
-/// it left alone. Changes the environment: no other thread may run.
-Status time_plans(std::vector<PlanTime>& plans, const std::string& transport, int passes, int most_passes,
-                  const std::function<void(int pass, std::size_t settled, std::size_t all)>& progress);
+/// How a measurement went.
+struct PlanTiming {
+  int windows = 0;          ///< of all plans of a call, one after the other
+  int strange_windows = 0;  ///< of those, left out because the processors were not as they were at calibration
+  bool strange = false;     ///< there were too few others for some plans, so that these are measured in such too
+};
+
+/// Measures each plan in twelve windows of either half, with new communicators and buffers every third one; a plan that
+/// takes more than twice as long as another in rank order only in three.
+///
+/// A window takes all plans of a call one after the other, a block of calls each, on the same buffers. A virtual
+/// machine's processors wander over those of its host, from a shared core to another socket and back within seconds;
+/// then signals between them take a third or three times as long, and other plans are the fastest. So `latency_us`,
+/// what a signal took when the rates were measured, is measured before and after each window, and a window in which it
+/// is another is left out (0: none is). Ranks are threads, the calls of a block run back to back. `progress` is told
+/// how many of the calls are done. Changes the environment: no other thread may run.
+Result<PlanTiming> time_plans(std::vector<PlanTime>& plans, const std::string& transport, double latency_us,
+                              const std::function<void(std::size_t done, std::size_t all)>& progress);
 
 }  // namespace strait::doctor

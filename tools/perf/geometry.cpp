@@ -1,5 +1,7 @@
 #include "perf/geometry.hpp"
 
+#include "plan/plan.hpp"
+
 namespace strait::perf {
 namespace {
 
@@ -62,16 +64,9 @@ Geometry geometry(Collective collective, std::size_t bytes, DataType type, std::
 }
 
 std::size_t algorithm_bytes(Collective collective, const Geometry& g, DataType type, std::uint32_t ranks) {
-  switch (collective) {
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter:
-      return g.count * ranks * size_bytes(type);
-    default:
-      return g.send_count * size_bytes(type);
-  }
+  // Blocks of all-to-all-v differ: the sum of those that a rank sends.
+  const std::size_t count = collective == Collective::all_to_all_v ? g.send_count : g.count;
+  return larger_buffer_count(collective, count, ranks) * size_bytes(type);
 }
 
 double bus_factor(Collective collective, std::uint32_t ranks) {

@@ -94,8 +94,32 @@ std::vector<Case> cases() {
        "shared PCIe",
        us(5 * mib, 3),
        1.15},
-      // Bridges could halve it for eight of the ten, but no plan uses islands of unequal size.
+      // Sums of floats in rank order cannot start within pairs.
       {"10x-rtx3090-bridged", 10, all_reduce, f32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
+      // Three islands behind a port: a GPU alone and two pairs, each of which writes its sum once.
+      {"10x-rtx3090-bridged", 10, all_reduce, i32, s, {"multi_leader"}, "GPU, CPU sums", "shared PCIe", us(3 * s, 3)},
+      // The GPU alone reads nine tenths, and each pair eight.
+      {"10x-rtx3090-bridged",
+       10,
+       Collective::all_gather,
+       f32,
+       s,
+       {"multi_leader"},
+       "GPU",
+       "shared PCIe",
+       us((0.9 + 2 * 0.8) * s, 3)},
+      // What it does not keep of its sum an island writes: nine tenths, and twice eight.
+      {"10x-rtx3090-bridged",
+       10,
+       Collective::reduce_scatter,
+       i32,
+       s,
+       {"multi_leader"},
+       "GPU",
+       "shared PCIe",
+       us((0.9 + 2 * 0.8) * s, 3)},
+      // Three islands of the other socket read all.
+      {"10x-rtx3090-bridged", 10, Collective::broadcast, f32, s, {"multi_leader"}, "GPU", "shared PCIe", us(3 * s, 3)},
       // Ten ranks send ten others of the other host a twentieth each of their input, and as much of the results.
       // Bridges do not matter: the network binds.
       {"2-hosts-10x-rtx3090",

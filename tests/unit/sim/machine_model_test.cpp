@@ -52,8 +52,10 @@ TEST(MachineModel, ABridgeIsUsedBetweenItsTwoAndTheHostBetweenOthers) {
   EXPECT_THAT(crossed(machine.clock, machine.clock.writes, 1, 2), ElementsAre());
   EXPECT_THAT(crossed(machine.clock, machine.clock.paths, 1, 2), ElementsAre("host0/gpu1 -> host0/gpu2"));
   EXPECT_THAT(crossed(machine.clock, machine.clock.writes, 2, 3), testing::Contains("host0/port0 -> host0/numa0"));
-  // Bridges join two or one, so plans that need islands of one size get the NUMA nodes.
-  EXPECT_THAT(machine.request.shape.levels.front(), ElementsAre(0, 0, 0, 0, 0, 1, 1, 1, 1, 1));
+  const auto& levels = machine.request.shape.levels;
+  ASSERT_GE(levels.size(), 2U);
+  EXPECT_THAT(levels[0], ElementsAre(0, 1, 1, 2, 2, 3, 4, 4, 5, 5)) << "pairs, and two without a partner";
+  EXPECT_THAT(levels[1], ElementsAre(0, 0, 0, 0, 0, 1, 1, 1, 1, 1)) << "NUMA nodes";
 }
 
 TEST(MachineModel, P2pIsPulledByTheReader) {
@@ -163,6 +165,33 @@ TEST_F(HostSums, EveryGpuWritesItsInputOnceAndReadsTheResultOnce) {
     if (use.name == "host0/switch0 -> host0/gpu2") {
       EXPECT_NEAR(use.busy * on_gpus->total_us * 12e3, 1.5 * bytes, 0.001 * bytes);
     }
+}
+
+TEST_F(HostSums, ABridgedPairWritesItsSumOnceAndReadsTheResultOnce) {
+  const Machine machine = gpus("10x-rtx3090-bridged");
+  ASSERT_TRUE(machine.host_sums);
+  const Plan plan = build_all(*find_algorithm("multi_leader"), machine.request);
+  ASSERT_TRUE(has_host_sums(plan));
+  constexpr std::size_t bytes = 64 << 20;
+  const ClockSize size{.count = bytes / 4, .element_bytes = 4, .slice_bytes = bytes};
+  const auto time = simulate(with_host_sums(plan), size, *machine.host_sums);
+  ASSERT_TRUE(time) << time.error().message;
+  const auto moved = [&](const std::string& link, double gbps) {
+    for (const ResourceUse& use : time->resources)
+      if (use.name == link) return use.busy * time->total_us * gbps * 1e3;
+    return 0.0;
+  };
+  const double s = bytes, near = 0.001 * bytes;
+  for (const char* port : {"host0/switch0 -> host0/port0", "host0/port0 -> host0/switch0"})
+    EXPECT_NEAR(moved(port, 3), 3 * s, near) << port << ": one alone and two pairs";
+  for (const auto& [up, down] : {std::pair("gpu3 -> host0/switch0", "switch0 -> host0/gpu3"),
+                                 std::pair("gpu4 -> host0/switch0", "switch0 -> host0/gpu4")}) {
+    EXPECT_NEAR(moved(std::string("host0/") + up, 12), s / 2, near) << "each of a pair leads for half of the chunks";
+    EXPECT_NEAR(moved(std::string("host0/") + down, 12), s / 2, near);
+  }
+  // Inputs to the other's half, and that half's results back.
+  EXPECT_NEAR(moved("host0/gpu3 -> host0/gpu4", 56), s, near);
+  EXPECT_NEAR(moved("host0/gpu4 -> host0/gpu3", 56), s, near);
 }
 
 TEST_F(HostSums, PlansThatAddInTheirOnlyLaneStayWhereTheyAre) {
