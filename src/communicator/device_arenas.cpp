@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "base/stages.hpp"
 #include "communicator/device_links.hpp"
+#include "kernels/cut.hpp"
 #include "kernels/kernels.hpp"
 
 namespace strait {
