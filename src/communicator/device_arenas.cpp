@@ -160,11 +160,12 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   // What ranks trade across islands lies behind what all trade.
   const std::size_t budget_bytes = arena_bytes(ArenaKind::host, request.ranks) / (islands_.empty() ? 1 : 2);
   const ArenaLayout layout = arena_layout(ArenaKind::host, request.ranks, budget_bytes);
-  const ArenaLayout across = arena_layout(ArenaKind::host, static_cast<std::uint32_t>(islands_.size()), budget_bytes);
+  ArenaLayout across{};
+  if (!islands_.empty())
+    across = arena_layout(ArenaKind::host, static_cast<std::uint32_t>(islands_.size()), budget_bytes);
   const Island all = everybody(request.ranks);
   STRAIT_ASSIGN(auto traded,
-                trade<host_staged::HostMemory>(
-                    request, all, layout.size_bytes + (islands_.empty() ? 0 : across.size_bytes), "host memory"));
+                trade<host_staged::HostMemory>(request, all, layout.size_bytes + across.size_bytes, "host memory"));
   STRAIT_TRY(request.agree(traded.mapped, "map its peers' host memory"));
   staging_ = std::move(traded.all);
   ring_ = ring_of(request, all, request.rank, layout);
