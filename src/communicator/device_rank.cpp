@@ -289,6 +289,7 @@ Status CudaRank::order_after_last(cudaStream_t stream) {
 }
 
 Status CudaRank::order(void* first, void* then) {
+  DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
   STRAIT_TRY(check(cudaEventRecord(order_, static_cast<cudaStream_t>(first)), "cannot order two streams"));
   return check(cudaStreamWaitEvent(static_cast<cudaStream_t>(then), order_, 0), "cannot order two streams");
 }
@@ -314,7 +315,6 @@ Status CudaRank::launch(const WireLaunch& what, void* stream) {
 
 Status CudaRank::launch(const void* kernel, const void* argument, const Shape& shape, void* stream) {
   DeviceGuard guard(request_.device);
-  STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(stream)));
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -349,6 +349,8 @@ Status CudaRank::prepare_call(const Call& call) {
 }
 
 Status CudaRank::enqueue(const Call& call) {
+  // Also a call that has nothing to do comes after the last one, and before the next.
+  STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(call.stream)));
   if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
   for (const QuantizedStep& step : quantized_.steps_of(call)) {
     const auto* exchange = std::get_if<Call>(&step);
@@ -363,10 +365,7 @@ Status CudaRank::enqueue_exact(const Call& call) {
   if (by_copies) {
     const staged::StagedCall staged{call.collective, call.type, call.op,      call.root,
                                     call.count,      call.send, call.receive, call.premul_scalar};
-    if (copies_->supports(staged)) {
-      STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(call.stream)));
-      return copies_->enqueue(staged, call.stream);
-    }
+    if (copies_->supports(staged)) return copies_->enqueue(staged, call.stream);
   }
   return enqueue_over(calls_, call);
 }
@@ -393,6 +392,7 @@ Status CudaRank::enqueue_messages(std::span<const Call> calls) {
   // All run on the first call's stream: between what the other streams did before and what they do next.
   for (const Call& call : calls)
     if (call.stream != stream) STRAIT_TRY(order(call.stream, stream));
+  STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(stream)));
   for (const DeviceLaunch& each : calls_.launches_of(calls)) STRAIT_TRY(launch(each, calls.front()));
   for (const Call& call : calls)
     if (call.stream != stream) STRAIT_TRY(order(stream, call.stream));

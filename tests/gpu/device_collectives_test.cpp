@@ -4,7 +4,8 @@
 namespace strait::testing {
 namespace {
 
-/// A call waits for those before it on whatever stream, also where another one was recorded into a graph in between.
+/// A call waits for those before it on whatever stream, also where another one was recorded into a graph in between, or
+/// had nothing to do.
 void check_order(straitComm_t comm, int /*rank*/, int ranks) {
   if (ranks == 1) return;  // in place, nothing is to be done
   DeviceSide first(4096), recorded(4096), other(4096);
@@ -27,6 +28,14 @@ void check_order(straitComm_t comm, int /*rank*/, int ranks) {
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(first.stream()));
     cudaGraphDestroy(graph);
   }
+  // Also a call that has nothing to do: what follows on another stream waits for what was before it.
+  call(first);
+  STRAIT_EXPECT_CUDA(cudaLaunchHostFunc(other.stream(), sleep, nullptr));
+  STRAIT_EXPECT_OK(straitAllReduce(buffer, buffer, 0, straitInt32, straitMax, comm, other.stream()));
+  call(first);
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(first.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamQuery(other.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(other.stream()));
   cudaFree(buffer);
 }
 
