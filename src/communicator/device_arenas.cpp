@@ -86,7 +86,9 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   std::vector<Ring*> rings{&arenas.ring_};
   constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);
   if (!arenas.islands_.empty()) rings.insert(rings.end(), {&arenas.island_ring_, &arenas.across_ring_});
-  STRAIT_ASSIGN(arenas.counts_, cuda::DeviceMemory::allocate(request.device, (rings.size() + 1) * counts_bytes));
+  const std::size_t gave_up_bytes = rings.size() > 1 ? sizeof(std::uint32_t) : 0;  // one word for all of them
+  STRAIT_ASSIGN(arenas.counts_,
+                cuda::DeviceMemory::allocate(request.device, rings.size() * counts_bytes + gave_up_bytes));
   std::byte* next = arenas.counts_.data();
   for (Ring* ring : rings) {
     ring->mailbox = mailbox;
