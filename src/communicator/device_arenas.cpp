@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "base/stages.hpp"
+#include "communicator/device_copies.hpp"
 #include "communicator/device_links.hpp"
 #include "kernels/cut.hpp"
 #include "kernels/kernels.hpp"
@@ -82,7 +83,10 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
     arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";
   else if (const Status direct = arenas.open_islands(request, mailbox); !direct)
     arenas.give_up_islands(direct.error().message);
-  if (arenas.is_staged()) STRAIT_TRY(arenas.open_staging(request));
+  if (arenas.is_staged())
+    STRAIT_TRY(arenas.open_staging(request));
+  else if (request.ranks > 1 && DeviceCopies::least_bytes(request, false) > 0)
+    STRAIT_TRY(arenas.open_peer_words(request));
   std::vector<Ring*> rings{&arenas.ring_};
   constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);
   if (!arenas.islands_.empty()) rings.insert(rings.end(), {&arenas.island_ring_, &arenas.across_ring_});
@@ -219,6 +223,16 @@ Status DeviceArenas::open_windows(const DeviceRank::Request& request) {
       opened = tl::unexpected(memory.error());
   }
   return request.agree(opened, "map the host memory for large messages");
+}
+
+/// Rank 0's; the others have no use for theirs.
+Status DeviceArenas::open_peer_words(const DeviceRank::Request& request) {
+  const staged::PeerWords words{request.ranks};
+  STRAIT_ASSIGN(auto traded,
+                trade<host_staged::HostMemory>(request, everybody(1), words.size_bytes(), "words of host memory"));
+  STRAIT_TRY(request.agree(traded.mapped, "map words of host memory"));
+  peer_words_ = std::move(traded.all.front());
+  return {};
 }
 
 Result<Missing> DeviceArenas::probe(const DeviceRank::Request& request) {

@@ -40,6 +40,9 @@ class DeviceArenas {
   /// (executor/copy_engine). Else null.
   const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
   static constexpr std::size_t windows_bytes = std::size_t{64} << 20;  ///< of a host
+  /// Of more than one rank, through their GPUs' memory, and copy engines wanted: the words by which copies are in order
+  /// (staged::PeerWords). Else null.
+  const host_staged::HostMemory* peer_words() const { return peer_words_.data() == nullptr ? nullptr : &peer_words_; }
   /// Why not directly: empty where it is.
   const std::string& why_staged() const { return why_staged_; }
 
@@ -58,6 +61,7 @@ class DeviceArenas {
   Status join_across(const DeviceRank::Request& request, const kernels::ArenaLayout& layout,
                      const kernels::ArenaLayout& before);
   Status open_windows(const DeviceRank::Request& request);
+  Status open_peer_words(const DeviceRank::Request& request);
 
   kernels::Ring ring_{}, island_ring_{}, across_ring_{};
   std::vector<Island> islands_;
@@ -65,7 +69,7 @@ class DeviceArenas {
   cuda::DeviceMemory island_scratch_;
   std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank of the island, this rank's own among them
   std::vector<host_staged::HostMemory> staging_;  ///< by rank, likewise
-  host_staged::HostMemory windows_;
+  host_staged::HostMemory windows_, peer_words_;
   std::string why_staged_;
 };
 

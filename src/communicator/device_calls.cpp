@@ -90,6 +90,18 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   return launches;
 }
 
+std::vector<DeviceLaunch> DeviceCalls::meeting_of(const Call& call) const {
+  Call barrier;
+  barrier.collective = Collective::barrier;
+  const Slots through = slots_for(barrier, true, 0);
+  Exchange exchange = exchange_of(barrier, through);
+  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
+    exchange.send[peer].call_hash = exchange.receive[peer].call_hash = hash_of(signature(call));
+  std::vector<DeviceLaunch> launches;
+  add(exchange, through.wire, false, launches);
+  return launches;
+}
+
 bool DeviceCalls::leaves_own(const Call& call) const {
   return call.collective == Collective::broadcast && call.root == ring_.rank && call.send != call.receive &&
          !takes_one_hop(call, call.count * size_bytes(call.type));

@@ -12,10 +12,9 @@
 #include "base/stages.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_calls.hpp"
+#include "communicator/device_copies.hpp"
 #include "communicator/device_islands.hpp"
 #include "communicator/device_quantized.hpp"
-#include "executor/copy_engine/cuda_stream_driver.hpp"
-#include "executor/copy_engine/staged_copies.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/wire_format.hpp"
@@ -26,7 +25,7 @@ namespace {
 using cuda::check;
 using cuda::DeviceGuard;
 
-constexpr std::int64_t slow_ms = 10'000;
+constexpr std::int64_t slow_ms = DeviceRank::slow_wait.count();
 constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
 
@@ -54,9 +53,6 @@ class CudaRank final : public DeviceRank {
   Status enqueue_exact(const Call& call);
   Status enqueue_in_islands(const Call& call);
   Status enqueue_over(const DeviceCalls& calls, const Call& call);
-  /// Whether copy engines carry the call out: large, through host memory, and not into a graph. All ranks decide alike.
-  Result<bool> copies(const Call& call) const;
-  void look_after_copies();
   Status launch(const DeviceLaunch& what, const Call& call);
   Status launch(const WireLaunch& what, void* stream);
   struct Shape {
@@ -79,8 +75,7 @@ class CudaRank final : public DeviceRank {
   DeviceCalls island_calls_, across_calls_;
   cuda::DeviceMemory wire_scratch_;  ///< from the first need of it on
   DeviceQuantized quantized_;
-  std::unique_ptr<staged::StagedCopies> copies_;
-  std::chrono::milliseconds told_of_copies_{0};
+  DeviceCopies copies_;
   cudaEvent_t order_ = nullptr;
   std::atomic<cudaStream_t> last_stream_ = nullptr;
   std::optional<cudaStream_t> captured_stream_;  ///< that of the last call into a graph, if none outside followed
@@ -153,17 +148,15 @@ Status CudaRank::load_kernels() const {
 }
 
 Status CudaRank::open_copies() {
-  const host_staged::HostMemory* windows = arenas_.windows();
-  if (windows == nullptr || request_.copy_engine_bytes == 0) return {};
-  STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_.device));
-  STRAIT_ASSIGN(copies_, staged::StagedCopies::open({.driver = std::move(driver),
-                                                     .rank = request_.rank,
-                                                     .ranks = request_.ranks,
-                                                     .host = windows->data(),
-                                                     .device = windows->device_data(),
-                                                     .size_bytes = DeviceArenas::windows_bytes,
-                                                     .options = request_.copy_engine,
-                                                     .has_failed = [this] { return request_.watch->has_failed(); }}));
+  const auto launch_one = [this](const DeviceLaunch& what, void* stream) {
+    Call barrier;
+    barrier.stream = stream;
+    return launch(what, barrier);
+  };
+  const auto launch_add = [this](const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream) {
+    return launch(kernel, &add, {blocks, kernels::max_threads, false}, stream);
+  };
+  STRAIT_ASSIGN(copies_, DeviceCopies::open(request_, arenas_, calls_, {launch_one, launch_add}));
   return {};
 }
 
@@ -186,7 +179,7 @@ CudaRank::~CudaRank() {
   // Kernels that still run end by themselves, or by the abort word that the attendant raises.
   if (has_run_) cudaDeviceSynchronize();
   attendant_ = {};
-  copies_.reset();
+  copies_ = {};
   if (order_ != nullptr) cudaEventDestroy(order_);
 }
 
@@ -197,10 +190,10 @@ void CudaRank::look_after(const std::stop_token& stop) {
     if (abort == 0 && request_.watch->has_failed()) {
       abort = 1;
       (void)request_.watch->sticky();  // this rank has seen it, though its own thread may be elsewhere
-      if (copies_) copies_->abort();
+      copies_.abort();
     }
     read_mailbox();
-    if (copies_) look_after_copies();
+    copies_.look_after();
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     std::this_thread::sleep_for(look_every);
   }
@@ -227,24 +220,6 @@ void CudaRank::read_mailbox() {
     log_warn(static_cast<int>(request_.rank), what + std::to_string(slow_ms / 1000) + " s for " +
                                                   request_.watch->name_of(peer) +
                                                   "; it goes on waiting. Look at what that rank is doing");
-}
-
-void CudaRank::look_after_copies() {
-  const auto wait = copies_->wait();
-  if (!wait || request_.watch->has_failed()) {
-    told_of_copies_ = {};
-    return;
-  }
-  const std::string what = "copies of " + request_.watch->name_of(request_.rank) + " have waited ";
-  const std::string whom = request_.watch->name_of(wait->rank);
-  if (request_.timeout_ms != 0 && wait->duration.count() > request_.timeout_ms) {
-    request_.watch->raise({Code::timeout, what + "longer than their deadline of " +
-                                              std::to_string(request_.timeout_ms) + " ms for " + whom});
-  } else if (wait->duration - told_of_copies_ > std::chrono::milliseconds(slow_ms)) {
-    told_of_copies_ = wait->duration;
-    log_warn(static_cast<int>(request_.rank), what + std::to_string(wait->duration.count() / 1000) + " s for " + whom +
-                                                  "; they go on waiting. Look at what that rank is doing");
-  }
 }
 
 Result<bool> CudaRank::is_capturing(void* stream) const {
@@ -329,14 +304,6 @@ Status CudaRank::launch(const void* kernel, const void* argument, const Shape& s
                "cannot launch a kernel on GPU " + std::to_string(request_.device));
 }
 
-Result<bool> CudaRank::copies(const Call& call) const {
-  if (!copies_ || call.count == 0) return false;
-  const BufferSizes sizes = buffer_sizes(call, call.root, request_.ranks);
-  if (std::max(sizes.send_bytes, sizes.receive_bytes) < request_.copy_engine_bytes) return false;
-  STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
-  return !captures;
-}
-
 Status CudaRank::prepare_call(const Call& call) {
   if (!is_encoded(call, request_.ranks) || wire_scratch_.data() != nullptr) return {};
   STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
@@ -361,11 +328,9 @@ Status CudaRank::enqueue(const Call& call) {
 
 Status CudaRank::enqueue_exact(const Call& call) {
   if (islands_.carries(call)) return enqueue_in_islands(call);
-  STRAIT_ASSIGN(const bool by_copies, copies(call));
-  if (by_copies) {
-    const staged::StagedCall staged{call.collective, call.type, call.op,      call.root,
-                                    call.count,      call.send, call.receive, call.premul_scalar};
-    if (copies_->supports(staged)) return copies_->enqueue(staged, call.stream);
+  if (copies_.carries(call)) {
+    STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
+    if (!captures || copies_.can_be_captured()) return copies_.enqueue(call);
   }
   return enqueue_over(calls_, call);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,7 +32,7 @@ class DeviceRank {
     P2pSetting p2p;                     ///< of which all ranks exist
     std::size_t lines_bytes = 0;        ///< through peers' memory: messages up to this go as lines
     std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
-    std::size_t copy_engine_bytes = 0;  ///< through host memory: calls from this on go through copy engines; 0: none do
+    std::size_t copy_engine_bytes = 0;  ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
     staged::StagedOptions copy_engine;
     WireFormat wire = WireFormat::off;  ///< of the communicator: what it needs is there from the start
     /// All ranks' words, by rank. Collective.
@@ -42,6 +43,8 @@ class DeviceRank {
     std::function<Status(const Status& own, const std::string& what)> agree;
     Watch* watch = nullptr;  ///< outlives the rank
   };
+  /// Waits of this length are told of.
+  static constexpr std::chrono::milliseconds slow_wait{10'000};
   static Result<std::unique_ptr<DeviceRank>> open(const Request& request);
   /// Waits for the device to finish this rank's work; after an error of the communicator that is soon.
   virtual ~DeviceRank() = default;

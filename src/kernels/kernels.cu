@@ -41,6 +41,15 @@ const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
 const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).exchange; }
 const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).two_hop; }
 
+const void* add_kernel(DataType type, ReduceOp op) {
+  return table()[static_cast<std::size_t>(type)].add[op == ReduceOp::sum ? 0 : 1];
+}
+std::vector<const void*> all_add_kernels() {
+  std::vector<const void*> all;
+  for (const TypeKernels& kernels : table()) all.insert(all.end(), std::begin(kernels.add), std::end(kernels.add));
+  return all;
+}
+
 std::vector<const void*> all_kernels(Wire wire) {
   std::vector<const void*> all{exchange_copy_kernel(wire), two_hop_copy_kernel(wire)};
   for (std::size_t type = 0; type < data_type_count; ++type)

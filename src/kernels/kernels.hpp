@@ -7,9 +7,10 @@
 #include "base/types.hpp"
 #include "kernels/launch.hpp"
 
-/// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange or a TwoHop. A launch
-/// has one block for each lane that its messages use (at most max_lanes), of a multiple of 32 and at most max_threads
-/// threads, at least one for each rank. Blocks of all ranks wait for one another, so all must be able to run.
+/// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange or a TwoHop (or an
+/// Add). A launch has one block for each lane that its messages use (at most max_lanes), of a multiple of 32 and at
+/// most max_threads threads, at least one for each rank. Blocks of all ranks wait for one another, so all must be able
+/// to run.
 namespace strait::kernels {
 
 const void* exchange_copy_kernel(Wire wire);
@@ -17,6 +18,9 @@ const void* two_hop_copy_kernel(Wire wire);
 /// For every type and operation.
 const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op);
 const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op);
+/// The kernel of Add, of any number of blocks of at most max_threads threads.
+const void* add_kernel(DataType type, ReduceOp op);
+std::vector<const void*> all_add_kernels();
 /// Every kernel of a wire once, to be loaded before the first one waits for another.
 std::vector<const void*> all_kernels(Wire wire);
 
@@ -35,6 +39,7 @@ struct TypeKernels {
   Pair lines[2];
   Pair packets;
   Pair bulk;
+  const void* add[2];  ///< as lines
 };
 template <DataType type>
 TypeKernels kernels_of();

@@ -151,4 +151,21 @@ struct TwoHop {
   Cast results;  ///< multi: all ranks are receivers
 };
 
+/// Adds chunks up while copy engines bring them (executor/copy_engine/peer_copies.hpp). Chunk k of what rank r
+/// contributes lies in slot k % depth of windows[r]; this rank's own contribution is `input`. Blocks share each chunk.
+struct Add {
+  Ring ring;
+  const std::byte* windows[max_ranks];
+  /// By rank: the words that say how many chunks it has put there, of the even ones, and of the odd ones.
+  const std::uint32_t* contributed[max_ranks];
+  std::uint32_t* added[max_ranks];  ///< by rank: where it is told how many chunks are done
+  std::uint32_t* shares_done;       ///< in this device's memory: `depth` words, 0 before and after the launch
+  const std::byte* input;
+  std::byte* output;
+  std::size_t bytes;
+  std::uint32_t chunk_bytes;  ///< a multiple of 16
+  std::uint32_t depth;
+  ReduceOp op;
+};
+
 }  // namespace strait::kernels

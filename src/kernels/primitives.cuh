@@ -39,6 +39,19 @@ __device__ __forceinline__ void store_word(std::uint64_t* to, std::uint64_t valu
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
+/// Words of 32 bits, which streams write and wait for as well.
+__device__ __forceinline__ std::uint32_t acquire_count(const std::uint32_t* from) {
+  std::uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+/// After a fence, if what was written before it is to be seen.
+__device__ __forceinline__ void store_count(std::uint32_t* to, std::uint32_t value) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+/// Of this device's memory; what it was before.
+__device__ __forceinline__ std::uint32_t count_up(std::uint32_t* word) { return atomicAdd(word, 1u); }
+
 /// A hint that it is about to be read.
 __device__ __forceinline__ void prefetch(const std::byte* from) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(from));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/add.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/kernels.hpp"
 #include "kernels/two_hop.cuh"
@@ -14,5 +15,7 @@
   TypeKernels kernels_of<DataType::type>() {                                                 \
     return {{STRAIT_KERNEL_PAIR(Lines, type, true), STRAIT_KERNEL_PAIR(Lines, type, false)}, \
             STRAIT_KERNEL_PAIR(Packets, type, false),                                        \
-            STRAIT_KERNEL_PAIR(Bulk, type, false)};                                          \
+            STRAIT_KERNEL_PAIR(Bulk, type, false),                                           \
+            {reinterpret_cast<const void*>(&add_chunks<DataType::type, true>),               \
+             reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)}};            \
   }

@@ -44,12 +44,13 @@ __global__ void answer(Mailbox* mailbox, std::uint32_t rounds) {
   }
 }
 
-/// Waits for what never comes, until the host raises the abort word; again once it has been lowered.
+/// Waits for what never comes, until the host raises the abort word; again once it has been lowered, and says so.
 __global__ void wait_in_vain(const __grid_constant__ kernels::Ring ring, std::uint32_t rounds) {
   for (std::uint32_t round = 0; round < rounds; ++round) {
     kernels::Patience patience;
     while (!patience.spent(ring, round % kernels::max_ranks, round, round % 2 == 1)) continue;
     if (!await_abort_word(*ring.mailbox, 0)) return;
+    shared_word(ring.mailbox->event) = Mailbox::Event::none;
   }
 }
 

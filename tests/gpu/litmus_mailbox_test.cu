@@ -81,6 +81,7 @@ TEST_F(LitmusMailbox, WaitingKernelsSeeTheAbortWord) {
   kernels::Ring ring{};
   ring.mailbox = &mailbox();
   ring.slow_ns = ~std::uint64_t{0} >> 8;
+  for (std::uint32_t rank = 0; rank < kernels::max_ranks; ++rank) ring.members[rank] = static_cast<std::uint8_t>(rank);
   wait_in_vain<<<1, 1, 0, stream_>>>(ring, rounds);
   double longest_us = 0;
   for (std::uint32_t round = 0; round < rounds; ++round) {
@@ -90,11 +91,11 @@ TEST_F(LitmusMailbox, WaitingKernelsSeeTheAbortWord) {
     raise(1);
     ASSERT_TRUE(await(Event::aborted)) << "round " << round;
     longest_us = std::max(longest_us, std::chrono::duration<double, std::micro>(Clock::now() - began).count());
-    EXPECT_EQ(mailbox().peer, round % kernels::max_ranks);
-    EXPECT_EQ(mailbox().lane, round);
-    EXPECT_EQ(mailbox().sends, round % 2);
-    std::atomic_ref(mailbox().event) = Event::none;
+    ASSERT_EQ(mailbox().peer, round % kernels::max_ranks);
+    ASSERT_EQ(mailbox().lane, round);
+    ASSERT_EQ(mailbox().sends, round % 2);
     raise(0);
+    ASSERT_TRUE(await(Event::none)) << "round " << round;  // else it might not see that it was lowered
   }
   LITMUS_CUDA(cudaStreamSynchronize(stream_));
   std::printf("[  litmus  ] %-34s %9u times, after %.0f us at most\n", "aborted waits", rounds, longest_us);

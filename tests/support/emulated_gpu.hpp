@@ -130,6 +130,15 @@ inline void store_granule(std::byte* to, const Granule& granule) {
   store_word(words + 1, granule.high);
   store_word(words, granule.low);
 }
+inline std::uint32_t acquire_count(const std::uint32_t* from) {
+  testing::perhaps_delay();
+  return std::atomic_ref(*const_cast<std::uint32_t*>(from)).load(std::memory_order_acquire);
+}
+inline void store_count(std::uint32_t* to, std::uint32_t value) {
+  testing::perhaps_delay();
+  std::atomic_ref(*to).store(value, std::memory_order_release);
+}
+inline std::uint32_t count_up(std::uint32_t* word) { return std::atomic_ref(*word).fetch_add(1); }
 inline constexpr std::uint32_t polls_between_looks = 64;
 inline std::uint64_t device_now_ns() {
   return static_cast<std::uint64_t>(

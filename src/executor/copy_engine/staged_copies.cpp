@@ -64,7 +64,7 @@ std::uint64_t StagedCopies::rounds(const StagedCall& call) const {
   return Rounds(call, windows(), setup_.options, setup_.rank).count();
 }
 
-std::optional<StagedCopies::Wait> StagedCopies::wait() const {
+std::optional<Wait> StagedCopies::wait() const {
   const auto duration = reducers_->running_for();
   if (!duration) return std::nullopt;
   return Wait{.duration = *duration, .rank = flags_.last_rank(setup_.rank)};

@@ -14,6 +14,7 @@
 #include "executor/copy_engine/reducers.hpp"
 #include "executor/copy_engine/rounds.hpp"
 #include "executor/copy_engine/stream_driver.hpp"
+#include "executor/copy_engine/wait.hpp"
 
 namespace strait::staged {
 
@@ -60,12 +61,7 @@ class StagedCopies {
   /// way are undefined. Tells the other ranks' reducers. From any thread, any number of times.
   void abort() { reducers_->abort(); }
 
-  /// For whoever looks after deadlines: how long the operation that this rank is at has been under way, and which of
-  /// the others is furthest behind.
-  struct Wait {
-    std::chrono::milliseconds duration{};
-    std::uint32_t rank = 0;
-  };
+  /// How long the operation that this rank is at has been under way.
   std::optional<Wait> wait() const;
 
   const StagedWindows& windows() const { return flags_.windows(); }

@@ -1,0 +1,135 @@
+#include "communicator/device_copies.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+#include "executor/copy_engine/cuda_stream_driver.hpp"
+#include "kernels/kernels.hpp"
+
+namespace strait {
+namespace {
+
+/// With so few thread blocks, kernels move less than copy engines do.
+constexpr std::uint32_t few_sms = 16;
+constexpr std::size_t few_sms_least_bytes = std::size_t{16} << 20;
+/// Of blocks that add: more than eight are faster than what comes over the link.
+constexpr std::uint32_t adding_blocks = 8;
+
+staged::StagedCall staged_call(const Call& call) {
+  return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive, call.premul_scalar};
+}
+
+}  // namespace
+
+std::size_t DeviceCopies::least_bytes(const DeviceRank::Request& request, bool staged) {
+  if (request.copy_engine_bytes != 0 || staged) return request.copy_engine_bytes;
+  return request.max_sms != 0 && request.max_sms <= few_sms ? few_sms_least_bytes : 0;
+}
+
+Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, const DeviceArenas& arenas,
+                                        const DeviceCalls& calls, Kernels kernels) {
+  DeviceCopies copies;
+  copies.request_ = &request;
+  copies.least_bytes_ = least_bytes(request, arenas.is_staged());
+  if (arenas.windows() != nullptr) STRAIT_TRY(copies.open_staged(*arenas.windows()));
+  if (arenas.peer_words() != nullptr) STRAIT_TRY(copies.open_peers(arenas, calls, std::move(kernels)));
+  return copies;
+}
+
+Status DeviceCopies::open_staged(const host_staged::HostMemory& windows) {
+  STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_->device));
+  STRAIT_ASSIGN(staged_,
+                staged::StagedCopies::open({.driver = std::move(driver),
+                                            .rank = request_->rank,
+                                            .ranks = request_->ranks,
+                                            .host = windows.data(),
+                                            .device = windows.device_data(),
+                                            .size_bytes = DeviceArenas::windows_bytes,
+                                            .options = request_->copy_engine,
+                                            .has_failed = [watch = request_->watch] { return watch->has_failed(); }}));
+  return {};
+}
+
+Status DeviceCopies::open_peers(const DeviceArenas& arenas, const DeviceCalls& calls, Kernels kernels) {
+  for (const void* kernel : kernels::all_add_kernels()) {  // first loaded when launched, it would wait for its peers
+    cudaFuncAttributes attributes;
+    STRAIT_TRY(cuda::check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
+  }
+  STRAIT_ASSIGN(shares_done_,
+                cuda::DeviceMemory::allocate(request_->device, staged::PeerCopies::depth * sizeof(std::uint32_t)));
+  staged::PeerCopies::Setup setup;
+  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_->device));
+  setup.rank = request_->rank;
+  setup.ranks = request_->ranks;
+  for (std::uint32_t peer = 0; peer < setup.ranks; ++peer) {
+    if (peer == setup.rank) continue;
+    setup.windows_there[peer] = bulk_slots(arenas.ring(), setup.rank, peer, setup.window_bytes);
+    setup.windows_here[peer] = bulk_slots(arenas.ring(), peer, setup.rank, setup.window_bytes);
+  }
+  setup.host_words = arenas.peer_words()->data();
+  setup.device_words = arenas.peer_words()->device_data();
+  setup.meet = [&calls, launch = std::move(kernels.launch)](const staged::StagedCall& what, void* stream) -> Status {
+    Call call;
+    call.collective = what.collective;
+    call.type = what.type;
+    call.op = what.op;
+    call.root = what.root;
+    call.count = what.count;
+    for (const DeviceLaunch& each : calls.meeting_of(call)) STRAIT_TRY(launch(each, stream));
+    return {};
+  };
+  setup.launch = [this_ring = calls.ring(), shares = shares_done_.data(), max_sms = request_->max_sms,
+                  launch = std::move(kernels.launch_add)](const staged::StagedCall& call, kernels::Add add,
+                                                          void* stream) {
+    add.ring = this_ring;
+    add.shares_done = reinterpret_cast<std::uint32_t*>(shares);
+    const std::uint32_t blocks = max_sms == 0 ? adding_blocks : std::min(max_sms, adding_blocks);
+    return launch(kernels::add_kernel(call.type, call.op), add, blocks, stream);
+  };
+  setup.has_failed = [watch = request_->watch] { return watch->has_failed(); };
+  STRAIT_ASSIGN(peers_, staged::PeerCopies::open(std::move(setup)));
+  return {};
+}
+
+bool DeviceCopies::carries(const Call& call) const {
+  if (least_bytes_ == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
+  const BufferSizes sizes = buffer_sizes(call, call.root, request_->ranks);
+  if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes_) return false;
+  return staged_ ? staged_->supports(staged_call(call)) : peers_->supports(staged_call(call));
+}
+
+Status DeviceCopies::enqueue(const Call& call) {
+  return staged_ ? staged_->enqueue(staged_call(call), call.stream) : peers_->enqueue(staged_call(call), call.stream);
+}
+
+void DeviceCopies::abort() {
+  if (staged_) staged_->abort();
+  if (peers_) peers_->release_waits();
+}
+
+void DeviceCopies::look_after() {
+  if (!staged_ && !peers_) return;
+  Watch& watch = *request_->watch;
+  if (peers_ && watch.has_failed()) peers_->release_waits();
+  const auto wait = staged_ ? staged_->wait() : peers_->wait();
+  if (!wait || watch.has_failed()) {
+    told_ = {};
+    return;
+  }
+  const std::string what = "copies of " + watch.name_of(request_->rank) + " have waited ";
+  const std::string whom = watch.name_of(wait->rank);
+  if (request_->timeout_ms != 0 && wait->duration.count() > request_->timeout_ms) {
+    watch.raise({Code::timeout,
+                 what + "longer than their deadline of " + std::to_string(request_->timeout_ms) + " ms for " + whom});
+  } else if (wait->duration - told_ > DeviceRank::slow_wait) {
+    told_ = wait->duration;
+    log_warn(static_cast<int>(request_->rank), what + std::to_string(wait->duration.count() / 1000) + " s for " + whom +
+                                                   "; they go on waiting. Look at what that rank is doing");
+  } else if (wait->duration < told_) {
+    told_ = {};
+  }
+}
+
+}  // namespace strait

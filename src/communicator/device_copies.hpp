@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "communicator/device_arenas.hpp"
+#include "communicator/device_calls.hpp"
+#include "communicator/device_rank.hpp"
+#include "executor/copy_engine/peer_copies.hpp"
+#include "executor/copy_engine/staged_copies.hpp"
+
+namespace strait {
+
+/// The large calls of a GPU rank that copy engines carry out: through the memory of peers, where a kernel of few blocks
+/// adds, or through host memory, where CPU threads do.
+class DeviceCopies {
+ public:
+  /// What is asked of the rank's streams besides copies.
+  struct Kernels {
+    std::function<Status(const DeviceLaunch& what, void* stream)> launch;
+    std::function<Status(const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream)> launch_add;
+  };
+  DeviceCopies() = default;
+  /// `request`, `arenas` and `calls`, which are all ranks', outlive this. Where no copy engine is wanted this carries
+  /// nothing.
+  static Result<DeviceCopies> open(const DeviceRank::Request& request, const DeviceArenas& arenas,
+                                   const DeviceCalls& calls, Kernels kernels);
+  /// From which size on, of a call's larger buffer; 0: none is carried.
+  static std::size_t least_bytes(const DeviceRank::Request& request, bool staged);
+
+  /// All ranks decide alike.
+  bool carries(const Call& call) const;
+  /// Whether calls may be captured into graphs; if not, kernels carry those.
+  bool can_be_captured() const { return staged_ == nullptr; }
+  Status enqueue(const Call& call);
+
+  /// From the rank's attendant.
+  void look_after();
+  void abort();
+
+ private:
+  Status open_peers(const DeviceArenas& arenas, const DeviceCalls& calls, Kernels kernels);
+  Status open_staged(const host_staged::HostMemory& windows);
+
+  const DeviceRank::Request* request_ = nullptr;
+  std::size_t least_bytes_ = 0;
+  cuda::DeviceMemory shares_done_;
+  std::unique_ptr<staged::StagedCopies> staged_;
+  std::unique_ptr<staged::PeerCopies> peers_;
+  std::chrono::milliseconds told_{0};
+};
+
+}  // namespace strait

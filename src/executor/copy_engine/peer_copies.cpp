@@ -1,0 +1,281 @@
+#include "executor/copy_engine/peer_copies.hpp"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace strait::staged {
+namespace {
+
+constexpr auto look_every = std::chrono::microseconds(200);
+constexpr std::size_t grain_bytes = 4096;
+
+bool has_chunk(const PeerTraffic::Span& message, std::size_t chunk_bytes, std::uint32_t chunk) {
+  return chunk * chunk_bytes < message.bytes;
+}
+
+/// Where a chunk of a message begins, and its length.
+PeerTraffic::Span chunk_of(const PeerTraffic::Span& message, std::size_t chunk_bytes, std::uint32_t chunk) {
+  const std::size_t begin = chunk * chunk_bytes;
+  return {message.data + begin, std::min(chunk_bytes, message.bytes - begin)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PeerCopies>> PeerCopies::open(Setup setup) {
+  if (setup.ranks < 2 || setup.ranks > kernels::max_ranks || setup.rank >= setup.ranks)
+    return fail(Code::invalid_argument, "rank " + std::to_string(setup.rank) + " of " + std::to_string(setup.ranks) +
+                                            ": copies between GPUs are for 2 to " + std::to_string(kernels::max_ranks) +
+                                            " ranks");
+  if (setup.window_bytes < 2 * depth * grain_bytes)
+    return fail(Code::invalid_argument,
+                "windows of " + std::to_string(setup.window_bytes) + " bytes are too small for copies between GPUs");
+  std::unique_ptr<PeerCopies> copies(new PeerCopies(std::move(setup)));
+  STRAIT_TRY(copies->prepare());
+  return copies;
+}
+
+std::array<PeerCopies::Lane*, 3 * PeerWords::lanes> PeerCopies::all_lanes() {
+  std::array<Lane*, 3 * PeerWords::lanes> all{};
+  std::size_t next = 0;
+  for (Lanes* lanes : {&contributions_, &messages_, &pulls_})
+    for (Lane& lane : *lanes) all[next++] = &lane;
+  return all;
+}
+
+Status PeerCopies::prepare() {
+  for (Lane* lane : all_lanes()) {
+    STRAIT_ASSIGN(lane->stream, setup_.driver->create_stream());
+    STRAIT_ASSIGN(lane->done, setup_.driver->create_event());
+  }
+  STRAIT_ASSIGN(begun_, setup_.driver->create_event());
+  return {};
+}
+
+PeerCopies::~PeerCopies() {
+  StreamDriver& driver = *setup_.driver;
+  for (Lane* lane : all_lanes())
+    while (lane->stream != nullptr && !driver.is_idle(lane->stream)) {
+      if (setup_.has_failed()) release_waits();
+      std::this_thread::sleep_for(look_every);
+    }
+  for (Lane* lane : all_lanes()) {
+    if (lane->done != nullptr) driver.destroy_event(lane->done);
+    if (lane->stream != nullptr) driver.destroy_stream(lane->stream);
+  }
+  if (begun_ != nullptr) driver.destroy_event(begun_);
+}
+
+Status PeerCopies::enqueue(const StagedCall& call, StreamDriver::Stream stream) {
+  if (!supports(call))
+    return fail(Code::unsupported, std::string(name(call.collective)) + " of " + std::to_string(call.count) +
+                                       " elements by copies between GPUs");
+  const PeerTraffic traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks);
+  const Cut parts = cut(traffic);
+  STRAIT_TRY(begin(call, stream));
+  // The kernel first: streams that share a hardware queue with it must not wait for it before it is there.
+  STRAIT_TRY(fork(stream));
+  if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
+  STRAIT_TRY(move(traffic, parts));
+  return end(traffic, parts, stream);
+}
+
+PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {
+  Cut parts;
+  const std::size_t slots = depth * (traffic.sends_sums ? 2 : 1);
+  const std::size_t most = setup_.window_bytes / slots / grain_bytes * grain_bytes;
+  const std::size_t wanted = (traffic.longest_bytes / wanted_chunks + grain_bytes - 1) / grain_bytes * grain_bytes;
+  parts.chunk_bytes = std::min(most, std::max(wanted, least_chunk_bytes));
+  parts.chunks = static_cast<std::uint32_t>((traffic.longest_bytes + parts.chunk_bytes - 1) / parts.chunk_bytes);
+  parts.messages_begin = traffic.sends_sums ? depth * parts.chunk_bytes : 0;
+  return parts;
+}
+
+/// All ranks are here before any clears its words, for until then others may still wait in the call before; and all
+/// have cleared them before any writes.
+Status PeerCopies::begin(const StagedCall& call, StreamDriver::Stream stream) {
+  STRAIT_TRY(setup_.meet(call, stream));
+  const RowCopy clear{.to = setup_.device_words + words_.region(setup_.rank),
+                      .from = setup_.device_words + words_.zeros(),
+                      .row_bytes = PeerWords::region_bytes};
+  STRAIT_TRY(setup_.driver->copy(clear, stream));
+  const MemoryOperation runs{.word = setup_.device_words + words_.running(setup_.rank), .value = 1};
+  STRAIT_TRY(setup_.driver->operate({&runs, 1}, stream));
+  return setup_.meet(call, stream);
+}
+
+Status PeerCopies::fork(StreamDriver::Stream from) {
+  STRAIT_TRY(setup_.driver->record(begun_, from));
+  for (Lane* lane : all_lanes()) STRAIT_TRY(setup_.driver->wait(lane->stream, begun_));
+  return {};
+}
+
+Status PeerCopies::add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut,
+                       StreamDriver::Stream stream) {
+  kernels::Add add{};
+  const auto word = [&](std::size_t offset) { return reinterpret_cast<std::uint32_t*>(setup_.device_words + offset); };
+  for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
+    add.windows[peer] = setup_.windows_here[peer];
+    add.contributed[peer] = word(words_.contributed(setup_.rank, peer, 0));
+    add.added[peer] = word(words_.added(peer, setup_.rank));
+  }
+  add.input = traffic.addends.data;
+  add.output = traffic.sums;
+  add.bytes = traffic.addends.bytes;
+  add.chunk_bytes = static_cast<std::uint32_t>(cut.chunk_bytes);
+  add.depth = depth;
+  add.op = call.op;
+  return setup_.launch(call, add, stream);
+}
+
+/// Contributions go ahead of sums, and both of what is pulled, but no command is enqueued before one that it waits for,
+/// on this rank or another: on streams that share one hardware queue that would never end.
+Status PeerCopies::move(const PeerTraffic& traffic, const Cut& cut) {
+  constexpr std::uint32_t sums_after = depth / 2, pulls_after = depth / 2 + 1;
+  const PeerTraffic::Span &own_from = traffic.sends[setup_.rank], &own_to = traffic.receives[setup_.rank];
+  if (own_from.bytes != 0 && own_from.data != own_to.data)
+    STRAIT_TRY(
+        setup_.driver->copy({.to = own_to.data, .from = own_from.data, .row_bytes = own_from.bytes}, pulls_[1].stream));
+  for (std::uint32_t step = 0; step < cut.chunks + pulls_after; ++step) {
+    if (step < cut.chunks) STRAIT_TRY(push(Kind::contribution, traffic, cut, step));
+    if (step >= sums_after && step - sums_after < cut.chunks)
+      STRAIT_TRY(push(Kind::message, traffic, cut, step - sums_after));
+    if (step >= pulls_after) STRAIT_TRY(pull(traffic, cut, step - pulls_after));
+  }
+  return {};
+}
+
+/// To all peers, each rank beginning with the one after it, so that no link is hit by all at once.
+Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk) {
+  const bool contributes = kind == Kind::contribution;
+  const PeerTraffic::Spans& spans = contributes ? traffic.contributions : traffic.sends;
+  const std::uint32_t own = setup_.rank, parity = chunk % PeerWords::lanes, slot = chunk % depth;
+  Lane& lane = (contributes ? contributions_ : messages_)[parity];
+  std::vector<RowCopy> copies;
+  std::vector<std::uint32_t> peers;
+  for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
+    const std::uint32_t peer = (own + k) % setup_.ranks;
+    if (!has_chunk(spans[peer], cut.chunk_bytes, chunk)) continue;
+    const PeerTraffic::Span piece = chunk_of(spans[peer], cut.chunk_bytes, chunk);
+    std::byte* const window = setup_.windows_there[peer] + (contributes ? 0 : cut.messages_begin);
+    if (chunk >= depth) {  // the slot's last chunk must be out of it
+      const std::uint32_t out = chunk - depth + 1;
+      wait_for(lane, contributes ? words_.added(own, peer) : words_.taken(own, peer, parity), out);
+    }
+    copies.push_back({.to = window + slot * cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes});
+    peers.push_back(peer);
+  }
+  if (copies.empty()) return {};
+  if (!contributes && traffic.sends_sums) wait_for(lane, words_.added(own, own), chunk + 1);
+  STRAIT_TRY(flush(lane));
+  for (const RowCopy& copy : copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
+  for (const std::uint32_t peer : peers)
+    tell(lane, contributes ? words_.contributed(peer, own, parity) : words_.arrived(peer, own, parity), chunk + 1);
+  if (!contributes) tell(lane, words_.arrived(own, own, parity), chunk + 1);
+  return flush(lane);
+}
+
+Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk) {
+  const std::uint32_t own = setup_.rank, parity = chunk % PeerWords::lanes, slot = chunk % depth;
+  Lane& lane = pulls_[parity];
+  std::vector<RowCopy> copies;
+  std::vector<std::uint32_t> peers;
+  for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
+    const std::uint32_t peer = (own + setup_.ranks - k) % setup_.ranks;  // as they send
+    if (!has_chunk(traffic.receives[peer], cut.chunk_bytes, chunk)) continue;
+    const PeerTraffic::Span piece = chunk_of(traffic.receives[peer], cut.chunk_bytes, chunk);
+    const std::byte* const window = setup_.windows_here[peer] + cut.messages_begin;
+    wait_for(lane, words_.arrived(own, peer, parity), chunk + 1);
+    if (traffic.overwrites(peer)) wait_for(lane, words_.arrived(own, own, parity), chunk + 1);
+    copies.push_back({.to = piece.data, .from = window + slot * cut.chunk_bytes, .row_bytes = piece.bytes});
+    peers.push_back(peer);
+  }
+  if (copies.empty()) return {};
+  STRAIT_TRY(flush(lane));
+  for (const RowCopy& copy : copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
+  for (const std::uint32_t peer : peers) tell(lane, words_.taken(peer, own, parity), chunk + 1);
+  return flush(lane);
+}
+
+/// Also until all that this rank has put into its windows there is out of them: kernels may use them next.
+Status PeerCopies::end(const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream) {
+  for (Lane* lane : all_lanes()) {
+    STRAIT_TRY(setup_.driver->record(lane->done, lane->stream));
+    STRAIT_TRY(setup_.driver->wait(stream, lane->done));
+  }
+  Lane last{.stream = stream, .done = nullptr, .operations = {}};
+  const std::uint32_t own = setup_.rank;
+  const auto chunks_of = [&](const PeerTraffic::Span& span) {
+    return static_cast<std::uint32_t>((span.bytes + cut.chunk_bytes - 1) / cut.chunk_bytes);
+  };
+  for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
+    if (peer == own) continue;
+    if (const std::uint32_t chunks = chunks_of(traffic.contributions[peer]); chunks > 0)
+      wait_for(last, words_.added(own, peer), chunks);
+    const std::uint32_t chunks = chunks_of(traffic.sends[peer]);
+    for (std::uint32_t chunk = chunks - std::min(chunks, PeerWords::lanes); chunk < chunks; ++chunk)
+      wait_for(last, words_.taken(own, peer, chunk % PeerWords::lanes), chunk + 1);
+  }
+  tell(last, words_.running(own), 0);
+  return flush(last);
+}
+
+void PeerCopies::wait_for(Lane& lane, std::size_t word, std::uint32_t value) const {
+  lane.operations.push_back(
+      {.kind = MemoryOperation::Kind::wait_at_least, .word = setup_.device_words + word, .value = value});
+}
+
+void PeerCopies::tell(Lane& lane, std::size_t word, std::uint32_t value) const {
+  lane.operations.push_back({.kind = MemoryOperation::Kind::write, .word = setup_.device_words + word, .value = value});
+}
+
+Status PeerCopies::flush(Lane& lane) {
+  Status done;
+  if (!lane.operations.empty()) done = setup_.driver->operate(lane.operations, lane.stream);
+  lane.operations.clear();
+  return done;
+}
+
+std::atomic_ref<std::uint32_t> PeerCopies::host_word(std::size_t word) const {
+  return std::atomic_ref(*reinterpret_cast<std::uint32_t*>(setup_.host_words + word));
+}
+
+void PeerCopies::release_waits() {
+  const std::size_t begin = words_.region(setup_.rank);
+  for (std::size_t word = begin; word < begin + PeerWords::region_bytes; word += sizeof(std::uint32_t))
+    host_word(word).store(PeerWords::most, std::memory_order_release);
+}
+
+/// What a peer has told this rank.
+std::uint64_t PeerCopies::progress_of(std::uint32_t peer) const {
+  const std::uint32_t own = setup_.rank;
+  std::uint64_t sum = host_word(words_.added(own, peer)).load(std::memory_order_relaxed);
+  for (std::uint32_t lane = 0; lane < PeerWords::lanes; ++lane)
+    for (const std::size_t word :
+         {words_.contributed(own, peer, lane), words_.arrived(own, peer, lane), words_.taken(own, peer, lane)})
+      sum += host_word(word).load(std::memory_order_relaxed);
+  return sum;
+}
+
+std::optional<Wait> PeerCopies::wait() {
+  if (host_word(words_.running(setup_.rank)).load(std::memory_order_relaxed) == 0) {
+    unmoved_since_.reset();
+    return std::nullopt;
+  }
+  std::uint64_t all = 0, least = ~std::uint64_t{0};
+  std::uint32_t last = setup_.rank;
+  for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
+    const std::uint64_t progress = progress_of(peer);
+    all += progress;
+    if (peer == setup_.rank || progress >= least) continue;
+    least = progress;
+    last = peer;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (!unmoved_since_ || all != seen_progress_) unmoved_since_ = now;
+  seen_progress_ = all;
+  return Wait{.duration = std::chrono::duration_cast<std::chrono::milliseconds>(now - *unmoved_since_), .rank = last};
+}
+
+}  // namespace strait::staged

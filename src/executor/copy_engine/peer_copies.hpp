@@ -1,0 +1,116 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/error.hpp"
+#include "executor/copy_engine/peer_traffic.hpp"
+#include "executor/copy_engine/peer_words.hpp"
+#include "executor/copy_engine/stream_driver.hpp"
+#include "executor/copy_engine/wait.hpp"
+
+namespace strait::staged {
+
+/// Large collectives of GPU ranks that write into one another's memory, one object a rank. Copy engines carry chunks
+/// into windows in the peers' memory, and from there to where they belong; of reductions a kernel of few thread blocks
+/// adds up what has come. Copies alone take no SM but those of the two meetings of all ranks that begin a call.
+///
+/// Chunk k of a rank for a peer goes into slot k % depth of its window there. All chunks are in order by words
+/// (PeerWords) that streams and the kernel write and wait for; once enqueued, a call needs nothing of the host.
+///
+/// Calls are enqueued on the user's stream and return. All ranks make the same calls in the same order. Windows must
+/// not be used otherwise between the first meeting of a call and its end on the user's stream. One thread at a time
+/// calls enqueue().
+class PeerCopies {
+ public:
+  static constexpr std::uint32_t depth = 4;
+  static constexpr std::size_t least_chunk_bytes = std::size_t{1} << 20;
+  static constexpr std::size_t wanted_chunks = 8;  ///< a message is cut into so many, if they are not smaller than that
+
+  struct Setup {
+    std::unique_ptr<StreamDriver> driver;
+    std::uint32_t rank = 0;
+    std::uint32_t ranks = 2;  ///< at least 2
+    /// By rank, of `window_bytes`, as this device addresses them: this rank's window in the peer's memory, and the
+    /// peer's in this rank's. Kept by the caller, as all that follows.
+    std::array<std::byte*, kernels::max_ranks> windows_there{}, windows_here{};
+    std::size_t window_bytes = 0;
+    /// PeerWords::size_bytes() of memory that all ranks share, zeroed before the first came: as this process sees it,
+    /// and as its device does.
+    std::byte* host_words = nullptr;
+    std::byte* device_words = nullptr;
+    /// Lets all ranks of the call meet on a stream; those of another call never come.
+    std::function<Status(const StagedCall& call, StreamDriver::Stream stream)> meet;
+    /// Launches the kernel of Add, of which `ring` and `shares_done` are still to be filled in.
+    std::function<Status(const StagedCall& call, kernels::Add add, StreamDriver::Stream stream)> launch;
+    /// Whether the communicator has failed; from any thread.
+    std::function<bool()> has_failed;
+  };
+  static Result<std::unique_ptr<PeerCopies>> open(Setup setup);
+  /// Waits for this rank's streams; after a failure of the communicator that is soon.
+  ~PeerCopies();
+  PeerCopies(const PeerCopies&) = delete;
+  PeerCopies& operator=(const PeerCopies&) = delete;
+
+  bool supports(const StagedCall& call) const { return PeerTraffic::supports(call, setup_.ranks); }
+
+  /// The call must be one that is supported. After an error of the driver this object is of no more use, and the
+  /// outputs of all that was under way are undefined.
+  Status enqueue(const StagedCall& call, StreamDriver::Stream stream);
+
+  /// After a failure, from one thread, again and again: ends what this rank's streams wait for, those of calls that
+  /// were enqueued or captured before included. A peer's stream that still runs may write a lower value in between.
+  void release_waits();
+
+  /// From one thread: since when nothing has moved of the call that this rank is at.
+  std::optional<Wait> wait();
+
+ private:
+  enum class Kind : std::uint8_t { contribution, message };
+  /// A stream, and what it is given at once.
+  struct Lane {
+    StreamDriver::Stream stream = nullptr;
+    StreamDriver::Event done = nullptr;
+    std::vector<MemoryOperation> operations;
+  };
+  using Lanes = std::array<Lane, PeerWords::lanes>;
+  /// How a call is cut.
+  struct Cut {
+    std::size_t chunk_bytes = 0;
+    std::uint32_t chunks = 0;        ///< of the longest message
+    std::size_t messages_begin = 0;  ///< in a window; contributions come first
+  };
+
+  explicit PeerCopies(Setup setup) : setup_(std::move(setup)), words_{setup_.ranks} {}
+  Status prepare();
+  Cut cut(const PeerTraffic& traffic) const;
+  Status begin(const StagedCall& call, StreamDriver::Stream stream);
+  Status fork(StreamDriver::Stream from);
+  Status add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
+  Status move(const PeerTraffic& traffic, const Cut& cut);
+  Status push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
+  Status pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
+  Status end(const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
+  void wait_for(Lane& lane, std::size_t word, std::uint32_t value) const;
+  void tell(Lane& lane, std::size_t word, std::uint32_t value) const;
+  Status flush(Lane& lane);
+  std::array<Lane*, 3 * PeerWords::lanes> all_lanes();
+  std::atomic_ref<std::uint32_t> host_word(std::size_t word) const;
+  std::uint64_t progress_of(std::uint32_t peer) const;
+
+  Setup setup_;
+  PeerWords words_;
+  Lanes contributions_, messages_, pulls_;
+  StreamDriver::Event begun_ = nullptr;
+  std::uint64_t seen_progress_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> unmoved_since_;
+};
+
+}  // namespace strait::staged

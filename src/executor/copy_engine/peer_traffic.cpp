@@ -1,0 +1,96 @@
+#include "executor/copy_engine/peer_traffic.hpp"
+
+#include <algorithm>
+
+namespace strait::staged {
+namespace {
+
+using Span = PeerTraffic::Span;
+
+/// Slices begin aligned if the buffer does, and are whole elements.
+constexpr std::size_t grain_bytes = 16;
+
+Span part(const void* data, std::size_t offset, std::size_t bytes) {
+  return {static_cast<std::byte*>(const_cast<void*>(data)) + offset, bytes};
+}
+
+PeerTraffic all_reduce(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  const std::size_t slice = (bytes + ranks * grain_bytes - 1) / (ranks * grain_bytes) * grain_bytes;
+  const auto slice_of = [&](const void* data, std::uint32_t owner) {
+    const std::size_t begin = std::min(bytes, owner * slice);
+    return part(data, begin, std::min(slice, bytes - begin));
+  };
+  PeerTraffic traffic;
+  for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+    if (peer == rank) continue;
+    traffic.contributions[peer] = slice_of(call.send, peer);
+    traffic.sends[peer] = slice_of(call.receive, rank);
+    traffic.receives[peer] = slice_of(call.receive, peer);
+  }
+  traffic.addends = slice_of(call.send, rank);
+  traffic.sums = slice_of(call.receive, rank).data;
+  traffic.sends_sums = true;
+  traffic.longest_bytes = slice;
+  return traffic;
+}
+
+/// The others: whole blocks of `count` elements.
+PeerTraffic blocks(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+  const std::size_t block = call.count * size_bytes(call.type);
+  const bool is_root = rank == call.root;
+  PeerTraffic traffic;
+  traffic.longest_bytes = block;
+  for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+    const bool peer_is_root = peer == call.root;
+    const Span to_peer = part(call.send, peer * block, block), from_peer = part(call.receive, peer * block, block);
+    const Span sent = part(call.send, 0, block), received = part(call.receive, 0, block);
+    switch (call.collective) {
+      case Collective::reduce_scatter:
+        if (peer != rank) traffic.contributions[peer] = to_peer;
+        break;
+      case Collective::all_to_all:
+        traffic.sends[peer] = to_peer;
+        traffic.receives[peer] = from_peer;
+        break;
+      case Collective::all_gather:
+        traffic.sends[peer] = sent;
+        traffic.receives[peer] = from_peer;
+        break;
+      case Collective::gather:
+        if (peer_is_root) traffic.sends[peer] = sent;
+        if (is_root) traffic.receives[peer] = from_peer;
+        break;
+      case Collective::scatter:
+        if (is_root) traffic.sends[peer] = to_peer;
+        if (peer_is_root) traffic.receives[peer] = received;
+        break;
+      case Collective::broadcast:
+        if (is_root) traffic.sends[peer] = sent;
+        if (peer_is_root) traffic.receives[peer] = received;
+        break;
+      default:  // reduce
+        if (peer_is_root && !is_root) traffic.contributions[peer] = sent;
+        break;
+    }
+  }
+  if (call.collective == Collective::reduce_scatter) traffic.addends = part(call.send, rank * block, block);
+  if (call.collective == Collective::reduce && is_root) traffic.addends = part(call.send, 0, block);
+  if (traffic.adds()) traffic.sums = static_cast<std::byte*>(call.receive);
+  return traffic;
+}
+
+}  // namespace
+
+bool PeerTraffic::supports(const StagedCall& call, std::uint32_t ranks) {
+  if (!Rounds::supports(call.collective) || call.count == 0) return false;
+  if (is_reduction(call.collective) && call.op == ReduceOp::premul_sum) return false;
+  const bool one_for_all = call.collective == Collective::broadcast || call.collective == Collective::reduce;
+  return !one_for_all || ranks == 2;
+}
+
+PeerTraffic PeerTraffic::of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+  return call.collective == Collective::all_reduce ? all_reduce(call, rank, ranks) : blocks(call, rank, ranks);
+}
+
+}  // namespace strait::staged

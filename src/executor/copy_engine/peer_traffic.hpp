@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "executor/copy_engine/rounds.hpp"
+#include "kernels/launch.hpp"
+
+namespace strait::staged {
+
+/// What one rank gives its peers in a call, and gets from them, where each writes into the others' memory.
+///  - Contributions go to the peer that adds up that part of a reduction, in rank order.
+///  - Messages go to the peer's output; in an all-reduce they are what the sender has added up.
+struct PeerTraffic {
+  struct Span {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  using Spans = std::array<Span, kernels::max_ranks>;
+
+  Spans contributions;        ///< to each peer
+  Span addends;               ///< this rank's own contribution to what it adds up
+  std::byte* sums = nullptr;  ///< where that goes, of the same length
+  Spans sends, receives;      ///< messages to and from each peer; [own rank]: what is copied here
+  bool sends_sums = false;
+  std::size_t longest_bytes = 0;  ///< of any rank's messages and contributions: all ranks cut alike
+
+  /// Whether copy engines can do it: they scale nothing, and where one rank gives or gets everything, all but two ranks
+  /// would wait for its link.
+  static bool supports(const StagedCall& call, std::uint32_t ranks);
+  /// Of a supported call with at least one element.
+  static PeerTraffic of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks);
+
+  bool adds() const { return addends.bytes != 0; }
+  /// Whether what comes from a peer is written over what goes to it.
+  bool overwrites(std::uint32_t peer) const {
+    return sends[peer].bytes != 0 && sends[peer].data == receives[peer].data;
+  }
+};
+
+}  // namespace strait::staged
