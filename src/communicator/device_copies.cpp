@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
@@ -17,6 +18,13 @@ constexpr std::size_t few_sms_least_bytes = std::size_t{16} << 20;
 /// Of blocks that add: more than eight are faster than what comes over the link.
 constexpr std::uint32_t adding_blocks = 8;
 
+/// Too many streams would wait on one device for one another.
+bool share_a_gpu(const DeviceRank::Request& request) {
+  std::vector<std::string> ids = request.bus_ids;
+  std::sort(ids.begin(), ids.end());
+  return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
+}
+
 staged::StagedCall staged_call(const Call& call) {
   return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive, call.premul_scalar};
 }
@@ -24,7 +32,9 @@ staged::StagedCall staged_call(const Call& call) {
 }  // namespace
 
 std::size_t DeviceCopies::least_bytes(const DeviceRank::Request& request, bool staged) {
-  if (request.copy_engine_bytes != 0 || staged) return request.copy_engine_bytes;
+  if (staged) return request.copy_engine_bytes;
+  if (share_a_gpu(request)) return 0;
+  if (request.copy_engine_bytes != 0) return request.copy_engine_bytes;
   return request.max_sms != 0 && request.max_sms <= few_sms ? few_sms_least_bytes : 0;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/arithmetic.cuh"
+#include "kernels/pair_arithmetic.cuh"
 #include "kernels/wire.cuh"
 
 /// The kernel of Add (launch.hpp).
@@ -27,22 +28,87 @@ __device__ __forceinline__ bool await_contributions(const Add& add, std::uint32_
   return shared.failed == 0;
 }
 
-inline constexpr std::uint32_t add_batch = 4;      ///< granules that a thread adds at a time
+/// Granules [first, last) of a chunk.
+struct Share {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+
+/// Whole granules of aligned memory, in rank order: the case that must be fast. What a thread has in flight decides, so
+/// it loads for several granules before it adds.
+template <DataType type, std::uint32_t ranks>
+__device__ __forceinline__ void add_whole(const Granule* const (&from)[ranks], Granule* to, const Share& share) {
+  constexpr std::uint32_t batch = 12 / ranks;
+  for (std::uint32_t begin = share.first + threadIdx.x; begin < share.last; begin += batch * blockDim.x) {
+    Granule values[batch][ranks];
+#pragma unroll
+    for (std::uint32_t b = 0; b < batch; ++b) {
+      const std::uint32_t wanted = begin + b * blockDim.x;
+      const std::uint32_t number = wanted < share.last ? wanted : begin;  // again: cheaper than to leave it out
+#pragma unroll
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) values[b][rank] = from[rank][number];
+    }
+    bool has_nan = false;
+#pragma unroll
+    for (std::uint32_t b = 0; b < batch; ++b) {
+      PairSum<type> sum;
+      sum.first(values[b][0]);
+#pragma unroll
+      for (std::uint32_t rank = 1; rank < ranks; ++rank) sum.next(values[b][rank]);
+      values[b][0] = sum.result(1.0f, has_nan);
+    }
+    if (has_nan) {
+#pragma unroll
+      for (std::uint32_t b = 0; b < batch; ++b) values[b][0] = with_canonical_nan<type>(values[b][0]);
+    }
+#pragma unroll
+    for (std::uint32_t b = 0; b < batch; ++b)
+      if (begin + b * blockDim.x < share.last) to[begin + b * blockDim.x] = values[b][0];
+  }
+}
+
+/// A chunk that lies at `offset` of the whole and in `slot` of the windows.
+struct AddedChunk {
+  std::size_t offset;
+  std::uint32_t slot;
+  std::uint32_t bytes;
+};
+
+__device__ __forceinline__ const Granule* window_of(const Add& add, const AddedChunk& chunk, std::uint32_t rank) {
+  return reinterpret_cast<const Granule*>(add.windows[rank] + std::size_t{chunk.slot} * add.chunk_bytes);
+}
+
+/// Of `ranks` ranks, if that is how many there are. False: for the other ones to do.
+template <DataType type, std::uint32_t ranks>
+__device__ __forceinline__ bool add_if_whole(const Add& add, const AddedChunk& chunk, const Share& share) {
+  const auto* const input = add.input + chunk.offset;
+  auto* const output = add.output + chunk.offset;
+  const auto bits = reinterpret_cast<std::uintptr_t>(input) | reinterpret_cast<std::uintptr_t>(output);
+  if (add.ring.ranks != ranks || bits % sizeof(Granule) != 0) return false;
+  const Granule* from[ranks];
+#pragma unroll
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    from[rank] = rank == add.ring.rank ? reinterpret_cast<const Granule*>(input) : window_of(add, chunk, rank);
+  add_whole<type, ranks>(from, reinterpret_cast<Granule*>(output), share);
+  return true;
+}
+
+inline constexpr std::uint32_t add_batch = 2;      ///< granules that a thread adds at a time
 inline constexpr std::uint32_t ranks_at_once = 4;  ///< whose granules it has in flight together
 
-/// Granules [first, last) of a chunk of `bytes`, which lies at `offset` of the whole and in `slot` of the windows.
+/// Of any alignment and length, any operation and number of ranks.
 template <DataType type, bool sum_only>
-__device__ __forceinline__ void add_share(const Add& add, std::size_t offset, std::uint32_t slot, std::uint32_t bytes,
-                                          std::uint32_t first, std::uint32_t last) {
+__device__ __forceinline__ void add_any(const Add& add, const AddedChunk& chunk, const Share& share) {
   const Ring& ring = add.ring;
   const Operation operation{add.op, ring.averaged, 0};
-  const UserBytes<16> input(add.input + offset), output(add.output + offset);
-  for (std::uint32_t begin = first + threadIdx.x; begin < last; begin += add_batch * blockDim.x) {
+  const UserBytes<16> input(add.input + chunk.offset), output(add.output + chunk.offset);
+  const auto valid = [&](std::uint32_t number) { return valid_bytes(number * 16, chunk.bytes, 16); };
+  for (std::uint32_t begin = share.first + threadIdx.x; begin < share.last; begin += add_batch * blockDim.x) {
     std::uint32_t numbers[add_batch];
 #pragma unroll
     for (std::uint32_t b = 0; b < add_batch; ++b) {
-      const std::uint32_t number = begin + b * blockDim.x;
-      numbers[b] = number < last ? number : last - 1;  // again: cheaper than asking before each load
+      const std::uint32_t wanted = begin + b * blockDim.x;
+      numbers[b] = wanted < share.last ? wanted : begin;
     }
     Reduction<type, sum_only, Granule> sums[add_batch];
     for (std::uint32_t group = 0; group < ring.ranks; group += ranks_at_once) {
@@ -51,13 +117,10 @@ __device__ __forceinline__ void add_share(const Add& add, std::size_t offset, st
       for (std::uint32_t i = 0; i < ranks_at_once; ++i) {
         const std::uint32_t rank = group + i;
         if (rank >= ring.ranks) break;
-        const auto* const chunk =
-            reinterpret_cast<const Granule*>(add.windows[rank] + std::size_t{slot} * add.chunk_bytes);
 #pragma unroll
         for (std::uint32_t b = 0; b < add_batch; ++b)
-          values[i][b] = rank != ring.rank
-                             ? chunk[numbers[b]]
-                             : input.load(numbers[b] * std::size_t{16}, valid_bytes(numbers[b] * 16, bytes, 16));
+          values[i][b] = rank != ring.rank ? window_of(add, chunk, rank)[numbers[b]]
+                                           : input.load(numbers[b] * std::size_t{16}, valid(numbers[b]));
       }
 #pragma unroll
       for (std::uint32_t i = 0; i < ranks_at_once; ++i) {
@@ -74,9 +137,25 @@ __device__ __forceinline__ void add_share(const Add& add, std::size_t offset, st
     }
 #pragma unroll
     for (std::uint32_t b = 0; b < add_batch; ++b)
-      if (begin + b * blockDim.x < last)  // in place, one that stores twice would add to its own sum
-        output.store(numbers[b] * std::size_t{16}, valid_bytes(numbers[b] * 16, bytes, 16), sums[b].result(operation));
+      if (begin + b * blockDim.x < share.last)  // in place, one that stores twice would add to its own sum
+        output.store(numbers[b] * std::size_t{16}, valid(numbers[b]), sums[b].result(operation));
   }
+}
+
+/// This block's share of a chunk. What is not whole is left to the second way of adding.
+template <DataType type, bool sum_only>
+__device__ __forceinline__ void add_share(const Add& add, const AddedChunk& chunk) {
+  const std::uint32_t granules = (chunk.bytes + 15) / 16, each = (granules + gridDim.x - 1) / gridDim.x;
+  const std::uint32_t first = blockIdx.x * each;
+  Share share{first, first + each < granules ? first + each : granules};
+  if constexpr (sum_only && has_pair_sum<type>) {
+    const std::uint32_t whole = chunk.bytes / 16;
+    const Share fast{share.first, share.last < whole ? share.last : whole};
+    if (add_if_whole<type, 2>(add, chunk, fast) || add_if_whole<type, 3>(add, chunk, fast) ||
+        add_if_whole<type, 4>(add, chunk, fast))
+      share.first = share.first < fast.last ? fast.last : share.first;
+  }
+  add_any<type, sum_only>(add, chunk, share);
 }
 
 /// By one thread, after a barrier behind its block's share of a chunk. The last of the blocks tells all ranks. Nobody
@@ -101,9 +180,7 @@ __global__ void __launch_bounds__(max_threads, 1) add_chunks(const __grid_consta
     if (!await_contributions(add, round, shared)) return;
     const std::size_t left = add.bytes - offset;
     const std::uint32_t bytes = left < add.chunk_bytes ? static_cast<std::uint32_t>(left) : add.chunk_bytes;
-    const std::uint32_t granules = (bytes + 15) / 16, share = (granules + gridDim.x - 1) / gridDim.x;
-    const std::uint32_t first = blockIdx.x * share, last = first + share < granules ? first + share : granules;
-    add_share<type, sum_only>(add, offset, round % add.depth, bytes, first, last);
+    add_share<type, sum_only>(add, {offset, round % add.depth, bytes});
     __syncthreads();
     if (threadIdx.x == 0) tell_added(add, round);
   }

@@ -11,6 +11,7 @@ void check_order(straitComm_t comm, int /*rank*/, int ranks) {
   DeviceSide first(4096), recorded(4096), other(4096);
   void* buffer = nullptr;
   STRAIT_EXPECT_CUDA(cudaMalloc(&buffer, 4096));
+  meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
   const auto call = [&](const DeviceSide& on) {
     STRAIT_EXPECT_OK(straitAllReduce(buffer, buffer, 64, straitInt32, straitMax, comm, on.stream()));
   };

@@ -3,7 +3,9 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <thread>
 
 #include "host/collective_case.hpp"
 #include "support/ranks.hpp"
@@ -170,6 +172,14 @@ inline int gpus_in_a_child() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
+/// Of ranks that are threads; processes do not wait.
+inline std::atomic<int> threads_to_meet = 0, threads_met = 0;
+inline void meet_on_host() {
+  if (threads_to_meet == 0) return;
+  const int turn = threads_met++ / threads_to_meet;
+  while (threads_met < (turn + 1) * threads_to_meet) std::this_thread::yield();
+}
+
 struct Setup {
   bool as_processes;
   int ranks;
@@ -188,6 +198,7 @@ class DeviceRanks : public ::testing::TestWithParam<Setup> {
     const auto as_threads = [&] {
       // Streams that share a hardware queue wait for one another: where ranks share a GPU, for ever.
       if (GetParam().ranks > gpus_) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+      threads_to_meet = GetParam().ranks;
       run_on_devices(false, GetParam().ranks, body, wire);
     };
     EXPECT_EQ(wait_for(fork_rank(as_threads), 200000), 0);

@@ -36,12 +36,16 @@ Result<std::unique_ptr<PeerCopies>> PeerCopies::open(Setup setup) {
   return copies;
 }
 
-std::array<PeerCopies::Lane*, 3 * PeerWords::lanes> PeerCopies::all_lanes() {
-  std::array<Lane*, 3 * PeerWords::lanes> all{};
-  std::size_t next = 0;
-  for (Lanes* lanes : {&contributions_, &messages_, &pulls_})
-    for (Lane& lane : *lanes) all[next++] = &lane;
-  return all;
+std::vector<PeerCopies::Lane*> PeerCopies::lanes_of(bool contributes, bool sends, bool receives) {
+  std::vector<Lane*> lanes;
+  const auto take = [&](Lanes& all, bool uses) {
+    for (Lane& lane : all)
+      if (uses) lanes.push_back(&lane);
+  };
+  take(contributions_, contributes);
+  take(messages_, sends);
+  take(pulls_, receives);
+  return lanes;
 }
 
 Status PeerCopies::prepare() {
@@ -75,9 +79,12 @@ Status PeerCopies::enqueue(const StagedCall& call, StreamDriver::Stream stream) 
   const Cut parts = cut(traffic);
   STRAIT_TRY(begin(call, stream));
   // The kernel first: streams that share a hardware queue with it must not wait for it before it is there.
-  STRAIT_TRY(fork(stream));
+  const std::vector<Lane*> lanes = lanes_of(PeerTraffic::has(traffic.contributions), PeerTraffic::has(traffic.sends),
+                                            PeerTraffic::has(traffic.receives));
+  STRAIT_TRY(fork(stream, lanes));
   if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
   STRAIT_TRY(move(traffic, parts));
+  STRAIT_TRY(join(lanes, stream));
   return end(traffic, parts, stream);
 }
 
@@ -105,9 +112,17 @@ Status PeerCopies::begin(const StagedCall& call, StreamDriver::Stream stream) {
   return setup_.meet(call, stream);
 }
 
-Status PeerCopies::fork(StreamDriver::Stream from) {
+Status PeerCopies::fork(StreamDriver::Stream from, std::span<Lane* const> lanes) {
   STRAIT_TRY(setup_.driver->record(begun_, from));
-  for (Lane* lane : all_lanes()) STRAIT_TRY(setup_.driver->wait(lane->stream, begun_));
+  for (Lane* lane : lanes) STRAIT_TRY(setup_.driver->wait(lane->stream, begun_));
+  return {};
+}
+
+Status PeerCopies::join(std::span<Lane* const> lanes, StreamDriver::Stream to) {
+  for (Lane* lane : lanes) {
+    STRAIT_TRY(setup_.driver->record(lane->done, lane->stream));
+    STRAIT_TRY(setup_.driver->wait(to, lane->done));
+  }
   return {};
 }
 
@@ -198,12 +213,8 @@ Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_
   return flush(lane);
 }
 
-/// Also until all that this rank has put into its windows there is out of them: kernels may use them next.
+/// When all that this rank has put into its windows there is out of them: kernels may use those next.
 Status PeerCopies::end(const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream) {
-  for (Lane* lane : all_lanes()) {
-    STRAIT_TRY(setup_.driver->record(lane->done, lane->stream));
-    STRAIT_TRY(setup_.driver->wait(stream, lane->done));
-  }
   Lane last{.stream = stream, .done = nullptr, .operations = {}};
   const std::uint32_t own = setup_.rank;
   const auto chunks_of = [&](const PeerTraffic::Span& span) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/error.hpp"
@@ -31,8 +32,10 @@ namespace strait::staged {
 class PeerCopies {
  public:
   static constexpr std::uint32_t depth = 4;
-  static constexpr std::size_t least_chunk_bytes = std::size_t{1} << 20;
-  static constexpr std::size_t wanted_chunks = 8;  ///< a message is cut into so many, if they are not smaller than that
+  /// A message is cut into `wanted_chunks`, so that they overlap, if they are not smaller than this: what a chunk costs
+  /// besides its bytes is as much as the copy of some megabytes.
+  static constexpr std::size_t least_chunk_bytes = std::size_t{2} << 20;
+  static constexpr std::size_t wanted_chunks = 8;
 
   struct Setup {
     std::unique_ptr<StreamDriver> driver;
@@ -92,16 +95,18 @@ class PeerCopies {
   Status prepare();
   Cut cut(const PeerTraffic& traffic) const;
   Status begin(const StagedCall& call, StreamDriver::Stream stream);
-  Status fork(StreamDriver::Stream from);
+  Status fork(StreamDriver::Stream from, std::span<Lane* const> lanes);
   Status add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
   Status move(const PeerTraffic& traffic, const Cut& cut);
   Status push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
   Status pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
+  Status join(std::span<Lane* const> lanes, StreamDriver::Stream to);
   Status end(const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
   void wait_for(Lane& lane, std::size_t word, std::uint32_t value) const;
   void tell(Lane& lane, std::size_t word, std::uint32_t value) const;
   Status flush(Lane& lane);
-  std::array<Lane*, 3 * PeerWords::lanes> all_lanes();
+  std::vector<Lane*> all_lanes() { return lanes_of(true, true, true); }
+  std::vector<Lane*> lanes_of(bool contributes, bool sends, bool receives);
   std::atomic_ref<std::uint32_t> host_word(std::size_t word) const;
   std::uint64_t progress_of(std::uint32_t peer) const;
 

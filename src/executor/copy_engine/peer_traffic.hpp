@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +33,9 @@ struct PeerTraffic {
   /// Of a supported call with at least one element.
   static PeerTraffic of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks);
 
+  static bool has(const Spans& spans) {
+    return std::any_of(spans.begin(), spans.end(), [](const Span& span) { return span.bytes != 0; });
+  }
   bool adds() const { return addends.bytes != 0; }
   /// Whether what comes from a peer is written over what goes to it.
   bool overwrites(std::uint32_t peer) const {

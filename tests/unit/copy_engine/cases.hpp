@@ -27,6 +27,7 @@ struct Case {
   std::uint32_t root = 0;
   std::size_t count = 0;
   bool in_place = false;
+  bool aligned = false;
   std::vector<Bytes> inputs, scalars;
 
   std::string text() const {
@@ -49,6 +50,7 @@ inline Case make_case(std::uint64_t seed, std::uint32_t ranks, std::size_t most_
   const std::size_t most = most_bytes / size_bytes(c.type);
   c.count = mix(seed + 4) % 4 == 0 ? 1 + mix(seed + 5) % 40 : 1 + mix(seed + 5) % most;
   c.in_place = mix(seed + 6) % 2 == 0;
+  c.aligned = mix(seed + 9) % 2 == 0;
   const bool blocks = c.collective == Collective::reduce_scatter || c.collective == Collective::all_to_all ||
                       c.collective == Collective::scatter;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -61,7 +63,7 @@ inline Case make_case(std::uint64_t seed, std::uint32_t ranks, std::size_t most_
 /// A rank's buffers for a call, at odd addresses and with guards around the output.
 class Buffers {
  public:
-  Buffers(const Case& c, std::uint32_t rank, std::uint32_t ranks) : case_(c), rank_(rank) {
+  Buffers(const Case& c, std::uint32_t rank, std::uint32_t ranks) : case_(c), rank_(rank), guard_(c.aligned ? 64 : 67) {
     const Bytes& input = c.inputs[rank];
     const std::size_t block_bytes = c.count * size_bytes(c.type);
     const bool gathers = c.collective == Collective::all_gather || c.collective == Collective::gather;
@@ -71,12 +73,12 @@ class Buffers {
     const std::size_t own_output =
         c.collective == Collective::reduce_scatter || c.collective == Collective::scatter ? rank * block_bytes : 0;
     send_.assign(
-        guard + (c.in_place ? own_input + std::max(input.size(), output_bytes) + own_output : input.size()) + guard,
+        guard_ + (c.in_place ? own_input + std::max(input.size(), output_bytes) + own_output : input.size()) + guard_,
         fill);
-    std::byte* const send = send_.data() + guard + (c.in_place ? own_input : 0);
+    std::byte* const send = send_.data() + guard_ + (c.in_place ? own_input : 0);
     std::copy(input.begin(), input.end(), send);
-    receive_.assign(guard + output_bytes + guard, fill);
-    output_ = c.in_place ? send_.data() + guard + own_output : receive_.data() + guard;
+    receive_.assign(guard_ + output_bytes + guard_, fill);
+    output_ = c.in_place ? send_.data() + guard_ + own_output : receive_.data() + guard_;
     call_ = {.collective = c.collective,
              .type = c.type,
              .op = c.op,
@@ -93,19 +95,19 @@ class Buffers {
     EXPECT_EQ(first_difference(expected, {output_, expected.size()}, case_.type, case_.inputs), "")
         << case_.text() << " on rank " << rank_;
     if (case_.in_place) return;
-    EXPECT_TRUE(std::equal(case_.inputs[rank_].begin(), case_.inputs[rank_].end(), send_.data() + guard));
+    EXPECT_TRUE(std::equal(case_.inputs[rank_].begin(), case_.inputs[rank_].end(), send_.data() + guard_));
     for (std::size_t i = 0; i < receive_.size(); ++i) {
-      const bool is_output = i >= guard && i < guard + expected.size();
+      const bool is_output = i >= guard_ && i < guard_ + expected.size();
       ASSERT_TRUE(is_output || receive_[i] == fill)
           << case_.text() << ": wrote outside of the output of rank " << rank_;
     }
   }
 
  private:
-  static constexpr std::size_t guard = 67;  // odd: no alignment is promised
   static constexpr std::byte fill{0xa5};
   const Case& case_;
   std::uint32_t rank_;
+  std::size_t guard_;  ///< odd where no alignment is to be
   Bytes send_, receive_;
   std::byte* output_ = nullptr;
   StagedCall call_;

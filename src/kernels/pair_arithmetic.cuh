@@ -1,0 +1,169 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/primitives.cuh"
+
+/// Sums of granules as in arithmetic.cuh, bit by bit the same, in fewer instructions: elements of 16 bits are widened
+/// and rounded by pairs, and NaN, which is rare, is looked for in all results together and then made canonical.
+namespace strait::kernels {
+
+/// The types whose sums are worth it. Bytes of floats are converted one by one whatever the loop around.
+template <DataType type>
+inline constexpr bool has_pair_sum = type != DataType::float8_e4m3&& type != DataType::float8_e5m2;
+
+struct Words {
+  std::uint32_t values[4];
+};
+struct FloatPair {
+  float low, high;
+};
+
+#ifndef STRAIT_EMULATED_GPU
+template <DataType type>
+__device__ __forceinline__ FloatPair widen_pair(std::uint32_t pair) {
+  if constexpr (type == DataType::bfloat16)
+    return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
+  else
+    return {__half2float(__ushort_as_half(static_cast<unsigned short>(pair))),
+            __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)))};
+}
+/// Of a NaN, any NaN.
+template <DataType type>
+__device__ __forceinline__ std::uint32_t round_pair(const FloatPair& pair) {
+  std::uint32_t bits;
+  if constexpr (type == DataType::bfloat16) {
+    const __nv_bfloat162 rounded = __floats2bfloat162_rn(pair.low, pair.high);
+    memcpy(&bits, &rounded, sizeof bits);
+  } else {
+    const __half2 rounded = __floats2half2_rn(pair.low, pair.high);
+    memcpy(&bits, &rounded, sizeof bits);
+  }
+  return bits;
+}
+#else
+template <DataType type>
+FloatPair widen_pair(std::uint32_t pair) {
+  using Element = spec::ElementType<type>;
+  return {spec::load<type>(Element{static_cast<std::uint16_t>(pair)}),
+          spec::load<type>(Element{static_cast<std::uint16_t>(pair >> 16)})};
+}
+/// The GPU's NaN is not the canonical one.
+template <DataType type>
+std::uint32_t round_pair(const FloatPair& pair) {
+  const auto round = [](float value) { return std::isnan(value) ? 0x7fffu : spec::store<type>(value).bits; };
+  return round(pair.low) | round(pair.high) << 16;
+}
+#endif
+
+/// One instruction, which compares two values.
+template <class T>
+__device__ __forceinline__ bool is_any_nan(T a, T b) {
+  return !(a < b) && !(a >= b);
+}
+
+/// A sum in progress of one granule after another.
+template <DataType type>
+class PairSum {
+  using Accumulator = spec::AccumulatorType<type>;
+  static constexpr int count = elements_per_granule<type>;
+  static constexpr bool is_narrow = sizeof(spec::ElementType<type>) < sizeof(Accumulator);
+  static constexpr bool is_floating = spec::detail::is_floating_accumulator<Accumulator>;
+
+ public:
+  __device__ __forceinline__ void first(const Granule& granule) { widened(granule, values_); }
+  __device__ __forceinline__ void next(const Granule& granule) {
+    Accumulator others[count];
+    widened(granule, others);
+#pragma unroll
+    for (int e = 0; e < count; ++e) values_[e] = spec::detail::add(values_[e], others[e]);
+  }
+  /// The sum times `scale`, which is used of floats only. Sets `has_nan` where the result holds one, which then need
+  /// not be canonical.
+  __device__ __forceinline__ Granule result(float scale, bool& has_nan) {
+    if constexpr (is_floating) {
+#pragma unroll
+      for (int e = 0; e < count; ++e) values_[e] = spec::detail::multiply(values_[e], static_cast<Accumulator>(scale));
+#pragma unroll
+      for (int e = 0; e < count; e += 2) has_nan |= is_any_nan(values_[e], values_[e + 1]);
+    }
+    if constexpr (is_narrow) {
+      Words words;
+#pragma unroll
+      for (int w = 0; w < 4; ++w) words.values[w] = round_pair<type>({values_[2 * w], values_[2 * w + 1]});
+      return __builtin_bit_cast(Granule, words);
+    } else {
+      struct Elements {
+        Accumulator values[count];
+      } elements;
+#pragma unroll
+      for (int e = 0; e < count; ++e) elements.values[e] = values_[e];
+      return __builtin_bit_cast(Granule, elements);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ void widened(const Granule& granule, Accumulator (&values)[count]) {
+    if constexpr (is_narrow) {
+      const Words words = __builtin_bit_cast(Words, granule);
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const FloatPair pair = widen_pair<type>(words.values[w]);
+        values[2 * w] = pair.low;
+        values[2 * w + 1] = pair.high;
+      }
+    } else {
+      struct Elements {
+        Accumulator values[count];
+      };
+      const Elements elements = __builtin_bit_cast(Elements, granule);
+#pragma unroll
+      for (int e = 0; e < count; ++e) values[e] = elements.values[e];
+    }
+  }
+  Accumulator values_[count];
+};
+
+/// What a wide or narrow element is stored as.
+template <DataType type>
+__device__ __forceinline__ Granule with_canonical_nan(const Granule& granule) {
+  using Accumulator = spec::AccumulatorType<type>;
+  if constexpr (sizeof(spec::ElementType<type>) < sizeof(Accumulator)) {
+    using Format = FloatFormat<spec::ElementType<type>>;
+    Words words = __builtin_bit_cast(Words, granule);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      std::uint32_t result = 0;
+#pragma unroll
+      for (int shift = 0; shift < 32; shift += 16) {
+        const std::uint32_t element = words.values[w] >> shift & 0xffffu;
+        const bool is_nan = (element & Format::magnitude_mask) >= Format::first_nan;
+        result |= (is_nan ? Format::canonical_nan : element) << shift;
+      }
+      words.values[w] = result;
+    }
+    return __builtin_bit_cast(Granule, words);
+  } else {
+    struct Elements {
+      Accumulator values[elements_per_granule<type>];
+    };
+    Elements elements = __builtin_bit_cast(Elements, granule);
+#pragma unroll
+    for (auto& value : elements.values) value = spec::store_wide(value);
+    return __builtin_bit_cast(Granule, elements);
+  }
+}
+
+/// Whether the sums of this file serve an operation on contributions taken as they are, and the scale of the result.
+/// Averages of a power of two ranks are products with its exact reciprocal: the same bits as of the division.
+template <DataType type>
+__device__ __forceinline__ bool is_pair_sum(const Operation& operation, float& scale) {
+  scale = 1;
+  if (operation.op != ReduceOp::avg) return operation.op == ReduceOp::sum;
+  scale = 1 / static_cast<float>(operation.averaged);
+  return spec::detail::is_floating_accumulator<spec::AccumulatorType<type>> && __popc(operation.averaged) == 1;
+}
+
+}  // namespace strait::kernels
