@@ -38,10 +38,7 @@ bool is_multicast(Collective collective) {
 
 }  // namespace
 
-Slots DeviceCalls::slots(Wire wire) const {
-  const kernels::WireSlots& all = ring_.slots[static_cast<std::size_t>(wire)];
-  return {wire, all.slot_bytes, options_.max_sms == 0 ? all.lanes : std::min(options_.max_sms, all.lanes)};
-}
+Slots DeviceCalls::slots(Wire wire) const { return kernels::slots_of(ring_, wire, options_.max_sms); }
 
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   const Wire flagged = kernels::flagged_wire(ring_);
@@ -58,12 +55,15 @@ Slots DeviceCalls::slots_for_any() const {
 }
 
 bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
-  const bool has_two = call.collective == Collective::all_reduce || call.collective == Collective::reduce ||
-                       call.collective == Collective::broadcast;
-  if (!has_two || ring_.ranks <= 2) return true;
+  // Between two ranks, an all-reduce alone has slices for both to own.
+  const bool has_two =
+      call.collective == Collective::all_reduce ||
+      (ring_.ranks > 2 && (call.collective == Collective::reduce || call.collective == Collective::broadcast));
+  if (!has_two || ring_.ranks < 2) return true;
   if (ring_.staged && call.collective == Collective::broadcast) return true;  // written once, read by all
   if (options_.algorithm == "one_hop") return true;
   if (options_.algorithm == "two_hop") return false;
+  if (ring_.ranks == 2) return true;
   if (ring_.staged)
     return bytes <=
            (call.collective == Collective::reduce ? staged_one_hop_reduce_limit_bytes : staged_one_hop_limit_bytes);
@@ -79,14 +79,16 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   if (takes_one_hop(call, bytes)) {
     // Where messages differ in length, not all ranks know the longest.
     const Slots through = call.collective == Collective::all_to_all_v ? slots_for_any() : slots_for(call, true, bytes);
-    add(exchange_of(call, through), through.wire, reduces, launches);
+    add(exchange_of(call, through), through, reduces, launches);
     return launches;
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
   const Slots through = slots_for(call, false, bytes / owners);
-  const TwoHop two_hop = two_hop_of(call, through);
+  TwoHop two_hop = two_hop_of(call, through);
+  const kernels::Shape shape = kernels::shape_of(through, two_hop.lanes);
+  two_hop.width = shape.width;
   launches.push_back(
-      {through.wire, reduces, two_hop, two_hop.lanes, kernels::threads_for(two_hop.pieces, ring_.ranks - 1)});
+      {through.wire, reduces, two_hop, shape.blocks, kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width)});
   return launches;
 }
 
@@ -123,24 +125,27 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> message
     place = kernels::message(through, call.sends ? call.send : call.receive, bytes, hash_of(signature(call)));
   }
   std::vector<DeviceLaunch> launches;
-  for (const Exchange& exchange : exchanges) add(exchange, through.wire, false, launches);
+  for (const Exchange& exchange : exchanges) add(exchange, through, false, launches);
   return launches;
 }
 
-void DeviceCalls::add(Exchange exchange, Wire wire, bool reduces, std::vector<DeviceLaunch>& launches) const {
+void DeviceCalls::add(Exchange exchange, const Slots& through, bool reduces,
+                      std::vector<DeviceLaunch>& launches) const {
   std::uint32_t lanes = 0;
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
     for (const Message* message : {&exchange.send[peer], &exchange.receive[peer]}) {
       if (message->bytes == 0) continue;
       lanes = std::max<std::uint32_t>(lanes, message->lanes);
       const std::size_t longest = std::min<std::size_t>(message->bytes, message->chunk_bytes);
-      exchange.pieces = std::max(exchange.pieces, kernels::pieces_of(wire, longest));
+      exchange.pieces = std::max(exchange.pieces, kernels::pieces_of(through.wire, longest));
       exchange.rounds =
           std::max(exchange.rounds, kernels::rounds_of(message->bytes, {message->chunk_bytes, message->lanes}));
     }
   if (lanes == 0) return;
-  const std::uint32_t threads = kernels::threads_for(exchange.pieces, std::max(ring_.ranks, 2u) - 1);
-  launches.push_back({wire, reduces, exchange, lanes, threads});
+  const kernels::Shape shape = kernels::shape_of(through, lanes);
+  exchange.width = shape.width;
+  const std::uint32_t threads = kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
+  launches.push_back({through.wire, reduces, exchange, shape.blocks, threads});
 }
 
 Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const {

@@ -18,7 +18,7 @@ struct DeviceLaunch {
   kernels::Wire wire = kernels::Wire::lines;
   bool reduces = false;
   std::variant<kernels::Exchange, kernels::TwoHop> argument;
-  std::uint32_t lanes = 0;    ///< thread blocks
+  std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  ///< of a block
 };
 
@@ -57,7 +57,8 @@ class DeviceCalls {
   void fill_blocks(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   void fill_rooted(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through) const;
-  void add(kernels::Exchange exchange, kernels::Wire wire, bool reduces, std::vector<DeviceLaunch>& launches) const;
+  void add(kernels::Exchange exchange, const kernels::Slots& through, bool reduces,
+           std::vector<DeviceLaunch>& launches) const;
 
   kernels::Ring ring_{};
   std::byte* barrier_tokens_ = nullptr;

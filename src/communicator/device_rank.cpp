@@ -278,7 +278,7 @@ Status CudaRank::launch(const DeviceLaunch& what, const Call& call) {
   else
     kernel = one_hop ? kernels::exchange_copy_kernel(what.wire) : kernels::two_hop_copy_kernel(what.wire);
   const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
-  return launch(kernel, argument, {what.lanes, what.threads, overlaps_launches_}, call.stream);
+  return launch(kernel, argument, {what.blocks, what.threads, overlaps_launches_}, call.stream);
 }
 
 /// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait

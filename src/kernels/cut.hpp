@@ -26,18 +26,32 @@ struct Cut {
   std::uint16_t lanes;
 };
 
-/// What chunks travel through: slots of `slot_bytes`, on at most `lanes` lanes.
+/// What chunks travel through: slots of `slot_bytes`, on at most `lanes` lanes, which at most `blocks` thread blocks
+/// serve.
 struct Slots {
   Wire wire;
   std::uint32_t slot_bytes;
   std::uint32_t lanes;
+  std::uint32_t blocks;
 };
+
+/// Blocks serve several lanes each only of a wire that flags slots.
+inline Slots slots_of(const Ring& ring, Wire wire, std::uint32_t max_blocks) {
+  const WireSlots& all = ring.slots[static_cast<std::size_t>(wire)];
+  const std::uint32_t blocks = max_blocks == 0 ? all.lanes : std::min(max_blocks, all.lanes);
+  const std::uint32_t width = wire == Wire::bulk ? std::clamp(all.lanes / std::max(blocks, 1u), 1u, max_width) : 1;
+  return {wire, all.slot_bytes, blocks * width, blocks};
+}
 
 /// `rounds`: at least so many chunks for each lane, as far as the message has them.
 inline Cut cut(const Slots& through, std::size_t bytes, std::size_t rounds = 1) {
   const Wire wire = through.wire;
   const std::size_t piece = piece_data_bytes(wire), slot = through.slot_bytes / piece_bytes * piece;
-  const std::size_t lanes = std::clamp(through.lanes, 1u, max_lanes);
+  // No more lanes than blocks where these move the message in no more rounds: long chunks cost less than many.
+  const std::size_t blocks = std::max(through.blocks, 1u),
+                    block_bytes = blocks * slot * std::max(rounds, std::size_t{1});
+  const std::size_t wanted = blocks * std::max((bytes + block_bytes - 1) / block_bytes, std::size_t{1});
+  const std::size_t lanes = std::min<std::size_t>(std::clamp(through.lanes, 1u, max_lanes), wanted);
   const std::size_t fair = (bytes + lanes - 1) / lanes;
   // As many rounds for each lane, all of the same length: a short last one costs as much time as a full one.
   const std::size_t needed = (fair + slot - 1) / slot;
@@ -64,9 +78,21 @@ inline std::uint32_t pieces_of(Wire wire, std::size_t chunk_bytes) {
   return static_cast<std::uint32_t>((chunk_bytes + piece_data_bytes(wire) - 1) / piece_data_bytes(wire));
 }
 
-/// The threads of a block: a warp for each piece to each of `peers`, as far as a block has them.
-inline std::uint32_t threads_for(std::uint32_t pieces, std::uint32_t peers) {
-  return std::clamp(32 * pieces * peers, 32u, max_threads);
+/// The blocks of a launch, and how many lanes each serves at once.
+struct Shape {
+  std::uint32_t blocks;
+  std::uint32_t width;
+};
+inline Shape shape_of(const Slots& through, std::uint32_t lanes) {
+  const std::uint32_t blocks = std::clamp(lanes, 1u, std::max(through.blocks, 1u));
+  return {blocks, (lanes + blocks - 1) / blocks};
+}
+
+/// The threads of a block: a warp for each piece on each of its lanes to each of the peers, as far as a block has them,
+/// and one for each lane of each rank.
+inline std::uint32_t threads_for(std::uint32_t pieces, std::uint32_t ranks, std::uint32_t width) {
+  const std::uint32_t peers = std::max(ranks, 2u) - 1, minders = (ranks * width + 31) / 32 * 32;
+  return std::clamp(32 * pieces * peers * width, minders, max_threads);
 }
 
 }  // namespace strait::kernels

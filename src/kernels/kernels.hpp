@@ -8,9 +8,9 @@
 #include "kernels/launch.hpp"
 
 /// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange or a TwoHop (or an
-/// Add). A launch has one block for each lane that its messages use (at most max_lanes), of a multiple of 32 and at
-/// most max_threads threads, at least one for each rank. Blocks of all ranks wait for one another, so all must be able
-/// to run.
+/// Add). A launch has one block for each lane that its messages use (at most max_lanes), or of bulk for each `width` of
+/// them, of a multiple of 32 and at most max_threads threads, at least one for each rank on each lane of a block. Blocks
+/// of all ranks wait for one another, so all must be able to run.
 namespace strait::kernels {
 
 const void* exchange_copy_kernel(Wire wire);

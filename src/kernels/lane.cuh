@@ -5,8 +5,11 @@
 
 #include "kernels/wire.cuh"
 
-/// One thread block's end of the protocol (launch.hpp): its lane of every ring, and what its warps do with chunks. `W`
+/// One thread block's end of the protocol (launch.hpp): its lanes of every ring, and what its warps do with chunks. `W`
 /// is the wire's policy (wire.cuh).
+///
+/// Where slots are flagged, a block may serve several lanes at once, each with a chunk, a slot, a flag and counters of
+/// its own: so few blocks move much between two fences. The far end sees lanes, and nothing of who serves them.
 namespace strait::kernels {
 
 /// A chunk on its way to a peer in this round, and one that comes. Kept in shared memory, one for each peer by
@@ -27,17 +30,54 @@ struct Incoming {
   std::uint32_t peer;
 };
 
+/// With registers of its own: what the loops over granules and all else need together would not fit. What `body`
+/// captures by reference lives in memory instead.
+template <class Body>
+STRAIT_NOINLINE __device__ auto out_of_line(const Body& body) {
+  return body();
+}
+/// So where there are such loops.
+template <class W, class Body>
+__device__ __forceinline__ auto perhaps_out_of_line(const Body& body) {
+  if constexpr (W::flags_slots)
+    return out_of_line(body);
+  else
+    return body();
+}
+
+/// Of which peer, and on which of the block's lanes, this thread looks after what is sent and received: the first
+/// threads, one each.
+template <class W>
+struct Minder {
+  __device__ Minder(const Ring& ring, std::uint32_t width) {
+    if constexpr (W::max_width > 1) nth = threadIdx.x / ring.ranks;
+    minds = threadIdx.x < ring.ranks * (W::max_width > 1 ? width : 1);
+    if (!minds) nth = 0;
+    peer = minds ? threadIdx.x - nth * ring.ranks : 0;
+    lane = blockIdx.x + nth * (W::max_width > 1 ? gridDim.x : 0);
+    has_peer = minds && peer != ring.rank;
+    position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
+  }
+  std::uint32_t nth = 0;  ///< of the block's lanes
+  std::uint32_t lane;
+  std::uint32_t peer;
+  std::uint32_t position;  ///< of the peer
+  bool minds;
+  bool has_peer;  ///< it minds one that is not this rank
+};
+
 /// One peer's lane of a ring, in the registers of the one thread that looks after it.
 template <class W>
 class Lane {
  public:
   /// Of the launch's arguments alone, so that it may come before after_predecessor().
-  __device__ Lane(const Ring& ring, std::uint32_t peer, Cast cast)
+  __device__ Lane(const Ring& ring, std::uint32_t peer, Cast cast, std::uint32_t number)
       : ring_(ring),
         peer_(peer),
-        out_(ring, {ring.rank, peer, cast}, W::wire),
-        in_(ring, {peer, ring.rank, cast}, W::wire),
-        counts_(&ring.counts[lane_index(W::wire, cast, peer, blockIdx.x)]),
+        number_(number),
+        out_(ring, {ring.rank, peer, cast, number}, W::wire),
+        in_(ring, {peer, ring.rank, cast, number}, W::wire),
+        counts_(&ring.counts[lane_index(W::wire, cast, peer, number)]),
         returned_word_(returned_word(ring.rank, peer, cast)),
         peers_returned_word_(returned_word(peer, ring.rank, cast)) {}
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
@@ -67,7 +107,7 @@ class Lane {
     Patience patience;
     while (sent_ >= returned_ + slot_depth) {
       returned_ = load_word(returned_word_);
-      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, blockIdx.x, true)) return false;
+      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, number_, true)) return false;
     }
     chunk = {source, out_.slot(sent_), out_.flag(sent_), W::flag(sent_, call_hash), bytes};
     if constexpr (W::wire == Wire::packets) is_stale_ = is_stale_ || W::wipes(sent_);
@@ -100,13 +140,14 @@ class Lane {
  private:
   /// Where `reader` returns the slots of `writer`: in the writer's arena.
   __device__ std::uint64_t* returned_word(std::uint32_t writer, std::uint32_t reader, Cast cast) const {
-    return reinterpret_cast<std::uint64_t*>(ring_.arenas[writer]) + lane_index(W::wire, cast, reader, blockIdx.x);
+    return reinterpret_cast<std::uint64_t*>(ring_.arenas[writer]) + lane_index(W::wire, cast, reader, number_);
   }
 
   static constexpr std::uint64_t gave_up = ~std::uint64_t{0};  ///< LaneCounts::sent of a lane on which nothing goes on
 
   const Ring& ring_;
   const std::uint32_t peer_;
+  const std::uint32_t number_;
   const LaneSlots out_, in_;
   LaneCounts* const counts_;
   std::uint64_t* const returned_word_;        ///< of this rank's slots, which the peer returns
@@ -145,11 +186,11 @@ __device__ __forceinline__ void publish(const Outgoing& chunk) {
   if (chunk.bytes != 0) store_word(chunk.slot_flag, chunk.flag);
 }
 /// Before a barrier that precedes the first read of the slot. False: gave up.
-__device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk) {
+__device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk, std::uint32_t lane) {
   if (chunk.bytes == 0) return true;
   Patience patience;
   while (acquire_word(chunk.slot_flag) != chunk.flag)
-    if (patience.spent(ring, chunk.peer, blockIdx.x, false)) return false;
+    if (patience.spent(ring, chunk.peer, lane, false)) return false;
   return true;
 }
 
@@ -186,6 +227,16 @@ __device__ __forceinline__ Task task_of(std::uint32_t number, const Chunk* chunk
   return {chunk, W::place_of(piece, chunks[chunk].bytes)};
 }
 
+/// Defines what is loaded only on a condition: else, as the compiler sees it, it is kept from the beginning of the
+/// kernel on, and the loops over granules lack its registers.
+template <class W, class T, int count>
+__device__ __forceinline__ void clear(T (&values)[count]) {
+  if constexpr (W::flags_slots) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) values[i] = {};
+  }
+}
+
 /// Sends all chunks: `count` of them, of at most `pieces` pieces each. `contribution(granule)` is what is sent of a
 /// granule of the user's.
 template <class W, class Contribution>
@@ -195,6 +246,8 @@ __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count
   for_tasks<batch_size>(tasks, [&](const std::uint32_t(&numbers)[batch_size]) {
     Task batch[batch_size];
     Granule values[batch_size];
+    clear<W>(batch);
+    clear<W>(values);
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
       if (numbers[b] >= tasks) continue;
@@ -245,6 +298,9 @@ __device__ __forceinline__ bool collect(const Ring& ring, const Incoming* chunks
     Task batch[batch_size];
     Awaited awaited[batch_size];
     Granule values[batch_size];
+    clear<W>(batch);
+    clear<W>(awaited);
+    clear<W>(values);
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
       awaited[b].slot = nullptr;

@@ -35,6 +35,8 @@ constexpr std::uint32_t piece_data_bytes(Wire wire) {
                              : (wire == Wire::packets ? piece_bytes / 2 : piece_bytes);
 }
 inline constexpr std::uint32_t max_threads = 512;  ///< of a block
+/// Lanes that a block serves at once where a launch has fewer blocks than its messages have lanes.
+inline constexpr std::uint32_t max_width = 8;
 
 /// Rings between two ranks, and from a rank to all others.
 enum class Cast : std::uint8_t { single, multi };
@@ -124,6 +126,7 @@ struct Exchange {
   std::uint64_t premul_scalar;  ///< an element, in the low bytes: this rank's own
   std::uint32_t pieces;         ///< of the longest chunk
   std::uint32_t rounds;         ///< in which a lane moves the longest message
+  std::uint32_t width;          ///< lanes that a block serves at once: it, and every gridDim.x-th after it
   ReduceOp op;
   Cast cast;  ///< multi: what a rank sends is the same for every peer, and goes to all of them
 };
@@ -143,6 +146,7 @@ struct TwoHop {
   std::uint16_t call_hash;
   std::uint32_t pieces;        ///< of a chunk
   std::uint32_t rounds;        ///< in which a lane moves the longest slice
+  std::uint32_t width;         ///< as in an Exchange
   std::uint32_t contributors;  ///< bit r: rank r
   std::uint32_t owners;
   std::uint32_t receivers;

@@ -95,9 +95,7 @@ class PairSum {
       for (int w = 0; w < 4; ++w) words.values[w] = round_pair<type>({values_[2 * w], values_[2 * w + 1]});
       return __builtin_bit_cast(Granule, words);
     } else {
-      struct Elements {
-        Accumulator values[count];
-      } elements;
+      Elements elements;
 #pragma unroll
       for (int e = 0; e < count; ++e) elements.values[e] = values_[e];
       return __builtin_bit_cast(Granule, elements);
@@ -105,6 +103,9 @@ class PairSum {
   }
 
  private:
+  struct Elements {
+    Accumulator values[count];
+  };
   static __device__ __forceinline__ void widened(const Granule& granule, Accumulator (&values)[count]) {
     if constexpr (is_narrow) {
       const Words words = __builtin_bit_cast(Words, granule);
@@ -115,9 +116,6 @@ class PairSum {
         values[2 * w + 1] = pair.high;
       }
     } else {
-      struct Elements {
-        Accumulator values[count];
-      };
       const Elements elements = __builtin_bit_cast(Elements, granule);
 #pragma unroll
       for (int e = 0; e < count; ++e) values[e] = elements.values[e];

@@ -24,6 +24,16 @@ __device__ __forceinline__ Granule load_granule(const std::byte* from) {
 __device__ __forceinline__ void store_granule(std::byte* to, const Granule& g) {
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(g.low), "l"(g.high) : "memory");
 }
+/// The same in no order but that of barriers and fences: of a slot whose flag was acquired before, or is to be written
+/// after them, and of the user's memory.
+__device__ __forceinline__ Granule load_plain(const std::byte* from) {
+  Granule g;
+  asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(g.low), "=l"(g.high) : "l"(from) : "memory");
+  return g;
+}
+__device__ __forceinline__ void store_plain(std::byte* to, const Granule& g) {
+  asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(g.low), "l"(g.high) : "memory");
+}
 __device__ __forceinline__ std::uint64_t load_word(const std::uint64_t* from) {
   std::uint64_t value;
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");

@@ -68,22 +68,23 @@ __device__ __forceinline__ std::uint32_t position_of(std::uint32_t peer, std::ui
   return peer > rank ? peer - rank - 1 : peer + ranks - rank - 1;
 }
 
-/// A ring's lane: who writes, who reads, and over which ring.
+/// A ring's lane: who writes, who reads, over which ring, and its number there.
 struct LaneEnds {
   std::uint32_t writer;
   std::uint32_t reader;
   Cast cast;
+  std::uint32_t lane;
 };
 
-/// The first slot of this block's lane, among all of its wire in the arena: slot_depth of them follow one another.
+/// The first slot of a lane, among all of its wire in the arena: slot_depth of them follow one another.
 __device__ __forceinline__ std::size_t first_slot(const Ring& ring, const LaneEnds& ends, Wire wire) {
   const std::uint32_t k = !ring.staged               ? position_of(ends.writer, ends.reader, ring.ranks)
                           : ends.cast == Cast::multi ? ring.ranks - 1
                                                      : position_of(ends.reader, ends.writer, ring.ranks);
-  return std::size_t{k * ring.slots[static_cast<std::uint32_t>(wire)].lanes + blockIdx.x} * slot_depth;
+  return std::size_t{k * ring.slots[static_cast<std::uint32_t>(wire)].lanes + ends.lane} * slot_depth;
 }
 
-/// Where the slots of this block's lane lie, and of bulk slots the flags.
+/// Where the slots of a lane lie, and of bulk slots the flags.
 struct LaneSlots {
   __device__ LaneSlots(const Ring& ring, const LaneEnds& ends, Wire wire)
       : slot_bytes(ring.slots[static_cast<std::uint32_t>(wire)].slot_bytes) {
@@ -107,6 +108,7 @@ struct Lines {
   static constexpr std::uint32_t stride = 8;  ///< of granules in the user's memory (UserBytes)
   static constexpr int reduce_batch = 1;      ///< granules that a thread reduces at a time
   static constexpr bool flags_slots = false;
+  static constexpr std::uint32_t max_width = 1;  ///< lanes that a block serves at once
 
   static __device__ __forceinline__ bool bears_flag() {
     return threadIdx.x % granules_per_line == granules_per_line - 1;
@@ -137,6 +139,7 @@ struct Packets {
   static constexpr std::uint32_t stride = 8;
   static constexpr int reduce_batch = 1;
   static constexpr bool flags_slots = false;
+  static constexpr std::uint32_t max_width = 1;
   /// A flag has this many bits for the use; what is older by as many uses looks the same.
   static constexpr std::uint32_t use_bits = 24;
 
@@ -171,6 +174,7 @@ struct Bulk {
   static constexpr std::uint32_t stride = 16;
   static constexpr int reduce_batch = 2;
   static constexpr bool flags_slots = true;
+  static constexpr std::uint32_t max_width = kernels::max_width;
 
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
     const std::uint32_t slot_offset = piece * piece_bytes + threadIdx.x % warp_threads * 16;

@@ -57,9 +57,12 @@ inline void run_thread(const DeviceLaunch& launch, const Launch& argument, DataT
   });
 }
 
-/// The block of that index, with fewer threads than on a GPU: the kernels take any number of warps.
+/// The block of that index, with fewer threads than on a GPU: the kernels take any number of warps that has a thread
+/// for each rank on each of a block's lanes.
 inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
-  const std::uint32_t threads = std::min(launch.threads, 64u);
+  const std::uint32_t minders =
+      std::visit([](const auto& argument) { return argument.ring.ranks * argument.width; }, launch.argument);
+  const std::uint32_t threads = std::min(launch.threads, std::max((minders + 31) / 32 * 32, 64u));
   EmulatedBlock shared(threads);
   std::vector<std::jthread> running;
   for (std::uint32_t thread = 0; thread < threads; ++thread)
@@ -69,6 +72,7 @@ inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType 
       threadIdx.x = thread;
       blockIdx.x = index;
       blockDim.x = threads;
+      gridDim.x = launch.blocks;
       std::visit(
           [&](const auto& argument) {
             if (launch.wire == kernels::Wire::packets)
@@ -82,7 +86,7 @@ inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType 
 
 inline void run_launches(const std::vector<DeviceLaunch>& launches, DataType type, std::atomic<std::uint32_t>& seed) {
   for (const DeviceLaunch& launch : launches)
-    for (std::uint32_t lane = 0; lane < launch.lanes; ++lane) run_block(launch, lane, type, ++seed);
+    for (std::uint32_t index = 0; index < launch.blocks; ++index) run_block(launch, index, type, ++seed);
 }
 
 inline Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {

@@ -1,0 +1,223 @@
+#pragma once
+
+#include "kernels/lane.cuh"
+#include "kernels/pair_arithmetic.cuh"
+
+/// Bulk chunks that are whole granules at aligned places, as nearly all are, in plain loops: how much a few blocks move
+/// is decided by what their threads have in flight, and by how few instructions that takes. Chunks of an odd address or
+/// length (the last one of a message) take the way of lane.cuh.
+namespace strait::kernels {
+
+template <class... Pointers>
+__device__ __forceinline__ bool are_granules(std::uint32_t bytes, Pointers... at) {
+  return ((bytes | ... | static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at))) % sizeof(Granule)) == 0;
+}
+
+/// This rank's part of what is reduced or copied, on one lane.
+struct Own {
+  const std::byte* input;
+  std::byte* output;
+  std::uint32_t bytes;
+  __device__ bool are_granules() const { return kernels::are_granules(bytes, input, output); }
+};
+
+/// Granules of a chunk that a thread moves together: every 32nd of [first, end).
+struct Segment {
+  std::uint32_t first;
+  std::uint32_t end;
+};
+
+template <int batch>
+__device__ __forceinline__ void load_granules(const std::byte* from, const Segment& segment, Granule (&values)[batch]) {
+  from += segment.first * sizeof(Granule);
+#pragma unroll
+  for (std::uint32_t b = 0; b < batch; ++b)
+    values[b] = segment.first + b * warp_threads < segment.end ? load_plain(from + b * piece_bytes) : Granule{};
+}
+template <int batch>
+__device__ __forceinline__ void store_granules(std::byte* to, const Segment& segment, const Granule (&values)[batch]) {
+  to += segment.first * sizeof(Granule);
+#pragma unroll
+  for (std::uint32_t b = 0; b < batch; ++b)
+    if (segment.first + b * warp_threads < segment.end) store_plain(to + b * piece_bytes, values[b]);
+}
+
+/// Deals the granules of several chunks to the warps of a block, up to `batch` of them a thread at a time and no more
+/// than all warps have work for. A chunk begins with the warp after the one that ended the last chunk.
+template <int batch>
+class Dealer {
+ public:
+  /// `pieces`: of all chunks together.
+  __device__ explicit Dealer(std::uint32_t pieces)
+      : warps_(blockDim.x / warp_threads), next_(threadIdx.x / warp_threads) {
+    while ((1 << shift_) < batch && (warps_ << shift_) < pieces) ++shift_;
+  }
+  template <class Body>
+  __device__ __forceinline__ void deal(std::uint32_t bytes, Body&& body) {
+    const std::uint32_t granules = bytes / sizeof(Granule), length = warp_threads << shift_;
+    const std::uint32_t segments = (granules + length - 1) / warp_threads >> shift_;
+    for (; next_ < segments; next_ += warps_) {
+      const std::uint32_t begin = next_ * length;
+      const std::uint32_t end = begin + length < granules ? begin + length : granules;
+      body(Segment{begin + threadIdx.x % warp_threads, end});
+    }
+    next_ -= segments;
+  }
+
+ private:
+  const std::uint32_t warps_;
+  std::uint32_t next_;  ///< segment of this warp, counted from the beginning of the chunk
+  std::uint32_t shift_ = 0;
+};
+
+inline constexpr int copy_batch = 8;
+using CopyDealer = Dealer<copy_batch>;
+
+__device__ __forceinline__ void copy_granules(CopyDealer& dealer, std::byte* to, const std::byte* from,
+                                              std::uint32_t bytes) {
+  dealer.deal(bytes, [&](const Segment& segment) {
+    Granule values[copy_batch];
+    load_granules(from, segment, values);
+    store_granules(to, segment, values);
+  });
+}
+
+/// push() of the chunks of all of a block's lanes. `as_it_is`: the contribution is what the user's memory holds.
+template <class W, class Contribution>
+__device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
+                                         bool as_it_is, Contribution&& contribution) {
+  if constexpr (!W::flags_slots) return push<W>(chunks, count, pieces, contribution);
+  CopyDealer dealer(count * pieces);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Outgoing& chunk = chunks[i];
+    if (chunk.bytes == 0) continue;
+    if (as_it_is && are_granules(chunk.bytes, chunk.source))
+      copy_granules(dealer, chunk.slot, chunk.source, chunk.bytes);
+    else
+      out_of_line([at = &chunk, pieces, contribution] { push<W>(at, 1, pieces, contribution); });
+  }
+}
+
+/// Likewise collect().
+template <class W>
+__device__ __forceinline__ bool collect_all(const Ring& ring, const Incoming* chunks, std::uint32_t count,
+                                            std::uint32_t pieces) {
+  if constexpr (!W::flags_slots) return collect<W>(ring, chunks, count, pieces);
+  CopyDealer dealer(count * pieces);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Incoming& chunk = chunks[i];
+    if (chunk.bytes == 0) continue;
+    if (are_granules(chunk.bytes, chunk.destination))
+      copy_granules(dealer, chunk.destination, chunk.slot, chunk.bytes);
+    else
+      out_of_line([all = &ring, at = &chunk, pieces] { collect<W>(*all, at, 1, pieces); });  // waits for nothing
+  }
+  return true;
+}
+
+/// Granules that a thread sums at a time.
+template <std::uint32_t ranks>
+inline constexpr int sum_batch = ranks == 2   ? 8
+                                 : ranks == 0 ? 2
+                                              : 4;
+/// Sums the granules of a segment from all ranks: `source(rank)` says where the chunk of a rank begins. `has_nan`: as
+/// of PairSum. Of few ranks, all that a thread sums is in flight together.
+template <DataType type, std::uint32_t ranks, int batch, class Source>
+__device__ __forceinline__ void sum_few(const Segment& segment, float scale, const Source& source,
+                                        Granule (&results)[batch], bool& has_nan) {
+  Granule values[ranks][batch];
+#pragma unroll
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) load_granules(source(rank), segment, values[rank]);
+#pragma unroll
+  for (int b = 0; b < batch; ++b) {
+    PairSum<type> sum;
+    sum.first(values[0][b]);
+#pragma unroll
+    for (std::uint32_t rank = 1; rank < ranks; ++rank) sum.next(values[rank][b]);
+    results[b] = sum.result(scale, has_nan);
+  }
+}
+template <DataType type, int batch, class Source>
+__device__ __forceinline__ void sum_many(const Segment& segment, std::uint32_t ranks, float scale, const Source& source,
+                                         Granule (&results)[batch], bool& has_nan) {
+  constexpr std::uint32_t at_once = 4;
+  PairSum<type> sums[batch];
+  Granule values[at_once][batch];
+  load_granules(source(0), segment, values[0]);
+#pragma unroll
+  for (int b = 0; b < batch; ++b) sums[b].first(values[0][b]);
+  for (std::uint32_t first = 1; first < ranks; first += at_once) {
+#pragma unroll
+    for (std::uint32_t i = 0; i < at_once; ++i)
+      load_granules(source(first + i < ranks ? first + i : 0), segment, values[i]);
+#pragma unroll
+    for (std::uint32_t i = 0; i < at_once; ++i) {
+      if (first + i >= ranks) break;
+#pragma unroll
+      for (int b = 0; b < batch; ++b) sums[b].next(values[i][b]);
+    }
+  }
+#pragma unroll
+  for (int b = 0; b < batch; ++b) results[b] = sums[b].result(scale, has_nan);
+}
+
+/// Sums a chunk of `bytes`. `fixed_ranks`: 0: not known when compiled. `keep(segment, results)` takes the sums.
+template <DataType type, std::uint32_t fixed_ranks, class Source, class Keep>
+__device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dealer, std::uint32_t bytes,
+                                             std::uint32_t ranks, float scale, const Source& source, Keep&& keep) {
+  constexpr int batch = sum_batch<fixed_ranks>;
+  const std::byte* sources[fixed_ranks + 1];
+#pragma unroll
+  for (std::uint32_t rank = 0; rank + 1 <= fixed_ranks; ++rank) sources[rank] = source(rank);
+  dealer.deal(bytes, [&](const Segment& segment) {
+    Granule results[batch];
+    bool has_nan = false;
+    if constexpr (fixed_ranks != 0)
+      sum_few<type, fixed_ranks>(
+          segment, scale, [&](std::uint32_t rank) { return sources[rank]; }, results, has_nan);
+    else
+      sum_many<type>(segment, ranks, scale, source, results, has_nan);
+    if (has_nan) {
+#pragma unroll
+      for (int b = 0; b < batch; ++b) results[b] = with_canonical_nan<type>(results[b]);
+    }
+    keep(segment, results);
+  });
+}
+
+/// Sums what came on all of a block's lanes to `own` parts that are granules. `incoming`: by lane and position.
+/// `store(nth, segment, results)` stores sums of the nth lane. False, and nothing is done: not an operation for this.
+template <class W, DataType type, class Store>
+__device__ __forceinline__ bool sum_all(const Ring& ring, const Own* own, const Incoming* incoming, std::uint32_t width,
+                                        std::uint32_t pieces, const Operation& operation, Store&& store) {
+  if constexpr (W::flags_slots && has_pair_sum<type>) {
+    float scale = 1;
+    if (!is_pair_sum<type>(operation, scale)) return false;
+    const auto sum = [=, rank = ring.rank, ranks = ring.ranks]<std::uint32_t fixed_ranks>() {
+      Dealer<sum_batch<fixed_ranks>> dealer(width * pieces);
+      for (std::uint32_t nth = 0; nth < width; ++nth) {
+        if (!own[nth].are_granules()) continue;
+        const Incoming* const chunks = incoming + nth * (ranks - 1);
+        const auto source = [&](std::uint32_t of) {
+          return of == rank ? own[nth].input : chunks[position_of(of, rank, ranks)].slot;
+        };
+        sum_granules<type, fixed_ranks>(
+            dealer, own[nth].bytes, ranks, scale, source,
+            [&](const Segment& segment, const auto& results) { store(nth, segment, results); });
+      }
+    };
+    if (ring.ranks == 2)
+      sum.template operator()<2>();
+    else if (ring.ranks == 3)
+      sum.template operator()<3>();
+    else if (ring.ranks == 4)
+      sum.template operator()<4>();
+    else
+      sum.template operator()<0>();
+    return true;
+  } else {
+    return false;
+  }
+}
+
+}  // namespace strait::kernels
