@@ -208,15 +208,14 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_cons
       if (relays && own.are_granules()) continue;
       const auto pass_on = [=, all = &call, incoming = shared.contributions_in + nth * peers,
                             results_out = shared.results_out + nth * peers] {
-        const Ring& ring = all->ring;
         const auto receive_it = [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
-          if (contributor == ring.rank) return true;
-          const Incoming& chunk = incoming[position_of(contributor, ring.rank, ring.ranks)];
+          if (contributor == all->ring.rank) return true;
+          const Incoming& chunk = incoming[position_of(contributor, all->ring.rank, all->ring.ranks)];
           Awaited awaited[W::reduce_batch];
 #pragma unroll
           for (int b = 0; b < W::reduce_batch; ++b)
             awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
-          return receive<W>(ring, awaited, values);
+          return receive<W>(all->ring, awaited, values);
         };
         return reduce_own<W>(*all, own, results_out, as_it_is, receive_it);
       };

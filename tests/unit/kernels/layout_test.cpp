@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
+#include "kernels/cut.hpp"
+
 namespace strait::kernels {
 namespace {
 
@@ -40,6 +45,29 @@ TEST_P(Layout, LinesAreForNvlink) {
   EXPECT_EQ(layout.slots[static_cast<std::size_t>(Wire::lines)].lanes != 0, nvlink);
   EXPECT_EQ(layout.slots[static_cast<std::size_t>(Wire::packets)].lanes != 0, !nvlink);
   EXPECT_NE(layout.slots[static_cast<std::size_t>(Wire::bulk)].lanes, 0u);
+}
+/// Whatever the number of blocks, they serve lanes that there are, and all of a message.
+TEST_P(Layout, FewBlocksServeSeveralLanes) {
+  for (const std::uint32_t ranks : {2u, 3u, 8u, 16u})
+    for (const std::uint32_t max_blocks : {0u, 1u, 3u, 4u, 24u, 1000u})
+      for (const std::size_t bytes :
+           {std::size_t{1}, std::size_t{70'000}, std::size_t{3} << 20, std::size_t{1} << 28}) {
+        const ArenaLayout layout = arena_layout(GetParam(), ranks);
+        Ring ring{};
+        std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+        const std::uint32_t all_lanes = layout.slots[static_cast<std::size_t>(Wire::bulk)].lanes;
+        const Slots through = slots_of(ring, Wire::bulk, max_blocks);
+        const Cut parts = cut(through, bytes);
+        const Shape shape = shape_of(through, parts.lanes);
+        const std::string what = std::to_string(bytes) + " bytes on " + std::to_string(max_blocks) + " blocks";
+        EXPECT_LE(shape.blocks, max_blocks == 0 ? all_lanes : max_blocks) << what;
+        EXPECT_LE(shape.blocks * shape.width, all_lanes) << what;
+        EXPECT_LE(shape.width, max_width) << what;
+        EXPECT_GE(shape.blocks * shape.width, parts.lanes) << what;
+        EXPECT_LE(parts.chunk_bytes, through.slot_bytes) << what;
+        EXPECT_GE(std::size_t{rounds_of(bytes, parts)} * parts.lanes * parts.chunk_bytes, bytes) << what;
+        EXPECT_GE(threads_for(1, ranks, shape.width), ranks * shape.width) << what;
+      }
 }
 
 }  // namespace

@@ -155,10 +155,51 @@ TEST_P(Bulk, EveryCollective) {
   }
 }
 
-/// More chunks than slots, on one lane: every slot is used again many times.
+/// More chunks than slots, on the lanes of one block: every slot is used again many times.
 TEST_P(Bulk, SlotsAreUsedAgain) {
   Machine machine(3, 1, {.p2p = GetParam()});
   check_collectives(machine, {150'007});
+}
+
+/// So many rounds in one call that its blocks, which serve all their lanes at once, wait for slots to be given back.
+TEST_P(Bulk, WideRoundsWaitForSlots) {
+  Machine machine(2, 1, {.p2p = GetParam()});
+  for (const std::size_t count : {1'400'000, 1'400'003}) {
+    CollectiveCase c;
+    c.type = DataType::float32;
+    c.count = count;
+    Bytes data(count * sizeof(float));
+    const auto launches = machine.calls(0).launches_of(call_of(c, data.data(), data.data(), Bytes(4)));
+    const auto& exchange = std::get<kernels::Exchange>(launches.at(0).argument);
+    EXPECT_EQ(launches[0].blocks, 1u);
+    EXPECT_EQ(exchange.width, kernels::max_width);
+    EXPECT_GT(exchange.rounds, kernels::slot_depth);
+    check(machine, c);
+  }
+}
+
+/// Whole granules at aligned places and odd ends take different ways, for every number of ranks that has its own.
+TEST_P(Bulk, GranulesAndOddEnds) {
+  constexpr DataType types[] = {DataType::bfloat16, DataType::float16, DataType::float32,    DataType::float64,
+                                DataType::int32,    DataType::uint8,   DataType::float8_e4m3};
+  constexpr ReduceOp ops[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum, ReduceOp::max, ReduceOp::sum};
+  std::uint64_t seed = 1;
+  for (const std::uint32_t ranks : {2u, 3u, 4u, 5u}) {
+    Machine machine(ranks, 1, {.p2p = GetParam()});
+    for (const DataType type : types)
+      for (const std::size_t count : {std::size_t{16'384}, std::size_t{16'390}}) {
+        CollectiveCase c;
+        c.collective = seed % 3 == 0 ? Collective::reduce_scatter : Collective::all_reduce;
+        c.type = type;
+        c.op = ops[seed % std::size(ops)];
+        c.count = count;
+        c.in_place = seed % 4 == 0;
+        c.misalignment_bytes = seed % 7 == 0 ? size_bytes(type) : 0;
+        c.seed = ++seed;
+        check(machine, c);
+        if (HasFailure()) return;
+      }
+  }
 }
 
 /// Packets and bulk have slots of their own: what one leaves behind is never taken for the other's.

@@ -1,0 +1,94 @@
+// The sums of bulk granules, against the specification: every element of 16 bits with elements of every kind.
+#include "support/emulated_gpu.hpp"
+//
+#include "kernels/pair_arithmetic.cuh"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "support/random_data.hpp"
+
+namespace strait::kernels {
+namespace {
+
+template <DataType type>
+using Elements = std::array<spec::ElementType<type>, elements_per_granule<type>>;
+
+/// `scale` != 1: of an average.
+template <DataType type>
+Elements<type> summed(const Elements<type>& a, const Elements<type>& b, float scale) {
+  PairSum<type> sum;
+  sum.first(__builtin_bit_cast(Granule, a));
+  sum.next(__builtin_bit_cast(Granule, b));
+  bool has_nan = false;
+  const Granule result = sum.result(scale, has_nan);
+  return __builtin_bit_cast(Elements<type>, has_nan ? with_canonical_nan<type>(result) : result);
+}
+
+template <DataType type>
+void expect_specified(const Elements<type>& a, const Elements<type>& b) {
+  for (const std::uint32_t averaged : {1u, 2u, 8u}) {
+    const Elements<type> result = summed<type>(a, b, 1 / static_cast<float>(averaged));
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const auto sum = spec::combine<ReduceOp::sum>(spec::load<type>(a[i]), spec::load<type>(b[i]));
+      const auto expected = spec::store<type>(averaged == 1 ? sum : spec::finish<ReduceOp::avg>(sum, averaged));
+      ASSERT_EQ(to_bits(result[i]), to_bits(expected)) << to_bits(a[i]) << " + " << to_bits(b[i]) << " / " << averaged;
+    }
+  }
+}
+
+template <DataType type>
+void check_16_bits(std::uint16_t infinity, std::uint16_t canonical_nan) {
+  const std::uint16_t others[] = {0,
+                                  0x8000,
+                                  1,
+                                  0x8003,
+                                  0x3c01,
+                                  0xbf80,
+                                  static_cast<std::uint16_t>(infinity - 1),
+                                  infinity,
+                                  static_cast<std::uint16_t>(infinity | 0x8000),
+                                  canonical_nan,
+                                  0xffff};
+  for (const std::uint16_t other : others) {
+    Elements<type> a, b;
+    b.fill({other});
+    for (std::uint32_t bits = 0; bits < 0x10000; bits += a.size()) {
+      for (std::size_t i = 0; i < a.size(); ++i) a[i] = {static_cast<std::uint16_t>(bits + i)};
+      expect_specified<type>(a, b);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+TEST(PairSums, OfBfloat16) { check_16_bits<DataType::bfloat16>(0x7f80, 0x7fc0); }
+TEST(PairSums, OfFloat16) { check_16_bits<DataType::float16>(0x7c00, 0x7e00); }
+
+template <DataType type>
+void check_random() {
+  constexpr std::size_t granules = 2000;
+  const auto a = testing::random_elements(type, granules * elements_per_granule<type>, 1);
+  const auto b = testing::random_elements(type, granules * elements_per_granule<type>, 2);
+  for (std::size_t i = 0; i < granules; ++i) {
+    Elements<type> first, second;
+    std::memcpy(&first, a.data() + i * sizeof first, sizeof first);
+    std::memcpy(&second, b.data() + i * sizeof second, sizeof second);
+    expect_specified<type>(first, second);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+TEST(PairSums, OfFloat32) { check_random<DataType::float32>(); }
+TEST(PairSums, OfFloat64) { check_random<DataType::float64>(); }
+
+/// Only what a product with the reciprocal gives exactly.
+TEST(PairSums, AveragesOfPowersOfTwo) {
+  for (std::uint32_t averaged = 1; averaged <= 16; ++averaged) {
+    float scale = 0;
+    const Operation operation{ReduceOp::avg, averaged, 0};
+    EXPECT_EQ(is_pair_sum<DataType::float32>(operation, scale), (averaged & (averaged - 1)) == 0) << averaged;
+    EXPECT_FALSE(is_pair_sum<DataType::int32>(operation, scale));
+  }
+}
+
+}  // namespace
+}  // namespace strait::kernels
