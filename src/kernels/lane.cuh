@@ -9,7 +9,8 @@
 /// is the wire's policy (wire.cuh).
 ///
 /// Where slots are flagged, a block may serve several lanes at once, each with a chunk, a slot, a flag and counters of
-/// its own: so few blocks move much between two fences. The far end sees lanes, and nothing of who serves them.
+/// its own: so few blocks move much between two fences. The far end sees lanes, and nothing of who serves them; slots
+/// joined into larger ones would need a layout, flags and counters for every number of blocks that a call may ask for.
 namespace strait::kernels {
 
 /// A chunk on its way to a peer in this round, and one that comes. Kept in shared memory, one for each peer by
@@ -87,7 +88,7 @@ class Lane {
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
     if (counts.sent == gave_up || gave_up_elsewhere) return false;
     // Of this GPU's own memory, beside the counts; from the host's it would take as long as a small call.
-    returned_ = ring_.staged ? counts.returned : load_word(returned_word_);
+    returned_ = ring_.staged ? counts.returned : load_returned();
     sent_ = counts.sent;
     taken_ = counts.taken;
     given_back_ = counts.given_back;
@@ -106,7 +107,7 @@ class Lane {
     if (bytes == 0) return true;
     Patience patience;
     while (sent_ >= returned_ + slot_depth) {
-      returned_ = load_word(returned_word_);
+      returned_ = load_returned();
       if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, number_, true)) return false;
     }
     chunk = {source, out_.slot(sent_), out_.flag(sent_), W::flag(sent_, call_hash), bytes};
@@ -138,6 +139,10 @@ class Lane {
   }
 
  private:
+  /// Plain stores into a slot must come after the reads for which it was returned.
+  __device__ std::uint64_t load_returned() const {
+    return W::flags_slots ? acquire_word(returned_word_) : load_word(returned_word_);
+  }
   /// Where `reader` returns the slots of `writer`: in the writer's arena.
   __device__ std::uint64_t* returned_word(std::uint32_t writer, std::uint32_t reader, Cast cast) const {
     return reinterpret_cast<std::uint64_t*>(ring_.arenas[writer]) + lane_index(W::wire, cast, reader, number_);

@@ -26,6 +26,7 @@ class Machine {
     std::size_t flagged_bytes = 0;  ///< messages up to this go as packets
     std::uint64_t first_use = 0;    ///< as if so many slots of every ring had been used before
     bool p2p = false;
+    const char* algorithm = "";
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
       : ranks_(ranks), mailboxes_(ranks), counts_(ranks) {
@@ -51,7 +52,8 @@ class Machine {
       ring.staged = !options.p2p;
       std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
-      calls_.emplace_back(ring, tokens_[rank].data(), DeviceCalls::Options{lanes, options.flagged_bytes, ""});
+      calls_.emplace_back(ring, tokens_[rank].data(),
+                          DeviceCalls::Options{lanes, options.flagged_bytes, options.algorithm});
     }
   }
 
@@ -174,6 +176,20 @@ TEST_P(Bulk, WideRoundsWaitForSlots) {
     EXPECT_EQ(launches[0].blocks, 1u);
     EXPECT_EQ(exchange.width, kernels::max_width);
     EXPECT_GT(exchange.rounds, kernels::slot_depth);
+    check(machine, c);
+  }
+}
+
+/// Not chosen, but it may be forced.
+TEST_P(Bulk, TwoHopsBetweenTwoRanks) {
+  Machine machine(2, 1, {.p2p = GetParam(), .algorithm = "two_hop"});
+  for (const std::size_t count : {std::size_t{7}, std::size_t{300'007}}) {
+    CollectiveCase c;
+    c.type = DataType::bfloat16;
+    c.count = count;
+    Bytes data(count * 2);
+    const auto launches = machine.calls(0).launches_of(call_of(c, data.data(), data.data(), Bytes(4)));
+    EXPECT_TRUE(std::holds_alternative<kernels::TwoHop>(launches.at(0).argument));
     check(machine, c);
   }
 }
