@@ -100,7 +100,7 @@ std::vector<DeviceLaunch> DeviceCalls::meeting_of(const Call& call) const {
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
     exchange.send[peer].call_hash = exchange.receive[peer].call_hash = hash_of(signature(call));
   std::vector<DeviceLaunch> launches;
-  add(exchange, through.wire, false, launches);
+  add(exchange, through, false, launches);
   return launches;
 }
 

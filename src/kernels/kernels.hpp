@@ -9,7 +9,7 @@
 
 /// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange or a TwoHop (or an
 /// Add). A launch has one block for each lane that its messages use (at most max_lanes), or of bulk for each `width` of
-/// them, of a multiple of 32 and at most max_threads threads, at least one for each rank on each lane of a block. Blocks
+/// them, of a multiple of 32 and at most max_threads threads, at least one for each rank on each of its lanes. Blocks
 /// of all ranks wait for one another, so all must be able to run.
 namespace strait::kernels {
 
