@@ -24,6 +24,10 @@ constexpr std::size_t overlap_from_bytes = 12 << 10;
 constexpr std::size_t staged_overlap_from_bytes = 32 << 10;  ///< a round through host memory costs more
 constexpr std::size_t overlap_rounds = 3;
 
+/// With fewer blocks than lanes, messages of more than this for each block go in bulk: its loops move several times as
+/// much a block as those of lines, and that outweighs its fences from here on (2 and 4 H200).
+constexpr std::size_t lines_bytes_a_block = 48 << 10;
+
 std::uint16_t hash_of(const CallSignature& signature) {
   std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
   h ^= h >> 32;
@@ -43,11 +47,14 @@ Slots DeviceCalls::slots(Wire wire) const { return kernels::slots_of(ring_, wire
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   const Wire flagged = kernels::flagged_wire(ring_);
   if (flagged != Wire::lines) return slots(message_bytes > options_.flagged_bytes ? Wire::bulk : flagged);
+  const Slots lines = slots(Wire::lines);
+  const bool few_blocks = lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
   // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.
-  if (!one_hop && call.collective == Collective::reduce) return slots(Wire::lines);
+  if (!one_hop && call.collective == Collective::reduce && !few_blocks) return lines;
   std::size_t most = options_.flagged_bytes;
+  if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
-  return slots(message_bytes > most ? Wire::bulk : Wire::lines);
+  return message_bytes > most ? slots(Wire::bulk) : lines;
 }
 
 Slots DeviceCalls::slots_for_any() const {

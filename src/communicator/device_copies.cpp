@@ -77,6 +77,8 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, const DeviceCalls& c
     if (peer == setup.rank) continue;
     setup.windows_there[peer] = bulk_slots(arenas.ring(), setup.rank, peer, setup.window_bytes);
     setup.windows_here[peer] = bulk_slots(arenas.ring(), peer, setup.rank, setup.window_bytes);
+    setup.contributed_there[peer] = copy_words(arenas.ring(), setup.rank, peer);
+    setup.contributed_here[peer] = copy_words(arenas.ring(), peer, setup.rank);
   }
   setup.host_words = arenas.peer_words()->data();
   setup.device_words = arenas.peer_words()->device_data();

@@ -20,6 +20,10 @@ struct ArenaLayout {
   std::size_t size_bytes;
 };
 
+/// Words by which copy engines tell the kernel of Add what has come follow the flags: `copy_lanes` for each writer.
+inline constexpr std::uint32_t copy_lanes = 2;
+inline constexpr std::size_t copy_words_bytes = max_ranks * copy_lanes * sizeof(std::uint32_t);
+
 /// Of device memory, all that a communicator takes of a GPU; of host memory, of all ranks of a host together.
 inline constexpr std::size_t arena_budget_bytes = std::size_t{60} << 20;
 
@@ -44,7 +48,7 @@ constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks, std::siz
   const bool is_host = kind == ArenaKind::host;
   const std::uint32_t rings = is_host ? ranks : std::max(ranks, 2u) - 1;
   const std::size_t flags_bytes = std::size_t{rings} * max_lanes * slot_depth * sizeof(std::uint64_t);
-  const std::size_t first = (flags_offset_bytes + flags_bytes + 4095) / 4096 * 4096;
+  const std::size_t first = (flags_offset_bytes + flags_bytes + copy_words_bytes + 4095) / 4096 * 4096;
   const std::size_t room = budget_bytes - first;
   ArenaLayout layout{{}, first};
   const auto place = [&](Wire wire, WireSlots slots) {
@@ -64,6 +68,12 @@ constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks, std::siz
 
 constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks) {
   return arena_layout(kind, ranks, arena_bytes(kind, ranks));
+}
+
+/// In memory of peers: the words of `writer` for `reader`.
+inline std::uint32_t* copy_words(const Ring& ring, std::uint32_t writer, std::uint32_t reader) {
+  const std::size_t flags_bytes = std::size_t{ring.ranks - 1} * max_lanes * slot_depth * sizeof(std::uint64_t);
+  return reinterpret_cast<std::uint32_t*>(ring.arenas[reader] + flags_offset_bytes + flags_bytes) + writer * copy_lanes;
 }
 
 /// In memory of peers: all bulk slots that `writer` fills for `reader`, lane after lane. Copy engines use them for

@@ -107,8 +107,12 @@ Status PeerCopies::begin(const StagedCall& call, StreamDriver::Stream stream) {
                       .from = setup_.device_words + words_.zeros(),
                       .row_bytes = PeerWords::region_bytes};
   STRAIT_TRY(setup_.driver->copy(clear, stream));
-  const MemoryOperation runs{.word = setup_.device_words + words_.running(setup_.rank), .value = 1};
-  STRAIT_TRY(setup_.driver->operate({&runs, 1}, stream));
+  Lane on{.stream = stream, .done = nullptr, .operations = {}};
+  for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer)
+    for (std::uint32_t lane = 0; lane < PeerWords::lanes && peer != setup_.rank; ++lane)
+      tell(on, setup_.contributed_here[peer] + lane, 0);
+  tell(on, words_.running(setup_.rank), 1);
+  STRAIT_TRY(flush(on));
   return setup_.meet(call, stream);
 }
 
@@ -132,7 +136,7 @@ Status PeerCopies::add(const StagedCall& call, const PeerTraffic& traffic, const
   const auto word = [&](std::size_t offset) { return reinterpret_cast<std::uint32_t*>(setup_.device_words + offset); };
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
     add.windows[peer] = setup_.windows_here[peer];
-    add.contributed[peer] = word(words_.contributed(setup_.rank, peer, 0));
+    add.contributed[peer] = setup_.contributed_here[peer];
     add.added[peer] = word(words_.added(peer, setup_.rank));
   }
   add.input = traffic.addends.data;
@@ -186,7 +190,10 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
   STRAIT_TRY(flush(lane));
   for (const RowCopy& copy : copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
   for (const std::uint32_t peer : peers)
-    tell(lane, contributes ? words_.contributed(peer, own, parity) : words_.arrived(peer, own, parity), chunk + 1);
+    if (contributes)
+      tell(lane, setup_.contributed_there[peer] + parity, chunk + 1);
+    else
+      tell(lane, words_.arrived(peer, own, parity), chunk + 1);
   if (!contributes) tell(lane, words_.arrived(own, own, parity), chunk + 1);
   return flush(lane);
 }
@@ -238,7 +245,11 @@ void PeerCopies::wait_for(Lane& lane, std::size_t word, std::uint32_t value) con
 }
 
 void PeerCopies::tell(Lane& lane, std::size_t word, std::uint32_t value) const {
-  lane.operations.push_back({.kind = MemoryOperation::Kind::write, .word = setup_.device_words + word, .value = value});
+  tell(lane, reinterpret_cast<std::uint32_t*>(setup_.device_words + word), value);
+}
+
+void PeerCopies::tell(Lane& lane, std::uint32_t* word, std::uint32_t value) {
+  lane.operations.push_back({.kind = MemoryOperation::Kind::write, .word = word, .value = value});
 }
 
 Status PeerCopies::flush(Lane& lane) {
@@ -263,8 +274,7 @@ std::uint64_t PeerCopies::progress_of(std::uint32_t peer) const {
   const std::uint32_t own = setup_.rank;
   std::uint64_t sum = host_word(words_.added(own, peer)).load(std::memory_order_relaxed);
   for (std::uint32_t lane = 0; lane < PeerWords::lanes; ++lane)
-    for (const std::size_t word :
-         {words_.contributed(own, peer, lane), words_.arrived(own, peer, lane), words_.taken(own, peer, lane)})
+    for (const std::size_t word : {words_.arrived(own, peer, lane), words_.taken(own, peer, lane)})
       sum += host_word(word).load(std::memory_order_relaxed);
   return sum;
 }

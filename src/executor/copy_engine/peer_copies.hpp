@@ -45,6 +45,9 @@ class PeerCopies {
     /// peer's in this rank's. Kept by the caller, as all that follows.
     std::array<std::byte*, kernels::max_ranks> windows_there{}, windows_here{};
     std::size_t window_bytes = 0;
+    /// By rank, PeerWords::lanes words of device memory each, as this device addresses them: where this rank tells the
+    /// peer's kernel what it has contributed, and where the peer tells this rank's.
+    std::array<std::uint32_t*, kernels::max_ranks> contributed_there{}, contributed_here{};
     /// PeerWords::size_bytes() of memory that all ranks share, zeroed before the first came: as this process sees it,
     /// and as its device does.
     std::byte* host_words = nullptr;
@@ -104,6 +107,7 @@ class PeerCopies {
   Status end(const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
   void wait_for(Lane& lane, std::size_t word, std::uint32_t value) const;
   void tell(Lane& lane, std::size_t word, std::uint32_t value) const;
+  static void tell(Lane& lane, std::uint32_t* word, std::uint32_t value);
   Status flush(Lane& lane);
   std::vector<Lane*> all_lanes() { return lanes_of(true, true, true); }
   std::vector<Lane*> lanes_of(bool contributes, bool sends, bool receives);

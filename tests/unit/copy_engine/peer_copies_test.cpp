@@ -49,6 +49,7 @@ class Peers {
   explicit Peers(std::uint32_t ranks)
       : machine(ranks, PeerWords{ranks}.size_bytes()),
         windows_(ranks * ranks, Bytes(window_bytes)),
+        contributed_(ranks * ranks * PeerWords::lanes),
         mailboxes_(ranks) {}
 
   /// All ranks, on their streams. Ends without them once the communicator has failed.
@@ -59,12 +60,16 @@ class Peers {
   std::byte* window(std::uint32_t writer, std::uint32_t reader) {
     return windows_[writer * machine.ranks() + reader].data();
   }
+  std::uint32_t* contributed(std::uint32_t writer, std::uint32_t reader) {
+    return &contributed_[(writer * machine.ranks() + reader) * PeerWords::lanes];
+  }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
 
   Machine machine;
 
  private:
   std::vector<Bytes> windows_;
+  std::vector<std::uint32_t> contributed_;
   std::vector<kernels::Mailbox> mailboxes_;
   std::atomic<std::uint32_t> arrived_ = 0;
 };
@@ -86,6 +91,8 @@ class PeerRank {
                             .windows_there = {},
                             .windows_here = {},
                             .window_bytes = window_bytes,
+                            .contributed_there = {},
+                            .contributed_here = {},
                             .host_words = words.host,
                             .device_words = words.device,
                             .meet = [this](const StagedCall& /*call*/, staged::StreamDriver::Stream on) -> Status {
@@ -98,6 +105,8 @@ class PeerRank {
     for (std::uint32_t peer = 0; peer < words.ranks; ++peer) {
       setup.windows_there[peer] = peers_.window(rank_, peer);
       setup.windows_here[peer] = peers_.window(peer, rank_);
+      setup.contributed_there[peer] = peers_.contributed(rank_, peer);
+      setup.contributed_here[peer] = peers_.contributed(peer, rank_);
     }
     return setup;
   }

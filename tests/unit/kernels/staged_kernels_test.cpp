@@ -278,8 +278,9 @@ TEST(Waiting, NothingFollowsALaunchThatGaveUp) {
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     const Bytes output = run(1, 10, 2'000'000'000);
-    if (machine.mailbox(1).event == Mailbox::Event::none)
+    if (machine.mailbox(1).event == Mailbox::Event::none) {
       EXPECT_EQ(output, Bytes(c.count, std::byte{11}));  // of the first call, if it is taken for good
+    }
   }
 }
 
