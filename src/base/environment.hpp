@@ -99,9 +99,14 @@ inline constexpr Variable environment_table[] = {
      "takes half the bytes.",
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
-     "GPU ranks without P2P: calls whose larger buffer has at least so many bytes go through copy engines and CPU "
-     "threads, unless they are captured into a graph, and leave the SMs alone; 0: none do.",
+     "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines. With P2P a few thread "
+     "blocks add; 0: large calls do where few thread blocks are allowed (STRAIT_MAX_SMS). Without P2P CPU threads add, "
+     "and calls that are captured into graphs stay with kernels; 0: none do.",
      "", 0, std::int64_t{1} << 40},
+    {"STRAIT_COPY_WINDOW_BYTES", VariableKind::bytes, "256M", true,
+     "Memory of each GPU through which copy engines carry chunks with P2P, where they are used: with less, chunks are "
+     "smaller and slower.",
+     "", std::int64_t{1} << 20, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
      "Threads with which a GPU rank adds up on the CPU, where GPUs reach one another only through host memory. They "
      "sleep while there is nothing to add.",

@@ -34,7 +34,8 @@ struct CommOptions {
   std::optional<P2pSetting> p2p;      ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
   std::size_t lines_bytes = 0;        ///< GPU ranks with P2P: messages up to this go as lines
   std::size_t packets_bytes = 0;      ///< GPU ranks through host memory: messages up to this go as packets
-  std::size_t copy_engine_bytes = 0;  ///< likewise: calls from this on go through copy engines; 0: none do
+  std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do
+  std::size_t copy_window_bytes = 0;
   staged::StagedOptions copy_engine;
   std::uint32_t max_sms = 0;       ///< GPU ranks: thread blocks of an operation; 0: STRAIT_MAX_SMS
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE

@@ -21,6 +21,8 @@ using kernels::Ring;
 
 namespace {
 
+constexpr std::size_t alignment = 4096;  ///< of copy windows
+
 /// What `members` of a communicator trade over, but for its arenas. `self`: this rank's place among them.
 Ring ring_of(const DeviceRank::Request& request, const Island& members, std::uint32_t self, const ArenaLayout& layout) {
   Ring ring{};
@@ -85,7 +87,7 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
     arenas.give_up_islands(direct.error().message);
   if (arenas.is_staged())
     STRAIT_TRY(arenas.open_staging(request));
-  else if (request.ranks > 1 && DeviceCopies::least_bytes(request, false) > 0)
+  else if (arenas.copy_window_bytes_ > 0)
     STRAIT_TRY(arenas.open_peer_words(request));
   std::vector<Ring*> rings{&arenas.ring_};
   constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);
@@ -154,8 +156,12 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - kept_bytes);
   // A rank that is alone takes part all the same, with as little as can be allocated.
   const bool is_alone = ranks == 1 && request.ranks > 1;
-  STRAIT_ASSIGN(auto traded,
-                trade<cuda_p2p::SharedMemory>(request, island, is_alone ? 1 : layout.size_bytes, "memory of GPUs"));
+  copy_windows_begin_ = (layout.size_bytes + alignment - 1) / alignment * alignment;
+  copy_window_bytes_ = 0;
+  if (ranks > 1 && ranks == request.ranks && DeviceCopies::are_wanted(request))
+    copy_window_bytes_ = request.copy_window_bytes / (ranks - 1) / alignment * alignment;
+  const std::size_t bytes = is_alone ? 1 : copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
+  STRAIT_ASSIGN(auto traded, trade<cuda_p2p::SharedMemory>(request, island, bytes, "memory of GPUs"));
   if (!is_alone) peers_ = std::move(traded.all);
   island_ring_ = ring_of(request, island, place, layout);
   for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) island_ring_.arenas[peer] = peers_[peer].data();

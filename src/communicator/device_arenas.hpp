@@ -43,6 +43,12 @@ class DeviceArenas {
   /// Of more than one rank, through their GPUs' memory, and copy engines wanted: the words by which copies are in order
   /// (staged::PeerWords). Else null.
   const host_staged::HostMemory* peer_words() const { return peer_words_.data() == nullptr ? nullptr : &peer_words_; }
+  /// Likewise: where `writer` puts chunks for `reader`, of copy_window_bytes(), as this rank's device addresses it.
+  std::byte* copy_window(std::uint32_t writer, std::uint32_t reader) const {
+    const std::uint32_t after = (writer + ring_.ranks - reader) % ring_.ranks;
+    return ring_.arenas[reader] + copy_windows_begin_ + (after - 1) * copy_window_bytes_;
+  }
+  std::size_t copy_window_bytes() const { return copy_window_bytes_; }
   /// Why not directly: empty where it is.
   const std::string& why_staged() const { return why_staged_; }
 
@@ -70,6 +76,7 @@ class DeviceArenas {
   std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank of the island, this rank's own among them
   std::vector<host_staged::HostMemory> staging_;  ///< by rank, likewise
   host_staged::HostMemory windows_, peer_words_;
+  std::size_t copy_windows_begin_ = 0, copy_window_bytes_ = 0;  ///< in every arena, behind the slots
   std::string why_staged_;
 };
 

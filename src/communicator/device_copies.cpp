@@ -12,9 +12,6 @@
 namespace strait {
 namespace {
 
-/// With so few thread blocks, kernels move less than copy engines do.
-constexpr std::uint32_t few_sms = 16;
-constexpr std::size_t few_sms_least_bytes = std::size_t{16} << 20;
 /// Of blocks that add: more than eight are faster than what comes over the link.
 constexpr std::uint32_t adding_blocks = 8;
 
@@ -25,24 +22,29 @@ bool share_a_gpu(const DeviceRank::Request& request) {
   return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
 }
 
+/// With few thread blocks, kernels move less than copy engines do: from which sizes on, two and four H200 have shown.
+DeviceCopies::Borders borders(const DeviceRank::Request& request, bool staged) {
+  constexpr std::size_t mb = std::size_t{1} << 20;
+  if (staged) return {request.copy_engine_bytes, request.copy_engine_bytes};
+  if (share_a_gpu(request)) return {};
+  if (request.copy_engine_bytes != 0) return {request.copy_engine_bytes, request.copy_engine_bytes};
+  if (request.max_sms == 0 || request.max_sms > 8) return {};
+  return request.max_sms <= 4 ? DeviceCopies::Borders{16 * mb, 16 * mb} : DeviceCopies::Borders{0, 64 * mb};
+}
+
 staged::StagedCall staged_call(const Call& call) {
   return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive, call.premul_scalar};
 }
 
 }  // namespace
 
-std::size_t DeviceCopies::least_bytes(const DeviceRank::Request& request, bool staged) {
-  if (staged) return request.copy_engine_bytes;
-  if (share_a_gpu(request)) return 0;
-  if (request.copy_engine_bytes != 0) return request.copy_engine_bytes;
-  return request.max_sms != 0 && request.max_sms <= few_sms ? few_sms_least_bytes : 0;
-}
+bool DeviceCopies::are_wanted(const DeviceRank::Request& request) { return borders(request, false).others_bytes != 0; }
 
 Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, const DeviceArenas& arenas,
                                         const DeviceCalls& calls, Kernels kernels) {
   DeviceCopies copies;
   copies.request_ = &request;
-  copies.least_bytes_ = least_bytes(request, arenas.is_staged());
+  copies.borders_ = borders(request, arenas.is_staged());
   if (arenas.windows() != nullptr) STRAIT_TRY(copies.open_staged(*arenas.windows()));
   if (arenas.peer_words() != nullptr) STRAIT_TRY(copies.open_peers(arenas, calls, std::move(kernels)));
   return copies;
@@ -75,11 +77,12 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, const DeviceCalls& c
   setup.ranks = request_->ranks;
   for (std::uint32_t peer = 0; peer < setup.ranks; ++peer) {
     if (peer == setup.rank) continue;
-    setup.windows_there[peer] = bulk_slots(arenas.ring(), setup.rank, peer, setup.window_bytes);
-    setup.windows_here[peer] = bulk_slots(arenas.ring(), peer, setup.rank, setup.window_bytes);
+    setup.windows_there[peer] = arenas.copy_window(setup.rank, peer);
+    setup.windows_here[peer] = arenas.copy_window(peer, setup.rank);
     setup.contributed_there[peer] = copy_words(arenas.ring(), setup.rank, peer);
     setup.contributed_here[peer] = copy_words(arenas.ring(), peer, setup.rank);
   }
+  setup.window_bytes = arenas.copy_window_bytes();
   setup.host_words = arenas.peer_words()->data();
   setup.device_words = arenas.peer_words()->device_data();
   setup.meet = [&calls, launch = std::move(kernels.launch)](const staged::StagedCall& what, void* stream) -> Status {
@@ -106,9 +109,11 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, const DeviceCalls& c
 }
 
 bool DeviceCopies::carries(const Call& call) const {
-  if (least_bytes_ == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
+  const std::size_t least_bytes =
+      call.collective == Collective::all_reduce ? borders_.all_reduce_bytes : borders_.others_bytes;
+  if (least_bytes == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
   const BufferSizes sizes = buffer_sizes(call, call.root, request_->ranks);
-  if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes_) return false;
+  if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes) return false;
   return staged_ ? staged_->supports(staged_call(call)) : peers_->supports(staged_call(call));
 }
 

@@ -16,6 +16,11 @@ namespace strait {
 /// adds, or through host memory, where CPU threads do.
 class DeviceCopies {
  public:
+  /// From which size on calls are carried, of the larger buffer; 0: none.
+  struct Borders {
+    std::size_t all_reduce_bytes = 0;
+    std::size_t others_bytes = 0;
+  };
   /// What is asked of the rank's streams besides copies.
   struct Kernels {
     std::function<Status(const DeviceLaunch& what, void* stream)> launch;
@@ -26,8 +31,8 @@ class DeviceCopies {
   /// nothing.
   static Result<DeviceCopies> open(const DeviceRank::Request& request, const DeviceArenas& arenas,
                                    const DeviceCalls& calls, Kernels kernels);
-  /// From which size on, of a call's larger buffer; 0: none is carried.
-  static std::size_t least_bytes(const DeviceRank::Request& request, bool staged);
+  /// Where GPUs reach one another's memory: whether any call would be carried.
+  static bool are_wanted(const DeviceRank::Request& request);
 
   /// All ranks decide alike.
   bool carries(const Call& call) const;
@@ -44,7 +49,7 @@ class DeviceCopies {
   Status open_staged(const host_staged::HostMemory& windows);
 
   const DeviceRank::Request* request_ = nullptr;
-  std::size_t least_bytes_ = 0;
+  Borders borders_;
   cuda::DeviceMemory shares_done_;
   std::unique_ptr<staged::StagedCopies> staged_;
   std::unique_ptr<staged::PeerCopies> peers_;

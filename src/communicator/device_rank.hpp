@@ -33,6 +33,7 @@ class DeviceRank {
     std::size_t lines_bytes = 0;        ///< through peers' memory: messages up to this go as lines
     std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
     std::size_t copy_engine_bytes = 0;  ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
+    std::size_t copy_window_bytes = 0;  ///< of a GPU's memory, where copy engines carry chunks between GPUs
     staged::StagedOptions copy_engine;
     WireFormat wire = WireFormat::off;  ///< of the communicator: what it needs is there from the start
     /// All ranks' words, by rank. Collective.

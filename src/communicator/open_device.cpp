@@ -62,6 +62,7 @@ Status Comm::open_device(const Deadline& deadline) {
   request.lines_bytes = options_.lines_bytes;
   request.packets_bytes = options_.packets_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
+  request.copy_window_bytes = options_.copy_window_bytes;
   request.copy_engine = options_.copy_engine;
   request.wire = wire();
   request.agree = [&](const Status& status, const std::string& what) { return agree(status, what, deadline); };

@@ -183,6 +183,8 @@ Status Comm::read_settings(const Environment& environment) {
   options_.packets_bytes = static_cast<std::size_t>(packets_bytes);
   STRAIT_ASSIGN(const std::int64_t copy_engine_bytes, environment.integer("STRAIT_COPY_ENGINE_BYTES"));
   options_.copy_engine_bytes = static_cast<std::size_t>(copy_engine_bytes);
+  STRAIT_ASSIGN(const std::int64_t copy_window_bytes, environment.integer("STRAIT_COPY_WINDOW_BYTES"));
+  options_.copy_window_bytes = static_cast<std::size_t>(copy_window_bytes);
   STRAIT_ASSIGN(options_.copy_engine, staged::staged_options(environment));
   options_.copy_engine.simd = simd_;
   if (!options_.wire) {

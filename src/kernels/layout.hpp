@@ -76,13 +76,4 @@ inline std::uint32_t* copy_words(const Ring& ring, std::uint32_t writer, std::ui
   return reinterpret_cast<std::uint32_t*>(ring.arenas[reader] + flags_offset_bytes + flags_bytes) + writer * copy_lanes;
 }
 
-/// In memory of peers: all bulk slots that `writer` fills for `reader`, lane after lane. Copy engines use them for
-/// chunks of their own, while no kernel does.
-inline std::byte* bulk_slots(const Ring& ring, std::uint32_t writer, std::uint32_t reader, std::size_t& bytes) {
-  const WireSlots& slots = ring.slots[static_cast<std::size_t>(Wire::bulk)];
-  bytes = std::size_t{slots.lanes} * slot_depth * slots.slot_bytes;
-  const std::uint32_t after = writer > reader ? writer - reader : writer + ring.ranks - reader;
-  return ring.arenas[reader] + slots.offset_bytes + (after - 1) * bytes;
-}
-
 }  // namespace strait::kernels

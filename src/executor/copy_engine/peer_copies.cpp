@@ -85,7 +85,10 @@ Status PeerCopies::enqueue(const StagedCall& call, StreamDriver::Stream stream) 
   if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
   STRAIT_TRY(move(traffic, parts));
   STRAIT_TRY(join(lanes, stream));
-  return end(traffic, parts, stream);
+  // Peers may still read this rank's windows there: the next call begins with a meeting.
+  Lane last{.stream = stream, .done = nullptr, .operations = {}};
+  tell(last, words_.running(setup_.rank), 0);
+  return flush(last);
 }
 
 PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {
@@ -218,25 +221,6 @@ Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_
   for (const RowCopy& copy : copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
   for (const std::uint32_t peer : peers) tell(lane, words_.taken(peer, own, parity), chunk + 1);
   return flush(lane);
-}
-
-/// When all that this rank has put into its windows there is out of them: kernels may use those next.
-Status PeerCopies::end(const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream) {
-  Lane last{.stream = stream, .done = nullptr, .operations = {}};
-  const std::uint32_t own = setup_.rank;
-  const auto chunks_of = [&](const PeerTraffic::Span& span) {
-    return static_cast<std::uint32_t>((span.bytes + cut.chunk_bytes - 1) / cut.chunk_bytes);
-  };
-  for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
-    if (peer == own) continue;
-    if (const std::uint32_t chunks = chunks_of(traffic.contributions[peer]); chunks > 0)
-      wait_for(last, words_.added(own, peer), chunks);
-    const std::uint32_t chunks = chunks_of(traffic.sends[peer]);
-    for (std::uint32_t chunk = chunks - std::min(chunks, PeerWords::lanes); chunk < chunks; ++chunk)
-      wait_for(last, words_.taken(own, peer, chunk % PeerWords::lanes), chunk + 1);
-  }
-  tell(last, words_.running(own), 0);
-  return flush(last);
 }
 
 void PeerCopies::wait_for(Lane& lane, std::size_t word, std::uint32_t value) const {

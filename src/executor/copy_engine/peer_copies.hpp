@@ -26,16 +26,15 @@ namespace strait::staged {
 /// Chunk k of a rank for a peer goes into slot k % depth of its window there. All chunks are in order by words
 /// (PeerWords) that streams and the kernel write and wait for; once enqueued, a call needs nothing of the host.
 ///
-/// Calls are enqueued on the user's stream and return. All ranks make the same calls in the same order. Windows must
-/// not be used otherwise between the first meeting of a call and its end on the user's stream. One thread at a time
-/// calls enqueue().
+/// Calls are enqueued on the user's stream and return. All ranks make the same calls in the same order. One thread at a
+/// time calls enqueue().
 class PeerCopies {
  public:
   static constexpr std::uint32_t depth = 4;
   /// A message is cut into `wanted_chunks`, so that they overlap, if they are not smaller than this: what a chunk costs
   /// besides its bytes is as much as the copy of some megabytes.
   static constexpr std::size_t least_chunk_bytes = std::size_t{2} << 20;
-  static constexpr std::size_t wanted_chunks = 8;
+  static constexpr std::size_t wanted_chunks = 4;
 
   struct Setup {
     std::unique_ptr<StreamDriver> driver;
@@ -104,7 +103,6 @@ class PeerCopies {
   Status push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
   Status pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
   Status join(std::span<Lane* const> lanes, StreamDriver::Stream to);
-  Status end(const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
   void wait_for(Lane& lane, std::size_t word, std::uint32_t value) const;
   void tell(Lane& lane, std::size_t word, std::uint32_t value) const;
   static void tell(Lane& lane, std::uint32_t* word, std::uint32_t value);
