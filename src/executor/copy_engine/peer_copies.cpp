@@ -159,11 +159,13 @@ Status PeerCopies::move(const PeerTraffic& traffic, const Cut& cut) {
   if (own_from.bytes != 0 && own_from.data != own_to.data)
     STRAIT_TRY(
         setup_.driver->copy({.to = own_to.data, .from = own_from.data, .row_bytes = own_from.bytes}, pulls_[1].stream));
-  for (std::uint32_t step = 0; step < cut.chunks + pulls_after; ++step) {
-    if (step < cut.chunks) STRAIT_TRY(push(Kind::contribution, traffic, cut, step));
-    if (step >= sums_after && step - sums_after < cut.chunks)
-      STRAIT_TRY(push(Kind::message, traffic, cut, step - sums_after));
-    if (step >= pulls_after) STRAIT_TRY(pull(traffic, cut, step - pulls_after));
+  const std::uint32_t lag = traffic.relayed ? 1 : 0;
+  for (std::uint32_t step = 0; step < cut.chunks + pulls_after + lag; ++step) {
+    // Chunks of a number that there is not are left out.
+    STRAIT_TRY(push(Kind::contribution, traffic, cut, step));
+    if (traffic.relayed && step >= sums_after) STRAIT_TRY(pull(traffic, cut, step - sums_after, true));
+    if (step >= sums_after + lag) STRAIT_TRY(push(Kind::message, traffic, cut, step - sums_after - lag));
+    if (step >= pulls_after + lag) STRAIT_TRY(pull(traffic, cut, step - pulls_after - lag, false));
   }
   return {};
 }
@@ -190,6 +192,7 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
   }
   if (copies.empty()) return {};
   if (!contributes && traffic.sends_sums) wait_for(lane, words_.added(own, own), chunk + 1);
+  if (!contributes && traffic.relayed) wait_for(lane, words_.taken(own, own, parity), chunk + 1);
   STRAIT_TRY(flush(lane));
   for (const RowCopy& copy : copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
   for (const std::uint32_t peer : peers)
@@ -201,14 +204,15 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
   return flush(lane);
 }
 
-Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk) {
+/// `relayed`: what is to be passed on, else all the rest.
+Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk, bool relayed) {
   const std::uint32_t own = setup_.rank, parity = chunk % PeerWords::lanes, slot = chunk % depth;
   Lane& lane = pulls_[parity];
   std::vector<RowCopy> copies;
   std::vector<std::uint32_t> peers;
   for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
     const std::uint32_t peer = (own + setup_.ranks - k) % setup_.ranks;  // as they send
-    if (!has_chunk(traffic.receives[peer], cut.chunk_bytes, chunk)) continue;
+    if (!has_chunk(traffic.receives[peer], cut.chunk_bytes, chunk) || (traffic.relayed == peer) != relayed) continue;
     const PeerTraffic::Span piece = chunk_of(traffic.receives[peer], cut.chunk_bytes, chunk);
     const std::byte* const window = setup_.windows_here[peer] + cut.messages_begin;
     wait_for(lane, words_.arrived(own, peer, parity), chunk + 1);
@@ -220,6 +224,7 @@ Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_
   STRAIT_TRY(flush(lane));
   for (const RowCopy& copy : copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
   for (const std::uint32_t peer : peers) tell(lane, words_.taken(peer, own, parity), chunk + 1);
+  if (relayed) tell(lane, words_.taken(own, own, parity), chunk + 1);
   return flush(lane);
 }
 

@@ -101,7 +101,7 @@ class PeerCopies {
   Status add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
   Status move(const PeerTraffic& traffic, const Cut& cut);
   Status push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
-  Status pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
+  Status pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk, bool relayed);
   Status join(std::span<Lane* const> lanes, StreamDriver::Stream to);
   void wait_for(Lane& lane, std::size_t word, std::uint32_t value) const;
   void tell(Lane& lane, std::size_t word, std::uint32_t value) const;

@@ -35,6 +35,32 @@ PeerTraffic all_reduce(const StagedCall& call, std::uint32_t rank, std::uint32_t
   return traffic;
 }
 
+/// Of more than two ranks: the root sends each of the others a slice, which passes it on.
+PeerTraffic broadcast(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+  const std::size_t bytes = call.count * size_bytes(call.type), owners = ranks - 1;
+  const std::size_t slice = (bytes + owners * grain_bytes - 1) / (owners * grain_bytes) * grain_bytes;
+  const auto slice_of = [&](const void* data, std::uint32_t owner) {
+    const std::size_t begin = std::min(bytes, (owner < call.root ? owner : owner - 1) * slice);
+    return part(data, begin, std::min(slice, bytes - begin));
+  };
+  PeerTraffic traffic;
+  traffic.longest_bytes = slice;
+  if (rank == call.root) {
+    for (std::uint32_t peer = 0; peer < ranks; ++peer)
+      if (peer != rank) traffic.sends[peer] = slice_of(call.send, peer);
+    traffic.sends[rank] = part(call.send, 0, bytes);
+    traffic.receives[rank] = part(call.receive, 0, bytes);
+    return traffic;
+  }
+  for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+    if (peer == rank) continue;
+    traffic.receives[peer] = slice_of(call.receive, peer == call.root ? rank : peer);
+    if (peer != call.root) traffic.sends[peer] = slice_of(call.receive, rank);
+  }
+  traffic.relayed = call.root;
+  return traffic;
+}
+
 /// The others: whole blocks of `count` elements.
 PeerTraffic blocks(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
   const std::size_t block = call.count * size_bytes(call.type);
@@ -85,11 +111,11 @@ PeerTraffic blocks(const StagedCall& call, std::uint32_t rank, std::uint32_t ran
 bool PeerTraffic::supports(const StagedCall& call, std::uint32_t ranks) {
   if (!Rounds::supports(call.collective) || call.count == 0) return false;
   if (is_reduction(call.collective) && call.op == ReduceOp::premul_sum) return false;
-  const bool one_for_all = call.collective == Collective::broadcast || call.collective == Collective::reduce;
-  return !one_for_all || ranks == 2;
+  return call.collective != Collective::reduce || ranks == 2;
 }
 
 PeerTraffic PeerTraffic::of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+  if (call.collective == Collective::broadcast && ranks > 2) return broadcast(call, rank, ranks);
   return call.collective == Collective::all_reduce ? all_reduce(call, rank, ranks) : blocks(call, rank, ranks);
 }
 

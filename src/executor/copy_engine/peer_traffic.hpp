@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "executor/copy_engine/rounds.hpp"
 #include "kernels/launch.hpp"
@@ -25,10 +26,11 @@ struct PeerTraffic {
   std::byte* sums = nullptr;  ///< where that goes, of the same length
   Spans sends, receives;      ///< messages to and from each peer; [own rank]: what is copied here
   bool sends_sums = false;
-  std::size_t longest_bytes = 0;  ///< of any rank's messages and contributions: all ranks cut alike
+  std::optional<std::uint32_t> relayed;  ///< what comes from this rank is what is sent to the others, of a broadcast
+  std::size_t longest_bytes = 0;         ///< of any rank's messages and contributions: all ranks cut alike
 
-  /// Whether copy engines can do it: they scale nothing, and where one rank gives or gets everything, all but two ranks
-  /// would wait for its link.
+  /// Whether copy engines can do it: they scale nothing, and where one rank gets everything that is to be added, all
+  /// but two ranks would wait for its link.
   static bool supports(const StagedCall& call, std::uint32_t ranks);
   /// Of a supported call with at least one element.
   static PeerTraffic of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks);

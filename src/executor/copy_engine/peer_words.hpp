@@ -27,7 +27,7 @@ struct PeerWords {
   constexpr std::size_t arrived(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from * lanes + lane);
   }
-  /// This rank's messages that `by` has taken out of its window.
+  /// This rank's messages that `by` has taken out of its window; of `by` == `rank`: what this rank is to pass on.
   constexpr std::size_t taken(std::uint32_t rank, std::uint32_t by, std::uint32_t lane) const {
     return word(rank, (kernels::max_ranks + by) * lanes + lane);
   }

@@ -288,7 +288,7 @@ TEST(PeerCopies, WhatIsNotSupportedIsRefused) {
   const StagedCall good{.count = 1, .send = data.data(), .receive = data.data()};
   for (const auto& change : std::vector<std::function<void(StagedCall&)>>{
            [](StagedCall& call) { call.count = 0; }, [](StagedCall& call) { call.op = ReduceOp::premul_sum; },
-           [](StagedCall& call) { call.collective = Collective::broadcast; },
+           [](StagedCall& call) { call.collective = Collective::reduce; },
            [](StagedCall& call) { call.collective = Collective::barrier; }}) {
     StagedCall call = good;
     change(call);
