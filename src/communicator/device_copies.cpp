@@ -22,14 +22,14 @@ bool share_a_gpu(const DeviceRank::Request& request) {
   return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
 }
 
-/// With few thread blocks, kernels move less than copy engines do: from which sizes on, two and four H200 have shown.
+/// With few thread blocks kernels move less than copy engines: from which sizes on, two and four H200 have shown.
 DeviceCopies::Borders borders(const DeviceRank::Request& request, bool staged) {
   constexpr std::size_t mb = std::size_t{1} << 20;
   if (staged) return {request.copy_engine_bytes, request.copy_engine_bytes};
   if (share_a_gpu(request)) return {};
   if (request.copy_engine_bytes != 0) return {request.copy_engine_bytes, request.copy_engine_bytes};
   if (request.max_sms == 0 || request.max_sms > 8) return {};
-  return request.max_sms <= 4 ? DeviceCopies::Borders{16 * mb, 16 * mb} : DeviceCopies::Borders{0, 64 * mb};
+  return request.max_sms <= 4 ? DeviceCopies::Borders{16 * mb, 16 * mb} : DeviceCopies::Borders{128 * mb, 64 * mb};
 }
 
 staged::StagedCall staged_call(const Call& call) {

@@ -64,7 +64,7 @@ class PeerCopies {
   PeerCopies(const PeerCopies&) = delete;
   PeerCopies& operator=(const PeerCopies&) = delete;
 
-  bool supports(const StagedCall& call) const { return PeerTraffic::supports(call, setup_.ranks); }
+  bool supports(const StagedCall& call) const { return PeerTraffic::supports(call); }
 
   /// The call must be one that is supported. After an error of the driver this object is of no more use, and the
   /// outputs of all that was under way are undefined.

@@ -95,23 +95,22 @@ PeerTraffic blocks(const StagedCall& call, std::uint32_t rank, std::uint32_t ran
         if (is_root) traffic.sends[peer] = sent;
         if (peer_is_root) traffic.receives[peer] = received;
         break;
-      default:  // reduce
-        if (peer_is_root && !is_root) traffic.contributions[peer] = sent;
+      default:
         break;
     }
   }
-  if (call.collective == Collective::reduce_scatter) traffic.addends = part(call.send, rank * block, block);
-  if (call.collective == Collective::reduce && is_root) traffic.addends = part(call.send, 0, block);
-  if (traffic.adds()) traffic.sums = static_cast<std::byte*>(call.receive);
+  if (call.collective == Collective::reduce_scatter) {
+    traffic.addends = part(call.send, rank * block, block);
+    traffic.sums = static_cast<std::byte*>(call.receive);
+  }
   return traffic;
 }
 
 }  // namespace
 
-bool PeerTraffic::supports(const StagedCall& call, std::uint32_t ranks) {
-  if (!Rounds::supports(call.collective) || call.count == 0) return false;
-  if (is_reduction(call.collective) && call.op == ReduceOp::premul_sum) return false;
-  return call.collective != Collective::reduce || ranks == 2;
+bool PeerTraffic::supports(const StagedCall& call) {
+  if (!Rounds::supports(call.collective) || call.collective == Collective::reduce || call.count == 0) return false;
+  return !is_reduction(call.collective) || call.op != ReduceOp::premul_sum;
 }
 
 PeerTraffic PeerTraffic::of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {

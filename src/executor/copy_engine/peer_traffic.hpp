@@ -29,9 +29,9 @@ struct PeerTraffic {
   std::optional<std::uint32_t> relayed;  ///< what comes from this rank is what is sent to the others, of a broadcast
   std::size_t longest_bytes = 0;         ///< of any rank's messages and contributions: all ranks cut alike
 
-  /// Whether copy engines can do it: they scale nothing, and where one rank gets everything that is to be added, all
-  /// but two ranks would wait for its link.
-  static bool supports(const StagedCall& call, std::uint32_t ranks);
+  /// Whether copy engines can do it: they scale nothing, and of a reduce, which one rank would add up alone, kernels
+  /// make a quicker end.
+  static bool supports(const StagedCall& call);
   /// Of a supported call with at least one element.
   static PeerTraffic of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks);
 

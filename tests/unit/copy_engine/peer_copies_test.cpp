@@ -147,8 +147,8 @@ class PeerRank {
   std::vector<std::jthread> kernels_;
 };
 
-bool is_supported(const Case& c, std::uint32_t ranks) {
-  return PeerTraffic::supports({.collective = c.collective, .op = c.op, .count = c.count}, ranks);
+bool is_supported(const Case& c) {
+  return PeerTraffic::supports({.collective = c.collective, .op = c.op, .count = c.count});
 }
 
 struct Setting {
@@ -166,7 +166,7 @@ void run_cases(const Setting& setting, std::uint64_t seed, int groups) {
   std::vector<std::vector<Case>> cases(static_cast<std::size_t>(groups));
   for (auto& group : cases)
     while (group.size() < calls_in_a_group)
-      if (Case c = make_case(seed = mix(seed), setting.ranks, setting.most_bytes); is_supported(c, setting.ranks))
+      if (Case c = make_case(seed = mix(seed), setting.ranks, setting.most_bytes); is_supported(c))
         group.push_back(std::move(c));
   as_threads(setting.ranks, [&](std::uint32_t number) {
     PeerRank rank(peers, number, {.seed = seed + number, .one_queue = setting.one_queue, .slow = setting.slow},
@@ -211,7 +211,7 @@ TEST(PeerCopies, ReduceEveryTypeAndOperation) {
              .op = static_cast<ReduceOp>(op),
              .count = 5001,
              .aligned = type % 2 == 0};
-      if (!is_supported(c, 3)) {
+      if (!is_supported(c)) {
         EXPECT_EQ(c.op, ReduceOp::premul_sum);
         continue;
       }
