@@ -37,7 +37,8 @@ struct Share {
 /// Whole granules of aligned memory, in rank order: the case that must be fast. What a thread has in flight decides, so
 /// it loads for several granules before it adds.
 template <DataType type, std::uint32_t ranks>
-__device__ __forceinline__ void add_whole(const Granule* const (&from)[ranks], Granule* to, const Share& share) {
+__device__ __forceinline__ void add_whole(const Granule* const (&from)[ranks], Granule* to, const Share& share,
+                                          float scale) {
   constexpr std::uint32_t batch = 12 / ranks;
   for (std::uint32_t begin = share.first + threadIdx.x; begin < share.last; begin += batch * blockDim.x) {
     Granule values[batch][ranks];
@@ -55,7 +56,7 @@ __device__ __forceinline__ void add_whole(const Granule* const (&from)[ranks], G
       sum.first(values[b][0]);
 #pragma unroll
       for (std::uint32_t rank = 1; rank < ranks; ++rank) sum.next(values[b][rank]);
-      values[b][0] = sum.result(1.0f, has_nan);
+      values[b][0] = sum.result(scale, has_nan);
     }
     if (has_nan) {
 #pragma unroll
@@ -80,7 +81,7 @@ __device__ __forceinline__ const Granule* window_of(const Add& add, const AddedC
 
 /// Of `ranks` ranks, if that is how many there are. False: for the other ones to do.
 template <DataType type, std::uint32_t ranks>
-__device__ __forceinline__ bool add_if_whole(const Add& add, const AddedChunk& chunk, const Share& share) {
+__device__ __forceinline__ bool add_if_whole(const Add& add, const AddedChunk& chunk, const Share& share, float scale) {
   const auto* const input = add.input + chunk.offset;
   auto* const output = add.output + chunk.offset;
   const auto bits = reinterpret_cast<std::uintptr_t>(input) | reinterpret_cast<std::uintptr_t>(output);
@@ -89,7 +90,7 @@ __device__ __forceinline__ bool add_if_whole(const Add& add, const AddedChunk& c
 #pragma unroll
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     from[rank] = rank == add.ring.rank ? reinterpret_cast<const Granule*>(input) : window_of(add, chunk, rank);
-  add_whole<type, ranks>(from, reinterpret_cast<Granule*>(output), share);
+  add_whole<type, ranks>(from, reinterpret_cast<Granule*>(output), share, scale);
   return true;
 }
 
@@ -148,11 +149,13 @@ __device__ __forceinline__ void add_share(const Add& add, const AddedChunk& chun
   const std::uint32_t granules = (chunk.bytes + 15) / 16, each = (granules + gridDim.x - 1) / gridDim.x;
   const std::uint32_t first = blockIdx.x * each;
   Share share{first, first + each < granules ? first + each : granules};
-  if constexpr (sum_only && has_pair_sum<type>) {
+  if constexpr (has_pair_sum<type>) {
+    float scale = 1;
+    const bool is_sum = sum_only || is_pair_sum<type>({add.op, add.ring.averaged, 0}, scale);
     const std::uint32_t whole = chunk.bytes / 16;
     const Share fast{share.first, share.last < whole ? share.last : whole};
-    if (add_if_whole<type, 2>(add, chunk, fast) || add_if_whole<type, 3>(add, chunk, fast) ||
-        add_if_whole<type, 4>(add, chunk, fast))
+    if (is_sum && (add_if_whole<type, 2>(add, chunk, fast, scale) || add_if_whole<type, 3>(add, chunk, fast, scale) ||
+                   add_if_whole<type, 4>(add, chunk, fast, scale)))
       share.first = share.first < fast.last ? fast.last : share.first;
   }
   add_any<type, sum_only>(add, chunk, share);
