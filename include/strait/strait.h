@@ -114,7 +114,9 @@ typedef struct {
   int device;              /* CUDA device of this rank; -1: a host rank */
   int64_t init_timeout_ms; /* deadline of init; 0: 60 s, or STRAIT_INIT_TIMEOUT_MS */
   int64_t timeout_ms;      /* deadline of every operation; 0: none, or STRAIT_TIMEOUT_MS */
-  int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 128, or STRAIT_MAX_SMS */
+  int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 128, or STRAIT_MAX_SMS. With up
+                              to 8, GPUs that reach one another's memory carry large operations by copy engines, which
+                              take STRAIT_COPY_WINDOW_BYTES (256 MB) of each */
   int wire;                /* straitWireFormat_t, the same on all ranks: of every all-reduce, reduce-scatter, all-gather
                               and all-to-all of float32, bfloat16 or float16, where what is reduced is a sum or an
                               average; other calls stay exact */
