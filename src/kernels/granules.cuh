@@ -1,25 +1,19 @@
 #pragma once
 
+#include "kernels/combine.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/pair_arithmetic.cuh"
 
 /// Bulk chunks that are whole granules at aligned places, as nearly all are, in plain loops: how much a few blocks move
 /// is decided by what their threads have in flight, and by how few instructions that takes. Chunks of an odd address or
-/// length (the last one of a message) take the way of lane.cuh.
+/// length (the last one of a message) take the way of lane.cuh and combine.cuh.
 namespace strait::kernels {
 
 template <class... Pointers>
 __device__ __forceinline__ bool are_granules(std::uint32_t bytes, Pointers... at) {
   return ((bytes | ... | static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at))) % sizeof(Granule)) == 0;
 }
-
-/// This rank's part of what is reduced or copied, on one lane.
-struct Own {
-  const std::byte* input;
-  std::byte* output;
-  std::uint32_t bytes;
-  __device__ bool are_granules() const { return kernels::are_granules(bytes, input, output); }
-};
+__device__ __forceinline__ bool are_granules(const Own& own) { return are_granules(own.bytes, own.input, own.output); }
 
 /// Granules of a chunk that a thread moves together: every 32nd of [first, end).
 struct Segment {
@@ -82,11 +76,17 @@ __device__ __forceinline__ void copy_granules(CopyDealer& dealer, std::byte* to,
   });
 }
 
+/// With registers of its own: what the loops over granules and all else need together would not fit. What `body`
+/// captures by reference lives in memory instead.
+template <class Body>
+STRAIT_NOINLINE __device__ auto out_of_line(const Body& body) {
+  return body();
+}
+
 /// push() of the chunks of all of a block's lanes. `as_it_is`: the contribution is what the user's memory holds.
-template <class W, class Contribution>
+template <class Contribution>
 __device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
                                          bool as_it_is, Contribution&& contribution) {
-  if constexpr (!W::flags_slots) return push<W>(chunks, count, pieces, contribution);
   CopyDealer dealer(count * pieces);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Outgoing& chunk = chunks[i];
@@ -94,15 +94,13 @@ __device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t c
     if (as_it_is && are_granules(chunk.bytes, chunk.source))
       copy_granules(dealer, chunk.slot, chunk.source, chunk.bytes);
     else
-      out_of_line([at = &chunk, pieces, contribution] { push<W>(at, 1, pieces, contribution); });
+      out_of_line([at = &chunk, pieces, contribution] { push<Bulk>(at, 1, pieces, contribution); });
   }
 }
 
-/// Likewise collect().
-template <class W>
-__device__ __forceinline__ bool collect_all(const Ring& ring, const Incoming* chunks, std::uint32_t count,
+/// Likewise collect(), which here waits for nothing.
+__device__ __forceinline__ void collect_all(const Ring& ring, const Incoming* chunks, std::uint32_t count,
                                             std::uint32_t pieces) {
-  if constexpr (!W::flags_slots) return collect<W>(ring, chunks, count, pieces);
   CopyDealer dealer(count * pieces);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Incoming& chunk = chunks[i];
@@ -110,9 +108,20 @@ __device__ __forceinline__ bool collect_all(const Ring& ring, const Incoming* ch
     if (are_granules(chunk.bytes, chunk.destination))
       copy_granules(dealer, chunk.destination, chunk.slot, chunk.bytes);
     else
-      out_of_line([all = &ring, at = &chunk, pieces] { collect<W>(*all, at, 1, pieces); });  // waits for nothing
+      out_of_line([all = &ring, at = &chunk, pieces] { collect<Bulk>(*all, at, 1, pieces); });
   }
-  return true;
+}
+
+/// copy_own() of all of a block's lanes.
+__device__ __forceinline__ void copy_all_own(const Own* all, std::uint32_t width, std::uint32_t pieces) {
+  CopyDealer dealer(width * pieces);
+  for (std::uint32_t nth = 0; nth < width; ++nth) {
+    const Own& own = all[nth];
+    if (!are_granules(own))
+      out_of_line([own, pieces] { copy_own<Bulk>(own, pieces); });
+    else if (own.output != own.input)
+      copy_granules(dealer, own.output, own.input, own.bytes);
+  }
 }
 
 /// Granules that a thread sums at a time.
@@ -187,16 +196,16 @@ __device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dea
 
 /// Sums what came on all of a block's lanes to `own` parts that are granules. `incoming`: by lane and position.
 /// `store(nth, segment, results)` stores sums of the nth lane. False, and nothing is done: not an operation for this.
-template <class W, DataType type, class Store>
+template <DataType type, class Store>
 __device__ __forceinline__ bool sum_all(const Ring& ring, const Own* own, const Incoming* incoming, std::uint32_t width,
                                         std::uint32_t pieces, const Operation& operation, Store&& store) {
-  if constexpr (W::flags_slots && has_pair_sum<type>) {
+  if constexpr (has_pair_sum<type>) {
     float scale = 1;
     if (!is_pair_sum<type>(operation, scale)) return false;
     const auto sum = [=, rank = ring.rank, ranks = ring.ranks]<std::uint32_t fixed_ranks>() {
       Dealer<sum_batch<fixed_ranks>> dealer(width * pieces);
       for (std::uint32_t nth = 0; nth < width; ++nth) {
-        if (!own[nth].are_granules()) continue;
+        if (!are_granules(own[nth])) continue;
         const Incoming* const chunks = incoming + nth * (ranks - 1);
         const auto source = [&](std::uint32_t of) {
           return of == rank ? own[nth].input : chunks[position_of(of, rank, ranks)].slot;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/bulk_exchange.cuh"
+#include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/two_hop.cuh"
 
@@ -31,7 +33,8 @@ TypeKernels::Pair copies_over() {
 }
 TypeKernels::Pair copies(Wire wire) {
   if (wire == Wire::lines) return copies_over<Lines>();
-  return wire == Wire::packets ? copies_over<Packets>() : copies_over<Bulk>();
+  if (wire == Wire::packets) return copies_over<Packets>();
+  return {reinterpret_cast<const void*>(&bulk_exchange_copy<>), reinterpret_cast<const void*>(&bulk_two_hop_copy<>)};
 }
 
 }  // namespace

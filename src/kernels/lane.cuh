@@ -7,10 +7,6 @@
 
 /// One thread block's end of the protocol (launch.hpp): its lanes of every ring, and what its warps do with chunks. `W`
 /// is the wire's policy (wire.cuh).
-///
-/// Where slots are flagged, a block may serve several lanes at once, each with a chunk, a slot, a flag and counters of
-/// its own: so few blocks move much between two fences. The far end sees lanes, and nothing of who serves them; slots
-/// joined into larger ones would need a layout, flags and counters for every number of blocks that a call may ask for.
 namespace strait::kernels {
 
 /// A chunk on its way to a peer in this round, and one that comes. Kept in shared memory, one for each peer by
@@ -31,40 +27,11 @@ struct Incoming {
   std::uint32_t peer;
 };
 
-/// With registers of its own: what the loops over granules and all else need together would not fit. What `body`
-/// captures by reference lives in memory instead.
-template <class Body>
-STRAIT_NOINLINE __device__ auto out_of_line(const Body& body) {
-  return body();
-}
-/// So where there are such loops.
-template <class W, class Body>
-__device__ __forceinline__ auto perhaps_out_of_line(const Body& body) {
-  if constexpr (W::flags_slots)
-    return out_of_line(body);
-  else
-    return body();
-}
-
-/// Of which peer, and on which of the block's lanes, this thread looks after what is sent and received: the first
-/// threads, one each.
-template <class W>
-struct Minder {
-  __device__ Minder(const Ring& ring, std::uint32_t width) {
-    if constexpr (W::max_width > 1) nth = threadIdx.x / ring.ranks;
-    minds = threadIdx.x < ring.ranks * (W::max_width > 1 ? width : 1);
-    if (!minds) nth = 0;
-    peer = minds ? threadIdx.x - nth * ring.ranks : 0;
-    lane = blockIdx.x + nth * (W::max_width > 1 ? gridDim.x : 0);
-    has_peer = minds && peer != ring.rank;
-    position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
-  }
-  std::uint32_t nth = 0;  ///< of the block's lanes
-  std::uint32_t lane;
-  std::uint32_t peer;
-  std::uint32_t position;  ///< of the peer
-  bool minds;
-  bool has_peer;  ///< it minds one that is not this rank
+/// This rank's part of what is reduced or copied, on one lane.
+struct Own {
+  const std::byte* input;
+  std::byte* output;
+  std::uint32_t bytes;
 };
 
 /// One peer's lane of a ring, in the registers of the one thread that looks after it.
@@ -72,15 +39,14 @@ template <class W>
 class Lane {
  public:
   /// Of the launch's arguments alone, so that it may come before after_predecessor().
-  __device__ Lane(const Ring& ring, std::uint32_t peer, Cast cast, std::uint32_t number)
+  __device__ Lane(const Ring& ring, std::uint32_t peer, Cast cast, std::uint32_t lane = 0)
       : ring_(ring),
         peer_(peer),
-        number_(number),
-        out_(ring, {ring.rank, peer, cast, number}, W::wire),
-        in_(ring, {peer, ring.rank, cast, number}, W::wire),
-        counts_(&ring.counts[lane_index(W::wire, cast, peer, number)]),
-        returned_word_(returned_word(ring.rank, peer, cast)),
-        peers_returned_word_(returned_word(peer, ring.rank, cast)) {}
+        out_(ring, {ring.rank, peer, cast, lane}),
+        in_(ring, {peer, ring.rank, cast, lane}),
+        counts_(&ring.counts[lane_index(W::wire, cast, peer, lane_number<W>(lane))]),
+        returned_word_(returned_word({ring.rank, peer, cast, lane})),
+        peers_returned_word_(returned_word({peer, ring.rank, cast, lane})) {}
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
   /// sends for what the earlier one owes.
   __device__ bool resume() {
@@ -101,14 +67,16 @@ class Lane {
     if (gives_up && ring_.gave_up != nullptr) *ring_.gave_up = 1;
   }
 
-  /// Takes the next slot towards the peer, once it is free. False: gave up.
-  __device__ bool next_slot(const std::byte* source, std::uint32_t bytes, std::uint16_t call_hash, Outgoing& chunk) {
+  /// Takes the next slot towards the peer, once it is free. `lane`: as when it was made, and not kept, because that
+  /// would cost those who need it not. False: gave up.
+  __device__ bool next_slot(const std::byte* source, std::uint32_t bytes, std::uint16_t call_hash, Outgoing& chunk,
+                            std::uint32_t lane = 0) {
     chunk.bytes = 0;
     if (bytes == 0) return true;
     Patience patience;
     while (sent_ >= returned_ + slot_depth) {
       returned_ = load_returned();
-      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, number_, true)) return false;
+      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<W>(lane), true)) return false;
     }
     chunk = {source, out_.slot(sent_), out_.flag(sent_), W::flag(sent_, call_hash), bytes};
     if constexpr (W::wire == Wire::packets) is_stale_ = is_stale_ || W::wipes(sent_);
@@ -143,17 +111,17 @@ class Lane {
   __device__ std::uint64_t load_returned() const {
     return W::flags_slots ? acquire_word(returned_word_) : load_word(returned_word_);
   }
-  /// Where `reader` returns the slots of `writer`: in the writer's arena.
-  __device__ std::uint64_t* returned_word(std::uint32_t writer, std::uint32_t reader, Cast cast) const {
-    return reinterpret_cast<std::uint64_t*>(ring_.arenas[writer]) + lane_index(W::wire, cast, reader, number_);
+  /// Where the reader returns the slots of the writer: in the writer's arena.
+  __device__ std::uint64_t* returned_word(const LaneEnds& ends) const {
+    return reinterpret_cast<std::uint64_t*>(ring_.arenas[ends.writer]) +
+           lane_index(W::wire, ends.cast, ends.reader, lane_number<W>(ends.lane));
   }
 
   static constexpr std::uint64_t gave_up = ~std::uint64_t{0};  ///< LaneCounts::sent of a lane on which nothing goes on
 
   const Ring& ring_;
   const std::uint32_t peer_;
-  const std::uint32_t number_;
-  const LaneSlots out_, in_;
+  const LaneSlots<W> out_, in_;
   LaneCounts* const counts_;
   std::uint64_t* const returned_word_;        ///< of this rank's slots, which the peer returns
   std::uint64_t* const peers_returned_word_;  ///< of the peer's, which this rank does
@@ -264,6 +232,15 @@ __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count
       if (numbers[b] < tasks) send<W>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
     return true;
   });
+}
+
+/// Fetches what this thread will push first: of `chunks`, of which no more than `source` and `bytes` is known.
+template <class W>
+__device__ __forceinline__ void prefetch_first(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
+  const std::uint32_t number = threadIdx.x / warp_threads;
+  if (count == 0 || number >= count * pieces) return;
+  const Task task = task_of<W>(number, chunks, count);
+  if (task.place.valid != 0) prefetch(chunks[task.chunk].source + task.place.offset);
 }
 
 /// A granule that is to come: where, and from whom. `slot` == nullptr: none.

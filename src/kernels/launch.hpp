@@ -24,7 +24,7 @@ inline constexpr std::uint32_t wire_count = 3;
 
 inline constexpr std::uint32_t max_ranks = 16;
 inline constexpr std::uint32_t max_lanes = 128;  ///< of a pair of ranks: each a ring of slots, used by one thread block
-inline constexpr std::uint32_t slot_depth = 4;   ///< a power of two, and at least 4 (two_hop.cuh)
+inline constexpr std::uint32_t slot_depth = 4;   ///< a power of two, and at least 4 (chunks.cuh)
 inline constexpr std::uint32_t line_bytes = 128;
 inline constexpr std::uint32_t line_data_bytes = 120;
 /// What a warp moves at a time, in memory. Chunks are whole pieces.
@@ -126,9 +126,9 @@ struct Exchange {
   std::uint64_t premul_scalar;  ///< an element, in the low bytes: this rank's own
   std::uint32_t pieces;         ///< of the longest chunk
   std::uint32_t rounds;         ///< in which a lane moves the longest message
-  std::uint32_t width;          ///< lanes that a block serves at once: it, and every gridDim.x-th after it
   ReduceOp op;
-  Cast cast;  ///< multi: what a rank sends is the same for every peer, and goes to all of them
+  Cast cast;            ///< multi: what a rank sends is the same for every peer, and goes to all of them
+  std::uint32_t width;  ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
 };
 
 /// Two hops. The message is cut into a slice for every owner. Contributors send slice o to owner o, who reduces the
@@ -146,13 +146,13 @@ struct TwoHop {
   std::uint16_t call_hash;
   std::uint32_t pieces;        ///< of a chunk
   std::uint32_t rounds;        ///< in which a lane moves the longest slice
-  std::uint32_t width;         ///< as in an Exchange
   std::uint32_t contributors;  ///< bit r: rank r
   std::uint32_t owners;
   std::uint32_t receivers;
   std::uint64_t premul_scalar;
   ReduceOp op;
-  Cast results;  ///< multi: all ranks are receivers
+  Cast results;         ///< multi: all ranks are receivers
+  std::uint32_t width;  ///< as in an Exchange
 };
 
 /// Adds chunks up while copy engines bring them (executor/copy_engine/peer_copies.hpp). Chunk k of what rank r

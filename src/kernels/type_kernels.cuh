@@ -1,6 +1,8 @@
 #pragma once
 
 #include "kernels/add.cuh"
+#include "kernels/bulk_exchange.cuh"
+#include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/kernels.hpp"
 #include "kernels/two_hop.cuh"
@@ -15,7 +17,8 @@
   TypeKernels kernels_of<DataType::type>() {                                                 \
     return {{STRAIT_KERNEL_PAIR(Lines, type, true), STRAIT_KERNEL_PAIR(Lines, type, false)}, \
             STRAIT_KERNEL_PAIR(Packets, type, false),                                        \
-            STRAIT_KERNEL_PAIR(Bulk, type, false),                                           \
+            {reinterpret_cast<const void*>(&bulk_exchange_reduce<DataType::type>),           \
+             reinterpret_cast<const void*>(&bulk_two_hop_reduce<DataType::type>)},           \
             {reinterpret_cast<const void*>(&add_chunks<DataType::type, true>),               \
              reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)}};            \
   }

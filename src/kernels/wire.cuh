@@ -68,7 +68,7 @@ __device__ __forceinline__ std::uint32_t position_of(std::uint32_t peer, std::ui
   return peer > rank ? peer - rank - 1 : peer + ranks - rank - 1;
 }
 
-/// A ring's lane: who writes, who reads, over which ring, and its number there.
+/// A ring's lane: who writes, who reads, over which ring, and which of the block's it is (lane_number).
 struct LaneEnds {
   std::uint32_t writer;
   std::uint32_t reader;
@@ -76,21 +76,32 @@ struct LaneEnds {
   std::uint32_t lane;
 };
 
+/// The number of a lane. Where slots are not flagged, a block serves but one, of its own number, and LaneEnds::lane
+/// means nothing: the number is read where it is needed, because small messages wait for every instruction.
+template <class W>
+__device__ __forceinline__ std::uint32_t lane_number(std::uint32_t lane) {
+  if constexpr (W::flags_slots) return lane;
+  return blockIdx.x;
+}
+
 /// The first slot of a lane, among all of its wire in the arena: slot_depth of them follow one another.
-__device__ __forceinline__ std::size_t first_slot(const Ring& ring, const LaneEnds& ends, Wire wire) {
+template <class W>
+__device__ __forceinline__ std::size_t first_slot(const Ring& ring, const LaneEnds& ends) {
   const std::uint32_t k = !ring.staged               ? position_of(ends.writer, ends.reader, ring.ranks)
                           : ends.cast == Cast::multi ? ring.ranks - 1
                                                      : position_of(ends.reader, ends.writer, ring.ranks);
-  return std::size_t{k * ring.slots[static_cast<std::uint32_t>(wire)].lanes + ends.lane} * slot_depth;
+  return std::size_t{k * ring.slots[static_cast<std::uint32_t>(W::wire)].lanes + lane_number<W>(ends.lane)} *
+         slot_depth;
 }
 
 /// Where the slots of a lane lie, and of bulk slots the flags.
+template <class W>
 struct LaneSlots {
-  __device__ LaneSlots(const Ring& ring, const LaneEnds& ends, Wire wire)
-      : slot_bytes(ring.slots[static_cast<std::uint32_t>(wire)].slot_bytes) {
+  __device__ LaneSlots(const Ring& ring, const LaneEnds& ends)
+      : slot_bytes(ring.slots[static_cast<std::uint32_t>(W::wire)].slot_bytes) {
     std::byte* const arena = ring.arenas[ring.staged ? ends.writer : ends.reader];
-    const std::size_t first = first_slot(ring, ends, wire);
-    slots = arena + ring.slots[static_cast<std::uint32_t>(wire)].offset_bytes + first * slot_bytes;
+    const std::size_t first = first_slot<W>(ring, ends);
+    slots = arena + ring.slots[static_cast<std::uint32_t>(W::wire)].offset_bytes + first * slot_bytes;
     flags = reinterpret_cast<std::uint64_t*>(arena + flags_offset_bytes) + first;
   }
   __device__ __forceinline__ std::byte* slot(std::uint64_t use) const {
@@ -108,7 +119,6 @@ struct Lines {
   static constexpr std::uint32_t stride = 8;  ///< of granules in the user's memory (UserBytes)
   static constexpr int reduce_batch = 1;      ///< granules that a thread reduces at a time
   static constexpr bool flags_slots = false;
-  static constexpr std::uint32_t max_width = 1;  ///< lanes that a block serves at once
 
   static __device__ __forceinline__ bool bears_flag() {
     return threadIdx.x % granules_per_line == granules_per_line - 1;
@@ -139,7 +149,6 @@ struct Packets {
   static constexpr std::uint32_t stride = 8;
   static constexpr int reduce_batch = 1;
   static constexpr bool flags_slots = false;
-  static constexpr std::uint32_t max_width = 1;
   /// A flag has this many bits for the use; what is older by as many uses looks the same.
   static constexpr std::uint32_t use_bits = 24;
 
@@ -174,7 +183,6 @@ struct Bulk {
   static constexpr std::uint32_t stride = 16;
   static constexpr int reduce_batch = 2;
   static constexpr bool flags_slots = true;
-  static constexpr std::uint32_t max_width = kernels::max_width;
 
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
     const std::uint32_t slot_offset = piece * piece_bytes + threadIdx.x % warp_threads * 16;

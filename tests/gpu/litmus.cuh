@@ -216,7 +216,7 @@ __device__ __forceinline__ void add(Tally& all, const Tally& mine) {
 
 template <Weakness weakness>
 __device__ __forceinline__ bool await_flag(const Traffic& traffic, const kernels::Incoming& chunk) {
-  if constexpr (weakness != Weakness::no_acquire) return kernels::await(traffic.ring, chunk);
+  if constexpr (weakness != Weakness::no_acquire) return kernels::await(traffic.ring, chunk, blockIdx.x);
   kernels::Patience patience;
   while (kernels::load_word(chunk.slot_flag) != chunk.flag)
     if (patience.spent(traffic.ring, 0, blockIdx.x, false)) return false;

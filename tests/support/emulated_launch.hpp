@@ -9,12 +9,13 @@
 #include <atomic>
 #include <memory>
 #include <thread>
-#include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "communicator/device_calls.hpp"
 #include "host/collective_case.hpp"
+#include "kernels/bulk_exchange.cuh"
+#include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/two_hop.cuh"
 #include "support/random_data.hpp"
@@ -37,23 +38,21 @@ class Arena {
   void* data_;
 };
 
-template <class W, class Launch>
-inline void run_thread(const DeviceLaunch& launch, const Launch& argument, DataType type) {
-  constexpr bool one_hop = std::is_same_v<Launch, kernels::Exchange>;
-  if (!launch.reduces) {
-    if constexpr (one_hop) {
-      kernels::exchange_copy<W>(argument);
-    } else {
-      kernels::two_hop_copy<W>(argument);
-    }
-    return;
-  }
+inline void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
+  const bool is_bulk = launch.wire == kernels::Wire::bulk;
+  if (!launch.reduces)
+    return is_bulk ? kernels::bulk_exchange_copy(argument) : kernels::exchange_copy<kernels::Packets>(argument);
   spec::visit(type, [&]<DataType t>() {
-    if constexpr (one_hop) {
-      kernels::exchange_reduce<W, t, false>(argument);
-    } else {
-      kernels::two_hop_reduce<W, t, false>(argument);
-    }
+    is_bulk ? kernels::bulk_exchange_reduce<t>(argument)
+            : kernels::exchange_reduce<kernels::Packets, t, false>(argument);
+  });
+}
+inline void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
+  const bool is_bulk = launch.wire == kernels::Wire::bulk;
+  if (!launch.reduces)
+    return is_bulk ? kernels::bulk_two_hop_copy(argument) : kernels::two_hop_copy<kernels::Packets>(argument);
+  spec::visit(type, [&]<DataType t>() {
+    is_bulk ? kernels::bulk_two_hop_reduce<t>(argument) : kernels::two_hop_reduce<kernels::Packets, t, false>(argument);
   });
 }
 
@@ -73,14 +72,7 @@ inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType 
       blockIdx.x = index;
       blockDim.x = threads;
       gridDim.x = launch.blocks;
-      std::visit(
-          [&](const auto& argument) {
-            if (launch.wire == kernels::Wire::packets)
-              run_thread<kernels::Packets>(launch, argument, type);
-            else
-              run_thread<kernels::Bulk>(launch, argument, type);
-          },
-          launch.argument);
+      std::visit([&](const auto& argument) { run_thread(launch, argument, type); }, launch.argument);
     });
 }
 

@@ -1,0 +1,150 @@
+#pragma once
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/chunks.cuh"
+#include "kernels/combine.cuh"
+#include "kernels/granules.cuh"
+#include "kernels/lane.cuh"
+#include "kernels/minder.cuh"
+
+/// The kernels of Exchange (launch.hpp) in bulk: one hop, as a copy and as a reduction. A block serves several lanes
+/// (minder.cuh).
+namespace strait::kernels {
+
+/// What the threads of a block share in a round of an exchange: for each of its lanes, chunks by the position of their
+/// peer (position_of).
+struct BulkExchangeRound {
+  Outgoing outgoing[max_width * max_ranks];
+  Incoming incoming[max_width * max_ranks];
+  Own own[max_width];
+  int failed;
+  Outgoing first[max_ranks];  ///< what the first round sends: where from, and how much
+};
+
+/// By the thread that looks after a peer on the block's first lane: what its first chunk is.
+__device__ __forceinline__ void name_first(const Message& send, std::uint32_t position, BulkExchangeRound& shared) {
+  std::size_t offset = 0;
+  shared.first[position].bytes = chunk_of(send, blockIdx.x, 0, offset);
+  shared.first[position].source = send.data + offset;
+}
+
+/// By the thread that looks after a peer: what this round sends it.
+__device__ __forceinline__ void prepare_send(const Exchange& exchange, const Message& send, Lane<Bulk>& lane,
+                                             const Minder& minder, std::uint32_t round, BulkExchangeRound& shared) {
+  if (!minder.has_peer) return;
+  std::size_t offset = 0;
+  const std::uint32_t bytes = chunk_of(send, minder.lane, round, offset);
+  Outgoing outgoing;
+  if (!lane.next_slot(send.data + offset, bytes, send.call_hash, outgoing, minder.lane)) shared.failed = 1;
+  if (exchange.cast == Cast::single) {
+    shared.outgoing[minder.chunk] = outgoing;
+  } else if (minder.position == 0) {
+    shared.outgoing[minder.nth] = outgoing;
+  }
+}
+
+/// Likewise, what comes from it, or of this rank's own.
+__device__ __forceinline__ void prepare_receive(const Message& send, const Message& receive, Lane<Bulk>& lane,
+                                                const Minder& minder, std::uint32_t round, BulkExchangeRound& shared) {
+  std::size_t offset = 0;
+  const std::uint32_t bytes = chunk_of(receive, minder.lane, round, offset);
+  if (!minder.has_peer) {
+    shared.own[minder.nth] = {send.data + offset, receive.data + offset, bytes};
+  } else {
+    lane.expect(receive.data + offset, bytes, receive.call_hash, shared.incoming[minder.chunk]);
+  }
+}
+
+/// Before any thread takes what comes in the first round.
+__device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchangeRound& shared) {
+  if (!minder.has_peer) {
+    shared.own[minder.nth].bytes = 0;
+  } else {
+    shared.incoming[minder.chunk].bytes = 0;
+  }
+}
+
+/// `combine()` takes what comes; false: gave up. What is sent is a round ahead of what is taken, so that a block's
+/// reads do not wait for its writes to get through: in place, what comes overwrites what was sent in the round before.
+/// `as_it_is`: the contribution is the input.
+template <class Contribution, class Combine>
+__device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, BulkExchangeRound& shared, bool as_it_is,
+                                                  Contribution&& contribution, Combine&& combine) {
+  const Ring& ring = exchange.ring;
+  const Minder minder(ring, exchange.width);
+  const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
+  // What the arguments alone decide comes before the wait, while the launch before this one still runs.
+  const Message send = exchange.send[minder.peer], receive = exchange.receive[minder.peer];
+  Lane<Bulk> lane(ring, minder.peer, exchange.cast, minder.lane);
+  if (minder.has_peer && minder.nth == 0) name_first(send, minder.position, shared);
+  if (threadIdx.x == 0) shared.failed = 0;
+  __syncthreads();
+  after_predecessor();
+  const bool goes_on = minder.minds && lane.resume();
+  if (minder.minds && !goes_on) shared.failed = 1;
+  bool gives_up = false;
+  prefetch_first<Bulk>(shared.first, copies, exchange.pieces);
+  for (std::uint32_t round = 0; round <= exchange.rounds; ++round) {
+    const auto prepare = [&] {
+      prepare_send(exchange, send, lane, minder, round, shared);
+      if (round == 0) {
+        receive_nothing(minder, shared);
+      } else {
+        prepare_receive(send, receive, lane, minder, round - 1, shared);
+      }
+      if (minder.has_peer && !await(ring, shared.incoming[minder.chunk], minder.lane)) shared.failed = 1;
+    };
+    if (goes_on) out_of_line(prepare);
+    __syncthreads();
+    gives_up = shared.failed != 0;
+    if (gives_up) break;
+    push_all(shared.outgoing, copies * exchange.width, exchange.pieces, as_it_is, contribution);
+    const bool done = combine();
+    gives_up = __syncthreads_or(!done) != 0;
+    if (gives_up) break;
+    if (!minder.has_peer || round == exchange.rounds) continue;
+    __threadfence_system();
+    if (minder.position < copies) publish(shared.outgoing[minder.nth * copies + minder.position]);
+    lane.give_back();
+  }
+  if (minder.has_peer) lane.save(gives_up);
+}
+
+/// A template only so that a header may hold it.
+template <class W = Bulk>
+__global__ void __launch_bounds__(max_threads, 1) bulk_exchange_copy(const __grid_constant__ Exchange exchange) {
+  auto& shared = shared_memory<BulkExchangeRound>();
+  const auto as_it_is = [](const Granule& value) { return value; };
+  const std::uint32_t peers = exchange.ring.ranks - 1, width = exchange.width;
+  run_bulk_exchange(exchange, shared, true, as_it_is, [&] {
+    copy_all_own(shared.own, width, exchange.pieces);
+    collect_all(exchange.ring, shared.incoming, width * peers, exchange.pieces);
+    return true;
+  });
+}
+
+template <DataType type>
+__global__ void __launch_bounds__(max_threads, 1) bulk_exchange_reduce(const __grid_constant__ Exchange exchange) {
+  auto& shared = shared_memory<BulkExchangeRound>();
+  const Ring& ring = exchange.ring;
+  const Operation operation{exchange.op, ring.averaged, exchange.premul_scalar};
+  const auto contribute = [operation](const Granule& value) { return contribution<type, false>(value, operation); };
+  const std::uint32_t peers = ring.ranks - 1, width = exchange.width;
+  run_bulk_exchange(exchange, shared, operation.op != ReduceOp::premul_sum, contribute, [&] {
+    const auto store = [own = shared.own](std::uint32_t nth, const Segment& segment, const auto& results) {
+      store_granules(own[nth].output, segment, results);
+    };
+    const bool sums = sum_all<type>(ring, shared.own, shared.incoming, width, exchange.pieces, operation, store);
+    for (std::uint32_t nth = 0; nth < width; ++nth) {
+      const Own& own = shared.own[nth];
+      if (own.bytes == 0 || (sums && are_granules(own))) continue;
+      const auto reduce = [=, call = &exchange, incoming = shared.incoming + nth * peers] {
+        return reduce_exchanged<Bulk, type, false>(*call, own, incoming, operation, contribute);
+      };
+      if (!out_of_line(reduce)) return false;
+    }
+    return true;
+  });
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,201 @@
+#pragma once
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/chunks.cuh"
+#include "kernels/combine.cuh"
+#include "kernels/granules.cuh"
+#include "kernels/lane.cuh"
+#include "kernels/minder.cuh"
+
+/// The kernels of TwoHop (launch.hpp) in bulk: as a copy and as a reduction. A block serves several lanes (minder.cuh).
+/// What an iteration writes is published at its end, with one fence.
+namespace strait::kernels {
+
+/// What the threads of a block share in one iteration: for each of its lanes, chunks by the position of their peer
+/// (position_of).
+struct BulkTwoHopRound {
+  Outgoing contributions_out[max_width * max_ranks];
+  Outgoing results_out[max_width * max_ranks];
+  Incoming contributions_in[max_width * max_ranks];
+  Incoming results_in[max_width * max_ranks];
+  Own own[max_width];  ///< what this rank reduces
+  int failed;
+};
+
+/// By the thread that looks after a peer. `results` is `lane` where results are no multicast.
+__device__ __forceinline__ void prepare(const TwoHop& call, Lane<Bulk>& lane, Lane<Bulk>& results, const Minder& minder,
+                                        int iteration, BulkTwoHopRound& shared) {
+  const Ring& ring = call.ring;
+  const std::uint32_t peer = minder.peer;
+  std::size_t offset = 0;
+  const std::uint32_t own = slice_chunk_of(call, minder.lane, ring.rank, iteration - 1, offset);
+  if (!minder.has_peer) {
+    shared.own[minder.nth] = {call.input + offset, call.output + offset, own};
+    return;
+  }
+  const std::uint32_t at = minder.chunk;
+  const std::uint32_t contributed =
+      has(call.contributors, ring.rank) ? slice_chunk_of(call, minder.lane, peer, iteration, offset) : 0;
+  bool is_free =
+      lane.next_slot(call.input + offset, contributed, call.call_hash, shared.contributions_out[at], minder.lane);
+  Outgoing result{};
+  is_free =
+      is_free && results.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result, minder.lane);
+  if (call.results == Cast::multi && minder.position != 0) result.bytes = 0;
+  shared.results_out[at] = result;
+  if (!is_free) shared.failed = 1;
+  lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[at]);
+  const std::uint32_t collected =
+      has(call.receivers, ring.rank) ? slice_chunk_of(call, minder.lane, peer, iteration - 2, offset) : 0;
+  results.expect(call.output + offset, collected, call.call_hash, shared.results_in[at]);
+}
+
+/// Sends results that are granules to the receivers, and keeps them if this rank is one.
+class Keep {
+ public:
+  __device__ Keep(const TwoHop& call, const BulkTwoHopRound& shared)
+      : shared_(&shared), peers_(call.ring.ranks - 1), keeps_(has(call.receivers, call.ring.rank)) {}
+  template <int batch>
+  __device__ __forceinline__ void operator()(std::uint32_t nth, const Segment& segment,
+                                             const Granule (&results)[batch]) const {
+    const Outgoing* const chunks = shared_->results_out + nth * peers_;
+    for (std::uint32_t k = 0; k < peers_; ++k)
+      if (chunks[k].bytes != 0) store_granules(chunks[k].slot, segment, results);
+    if (keeps_) store_granules(shared_->own[nth].output, segment, results);
+  }
+
+ private:
+  const BulkTwoHopRound* shared_;
+  std::uint32_t peers_;
+  bool keeps_;
+};
+
+/// `reduce()` does so with the chunks of all of the block's lanes; false: gave up. `as_it_is`: the contribution is the
+/// input.
+template <class Contribution, class Reduce>
+__device__ __forceinline__ void run_bulk_two_hop(const TwoHop& call, BulkTwoHopRound& shared, bool as_it_is,
+                                                 Contribution&& contribution, Reduce&& reduce) {
+  const Ring& ring = call.ring;
+  const Minder minder(ring, call.width);
+  const std::uint32_t chunks = (ring.ranks - 1) * call.width;
+  const std::uint32_t at = minder.chunk;
+  const bool multicast = call.results == Cast::multi;
+  Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane), cast_lane(ring, minder.peer, Cast::multi, minder.lane);
+  Lane<Bulk>& results = multicast ? cast_lane : lane;
+  if (threadIdx.x == 0) shared.failed = 0;
+  __syncthreads();
+  after_predecessor();
+  const bool goes_on = minder.minds && lane.resume() && (!multicast || cast_lane.resume());
+  if (minder.minds && !goes_on) shared.failed = 1;
+  bool gives_up = false;
+  const int last = static_cast<int>(call.rounds) + 1;
+  for (int iteration = 0; iteration <= last; ++iteration) {
+    const auto prepare_all = [&] {
+      prepare(call, lane, results, minder, iteration, shared);
+      const bool came = !minder.has_peer || (await(ring, shared.contributions_in[at], minder.lane) &&
+                                             await(ring, shared.results_in[at], minder.lane));
+      if (!came) shared.failed = 1;
+    };
+    if (goes_on) out_of_line(prepare_all);
+    __syncthreads();
+    gives_up = shared.failed != 0;
+    if (gives_up) break;
+    push_all(shared.contributions_out, chunks, call.pieces, as_it_is, contribution);
+    const bool done = reduce();
+    if (done) collect_all(ring, shared.results_in, chunks, call.pieces);
+    gives_up = __syncthreads_or(!done) != 0;
+    if (gives_up) break;
+    if (!minder.has_peer || iteration == last) continue;
+    __threadfence_system();
+    publish(shared.contributions_out[at]);
+    publish(shared.results_out[at]);
+    lane.give_back();
+    if (multicast) cast_lane.give_back();
+  }
+  if (!minder.has_peer) return;
+  lane.save(gives_up);
+  if (multicast) cast_lane.save(gives_up);
+}
+
+/// Passes on what came from the one contributor, where it is granules.
+__device__ __forceinline__ void relay_granules(const TwoHop& call, const BulkTwoHopRound& shared, std::uint32_t width,
+                                               std::uint32_t contributor) {
+  CopyDealer dealer(width * call.pieces);
+  const Keep keep(call, shared);
+  for (std::uint32_t nth = 0; nth < width; ++nth) {
+    if (!are_granules(shared.own[nth])) continue;
+    const std::uint32_t position = position_of(contributor, call.ring.rank, call.ring.ranks);
+    const std::byte* const slot = shared.contributions_in[nth * (call.ring.ranks - 1) + position].slot;
+    dealer.deal(shared.own[nth].bytes, [&](const Segment& segment) {
+      Granule values[copy_batch];
+      load_granules(slot, segment, values);
+      keep(nth, segment, values);
+    });
+  }
+}
+
+/// A template only so that a header may hold it.
+template <class W = Bulk>
+__global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid_constant__ TwoHop call) {
+  auto& shared = shared_memory<BulkTwoHopRound>();
+  const auto as_it_is = [](const Granule& value) { return value; };
+  const Ring& ring = call.ring;
+  const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
+  const std::uint32_t peers = ring.ranks - 1, width = call.width;
+  run_bulk_two_hop(call, shared, true, as_it_is, [&] {
+    const bool relays = contributor != ring.rank;
+    if (relays) relay_granules(call, shared, width, contributor);
+    for (std::uint32_t nth = 0; nth < width; ++nth) {
+      const Own& own = shared.own[nth];
+      if (relays && are_granules(own)) continue;
+      const auto pass_on = [=, all = &call, incoming = shared.contributions_in + nth * peers,
+                            results_out = shared.results_out + nth * peers] {
+        const auto receive_it = [&](const Place(&places)[Bulk::reduce_batch], Granule(&values)[Bulk::reduce_batch]) {
+          if (contributor == all->ring.rank) return true;
+          const Incoming& chunk = incoming[position_of(contributor, all->ring.rank, all->ring.ranks)];
+          Awaited awaited[Bulk::reduce_batch];
+#pragma unroll
+          for (int b = 0; b < Bulk::reduce_batch; ++b)
+            awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
+          return receive<Bulk>(all->ring, awaited, values);
+        };
+        return reduce_own<Bulk>(*all, own, results_out, as_it_is, receive_it);
+      };
+      if (!out_of_line(pass_on)) return false;
+    }
+    return true;
+  });
+}
+
+template <DataType type>
+__global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __grid_constant__ TwoHop call) {
+  auto& shared = shared_memory<BulkTwoHopRound>();
+  const Ring& ring = call.ring;
+  const Operation operation{call.op, ring.averaged, call.premul_scalar};
+  const auto contribute = [operation](const Granule& value) { return contribution<type, false>(value, operation); };
+  const std::uint32_t peers = ring.ranks - 1, width = call.width;
+  run_bulk_two_hop(call, shared, operation.op != ReduceOp::premul_sum, contribute, [&] {
+    const bool sums =
+        sum_all<type>(ring, shared.own, shared.contributions_in, width, call.pieces, operation, Keep(call, shared));
+    for (std::uint32_t nth = 0; nth < width; ++nth) {
+      const Own& own = shared.own[nth];
+      if (sums && are_granules(own)) continue;
+      const auto reduce_it = [=, all = &call, incoming = shared.contributions_in + nth * peers,
+                              results_out = shared.results_out + nth * peers] {
+        const auto reduce = [&](const Place(&places)[Bulk::reduce_batch], Granule(&values)[Bulk::reduce_batch]) {
+          Reduction<type, false, Granule> reductions[Bulk::reduce_batch];
+          if (!reduce_places<Bulk>(all->ring, incoming, all->contributors, places, values, operation, reductions))
+            return false;
+#pragma unroll
+          for (int b = 0; b < Bulk::reduce_batch; ++b) values[b] = reductions[b].result(operation);
+          return true;
+        };
+        return reduce_own<Bulk>(*all, own, results_out, contribute, reduce);
+      };
+      if (!out_of_line(reduce_it)) return false;
+    }
+    return true;
+  });
+}
+
+}  // namespace strait::kernels

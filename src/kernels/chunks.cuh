@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/launch.hpp"
+#include "kernels/primitives.cuh"
+
+/// Which chunk a lane moves in a round of an Exchange or a TwoHop (launch.hpp).
+///
+/// Of two hops, a lane's rounds overlap: while round t is contributed, round t - 1 is reduced and round t - 2 received,
+/// so that no step waits for a message that its peer has only now begun.
+///
+/// Between two ranks, slots follow in the order contribution(0), contribution(1), result(0), contribution(2),
+/// result(1)..., which writer and reader count alike. Four slots hold what an iteration and its successor write.
+namespace strait::kernels {
+
+/// Of the chunks of a message, lane l takes l, l + lanes, l + 2 lanes...: the length of the one of its round number
+/// `round`, and where it lies.
+__device__ __forceinline__ std::uint32_t chunk_of(const Message& message, std::uint32_t lane, std::uint32_t round,
+                                                  std::size_t& offset) {
+  offset = (std::size_t{round} * message.lanes + lane) * message.chunk_bytes;
+  if (lane >= message.lanes || offset >= message.bytes) return 0;
+  const std::size_t left = message.bytes - offset;
+  return left < message.chunk_bytes ? static_cast<std::uint32_t>(left) : message.chunk_bytes;
+}
+
+__device__ __forceinline__ bool has(std::uint32_t set, std::uint32_t rank) { return (set >> rank & 1) != 0; }
+
+/// A lane's chunk in a round of `owner`'s slice, and where it lies in the message. Round numbers below 0 have none.
+__device__ __forceinline__ std::uint32_t slice_chunk_of(const TwoHop& call, std::uint32_t lane, std::uint32_t owner,
+                                                        int round, std::size_t& offset) {
+  const std::size_t begin = __popc(call.owners & ((1u << owner) - 1)) * call.slice_bytes;
+  if (round < 0 || begin >= call.bytes || !has(call.owners, owner)) return 0;
+  const std::size_t left = call.bytes - begin;
+  const Message slice{nullptr, left < call.slice_bytes ? left : call.slice_bytes, call.chunk_bytes, call.lanes, 0};
+  const std::uint32_t bytes = chunk_of(slice, lane, static_cast<std::uint32_t>(round), offset);
+  offset += begin;
+  return bytes;
+}
+
+}  // namespace strait::kernels

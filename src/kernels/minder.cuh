@@ -1,0 +1,32 @@
+#pragma once
+
+#include "kernels/wire.cuh"
+
+/// Where slots are flagged, a block may serve several lanes at once, each with a chunk, a slot, a flag and counters of
+/// its own: so few blocks move much between two fences. The far end sees lanes, and nothing of who serves them; slots
+/// joined into larger ones would need a layout, flags and counters for every number of blocks that a call may ask for.
+namespace strait::kernels {
+
+/// Of which peer, and on which of the block's `width` lanes, this thread looks after what is sent and received: the
+/// first threads, one each.
+struct Minder {
+  __device__ Minder(const Ring& ring, std::uint32_t width) {
+    nth = threadIdx.x / ring.ranks;
+    minds = threadIdx.x < ring.ranks * width;
+    if (!minds) nth = 0;
+    peer = minds ? threadIdx.x - nth * ring.ranks : 0;
+    lane = blockIdx.x + nth * gridDim.x;
+    has_peer = minds && peer != ring.rank;
+    position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
+    chunk = nth * (ring.ranks - 1) + position;
+  }
+  std::uint32_t nth;  ///< of the block's lanes
+  std::uint32_t lane;
+  std::uint32_t peer;
+  std::uint32_t position;  ///< of the peer
+  std::uint32_t chunk;     ///< what is sent to it, or comes from it, among that of all of the block's lanes
+  bool minds;
+  bool has_peer;  ///< it minds one that is not this rank
+};
+
+}  // namespace strait::kernels
