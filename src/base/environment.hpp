@@ -90,8 +90,8 @@ inline constexpr Variable environment_table[] = {
      "(docs/gpus.md)."},
     {"STRAIT_LINES_BYTES", VariableKind::bytes, "16M", true,
      "GPU ranks that NVLink joins: messages up to this travel as lines, which come sooner, and longer ones in bulk, "
-     "which fills the link better. Up to twice this where all send to all, half of it for the slices of an "
-     "all-reduce.",
+     "which fills the link better. Up to twice this where all send to all and of sends, half of it for the slices of "
+     "an all-reduce.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "32K", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "

@@ -57,10 +57,6 @@ Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message
   return message_bytes > most ? slots(Wire::bulk) : lines;
 }
 
-Slots DeviceCalls::slots_for_any() const {
-  return slots(kernels::flagged_wire(ring_) == Wire::lines ? Wire::lines : Wire::bulk);
-}
-
 bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
   // Between two ranks, an all-reduce alone has slices for both to own.
   const bool has_two =
@@ -78,14 +74,13 @@ bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
 }
 
 std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
+  if (call.collective == Collective::all_to_all_v) return all_to_all_v(call);
   std::vector<DeviceLaunch> launches;
   const std::size_t bytes = call.count * size_bytes(call.type);
-  if (bytes == 0 && call.collective != Collective::barrier && call.collective != Collective::all_to_all_v)
-    return launches;
+  if (bytes == 0 && call.collective != Collective::barrier) return launches;
   const bool reduces = is_reduction(call.collective);
   if (takes_one_hop(call, bytes)) {
-    // Where messages differ in length, not all ranks know the longest.
-    const Slots through = call.collective == Collective::all_to_all_v ? slots_for_any() : slots_for(call, true, bytes);
+    const Slots through = slots_for(call, true, bytes);
     add(exchange_of(call, through), through, reduces, launches);
     return launches;
   }
@@ -117,22 +112,41 @@ bool DeviceCalls::leaves_own(const Call& call) const {
 }
 
 std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> messages) const {
-  const Slots through = slots_for_any();
-  std::vector<Exchange> exchanges;
+  Turns turns;
   std::vector<std::uint32_t> sent(ring_.ranks), received(ring_.ranks);
   for (const Call& call : messages) {
-    const std::size_t bytes = call.count * size_bytes(call.type);
-    if (bytes == 0) continue;
-    const std::uint32_t turn = (call.sends ? sent : received)[call.peer]++;
-    if (turn >= exchanges.size()) {
-      exchanges.emplace_back();
-      exchanges.back().ring = ring_;
-    }
-    Message& place = (call.sends ? exchanges[turn].send : exchanges[turn].receive)[call.peer];
-    place = kernels::message(through, call.sends ? call.send : call.receive, bytes, hash_of(signature(call)));
+    if (call.count == 0) continue;
+    const std::uint32_t number = (call.sends ? sent : received)[call.peer]++;
+    add_end(call, {call.sends, call.peer, call.sends ? call.send : call.receive, call.count}, number, turns);
   }
+  return launches_of(turns);
+}
+
+std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
+  Turns turns;
+  const std::size_t element = size_bytes(call.type);
+  const auto* from = static_cast<const std::byte*>(call.send);
+  const auto* to = static_cast<const std::byte*>(call.receive);
+  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
+    add_end(call, {true, peer, from + call.send_offsets[peer] * element, call.send_counts[peer]}, 0, turns);
+    add_end(call, {false, peer, to + call.receive_offsets[peer] * element, call.receive_counts[peer]}, 0, turns);
+  }
+  return launches_of(turns);
+}
+
+void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const {
+  const std::size_t bytes = end.count * size_bytes(call.type);
+  if (bytes == 0) return;
+  const Slots through = slots_for(call, true, bytes);
+  Exchange& exchange = turns[{number, through.wire}];
+  exchange.ring = ring_;
+  (end.sends ? exchange.send : exchange.receive)[end.peer] =
+      kernels::message(through, end.data, bytes, hash_of(message_signature(call, end.count)));
+}
+
+std::vector<DeviceLaunch> DeviceCalls::launches_of(const Turns& turns) const {
   std::vector<DeviceLaunch> launches;
-  for (const Exchange& exchange : exchanges) add(exchange, through, false, launches);
+  for (const auto& [turn, exchange] : turns) add(exchange, slots(turn.wire), false, launches);
   return launches;
 }
 
@@ -197,13 +211,6 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots&
       case Collective::all_to_all:
         send = part(from + peer * block, block);
         receive = part(to + peer * block, block);
-        break;
-      case Collective::all_to_all_v:
-        send = kernels::message(through, from + call.send_offsets[peer] * element, call.send_counts[peer] * element,
-                                hash_of(message_signature(call, call.send_counts[peer])));
-        receive =
-            kernels::message(through, to + call.receive_offsets[peer] * element, call.receive_counts[peer] * element,
-                             hash_of(message_signature(call, call.receive_counts[peer])));
         break;
       default:  // a barrier: a token from everybody to everybody
         send = part(barrier_tokens_, 8);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <variant>
@@ -43,17 +44,39 @@ class DeviceCalls {
   bool leaves_own(const Call& call) const;
   /// All ranks that make the same call wait for one another.
   std::vector<DeviceLaunch> meeting_of(const Call& call) const;
-  /// Sends and receives of one group: the k-th message between two ranks travels in launch k on both sides.
+  /// Sends and receives of one group.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
   const kernels::Ring& ring() const { return ring_; }
 
  private:
+  /// In which launch a message travels, where messages differ in length and only its two ranks know how long it is:
+  /// which of those from the one to the other it is, and on which wire.
+  ///
+  /// Every rank launches in the order of turns, so that ranks never wait for one another in a circle: take the first
+  /// turn that is not over everywhere. A rank with a message of it has ended all that it launches before; so both ends
+  /// of each of its messages run, and it ends, whichever turns other ranks have. And between two ranks messages go in
+  /// the order of posting, whatever their wires: one may receive one by one what the other sends as a group.
+  struct Turn {
+    std::uint32_t number;
+    kernels::Wire wire;
+    auto operator<=>(const Turn&) const = default;
+  };
+  using Turns = std::map<Turn, kernels::Exchange>;
+  /// One end of a message.
+  struct End {
+    bool sends;
+    std::uint32_t peer;
+    const void* data;
+    std::size_t count;
+  };
+
   kernels::Slots slots(kernels::Wire wire) const;
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
-  /// What all ranks can do alike where not all know how long the messages are.
-  kernels::Slots slots_for_any() const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
   kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through) const;
+  void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;
+  std::vector<DeviceLaunch> launches_of(const Turns& turns) const;
+  std::vector<DeviceLaunch> all_to_all_v(const Call& call) const;
   void fill_blocks(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   void fill_rooted(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through) const;

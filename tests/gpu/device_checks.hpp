@@ -52,35 +52,41 @@ inline void check_arithmetic(straitComm_t comm, int rank, int ranks, const Islan
         }
 }
 
+/// Of a message, on either side of the borders between the wires.
+inline constexpr std::size_t longest_message_bytes = std::size_t{2} << 20;
+inline std::size_t mixed_bytes(int from, int to, int turn) {
+  const std::uint64_t bits = mix(static_cast<std::uint64_t>(from * 100 + to * 10 + turn));
+  return static_cast<std::size_t>(bits / 4) % (bits % 3 == 0 ? std::size_t{64} << 10 : longest_message_bytes);
+}
+
 /// Rings of messages, some to itself, several a pair, of different lengths.
 inline void check_messages(straitComm_t comm, int rank, int ranks) {
-  constexpr std::size_t slot_bytes = std::size_t{8} << 20;
+  constexpr std::size_t slot_bytes = 4 * longest_message_bytes;
   DeviceSide side(slot_bytes);
   std::byte *send = nullptr, *receive = nullptr;
   STRAIT_EXPECT_CUDA(cudaMalloc(&send, slot_bytes * static_cast<std::size_t>(ranks)));
   STRAIT_EXPECT_CUDA(cudaMalloc(&receive, slot_bytes * static_cast<std::size_t>(ranks)));
-  const auto bytes_between = [](int from, int to, int turn) {
-    return static_cast<std::size_t>(mix(static_cast<std::uint64_t>(from * 100 + to * 10 + turn)) % (slot_bytes / 4));
-  };
   for (int turn = 0; turn < 4; ++turn) {
+    // In two messages each, the shorter one first or last, the second from where the first ends.
+    const auto first_of = [&](std::size_t bytes) { return turn % 2 == 0 ? bytes / 3 : bytes - bytes / 16; };
     STRAIT_EXPECT_CUDA(cudaMemset(receive, poison, slot_bytes * static_cast<std::size_t>(ranks)));
     STRAIT_EXPECT_OK(straitGroupStart());
     for (int peer = 0; peer < ranks; ++peer) {
-      const std::size_t out = bytes_between(rank, peer, turn), in = bytes_between(peer, rank, turn);
+      const std::size_t out = mixed_bytes(rank, peer, turn), in = mixed_bytes(peer, rank, turn);
+      const std::size_t first_out = first_of(out), first_in = first_of(in);
       const Bytes data = random_elements(DataType::uint8, out, static_cast<std::uint64_t>(rank * 16 + peer + turn));
       std::byte* const from = send + static_cast<std::size_t>(peer) * slot_bytes;
       std::byte* const to = receive + static_cast<std::size_t>(peer) * slot_bytes;
       STRAIT_EXPECT_CUDA(cudaMemcpy(from, data.data(), out, cudaMemcpyHostToDevice));
-      // In two messages each, the second from where the first ends.
-      STRAIT_EXPECT_OK(straitSend(from, out / 3, straitUint8, peer, comm, side.stream()));
-      STRAIT_EXPECT_OK(straitSend(from + out / 3, out - out / 3, straitUint8, peer, comm, side.stream()));
-      STRAIT_EXPECT_OK(straitRecv(to, in / 3, straitUint8, peer, comm, side.stream()));
-      STRAIT_EXPECT_OK(straitRecv(to + in / 3, in - in / 3, straitUint8, peer, comm, side.stream()));
+      STRAIT_EXPECT_OK(straitSend(from, first_out, straitUint8, peer, comm, side.stream()));
+      STRAIT_EXPECT_OK(straitSend(from + first_out, out - first_out, straitUint8, peer, comm, side.stream()));
+      STRAIT_EXPECT_OK(straitRecv(to, first_in, straitUint8, peer, comm, side.stream()));
+      STRAIT_EXPECT_OK(straitRecv(to + first_in, in - first_in, straitUint8, peer, comm, side.stream()));
     }
     STRAIT_EXPECT_OK(straitGroupEnd());
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
     for (int peer = 0; peer < ranks; ++peer) {
-      const Bytes expected = random_elements(DataType::uint8, bytes_between(peer, rank, turn),
+      const Bytes expected = random_elements(DataType::uint8, mixed_bytes(peer, rank, turn),
                                              static_cast<std::uint64_t>(peer * 16 + rank + turn));
       Bytes got(expected.size());
       STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), receive + static_cast<std::size_t>(peer) * slot_bytes, got.size(),
@@ -92,6 +98,44 @@ inline void check_messages(straitComm_t comm, int rank, int ranks) {
   if (rank == 0 && ranks > 1) STRAIT_EXPECT_OK(straitSend(send, 1000, straitFloat32, ranks - 1, comm, side.stream()));
   if (rank == ranks - 1 && ranks > 1)
     STRAIT_EXPECT_OK(straitRecv(receive, 1000, straitFloat32, 0, comm, side.stream()));
+  STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  cudaFree(send);
+  cudaFree(receive);
+}
+
+/// Blocks of different lengths, all at once.
+inline void check_all_to_all_v(straitComm_t comm, int rank, int ranks) {
+  const std::size_t bytes = longest_message_bytes * static_cast<std::size_t>(ranks);
+  DeviceSide side(4096);
+  std::byte *send = nullptr, *receive = nullptr;
+  STRAIT_EXPECT_CUDA(cudaMalloc(&send, bytes));
+  STRAIT_EXPECT_CUDA(cudaMalloc(&receive, bytes));
+  meet_on_host();  // as what frees, what allocates waits for kernels of ranks on the same GPU
+  for (int turn = 0; turn < 4; ++turn) {
+    std::vector<std::size_t> out, in, out_offsets, in_offsets;
+    Bytes sent, expected;
+    const auto append = [&](int from, int to, Bytes& all, auto& counts, auto& offsets) {
+      const Bytes data = random_elements(DataType::uint8, mixed_bytes(from, to, turn),
+                                         static_cast<std::uint64_t>(from * 16 + to + turn));
+      counts.push_back(data.size());
+      offsets.push_back(all.size());
+      all.insert(all.end(), data.begin(), data.end());
+    };
+    for (int peer = 0; peer < ranks; ++peer) {
+      append(rank, peer, sent, out, out_offsets);
+      append(peer, rank, expected, in, in_offsets);
+    }
+    Bytes got(expected.size());
+    const cudaStream_t stream = side.stream();
+    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(send, sent.data(), sent.size(), cudaMemcpyHostToDevice, stream));
+    STRAIT_EXPECT_CUDA(cudaMemsetAsync(receive, poison, bytes, stream));
+    STRAIT_EXPECT_OK(straitAllToAllv(send, out.data(), out_offsets.data(), receive, in.data(), in_offsets.data(),
+                                     straitUint8, comm, stream));
+    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(got.data(), receive, got.size(), cudaMemcpyDeviceToHost, stream));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
+    EXPECT_EQ(first_difference(expected, got, DataType::uint8), "") << "on rank " << rank << ", turn " << turn;
+  }
   STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
   cudaFree(send);

@@ -48,6 +48,16 @@ TEST_P(DeviceCollectives, AllTypesAndOperations) {
   run([](straitComm_t comm, int rank, int ranks) { check_arithmetic(comm, rank, ranks); });
 }
 TEST_P(DeviceCollectives, Messages) { run(check_messages); }
+TEST_P(DeviceCollectives, AllToAllV) { run(check_all_to_all_v); }
+/// Over NVLink, where most messages go as lines, few blocks send the longer ones in bulk.
+TEST_P(DeviceCollectives, MessagesOfFewBlocks) {
+  setenv("STRAIT_MAX_SMS", "4", 1);
+  run([](straitComm_t comm, int rank, int ranks) {
+    check_messages(comm, rank, ranks);
+    check_all_to_all_v(comm, rank, ranks);
+  });
+  unsetenv("STRAIT_MAX_SMS");
+}
 TEST_P(DeviceCollectives, Repeats) { run(check_repeats); }
 TEST_P(DeviceCollectives, Order) { run(check_order); }
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceCollectives,

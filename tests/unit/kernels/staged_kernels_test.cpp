@@ -1,81 +1,21 @@
 // The kernels that trade through host memory, or in bulk through peers' memory, on the CPU: every collective bit by
 // bit, with threads held up at random, slots reused, flags that wrap, and waits that end.
-#include "support/emulated_launch.hpp"
+#include "support/emulated_machine.hpp"
 //
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "kernels/layout.hpp"
 #include "support/random_data.hpp"
 #include "support/reference.hpp"
 
 namespace strait::testing {
 namespace {
 
-using kernels::LaneCounts;
 using kernels::Mailbox;
 
 constexpr std::size_t guard_bytes = 64;
 constexpr std::byte poison{0xa5};
-
-/// The ranks of a host whose GPUs share nothing but host memory, or with `p2p` reach one another's.
-class Machine {
- public:
-  struct Options {
-    std::size_t flagged_bytes = 0;  ///< messages up to this go as packets
-    std::uint64_t first_use = 0;    ///< as if so many slots of every ring had been used before
-    bool p2p = false;
-    const char* algorithm = "";
-  };
-  Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
-      : ranks_(ranks), mailboxes_(ranks), counts_(ranks) {
-    const std::uint64_t first_use = options.first_use;
-    const auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      arenas_.push_back(std::make_unique<Arena>(layout.size_bytes));
-      counts_[rank].assign(kernels::lane_count, LaneCounts{first_use, first_use, first_use, first_use});
-      auto* returned = reinterpret_cast<std::uint64_t*>(arenas_[rank]->data());
-      if (first_use != 0) std::fill_n(returned, kernels::lane_count, first_use);
-    }
-    tokens_.resize(ranks, Bytes(2 * 8 * kernels::max_ranks));
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      kernels::Ring ring{};
-      for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.arenas[peer] = arenas_[peer]->data();
-      ring.counts = counts_[rank].data();
-      ring.mailbox = &mailboxes_[rank];
-      ring.slow_ns = ~std::uint64_t{0} >> 8;
-      ring.timeout_ns = 60'000'000'000;
-      ring.rank = rank;
-      ring.ranks = ring.averaged = ranks;
-      for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.members[peer] = static_cast<std::uint8_t>(peer);
-      ring.staged = !options.p2p;
-      std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-      rings_.push_back(ring);
-      calls_.emplace_back(ring, tokens_[rank].data(),
-                          DeviceCalls::Options{lanes, options.flagged_bytes, options.algorithm});
-    }
-  }
-
-  void run(std::uint32_t rank, const Call& call) {
-    run(calls_[rank].launches_of(call), call.type);
-    if (calls_[rank].leaves_own(call)) std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
-  }
-  void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_); }
-  const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
-  Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
-  std::uint32_t ranks() const { return ranks_; }
-
- private:
-  std::uint32_t ranks_;
-  std::vector<std::unique_ptr<Arena>> arenas_;
-  std::vector<Mailbox> mailboxes_;
-  std::vector<std::vector<LaneCounts>> counts_;
-  std::vector<Bytes> tokens_;
-  std::vector<kernels::Ring> rings_;
-  std::vector<DeviceCalls> calls_;
-  std::atomic<std::uint32_t> seed_{1};
-};
 
 void check(Machine& machine, const CollectiveCase& c) {
   const std::uint32_t ranks = machine.ranks();

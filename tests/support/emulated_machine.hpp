@@ -1,0 +1,81 @@
+#pragma once
+
+// First: it stands for CUDA's headers.
+#include "support/emulated_launch.hpp"
+//
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "communicator/device_calls.hpp"
+#include "kernels/cut.hpp"
+#include "kernels/layout.hpp"
+
+namespace strait::testing {
+
+/// The ranks of a host whose GPUs share nothing but host memory, or with `p2p` reach one another's.
+class Machine {
+ public:
+  struct Options {
+    std::size_t flagged_bytes = 0;  ///< messages up to this go as packets
+    std::uint64_t first_use = 0;    ///< as if so many slots of every ring had been used before
+    bool p2p = false;
+    const char* algorithm = "";
+    bool small_slots = false;  ///< as small as chunks may be, so that few bytes fill them
+  };
+  Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
+      : ranks_(ranks), mailboxes_(ranks), counts_(ranks) {
+    const std::uint64_t first_use = options.first_use;
+    auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
+    if (options.small_slots)
+      for (const kernels::Wire wire : {kernels::Wire::packets, kernels::Wire::bulk})
+        layout.slots[static_cast<std::size_t>(wire)].slot_bytes = static_cast<std::uint32_t>(
+            kernels::min_chunk_bytes(wire) / kernels::piece_data_bytes(wire) * kernels::piece_bytes);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      arenas_.push_back(std::make_unique<Arena>(layout.size_bytes));
+      counts_[rank].assign(kernels::lane_count, kernels::LaneCounts{first_use, first_use, first_use, first_use});
+      auto* returned = reinterpret_cast<std::uint64_t*>(arenas_[rank]->data());
+      if (first_use != 0) std::fill_n(returned, kernels::lane_count, first_use);
+    }
+    tokens_.resize(ranks, Bytes(2 * 8 * kernels::max_ranks));
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      kernels::Ring ring{};
+      for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.arenas[peer] = arenas_[peer]->data();
+      ring.counts = counts_[rank].data();
+      ring.mailbox = &mailboxes_[rank];
+      ring.slow_ns = ~std::uint64_t{0} >> 8;
+      ring.timeout_ns = 60'000'000'000;
+      ring.rank = rank;
+      ring.ranks = ring.averaged = ranks;
+      for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.members[peer] = static_cast<std::uint8_t>(peer);
+      ring.staged = !options.p2p;
+      std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+      rings_.push_back(ring);
+      calls_.emplace_back(ring, tokens_[rank].data(),
+                          DeviceCalls::Options{lanes, options.flagged_bytes, options.algorithm});
+    }
+  }
+
+  void run(std::uint32_t rank, const Call& call) {
+    run(calls_[rank].launches_of(call), call.type);
+    if (calls_[rank].leaves_own(call)) std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
+  }
+  void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_); }
+  const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
+  kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
+  std::uint32_t ranks() const { return ranks_; }
+
+ private:
+  std::uint32_t ranks_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::vector<kernels::Mailbox> mailboxes_;
+  std::vector<std::vector<kernels::LaneCounts>> counts_;
+  std::vector<Bytes> tokens_;
+  std::vector<kernels::Ring> rings_;
+  std::vector<DeviceCalls> calls_;
+  std::atomic<std::uint32_t> seed_{1};
+};
+
+}  // namespace strait::testing

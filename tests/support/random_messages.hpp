@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "communicator/call.hpp"
+
+/// Groups of sends and receives, for tests.
+namespace strait::testing {
+
+struct Sent {
+  std::uint32_t from, to;
+  std::size_t bytes;
+};
+/// In the order of posting.
+using Messages = std::vector<Sent>;
+using Random = std::mt19937_64;
+
+inline Messages random_messages(Random& random, std::uint32_t ranks, const std::vector<std::size_t>& lengths) {
+  Messages messages(random() % 10 + 1);
+  for (Sent& message : messages) {
+    message.from = static_cast<std::uint32_t>(random() % ranks);
+    message.to = static_cast<std::uint32_t>(random() % ranks);
+    message.bytes = lengths[random() % lengths.size()];
+  }
+  return messages;
+}
+
+/// What a rank posts of them: its sends in their order, its receives in theirs, the two in any.
+/// `buffer_of(number, sends)`: of the message of that number.
+template <class BufferOf>
+std::vector<Call> calls_of(const Messages& messages, std::uint32_t rank, Random& random, BufferOf&& buffer_of) {
+  std::vector<Call> ends[2], calls;
+  for (std::size_t number = 0; number < messages.size(); ++number)
+    for (const bool sends : {false, true}) {
+      const Sent& message = messages[number];
+      if ((sends ? message.from : message.to) != rank) continue;
+      Call call;
+      call.collective = Collective::send_recv;
+      call.count = message.bytes;
+      call.sends = sends;
+      call.peer = sends ? message.to : message.from;
+      std::byte* const buffer = buffer_of(number, sends);
+      call.send = sends ? buffer : nullptr;
+      call.receive = sends ? nullptr : buffer;
+      ends[sends ? 1 : 0].push_back(call);
+    }
+  for (std::size_t next[2] = {0, 0}; calls.size() < ends[0].size() + ends[1].size();) {
+    const std::size_t which = next[0] == ends[0].size() ? 1 : next[1] == ends[1].size() ? 0 : random() % 2;
+    calls.push_back(ends[which][next[which]++]);
+  }
+  return calls;
+}
+
+}  // namespace strait::testing

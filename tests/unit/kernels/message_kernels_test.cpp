@@ -1,0 +1,192 @@
+// Sends, receives and all-to-alls of blocks of any length, whose messages take two wires: through the kernels on the
+// CPU, bit by bit.
+#include "support/emulated_machine.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/random_data.hpp"
+#include "support/random_messages.hpp"
+
+namespace strait::testing {
+namespace {
+
+using kernels::Mailbox;
+
+constexpr std::size_t guard_bytes = 64;
+constexpr std::byte poison{0xa5};
+
+/// Memory of a message's end, of an odd address now and then, with guards around it.
+class Buffer {
+ public:
+  Buffer(std::size_t bytes, std::size_t misalignment) : memory_(bytes + 2 * guard_bytes, poison), bytes_(bytes) {
+    offset_ = guard_bytes - misalignment;
+  }
+  std::byte* data() { return memory_.data() + offset_; }
+  Bytes contents() const {
+    const auto begin = memory_.begin() + static_cast<std::ptrdiff_t>(offset_);
+    return {begin, begin + static_cast<std::ptrdiff_t>(bytes_)};
+  }
+  bool guards_are_whole() const {
+    const auto is_poison = [](std::byte b) { return b == poison; };
+    const auto begin = memory_.begin() + static_cast<std::ptrdiff_t>(offset_);
+    return std::all_of(memory_.begin(), begin, is_poison) &&
+           std::all_of(begin + static_cast<std::ptrdiff_t>(bytes_), memory_.end(), is_poison);
+  }
+
+ private:
+  Bytes memory_;
+  std::size_t bytes_;
+  std::size_t offset_;
+};
+
+/// Of one group, both ends of every message.
+struct Memory {
+  Memory(const Messages& messages, std::uint64_t seed) {
+    for (const Sent& message : messages) {
+      const std::uint64_t bits = mix(seed * 1000 + send.size());
+      send.emplace_back(message.bytes, bits % 4 == 0 ? 1 : 0);
+      receive.emplace_back(message.bytes, bits % 5 == 0 ? 3 : 0);
+      data.push_back(random_elements(DataType::uint8, message.bytes, bits));
+      std::copy(data.back().begin(), data.back().end(), send.back().data());
+    }
+  }
+  void expect_received(const Messages& messages) const {
+    for (std::size_t number = 0; number < messages.size(); ++number) {
+      const Sent& message = messages[number];
+      EXPECT_TRUE(receive[number].contents() == data[number])
+          << "message " << number << " of " << message.bytes << " bytes from " << message.from << " to " << message.to;
+      EXPECT_TRUE(receive[number].guards_are_whole());
+    }
+  }
+  std::vector<Buffer> send, receive;
+  std::vector<Bytes> data;
+};
+
+struct Setup {
+  bool p2p;
+  std::uint32_t ranks;
+  std::uint32_t blocks;  ///< 0: as many as there are lanes
+};
+std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
+  return std::string(info.param.p2p ? "Peers" : "Host") + std::to_string(info.param.ranks) + "Ranks" +
+         (info.param.blocks == 0 ? "ManyBlocks" : std::to_string(info.param.blocks) + "Blocks");
+}
+
+/// The border between the wires, and more than all free slots hold of either where blocks are few.
+constexpr std::size_t flagged_bytes = 12'000;
+const std::vector<std::size_t> lengths{0,      1,     77, 4096, flagged_bytes - 1, flagged_bytes, flagged_bytes + 1,
+                                       20'008, 50'003};
+
+class MessagesOverTwoWires : public ::testing::TestWithParam<Setup> {
+ protected:
+  Machine machine_{GetParam().ranks,
+                   GetParam().blocks,
+                   {.flagged_bytes = flagged_bytes, .p2p = GetParam().p2p, .small_slots = true}};
+  /// `body(rank)` on all ranks at once.
+  template <class Body>
+  void on_all_ranks(Body&& body) {
+    {
+      std::vector<std::jthread> threads;
+      for (std::uint32_t rank = 0; rank < machine_.ranks(); ++rank) threads.emplace_back([&, rank] { body(rank); });
+    }
+    for (std::uint32_t rank = 0; rank < machine_.ranks(); ++rank)
+      ASSERT_EQ(machine_.mailbox(rank).event, Mailbox::Event::none) << "rank " << rank << " gave up";
+  }
+};
+
+/// Groups back to back: no rank waits for the others between them. Some receive one by one what comes from a group.
+TEST_P(MessagesOverTwoWires, Groups) {
+  Random random(GetParam().ranks * 10 + GetParam().blocks);
+  std::atomic<int> of_two_wires{0};
+  for (int turn = 0; turn < 4; ++turn) {
+    std::vector<Messages> groups;
+    std::vector<Memory> memory;
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      groups.push_back(random_messages(random, GetParam().ranks, lengths));
+      memory.emplace_back(groups.back(), random());
+    }
+    const std::uint64_t seed = random();
+    on_all_ranks([&](std::uint32_t rank) {
+      Random own(seed + rank);
+      std::this_thread::sleep_for(std::chrono::milliseconds(own() % 20));
+      for (std::size_t group = 0; group < groups.size(); ++group) {
+        const auto buffer_of = [&](std::size_t number, bool sends) {
+          return (sends ? memory[group].send : memory[group].receive)[number].data();
+        };
+        const auto launches = machine_.calls(rank).launches_of(calls_of(groups[group], rank, own, buffer_of));
+        of_two_wires += std::any_of(launches.begin(), launches.end(),
+                                    [&](const DeviceLaunch& each) { return each.wire != launches.front().wire; });
+        machine_.run(launches, DataType::uint8);
+      }
+    });
+    for (std::size_t group = 0; group < groups.size(); ++group) memory[group].expect_received(groups[group]);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(of_two_wires, 4);
+}
+
+/// Whatever the wires of the messages between two ranks, they go in the order of posting.
+TEST_P(MessagesOverTwoWires, OneByOneFromAGroup) {
+  Random random(GetParam().ranks);
+  Messages messages;
+  for (const std::size_t bytes : {50'003, 11'999, 77, 20'008, 4096}) messages.push_back({0, 1, bytes});
+  Memory memory(messages, 1);
+  on_all_ranks([&](std::uint32_t rank) {
+    const std::vector<Call> calls = calls_of(messages, rank, random, [&](std::size_t number, bool sends) {
+      return (sends ? memory.send : memory.receive)[number].data();
+    });
+    if (rank == 0) machine_.run(machine_.calls(rank).launches_of(calls), DataType::uint8);
+    if (rank != 1) return;
+    for (const Call& call : calls) machine_.run(machine_.calls(rank).launches_of(std::span(&call, 1)), DataType::uint8);
+  });
+  memory.expect_received(messages);
+}
+
+/// Those of the first turn are all short.
+TEST_P(MessagesOverTwoWires, AllToAllV) {
+  const std::uint32_t ranks = GetParam().ranks;
+  Random random(ranks * 100 + GetParam().blocks);
+  for (int turn = 0; turn < 4; ++turn) {
+    Messages messages;
+    for (std::uint32_t from = 0; from < ranks; ++from)
+      for (std::uint32_t to = 0; to < ranks; ++to)
+        messages.push_back({from, to, lengths[random() % (turn == 0 ? 5 : lengths.size())]});
+    std::vector<Bytes> sent(ranks), received(ranks), expected(ranks);
+    std::vector<Call> calls(ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      calls[rank].collective = Collective::all_to_all_v;
+      for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+        const std::size_t out = messages[rank * ranks + peer].bytes, in = messages[peer * ranks + rank].bytes;
+        calls[rank].send_counts.push_back(out);
+        calls[rank].send_offsets.push_back(sent[rank].size());
+        calls[rank].receive_counts.push_back(in);
+        calls[rank].receive_offsets.push_back(expected[rank].size());
+        const auto data_of = [&](std::uint32_t from, std::uint32_t to, std::size_t bytes) {
+          return random_elements(DataType::uint8, bytes, from * ranks + to + 1);
+        };
+        const Bytes data = data_of(rank, peer, out), coming = data_of(peer, rank, in);
+        sent[rank].insert(sent[rank].end(), data.begin(), data.end());
+        expected[rank].insert(expected[rank].end(), coming.begin(), coming.end());
+      }
+      received[rank].assign(expected[rank].size(), poison);
+      calls[rank].send = sent[rank].data();
+      calls[rank].receive = received[rank].data();
+    }
+    if (turn == 0) {
+      EXPECT_LE(machine_.calls(0).launches_of(calls[0]).size(), 1u);
+    }
+    on_all_ranks([&](std::uint32_t rank) { machine_.run(rank, calls[rank]); });
+    EXPECT_EQ(received, expected);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MessagesOverTwoWires,
+                         ::testing::Values(Setup{false, 2, 1}, Setup{false, 3, 3}, Setup{false, 4, 1},
+                                           Setup{false, 3, 0}, Setup{true, 2, 0}, Setup{true, 3, 1}, Setup{true, 4, 3}),
+                         name_of);
+
+}  // namespace
+}  // namespace strait::testing
