@@ -151,6 +151,11 @@ CallSignature numbered(CallSignature signature, std::uint64_t sequence) {
   return signature;
 }
 
+std::uint32_t hash_of(const CallSignature& signature) {
+  const std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
+  return static_cast<std::uint32_t>(h ^ h >> 32);
+}
+
 std::uint64_t number_of(const CallSignature& signature) { return signature.what >> number_shift; }
 
 Collective collective_of(const CallSignature& signature) { return static_cast<Collective>(signature.what & 0xff); }

@@ -57,6 +57,8 @@ CallSignature message_signature(const Call& call, std::size_t count);
 /// for those of its next like one. Sends and receives have no number: between two ranks they pair up in order.
 CallSignature numbered(CallSignature signature, std::uint64_t sequence);
 std::uint64_t number_of(const CallSignature& signature);
+/// Of 32 bits, where a signature has no room.
+std::uint32_t hash_of(const CallSignature& signature);
 Collective collective_of(const CallSignature& signature);
 /// "all-reduce(count 1024, float32, sum, int8 on the wire)".
 std::string describe(const CallSignature& signature);

@@ -28,9 +28,9 @@ constexpr std::size_t overlap_rounds = 3;
 /// much a block as those of lines, and that outweighs its fences from here on (2 and 4 H200).
 constexpr std::size_t lines_bytes_a_block = 48 << 10;
 
-std::uint16_t hash_of(const CallSignature& signature) {
-  std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
-  h ^= h >> 32;
+/// As a flag has room for.
+std::uint16_t short_hash_of(const CallSignature& signature) {
+  const std::uint32_t h = hash_of(signature);
   return static_cast<std::uint16_t>(h ^ h >> 16);
 }
 
@@ -94,18 +94,6 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   return launches;
 }
 
-std::vector<DeviceLaunch> DeviceCalls::meeting_of(const Call& call) const {
-  Call barrier;
-  barrier.collective = Collective::barrier;
-  const Slots through = slots_for(barrier, true, 0);
-  Exchange exchange = exchange_of(barrier, through);
-  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
-    exchange.send[peer].call_hash = exchange.receive[peer].call_hash = hash_of(signature(call));
-  std::vector<DeviceLaunch> launches;
-  add(exchange, through, false, launches);
-  return launches;
-}
-
 bool DeviceCalls::leaves_own(const Call& call) const {
   return call.collective == Collective::broadcast && call.root == ring_.rank && call.send != call.receive &&
          !takes_one_hop(call, call.count * size_bytes(call.type));
@@ -137,11 +125,14 @@ std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
 void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const {
   const std::size_t bytes = end.count * size_bytes(call.type);
   if (bytes == 0) return;
-  const Slots through = slots_for(call, true, bytes);
+  // Packets would come before bulk: a rank that takes one by one what another sends and takes in a group may need the
+  // other order. (Lines are for whatever fits the lanes' slots, and what does not would have waited anyway.)
+  const bool has_lines = kernels::flagged_wire(ring_) == Wire::lines;
+  const Slots through = has_lines ? slots_for(call, true, bytes) : slots(Wire::bulk);
   Exchange& exchange = turns[{number, through.wire}];
   exchange.ring = ring_;
   (end.sends ? exchange.send : exchange.receive)[end.peer] =
-      kernels::message(through, end.data, bytes, hash_of(message_signature(call, end.count)));
+      kernels::message(through, end.data, bytes, short_hash_of(message_signature(call, end.count)));
 }
 
 std::vector<DeviceLaunch> DeviceCalls::launches_of(const Turns& turns) const {
@@ -185,7 +176,7 @@ Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const 
 /// What every rank does alike.
 void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots& through) const {
   const std::size_t element = size_bytes(call.type), block = call.count * element;
-  const std::uint16_t hash = hash_of(signature(call));
+  const std::uint16_t hash = short_hash_of(signature(call));
   const auto* from = static_cast<const std::byte*>(call.send);
   auto* to = static_cast<std::byte*>(call.receive);
   const auto part = [&](const void* data, std::size_t bytes) { return kernels::message(through, data, bytes, hash); };
@@ -222,7 +213,7 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots&
 
 void DeviceCalls::fill_rooted(Exchange& exchange, const Call& call, const Slots& through) const {
   const std::size_t bytes = call.count * size_bytes(call.type);
-  const std::uint16_t hash = hash_of(signature(call));
+  const std::uint16_t hash = short_hash_of(signature(call));
   const auto* from = static_cast<const std::byte*>(call.send);
   auto* to = static_cast<std::byte*>(call.receive);
   const bool is_root = ring_.rank == call.root;
@@ -262,7 +253,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through) const {
   const kernels::Cut cut = kernels::cut(through, two_hop.slice_bytes, overlaps ? overlap_rounds : 1);
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;
-  two_hop.call_hash = hash_of(signature(call));
+  two_hop.call_hash = short_hash_of(signature(call));
   two_hop.pieces = kernels::pieces_of(through.wire, std::min<std::size_t>(two_hop.slice_bytes, two_hop.chunk_bytes));
   two_hop.rounds = kernels::rounds_of(std::min(two_hop.slice_bytes, two_hop.bytes), cut);
   two_hop.op = call.op;

@@ -42,8 +42,6 @@ class DeviceCalls {
   /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
   /// sends.
   bool leaves_own(const Call& call) const;
-  /// All ranks that make the same call wait for one another.
-  std::vector<DeviceLaunch> meeting_of(const Call& call) const;
   /// Sends and receives of one group.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
   const kernels::Ring& ring() const { return ring_; }

@@ -32,6 +32,13 @@ DeviceCopies::Borders borders(const DeviceRank::Request& request, bool staged) {
   return request.max_sms <= 4 ? DeviceCopies::Borders{16 * mb, 16 * mb} : DeviceCopies::Borders{128 * mb, 64 * mb};
 }
 
+/// A ring whose kernels wait without a deadline, until an abort.
+kernels::Ring patient(kernels::Ring ring) {
+  ring.timeout_ns = 0;
+  ring.slow_ns = ~std::uint64_t{0} >> 8;
+  return ring;
+}
+
 staged::StagedCall staged_call(const Call& call) {
   return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive, call.premul_scalar};
 }
@@ -41,12 +48,12 @@ staged::StagedCall staged_call(const Call& call) {
 bool DeviceCopies::are_wanted(const DeviceRank::Request& request) { return borders(request, false).others_bytes != 0; }
 
 Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, const DeviceArenas& arenas,
-                                        const DeviceCalls& calls, Kernels kernels) {
+                                        LaunchAdd launch_add) {
   DeviceCopies copies;
   copies.request_ = &request;
   copies.borders_ = borders(request, arenas.is_staged());
   if (arenas.windows() != nullptr) STRAIT_TRY(copies.open_staged(*arenas.windows()));
-  if (arenas.peer_words() != nullptr) STRAIT_TRY(copies.open_peers(arenas, calls, std::move(kernels)));
+  if (arenas.peer_words() != nullptr) STRAIT_TRY(copies.open_peers(arenas, std::move(launch_add)));
   return copies;
 }
 
@@ -64,7 +71,7 @@ Status DeviceCopies::open_staged(const host_staged::HostMemory& windows) {
   return {};
 }
 
-Status DeviceCopies::open_peers(const DeviceArenas& arenas, const DeviceCalls& calls, Kernels kernels) {
+Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add) {
   for (const void* kernel : kernels::all_add_kernels()) {  // first loaded when launched, it would wait for its peers
     cudaFuncAttributes attributes;
     STRAIT_TRY(cuda::check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
@@ -85,20 +92,9 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, const DeviceCalls& c
   setup.window_bytes = arenas.copy_window_bytes();
   setup.host_words = arenas.peer_words()->data();
   setup.device_words = arenas.peer_words()->device_data();
-  setup.meet = [&calls, launch = std::move(kernels.launch)](const staged::StagedCall& what, void* stream) -> Status {
-    Call call;
-    call.collective = what.collective;
-    call.type = what.type;
-    call.op = what.op;
-    call.root = what.root;
-    call.count = what.count;
-    for (const DeviceLaunch& each : calls.meeting_of(call)) STRAIT_TRY(launch(each, stream));
-    return {};
-  };
-  setup.launch = [this_ring = calls.ring(), shares = shares_done_.data(), max_sms = request_->max_sms,
-                  launch = std::move(kernels.launch_add)](const staged::StagedCall& call, kernels::Add add,
-                                                          void* stream) {
-    add.ring = this_ring;
+  setup.launch = [ring = patient(arenas.ring()), shares = shares_done_.data(), max_sms = request_->max_sms,
+                  launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
+    add.ring = ring;
     add.shares_done = reinterpret_cast<std::uint32_t*>(shares);
     const std::uint32_t blocks = max_sms == 0 ? adding_blocks : std::min(max_sms, adding_blocks);
     return launch(kernels::add_kernel(call.type, call.op), add, blocks, stream);
@@ -118,7 +114,8 @@ bool DeviceCopies::carries(const Call& call) const {
 }
 
 Status DeviceCopies::enqueue(const Call& call) {
-  return staged_ ? staged_->enqueue(staged_call(call), call.stream) : peers_->enqueue(staged_call(call), call.stream);
+  return staged_ ? staged_->enqueue(staged_call(call), call.stream)
+                 : peers_->enqueue(staged_call(call), hash_of(signature(call)), call.stream);
 }
 
 void DeviceCopies::abort() {
@@ -142,8 +139,12 @@ void DeviceCopies::look_after() {
                  what + "longer than their deadline of " + std::to_string(request_->timeout_ms) + " ms for " + whom});
   } else if (wait->duration - told_ > DeviceRank::slow_wait) {
     told_ = wait->duration;
-    log_warn(static_cast<int>(request_->rank), what + std::to_string(wait->duration.count() / 1000) + " s for " + whom +
-                                                   "; they go on waiting. Look at what that rank is doing");
+    watch.note_awaited(wait->rank);
+    const std::string so_long = what + std::to_string(told_.count() / 1000) + " s for " + whom;
+    if (watch.has_left(wait->rank))
+      watch.raise({Code::remote_error, so_long + ", which has destroyed its communicator"});
+    else
+      log_warn(static_cast<int>(request_->rank), so_long + "; they go on waiting. Look at what that rank is doing");
   } else if (wait->duration < told_) {
     told_ = {};
   }

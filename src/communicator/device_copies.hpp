@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 
+#include "communicator/call.hpp"
 #include "communicator/device_arenas.hpp"
-#include "communicator/device_calls.hpp"
 #include "communicator/device_rank.hpp"
 #include "executor/copy_engine/peer_copies.hpp"
 #include "executor/copy_engine/staged_copies.hpp"
@@ -21,16 +21,12 @@ class DeviceCopies {
     std::size_t all_reduce_bytes = 0;
     std::size_t others_bytes = 0;
   };
-  /// What is asked of the rank's streams besides copies.
-  struct Kernels {
-    std::function<Status(const DeviceLaunch& what, void* stream)> launch;
-    std::function<Status(const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream)> launch_add;
-  };
+  using LaunchAdd =
+      std::function<Status(const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream)>;
   DeviceCopies() = default;
-  /// `request`, `arenas` and `calls`, which are all ranks', outlive this. Where no copy engine is wanted this carries
-  /// nothing.
+  /// `request` and `arenas` outlive this. Where no copy engine is wanted this carries nothing.
   static Result<DeviceCopies> open(const DeviceRank::Request& request, const DeviceArenas& arenas,
-                                   const DeviceCalls& calls, Kernels kernels);
+                                   LaunchAdd launch_add);
   /// Where GPUs reach one another's memory: whether any call would be carried.
   static bool are_wanted(const DeviceRank::Request& request);
 
@@ -45,7 +41,7 @@ class DeviceCopies {
   void abort();
 
  private:
-  Status open_peers(const DeviceArenas& arenas, const DeviceCalls& calls, Kernels kernels);
+  Status open_peers(const DeviceArenas& arenas, LaunchAdd launch_add);
   Status open_staged(const host_staged::HostMemory& windows);
 
   const DeviceRank::Request* request_ = nullptr;

@@ -148,15 +148,10 @@ Status CudaRank::load_kernels() const {
 }
 
 Status CudaRank::open_copies() {
-  const auto launch_one = [this](const DeviceLaunch& what, void* stream) {
-    Call barrier;
-    barrier.stream = stream;
-    return launch(what, barrier);
-  };
   const auto launch_add = [this](const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream) {
     return launch(kernel, &add, {blocks, kernels::max_threads, false}, stream);
   };
-  STRAIT_ASSIGN(copies_, DeviceCopies::open(request_, arenas_, calls_, {launch_one, launch_add}));
+  STRAIT_ASSIGN(copies_, DeviceCopies::open(request_, arenas_, launch_add));
   return {};
 }
 

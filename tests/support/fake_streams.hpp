@@ -36,12 +36,14 @@ class FakeStreams final : public staged::StreamDriver {
   /// The command after this many more fails, and all that follow.
   void fail_after(int commands) { commands_left_ = commands; }
   int commands() const { return commands_; }
+  /// Called by a stream's thread before each of its operations on memory.
+  void set_hook(std::function<void(const staged::MemoryOperation&)> hook) { hook_ = std::move(hook); }
 
   Result<Stream> create_stream() override {
     STRAIT_TRY(command());
     if (!options_.one_queue || queues_.empty()) queues_.push_back(std::make_unique<Queue>(options_, random_()));
-    streams_.push_back(queues_.back().get());
-    return static_cast<Stream>(streams_.back());
+    streams_.push_back(std::make_unique<FakeStream>(FakeStream{*queues_.back(), {}}));
+    return static_cast<Stream>(streams_.back().get());
   }
   void destroy_stream(Stream stream) override { queue(stream).finish(); }
   Result<Event> create_event() override {
@@ -53,30 +55,33 @@ class FakeStreams final : public staged::StreamDriver {
 
   Status record(Event event, Stream stream) override {
     STRAIT_TRY(command());
-    auto* fake = static_cast<FakeEvent*>(event);
-    const std::uint64_t number = ++fake->recorded;
-    queue(stream).push([fake, number] { fake->reached = number; });
+    issue([=, this, fake = static_cast<FakeEvent*>(event)] {
+      push(stream, [fake, number = ++fake->recorded] { fake->reached = number; });
+    });
     return {};
   }
   Status wait(Stream stream, Event event) override {
     STRAIT_TRY(command());
-    auto* fake = static_cast<FakeEvent*>(event);
-    queue(stream).push([fake, number = fake->recorded] { await([&] { return fake->reached >= number; }); });
+    issue([=, this, fake = static_cast<FakeEvent*>(event)] {
+      push(stream, [fake, number = fake->recorded] { await([&] { return fake->reached >= number; }); });
+    });
     return {};
   }
   Status call(Stream stream, void (*function)(void*), void* argument) override {
     STRAIT_TRY(command());
-    queue(stream).push([function, argument] { function(argument); });
+    issue([=, this] { push(stream, [function, argument] { function(argument); }); });
     return {};
   }
   Status copy(const staged::RowCopy& copy, Stream stream) override {
     STRAIT_TRY(command());
     check(copy.to);
     check(copy.from);
-    queue(stream).push([copy] {
-      for (std::size_t row = 0; row < copy.rows; ++row)
-        std::memcpy(static_cast<std::byte*>(copy.to) + row * copy.to_pitch_bytes,
-                    static_cast<const std::byte*>(copy.from) + row * copy.from_pitch_bytes, copy.row_bytes);
+    issue([=, this] {
+      push(stream, [copy] {
+        for (std::size_t row = 0; row < copy.rows; ++row)
+          std::memcpy(static_cast<std::byte*>(copy.to) + row * copy.to_pitch_bytes,
+                      static_cast<const std::byte*>(copy.from) + row * copy.from_pitch_bytes, copy.row_bytes);
+      });
     });
     return {};
   }
@@ -84,13 +89,11 @@ class FakeStreams final : public staged::StreamDriver {
     STRAIT_TRY(command());
     for (const staged::MemoryOperation& operation : operations) {
       check(operation.word);
-      queue(stream).push([operation] {
-        const std::atomic_ref<std::uint32_t> word(*static_cast<std::uint32_t*>(operation.word));
-        if (operation.kind == staged::MemoryOperation::Kind::write) {
-          word.store(operation.value, std::memory_order_release);
-        } else {
-          await([&] { return static_cast<std::int32_t>(word.load(std::memory_order_acquire) - operation.value) >= 0; });
-        }
+      issue([=, this] {
+        push(stream, [operation, this] {
+          if (hook_) hook_(operation);
+          carry_out(operation);
+        });
       });
     }
     return {};
@@ -98,8 +101,30 @@ class FakeStreams final : public staged::StreamDriver {
   bool is_idle(Stream stream) override { return queue(stream).is_idle(); }
 
   /// Anything else on a stream, such as a user's own work.
-  void run(Stream stream, std::function<void()> work) { queue(stream).push(std::move(work)); }
-  void finish(Stream stream) { queue(stream).finish(); }
+  void run(Stream stream, std::function<void()> work) {
+    issue([=, this] { push(stream, work); });
+  }
+  /// A kernel: other streams of its queue go on once it has begun, and its own when it has ended.
+  void launch(Stream stream, std::function<void()> begin, std::function<void()> end) {
+    issue([=, this] {
+      push(stream, begin);
+      static_cast<FakeStream*>(stream)->kernel_end = end;
+    });
+  }
+  /// Until end_capture() commands are kept instead of carried out; replay() gives them to their streams, as often as it
+  /// is called.
+  void begin_capture() {
+    captured_.clear();
+    captures_ = true;
+  }
+  void end_capture() { captures_ = false; }
+  void replay() {
+    for (const auto& command : captured_) command();
+  }
+  void finish(Stream stream) {
+    push(stream, [] {});
+    queue(stream).finish();
+  }
 
  private:
   struct FakeEvent {
@@ -160,7 +185,42 @@ class FakeStreams final : public staged::StreamDriver {
     std::jthread thread_;
   };
 
-  Queue& queue(Stream stream) { return *static_cast<Queue*>(stream); }
+  struct FakeStream {
+    Queue& queue;
+    std::function<void()> kernel_end;  ///< of a kernel that was launched last: what comes next waits for it
+  };
+
+  static void carry_out(const staged::MemoryOperation& operation) {
+    using Kind = staged::MemoryOperation::Kind;
+    auto* const words = static_cast<std::uint32_t*>(operation.word);
+    const std::atomic_ref word(words[0]);
+    const auto value = [&] { return word.load(std::memory_order_acquire); };
+    switch (operation.kind) {
+      case Kind::write:
+        return word.store(operation.value, std::memory_order_release);
+      case Kind::clear_pair:
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(words) % 8, 0u);
+        word.store(0, std::memory_order_release);
+        return std::atomic_ref(words[1]).store(0, std::memory_order_release);
+      case Kind::wait_at_least:
+        return await([&] { return static_cast<std::int32_t>(value() - operation.value) >= 0; });
+      case Kind::wait_equal:
+        return await([&] { return value() == operation.value; });
+    }
+  }
+
+  void issue(std::function<void()> command) {
+    if (captures_)
+      captured_.push_back(std::move(command));
+    else
+      command();
+  }
+  void push(Stream stream, std::function<void()> command) {
+    auto& fake = *static_cast<FakeStream*>(stream);
+    if (fake.kernel_end) fake.queue.push(std::exchange(fake.kernel_end, {}));
+    fake.queue.push(std::move(command));
+  }
+  Queue& queue(Stream stream) { return static_cast<FakeStream*>(stream)->queue; }
   Status command() {
     ++commands_;
     if (commands_left_ > 0) --commands_left_;
@@ -176,7 +236,10 @@ class FakeStreams final : public staged::StreamDriver {
   std::pair<const void*, const void*> forbidden_{};
   int commands_ = 0, commands_left_ = -1;
   std::vector<std::unique_ptr<FakeEvent>> events_;
-  std::vector<Queue*> streams_;
+  std::vector<std::unique_ptr<FakeStream>> streams_;
+  std::vector<std::function<void()>> captured_;
+  std::function<void(const staged::MemoryOperation&)> hook_;
+  bool captures_ = false;
   std::vector<std::unique_ptr<Queue>> queues_;  ///< last: their threads use events
 };
 

@@ -15,6 +15,10 @@ namespace {
 using cuda::check;
 using cuda::DeviceGuard;
 
+constexpr unsigned wait_flags(MemoryOperation::Kind kind) {
+  return kind == MemoryOperation::Kind::wait_equal ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
+}
+
 class CudaStreams final : public StreamDriver {
  public:
   explicit CudaStreams(int device) : device_(device) {}
@@ -106,14 +110,14 @@ Status CudaStreams::copy(const RowCopy& copy, Stream stream) {
 Status CudaStreams::operate(std::span<const MemoryOperation> operations, Stream stream) {
   constexpr std::size_t most_in_a_batch = 255;  // the driver's limit
   const DeviceGuard guard(device_);
-  if (operations.size() == 1) {
+  if (operations.size() == 1 && operations.front().kind != MemoryOperation::Kind::clear_pair) {
     const MemoryOperation& one = operations.front();
     const auto word = reinterpret_cast<CUdeviceptr>(one.word);
     const auto cuda_stream = static_cast<CUstream>(stream);
     if (one.kind == MemoryOperation::Kind::write)
       return check_call(driver_->write_value(cuda_stream, word, one.value, CU_STREAM_WRITE_VALUE_DEFAULT),
                         "cannot let a stream write a word");
-    return check_call(driver_->wait_value(cuda_stream, word, one.value, CU_STREAM_WAIT_VALUE_GEQ),
+    return check_call(driver_->wait_value(cuda_stream, word, one.value, wait_flags(one.kind)),
                       "cannot let a stream wait for a word");
   }
   while (!operations.empty()) {
@@ -133,11 +137,16 @@ Status CudaStreams::operate_batch(std::span<const MemoryOperation> operations, S
       parameters.writeValue.address = reinterpret_cast<CUdeviceptr>(operation.word);
       parameters.writeValue.value = operation.value;
       parameters.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    } else if (operation.kind == MemoryOperation::Kind::clear_pair) {
+      parameters.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+      parameters.writeValue.address = reinterpret_cast<CUdeviceptr>(operation.word);
+      parameters.writeValue.value64 = 0;
+      parameters.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
     } else {
       parameters.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
       parameters.waitValue.address = reinterpret_cast<CUdeviceptr>(operation.word);
       parameters.waitValue.value = operation.value;
-      parameters.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+      parameters.waitValue.flags = wait_flags(operation.kind);
     }
     batch_.push_back(parameters);
   }

@@ -71,24 +71,23 @@ PeerCopies::~PeerCopies() {
   if (begun_ != nullptr) driver.destroy_event(begun_);
 }
 
-Status PeerCopies::enqueue(const StagedCall& call, StreamDriver::Stream stream) {
+Status PeerCopies::enqueue(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream) {
   if (!supports(call))
     return fail(Code::unsupported, std::string(name(call.collective)) + " of " + std::to_string(call.count) +
                                        " elements by copies between GPUs");
   const PeerTraffic traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks);
   const Cut parts = cut(traffic);
-  STRAIT_TRY(begin(call, stream));
-  // The kernel first: streams that share a hardware queue with it must not wait for it before it is there.
+  hash = std::max(hash, 1u);  // 0: none
+  STRAIT_TRY(begin(hash, stream));
+  // The kernel first: streams that share a hardware queue with it must not wait for it before it is there. They are
+  // forked from what comes before it, for it waits for them.
+  if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
   const std::vector<Lane*> lanes = lanes_of(PeerTraffic::has(traffic.contributions), PeerTraffic::has(traffic.sends),
                                             PeerTraffic::has(traffic.receives));
-  STRAIT_TRY(fork(stream, lanes));
-  if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
+  STRAIT_TRY(fork(hash, lanes));
   STRAIT_TRY(move(traffic, parts));
   STRAIT_TRY(join(lanes, stream));
-  // Peers may still read this rank's windows there: the next call begins with a meeting.
-  Lane last{.stream = stream, .done = nullptr, .operations = {}};
-  tell(last, words_.running(setup_.rank), 0);
-  return flush(last);
+  return end(traffic, stream);
 }
 
 PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {
@@ -102,35 +101,56 @@ PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {
   return parts;
 }
 
-/// All ranks are here before any clears its words, for until then others may still wait in the call before; and all
-/// have cleared them before any writes.
-Status PeerCopies::begin(const StagedCall& call, StreamDriver::Stream stream) {
-  STRAIT_TRY(setup_.meet(call, stream));
-  const RowCopy clear{.to = setup_.device_words + words_.region(setup_.rank),
-                      .from = setup_.device_words + words_.zeros(),
-                      .row_bytes = PeerWords::region_bytes};
-  STRAIT_TRY(setup_.driver->copy(clear, stream));
+Status PeerCopies::begin(std::uint32_t hash, StreamDriver::Stream stream) {
+  const std::uint32_t own = setup_.rank;
   Lane on{.stream = stream, .done = nullptr, .operations = {}};
-  for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer)
-    for (std::uint32_t lane = 0; lane < PeerWords::lanes && peer != setup_.rank; ++lane)
-      tell(on, setup_.contributed_here[peer] + lane, 0);
-  tell(on, words_.running(setup_.rank), 1);
+  tell(on, words_.running(own), hash);
+  for (std::uint32_t k = 1; k < setup_.ranks; ++k) tell(on, words_.begun((own + k) % setup_.ranks, own), hash);
   STRAIT_TRY(flush(on));
-  return setup_.meet(call, stream);
+  return setup_.driver->record(begun_, stream);
 }
 
-Status PeerCopies::fork(StreamDriver::Stream from, std::span<Lane* const> lanes) {
-  STRAIT_TRY(setup_.driver->record(begun_, from));
-  for (Lane* lane : lanes) STRAIT_TRY(setup_.driver->wait(lane->stream, begun_));
+/// The waits for the others go to the driver with what a lane waits for next.
+Status PeerCopies::fork(std::uint32_t hash, std::span<Lane* const> lanes) {
+  for (Lane* lane : lanes) {
+    STRAIT_TRY(setup_.driver->wait(lane->stream, begun_));
+    for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer)
+      if (peer != setup_.rank)
+        lane->operations.push_back({.kind = MemoryOperation::Kind::wait_equal,
+                                    .word = setup_.device_words + words_.begun(setup_.rank, peer),
+                                    .value = hash});
+  }
   return {};
 }
 
 Status PeerCopies::join(std::span<Lane* const> lanes, StreamDriver::Stream to) {
   for (Lane* lane : lanes) {
+    STRAIT_TRY(flush(*lane));
     STRAIT_TRY(setup_.driver->record(lane->done, lane->stream));
     STRAIT_TRY(setup_.driver->wait(to, lane->done));
   }
   return {};
+}
+
+/// Every write costs time of its own: only what this call has used is cleared.
+Status PeerCopies::end(const PeerTraffic& traffic, StreamDriver::Stream stream) {
+  const std::uint32_t own = setup_.rank, ranks = setup_.ranks;
+  Lane on{.stream = stream, .done = nullptr, .operations = {}};
+  clear(on, words_.begun(own, 0), ranks);
+  for (std::uint32_t k = 1; k < ranks; ++k) tell(on, words_.done((own + k) % ranks, own), 1);
+  for (std::uint32_t peer = 0; peer < ranks; ++peer)
+    if (peer != own) wait_for(on, words_.done(own, peer), 1);
+  if (PeerTraffic::has(traffic.sends) || PeerTraffic::has(traffic.receives)) {
+    clear(on, words_.arrived(own, 0, 0), ranks * PeerWords::lanes);
+    clear(on, words_.taken(own, 0, 0), ranks * PeerWords::lanes);
+  }
+  if (PeerTraffic::has(traffic.contributions) || traffic.adds()) clear(on, words_.added(own, 0), ranks);
+  for (std::uint32_t peer = 0; peer < ranks && traffic.adds(); ++peer)
+    if (peer != own)
+      on.operations.push_back(
+          {.kind = MemoryOperation::Kind::clear_pair, .word = setup_.contributed_here[peer], .value = 0});
+  clear(on, words_.done(own, 0), ranks);  // last: running() among them
+  return flush(on);
 }
 
 Status PeerCopies::add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut,
@@ -241,6 +261,14 @@ void PeerCopies::tell(Lane& lane, std::uint32_t* word, std::uint32_t value) {
   lane.operations.push_back({.kind = MemoryOperation::Kind::write, .word = word, .value = value});
 }
 
+/// Of this rank's region, from an even word on.
+void PeerCopies::clear(Lane& lane, std::size_t word, std::uint32_t words) const {
+  for (std::uint32_t pair = 0; pair < words; pair += 2)
+    lane.operations.push_back({.kind = MemoryOperation::Kind::clear_pair,
+                               .word = setup_.device_words + word + pair * sizeof(std::uint32_t),
+                               .value = 0});
+}
+
 Status PeerCopies::flush(Lane& lane) {
   Status done;
   if (!lane.operations.empty()) done = setup_.driver->operate(lane.operations, lane.stream);
@@ -252,38 +280,57 @@ std::atomic_ref<std::uint32_t> PeerCopies::host_word(std::size_t word) const {
   return std::atomic_ref(*reinterpret_cast<std::uint32_t*>(setup_.host_words + word));
 }
 
+/// What begun() is waited for with is known only while the call runs, which is when it is waited for.
 void PeerCopies::release_waits() {
-  const std::size_t begin = words_.region(setup_.rank);
-  for (std::size_t word = begin; word < begin + PeerWords::region_bytes; word += sizeof(std::uint32_t))
-    host_word(word).store(PeerWords::most, std::memory_order_release);
+  const std::uint32_t own = setup_.rank;
+  const std::uint32_t hash = host_word(words_.running(own)).load(std::memory_order_acquire);
+  const auto release = [&](std::size_t word, std::uint32_t value) {
+    host_word(word).store(value, std::memory_order_release);
+  };
+  for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
+    for (std::uint32_t lane = 0; lane < PeerWords::lanes; ++lane) {
+      release(words_.arrived(own, peer, lane), PeerWords::most);
+      release(words_.taken(own, peer, lane), PeerWords::most);
+    }
+    release(words_.added(own, peer), PeerWords::most);
+    if (peer == own) continue;  // running() must stay
+    release(words_.begun(own, peer), hash);
+    release(words_.done(own, peer), PeerWords::most);
+  }
 }
 
-/// What a peer has told this rank.
-std::uint64_t PeerCopies::progress_of(std::uint32_t peer) const {
+/// What a peer has told this rank of the call with that hash. Who is done is ahead of all who are not, and who has
+/// begun it of all who have not.
+std::uint64_t PeerCopies::progress_of(std::uint32_t peer, std::uint32_t hash) const {
+  constexpr std::uint64_t has_begun = std::uint64_t{1} << 40, is_done = std::uint64_t{1} << 50;
   const std::uint32_t own = setup_.rank;
-  std::uint64_t sum = host_word(words_.added(own, peer)).load(std::memory_order_relaxed);
+  const auto value = [&](std::size_t word) { return host_word(word).load(std::memory_order_relaxed); };
+  std::uint64_t sum = value(words_.added(own, peer));
   for (std::uint32_t lane = 0; lane < PeerWords::lanes; ++lane)
-    for (const std::size_t word : {words_.arrived(own, peer, lane), words_.taken(own, peer, lane)})
-      sum += host_word(word).load(std::memory_order_relaxed);
-  return sum;
+    sum += value(words_.arrived(own, peer, lane)) + value(words_.taken(own, peer, lane));
+  if (peer == own) return sum;
+  if (value(words_.begun(own, peer)) == hash) sum += has_begun;
+  return value(words_.done(own, peer)) != 0 ? sum + is_done : sum;
 }
 
 std::optional<Wait> PeerCopies::wait() {
-  if (host_word(words_.running(setup_.rank)).load(std::memory_order_relaxed) == 0) {
+  const std::uint32_t hash = host_word(words_.running(setup_.rank)).load(std::memory_order_relaxed);
+  if (hash == 0) {
     unmoved_since_.reset();
     return std::nullopt;
   }
+  const bool has_ended = host_word(words_.looked_at(setup_.rank)).exchange(1, std::memory_order_relaxed) == 0;
   std::uint64_t all = 0, least = ~std::uint64_t{0};
   std::uint32_t last = setup_.rank;
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
-    const std::uint64_t progress = progress_of(peer);
+    const std::uint64_t progress = progress_of(peer, hash);
     all += progress;
     if (peer == setup_.rank || progress >= least) continue;
     least = progress;
     last = peer;
   }
   const auto now = std::chrono::steady_clock::now();
-  if (!unmoved_since_ || all != seen_progress_) unmoved_since_ = now;
+  if (!unmoved_since_ || has_ended || all != seen_progress_) unmoved_since_ = now;
   seen_progress_ = all;
   return Wait{.duration = std::chrono::duration_cast<std::chrono::milliseconds>(now - *unmoved_since_), .rank = last};
 }

@@ -21,10 +21,23 @@ namespace strait::staged {
 
 /// Large collectives of GPU ranks that write into one another's memory, one object a rank. Copy engines carry chunks
 /// into windows in the peers' memory, and from there to where they belong; of reductions a kernel of few thread blocks
-/// adds up what has come. Copies alone take no SM but those of the two meetings of all ranks that begin a call.
+/// adds up what has come. Copies take no SM, and the kernel is launched before all else, so that it has its SMs early.
 ///
 /// Chunk k of a rank for a peer goes into slot k % depth of its window there. All chunks are in order by words
 /// (PeerWords) that streams and the kernel write and wait for; once enqueued, a call needs nothing of the host.
+///
+/// All ranks meet twice in a call, by words. At its beginning a rank writes begun() to all others, and each of its
+/// lanes waits for all of theirs before it reaches for a peer. At its end, behind all its lanes and its kernel, it
+/// clears its begun(), writes done() to all others, waits for all of theirs, and clears all its other words. So no word
+/// is written before it is cleared, or cleared before it was seen:
+///  - What a rank writes to a peer in the middle of a call (the kernel too: it adds only what all peers have sent)
+///    comes after the peer's begun(), which comes after the peer cleared what the call before left; and before the
+///    rank's own done(), for which the peer waits before it clears.
+///  - begun() of the next call comes after the peer's done(), before which the peer has cleared that of this call.
+///  - done() of the next call comes after the peer's begun() of it, before which the peer has cleared that of this one.
+/// Every rank has a lane in every call, so all have seen every begun() when they clear it, also one that only receives.
+/// And a peer's windows are free when a call begins, for the peer was done with the one before.
+/// begun() bears a hash of the call and is waited for with equality, so that calls that differ never meet.
 ///
 /// Calls are enqueued on the user's stream and return. All ranks make the same calls in the same order. One thread at a
 /// time calls enqueue().
@@ -51,9 +64,8 @@ class PeerCopies {
     /// and as its device does.
     std::byte* host_words = nullptr;
     std::byte* device_words = nullptr;
-    /// Lets all ranks of the call meet on a stream; those of another call never come.
-    std::function<Status(const StagedCall& call, StreamDriver::Stream stream)> meet;
-    /// Launches the kernel of Add, of which `ring` and `shares_done` are still to be filled in.
+    /// Launches the kernel of Add, of which `ring` and `shares_done` are still to be filled in. The kernel needs no
+    /// deadline of its own: wait() is right about who is late.
     std::function<Status(const StagedCall& call, kernels::Add add, StreamDriver::Stream stream)> launch;
     /// Whether the communicator has failed; from any thread.
     std::function<bool()> has_failed;
@@ -66,15 +78,15 @@ class PeerCopies {
 
   bool supports(const StagedCall& call) const { return PeerTraffic::supports(call); }
 
-  /// The call must be one that is supported. After an error of the driver this object is of no more use, and the
-  /// outputs of all that was under way are undefined.
-  Status enqueue(const StagedCall& call, StreamDriver::Stream stream);
+  /// The call must be one that is supported; `hash` is the same on all ranks that make the same call. After an error of
+  /// the driver this object is of no more use, and the outputs of all that was under way are undefined.
+  Status enqueue(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
 
   /// After a failure, from one thread, again and again: ends what this rank's streams wait for, those of calls that
   /// were enqueued or captured before included. A peer's stream that still runs may write a lower value in between.
   void release_waits();
 
-  /// From one thread: since when nothing has moved of the call that this rank is at.
+  /// From one thread: since when nothing has moved of the call that this rank is at, and who is furthest behind.
   std::optional<Wait> wait();
 
  private:
@@ -96,21 +108,23 @@ class PeerCopies {
   explicit PeerCopies(Setup setup) : setup_(std::move(setup)), words_{setup_.ranks} {}
   Status prepare();
   Cut cut(const PeerTraffic& traffic) const;
-  Status begin(const StagedCall& call, StreamDriver::Stream stream);
-  Status fork(StreamDriver::Stream from, std::span<Lane* const> lanes);
+  Status begin(std::uint32_t hash, StreamDriver::Stream stream);
+  Status fork(std::uint32_t hash, std::span<Lane* const> lanes);
   Status add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
   Status move(const PeerTraffic& traffic, const Cut& cut);
   Status push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
   Status pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk, bool relayed);
   Status join(std::span<Lane* const> lanes, StreamDriver::Stream to);
+  Status end(const PeerTraffic& traffic, StreamDriver::Stream stream);
   void wait_for(Lane& lane, std::size_t word, std::uint32_t value) const;
   void tell(Lane& lane, std::size_t word, std::uint32_t value) const;
   static void tell(Lane& lane, std::uint32_t* word, std::uint32_t value);
+  void clear(Lane& lane, std::size_t word, std::uint32_t words) const;
   Status flush(Lane& lane);
   std::vector<Lane*> all_lanes() { return lanes_of(true, true, true); }
   std::vector<Lane*> lanes_of(bool contributes, bool sends, bool receives);
   std::atomic_ref<std::uint32_t> host_word(std::size_t word) const;
-  std::uint64_t progress_of(std::uint32_t peer) const;
+  std::uint64_t progress_of(std::uint32_t peer, std::uint32_t hash) const;
 
   Setup setup_;
   PeerWords words_;

@@ -10,16 +10,15 @@ namespace strait::staged {
 /// Where the words lie by which ranks that copy into one another's memory (PeerCopies) tell how far they are: in host
 /// memory that all of them share, so that the host can end a stream's wait. Each rank has a region of those words that
 /// its own streams wait for; others write them. (What its kernel waits for lies in its GPU's memory, because it polls.)
-/// All count chunks of one call from 0, so that a captured
-/// call can be replayed; a rank clears its region between two meetings of all ranks at the beginning of a call.
-/// Offsets are in bytes.
+/// All count chunks of one call from 0, so that a captured call can be replayed: between calls every word is 0, and
+/// each rank clears its own (PeerCopies says when). Offsets are in bytes.
 struct PeerWords {
   std::uint32_t ranks = 0;
 
   /// Chunks in flight between two ranks take turns on this many streams, each with a word of its own.
   static constexpr std::uint32_t lanes = kernels::copy_lanes;
   static constexpr std::size_t region_bytes = 1024;
-  static constexpr std::uint32_t most = ~0u >> 1;  ///< what ends every wait
+  static constexpr std::uint32_t most = ~0u >> 1;  ///< what ends every wait but those for begun()
 
   constexpr std::size_t region(std::uint32_t rank) const { return region_bytes * rank; }
   /// Messages for this rank's output that `from` has put into its window; of `from` == `rank`: that this rank has put
@@ -35,15 +34,22 @@ struct PeerWords {
   constexpr std::size_t added(std::uint32_t rank, std::uint32_t by) const {
     return word(rank, 2 * kernels::max_ranks * lanes + by);
   }
-  /// Not 0: a call is under way on this rank's streams. Written by them; the host reads it.
-  constexpr std::size_t running(std::uint32_t rank) const { return word(rank, words - 1); }
-  /// As many zeros as a region has bytes.
-  constexpr std::size_t zeros() const { return region(ranks); }
-  constexpr std::size_t size_bytes() const { return region(ranks + 1); }
+  /// The hash of the call that `peer` has begun.
+  constexpr std::size_t begun(std::uint32_t rank, std::uint32_t peer) const { return word(rank, begun_word + peer); }
+  /// 1: `peer` is done with the call.
+  constexpr std::size_t done(std::uint32_t rank, std::uint32_t peer) const { return word(rank, done_word + peer); }
+  /// The hash of the call that is under way on this rank's streams, which write it; 0: none is. The host reads it.
+  constexpr std::size_t running(std::uint32_t rank) const { return done(rank, rank); }
+  /// Set by the host when it looks, and cleared with begun(): if it is gone, a call has come to its end since.
+  constexpr std::size_t looked_at(std::uint32_t rank) const { return begun(rank, rank); }
+  constexpr std::size_t size_bytes() const { return region(ranks); }
 
  private:
   static constexpr std::uint32_t words = region_bytes / sizeof(std::uint32_t);
-  static_assert(2 * kernels::max_ranks * lanes + kernels::max_ranks < words);
+  static constexpr std::uint32_t begun_word = (2 * lanes + 1) * kernels::max_ranks;
+  static constexpr std::uint32_t done_word = begun_word + kernels::max_ranks;
+  static_assert(done_word + kernels::max_ranks <= words);
+  static_assert(kernels::max_ranks % 2 == 0 && lanes == 2, "words are cleared in pairs");
   constexpr std::size_t word(std::uint32_t rank, std::uint32_t number) const {
     return region(rank) + number * sizeof(std::uint32_t);
   }

@@ -12,7 +12,9 @@ namespace strait::staged {
 struct MemoryOperation {
   enum class Kind : std::uint8_t {
     write,          ///< after all that the stream did before is visible
+    clear_pair,     ///< writes 0 to two words, the first at a multiple of 8 bytes, likewise
     wait_at_least,  ///< until static_cast<std::int32_t>(word - value) >= 0: counters may wrap
+    wait_equal,     ///< until word == value
   };
   Kind kind = Kind::write;
   void* word = nullptr;  ///< as the device sees it

@@ -89,6 +89,8 @@ class Buffers {
     std::copy(c.scalars[rank].begin(), c.scalars[rank].end(), call_.premul_scalar.begin());
   }
   const StagedCall& call() const { return call_; }
+  /// Not of a call in place.
+  void wipe_output() { std::fill(receive_.begin(), receive_.end(), fill); }
 
   void check() const {
     const Bytes expected = case_.expected(rank_);

@@ -1,0 +1,237 @@
+// Copies between GPUs (executor/copy_engine/peer_copies.cpp): three ranks make two calls, of any kinds of collectives, and meet by
+// words at the beginning and at the end of each. A rank has a user's stream, one that puts chunks into the windows of
+// peers, and one that takes out what has come into its own; of a reduction that is the kernel, which is launched before
+// the ranks have met. In some runs one rank's second call is another one than the others'. Words are written by streams
+// that fence before each write, so memory is plain.
+// variants: WITH_SCATTER WITH_ALL_GATHER OTHER
+// mutants: NO_BEGUN=assertion RECEIVERS_DO_NOT_WAIT=assertion ONE_BEGUN=assertion
+// mutants: CLEAR_BEGUN_LATE=assertion CLEAR_EARLY=assertion NO_DONE=assertion ONE_DONE=assertion
+// mutants: NO_CLEAR=assertion KEEP_DONE=assertion TELL_BEFORE_JOIN=deadlock OTHER:AT_LEAST=assertion
+#define RANKS 3
+#define CALLS 2
+#define CHUNKS 2  // through windows of one slot
+#define PAIRS (RANKS * RANKS)
+#define of(rank, from) ((rank) * RANKS + (from))
+mtype { ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER };
+mtype called[RANKS * CALLS];
+#define call_of(rank, call) called[(rank) * CALLS + (call)]
+#define ROOT 1
+#define sends(kind, from, to) \
+  ((from) != (to) && ((kind) == GATHER -> (to) == ROOT : ((kind) == SCATTER -> (from) == ROOT : 1)))
+
+// Words, [of(whose, writer)]. `taken` counts what a rank has taken out of the other's window there, or has added.
+byte begun[PAIRS];
+bit done[PAIRS];
+byte arrived[PAIRS], taken[PAIRS];
+// What lies in the window, of(reader, writer); 0: nothing that is still to be taken.
+byte window[PAIRS];
+#define has_sends(kind, me) (sends(kind, me, ((me) + 1) % RANKS) || sends(kind, me, ((me) + 2) % RANKS))
+#define has_receives(kind, me) (sends(kind, ((me) + 1) % RANKS, me) || sends(kind, ((me) + 2) % RANKS, me))
+#define datum_of(call, chunk) (1 + (call) * CHUNKS + (chunk))
+
+byte at[RANKS];     // the call in which a rank takes what others write to its words: 1 more than its number, or 0
+byte went[RANKS];   // calls that its streams were forked for
+byte put[RANKS];    // calls that its streams have carried out
+byte took[RANKS];
+bit mismatch;       // the second calls differ: in the end the host ends every wait
+
+#ifdef AT_LEAST
+#define is_begun(peer) (begun[of(me, peer)] >= kind)
+#else
+#define is_begun(peer) (begun[of(me, peer)] == kind)
+#endif
+#ifdef NO_BEGUN
+#define all_begun 1
+#elif defined(ONE_BEGUN)
+#define all_begun (is_begun((me + 1) % RANKS))
+#else
+#define all_begun (is_begun((me + 1) % RANKS) && is_begun((me + 2) % RANKS))
+#endif
+#ifdef NO_DONE
+#define all_done 1
+#elif defined(ONE_DONE)
+#define all_done (done[of(me, (me + 1) % RANKS)])
+#else
+#define all_done (done[of(me, (me + 1) % RANKS)] && done[of(me, (me + 2) % RANKS)])
+#endif
+
+#define wait_for(condition) if :: (condition) -> skip :: mismatch && timeout -> goto gave_up fi
+
+// A write to a peer's words: it must be in this call, and not yet clear its words.
+#define tell(words, peer, value) \
+  assert(at[peer] == call + 1); \
+  words[of(peer, me)] = value
+
+// A meeting's words are clear when they are written.
+#define meet(words, peer, value) \
+  assert(words[of(peer, me)] == 0); \
+  words[of(peer, me)] = value
+
+inline met() {
+  assert(call_of(0, call) == kind && call_of(1, call) == kind && call_of(2, call) == kind)
+}
+
+proctype Putter(byte me) {
+  byte call, chunk, k;
+  mtype kind;
+  do
+  :: call < CALLS ->
+     atomic { wait_for(went[me] > call); kind = call_of(me, call) };
+     if
+     :: has_sends(kind, me) -> atomic { wait_for(all_begun); met() }
+     :: else -> skip
+     fi;
+     chunk = 0;
+     do
+     :: chunk < CHUNKS ->
+        k = 1;
+        do
+        :: k < RANKS && sends(kind, me, (me + k) % RANKS) ->
+           atomic {
+             wait_for(taken[of(me, (me + k) % RANKS)] >= chunk);
+             assert(window[of((me + k) % RANKS, me)] == 0);
+             window[of((me + k) % RANKS, me)] = datum_of(call, chunk)
+           };
+           atomic { tell(arrived, (me + k) % RANKS, chunk + 1); k++ }
+        :: k < RANKS && !sends(kind, me, (me + k) % RANKS) -> k++
+        :: else -> break
+        od;
+        chunk++
+     :: else -> break
+     od;
+     atomic { put[me]++; call++; kind = 0 }
+  :: else -> break
+  od;
+gave_up:
+}
+
+inline take_out(peer) {
+  assert(window[of(me, peer)] == datum_of(call, chunk));
+  window[of(me, peer)] = 0
+}
+
+proctype Taker(byte me) {
+  byte call, chunk, k;
+  mtype kind;
+  do
+  :: call < CALLS ->
+     atomic { wait_for(went[me] > call); kind = call_of(me, call) };
+#ifndef RECEIVERS_DO_NOT_WAIT
+     if
+     :: kind != REDUCE_SCATTER && has_receives(kind, me) -> atomic { wait_for(all_begun); met() }
+     :: else -> skip
+     fi;
+#endif
+     chunk = 0;
+     do
+     :: chunk < CHUNKS && kind == REDUCE_SCATTER ->  // the kernel tells all when it has added what all have sent
+        atomic { wait_for(arrived[of(me, (me + 1) % RANKS)] > chunk); take_out((me + 1) % RANKS) };
+        atomic { wait_for(arrived[of(me, (me + 2) % RANKS)] > chunk); take_out((me + 2) % RANKS) };
+        atomic { tell(taken, (me + 1) % RANKS, chunk + 1) };
+        atomic { tell(taken, (me + 2) % RANKS, chunk + 1) };
+        chunk++
+     :: chunk < CHUNKS && kind != REDUCE_SCATTER ->
+        k = 1;
+        do
+        :: k < RANKS && sends(kind, (me + k) % RANKS, me) ->
+           atomic { wait_for(arrived[of(me, (me + k) % RANKS)] > chunk); take_out((me + k) % RANKS) };
+           atomic { tell(taken, (me + k) % RANKS, chunk + 1); k++ }
+        :: k < RANKS && !sends(kind, (me + k) % RANKS, me) -> k++
+        :: else -> break
+        od;
+        chunk++
+     :: else -> break
+     od;
+     atomic { took[me]++; call++; kind = 0 }
+  :: else -> break
+  od;
+gave_up:
+}
+
+#define clear(words) d_step { words[of(me, 0)] = 0; words[of(me, 1)] = 0; words[of(me, 2)] = 0 }
+
+inline clear_words() {
+  atomic {
+    at[me] = 0;
+    clear(arrived);
+    clear(taken)
+  }
+}
+
+inline tell_done() {
+  atomic { meet(done, (me + 1) % RANKS, 1) };
+  atomic { meet(done, (me + 2) % RANKS, 1) }
+}
+
+proctype User(byte me) {
+  byte call;
+  mtype kind;
+  do
+  :: call < CALLS ->
+     atomic { kind = call_of(me, call); at[me] = call + 1 };
+     atomic { meet(begun, (me + 1) % RANKS, kind) };
+     atomic { meet(begun, (me + 2) % RANKS, kind); went[me]++ };
+#ifdef TELL_BEFORE_JOIN
+     clear(begun);
+     tell_done();
+     wait_for(put[me] > call && took[me] > call);
+#else
+     wait_for(put[me] > call && took[me] > call);
+#ifdef CLEAR_EARLY
+     clear_words();
+#endif
+#ifndef CLEAR_BEGUN_LATE
+     clear(begun);
+#endif
+     tell_done();
+#endif
+     wait_for(all_done);
+#ifdef CLEAR_BEGUN_LATE
+     clear(begun);
+#endif
+#ifdef NO_CLEAR
+     at[me] = 0;
+#else
+     clear_words();
+#endif
+#ifndef KEEP_DONE
+     clear(done);
+#endif
+     atomic { call++; kind = 0 }
+  :: else -> break
+  od;
+gave_up:
+}
+
+init {
+  byte rank, call;
+  mtype kind;
+  atomic {
+    for (call : 0 .. CALLS - 1) {
+      if
+#ifdef WITH_ALL_GATHER
+      :: kind = ALL_GATHER
+#else
+      :: kind = SCATTER
+#endif
+      :: kind = GATHER
+      :: kind = REDUCE_SCATTER
+      fi;
+      for (rank : 0 .. RANKS - 1) {
+        call_of(rank, call) = kind
+      }
+    }
+#ifdef OTHER
+    mismatch = 1;
+    if
+    :: call_of(2, CALLS - 1) = ALL_GATHER
+    :: call_of(0, CALLS - 1) = ALL_GATHER
+    fi;
+#endif
+    for (rank : 0 .. RANKS - 1) {
+      run Putter(rank);
+      run Taker(rank);
+      run User(rank)
+    }
+  }
+}

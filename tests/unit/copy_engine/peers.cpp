@@ -1,0 +1,94 @@
+#include "support/emulated_gpu.hpp"
+//
+#include "kernels/add.cuh"
+#include "peers.hpp"
+
+namespace strait::testing {
+namespace {
+
+void run_add(const kernels::Add& add, DataType type, std::uint32_t index, std::uint32_t blocks, std::uint32_t seed) {
+  constexpr std::uint32_t threads = 32;
+  EmulatedBlock shared(threads);
+  std::vector<std::jthread> running;
+  for (std::uint32_t thread = 0; thread < threads; ++thread)
+    running.emplace_back([&, thread] {
+      block = &shared;
+      delay_state = seed * 131 + index * 17 + thread;
+      threadIdx.x = thread;
+      blockIdx.x = index;
+      blockDim.x = threads;
+      gridDim.x = blocks;
+      spec::visit(type, [&]<DataType t>() {
+        if (add.op == ReduceOp::sum)
+          kernels::add_chunks<t, true>(add);
+        else
+          kernels::add_chunks<t, false>(add);
+      });
+    });
+}
+
+}  // namespace
+
+PeerRank::PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options& streams, std::uint32_t blocks)
+    : peers_(peers), rank_(rank), blocks_(blocks) {
+  auto owned = std::make_unique<FakeStreams>(streams);
+  driver = owned.get();
+  copies = staged::PeerCopies::open(setup(std::move(owned))).value();
+  stream = driver->create_stream().value();
+}
+
+staged::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) {
+  auto words = peers_.machine.setup(rank_, {}, std::move(streams));
+  staged::PeerCopies::Setup setup{.driver = std::move(words.driver),
+                                  .rank = rank_,
+                                  .ranks = words.ranks,
+                                  .windows_there = {},
+                                  .windows_here = {},
+                                  .window_bytes = peer_window_bytes,
+                                  .contributed_there = {},
+                                  .contributed_here = {},
+                                  .host_words = words.host,
+                                  .device_words = words.device,
+                                  .launch = [this](const StagedCall& call, const kernels::Add& add,
+                                                   staged::StreamDriver::Stream on) { return launch(call, add, on); },
+                                  .has_failed = words.has_failed};
+  for (std::uint32_t peer = 0; peer < words.ranks; ++peer) {
+    setup.windows_there[peer] = peers_.window(rank_, peer);
+    setup.windows_here[peer] = peers_.window(peer, rank_);
+    setup.contributed_there[peer] = peers_.contributed(rank_, peer);
+    setup.contributed_here[peer] = peers_.contributed(peer, rank_);
+  }
+  return setup;
+}
+
+std::uint32_t PeerRank::hash_of(const StagedCall& call) {
+  const auto what = static_cast<std::uint64_t>(call.collective) << 24 | static_cast<std::uint64_t>(call.type) << 16 |
+                    static_cast<std::uint64_t>(call.op) << 8 | call.root;
+  return static_cast<std::uint32_t>(mix(mix(what) + call.count));
+}
+
+void PeerRank::drain() {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!driver->is_idle(stream)) {
+    ASSERT_LT(std::chrono::steady_clock::now(), give_up);
+    copies->release_waits();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+Status PeerRank::launch(const StagedCall& call, kernels::Add add, staged::StreamDriver::Stream on) {
+  add.shares_done = shares_done_;
+  add.ring.rank = rank_;
+  add.ring.ranks = add.ring.averaged = peers_.machine.ranks();
+  add.ring.mailbox = &peers_.mailbox(rank_);
+  add.ring.slow_ns = ~std::uint64_t{0} >> 8;
+  add.ring.timeout_ns = 60'000'000'000;
+  const auto begin = [this, type = call.type, add] {
+    for (std::uint32_t index = 0; index < blocks_; ++index)
+      kernels_.emplace_back([=, this] { run_add(add, type, index, blocks_, ++seed_); });
+  };
+  driver->launch(on, begin, [this] { kernels_.clear(); });
+  return {};
+}
+
+}  // namespace strait::testing

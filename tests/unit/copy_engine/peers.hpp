@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cases.hpp"
+#include "executor/copy_engine/peer_copies.hpp"
+#include "machine.hpp"
+
+/// GPU ranks that copy into one another's memory (staged::PeerCopies), with streams and a kernel on the CPU.
+namespace strait::testing {
+
+inline constexpr std::size_t peer_window_bytes =
+    2 * staged::PeerCopies::depth * 4096;  ///< the least: chunks of 8 or 4 KB
+
+/// GPUs that reach one another's memory.
+class Peers {
+ public:
+  explicit Peers(std::uint32_t ranks)
+      : machine(ranks, staged::PeerWords{ranks}.size_bytes()),
+        windows_(ranks * ranks, Bytes(peer_window_bytes)),
+        contributed_(ranks * ranks * staged::PeerWords::lanes),
+        mailboxes_(ranks) {}
+
+  std::byte* window(std::uint32_t writer, std::uint32_t reader) {
+    return windows_[writer * machine.ranks() + reader].data();
+  }
+  std::uint32_t* contributed(std::uint32_t writer, std::uint32_t reader) {
+    return &contributed_[(writer * machine.ranks() + reader) * staged::PeerWords::lanes];
+  }
+  kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
+  /// Ends all waits of kernels, and all that look whether the communicator has failed.
+  void fail() {
+    machine.failed() = true;
+    for (kernels::Mailbox& each : mailboxes_) std::atomic_ref(each.abort) = 1;
+  }
+
+  Machine machine;
+
+ private:
+  std::vector<Bytes> windows_;
+  std::vector<std::uint32_t> contributed_;
+  std::vector<kernels::Mailbox> mailboxes_;
+};
+
+/// One rank, with a stream of the user's.
+class PeerRank {
+ public:
+  PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options& streams, std::uint32_t blocks = 2);
+  staged::PeerCopies::Setup setup(std::unique_ptr<FakeStreams> streams);
+  Status enqueue(const StagedCall& call) { return copies->enqueue(call, hash_of(call), stream); }
+  static std::uint32_t hash_of(const StagedCall& call);
+  /// Of a failed communicator: as its attendant does.
+  void drain();
+
+  FakeStreams* driver = nullptr;
+  std::unique_ptr<staged::PeerCopies> copies;
+  staged::StreamDriver::Stream stream = nullptr;
+
+ private:
+  Status launch(const StagedCall& call, kernels::Add add, staged::StreamDriver::Stream on);
+
+  Peers& peers_;
+  std::uint32_t rank_, blocks_;
+  std::uint32_t shares_done_[staged::PeerCopies::depth] = {};
+  std::atomic<std::uint32_t> seed_ = 0;
+  std::vector<std::jthread> kernels_;
+};
+
+inline bool is_supported(const Case& c) {
+  return staged::PeerTraffic::supports({.collective = c.collective, .op = c.op, .count = c.count});
+}
+
+}  // namespace strait::testing
