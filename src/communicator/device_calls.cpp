@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "executor/cpu_reducers/reducer_memory.hpp"
+
 namespace strait {
 namespace {
 
@@ -27,6 +29,9 @@ constexpr std::size_t overlap_rounds = 3;
 /// With fewer blocks than lanes, messages of more than this for each block go in bulk: its loops move several times as
 /// much a block as those of lines, and that outweighs its fences from here on (2 and 4 H200).
 constexpr std::size_t lines_bytes_a_block = 48 << 10;
+
+/// While CPU threads add up one round's chunks, the next ones are under way.
+constexpr std::uint32_t reducers_lead = 2;
 
 std::uint16_t hash_of(const CallSignature& signature) {
   std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
@@ -97,6 +102,20 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   launches.push_back(
       {through.wire, reduces, two_hop, shape.blocks, kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width)});
   return launches;
+}
+
+DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
+  const Slots through = slots(Wire::bulk);
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  const std::uint16_t hash = hash_of(signature(call));
+  Exchange exchange{};
+  exchange.ring = ring_;
+  exchange.send[cpu_reducers::ReducerMemory::threads] = kernels::message(through, call.send, bytes, hash);
+  exchange.receive[cpu_reducers::ReducerMemory::threads] = kernels::message(through, call.receive, bytes, hash);
+  exchange.lead = reducers_lead;
+  std::vector<DeviceLaunch> launches;
+  add(exchange, through, false, launches);
+  return launches.at(0);
 }
 
 std::vector<DeviceLaunch> DeviceCalls::meeting_of(const Call& call) const {

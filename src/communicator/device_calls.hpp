@@ -43,6 +43,8 @@ class DeviceCalls {
   bool leaves_own(const Call& call) const;
   /// All ranks that make the same call wait for one another.
   std::vector<DeviceLaunch> meeting_of(const Call& call) const;
+  /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory).
+  DeviceLaunch launch_to_reducers(const Call& call) const;
   /// Sends and receives of one group: the k-th message between two ranks travels in launch k on both sides.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
   const kernels::Ring& ring() const { return ring_; }
