@@ -34,6 +34,7 @@ struct CommOptions {
   std::optional<P2pSetting> p2p;      ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
   std::size_t lines_bytes = 0;        ///< GPU ranks with P2P: messages up to this go as lines
   std::size_t packets_bytes = 0;      ///< GPU ranks through host memory: messages up to this go as packets
+  std::size_t cpu_reduce_bytes = 0;   ///< GPU ranks without P2P: all-reduces from this on are added up by CPU threads
   std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do
   std::size_t copy_window_bytes = 0;
   staged::StagedOptions copy_engine;
@@ -145,6 +146,7 @@ class Comm {
   std::uint32_t rank_ = 0;
   std::uint32_t ranks_ = 1;
   CommOptions options_;
+  std::uint32_t cores_ = 0;  ///< of all ranks' hosts together
   std::size_t last_level_cache_bytes_ = 0;
   SelectOptions select_options_;  ///< by environment
   Tuning tuning_;                 ///< until the selector has it

@@ -7,6 +7,7 @@
 #include "base/stages.hpp"
 #include "communicator/device_copies.hpp"
 #include "communicator/device_links.hpp"
+#include "communicator/device_reducers.hpp"
 #include "kernels/cut.hpp"
 #include "kernels/kernels.hpp"
 
@@ -92,6 +93,7 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   std::vector<Ring*> rings{&arenas.ring_};
   constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);
   if (!arenas.islands_.empty()) rings.insert(rings.end(), {&arenas.island_ring_, &arenas.across_ring_});
+  if (arenas.reducers_memory() != nullptr) rings.push_back(&arenas.reducers_ring_);
   const std::size_t gave_up_bytes = rings.size() > 1 ? sizeof(std::uint32_t) : 0;  // one word for all of them
   STRAIT_ASSIGN(arenas.counts_,
                 cuda::DeviceMemory::allocate(request.device, rings.size() * counts_bytes + gave_up_bytes));
@@ -184,7 +186,10 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   ring_.staged = true;
   for (const std::uint32_t peer : all) ring_.arenas[peer] = staging_[peer].device_data();
   if (!islands_.empty()) STRAIT_TRY(join_across(request, across, layout));
-  return request.ranks > 1 && request.copy_engine_bytes > 0 ? open_windows(request) : Status();
+  if (request.ranks > 1 && request.copy_engine_bytes > 0) {
+    STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages"));
+  }
+  return request.ranks > 1 && DeviceReducers::are_wanted(request) ? open_reducers(request) : Status();
 }
 
 Status DeviceArenas::join_across(const DeviceRank::Request& request, const ArenaLayout& layout,
@@ -207,28 +212,39 @@ Status DeviceArenas::join_across(const DeviceRank::Request& request, const Arena
   return {};
 }
 
-/// Rank 0's, which all map.
-Status DeviceArenas::open_windows(const DeviceRank::Request& request) {
+Result<host_staged::HostMemory> DeviceArenas::share_one(const DeviceRank::Request& request, std::size_t bytes,
+                                                        const std::string& what) const {
+  host_staged::HostMemory one;
   Status opened;
-  if (request.rank == 0) {
-    auto own = host_staged::HostMemory::allocate(request.device, windows_bytes);
-    if (own)
-      windows_ = std::move(*own);
-    else
-      opened = tl::unexpected(own.error());
-  }
-  STRAIT_TRY(request.agree(opened, "share host memory for large messages"));
-  // The others have nothing to give, and give what they have.
-  STRAIT_ASSIGN(const UniqueFd given, request.rank == 0 ? windows_.share() : staging_[request.rank].share());
-  STRAIT_ASSIGN(const auto descriptors, request.exchange(given.get()));
-  if (request.rank != 0) {
-    auto memory = host_staged::HostMemory::import(descriptors[0].get(), windows_bytes, request.device);
+  const auto take = [&](Result<host_staged::HostMemory> memory) {
     if (memory)
-      windows_ = std::move(*memory);
+      one = std::move(*memory);
     else
       opened = tl::unexpected(memory.error());
-  }
-  return request.agree(opened, "map the host memory for large messages");
+  };
+  if (request.rank == 0) take(host_staged::HostMemory::allocate(request.device, bytes));
+  STRAIT_TRY(request.agree(opened, "share host memory for " + what));
+  // The others have nothing to give, and give what they have.
+  STRAIT_ASSIGN(const UniqueFd given, request.rank == 0 ? one.share() : staging_[request.rank].share());
+  STRAIT_ASSIGN(const auto descriptors, request.exchange(given.get()));
+  if (request.rank != 0) take(host_staged::HostMemory::import(descriptors[0].get(), bytes, request.device));
+  STRAIT_TRY(request.agree(opened, "map the host memory for " + what));
+  return one;
+}
+
+Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
+  const cpu_reducers::ReducerMemory layout = reducers_layout();
+  STRAIT_ASSIGN(reducers_memory_, share_one(request, layout.size_bytes(), "CPU reducers"));
+  std::byte* const memory = reducers_memory_.device_data();
+  reducers_ring_.rank = cpu_reducers::ReducerMemory::gpu;
+  reducers_ring_.ranks = 2;
+  reducers_ring_.staged = true;
+  reducers_ring_.arenas[cpu_reducers::ReducerMemory::gpu] = memory + layout.up(request.rank);
+  reducers_ring_.arenas[cpu_reducers::ReducerMemory::threads] = memory + layout.down(request.rank);
+  reducers_ring_.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout.wire_slots(request.rank);
+  reducers_ring_.members[cpu_reducers::ReducerMemory::gpu] = static_cast<std::uint8_t>(request.rank);
+  reducers_ring_.members[cpu_reducers::ReducerMemory::threads] = awaits_reducers;
+  return {};
 }
 
 /// Rank 0's; the others have no use for theirs.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "communicator/device_rank.hpp"
+#include "executor/cpu_reducers/reducer_memory.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/layout.hpp"
 #include "transports/cuda_p2p/shared_memory.hpp"
@@ -40,6 +41,15 @@ class DeviceArenas {
   /// (executor/copy_engine). Else null.
   const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
   static constexpr std::size_t windows_bytes = std::size_t{64} << 20;  ///< of a host
+  /// Staged, more than one rank, and CPU threads are to reduce: this rank's ring with them, and the memory that all
+  /// ranks share for it. Else null.
+  const kernels::Ring& reducers_ring() const { return reducers_ring_; }
+  const host_staged::HostMemory* reducers_memory() const {
+    return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_;
+  }
+  cpu_reducers::ReducerMemory reducers_layout() const { return {ring_.ranks, reducer_lanes, reducer_slot_bytes}; }
+  static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
+  static constexpr std::uint32_t reducer_lanes = 32, reducer_slot_bytes = 32 << 10;
   /// Of more than one rank, through their GPUs' memory, and copy engines wanted: the words by which copies are in order
   /// (staged::PeerWords). Else null.
   const host_staged::HostMemory* peer_words() const { return peer_words_.data() == nullptr ? nullptr : &peer_words_; }
@@ -66,16 +76,19 @@ class DeviceArenas {
   /// The ring of one rank of each island, in the staging arenas, behind that of all ranks.
   Status join_across(const DeviceRank::Request& request, const kernels::ArenaLayout& layout,
                      const kernels::ArenaLayout& before);
-  Status open_windows(const DeviceRank::Request& request);
+  /// Of `bytes`, rank 0's, which all map. `what`: of it an error names.
+  Result<host_staged::HostMemory> share_one(const DeviceRank::Request& request, std::size_t bytes,
+                                            const std::string& what) const;
+  Status open_reducers(const DeviceRank::Request& request);
   Status open_peer_words(const DeviceRank::Request& request);
 
-  kernels::Ring ring_{}, island_ring_{}, across_ring_{};
+  kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;
   cuda::DeviceMemory counts_;  ///< of all rings, and behind them Ring::gave_up
   cuda::DeviceMemory island_scratch_;
   std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank of the island, this rank's own among them
   std::vector<host_staged::HostMemory> staging_;  ///< by rank, likewise
-  host_staged::HostMemory windows_, peer_words_;
+  host_staged::HostMemory windows_, peer_words_, reducers_memory_;
   std::size_t copy_windows_begin_ = 0, copy_window_bytes_ = 0;  ///< in every arena, behind the slots
   std::string why_staged_;
 };

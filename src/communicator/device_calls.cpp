@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "executor/cpu_reducers/reducer_memory.hpp"
+
 namespace strait {
 namespace {
 
@@ -24,9 +26,17 @@ constexpr std::size_t overlap_from_bytes = 12 << 10;
 constexpr std::size_t staged_overlap_from_bytes = 32 << 10;  ///< a round through host memory costs more
 constexpr std::size_t overlap_rounds = 3;
 
+/// Collectives of equal parts, of so many bytes and more, take no more blocks than these if the user sets no other
+/// bound: more make them hardly faster (4 H200), and leave no SM to what runs beside them.
+constexpr std::size_t large_call_bytes = 32 << 20;
+constexpr std::uint32_t large_call_blocks = 64;
+
 /// With fewer blocks than lanes, messages of more than this for each block go in bulk: its loops move several times as
 /// much a block as those of lines, and that outweighs its fences from here on (2 and 4 H200).
 constexpr std::size_t lines_bytes_a_block = 48 << 10;
+
+/// While CPU threads add up one round's chunks, the next ones are under way.
+constexpr std::uint32_t reducers_lead = 2;
 
 /// As a flag has room for.
 std::uint16_t short_hash_of(const CallSignature& signature) {
@@ -54,7 +64,17 @@ Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message
   std::size_t most = options_.flagged_bytes;
   if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
-  return message_bytes > most ? slots(Wire::bulk) : lines;
+  if (message_bytes <= most) return lines;
+  return takes_many(call) ? slots(Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, large_call_blocks);
+}
+
+/// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.
+bool DeviceCalls::takes_many(const Call& call) const {
+  const bool equal_parts = call.collective == Collective::all_reduce || call.collective == Collective::all_gather ||
+                           call.collective == Collective::reduce_scatter || call.collective == Collective::all_to_all;
+  if (options_.max_sms != 0 || ring_.ranks < 3 || !equal_parts) return true;
+  const BufferSizes sizes = buffer_sizes(call, call.root, ring_.ranks);
+  return std::max(sizes.send_bytes, sizes.receive_bytes) < large_call_bytes;
 }
 
 bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
@@ -92,6 +112,20 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   launches.push_back(
       {through.wire, reduces, two_hop, shape.blocks, kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width)});
   return launches;
+}
+
+DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
+  const Slots through = slots(Wire::bulk);
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  const std::uint16_t hash = short_hash_of(signature(call));
+  Exchange exchange{};
+  exchange.ring = ring_;
+  exchange.send[cpu_reducers::ReducerMemory::threads] = kernels::message(through, call.send, bytes, hash);
+  exchange.receive[cpu_reducers::ReducerMemory::threads] = kernels::message(through, call.receive, bytes, hash);
+  exchange.lead = reducers_lead;
+  std::vector<DeviceLaunch> launches;
+  add(exchange, through, false, launches);
+  return launches.at(0);
 }
 
 bool DeviceCalls::leaves_own(const Call& call) const {

@@ -42,6 +42,8 @@ class DeviceCalls {
   /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
   /// sends.
   bool leaves_own(const Call& call) const;
+  /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory).
+  DeviceLaunch launch_to_reducers(const Call& call) const;
   /// Sends and receives of one group.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
   const kernels::Ring& ring() const { return ring_; }
@@ -70,6 +72,7 @@ class DeviceCalls {
 
   kernels::Slots slots(kernels::Wire wire) const;
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  bool takes_many(const Call& call) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
   kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through) const;
   void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;

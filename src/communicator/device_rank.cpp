@@ -15,6 +15,7 @@
 #include "communicator/device_copies.hpp"
 #include "communicator/device_islands.hpp"
 #include "communicator/device_quantized.hpp"
+#include "communicator/device_reducers.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/wire_format.hpp"
@@ -76,6 +77,7 @@ class CudaRank final : public DeviceRank {
   cuda::DeviceMemory wire_scratch_;  ///< from the first need of it on
   DeviceQuantized quantized_;
   DeviceCopies copies_;
+  DeviceReducers reducers_;
   cudaEvent_t order_ = nullptr;
   std::atomic<cudaStream_t> last_stream_ = nullptr;
   std::optional<cudaStream_t> captured_stream_;  ///< that of the last call into a graph, if none outside followed
@@ -118,6 +120,9 @@ Status CudaRank::prepare() {
     across_calls_ = calls_over(arenas_.across_ring());
   }
   STRAIT_TRY(request_.agree(open_copies(), "use its copy engines"));
+  auto reducers = DeviceReducers::open(request_, arenas_, calls_over(arenas_.reducers_ring()));
+  STRAIT_TRY(request_.agree(reducers.map([](const DeviceReducers&) {}), "start its CPU reducers"));
+  reducers_ = std::move(*reducers);
   if (request_.wire != WireFormat::off && request_.ranks > 1)
     STRAIT_TRY(request_.agree(open_wire_formats(), "prepare its wire format"));
   stages.done("copy engines and wire formats");
@@ -175,6 +180,7 @@ CudaRank::~CudaRank() {
   if (has_run_) cudaDeviceSynchronize();
   attendant_ = {};
   copies_ = {};
+  reducers_ = {};
   if (order_ != nullptr) cudaEventDestroy(order_);
 }
 
@@ -186,6 +192,7 @@ void CudaRank::look_after(const std::stop_token& stop) {
       abort = 1;
       (void)request_.watch->sticky();  // this rank has seen it, though its own thread may be elsewhere
       copies_.abort();
+      reducers_.abort();
     }
     read_mailbox();
     copies_.look_after();
@@ -200,7 +207,9 @@ void CudaRank::read_mailbox() {
   const std::atomic_ref word(mailbox.event);
   const Event event = word.load(std::memory_order_acquire);
   if (event == Event::none) return;
-  const std::uint32_t peer = std::min(std::atomic_ref(mailbox.peer).load(), request_.ranks - 1);
+  std::uint32_t peer = std::atomic_ref(mailbox.peer).load();
+  if (peer == DeviceArenas::awaits_reducers) peer = reducers_.awaited_rank();
+  peer = std::min(peer, request_.ranks - 1);
   word.store(Event::none);
   request_.watch->note_awaited(peer);
   const std::string what = "a kernel on " + request_.watch->name_of(request_.rank) + " has waited ";
@@ -323,6 +332,10 @@ Status CudaRank::enqueue(const Call& call) {
 
 Status CudaRank::enqueue_exact(const Call& call) {
   if (islands_.carries(call)) return enqueue_in_islands(call);
+  if (reducers_.carries(call)) {
+    STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
+    if (!captures) return launch(reducers_.take(call), call);
+  }
   if (copies_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
     if (!captures || copies_.can_be_captured()) return copies_.enqueue(call);

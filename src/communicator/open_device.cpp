@@ -64,6 +64,10 @@ Status Comm::open_device(const Deadline& deadline) {
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copy_window_bytes = options_.copy_window_bytes;
   request.copy_engine = options_.copy_engine;
+  // Half of the cores at most: the rest is the program's.
+  request.reducers.threads = std::min(options_.copy_engine.reducers, cores_ / (2 * ranks_));
+  request.reducers.simd = simd_;
+  request.cpu_reduce_bytes = options_.cpu_reduce_bytes;
   request.wire = wire();
   request.agree = [&](const Status& status, const std::string& what) { return agree(status, what, deadline); };
   request.gather = [&](std::uint32_t word) { return gather(*channel_, word, deadline); };

@@ -185,6 +185,8 @@ Status Comm::read_settings(const Environment& environment) {
   options_.copy_engine_bytes = static_cast<std::size_t>(copy_engine_bytes);
   STRAIT_ASSIGN(const std::int64_t copy_window_bytes, environment.integer("STRAIT_COPY_WINDOW_BYTES"));
   options_.copy_window_bytes = static_cast<std::size_t>(copy_window_bytes);
+  STRAIT_ASSIGN(const std::int64_t cpu_reduce_bytes, environment.integer("STRAIT_CPU_REDUCE_BYTES"));
+  options_.cpu_reduce_bytes = static_cast<std::size_t>(cpu_reduce_bytes);
   STRAIT_ASSIGN(options_.copy_engine, staged::staged_options(environment));
   options_.copy_engine.simd = simd_;
   if (!options_.wire) {
@@ -226,6 +228,7 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   }
   HostRates rates = facts.front().rates;
   rates.cache_bytes = last_level_cache_bytes_;
+  cores_ = all_cores;
   ClockModel model = host_model(ranks_, all_cores, rates);
   if (open.transport->name() == "tcp") put_tcp_between(model, peers);
   all_in_one_process_ = open.transport->name() == "loopback";

@@ -64,9 +64,9 @@ __device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchan
   }
 }
 
-/// `combine()` takes what comes; false: gave up. What is sent is a round ahead of what is taken, so that a block's
-/// reads do not wait for its writes to get through: in place, what comes overwrites what was sent in the round before.
-/// `as_it_is`: the contribution is the input.
+/// `combine()` takes what comes; false: gave up. What is sent is a round or more (Exchange::lead) ahead of what is
+/// taken, so that a block's reads do not wait for its writes to get through: in place, what comes overwrites what was
+/// sent in a round before. `as_it_is`: the contribution is the input.
 template <class Contribution, class Combine>
 __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, BulkExchangeRound& shared, bool as_it_is,
                                                   Contribution&& contribution, Combine&& combine) {
@@ -84,13 +84,14 @@ __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, Bulk
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
   prefetch_first<Bulk>(shared.first, copies, exchange.pieces);
-  for (std::uint32_t round = 0; round <= exchange.rounds; ++round) {
+  const std::uint32_t last = exchange.rounds + exchange.lead - 1;
+  for (std::uint32_t round = 0; round <= last; ++round) {
     const auto prepare = [&] {
       prepare_send(exchange, send, lane, minder, round, shared);
-      if (round == 0) {
+      if (round < exchange.lead) {
         receive_nothing(minder, shared);
       } else {
-        prepare_receive(send, receive, lane, minder, round - 1, shared);
+        prepare_receive(send, receive, lane, minder, round - exchange.lead, shared);
       }
       if (minder.has_peer && !await(ring, shared.incoming[minder.chunk], minder.lane)) shared.failed = 1;
     };
@@ -102,7 +103,7 @@ __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, Bulk
     const bool done = combine();
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (!minder.has_peer || round == exchange.rounds) continue;
+    if (!minder.has_peer || round == last) continue;
     __threadfence_system();
     if (minder.position < copies) publish(shared.outgoing[minder.nth * copies + minder.position]);
     lane.give_back();

@@ -15,14 +15,12 @@
 /// result(1)..., which writer and reader count alike. Four slots hold what an iteration and its successor write.
 namespace strait::kernels {
 
-/// Of the chunks of a message, lane l takes l, l + lanes, l + 2 lanes...: the length of the one of its round number
-/// `round`, and where it lies.
+/// chunk_at(): the length of the chunk, and where it lies.
 __device__ __forceinline__ std::uint32_t chunk_of(const Message& message, std::uint32_t lane, std::uint32_t round,
                                                   std::size_t& offset) {
-  offset = (std::size_t{round} * message.lanes + lane) * message.chunk_bytes;
-  if (lane >= message.lanes || offset >= message.bytes) return 0;
-  const std::size_t left = message.bytes - offset;
-  return left < message.chunk_bytes ? static_cast<std::uint32_t>(left) : message.chunk_bytes;
+  const Chunk chunk = chunk_at(message, lane, round);
+  offset = chunk.offset;
+  return chunk.bytes;
 }
 
 __device__ __forceinline__ bool has(std::uint32_t set, std::uint32_t rank) { return (set >> rank & 1) != 0; }

@@ -59,6 +59,9 @@ constexpr std::size_t lane_index(Wire wire, Cast cast, std::uint32_t peer, std::
 }
 inline constexpr std::size_t lane_count = std::size_t{wire_count} * cast_count * max_ranks * max_lanes;
 
+/// By which a slot's data are known to be there: never zero, which fresh memory holds, and never twice the same.
+constexpr std::uint64_t slot_flag(std::uint64_t use, std::uint16_t call_hash) { return (use + 1) << 16 | call_hash; }
+
 /// Every arena, the same on every rank, begins with the counters that peers return slots by, [lane_index()].
 inline constexpr std::size_t returned_bytes = lane_count * sizeof(std::uint64_t);
 
@@ -114,6 +117,19 @@ struct Message {
   std::uint16_t call_hash;  ///< of the call's signature: calls that differ never take one another's lines
 };
 
+/// Of the chunks of a message, lane l takes l, l + lanes, l + 2 lanes...: the one of its round number `round`, if there
+/// is one.
+struct Chunk {
+  std::size_t offset;
+  std::uint32_t bytes;  ///< 0: none
+};
+constexpr Chunk chunk_at(const Message& message, std::uint32_t lane, std::uint32_t round) {
+  const std::size_t offset = (std::size_t{round} * message.lanes + lane) * message.chunk_bytes;
+  if (lane >= message.lanes || offset >= message.bytes) return {offset, 0};
+  const std::size_t left = message.bytes - offset;
+  return {offset, left < message.chunk_bytes ? static_cast<std::uint32_t>(left) : message.chunk_bytes};
+}
+
 /// One hop. Every rank sends a message to every peer and takes one from it (either may be empty).
 ///  - As a copy: what comes from peer q is written to receive[q].data; receive[rank] is a copy of send[rank].
 ///  - As a reduction: what comes from the peers is reduced with send[rank], in rank order, into receive[rank].data; all
@@ -129,6 +145,7 @@ struct Exchange {
   ReduceOp op;
   Cast cast;            ///< multi: what a rank sends is the same for every peer, and goes to all of them
   std::uint32_t width;  ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
+  std::uint32_t lead = 1;  ///< of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth
 };
 
 /// Two hops. The message is cut into a slice for every owner. Contributors send slice o to owner o, who reduces the

@@ -138,9 +138,8 @@ struct Lines {
     return !bears_flag() || stored.high == flag;
   }
   static __device__ __forceinline__ Granule unpacked(const Granule& stored) { return stored; }
-  /// Never zero, which fresh memory holds, and never twice the same.
   static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
-    return (use + 1) << 16 | call_hash;
+    return slot_flag(use, call_hash);
   }
 };
 

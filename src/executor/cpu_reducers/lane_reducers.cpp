@@ -1,0 +1,269 @@
+#include "executor/cpu_reducers/lane_reducers.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace strait::cpu_reducers {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using kernels::Cast;
+using kernels::Wire;
+
+constexpr unsigned long timer_slack_ns = 1000;  ///< of naps; the system's default would stretch each by 50 us
+constexpr int looks_between_clocks = 64;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+/// The user's signals are for the user's threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+/// A thread, and what it is at.
+struct LaneReducers::Worker {
+  std::uint32_t index = 0;
+  std::vector<Lane> lanes;
+  std::uint64_t first_lane_uses = 0;  ///< of lane 0 of this rank's GPU, before this reduction
+  Reduction reduction;
+  std::uint64_t number = 0;  ///< of the reduction
+  bool has_told = false;     ///< that the GPU has begun it
+  Clock::time_point since;   ///< when it last found a chunk
+  std::chrono::microseconds nap{0};
+};
+
+LaneReducers::~LaneReducers() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+}
+
+Status LaneReducers::start() {
+  const SignalsBlocked inherited;
+  taken_.resize(setup_.options.threads);
+  for (std::uint32_t index = 0; index < setup_.options.threads; ++index) {
+    try {
+      threads_.emplace_back([this, index] { work(index); });
+    } catch (const std::system_error& error) {
+      return fail(Code::system_error, "cannot start CPU reducer " + std::to_string(index + 1) + " of " +
+                                          std::to_string(setup_.options.threads) + " of rank " +
+                                          std::to_string(setup_.rank) + ": " + error.what() +
+                                          ". Allow more threads (ulimit -u), or set STRAIT_CPU_REDUCERS lower");
+    }
+  }
+  return {};
+}
+
+void LaneReducers::push(const Reduction& reduction) {
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t done = *std::min_element(taken_.begin(), taken_.end());
+    for (; first_ < done; ++first_) reductions_.pop_front();
+    reductions_.push_back(reduction);
+  }
+  changed_.notify_all();
+}
+
+void LaneReducers::abort() {
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+  }
+  changed_.notify_all();
+}
+
+void LaneReducers::work(std::uint32_t index) {
+  pthread_setname_np(pthread_self(), "strait-reduce");
+  prctl(PR_SET_TIMERSLACK, timer_slack_ns);
+  const std::uint32_t threads = setup_.options.threads * setup_.layout.ranks;
+  Worker worker;
+  worker.index = index;
+  for (std::uint32_t lane = setup_.rank * setup_.options.threads + index; lane < setup_.layout.lanes; lane += threads)
+    worker.lanes.push_back({.number = lane});
+  while (const auto reduction = next(worker.number)) {
+    worker.reduction = *reduction;
+    if (!carry_out(worker)) return;
+    for (std::uint32_t round = 0; chunk_at(reduction->message, 0, round).bytes != 0; ++round) ++worker.first_lane_uses;
+    ++worker.number;
+  }
+}
+
+/// Nothing at the end.
+std::optional<Reduction> LaneReducers::next(std::uint64_t number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopping_ || aborted_ || first_ + reductions_.size() > number; });
+  if (stopping_ || aborted_) return std::nullopt;
+  return reductions_[number - first_];
+}
+
+/// False: gave up.
+bool LaneReducers::carry_out(Worker& worker) {
+  const kernels::Message& message = worker.reduction.message;
+  for (Lane& lane : worker.lanes) lane.round = 0;
+  worker.since = Clock::now();
+  worker.has_told = false;
+  worker.nap = std::chrono::microseconds(setup_.options.nap_us);
+  for (;;) {
+    bool is_left = false, has_moved = false;
+    for (Lane& lane : worker.lanes) {
+      const std::uint32_t bytes = chunk_at(message, lane.number, lane.round).bytes;
+      if (bytes == 0) continue;
+      is_left = true;
+      if (!is_ready(lane, message.call_hash)) continue;
+      reduce_chunk(worker.reduction, lane, bytes);
+      ++lane.round;
+      ++lane.uses;
+      has_moved = true;
+    }
+    if (!is_left) break;
+    if (has_moved) {
+      worker.since = Clock::now();
+      if (!std::exchange(worker.has_told, true)) note_begun(worker.number);
+    } else if (!wait(worker)) {
+      return false;
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  taken_[worker.index] = worker.number + 1;
+  return true;
+}
+
+/// Wakes the threads that sleep until then.
+void LaneReducers::note_begun(std::uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (begun_ > number) return;
+    begun_ = number + 1;
+  }
+  changed_.notify_all();
+}
+
+/// Whether all GPUs have filled the lane's next slot, and none still reads the result slot's last use.
+bool LaneReducers::is_ready(const Lane& lane, std::uint16_t call_hash) {
+  const ReducerMemory& layout = setup_.layout;
+  const std::uint64_t filled = kernels::slot_flag(lane.uses, call_hash);
+  for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) {
+    const bool has_come = flag(layout.up(rank), lane.number, lane.uses).load(std::memory_order_acquire) == filled &&
+                          returned(layout.down(rank), ReducerMemory::gpu, lane.number).load(std::memory_order_acquire) +
+                                  kernels::slot_depth >
+                              lane.uses;
+    if (has_come) continue;
+    awaited_rank_.store(rank, std::memory_order_relaxed);
+    return false;
+  }
+  return true;
+}
+
+void LaneReducers::reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes) {
+  const ReducerMemory& layout = setup_.layout;
+  const std::size_t slot = lane.number * kernels::slot_depth + lane.uses % kernels::slot_depth;
+  std::array<ReduceSource, kernels::max_ranks> sources;
+  for (std::uint32_t rank = 0; rank < layout.ranks; ++rank)
+    sources[rank].pointer = setup_.memory + layout.uploads(rank) + slot * layout.slot_bytes;
+  const ReduceDestination result{.pointer = setup_.memory + layout.results() + slot * layout.slot_bytes};
+  reduce({.type = reduction.type,
+          .op = reduction.op,
+          .sources = {sources.data(), layout.ranks},
+          .destinations = {&result, 1},
+          .count = bytes / size_bytes(reduction.type),
+          .final = true,
+          .ranks = layout.ranks},
+         setup_.options.simd);
+  const std::uint64_t filled = kernels::slot_flag(lane.uses, reduction.message.call_hash);
+  for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) {
+    flag(layout.down(rank), lane.number, lane.uses).store(filled, std::memory_order_release);
+    returned(layout.up(rank), ReducerMemory::threads, lane.number).store(lane.uses + 1, std::memory_order_release);
+  }
+}
+
+bool LaneReducers::has_work(const Worker& worker) {
+  const kernels::Message& message = worker.reduction.message;
+  return std::any_of(worker.lanes.begin(), worker.lanes.end(), [&](const Lane& lane) {
+    return chunk_at(message, lane.number, lane.round).bytes != 0 && is_ready(lane, message.call_hash);
+  });
+}
+
+bool LaneReducers::wait(Worker& worker) {
+  for (int look = 0; look < looks_between_clocks; ++look) {
+    relax();
+    if (has_work(worker)) return true;
+  }
+  if (is_over()) return false;
+  if (Clock::now() - worker.since < std::chrono::microseconds(setup_.options.spin_us)) return true;
+  if (!has_begun(worker)) {
+    const bool begins = wait_until_begun(worker);
+    worker.since = Clock::now();
+    return begins;
+  }
+  std::this_thread::sleep_for(worker.nap);
+  worker.nap = std::min(worker.nap * 2, std::chrono::microseconds(setup_.options.nap_us) * 10);
+  return !is_over();
+}
+
+bool LaneReducers::has_begun(const Worker& worker) {
+  const std::lock_guard lock(mutex_);
+  return begun_ > worker.number;
+}
+
+/// Until this rank's GPU has filled its first slot: the first thread looks, the others sleep until it has seen that.
+bool LaneReducers::wait_until_begun(const Worker& worker) {
+  if (worker.index != 0) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return stopping_ || aborted_ || begun_ > worker.number; });
+    return !stopping_ && !aborted_;
+  }
+  // Of this call or, where others have been quick, a later use of the slot.
+  const std::uint64_t filled = kernels::slot_flag(worker.first_lane_uses, 0);
+  const auto first = flag(setup_.layout.up(setup_.rank), 0, worker.first_lane_uses);
+  while (first.load(std::memory_order_relaxed) < filled) {
+    if (is_over()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(setup_.options.nap_us));
+  }
+  note_begun(worker.number);
+  return true;
+}
+
+bool LaneReducers::is_over() {
+  if (!aborted_ && setup_.has_failed()) abort();
+  return stopping_ || aborted_;
+}
+
+std::atomic_ref<std::uint64_t> LaneReducers::flag(std::size_t arena, std::uint32_t lane, std::uint64_t use) const {
+  const std::size_t slot = lane * kernels::slot_depth + use % kernels::slot_depth;
+  return std::atomic_ref(reinterpret_cast<std::uint64_t*>(setup_.memory + arena + kernels::flags_offset_bytes)[slot]);
+}
+
+std::atomic_ref<std::uint64_t> LaneReducers::returned(std::size_t arena, std::uint32_t reader,
+                                                      std::uint32_t lane) const {
+  return std::atomic_ref(reinterpret_cast<std::uint64_t*>(
+      setup_.memory + arena)[kernels::lane_index(Wire::bulk, Cast::single, reader, lane)]);
+}
+
+}  // namespace strait::cpu_reducers

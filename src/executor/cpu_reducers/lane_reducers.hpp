@@ -1,0 +1,106 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+#include "executor/cpu_reducers/reducer_memory.hpp"
+#include "executor/host/reduce.hpp"
+
+namespace strait::cpu_reducers {
+
+/// A reduction of all ranks whose result all have. `message`: how each GPU cuts what it sends, and what comes back.
+struct Reduction {
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  kernels::Message message{};
+};
+
+struct Options {
+  std::uint32_t threads = 4;  ///< of a rank
+  /// How long a thread polls for a chunk before it sleeps or naps between looks: some twenty times what a round of
+  /// chunks takes where all is well, for a nap can cost a virtual machine half a millisecond, and all wait for the
+  /// last.
+  std::uint32_t spin_us = 2000;
+  std::uint32_t nap_us = 30;  ///< the first nap; naps grow to ten times that
+  Simd simd = best_simd();
+};
+
+/// One rank's share of the CPU threads that are a rank to every GPU of the host (ReducerMemory): thread t of all has
+/// the lanes t, t + threads, and so on. Of a lane it adds up the ranks' chunks, in rank order and with one rounding, as
+/// soon as all are there, and while they are in the cache.
+///
+/// The threads sleep between reductions. They wake when one is pushed, and poll while chunks come. Where a reduction is
+/// long to begin, because its GPU is at something else, one of them goes on looking, in naps, and the others sleep.
+/// They inherit the creating thread's affinity and pin nothing.
+class LaneReducers {
+ public:
+  struct Setup {
+    std::byte* memory = nullptr;  ///< zeroed before the first rank opens it; kept by the caller
+    ReducerMemory layout;
+    std::uint32_t rank = 0;
+    Options options;
+    /// Whether the communicator has failed; from any thread.
+    std::function<bool()> has_failed;
+  };
+  explicit LaneReducers(Setup setup) : setup_(std::move(setup)) {}
+  /// Ends the threads. Where GPUs may still wait for them the communicator has failed.
+  ~LaneReducers();
+  LaneReducers(const LaneReducers&) = delete;
+  LaneReducers& operator=(const LaneReducers&) = delete;
+  /// Code::system_error where the system gives no more threads.
+  Status start();
+
+  /// Before the GPU is given its part. All ranks push the same reductions in the same order.
+  void push(const Reduction& reduction);
+  /// Ends what the threads wait for. From any thread.
+  void abort();
+  /// A rank whose chunk these threads were last seen to wait for.
+  std::uint32_t awaited_rank() const { return awaited_rank_.load(std::memory_order_relaxed); }
+
+ private:
+  /// A lane of this thread's, and how many of its slots have been used.
+  struct Lane {
+    std::uint32_t number = 0;
+    std::uint32_t round = 0;
+    std::uint64_t uses = 0;
+  };
+  struct Worker;
+  void work(std::uint32_t index);
+  std::optional<Reduction> next(std::uint64_t number);
+  bool carry_out(Worker& worker);
+  bool is_ready(const Lane& lane, std::uint16_t call_hash);
+  void reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes);
+  /// False: nothing more will come.
+  bool wait(Worker& worker);
+  bool has_work(const Worker& worker);
+  bool has_begun(const Worker& worker);
+  void note_begun(std::uint64_t number);
+  bool wait_until_begun(const Worker& worker);
+  bool is_over();
+  std::atomic_ref<std::uint64_t> flag(std::size_t arena, std::uint32_t lane, std::uint64_t use) const;
+  std::atomic_ref<std::uint64_t> returned(std::size_t arena, std::uint32_t reader, std::uint32_t lane) const;
+
+  const Setup setup_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Reduction> reductions_;  ///< not yet taken by all threads
+  std::vector<std::uint64_t> taken_;  ///< by thread
+  std::uint64_t first_ = 0;           ///< number of reductions_.front() since the beginning
+  std::uint64_t begun_ = 0;           ///< reductions that this rank's GPU is known to have begun
+  std::atomic<bool> stopping_ = false, aborted_ = false;
+  std::atomic<std::uint32_t> awaited_rank_ = 0;
+  std::vector<std::jthread> threads_;  ///< last: they use the rest
+};
+
+}  // namespace strait::cpu_reducers

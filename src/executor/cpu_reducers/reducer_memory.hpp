@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/launch.hpp"
+
+namespace strait::cpu_reducers {
+
+/// Where everything lies in the host memory by which the GPUs of a host hand chunks to CPU threads, which add them up.
+/// To a GPU's kernels the threads are a rank: each GPU has a ring of two ranks (kernels::Ring), itself (0) and the
+/// threads (1), over bulk slots. Their arenas are `up(rank)`, which the GPU writes, and `down(rank)`, which the threads
+/// do. The result slots of all the down arenas are the same memory: a sum is written once, and every GPU reads it.
+/// Offsets are in bytes from the start of the memory.
+struct ReducerMemory {
+  std::uint32_t ranks = 0;
+  std::uint32_t lanes = 0;
+  std::uint32_t slot_bytes = 0;
+
+  static constexpr std::uint32_t gpu = 0, threads = 1;  ///< ranks of a GPU's ring
+  /// An arena's counters and flags.
+  static constexpr std::size_t header_bytes =
+      (kernels::flags_offset_bytes + kernels::max_lanes * kernels::slot_depth * sizeof(std::uint64_t) + 4095) / 4096 *
+      4096;
+
+  constexpr std::size_t slots_bytes() const { return std::size_t{lanes} * kernels::slot_depth * slot_bytes; }
+  constexpr std::size_t down(std::uint32_t rank) const { return rank * header_bytes; }
+  constexpr std::size_t results() const { return ranks * header_bytes; }
+  /// In both arenas of a rank's ring.
+  constexpr std::size_t slots_offset(std::uint32_t rank) const { return results() - down(rank); }
+  constexpr std::size_t up(std::uint32_t rank) const {
+    const std::size_t begin = results() + slots_bytes() + rank * (results() + slots_bytes());
+    return begin + results() - slots_offset(rank);
+  }
+  constexpr std::size_t uploads(std::uint32_t rank) const { return up(rank) + slots_offset(rank); }
+  constexpr std::size_t size_bytes() const { return uploads(ranks - 1) + slots_bytes(); }
+
+  constexpr kernels::WireSlots wire_slots(std::uint32_t rank) const { return {slots_offset(rank), slot_bytes, lanes}; }
+};
+
+}  // namespace strait::cpu_reducers

@@ -1,0 +1,235 @@
+// All-reduces that CPU threads add up: the kernels that bring them their chunks, on the CPU, and the threads
+// themselves. Bit by bit, with threads of the kernels held up at random, slots reused, ranks that come late, and waits
+// that end.
+#include "support/emulated_launch.hpp"
+//
+#include <gtest/gtest.h>
+
+#include "executor/cpu_reducers/lane_reducers.hpp"
+#include "support/reference.hpp"
+
+namespace strait::testing {
+namespace {
+
+using cpu_reducers::LaneReducers;
+using cpu_reducers::ReducerMemory;
+using namespace std::chrono_literals;
+
+constexpr std::byte poison{0xa5};
+
+/// GPUs that share nothing but host memory, and each one's CPU threads.
+class Machine {
+ public:
+  struct Options {
+    std::uint32_t lanes = 3;
+    std::uint32_t max_sms = 0;
+    cpu_reducers::Options threads{.threads = 1, .spin_us = 50, .nap_us = 20};
+    std::uint64_t timeout_ns = 60'000'000'000;
+  };
+  Machine(std::uint32_t ranks, Options options)
+      : layout_{ranks, options.lanes, 4096}, memory_(layout_.size_bytes()), mailboxes_(ranks), counts_(ranks) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      counts_[rank].resize(kernels::lane_count);
+      kernels::Ring ring{};
+      ring.counts = counts_[rank].data();
+      ring.mailbox = &mailboxes_[rank];
+      ring.slow_ns = ~std::uint64_t{0} >> 8;
+      ring.timeout_ns = options.timeout_ns;
+      ring.ranks = 2;
+      ring.staged = true;
+      ring.arenas[ReducerMemory::gpu] = memory_.data() + layout_.up(rank);
+      ring.arenas[ReducerMemory::threads] = memory_.data() + layout_.down(rank);
+      ring.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout_.wire_slots(rank);
+      ring.members[ReducerMemory::threads] = 77;
+      calls_.emplace_back(ring, nullptr, DeviceCalls::Options{options.max_sms, 0, ""});
+      LaneReducers::Setup setup;
+      setup.memory = memory_.data();
+      setup.layout = layout_;
+      setup.rank = rank;
+      setup.options = options.threads;
+      setup.has_failed = [this] { return failed.load(); };
+      reducers_.push_back(std::make_unique<LaneReducers>(std::move(setup)));
+      EXPECT_TRUE(reducers_.back()->start());
+    }
+  }
+  ~Machine() { failed = true; }
+
+  void run(std::uint32_t rank, const Call& call, std::chrono::milliseconds late = {}) {
+    const DeviceLaunch launch = calls_[rank].launch_to_reducers(call);
+    const auto& exchange = std::get<kernels::Exchange>(launch.argument);
+    reducers_[rank]->push({call.type, call.op, exchange.send[ReducerMemory::threads]});
+    std::this_thread::sleep_for(late);  // as a stream does that has other things to do first
+    run_launches({launch}, call.type, seed_);
+  }
+  LaneReducers& reducers(std::uint32_t rank) { return *reducers_[rank]; }
+  kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
+  std::uint32_t ranks() const { return layout_.ranks; }
+
+  std::atomic<bool> failed = false;
+
+ private:
+  ReducerMemory layout_;
+  Arena memory_;
+  std::vector<kernels::Mailbox> mailboxes_;
+  std::vector<std::vector<kernels::LaneCounts>> counts_;
+  std::vector<DeviceCalls> calls_;
+  std::vector<std::unique_ptr<LaneReducers>> reducers_;
+  std::atomic<std::uint32_t> seed_{1};
+};
+
+/// Every rank makes all calls one after another; one of them is `late` before each.
+void check(Machine& machine, const std::vector<CollectiveCase>& cases, std::chrono::milliseconds late = {}) {
+  const std::uint32_t ranks = machine.ranks();
+  std::vector<std::vector<Bytes>> inputs(cases.size());
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      inputs[i].push_back(random_elements(cases[i].type, cases[i].count, 1000 * cases[i].seed + rank));
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        const CollectiveCase& c = cases[i];
+        const Bytes expected = reference_output({.collective = c.collective,
+                                                 .type = c.type,
+                                                 .op = c.op,
+                                                 .root = 0,
+                                                 .premul_scalars = {},
+                                                 .inputs = inputs[i]},
+                                                rank);
+        const std::size_t begin = 64 + c.misalignment_bytes, size = expected.size();
+        Bytes input(begin + size + 64, poison), output(begin + size + 64, poison);
+        std::copy(inputs[i][rank].begin(), inputs[i][rank].end(), input.data() + begin);
+        Bytes& written = c.in_place ? input : output;
+        machine.run(rank, call_of(c, input.data() + begin, written.data() + begin, Bytes(8)),
+                    rank == i % ranks ? late : 0ms);
+        EXPECT_EQ(first_difference(expected, {written.data() + begin, size}, c.type, inputs[i]), "")
+            << describe(c) << " on rank " << rank << " of " << ranks;
+        std::fill_n(written.data() + begin, size, poison);
+        EXPECT_EQ(written, Bytes(written.size(), poison)) << describe(c);
+      }
+    });
+}
+
+CollectiveCase all_reduce(std::uint64_t seed, std::size_t count) {
+  constexpr DataType types[] = {DataType::bfloat16, DataType::float32, DataType::float16,    DataType::float64,
+                                DataType::int32,    DataType::uint8,   DataType::float8_e4m3};
+  constexpr ReduceOp ops[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min, ReduceOp::prod};
+  CollectiveCase c;
+  c.type = types[seed % std::size(types)];
+  c.op = ops[seed % std::size(ops)];
+  c.count = count;
+  c.in_place = seed % 2 == 0;
+  c.misalignment_bytes = seed % 3 == 0 ? size_bytes(c.type) : 0;
+  c.seed = seed + 1;
+  return c;
+}
+
+/// One element, less than a chunk, odd ends, and many more chunks than slots.
+std::vector<CollectiveCase> all_reduces() {
+  std::vector<CollectiveCase> cases;
+  for (const std::size_t count : {1, 700, 5003, 60'001, 130'000})
+    for (int i = 0; i < 3; ++i) cases.push_back(all_reduce(cases.size(), count));
+  return cases;
+}
+
+TEST(Reducers, GiveTheBitsOfTheReference) {
+  for (const std::uint32_t ranks : {2u, 3u, 4u}) {
+    Machine machine(ranks, {});
+    check(machine, all_reduces());
+  }
+}
+
+/// More threads than lanes, and several lanes a thread; one block for all lanes.
+TEST(Reducers, ShareLanes) {
+  for (const std::uint32_t threads : {1u, 3u})
+    for (const std::uint32_t max_sms : {0u, 1u}) {
+      Machine machine(2,
+                      {.lanes = 5, .max_sms = max_sms, .threads = {.threads = threads, .spin_us = 50, .nap_us = 20}});
+      check(machine, all_reduces());
+    }
+}
+
+/// Whose GPU has other things to do first sleep until it begins, also where the others are far ahead by then.
+TEST(Reducers, WaitForLateRanks) {
+  Machine machine(3, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}});
+  check(machine, {all_reduce(1, 90'000), all_reduce(2, 3), all_reduce(3, 4000), all_reduce(4, 90'000)}, 20ms);
+}
+
+/// GPUs that begin just when threads go to sleep: none may sleep on when others have found a chunk.
+TEST(Reducers, WakeOneAnother) {
+  for (const std::uint32_t spin_us : {100u, 1000u, 5000u}) {
+    Machine machine(2, {.lanes = 2, .threads = {.threads = 2, .spin_us = spin_us, .nap_us = 20}});
+    std::vector<CollectiveCase> cases;
+    for (int i = 0; i < 60; ++i) cases.push_back(all_reduce(cases.size(), 3000));
+    check(machine, cases, std::chrono::milliseconds(spin_us / 1000));
+  }
+}
+
+TEST(Reducers, NameWhomTheyWaitFor) {
+  Machine machine(3, {.timeout_ns = 30'000'000});
+  std::vector<std::jthread> threads;
+  for (const std::uint32_t rank : {0u, 2u})
+    threads.emplace_back([&, rank] {
+      Bytes data(4000);
+      CollectiveCase c;
+      c.count = 1000;
+      machine.run(rank, call_of(c, data.data(), data.data(), Bytes(8)));
+      EXPECT_EQ(machine.mailbox(rank).event, kernels::Mailbox::Event::timeout);
+      EXPECT_EQ(machine.mailbox(rank).peer, 77u);
+    });
+  threads.clear();
+  EXPECT_EQ(machine.reducers(0).awaited_rank(), 1u);
+}
+
+/// Ranks whose calls differ get nothing of one another's data, and no result.
+TEST(Reducers, DoNotMixCallsThatDiffer) {
+  Machine machine(2, {.timeout_ns = 50'000'000});
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      CollectiveCase c;
+      c.count = 1000 + rank;
+      Bytes input(4 * c.count, std::byte{1}), output(4 * c.count, poison);
+      machine.run(rank, call_of(c, input.data(), output.data(), Bytes(8)));
+      EXPECT_EQ(machine.mailbox(rank).event, kernels::Mailbox::Event::timeout);
+      EXPECT_EQ(output, Bytes(4 * c.count, poison));
+    });
+}
+
+/// Asleep, in naps, or between reductions: threads end soon after an abort, and when the communicator fails.
+TEST(Reducers, EndWhenAborted) {
+  for (const bool fails : {false, true})
+    for (const bool has_begun : {false, true}) {
+      Machine machine(2, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}, .timeout_ns = 30'000'000});
+      CollectiveCase c;
+      c.count = 1000;
+      Bytes data(4000);
+      if (has_begun)
+        machine.run(0, call_of(c, data.data(), data.data(), Bytes(8)));
+      else
+        machine.reducers(0).push({c.type, c.op, kernels::Message{nullptr, 4000, 4096, 1, 1}});
+      if (fails)
+        machine.failed = true;
+      else
+        machine.reducers(0).abort();
+    }  // the destructor joins the threads
+}
+
+/// Headers, results and uploads do not overlap, and one offset leads from either header of a ring to its slots.
+TEST(ReducerMemory, HasPlaceForEverything) {
+  for (const std::uint32_t ranks : {2u, 3u, 10u}) {
+    const ReducerMemory layout{ranks, 32, 32 << 10};
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(layout.down(rank) + layout.slots_offset(rank), layout.results());
+      EXPECT_EQ(layout.up(rank) + layout.slots_offset(rank), layout.uploads(rank));
+      EXPECT_GE(layout.slots_offset(rank), ReducerMemory::header_bytes);
+      EXPECT_GE(layout.up(rank),
+                rank == 0 ? layout.results() + layout.slots_bytes() : layout.uploads(rank - 1) + layout.slots_bytes());
+      EXPECT_EQ(layout.up(rank) % 4096, 0u);
+    }
+    EXPECT_LT(layout.size_bytes(), std::size_t{64} << 20);
+  }
+}
+
+}  // namespace
+}  // namespace strait::testing
