@@ -5,8 +5,7 @@
     STRAIT_MAX_SMS=4 strait run -- torchrun --nproc-per-node 4 examples/pytorch/overlap.py --json strait.json
 
 An all-reduce that takes many SMs, or much of the memory's bandwidth, slows down what it runs beside. Nothing in here knows
-of Strait: `strait run` puts its libnccl.so.2 before the one that PyTorch brings along. Times are medians over turns, in
-microseconds, of the slowest rank.
+of Strait: `strait run` puts its libnccl.so.2 before the one that PyTorch brings along. Times are in microseconds.
 """
 import argparse
 import json
@@ -17,22 +16,30 @@ import torch
 import torch.distributed as dist
 
 
-def time_us(body, turns, device):
-    """Of `body`, on the current stream: the median of `turns`, of the slowest rank."""
-    times = []
+def timed_us(body):
+    """One run of `body` on the current stream."""
+    dist.barrier()
+    torch.cuda.synchronize()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    body()
+    end.record()
+    torch.cuda.synchronize()
+    return 1000 * begin.elapsed_time(end)
+
+
+def time_in_turn_us(bodies, turns, device):
+    """Of each of `bodies`, by name: the median, of the slowest rank. They take turns, because a GPU that has been at work
+    for a while is slower than one that has rested."""
+    times = {name: [] for name in bodies}
     for turn in range(turns + 2):
-        dist.barrier()
-        torch.cuda.synchronize()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        body()
-        end.record()
-        torch.cuda.synchronize()
-        if turn >= 2:
-            times.append(1000 * begin.elapsed_time(end))
-    slowest = torch.tensor([statistics.median(times)], device=device)
+        for name, body in bodies.items():
+            time = timed_us(body)
+            if turn >= 2:
+                times[name].append(time)
+    slowest = torch.tensor([statistics.median(each) for each in times.values()], device=device)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-    return slowest.item()
+    return dict(zip(times, slowest.tolist()))
 
 
 def main():
@@ -65,11 +72,8 @@ def main():
         products()
         torch.cuda.current_stream().wait_stream(side)
 
-    row = {
-        "products_us": time_us(products, arguments.turns, device),
-        "all_reduce_us": time_us(all_reduce, arguments.turns, device),
-        "side_by_side_us": time_us(side_by_side, arguments.turns, device),
-    }
+    bodies = {"products_us": products, "all_reduce_us": all_reduce, "side_by_side_us": side_by_side}
+    row = time_in_turn_us(bodies, arguments.turns, device)
     # Ones, averaged: the sum must be right whatever runs beside it.
     assert torch.equal(gradients, torch.ones_like(gradients)), "the all-reduce is wrong"
     if dist.get_rank() == 0:

@@ -107,7 +107,7 @@ inline constexpr Variable environment_table[] = {
      "Memory of each GPU through which copy engines carry chunks with P2P, where they are used: with less, chunks are "
      "smaller and slower.",
      "", std::int64_t{1} << 20, std::int64_t{1} << 40},
-    {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "1M", true,
+    {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "8M", true,
      "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS), "
      "if "
      "the machine has twice as many cores; not in graphs. 0: none.",

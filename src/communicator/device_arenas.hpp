@@ -47,9 +47,8 @@ class DeviceArenas {
   const host_staged::HostMemory* reducers_memory() const {
     return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_;
   }
-  cpu_reducers::ReducerMemory reducers_layout() const { return {ring_.ranks, reducer_lanes, reducer_slot_bytes}; }
+  cpu_reducers::ReducerMemory reducers_layout() const { return cpu_reducers::ReducerMemory::of(ring_.ranks); }
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
-  static constexpr std::uint32_t reducer_lanes = 32, reducer_slot_bytes = 32 << 10;
   /// Of more than one rank, through their GPUs' memory, and copy engines wanted: the words by which copies are in order
   /// (staged::PeerWords). Else null.
   const host_staged::HostMemory* peer_words() const { return peer_words_.data() == nullptr ? nullptr : &peer_words_; }

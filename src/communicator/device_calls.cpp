@@ -36,7 +36,7 @@ constexpr std::uint32_t large_call_blocks = 64;
 constexpr std::size_t lines_bytes_a_block = 48 << 10;
 
 /// While CPU threads add up one round's chunks, the next ones are under way.
-constexpr std::uint32_t reducers_lead = 2;
+constexpr std::uint32_t reducers_lead = 3;
 
 /// As a flag has room for.
 std::uint16_t short_hash_of(const CallSignature& signature) {
@@ -56,11 +56,16 @@ Slots DeviceCalls::slots(Wire wire) const { return kernels::slots_of(ring_, wire
 
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   const Wire flagged = kernels::flagged_wire(ring_);
-  if (flagged != Wire::lines) return slots(message_bytes > options_.flagged_bytes ? Wire::bulk : flagged);
+  // Packets would come before bulk, and a rank that takes one by one what another sends and takes in a group may need
+  // the other order. (What does not fit the slots of lines would have waited in any order.)
+  const bool is_message = call.collective == Collective::send_recv;
+  if (flagged != Wire::lines) return slots(is_message || message_bytes > options_.flagged_bytes ? Wire::bulk : flagged);
   const Slots lines = slots(Wire::lines);
   const bool few_blocks = lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
-  // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.
-  if (!one_hop && call.collective == Collective::reduce && !few_blocks) return lines;
+  // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops, and messages between two ranks, are
+  // faster in lines at any size.
+  const bool reduces_to_root = !one_hop && call.collective == Collective::reduce;
+  if (!few_blocks && (reduces_to_root || is_message)) return lines;
   std::size_t most = options_.flagged_bytes;
   if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
@@ -159,10 +164,7 @@ std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
 void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const {
   const std::size_t bytes = end.count * size_bytes(call.type);
   if (bytes == 0) return;
-  // Packets would come before bulk: a rank that takes one by one what another sends and takes in a group may need the
-  // other order. (Lines are for whatever fits the lanes' slots, and what does not would have waited anyway.)
-  const bool has_lines = kernels::flagged_wire(ring_) == Wire::lines;
-  const Slots through = has_lines ? slots_for(call, true, bytes) : slots(Wire::bulk);
+  const Slots through = slots_for(call, true, bytes);
   Exchange& exchange = turns[{number, through.wire}];
   exchange.ring = ring_;
   (end.sends ? exchange.send : exchange.receive)[end.peer] =

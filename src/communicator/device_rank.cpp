@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "base/stages.hpp"
+#include "communicator/call_order.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_calls.hpp"
 #include "communicator/device_copies.hpp"
@@ -42,7 +43,7 @@ class CudaRank final : public DeviceRank {
   Status enqueue(const Call& call) override;
   Status enqueue_messages(std::span<const Call> calls) override;
   Result<bool> is_capturing(void* stream) const override;
-  std::optional<bool> is_idle() const override;
+  std::optional<bool> is_idle() const override { return order_.is_idle(); }
   Status prepare_call(const Call& call) override;
 
  private:
@@ -61,8 +62,6 @@ class CudaRank final : public DeviceRank {
     bool overlaps;  ///< may begin while the kernel before it still runs
   };
   Status launch(const void* kernel, const void* argument, const Shape& shape, void* stream);
-  Status order_after_last(cudaStream_t stream);
-  Status order(void* first, void* then);
   void look_after(const std::stop_token& stop);
   void read_mailbox();
 
@@ -78,10 +77,7 @@ class CudaRank final : public DeviceRank {
   DeviceQuantized quantized_;
   DeviceCopies copies_;
   DeviceReducers reducers_;
-  cudaEvent_t order_ = nullptr;
-  std::atomic<cudaStream_t> last_stream_ = nullptr;
-  std::optional<cudaStream_t> captured_stream_;  ///< that of the last call into a graph, if none outside followed
-  std::atomic<bool> has_run_ = false;
+  CallOrder order_;
   bool overlaps_launches_ = false;  ///< kernels may be launched while the one before still runs
   std::jthread attendant_;          ///< last: it uses the rest
 };
@@ -104,7 +100,7 @@ Status CudaRank::prepare() {
   STRAIT_ASSIGN(arenas_, DeviceArenas::open(request_, static_cast<kernels::Mailbox*>(mailbox_.data())));
   stages.done("arenas");
   STRAIT_ASSIGN(barrier_tokens_, cuda::DeviceMemory::allocate(request_.device, 2 * 8 * kernels::max_ranks));
-  STRAIT_TRY(check(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming), "cannot create an event"));
+  STRAIT_ASSIGN(order_, CallOrder::create(request_.device));
   STRAIT_TRY(load_kernels());
   stages.done("kernels");
   int capability = 0;
@@ -177,11 +173,10 @@ Status CudaRank::open_wire_formats() {
 CudaRank::~CudaRank() {
   DeviceGuard guard(request_.device);
   // Kernels that still run end by themselves, or by the abort word that the attendant raises.
-  if (has_run_) cudaDeviceSynchronize();
+  if (order_.has_run()) cudaDeviceSynchronize();
   attendant_ = {};
   copies_ = {};
   reducers_ = {};
-  if (order_ != nullptr) cudaEventDestroy(order_);
 }
 
 /// Goes between the kernels, which can only poll and write a word, and the rest of the library.
@@ -232,47 +227,6 @@ Result<bool> CudaRank::is_capturing(void* stream) const {
   return status != cudaStreamCaptureStatusNone;
 }
 
-std::optional<bool> CudaRank::is_idle() const {
-  if (!has_run_) return true;
-  DeviceGuard guard(request_.device);
-  auto mode = cudaStreamCaptureModeRelaxed;  // the question must not spoil what another thread captures
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  const auto captures = is_capturing(last_stream_);
-  const cudaError_t state = captures && !*captures ? cudaStreamQuery(last_stream_) : cudaErrorUnknown;
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  if (state != cudaSuccess && state != cudaErrorNotReady) return std::nullopt;
-  return state == cudaSuccess;
-}
-
-/// Operations of a communicator run one after another, whatever streams they are given. Those of a graph run when it is
-/// launched: what is called after the capture still waits for what was called before it.
-Status CudaRank::order_after_last(cudaStream_t stream) {
-  if (has_run_ && !captured_stream_ && stream == last_stream_) return {};
-  STRAIT_ASSIGN(const bool captures, is_capturing(stream));
-  const auto wait_for = [&](cudaStream_t before) -> Status {
-    if (before == stream) return {};
-    STRAIT_ASSIGN(const bool captured, is_capturing(before));
-    return captures == captured ? order(before, stream) : Status();
-  };
-  if (has_run_ && !(captures && captured_stream_)) STRAIT_TRY(wait_for(last_stream_));
-  if (captured_stream_) STRAIT_TRY(wait_for(*captured_stream_));
-  if (captures) {
-    captured_stream_ = stream;
-  } else if (captured_stream_) {
-    STRAIT_ASSIGN(const bool is_open, is_capturing(*captured_stream_));
-    if (!is_open) captured_stream_.reset();
-  }
-  if (!captures || !has_run_) last_stream_ = stream;
-  has_run_ = true;
-  return {};
-}
-
-Status CudaRank::order(void* first, void* then) {
-  DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
-  STRAIT_TRY(check(cudaEventRecord(order_, static_cast<cudaStream_t>(first)), "cannot order two streams"));
-  return check(cudaStreamWaitEvent(static_cast<cudaStream_t>(then), order_, 0), "cannot order two streams");
-}
-
 Status CudaRank::launch(const DeviceLaunch& what, const Call& call) {
   const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
   const void* kernel = nullptr;
@@ -321,13 +275,16 @@ Status CudaRank::prepare_call(const Call& call) {
 
 Status CudaRank::enqueue(const Call& call) {
   // Also a call that has nothing to do comes after the last one, and before the next.
-  STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(call.stream)));
-  if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
-  for (const QuantizedStep& step : quantized_.steps_of(call)) {
-    const auto* exchange = std::get_if<Call>(&step);
-    STRAIT_TRY(exchange != nullptr ? enqueue_exact(*exchange) : launch(std::get<WireLaunch>(step), call.stream));
+  STRAIT_TRY(order_.begin(call.stream));
+  if (!is_encoded(call, request_.ranks)) {
+    STRAIT_TRY(enqueue_exact(call));
+  } else {
+    for (const QuantizedStep& step : quantized_.steps_of(call)) {
+      const auto* exchange = std::get_if<Call>(&step);
+      STRAIT_TRY(exchange != nullptr ? enqueue_exact(*exchange) : launch(std::get<WireLaunch>(step), call.stream));
+    }
   }
-  return {};
+  return order_.end(call.stream);
 }
 
 Status CudaRank::enqueue_exact(const Call& call) {
@@ -364,12 +321,12 @@ Status CudaRank::enqueue_messages(std::span<const Call> calls) {
   void* const stream = calls.front().stream;
   // All run on the first call's stream: between what the other streams did before and what they do next.
   for (const Call& call : calls)
-    if (call.stream != stream) STRAIT_TRY(order(call.stream, stream));
-  STRAIT_TRY(order_after_last(static_cast<cudaStream_t>(stream)));
+    if (call.stream != stream) STRAIT_TRY(order_.order(call.stream, stream));
+  STRAIT_TRY(order_.begin(stream));
   for (const DeviceLaunch& each : calls_.launches_of(calls)) STRAIT_TRY(launch(each, calls.front()));
   for (const Call& call : calls)
-    if (call.stream != stream) STRAIT_TRY(order(stream, call.stream));
-  return {};
+    if (call.stream != stream) STRAIT_TRY(order_.order(stream, call.stream));
+  return order_.end(stream);
 }
 
 }  // namespace

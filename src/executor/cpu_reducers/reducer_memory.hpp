@@ -18,6 +18,17 @@ struct ReducerMemory {
   std::uint32_t slot_bytes = 0;
 
   static constexpr std::uint32_t gpu = 0, threads = 1;  ///< ranks of a GPU's ring
+
+  /// As many lanes as a kernel takes blocks, each with little in flight: what is in flight should be in the last-level
+  /// cache, and no more than this is pinned in all.
+  static constexpr std::size_t budget_bytes = std::size_t{64} << 20;
+  static constexpr ReducerMemory of(std::uint32_t ranks) {
+    constexpr std::uint32_t lanes = 128, most_slot_bytes = 24 << 10;
+    const std::size_t headers_bytes = ranks * (ranks + std::size_t{3}) / 2 * header_bytes;
+    const std::size_t fair = (budget_bytes - headers_bytes) / ((std::size_t{ranks} + 1) * lanes * kernels::slot_depth);
+    const std::uint32_t slot_bytes = fair < most_slot_bytes ? static_cast<std::uint32_t>(fair) : most_slot_bytes;
+    return {ranks, lanes, slot_bytes / kernels::piece_bytes * kernels::piece_bytes};
+  }
   /// An arena's counters and flags.
   static constexpr std::size_t header_bytes =
       (kernels::flags_offset_bytes + kernels::max_lanes * kernels::slot_depth * sizeof(std::uint64_t) + 4095) / 4096 *
@@ -29,8 +40,8 @@ struct ReducerMemory {
   /// In both arenas of a rank's ring.
   constexpr std::size_t slots_offset(std::uint32_t rank) const { return results() - down(rank); }
   constexpr std::size_t up(std::uint32_t rank) const {
-    const std::size_t begin = results() + slots_bytes() + rank * (results() + slots_bytes());
-    return begin + results() - slots_offset(rank);
+    const std::size_t headers_before = std::size_t{ranks} * rank - rank * (rank - std::size_t{1}) / 2;
+    return results() + slots_bytes() + rank * slots_bytes() + headers_before * header_bytes;
   }
   constexpr std::size_t uploads(std::uint32_t rank) const { return up(rank) + slots_offset(rank); }
   constexpr std::size_t size_bytes() const { return uploads(ranks - 1) + slots_bytes(); }

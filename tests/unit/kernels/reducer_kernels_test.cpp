@@ -217,8 +217,8 @@ TEST(Reducers, EndWhenAborted) {
 
 /// Headers, results and uploads do not overlap, and one offset leads from either header of a ring to its slots.
 TEST(ReducerMemory, HasPlaceForEverything) {
-  for (const std::uint32_t ranks : {2u, 3u, 10u}) {
-    const ReducerMemory layout{ranks, 32, 32 << 10};
+  for (const std::uint32_t ranks : {2u, 3u, 10u, 16u}) {
+    const ReducerMemory layout = ReducerMemory::of(ranks);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       EXPECT_EQ(layout.down(rank) + layout.slots_offset(rank), layout.results());
       EXPECT_EQ(layout.up(rank) + layout.slots_offset(rank), layout.uploads(rank));
@@ -227,7 +227,8 @@ TEST(ReducerMemory, HasPlaceForEverything) {
                 rank == 0 ? layout.results() + layout.slots_bytes() : layout.uploads(rank - 1) + layout.slots_bytes());
       EXPECT_EQ(layout.up(rank) % 4096, 0u);
     }
-    EXPECT_LT(layout.size_bytes(), std::size_t{64} << 20);
+    EXPECT_LE(layout.size_bytes(), ReducerMemory::budget_bytes);
+    EXPECT_GE(layout.slot_bytes, 4096u);
   }
 }
 
