@@ -107,10 +107,11 @@ inline constexpr Variable environment_table[] = {
      "Memory of each GPU through which copy engines carry chunks with P2P, where they are used: with less, chunks are "
      "smaller and slower.",
      "", std::int64_t{1} << 20, std::int64_t{1} << 40},
-    {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "8M", true,
-     "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS), "
-     "if "
-     "the machine has twice as many cores; not in graphs. 0: none.",
+    {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "0", true,
+     "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS, "
+     "but "
+     "no more than half of the cores), not in graphs. For links of a few GB/s: it halves what crosses them towards the "
+     "GPUs. 0: none.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
      "Threads with which a GPU rank adds up on the CPU, where GPUs reach one another only through host memory. They "

@@ -15,7 +15,7 @@ using cuda::DeviceGuard;
 
 /// What is asked of a stream that is in the user's hand.
 struct Stream {
-  std::uint64_t id = 0;
+  std::uint64_t id = 0;          ///< in a capture its address, for there nothing else may be asked
   std::uint64_t capture_id = 0;  ///< 0: it is not being captured
 };
 
@@ -23,9 +23,10 @@ Result<Stream> look_at(void* stream) {
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   unsigned long long id = 0, capture_id = 0;
   cudaStreamCaptureStatus status{};
-  STRAIT_TRY(check(cudaStreamGetId(cuda_stream, &id), "the stream cannot be used"));
   STRAIT_TRY(check(cudaStreamGetCaptureInfo(cuda_stream, &status, &capture_id), "the stream cannot be used"));
-  return Stream{id, status == cudaStreamCaptureStatusNone ? 0 : capture_id};
+  if (status != cudaStreamCaptureStatusNone) return Stream{reinterpret_cast<std::uintptr_t>(stream), capture_id};
+  STRAIT_TRY(check(cudaStreamGetId(cuda_stream, &id), "the stream cannot be used"));
+  return Stream{id, 0};
 }
 
 Status create_event(cudaEvent_t& event) {

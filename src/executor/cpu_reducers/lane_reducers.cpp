@@ -166,7 +166,7 @@ void LaneReducers::note_begun(std::uint64_t number) {
 }
 
 /// Whether all GPUs have filled the lane's next slot, and none still reads the result slot's last use.
-bool LaneReducers::is_ready(const Lane& lane, std::uint16_t call_hash) {
+bool LaneReducers::is_ready(const Lane& lane, std::uint16_t call_hash) const {
   const ReducerMemory& layout = setup_.layout;
   const std::uint64_t filled = kernels::slot_flag(lane.uses, call_hash);
   for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) {
@@ -174,11 +174,24 @@ bool LaneReducers::is_ready(const Lane& lane, std::uint16_t call_hash) {
                           returned(layout.down(rank), ReducerMemory::gpu, lane.number).load(std::memory_order_acquire) +
                                   kernels::slot_depth >
                               lane.uses;
-    if (has_come) continue;
-    awaited_rank_.store(rank, std::memory_order_relaxed);
-    return false;
+    if (!has_come) return false;
   }
   return true;
+}
+
+/// Every message has chunks on lane 0.
+std::uint32_t LaneReducers::awaited_rank() const {
+  std::uint64_t least = ~std::uint64_t{0};
+  std::uint32_t last = setup_.rank;
+  for (std::uint32_t rank = 0; rank < setup_.layout.ranks; ++rank) {
+    std::uint64_t most = 0;
+    for (std::uint32_t slot = 0; slot < kernels::slot_depth; ++slot)
+      most = std::max(most, flag(setup_.layout.up(rank), 0, slot).load(std::memory_order_relaxed) >> 16);
+    if (rank == setup_.rank || most >= least) continue;
+    least = most;
+    last = rank;
+  }
+  return last;
 }
 
 void LaneReducers::reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes) {
@@ -203,7 +216,7 @@ void LaneReducers::reduce_chunk(const Reduction& reduction, const Lane& lane, st
   }
 }
 
-bool LaneReducers::has_work(const Worker& worker) {
+bool LaneReducers::has_work(const Worker& worker) const {
   const kernels::Message& message = worker.reduction.message;
   return std::any_of(worker.lanes.begin(), worker.lanes.end(), [&](const Lane& lane) {
     return chunk_at(message, lane.number, lane.round).bytes != 0 && is_ready(lane, message.call_hash);

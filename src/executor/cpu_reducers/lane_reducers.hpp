@@ -65,8 +65,8 @@ class LaneReducers {
   void push(const Reduction& reduction);
   /// Ends what the threads wait for. From any thread.
   void abort();
-  /// A rank whose chunk these threads were last seen to wait for.
-  std::uint32_t awaited_rank() const { return awaited_rank_.load(std::memory_order_relaxed); }
+  /// Of the other ranks, the one whose GPU has brought least. From any thread.
+  std::uint32_t awaited_rank() const;
 
  private:
   /// A lane of this thread's, and how many of its slots have been used.
@@ -79,11 +79,11 @@ class LaneReducers {
   void work(std::uint32_t index);
   std::optional<Reduction> next(std::uint64_t number);
   bool carry_out(Worker& worker);
-  bool is_ready(const Lane& lane, std::uint16_t call_hash);
+  bool is_ready(const Lane& lane, std::uint16_t call_hash) const;
   void reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes);
   /// False: nothing more will come.
   bool wait(Worker& worker);
-  bool has_work(const Worker& worker);
+  bool has_work(const Worker& worker) const;
   bool has_begun(const Worker& worker);
   void note_begun(std::uint64_t number);
   bool wait_until_begun(const Worker& worker);
@@ -99,7 +99,6 @@ class LaneReducers {
   std::uint64_t first_ = 0;           ///< number of reductions_.front() since the beginning
   std::uint64_t begun_ = 0;           ///< reductions that this rank's GPU is known to have begun
   std::atomic<bool> stopping_ = false, aborted_ = false;
-  std::atomic<std::uint32_t> awaited_rank_ = 0;
   std::vector<std::jthread> threads_;  ///< last: they use the rest
 };
 
