@@ -49,6 +49,7 @@ def main():
     parser.add_argument("--bytes", type=int, default=256 << 20, help="of the all-reduce, bfloat16")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--json")
+    parser.add_argument("--note", default="", help="kept in the JSON: which library this was, of which commit")
     arguments = parser.parse_args()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
@@ -85,6 +86,7 @@ def main():
             about = {
                 "program": "overlap.py", "gpu": torch.cuda.get_device_name(), "ranks": dist.get_world_size(),
                 "torch": torch.__version__, "cuda": torch.version.cuda, "environment": setting,
+                "note": arguments.note,
                 "size": arguments.size, "products": arguments.products, "bytes": arguments.bytes,
             }
             with open(arguments.json, "w", encoding="utf-8") as file:
