@@ -45,7 +45,8 @@ extern "C" {
 #endif
 
 typedef struct straitComm* straitComm_t;
-/* A cudaStream_t on GPU ranks; ignored (pass NULL) on host ranks. */
+/* A cudaStream_t on GPU ranks, which may be destroyed as soon as its calls are enqueued; ignored (pass NULL) on host
+ * ranks. */
 typedef void* straitStream_t;
 
 typedef enum {
@@ -114,9 +115,9 @@ typedef struct {
   int device;              /* CUDA device of this rank; -1: a host rank */
   int64_t init_timeout_ms; /* deadline of init; 0: 60 s, or STRAIT_INIT_TIMEOUT_MS */
   int64_t timeout_ms;      /* deadline of every operation; 0: none, or STRAIT_TIMEOUT_MS */
-  int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 128, or STRAIT_MAX_SMS. With up
-                              to 8, GPUs that reach one another's memory carry large operations by copy engines, which
-                              take STRAIT_COPY_WINDOW_BYTES (256 MB) of each */
+  int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 128 (large ones 64), or
+                              STRAIT_MAX_SMS. With up to 8, GPUs that reach one another's memory carry large
+                              operations by copy engines, which take STRAIT_COPY_WINDOW_BYTES (256 MB) of each */
   int wire;                /* straitWireFormat_t, the same on all ranks: of every all-reduce, reduce-scatter, all-gather
                               and all-to-all of float32, bfloat16 or float16, where what is reduced is a sum or an
                               average; other calls stay exact */

@@ -62,8 +62,7 @@ Status CallOrder::begin(void* stream) {
   const DeviceGuard guard(device_);  // whose default stream it is, if it is that
   STRAIT_ASSIGN(const Stream now, look_at(stream));
   const Last& last = now.capture_id == 0 ? eager_ : captured_;
-  const bool is_first = now.capture_id == 0 ? last.stream_id == 0 : last.capture_id != now.capture_id;
-  if (is_first || last.stream_id == now.id) return {};
+  if (!last.exists || last.capture_id != now.capture_id || last.stream_id == now.id) return {};
   return check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), last.done, 0), "cannot order two streams");
 }
 
@@ -72,6 +71,7 @@ Status CallOrder::end(void* stream) {
   STRAIT_ASSIGN(const Stream now, look_at(stream));
   Last& last = now.capture_id == 0 ? eager_ : captured_;
   STRAIT_TRY(check(cudaEventRecord(last.done, static_cast<cudaStream_t>(stream)), "cannot order two streams"));
+  last.exists = true;
   last.stream_id = now.id;
   last.capture_id = now.capture_id;
   if (now.capture_id != 0) has_captured_ = true;

@@ -36,8 +36,9 @@ class CallOrder {
   /// The last call outside of captures, and that of the last capture.
   struct Last {
     Event done = nullptr;
+    bool exists = false;
     std::uint64_t stream_id = 0;   ///< streams have numbers of their own; addresses come again
-    std::uint64_t capture_id = 0;  ///< of a capture: which; 0: there was none
+    std::uint64_t capture_id = 0;  ///< of a capture: which
   };
   int device_ = 0;
   Last eager_, captured_;
