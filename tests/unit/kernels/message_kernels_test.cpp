@@ -183,7 +183,7 @@ TEST_P(MessagesOfAnyLength, AllToAllV) {
     EXPECT_EQ(received, expected);
     if (HasFailure()) return;
   }
-  EXPECT_GT(of_two_wires, 3);
+  EXPECT_GT(of_two_wires, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MessagesOfAnyLength,
