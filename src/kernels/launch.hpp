@@ -143,8 +143,8 @@ struct Exchange {
   std::uint32_t pieces;         ///< of the longest chunk
   std::uint32_t rounds;         ///< in which a lane moves the longest message
   ReduceOp op;
-  Cast cast;            ///< multi: what a rank sends is the same for every peer, and goes to all of them
-  std::uint32_t width;  ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
+  Cast cast;               ///< multi: what a rank sends is the same for every peer, and goes to all of them
+  std::uint32_t width;     ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
   std::uint32_t lead = 1;  ///< of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth
 };
 
