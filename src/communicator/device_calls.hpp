@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -59,7 +60,7 @@ class DeviceCalls {
   struct Turn {
     std::uint32_t number;
     kernels::Wire wire;
-    auto operator<=>(const Turn&) const = default;
+    bool operator<(const Turn& other) const { return std::tie(number, wire) < std::tie(other.number, other.wire); }
   };
   using Turns = std::map<Turn, kernels::Exchange>;
   /// One end of a message.
