@@ -113,7 +113,10 @@ TEST(StagedCollectives, CountersMayWrap) {
   const StagedOptions options = small_options();
   Rank ranks[] = {Rank(machine, 0, options, {.seed = 0}), Rank(machine, 1, options, {.seed = 1})};
   const std::uint64_t near_wrap = 0xffff'ffff - 20;
-  for (Rank& rank : ranks) rank.copies->start_from(near_wrap - near_wrap % options.depth);
+  for (Rank& rank : ranks) {
+    rank.copies->start_from(near_wrap - near_wrap % options.depth);
+    EXPECT_FALSE(rank.copies->wait());
+  }
   as_threads(2, [&](std::uint32_t number) {
     Rank& rank = ranks[number];
     for (std::uint64_t seed = 100; seed < 112; ++seed) {
@@ -121,6 +124,7 @@ TEST(StagedCollectives, CountersMayWrap) {
       Buffers buffers(c, number, 2);
       ASSERT_TRUE(rank.copies->enqueue(buffers.call(), rank.stream));
       rank.driver->finish(rank.stream);
+      EXPECT_FALSE(rank.copies->wait());
       buffers.check();
     }
   });
