@@ -100,8 +100,8 @@ inline constexpr Variable environment_table[] = {
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines. With P2P a few thread "
-     "blocks add; 0: large calls do where few thread blocks are allowed (STRAIT_MAX_SMS). Without P2P CPU threads add, "
-     "and calls that are captured into graphs stay with kernels; 0: none do.",
+     "blocks add; 0: large calls do where few thread blocks are allowed (STRAIT_MAX_SMS). Without P2P kernels go on "
+     "to carry reductions, calls that are captured into graphs and the very largest; 0: they carry all.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_COPY_WINDOW_BYTES", VariableKind::bytes, "256M", true,
      "Memory of each GPU through which copy engines carry chunks with P2P, where they are used: with less, chunks are "
@@ -109,13 +109,12 @@ inline constexpr Variable environment_table[] = {
      "", std::int64_t{1} << 20, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS, "
-     "but "
-     "no more than half of the cores), not in graphs. For links of a few GB/s: it halves what crosses them towards the "
-     "GPUs. 0: none.",
+     "but no more than half of the cores), not in graphs. For links of a few GB/s: it halves what crosses them towards "
+     "the GPUs. 0: none.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
-     "Threads with which a GPU rank adds up on the CPU, where GPUs reach one another only through host memory. They "
-     "sleep while there is nothing to add.",
+     "Threads with which a GPU rank adds up on the CPU, where STRAIT_CPU_REDUCE_BYTES asks for it. They sleep while "
+     "there is nothing to add.",
      "", 1, 256},
     {"STRAIT_FLIGHT_RECORDER", VariableKind::text, "", false,
      "A folder: each rank writes its last calls there when its communicator fails or is aborted, and when the process "

@@ -19,7 +19,6 @@
 #include "communicator/flight_recorder.hpp"
 #include "communicator/quantized.hpp"
 #include "communicator/watch.hpp"
-#include "executor/copy_engine/options.hpp"
 #include "executor/host/host_program.hpp"
 #include "plan/request.hpp"
 #include "select/selector.hpp"
@@ -35,9 +34,9 @@ struct CommOptions {
   std::size_t lines_bytes = 0;        ///< GPU ranks with P2P: messages up to this go as lines
   std::size_t packets_bytes = 0;      ///< GPU ranks through host memory: messages up to this go as packets
   std::size_t cpu_reduce_bytes = 0;   ///< GPU ranks without P2P: all-reduces from this on are added up by CPU threads
+  std::uint32_t cpu_reducers = 0;     ///< threads a rank, at most
   std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do
   std::size_t copy_window_bytes = 0;
-  staged::StagedOptions copy_engine;
   std::uint32_t max_sms = 0;       ///< GPU ranks: thread blocks of an operation; 0: STRAIT_MAX_SMS
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
 };

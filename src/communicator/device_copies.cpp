@@ -40,7 +40,7 @@ kernels::Ring patient(kernels::Ring ring) {
 }
 
 staged::StagedCall staged_call(const Call& call) {
-  return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive, call.premul_scalar};
+  return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive};
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Status DeviceCopies::open_staged(const host_staged::HostMemory& windows) {
                                             .host = windows.data(),
                                             .device = windows.device_data(),
                                             .size_bytes = DeviceArenas::windows_bytes,
-                                            .options = request_->copy_engine,
+                                            .options = {},
                                             .has_failed = [watch = request_->watch] { return watch->has_failed(); }}));
   return {};
 }
@@ -118,17 +118,12 @@ Status DeviceCopies::enqueue(const Call& call) {
                  : peers_->enqueue(staged_call(call), hash_of(signature(call)), call.stream);
 }
 
-void DeviceCopies::abort() {
-  if (staged_) staged_->abort();
-  if (peers_) peers_->release_waits();
-}
-
 void DeviceCopies::look_after() {
   if (!staged_ && !peers_) return;
   Watch& watch = *request_->watch;
-  if (peers_ && watch.has_failed()) peers_->release_waits();
+  if (watch.has_failed()) return staged_ ? staged_->release_waits() : peers_->release_waits();
   const auto wait = staged_ ? staged_->wait() : peers_->wait();
-  if (!wait || watch.has_failed()) {
+  if (!wait) {
     told_ = {};
     return;
   }

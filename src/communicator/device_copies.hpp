@@ -13,7 +13,7 @@
 namespace strait {
 
 /// The large calls of a GPU rank that copy engines carry out: through the memory of peers, where a kernel of few blocks
-/// adds, or through host memory, where CPU threads do.
+/// adds, or through host memory, where calls are carried that add nothing up.
 class DeviceCopies {
  public:
   /// From which size on calls are carried, of the larger buffer; 0: none.
@@ -36,9 +36,8 @@ class DeviceCopies {
   bool can_be_captured() const { return staged_ == nullptr; }
   Status enqueue(const Call& call);
 
-  /// From the rank's attendant.
+  /// From the rank's attendant, again and again: tells of waits, and ends them when the communicator has failed.
   void look_after();
-  void abort();
 
  private:
   Status open_peers(const DeviceArenas& arenas, LaunchAdd launch_add);

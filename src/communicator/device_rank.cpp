@@ -186,7 +186,6 @@ void CudaRank::look_after(const std::stop_token& stop) {
     if (abort == 0 && request_.watch->has_failed()) {
       abort = 1;
       (void)request_.watch->sticky();  // this rank has seen it, though its own thread may be elsewhere
-      copies_.abort();
       reducers_.abort();
     }
     read_mailbox();

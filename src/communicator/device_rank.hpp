@@ -13,7 +13,6 @@
 #include "communicator/call.hpp"
 #include "communicator/p2p.hpp"
 #include "communicator/watch.hpp"
-#include "executor/copy_engine/options.hpp"
 #include "executor/cpu_reducers/lane_reducers.hpp"
 
 namespace strait {
@@ -35,7 +34,6 @@ class DeviceRank {
     std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
     std::size_t copy_engine_bytes = 0;  ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
     std::size_t copy_window_bytes = 0;  ///< of a GPU's memory, where copy engines carry chunks between GPUs
-    staged::StagedOptions copy_engine;
     cpu_reducers::Options reducers;     ///< through host memory; no threads: none
     std::size_t cpu_reduce_bytes = 0;   ///< all-reduces from this on are added up by them
     WireFormat wire = WireFormat::off;  ///< of the communicator: what it needs is there from the start

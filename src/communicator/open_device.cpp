@@ -63,9 +63,8 @@ Status Comm::open_device(const Deadline& deadline) {
   request.packets_bytes = options_.packets_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copy_window_bytes = options_.copy_window_bytes;
-  request.copy_engine = options_.copy_engine;
   // Half of the cores at most: the rest is the program's.
-  request.reducers.threads = std::min(options_.copy_engine.reducers, cores_ / (2 * ranks_));
+  request.reducers.threads = std::min(options_.cpu_reducers, cores_ / (2 * ranks_));
   request.reducers.simd = simd_;
   request.cpu_reduce_bytes = options_.cpu_reduce_bytes;
   request.wire = wire();

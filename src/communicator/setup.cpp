@@ -187,8 +187,8 @@ Status Comm::read_settings(const Environment& environment) {
   options_.copy_window_bytes = static_cast<std::size_t>(copy_window_bytes);
   STRAIT_ASSIGN(const std::int64_t cpu_reduce_bytes, environment.integer("STRAIT_CPU_REDUCE_BYTES"));
   options_.cpu_reduce_bytes = static_cast<std::size_t>(cpu_reduce_bytes);
-  STRAIT_ASSIGN(options_.copy_engine, staged::staged_options(environment));
-  options_.copy_engine.simd = simd_;
+  STRAIT_ASSIGN(const std::int64_t cpu_reducers, environment.integer("STRAIT_CPU_REDUCERS"));
+  options_.cpu_reducers = static_cast<std::uint32_t>(cpu_reducers);
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
     for (int format = 0; format < wire_format_count; ++format)

@@ -67,11 +67,6 @@ class FakeStreams final : public staged::StreamDriver {
     });
     return {};
   }
-  Status call(Stream stream, void (*function)(void*), void* argument) override {
-    STRAIT_TRY(command());
-    issue([=, this] { push(stream, [function, argument] { function(argument); }); });
-    return {};
-  }
   Status copy(const staged::RowCopy& copy, Stream stream) override {
     STRAIT_TRY(command());
     check(copy.to);

@@ -30,7 +30,6 @@ class CudaStreams final : public StreamDriver {
   void destroy_event(Event event) override;
   Status record(Event event, Stream stream) override;
   Status wait(Stream stream, Event event) override;
-  Status call(Stream stream, void (*function)(void*), void* argument) override;
   Status copy(const RowCopy& copy, Stream stream) override;
   Status operate(std::span<const MemoryOperation> operations, Stream stream) override;
   bool is_idle(Stream stream) override;
@@ -82,12 +81,6 @@ Status CudaStreams::wait(Stream stream, Event event) {
   const DeviceGuard guard(device_);
   return check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
                "cannot let a stream wait for an event");
-}
-
-Status CudaStreams::call(Stream stream, void (*function)(void*), void* argument) {
-  const DeviceGuard guard(device_);
-  return check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), function, argument),
-               "cannot enqueue a call of a host function");
 }
 
 Status CudaStreams::copy(const RowCopy& copy, Stream stream) {

@@ -3,12 +3,18 @@
 #include <string>
 
 namespace strait::staged {
+namespace {
+
+/// Of counters that may wrap.
+bool is_behind(std::uint32_t counter, std::uint32_t other) { return static_cast<std::int32_t>(counter - other) < 0; }
+
+}  // namespace
 
 Status Flags::agree(const StagedOptions& options) {
   std::uint64_t own = 0xcbf29ce484222325;
-  for (const std::uint64_t number : {std::uint64_t{windows_.ranks}, std::uint64_t{windows_.depth},
-                                     std::uint64_t{windows_.chunk_bytes}, std::uint64_t{options.reducers},
-                                     std::uint64_t{options.least_chunk_bytes}, std::uint64_t{options.wanted_rounds}}) {
+  for (const std::uint64_t number :
+       {std::uint64_t{windows_.ranks}, std::uint64_t{windows_.depth}, std::uint64_t{windows_.chunk_bytes},
+        std::uint64_t{options.least_chunk_bytes}, std::uint64_t{options.wanted_rounds}}) {
     own = (own ^ number) * 0x9e3779b97f4a7c15;
     own ^= own >> 29;
   }
@@ -18,17 +24,16 @@ Status Flags::agree(const StagedOptions& options) {
   if (geometry.compare_exchange_strong(first, own) || first == own) return {};
   return fail(Code::mismatch, "the ranks of this host cut their shared staging memory differently: this one takes " +
                                   std::to_string(windows_.ranks) + " ranks, " + std::to_string(windows_.depth) +
-                                  " slots of " + std::to_string(windows_.chunk_bytes) + " bytes, " +
-                                  std::to_string(options.reducers) + " CPU reducers and at least " +
+                                  " slots of " + std::to_string(windows_.chunk_bytes) + " bytes, and at least " +
                                   std::to_string(options.wanted_rounds) + " rounds of " +
                                   std::to_string(options.least_chunk_bytes) +
-                                  " bytes. Give all ranks the same settings (STRAIT_CPU_REDUCERS, for one)");
+                                  " bytes. Run the same version of Strait on all ranks");
 }
 
 void Flags::raise(std::size_t offset, std::uint32_t value) {
   const auto target = word(offset);
   std::uint32_t seen = target.load();
-  while (static_cast<std::int32_t>(seen - value) < 0 && !target.compare_exchange_weak(seen, value)) {
+  while (is_behind(seen, value) && !target.compare_exchange_weak(seen, value)) {
   }
 }
 
@@ -38,28 +43,35 @@ void Flags::release_waits() {
     raise(windows_.uploaded(rank), all_rounds);
     raise(windows_.downloaded(rank), all_rounds);
   }
-  for (std::uint32_t slot = 0; slot < windows_.depth; ++slot)
-    raise(windows_.reduced(slot), static_cast<std::uint32_t>(reduced_target(reductions(slot))));
 }
 
-void Flags::start_from(std::uint32_t own_rank, std::uint64_t rounds) {
+void Flags::start_from(std::uint64_t rounds) {
   rounds_ = rounds;
-  word(windows_.uploaded(own_rank)) = static_cast<std::uint32_t>(rounds);
-  word(windows_.downloaded(own_rank)) = static_cast<std::uint32_t>(rounds);
-  for (std::uint32_t slot = 0; slot < windows_.depth; ++slot) {
-    reductions_[slot] = rounds / windows_.depth;
-    word(windows_.reduced(slot)) = static_cast<std::uint32_t>(reduced_target(reductions(slot)));
-  }
+  for (const std::size_t offset : {windows_.uploaded(rank_), windows_.downloaded(rank_), windows_.begun(rank_)})
+    word(offset) = static_cast<std::uint32_t>(rounds);
 }
 
-std::uint32_t Flags::last_rank(std::uint32_t own_rank) const {
-  std::uint32_t last = own_rank == 0 && windows_.ranks > 1 ? 1 : 0;
-  const auto behind = [](std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b); };
+/// begun() is looked at first: what the others are compared with does not grow in between.
+bool Flags::is_running() const {
+  const std::uint32_t end = load(windows_.begun(rank_));
+  return is_behind(load(windows_.uploaded(rank_)), end) || is_behind(load(windows_.downloaded(rank_)), end);
+}
+
+std::uint32_t Flags::progress() const {
+  std::uint32_t sum = 0;
+  for (std::uint32_t rank = 0; rank < windows_.ranks; ++rank)
+    sum += load(windows_.uploaded(rank)) + load(windows_.downloaded(rank));
+  return sum;
+}
+
+std::uint32_t Flags::last_rank() const {
+  std::uint32_t last = rank_ == 0 ? 1 : 0;
   for (std::uint32_t rank = last + 1; rank < windows_.ranks; ++rank) {
-    if (rank == own_rank) continue;
-    const std::int32_t downloads = behind(load(windows_.downloaded(rank)), load(windows_.downloaded(last)));
-    const std::int32_t uploads = behind(load(windows_.uploaded(rank)), load(windows_.uploaded(last)));
-    if (downloads < 0 || (downloads == 0 && uploads < 0)) last = rank;
+    if (rank == rank_) continue;
+    const std::uint32_t downloads = load(windows_.downloaded(rank)), least = load(windows_.downloaded(last));
+    if (is_behind(downloads, least) ||
+        (downloads == least && is_behind(load(windows_.uploaded(rank)), load(windows_.uploaded(last)))))
+      last = rank;
   }
   return last;
 }

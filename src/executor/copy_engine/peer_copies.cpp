@@ -1,6 +1,7 @@
 #include "executor/copy_engine/peer_copies.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <utility>
@@ -316,10 +317,11 @@ std::uint64_t PeerCopies::progress_of(std::uint32_t peer, std::uint32_t hash) co
 std::optional<Wait> PeerCopies::wait() {
   const std::uint32_t hash = host_word(words_.running(setup_.rank)).load(std::memory_order_relaxed);
   if (hash == 0) {
-    unmoved_since_.reset();
+    standstill_.reset();
     return std::nullopt;
   }
   const bool has_ended = host_word(words_.looked_at(setup_.rank)).exchange(1, std::memory_order_relaxed) == 0;
+  if (has_ended) standstill_.reset();
   std::uint64_t all = 0, least = ~std::uint64_t{0};
   std::uint32_t last = setup_.rank;
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
@@ -329,10 +331,7 @@ std::optional<Wait> PeerCopies::wait() {
     least = progress;
     last = peer;
   }
-  const auto now = std::chrono::steady_clock::now();
-  if (!unmoved_since_ || has_ended || all != seen_progress_) unmoved_since_ = now;
-  seen_progress_ = all;
-  return Wait{.duration = std::chrono::duration_cast<std::chrono::milliseconds>(now - *unmoved_since_), .rank = last};
+  return Wait{.duration = standstill_.look(all), .rank = last};
 }
 
 }  // namespace strait::staged

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -130,8 +129,7 @@ class PeerCopies {
   PeerWords words_;
   Lanes contributions_, messages_, pulls_;
   StreamDriver::Event begun_ = nullptr;
-  std::uint64_t seen_progress_ = 0;
-  std::optional<std::chrono::steady_clock::time_point> unmoved_since_;
+  Standstill standstill_;
 };
 
 }  // namespace strait::staged

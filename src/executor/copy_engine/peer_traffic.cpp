@@ -109,8 +109,10 @@ PeerTraffic blocks(const StagedCall& call, std::uint32_t rank, std::uint32_t ran
 }  // namespace
 
 bool PeerTraffic::supports(const StagedCall& call) {
-  if (!Rounds::supports(call.collective) || call.collective == Collective::reduce || call.count == 0) return false;
-  return !is_reduction(call.collective) || call.op != ReduceOp::premul_sum;
+  if (call.count == 0) return false;
+  if (call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter)
+    return call.op != ReduceOp::premul_sum;
+  return Rounds::supports(call.collective);
 }
 
 PeerTraffic PeerTraffic::of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {

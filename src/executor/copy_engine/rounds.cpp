@@ -11,15 +11,15 @@ std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1
 
 bool Rounds::supports(Collective collective) {
   switch (collective) {
-    case Collective::all_reduce:
     case Collective::all_gather:
-    case Collective::reduce_scatter:
     case Collective::all_to_all:
     case Collective::broadcast:
-    case Collective::reduce:
     case Collective::gather:
     case Collective::scatter:
       return true;
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+    case Collective::reduce:
     case Collective::all_to_all_v:
     case Collective::send_recv:
     case Collective::barrier:
@@ -60,7 +60,6 @@ bool Rounds::downloads(std::uint32_t rank) const {
     case Collective::scatter:
       return rank != call_.root;
     case Collective::gather:
-    case Collective::reduce:
       return rank == call_.root;
     default:
       return true;
@@ -83,19 +82,15 @@ void Rounds::append_rows_but_own(RowCopy rows, std::vector<RowCopy>& copies) con
 void Rounds::append_uploads(std::uint64_t round, std::uint32_t slot, std::byte* window,
                             std::vector<RowCopy>& copies) const {
   const std::size_t bytes = piece_bytes(round);
-  RowCopy copy{.to = window + windows_.upload(slot, rank_),
-               .to_pitch_bytes = bytes,
-               .from = static_cast<const std::byte*>(call_.send) + round * piece_bytes_,
-               .from_pitch_bytes = block_bytes_,
-               .row_bytes = bytes};
-  if (!scatters()) {
-    copies.push_back(copy);
-  } else if (reduces()) {
-    copy.rows = windows_.ranks;
-    copies.push_back(copy);
-  } else {
+  const RowCopy copy{.to = window + windows_.upload(slot, rank_),
+                     .to_pitch_bytes = bytes,
+                     .from = static_cast<const std::byte*>(call_.send) + round * piece_bytes_,
+                     .from_pitch_bytes = block_bytes_,
+                     .row_bytes = bytes};
+  if (scatters())
     append_rows_but_own(copy, copies);
-  }
+  else
+    copies.push_back(copy);
 }
 
 void Rounds::append_downloads(std::uint64_t round, std::uint32_t slot, std::byte* window,
@@ -105,10 +100,7 @@ void Rounds::append_downloads(std::uint64_t round, std::uint32_t slot, std::byte
                .to_pitch_bytes = block_bytes_,
                .from_pitch_bytes = windows_.chunk_bytes,
                .row_bytes = bytes};
-  if (reduces()) {
-    copy.from = window + windows_.result(slot) + own_part;
-    copies.push_back(copy);
-  } else if (call_.collective == Collective::broadcast || call_.collective == Collective::scatter) {
+  if (call_.collective == Collective::broadcast || call_.collective == Collective::scatter) {
     copy.from = window + windows_.upload(slot, call_.root) + own_part;
     copies.push_back(copy);
   } else {

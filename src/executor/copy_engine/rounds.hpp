@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -22,12 +21,11 @@ struct StagedCall {
   std::size_t count = 0;
   const void* send = nullptr;
   void* receive = nullptr;
-  std::array<std::byte, 8> premul_scalar{};  ///< this rank's own, an element of `type` (ReduceOp::premul_sum)
 };
 
-/// How a call is cut into rounds, the same on all ranks, and what one rank copies in each. In a round every rank that
-/// has something to give fills its upload slot, and every rank that is to have something reads the others' or, of a
-/// reduction, the result slot. Of collectives whose buffers have a block a rank, a round takes a piece of every block.
+/// How a call that adds nothing up is cut into rounds, the same on all ranks, and what one rank copies in each. In a
+/// round every rank that has something to give fills its slot, and every rank that is to have something reads the
+/// others'. Of collectives whose buffers have a block a rank, a round takes a piece of every block.
 class Rounds {
  public:
   static bool supports(Collective collective);
@@ -35,11 +33,8 @@ class Rounds {
   Rounds(const StagedCall& call, const StagedWindows& windows, const StagedOptions& options, std::uint32_t rank);
 
   std::uint64_t count() const { return count_; }
-  bool reduces() const { return is_reduction(call_.collective); }
   bool uploads(std::uint32_t rank) const;
   bool downloads(std::uint32_t rank) const;
-  /// What the ranks' upload slots hold in a round, each the same; what reducers add up.
-  std::size_t slot_bytes(std::uint64_t round) const { return piece_bytes(round) * (scatters() ? windows_.ranks : 1); }
 
   /// At most two copies, appended; `window` is the shared memory as the device sees it.
   void append_uploads(std::uint64_t round, std::uint32_t slot, std::byte* window, std::vector<RowCopy>& copies) const;
@@ -50,8 +45,7 @@ class Rounds {
  private:
   /// Whether an upload holds a piece for each rank, or the same for all.
   bool scatters() const {
-    return call_.collective == Collective::reduce_scatter || call_.collective == Collective::all_to_all ||
-           call_.collective == Collective::scatter;
+    return call_.collective == Collective::all_to_all || call_.collective == Collective::scatter;
   }
   std::size_t piece_bytes(std::uint64_t round) const;
   void append_rows_but_own(RowCopy rows, std::vector<RowCopy>& copies) const;

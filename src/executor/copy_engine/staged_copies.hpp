@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,24 +10,26 @@
 #include "base/error.hpp"
 #include "executor/copy_engine/flags.hpp"
 #include "executor/copy_engine/options.hpp"
-#include "executor/copy_engine/reducers.hpp"
 #include "executor/copy_engine/rounds.hpp"
 #include "executor/copy_engine/stream_driver.hpp"
 #include "executor/copy_engine/wait.hpp"
 
 namespace strait::staged {
 
-/// Large collectives of GPU ranks that reach one another only through host memory, one object a rank. Copy engines
-/// carry chunks up to and down from slots in memory that all ranks of the host share; CPU threads add chunks up while
-/// they are in the last-level cache. No SM is used. A rank writes what it has once, however many read it.
+/// Large collectives, those that add nothing up, of GPU ranks that reach one another only through host memory, one
+/// object a rank. Copy engines carry chunks up to and down from slots in memory that all ranks of the host share. No SM
+/// is used. A rank writes what it has once, however many read it.
 ///
 /// Calls are enqueued on the user's stream and return; uploads and downloads run beside one another on two streams of
 /// this object, between what the user's stream did before and what it does next. All ranks make the same calls in the
-/// same order. Not for streams that are being captured. One thread at a time calls enqueue(); a thread that enqueues
-/// for several ranks must keep calls to some hundred rounds(), for the driver takes about a thousand commands before it
-/// waits.
+/// same order. Not for streams that are being captured. One thread at a time calls enqueue(), and may do so for several
+/// ranks, one call after the other.
 class StagedCopies {
  public:
+  /// Of a call. A driver whose queue is full, of about a thousand commands, would keep a thread that enqueues for
+  /// several ranks from giving the others theirs.
+  static constexpr std::uint64_t most_rounds = 80;
+
   struct Setup {
     std::unique_ptr<StreamDriver> driver;
     std::uint32_t rank = 0;   ///< among those of this host
@@ -44,25 +45,25 @@ class StagedCopies {
   };
   /// Code::mismatch where another rank has opened the memory with other sizes or options.
   static Result<std::unique_ptr<StagedCopies>> open(Setup setup);
-  /// Waits for this rank's streams; after a failure of the communicator or an abort that is soon.
+  /// Waits for this rank's streams; after a failure of the communicator that is soon.
   ~StagedCopies();
   StagedCopies(const StagedCopies&) = delete;
   StagedCopies& operator=(const StagedCopies&) = delete;
 
-  /// All collectives of equal counts, of any type and operation. Others, and empty ones, are for somebody else.
-  bool supports(const StagedCall& call) const { return Rounds::supports(call.collective) && call.count > 0; }
-  std::uint64_t rounds(const StagedCall& call) const;
+  /// Collectives of equal counts that add nothing up, of any type, and of at most `most_rounds`. All ranks find alike.
+  /// Others, and empty ones, are for somebody else.
+  bool supports(const StagedCall& call) const;
 
-  /// The call must be one that is supported, with buffers as the API wants them. After an error of the driver (or an
-  /// abort) this object is of no more use, and the outputs of all that was under way are undefined.
+  /// The call must be one that is supported, with buffers as the API wants them. After an error of the driver this
+  /// object is of no more use, and the outputs of all that was under way are undefined.
   Status enqueue(const StagedCall& call, StreamDriver::Stream stream);
 
-  /// Ends all waits of this rank, of threads and of streams, also of those enqueued before: outputs of what was under
-  /// way are undefined. Tells the other ranks' reducers. From any thread, any number of times.
-  void abort() { reducers_->abort(); }
+  /// After a failure, from any thread, again and again: ends what this rank's streams wait for, also for what was
+  /// enqueued before. A peer's stream that still runs may write a lower value in between.
+  void release_waits() { flags_.release_waits(); }
 
-  /// How long the operation that this rank is at has been under way.
-  std::optional<Wait> wait() const;
+  /// From one thread: since when nothing has moved of the call that this rank is at, and who is furthest behind.
+  std::optional<Wait> wait();
 
   const StagedWindows& windows() const { return flags_.windows(); }
 
@@ -71,6 +72,10 @@ class StagedCopies {
   void start_from(std::uint64_t rounds);
 
  private:
+  struct Operation {
+    Rounds rounds;
+    std::uint64_t first_round = 0;
+  };
   /// A stream, and the memory operations that it is to be given with its next command.
   struct Lane {
     StreamDriver::Stream stream = nullptr;
@@ -80,11 +85,11 @@ class StagedCopies {
   };
   StagedCopies(Setup setup, const StagedWindows& windows);
   Status prepare();
-  Status enqueue_rounds(const StagedCall& call, const Operation& operation);
-  bool downloads(const Operation& operation) const;
-  Status upload(const StagedCall& call, const Operation& operation, std::uint64_t round);
+  Rounds rounds_of(const StagedCall& call) const { return {call, windows(), setup_.options, setup_.rank}; }
+  Status enqueue_rounds(const Operation& operation);
+  Status upload(const Operation& operation, std::uint64_t round);
   Status download(const Operation& operation, std::uint64_t round);
-  void add_credit_waits(const Operation& operation, std::uint64_t round, std::uint32_t slot);
+  void add_credit_waits(std::uint64_t round);
   Status fork(StreamDriver::Stream from);
   Status join(Lane& lane, StreamDriver::Stream to);
   void add(Lane& lane, MemoryOperation::Kind kind, std::size_t offset, std::uint64_t value);
@@ -94,7 +99,7 @@ class StagedCopies {
   Flags flags_;
   Lane up_, down_;
   StreamDriver::Event begin_ = nullptr;
-  std::unique_ptr<Reducers> reducers_;
+  Standstill standstill_;
 };
 
 }  // namespace strait::staged

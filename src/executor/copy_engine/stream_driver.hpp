@@ -49,9 +49,6 @@ class StreamDriver {
   virtual Status record(Event event, Stream stream) = 0;
   /// `stream` goes on when what the last record() of `event` marked is done.
   virtual Status wait(Stream stream, Event event) = 0;
-  /// Calls `function(argument)` on a thread of the driver; the stream goes on when it returns. It must not call the
-  /// driver.
-  virtual Status call(Stream stream, void (*function)(void*), void* argument) = 0;
   /// Copies between any two of host and device memory by a copy engine; the addresses are the device's.
   virtual Status copy(const RowCopy& copy, Stream stream) = 0;
   /// In the order given, in as few calls as possible.

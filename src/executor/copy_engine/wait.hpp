@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 namespace strait::staged {
 
@@ -9,6 +10,23 @@ namespace strait::staged {
 struct Wait {
   std::chrono::milliseconds duration{};
   std::uint32_t rank = 0;
+};
+
+/// How long a number that tells of progress has stood still, as far as who looks at it now and then can tell.
+class Standstill {
+ public:
+  std::chrono::milliseconds look(std::uint64_t progress) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!since_ || progress != seen_) since_ = now;
+    seen_ = progress;
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - *since_);
+  }
+  /// The next look is the first.
+  void reset() { since_.reset(); }
+
+ private:
+  std::uint64_t seen_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> since_;
 };
 
 }  // namespace strait::staged

@@ -15,7 +15,7 @@ Result<StagedWindows> StagedWindows::within(std::size_t budget_bytes, std::uint3
                                             std::to_string(most_ranks) + " ranks and 1 to " +
                                             std::to_string(most_depth) + " slots");
   StagedWindows windows{.ranks = ranks, .depth = depth, .chunk_bytes = 0};
-  const std::size_t chunks = std::size_t{depth} * (std::size_t{ranks} + 1), words = windows.words_bytes();
+  const std::size_t chunks = std::size_t{depth} * ranks, words = windows.words_bytes();
   const std::size_t room = budget_bytes > words ? (budget_bytes - words) / chunks : 0;
   windows.chunk_bytes = std::min(room, most_chunk_bytes) / alignment_bytes * alignment_bytes;
   if (windows.chunk_bytes < least_chunk_bytes)

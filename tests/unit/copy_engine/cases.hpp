@@ -28,7 +28,7 @@ struct Case {
   std::size_t count = 0;
   bool in_place = false;
   bool aligned = false;
-  std::vector<Bytes> inputs, scalars;
+  std::vector<Bytes> inputs;
 
   std::string text() const {
     return std::string(name(collective)) + " " + std::string(name(type)) + " " + std::string(name(op)) + " count " +
@@ -36,8 +36,7 @@ struct Case {
   }
   Bytes expected(std::uint32_t rank) const {
     return reference_output(
-        {.collective = collective, .type = type, .op = op, .root = root, .premul_scalars = scalars, .inputs = inputs},
-        rank);
+        {.collective = collective, .type = type, .op = op, .root = root, .premul_scalars = {}, .inputs = inputs}, rank);
   }
 };
 
@@ -53,10 +52,8 @@ inline Case make_case(std::uint64_t seed, std::uint32_t ranks, std::size_t most_
   c.aligned = mix(seed + 9) % 2 == 0;
   const bool blocks = c.collective == Collective::reduce_scatter || c.collective == Collective::all_to_all ||
                       c.collective == Collective::scatter;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
     c.inputs.push_back(random_elements(c.type, c.count * (blocks ? ranks : 1), mix(seed + 7) + rank));
-    c.scalars.push_back(random_elements(c.type, 1, mix(seed + 8) + rank));
-  }
   return c;
 }
 
@@ -86,7 +83,6 @@ class Buffers {
              .count = c.count,
              .send = send,
              .receive = output_};
-    std::copy(c.scalars[rank].begin(), c.scalars[rank].end(), call_.premul_scalar.begin());
   }
   const StagedCall& call() const { return call_; }
   /// Not of a call in place.

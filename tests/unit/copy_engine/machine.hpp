@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -68,6 +69,15 @@ struct Rank {
     copies = staged::StagedCopies::open(machine.setup(rank, options, std::move(owned))).value();
     stream = driver->create_stream().value();
   }
+  /// What the attendant does after a failure.
+  void drain() const {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!driver->is_idle(stream)) {
+      ASSERT_LT(std::chrono::steady_clock::now(), give_up);
+      copies->release_waits();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
   std::uint32_t rank;
   FakeStreams* driver = nullptr;
   std::unique_ptr<staged::StagedCopies> copies;
@@ -80,14 +90,8 @@ inline void as_threads(std::uint32_t ranks, const std::function<void(std::uint32
 }
 
 /// Options under which small messages already take many rounds.
-inline staged::StagedOptions small_options(std::uint32_t reducers = 2, std::uint32_t depth = 4) {
-  return {.reducers = reducers,
-          .depth = depth,
-          .chunk_bytes = 64 << 10,
-          .least_chunk_bytes = 4096,
-          .wanted_rounds = 12,
-          .spin_us = 5,
-          .nap_us = 10};
+inline staged::StagedOptions small_options(std::uint32_t depth = 4) {
+  return {.depth = depth, .chunk_bytes = 64 << 10, .least_chunk_bytes = 4096, .wanted_rounds = 12};
 }
 
 }  // namespace strait::testing

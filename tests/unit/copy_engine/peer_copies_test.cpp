@@ -77,7 +77,6 @@ TEST(PeerCopies, ReduceEveryTypeAndOperation) {
       }
       for (std::uint32_t rank = 0; rank < 3; ++rank)
         c.inputs.push_back(random_elements(c.type, c.count, rank + static_cast<unsigned>(type)));
-      c.scalars.resize(3, Bytes(8));
       cases.push_back(std::move(c));
     }
   as_threads(3, [&](std::uint32_t number) {

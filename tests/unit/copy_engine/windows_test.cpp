@@ -4,8 +4,6 @@
 
 #include <set>
 
-#include "executor/copy_engine/options.hpp"
-
 namespace strait::staged {
 namespace {
 
@@ -31,43 +29,27 @@ TEST(StagedWindows, RefuseWhatDoesNotFit) {
     EXPECT_EQ(windows.error().code, Code::invalid_argument);
   }
   const auto small = StagedWindows::within(1 << 20, 8, 4, 4 << 20);
-  EXPECT_NE(small.error().message.find("give them at least 2367488 bytes"), std::string::npos) << small.error().message;
-  EXPECT_TRUE(StagedWindows::within(2367488, 8, 4, 4 << 20));
-  EXPECT_FALSE(StagedWindows::within(2367487, 8, 4, 4 << 20));
+  EXPECT_NE(small.error().message.find("give them at least 2101248 bytes"), std::string::npos) << small.error().message;
+  EXPECT_TRUE(StagedWindows::within(2101248, 8, 4, 4 << 20));
+  EXPECT_FALSE(StagedWindows::within(2101247, 8, 4, 4 << 20));
 }
 
 TEST(StagedWindows, PartsDoNotOverlap) {
   for (const std::uint32_t ranks : {1u, 2u, 5u, 16u, 100u}) {
     for (const std::uint32_t depth : {1u, 2u, 4u}) {
       const StagedWindows windows{.ranks = ranks, .depth = depth, .chunk_bytes = 8192};
-      std::set<std::size_t> words{windows.geometry(), windows.aborted()}, chunks;
+      std::set<std::size_t> words{windows.geometry()}, chunks;
       for (std::uint32_t rank = 0; rank < ranks; ++rank)
-        words.insert({windows.uploaded(rank), windows.downloaded(rank)});
-      for (std::uint32_t slot = 0; slot < depth; ++slot) {
-        words.insert(windows.reduced(slot));
-        chunks.insert(windows.result(slot));
-        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-          words.insert(windows.scalar(slot, rank));
-          chunks.insert(windows.upload(slot, rank));
-        }
-      }
-      EXPECT_EQ(words.size(), 2 + 2 * ranks + depth + depth * ranks);
-      EXPECT_EQ(chunks.size(), depth * (ranks + 1));
+        words.insert({windows.uploaded(rank), windows.downloaded(rank), windows.begun(rank)});
+      for (std::uint32_t slot = 0; slot < depth; ++slot)
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) chunks.insert(windows.upload(slot, rank));
+      EXPECT_EQ(words.size(), 1 + 3 * ranks);
+      EXPECT_EQ(chunks.size(), depth * ranks);
       EXPECT_LE(*words.rbegin() + StagedWindows::line_bytes, *chunks.begin());
       EXPECT_EQ(*chunks.rbegin() + windows.chunk_bytes, windows.size_bytes());
       for (const std::size_t chunk : chunks) EXPECT_EQ(chunk % StagedWindows::alignment_bytes, 0u);
     }
   }
-}
-
-TEST(StagedOptions, FollowTheEnvironment) {
-  const auto with = [](const char* value) {
-    return staged_options(Environment(
-        [value](const char* name) { return std::string_view(name) == "STRAIT_CPU_REDUCERS" ? value : nullptr; }));
-  };
-  EXPECT_EQ(with(nullptr)->reducers, 4u);
-  EXPECT_EQ(with("7")->reducers, 7u);
-  EXPECT_FALSE(with("0"));
 }
 
 }  // namespace
