@@ -93,6 +93,12 @@ inline constexpr Variable environment_table[] = {
      "which fills the link better. Up to twice this where all send to all and of sends, half of it for the slices of "
      "an all-reduce.",
      "", 0, std::int64_t{1} << 40},
+    {"STRAIT_PIPED_BYTES", VariableKind::bytes, "2M", true,
+     "GPU ranks that NVLink joins, from compute capability 9.0 on: with a bound on thread blocks, messages of so many "
+     "bytes and more go through pipes in shared memory, which need few blocks to fill a link; without one, only "
+     "all-gathers and all-to-alls of 16 times as many and reduces of 32 times as many (docs/gpus.md). 0: all; 1024G: "
+     "none.",
+     "", 0, std::int64_t{1} << 40},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "32K", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "
      "which "

@@ -1,101 +1,93 @@
 #include "communicator/call_order.hpp"
 
-#include <cuda_runtime_api.h>
-
-#include <string>
+#include <chrono>
+#include <thread>
 #include <utility>
-
-#include "executor/cuda/runtime.hpp"
 
 namespace strait {
 namespace {
 
-using cuda::check;
-using cuda::DeviceGuard;
-
-/// What is asked of a stream that is in the user's hand.
-struct Stream {
-  std::uint64_t id = 0;          ///< in a capture its address, for there nothing else may be asked
-  std::uint64_t capture_id = 0;  ///< 0: it is not being captured
-};
-
-Result<Stream> look_at(void* stream) {
-  const auto cuda_stream = static_cast<cudaStream_t>(stream);
-  unsigned long long id = 0, capture_id = 0;
-  cudaStreamCaptureStatus status{};
-  STRAIT_TRY(check(cudaStreamGetCaptureInfo(cuda_stream, &status, &capture_id), "the stream cannot be used"));
-  if (status != cudaStreamCaptureStatusNone) return Stream{reinterpret_cast<std::uintptr_t>(stream), capture_id};
-  STRAIT_TRY(check(cudaStreamGetId(cuda_stream, &id), "the stream cannot be used"));
-  return Stream{id, 0};
-}
-
-Status create_event(cudaEvent_t& event) {
-  return check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cannot create an event");
-}
+/// As long is_idle() waits for a word of the device's memory: a copy takes microseconds, but others may be before it.
+constexpr auto reading_limit = std::chrono::milliseconds(5);
+constexpr auto look_every = std::chrono::microseconds(10);
 
 }  // namespace
 
-Result<CallOrder> CallOrder::create(int device) {
-  const DeviceGuard guard(device);
-  CallOrder order;
-  order.device_ = device;
-  for (Event* event : {&order.eager_.done, &order.captured_.done, &order.order_}) STRAIT_TRY(create_event(*event));
+Result<std::unique_ptr<CallOrder>> CallOrder::open(Setup setup) {
+  std::unique_ptr<CallOrder> order(new CallOrder(std::move(setup)));
+  for (Event* event : {&order->eager_.done, &order->captured_.done, &order->order_}) {
+    STRAIT_ASSIGN(*event, order->setup_.driver->create_event());
+  }
   return order;
 }
 
 CallOrder::~CallOrder() {
   for (const Event event : {eager_.done, captured_.done, order_})
-    if (event != nullptr) cudaEventDestroy(event);
-}
-
-CallOrder& CallOrder::operator=(CallOrder&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(eager_, other.eager_);
-  std::swap(captured_, other.captured_);
-  std::swap(order_, other.order_);
-  has_run_ = other.has_run_.load();
-  has_captured_ = other.has_captured_.load();
-  return *this;
+    if (event != nullptr) setup_.driver->destroy_event(event);
+  if (reading_stream_ != nullptr) setup_.reader->destroy_stream(reading_stream_);
 }
 
 Status CallOrder::begin(void* stream) {
-  const DeviceGuard guard(device_);  // whose default stream it is, if it is that
-  STRAIT_ASSIGN(const Stream now, look_at(stream));
-  const Last& last = now.capture_id == 0 ? eager_ : captured_;
-  if (!last.exists || last.capture_id != now.capture_id || last.stream_id == now.id) return {};
-  return check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), last.done, 0), "cannot order two streams");
+  using Kind = staged::MemoryOperation::Kind;
+  STRAIT_ASSIGN(now_, setup_.driver->look_at(stream));
+  has_run_ = true;
+  const Last& last = is_captured() ? captured_ : eager_;
+  if (!last.exists || last.stream.capture_id != now_.capture_id || last.stream.id == now_.id) return {};
+  if (last.tail == Tail::other) return setup_.driver->wait(stream, last.done);
+  // All that count end, also those that give up; and they were enqueued before this wait, so that streams which share a
+  // hardware queue do not wait in a circle.
+  const staged::MemoryOperation all_finished{Kind::wait_at_least, setup_.finished, launched_};
+  return setup_.driver->operate({&all_finished, 1}, stream);
 }
 
-Status CallOrder::end(void* stream) {
-  const DeviceGuard guard(device_);
-  STRAIT_ASSIGN(const Stream now, look_at(stream));
-  Last& last = now.capture_id == 0 ? eager_ : captured_;
-  STRAIT_TRY(check(cudaEventRecord(last.done, static_cast<cudaStream_t>(stream)), "cannot order two streams"));
+Status CallOrder::end(void* stream, Tail tail) {
+  Last& last = is_captured() ? captured_ : eager_;
+  if (is_captured()) {
+    tail = Tail::other;
+    has_captured_ = true;
+  }
+  if (tail == Tail::other) STRAIT_TRY(setup_.driver->record(last.done, stream));
   last.exists = true;
-  last.stream_id = now.id;
-  last.capture_id = now.capture_id;
-  if (now.capture_id != 0) has_captured_ = true;
-  has_run_ = true;
+  last.tail = tail;
+  last.stream = now_;
   return {};
 }
 
 Status CallOrder::order(void* first, void* then) {
-  const DeviceGuard guard(device_);
-  STRAIT_TRY(check(cudaEventRecord(order_, static_cast<cudaStream_t>(first)), "cannot order two streams"));
-  return check(cudaStreamWaitEvent(static_cast<cudaStream_t>(then), order_, 0), "cannot order two streams");
+  STRAIT_TRY(setup_.driver->record(order_, first));
+  return setup_.driver->wait(then, order_);
 }
 
-std::optional<bool> CallOrder::is_idle() const {
+/// Every call ends with the event or with blocks that count, and what is called comes in order.
+std::optional<bool> CallOrder::is_idle() {
   if (!has_run_) return true;
-  const DeviceGuard guard(device_);
-  auto mode = cudaStreamCaptureModeRelaxed;  // the question must not spoil what another thread captures
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  const cudaError_t state = cudaEventQuery(eager_.done);
-  if (state == cudaErrorNotReady) cudaGetLastError();
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  if (state == cudaErrorNotReady) return false;
-  if (state != cudaSuccess || has_captured_) return std::nullopt;
+  const std::optional<bool> passed = setup_.driver->has_passed(eager_.done);
+  if (!passed || !*passed) return passed;
+  const std::optional<std::uint32_t> finished = read_finished();
+  if (!finished) return std::nullopt;
+  if (*finished != launched_) return false;
+  if (has_captured_) return std::nullopt;
   return true;
+}
+
+/// By a copy on a stream of its own. It waits for nothing, so that nothing is held up by the question, as by a stream
+/// that waits in a hardware queue which it shares. Nothing if the copy does not come soon.
+std::optional<std::uint32_t> CallOrder::read_finished() {
+  const std::lock_guard lock(reading_);
+  staged::StreamDriver& reader = *setup_.reader;
+  if (reading_stream_ == nullptr) {
+    const auto stream = reader.create_stream();
+    if (!stream) return std::nullopt;
+    reading_stream_ = *stream;
+  }
+  if (!reader.is_idle(reading_stream_)) return std::nullopt;  // with the copy for an earlier question
+  if (!reader.copy({setup_.seen, 0, setup_.finished, 0, sizeof *setup_.finished}, reading_stream_)) return std::nullopt;
+  const auto limit = std::chrono::steady_clock::now() + reading_limit;
+  while (!reader.is_idle(reading_stream_)) {
+    if (std::chrono::steady_clock::now() > limit) return std::nullopt;
+    std::this_thread::sleep_for(look_every);
+  }
+  return std::atomic_ref(*setup_.seen).load(std::memory_order_acquire);
 }
 
 }  // namespace strait

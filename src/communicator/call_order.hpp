@@ -2,48 +2,76 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
-
-struct CUevent_st;
+#include "executor/copy_engine/stream_driver.hpp"
 
 namespace strait {
 
 /// Calls of a communicator run one after another on its GPU, whatever streams they are given. Streams are the user's,
-/// who may destroy one as soon as its calls are enqueued: what is kept of a call is an event behind it. Calls that are
-/// captured run when their graph is launched: they come after one another, and what is called outside of the capture
-/// still waits for what was called so before.
+/// who may destroy one as soon as its calls are enqueued: nothing is asked of a call's stream later. What a call on
+/// another stream waits for is
+///  - the number of blocks that have ended (kernels::Ring::finished), if the last work of the call before is a launch
+///    that counts its own. That costs the host nothing, and lets the next kernel of the stream begin early;
+///  - else an event behind the call.
+/// Calls that are captured run when their graph is launched, and count nothing: they come after one another, by events,
+/// and what is called outside of the capture still waits for what was called so before.
 class CallOrder {
  public:
-  CallOrder() = default;
-  static Result<CallOrder> create(int device);
+  struct Setup {
+    std::unique_ptr<staged::StreamDriver> driver;
+    std::unique_ptr<staged::StreamDriver> reader;  ///< another one of the same device, for is_idle()
+    std::uint32_t* finished = nullptr;             ///< in this device's memory: 0, and nobody else's
+    std::uint32_t* seen = nullptr;                 ///< in pinned host memory
+  };
+  /// The words of the setup outlive this, which outlives all that was enqueued.
+  static Result<std::unique_ptr<CallOrder>> open(Setup setup);
   ~CallOrder();
-  CallOrder(CallOrder&& other) noexcept { *this = static_cast<CallOrder&&>(other); }
-  CallOrder& operator=(CallOrder&& other) noexcept;
+  CallOrder(const CallOrder&) = delete;
+  CallOrder& operator=(const CallOrder&) = delete;
 
+  /// What a call has enqueued last.
+  enum class Tail : std::uint8_t { counted_launch, other };
   /// Before a call is given to the stream, and after. One call at a time.
   Status begin(void* stream);
-  Status end(void* stream);
+  Status end(void* stream, Tail tail);
+  /// Of the call that has begun: where its launches count. Null: they do not.
+  std::uint32_t* finished() const { return is_captured() ? nullptr : setup_.finished; }
+  /// A launch that counts there was made.
+  void launched(std::uint32_t blocks) {
+    if (!is_captured()) launched_ += blocks;
+  }
   /// What comes next on `then` waits for what is on `first` now.
   Status order(void* first, void* then);
   bool has_run() const { return has_run_; }
   /// Whether the GPU has finished all that was enqueued; nothing where that cannot be known. From any thread.
-  std::optional<bool> is_idle() const;
+  std::optional<bool> is_idle();
 
  private:
-  using Event = CUevent_st*;
-  /// The last call outside of captures, and that of the last capture.
+  using Event = staged::StreamDriver::Event;
+  /// The last call outside of captures, or that of the last capture.
   struct Last {
     Event done = nullptr;
     bool exists = false;
-    std::uint64_t stream_id = 0;   ///< streams have numbers of their own; addresses come again
-    std::uint64_t capture_id = 0;  ///< of a capture: which
+    Tail tail = Tail::other;  ///< of what is captured always
+    staged::StreamState stream;
   };
-  int device_ = 0;
+  explicit CallOrder(Setup setup) : setup_(std::move(setup)) {}
+  bool is_captured() const { return now_.capture_id != 0; }
+  std::optional<std::uint32_t> read_finished();
+
+  Setup setup_;
+  staged::StreamState now_;  ///< of the call that has begun
   Last eager_, captured_;
   Event order_ = nullptr;
+  std::atomic<std::uint32_t> launched_ = 0;  ///< blocks that count, modulo 2^32 as what they count
   std::atomic<bool> has_run_ = false, has_captured_ = false;
+  std::mutex reading_;
+  staged::StreamDriver::Stream reading_stream_ = nullptr;  ///< from the first question on
 };
 
 }  // namespace strait

@@ -33,6 +33,7 @@ struct CommOptions {
   std::optional<P2pSetting> p2p;      ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
   std::size_t lines_bytes = 0;        ///< GPU ranks with P2P: messages up to this go as lines
   std::size_t packets_bytes = 0;      ///< GPU ranks through host memory: messages up to this go as packets
+  std::size_t piped_bytes = 0;        ///< GPU ranks with P2P: messages from this on go through pipes
   std::size_t cpu_reduce_bytes = 0;   ///< GPU ranks without P2P: all-reduces from this on are added up by CPU threads
   std::uint32_t cpu_reducers = 0;     ///< threads a rank, at most
   std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do

@@ -71,6 +71,16 @@ Result<Traded<Memory>> trade(const DeviceRank::Request& request, const Island& m
   return traded;
 }
 
+Result<bool> has_async_copies(int device) {
+  int capability = 0, block_memory_bytes = 0;
+  const auto ask = [&](cudaDeviceAttr what, int& answer) {
+    return check(cudaDeviceGetAttribute(&answer, what, device), "cannot ask a GPU what it has");
+  };
+  STRAIT_TRY(ask(cudaDevAttrComputeCapabilityMajor, capability));
+  STRAIT_TRY(ask(cudaDevAttrMaxSharedMemoryPerBlockOptin, block_memory_bytes));
+  return capability >= 9 && static_cast<std::uint32_t>(block_memory_bytes) >= kernels::piped_memory_bytes();
+}
+
 Island everybody(std::uint32_t ranks) {
   Island all(ranks);
   std::iota(all.begin(), all.end(), 0);
@@ -150,10 +160,17 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   std::vector<std::string> bus_ids;
   for (const std::uint32_t peer : island) bus_ids.push_back(request.bus_ids[peer]);
   const bool nvlink = request.p2p.use != P2p::pcie && check_nvlink(request.device, bus_ids);
-  STRAIT_ASSIGN(const auto joined, request.gather(nvlink ? 1 : 0));
-  const bool all_nvlink = std::all_of(island.begin(), island.end(), [&](std::uint32_t peer) { return joined[peer]; });
+  constexpr std::uint32_t by_nvlink = 1, by_async_copies = 2;
+  // Piped kernels take whole SMs: those of ranks that share a GPU might not all find one.
+  const bool alone = std::count(bus_ids.begin(), bus_ids.end(), request.bus_ids[request.rank]) == 1;
+  STRAIT_ASSIGN(const bool async_copies, has_async_copies(request.device));
+  STRAIT_ASSIGN(const auto can,
+                request.gather((nvlink ? by_nvlink : 0) | (alone && async_copies ? by_async_copies : 0)));
+  const auto all_can = [&](std::uint32_t what) {
+    return std::all_of(island.begin(), island.end(), [&](std::uint32_t peer) { return (can[peer] & what) == what; });
+  };
   const auto ranks = static_cast<std::uint32_t>(island.size());
-  const ArenaKind kind = all_nvlink ? ArenaKind::nvlink : ArenaKind::pcie;
+  const ArenaKind kind = all_can(by_nvlink) ? ArenaKind::nvlink : ArenaKind::pcie;
   const std::size_t kept_bytes = ranks == request.ranks ? 0 : island_scratch_bytes;
   const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - kept_bytes);
   // A rank that is alone takes part all the same, with as little as can be allocated.
@@ -167,6 +184,7 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   if (!is_alone) peers_ = std::move(traded.all);
   island_ring_ = ring_of(request, island, place, layout);
   for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) island_ring_.arenas[peer] = peers_[peer].data();
+  island_ring_.has_async_copies = all_can(by_nvlink | by_async_copies);
   return gather(request, traded.missing, traded.mapped, "map its peers' memory of GPUs");
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "executor/cpu_reducers/reducer_memory.hpp"
+#include "kernels/piped.hpp"
 
 namespace strait {
 namespace {
@@ -31,6 +32,31 @@ constexpr std::size_t overlap_rounds = 3;
 constexpr std::size_t large_call_bytes = 32 << 20;
 constexpr std::uint32_t large_call_blocks = 64;
 
+/// Pipes (kernels/piped.cuh): from which multiple of STRAIT_PIPED_BYTES on, as 4 H200 showed. With few blocks they beat
+/// the other kernels as soon as messages take many rounds; with all blocks that pay, only where the copies of large
+/// blocks or the sums of a reduce take most of the time. Nowhere: never.
+constexpr std::size_t never = 0;
+std::size_t piped_factor(Collective collective, bool few_blocks) {
+  switch (collective) {
+    case Collective::broadcast:  // in one hop, for two would have to be copied on
+      return never;
+    case Collective::send_recv:
+    case Collective::all_to_all_v:
+      return few_blocks ? 4 : never;
+    case Collective::all_gather:
+    case Collective::all_to_all:
+      return few_blocks ? 1 : 16;
+    case Collective::reduce:
+      return few_blocks ? 1 : 32;
+    default:
+      return few_blocks ? 1 : never;
+  }
+}
+/// With fewer, only copies gain.
+constexpr std::uint32_t least_adding_blocks = 12;
+/// A reduce takes, if the user sets no bound: more bring no more.
+constexpr std::uint32_t piped_reduce_blocks = 20;
+
 /// With fewer blocks than lanes, messages of more than this for each block go in bulk: its loops move several times as
 /// much a block as those of lines, and that outweighs its fences from here on (2 and 4 H200).
 constexpr std::size_t lines_bytes_a_block = 48 << 10;
@@ -55,6 +81,7 @@ bool is_multicast(Collective collective) {
 Slots DeviceCalls::slots(Wire wire) const { return kernels::slots_of(ring_, wire, options_.max_sms); }
 
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
+  if (is_piped(call, one_hop, message_bytes)) return piped_slots(call);
   const Wire flagged = kernels::flagged_wire(ring_);
   // Packets would come before bulk, and a rank that takes one by one what another sends and takes in a group may need
   // the other order. (What does not fit the slots of lines would have waited in any order.)
@@ -71,6 +98,30 @@ Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
   if (message_bytes <= most) return lines;
   return takes_many(call) ? slots(Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, large_call_blocks);
+}
+
+/// As all ranks decide alike: a rank whose buffers begin where asynchronous copies cannot goes the other way in bulk.
+bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const {
+  const bool reduces = is_reduction(call.collective);
+  if (!ring_.has_async_copies || (call.collective == Collective::broadcast && !one_hop)) return false;
+  if (reduces && !kernels::is_piped_sum(call.type, call.op, ring_.averaged)) return false;
+  // One after another in memory, parts begin aligned only if they are of such a length.
+  const bool has_parts = call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
+                         call.collective == Collective::reduce_scatter || call.collective == Collective::gather ||
+                         call.collective == Collective::scatter;
+  if (has_parts && message_bytes % 16 != 0) return false;
+  if (options_.piped_bytes == 0) return true;
+  const bool few_blocks = options_.max_sms != 0 && options_.max_sms < large_call_blocks;
+  const std::size_t factor = piped_factor(call.collective, few_blocks);
+  if (ring_.ranks == 2 || factor == never || message_bytes < options_.piped_bytes * factor) return false;
+  return !few_blocks || !reduces || options_.max_sms >= least_adding_blocks;
+}
+
+Slots DeviceCalls::piped_slots(const Call& call) const {
+  const std::uint32_t enough = call.collective == Collective::reduce ? piped_reduce_blocks : large_call_blocks;
+  Slots through = kernels::slots_of(ring_, Wire::bulk, options_.max_sms != 0 ? options_.max_sms : enough);
+  through.piped = true;
+  return through;
 }
 
 /// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.
@@ -114,8 +165,10 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   TwoHop two_hop = two_hop_of(call, through);
   const kernels::Shape shape = kernels::shape_of(through, two_hop.lanes);
   two_hop.width = shape.width;
-  launches.push_back(
-      {through.wire, reduces, two_hop, shape.blocks, kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width)});
+  const bool piped = through.piped && kernels::can_be_piped(two_hop);
+  const std::uint32_t threads =
+      piped ? kernels::piped_threads : kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width);
+  launches.push_back({through.wire, reduces, two_hop, shape.blocks, threads, piped});
   return launches;
 }
 
@@ -146,7 +199,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> message
     const std::uint32_t number = (call.sends ? sent : received)[call.peer]++;
     add_end(call, {call.sends, call.peer, call.sends ? call.send : call.receive, call.count}, number, turns);
   }
-  return launches_of(turns);
+  return launches_of(turns, messages.front());
 }
 
 std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
@@ -158,22 +211,23 @@ std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
     add_end(call, {true, peer, from + call.send_offsets[peer] * element, call.send_counts[peer]}, 0, turns);
     add_end(call, {false, peer, to + call.receive_offsets[peer] * element, call.receive_counts[peer]}, 0, turns);
   }
-  return launches_of(turns);
+  return launches_of(turns, call);
 }
 
 void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const {
   const std::size_t bytes = end.count * size_bytes(call.type);
   if (bytes == 0) return;
   const Slots through = slots_for(call, true, bytes);
-  Exchange& exchange = turns[{number, through.wire}];
+  Exchange& exchange = turns[{number, through.wire, through.piped}];
   exchange.ring = ring_;
   (end.sends ? exchange.send : exchange.receive)[end.peer] =
       kernels::message(through, end.data, bytes, short_hash_of(message_signature(call, end.count)));
 }
 
-std::vector<DeviceLaunch> DeviceCalls::launches_of(const Turns& turns) const {
+std::vector<DeviceLaunch> DeviceCalls::launches_of(const Turns& turns, const Call& call) const {
   std::vector<DeviceLaunch> launches;
-  for (const auto& [turn, exchange] : turns) add(exchange, slots(turn.wire), false, launches);
+  for (const auto& [turn, exchange] : turns)
+    add(exchange, turn.piped ? piped_slots(call) : slots(turn.wire), false, launches);
   return launches;
 }
 
@@ -192,8 +246,10 @@ void DeviceCalls::add(Exchange exchange, const Slots& through, bool reduces,
   if (lanes == 0) return;
   const kernels::Shape shape = kernels::shape_of(through, lanes);
   exchange.width = shape.width;
-  const std::uint32_t threads = kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
-  launches.push_back({through.wire, reduces, exchange, shape.blocks, threads});
+  const bool piped = through.piped && kernels::can_be_piped(exchange);
+  const std::uint32_t threads =
+      piped ? kernels::piped_threads : kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
+  launches.push_back({through.wire, reduces, exchange, shape.blocks, threads, piped});
 }
 
 Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const {

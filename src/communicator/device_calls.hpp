@@ -22,6 +22,7 @@ struct DeviceLaunch {
   std::variant<kernels::Exchange, kernels::TwoHop> argument;
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  ///< of a block
+  bool piped = false;         ///< kernels/piped.cuh
 };
 
 /// How GPU ranks carry calls out: a pure function of the call and of what all ranks know alike, so that both ends of
@@ -32,6 +33,7 @@ class DeviceCalls {
     std::uint32_t max_sms = 0;      ///< thread blocks at most; 0: as many as pay
     std::size_t flagged_bytes = 0;  ///< messages up to this bear flags with their data: packets or lines; else bulk
     std::string algorithm;          ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
+    std::size_t piped_bytes = ~std::size_t{0};  ///< messages in bulk from this on go through pipes, where they can
   };
   DeviceCalls() = default;
   /// `barrier_tokens`: 2 * max_ranks words of this device's memory.
@@ -51,7 +53,7 @@ class DeviceCalls {
 
  private:
   /// In which launch a message travels, where messages differ in length and only its two ranks know how long it is:
-  /// which of those from the one to the other it is, and on which wire.
+  /// which of those from the one to the other it is, on which wire, and whether through pipes.
   ///
   /// Every rank launches in the order of turns, so that ranks never wait for one another in a circle: take the first
   /// turn that is not over everywhere. A rank with a message of it has ended all that it launches before; so both ends
@@ -60,7 +62,10 @@ class DeviceCalls {
   struct Turn {
     std::uint32_t number;
     kernels::Wire wire;
-    bool operator<(const Turn& other) const { return std::tie(number, wire) < std::tie(other.number, other.wire); }
+    bool piped;
+    bool operator<(const Turn& other) const {
+      return std::tie(number, wire, piped) < std::tie(other.number, other.wire, other.piped);
+    }
   };
   using Turns = std::map<Turn, kernels::Exchange>;
   /// One end of a message.
@@ -74,10 +79,12 @@ class DeviceCalls {
   kernels::Slots slots(kernels::Wire wire) const;
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;
+  bool is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  kernels::Slots piped_slots(const Call& call) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
   kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through) const;
   void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;
-  std::vector<DeviceLaunch> launches_of(const Turns& turns) const;
+  std::vector<DeviceLaunch> launches_of(const Turns& turns, const Call& call) const;
   std::vector<DeviceLaunch> all_to_all_v(const Call& call) const;
   void fill_blocks(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   void fill_rooted(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;

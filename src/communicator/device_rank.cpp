@@ -17,6 +17,7 @@
 #include "communicator/device_islands.hpp"
 #include "communicator/device_quantized.hpp"
 #include "communicator/device_reducers.hpp"
+#include "executor/copy_engine/cuda_stream_driver.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/wire_format.hpp"
@@ -43,23 +44,28 @@ class CudaRank final : public DeviceRank {
   Status enqueue(const Call& call) override;
   Status enqueue_messages(std::span<const Call> calls) override;
   Result<bool> is_capturing(void* stream) const override;
-  std::optional<bool> is_idle() const override { return order_.is_idle(); }
+  std::optional<bool> is_idle() const override { return order_->is_idle(); }
   Status prepare_call(const Call& call) override;
 
  private:
+  using Tail = CallOrder::Tail;
+  Status open_order();
   Status load_kernels() const;
   DeviceCalls calls_over(kernels::Ring ring) const;
   Status open_copies();
   Status open_wire_formats();
   /// As the call is, or as one of the exchanges of a call in a wire format.
-  Status enqueue_exact(const Call& call);
-  Status enqueue_in_islands(const Call& call);
-  Status enqueue_over(const DeviceCalls& calls, const Call& call);
-  Status launch(const DeviceLaunch& what, const Call& call);
+  Result<Tail> enqueue_exact(const Call& call);
+  Result<Tail> enqueue_encoded(const Call& call);
+  Result<Tail> enqueue_in_islands(const Call& call);
+  Result<Tail> enqueue_over(const DeviceCalls& calls, const Call& call);
+  Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
+  Status launch(DeviceLaunch& what, const Call& call);
   Status launch(const WireLaunch& what, void* stream);
   struct Shape {
     std::uint32_t blocks, threads;
-    bool overlaps;  ///< may begin while the kernel before it still runs
+    bool overlaps;                   ///< may begin while the kernel before it still runs
+    std::uint32_t memory_bytes = 0;  ///< of a block, besides what the kernel has in any launch
   };
   Status launch(const void* kernel, const void* argument, const Shape& shape, void* stream);
   void look_after(const std::stop_token& stop);
@@ -77,7 +83,9 @@ class CudaRank final : public DeviceRank {
   DeviceQuantized quantized_;
   DeviceCopies copies_;
   DeviceReducers reducers_;
-  CallOrder order_;
+  cuda::DeviceMemory finished_;  ///< CallOrder::Setup
+  cuda::MappedMemory seen_;      ///< likewise
+  std::unique_ptr<CallOrder> order_;
   bool overlaps_launches_ = false;  ///< kernels may be launched while the one before still runs
   std::jthread attendant_;          ///< last: it uses the rest
 };
@@ -100,7 +108,7 @@ Status CudaRank::prepare() {
   STRAIT_ASSIGN(arenas_, DeviceArenas::open(request_, static_cast<kernels::Mailbox*>(mailbox_.data())));
   stages.done("arenas");
   STRAIT_ASSIGN(barrier_tokens_, cuda::DeviceMemory::allocate(request_.device, 2 * 8 * kernels::max_ranks));
-  STRAIT_ASSIGN(order_, CallOrder::create(request_.device));
+  STRAIT_TRY(open_order());
   STRAIT_TRY(load_kernels());
   stages.done("kernels");
   int capability = 0;
@@ -133,7 +141,20 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring) const {
   const bool has_lines = kernels::flagged_wire(ring) == kernels::Wire::lines;
   return {ring,
           barrier_tokens_.data(),
-          {request_.max_sms, has_lines ? request_.lines_bytes : request_.packets_bytes, request_.algorithm}};
+          {request_.max_sms, has_lines ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
+           request_.piped_bytes}};
+}
+
+Status CudaRank::open_order() {
+  STRAIT_ASSIGN(finished_, cuda::DeviceMemory::allocate(request_.device, sizeof(std::uint32_t)));
+  STRAIT_ASSIGN(seen_, cuda::MappedMemory::allocate(sizeof(std::uint32_t)));
+  CallOrder::Setup setup;
+  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
+  setup.finished = reinterpret_cast<std::uint32_t*>(finished_.data());
+  setup.seen = static_cast<std::uint32_t*>(seen_.data());
+  STRAIT_ASSIGN(order_, CallOrder::open(std::move(setup)));
+  return {};
 }
 
 /// A kernel that is loaded only when first launched would wait for the kernels that wait for it.
@@ -145,6 +166,11 @@ Status CudaRank::load_kernels() const {
       cudaFuncAttributes attributes;
       STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
     }
+  if (!arenas_.ring().has_async_copies && !arenas_.island_ring().has_async_copies) return {};
+  for (const kernels::PipedKernel& piped : kernels::all_piped_kernels())
+    STRAIT_TRY(check(cudaFuncSetAttribute(piped.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(piped.memory_bytes)),
+                     "cannot load a kernel"));
   return {};
 }
 
@@ -172,8 +198,9 @@ Status CudaRank::open_wire_formats() {
 
 CudaRank::~CudaRank() {
   DeviceGuard guard(request_.device);
-  // Kernels that still run end by themselves, or by the abort word that the attendant raises.
-  if (order_.has_run()) cudaDeviceSynchronize();
+  // Kernels that still run end by themselves, or by the abort word that the attendant raises; and with them streams
+  // that wait for them.
+  if (order_ && order_->has_run()) cudaDeviceSynchronize();
   attendant_ = {};
   copies_ = {};
   reducers_ = {};
@@ -226,16 +253,31 @@ Result<bool> CudaRank::is_capturing(void* stream) const {
   return status != cudaStreamCaptureStatusNone;
 }
 
-Status CudaRank::launch(const DeviceLaunch& what, const Call& call) {
+Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
+  std::visit([&](auto& argument) { argument.ring.finished = order_->finished(); }, what.argument);
   const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
+  const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
+  Shape shape{what.blocks, what.threads, overlaps_launches_};
   const void* kernel = nullptr;
-  if (what.reduces)
+  if (what.piped) {
+    const kernels::PipedKernel piped =
+        what.reduces ? kernels::piped_sum_kernel(one_hop, call.type) : kernels::piped_copy_kernel();
+    kernel = piped.kernel;
+    shape.memory_bytes = piped.memory_bytes;
+  } else if (what.reduces) {
     kernel = one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
                      : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);
-  else
+  } else {
     kernel = one_hop ? kernels::exchange_copy_kernel(what.wire) : kernels::two_hop_copy_kernel(what.wire);
-  const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
-  return launch(kernel, argument, {what.blocks, what.threads, overlaps_launches_}, call.stream);
+  }
+  STRAIT_TRY(launch(kernel, argument, shape, call.stream));
+  order_->launched(what.blocks);
+  return {};
+}
+
+Result<CallOrder::Tail> CudaRank::launch_all(std::vector<DeviceLaunch> launches, const Call& call) {
+  for (DeviceLaunch& each : launches) STRAIT_TRY(launch(each, call));
+  return launches.empty() ? Tail::other : Tail::counted_launch;
 }
 
 /// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
@@ -253,6 +295,7 @@ Status CudaRank::launch(const void* kernel, const void* argument, const Shape& s
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(shape.blocks);
   config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.memory_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &overlap;
   config.numAttrs = shape.overlaps ? 1 : 0;
@@ -274,58 +317,65 @@ Status CudaRank::prepare_call(const Call& call) {
 
 Status CudaRank::enqueue(const Call& call) {
   // Also a call that has nothing to do comes after the last one, and before the next.
-  STRAIT_TRY(order_.begin(call.stream));
-  if (!is_encoded(call, request_.ranks)) {
-    STRAIT_TRY(enqueue_exact(call));
-  } else {
-    for (const QuantizedStep& step : quantized_.steps_of(call)) {
-      const auto* exchange = std::get_if<Call>(&step);
-      STRAIT_TRY(exchange != nullptr ? enqueue_exact(*exchange) : launch(std::get<WireLaunch>(step), call.stream));
-    }
-  }
-  return order_.end(call.stream);
+  STRAIT_TRY(order_->begin(call.stream));
+  STRAIT_ASSIGN(const Tail tail, is_encoded(call, request_.ranks) ? enqueue_encoded(call) : enqueue_exact(call));
+  return order_->end(call.stream, tail);
 }
 
-Status CudaRank::enqueue_exact(const Call& call) {
+Result<CallOrder::Tail> CudaRank::enqueue_encoded(const Call& call) {
+  for (const QuantizedStep& step : quantized_.steps_of(call)) {
+    if (const auto* exchange = std::get_if<Call>(&step))
+      STRAIT_TRY(enqueue_exact(*exchange));
+    else
+      STRAIT_TRY(launch(std::get<WireLaunch>(step), call.stream));
+  }
+  return Tail::other;
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
   if (islands_.carries(call)) return enqueue_in_islands(call);
   if (reducers_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
-    if (!captures) return launch(reducers_.take(call), call);
+    if (!captures) return launch_all({reducers_.take(call)}, call);
   }
   if (copies_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
-    if (!captures || copies_.can_be_captured()) return copies_.enqueue(call);
+    if (!captures || copies_.can_be_captured()) return copies_.enqueue(call).map([] { return Tail::other; });
   }
   return enqueue_over(calls_, call);
 }
 
-Status CudaRank::enqueue_in_islands(const Call& call) {
+Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
   const auto among = [&](const IslandStep& step) -> const DeviceCalls& {
     if (step.among == IslandStep::Among::all) return calls_;
     return step.among == IslandStep::Among::island ? island_calls_ : across_calls_;
   };
-  for (const IslandStep& step : islands_.steps_of(call)) STRAIT_TRY(enqueue_over(among(step), step.call));
-  return {};
+  Tail tail = Tail::other;
+  for (const IslandStep& step : islands_.steps_of(call)) {
+    STRAIT_ASSIGN(tail, enqueue_over(among(step), step.call));
+  }
+  return tail;
 }
 
-Status CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
-  for (const DeviceLaunch& each : calls.launches_of(call)) STRAIT_TRY(launch(each, call));
-  if (!calls.leaves_own(call) || call.count == 0) return {};
-  return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDeviceToDevice,
-                               static_cast<cudaStream_t>(call.stream)),
-               "cannot copy the root's own part of a broadcast");
+Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
+  STRAIT_ASSIGN(const Tail tail, launch_all(calls.launches_of(call), call));
+  if (!calls.leaves_own(call) || call.count == 0) return tail;
+  STRAIT_TRY(check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type),
+                                   cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(call.stream)),
+                   "cannot copy the root's own part of a broadcast"));
+  return Tail::other;
 }
 
 Status CudaRank::enqueue_messages(std::span<const Call> calls) {
   void* const stream = calls.front().stream;
   // All run on the first call's stream: between what the other streams did before and what they do next.
   for (const Call& call : calls)
-    if (call.stream != stream) STRAIT_TRY(order_.order(call.stream, stream));
-  STRAIT_TRY(order_.begin(stream));
-  for (const DeviceLaunch& each : calls_.launches_of(calls)) STRAIT_TRY(launch(each, calls.front()));
+    if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
+  STRAIT_TRY(order_->begin(stream));
+  STRAIT_ASSIGN(const Tail tail, launch_all(calls_.launches_of(calls), calls.front()));
   for (const Call& call : calls)
-    if (call.stream != stream) STRAIT_TRY(order_.order(stream, call.stream));
-  return order_.end(stream);
+    if (call.stream != stream) STRAIT_TRY(order_->order(stream, call.stream));
+  return order_->end(stream, tail);
 }
 
 }  // namespace

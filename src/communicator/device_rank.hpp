@@ -32,6 +32,7 @@ class DeviceRank {
     P2pSetting p2p;                     ///< of which all ranks exist
     std::size_t lines_bytes = 0;        ///< through peers' memory: messages up to this go as lines
     std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
+    std::size_t piped_bytes = 0;        ///< through peers' memory: messages from this on go through pipes
     std::size_t copy_engine_bytes = 0;  ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
     std::size_t copy_window_bytes = 0;  ///< of a GPU's memory, where copy engines carry chunks between GPUs
     cpu_reducers::Options reducers;     ///< through host memory; no threads: none

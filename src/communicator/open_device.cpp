@@ -61,6 +61,7 @@ Status Comm::open_device(const Deadline& deadline) {
   request.p2p = *options_.p2p;
   request.lines_bytes = options_.lines_bytes;
   request.packets_bytes = options_.packets_bytes;
+  request.piped_bytes = options_.piped_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copy_window_bytes = options_.copy_window_bytes;
   // Half of the cores at most: the rest is the program's.

@@ -179,6 +179,8 @@ Status Comm::read_settings(const Environment& environment) {
   }
   STRAIT_ASSIGN(const std::int64_t lines_bytes, environment.integer("STRAIT_LINES_BYTES"));
   options_.lines_bytes = static_cast<std::size_t>(lines_bytes);
+  STRAIT_ASSIGN(const std::int64_t piped_bytes, environment.integer("STRAIT_PIPED_BYTES"));
+  options_.piped_bytes = static_cast<std::size_t>(piped_bytes);
   STRAIT_ASSIGN(const std::int64_t packets_bytes, environment.integer("STRAIT_PACKETS_BYTES"));
   options_.packets_bytes = static_cast<std::size_t>(packets_bytes);
   STRAIT_ASSIGN(const std::int64_t copy_engine_bytes, environment.integer("STRAIT_COPY_ENGINE_BYTES"));

@@ -109,6 +109,7 @@ __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, Bulk
     lane.give_back();
   }
   if (minder.has_peer) lane.save(gives_up);
+  tell_finished(ring);
 }
 
 /// A template only so that a header may hold it.

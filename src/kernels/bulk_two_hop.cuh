@@ -112,9 +112,11 @@ __device__ __forceinline__ void run_bulk_two_hop(const TwoHop& call, BulkTwoHopR
     lane.give_back();
     if (multicast) cast_lane.give_back();
   }
-  if (!minder.has_peer) return;
-  lane.save(gives_up);
-  if (multicast) cast_lane.save(gives_up);
+  if (minder.has_peer) {
+    lane.save(gives_up);
+    if (multicast) cast_lane.save(gives_up);
+  }
+  tell_finished(ring);
 }
 
 /// Passes on what came from the one contributor, where it is granules.

@@ -33,6 +33,7 @@ struct Slots {
   std::uint32_t slot_bytes;
   std::uint32_t lanes;
   std::uint32_t blocks;
+  bool piped = false;  ///< by piped kernels, on each rank that can (piped.hpp)
 };
 
 /// Blocks serve several lanes each only of a wire that flags slots.

@@ -98,6 +98,7 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
     lane.give_back();
   }
   if (has_peer) lane.save(gives_up);
+  tell_finished(ring);
 }
 
 template <class W>

@@ -6,6 +6,7 @@
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
+#include "kernels/piped_kernels.cuh"
 #include "kernels/two_hop.cuh"
 
 namespace strait::kernels {
@@ -50,6 +51,27 @@ const void* add_kernel(DataType type, ReduceOp op) {
 std::vector<const void*> all_add_kernels() {
   std::vector<const void*> all;
   for (const TypeKernels& kernels : table()) all.insert(all.end(), std::begin(kernels.add), std::end(kernels.add));
+  return all;
+}
+
+PipedKernel piped_copy_kernel() {
+  return {reinterpret_cast<const void*>(&piped_exchange_copy<>), sizeof(PipedCopyMemory)};
+}
+PipedKernel piped_sum_kernel(bool one_hop, DataType type) {
+  const TypeKernels::Pair& pair = table()[static_cast<std::size_t>(type)].piped;
+  if (one_hop) return {pair.exchange, sizeof(PipedSumMemory)};
+  return {pair.two_hop, sizeof(PipedTwoHopMemory)};
+}
+std::uint32_t piped_memory_bytes() {
+  return std::max({sizeof(PipedCopyMemory), sizeof(PipedSumMemory), sizeof(PipedTwoHopMemory)});
+}
+std::vector<PipedKernel> all_piped_kernels() {
+  std::vector<PipedKernel> all{piped_copy_kernel()};
+  for (const bool one_hop : {true, false})
+    for (std::size_t type = 0; type < data_type_count; ++type) {
+      const PipedKernel sum = piped_sum_kernel(one_hop, static_cast<DataType>(type));
+      if (sum.kernel != nullptr) all.push_back(sum);
+    }
   return all;
 }
 

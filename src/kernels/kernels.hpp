@@ -24,6 +24,20 @@ std::vector<const void*> all_add_kernels();
 /// Every kernel of a wire once, to be loaded before the first one waits for another.
 std::vector<const void*> all_kernels(Wire wire);
 
+/// The kernels of piped.cuh, of piped_threads, and what a launch must give a block besides. Loaded by
+/// cudaFuncSetAttribute(), which allows them so much.
+struct PipedKernel {
+  const void* kernel;
+  std::uint32_t memory_bytes;
+};
+/// Of an Exchange.
+PipedKernel piped_copy_kernel();
+/// Of types and operations that is_piped_sum().
+PipedKernel piped_sum_kernel(bool one_hop, DataType type);
+std::vector<PipedKernel> all_piped_kernels();
+/// What any of them takes at most. GPUs for workstations have less (99 KB with compute capability 12.0).
+std::uint32_t piped_memory_bytes();
+
 /// Where peers reach one another's memory: a kernel that writes to every peer and waits for what they write. It leaves
 /// in the mailbox for whom that did not work. All ranks launch it at about the same time, on fresh arenas.
 inline constexpr std::uint64_t probe_timeout_ms = 2000;
@@ -40,6 +54,7 @@ struct TypeKernels {
   Pair packets;
   Pair bulk;
   const void* add[2];  ///< as lines
+  Pair piped;          ///< sums; null where there are none
 };
 template <DataType type>
 TypeKernels kernels_of();

@@ -34,6 +34,16 @@ struct Own {
   std::uint32_t bytes;
 };
 
+/// Where the reader of a lane returns its slots: in the writer's arena.
+template <class W>
+__device__ __forceinline__ std::uint64_t* returned_word(const Ring& ring, const LaneEnds& ends) {
+  return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer]) +
+         lane_index(W::wire, ends.cast, ends.reader, lane_number<W>(ends.lane));
+}
+
+/// LaneCounts::sent of a lane on which nothing goes on.
+inline constexpr std::uint64_t gave_up = ~std::uint64_t{0};
+
 /// One peer's lane of a ring, in the registers of the one thread that looks after it.
 template <class W>
 class Lane {
@@ -45,8 +55,8 @@ class Lane {
         out_(ring, {ring.rank, peer, cast, lane}),
         in_(ring, {peer, ring.rank, cast, lane}),
         counts_(&ring.counts[lane_index(W::wire, cast, peer, lane_number<W>(lane))]),
-        returned_word_(returned_word({ring.rank, peer, cast, lane})),
-        peers_returned_word_(returned_word({peer, ring.rank, cast, lane})) {}
+        returned_word_(returned_word<W>(ring, {ring.rank, peer, cast, lane})),
+        peers_returned_word_(returned_word<W>(ring, {peer, ring.rank, cast, lane})) {}
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
   /// sends for what the earlier one owes.
   __device__ bool resume() {
@@ -111,14 +121,6 @@ class Lane {
   __device__ std::uint64_t load_returned() const {
     return W::flags_slots ? acquire_word(returned_word_) : load_word(returned_word_);
   }
-  /// Where the reader returns the slots of the writer: in the writer's arena.
-  __device__ std::uint64_t* returned_word(const LaneEnds& ends) const {
-    return reinterpret_cast<std::uint64_t*>(ring_.arenas[ends.writer]) +
-           lane_index(W::wire, ends.cast, ends.reader, lane_number<W>(ends.lane));
-  }
-
-  static constexpr std::uint64_t gave_up = ~std::uint64_t{0};  ///< LaneCounts::sent of a lane on which nothing goes on
-
   const Ring& ring_;
   const std::uint32_t peer_;
   const LaneSlots<W> out_, in_;
@@ -165,6 +167,14 @@ __device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk, s
   while (acquire_word(chunk.slot_flag) != chunk.flag)
     if (patience.spent(ring, chunk.peer, lane, false)) return false;
   return true;
+}
+
+/// By all threads of a block, as the last of what they do, on every way out: a stream that waits for this launch would
+/// wait for ever for a block that did not tell.
+__device__ __forceinline__ void tell_finished(const Ring& ring) {
+  if (ring.finished == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x == 0) count_up_released(ring.finished);
 }
 
 /// The pieces of several chunks, dealt to the warps of a block in turn. A warp works on `batch` of them at a time: all

@@ -99,10 +99,14 @@ struct Ring {
   /// In this device's memory, where a rank has several rings: not 0: a launch gave up, and none of any ring may follow
   /// with what it left behind. Else null.
   std::uint32_t* gave_up;
+  /// In this device's memory: counts the blocks of launches as they end, for streams that wait for them. Null in
+  /// graphs, which are replayed nobody knows how often.
+  std::uint32_t* finished;
   std::uint32_t rank;
   std::uint32_t ranks;
   std::uint32_t averaged;           ///< contributions in a final result: what an average divides by
   bool staged;                      ///< the arenas are host memory, else that of peers
+  bool has_async_copies;            ///< the GPUs of all ranks run piped kernels (kernels/piped.cuh)
   std::uint8_t members[max_ranks];  ///< by rank of the ring: the communicator's rank
   WireSlots slots[wire_count];
 };

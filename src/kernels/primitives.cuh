@@ -62,6 +62,12 @@ __device__ __forceinline__ void store_count(std::uint32_t* to, std::uint32_t val
 /// Of this device's memory; what it was before.
 __device__ __forceinline__ std::uint32_t count_up(std::uint32_t* word) { return atomicAdd(word, 1u); }
 
+/// The same for streams of this device: who has seen it may rely on what this thread did before, and on what barriers
+/// before it have shown this thread of others.
+__device__ __forceinline__ void count_up_released(std::uint32_t* word) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(word) : "memory");
+}
+
 /// A hint that it is about to be read.
 __device__ __forceinline__ void prefetch(const std::byte* from) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(from));

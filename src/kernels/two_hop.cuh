@@ -82,9 +82,11 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
     lane.give_back();
     if (multicast) cast_lane.give_back();
   }
-  if (!has_peer) return;
-  lane.save(gives_up);
-  if (multicast) cast_lane.save(gives_up);
+  if (has_peer) {
+    lane.save(gives_up);
+    if (multicast) cast_lane.save(gives_up);
+  }
+  tell_finished(ring);
 }
 
 template <class W>

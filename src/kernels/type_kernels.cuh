@@ -5,7 +5,19 @@
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/kernels.hpp"
+#include "kernels/piped_kernels.cuh"
 #include "kernels/two_hop.cuh"
+
+namespace strait::kernels {
+template <DataType type>
+TypeKernels::Pair piped_pair() {
+  if constexpr (has_pair_sum<type>)
+    return {reinterpret_cast<const void*>(&piped_exchange_sum<type>),
+            reinterpret_cast<const void*>(&piped_two_hop_sum<type>)};
+  else
+    return {nullptr, nullptr};
+}
+}  // namespace strait::kernels
 
 #define STRAIT_KERNEL_PAIR(wire, type, sum_only)                                       \
   {                                                                                    \
@@ -20,5 +32,6 @@
             {reinterpret_cast<const void*>(&bulk_exchange_reduce<DataType::type>),           \
              reinterpret_cast<const void*>(&bulk_two_hop_reduce<DataType::type>)},           \
             {reinterpret_cast<const void*>(&add_chunks<DataType::type, true>),               \
-             reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)}};            \
+             reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)},             \
+            piped_pair<DataType::type>()};                                                   \
   }

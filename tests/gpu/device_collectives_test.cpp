@@ -1,6 +1,9 @@
 // Every collective, type, operation and shape of buffer between GPU ranks, through the public interface, bit by bit.
 #include "gpu/device_checks.hpp"
 
+#include <utility>
+#include <vector>
+
 namespace strait::testing {
 namespace {
 
@@ -40,6 +43,58 @@ void check_order(straitComm_t comm, int /*rank*/, int ranks) {
   cudaFree(buffer);
 }
 
+/// Small all-reduces, each with its own numbers and on the stream after that of the one before. Ranks with a GPU each
+/// destroy a stream as soon as its calls are enqueued; those that share one use two again and again, because streams of
+/// several ranks that share a hardware queue may wait for one another for ever. Now and then a graph is launched
+/// between two calls of a stream, by which the program orders it.
+void check_many_streams(straitComm_t comm, int rank, int ranks) {
+  constexpr std::size_t calls = 200, count = 300, numbers = calls + 1 + count;
+  const bool destroys = gpu_count() >= ranks;
+  DeviceSide last(4096);
+  std::vector<cudaStream_t> streams(destroys ? calls : 2);
+  for (cudaStream_t& stream : streams) STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  std::int32_t *input = nullptr, *output = nullptr;
+  std::vector<std::int32_t> own(numbers), got((calls + 1) * count);
+  for (std::size_t i = 0; i < numbers; ++i) own[i] = static_cast<std::int32_t>(i * 7) + rank;
+  STRAIT_EXPECT_CUDA(cudaMalloc(&input, own.size() * 4));
+  STRAIT_EXPECT_CUDA(cudaMalloc(&output, got.size() * 4));
+  STRAIT_EXPECT_CUDA(cudaMemcpy(input, own.data(), own.size() * 4, cudaMemcpyHostToDevice));
+  const auto all_reduce = [&](std::size_t call, cudaStream_t stream) {
+    STRAIT_EXPECT_OK(straitAllReduce(input + call, output + call * count, count, straitInt32, straitSum, comm, stream));
+  };
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(last.stream(), cudaStreamCaptureModeThreadLocal));
+  all_reduce(calls, last.stream());
+  STRAIT_EXPECT_CUDA(cudaStreamEndCapture(last.stream(), &graph));
+  STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
+  meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
+  for (std::size_t call = 0; call < calls; ++call) {
+    cudaStream_t& stream = streams[call % streams.size()];
+    all_reduce(call, stream);
+    if (call % 16 == 7) {
+      STRAIT_EXPECT_CUDA(cudaGraphLaunch(ready, stream));
+      all_reduce(++call, stream);
+    }
+    if (destroys) STRAIT_EXPECT_CUDA(cudaStreamDestroy(std::exchange(stream, nullptr)));
+  }
+  // Who waits for the last call has waited for all.
+  STRAIT_EXPECT_OK(straitBarrier(comm, last.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(last.stream()));
+  STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), output, got.size() * 4, cudaMemcpyDeviceToHost));
+  std::size_t wrong = 0;
+  for (std::size_t call = 0; call <= calls; ++call)
+    for (std::size_t i = 0; i < count; ++i)
+      wrong += got[call * count + i] != static_cast<std::int32_t>((call + i) * 7) * ranks + ranks * (ranks - 1) / 2;
+  EXPECT_EQ(wrong, 0u);
+  for (const cudaStream_t stream : streams)
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  cudaGraphExecDestroy(ready);
+  cudaGraphDestroy(graph);
+  cudaFree(input);
+  cudaFree(output);
+}
+
 using DeviceCollectives = DeviceRanks;
 TEST_P(DeviceCollectives, AllShapes) {
   run([](straitComm_t comm, int rank, int ranks) { check_shapes(comm, rank, ranks); });
@@ -60,6 +115,7 @@ TEST_P(DeviceCollectives, MessagesOfFewBlocks) {
 }
 TEST_P(DeviceCollectives, Repeats) { run(check_repeats); }
 TEST_P(DeviceCollectives, Order) { run(check_order); }
+TEST_P(DeviceCollectives, ManyStreams) { run(check_many_streams); }
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceCollectives,
                          ::testing::Values(Setup{false, 1}, Setup{false, 2}, Setup{false, 3}, Setup{false, 4},
                                            Setup{true, 2}, Setup{true, 4}, Setup{false, 8}),

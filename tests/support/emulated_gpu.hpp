@@ -139,6 +139,10 @@ inline void store_count(std::uint32_t* to, std::uint32_t value) {
   std::atomic_ref(*to).store(value, std::memory_order_release);
 }
 inline std::uint32_t count_up(std::uint32_t* word) { return std::atomic_ref(*word).fetch_add(1); }
+inline void count_up_released(std::uint32_t* word) {
+  testing::perhaps_delay();
+  std::atomic_ref(*word).fetch_add(1, std::memory_order_release);
+}
 /// As on a GPU, not atomic: whoever reads it too early or writes it too late has a race, which ThreadSanitizer sees.
 inline Granule load_plain(const std::byte* from) {
   testing::perhaps_delay();
@@ -148,7 +152,7 @@ inline void store_plain(std::byte* to, const Granule& granule) {
   testing::perhaps_delay();
   *reinterpret_cast<Granule*>(to) = granule;
 }
-inline constexpr std::uint32_t polls_between_looks = 64;
+inline constexpr std::uint32_t polls_between_looks = 16;
 inline std::uint64_t device_now_ns() {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

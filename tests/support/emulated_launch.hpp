@@ -3,6 +3,9 @@
 // First: it stands for CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
+#include "support/emulated_async.hpp"
+//
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,6 +20,7 @@
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
+#include "kernels/piped_kernels.cuh"
 #include "kernels/two_hop.cuh"
 #include "support/random_data.hpp"
 
@@ -38,7 +42,20 @@ class Arena {
   void* data_;
 };
 
+inline void run_piped_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
+  if (!launch.reduces) return kernels::piped_exchange_copy(argument);
+  spec::visit(type, [&]<DataType t>() {
+    if constexpr (kernels::has_pair_sum<t>) kernels::piped_exchange_sum<t>(argument);
+  });
+}
+inline void run_piped_thread(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
+  if (!launch.reduces) std::abort();  // there is none
+  spec::visit(type, [&]<DataType t>() {
+    if constexpr (kernels::has_pair_sum<t>) kernels::piped_two_hop_sum<t>(argument);
+  });
+}
 inline void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
+  if (launch.piped) return run_piped_thread(launch, argument, type);
   const bool is_bulk = launch.wire == kernels::Wire::bulk;
   if (!launch.reduces)
     return is_bulk ? kernels::bulk_exchange_copy(argument) : kernels::exchange_copy<kernels::Packets>(argument);
@@ -48,6 +65,7 @@ inline void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argu
   });
 }
 inline void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
+  if (launch.piped) return run_piped_thread(launch, argument, type);
   const bool is_bulk = launch.wire == kernels::Wire::bulk;
   if (!launch.reduces)
     return is_bulk ? kernels::bulk_two_hop_copy(argument) : kernels::two_hop_copy<kernels::Packets>(argument);
@@ -61,7 +79,8 @@ inline void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argume
 inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
   const std::uint32_t minders =
       std::visit([](const auto& argument) { return argument.ring.ranks * argument.width; }, launch.argument);
-  const std::uint32_t threads = std::min(launch.threads, std::max((minders + 31) / 32 * 32, 64u));
+  const std::uint32_t threads = launch.piped ? std::min(launch.threads, kernels::piped_mover_threads + 32)
+                                             : std::min(launch.threads, std::max((minders + 31) / 32 * 32, 64u));
   EmulatedBlock shared(threads);
   std::vector<std::jthread> running;
   for (std::uint32_t thread = 0; thread < threads; ++thread)
@@ -76,9 +95,16 @@ inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType 
     });
 }
 
-inline void run_launches(const std::vector<DeviceLaunch>& launches, DataType type, std::atomic<std::uint32_t>& seed) {
-  for (const DeviceLaunch& launch : launches)
-    for (std::uint32_t index = 0; index < launch.blocks; ++index) run_block(launch, index, type, ++seed);
+/// Each block tells once that it has finished, also one that gives up.
+inline void run_launches(std::vector<DeviceLaunch> launches, DataType type, std::atomic<std::uint32_t>& seed) {
+  std::uint32_t finished = 0, blocks = 0;
+  for (DeviceLaunch& launch : launches) {
+    std::visit([&](auto& argument) { argument.ring.finished = &finished; }, launch.argument);
+    for (std::uint32_t index = 0; index < launch.blocks; ++index) {
+      run_block(launch, index, type, ++seed);
+      EXPECT_EQ(std::atomic_ref(finished), ++blocks);
+    }
+  }
 }
 
 inline Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {

@@ -23,6 +23,7 @@ class Machine {
     std::uint64_t first_use = 0;    ///< as if so many slots of every ring had been used before
     bool p2p = false;
     const char* algorithm = "";
+    bool piped = false;        ///< messages in bulk go through pipes, where they can
     bool small_slots = false;  ///< as small as chunks may be, so that few bytes fill them
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
@@ -51,10 +52,11 @@ class Machine {
       ring.ranks = ring.averaged = ranks;
       for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.members[peer] = static_cast<std::uint8_t>(peer);
       ring.staged = !options.p2p;
+      ring.has_async_copies = options.piped;
       std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
       calls_.emplace_back(ring, tokens_[rank].data(),
-                          DeviceCalls::Options{lanes, options.flagged_bytes, options.algorithm});
+                          DeviceCalls::Options{lanes, options.flagged_bytes, options.algorithm, 0});
     }
   }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -42,10 +43,12 @@ class FakeStreams final : public staged::StreamDriver {
   Result<Stream> create_stream() override {
     STRAIT_TRY(command());
     if (!options_.one_queue || queues_.empty()) queues_.push_back(std::make_unique<Queue>(options_, random_()));
-    streams_.push_back(std::make_unique<FakeStream>(FakeStream{*queues_.back(), {}}));
+    streams_.push_back(std::make_unique<FakeStream>(FakeStream{*queues_.back(), {}, false}));
     return static_cast<Stream>(streams_.back().get());
   }
   void destroy_stream(Stream stream) override { queue(stream).finish(); }
+  /// As a user destroys a stream: what it was given goes on, and nothing more may come.
+  void forget(Stream stream) { static_cast<FakeStream*>(stream)->forgotten = true; }
   Result<Event> create_event() override {
     STRAIT_TRY(command());
     events_.push_back(std::make_unique<FakeEvent>());
@@ -53,6 +56,10 @@ class FakeStreams final : public staged::StreamDriver {
   }
   void destroy_event(Event event) override { static_cast<FakeEvent*>(event)->destroyed = true; }
 
+  Result<staged::StreamState> look_at(Stream stream) override {
+    EXPECT_FALSE(static_cast<FakeStream*>(stream)->forgotten);
+    return staged::StreamState{reinterpret_cast<std::uintptr_t>(stream), captures_ ? capture_number_ : 0};
+  }
   Status record(Event event, Stream stream) override {
     STRAIT_TRY(command());
     issue([=, this, fake = static_cast<FakeEvent*>(event)] {
@@ -63,7 +70,7 @@ class FakeStreams final : public staged::StreamDriver {
   Status wait(Stream stream, Event event) override {
     STRAIT_TRY(command());
     issue([=, this, fake = static_cast<FakeEvent*>(event)] {
-      push(stream, [fake, number = fake->recorded] { await([&] { return fake->reached >= number; }); });
+      push(stream, [fake, number = fake->recorded.load()] { await([&] { return fake->reached >= number; }); });
     });
     return {};
   }
@@ -73,6 +80,10 @@ class FakeStreams final : public staged::StreamDriver {
     check(copy.from);
     issue([=, this] {
       push(stream, [copy] {
+        if (is_word(copy)) {  // which others may be writing
+          auto& from = *static_cast<std::uint32_t*>(const_cast<void*>(copy.from));
+          return std::atomic_ref(*static_cast<std::uint32_t*>(copy.to)).store(std::atomic_ref(from).load());
+        }
         for (std::size_t row = 0; row < copy.rows; ++row)
           std::memcpy(static_cast<std::byte*>(copy.to) + row * copy.to_pitch_bytes,
                       static_cast<const std::byte*>(copy.from) + row * copy.from_pitch_bytes, copy.row_bytes);
@@ -94,6 +105,10 @@ class FakeStreams final : public staged::StreamDriver {
     return {};
   }
   bool is_idle(Stream stream) override { return queue(stream).is_idle(); }
+  std::optional<bool> has_passed(Event event) override {
+    const auto* const fake = static_cast<const FakeEvent*>(event);
+    return fake->reached >= fake->recorded;
+  }
 
   /// Anything else on a stream, such as a user's own work.
   void run(Stream stream, std::function<void()> work) {
@@ -110,6 +125,7 @@ class FakeStreams final : public staged::StreamDriver {
   /// is called.
   void begin_capture() {
     captured_.clear();
+    ++capture_number_;
     captures_ = true;
   }
   void end_capture() { captures_ = false; }
@@ -123,8 +139,7 @@ class FakeStreams final : public staged::StreamDriver {
 
  private:
   struct FakeEvent {
-    std::uint64_t recorded = 0;
-    std::atomic<std::uint64_t> reached = 0;
+    std::atomic<std::uint64_t> recorded = 0, reached = 0;
     bool destroyed = false;
   };
 
@@ -183,8 +198,13 @@ class FakeStreams final : public staged::StreamDriver {
   struct FakeStream {
     Queue& queue;
     std::function<void()> kernel_end;  ///< of a kernel that was launched last: what comes next waits for it
+    bool forgotten = false;
   };
 
+  static bool is_word(const staged::RowCopy& copy) {
+    const auto places = reinterpret_cast<std::uintptr_t>(copy.to) | reinterpret_cast<std::uintptr_t>(copy.from);
+    return copy.rows == 1 && copy.row_bytes == sizeof(std::uint32_t) && places % sizeof(std::uint32_t) == 0;
+  }
   static void carry_out(const staged::MemoryOperation& operation) {
     using Kind = staged::MemoryOperation::Kind;
     auto* const words = static_cast<std::uint32_t*>(operation.word);
@@ -212,6 +232,7 @@ class FakeStreams final : public staged::StreamDriver {
   }
   void push(Stream stream, std::function<void()> command) {
     auto& fake = *static_cast<FakeStream*>(stream);
+    EXPECT_FALSE(fake.forgotten) << "a stream was used that its owner may have destroyed";
     if (fake.kernel_end) fake.queue.push(std::exchange(fake.kernel_end, {}));
     fake.queue.push(std::move(command));
   }
@@ -235,6 +256,7 @@ class FakeStreams final : public staged::StreamDriver {
   std::vector<std::function<void()>> captured_;
   std::function<void(const staged::MemoryOperation&)> hook_;
   bool captures_ = false;
+  std::uint64_t capture_number_ = 0;
   std::vector<std::unique_ptr<Queue>> queues_;  ///< last: their threads use events
 };
 

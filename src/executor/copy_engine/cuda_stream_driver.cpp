@@ -19,6 +19,18 @@ constexpr unsigned wait_flags(MemoryOperation::Kind kind) {
   return kind == MemoryOperation::Kind::wait_equal ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
 }
 
+/// What any thread may do must not spoil what another one captures.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 class CudaStreams final : public StreamDriver {
  public:
   explicit CudaStreams(int device) : device_(device) {}
@@ -28,11 +40,13 @@ class CudaStreams final : public StreamDriver {
   void destroy_stream(Stream stream) override;
   Result<Event> create_event() override;
   void destroy_event(Event event) override;
+  Result<StreamState> look_at(Stream stream) override;
   Status record(Event event, Stream stream) override;
   Status wait(Stream stream, Event event) override;
   Status copy(const RowCopy& copy, Stream stream) override;
   Status operate(std::span<const MemoryOperation> operations, Stream stream) override;
   bool is_idle(Stream stream) override;
+  std::optional<bool> has_passed(Event event) override;
 
  private:
   Status check_call(CUresult result, const char* what) const;
@@ -55,6 +69,7 @@ Status CudaStreams::prepare() {
 
 Result<StreamDriver::Stream> CudaStreams::create_stream() {
   const DeviceGuard guard(device_);
+  const RelaxedCapture relaxed;
   cudaStream_t stream = nullptr;
   STRAIT_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot create a stream"));
   return static_cast<Stream>(stream);
@@ -71,8 +86,19 @@ Result<StreamDriver::Event> CudaStreams::create_event() {
 
 void CudaStreams::destroy_event(Event event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
-Status CudaStreams::record(Event event, Stream stream) {
+Result<StreamState> CudaStreams::look_at(Stream stream) {
   const DeviceGuard guard(device_);  // whose default stream it is, if it is that
+  const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  unsigned long long id = 0, capture_id = 0;
+  cudaStreamCaptureStatus status{};
+  STRAIT_TRY(check(cudaStreamGetCaptureInfo(cuda_stream, &status, &capture_id), "the stream cannot be used"));
+  if (status != cudaStreamCaptureStatusNone) return StreamState{reinterpret_cast<std::uintptr_t>(stream), capture_id};
+  STRAIT_TRY(check(cudaStreamGetId(cuda_stream, &id), "the stream cannot be used"));
+  return StreamState{id, 0};
+}
+
+Status CudaStreams::record(Event event, Stream stream) {
+  const DeviceGuard guard(device_);
   return check(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
                "cannot record an event");
 }
@@ -150,9 +176,19 @@ Status CudaStreams::operate_batch(std::span<const MemoryOperation> operations, S
 
 bool CudaStreams::is_idle(Stream stream) {
   const DeviceGuard guard(device_);
+  const RelaxedCapture relaxed;
   const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream));
   if (state == cudaErrorNotReady) cudaGetLastError();
   return state != cudaErrorNotReady;
+}
+
+std::optional<bool> CudaStreams::has_passed(Event event) {
+  const DeviceGuard guard(device_);
+  const RelaxedCapture relaxed;
+  const cudaError_t state = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (state == cudaErrorNotReady) cudaGetLastError();
+  if (state == cudaSuccess || state == cudaErrorNotReady) return state == cudaSuccess;
+  return std::nullopt;
 }
 
 Status CudaStreams::check_call(CUresult result, const char* what) const {

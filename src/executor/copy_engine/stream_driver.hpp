@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/error.hpp"
@@ -31,9 +32,16 @@ struct RowCopy {
   std::size_t rows = 1;
 };
 
+/// What can be known of a stream that is in the user's hand.
+struct StreamState {
+  std::uint64_t id = 0;          ///< a number of its own; in a capture its address, for there nothing else may be asked
+  std::uint64_t capture_id = 0;  ///< 0: it is not being captured
+};
+
 /// What is asked of a device's streams: a thin layer over the CUDA driver's calls, or a stand-in that needs no GPU.
 /// Streams and events are those of the driver, passed through as they are. No call waits for the device, except that a
-/// driver whose queue is full waits until there is room. Not safe for two threads at once, except for is_idle().
+/// driver whose queue is full waits until there is room. Not safe for two threads at once, except for is_idle() and
+/// has_passed().
 class StreamDriver {
  public:
   using Stream = void*;
@@ -46,6 +54,7 @@ class StreamDriver {
   virtual Result<Event> create_event() = 0;
   virtual void destroy_event(Event event) = 0;
 
+  virtual Result<StreamState> look_at(Stream stream) = 0;
   virtual Status record(Event event, Stream stream) = 0;
   /// `stream` goes on when what the last record() of `event` marked is done.
   virtual Status wait(Stream stream, Event event) = 0;
@@ -55,6 +64,8 @@ class StreamDriver {
   virtual Status operate(std::span<const MemoryOperation> operations, Stream stream) = 0;
   /// Whether all that the stream was given is done. True if the device has failed: nothing is done any more.
   virtual bool is_idle(Stream stream) = 0;
+  /// Whether what the last record() marked is done, and true before the first; nothing if the device has failed.
+  virtual std::optional<bool> has_passed(Event event) = 0;
 };
 
 }  // namespace strait::staged

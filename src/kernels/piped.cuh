@@ -1,0 +1,189 @@
+#pragma once
+
+#include "kernels/granules.cuh"
+#include "kernels/pipe.cuh"
+#include "kernels/schedule.cuh"
+
+/// Bulk, with every warp at a task of its own, so that no wait of one stops another:
+///  - the sender carries contributions into the peers' slots, the receiver results from this rank's to where they
+///    belong;
+///  - the fetcher waits for what this rank adds up, the adders do so, and the storer sends the results;
+///  - the clerk publishes what has arrived and gives slots back.
+/// The far end sees slots, flags and counters as of any kernel in bulk. A Schedule (schedule.cuh) says what is moved.
+namespace strait::kernels {
+
+inline constexpr std::uint32_t max_streams = max_width * (max_ranks - 1);
+
+/// A peer on one of the block's lanes.
+struct Stream {
+  std::byte* out_slots;
+  const std::byte* in_slots;
+  std::uint64_t* out_flags;
+  const std::uint64_t* in_flags;
+  const std::uint64_t* returned;  ///< of this rank's slots, by the peer
+  std::uint64_t* peers_returned;  ///< of the peer's, by this rank
+  LaneCounts* counts;
+  std::uint64_t sent, taken;  ///< when the launch began
+  std::uint64_t given_back;
+  std::uint32_t peer, lane;
+  std::uint16_t hash_to, hash_from;
+};
+
+/// A chunk to be copied. `bytes` == 0: none.
+struct Transfer {
+  const std::byte* from;
+  std::byte* to;
+  std::uint32_t bytes;
+};
+
+/// Sums of parts of chunks. Tasks are this rank's own chunks: round * width + nth.
+template <std::uint32_t sets_, std::uint32_t bytes_>
+struct SetsMemory {
+  static constexpr std::uint32_t set_count = sets_, set_bytes = bytes_;
+  struct Record {
+    const std::byte* input;  ///< of the chunk, this rank's own
+    std::byte* output;
+    std::uint32_t offset;  ///< in the chunk
+    std::uint32_t bytes;   ///< 0: no more follow
+    std::uint32_t task;
+    bool ends_task;
+  };
+  alignas(128) std::byte sets[set_count][set_bytes];
+  Barrier full[set_count], summed[set_count], empty[set_count];
+  Record records[set_count];
+  ProgressMemory written;
+  std::uint32_t fetched;  ///< tasks
+};
+
+/// Who goes through the iterations. The clerk does so stream by stream.
+enum class Walker : std::uint32_t { contributed, results, returns, sender, receiver, taking, resulting, count };
+inline constexpr std::uint32_t clerk_walkers = 3;
+
+/// What the warps of a block share.
+template <class SenderPipe, class ReceiverPipe, class SetsOf>
+struct PipedMemory {
+  using Sets = SetsOf;
+  /// Rounds of which the fetcher may have begun a set, or is about to, while the storer has not stored the first of
+  /// them.
+  static constexpr std::uint32_t rounds_ahead = Sets::set_count + 1;
+  SenderPipe sender;
+  ReceiverPipe receiver;
+  Sets sets;
+  Stream streams[max_streams];
+  Transfer sent[max_streams], received[max_streams];
+  /// Where the contributions to this rank's own chunk lie, and where its sum goes. Written in rounds that have one:
+  /// those that have none take no set, and so wait for nobody.
+  const std::byte* sources[rounds_ahead][max_streams];
+  std::byte* results[rounds_ahead][max_streams];
+  /// Slots of a stream used in the iterations that a warp has gone through.
+  std::uint32_t walks[static_cast<std::uint32_t>(Walker::count)][max_streams];
+  std::uint32_t iterations[clerk_walkers][max_streams];  ///< that it is through
+  std::uint32_t failed;
+};
+
+/// What all warps need.
+template <class Schedule, class Memory>
+class Worker {
+ public:
+  __device__ Worker(const Schedule& schedule, Memory& memory)
+      : schedule_(schedule),
+        memory_(memory),
+        ring_(schedule.ring()),
+        peers_(ring_.ranks - 1),
+        streams_(peers_ * schedule.width()),
+        slot_bytes_(ring_.slots[static_cast<std::uint32_t>(Wire::bulk)].slot_bytes),
+        thread_(threadIdx.x % warp_threads) {}
+
+ protected:
+  __device__ std::uint32_t lane_of(std::uint32_t nth) const { return blockIdx.x + nth * gridDim.x; }
+  /// What the sender and the receiver do for a stream in an iteration is a task.
+  __device__ std::uint32_t task_of(std::uint32_t stream, std::uint32_t iteration) const {
+    return iteration * streams_ + stream;
+  }
+  __device__ std::uint32_t* walk(Walker walker) { return memory_.walks[static_cast<std::uint32_t>(walker)]; }
+  template <class Body>
+  __device__ void for_streams(Body&& body) {
+    for (std::uint32_t i = thread_; i < streams_; i += warp_threads) body(i, memory_.streams[i]);
+  }
+  __device__ bool has_failed() const { return load_progress(memory_.failed) != 0; }
+  __device__ void fail() { store_progress(memory_.failed, 1); }
+
+  /// By a whole warp: until the streams from `first` on to some other, `least` at the least, are ready; that other one.
+  /// Before it waits its first thread ends what is under way, for others may wait for that. `first`: gave up.
+  template <class Ready, class Flush>
+  __device__ std::uint32_t await(std::uint32_t first, std::uint32_t least, bool sends, Ready&& is_ready,
+                                 Flush&& flush) {
+    Patience patience;
+    for (bool waits = false;; waits = true) {
+      std::uint32_t missing = streams_;
+      for_streams([&](std::uint32_t i, const Stream& stream) {
+        if (i >= first && missing == streams_ && !is_ready(i, stream)) missing = i;
+      });
+      const std::uint32_t end = smallest(missing);
+      if (end >= first + least) {
+        __syncwarp();  // the first thread sees what the others did and saw
+        return end;
+      }
+      if (!waits && thread_ == 0) flush();
+      if (missing != streams_) {
+        const Stream& stream = memory_.streams[missing];
+        if (patience.spent(ring_, stream.peer, stream.lane, sends)) fail();
+      }
+      if (!all(!has_failed())) return first;
+      pause();
+    }
+  }
+  static __device__ std::uint32_t smallest(std::uint32_t value) {
+#pragma unroll
+    for (int apart = 1; apart < static_cast<int>(warp_threads); apart *= 2) {
+      const std::uint32_t other = __shfl_xor_sync(0xffffffffu, value, apart);
+      value = other < value ? other : value;
+    }
+    return value;
+  }
+  static __device__ bool all(bool yes) { return __any_sync(0xffffffffu, !yes) == 0; }
+  /// False: another warp gave up.
+  __device__ bool await(Barrier& barrier, std::uint32_t parity) {
+    while (!has_ended(barrier, parity))
+      if (has_failed()) return false;
+    return true;
+  }
+  __device__ bool is_free(const Stream& stream, std::uint64_t use) const {
+    return use < acquire_word(stream.returned) + slot_depth;
+  }
+  __device__ bool has_come(const Stream& stream, std::uint64_t use) const {
+    return acquire_word(stream.in_flags + use % slot_depth) == Bulk::flag(use, stream.hash_from);
+  }
+  __device__ std::byte* out_slot(const Stream& stream, std::uint64_t use) const {
+    return stream.out_slots + use % slot_depth * slot_bytes_;
+  }
+  __device__ const std::byte* in_slot(const Stream& stream, std::uint64_t use) const {
+    return stream.in_slots + use % slot_depth * slot_bytes_;
+  }
+
+  // Slots that a stream uses in an iteration.
+  __device__ bool contributes(const Stream& stream, std::uint32_t iteration) const {
+    return schedule_.contribution_to(stream.peer, stream.lane, iteration).bytes != 0;
+  }
+  __device__ bool results(const Stream& stream, std::uint32_t iteration) const {
+    return schedule_.result_to(stream.peer, stream.lane, iteration) != 0;
+  }
+  __device__ bool takes(const Stream& stream, std::uint32_t iteration) const {
+    return schedule_.contribution_from(stream.peer, stream.lane, iteration) != 0;
+  }
+  __device__ std::uint32_t uses_out(const Stream& stream, std::uint32_t iteration) const {
+    return (contributes(stream, iteration) ? 1 : 0) + (results(stream, iteration) ? 1 : 0);
+  }
+  __device__ std::uint32_t uses_in(const Stream& stream, std::uint32_t iteration) const {
+    return (takes(stream, iteration) ? 1 : 0) +
+           (schedule_.result_from(stream.peer, stream.lane, iteration).bytes != 0 ? 1 : 0);
+  }
+
+  const Schedule& schedule_;
+  Memory& memory_;
+  const Ring& ring_;
+  const std::uint32_t peers_, streams_, slot_bytes_;
+  const std::uint32_t thread_;  ///< of the warp
+};
+
+}  // namespace strait::kernels

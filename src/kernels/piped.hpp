@@ -1,0 +1,47 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "base/types.hpp"
+#include "kernels/launch.hpp"
+
+/// What the host knows of piped kernels (piped.cuh).
+namespace strait::kernels {
+
+inline constexpr std::uint32_t piped_mover_threads = 5 * 32;
+inline constexpr std::uint32_t piped_adder_threads = 8 * 32;  ///< they add, or copy what does not leave the rank
+inline constexpr std::uint32_t piped_threads = piped_mover_threads + piped_adder_threads;
+
+/// Whether they add such contributions up: has_pair_sum and is_pair_sum() (pair_arithmetic.cuh).
+constexpr bool is_piped_sum(DataType type, ReduceOp op, std::uint32_t averaged) {
+  if (type == DataType::float8_e4m3 || type == DataType::float8_e5m2) return false;
+  const bool is_floating =
+      type == DataType::float16 || type == DataType::bfloat16 || type == DataType::float32 || type == DataType::float64;
+  return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating && std::has_single_bit(averaged));
+}
+
+inline bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+/// What is sent is overwritten in other chunks than it is cut into, which piped kernels do not wait for.
+inline bool overwrites_unevenly(const Exchange& call) {
+  for (std::uint32_t peer = 0; peer < call.ring.ranks; ++peer) {
+    const Message &send = call.send[peer], &receive = call.receive[peer];
+    const bool differ = send.chunk_bytes != receive.chunk_bytes || send.lanes != receive.lanes;
+    if (peer != call.ring.rank && receive.bytes != 0 && send.data == receive.data && differ) return true;
+  }
+  return false;
+}
+/// Whether they can carry it: that is this rank's alone to say.
+inline bool can_be_piped(const Exchange& call) {
+  const auto is_well = [](const Message& message) { return message.bytes == 0 || is_aligned(message.data); };
+  return call.ring.has_async_copies && call.cast == Cast::single && call.lead == 1 &&
+         std::all_of(call.send, call.send + call.ring.ranks, is_well) &&
+         std::all_of(call.receive, call.receive + call.ring.ranks, is_well) && !overwrites_unevenly(call);
+}
+inline bool can_be_piped(const TwoHop& call) {
+  return call.ring.has_async_copies && call.results == Cast::single && is_aligned(call.input) &&
+         is_aligned(call.output);
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,205 @@
+#pragma once
+
+#include "kernels/piped.cuh"
+
+/// The warps of a piped kernel that add chunks up (piped.cuh).
+namespace strait::kernels {
+
+template <class Memory>
+__device__ __forceinline__ std::uint32_t parity_of(std::uint32_t number) {
+  return number / Memory::Sets::set_count % 2;
+}
+
+/// Waits for contributions, and says what is to be added up, part by part.
+template <class Schedule, class Memory>
+class Fetcher : Worker<Schedule, Memory> {
+  using Base = Worker<Schedule, Memory>;
+  using Base::memory_, Base::schedule_, Base::thread_;
+  using Sets = typename Memory::Sets;
+
+ public:
+  using Base::Base;
+  __device__ void run() {
+    std::uint32_t* const resulting = this->walk(Walker::resulting);
+    this->for_streams([&](std::uint32_t i, const Stream& stream) { resulting[i] += this->uses_out(stream, 0); });
+    bool goes_on = true;
+    for (std::uint32_t round = 0; goes_on && round < schedule_.iterations(); ++round) goes_on = fetch_round(round);
+    if (thread_ != 0 || !goes_on || !next_set()) return;
+    memory_.sets.records[number_ % Sets::set_count].bytes = 0;
+    arrive(memory_.sets.full[number_ % Sets::set_count]);
+  }
+
+ private:
+  /// Until the set of that number may be filled.
+  __device__ bool next_set() {
+    if (number_ < Sets::set_count) return true;
+    return this->await(memory_.sets.empty[number_ % Sets::set_count], parity_of<Memory>(number_ - Sets::set_count));
+  }
+  /// False: gave up.
+  __device__ bool fetch_round(std::uint32_t round) {
+    std::uint32_t* const taking = this->walk(Walker::taking);
+    std::uint32_t* const resulting = this->walk(Walker::resulting);
+    const bool must_wait = schedule_.overwrites_input();
+    const auto is_ready = [&](std::uint32_t i, const Stream& stream) {
+      const std::uint64_t in = stream.taken + taking[i];
+      const std::uint64_t out = stream.sent + resulting[i] + (this->contributes(stream, round + 1) ? 1 : 0);
+      const bool results = this->results(stream, round + 1);
+      if (schedule_.own(stream.lane, round).bytes != 0) {
+        memory_.sources[round % Memory::rounds_ahead][i] = this->in_slot(stream, in);
+        memory_.results[round % Memory::rounds_ahead][i] = results ? this->out_slot(stream, out) : nullptr;
+      }
+      return (!this->takes(stream, round) || this->has_come(stream, in)) && (!results || this->is_free(stream, out)) &&
+             (!must_wait || load_progress(memory_.sender.loaded.done) > this->task_of(i, round));
+    };
+    const std::uint32_t peers = this->peers_;
+    for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
+      end = this->await(begin, peers, false, is_ready, [] {}) / peers * peers;
+      if (end == begin) return false;
+      bool goes_on = true;
+      for (std::uint32_t nth = begin / peers; goes_on && thread_ == 0 && nth < end / peers; ++nth)
+        goes_on = fetch_chunk(round, nth);
+      __syncwarp();
+      if (!this->all(goes_on)) return false;
+    }
+    this->for_streams([&](std::uint32_t i, const Stream& stream) {
+      taking[i] += this->uses_in(stream, round);
+      resulting[i] += this->uses_out(stream, round + 1);
+    });
+    return true;
+  }
+  __device__ bool fetch_chunk(std::uint32_t round, std::uint32_t nth) {
+    const Own own = schedule_.own(this->lane_of(nth), round);
+    const std::uint32_t part = even_part(own.bytes, Sets::set_bytes);
+    for (std::uint32_t offset = 0; offset < own.bytes; offset += part) {
+      if (!next_set()) return false;
+      const std::uint32_t rest = own.bytes - offset, bytes = rest < part ? rest : part;
+      const std::uint32_t at = number_++ % Sets::set_count, task = round * schedule_.width() + nth;
+      memory_.sets.records[at] = {own.input, own.output, offset, bytes, task, rest == bytes};
+      arrive(memory_.sets.full[at]);
+    }
+    return true;
+  }
+  std::uint32_t number_ = 0;  ///< of the next set
+};
+
+/// Parts of contributions to a chunk. Slots hold whole granules, whatever is left of the last one; the user's memory
+/// may end before.
+class Addends {
+ public:
+  __device__ Addends(const std::byte* own, const std::byte* const* slots, std::uint32_t offset, const Ring& ring)
+      : own_(own + offset), slots_(slots), offset_(offset), rank_(ring.rank), ranks_(ring.ranks) {}
+  __device__ __forceinline__ const std::byte* operator()(std::uint32_t rank) const {
+    return rank == rank_ ? own_ : slots_[position_of(rank, rank_, ranks_)] + offset_;
+  }
+  __device__ Granule last(std::uint32_t rank, std::uint32_t at, std::uint32_t bytes) const {
+    return rank == rank_ ? OddBytes::load(own_ + at, bytes, 1) : load_plain((*this)(rank) + at);
+  }
+  __device__ std::uint32_t ranks() const { return ranks_; }
+
+ private:
+  const std::byte* own_;
+  const std::byte* const* slots_;
+  std::uint32_t offset_, rank_, ranks_;
+};
+
+/// `sum(addends, to, bytes, thread, threads)` leaves the sum in shared memory.
+template <class Schedule, class Memory>
+class Adder : Worker<Schedule, Memory> {
+  using Base = Worker<Schedule, Memory>;
+  using Base::memory_, Base::schedule_;
+  using Sets = typename Memory::Sets;
+
+ public:
+  using Base::Base;
+  /// `thread` of `threads` that add.
+  template <class Sum>
+  __device__ void run(std::uint32_t thread, std::uint32_t threads, Sum&& sum) {
+    for (std::uint32_t number = 0;; ++number) {
+      const std::uint32_t at = number % Sets::set_count;
+      if (!this->await(memory_.sets.full[at], parity_of<Memory>(number))) return;
+      const typename Sets::Record& record = memory_.sets.records[at];
+      if (record.bytes == 0) return;
+      const std::uint32_t round = record.task / schedule_.width(), nth = record.task % schedule_.width();
+      const Addends addends(record.input, memory_.sources[round % Memory::rounds_ahead] + nth * this->peers_,
+                            record.offset, this->ring_);
+      sum(addends, memory_.sets.sets[at], record.bytes, thread, threads);
+      fence_async_shared();
+      arrive(memory_.sets.summed[at]);
+    }
+  }
+};
+
+/// By one thread.
+template <class Schedule, class Memory>
+class Storer : Worker<Schedule, Memory> {
+  using Base = Worker<Schedule, Memory>;
+  using Base::memory_, Base::schedule_;
+  using Sets = typename Memory::Sets;
+
+ public:
+  __device__ Storer(const Schedule& schedule, Memory& memory)
+      : Worker<Schedule, Memory>(schedule, memory), written_(memory.sets.written) {}
+  __device__ void run() {
+    for (;; ++number_) {
+      const std::uint32_t at = number_ % Sets::set_count, parity = parity_of<Memory>(number_);
+      if (!has_ended(memory_.sets.full[at], parity)) end_stores();
+      if (!this->await(memory_.sets.full[at], parity)) break;
+      const typename Sets::Record record = memory_.sets.records[at];
+      if (record.bytes == 0) break;
+      if (!this->await(memory_.sets.summed[at], parity)) break;
+      store(record, memory_.sets.sets[at]);
+      close_group();
+      if (record.ends_task) end_task(record.task);
+      wait_left<1>();
+      free_until(number_);
+      if (written_.is_complete()) continue;
+      const std::uint32_t missing = lag_.template wait<1>();
+      if (number_ + 1 > missing) written_.note(number_ + 1 - missing);
+    }
+    end_stores();
+    if (this->has_failed()) return;
+    const std::uint32_t all = schedule_.iterations() * schedule_.width();
+    store_progress(memory_.sets.fetched, all);
+    store_progress(memory_.sets.written.done, all);
+  }
+
+ private:
+  /// Of the sets before this one.
+  __device__ void end_stores() {
+    wait_left<0>();
+    free_until(number_);
+    if (written_.is_complete()) return;
+    wait_stored<0>();
+    written_.note(number_);
+  }
+  __device__ void end_task(std::uint32_t task) {
+    if (written_.is_full()) {
+      wait_stored<0>();
+      written_.note(number_);
+    }
+    written_.end_task(number_ + 1, task + 1);
+    store_progress(memory_.sets.fetched, task + 1);
+  }
+  /// The fetcher may fill the sets before that one.
+  __device__ void free_until(std::uint32_t number) {
+    while (freed_ != number) arrive(memory_.sets.empty[freed_++ % Sets::set_count]);
+  }
+  __device__ void store(const typename Sets::Record& record, const std::byte* sums) {
+    const std::uint32_t whole = record.bytes / 16 * 16, padded = (record.bytes + 15) / 16 * 16;
+    const std::uint32_t round = record.task / schedule_.width(), nth = record.task % schedule_.width();
+    for (std::uint32_t position = 0; position < this->peers_; ++position) {
+      std::byte* const slot = memory_.results[round % Memory::rounds_ahead][nth * this->peers_ + position];
+      if (slot != nullptr) store_async(slot + record.offset, sums, padded);
+    }
+    if (!schedule_.keeps()) return;
+    std::byte* const output = record.output + record.offset;
+    if (whole != 0) store_async(output, sums, whole);
+    if (whole != record.bytes) copy_tail(sums + whole, output + whole, record.bytes - whole);
+  }
+  Progress written_;
+  Lag lag_;
+  std::uint32_t number_ = 0;  ///< of the set that comes next
+  std::uint32_t freed_ = 0;   ///< sets whose memory was given back to the fetcher
+};
+
+}  // namespace strait::kernels

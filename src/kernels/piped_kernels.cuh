@@ -1,0 +1,230 @@
+#pragma once
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/piped.hpp"
+#include "kernels/piped_adders.cuh"
+#include "kernels/piped_movers.cuh"
+
+/// The kernels of Exchange and TwoHop (launch.hpp) in bulk through shared memory (piped.cuh), an exchange as a copy
+/// and as a sum, two hops as a sum. Of peers' memory only, of buffers that begin at multiples of 16 bytes, and sums
+/// that has_pair_sum and is_pair_sum() know; for GPUs from compute capability 9.0 on. A block has `piped_threads`.
+namespace strait::kernels {
+
+inline constexpr std::uint32_t pipe_kb = 1 << 10;
+/// Half of a slot of four ranks (arena_layout).
+inline constexpr std::uint32_t half_chunk_bytes = 12'800;
+/// What an SM has for a block, shared out. A piece costs the thread that moves it 0.4 us: of 24 KB, a pipe moves as
+/// much as an SM can store.
+using PipedCopyMemory = PipedMemory<PipeMemory<4, 24 * pipe_kb>, PipeMemory<4, 24 * pipe_kb>, SetsMemory<1, 16>>;
+using PipedSumMemory = PipedMemory<PipeMemory<4, 24 * pipe_kb>, PipeMemory<2, 16>, SetsMemory<4, 24 * pipe_kb>>;
+using PipedTwoHopMemory =
+    PipedMemory<PipeMemory<4, 16 * pipe_kb>, PipeMemory<4, 16 * pipe_kb>, SetsMemory<5, half_chunk_bytes>>;
+
+enum class PipedRole : std::uint32_t { sender, receiver, fetcher, storer, clerk, adders };
+static_assert(piped_mover_threads == static_cast<std::uint32_t>(PipedRole::adders) * warp_threads);
+
+#ifndef STRAIT_EMULATED_GPU
+inline constexpr std::size_t most_block_memory_bytes = 227 * pipe_kb;  ///< compute capability 9.0 and 10.0
+static_assert(sizeof(PipedCopyMemory) <= most_block_memory_bytes);
+static_assert(sizeof(PipedSumMemory) <= most_block_memory_bytes);
+static_assert(sizeof(PipedTwoHopMemory) <= most_block_memory_bytes);
+#endif
+
+/// By the thread of a stream's number.
+template <class Schedule>
+__device__ __forceinline__ void name_stream(const Schedule& schedule, std::uint32_t number, Stream& stream) {
+  const Ring& ring = schedule.ring();
+  const std::uint32_t peers = ring.ranks - 1, nth = number / peers, position = number % peers;
+  const std::uint32_t ahead = ring.rank + 1 + position;
+  stream.peer = ahead < ring.ranks ? ahead : ahead - ring.ranks;
+  stream.lane = blockIdx.x + nth * gridDim.x;
+  const LaneEnds out{ring.rank, stream.peer, Cast::single, stream.lane};
+  const LaneEnds in{stream.peer, ring.rank, Cast::single, stream.lane};
+  const LaneSlots<Bulk> out_slots(ring, out), in_slots(ring, in);
+  stream.out_slots = out_slots.slots;
+  stream.out_flags = out_slots.flags;
+  stream.in_slots = in_slots.slots;
+  stream.in_flags = in_slots.flags;
+  stream.returned = returned_word<Bulk>(ring, out);
+  stream.peers_returned = returned_word<Bulk>(ring, in);
+  stream.counts = &ring.counts[lane_index(Wire::bulk, Cast::single, stream.peer, stream.lane)];
+  stream.hash_to = schedule.hash_to(stream.peer);
+  stream.hash_from = schedule.hash_from(stream.peer);
+}
+
+/// Lane::resume() of a stream.
+__device__ __forceinline__ bool resume(const Ring& ring, Stream& stream) {
+  const LaneCounts counts = *stream.counts;
+  if (counts.sent == gave_up || (ring.gave_up != nullptr && *ring.gave_up != 0)) return false;
+  stream.sent = counts.sent;
+  stream.taken = stream.given_back = counts.taken;
+  if (counts.given_back != counts.taken) store_word(stream.peers_returned, counts.taken);
+  return true;
+}
+
+/// Lane::save() of a stream.
+template <class Memory>
+__device__ __forceinline__ void save(const Ring& ring, const Memory& memory, std::uint32_t number) {
+  const Stream& stream = memory.streams[number];
+  const auto walked = [&](Walker walker) { return memory.walks[static_cast<std::uint32_t>(walker)][number]; };
+  const bool gives_up = load_progress(memory.failed) != 0;
+  *stream.counts = {gives_up ? gave_up : stream.sent + walked(Walker::contributed),
+                    stream.taken + walked(Walker::returns), stream.given_back, 0};
+  if (gives_up && ring.gave_up != nullptr) *ring.gave_up = 1;
+}
+
+template <class Memory>
+__device__ __forceinline__ void prepare_memory(Memory& memory, bool adds, std::uint32_t adders) {
+  for (std::uint32_t i = threadIdx.x; i < max_streams; i += blockDim.x) {
+    for (auto& walk : memory.walks) walk[i] = 0;
+    for (auto& iterations : memory.iterations) iterations[i] = 0;
+  }
+  if (threadIdx.x != 0) return;
+  using Sets = typename Memory::Sets;
+  memory.failed = 0;
+  Pipe<decltype(memory.sender)>::prepare(memory.sender);
+  Pipe<decltype(memory.receiver)>::prepare(memory.receiver);
+  memory.sets.fetched = memory.sets.written.done = adds ? 0 : ~0u;
+  for (std::uint32_t at = 0; at < Sets::set_count; ++at) {
+    prepare_barrier(memory.sets.full[at], 1);
+    prepare_barrier(memory.sets.summed[at], adders);
+    prepare_barrier(memory.sets.empty[at], 1);
+  }
+  fence_async_shared();
+}
+
+/// What does not leave this rank, which waits for nobody.
+template <class Schedule>
+__device__ __forceinline__ void copy_own(const Schedule& schedule, std::uint32_t thread, std::uint32_t threads) {
+  constexpr std::uint32_t batch = 8;
+  for (std::uint32_t round = 0; round < schedule.iterations(); ++round)
+    for (std::uint32_t nth = 0; nth < schedule.width(); ++nth) {
+      const Own own = schedule.own(blockIdx.x + nth * gridDim.x, round);
+      if (own.input == own.output) continue;
+      const std::uint32_t whole = own.bytes / 16 * 16, stride = threads * 16;
+      for (std::uint32_t begin = thread * 16; begin < whole; begin += batch * stride) {
+        Granule values[batch];
+#pragma unroll
+        for (std::uint32_t b = 0; b < batch; ++b)
+          if (begin + b * stride < whole) values[b] = load_plain(own.input + begin + b * stride);
+#pragma unroll
+        for (std::uint32_t b = 0; b < batch; ++b)
+          if (begin + b * stride < whole) store_plain(own.output + begin + b * stride, values[b]);
+      }
+      if (thread == 0 && whole != own.bytes) copy_tail(own.input + whole, own.output + whole, own.bytes - whole);
+    }
+}
+
+/// `adds`: what comes to this rank's own part is added up by `sum`.
+template <bool adds, class Schedule, class Memory, class Sum>
+__device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memory, Sum&& sum) {
+  const Ring& ring = schedule.ring();
+  const std::uint32_t streams = (ring.ranks - 1) * schedule.width();
+  const std::uint32_t adders = blockDim.x - piped_mover_threads;
+  prepare_memory(memory, adds, adders);
+  if (threadIdx.x < streams) name_stream(schedule, threadIdx.x, memory.streams[threadIdx.x]);
+  __syncthreads();
+  after_predecessor();
+  if (threadIdx.x < streams && !resume(ring, memory.streams[threadIdx.x])) store_progress(memory.failed, 1);
+  __syncthreads();
+  const bool goes_on = load_progress(memory.failed) == 0;
+  const auto role = static_cast<PipedRole>(threadIdx.x / warp_threads);
+  if (goes_on && role == PipedRole::sender) Sender<Schedule, Memory>(schedule, memory).run();
+  if (goes_on && role == PipedRole::receiver) Receiver<Schedule, Memory>(schedule, memory).run();
+  if (goes_on && role == PipedRole::clerk) Clerk<Schedule, Memory>(schedule, memory).run();
+  if constexpr (!adds) {
+    if (goes_on && role >= PipedRole::adders)
+      copy_own(schedule, threadIdx.x - piped_mover_threads, blockDim.x - piped_mover_threads);
+  } else {
+    if (goes_on && role == PipedRole::fetcher) Fetcher<Schedule, Memory>(schedule, memory).run();
+    if (goes_on && threadIdx.x == static_cast<std::uint32_t>(PipedRole::storer) * warp_threads)
+      Storer<Schedule, Memory>(schedule, memory).run();
+    if (goes_on && role >= PipedRole::adders)
+      Adder<Schedule, Memory>(schedule, memory).run(threadIdx.x - piped_mover_threads, adders, sum);
+  }
+  __syncthreads();
+  if (threadIdx.x < streams) save(ring, memory, threadIdx.x);
+  tell_finished(ring);
+}
+
+/// Sums for an Adder, in rank order. What a thread has in flight decides: as much as its registers hold.
+template <DataType type>
+struct PartSum {
+  float scale;
+  template <std::uint32_t ranks>
+  __device__ __forceinline__ void add(const Addends& addends, std::byte* to, std::uint32_t granules,
+                                      std::uint32_t thread, std::uint32_t threads) const {
+    constexpr int batch = sum_batch<ranks>;
+    constexpr std::uint32_t segment = batch * warp_threads;
+    const std::byte* sources[ranks + 1];
+#pragma unroll
+    for (std::uint32_t rank = 0; rank + 1 <= ranks; ++rank) sources[rank] = addends(rank);
+    for (std::uint32_t begin = thread / warp_threads * segment; begin < granules;
+         begin += threads / warp_threads * segment) {
+      const Segment each{begin + thread % warp_threads, begin + segment < granules ? begin + segment : granules};
+      Granule results[batch];
+      bool has_nan = false;
+      if constexpr (ranks != 0)
+        sum_few<type, ranks>(
+            each, scale, [&](std::uint32_t rank) { return sources[rank]; }, results, has_nan);
+      else
+        sum_many<type>(each, addends.ranks(), scale, addends, results, has_nan);
+#pragma unroll
+      for (std::uint32_t b = 0; b < batch; ++b) {
+        if (each.first + b * warp_threads >= each.end) continue;
+        reinterpret_cast<Granule*>(to)[each.first + b * warp_threads] =
+            has_nan ? with_canonical_nan<type>(results[b]) : results[b];
+      }
+    }
+  }
+  __device__ void operator()(const Addends& addends, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
+                             std::uint32_t threads) const {
+    if (addends.ranks() == 2)
+      add<2>(addends, to, bytes / 16, thread, threads);
+    else if (addends.ranks() == 4)
+      add<4>(addends, to, bytes / 16, thread, threads);
+    else
+      add<0>(addends, to, bytes / 16, thread, threads);
+    if (thread == 0 && bytes % 16 != 0) add_last(addends, to, bytes / 16 * 16, bytes % 16);
+  }
+  __device__ void add_last(const Addends& addends, std::byte* to, std::uint32_t at, std::uint32_t bytes) const {
+    PairSum<type> sum;
+    sum.first(addends.last(0, at, bytes));
+    for (std::uint32_t rank = 1; rank < addends.ranks(); ++rank) sum.next(addends.last(rank, at, bytes));
+    bool has_nan = false;
+    const Granule result = sum.result(scale, has_nan);
+    *reinterpret_cast<Granule*>(to + at) = has_nan ? with_canonical_nan<type>(result) : result;
+  }
+};
+template <DataType type, class Call>
+__device__ __forceinline__ PartSum<type> part_sum_of(const Call& call) {
+  float scale = 1;
+  (void)is_pair_sum<type>(Operation{call.op, call.ring.averaged, 0}, scale);
+  return {scale};
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define STRAIT_PIPED(body) body
+#else
+#define STRAIT_PIPED(body)
+#endif
+
+/// A template only so that a header may hold it.
+template <class W = Bulk>
+__global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
+    piped_exchange_copy(const __grid_constant__ Exchange call) {
+  STRAIT_PIPED((run_piped<false>(ExchangeSchedule<false>(call), launched_memory<PipedCopyMemory>(), 0)));
+}
+template <DataType type>
+__global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
+    piped_exchange_sum(const __grid_constant__ Exchange call) {
+  STRAIT_PIPED(
+      (run_piped<true>(ExchangeSchedule<true>(call), launched_memory<PipedSumMemory>(), part_sum_of<type>(call))));
+}
+template <DataType type>
+__global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
+    piped_two_hop_sum(const __grid_constant__ TwoHop call) {
+  STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), part_sum_of<type>(call))));
+}
+
+}  // namespace strait::kernels

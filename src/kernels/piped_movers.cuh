@@ -1,0 +1,173 @@
+#pragma once
+
+#include "kernels/piped.cuh"
+
+/// The warps of a piped kernel that carry chunks as they are (piped.cuh).
+namespace strait::kernels {
+
+template <class Schedule, class Memory>
+class Sender : Worker<Schedule, Memory> {
+  using Base = Worker<Schedule, Memory>;
+  using Base::memory_, Base::schedule_, Base::thread_;
+
+ public:
+  using Base::Base;
+  __device__ void run() {
+    Pipe pipe(memory_.sender, true);
+    for (std::uint32_t iteration = 0; iteration < schedule_.iterations(); ++iteration)
+      if (!send(pipe, iteration)) break;
+    if (thread_ == 0) pipe.flush();
+  }
+
+ private:
+  template <class P>
+  __device__ bool send(P& pipe, std::uint32_t iteration) {
+    std::uint32_t* const walk = this->walk(Walker::sender);
+    const auto is_ready = [&](std::uint32_t i, const Stream& stream) {
+      const Part part = schedule_.contribution_to(stream.peer, stream.lane, iteration);
+      const std::uint64_t use = stream.sent + walk[i];
+      memory_.sent[i] = {part.data, this->out_slot(stream, use), part.bytes};
+      return part.bytes == 0 || this->is_free(stream, use);
+    };
+    for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
+      end = this->await(begin, 1, true, is_ready, [&] { pipe.flush(); });
+      if (end == begin) return false;
+      for (std::uint32_t i = begin; thread_ == 0 && i < end; ++i) {
+        const Transfer& each = memory_.sent[i];
+        pipe.put(each.from, each.to, each.bytes);
+        pipe.end_task();
+      }
+      __syncwarp();
+    }
+    this->for_streams([&](std::uint32_t i, const Stream& stream) { walk[i] += this->uses_out(stream, iteration); });
+    return true;
+  }
+};
+
+template <class Schedule, class Memory>
+class Receiver : Worker<Schedule, Memory> {
+  using Base = Worker<Schedule, Memory>;
+  using Base::memory_, Base::schedule_, Base::thread_;
+
+ public:
+  using Base::Base;
+  __device__ void run() {
+    Pipe pipe(memory_.receiver, false);
+    for (std::uint32_t iteration = 0; iteration < schedule_.iterations(); ++iteration)
+      if (!receive(pipe, iteration)) break;
+    if (thread_ == 0) pipe.flush();
+  }
+
+ private:
+  template <class P>
+  __device__ bool receive(P& pipe, std::uint32_t iteration) {
+    std::uint32_t* const walk = this->walk(Walker::receiver);
+    const bool must_wait = schedule_.overwrites_input();
+    const auto is_ready = [&](std::uint32_t i, const Stream& stream) {
+      const Part part = schedule_.result_from(stream.peer, stream.lane, iteration);
+      const std::uint64_t use = stream.taken + walk[i] + (this->takes(stream, iteration) ? 1 : 0);
+      memory_.received[i] = {this->in_slot(stream, use), part.data, part.bytes};
+      return part.bytes == 0 ||
+             (this->has_come(stream, use) &&
+              (!must_wait || load_progress(memory_.sender.loaded.done) > this->task_of(i, iteration)));
+    };
+    for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
+      end = this->await(begin, 1, false, is_ready, [&] { pipe.pass_all(); });
+      if (end == begin) return false;
+      if (thread_ == 0) fence_async_global();
+      for (std::uint32_t i = begin; thread_ == 0 && i < end; ++i) {
+        const Transfer& each = memory_.received[i];
+        pipe.put(each.from, each.to, each.bytes);
+        pipe.end_task();
+      }
+      __syncwarp();
+    }
+    this->for_streams([&](std::uint32_t i, const Stream& stream) { walk[i] += this->uses_in(stream, iteration); });
+    return true;
+  }
+};
+
+/// Tells peers what has come to them and what they may use again, of all that is due with one fence.
+template <class Schedule, class Memory>
+class Clerk : Worker<Schedule, Memory> {
+  using Base = Worker<Schedule, Memory>;
+  using Base::memory_, Base::schedule_;
+
+ public:
+  using Base::Base;
+  __device__ void run() {
+    for (;;) {
+      sent_ = load_progress(memory_.sender.written.done);
+      stored_ = load_progress(memory_.sets.written.done);
+      fetched_ = load_progress(memory_.sets.fetched);
+      received_ = load_progress(memory_.receiver.loaded.done);
+      bool due = false, left = false;
+      this->for_streams([&](std::uint32_t i, const Stream&) {
+        due |= may_publish_contribution(i) || may_publish_result(i) || may_give_back(i);
+        left |= is_left(Walker::contributed, i) || is_left(Walker::results, i) || is_left(Walker::returns, i);
+      });
+      if (this->all(!left)) return;
+      if (this->all(!due)) {
+        if (!this->all(!this->has_failed())) return;
+        pause();
+        continue;
+      }
+      __threadfence_system();
+      this->for_streams([&](std::uint32_t i, Stream& stream) {
+        while (may_publish_contribution(i)) publish_contribution(i, stream);
+        while (may_publish_result(i)) publish_result(i, stream);
+        if (may_give_back(i)) give_back(i, stream);
+      });
+    }
+  }
+
+ private:
+  __device__ std::uint32_t& iteration_of(Walker walker, std::uint32_t i) {
+    return memory_.iterations[static_cast<std::uint32_t>(walker)][i];
+  }
+  __device__ bool is_left(Walker walker, std::uint32_t i) { return iteration_of(walker, i) < schedule_.iterations(); }
+  /// Whether the storer or the fetcher is through with the stream's lane in a round of this rank's own part.
+  __device__ bool is_through(std::uint32_t tasks, std::uint32_t i, std::uint32_t round) const {
+    return round * schedule_.width() + i / this->peers_ < tasks;
+  }
+  __device__ bool may_publish_contribution(std::uint32_t i) {
+    return is_left(Walker::contributed, i) && this->task_of(i, iteration_of(Walker::contributed, i)) < sent_;
+  }
+  __device__ bool may_publish_result(std::uint32_t i) {
+    const std::uint32_t iteration = iteration_of(Walker::results, i);
+    return is_left(Walker::results, i) && (iteration == 0 || is_through(stored_, i, iteration - 1));
+  }
+  __device__ bool may_give_back(std::uint32_t i) {
+    const std::uint32_t iteration = iteration_of(Walker::returns, i);
+    return is_left(Walker::returns, i) && is_through(fetched_, i, iteration) && this->task_of(i, iteration) < received_;
+  }
+  __device__ void publish_contribution(std::uint32_t i, const Stream& stream) {
+    const std::uint32_t iteration = iteration_of(Walker::contributed, i)++;
+    std::uint32_t& walked = this->walk(Walker::contributed)[i];
+    if (this->contributes(stream, iteration)) publish(stream, stream.sent + walked);
+    walked += this->uses_out(stream, iteration);
+  }
+  __device__ void publish_result(std::uint32_t i, const Stream& stream) {
+    const std::uint32_t iteration = iteration_of(Walker::results, i)++;
+    std::uint32_t& walked = this->walk(Walker::results)[i];
+    if (this->results(stream, iteration))
+      publish(stream, stream.sent + walked + (this->contributes(stream, iteration) ? 1 : 0));
+    walked += this->uses_out(stream, iteration);
+  }
+  static __device__ void publish(const Stream& stream, std::uint64_t use) {
+    store_word(stream.out_flags + use % slot_depth, Bulk::flag(use, stream.hash_to));
+  }
+  /// What the last iteration took, the next launch gives back (Lane::give_back).
+  __device__ void give_back(std::uint32_t i, Stream& stream) {
+    std::uint32_t& walked = this->walk(Walker::returns)[i];
+    while (may_give_back(i)) walked += this->uses_in(stream, iteration_of(Walker::returns, i)++);
+    const std::uint64_t taken = stream.taken + walked;
+    if (!is_left(Walker::returns, i) || taken == stream.given_back) return;
+    stream.given_back = taken;
+    store_word(stream.peers_returned, taken);
+  }
+  /// How far the others are.
+  std::uint32_t sent_ = 0, stored_ = 0, fetched_ = 0, received_ = 0;
+};
+
+}  // namespace strait::kernels

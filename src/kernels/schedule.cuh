@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/chunks.cuh"
+#include "kernels/lane.cuh"
+
+/// What an Exchange or a TwoHop (launch.hpp) moves in each iteration, as piped kernels ask for it. Rounds of an owner's
+/// own part have numbers of their own: round t is contributed in iteration t, and its results travel in iteration
+/// t + 1. In an iteration a contribution comes before a result, in the order of a lane's slots.
+namespace strait::kernels {
+
+struct Part {
+  std::byte* data;  ///< null where only the length matters
+  std::uint32_t bytes;
+};
+
+/// `reduces`: what comes is added up. Else it is taken to where it belongs, as a result is, in its own iteration.
+template <bool reduces>
+class ExchangeSchedule {
+ public:
+  __device__ explicit ExchangeSchedule(const Exchange& call) : call_(call) {}
+  __device__ const Ring& ring() const { return call_.ring; }
+  __device__ std::uint32_t width() const { return call_.width; }
+  __device__ std::uint32_t iterations() const { return call_.rounds; }
+  __device__ std::uint16_t hash_to(std::uint32_t peer) const { return call_.send[peer].call_hash; }
+  __device__ std::uint16_t hash_from(std::uint32_t peer) const { return call_.receive[peer].call_hash; }
+
+  __device__ Part contribution_to(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
+    return part_of(call_.send[peer], lane, iteration);
+  }
+  __device__ std::uint32_t result_to(std::uint32_t /*peer*/, std::uint32_t /*lane*/,
+                                     std::uint32_t /*iteration*/) const {
+    return 0;
+  }
+  __device__ std::uint32_t contribution_from(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
+    return reduces ? part_of(call_.receive[peer], lane, iteration).bytes : 0;
+  }
+  __device__ Part result_from(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
+    return reduces ? Part{nullptr, 0} : part_of(call_.receive[peer], lane, iteration);
+  }
+  /// This rank's own part: what it reduces, or copies.
+  __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
+    const std::uint32_t rank = call_.ring.rank;
+    const Part to = part_of(call_.receive[rank], lane, round);
+    return {part_of(call_.send[rank], lane, round).data, to.data, to.bytes};
+  }
+  __device__ bool keeps() const { return true; }
+  /// What comes overwrites what is sent: not before that has been read.
+  __device__ bool overwrites_input() const {
+    bool overwrites = false;
+    for (std::uint32_t peer = 0; peer < call_.ring.ranks; ++peer)
+      overwrites |= peer != call_.ring.rank && call_.receive[peer].bytes != 0 &&
+                    call_.send[peer].data == call_.receive[peer].data;
+    return overwrites;
+  }
+
+ private:
+  static __device__ Part part_of(const Message& message, std::uint32_t lane, std::uint32_t round) {
+    std::size_t offset = 0;
+    const std::uint32_t bytes = chunk_of(message, lane, round, offset);
+    return {message.data + offset, bytes};
+  }
+  const Exchange& call_;
+};
+
+class TwoHopSchedule {
+ public:
+  __device__ explicit TwoHopSchedule(const TwoHop& call) : call_(call) {}
+  __device__ const Ring& ring() const { return call_.ring; }
+  __device__ std::uint32_t width() const { return call_.width; }
+  __device__ std::uint32_t iterations() const { return call_.rounds + 1; }
+  __device__ std::uint16_t hash_to(std::uint32_t /*peer*/) const { return call_.call_hash; }
+  __device__ std::uint16_t hash_from(std::uint32_t /*peer*/) const { return call_.call_hash; }
+
+  __device__ Part contribution_to(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
+    if (!has(call_.contributors, call_.ring.rank)) return {nullptr, 0};
+    std::size_t offset = 0;
+    const std::uint32_t bytes = slice_chunk_of(call_, lane, peer, static_cast<int>(iteration), offset);
+    return {const_cast<std::byte*>(call_.input) + offset, bytes};
+  }
+  __device__ std::uint32_t result_to(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
+    std::size_t offset = 0;
+    return has(call_.receivers, peer)
+               ? slice_chunk_of(call_, lane, call_.ring.rank, static_cast<int>(iteration) - 1, offset)
+               : 0;
+  }
+  __device__ std::uint32_t contribution_from(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
+    std::size_t offset = 0;
+    return has(call_.contributors, peer)
+               ? slice_chunk_of(call_, lane, call_.ring.rank, static_cast<int>(iteration), offset)
+               : 0;
+  }
+  __device__ Part result_from(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
+    if (!has(call_.receivers, call_.ring.rank)) return {nullptr, 0};
+    std::size_t offset = 0;
+    const std::uint32_t bytes = slice_chunk_of(call_, lane, peer, static_cast<int>(iteration) - 1, offset);
+    return {call_.output + offset, bytes};
+  }
+  __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
+    std::size_t offset = 0;
+    const std::uint32_t bytes = slice_chunk_of(call_, lane, call_.ring.rank, static_cast<int>(round), offset);
+    return {call_.input + offset, call_.output + offset, bytes};
+  }
+  __device__ bool keeps() const { return has(call_.receivers, call_.ring.rank); }
+  /// A result comes only when all that it is made of has been read.
+  __device__ bool overwrites_input() const { return false; }
+
+ private:
+  const TwoHop& call_;
+};
+
+}  // namespace strait::kernels

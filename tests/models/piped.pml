@@ -1,0 +1,353 @@
+// Piped kernels of two ranks (src/kernels/piped.cuh), a stream each way: the sender puts contributions into the peer's
+// slots, the owner (fetcher, adders and storer) takes those that come and puts results into slots between them, the
+// receiver takes such; each goes through the iterations as fast as it can, and counts slots alike. The clerk publishes
+// what is written and gives back, in order, what is both fetched and received. Two launches follow one another; what
+// the first takes last the second gives back. Two hops: an all-reduce, whose second slice is shorter, and a reduce,
+// whose root owns nothing. An exchange in place: what comes overwrites what was sent.
+// variants: TWO_HOP EXCHANGE
+// mutants: NO_CREDIT=assertion RESULTS_WITHOUT_CREDIT=assertion THREE_SLOTS=deadlock
+// mutants: RETURNED_BEFORE_FETCHED=assertion RETURNED_BEFORE_RECEIVED=assertion RETURNED_WHEN_BEGUN=assertion
+// mutants: PUBLISHED_WHEN_LOADED=assertion PUBLISHED_WHEN_FETCHED=assertion
+// mutants: SENDER_DOES_NOT_FLUSH=deadlock RECEIVER_DOES_NOT_PASS=deadlock OWNER_DOES_NOT_FLUSH=deadlock
+// mutants: COUNTS_WITHOUT_RESULTS=deadlock
+// mutants: EXCHANGE:NO_GIVE_BACK_AT_START=deadlock EXCHANGE:OVERWRITES_AT_ONCE=assertion
+#define RANKS 2
+#define LAUNCHES 2
+#if defined(EXCHANGE)
+#define DEPTH 2
+#elif defined(THREE_SLOTS)
+#define DEPTH 3
+#else
+#define DEPTH 4
+#endif
+
+#include "piped.inc"
+
+// Tasks are written, up to that one.
+inline sender_writes(end) {
+  do
+  :: sent_written[me] < (end) ->
+     set_datum(contributes(me, sent_written[me]), sent[me] + written_uses, contribution_of(me, sent_written[me]));
+     written_uses = written_uses + uses_out(me, sent_written[me]);
+     sent_written[me]++
+  :: else -> break
+  od
+}
+
+// What is under way may be told of at once, or as late as can be: a pipe still loads two tasks, and of what is written
+// it tells when it must wait for others (pipe.pml).
+#define LOADING 2
+bit is_late;
+
+// What a role does in an iteration is one step, once it may do it; before it waits it ends what is under way. Its last
+// step ends the launch.
+proctype Sender(byte me) {
+  byte launch, iteration, uses, written_uses;
+#define may_send (!contributes(me, iteration) || is_free(me, sent[me] + uses))
+  do
+  :: atomic {
+       goes_on && may_send ->
+       if
+       :: contributes(me, iteration) -> write(sent[me] + uses, contribution_of(me, iteration))
+       :: else -> skip
+       fi;
+       uses = uses + uses_out(me, iteration);
+       iteration++;
+       if
+       :: !is_late ->
+          sent_loaded[me] = iteration;
+          sender_writes(iteration)
+       :: is_late && sent_loaded[me] + LOADING < iteration -> sent_loaded[me] = iteration - LOADING
+       :: else -> skip
+       fi
+     }
+#ifndef SENDER_DOES_NOT_FLUSH
+  :: atomic {
+       goes_on && !may_send && sent_written[me] < iteration ->
+       sent_loaded[me] = iteration;
+       sender_writes(iteration)
+     }
+#endif
+  :: atomic {
+       is_through ->
+       sent_loaded[me] = iteration;
+       sender_writes(iteration);
+       uses = 0;
+       written_uses = 0;
+       end_launch()
+     }
+  od
+}
+
+#ifdef EXCHANGE
+#define result_from(iteration) contribution_of(1 - me, iteration)
+#else
+#define result_from(iteration) result_of(1 - me, iteration)
+#endif
+
+#define use_passed (taken[me] + passed_uses + takes(me, passed))
+inline receiver_passes(end) {
+  do
+  :: passed < (end) ->
+     end_read(receives(me, passed), use_passed, result_from(passed));
+     passed_uses = passed_uses + uses_in(me, passed);
+     passed++
+  :: else -> break
+  od;
+  received[me] = passed
+}
+
+#if defined(EXCHANGE) && !defined(OVERWRITES_AT_ONCE)
+#define may_overwrite(iteration) (sent_loaded[me] > (iteration))
+#else
+#define may_overwrite(iteration) true
+#endif
+
+proctype Receiver(byte me) {
+  byte launch, iteration, uses, passed, passed_uses;
+#define use_received (taken[me] + uses + takes(me, iteration))
+#define may_receive (!receives(me, iteration) || has_come(1 - me, use_received) && may_overwrite(iteration))
+  do
+  :: atomic {
+       goes_on && may_receive ->
+       if
+       :: receives(me, iteration) ->
+          read(use_received, result_from(iteration));
+#ifdef EXCHANGE
+          assert(sent_loaded[me] > iteration)  // it overwrites what was sent
+#endif
+       :: else -> skip
+       fi;
+       uses = uses + uses_in(me, iteration);
+       iteration++;
+       receiver_passes(iteration - LOADING * is_late);
+#ifdef RETURNED_WHEN_BEGUN
+       received[me] = iteration
+#endif
+     }
+#ifndef RECEIVER_DOES_NOT_PASS
+  :: atomic { goes_on && !may_receive && passed < iteration -> receiver_passes(iteration) }
+#endif
+  :: atomic {
+       is_through ->
+       receiver_passes(iteration);
+       uses = 0;
+       passed = 0;
+       passed_uses = 0;
+       end_launch()
+     }
+  od
+}
+
+#ifndef EXCHANGE
+#ifdef RESULTS_WITHOUT_CREDIT
+#define has_slot(use) true
+#else
+#define has_slot(use) is_free(me, use)
+#endif
+// Where results go that the storer makes of what came in this iteration.
+#define result_use(iteration, uses) (sent[me] + contributes(me, 0) + uses + contributes(me, (iteration) + 1))
+
+inline owner_writes(end) {
+  do
+  :: written < (end) ->
+     set_datum(results(me, written + 1), result_use(written, written_uses), result_of(me, written + 1));
+     written_uses = written_uses + uses_out(me, written + 1);
+     written++
+  :: else -> break
+  od;
+  stored[me] = written
+}
+
+// What comes in an iteration is read, and its result put into a slot of the next one. sets.pml has how fetcher, adders
+// and storer work together.
+proctype Owner(byte me) {
+  byte launch, iteration, taking, resulting, written, written_uses;
+#define may_fetch \
+  ((!takes(me, iteration) || has_come(1 - me, taken[me] + taking)) && \
+   (!results(me, iteration + 1) || has_slot(result_use(iteration, resulting))))
+  do
+  :: atomic {
+       goes_on && may_fetch ->
+       end_read(takes(me, iteration), taken[me] + taking, contribution_of(1 - me, iteration));
+       fetched[me] = (takes(me, iteration) -> iteration + 1 : fetched[me]);
+       if
+       :: results(me, iteration + 1) -> write(result_use(iteration, resulting), result_of(me, iteration + 1))
+       :: else -> skip
+       fi;
+       taking = taking + uses_in(me, iteration);
+       resulting = resulting + uses_out(me, iteration + 1);
+       iteration++;
+       if
+       :: is_late -> skip
+       :: else -> owner_writes(iteration)
+       fi
+     }
+#ifndef OWNER_DOES_NOT_FLUSH
+  :: atomic { goes_on && !may_fetch && written < iteration -> owner_writes(iteration) }
+#endif
+  :: atomic {
+       is_through ->
+       owner_writes(iteration);
+       fetched[me] = iteration;
+       taking = 0;
+       resulting = 0;
+       written = 0;
+       written_uses = 0;
+       end_launch()
+     }
+  od
+}
+#endif
+
+#ifdef PUBLISHED_WHEN_LOADED
+#define is_sent(iteration) (sent_loaded[me] > (iteration))
+#else
+#define is_sent(iteration) (sent_written[me] > (iteration))
+#endif
+#ifdef PUBLISHED_WHEN_FETCHED
+#define is_stored(round) (fetched[me] > (round))
+#else
+#define is_stored(round) (stored[me] > (round))
+#endif
+// Without one of the two, all but the last: what comes last is not given back in any case.
+#define is_last(iteration) ((iteration) + 1 == ITERATIONS(launch))
+#if defined(EXCHANGE)
+#define is_fetched(iteration) true
+#elif defined(RETURNED_BEFORE_FETCHED)
+#define is_fetched(iteration) (fetched[me] > (iteration) || !is_last(iteration))
+#else
+#define is_fetched(iteration) (fetched[me] > (iteration))
+#endif
+#ifdef RETURNED_BEFORE_RECEIVED
+#define is_received(iteration) (received[me] > (iteration) || !is_last(iteration))
+#else
+#define is_received(iteration) (received[me] > (iteration))
+#endif
+
+inline publish(use) {
+  printf("rank %d: publishes use %d\n", me, use);
+  slot(me, use).flag = (use) + 1
+}
+
+#define may_publish_contribution (contributed < ITERATIONS(launch) && is_sent(contributed))
+inline publish_contributions() {
+  do
+  :: may_publish_contribution ->
+     if
+     :: contributes(me, contributed) -> publish(sent[me] + contributed_uses)
+     :: else -> skip
+     fi;
+     contributed_uses = contributed_uses + uses_out(me, contributed);
+     contributed++
+  :: else -> break
+  od
+}
+
+#ifdef EXCHANGE
+#define may_publish_result false
+#else
+#define may_publish_result (resulted < ITERATIONS(launch) && (resulted == 0 || is_stored(resulted - 1)))
+#endif
+inline publish_results() {
+  do
+  :: may_publish_result ->
+     if
+     :: results(me, resulted) -> publish(sent[me] + resulted_uses + contributes(me, resulted))
+     :: else -> skip
+     fi;
+     resulted_uses = resulted_uses + uses_out(me, resulted);
+     resulted++
+  :: else -> break
+  od
+}
+
+#define may_give_back (back < ITERATIONS(launch) && is_fetched(back) && is_received(back))
+inline give_back() {
+  do
+  :: may_give_back ->
+     back_uses = back_uses + uses_in(me, back);
+     back++
+  :: else -> break
+  od;
+  if
+  :: back < ITERATIONS(launch) && back_uses != given_back ->
+     returned[1 - me] = taken[me] + back_uses;
+     given_back = back_uses
+  :: else -> skip  // what comes last, the next launch gives back
+  fi
+}
+
+inline resume() {
+  sent_loaded[me] = 0;
+  sent_written[me] = 0;
+  fetched[me] = 0;
+  stored[me] = 0;
+  received[me] = 0;
+#ifndef NO_GIVE_BACK_AT_START
+  returned[1 - me] = taken[me];
+#endif
+  begun[me]++
+}
+
+inline save() {
+#ifdef COUNTS_WITHOUT_RESULTS
+  sent[me] = sent[me] + contributed;
+#else
+  sent[me] = sent[me] + contributed_uses;
+#endif
+  taken[me] = taken[me] + back_uses;
+  ended[me] = 0;
+  contributed = 0;
+  contributed_uses = 0;
+  resulted = 0;
+  resulted_uses = 0;
+  back = 0;
+  back_uses = 0;
+  given_back = 0
+}
+
+// All that is due in one step: who looks for it may be late for each flag.
+proctype Clerk(byte me) {
+  byte launch;
+  byte contributed, contributed_uses, resulted, resulted_uses, back, back_uses;  // iterations, and slots in them
+  byte given_back;
+  do
+  :: atomic { begun[me] == launch -> resume() }
+  :: atomic {
+       begun[me] > launch && (may_publish_contribution || may_publish_result || may_give_back) ->
+       publish_contributions();
+#ifndef EXCHANGE
+       publish_results();
+#endif
+       give_back()
+     }
+  :: atomic {
+       ended[me] == ROLES && !(may_publish_contribution || may_publish_result || may_give_back) ->
+       save();
+       launch++;
+       if
+       :: launch == LAUNCHES -> break
+       :: else -> skip
+       fi
+     }
+  od
+}
+
+init {
+  byte rank;
+  atomic {
+    if
+    :: is_late = 1
+    :: is_late = 0
+    fi;
+    for (rank : 0 .. RANKS - 1) {
+      run Sender(rank);
+      run Receiver(rank);
+#ifndef EXCHANGE
+      run Owner(rank);
+#endif
+      run Clerk(rank)
+    }
+  }
+}

@@ -1,0 +1,363 @@
+// The sets of a piped kernel's block (src/kernels/piped_adders.cuh), in shared memory: the adders read contributions
+// from their slots and leave the sum in a set, or the fetcher loads what is sent on as it is; the storer sends the set
+// to peers and gives it back to the fetcher. Barriers tell that a set is full, summed, empty. What is fetched and what
+// is written the storer tells the clerk, which gives slots back for the one and publishes results for the other. Copies
+// land, leave shared memory and arrive late and in any order. At any time another warp may give up: then all end, but
+// not before what was begun has landed.
+// variants: COPIES ADDS
+// mutants: EMPTY_TOO_EARLY=assertion NOT_WAITED_FOR=assertion WRITTEN_WHEN_LEFT=assertion
+// mutants: ALL_WRITTEN_WHEN_LEFT=assertion FETCHED_WHEN_BEGUN=assertion
+// mutants: AHEAD_AS_MANY_AS_SETS=assertion EMPTY_ROUNDS_OVERWRITE=assertion
+// mutants: LEAVES_LOADS_ON_THEIR_WAY=assertion NO_TERMINATOR=deadlock
+// mutants: ADDS:EMPTY_ROUNDS_OVERWRITE=assertion ADDS:NOT_SUMMED=assertion ADDS:NO_ABORT=deadlock
+#define SETS 3
+#ifdef AHEAD_AS_MANY_AS_SETS
+#define AHEAD SETS
+#else
+#define AHEAD (SETS + 1)  // rounds whose slots are kept for the adders and the storer
+#endif
+#ifdef COPIES
+#define ADDERS 0
+#define OWN_ROUNDS 7
+#else
+#define ADDERS 2
+#define OWN_ROUNDS 4
+#endif
+#define ROUNDS (OWN_ROUNDS + 2)  // in the last two this rank has nothing to bring together
+#define sets_of(round) (owns_nothing || (round) >= OWN_ROUNDS -> 0 : ((round) == 0 -> 2 : 1))
+#define last_of(round) ((round) + 1)  // of its sets
+#define MOST_SETS (OWN_ROUNDS + 1)
+#define MOST 2
+#include "progress.inc"
+
+// What becomes of a set of that number.
+#define LOADS 1
+#define LANDED 2
+#define LEAVES 3
+#define ARRIVES 4
+#define ARRIVED 5
+byte state[MOST_SETS];
+byte stored, left, arrived;  // sets before the first that is not
+byte content[SETS];  // whose data; NOBODYS: about to change
+byte added[SETS];    // by so many adders
+#define NOBODYS 255
+#define at(number) ((number) % SETS)
+#define parity_of(number) ((number) / SETS % 2)
+
+// Barriers: the parity of the phase that has not ended.
+bit filled[SETS], summed[SETS], emptied[SETS];
+#define has_ended(barrier, number) (barrier[at(number)] != parity_of(number))
+typedef Record { byte round; bit ends_task, no_more };
+Record records[SETS];
+byte slots[AHEAD];  // of a round, by its number: where its contributions lie and its results go; NONE: nowhere
+#define NONE 255
+
+Progress written;
+byte fetched;
+bit owns_nothing;
+bit failed;
+byte roles;  // that have not ended
+
+#define assert_slots() assert(slots[records[at(number)].round % AHEAD] == records[at(number)].round)
+
+// await() of a barrier.
+#ifdef NO_ABORT
+#define await_or_give_up(condition) (condition)
+#else
+#define await_or_give_up(condition) \
+  if \
+  :: (condition) -> skip \
+  :: !(condition) && failed -> goto gave_up \
+  fi
+#endif
+
+inline next_set() {
+  if
+  :: number < SETS -> skip
+  :: number >= SETS && has_ended(emptied, number - SETS) -> skip
+  :: number >= SETS && !has_ended(emptied, number - SETS) && failed -> goto gave_up
+  fi
+}
+
+// A round is written when its last set is, and fetched when that has landed.
+inline tell_fetched(rounds) {
+  fetched = rounds;
+  assert(fetched == 0 || state[last_of(fetched - 1)] >= LANDED)
+}
+inline note_written(sets) {
+  note(written, sets);
+  assert(written.done == 0 || arrived > last_of(written.done - 1))
+}
+
+// What the adders and the storer are to find beside the sets.
+inline name_slots() {
+  if
+  :: sets_of(round) != 0 -> slots[round % AHEAD] = round
+#ifdef EMPTY_ROUNDS_OVERWRITE
+  :: else -> slots[round % AHEAD] = NONE
+#else
+  :: else -> skip
+#endif
+  fi
+}
+
+inline fetch() {
+  printf("set %d is begun for round %d\n", number, round);
+  records[at(number)].round = round;
+  records[at(number)].ends_task = nth == sets_of(round);
+  content[at(number)] = NOBODYS;
+  added[at(number)] = 0;
+  state[number] = LOADS;
+#ifndef COPIES
+  filled[at(number)] = 1 - filled[at(number)];
+#endif
+  number++;
+#ifdef FETCHED_WHEN_BEGUN
+  tell_fetched(round + records[at(number - 1)].ends_task)
+#endif
+}
+
+proctype Fetcher() {
+  byte round, nth, number;
+  for (round : 0 .. ROUNDS - 1) {
+    atomic {
+      if
+      :: skip  // contributions have come
+      :: failed -> goto gave_up
+      fi;
+      name_slots()
+    }
+    for (nth : 1 .. sets_of(round)) {
+      atomic { next_set(); fetch() }
+    }
+  }
+#ifndef NO_TERMINATOR
+  atomic {
+    next_set();
+    records[at(number)].no_more = 1;
+    filled[at(number)] = 1 - filled[at(number)];
+    number++
+  }
+#endif
+gave_up:
+  printf("the fetcher has begun %d sets\n", number);
+#ifndef LEAVES_LOADS_ON_THEIR_WAY
+  for (nth : 1 .. (number < SETS -> number : SETS)) {
+    has_ended(filled, number - nth)
+  }
+#endif
+  roles--
+}
+
+#ifndef COPIES
+proctype Adder() {
+  byte number;
+  do
+  :: atomic {
+       await_or_give_up(has_ended(filled, number));
+       if
+       :: records[at(number)].no_more -> break
+       :: else -> skip
+       fi;
+       assert_slots();
+       added[at(number)]++;
+       if
+       :: added[at(number)] == ADDERS ->
+          state[number] = LANDED;
+          content[at(number)] = number;
+          summed[at(number)] = 1 - summed[at(number)]
+       :: else -> skip
+       fi;
+       number++
+     }
+  od;
+gave_up:
+  roles--
+}
+#endif
+
+// wait_left, wait_stored: all of the groups before the last `pending`.
+#define have_left(pending) (left + (pending) >= stored)
+#ifdef WRITTEN_WHEN_LEFT
+#define are_stored(pending) have_left(pending)
+#else
+#define are_stored(pending) (arrived + (pending) >= stored)
+#endif
+
+inline free_until(end) {
+  do
+  :: freed < (end) ->
+     emptied[at(freed)] = 1 - emptied[at(freed)];
+     freed++
+  :: else -> break
+  od
+}
+
+inline end_stores() {
+  atomic { have_left(0); free_until(number) }
+#ifndef ALL_WRITTEN_WHEN_LEFT
+  if
+  :: is_complete(written) -> skip
+  :: else -> atomic { are_stored(0); note_written(number) }
+  fi
+#endif
+}
+
+inline store() {
+  printf("set %d is stored\n", number);
+  assert_slots();
+  assert(content[at(number)] == number && added[at(number)] == ADDERS);
+  state[number] = LEAVES;
+  stored++
+}
+
+inline end_task() {
+  if
+  :: is_full(written) ->
+     are_stored(0);
+     note_written(number)
+  :: else -> skip
+  fi;
+  add_end(written, number + 1, records[at(number)].round + 1);
+  tell_fetched(records[at(number)].round + 1)
+}
+
+inline find_written() {
+  if
+  :: missing = 1
+  :: missing = 2
+  :: missing = 4
+  fi;
+  atomic {
+    are_stored(missing);
+    if
+    :: number + 1 > missing -> note_written(number + 1 - missing)
+    :: else -> skip
+    fi;
+    missing = 0
+  }
+}
+
+proctype Storer() {
+  byte number, freed, missing;
+  do
+  :: if
+     :: has_ended(filled, number) -> skip
+     :: !has_ended(filled, number) -> end_stores()
+     fi;
+     atomic {
+       await_or_give_up(has_ended(filled, number));
+       if
+       :: records[at(number)].no_more -> break
+       :: else -> skip
+       fi
+     };
+#if !defined(COPIES) && !defined(NOT_SUMMED)
+     await_or_give_up(has_ended(summed, number));
+#endif
+     atomic { store() };
+     atomic {
+       if
+       :: records[at(number)].ends_task -> end_task()
+       :: else -> skip
+       fi
+     };
+     atomic {
+#ifndef NOT_WAITED_FOR
+       have_left(1);
+#endif
+#ifdef EMPTY_TOO_EARLY
+       free_until(number + 1)
+#else
+       free_until(number)
+#endif
+     };
+     if
+     :: is_complete(written) -> skip
+     :: else -> find_written()
+     fi;
+     number++
+  od;
+gave_up:
+  end_stores();
+  atomic {
+    if
+    :: failed -> skip
+    :: else ->
+       assert(owns_nothing || arrived == MOST_SETS);
+       fetched = ROUNDS;
+       written.done = ROUNDS
+    fi;
+    roles--
+  }
+}
+
+inline count_moved() {
+  do
+  :: left < MOST_SETS && state[left] >= ARRIVES -> left++
+  :: else -> break
+  od;
+  do
+  :: arrived < MOST_SETS && state[arrived] == ARRIVED -> arrived++
+  :: else -> break
+  od
+}
+
+// The hardware, with one set. What is stored is read as late as it leaves.
+proctype Set(byte number) {
+#ifdef COPIES
+end:
+  d_step {
+    state[number] == LOADS;
+    assert(roles > 0);  // a block that has ended has no memory
+    state[number] = LANDED;
+    content[at(number)] = number;
+    filled[at(number)] = 1 - filled[at(number)]
+  }
+#endif
+end_here:
+  d_step {
+    state[number] == LEAVES;
+    printf("set %d leaves\n", number);
+    assert(roles > 0 && content[at(number)] == number);
+#ifdef COPIES
+    state[number] = ARRIVES;
+    count_moved()
+  }
+  d_step {
+    printf("set %d arrives\n", number);
+#endif
+    state[number] = ARRIVED;
+    count_moved()
+  }
+}
+
+// Nobody gives up, or somebody does, at any time.
+proctype Other() {
+  if
+  :: skip
+  :: failed = 1
+  fi
+}
+
+init {
+  byte each;
+  atomic {
+    if
+    :: skip
+    :: owns_nothing = 1
+    fi;
+    roles = 2 + ADDERS;
+    run Fetcher();
+    run Storer();
+#ifndef COPIES
+    for (each : 1 .. ADDERS) {
+      run Adder()
+    }
+#endif
+    for (each : 0 .. MOST_SETS - 1) {
+      run Set(each)
+    }
+    run Other()
+  }
+}

@@ -1,0 +1,208 @@
+// Calls of a communicator run one after another, whatever streams they are given: on streams that are threads.
+#include "communicator/call_order.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "support/fake_streams.hpp"
+
+namespace strait::testing {
+namespace {
+
+using Stream = staged::StreamDriver::Stream;
+using Tail = CallOrder::Tail;
+using namespace std::chrono_literals;
+
+/// Calls in whose place stands a check that no other runs, and that all before it have.
+class Calls {
+ public:
+  explicit Calls(std::uint64_t seed = 1, bool one_queue = false) {
+    auto driver = std::make_unique<FakeStreams>(FakeStreams::Options{.seed = seed, .one_queue = one_queue});
+    auto reader = std::make_unique<FakeStreams>(FakeStreams::Options{.seed = seed, .one_queue = true});
+    driver_ = driver.get();
+    reader_ = reader.get();
+    auto order = CallOrder::open({std::move(driver), std::move(reader), &finished_, &seen_});
+    if (!order) throw std::runtime_error(order.error().message);
+    order_ = std::move(*order);
+  }
+  ~Calls() { finish(); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  Stream stream() { return streams_.emplace_back(driver_->create_stream().value()); }
+  void forget(Stream stream) { driver_->forget(stream); }
+
+  void call(Stream stream, Tail tail, std::uint32_t blocks = 3, std::function<void()> work = {}) {
+    ASSERT_TRUE(order_->begin(stream));
+    std::uint32_t* const word = order_->finished();
+    driver_->run(stream, [=, this, number = calls_++] {
+      EXPECT_FALSE(runs_.exchange(true)) << "call " << number << " did not wait for another";
+      EXPECT_EQ(ended_, number);
+      if (work) work();
+      ++ended_;
+      runs_ = false;
+      if (tail == Tail::counted_launch && word != nullptr)
+        std::atomic_ref(*word).fetch_add(blocks, std::memory_order_release);
+    });
+    if (tail == Tail::counted_launch) order_->launched(blocks);
+    ASSERT_TRUE(order_->end(stream, tail));
+  }
+  /// Until all that was enqueued is done.
+  void finish() {
+    for (const Stream stream : streams_) driver_->destroy_stream(stream);
+  }
+
+  CallOrder& order() { return *order_; }
+  FakeStreams& driver() { return *driver_; }
+  FakeStreams& reader() { return *reader_; }
+  std::uint64_t calls() const { return calls_; }
+  std::uint64_t ended() const { return ended_; }
+  std::uint32_t finished() const { return finished_; }
+
+ private:
+  std::uint32_t finished_ = 0, seen_ = 0;
+  std::uint64_t calls_ = 0, ended_ = 0;  ///< the second one by whichever call runs
+  std::atomic<bool> runs_ = false;
+  std::vector<Stream> streams_;
+  std::unique_ptr<CallOrder> order_;
+  FakeStreams *driver_ = nullptr, *reader_ = nullptr;
+};
+
+/// Who asks on a busy machine may be told that it is not known now.
+std::optional<bool> ask(Calls& calls) {
+  std::optional<bool> idle;
+  for (int i = 0; i < 10'000 && !idle; ++i) {
+    idle = calls.order().is_idle();
+    if (!idle) std::this_thread::sleep_for(1ms);
+  }
+  return idle;
+}
+
+Tail random_tail(std::mt19937_64& random) { return random() % 3 == 0 ? Tail::other : Tail::counted_launch; }
+
+TEST(CallOrder, CallsRunOneAfterAnother) {
+  for (const bool one_queue : {false, true}) {
+    Calls calls(one_queue ? 2 : 1, one_queue);
+    std::mt19937_64 random(7);
+    std::vector<Stream> streams;
+    for (int i = 0; i < 5; ++i) streams.push_back(calls.stream());
+    for (int i = 0; i < 500; ++i)
+      calls.call(streams[random() % streams.size()], random_tail(random),
+                 static_cast<std::uint32_t>(random() % 128 + 1));
+    calls.finish();
+    EXPECT_EQ(calls.ended(), calls.calls());
+  }
+}
+
+/// Each call has its own, and what was asked of it came before.
+TEST(CallOrder, StreamsMayBeDestroyedAfterTheirCalls) {
+  Calls calls;
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 100; ++i) {
+    const Stream stream = calls.stream();
+    calls.call(stream, random_tail(random));
+    calls.forget(stream);
+  }
+  calls.finish();
+  EXPECT_EQ(calls.ended(), calls.calls());
+}
+
+TEST(CallOrder, LaunchesOfOneStreamNeedNothingBetweenThem) {
+  Calls calls;
+  const Stream first = calls.stream(), second = calls.stream();
+  calls.call(first, Tail::counted_launch);
+  const int before = calls.driver().commands();
+  for (int i = 0; i < 10; ++i) calls.call(first, Tail::counted_launch);
+  EXPECT_EQ(calls.driver().commands(), before);
+  calls.call(second, Tail::counted_launch);
+  EXPECT_EQ(calls.driver().commands(), before + 1);
+  calls.call(second, Tail::other);
+  EXPECT_EQ(calls.driver().commands(), before + 2);
+}
+
+TEST(CallOrder, CountsWrap) {
+  Calls calls;
+  const std::array streams{calls.stream(), calls.stream()};
+  for (std::size_t i = 0; i < 50; ++i) calls.call(streams[i % 2], Tail::counted_launch, 0x7000'0000);
+  calls.finish();
+  EXPECT_EQ(calls.ended(), calls.calls());
+  EXPECT_EQ(ask(calls), true);
+}
+
+/// What is recorded into a graph counts nothing, however often it runs; calls outside wait for one another as before.
+TEST(CallOrder, CapturedCallsDoNotCount) {
+  Calls calls;
+  const Stream first = calls.stream(), recorded = calls.stream(), other = calls.stream();
+  std::atomic<int> replayed = 0;
+  calls.call(first, Tail::counted_launch, 3, [] { std::this_thread::sleep_for(5ms); });
+  calls.driver().begin_capture();
+  for (const Stream stream : {recorded, other}) {
+    ASSERT_TRUE(calls.order().begin(stream));
+    EXPECT_EQ(calls.order().finished(), nullptr);
+    calls.driver().run(stream, [&, is_second = stream == other] {
+      EXPECT_EQ(replayed % 2, is_second ? 1 : 0);
+      ++replayed;
+    });
+    calls.order().launched(5);
+    ASSERT_TRUE(calls.order().end(stream, Tail::counted_launch));
+  }
+  calls.driver().end_capture();
+  calls.call(other, Tail::counted_launch);
+  calls.finish();
+  EXPECT_EQ(calls.ended(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    calls.driver().replay();
+    calls.finish();
+  }
+  EXPECT_EQ(replayed, 4);
+  EXPECT_EQ(calls.finished(), 6u);
+  calls.call(first, Tail::counted_launch);
+  calls.finish();
+  EXPECT_EQ(calls.ended(), 3u);
+  EXPECT_EQ(calls.order().is_idle(), std::nullopt) << "graphs may run";
+}
+
+TEST(CallOrder, NobodyWaitsForALaunchThatFailed) {
+  Calls calls;
+  const Stream first = calls.stream(), second = calls.stream(), third = calls.stream();
+  calls.call(first, Tail::counted_launch);
+  ASSERT_TRUE(calls.order().begin(second));
+  calls.call(third, Tail::counted_launch);
+  calls.finish();
+  EXPECT_EQ(calls.ended(), 2u);
+}
+
+TEST(CallOrder, TellsWhetherAllHasRun) {
+  for (const Tail tail : {Tail::counted_launch, Tail::other}) {
+    Calls calls;
+    EXPECT_EQ(calls.order().is_idle(), true);
+    const Stream stream = calls.stream();
+    for (int i = 0; i < 3; ++i) {
+      std::atomic<bool> held = true;
+      calls.call(stream, tail, 3, [&] { held.wait(true); });
+      EXPECT_EQ(ask(calls), false);
+      held = false;
+      held.notify_all();
+      calls.finish();
+      EXPECT_EQ(ask(calls), true);
+    }
+  }
+}
+
+TEST(CallOrder, DoesNotStallWhereTheWordCannotBeRead) {
+  Calls calls;
+  calls.call(calls.stream(), Tail::counted_launch);
+  calls.finish();
+  std::atomic<bool> held = true;
+  const Stream busy = calls.reader().create_stream().value();
+  calls.reader().run(busy, [&] { held.wait(true); });
+  EXPECT_EQ(calls.order().is_idle(), std::nullopt);
+  EXPECT_EQ(calls.order().is_idle(), std::nullopt) << "the first question's copy is still to come";
+  held = false;
+  held.notify_all();
+  EXPECT_EQ(ask(calls), true);
+}
+
+}  // namespace
+}  // namespace strait::testing

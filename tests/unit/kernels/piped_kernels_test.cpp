@@ -1,0 +1,174 @@
+// The piped kernels on the CPU, with asynchronous copies that are as late as they may be: every collective bit by bit,
+// beside ranks that run the other kernels in bulk, slots used again, waits that end.
+#include "support/emulated_collectives.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace strait::testing {
+namespace {
+
+using kernels::Mailbox;
+
+Machine::Options options() { return {.p2p = true, .piped = true}; }
+
+/// Whether any launch of the call is piped.
+bool is_piped(const Machine& machine, const CollectiveCase& c, std::size_t misalignment_bytes = 0) {
+  alignas(16) static std::byte memory[32];
+  std::byte* const data = memory + misalignment_bytes;
+  const auto launches = machine.calls(0).launches_of(call_of(c, data, data, Bytes(8)));
+  return std::any_of(launches.begin(), launches.end(), [](const DeviceLaunch& launch) { return launch.piped; });
+}
+
+TEST(Piped, EveryCollective) {
+  for (const std::uint32_t ranks : {2u, 4u}) {
+    Machine machine(ranks, 2, options());
+    check_collectives(machine, {20'016});
+  }
+}
+
+/// More chunks than slots, of several lanes at once, and two hops whose rounds overlap.
+TEST(Piped, SlotsAreUsedAgain) {
+  Machine machine(3, 1, options());
+  check_collectives(machine, {150'007});
+}
+TEST(Piped, WideRoundsWaitForSlots) {
+  Machine machine(2, 1, options());
+  for (const Collective collective : {Collective::all_reduce, Collective::all_to_all}) {
+    CollectiveCase c;
+    c.collective = collective;
+    c.type = DataType::float32;
+    c.count = collective == Collective::all_reduce ? 1'400'003 : 1'400'000;
+    c.in_place = true;
+    EXPECT_TRUE(is_piped(machine, c));
+    check(machine, c);
+  }
+}
+
+/// Lanes that have a chunk less than others go through rounds without one while sums of theirs are still to be stored.
+TEST(Piped, LanesOfFewerRounds) {
+  Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true, .small_slots = true});
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    CollectiveCase c;
+    c.collective = seed % 2 == 0 ? Collective::all_reduce : Collective::reduce;
+    c.type = DataType::float32;
+    c.count = 3 * (kernels::max_width * (seed + 3) + 1) * 1024 / 4;
+    c.seed = seed;
+    EXPECT_TRUE(is_piped(machine, c));
+    check(machine, c);
+  }
+}
+
+TEST(Piped, AllSums) {
+  std::uint64_t seed = 1;
+  for (const std::uint32_t ranks : {4u, 5u}) {
+    Machine machine(ranks, 1, options());
+    for (const DataType type : {DataType::bfloat16, DataType::float16, DataType::float32, DataType::int32}) {
+      CollectiveCase c;
+      c.collective = std::array{Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}[seed % 3];
+      c.type = type;
+      c.op = seed % 2 == 0 ? ReduceOp::avg : ReduceOp::sum;
+      c.count = c.collective == Collective::reduce_scatter ? 16'384 : 16'391;
+      c.in_place = seed % 4 == 0;
+      c.seed = ++seed;
+      EXPECT_TRUE(c.op == ReduceOp::avg || is_piped(machine, c)) << describe(c);
+      check(machine, c);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+/// What asynchronous copies cannot carry goes the other way in bulk, on each rank by itself.
+TEST(Piped, OthersAreNot) {
+  const Machine machine(3, 1, options());
+  CollectiveCase c;
+  c.type = DataType::bfloat16;
+  c.count = 4096;
+  EXPECT_TRUE(is_piped(machine, c));
+  EXPECT_FALSE(is_piped(machine, c, 2));
+  for (const ReduceOp op : {ReduceOp::max, ReduceOp::premul_sum, ReduceOp::avg}) {
+    c.op = op;
+    EXPECT_FALSE(is_piped(machine, c)) << static_cast<int>(op);
+  }
+  c.op = ReduceOp::sum;
+  c.type = DataType::float8_e4m3;
+  EXPECT_FALSE(is_piped(machine, c));
+  c.collective = Collective::all_gather;
+  EXPECT_TRUE(is_piped(machine, c));
+  c.count = 4097;
+  EXPECT_FALSE(is_piped(machine, c));
+}
+
+/// Ranks choose their kernels by themselves: the slots of a call look alike.
+TEST(Piped, TradesWithOtherKernels) {
+  Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true});
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce}) {
+    constexpr std::size_t count = 100'000;
+    std::vector<Bytes> inputs(3);
+    for (std::uint32_t rank = 0; rank < 3; ++rank) inputs[rank] = random_elements(DataType::float32, count, rank);
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        const std::size_t shift = rank == 1 ? 4 : 0;  // its buffers begin where they cannot be piped
+        Bytes from(count * 4 + 32), to(3 * count * 4 + 32);
+        const auto aligned = [&](Bytes& bytes) {
+          return reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(bytes.data()) + 15) / 16 * 16 + shift);
+        };
+        std::byte *const input = aligned(from), *const output = aligned(to);
+        std::copy(inputs[rank].begin(), inputs[rank].end(), input);
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = DataType::float32;
+        c.count = count;
+        const auto launches = machine.calls(rank).launches_of(call_of(c, input, output, Bytes(8)));
+        ASSERT_EQ(launches.at(0).piped, rank != 1);
+        machine.run(rank, call_of(c, input, output, Bytes(8)));
+        const Bytes expected =
+            reference_output({.collective = collective, .type = c.type, .op = c.op, .inputs = inputs}, rank);
+        EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "") << "rank " << rank;
+      });
+  }
+}
+
+/// What is written over a rank's own input has been sent before.
+TEST(Piped, InPlaceWaitsForTheSender) {
+  Machine machine(3, 2, options());
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    CollectiveCase c;
+    c.collective = seed % 2 == 0 ? Collective::all_reduce : Collective::all_to_all;
+    c.type = DataType::float32;
+    c.count = 1000;
+    c.in_place = true;
+    c.seed = seed;
+    check(machine, c);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Piped, WaitsEnd) {
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true});
+    std::vector<std::jthread> threads;
+    for (const std::uint32_t rank : {0u, 2u})  // rank 1 does not come
+      threads.emplace_back([&, rank] {
+        constexpr std::size_t count = 60'000;
+        Bytes from(count * 4 * 3 + 16), to(count * 4 * 3 + 16);
+        const auto aligned = [](Bytes& bytes) {
+          return reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(bytes.data()) + 15) / 16 * 16);
+        };
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = DataType::float32;
+        c.count = count;
+        auto launches = machine.calls(rank).launches_of(call_of(c, aligned(from), aligned(to), Bytes(8)));
+        std::visit([](auto& argument) { argument.ring.timeout_ns = 300'000'000; }, launches.at(0).argument);
+        ASSERT_TRUE(launches[0].piped);
+        machine.run(launches, c.type);
+        EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::timeout) << "rank " << rank;
+      });
+  }
+}
+
+}  // namespace
+}  // namespace strait::testing
