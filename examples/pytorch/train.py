@@ -5,6 +5,12 @@
     strait run -- torchrun --nproc-per-node 4 examples/pytorch/train.py --json strait.json
     examples/pytorch/train.py --compare nccl.json strait.json
 
+A model of 300 million parameters, on machines without P2P, with and without fewer bytes on the wire:
+
+    NCCL_P2P_DISABLE=1 torchrun --nproc-per-node 4 examples/pytorch/train.py --model 300m --json nccl.json
+    STRAIT_P2P=off strait run -- torchrun --nproc-per-node 4 examples/pytorch/train.py --model 300m --json exact.json
+    STRAIT_P2P=off STRAIT_WIRE=int8 strait run -- torchrun ... --model 300m --json int8.json
+
 Nothing in here knows of Strait: `strait run` puts its libnccl.so.2 before the one that PyTorch brings along.
 """
 import argparse
@@ -20,8 +26,16 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 
+MODELS = {
+    "small": {"width": 256, "depth": 4, "heads": 4, "batch": 16, "length": 64, "lr": 3e-4},
+    "300m": {"width": 1024, "depth": 24, "heads": 16, "batch": 8, "length": 256, "lr": 1e-4},
+}
+
+WARMUP_STEPS = 10  # not counted as samples per second
+
+
 class Transformer(nn.Module):
-    def __init__(self, words=512, width=256, depth=4, heads=4):
+    def __init__(self, width, depth, heads, words=512):
         super().__init__()
         self.embedding = nn.Embedding(words, width)
         layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True)
@@ -40,20 +54,27 @@ def train(arguments):
     dist.init_process_group("nccl", device_id=device)
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    model = Transformer().to(device)
+    sizes = MODELS[arguments.model]
+    model = Transformer(sizes["width"], sizes["depth"], sizes["heads"]).to(device)
+    parameters = sum(each.numel() for each in model.parameters())
+    precision = torch.autocast("cuda", dtype=torch.bfloat16, enabled=arguments.model != "small")
     if arguments.mode == "ddp":
         model = DistributedDataParallel(model, device_ids=[device.index])
     else:
         model = FullyShardedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=sizes["lr"])
     generator = torch.Generator(device=device).manual_seed(1000 + rank)
     losses, began = [], time.perf_counter()
-    for _ in range(arguments.steps):
+    for step in range(arguments.steps):
+        if step == WARMUP_STEPS:
+            torch.cuda.synchronize()
+            began_warm = time.perf_counter()
         # Each word is the one before it, plus one: something that can be learnt.
-        first = torch.randint(0, 512, (16, 1), generator=generator, device=device)
-        words = (first + torch.arange(65, device=device)) % 512
-        logits = model(words[:, :-1])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
+        first = torch.randint(0, 512, (sizes["batch"], 1), generator=generator, device=device)
+        words = (first + torch.arange(sizes["length"] + 1, device=device)) % 512
+        with precision:
+            logits = model(words[:, :-1])
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -62,13 +83,17 @@ def train(arguments):
         losses.append(mean)
     losses = [value.item() for value in losses]
     seconds = time.perf_counter() - began
+    trained = dist.get_world_size() * sizes["batch"] * (arguments.steps - WARMUP_STEPS)
+    samples_per_s = trained / (time.perf_counter() - began_warm)
     check_calls(rank, device)
     if rank == 0:
-        print(f"{arguments.mode}: {arguments.steps} steps in {seconds:.1f} s, loss {losses[0]:.4f} -> {losses[-1]:.4f}, "
+        print(f"{arguments.mode}, {parameters / 1e6:.0f} M parameters: {arguments.steps} steps in {seconds:.1f} s, "
+              f"{samples_per_s:.1f} samples/s, loss {losses[0]:.4f} -> {losses[-1]:.4f}, "
               f"NCCL interface {torch.cuda.nccl.version()}")
         if arguments.json:
             with open(arguments.json, "w", encoding="utf-8") as file:
-                json.dump({"mode": arguments.mode, "seconds": seconds, "losses": losses}, file)
+                json.dump({"mode": arguments.mode, "parameters": parameters, "seconds": seconds,
+                           "samples_per_s": samples_per_s, "losses": losses}, file)
     dist.destroy_process_group()
 
 
@@ -114,12 +139,15 @@ def compare(paths, tolerance):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=list(MODELS), default="small")
     parser.add_argument("--mode", choices=["ddp", "fsdp"], default="ddp")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--json", help="where rank 0 writes the losses")
     parser.add_argument("--compare", nargs=2, metavar="FILE", help="compares two such files instead of training")
     parser.add_argument("--tolerance", type=float, default=1e-3)
     arguments = parser.parse_args()
+    if arguments.steps <= WARMUP_STEPS:
+        parser.error(f"--steps must be more than {WARMUP_STEPS}")
     if arguments.compare:
         sys.exit(compare(arguments.compare, arguments.tolerance))
     train(arguments)
