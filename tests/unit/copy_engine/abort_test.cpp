@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "machine.hpp"
+#include "standstill.hpp"
 #include "support/random_data.hpp"
 
 namespace strait::testing {
@@ -33,17 +34,6 @@ StagedCall call_of(Collective collective, Bytes& send, Bytes& receive, std::size
           .receive = receive.data()};
 }
 
-/// The first wait that has lasted for a while.
-std::optional<staged::Wait> await_standstill(StagedCopies& copies) {
-  std::optional<staged::Wait> wait;
-  const auto give_up = std::chrono::steady_clock::now() + 20s;
-  while ((!wait || wait->duration < 30ms) && std::chrono::steady_clock::now() < give_up) {
-    wait = copies.wait();
-    std::this_thread::sleep_for(1ms);
-  }
-  return wait;
-}
-
 /// Rank 1 never calls. All others name it, and end with a queue of operations when the communicator has failed.
 void expect_missing_rank_is_named(Collective collective, std::uint32_t root, bool one_queue) {
   constexpr std::uint32_t ranks = 4, missing = 1;
@@ -59,7 +49,7 @@ void expect_missing_rank_is_named(Collective collective, std::uint32_t root, boo
     if (number == missing) {
       EXPECT_FALSE(rank.copies->wait());
     } else {
-      const auto wait = await_standstill(*rank.copies);
+      const auto wait = await_standstill(*rank.copies, missing);
       EXPECT_TRUE(wait && wait->duration >= 30ms);
       if (wait) {
         EXPECT_EQ(wait->rank, missing) << "as rank " << number << " sees it";

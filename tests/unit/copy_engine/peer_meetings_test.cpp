@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "peers.hpp"
+#include "standstill.hpp"
 
 namespace strait::testing {
 namespace {
@@ -114,17 +115,6 @@ struct Plain {
   Bytes send, receive;
 };
 
-/// The first wait that has lasted for a while.
-std::optional<staged::Wait> await_standstill(staged::PeerCopies& copies) {
-  std::optional<staged::Wait> wait;
-  const auto give_up = std::chrono::steady_clock::now() + 20s;
-  while ((!wait || wait->duration < 30ms) && std::chrono::steady_clock::now() < give_up) {
-    wait = copies.wait();
-    std::this_thread::sleep_for(1ms);
-  }
-  return wait;
-}
-
 /// Rank 1 never calls. All others name it, and end when the communicator has failed; nothing has been moved.
 TEST(PeerMeetings, ARankThatNeverComesIsNamed) {
   if (one_view) GTEST_SKIP() << race_after_failure;
@@ -141,7 +131,7 @@ TEST(PeerMeetings, ARankThatNeverComesIsNamed) {
         std::fill(plain.send.begin(), plain.send.end(), own);
         PeerRank rank(peers, number, {.seed = number, .one_queue = one_queue});
         for (int i = 0; i < 2; ++i) ASSERT_TRUE(rank.enqueue(plain.call(2)));
-        const auto wait = await_standstill(*rank.copies);
+        const auto wait = await_standstill(*rank.copies, missing);
         ASSERT_TRUE(wait);
         EXPECT_GE(wait->duration, 30ms);
         EXPECT_EQ(wait->rank, missing);
@@ -180,7 +170,8 @@ TEST(PeerMeetings, CallsThatDifferDoNotMeet) {
       const Bytes before = plain.receive;
       PeerRank rank(peers, number, {.seed = number});
       ASSERT_TRUE(rank.enqueue(number == other ? differs(way, plain) : plain.call()));
-      const auto wait = await_standstill(*rank.copies);
+      const auto wait =
+          await_standstill(*rank.copies, number == other ? std::nullopt : std::optional<std::uint32_t>(other));
       ASSERT_TRUE(wait);
       if (number != other) {
         EXPECT_EQ(wait->rank, other);
