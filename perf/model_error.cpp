@@ -4,9 +4,9 @@
 //   strait doctor --calibrate && strait doctor --plans && model_error --json results.json
 //
 // Ranks are threads, or with STRAIT_TRANSPORT=shm threads that treat one another as processes. Each algorithm is forced
-// through the public interface, and all plans of a call take turns (tools/doctor/time_plans.hpp). The measured time is
-// that of the quickest quarter of the blocks, of the time in which the machine was in the state in which it was
-// calibrated. The first half of the time and the second are two measurements; the
+// through the public interface, and all plans of a call take turns and are compared window by window
+// (tools/doctor/time_plans.hpp), in the time in which the machine was in the state in which it was calibrated. The
+// first half of the time and the second are two measurements; the
 // spread of a plan is how much they differ. A choice is within the spread if it is no slower than the best plan by more
 // than the ratio of the two differs between the halves, and than either's own spread: what slows all plans alike
 // excuses nothing. Sizes are those of the larger buffer. Sums are of int32, for which every plan may be chosen; the

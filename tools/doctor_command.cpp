@@ -7,9 +7,11 @@
 #include "command.hpp"
 #include "doctor/calibrate.hpp"
 #include "doctor/calibrate_plans.hpp"
+#include "doctor/check_calibration.hpp"
 #include "doctor/checks.hpp"
 #include "doctor/deep.hpp"
 #include "doctor/print.hpp"
+#include "topology/detect.hpp"
 
 namespace strait::tools {
 namespace {
@@ -26,6 +28,10 @@ struct Wish {
 
 int examine(const Wish& wish) {
   doctor::Findings findings = doctor::check_all(doctor::this_machine());
+  if (const auto topology = detect()) {
+    const doctor::Findings more = doctor::check_calibration(*topology, known_rates(Environment()));
+    findings.insert(findings.end(), more.begin(), more.end());
+  }
   if (wish.deep) {
     const doctor::Findings more = doctor::check_under_load();
     findings.insert(findings.end(), more.begin(), more.end());

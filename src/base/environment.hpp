@@ -99,10 +99,14 @@ inline constexpr Variable environment_table[] = {
      "all-gathers and all-to-alls of 16 times as many and reduces of 32 times as many (docs/gpus.md). 0: all; 1024G: "
      "none.",
      "", 0, std::int64_t{1} << 40},
-    {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "32K", true,
+    {"STRAIT_EXCHANGE_GBPS", VariableKind::text, "", true,
+     "GPU ranks without NVLink: what each GPU sends and receives while all exchange with all, in GB/s, such as 0.6. "
+     "Unset: "
+     "as calibrated, else as the PCIe links tell (docs/gpus.md)."},
+    {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "
-     "which "
-     "takes half the bytes.",
+     "which takes half the bytes. Unset: 32K over PCIe Gen5, and less where links are known to be slower "
+     "(docs/gpus.md).",
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines. With P2P a few thread "
@@ -113,13 +117,13 @@ inline constexpr Variable environment_table[] = {
      "Memory of each GPU through which copy engines carry chunks with P2P, where they are used: with less, chunks are "
      "smaller and slower.",
      "", std::int64_t{1} << 20, std::int64_t{1} << 40},
-    {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "0", true,
+    {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS, "
      "but no more than half of the cores), not in graphs. For links of a few GB/s: it halves what crosses them towards "
-     "the GPUs. 0: none.",
+     "the GPUs. 0: none. Unset: where `strait doctor --calibrate` has shown that it pays.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
-     "Threads with which a GPU rank adds up on the CPU, where STRAIT_CPU_REDUCE_BYTES asks for it. They sleep while "
+     "Threads with which a GPU rank adds up on the CPU, where it does so (STRAIT_CPU_REDUCE_BYTES). They sleep while "
      "there is nothing to add.",
      "", 1, 256},
     {"STRAIT_FLIGHT_RECORDER", VariableKind::text, "", false,

@@ -27,14 +27,17 @@
 namespace strait {
 
 struct CommOptions {
-  std::int64_t init_timeout_ms = 0;   ///< 0: STRAIT_INIT_TIMEOUT_MS
-  std::int64_t timeout_ms = 0;        ///< 0: STRAIT_TIMEOUT_MS
-  int device = -1;                    ///< CUDA device; -1: a host rank
-  std::optional<P2pSetting> p2p;      ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
-  std::size_t lines_bytes = 0;        ///< GPU ranks with P2P: messages up to this go as lines
-  std::size_t packets_bytes = 0;      ///< GPU ranks through host memory: messages up to this go as packets
-  std::size_t piped_bytes = 0;        ///< GPU ranks with P2P: messages from this on go through pipes
-  std::size_t cpu_reduce_bytes = 0;   ///< GPU ranks without P2P: all-reduces from this on are added up by CPU threads
+  std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
+  std::int64_t timeout_ms = 0;       ///< 0: STRAIT_TIMEOUT_MS
+  int device = -1;                   ///< CUDA device; -1: a host rank
+  std::optional<P2pSetting> p2p;     ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
+  std::size_t lines_bytes = 0;       ///< GPU ranks with P2P: messages up to this go as lines
+  double exchange_gbps = 0;  ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
+  /// GPU ranks by PCIe: messages up to this go as packets; unset: by what their links give.
+  std::optional<std::size_t> packets_bytes;
+  std::size_t piped_bytes = 0;  ///< GPU ranks with P2P: messages from this on go through pipes
+  /// GPU ranks without P2P: all-reduces from this on are added up by CPU threads; 0: none; unset: by measured rates.
+  std::optional<std::size_t> cpu_reduce_bytes;
   std::uint32_t cpu_reducers = 0;     ///< threads a rank, at most
   std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do
   std::size_t copy_window_bytes = 0;

@@ -96,6 +96,9 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
     arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";
   else if (const Status direct = arenas.open_islands(request, mailbox); !direct)
     arenas.give_up_islands(direct.error().message);
+  if (request.ranks > 1 && kernels::kind_of(arenas.ring_) != ArenaKind::nvlink) {
+    STRAIT_ASSIGN(arenas.exchange_rates_, request.exchange_rates(arenas.is_staged()));
+  }
   if (arenas.is_staged())
     STRAIT_TRY(arenas.open_staging(request));
   else if (arenas.copy_window_bytes_ > 0)
@@ -207,7 +210,8 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   if (request.ranks > 1 && request.copy_engine_bytes > 0) {
     STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages"));
   }
-  return request.ranks > 1 && DeviceReducers::are_wanted(request) ? open_reducers(request) : Status();
+  cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, exchange_rates_);
+  return cpu_reduce_bytes_ > 0 ? open_reducers(request) : Status();
 }
 
 Status DeviceArenas::join_across(const DeviceRank::Request& request, const ArenaLayout& layout,

@@ -23,6 +23,8 @@ class DeviceArenas {
   /// All ranks. Everything of a ring but its times is set.
   const kernels::Ring& ring() const { return ring_; }
   bool is_staged() const { return ring_.staged; }
+  /// Of all ranks' GPUs by PCIe; nothing is known of those that NVLink joins.
+  const ExchangeRates& exchange_rates() const { return exchange_rates_; }
   const char* transport_name() const {
     return !is_staged() ? "cuda_p2p" : islands_.empty() ? "host_staged" : "islands";
   }
@@ -48,6 +50,8 @@ class DeviceArenas {
     return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_;
   }
   cpu_reducers::ReducerMemory reducers_layout() const { return cpu_reducers::ReducerMemory::of(ring_.ranks); }
+  /// All-reduces of so many bytes and more are for those threads; 0: none.
+  std::size_t cpu_reduce_bytes() const { return cpu_reduce_bytes_; }
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
   /// Of more than one rank, through their GPUs' memory, and copy engines wanted: the words by which copies are in order
   /// (staged::PeerWords). Else null.
@@ -90,6 +94,8 @@ class DeviceArenas {
   host_staged::HostMemory windows_, peer_words_, reducers_memory_;
   std::size_t copy_windows_begin_ = 0, copy_window_bytes_ = 0;  ///< in every arena, behind the slots
   std::string why_staged_;
+  ExchangeRates exchange_rates_;
+  std::size_t cpu_reduce_bytes_ = 0;
 };
 
 }  // namespace strait

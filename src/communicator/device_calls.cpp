@@ -16,15 +16,7 @@ using kernels::Slots;
 using kernels::TwoHop;
 using kernels::Wire;
 
-/// Up to here one hop, which sends everything to everybody, beats two, which send twice but less (4x H200).
-constexpr std::size_t one_hop_limit_bytes = 512 << 10;
-constexpr std::size_t one_hop_reduce_limit_bytes = 1 << 20;
-/// The same through host memory, where bytes cost twenty times as much.
-constexpr std::size_t staged_one_hop_limit_bytes = 32 << 10;
-constexpr std::size_t staged_one_hop_reduce_limit_bytes = 1 << 20;
-/// Slices from this on a lane are cut so that the hops overlap.
-constexpr std::size_t overlap_from_bytes = 12 << 10;
-constexpr std::size_t staged_overlap_from_bytes = 32 << 10;  ///< a round through host memory costs more
+/// Of slices that are cut so that the hops overlap.
 constexpr std::size_t overlap_rounds = 3;
 
 /// Collectives of equal parts, of so many bytes and more, take no more blocks than these if the user sets no other
@@ -81,19 +73,19 @@ bool is_multicast(Collective collective) {
 Slots DeviceCalls::slots(Wire wire) const { return kernels::slots_of(ring_, wire, options_.max_sms); }
 
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
-  if (is_piped(call, one_hop, message_bytes)) return piped_slots(call);
+  if (is_piped(call, one_hop, message_bytes)) return piped_slots(call.collective);
   const Wire flagged = kernels::flagged_wire(ring_);
   // Packets would come before bulk, and a rank that takes one by one what another sends and takes in a group may need
   // the other order. (What does not fit the slots of lines would have waited in any order.)
   const bool is_message = call.collective == Collective::send_recv;
-  if (flagged != Wire::lines) return slots(is_message || message_bytes > options_.flagged_bytes ? Wire::bulk : flagged);
+  if (flagged != Wire::lines) return slots(is_message || message_bytes > flagged_bytes_ ? Wire::bulk : flagged);
   const Slots lines = slots(Wire::lines);
   const bool few_blocks = lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
   // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops, and messages between two ranks, are
   // faster in lines at any size.
   const bool reduces_to_root = !one_hop && call.collective == Collective::reduce;
   if (!few_blocks && (reduces_to_root || is_message)) return lines;
-  std::size_t most = options_.flagged_bytes;
+  std::size_t most = flagged_bytes_;
   if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
   if (message_bytes <= most) return lines;
@@ -117,8 +109,8 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   return !few_blocks || !reduces || options_.max_sms >= least_adding_blocks;
 }
 
-Slots DeviceCalls::piped_slots(const Call& call) const {
-  const std::uint32_t enough = call.collective == Collective::reduce ? piped_reduce_blocks : large_call_blocks;
+Slots DeviceCalls::piped_slots(Collective collective) const {
+  const std::uint32_t enough = collective == Collective::reduce ? piped_reduce_blocks : large_call_blocks;
   Slots through = kernels::slots_of(ring_, Wire::bulk, options_.max_sms != 0 ? options_.max_sms : enough);
   through.piped = true;
   return through;
@@ -143,10 +135,7 @@ bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
   if (options_.algorithm == "one_hop") return true;
   if (options_.algorithm == "two_hop") return false;
   if (ring_.ranks == 2) return true;
-  if (ring_.staged)
-    return bytes <=
-           (call.collective == Collective::reduce ? staged_one_hop_reduce_limit_bytes : staged_one_hop_limit_bytes);
-  return bytes <= (call.collective == Collective::reduce ? one_hop_reduce_limit_bytes : one_hop_limit_bytes);
+  return bytes <= (call.collective == Collective::reduce ? borders_.one_hop_reduce_bytes : borders_.one_hop_bytes);
 }
 
 std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
@@ -199,7 +188,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> message
     const std::uint32_t number = (call.sends ? sent : received)[call.peer]++;
     add_end(call, {call.sends, call.peer, call.sends ? call.send : call.receive, call.count}, number, turns);
   }
-  return launches_of(turns, messages.front());
+  return launches_of(turns);
 }
 
 std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
@@ -211,7 +200,7 @@ std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
     add_end(call, {true, peer, from + call.send_offsets[peer] * element, call.send_counts[peer]}, 0, turns);
     add_end(call, {false, peer, to + call.receive_offsets[peer] * element, call.receive_counts[peer]}, 0, turns);
   }
-  return launches_of(turns, call);
+  return launches_of(turns);
 }
 
 void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const {
@@ -224,10 +213,10 @@ void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number
       kernels::message(through, end.data, bytes, short_hash_of(message_signature(call, end.count)));
 }
 
-std::vector<DeviceLaunch> DeviceCalls::launches_of(const Turns& turns, const Call& call) const {
+std::vector<DeviceLaunch> DeviceCalls::launches_of(const Turns& turns) const {
   std::vector<DeviceLaunch> launches;
   for (const auto& [turn, exchange] : turns)
-    add(exchange, turn.piped ? piped_slots(call) : slots(turn.wire), false, launches);
+    add(exchange, turn.piped ? piped_slots(Collective::send_recv) : slots(turn.wire), false, launches);
   return launches;
 }
 
@@ -340,8 +329,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through) const {
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
   constexpr std::size_t grain = 16;  // every slice but the last begins aligned if the buffer does
   two_hop.slice_bytes = (two_hop.bytes + owners * grain - 1) / (owners * grain) * grain;
-  const bool overlaps =
-      two_hop.slice_bytes / through.lanes >= (ring_.staged ? staged_overlap_from_bytes : overlap_from_bytes);
+  const bool overlaps = two_hop.slice_bytes / through.lanes >= borders_.overlap_bytes;
   const kernels::Cut cut = kernels::cut(through, two_hop.slice_bytes, overlaps ? overlap_rounds : 1);
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "communicator/call.hpp"
 #include "kernels/cut.hpp"
 #include "kernels/launch.hpp"
+#include "select/borders.hpp"
 
 namespace strait {
 
@@ -30,15 +32,21 @@ struct DeviceLaunch {
 class DeviceCalls {
  public:
   struct Options {
-    std::uint32_t max_sms = 0;      ///< thread blocks at most; 0: as many as pay
-    std::size_t flagged_bytes = 0;  ///< messages up to this bear flags with their data: packets or lines; else bulk
-    std::string algorithm;          ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
+    std::uint32_t max_sms = 0;  ///< thread blocks at most; 0: as many as pay
+    /// Messages up to this bear flags with their data: packets or lines; else bulk. Packets, unset: by their border.
+    std::optional<std::size_t> flagged_bytes;
+    std::string algorithm;  ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
     std::size_t piped_bytes = ~std::size_t{0};  ///< messages in bulk from this on go through pipes, where they can
+    double exchange_gbps = 0;                   ///< ExchangeRates, by which borders are; 0: unknown
   };
   DeviceCalls() = default;
   /// `barrier_tokens`: 2 * max_ranks words of this device's memory.
   DeviceCalls(const kernels::Ring& ring, std::byte* barrier_tokens, Options options)
-      : ring_(ring), barrier_tokens_(barrier_tokens), options_(std::move(options)) {}
+      : ring_(ring),
+        barrier_tokens_(barrier_tokens),
+        options_(std::move(options)),
+        borders_(borders_of(kernels::kind_of(ring), ring.ranks, options_.exchange_gbps)),
+        flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes)) {}
 
   /// Nothing where this rank has nothing to do.
   std::vector<DeviceLaunch> launches_of(const Call& call) const;
@@ -80,11 +88,11 @@ class DeviceCalls {
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;
   bool is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const;
-  kernels::Slots piped_slots(const Call& call) const;
+  kernels::Slots piped_slots(Collective collective) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
   kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through) const;
   void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;
-  std::vector<DeviceLaunch> launches_of(const Turns& turns, const Call& call) const;
+  std::vector<DeviceLaunch> launches_of(const Turns& turns) const;
   std::vector<DeviceLaunch> all_to_all_v(const Call& call) const;
   void fill_blocks(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   void fill_rooted(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
@@ -95,6 +103,8 @@ class DeviceCalls {
   kernels::Ring ring_{};
   std::byte* barrier_tokens_ = nullptr;
   Options options_;
+  Borders borders_;
+  std::size_t flagged_bytes_ = 0;
 };
 
 }  // namespace strait

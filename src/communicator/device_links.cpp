@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/log.hpp"
 #include "communicator/device_rank.hpp"
+#include "select/exchange_rates.hpp"
+#include "topology/detect.hpp"
 #include "topology/nvml.hpp"
 
 namespace strait {
@@ -53,6 +56,13 @@ Status check_nvlink(int device, std::span<const std::string> bus_ids) {
     }
     if (!*linked) return fail(Code::unsupported, "no NVLink joins GPU " + own + " and GPU " + peer);
   }
+  return {};
+}
+
+ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
+  const auto topology = detect();
+  if (topology) return exchange_rates(*topology, process_rates(), bus_ids, through_host);
+  log_warn(-1, "what joins the GPUs cannot be seen: " + topology.error().message);
   return {};
 }
 

@@ -138,11 +138,11 @@ Status CudaRank::prepare() {
 DeviceCalls CudaRank::calls_over(kernels::Ring ring) const {
   ring.slow_ns = slow_ms * 1'000'000;
   ring.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
-  const bool has_lines = kernels::flagged_wire(ring) == kernels::Wire::lines;
+  const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
   return {ring,
           barrier_tokens_.data(),
-          {request_.max_sms, has_lines ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
-           request_.piped_bytes}};
+          {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
+           request_.piped_bytes, arenas_.exchange_rates().gbps}};
 }
 
 Status CudaRank::open_order() {

@@ -14,6 +14,7 @@
 #include "communicator/p2p.hpp"
 #include "communicator/watch.hpp"
 #include "executor/cpu_reducers/lane_reducers.hpp"
+#include "select/borders.hpp"
 
 namespace strait {
 
@@ -25,19 +26,22 @@ class DeviceRank {
     int device = 0;
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
-    std::vector<std::string> bus_ids;   ///< of the ranks' GPUs
-    std::uint32_t max_sms = 0;          ///< 0: as many as pay
-    std::int64_t timeout_ms = 0;        ///< of an operation; 0: none
-    std::string algorithm;              ///< forced where it can; empty: chosen
-    P2pSetting p2p;                     ///< of which all ranks exist
-    std::size_t lines_bytes = 0;        ///< through peers' memory: messages up to this go as lines
-    std::size_t packets_bytes = 0;      ///< through host memory: messages up to this go as packets
-    std::size_t piped_bytes = 0;        ///< through peers' memory: messages from this on go through pipes
-    std::size_t copy_engine_bytes = 0;  ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
-    std::size_t copy_window_bytes = 0;  ///< of a GPU's memory, where copy engines carry chunks between GPUs
-    cpu_reducers::Options reducers;     ///< through host memory; no threads: none
-    std::size_t cpu_reduce_bytes = 0;   ///< all-reduces from this on are added up by them
-    WireFormat wire = WireFormat::off;  ///< of the communicator: what it needs is there from the start
+    std::vector<std::string> bus_ids;          ///< of the ranks' GPUs
+    std::uint32_t max_sms = 0;                 ///< 0: as many as pay
+    std::int64_t timeout_ms = 0;               ///< of an operation; 0: none
+    std::string algorithm;                     ///< forced where it can; empty: chosen
+    P2pSetting p2p;                            ///< of which all ranks exist
+    std::size_t lines_bytes = 0;               ///< through peers' memory: messages up to this go as lines
+    std::optional<std::size_t> packets_bytes;  ///< by PCIe: messages up to this go as packets; unset: by the rates
+    std::size_t piped_bytes = 0;               ///< through peers' memory: messages from this on go through pipes
+    std::size_t copy_engine_bytes = 0;         ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
+    std::size_t copy_window_bytes = 0;         ///< of a GPU's memory, where copy engines carry chunks between GPUs
+    cpu_reducers::Options reducers;            ///< through host memory; no threads: none
+    std::optional<std::size_t> cpu_reduce_bytes;  ///< all-reduces from this on are added up by them; 0: none; unset:
+                                                  ///< by the rates
+    WireFormat wire = WireFormat::off;            ///< of the communicator: what it needs is there from the start
+    /// What the GPUs give by PCIe, through host memory or from peer to peer: the same on all ranks. Collective.
+    std::function<Result<ExchangeRates>(bool through_host)> exchange_rates;
     /// All ranks' words, by rank. Collective.
     std::function<Result<std::vector<std::uint32_t>>(std::uint32_t word)> gather;
     /// Gives this descriptor to all ranks; theirs, by rank. Collective.
@@ -72,6 +76,8 @@ class DeviceRank {
 
 /// Code::unsupported in a build without CUDA: there a configuration with a device is refused before the ranks meet.
 Status check_devices_supported(int device);
+/// What these GPUs give by PCIe, as far as the calibration and the machine itself tell (select/exchange_rates.hpp).
+ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host);
 /// The PCI bus id of a CUDA device, by which ranks that use the same one are found.
 Result<std::string> device_bus_id(int device);
 

@@ -9,7 +9,7 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
   DeviceReducers reducers;
   if (arenas.reducers_memory() == nullptr) return reducers;
   reducers.calls_ = std::move(calls);
-  reducers.least_bytes_ = request.cpu_reduce_bytes;
+  reducers.least_bytes_ = arenas.cpu_reduce_bytes();
   cpu_reducers::LaneReducers::Setup setup;
   setup.memory = arenas.reducers_memory()->data();
   setup.layout = arenas.reducers_layout();

@@ -17,8 +17,10 @@ class DeviceReducers {
   /// `calls` go over the ring with the threads. Where no reducers are wanted this carries nothing. `request` outlives
   /// this.
   static Result<DeviceReducers> open(const DeviceRank::Request& request, const DeviceArenas& arenas, DeviceCalls calls);
-  static bool are_wanted(const DeviceRank::Request& request) {
-    return request.reducers.threads > 0 && request.cpu_reduce_bytes > 0;
+  /// Of the all-reduces for them: as asked for, else by what is known of the machine. 0: there are none.
+  static std::size_t least_bytes(const DeviceRank::Request& request, const ExchangeRates& rates) {
+    if (request.ranks == 1 || request.reducers.threads == 0) return 0;
+    return request.cpu_reduce_bytes.value_or(cpu_reduce_border_bytes(request.ranks, rates));
   }
 
   /// All ranks decide alike, but for calls that one of them captures into a graph: those must not be taken.

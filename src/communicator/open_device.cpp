@@ -71,6 +71,11 @@ Status Comm::open_device(const Deadline& deadline) {
   request.wire = wire();
   request.agree = [&](const Status& status, const std::string& what) { return agree(status, what, deadline); };
   request.gather = [&](std::uint32_t word) { return gather(*channel_, word, deadline); };
+  request.exchange_rates = [&](bool through_host) {  // as rank 0 sees them
+    auto seen = rank_ == 0 ? find_exchange_rates(request.bus_ids, through_host) : ExchangeRates{};
+    if (options_.exchange_gbps > 0) seen.gbps = options_.exchange_gbps;
+    return gather(*channel_, seen, deadline).map([](const auto& all) { return all.front(); });
+  };
   request.exchange = [&](int fd) { return exchange_descriptors(fd, deadline); };
   request.watch = watch_.get();
   STRAIT_ASSIGN(device_, DeviceRank::open(request));

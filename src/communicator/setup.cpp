@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <thread>
 
@@ -109,6 +110,24 @@ void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
       model.paths[from * peers.size() + to] = peers[from].same_host(peers[to]) ? within : between;
 }
 
+/// 0: unset.
+Result<double> exchange_gbps(const Environment& environment) {
+  STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_EXCHANGE_GBPS"));
+  double gbps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gbps);
+  const bool is_whole = error == std::errc{} && end == text.data() + text.size();
+  if (!text.empty() && !(is_whole && gbps > 0 && gbps < 1e6))
+    return fail(Code::invalid_argument,
+                "STRAIT_EXCHANGE_GBPS=\"" + text + "\" is not accepted: give GB/s such as 0.6 or 12");
+  return gbps;
+}
+
+Result<std::optional<std::size_t>> bytes_if_set(const Environment& environment, VariableName name) {
+  if (!environment.is_set(name)) return std::nullopt;
+  return environment.integer(name).map(
+      [](std::int64_t bytes) { return std::optional(static_cast<std::size_t>(bytes)); });
+}
+
 }  // namespace
 
 Comm::Comm(std::unique_ptr<Channel> channel)
@@ -181,14 +200,13 @@ Status Comm::read_settings(const Environment& environment) {
   options_.lines_bytes = static_cast<std::size_t>(lines_bytes);
   STRAIT_ASSIGN(const std::int64_t piped_bytes, environment.integer("STRAIT_PIPED_BYTES"));
   options_.piped_bytes = static_cast<std::size_t>(piped_bytes);
-  STRAIT_ASSIGN(const std::int64_t packets_bytes, environment.integer("STRAIT_PACKETS_BYTES"));
-  options_.packets_bytes = static_cast<std::size_t>(packets_bytes);
+  STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
+  STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
   STRAIT_ASSIGN(const std::int64_t copy_engine_bytes, environment.integer("STRAIT_COPY_ENGINE_BYTES"));
   options_.copy_engine_bytes = static_cast<std::size_t>(copy_engine_bytes);
   STRAIT_ASSIGN(const std::int64_t copy_window_bytes, environment.integer("STRAIT_COPY_WINDOW_BYTES"));
   options_.copy_window_bytes = static_cast<std::size_t>(copy_window_bytes);
-  STRAIT_ASSIGN(const std::int64_t cpu_reduce_bytes, environment.integer("STRAIT_CPU_REDUCE_BYTES"));
-  options_.cpu_reduce_bytes = static_cast<std::size_t>(cpu_reduce_bytes);
+  STRAIT_ASSIGN(options_.cpu_reduce_bytes, bytes_if_set(environment, "STRAIT_CPU_REDUCE_BYTES"));
   STRAIT_ASSIGN(const std::int64_t cpu_reducers, environment.integer("STRAIT_CPU_REDUCERS"));
   options_.cpu_reducers = static_cast<std::uint32_t>(cpu_reducers);
   if (!options_.wire) {

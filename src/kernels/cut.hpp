@@ -4,16 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/launch.hpp"
+#include "kernels/layout.hpp"
 
 /// How messages are cut into chunks and lanes: from the length and the number of lanes that the communicator may use
 /// alone, so that both ends of a message cut alike.
 namespace strait::kernels {
 
 /// What small messages travel as.
-inline Wire flagged_wire(const Ring& ring) {
-  return ring.slots[static_cast<std::size_t>(Wire::lines)].lanes != 0 ? Wire::lines : Wire::packets;
-}
+inline Wire flagged_wire(const Ring& ring) { return kind_of(ring) == ArenaKind::nvlink ? Wire::lines : Wire::packets; }
 
 /// A chunk of less than this is not worth a block of its own. Packets cross PCIe, where what a lane writes and reads
 /// apart from data costs 0.1 to 0.2 us: an all-gather of 16 KB on two H200 takes 7.0 us on 16 lanes and 6.4 on 8.

@@ -15,6 +15,12 @@ enum class ArenaKind : std::uint8_t {
   host     ///< pinned host memory: packets and bulk
 };
 
+/// Of the arenas that a ring trades through.
+inline ArenaKind kind_of(const Ring& ring) {
+  if (ring.staged) return ArenaKind::host;
+  return ring.slots[static_cast<std::size_t>(Wire::lines)].lanes != 0 ? ArenaKind::nvlink : ArenaKind::pcie;
+}
+
 struct ArenaLayout {
   WireSlots slots[wire_count];
   std::size_t size_bytes;

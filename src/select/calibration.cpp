@@ -9,7 +9,7 @@
 namespace strait {
 namespace {
 
-constexpr int file_version = 3;
+constexpr int file_version = 4;
 constexpr std::size_t most_file_bytes = 1 << 20;
 constexpr std::string_view remedy = "Run `strait doctor --calibrate` to write it anew, or delete it";
 

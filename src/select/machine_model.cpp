@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 
+#include "select/exchange_rates.hpp"
 #include "topology/shape.hpp"
 #include "topology/sysfs_files.hpp"
 
@@ -125,6 +127,7 @@ class GpuModel {
     clock.reduce_gbps = rates_.reduce_gbps;
     clock.lanes_at_once = 1024;
     STRAIT_TRY(connect());
+    note_exchange();
     if (passes_host_memory_) add_host_sums();
     return std::move(machine_);
   }
@@ -159,6 +162,22 @@ class GpuModel {
       }
     }
     return {};
+  }
+
+  void note_exchange() {
+    std::set<DeviceId> hosts, nodes;
+    bool by_nvlink = true;
+    for (const DeviceId from : gpus_) {
+      hosts.insert(topology_.host_of(from));
+      nodes.insert(topology_.numa_of(from));
+      for (const DeviceId to : gpus_) by_nvlink &= from == to || topology_.path(from, to).kind == PathKind::nvlink;
+    }
+    if (hosts.size() > 1) return;
+    using kernels::ArenaKind;
+    machine_.arena = by_nvlink ? ArenaKind::nvlink : passes_host_memory_ ? ArenaKind::host : ArenaKind::pcie;
+    if (!by_nvlink)
+      machine_.exchange = {exchange_gbps(topology_, gpus_, passes_host_memory_),
+                           rates_.host_sums_gbps * static_cast<double>(nodes.size())};
   }
 
   DeviceId numa(std::uint32_t rank) const { return topology_.numa_of(gpus_[rank]); }

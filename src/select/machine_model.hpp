@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "plan/clock.hpp"
 #include "plan/request.hpp"
+#include "select/borders.hpp"
 #include "select/calibration.hpp"
 #include "topology/topology.hpp"
 
@@ -29,6 +30,9 @@ struct Machine {
   /// What kind each resource of the clocks is: "GPU link", "shared PCIe", "host memory", "CPU sums", "sockets",
   /// "NVLink", "NIC", "network". By index into ClockResult::resources.
   std::vector<std::string_view> levels;
+  /// Of GPUs of one host, what joins them: where all are joined by NVLink, where any pair has no P2P, and otherwise.
+  std::optional<kernels::ArenaKind> arena{};
+  ExchangeRates exchange{};  ///< of those that PCIe joins
 };
 
 /// The first `ranks` GPUs (0: all). Bytes between GPUs without P2P are written to the memory of the writer's NUMA node

@@ -77,6 +77,7 @@ constexpr std::array gpu_fields{
     gpu<&GpuRates::step_us>("step_us", time, "a fence and a flag to another GPU, apart from the way"),
     gpu<&GpuRates::copy_gbps>("copy_gbps", rate, "copy in its own memory"),
     gpu<&GpuRates::reduce_gbps>("reduce_gbps", rate, "sum of two there, bytes of both"),
+    gpu<&GpuRates::host_sums_gbps>("host_sums_gbps", rate, "sums by a NUMA node's CPUs, bytes of all"),
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ class Machine {
     bool p2p = false;
     const char* algorithm = "";
     bool piped = false;        ///< messages in bulk go through pipes, where they can
+    double exchange_gbps = 0;  ///< what links are known to give
     bool small_slots = false;  ///< as small as chunks may be, so that few bytes fill them
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
@@ -55,8 +56,9 @@ class Machine {
       ring.has_async_copies = options.piped;
       std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
-      calls_.emplace_back(ring, tokens_[rank].data(),
-                          DeviceCalls::Options{lanes, options.flagged_bytes, options.algorithm, 0});
+      calls_.emplace_back(
+          ring, tokens_[rank].data(),
+          DeviceCalls::Options{lanes, options.flagged_bytes, options.algorithm, 0, options.exchange_gbps});
     }
   }
 

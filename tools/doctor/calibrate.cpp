@@ -20,6 +20,7 @@
 #include "base/unique_fd.hpp"
 #include "doctor/calibrate_links.hpp"
 #include "doctor/measure.hpp"
+#include "doctor/measure_host_sums.hpp"
 #include "doctor/team.hpp"
 #include "select/calibration.hpp"
 #include "select/kept_file.hpp"
@@ -88,12 +89,13 @@ Status calibrate_gpus(const std::string& path) {
   if (!links) return tl::unexpected(links.error());
   fmt::print("\n{}", links_text(topology, *links));
   STRAIT_TRY(keep(path, [&](Calibration& calibration) { calibration.links[links->machine] = links->rates; }));
-  const auto rates = topo::measure_kernels(topology);
+  auto rates = topo::measure_kernels(topology);
   if (!rates && rates.error().code == Code::unsupported) {
     fmt::print("\nwhat GPUs take apart from links: not measured, {}\n", rates.error().message);
     return {};
   }
   if (!rates) return tl::unexpected(rates.error());
+  rates->host_sums_gbps = measure_host_sums_gbps(topology);
   fmt::print("\nof GPUs\n");
   print_table(*rates, gpu_rate_fields());
   return keep(path, [&](Calibration& calibration) { calibration.gpus[links->machine] = *rates; });

@@ -1,16 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <limits>
-#include <memory>
-#include <new>
-#include <random>
 #include <span>
 #include <vector>
 
 #include "doctor/measure.hpp"
+#include "doctor/measure_rate.hpp"
 #include "doctor/team.hpp"
 #include "executor/host/reduce.hpp"
 #include "plan/clock_memory.hpp"
@@ -23,34 +20,6 @@ constexpr std::size_t piece_bytes = 64 << 10;  // as large as a slice
 constexpr int repeats = 25;
 constexpr double bytes_per_us = 1e3;  // of one GB/s
 
-/// Memory that starts at a cache line, as slots and the buffers of most programs do, on any page; touched.
-class Bytes {
- public:
-  Bytes() = default;
-  explicit Bytes(std::size_t bytes) : size_(bytes), skipped_(any_pages()) {
-    const std::size_t whole = (skipped_ + bytes + alignment - 1) / alignment * alignment;
-    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, whole)));
-    if (!memory_) throw std::bad_alloc();
-    std::fill_n(data(), bytes, std::byte{1});
-  }
-  std::byte* data() const { return memory_.get() + skipped_; }
-  std::size_t size() const { return size_; }
-
- private:
-  static constexpr std::size_t alignment = 64;
-  static std::size_t any_pages() {
-    static std::minstd_rand random(std::random_device{}());
-    constexpr std::size_t pages = 64, page_bytes = 4096;
-    return random() % pages * page_bytes;
-  }
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::size_t size_ = 0;
-  std::size_t skipped_ = 0;
-  std::unique_ptr<std::byte, Free> memory_;
-};
-
 /// Copies piece by piece through `source` and `destination`, the shorter of which is used again and again.
 void copy_through(const Bytes& destination, const Bytes& source, bool streaming = false) {
   const std::size_t total = std::max(destination.size(), source.size());
@@ -58,23 +27,6 @@ void copy_through(const Bytes& destination, const Bytes& source, bool streaming 
     const std::array to{ReduceDestination{destination.data() + at % destination.size(), false, streaming}};
     copy(to, source.data() + at % source.size(), std::min(piece_bytes, total - at));
   }
-}
-
-/// GB/s of each of the team's threads, all at it at once: `work` by thread moves `bytes`.
-double rate_of(Team& team, std::size_t bytes, int times, const std::function<void(int)>& work) {
-  std::vector<std::vector<double>> taken(static_cast<std::size_t>(team.size()));
-  team.run([&](int thread) {
-    work(thread);
-    for (int i = 0; i < times; ++i) {
-      team.meet();
-      const double began = now_us();
-      work(thread);
-      taken[static_cast<std::size_t>(thread)].push_back(now_us() - began);
-    }
-  });
-  double slowest_us = 0;
-  for (auto& times_us : taken) slowest_us = std::max(slowest_us, quick_quarter(std::move(times_us)));
-  return static_cast<double>(bytes) / (slowest_us * bytes_per_us);
 }
 
 struct Buffers {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <barrier>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -21,7 +22,7 @@ namespace {
 
 constexpr std::size_t windows_of_pass = 3;
 constexpr std::size_t windows_of_half = 12;
-constexpr int most_passes_of_half = 40;
+constexpr std::size_t most_passes_of_half = 40;
 constexpr double same_state = 1.6;  ///< states of processors differ by more in what a signal between them takes
 constexpr double block_us = 500;
 constexpr double far_behind = 2;
@@ -63,8 +64,8 @@ class StateCheck {
 /// the first error of any of them.
 class Pass {
  public:
-  Pass(std::vector<PlanTime*> plans, std::size_t half, double latency_us)
-      : plans_(std::move(plans)), half_(half), state_(latency_us) {
+  Pass(std::vector<PlanTime*> plans, std::size_t half, std::size_t number, double latency_us)
+      : plans_(std::move(plans)), half_(half), number_(number), state_(latency_us) {
     for (const PlanTime* plan : plans_) {
       most_bytes_ = std::max(most_bytes_, plan->bytes);
       communicators_[plan->algorithm].resize(plan->ranks);
@@ -118,7 +119,8 @@ class Pass {
     for (std::size_t window = 0; window < windows_of_pass; ++window)
       for (std::size_t begin = 0, end = 0; going_on && begin < plans_.size(); begin = end) {
         while (end < plans_.size() && is_same_call(*plans_[begin], *plans_[end])) ++end;
-        going_on = measure_window(begin, end, send.get(), receive.get(), rank);
+        const std::size_t turn = number_ * windows_of_pass + window;
+        going_on = measure_window({begin, end, turn % (end - begin)}, send.get(), receive.get(), rank);
       }
     together_.arrive_and_drop();
     for (auto& [algorithm, comms] : communicators_) {
@@ -127,18 +129,26 @@ class Pass {
     }
   }
 
+  /// The plans of a call, and with which of them a window begins.
+  struct Turn {
+    std::size_t begin, end, first;
+    std::size_t plan(std::size_t i) const { return begin + (first + i) % size(); }
+    std::size_t size() const { return end - begin; }
+  };
   /// All plans of a call, unless the state of the processors is or becomes another one.
-  bool measure_window(std::size_t begin, std::size_t end, const void* send, void* receive, std::uint32_t rank) {
+  bool measure_window(const Turn& turn, const void* send, void* receive, std::uint32_t rank) {
     if (rank == 0) ++timing_.windows;
     together_.arrive_and_wait();
     bool going_on = true, counts = is_same_state_;
     auto& times_us = times_us_[rank];
     if (counts) {
-      for (std::size_t i = begin; going_on && i < end; ++i)
-        going_on = measure(*plans_[i], send, receive, rank, times_us[i].emplace_back());
+      for (std::size_t i = 0; going_on && i < turn.size(); ++i) {
+        const std::size_t plan = turn.plan(i);
+        going_on = measure(*plans_[plan], send, receive, rank, times_us[plan].emplace_back());
+      }
       if (going_on) together_.arrive_and_wait();
       counts = is_same_state_;
-      for (std::size_t i = begin; going_on && !counts && i < end; ++i) times_us[i].pop_back();
+      for (std::size_t i = turn.begin; going_on && !counts && i < turn.end; ++i) times_us[i].pop_back();
     }
     if (rank == 0 && !counts) ++timing_.strange_windows;
     return going_on;
@@ -168,7 +178,7 @@ class Pass {
   }
 
   std::vector<PlanTime*> plans_;  ///< of one number of ranks, those of a call beside one another
-  std::size_t half_;
+  std::size_t half_, number_;
   std::size_t most_bytes_ = 0;
   std::map<std::string, Communicators> communicators_;  ///< by algorithm
   std::vector<std::vector<std::vector<double>>> times_us_{
@@ -185,40 +195,93 @@ class Pass {
   std::string error_;
 };
 
+double quick_time(const std::vector<double>& blocks_us) {
+  return blocks_us.empty() ? std::numeric_limits<double>::infinity() : quick_quarter(blocks_us);
+}
+
+std::vector<double> all_blocks_us(const PlanTime& plan) {
+  std::vector<double> all = plan.blocks_us[0];
+  all.insert(all.end(), plan.blocks_us[1].begin(), plan.blocks_us[1].end());
+  return all;
+}
+
 bool is_far_behind(const PlanTime& plan, const std::vector<PlanTime>& plans) {
+  const double own_us = quick_time(all_blocks_us(plan));
   return std::any_of(plans.begin(), plans.end(), [&](const PlanTime& other) {
-    return other.rank_order && is_same_call(plan, other) && plan.measured_us() > far_behind * other.measured_us();
+    return other.rank_order && is_same_call(plan, other) && own_us > far_behind * quick_time(all_blocks_us(other));
   });
 }
 
-/// Those that need more windows in this half, by number of ranks. What no choice can be needs few.
+/// Of the plans of the same call.
+std::size_t most_windows(const PlanTime& plan, const std::vector<PlanTime>& plans, std::size_t half) {
+  std::size_t most = 0;
+  for (const PlanTime& other : plans)
+    if (is_same_call(plan, other)) most = std::max(most, other.blocks_us[half].size());
+  return most;
+}
+
+/// Those that need more windows in this half, by number of ranks. What no choice can be needs few, and gets no more
+/// once it was left out: all others of a call are measured in the same windows.
 std::map<std::uint32_t, std::vector<PlanTime*>> left_to_measure(std::vector<PlanTime>& plans, std::size_t half) {
   std::map<std::uint32_t, std::vector<PlanTime*>> left;
   for (PlanTime& plan : plans) {
     const std::size_t windows = plan.blocks_us[half].size();
-    const bool enough = windows >= windows_of_half || (windows >= windows_of_pass && is_far_behind(plan, plans));
+    const bool enough = windows >= windows_of_half || windows < most_windows(plan, plans, half) ||
+                        (windows >= windows_of_pass && is_far_behind(plan, plans));
     if (!enough) left[plan.ranks].push_back(&plan);
   }
   return left;
 }
 
-double quick_time(std::vector<double> blocks_us) {
-  return blocks_us.empty() ? std::numeric_limits<double>::infinity() : quick_quarter(std::move(blocks_us));
+double middle(std::vector<double> values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+/// Of the plans of one call: what the blocks of all windows come to.
+std::vector<double> compared_us(const std::vector<std::vector<double>>& blocks_us) {
+  std::size_t windows = 0;
+  for (const auto& own : blocks_us) windows = std::max(windows, own.size());
+  std::vector<double> levels_us;
+  for (std::size_t window = 0; window < windows; ++window) {
+    double logarithms = 0;
+    int plans = 0;
+    for (const auto& own : blocks_us)
+      if (own.size() == windows) logarithms += std::log(own[window]), ++plans;
+    levels_us.push_back(std::exp(logarithms / plans));
+  }
+  std::vector<double> times_us;
+  for (const auto& own : blocks_us) {
+    if (own.empty() || own.size() < windows) {
+      times_us.push_back(quick_time(own));
+      continue;
+    }
+    std::vector<double> multiples;
+    for (std::size_t window = 0; window < windows; ++window) multiples.push_back(own[window] / levels_us[window]);
+    times_us.push_back(middle(std::move(multiples)) * quick_time(levels_us));
+  }
+  return times_us;
 }
 
 }  // namespace
 
+void compare_plans(std::vector<PlanTime>& plans) {
+  for (std::size_t begin = 0, end = 0; begin < plans.size(); begin = end) {
+    while (end < plans.size() && is_same_call(plans[begin], plans[end])) ++end;
+    for (const std::size_t part : {0U, 1U, 2U}) {
+      std::vector<std::vector<double>> blocks_us;
+      for (std::size_t i = begin; i < end; ++i)
+        blocks_us.push_back(part < 2 ? plans[i].blocks_us[part] : all_blocks_us(plans[i]));
+      const std::vector<double> times_us = compared_us(blocks_us);
+      for (std::size_t i = begin; i < end; ++i) plans[i].times_us[part] = times_us[i - begin];
+    }
+  }
+}
+
 std::size_t PlanTime::count() const {
   const std::size_t blocks_in_buffer = larger_buffer_count(collective, 1, ranks);
   return std::max<std::size_t>(1, bytes / element_bytes / blocks_in_buffer);
-}
-
-double PlanTime::measured_us(std::size_t half) const { return quick_time(blocks_us[half]); }
-
-double PlanTime::measured_us() const {
-  std::vector<double> all = blocks_us[0];
-  all.insert(all.end(), blocks_us[1].begin(), blocks_us[1].end());
-  return quick_time(std::move(all));
 }
 
 double PlanTime::spread() const {
@@ -267,7 +330,7 @@ Result<PlanTiming> time_plans(std::vector<PlanTime>& plans, const std::string& t
   const ForNow quiet("STRAIT_DEBUG", "off");  // that most of what is forced here is slower is the point
   PlanTiming timing;
   for (const std::size_t half : {0U, 1U})
-    for (int pass = 0;; ++pass) {
+    for (std::size_t pass = 0;; ++pass) {
       const auto left = left_to_measure(plans, half);
       std::size_t plans_left = 0;
       for (const auto& [ranks, some] : left) plans_left += some.size();
@@ -275,7 +338,7 @@ Result<PlanTiming> time_plans(std::vector<PlanTime>& plans, const std::string& t
       if (plans_left == 0) break;
       const bool patient = pass < most_passes_of_half;
       for (const auto& [ranks, some] : left) {
-        Pass windows(some, half, patient ? latency_us : 0);
+        Pass windows(some, half, pass, patient ? latency_us : 0);
         STRAIT_TRY(windows.run());
         timing.windows += windows.timing().windows;
         timing.strange_windows += windows.timing().strange_windows;
@@ -283,6 +346,7 @@ Result<PlanTiming> time_plans(std::vector<PlanTime>& plans, const std::string& t
       timing.strange |= !patient;
       if (!patient) break;
     }
+  compare_plans(plans);
   return timing;
 }
 

@@ -21,12 +21,13 @@ struct PlanTime {
   std::string algorithm;
   bool rank_order = false;                         ///< may be taken for sums of floats too
   double predicted_us = 0;                         ///< by the rates alone
-  std::array<std::vector<double>, 2> blocks_us{};  ///< of a call, by block; first and second half of the time
+  std::array<std::vector<double>, 2> blocks_us{};  ///< of a call, by window; first and second half of the time
+  std::array<double, 3> times_us{};                ///< what that comes to (compare_plans()): each half, and all
 
   std::size_t count() const;  ///< as the call counts
-  /// What a call takes, by the quickest quarter of all blocks, or of one half's. Infinity: not measured.
-  double measured_us() const;
-  double measured_us(std::size_t half) const;
+  /// What a call takes, in all of the time or in one half. Infinity: not measured.
+  double measured_us() const { return times_us[2]; }
+  double measured_us(std::size_t half) const { return times_us[half]; }
   /// How much the two halves differ.
   double spread() const;
 };
@@ -42,6 +43,12 @@ constexpr std::size_t plan_slice_bytes = 128 << 10;  ///< what a slot of both tr
 Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const std::vector<std::uint32_t>& rank_counts,
                                             const std::vector<std::size_t>& sizes_bytes, const HostRates& rates);
 
+/// What plans take, from their blocks. Those that were measured in the same windows are compared window by window: each
+/// takes the middle one of its multiples of what all of them took in the window, and all of them what they took in the
+/// quickest quarter. So none is judged by better windows than another. Those far behind, which were measured in fewer,
+/// take the quickest quarter of their own.
+void compare_plans(std::vector<PlanTime>& plans);
+
 /// How a measurement went.
 struct PlanTiming {
   int windows = 0;          ///< of all plans of a call, one after the other
@@ -52,7 +59,8 @@ struct PlanTiming {
 /// Measures each plan in twelve windows of either half, with new communicators and buffers every third one; a plan that
 /// takes more than twice as long as another in rank order only in three.
 ///
-/// A window takes all plans of a call one after the other, a block of calls each, on the same buffers. A virtual
+/// A window takes all plans of a call one after the other, a block of calls each, on the same buffers, each time
+/// beginning with the next one: the first finds the caches as another call left them. A virtual
 /// machine's processors wander over those of its host, from a shared core to another socket and back within seconds;
 /// then signals between them take a third or three times as long, and other plans are the fastest. So `latency_us`,
 /// what a signal took when the rates were measured, is measured before and after each window, and a window in which it

@@ -55,6 +55,33 @@ std::string binding_text(const Explanation& e) {
   return fmt::format("{}, busy {:.0f}% of the time", time.binding, 100 * binding_share(time));
 }
 
+std::string border_label(std::size_t bytes) {
+  return bytes < 1024 ? fmt::format("{} B", bytes) : perf::bytes_label(static_cast<double>(bytes));
+}
+
+/// From which all-reduces CPU threads would add up, once these rates are measured; 0: none.
+std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
+  if (machine.arena != kernels::ArenaKind::host) return 0;
+  return cpu_reduce_border_bytes(machine.request.ranks, machine.exchange);
+}
+
+/// Where the kernels of GPU ranks change their ways (docs/gpus.md); "" of other ranks.
+std::string borders_text(const Machine& machine) {
+  if (!machine.arena) return "";
+  const std::uint32_t ranks = machine.request.ranks;
+  const Borders borders = borders_of(*machine.arena, ranks, machine.exchange.gbps);
+  const bool by_nvlink = *machine.arena == kernels::ArenaKind::nvlink;
+  std::string text = "\nkernels   ";
+  if (!by_nvlink)
+    text += fmt::format("{:.3g} GB/s each way a GPU while all exchange: packets up to {}, ", machine.exchange.gbps,
+                        border_label(borders.packets_bytes));
+  text += fmt::format("all-reduces in one hop up to {}, reduces up to {}", border_label(borders.one_hop_bytes),
+                      border_label(borders.one_hop_reduce_bytes));
+  if (const std::size_t by_cpus = cpu_reduce_border_bytes_of(machine); by_cpus > 0)
+    text += fmt::format(", added up by CPU threads from {}, once calibrated", border_label(by_cpus));
+  return text + "\n";
+}
+
 }  // namespace
 
 double binding_share(const ClockResult& time) {
@@ -150,7 +177,7 @@ std::string to_text(const Explanation& e) {
   text += "\nthe choice's time, by level (busiest resource of each)\n";
   for (const LevelUse& use : level_uses(e.machine, choice.time))
     text += fmt::format("{:<17} {:>4.0f}%  {}\n", use.level, 100 * use.busy, use.resource);
-  return text;
+  return text + borders_text(e.machine);
 }
 
 std::string to_json(const Explanation& e) {
@@ -164,6 +191,13 @@ std::string to_json(const Explanation& e) {
   json["root"] = has_root(e.wish.collective) ? Json(e.wish.root) : Json();
   json["why"] = e.prediction.why;
   json["measured_us"] = e.measured ? Json(e.measured->time_us) : Json();
+  if (e.machine.arena) {
+    const Borders borders = borders_of(*e.machine.arena, e.machine.request.ranks, e.machine.exchange.gbps);
+    json["kernels"] = {
+        {"exchange_gbps", e.machine.exchange.gbps}, {"packets_bytes", borders.packets_bytes},
+        {"one_hop_bytes", borders.one_hop_bytes},   {"one_hop_reduce_bytes", borders.one_hop_reduce_bytes},
+        {"overlap_bytes", borders.overlap_bytes},   {"cpu_reduce_bytes", cpu_reduce_border_bytes_of(e.machine)}};
+  }
   json["plans"] = Json::array();
   for (const PredictedPlan& plan : e.prediction.plans) {
     const Bandwidths rates = bandwidths(e.operation, e.machine.request.ranks, plan.time.total_us);

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
 
 #include "fake_device_rank.hpp"
 #include "support/ranks.hpp"
@@ -80,6 +82,48 @@ TEST_F(DeviceRankTest, TheFlightRecorderHasStreamsAndAsksTheGpu) {
   ASSERT_EQ(calls.size(), 1U);
   EXPECT_EQ(calls[0].at("stream"), 0x77);
   EXPECT_TRUE(calls[0].at("finished_unix_us").is_null()) << "only the GPU knows";
+}
+
+/// What links give decides how calls are cut, so all ranks go by what rank 0 sees, whatever each sees itself.
+TEST(DeviceRankSettings, AllRanksGoByTheRatesThatRank0Sees) {
+  fake_gpu.asks_for_rates = true;
+  fake_gpu.looks = 0;
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.emplace_back([&, rank] {
+      straitConfig_t config = test_config();
+      config.device = rank;
+      straitComm_t comm = nullptr;
+      STRAIT_EXPECT_OK(straitCommInitRank(&comm, 3, &id, rank, &config));
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    });
+  ranks.clear();
+  fake_gpu.asks_for_rates = false;
+  EXPECT_EQ(fake_gpu.looks, 1);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(fake_gpu.rates[rank], 1.5) << rank;
+}
+
+TEST(DeviceRankSettings, TheRateMayBeGiven) {
+  straitUniqueId id;
+  straitConfig_t config = test_config();
+  config.device = 0;
+  straitComm_t comm = nullptr;
+  fake_gpu.asks_for_rates = true;
+  setenv("STRAIT_EXCHANGE_GBPS", "0.6", 1);
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  STRAIT_EXPECT_OK(straitCommInitRank(&comm, 1, &id, 0, &config));
+  STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  EXPECT_EQ(fake_gpu.rates[0], 0.6);
+  fake_gpu.asks_for_rates = false;
+  for (const char* wrong : {"0", "-1", "fast", "0.6 GB/s", "nan", "inf"}) {
+    setenv("STRAIT_EXCHANGE_GBPS", wrong, 1);
+    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    EXPECT_EQ(straitCommInitRank(&comm, 1, &id, 0, &config), straitInvalidArgument) << wrong;
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("STRAIT_EXCHANGE_GBPS=\"" + std::string(wrong)));
+  }
+  unsetenv("STRAIT_EXCHANGE_GBPS");
 }
 
 /// Groups of STRAIT_P2P must be well formed, and of ranks that there are.

@@ -30,8 +30,15 @@ class FakeDeviceRank final : public DeviceRank {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& /*request*/) {
+Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
+  if (testing::fake_gpu.asks_for_rates) {
+    STRAIT_ASSIGN(const ExchangeRates rates, request.exchange_rates(true));
+    testing::fake_gpu.rates[request.rank] = rates.gbps;
+  }
   return std::make_unique<FakeDeviceRank>();
+}
+ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
+  return {++testing::fake_gpu.looks + (through_host ? 0.5 : 0), static_cast<double>(bus_ids.size())};
 }
 Status check_devices_supported(int /*device*/) { return {}; }
 Result<std::string> device_bus_id(int device) { return "0000:4" + std::to_string(device) + ":00.0"; }

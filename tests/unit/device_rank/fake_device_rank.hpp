@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <string>
 
@@ -11,6 +12,9 @@ struct FakeGpu {
   std::atomic<bool> captures{false};
   std::atomic<int> idle{-1};  ///< 1, 0, or -1: unknown
   std::atomic<int> launches{0};
+  bool asks_for_rates = false;    ///< when a communicator is made
+  std::atomic<int> looks{0};      ///< at what joins the GPUs: each sees something else
+  std::array<double, 4> rates{};  ///< by rank, of what they were told
 };
 inline FakeGpu fake_gpu;
 

@@ -78,7 +78,7 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
       {std::string(64, '\0'), "not JSON"},
       {"[]", "not JSON"},
       {"{}", "not one of Strait's"},
-      {changed(good, "\"strait_calibration\": 3", "\"strait_calibration\": 4"), "version 4"},
+      {changed(good, "\"strait_calibration\": 4", "\"strait_calibration\": 5"), "version 5"},
       {changed(good, std::string(machine), "fedcba9876543210"), "another machine"},
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": -1"), "copy_gbps = -1"},
       {changed(good, "\"copy_gbps\": 42.0", "\"copy_gbps\": 1e99"), "no machine has"},

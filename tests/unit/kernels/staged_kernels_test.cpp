@@ -33,6 +33,19 @@ TEST_P(Bulk, EveryCollective) {
   }
 }
 
+/// Of links so slow that calls take two hops, cut so that these overlap, from a few hundred bytes on.
+TEST_P(Bulk, EveryCollectiveOverSlowLinks) {
+  Machine machine(4, 2, {.p2p = GetParam(), .exchange_gbps = 0.3});
+  check_collectives(machine, {1, 77, 3001});
+  CollectiveCase c;
+  c.type = DataType::float32;
+  c.count = 3001;
+  Bytes data(c.count * sizeof(float));
+  const auto launches = machine.calls(0).launches_of(call_of(c, data.data(), data.data(), Bytes(4)));
+  const auto& two_hop = std::get<kernels::TwoHop>(launches.at(0).argument);
+  EXPECT_GT(two_hop.rounds, 1u);
+}
+
 /// More chunks than slots, on the lanes of one block: every slot is used again many times.
 TEST_P(Bulk, SlotsAreUsedAgain) {
   Machine machine(3, 1, {.p2p = GetParam()});

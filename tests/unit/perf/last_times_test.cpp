@@ -107,7 +107,7 @@ TEST_F(LastTimes, OfAnotherOperationOrMachineItIsNotThatOne) {
 
 TEST_F(LastTimes, SettingsThatMatterArePartOfIt) {
   EXPECT_EQ(*settings_text(environment({{"STRAIT_P2P", "auto"}, {"STRAIT_DEBUG", "info"}})), "");
-  const Environment without = environment({{"STRAIT_P2P", "off"}, {"STRAIT_PACKETS_BYTES", "32K"}});
+  const Environment without = environment({{"STRAIT_P2P", "off"}, {"STRAIT_PIPED_BYTES", "2M"}});
   EXPECT_EQ(*settings_text(without), "STRAIT_P2P=off");
   keep(report(), without);
   EXPECT_EQ(time_of(same()), 0);

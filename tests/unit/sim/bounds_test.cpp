@@ -185,6 +185,18 @@ std::vector<Case> cases() {
        "NVLink",
        us(1.5 * 256 * mib, 391),
        1.05},
+      // Without P2P every GPU's part of the other socket's results crosses between them: what two GPUs of a socket read
+      // of the other's inputs, two quarters of each of two, and of its two sums each.
+      {"4x-h200-no-p2p",
+       4,
+       all_reduce,
+       DataType::bfloat16,
+       256 * mib,
+       {"staged"},
+       "GPU",
+       "sockets",
+       us(2 * 2 * 256 * mib / 4 + 2 * 2 * 256 * mib / 4, 60),
+       1.05},
       {"4x-h200",
        4,
        Collective::reduce_scatter,
@@ -301,8 +313,8 @@ INSTANTIATE_TEST_SUITE_P(All, Limits,
                                          Limit{"10x-rtx3090-bridged", 10, 3 / 3.0 * 1.8},
                                          Limit{"2-hosts-10x-rtx3090", 20, 3 / 5.0 * 1.9},
                                          Limit{"2-hosts-10x-rtx3090-bridged", 20, 3 / 3.0 * 1.9},
-                                         Limit{"4x-h200", 4, 391}, Limit{"4x-rtx-pro-6000", 4, 50},
-                                         Limit{"8x-h800", 8, 160},
+                                         Limit{"4x-h200", 4, 391}, Limit{"4x-h200-no-p2p", 4, 40 * 1.5},
+                                         Limit{"4x-rtx-pro-6000", 4, 50}, Limit{"8x-h800", 8, 160},
                                          Limit{"32-hosts-8x-h800", 16, 210},  // NVLink and a NIC at once
                                          Limit{"8x-h100-superpod", 16, 420}, Limit{"nvl72", 36, 900}));
 

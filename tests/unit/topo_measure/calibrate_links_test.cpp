@@ -5,6 +5,9 @@
 
 #include <string>
 
+#include "doctor/check_calibration.hpp"
+#include "doctor/measure_host_sums.hpp"
+#include "select/exchange_rates.hpp"
 #include "select/link_rates.hpp"
 #include "select/machine_model.hpp"
 #include "topo/measurements.hpp"
@@ -79,6 +82,50 @@ TEST(CalibratedGpus, TellWhatKernelsTakeAndChangeWhatIsPredicted) {
   ASSERT_TRUE(placed);
   EXPECT_EQ(placed->clock.step_us, rates->step_us);
   EXPECT_EQ(placed->clock.copy_gbps, rates->copy_gbps);
+}
+
+/// What communicators ask for when they are made.
+TEST(CalibratedGpus, TellWhatAllExchangeAtOnce) {
+  const Topology topology = machine();
+  const std::vector<std::string> both{"0000:41:00.0", "0000:42:00.0"};
+  KnownRates known{{}, "machine.json", true, {}, {}};
+  EXPECT_EQ(exchange_rates(topology, known, both, true).gbps, 0) << "only assumed";
+  const auto links = measure_links(topology, "test", FAKE_CUDA_GOOD);
+  ASSERT_TRUE(links) << links.error().message;
+  known.links[links->machine] = links->rates;
+  const ExchangeRates without_sums = exchange_rates(topology, known, both, true);
+  EXPECT_THAT(without_sums.gbps, AllOf(Ge(0.5), Le(6))) << "both share 8 GB/s";
+  EXPECT_EQ(without_sums.sums_gbps, 0);
+  known.gpus[links->machine].host_sums_gbps = 50;
+  EXPECT_EQ(exchange_rates(topology, known, both, true).sums_gbps, 50);
+  const std::vector<std::string> as_drivers_write{"0000:41:00.0", "00000000:42:00.0"};
+  EXPECT_EQ(exchange_rates(topology, known, as_drivers_write, true).gbps, without_sums.gbps);
+  EXPECT_EQ(exchange_rates(topology, known, {"0000:41:00.0", "0000:99:00.0"}, true).gbps, 0) << "another machine's";
+}
+
+TEST(Doctor, AsksForWhatHasNotBeenMeasured) {
+  KnownRates known{{}, "machine.json", true, {}, {}};
+  const auto severity = [&](std::string_view fixture) -> std::optional<Severity> {
+    const Findings found = check_calibration(std::move(load_fixture(fixture)).value(), known);
+    return found.empty() ? std::nullopt : std::optional(found.front().severity);
+  };
+  for (const auto& [fixture, expected] : {std::pair("10x-rtx3090", std::optional(Severity::warning)),
+                                          {"10x-rtx3090-bridged", Severity::warning},
+                                          {"4x-rtx-pro-6000", Severity::note},
+                                          {"4x-h200", std::nullopt},
+                                          {"laptop", std::nullopt}})
+    EXPECT_EQ(severity(fixture), expected) << fixture;
+  const Topology rtx = std::move(load_fixture("10x-rtx3090")).value();
+  known.links[topology_fingerprint(rtx)] = {{"gpu0", "switch0", 3, 0, "test"}};
+  EXPECT_EQ(severity("10x-rtx3090"), Severity::ok);
+}
+
+TEST(CalibratedGpus, TellWhatCpusAddUp) {
+  // No core copies so little or so much out of DRAM; sanitizers slow all of it down.
+  EXPECT_THAT(measure_host_sums_gbps(machine()), AllOf(Ge(0.05), Le(2000)));
+  const auto laptop = load_fixture("laptop");
+  ASSERT_TRUE(laptop);
+  EXPECT_EQ(measure_host_sums_gbps(*laptop), 0) << "no GPU";
 }
 
 TEST(CalibratedGpus, ADriverWithoutItsCompilerIsTold) {

@@ -1,0 +1,59 @@
+#include "select/borders.hpp"
+
+#include <algorithm>
+
+namespace strait {
+namespace {
+
+/// What was measured, on four ranks, and what their links gave.
+struct Measured {
+  double gbps;
+  Borders borders;
+};
+constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
+constexpr double pcie_gbps = 40;  // of Gen5, 16 lanes, up to the host
+constexpr Measured between_peers{390, {32 * kb, 512 * kb, 1 * mb, 12 * kb}};
+constexpr Measured through_host{pcie_gbps, {32 * kb, 32 * kb, 1 * mb, 32 * kb}};
+constexpr std::uint32_t measured_ranks = 4;
+
+/// Bytes that the busiest rank takes in one hop beyond those of two, for each byte of the message.
+double excess_of_all_reduce(std::uint32_t ranks) {
+  const double n = ranks;
+  return (n - 1) - 2 * (n - 1) / n;
+}
+double excess_of_reduce(std::uint32_t ranks) { return ranks - 2.0; }
+
+/// The share of the border of four ranks that so many have.
+double share_of(double (*excess)(std::uint32_t), std::uint32_t ranks) {
+  return ranks <= measured_ranks ? 1 : excess(measured_ranks) / excess(ranks);
+}
+
+std::size_t scaled(std::size_t bytes, double by) { return static_cast<std::size_t>(static_cast<double>(bytes) * by); }
+
+}  // namespace
+
+Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
+  const Measured& measured = kind == kernels::ArenaKind::host ? through_host : between_peers;
+  const double pcie = std::min(gbps > 0 ? gbps : pcie_gbps, pcie_gbps);
+  const double own = kind == kernels::ArenaKind::nvlink ? measured.gbps : pcie;
+  const double slower = own / measured.gbps;
+  const Borders& four = measured.borders;
+  return {.packets_bytes = scaled(four.packets_bytes, pcie / pcie_gbps),
+          .one_hop_bytes = scaled(four.one_hop_bytes, slower * share_of(excess_of_all_reduce, ranks)),
+          .one_hop_reduce_bytes = scaled(four.one_hop_reduce_bytes, slower * share_of(excess_of_reduce, ranks)),
+          .overlap_bytes = scaled(four.overlap_bytes, slower)};
+}
+
+std::size_t cpu_reduce_border_bytes(std::uint32_t ranks, const ExchangeRates& rates) {
+  constexpr double least_promise = 1.6;
+  constexpr double start_us = 200;      // until sleeping threads are all at work, several times what a wake-up takes
+  constexpr double bytes_per_us = 1e3;  // of one GB/s
+  if (ranks < 2 || rates.gbps <= 0 || rates.sums_gbps <= 0) return 0;
+  const double n = ranks;
+  const double by_gpus_us = 2 * (n - 1) / n / (rates.gbps * bytes_per_us);  // for each byte of the message
+  const double by_cpus_us = std::max(1 / rates.gbps, n / rates.sums_gbps) / bytes_per_us;
+  if (by_gpus_us < least_promise * by_cpus_us) return 0;
+  return std::max(mb, static_cast<std::size_t>(start_us / (by_gpus_us - by_cpus_us)));
+}
+
+}  // namespace strait

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/layout.hpp"
+
+/// The lengths of messages at which ranks on GPUs go from one way of carrying them to another.
+namespace strait {
+
+struct Borders {
+  std::size_t packets_bytes = 0;         ///< messages up to this as packets, where there are no lines
+  std::size_t one_hop_bytes = 0;         ///< all-reduces and broadcasts up to this in one hop, which sends more
+  std::size_t one_hop_reduce_bytes = 0;  ///< reduces likewise
+  std::size_t overlap_bytes = 0;         ///< slices of so many bytes a lane and more are cut so that the hops overlap
+
+  friend bool operator==(const Borders&, const Borders&) = default;
+};
+
+/// What links give decides: each border is where the bytes that one way saves take as long as what it costs apart from
+/// bytes. The latter was measured on four H200 by NVLink and through host memory; from there borders go down with the
+/// rate, and with the bytes that one hop sends to more than four ranks. They never go up: what is faster than those
+/// machines has not been measured. `gbps`: ExchangeRates, of PCIe; 0: unknown, taken as that of the machine measured.
+/// All ranks get the same of the same arguments.
+Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps = 0);
+
+/// What GPUs that PCIe joins give while all exchange with all, as far as it is known when ranks join.
+struct ExchangeRates {
+  double gbps = 0;       ///< of each GPU, each way; 0: unknown
+  double sums_gbps = 0;  ///< what CPU threads add up for all of them together, bytes of all sources; 0: not measured
+};
+
+/// All-reduces from this length on are added up by CPU threads; 0: none. Through the GPUs every message comes down
+/// almost twice, 2(n-1)/n times, and once where CPUs add. Taken where that promises much, for a promise of 1.5 has not
+/// been kept by four H200 (docs/gpus.md), and only where both rates were measured.
+std::size_t cpu_reduce_border_bytes(std::uint32_t ranks, const ExchangeRates& rates);
+
+}  // namespace strait

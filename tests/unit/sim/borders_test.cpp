@@ -1,0 +1,135 @@
+// Where ranks on GPUs change how they carry calls, and the rates that say so, by hand.
+#include "select/borders.hpp"
+
+#include <gtest/gtest.h>
+
+#include "select/exchange_rates.hpp"
+#include "select/machine_model.hpp"
+#include "topology/files.hpp"
+
+namespace strait {
+namespace {
+
+using kernels::ArenaKind;
+constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
+
+Topology topology(std::string_view fixture) { return std::move(load_fixture(fixture)).value(); }
+
+std::vector<DeviceId> some_gpus(const Topology& topology, std::initializer_list<std::size_t> numbers) {
+  const std::vector<DeviceId> all = topology.all(DeviceKind::gpu);
+  std::vector<DeviceId> some;
+  for (const std::size_t number : numbers) some.push_back(all.at(number));
+  return some;
+}
+
+/// A NUMA node's five GPUs share 3 GB/s each way.
+TEST(Exchange, PortsAreShared) {
+  const Topology machine = topology("10x-rtx3090");
+  const auto gbps = [&](std::initializer_list<std::size_t> gpus) {
+    return exchange_gbps(machine, some_gpus(machine, gpus), true);
+  };
+  EXPECT_NEAR(gbps({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}), 3.0 / 5, 1e-9);
+  EXPECT_NEAR(gbps({0, 1, 2, 3, 4}), 3.0 / 5, 1e-9);
+  EXPECT_NEAR(gbps({0, 1}), 3.0 / 2, 1e-9);
+  EXPECT_NEAR(gbps({0, 5}), 3.0, 1e-9);
+  EXPECT_NEAR(gbps({0, 1, 5}), 3.0 / 2, 1e-9);
+  EXPECT_EQ(gbps({0}), 0);
+}
+
+/// 40 GB/s up the link of each GPU; 450 by NVLink, of which copy engines gave 391.
+TEST(Exchange, GoesThroughTheHostOrNot) {
+  const Topology machine = topology("4x-h200");
+  const auto all = some_gpus(machine, {0, 1, 2, 3});
+  EXPECT_NEAR(exchange_gbps(machine, all, true), 40, 1e-9);
+  EXPECT_NEAR(exchange_gbps(machine, all, false), 391, 1e-9);
+}
+
+/// The sockets' 15 GB/s would be the least if ports gave 12: of ten GPUs five send to five of nine others across.
+TEST(Exchange, SocketsAreShared) {
+  TopologyData data = topology("10x-rtx3090").data();
+  for (Link& link : data.links)
+    if (link.kind == LinkKind::pcie) link.up_gbps = link.down_gbps = 100;
+  for (Device& device : data.devices) device.memory_gbps = 0;
+  const auto machine = Topology::make(std::move(data));
+  ASSERT_TRUE(machine);
+  EXPECT_NEAR(exchange_gbps(*machine, machine->all(DeviceKind::gpu), true), 15 / (5 * 5.0 / 9), 1e-9);
+}
+
+/// Each byte is written to memory and read from it, by two GPUs of a node for each other, 1 GB/s in all.
+TEST(Exchange, MemoryIsWrittenAndRead) {
+  TopologyData data = topology("10x-rtx3090").data();
+  for (Device& device : data.devices)
+    if (device.kind == DeviceKind::numa) device.memory_gbps = 1;
+  const auto machine = Topology::make(std::move(data));
+  ASSERT_TRUE(machine);
+  EXPECT_NEAR(exchange_gbps(*machine, some_gpus(*machine, {0, 1}), true), 1.0 / 4, 1e-9);
+}
+
+TEST(Rates, OfLinksThatTellNoSpeedAreUnknownUntilMeasured) {
+  const Topology h200 = topology("4x-h200"), rtx = topology("10x-rtx3090");
+  const auto first = some_gpus(rtx, {0});
+  EXPECT_TRUE(knows_rates(h200, some_gpus(h200, {0, 1, 2, 3}))) << "measured";
+  EXPECT_FALSE(knows_rates(rtx, first)) << "its port is an assumption";
+  TopologyData data = rtx.data();
+  const DeviceId gpu = first.front(), parent = rtx.device(gpu).parent;
+  data.calibrations.push_back({.from = gpu, .to = parent, .bandwidth_gbps = 3});
+  EXPECT_FALSE(knows_rates(*Topology::make(data), first)) << "one way";
+  data.calibrations.push_back({.from = parent, .to = gpu, .bandwidth_gbps = 3});
+  EXPECT_TRUE(knows_rates(*Topology::make(data), first));
+  EXPECT_FALSE(knows_rates(*Topology::make(data), some_gpus(rtx, {0, 1})));
+  for (Link& link : data.links) link.pcie = {.gigatransfers = 8, .lanes = 16};
+  data.calibrations.clear();
+  EXPECT_TRUE(knows_rates(*Topology::make(data), some_gpus(rtx, {0, 1}))) << "all links tell their speed";
+}
+
+TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
+  const Borders by_nvlink{32 * kb, 512 * kb, 1 * mb, 12 * kb}, by_host{32 * kb, 32 * kb, 1 * mb, 32 * kb};
+  for (const std::uint32_t ranks : {2U, 3U, 4U}) {
+    EXPECT_EQ(borders_of(ArenaKind::nvlink, ranks), by_nvlink);
+    for (const double gbps : {0.0, 40.0, 63.0}) EXPECT_EQ(borders_of(ArenaKind::host, ranks, gbps), by_host);
+  }
+}
+
+/// Half the rate: the bytes saved take twice as long.
+TEST(Borders, GoDownWithTheRate) {
+  const Borders half = borders_of(ArenaKind::host, 4, 20);
+  EXPECT_EQ(half, (Borders{16 * kb, 16 * kb, 512 * kb, 16 * kb}));
+  const Borders peers = borders_of(ArenaKind::pcie, 4, 39);  // a tenth of NVLink
+  EXPECT_NEAR(static_cast<double>(peers.one_hop_bytes), 51.2 * kb, 1);
+  EXPECT_NEAR(static_cast<double>(peers.packets_bytes), 32 * 0.975 * kb, 1);
+}
+
+/// In one hop of an all-reduce each of n ranks takes n-1 messages, in two 2(n-1)/n: 1.5 more of four ranks, 7.2 of ten.
+/// The root of a reduce takes n-1, or one.
+TEST(Borders, GoDownWithTheRanks) {
+  const Borders ten = borders_of(ArenaKind::host, 10, 0.6);
+  EXPECT_EQ(ten.packets_bytes, std::size_t(32 * kb * 0.6 / 40));                  // 491
+  EXPECT_EQ(ten.one_hop_bytes, std::size_t(32 * kb * (0.6 / 40 * (1.5 / 7.2))));  // 102
+  EXPECT_EQ(ten.one_hop_reduce_bytes, std::size_t(1 * mb * (0.6 / 40 * 2 / 8)));  // 3932
+  EXPECT_EQ(borders_of(ArenaKind::nvlink, 8).one_hop_bytes, std::size_t(512 * kb * (1.5 / 5.25)));
+}
+
+/// A message comes down 1.8 times to each of ten GPUs, or once. At 0.6 GB/s that is 3 or 1.67 us a KB.
+TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
+  EXPECT_EQ(cpu_reduce_border_bytes(10, {0.6, 100}), 1 * mb);
+  // At 6 GB/s a tenth of that is spared: it takes 1.5 MB to make up for the start.
+  EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(10, {6, 1000})), 200 / 1.3333e-4, 1000);
+  EXPECT_EQ(cpu_reduce_border_bytes(10, {0.6, 5}), 0U) << "the CPUs would take 2 us a KB";
+  EXPECT_EQ(cpu_reduce_border_bytes(4, {0.6, 100}), 0U) << "1.5 times was promised before, and not kept";
+  EXPECT_EQ(cpu_reduce_border_bytes(10, {0, 100}), 0U);
+  EXPECT_EQ(cpu_reduce_border_bytes(10, {0.6, 0}), 0U);
+  EXPECT_EQ(cpu_reduce_border_bytes(1, {0.6, 100}), 0U);
+}
+
+TEST(Borders, BelongToMachinesOfOneHost) {
+  const auto machine = [](std::string_view fixture) { return std::move(place_on_gpus(topology(fixture), 0)).value(); };
+  EXPECT_EQ(machine("10x-rtx3090").arena, ArenaKind::host);
+  EXPECT_NEAR(machine("10x-rtx3090").exchange.gbps, 0.6, 1e-9);
+  EXPECT_NEAR(machine("10x-rtx3090").exchange.sums_gbps, 2 * GpuRates{}.host_sums_gbps, 1e-9);
+  EXPECT_EQ(machine("4x-rtx-pro-6000").arena, ArenaKind::pcie);
+  EXPECT_EQ(machine("4x-h200").arena, ArenaKind::nvlink);
+  EXPECT_EQ(machine("2-hosts-10x-rtx3090").arena, std::nullopt);
+}
+
+}  // namespace
+}  // namespace strait
