@@ -32,7 +32,7 @@ struct CommOptions {
   int device = -1;                   ///< CUDA device; -1: a host rank
   std::optional<P2pSetting> p2p;     ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
   std::size_t lines_bytes = 0;       ///< GPU ranks with P2P: messages up to this go as lines
-  double exchange_gbps = 0;  ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
+  double exchange_gbps = 0;          ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
   /// GPU ranks by PCIe: messages up to this go as packets; unset: by what their links give.
   std::optional<std::size_t> packets_bytes;
   std::size_t piped_bytes = 0;  ///< GPU ranks with P2P: messages from this on go through pipes

@@ -50,8 +50,8 @@ Result<GpuMeasurements> measure_gpus(const Topology& topology, const std::string
                                      int longest_ms = 60'000);
 
 /// What GPUs take apart from their links: launches, flags between pairs, copies and sums in their own memory, of the
-/// slowest GPU and the middle pair. What the CPUs add for them is measured elsewhere. Some seconds; errors likewise, and with
-/// Code::unsupported where the driver cannot compile.
+/// slowest GPU and the middle pair. What the CPUs add for them is measured elsewhere. Some seconds; errors likewise,
+/// and with Code::unsupported where the driver cannot compile.
 Result<GpuRates> measure_kernels(const Topology& topology, const std::string& library = "libcuda.so.1",
                                  int longest_ms = 60'000);
 
