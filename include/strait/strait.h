@@ -135,10 +135,13 @@ typedef struct {
                         kind as sendbuff, one float an element of it, zeros at first: added to what this rank
                         contributes, and replaced by what the format lost of that. This rank's own matter. Unused on
                         one rank alone */
+  int max_sms;       /* GPU ranks: thread blocks this call may use, the same on all ranks, instead of those of the
+                        communicator; 0: those. By copy engines only if the communicator has them for a bound of its own
+                        or by STRAIT_COPY_ENGINE_BYTES */
 } straitCallOptions_t;
 #define STRAIT_CALL_OPTIONS_MAGIC 0x53747262u
 #define STRAIT_CALL_OPTIONS_INITIALIZER \
-  { sizeof(straitCallOptions_t), STRAIT_CALL_OPTIONS_MAGIC, 0, NULL }
+  { sizeof(straitCallOptions_t), STRAIT_CALL_OPTIONS_MAGIC, 0, NULL, 0 }
 
 /* ---- library ---- */
 

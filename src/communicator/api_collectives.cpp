@@ -34,8 +34,8 @@ Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
   return {};
 }
 
-/// Fills in the wire format: what the call's options say, or the communicator's for the calls that can have one.
-Status set_wire(Call& call, const Comm& comm, const straitCallOptions_t* options) {
+/// Fills in what the call's options say; its wire format is else the communicator's for the calls that can have one.
+Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* options) {
   std::optional<WireFormat> wanted;
   if (options != nullptr) {
     const std::string call_name(name(call.collective));
@@ -48,6 +48,9 @@ Status set_wire(Call& call, const Comm& comm, const straitCallOptions_t* options
     if (!wire) return fail(Code::invalid_argument, call_name + ": " + wire.error().message);
     wanted = *wire;
     call.residual = known.residual;
+    if (known.max_sms < 0)
+      return fail(Code::invalid_argument, call_name + ": max_sms in its options must not be negative");
+    call.max_sms = std::min(static_cast<std::uint32_t>(known.max_sms), Call::most_sms);
   }
   if (wanted)
     call.wire = *wanted;
@@ -72,7 +75,7 @@ ProfilerRange profiled(const Comm& comm, const Call& call) {
 /// Validates the call, then runs it, or records it in the open group.
 Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const straitCallOptions_t* options) {
   STRAIT_TRY(set_types(call, comm, type, op));
-  STRAIT_TRY(set_wire(call, comm, options));
+  STRAIT_TRY(set_options(call, comm, options));
   STRAIT_TRY(validate(call, comm.rank(), comm.ranks()));
   const ProfilerRange range = profiled(comm, call);
   STRAIT_TRY(comm.prepare(call));

@@ -7,16 +7,19 @@
 namespace strait {
 namespace {
 
-constexpr unsigned type_shift = 8;
-constexpr unsigned op_shift = 16;
-constexpr unsigned registered_shift = 24;
-constexpr unsigned wire_shift = 25;
-constexpr std::uint64_t wire_mask = 3;
-static_assert(wire_format_count - 1 <= wire_mask);
-constexpr unsigned root_shift = 32;
-constexpr std::uint64_t root_mask = (1u << 20) - 1;
-constexpr unsigned number_shift = 52;
-constexpr std::uint64_t number_mask = (1u << 12) - 1;
+/// Bits of CallSignature::what.
+struct Field {
+  unsigned shift;
+  unsigned bits;
+  constexpr std::uint64_t most() const { return (std::uint64_t{1} << bits) - 1; }
+  constexpr std::uint64_t of(std::uint64_t what) const { return what >> shift & most(); }
+  constexpr std::uint64_t with(std::uint64_t value) const { return (value & most()) << shift; }
+};
+constexpr Field collective_field{0, 6}, type_field{6, 5}, op_field{11, 4}, registered_field{15, 1}, wire_field{16, 2},
+    sms_field{18, 9}, root_field{32, 20}, number_field{52, 12};
+static_assert(collective_count - 1 <= collective_field.most() && data_type_count - 1 <= type_field.most() &&
+              reduce_op_count - 1 <= op_field.most() && wire_format_count - 1 <= wire_field.most() &&
+              Call::most_sms <= sms_field.most());
 
 std::uintptr_t begin_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
@@ -137,17 +140,17 @@ bool is_in_place(const Call& call, std::uint32_t rank) {
 }
 
 CallSignature message_signature(const Call& call, std::size_t count) {
-  return {std::uint64_t(call.collective) | std::uint64_t(call.type) << type_shift |
-              std::uint64_t(is_reduction(call.collective) ? call.op : ReduceOp::sum) << op_shift |
-              std::uint64_t(call.registered) << registered_shift | std::uint64_t(call.wire) << wire_shift |
-              std::uint64_t(call.root) << root_shift,
+  const ReduceOp op = is_reduction(call.collective) ? call.op : ReduceOp::sum;
+  return {collective_field.with(std::uint64_t(call.collective)) | type_field.with(std::uint64_t(call.type)) |
+              op_field.with(std::uint64_t(op)) | registered_field.with(call.registered) |
+              wire_field.with(std::uint64_t(call.wire)) | sms_field.with(call.max_sms) | root_field.with(call.root),
           count};
 }
 
 CallSignature signature(const Call& call) { return message_signature(call, call.count); }
 
 CallSignature numbered(CallSignature signature, std::uint64_t sequence) {
-  signature.what |= (sequence & number_mask) << number_shift;
+  signature.what |= number_field.with(sequence);
   return signature;
 }
 
@@ -156,14 +159,16 @@ std::uint32_t hash_of(const CallSignature& signature) {
   return static_cast<std::uint32_t>(h ^ h >> 32);
 }
 
-std::uint64_t number_of(const CallSignature& signature) { return signature.what >> number_shift; }
+std::uint64_t number_of(const CallSignature& signature) { return number_field.of(signature.what); }
 
-Collective collective_of(const CallSignature& signature) { return static_cast<Collective>(signature.what & 0xff); }
+Collective collective_of(const CallSignature& signature) {
+  return static_cast<Collective>(collective_field.of(signature.what));
+}
 
 std::string describe(const CallSignature& signature) {
   const Collective collective = collective_of(signature);
-  const auto type = static_cast<DataType>(signature.what >> type_shift & 0xff);
-  const auto op = static_cast<ReduceOp>(signature.what >> op_shift & 0xff);
+  const auto type = static_cast<DataType>(type_field.of(signature.what));
+  const auto op = static_cast<ReduceOp>(op_field.of(signature.what));
   if (static_cast<int>(collective) >= collective_count || static_cast<int>(type) >= data_type_count ||
       static_cast<int>(op) >= reduce_op_count)
     return "a call that this version does not know";
@@ -171,10 +176,11 @@ std::string describe(const CallSignature& signature) {
   if (collective == Collective::barrier) return text;
   text += "(count " + std::to_string(signature.count) + ", " + std::string(name(type));
   if (is_reduction(collective)) text += ", " + std::string(name(op));
-  if (has_root(collective)) text += ", root " + std::to_string(signature.what >> root_shift & root_mask);
-  if ((signature.what >> registered_shift & 1) != 0) text += ", registered buffers";
-  const auto wire = static_cast<WireFormat>(signature.what >> wire_shift & wire_mask);
+  if (has_root(collective)) text += ", root " + std::to_string(root_field.of(signature.what));
+  if (registered_field.of(signature.what) != 0) text += ", registered buffers";
+  const auto wire = static_cast<WireFormat>(wire_field.of(signature.what));
   if (wire != WireFormat::off) text += ", " + std::string(name(wire)) + " on the wire";
+  if (const auto sms = sms_field.of(signature.what); sms != 0) text += ", on up to " + std::to_string(sms) + " SMs";
   return text + ")";
 }
 

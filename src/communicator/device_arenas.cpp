@@ -210,7 +210,8 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   if (request.ranks > 1 && request.copy_engine_bytes > 0) {
     STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages"));
   }
-  cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, exchange_rates_);
+  // Islands carry all all-reduces.
+  cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, islands_.empty() ? exchange_rates_ : ExchangeRates{});
   return cpu_reduce_bytes_ > 0 ? open_reducers(request) : Status();
 }
 

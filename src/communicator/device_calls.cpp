@@ -70,10 +70,9 @@ bool is_multicast(Collective collective) {
 
 }  // namespace
 
-Slots DeviceCalls::slots(Wire wire) const { return kernels::slots_of(ring_, wire, options_.max_sms); }
-
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
-  if (is_piped(call, one_hop, message_bytes)) return piped_slots(call.collective);
+  if (is_piped(call, one_hop, message_bytes)) return piped_slots(call.collective, bound(call));
+  const auto slots = [&](Wire wire) { return kernels::slots_of(ring_, wire, bound(call)); };
   const Wire flagged = kernels::flagged_wire(ring_);
   // Packets would come before bulk, and a rank that takes one by one what another sends and takes in a group may need
   // the other order. (What does not fit the slots of lines would have waited in any order.)
@@ -103,15 +102,15 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
                          call.collective == Collective::scatter;
   if (has_parts && message_bytes % 16 != 0) return false;
   if (options_.piped_bytes == 0) return true;
-  const bool few_blocks = options_.max_sms != 0 && options_.max_sms < large_call_blocks;
+  const bool few_blocks = bound(call) != 0 && bound(call) < large_call_blocks;
   const std::size_t factor = piped_factor(call.collective, few_blocks);
   if (ring_.ranks == 2 || factor == never || message_bytes < options_.piped_bytes * factor) return false;
-  return !few_blocks || !reduces || options_.max_sms >= least_adding_blocks;
+  return !few_blocks || !reduces || bound(call) >= least_adding_blocks;
 }
 
-Slots DeviceCalls::piped_slots(Collective collective) const {
+Slots DeviceCalls::piped_slots(Collective collective, std::uint32_t max_sms) const {
   const std::uint32_t enough = collective == Collective::reduce ? piped_reduce_blocks : large_call_blocks;
-  Slots through = kernels::slots_of(ring_, Wire::bulk, options_.max_sms != 0 ? options_.max_sms : enough);
+  Slots through = kernels::slots_of(ring_, Wire::bulk, max_sms != 0 ? max_sms : enough);
   through.piped = true;
   return through;
 }
@@ -120,7 +119,7 @@ Slots DeviceCalls::piped_slots(Collective collective) const {
 bool DeviceCalls::takes_many(const Call& call) const {
   const bool equal_parts = call.collective == Collective::all_reduce || call.collective == Collective::all_gather ||
                            call.collective == Collective::reduce_scatter || call.collective == Collective::all_to_all;
-  if (options_.max_sms != 0 || ring_.ranks < 3 || !equal_parts) return true;
+  if (bound(call) != 0 || ring_.ranks < 3 || !equal_parts) return true;
   const BufferSizes sizes = buffer_sizes(call, call.root, ring_.ranks);
   return std::max(sizes.send_bytes, sizes.receive_bytes) < large_call_bytes;
 }
@@ -162,7 +161,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
 }
 
 DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
-  const Slots through = slots(Wire::bulk);
+  const Slots through = kernels::slots_of(ring_, Wire::bulk, bound(call));
   const std::size_t bytes = call.count * size_bytes(call.type);
   const std::uint16_t hash = short_hash_of(signature(call));
   Exchange exchange{};
@@ -215,8 +214,11 @@ void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number
 
 std::vector<DeviceLaunch> DeviceCalls::launches_of(const Turns& turns) const {
   std::vector<DeviceLaunch> launches;
-  for (const auto& [turn, exchange] : turns)
-    add(exchange, turn.piped ? piped_slots(Collective::send_recv) : slots(turn.wire), false, launches);
+  for (const auto& [turn, exchange] : turns) {
+    const Slots through = turn.piped ? piped_slots(Collective::send_recv, options_.max_sms)
+                                     : kernels::slots_of(ring_, turn.wire, options_.max_sms);
+    add(exchange, through, false, launches);
+  }
   return launches;
 }
 

@@ -32,7 +32,7 @@ struct DeviceLaunch {
 class DeviceCalls {
  public:
   struct Options {
-    std::uint32_t max_sms = 0;  ///< thread blocks at most; 0: as many as pay
+    std::uint32_t max_sms = 0;  ///< thread blocks at most, of calls that say nothing else; 0: as many as pay
     /// Messages up to this bear flags with their data: packets or lines; else bulk. Packets, unset: by their border.
     std::optional<std::size_t> flagged_bytes;
     std::string algorithm;  ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
@@ -84,11 +84,12 @@ class DeviceCalls {
     std::size_t count;
   };
 
-  kernels::Slots slots(kernels::Wire wire) const;
+  /// Thread blocks at most; 0: as many as pay.
+  std::uint32_t bound(const Call& call) const { return call.max_sms != 0 ? call.max_sms : options_.max_sms; }
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;
   bool is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const;
-  kernels::Slots piped_slots(Collective collective) const;
+  kernels::Slots piped_slots(Collective collective, std::uint32_t max_sms) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
   kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through) const;
   void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;

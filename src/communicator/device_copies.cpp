@@ -23,13 +23,17 @@ bool share_a_gpu(const DeviceRank::Request& request) {
 }
 
 /// With few thread blocks kernels move less than copy engines: from which sizes on, two and four H200 have shown.
-DeviceCopies::Borders borders(const DeviceRank::Request& request, bool staged) {
+DeviceCopies::Borders borders_of_few(std::uint32_t max_sms) {
   constexpr std::size_t mb = std::size_t{1} << 20;
+  if (max_sms == 0 || max_sms > 8) return {};
+  return max_sms <= 4 ? DeviceCopies::Borders{16 * mb, 16 * mb} : DeviceCopies::Borders{128 * mb, 64 * mb};
+}
+
+DeviceCopies::Borders borders(const DeviceRank::Request& request, bool staged) {
   if (staged) return {request.copy_engine_bytes, request.copy_engine_bytes};
   if (share_a_gpu(request)) return {};
   if (request.copy_engine_bytes != 0) return {request.copy_engine_bytes, request.copy_engine_bytes};
-  if (request.max_sms == 0 || request.max_sms > 8) return {};
-  return request.max_sms <= 4 ? DeviceCopies::Borders{16 * mb, 16 * mb} : DeviceCopies::Borders{128 * mb, 64 * mb};
+  return borders_of_few(request.max_sms);
 }
 
 /// A ring whose kernels wait without a deadline, until an abort.
@@ -40,7 +44,7 @@ kernels::Ring patient(kernels::Ring ring) {
 }
 
 staged::StagedCall staged_call(const Call& call) {
-  return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive};
+  return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive, call.max_sms};
 }
 
 }  // namespace
@@ -96,7 +100,8 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
                   launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
     add.ring = ring;
     add.shares_done = reinterpret_cast<std::uint32_t*>(shares);
-    const std::uint32_t blocks = max_sms == 0 ? adding_blocks : std::min(max_sms, adding_blocks);
+    const std::uint32_t bound = call.max_sms != 0 ? call.max_sms : max_sms;
+    const std::uint32_t blocks = bound == 0 ? adding_blocks : std::min(bound, adding_blocks);
     return launch(kernels::add_kernel(call.type, call.op), add, blocks, stream);
   };
   setup.has_failed = [watch = request_->watch] { return watch->has_failed(); };
@@ -105,8 +110,10 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
 }
 
 bool DeviceCopies::carries(const Call& call) const {
+  const bool has_own = call.max_sms != 0 && request_->copy_engine_bytes == 0;
+  const Borders borders = has_own ? borders_of_few(call.max_sms) : borders_;
   const std::size_t least_bytes =
-      call.collective == Collective::all_reduce ? borders_.all_reduce_bytes : borders_.others_bytes;
+      call.collective == Collective::all_reduce ? borders.all_reduce_bytes : borders.others_bytes;
   if (least_bytes == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
   const BufferSizes sizes = buffer_sizes(call, call.root, request_->ranks);
   if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes) return false;

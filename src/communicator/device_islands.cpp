@@ -41,6 +41,7 @@ IslandStep step(Among among, const Call& whole, Collective collective, const voi
   step.call.send = send;
   step.call.receive = receive;
   step.call.stream = whole.stream;
+  step.call.max_sms = whole.max_sms;
   return step;
 }
 

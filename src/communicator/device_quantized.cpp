@@ -20,12 +20,6 @@ std::size_t run_bytes(WireFormat format, std::size_t blocks) {
   return round_up(blocks * wire::block_bytes(format), run_grain_bytes);
 }
 
-/// What all ranks must agree on of a call, in 32 bits.
-std::uint32_t fold(const CallSignature& signature) {
-  const std::uint64_t mixed = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
-  return static_cast<std::uint32_t>(mixed ^ mixed >> 32);
-}
-
 QuantizedStep exchange(const Call& part_of, Collective collective, const std::byte* send, std::byte* receive,
                        std::size_t bytes) {
   Call call;
@@ -36,7 +30,8 @@ QuantizedStep exchange(const Call& part_of, Collective collective, const std::by
   call.receive = receive;
   call.stream = part_of.stream;
   // These have no root: in its place in the signature, ranks compare what they exchange the bytes for.
-  call.root = fold(signature(part_of));
+  call.root = hash_of(signature(part_of));
+  call.max_sms = part_of.max_sms;
   return call;
 }
 
@@ -149,8 +144,9 @@ QuantizedStep DeviceQuantized::launch(WireKernel kernel, const Call& call, const
   constexpr std::size_t at_once = kernels::wire_threads / kernels::wire_lanes;
   const std::size_t blocks = std::size_t{pass.runs} * pass.run_blocks;
   const std::size_t wanted = (blocks + at_once - 1) / at_once;
+  const std::uint32_t most = call.max_sms == 0 ? max_blocks_ : std::min(call.max_sms, most_blocks);
   return WireLaunch{kernel, call.wire, call.type, pass,
-                    static_cast<std::uint32_t>(std::min<std::size_t>(wanted, max_blocks_))};
+                    static_cast<std::uint32_t>(std::min<std::size_t>(wanted, most))};
 }
 
 }  // namespace strait

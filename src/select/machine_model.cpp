@@ -164,20 +164,43 @@ class GpuModel {
     return {};
   }
 
+  /// Ranks on GPUs share a host.
   void note_exchange() {
     std::set<DeviceId> hosts, nodes;
-    bool by_nvlink = true;
-    for (const DeviceId from : gpus_) {
-      hosts.insert(topology_.host_of(from));
-      nodes.insert(topology_.numa_of(from));
-      for (const DeviceId to : gpus_) by_nvlink &= from == to || topology_.path(from, to).kind == PathKind::nvlink;
+    for (const DeviceId gpu : gpus_) {
+      hosts.insert(topology_.host_of(gpu));
+      nodes.insert(topology_.numa_of(gpu));
     }
     if (hosts.size() > 1) return;
     using kernels::ArenaKind;
-    machine_.arena = by_nvlink ? ArenaKind::nvlink : passes_host_memory_ ? ArenaKind::host : ArenaKind::pcie;
-    if (!by_nvlink)
-      machine_.exchange = {exchange_gbps(topology_, gpus_, passes_host_memory_),
-                           rates_.host_sums_gbps * static_cast<double>(nodes.size())};
+    note_islands();
+    const bool by_nvlink = machine_.islands.size() == 1 && machine_.islands.front().size() == gpus_.size();
+    machine_.arena = by_nvlink || ranks() == 1 ? ArenaKind::nvlink
+                     : passes_host_memory_     ? ArenaKind::host
+                                               : ArenaKind::pcie;
+    if (machine_.arena == ArenaKind::nvlink) {
+      machine_.islands.clear();
+      return;
+    }
+    machine_.exchange = {exchange_gbps(topology_, gpus_, passes_host_memory_),
+                         rates_.host_sums_gbps * static_cast<double>(nodes.size())};
+  }
+
+  /// Each rank in turn founds an island, unless it is in one, and takes every later one that reaches all its members.
+  void note_islands() {
+    std::vector<bool> taken(ranks());
+    for (std::uint32_t founder = 0; founder < ranks(); ++founder) {
+      std::vector<std::uint32_t> island;
+      for (std::uint32_t rank = founder; rank < ranks(); ++rank) {
+        const auto reaches = [&](std::uint32_t member) {
+          return topology_.path(gpus_[rank], gpus_[member]).kind == PathKind::nvlink;
+        };
+        if (taken[rank] || !std::all_of(island.begin(), island.end(), reaches)) continue;
+        taken[rank] = true;
+        island.push_back(rank);
+      }
+      if (island.size() > 1) machine_.islands.push_back(std::move(island));
+    }
   }
 
   DeviceId numa(std::uint32_t rank) const { return topology_.numa_of(gpus_[rank]); }

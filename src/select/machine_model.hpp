@@ -33,6 +33,8 @@ struct Machine {
   /// Of GPUs of one host, what joins them: where all are joined by NVLink, where any pair has no P2P, and otherwise.
   std::optional<kernels::ArenaKind> arena{};
   ExchangeRates exchange{};  ///< of those that PCIe joins
+  /// Of two GPUs and more, by rank: what communicators find where NVLink joins some but not all (docs/gpus.md).
+  std::vector<std::vector<std::uint32_t>> islands{};
 };
 
 /// The first `ranks` GPUs (0: all). Bytes between GPUs without P2P are written to the memory of the writer's NUMA node

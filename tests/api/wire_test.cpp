@@ -229,6 +229,9 @@ TEST(WireOptions, RefuseWhatHasNoWireFormat) {
                    "a residual is for reductions");
     options.residual = receive.data() + 99;
     EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "overlaps");
+    options.residual = nullptr;
+    options.max_sms = -1;
+    EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "max_sms in its options must not be negative");
     options = {};
     EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "STRAIT_CALL_OPTIONS_INITIALIZER");
     for (const float value : receive) EXPECT_EQ(value, 5);

@@ -107,6 +107,14 @@ const TwoCalls cases[] = {
        return straitAllToAllWithOptions(a, b, 8, straitFloat32, c, nullptr, &options);
      },
      "called all-to-all(count 8, float32)", "called all-to-all(count 8, float32, int4 on the wire)"},
+    {"ThreadBlocks",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitAllGather(a, b, 8, straitInt32, c, nullptr); },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+       options.max_sms = 12;
+       return straitAllGatherWithOptions(a, b, 8, straitInt32, c, nullptr, &options);
+     },
+     "called all-gather(count 8, int32)", "called all-gather(count 8, int32, on up to 12 SMs)"},
     {"BarrierAndBroadcast",
      [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
        return straitBroadcast(a, b, 8, straitInt32, 0, c, nullptr);

@@ -95,6 +95,25 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
   cudaFree(output);
 }
 
+/// Calls with bounds of their own between others, over the same lanes.
+void check_bounds_of_calls(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side((std::size_t{8} << 20) * static_cast<std::size_t>(ranks));
+  std::uint64_t seed = 3000;
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all})
+    for (const std::size_t count : {1001, 300'007, 1'500'000})
+      for (const std::uint32_t max_sms : {1U, 0U, 5U, 0U, 20U, 2U}) {
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = seed % 2 == 0 ? DataType::float32 : DataType::bfloat16;
+        c.count = count;
+        c.max_sms = max_sms;
+        c.seed = ++seed;
+        side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
+                   seed % 4 < 2 ? Mode::eager : Mode::graph);
+      }
+}
+
 using DeviceCollectives = DeviceRanks;
 TEST_P(DeviceCollectives, AllShapes) {
   run([](straitComm_t comm, int rank, int ranks) { check_shapes(comm, rank, ranks); });
@@ -113,6 +132,7 @@ TEST_P(DeviceCollectives, MessagesOfFewBlocks) {
   });
   unsetenv("STRAIT_MAX_SMS");
 }
+TEST_P(DeviceCollectives, BoundsOfCalls) { run(check_bounds_of_calls); }
 TEST_P(DeviceCollectives, Repeats) { run(check_repeats); }
 TEST_P(DeviceCollectives, Order) { run(check_order); }
 TEST_P(DeviceCollectives, ManyStreams) { run(check_many_streams); }

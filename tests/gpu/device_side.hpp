@@ -66,10 +66,7 @@ class DeviceSide {
       STRAIT_EXPECT_CUDA(
           cudaMemcpyAsync(input, inputs[rank].data(), inputs[rank].size(), cudaMemcpyHostToDevice, stream_));
     };
-    const auto call = [&] {
-      return c.wire == WireFormat::off ? call_collective(c, input, output, op, comm, stream_)
-                                       : call_with_wire(c, input, output, op, comm, stream_);
-    };
+    const auto call = [&] { return call_collective(c, input, output, op, comm, stream_); };
     if (mode == Mode::eager) {
       prepare();
       STRAIT_EXPECT_OK(call());

@@ -100,7 +100,7 @@ void check_capture_first(straitComm_t comm, int rank, int ranks) {
     cudaGraph_t graph = nullptr;
     STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(side.stream(), cudaStreamCaptureModeThreadLocal));
     float unused = 0;
-    EXPECT_EQ(call_with_wire(c, &unused, &unused, straitSum, comm, side.stream()), straitInvalidUsage);
+    EXPECT_EQ(call_with_options(c, &unused, &unused, straitSum, comm, side.stream()), straitInvalidUsage);
     EXPECT_THAT(straitGetLastError(comm), HasSubstr("STRAIT_WIRE"));
     STRAIT_EXPECT_CUDA(cudaStreamEndCapture(side.stream(), &graph));
     cudaGraphDestroy(graph);
@@ -125,7 +125,7 @@ void check_residual(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaMemsetAsync(residual, 0, input.size(), side.stream()));
   for (int step = 0; step < 3; ++step) {
     STRAIT_EXPECT_CUDA(cudaMemcpyAsync(data, input.data(), input.size(), cudaMemcpyHostToDevice, side.stream()));
-    STRAIT_EXPECT_OK(call_with_wire(c, data, data, straitSum, comm, side.stream(), residual));
+    STRAIT_EXPECT_OK(call_with_options(c, data, data, straitSum, comm, side.stream(), residual));
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
     if (ranks > 1) encode({c.wire, run.data(), wire::blocks_of(count)}, c.type, input.data(), count, expected.data());
     STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), residual, input.size(), cudaMemcpyDeviceToHost));
@@ -146,7 +146,7 @@ void check_mismatch(straitComm_t comm, int rank, int ranks) {
   c.count = 1000;
   c.wire = rank == 0 ? WireFormat::int8 : WireFormat::fp8;
   straitResult_t result =
-      call_with_wire(c, data, data, straitSum, comm, side.stream());  // tells a rank that comes late
+      call_with_options(c, data, data, straitSum, comm, side.stream());  // tells a rank that comes late
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (result == straitSuccess && std::chrono::steady_clock::now() < deadline)

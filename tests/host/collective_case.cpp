@@ -83,8 +83,28 @@ BufferBytes buffer_bytes(const CollectiveCase& c, std::uint32_t ranks) {
   }
 }
 
+straitResult_t call_with_options(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
+                                 straitComm_t comm, straitStream_t stream, float* residual) {
+  const auto type = static_cast<straitDataType_t>(c.type);
+  straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+  options.wire = straitWireOff + static_cast<int>(c.wire);
+  options.residual = residual;
+  options.max_sms = static_cast<int>(c.max_sms);
+  switch (c.collective) {
+    case Collective::all_gather:
+      return straitAllGatherWithOptions(send, receive, c.count, type, comm, stream, &options);
+    case Collective::reduce_scatter:
+      return straitReduceScatterWithOptions(send, receive, c.count, type, op, comm, stream, &options);
+    case Collective::all_to_all:
+      return straitAllToAllWithOptions(send, receive, c.count, type, comm, stream, &options);
+    default:
+      return straitAllReduceWithOptions(send, receive, c.count, type, op, comm, stream, &options);
+  }
+}
+
 straitResult_t call_collective(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
                                straitComm_t comm, straitStream_t stream) {
+  if (c.wire != WireFormat::off || c.max_sms != 0) return call_with_options(c, send, receive, op, comm, stream);
   const auto type = static_cast<straitDataType_t>(c.type);
   const int root = static_cast<int>(c.root);
   switch (c.collective) {
@@ -109,24 +129,6 @@ straitResult_t call_collective(const CollectiveCase& c, const void* send, void* 
   }
 }
 
-straitResult_t call_with_wire(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
-                              straitComm_t comm, straitStream_t stream, float* residual) {
-  const auto type = static_cast<straitDataType_t>(c.type);
-  straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
-  options.wire = straitWireOff + static_cast<int>(c.wire);
-  options.residual = residual;
-  switch (c.collective) {
-    case Collective::all_gather:
-      return straitAllGatherWithOptions(send, receive, c.count, type, comm, stream, &options);
-    case Collective::reduce_scatter:
-      return straitReduceScatterWithOptions(send, receive, c.count, type, op, comm, stream, &options);
-    case Collective::all_to_all:
-      return straitAllToAllWithOptions(send, receive, c.count, type, comm, stream, &options);
-    default:
-      return straitAllReduceWithOptions(send, receive, c.count, type, op, comm, stream, &options);
-  }
-}
-
 std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank) {
   switch (c.collective) {
     case Collective::all_gather:
@@ -142,7 +144,8 @@ std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank) {
 std::string describe(const CollectiveCase& c) {
   return std::string(name(c.collective)) + " " + std::string(name(c.type)) + " " + std::string(name(c.op)) + " count " +
          std::to_string(c.count) + " root " + std::to_string(c.root) + (c.in_place ? " in place" : "") +
-         " misaligned by " + std::to_string(c.misalignment_bytes) + " wire " + std::string(name(c.wire));
+         " misaligned by " + std::to_string(c.misalignment_bytes) + " wire " + std::string(name(c.wire)) +
+         (c.max_sms == 0 ? "" : " on " + std::to_string(c.max_sms) + " blocks");
 }
 
 void check_collective(straitComm_t comm, int rank_number, int rank_count, const CollectiveCase& c) {
@@ -166,8 +169,7 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
   std::byte* output = !c.in_place ? receive.data : send.data + (inside_receive ? 0 : own_offset(c, rank));
   std::copy(inputs[rank].begin(), inputs[rank].end(), input);
 
-  STRAIT_EXPECT_OK(c.wire == WireFormat::off ? call_collective(c, input, output, op, comm)
-                                             : call_with_wire(c, input, output, op, comm));
+  STRAIT_EXPECT_OK(call_collective(c, input, output, op, comm));
 
   const Bytes expected = expected_output(c, inputs, scalars, rank);
   EXPECT_EQ(first_difference(expected, std::span(output, expected.size()), c.type, inputs), "")

@@ -23,6 +23,7 @@ struct CollectiveCase {
   std::size_t misalignment_bytes = 0;  ///< of both buffers
   std::uint64_t seed = 1;
   WireFormat wire = WireFormat::off;
+  std::uint32_t max_sms = 0;                        ///< of the call's options
   std::vector<std::vector<std::uint32_t>> islands;  ///< of GPU ranks that form some
 };
 
@@ -44,13 +45,13 @@ struct BufferBytes {
 BufferBytes buffer_bytes(const CollectiveCase& c, std::uint32_t ranks);
 /// Where the in-place form puts the smaller buffer inside the larger one.
 std::size_t own_offset(const CollectiveCase& c, std::uint32_t rank);
-/// The call itself.
+/// The call itself, with options if the case has any.
 straitResult_t call_collective(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
                                straitComm_t comm, straitStream_t stream = nullptr);
 
-/// The call with the case's wire format as its option.
-straitResult_t call_with_wire(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
-                              straitComm_t comm, straitStream_t stream = nullptr, float* residual = nullptr);
+/// The call with what the case says as its options.
+straitResult_t call_with_options(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
+                                 straitComm_t comm, straitStream_t stream = nullptr, float* residual = nullptr);
 
 /// Makes the call on this rank with random inputs and poisoned outputs; EXPECTs the bits of the reference, an unchanged
 /// send buffer (out of place) and untouched bytes around the receive buffer.

@@ -116,6 +116,7 @@ inline Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* 
   call.count = c.count;
   call.send = input;
   call.receive = output;
+  call.max_sms = c.max_sms;
   std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
   return call;
 }

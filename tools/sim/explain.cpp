@@ -1,6 +1,7 @@
 #include "sim/explain.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -61,7 +62,7 @@ std::string border_label(std::size_t bytes) {
 
 /// From which all-reduces CPU threads would add up, once these rates are measured; 0: none.
 std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
-  if (machine.arena != kernels::ArenaKind::host) return 0;
+  if (machine.arena != kernels::ArenaKind::host || !machine.islands.empty()) return 0;
   return cpu_reduce_border_bytes(machine.request.ranks, machine.exchange);
 }
 
@@ -79,7 +80,14 @@ std::string borders_text(const Machine& machine) {
                       border_label(borders.one_hop_reduce_bytes));
   if (const std::size_t by_cpus = cpu_reduce_border_bytes_of(machine); by_cpus > 0)
     text += fmt::format(", added up by CPU threads from {}, once calibrated", border_label(by_cpus));
-  return text + "\n";
+  text += "\n";
+  if (machine.islands.empty()) return text;
+  std::vector<std::string> names;
+  for (const auto& island : machine.islands) names.push_back(fmt::format("{}", fmt::join(island, "-")));
+  return text + fmt::format(
+                    "islands   NVLink joins {}: GPU ranks add up within these first, and round once there and once "
+                    "across, whatever the type. STRAIT_P2P=off keeps rank order\n",
+                    fmt::join(names, ", "));
 }
 
 }  // namespace

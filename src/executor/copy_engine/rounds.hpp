@@ -21,6 +21,7 @@ struct StagedCall {
   std::size_t count = 0;
   const void* send = nullptr;
   void* receive = nullptr;
+  std::uint32_t max_sms = 0;  ///< thread blocks that may add; 0: as the communicator says
 };
 
 /// How a call that adds nothing up is cut into rounds, the same on all ranks, and what one rank copies in each. In a

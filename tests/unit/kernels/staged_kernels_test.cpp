@@ -33,13 +33,34 @@ TEST_P(Bulk, EveryCollective) {
   }
 }
 
+/// Calls with bounds of their own between others, over the same lanes.
+TEST_P(Bulk, CallsOfFewBlocksStandBetweenOthers) {
+  Machine machine(3, 6, {.flagged_bytes = 2048, .p2p = GetParam()});
+  std::uint64_t seed = 1;
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all})
+    for (const std::size_t count : {300, 40'007})
+      for (const std::uint32_t max_sms : {1u, 0u, 4u}) {
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = DataType::bfloat16;
+        c.count = count;
+        c.max_sms = max_sms;
+        c.seed = ++seed;
+        check(machine, c);
+        Bytes data(3 * count * size_bytes(c.type));
+        for (const DeviceLaunch& launch : machine.calls(0).launches_of(call_of(c, data.data(), data.data(), Bytes(8))))
+          EXPECT_LE(launch.blocks, max_sms == 0 ? 6 : max_sms) << describe(c);
+      }
+}
+
 /// Of links so slow that calls take two hops, cut so that these overlap, from a few hundred bytes on.
 TEST_P(Bulk, EveryCollectiveOverSlowLinks) {
   Machine machine(4, 2, {.p2p = GetParam(), .exchange_gbps = 0.3});
-  check_collectives(machine, {1, 77, 3001});
+  check_collectives(machine, {1, 77, 5009});
   CollectiveCase c;
   c.type = DataType::float32;
-  c.count = 3001;
+  c.count = 5009;
   Bytes data(c.count * sizeof(float));
   const auto launches = machine.calls(0).launches_of(call_of(c, data.data(), data.data(), Bytes(4)));
   const auto& two_hop = std::get<kernels::TwoHop>(launches.at(0).argument);

@@ -129,6 +129,10 @@ TEST(Borders, BelongToMachinesOfOneHost) {
   EXPECT_EQ(machine("4x-rtx-pro-6000").arena, ArenaKind::pcie);
   EXPECT_EQ(machine("4x-h200").arena, ArenaKind::nvlink);
   EXPECT_EQ(machine("2-hosts-10x-rtx3090").arena, std::nullopt);
+  using Islands = std::vector<std::vector<std::uint32_t>>;
+  EXPECT_EQ(machine("10x-rtx3090-bridged").islands, (Islands{{1, 2}, {3, 4}, {6, 7}, {8, 9}}));
+  EXPECT_TRUE(machine("10x-rtx3090").islands.empty());
+  EXPECT_TRUE(machine("4x-h200").islands.empty()) << "all are one";
 }
 
 }  // namespace
