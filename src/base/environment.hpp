@@ -101,8 +101,7 @@ inline constexpr Variable environment_table[] = {
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_EXCHANGE_GBPS", VariableKind::text, "", true,
      "GPU ranks without NVLink: what each GPU sends and receives while all exchange with all, in GB/s, such as 0.6. "
-     "Unset: "
-     "as calibrated, else as the PCIe links tell (docs/gpus.md)."},
+     "Unset: as calibrated, else as the PCIe links tell (docs/gpus.md)."},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "
      "which takes half the bytes. Unset: 32K over PCIe Gen5, and less where links are known to be slower "
