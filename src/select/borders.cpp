@@ -46,7 +46,7 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
 
 std::size_t cpu_reduce_border_bytes(std::uint32_t ranks, const ExchangeRates& rates) {
   constexpr double least_promise = 1.6;
-  constexpr double start_us = 200;      // until sleeping threads are all at work, several times what a wake-up takes
+  constexpr double start_us = 200;      // assumed: until sleeping threads are all at work
   constexpr double bytes_per_us = 1e3;  // of one GB/s
   if (ranks < 2 || rates.gbps <= 0 || rates.sums_gbps <= 0) return 0;
   const double n = ranks;

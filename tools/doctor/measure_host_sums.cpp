@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "doctor/measure_rate.hpp"
 #include "executor/host/reduce.hpp"
 #include "topology/sysfs_files.hpp"
@@ -13,7 +14,6 @@
 namespace strait::doctor {
 namespace {
 
-constexpr std::size_t threads_of_a_gpu = 4;  // the default of STRAIT_CPU_REDUCERS
 constexpr std::size_t source_bytes = 2 << 20, chunk_bytes = 24 << 10;
 constexpr std::size_t most_sources = 16;
 constexpr int times = 15;
@@ -28,6 +28,7 @@ std::vector<Node> nodes_of(const Topology& topology) {
   std::map<DeviceId, Node> nodes;
   for (const DeviceId gpu : topology.all(DeviceKind::gpu)) ++nodes[topology.numa_of(gpu)].gpus;
   const std::vector<int> usable = usable_cores();
+  const auto threads_of_a_gpu = static_cast<std::size_t>(Environment().integer("STRAIT_CPU_REDUCERS").value_or(1));
   std::vector<Node> all;
   for (auto& [numa, node] : nodes) {
     for (const int core : parse_cpu_list(topology.device(numa).cpus))

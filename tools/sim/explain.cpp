@@ -73,13 +73,15 @@ std::string borders_text(const Machine& machine) {
   const Borders borders = borders_of(*machine.arena, ranks, machine.exchange.gbps);
   const bool by_nvlink = *machine.arena == kernels::ArenaKind::nvlink;
   std::string text = "\nkernels   ";
-  if (!by_nvlink)
-    text += fmt::format("{:.3g} GB/s each way a GPU while all exchange: packets up to {}, ", machine.exchange.gbps,
-                        border_label(borders.packets_bytes));
+  if (!by_nvlink && machine.exchange.gbps > 0)
+    text += fmt::format("{:.3g} GB/s each way a GPU while all exchange: ", machine.exchange.gbps);
+  else if (!by_nvlink)
+    text += "what GPUs exchange is unknown until `strait doctor --calibrate` measures it: ";
+  if (!by_nvlink) text += fmt::format("packets up to {}, ", border_label(borders.packets_bytes));
   text += fmt::format("all-reduces in one hop up to {}, reduces up to {}", border_label(borders.one_hop_bytes),
                       border_label(borders.one_hop_reduce_bytes));
   if (const std::size_t by_cpus = cpu_reduce_border_bytes_of(machine); by_cpus > 0)
-    text += fmt::format(", added up by CPU threads from {}, once calibrated", border_label(by_cpus));
+    text += fmt::format(", added up by CPU threads from {} where calibrated", border_label(by_cpus));
   text += "\n";
   if (machine.islands.empty()) return text;
   std::vector<std::string> names;

@@ -10,6 +10,7 @@
 #include "perf/geometry.hpp"
 #include "perf/options.hpp"
 #include "select/calibration.hpp"
+#include "select/exchange_rates.hpp"
 #include "select/link_rates.hpp"
 #include "topology/detect.hpp"
 #include "topology/file.hpp"
@@ -69,7 +70,12 @@ Result<Topology> topology_of(const std::string& from) {
 
 Result<Machine> machine_on(const Topology& topology, const MachineWish& wish) {
   if (wish.host || topology.all(DeviceKind::gpu).empty()) return place_on_cpus(topology, wish.ranks);
-  return place_on_gpus(topology, wish.ranks, known_gpu_rates(topology, process_rates()));
+  const KnownRates& known = process_rates();
+  STRAIT_ASSIGN(Machine machine, place_on_gpus(topology, wish.ranks, known_gpu_rates(topology, known)));
+  // Of this machine communicators take nothing that is only assumed.
+  if (wish.topology.empty() && machine.arena && machine.arena != kernels::ArenaKind::nvlink)
+    machine.exchange = exchange_rates(topology, known, machine.bus_ids, machine.arena == kernels::ArenaKind::host);
+  return machine;
 }
 
 Result<Machine> machine_of(const MachineWish& wish) {
