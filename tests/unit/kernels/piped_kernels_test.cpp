@@ -79,6 +79,19 @@ TEST(Piped, AllSums) {
   }
 }
 
+/// Its own contribution is the sum, and no adder sees it.
+TEST(Piped, ARankWithoutPeersIsNot) {
+  Machine machine(1, 1, options());
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
+    CollectiveCase c;
+    c.collective = collective;
+    c.type = DataType::float32;
+    c.count = 4096;
+    EXPECT_FALSE(is_piped(machine, c));
+    check(machine, c);
+  }
+}
+
 /// What asynchronous copies cannot carry goes the other way in bulk, on each rank by itself.
 TEST(Piped, OthersAreNot) {
   const Machine machine(3, 1, options());
