@@ -6,6 +6,7 @@
 
 #include "base/environment.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "communicator/device_rank.hpp"
 #include "communicator/group.hpp"
 #include "transports/shm/shared_heap.hpp"
 
@@ -131,9 +132,19 @@ straitResult_t straitMemAlloc(void** pointer, size_t size_bytes) {
   });
 }
 
+straitResult_t straitMemAllocDevice(void** pointer, size_t size_bytes, int device) {
+  return guarded([&] {
+    if (pointer == nullptr) return invalid("straitMemAllocDevice: the pointer is NULL");
+    const auto block = strait::allocate_device_memory(device, size_bytes);
+    if (!block) return result_of(block.error());
+    *pointer = *block;
+    return straitSuccess;
+  });
+}
+
 straitResult_t straitMemFree(void* pointer) {
   return guarded([&] {
-    if (pointer == nullptr) return straitSuccess;
+    if (pointer == nullptr || strait::free_device_memory(pointer)) return straitSuccess;
     auto heap = strait::shm::SharedHeap::instance();
     if (!heap) return result_of(heap.error());
     return result_of((*heap)->release(pointer));

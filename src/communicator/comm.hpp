@@ -185,6 +185,7 @@ class Comm {
   std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
 
   std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;
+  Deadline device_deadline_ = Deadline::never();  ///< of what device_ asks the other ranks
   std::uint64_t next_registration_ = 1;
   QuantizedCall quantized_;
   std::unique_ptr<std::byte[]> contribution_;  ///< this rank's, to a premul_sum

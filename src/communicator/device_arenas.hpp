@@ -53,8 +53,8 @@ class DeviceArenas {
   /// All-reduces of so many bytes and more are for those threads; 0: none.
   std::size_t cpu_reduce_bytes() const { return cpu_reduce_bytes_; }
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
-  /// Of more than one rank, through their GPUs' memory, and copy engines wanted: the words by which copies are in order
-  /// (staged::PeerWords). Else null.
+  /// Of more than one rank, through their GPUs' memory, and copy engines or registered memory wanted: the words by
+  /// which copies are in order (staged::PeerWords). Else null.
   const host_staged::HostMemory* peer_words() const { return peer_words_.data() == nullptr ? nullptr : &peer_words_; }
   /// Likewise: where `writer` puts chunks for `reader`, of copy_window_bytes(), as this rank's device addresses it.
   std::byte* copy_window(std::uint32_t writer, std::uint32_t reader) const {
@@ -62,6 +62,8 @@ class DeviceArenas {
     return ring_.arenas[reader] + copy_windows_begin_ + (after - 1) * copy_window_bytes_;
   }
   std::size_t copy_window_bytes() const { return copy_window_bytes_; }
+  /// Makes peer_words(). Collective.
+  Status open_peer_words(const DeviceRank::Request& request);
   /// Why not directly: empty where it is.
   const std::string& why_staged() const { return why_staged_; }
 
@@ -83,7 +85,6 @@ class DeviceArenas {
   Result<host_staged::HostMemory> share_one(const DeviceRank::Request& request, std::size_t bytes,
                                             const std::string& what) const;
   Status open_reducers(const DeviceRank::Request& request);
-  Status open_peer_words(const DeviceRank::Request& request);
 
   kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;

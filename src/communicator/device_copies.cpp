@@ -36,6 +36,13 @@ DeviceCopies::Borders borders(const DeviceRank::Request& request, bool staged) {
   return borders_of_few(request.max_sms);
 }
 
+/// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on, two H200
+/// have shown; earlier where thread blocks are few.
+std::size_t in_place_border_bytes(std::uint32_t max_sms) {
+  constexpr std::size_t mb = std::size_t{1} << 20;
+  return max_sms == 0 || max_sms > 16 ? 64 * mb : 4 * mb;
+}
+
 /// A ring whose kernels wait without a deadline, until an abort.
 kernels::Ring patient(kernels::Ring ring) {
   ring.timeout_ns = 0;
@@ -75,6 +82,29 @@ Status DeviceCopies::open_staged(const host_staged::HostMemory& windows) {
   return {};
 }
 
+/// What all ways between GPUs need.
+Result<staged::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& arenas) const {
+  staged::PeerCopies::Setup setup;
+  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_->device));
+  setup.rank = request_->rank;
+  setup.ranks = request_->ranks;
+  setup.host_words = arenas.peer_words()->data();
+  setup.device_words = arenas.peer_words()->device_data();
+  setup.has_failed = [watch = request_->watch] { return watch->has_failed(); };
+  return setup;
+}
+
+Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
+  if (arenas.is_staged() || request_->ranks < 2 || share_a_gpu(*request_) || peers_) return {};
+  STRAIT_TRY(arenas.open_peer_words(*request_));
+  auto setup = setup_of(arenas);
+  STRAIT_TRY(request_->agree(setup.map([](const auto&) {}), "use its copy engines"));
+  auto peers = staged::PeerCopies::open(std::move(*setup));
+  STRAIT_TRY(request_->agree(peers.map([](const auto&) {}), "use its copy engines"));
+  peers_ = std::move(*peers);
+  return {};
+}
+
 Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add) {
   for (const void* kernel : kernels::all_add_kernels()) {  // first loaded when launched, it would wait for its peers
     cudaFuncAttributes attributes;
@@ -82,10 +112,7 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
   }
   STRAIT_ASSIGN(shares_done_,
                 cuda::DeviceMemory::allocate(request_->device, staged::PeerCopies::depth * sizeof(std::uint32_t)));
-  staged::PeerCopies::Setup setup;
-  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_->device));
-  setup.rank = request_->rank;
-  setup.ranks = request_->ranks;
+  STRAIT_ASSIGN(auto setup, setup_of(arenas));
   for (std::uint32_t peer = 0; peer < setup.ranks; ++peer) {
     if (peer == setup.rank) continue;
     setup.windows_there[peer] = arenas.copy_window(setup.rank, peer);
@@ -94,8 +121,6 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
     setup.contributed_here[peer] = copy_words(arenas.ring(), peer, setup.rank);
   }
   setup.window_bytes = arenas.copy_window_bytes();
-  setup.host_words = arenas.peer_words()->data();
-  setup.device_words = arenas.peer_words()->device_data();
   setup.launch = [ring = patient(arenas.ring()), shares = shares_done_.data(), max_sms = request_->max_sms,
                   launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
     add.ring = ring;
@@ -104,7 +129,6 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
     const std::uint32_t blocks = bound == 0 ? adding_blocks : std::min(bound, adding_blocks);
     return launch(kernels::add_kernel(call.type, call.op), add, blocks, stream);
   };
-  setup.has_failed = [watch = request_->watch] { return watch->has_failed(); };
   STRAIT_ASSIGN(peers_, staged::PeerCopies::open(std::move(setup)));
   return {};
 }
@@ -123,6 +147,22 @@ bool DeviceCopies::carries(const Call& call) const {
 Status DeviceCopies::enqueue(const Call& call) {
   return staged_ ? staged_->enqueue(staged_call(call), call.stream)
                  : peers_->enqueue(staged_call(call), hash_of(signature(call)), call.stream);
+}
+
+bool DeviceCopies::carries_in_place(const Call& call) const {
+  if (!peers_ || !staged::PeerCopies::supports_in_place(staged_call(call)) || !call.receive_offsets.empty())
+    return false;
+  const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : request_->max_sms;
+  const std::size_t least_bytes =
+      request_->copy_engine_bytes != 0 ? request_->copy_engine_bytes : in_place_border_bytes(max_sms);
+  return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
+}
+
+Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
+  // Ranks whose outputs are at other places must not meet.
+  const std::uint64_t h =
+      (hash_of(signature(call)) ^ place.number * 0x9e3779b97f4a7c15ull ^ place.offset) * 0xbf58476d1ce4e5b9ull;
+  return peers_->enqueue_in_place(staged_call(call), place.addresses, static_cast<std::uint32_t>(h >> 32), call.stream);
 }
 
 void DeviceCopies::look_after() {

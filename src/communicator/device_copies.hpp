@@ -7,13 +7,14 @@
 #include "communicator/call.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_rank.hpp"
+#include "communicator/device_registrations.hpp"
 #include "executor/copy_engine/peer_copies.hpp"
 #include "executor/copy_engine/staged_copies.hpp"
 
 namespace strait {
 
 /// The large calls of a GPU rank that copy engines carry out: through the memory of peers, where a kernel of few blocks
-/// adds, or through host memory, where calls are carried that add nothing up.
+/// adds, or through host memory, where calls are carried that add nothing up, or into what peers have registered.
 class DeviceCopies {
  public:
   /// From which size on calls are carried, of the larger buffer; 0: none.
@@ -36,10 +37,19 @@ class DeviceCopies {
   bool can_be_captured() const { return staged_ == nullptr; }
   Status enqueue(const Call& call);
 
+  /// Where GPUs reach one another's memory and none is of two ranks, makes ready for enqueue_in_place(); else nothing.
+  /// Collective.
+  Status open_in_place(DeviceArenas& arenas);
+  /// Whether a call could go into the outputs of peers, if they are registered; all ranks decide alike.
+  bool carries_in_place(const Call& call) const;
+  /// `place` is that of the call's output.
+  Status enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place);
+
   /// From the rank's attendant, again and again: tells of waits, and ends them when the communicator has failed.
   void look_after();
 
  private:
+  Result<staged::PeerCopies::Setup> setup_of(const DeviceArenas& arenas) const;
   Status open_peers(const DeviceArenas& arenas, LaunchAdd launch_add);
   Status open_staged(const host_staged::HostMemory& windows);
 

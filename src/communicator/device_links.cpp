@@ -60,7 +60,7 @@ Status check_nvlink(int device, std::span<const std::string> bus_ids) {
 }
 
 ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
-  const auto topology = detect();
+  static const auto topology = detect();  // takes as long as all else that a communicator needs
   if (topology) return exchange_rates(*topology, process_rates(), bus_ids, through_host);
   log_warn(0, "what joins the GPUs cannot be seen: " + topology.error().message +
                   ". Calls are cut as on PCIe Gen5; STRAIT_EXCHANGE_GBPS says what their links give");

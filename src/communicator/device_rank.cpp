@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "base/log.hpp"
@@ -17,6 +18,7 @@
 #include "communicator/device_islands.hpp"
 #include "communicator/device_quantized.hpp"
 #include "communicator/device_reducers.hpp"
+#include "communicator/device_registrations.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/kernels.hpp"
@@ -46,6 +48,8 @@ class CudaRank final : public DeviceRank {
   Result<bool> is_capturing(void* stream) const override;
   std::optional<bool> is_idle() const override { return order_->is_idle(); }
   Status prepare_call(const Call& call) override;
+  Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
+  Status deregister_memory(std::uint64_t number) override;
 
  private:
   using Tail = CallOrder::Tail;
@@ -81,7 +85,9 @@ class CudaRank final : public DeviceRank {
   DeviceCalls island_calls_, across_calls_;
   cuda::DeviceMemory wire_scratch_;  ///< from the first need of it on
   DeviceQuantized quantized_;
+  DeviceRegistrations registrations_;
   DeviceCopies copies_;
+  std::mutex copies_mutex_;  ///< the attendant looks after what a registration may open
   DeviceReducers reducers_;
   cuda::DeviceMemory finished_;  ///< CallOrder::Setup
   cuda::MappedMemory seen_;      ///< likewise
@@ -216,7 +222,10 @@ void CudaRank::look_after(const std::stop_token& stop) {
       reducers_.abort();
     }
     read_mailbox();
-    copies_.look_after();
+    {
+      const std::lock_guard lock(copies_mutex_);
+      copies_.look_after();
+    }
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     std::this_thread::sleep_for(look_every);
   }
@@ -315,6 +324,23 @@ Status CudaRank::prepare_call(const Call& call) {
                   "call before the capture");
 }
 
+Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
+  if (arenas_.is_staged() || request_.ranks < 2) return {};
+  DeviceGuard guard(request_.device);
+  STRAIT_TRY(check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used"));  // by this thread
+  STRAIT_TRY(registrations_.add(request_, number, pointer, bytes));
+  const std::lock_guard lock(copies_mutex_);
+  return copies_.open_in_place(arenas_);
+}
+
+Status CudaRank::deregister_memory(std::uint64_t number) {
+  if (!registrations_.has(number)) return {};
+  DeviceGuard guard(request_.device);
+  STRAIT_TRY(check(cudaDeviceSynchronize(), "calls on registered memory did not end well"));
+  registrations_.remove(number);
+  return {};
+}
+
 Status CudaRank::enqueue(const Call& call) {
   // Also a call that has nothing to do comes after the last one, and before the next.
   STRAIT_TRY(order_->begin(call.stream));
@@ -334,6 +360,11 @@ Result<CallOrder::Tail> CudaRank::enqueue_encoded(const Call& call) {
 
 Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
   if (islands_.carries(call)) return enqueue_in_islands(call);
+  if (copies_.carries_in_place(call)) {
+    const std::size_t bytes = buffer_sizes(call, request_.rank, request_.ranks).receive_bytes;
+    STRAIT_ASSIGN(const auto place, registrations_.find(call.receive, bytes));
+    if (place) return copies_.enqueue_in_place(call, *place).map([] { return Tail::other; });
+  }
   if (reducers_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
     if (!captures) return launch_all({reducers_.take(call)}, call);

@@ -68,12 +68,21 @@ class DeviceRank {
   virtual Status enqueue(const Call& call) = 0;
   /// Sends and receives of one group.
   virtual Status enqueue_messages(std::span<const Call> calls) = 0;
+  /// Has peers map this memory (straitCommRegister), so that calls may write into it in place. Collective. Does nothing
+  /// where GPUs do not reach one another's memory.
+  virtual Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) = 0;
+  /// Waits for what this rank's GPU does.
+  virtual Status deregister_memory(std::uint64_t number) = 0;
   /// Whether the GPU has finished all that was enqueued; nothing where that cannot be asked now. From any thread.
   virtual std::optional<bool> is_idle() const = 0;
   /// Whether the stream records into a graph: such calls run later, any number of times.
   virtual Result<bool> is_capturing(void* stream) const = 0;
 };
 
+/// Memory of a device that peers' GPUs can map (straitMemAllocDevice), zeroed. Code::unsupported without CUDA.
+Result<void*> allocate_device_memory(int device, std::size_t bytes);
+/// False: it is not from there.
+bool free_device_memory(void* pointer);
 /// Code::unsupported in a build without CUDA: there a configuration with a device is refused before the ranks meet.
 Status check_devices_supported(int device);
 /// What these GPUs give by PCIe, as far as the calibration and the machine itself tell (select/exchange_rates.hpp).

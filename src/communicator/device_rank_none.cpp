@@ -14,6 +14,8 @@ tl::unexpected<Error> refusal(int device) {
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) { return refusal(request.device); }
 Status check_devices_supported(int device) { return refusal(device); }
+Result<void*> allocate_device_memory(int device, std::size_t /*bytes*/) { return refusal(device); }
+bool free_device_memory(void* /*pointer*/) { return false; }
 ExchangeRates find_exchange_rates(const std::vector<std::string>& /*bus_ids*/, bool /*through_host*/) { return {}; }
 Result<std::string> device_bus_id(int device) { return refusal(device); }
 

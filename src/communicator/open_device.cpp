@@ -69,14 +69,18 @@ Status Comm::open_device(const Deadline& deadline) {
   request.reducers.simd = simd_;
   request.cpu_reduce_bytes = options_.cpu_reduce_bytes;
   request.wire = wire();
-  request.agree = [&](const Status& status, const std::string& what) { return agree(status, what, deadline); };
-  request.gather = [&](std::uint32_t word) { return gather(*channel_, word, deadline); };
+  // Registrations ask the others later, by deadlines of their own.
+  device_deadline_ = deadline;
+  request.agree = [this](const Status& status, const std::string& what) {
+    return agree(status, what, device_deadline_);
+  };
+  request.gather = [this](std::uint32_t word) { return gather(*channel_, word, device_deadline_); };
   request.exchange_rates = [&](bool through_host) {  // as rank 0 sees them
     auto seen = rank_ == 0 ? find_exchange_rates(request.bus_ids, through_host) : ExchangeRates{};
     if (options_.exchange_gbps > 0) seen.gbps = options_.exchange_gbps;
     return gather(*channel_, seen, deadline).map([](const auto& all) { return all.front(); });
   };
-  request.exchange = [&](int fd) { return exchange_descriptors(fd, deadline); };
+  request.exchange = [this](int fd) { return exchange_descriptors(fd, device_deadline_); };
   request.watch = watch_.get();
   STRAIT_ASSIGN(device_, DeviceRank::open(request));
   asked_device_ = device_.get();

@@ -308,8 +308,12 @@ Status Comm::agree(const Status& own, const std::string& what, const Deadline& d
 Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
   if (watch_->has_failed()) return watch_->sticky();
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
+  if (device_) {
+    device_deadline_ = deadline;
+    STRAIT_TRY(device_->register_memory(number, pointer, bytes));
+  }
   Status own;
-  if (!all_in_one_process_ && !device_) {  // GPU ranks do not need it yet: all memory is carried through the arena
+  if (!all_in_one_process_ && !device_) {
     auto heap = shm::SharedHeap::instance();
     if (!heap || !(*heap)->contains(pointer, bytes))
       own = fail(Code::invalid_argument, "memory to be registered must come from straitMemAlloc");
@@ -329,7 +333,7 @@ Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t by
 Status Comm::deregister_memory(std::uint64_t number) {
   if (registered_.erase(number) == 0)
     return fail(Code::invalid_argument, "this handle was not given by straitCommRegister, or already given back");
-  return {};
+  return device_ ? device_->deregister_memory(number) : Status();
 }
 
 bool Comm::is_registered(const void* pointer, std::size_t bytes) const {

@@ -14,6 +14,16 @@ namespace {
 
 enum class Origin { strait, driver };
 
+/// Memory that peers' GPUs can map, or nothing where the device cannot share it.
+bool allocate_shared(void** pointer, std::size_t size_bytes) {
+  int device = 0;
+  if (!driver::current_device(device).empty()) return false;
+  if (straitMemAllocDevice(pointer, size_bytes, device) == straitSuccess) return true;
+  log(LogLevel::info,
+      "ncclMemAlloc: peers will not reach this memory in place: " + std::string(straitGetLastError(nullptr)));
+  return false;
+}
+
 /// Where each block came from, so that it goes back there.
 struct Blocks {
   std::mutex mutex;
@@ -26,11 +36,13 @@ Blocks& blocks() {
 }
 
 ncclResult_t allocate(void** pointer, std::size_t size_bytes) {
-  const Origin origin = makes_host_ranks() ? Origin::strait : Origin::driver;
-  if (origin == Origin::strait) {
+  Origin origin = Origin::strait;
+  if (makes_host_ranks()) {
     if (const ncclResult_t result = checked(straitMemAlloc(pointer, size_bytes)); result != ncclSuccess) return result;
-  } else if (const driver::Problem problem = driver::allocate(pointer, size_bytes); !problem.empty()) {
-    return failed(ncclUnhandledCudaError, "ncclMemAlloc: " + problem);
+  } else if (!allocate_shared(pointer, size_bytes)) {
+    origin = Origin::driver;
+    if (const driver::Problem problem = driver::allocate(pointer, size_bytes); !problem.empty())
+      return failed(ncclUnhandledCudaError, "ncclMemAlloc: " + problem);
   }
   const std::scoped_lock lock(blocks().mutex);
   blocks().origins[*pointer] = origin;

@@ -29,15 +29,31 @@ enum class Mode { eager, graph };
 /// One rank's device, stream and buffers, used again from case to case.
 class DeviceSide {
  public:
-  explicit DeviceSide(std::size_t buffer_bytes) : bytes_(buffer_bytes + 2 * guard_bytes) {
+  /// `shared`: buffers that can be registered.
+  explicit DeviceSide(std::size_t buffer_bytes, bool shared = false)
+      : bytes_(buffer_bytes + 2 * guard_bytes), shared_(shared) {
     STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    STRAIT_EXPECT_CUDA(cudaMalloc(&send_, bytes_));
-    STRAIT_EXPECT_CUDA(cudaMalloc(&receive_, bytes_));
+    for (std::byte** buffer : {&send_, &receive_}) *buffer = allocate(bytes_, shared);
   }
   ~DeviceSide() {
-    cudaFree(send_);
-    cudaFree(receive_);
+    for (std::byte* buffer : {send_, receive_}) release(buffer, shared_);
     cudaStreamDestroy(stream_);
+  }
+  static std::byte* allocate(std::size_t bytes, bool shared) {
+    void* memory = nullptr;
+    int device = 0;
+    STRAIT_EXPECT_CUDA(cudaGetDevice(&device));
+    if (shared)
+      STRAIT_EXPECT_OK(straitMemAllocDevice(&memory, bytes, device));
+    else
+      STRAIT_EXPECT_CUDA(cudaMalloc(&memory, bytes));
+    return static_cast<std::byte*>(memory);
+  }
+  static void release(std::byte* memory, bool shared) {
+    if (shared)
+      STRAIT_EXPECT_OK(straitMemFree(memory));
+    else
+      STRAIT_EXPECT_CUDA(cudaFree(memory));
   }
   DeviceSide(const DeviceSide&) = delete;
   DeviceSide& operator=(const DeviceSide&) = delete;
@@ -78,6 +94,7 @@ class DeviceSide {
       STRAIT_EXPECT_OK(call());
       STRAIT_EXPECT_CUDA(cudaStreamEndCapture(stream_, &graph));
       STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
+      kernels_in_graph_ = kernels_in(graph);
       for (int replay = 0; replay < 2; ++replay) {
         prepare();
         STRAIT_EXPECT_CUDA(cudaGraphLaunch(ready, stream_));
@@ -92,8 +109,27 @@ class DeviceSide {
   }
 
   cudaStream_t stream() const { return stream_; }
+  std::byte* send() const { return send_; }
+  std::byte* receive() const { return receive_; }
+  std::size_t bytes() const { return bytes_; }
+  /// Of the last call that was captured.
+  int kernels_in_graph() const { return kernels_in_graph_; }
 
  private:
+  static int kernels_in(cudaGraph_t graph) {
+    std::size_t count = 0;
+    STRAIT_EXPECT_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    STRAIT_EXPECT_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
+    const auto is_kernel = [](cudaGraphNode_t node) {  // the runtime does not know the type of every node
+      cudaKernelNodeParams parameters{};
+      const bool is = cudaGraphKernelNodeGetParams(node, &parameters) == cudaSuccess;
+      cudaGetLastError();
+      return is;
+    };
+    return static_cast<int>(std::count_if(nodes.begin(), nodes.end(), is_kernel));
+  }
+
   /// The result is the reference's, the input is as it was, and nothing else was written.
   void expect_contents(const CollectiveCase& c, std::uint32_t rank, std::uint32_t ranks,
                        const std::vector<Bytes>& inputs, std::ptrdiff_t output_offset, const Bytes& expected) {
@@ -117,6 +153,8 @@ class DeviceSide {
   }
 
   std::size_t bytes_;
+  bool shared_;
+  int kernels_in_graph_ = 0;
   cudaStream_t stream_ = nullptr;
   std::byte* send_ = nullptr;
   std::byte* receive_ = nullptr;

@@ -29,7 +29,7 @@ Result<std::unique_ptr<PeerCopies>> PeerCopies::open(Setup setup) {
     return fail(Code::invalid_argument, "rank " + std::to_string(setup.rank) + " of " + std::to_string(setup.ranks) +
                                             ": copies between GPUs are for 2 to " + std::to_string(kernels::max_ranks) +
                                             " ranks");
-  if (setup.window_bytes < 2 * depth * grain_bytes)
+  if (setup.window_bytes != 0 && setup.window_bytes < 2 * depth * grain_bytes)
     return fail(Code::invalid_argument,
                 "windows of " + std::to_string(setup.window_bytes) + " bytes are too small for copies between GPUs");
   std::unique_ptr<PeerCopies> copies(new PeerCopies(std::move(setup)));
@@ -89,6 +89,41 @@ Status PeerCopies::enqueue(const StagedCall& call, std::uint32_t hash, StreamDri
   STRAIT_TRY(move(traffic, parts));
   STRAIT_TRY(join(lanes, stream));
   return end(traffic, stream);
+}
+
+bool PeerCopies::supports_in_place(const StagedCall& call) {
+  if (call.count == 0) return false;
+  return call.collective == Collective::all_gather ||
+         (call.collective == Collective::all_to_all && call.send != call.receive);
+}
+
+Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses& outputs, std::uint32_t hash,
+                                    StreamDriver::Stream stream) {
+  if (!supports_in_place(call))
+    return fail(Code::unsupported, std::string(name(call.collective)) + " by copies into the outputs of peers");
+  const PeerTraffic traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks);
+  const std::uint32_t own = setup_.rank;
+  hash = std::max(hash, 1u);
+  STRAIT_TRY(begin(hash, stream));
+  const PeerTraffic::Span &from = traffic.sends[own], &to = traffic.receives[own];
+  const bool has_own = from.data != to.data;
+  std::vector<Lane*> lanes{&messages_[0], &messages_[1], &contributions_[0], &contributions_[1]};
+  lanes.resize(std::min<std::size_t>(lanes.size(), setup_.ranks - 1));
+  const std::size_t pushing = lanes.size();
+  if (has_own) lanes.push_back(&pulls_[0]);
+  STRAIT_TRY(fork(hash, lanes));
+  for (Lane* lane : lanes) STRAIT_TRY(flush(*lane));
+  // All blocks are of one length, and this rank's is at the same place in every output.
+  for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
+    const std::uint32_t peer = (own + k) % setup_.ranks;
+    const PeerTraffic::Span& block = traffic.sends[peer];
+    const RowCopy copy{.to = outputs[peer] + own * block.bytes, .from = block.data, .row_bytes = block.bytes};
+    STRAIT_TRY(setup_.driver->copy(copy, lanes[(k - 1) % pushing]->stream));
+  }
+  if (has_own)
+    STRAIT_TRY(setup_.driver->copy({.to = to.data, .from = from.data, .row_bytes = to.bytes}, pulls_[0].stream));
+  STRAIT_TRY(join(lanes, stream));
+  return end({}, stream);
 }
 
 PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {

@@ -38,10 +38,15 @@ namespace strait::staged {
 /// And a peer's windows are free when a call begins, for the peer was done with the one before.
 /// begun() bears a hash of the call and is waited for with equality, so that calls that differ never meet.
 ///
+/// Where peers' outputs are mapped here, chunks, windows and their words are spared: between the two meetings
+/// everything goes straight to where it belongs (enqueue_in_place()).
+///
 /// Calls are enqueued on the user's stream and return. All ranks make the same calls in the same order. One thread at a
 /// time calls enqueue().
 class PeerCopies {
  public:
+  /// By rank, as this device addresses them.
+  using PeerAddresses = std::array<std::byte*, kernels::max_ranks>;
   static constexpr std::uint32_t depth = 4;
   /// A message is cut into `wanted_chunks`, so that they overlap, if they are not smaller than this: what a chunk costs
   /// besides its bytes is as much as the copy of some megabytes.
@@ -54,8 +59,8 @@ class PeerCopies {
     std::uint32_t ranks = 2;  ///< at least 2
     /// By rank, of `window_bytes`, as this device addresses them: this rank's window in the peer's memory, and the
     /// peer's in this rank's. Kept by the caller, as all that follows.
-    std::array<std::byte*, kernels::max_ranks> windows_there{}, windows_here{};
-    std::size_t window_bytes = 0;
+    PeerAddresses windows_there{}, windows_here{};
+    std::size_t window_bytes = 0;  ///< 0: there are none, and calls are carried in place only
     /// By rank, PeerWords::lanes words of device memory each, as this device addresses them: where this rank tells the
     /// peer's kernel what it has contributed, and where the peer tells this rank's.
     std::array<std::uint32_t*, kernels::max_ranks> contributed_there{}, contributed_here{};
@@ -75,11 +80,16 @@ class PeerCopies {
   PeerCopies(const PeerCopies&) = delete;
   PeerCopies& operator=(const PeerCopies&) = delete;
 
-  bool supports(const StagedCall& call) const { return PeerTraffic::supports(call); }
+  bool supports(const StagedCall& call) const { return setup_.window_bytes != 0 && PeerTraffic::supports(call); }
+  /// Whether this could be enqueued in place: what no rank sends is written over by another.
+  static bool supports_in_place(const StagedCall& call);
 
   /// The call must be one that is supported; `hash` is the same on all ranks that make the same call. After an error of
   /// the driver this object is of no more use, and the outputs of all that was under way are undefined.
   Status enqueue(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
+  /// Likewise, of a call that supports_in_place(), into the peers' outputs. `hash` tells whose they are, too.
+  Status enqueue_in_place(const StagedCall& call, const PeerAddresses& outputs, std::uint32_t hash,
+                          StreamDriver::Stream stream);
 
   /// After a failure, from one thread, again and again: ends what this rank's streams wait for, those of calls that
   /// were enqueued or captured before included. A peer's stream that still runs may write a lower value in between.

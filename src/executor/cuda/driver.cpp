@@ -37,6 +37,9 @@ Result<Driver> load() {
   STRAIT_TRY(find(driver.map, "cuMemMap"));
   STRAIT_TRY(find(driver.unmap, "cuMemUnmap"));
   STRAIT_TRY(find(driver.set_access, "cuMemSetAccess"));
+  STRAIT_TRY(find(driver.get_address_range, "cuMemGetAddressRange"));
+  STRAIT_TRY(find(driver.retain_handle, "cuMemRetainAllocationHandle"));
+  STRAIT_TRY(find(driver.get_properties, "cuMemGetAllocationPropertiesFromHandle"));
   STRAIT_TRY(find(driver.export_handle, "cuMemExportToShareableHandle"));
   STRAIT_TRY(find(driver.import_handle, "cuMemImportFromShareableHandle"));
   STRAIT_TRY(find(driver.batch_memory_operations, "cuStreamBatchMemOp"));

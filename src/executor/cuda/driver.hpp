@@ -20,6 +20,9 @@ struct Driver {
   decltype(&cuMemMap) map;
   decltype(&cuMemUnmap) unmap;
   decltype(&cuMemSetAccess) set_access;
+  decltype(&cuMemGetAddressRange) get_address_range;
+  decltype(&cuMemRetainAllocationHandle) retain_handle;
+  decltype(&cuMemGetAllocationPropertiesFromHandle) get_properties;
   decltype(&cuMemExportToShareableHandle) export_handle;
   decltype(&cuMemImportFromShareableHandle) import_handle;
   decltype(&cuStreamBatchMemOp) batch_memory_operations;

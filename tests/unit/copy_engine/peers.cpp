@@ -29,11 +29,14 @@ void run_add(const kernels::Add& add, DataType type, std::uint32_t index, std::u
 
 }  // namespace
 
-PeerRank::PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options& streams, std::uint32_t blocks)
+PeerRank::PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options& streams, std::uint32_t blocks,
+                   bool has_windows)
     : peers_(peers), rank_(rank), blocks_(blocks) {
   auto owned = std::make_unique<FakeStreams>(streams);
   driver = owned.get();
-  copies = staged::PeerCopies::open(setup(std::move(owned))).value();
+  staged::PeerCopies::Setup own = setup(std::move(owned));
+  if (!has_windows) own.window_bytes = 0;
+  copies = staged::PeerCopies::open(std::move(own)).value();
   stream = driver->create_stream().value();
 }
 

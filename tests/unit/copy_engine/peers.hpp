@@ -49,7 +49,8 @@ class Peers {
 /// One rank, with a stream of the user's.
 class PeerRank {
  public:
-  PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options& streams, std::uint32_t blocks = 2);
+  PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options& streams, std::uint32_t blocks = 2,
+           bool has_windows = true);
   staged::PeerCopies::Setup setup(std::unique_ptr<FakeStreams> streams);
   Status enqueue(const StagedCall& call) { return copies->enqueue(call, hash_of(call), stream); }
   static std::uint32_t hash_of(const StagedCall& call);

@@ -85,6 +85,36 @@ TEST_F(DeviceRankTest, TheFlightRecorderHasStreamsAndAsksTheGpu) {
 }
 
 /// What links give decides how calls are cut, so all ranks go by what rank 0 sees, whatever each sees itself.
+/// All are asked, long after the communicator was made; what one cannot do none has.
+TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  const auto body = [&](int rank) {
+    straitConfig_t config = test_config();
+    config.device = rank;
+    straitComm_t comm = nullptr;
+    STRAIT_EXPECT_OK(straitCommInitRank(&comm, 3, &id, rank, &config));
+    float memory[4];
+    void *handle = nullptr, *other = nullptr;
+    STRAIT_EXPECT_OK(straitCommRegister(comm, memory, sizeof memory, &handle));
+    STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+    fake_gpu.refusing_rank = 1;
+    EXPECT_EQ(straitCommRegister(comm, memory, sizeof memory, &other),
+              rank == 1 ? straitInvalidArgument : straitRemoteError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(rank == 1 ? "it is not shared" : "rank 1 (host "));
+    EXPECT_EQ(straitCommDeregister(comm, other), straitInvalidArgument);
+    STRAIT_EXPECT_OK(straitCommDeregister(comm, handle));
+    EXPECT_EQ(straitCommDeregister(comm, handle), straitInvalidArgument);
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < 3; ++rank) threads.emplace_back(body, rank);
+  }
+  EXPECT_EQ(fake_gpu.registrations, 0);
+  fake_gpu.refusing_rank = -1;
+}
+
 TEST(DeviceRankSettings, AllRanksGoByTheRatesThatRank0Sees) {
   fake_gpu.asks_for_rates = true;
   fake_gpu.looks = 0;

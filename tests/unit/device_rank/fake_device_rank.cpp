@@ -8,6 +8,7 @@ namespace {
 
 class FakeDeviceRank final : public DeviceRank {
  public:
+  explicit FakeDeviceRank(Request request) : request_(std::move(request)) {}
   int device() const override { return 0; }
   const char* transport_name() const override { return "fake"; }
   const std::string& transport_why() const override { return why_; }
@@ -23,8 +24,19 @@ class FakeDeviceRank final : public DeviceRank {
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
   }
   Result<bool> is_capturing(void* /*stream*/) const override { return testing::fake_gpu.captures.load(); }
+  Status register_memory(std::uint64_t /*number*/, void* /*pointer*/, std::size_t /*bytes*/) override {
+    const bool refuses = testing::fake_gpu.refusing_rank == static_cast<int>(request_.rank);
+    STRAIT_TRY(request_.agree(refuses ? fail(Code::invalid_argument, "it is not shared") : Status(), "register"));
+    ++testing::fake_gpu.registrations;
+    return {};
+  }
+  Status deregister_memory(std::uint64_t /*number*/) override {
+    --testing::fake_gpu.registrations;
+    return {};
+  }
 
  private:
+  Request request_;
   std::string why_;
 };
 
@@ -35,11 +47,15 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
     STRAIT_ASSIGN(const ExchangeRates rates, request.exchange_rates(true));
     testing::fake_gpu.rates[request.rank] = rates.gbps;
   }
-  return std::make_unique<FakeDeviceRank>();
+  return std::make_unique<FakeDeviceRank>(request);
 }
 ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
   return {++testing::fake_gpu.looks + (through_host ? 0.5 : 0), static_cast<double>(bus_ids.size())};
 }
+Result<void*> allocate_device_memory(int /*device*/, std::size_t /*bytes*/) {
+  return fail(Code::unsupported, "no GPU");
+}
+bool free_device_memory(void* /*pointer*/) { return false; }
 Status check_devices_supported(int /*device*/) { return {}; }
 Result<std::string> device_bus_id(int device) { return "0000:4" + std::to_string(device) + ":00.0"; }
 

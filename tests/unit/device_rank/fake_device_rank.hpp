@@ -15,6 +15,8 @@ struct FakeGpu {
   bool asks_for_rates = false;    ///< when a communicator is made
   std::atomic<int> looks{0};      ///< at what joins the GPUs: each sees something else
   std::array<double, 4> rates{};  ///< by rank, of what they were told
+  int refusing_rank = -1;         ///< that cannot register memory
+  std::atomic<int> registrations{0};
 };
 inline FakeGpu fake_gpu;
 

@@ -1,0 +1,129 @@
+#include "communicator/device_registrations.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "executor/cuda/runtime.hpp"
+#include "transports/cuda_p2p/shared_memory.hpp"
+
+namespace strait {
+namespace {
+
+/// Each rank's number. Collective.
+Result<std::vector<std::size_t>> gather(const DeviceRank::Request& request, std::size_t number) {
+  STRAIT_ASSIGN(const auto low, request.gather(static_cast<std::uint32_t>(number)));
+  STRAIT_ASSIGN(const auto high, request.gather(static_cast<std::uint32_t>(number >> 32)));
+  std::vector<std::size_t> all;
+  for (std::size_t rank = 0; rank < low.size(); ++rank) all.push_back(std::size_t{high[rank]} << 32 | low[rank]);
+  return all;
+}
+
+/// What straitMemAllocDevice has given.
+struct DeviceBlocks {
+  std::mutex mutex;
+  std::map<void*, cuda_p2p::SharedMemory> all;
+};
+DeviceBlocks& device_blocks() {
+  static auto* const blocks = new DeviceBlocks;  // programs free memory while the process ends
+  return *blocks;
+}
+
+}  // namespace
+
+Result<void*> allocate_device_memory(int device, std::size_t bytes) {
+  int devices = 0;
+  STRAIT_TRY(cuda::check(cudaGetDeviceCount(&devices), "no GPU can be used"));
+  if (device < 0 || device >= devices)
+    return fail(Code::invalid_argument, "device " + std::to_string(device) + " was asked for, and this process sees " +
+                                            std::to_string(devices));
+  if (bytes == 0) return fail(Code::invalid_argument, "memory of 0 bytes was asked for");
+  cuda::DeviceGuard guard(device);
+  STRAIT_ASSIGN(auto memory, cuda_p2p::SharedMemory::allocate(device, bytes));
+  void* const pointer = memory.data();
+  DeviceBlocks& blocks = device_blocks();
+  const std::lock_guard lock(blocks.mutex);
+  blocks.all.emplace(pointer, std::move(memory));
+  return pointer;
+}
+
+bool free_device_memory(void* pointer) {
+  DeviceBlocks& blocks = device_blocks();
+  const std::lock_guard lock(blocks.mutex);
+  return blocks.all.erase(pointer) != 0;
+}
+
+Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_t number, void* pointer,
+                                std::size_t bytes) {
+  Registration registration{static_cast<std::byte*>(pointer), bytes, {}, {}, {}, 0};
+  Status own;
+  if (auto memory = cuda_p2p::UserMemory::find(pointer, bytes, request.device))
+    registration.own = std::move(*memory);
+  else
+    own = tl::unexpected(memory.error());
+  STRAIT_TRY(request.agree(own, "register its memory"));
+  STRAIT_TRY(map_peers(request, registration));
+  all_.insert_or_assign(number, std::move(registration));
+  return {};
+}
+
+/// All ranks trade as many allocations as the one with the most has; those that have fewer give their first again.
+Status DeviceRegistrations::map_peers(const DeviceRank::Request& request, Registration& registration) {
+  const std::vector<std::size_t> own_sizes = registration.own.sizes_bytes();
+  STRAIT_ASSIGN(const auto lengths, gather(request, registration.bytes));
+  STRAIT_ASSIGN(const auto offsets, gather(request, registration.own.offset()));
+  STRAIT_ASSIGN(const auto counts, gather(request, own_sizes.size()));
+  std::vector<std::vector<UniqueFd>> shared(request.ranks);
+  std::vector<std::vector<std::size_t>> sizes(request.ranks);
+  for (std::size_t i = 0; i < *std::max_element(counts.begin(), counts.end()); ++i) {
+    const std::size_t number = i < own_sizes.size() ? i : 0;
+    auto part = registration.own.share(number);
+    STRAIT_TRY(request.agree(part.map([](const UniqueFd&) {}), "share its memory"));
+    STRAIT_ASSIGN(auto descriptors, request.exchange(part->get()));
+    STRAIT_ASSIGN(const auto part_sizes, gather(request, own_sizes[number]));
+    for (std::uint32_t rank = 0; rank < request.ranks; ++rank) {
+      if (rank == request.rank || i >= counts[rank]) continue;
+      shared[rank].push_back(std::move(descriptors[rank]));
+      sizes[rank].push_back(part_sizes[rank]);
+    }
+  }
+  Status mapped;
+  registration.peers.resize(request.ranks);
+  for (std::uint32_t rank = 0; rank < request.ranks && mapped; ++rank) {
+    registration.addresses[rank] = registration.begin;
+    if (rank == request.rank) continue;
+    auto memory = cuda_p2p::PeerMemory::import(shared[rank], sizes[rank], request.device);
+    if (!memory) {
+      mapped = tl::unexpected(memory.error());
+      continue;
+    }
+    registration.peers[rank] = std::move(*memory);
+    registration.addresses[rank] = registration.peers[rank].data() + offsets[rank];
+  }
+  registration.least_bytes = *std::min_element(lengths.begin(), lengths.end());
+  return request.agree(mapped, "map its peers' registered memory");
+}
+
+Result<std::optional<DeviceRegistrations::Place>> DeviceRegistrations::find(const void* pointer,
+                                                                            std::size_t bytes) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  for (const auto& [number, registration] : all_) {
+    const auto registered = reinterpret_cast<std::uintptr_t>(registration.begin);
+    if (begin < registered || begin + bytes > registered + registration.least_bytes) continue;
+    if (!registration.own.is_still_there())
+      return fail(Code::invalid_usage,
+                  "the memory of this buffer was registered, and freed since then, so that its peers would write into "
+                  "what no longer is there. Deregister memory before it is freed (straitCommDeregister, "
+                  "ncclCommWindowDeregister)");
+    Place place{number, begin - registered, registration.addresses};
+    for (std::byte*& address : place.addresses)
+      if (address != nullptr) address += place.offset;
+    return place;
+  }
+  return std::optional<Place>();
+}
+
+}  // namespace strait

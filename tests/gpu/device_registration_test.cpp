@@ -1,0 +1,178 @@
+// Registered memory of GPU ranks, into which peers write in place, through the public interface.
+#include <gmock/gmock.h>
+
+#include "gpu/device_side.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Of one rank, until it ends.
+class Registration {
+ public:
+  Registration(straitComm_t comm, void* memory, std::size_t bytes) : comm_(comm) {
+    STRAIT_EXPECT_OK(straitCommRegister(comm, memory, bytes, &handle_));
+  }
+  ~Registration() { STRAIT_EXPECT_OK(straitCommDeregister(comm_, handle_)); }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+
+ private:
+  straitComm_t comm_;
+  void* handle_ = nullptr;
+};
+
+void check_case(DeviceSide& side, straitComm_t comm, int rank, int ranks, const CollectiveCase& c, Mode mode) {
+  side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, mode);
+}
+
+/// Where GPUs are shared, or trade through host memory, nothing changes.
+bool goes_in_place(straitComm_t comm, int ranks) {
+  const char* transport = nullptr;
+  STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, nullptr));
+  return ranks > 1 && ranks <= gpu_count() && std::string(transport) == "cuda_p2p";
+}
+
+class DeviceRegistration : public DeviceRanks {};
+INSTANTIATE_TEST_SUITE_P(Ranks, DeviceRegistration,
+                         ::testing::Values(Setup{false, 1}, Setup{false, 2}, Setup{true, 2}, Setup{false, 4},
+                                           Setup{true, 4}),
+                         name_of);
+
+/// Small calls too; the others go as they always do. In a captured call no kernel is left.
+TEST_P(DeviceRegistration, AllShapes) {
+  setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side((std::size_t{4} << 20) * static_cast<std::size_t>(ranks), true);
+    const Registration send(comm, side.send(), side.bytes()), receive(comm, side.receive(), side.bytes());
+    std::uint64_t seed = 1;
+    for (const Collective collective : {Collective::all_gather, Collective::all_to_all, Collective::all_reduce})
+      for (const std::size_t count : {1u, 7u, 1000u, 70'001u, 1'000'000u})
+        for (const bool in_place : {false, true})
+          for (const Mode mode : {Mode::eager, Mode::graph}) {
+            CollectiveCase c;
+            c.collective = collective;
+            c.type = seed % 3 == 0 ? DataType::bfloat16 : DataType::float32;
+            c.count = count;
+            c.in_place = in_place;
+            c.misalignment_bytes = seed % 4 == 0 ? size_bytes(c.type) : 0;
+            c.seed = ++seed;
+            check_case(side, comm, rank, ranks, c, mode);
+            const bool writes_in_place =
+                collective == Collective::all_gather || (collective == Collective::all_to_all && !in_place);
+            if (mode == Mode::graph && writes_in_place && goes_in_place(comm, ranks)) {
+              EXPECT_EQ(side.kernels_in_graph(), 0) << describe(c);
+            }
+          }
+  });
+  unsetenv("STRAIT_COPY_ENGINE_BYTES");
+}
+
+/// By itself, where the calls are large; and not any more once it is undone.
+TEST_P(DeviceRegistration, LargeCalls) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(std::size_t{70} << 20, true);
+    CollectiveCase c;
+    c.collective = Collective::all_gather;
+    c.type = DataType::float32;
+    c.count = (std::size_t{68} << 20) / 4 / static_cast<std::size_t>(ranks);
+    {
+      const Registration receive(comm, side.receive(), side.bytes());
+      check_case(side, comm, rank, ranks, c, Mode::graph);
+      EXPECT_EQ(side.kernels_in_graph() == 0, goes_in_place(comm, ranks));
+      check_case(side, comm, rank, ranks, c, Mode::eager);
+      c.collective = Collective::all_to_all;
+      check_case(side, comm, rank, ranks, c, Mode::eager);
+    }
+    check_case(side, comm, rank, ranks, c, Mode::graph);
+    EXPECT_NE(side.kernels_in_graph(), 0);
+  });
+}
+
+/// Several at a time, of other lengths from rank to rank, and others after them.
+TEST_P(DeviceRegistration, ComeAndGo) {
+  setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
+  run([](straitComm_t comm, int rank, int ranks) {
+    const auto own = static_cast<std::size_t>(rank);
+    for (std::uint64_t turn = 1; turn <= 4; ++turn) {
+      DeviceSide one((std::size_t{1} << 20) + own * 300'000, true), other((std::size_t{3} << 20) - own * 100'000, true);
+      const Registration first(comm, one.receive(), one.bytes());
+      const Registration second(comm, other.receive(), other.bytes());
+      for (DeviceSide* side : {&one, &other}) {
+        CollectiveCase c;
+        c.collective = Collective::all_gather;
+        c.type = DataType::uint8;
+        c.count = 100'000;
+        c.seed = turn;
+        check_case(*side, comm, rank, ranks, c, turn % 2 == 0 ? Mode::graph : Mode::eager);
+      }
+    }
+  });
+  unsetenv("STRAIT_COPY_ENGINE_BYTES");
+}
+
+TEST_P(DeviceRegistration, OtherMemoryIsRefusedOnAllRanks) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    if (!goes_in_place(comm, ranks)) return;
+    const bool shared = rank != ranks - 1;
+    std::byte* const memory = DeviceSide::allocate(1 << 20, shared);
+    void* handle = nullptr;
+    EXPECT_NE(straitCommRegister(comm, memory, 1 << 20, &handle), straitSuccess);
+    const std::string why = straitGetLastError(nullptr);
+    EXPECT_THAT(why, HasSubstr("straitMemAllocDevice"));
+    EXPECT_THAT(why, shared ? HasSubstr("rank " + std::to_string(ranks - 1)) : HasSubstr("virtual memory"));
+    DeviceSide side(1 << 20);
+    CollectiveCase c;
+    c.collective = Collective::all_gather;
+    c.count = 1000;
+    check_case(side, comm, rank, ranks, c, Mode::eager);
+    DeviceSide::release(memory, shared);
+  });
+}
+
+/// Its addresses may be other memory's by now.
+TEST_P(DeviceRegistration, FreedMemoryIsNoticed) {
+  setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
+  run([](straitComm_t comm, int /*rank*/, int ranks) {
+    if (!goes_in_place(comm, ranks)) return;
+    constexpr std::size_t bytes = std::size_t{8} << 20;
+    std::byte* const memory = DeviceSide::allocate(bytes, true);
+    const Registration registration(comm, memory, bytes);
+    DeviceSide::release(memory, true);
+    std::byte* const again = DeviceSide::allocate(bytes, true);
+    if (again == memory) {
+      EXPECT_EQ(straitAllGather(again + bytes / 2, again, 1000, straitInt8, comm, nullptr), straitInvalidUsage);
+      EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("freed"));
+    }
+    DeviceSide::release(again, true);
+  });
+  unsetenv("STRAIT_COPY_ENGINE_BYTES");
+}
+
+/// Outputs at other places would be written where nobody looks: nothing is, and all ranks are told.
+TEST_P(DeviceRegistration, OutputsAtOtherPlacesDoNotMeet) {
+  setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
+  run([](straitComm_t all, int rank, int ranks) {
+    if (!goes_in_place(all, ranks)) return;
+    straitConfig_t config = test_config();
+    config.device = rank;
+    config.timeout_ms = 1500;
+    straitComm_t comm = nullptr;
+    STRAIT_EXPECT_OK(straitCommSplit(all, 0, rank, &comm, &config));
+    DeviceSide side(1 << 20, true);
+    void* handle = nullptr;  // ends with the communicator
+    STRAIT_EXPECT_OK(straitCommRegister(comm, side.receive(), side.bytes(), &handle));
+    STRAIT_EXPECT_CUDA(cudaMemset(side.receive(), poison, side.bytes()));
+    (void)straitAllGather(side.send(), side.receive() + (rank == 0 ? 0 : 256), 1000, straitInt8, comm, side.stream());
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+    straitResult_t error = straitSuccess;
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+    EXPECT_NE(error, straitSuccess);
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  unsetenv("STRAIT_COPY_ENGINE_BYTES");
+}
+
+}  // namespace
+}  // namespace strait::testing
