@@ -14,7 +14,11 @@ results="$root/perf/results"
     --json "$results/sim_10x_rtx3090_bridged.json" --plot "$root/docs/images/sim_10x_rtx3090_bridged.svg"
 "$strait" sim all-reduce --topology 10x-rtx3090 --ranks 2..10 --against ring --train \
     --parameters 350M --bytes-per-parameter 4 --compute-ms 600 --buckets 10 --samples 8 \
-    --json "$results/sim_10x_rtx3090_training.json"
+    --json "$results/sim_10x_rtx3090_training.json" --plot "$root/docs/images/sim_10x_rtx3090_training.svg"
+# What examples/pytorch/train.py --model 300m does, with the time that it takes without communication.
+"$strait" sim all-reduce --topology 4x-h200-no-p2p --ranks 2..4 --against ring --train \
+    --parameters 304M --bytes-per-parameter 4 --compute-ms 15.14 --buckets 48 --samples 8 \
+    --json "$results/sim_4x_h200_no_p2p_training.json" --plot "$root/docs/images/sim_4x_h200_no_p2p_training.svg"
 for size in 1K 256M; do
     "$strait" explain all-reduce "$size" --topology 4x-h200 --type bfloat16 --json >"$results/sim_4x_h200_$size.json"
 done

@@ -39,10 +39,11 @@ Result<double> parse_parameters(const std::string& text) {
   return value;
 }
 
-Status write_plot(const std::string& path, const sim::Sweep& sweep) {
-  if (path.ends_with(".html")) return perf::write_file(path, sim::plot_html(sweep));
-  if (path.ends_with(".svg")) return perf::write_file(path, sim::plot_svg(sweep));
-  return fail(Code::invalid_argument, "--plot " + path + ": the name must end in .svg or .html");
+Status check_plot(const Question& question) {
+  const std::string& path = question.plot;
+  if (path.empty() || path.ends_with(".svg") || (path.ends_with(".html") && !question.train)) return {};
+  return fail(Code::invalid_argument,
+              "--plot " + path + ": the name must end in .svg" + (question.train ? "" : " or .html"));
 }
 
 /// Of the machine, for the estimate of training: those of the sweep.
@@ -56,7 +57,6 @@ Status estimate_training(const Question& question) {
   if (question.sweep.operation.collective != Collective::all_reduce)
     return fail(Code::invalid_argument, "--train sums gradients: it goes with all-reduce only");
   STRAIT_TRY(sim::validate(question.training));
-  if (!question.plot.empty()) return fail(Code::invalid_argument, "--plot draws sweeps; --train has --json");
   STRAIT_ASSIGN(const auto ranks, ranks_of(question));
   sim::MachineWish largest = question.sweep.machine;
   largest.ranks = ranks.back();
@@ -65,6 +65,8 @@ Status estimate_training(const Question& question) {
                                               ranks, question.sweep.against));
   if (!question.json.empty())
     STRAIT_TRY(perf::write_file(question.json, sim::to_json(question.training, machine.name, curves)));
+  if (!question.plot.empty())
+    STRAIT_TRY(perf::write_file(question.plot, sim::plot_svg(question.training, machine.name, curves)));
   std::cout << sim::to_text(question.training, machine.name, curves);
   return {};
 }
@@ -73,17 +75,18 @@ Status answer(Question question) {
   if (!question.ranks.empty()) {
     STRAIT_ASSIGN(question.sweep.ranks, sim::parse_ranks(question.ranks));
   }
+  STRAIT_TRY(check_plot(question));
   if (question.train) return estimate_training(question);
   question.sizes.collective = question.sweep.operation.collective;
   if (question.sizes.collective == Collective::barrier)
     return fail(Code::unsupported, "a barrier has no sizes. `strait explain barrier` predicts it");
   STRAIT_TRY(perf::validate(question.sizes));
   question.sweep.sizes_bytes = perf::sizes_bytes(question.sizes);
-  if (!question.plot.empty() && !question.plot.ends_with(".svg") && !question.plot.ends_with(".html"))
-    return fail(Code::invalid_argument, "--plot " + question.plot + ": the name must end in .svg or .html");
   STRAIT_ASSIGN(const sim::Sweep sweep, sim::sweep(question.sweep));
   if (!question.json.empty()) STRAIT_TRY(perf::write_file(question.json, sim::to_json(sweep)));
-  if (!question.plot.empty()) STRAIT_TRY(write_plot(question.plot, sweep));
+  if (!question.plot.empty())
+    STRAIT_TRY(perf::write_file(question.plot,
+                                question.plot.ends_with(".html") ? sim::plot_html(sweep) : sim::plot_svg(sweep)));
   std::cout << sim::to_text(sweep);
   return {};
 }
@@ -146,7 +149,7 @@ void add_sim(CLI::App& app, int& exit_code) {
   command->add_option("--algorithm", question->sweep.algorithm, "This one instead of the choice");
   command->add_option("--against", question->sweep.against, "Algorithms to compare with, such as ring")->delimiter(',');
   command->add_option("--json", question->json, "Write the predictions to this file");
-  command->add_option("--plot", question->plot, "Draw them into this file (.svg or .html)");
+  command->add_option("--plot", question->plot, "Draw them into this file (.svg; sweeps also .html)");
   declare_training(*command, *question);
   command->callback([question, &exit_code] {
     if (auto status = answer(*question); !status) {

@@ -10,10 +10,12 @@ A model of 300 million parameters, on machines without P2P, with and without few
     NCCL_P2P_DISABLE=1 torchrun --nproc-per-node 4 examples/pytorch/train.py --model 300m --json nccl.json
     STRAIT_P2P=off strait run -- torchrun --nproc-per-node 4 examples/pytorch/train.py --model 300m --json exact.json
     STRAIT_P2P=off STRAIT_WIRE=int8 strait run -- torchrun ... --model 300m --json int8.json
+    torchrun ... --model 300m --alone    # what would be without any communication
 
 Nothing in here knows of Strait: `strait run` puts its libnccl.so.2 before the one that PyTorch brings along.
 """
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -26,9 +28,10 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 
+# Wide rather than deep: the host must launch kernels faster than the GPUs run them, or nothing else can be seen.
 MODELS = {
     "small": {"width": 256, "depth": 4, "heads": 4, "batch": 16, "length": 64, "lr": 3e-4},
-    "300m": {"width": 1024, "depth": 24, "heads": 16, "batch": 8, "length": 256, "lr": 1e-4},
+    "300m": {"width": 2048, "depth": 6, "heads": 16, "batch": 8, "length": 256, "lr": 1e-4},
 }
 
 WARMUP_STEPS = 10  # not counted as samples per second
@@ -62,7 +65,8 @@ def train(arguments):
         model = DistributedDataParallel(model, device_ids=[device.index])
     else:
         model = FullyShardedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=sizes["lr"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=sizes["lr"], fused=True)
+    steps_alone = model.no_sync if arguments.alone else contextlib.nullcontext
     generator = torch.Generator(device=device).manual_seed(1000 + rank)
     losses, began = [], time.perf_counter()
     for step in range(arguments.steps):
@@ -72,11 +76,12 @@ def train(arguments):
         # Each word is the one before it, plus one: something that can be learnt.
         first = torch.randint(0, 512, (sizes["batch"], 1), generator=generator, device=device)
         words = (first + torch.arange(sizes["length"] + 1, device=device)) % 512
-        with precision:
-            logits = model(words[:, :-1])
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        with steps_alone():
+            with precision:
+                logits = model(words[:, :-1])
+                loss = nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
+            loss.backward()
         optimizer.step()
         mean = loss.detach().clone()
         dist.all_reduce(mean, op=dist.ReduceOp.AVG)
@@ -142,6 +147,8 @@ def main():
     parser.add_argument("--model", choices=list(MODELS), default="small")
     parser.add_argument("--mode", choices=["ddp", "fsdp"], default="ddp")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--alone", action="store_true",
+                        help="ranks trade no gradients: the speed that nothing can exceed")
     parser.add_argument("--json", help="where rank 0 writes the losses")
     parser.add_argument("--compare", nargs=2, metavar="FILE", help="compares two such files instead of training")
     parser.add_argument("--tolerance", type=float, default=1e-3)

@@ -109,7 +109,8 @@ inline constexpr Variable environment_table[] = {
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines. With P2P a few thread "
-     "blocks add; 0: large calls do where few thread blocks are allowed (STRAIT_MAX_SMS). Without P2P kernels go on "
+     "blocks add; 0: large calls do where few thread blocks are allowed (STRAIT_MAX_SMS), or their outputs are "
+     "registered. Without P2P kernels go on "
      "to carry reductions, calls that are captured into graphs and the very largest; 0: they carry all.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_COPY_WINDOW_BYTES", VariableKind::bytes, "256M", true,

@@ -1,11 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include "perf/axis.hpp"
 #include "perf/figure.hpp"
+#include "sim/panels.hpp"
 #include "sim/sweep.hpp"
 
 namespace strait::sim {
@@ -15,60 +14,10 @@ using perf::line;
 using perf::text;
 
 // Layout, in pixels.
-constexpr double panel_width = 440;
-constexpr double panel_height = 280;
-constexpr double left_margin = 76;
-constexpr double gap = 100;
-constexpr double figure_width = left_margin + 2 * panel_width + gap + 40;
-constexpr double legend_row = 22;
 constexpr double bar_height = 15;
 constexpr double bar_left = left_margin + 100;
 constexpr double bar_width = 420;
 constexpr std::size_t most_ticks = 9;
-
-/// Okabe and Ito: told apart with any colour vision, and by dashes in print.
-constexpr std::array<const char*, 4> colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7"};
-constexpr std::array<const char*, 4> dashes{"none", "7 4", "2 3", "9 3 2 3"};
-const char* colour(std::size_t curve) { return colours[curve % colours.size()]; }
-
-/// A linear axis from 0.
-struct Axis {
-  double low, high, from, to;
-  double position(double value) const { return high > low ? from + (to - from) * (value - low) / (high - low) : from; }
-};
-
-/// 1, 2 or 5 times a power of ten, so that `count` of them or fewer reach `value`.
-double tick_step(double value, double count) {
-  const double power = std::pow(10, std::floor(std::log10(value / count)));
-  for (const double digit : {1.0, 2.0, 5.0})
-    if (digit * power * count >= value) return digit * power;
-  return 10 * power;
-}
-
-struct Place {
-  double x, y;
-};
-
-std::string curve_svg(const std::vector<Place>& places, std::size_t index) {
-  std::string path, markers;
-  for (const Place& place : places) {
-    path += fmt::format("{:.1f},{:.1f} ", place.x, place.y);
-    markers +=
-        fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.4\" fill=\"{}\"/>\n", place.x, place.y, colour(index));
-  }
-  return fmt::format(
-             "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\" stroke-dasharray=\"{}\" "
-             "stroke-linejoin=\"round\"/>\n",
-             path, colour(index), dashes[index % dashes.size()]) +
-         markers;
-}
-
-std::string frame(double x, double y, const std::string& title, const std::string& below) {
-  return text(x, y - 12, "start", "panel", title) +
-         line(x, y + panel_height, x + panel_width, y + panel_height, "axis") +
-         line(x, y, x, y + panel_height, "axis") +
-         text(x + panel_width / 2, y + panel_height + 40, "middle", "tick", below);
-}
 
 std::string size_panel(const Sweep& sweep, double x, double y) {
   std::vector<double> bytes, gbps;
@@ -99,39 +48,16 @@ std::string size_panel(const Sweep& sweep, double x, double y) {
   return svg;
 }
 
-std::string ranks_panel(const Sweep& sweep, double x, double y) {
-  double most_gbps = 0;
-  for (const Curve& curve : sweep.by_ranks)
-    for (const Point& point : curve.points) most_gbps = std::max(most_gbps, point.rates.bus_gbps);
-  const auto& first = sweep.by_ranks.front().points;
-  std::string svg = frame(
-      x, y, fmt::format("Bus bandwidth of {} (GB/s)", perf::bytes_label(static_cast<double>(first.front().bytes))),
-      "ranks");
-  if (most_gbps <= 0) return svg;
-  const double step = tick_step(most_gbps * 1.05, 5);
-  const Axis values{0, step * std::ceil(most_gbps * 1.05 / step), y + panel_height, y};
-  const Axis ranks{static_cast<double>(first.front().ranks), static_cast<double>(first.back().ranks), x + 16,
-                   x + panel_width - 16};
-  for (double tick = 0; tick <= values.high * (1 + 1e-9); tick += step)
-    svg += line(x, values.position(tick), x + panel_width, values.position(tick), "grid") +
-           text(x - 8, values.position(tick) + 4, "end", "tick", fmt::format("{:.4g}", tick));
-  double last_label = -1e9;
-  for (const Point& point : first) {
-    const double at = ranks.position(point.ranks);
-    if (at - last_label < 24) continue;
-    svg += text(at, y + panel_height + 18, "middle", "tick", std::to_string(point.ranks));
-    last_label = at;
+std::string bandwidth_over_ranks(const Sweep& sweep, double x, double y) {
+  std::vector<RanksCurve> curves;
+  for (const Curve& curve : sweep.by_ranks) {
+    RanksCurve& drawn = curves.emplace_back();
+    for (const Point& point : curve.points) drawn.values.push_back({point.ranks, point.rates.bus_gbps});
+    const Point& last = curve.points.back();
+    drawn.last_label = fmt::format("{:.3g} GB/s, {}", last.rates.bus_gbps, time_text(last.plan.time.total_us));
   }
-  for (std::size_t i = 0; i < sweep.by_ranks.size(); ++i) {
-    std::vector<Place> places;
-    for (const Point& point : sweep.by_ranks[i].points)
-      places.push_back({ranks.position(point.ranks), values.position(point.rates.bus_gbps)});
-    svg += curve_svg(places, i);
-    const Point& last = sweep.by_ranks[i].points.back();
-    svg += text(places.back().x, places.back().y - 9, "end", "tick",
-                fmt::format("{:.3g} GB/s, {}", last.rates.bus_gbps, time_text(last.plan.time.total_us)));
-  }
-  return svg;
+  const auto bytes = static_cast<double>(sweep.by_ranks.front().points.front().bytes);
+  return ranks_panel(fmt::format("Bus bandwidth of {} (GB/s)", perf::bytes_label(bytes)), curves, x, y);
 }
 
 double levels_height(const Sweep& sweep) {
@@ -183,13 +109,11 @@ std::string plot_svg(const Sweep& sweep) {
   svg += text(left_margin, 32, "start", "title", heading(sweep));
   svg += text(left_margin, 54, "start", "tick",
               fmt::format("{}, {}; simulated by Strait's clock", name(sweep.operation.type), op_text(sweep.operation)));
-  for (std::size_t i = 0; i < sweep.by_size.size(); ++i) {
-    const double y = 78 + legend_row * static_cast<double>(i);
-    svg += curve_svg({{left_margin, y - 4}, {left_margin + 36, y - 4}}, i) +
-           text(left_margin + 48, y, "start", "tick", sweep.by_size[i].name);
-  }
+  std::vector<std::string> names;
+  for (const Curve& curve : sweep.by_size) names.push_back(curve.name);
+  svg += legend(names, 78);
   svg += size_panel(sweep, left_margin, panels_y);
-  svg += ranks_panel(sweep, left_margin + panel_width + gap, panels_y);
+  svg += bandwidth_over_ranks(sweep, left_margin + panel_width + panel_gap, panels_y);
   return svg + level_bars(sweep, bars_y) + "</svg>\n";
 }
 

@@ -90,12 +90,16 @@ Result<std::vector<TrainingCurve>> train(const TrainingWish& wish, const Machine
   return curves;
 }
 
+std::string description(const TrainingWish& wish) {
+  return fmt::format(
+      "{:g} parameters of {:g} bytes, {:g} ms of computation a step, {} buckets overlapped with the backward pass "
+      "({:.0f}% of it)",
+      wish.parameters, wish.bytes_per_parameter, wish.compute_ms, wish.buckets, 100 * wish.backward_share);
+}
+
 std::string to_text(const TrainingWish& wish, const std::string& machine, const std::vector<TrainingCurve>& curves) {
   std::string text = "# PREDICTION by Strait's clock: nothing here was measured\n";
-  text += fmt::format(
-      "# machine: {}\n# {:g} parameters of {:g} bytes, {:g} ms of computation a step, {} buckets overlapped with the "
-      "backward pass ({:.0f}% of it)\n",
-      machine, wish.parameters, wish.bytes_per_parameter, wish.compute_ms, wish.buckets, 100 * wish.backward_share);
+  text += fmt::format("# machine: {}\n# {}\n", machine, description(wish));
   for (const TrainingCurve& curve : curves) {
     text += fmt::format("#\n# {}\n# {:>8} {:>12} {:>12} {:>12} {:>12} {:>11}  {}\n", curve.name, "ranks", "step",
                         "sums", "exposed", "samples/s", "efficiency", "plan of a bucket");

@@ -47,7 +47,11 @@ Result<std::vector<TrainingCurve>> train(const TrainingWish& wish, const Machine
                                          const std::vector<std::uint32_t>& ranks,
                                          const std::vector<std::string>& against);
 
+/// "3.04e+08 parameters of 4 bytes, ...".
+std::string description(const TrainingWish& wish);
 std::string to_text(const TrainingWish& wish, const std::string& machine, const std::vector<TrainingCurve>& curves);
 std::string to_json(const TrainingWish& wish, const std::string& machine, const std::vector<TrainingCurve>& curves);
+/// Samples per second and efficiency over ranks.
+std::string plot_svg(const TrainingWish& wish, const std::string& machine, const std::vector<TrainingCurve>& curves);
 
 }  // namespace strait::sim

@@ -1,12 +1,18 @@
 #include "sim/training.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <iterator>
+#include <regex>
 
 namespace strait::sim {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 /// 300 ms of computation, 200 of them backward, four buckets: gradients are ready at 150, 200, 250 and 300 ms.
 TrainingWish example() {
@@ -60,6 +66,20 @@ TEST(Training, EfficiencyIsThatOfTheFormula) {
   // 2 GB of gradients: five GPUs write theirs through 3 GB/s, 3.33 s; as a ring 1.8 times that.
   EXPECT_NEAR((*curves)[0].points.back().sums_ms, 5 * 2e9 / 3e9 * 1e3, 100);
   EXPECT_NEAR((*curves)[1].points.back().sums_ms, 1.8 * 5 * 2e9 / 3e9 * 1e3, 400);
+}
+
+TEST(Training, IsDrawnSelfContained) {
+  const auto curves = train(example(), {"10x-rtx3090", 0, false}, DataType::float32, {2, 4, 10}, {"ring"});
+  ASSERT_TRUE(curves);
+  const std::string svg = plot_svg(example(), "ten & more", *curves);
+  EXPECT_THAT(svg,
+              AllOf(HasSubstr("Samples per second"), HasSubstr("prediction, not measured"), HasSubstr("ten &amp; more"),
+                    HasSubstr(fmt::format("{:.4g}/s", curves->front().points.back().samples_per_second))));
+  EXPECT_THAT(svg, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf")), Not(HasSubstr("<script"))));
+  const std::regex circle("<circle cx=\"([0-9.]+)\"");
+  EXPECT_EQ(std::distance(std::sregex_iterator(svg.begin(), svg.end(), circle), {}), 2 * 2 + 2 * 2 * 4)
+      << "legend, then ranks 1, 2, 4 and 10 of both curves in both panels";
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 
 TEST(Training, NumbersWithoutSenseAreNamed) {

@@ -1,0 +1,105 @@
+#include "sim/panels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "perf/figure.hpp"
+
+namespace strait::sim {
+namespace {
+
+using perf::line;
+using perf::text;
+
+/// Okabe and Ito: told apart with any colour vision, and by dashes in print.
+constexpr std::array<const char*, 4> colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7"};
+constexpr std::array<const char*, 4> dashes{"none", "7 4", "2 3", "9 3 2 3"};
+
+constexpr double label_height = 18;
+
+/// A linear axis from 0.
+struct Axis {
+  double low, high, from, to;
+  double position(double value) const { return high > low ? from + (to - from) * (value - low) / (high - low) : from; }
+};
+
+/// 1, 2 or 5 times a power of ten, so that `count` of them or fewer reach `value`.
+double tick_step(double value, double count) {
+  const double power = std::pow(10, std::floor(std::log10(value / count)));
+  for (const double digit : {1.0, 2.0, 5.0})
+    if (digit * power * count >= value) return digit * power;
+  return 10 * power;
+}
+
+}  // namespace
+
+const char* colour(std::size_t curve) { return colours[curve % colours.size()]; }
+
+std::string curve_svg(const std::vector<Place>& places, std::size_t index) {
+  std::string path, markers;
+  for (const Place& place : places) {
+    path += fmt::format("{:.1f},{:.1f} ", place.x, place.y);
+    markers +=
+        fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.4\" fill=\"{}\"/>\n", place.x, place.y, colour(index));
+  }
+  return fmt::format(
+             "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\" stroke-dasharray=\"{}\" "
+             "stroke-linejoin=\"round\"/>\n",
+             path, colour(index), dashes[index % dashes.size()]) +
+         markers;
+}
+
+std::string frame(double x, double y, const std::string& title, const std::string& below) {
+  return text(x, y - 12, "start", "panel", title) +
+         line(x, y + panel_height, x + panel_width, y + panel_height, "axis") +
+         line(x, y, x, y + panel_height, "axis") +
+         text(x + panel_width / 2, y + panel_height + 40, "middle", "tick", below);
+}
+
+std::string legend(const std::vector<std::string>& names, double y) {
+  std::string svg;
+  for (std::size_t i = 0; i < names.size(); ++i, y += legend_row)
+    svg += curve_svg({{left_margin, y - 4}, {left_margin + 36, y - 4}}, i) +
+           text(left_margin + 48, y, "start", "tick", names[i]);
+  return svg;
+}
+
+std::string ranks_panel(const std::string& title, const std::vector<RanksCurve>& curves, double x, double y) {
+  double most = 0;
+  for (const RanksCurve& curve : curves)
+    for (const RanksCurve::Value& value : curve.values) most = std::max(most, value.value);
+  std::string svg = frame(x, y, title, "ranks");
+  if (most <= 0) return svg;
+  const auto& first = curves.front().values;
+  const double step = tick_step(most, 5);
+  const Axis values{0, step * std::ceil(most / step), y + panel_height, y};
+  const Axis ranks{static_cast<double>(first.front().ranks), static_cast<double>(first.back().ranks), x + 16,
+                   x + panel_width - 16};
+  for (double tick = 0; tick <= values.high * (1 + 1e-9); tick += step)
+    svg += line(x, values.position(tick), x + panel_width, values.position(tick), "grid") +
+           text(x - 8, values.position(tick) + 4, "end", "tick", fmt::format("{:.4g}", tick));
+  double last_label = -1e9;
+  for (const RanksCurve::Value& value : first) {
+    const double at = ranks.position(value.ranks);
+    if (at - last_label < 24) continue;
+    svg += text(at, y + panel_height + 18, "middle", "tick", std::to_string(value.ranks));
+    last_label = at;
+  }
+  double last_above = -1e9;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    std::vector<Place> places;
+    for (const RanksCurve::Value& value : curves[i].values)
+      places.push_back({ranks.position(value.ranks), values.position(value.value)});
+    const double above = places.back().y - 9;
+    const bool is_near = std::abs(above - last_above) < label_height;  // then its place is below
+    svg += curve_svg(places, i) +
+           text(places.back().x, is_near ? above + 9 + label_height : above, "end", "tick", curves[i].last_label);
+    if (!is_near) last_above = above;
+  }
+  return svg;
+}
+
+}  // namespace strait::sim
