@@ -2,17 +2,20 @@
 // words at the beginning and at the end of each. A rank has a user's stream, one that puts chunks into the windows of
 // peers, and one that takes out what has come into its own; of a reduction that is the kernel, which is launched before
 // the ranks have met. In some runs one rank's second call is another one than the others'. Words are written by streams
-// that fence before each write, so memory is plain.
-// variants: WITH_SCATTER WITH_ALL_GATHER OTHER
+// that fence before each write, so memory is plain. Calls in place write straight into the outputs of peers, and know
+// no words but those of the meetings.
+// variants: WITH_SCATTER WITH_ALL_GATHER WITH_IN_PLACE OTHER
 // mutants: NO_BEGUN=assertion RECEIVERS_DO_NOT_WAIT=assertion ONE_BEGUN=assertion
 // mutants: CLEAR_BEGUN_LATE=assertion CLEAR_EARLY=assertion NO_DONE=assertion ONE_DONE=assertion
+// mutants: WITH_IN_PLACE:NO_BEGUN=assertion WITH_IN_PLACE:ONE_BEGUN=assertion WITH_IN_PLACE:NO_DONE=assertion
+// mutants: WITH_IN_PLACE:ONE_DONE=assertion WITH_IN_PLACE:TELL_BEFORE_JOIN=assertion
 // mutants: NO_CLEAR=assertion KEEP_DONE=assertion TELL_BEFORE_JOIN=deadlock OTHER:AT_LEAST=assertion
 #define RANKS 3
 #define CALLS 2
 #define CHUNKS 2  // through windows of one slot
 #define PAIRS (RANKS * RANKS)
 #define of(rank, from) ((rank) * RANKS + (from))
-mtype { ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER };
+mtype { ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, IN_PLACE };
 mtype called[RANKS * CALLS];
 #define call_of(rank, call) called[(rank) * CALLS + (call)]
 #define ROOT 1
@@ -25,6 +28,8 @@ bit done[PAIRS];
 byte arrived[PAIRS], taken[PAIRS];
 // What lies in the window, of(reader, writer); 0: nothing that is still to be taken.
 byte window[PAIRS];
+// What lies in a rank's output in place, of(reader, writer): of which call, and one more.
+byte output[PAIRS];
 #define has_sends(kind, me) (sends(kind, me, ((me) + 1) % RANKS) || sends(kind, me, ((me) + 2) % RANKS))
 #define has_receives(kind, me) (sends(kind, ((me) + 1) % RANKS, me) || sends(kind, ((me) + 2) % RANKS, me))
 #define datum_of(call, chunk) (1 + (call) * CHUNKS + (chunk))
@@ -81,8 +86,17 @@ proctype Putter(byte me) {
      :: has_sends(kind, me) -> atomic { wait_for(all_begun); met() }
      :: else -> skip
      fi;
-     chunk = 0;
+     chunk = (kind == IN_PLACE -> CHUNKS : 0);
+     k = 1;
      do
+#ifdef WITH_IN_PLACE
+     :: kind == IN_PLACE && k < RANKS ->
+        atomic {
+          assert(at[(me + k) % RANKS] == call + 1);  // the peer's stream has come to the call, and not gone on
+          output[of((me + k) % RANKS, me)] = call + 1;
+          k++
+        }
+#endif
      :: chunk < CHUNKS ->
         k = 1;
         do
@@ -118,11 +132,11 @@ proctype Taker(byte me) {
      atomic { wait_for(went[me] > call); kind = call_of(me, call) };
 #ifndef RECEIVERS_DO_NOT_WAIT
      if
-     :: kind != REDUCE_SCATTER && has_receives(kind, me) -> atomic { wait_for(all_begun); met() }
+     :: kind != REDUCE_SCATTER && kind != IN_PLACE && has_receives(kind, me) -> atomic { wait_for(all_begun); met() }
      :: else -> skip
      fi;
 #endif
-     chunk = 0;
+     chunk = (kind == IN_PLACE -> CHUNKS : 0);
      do
      :: chunk < CHUNKS && kind == REDUCE_SCATTER ->  // the kernel tells all when it has added what all have sent
         atomic { wait_for(arrived[of(me, (me + 1) % RANKS)] > chunk); take_out((me + 1) % RANKS) };
@@ -186,6 +200,8 @@ proctype User(byte me) {
      tell_done();
 #endif
      wait_for(all_done);
+     assert(kind != IN_PLACE ||
+            (output[of(me, (me + 1) % RANKS)] == call + 1 && output[of(me, (me + 2) % RANKS)] == call + 1));
 #ifdef CLEAR_BEGUN_LATE
      clear(begun);
 #endif
@@ -211,6 +227,8 @@ init {
       if
 #ifdef WITH_ALL_GATHER
       :: kind = ALL_GATHER
+#elif defined(WITH_IN_PLACE)
+      :: kind = IN_PLACE
 #else
       :: kind = SCATTER
 #endif
