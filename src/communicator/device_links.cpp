@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "communicator/device_rank.hpp"
+#include "executor/cuda/runtime.hpp"
 #include "select/exchange_rates.hpp"
 #include "topology/detect.hpp"
 #include "topology/nvml.hpp"
@@ -65,6 +66,15 @@ ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool 
   log_warn(0, "what joins the GPUs cannot be seen: " + topology.error().message +
                   ". Calls are cut as on PCIe Gen5; STRAIT_EXCHANGE_GBPS says what their links give");
   return {};
+}
+
+Status check_devices_supported(int /*device*/) { return {}; }
+
+Result<std::string> device_bus_id(int device) {
+  char id[32] = {};
+  STRAIT_TRY(
+      cuda::check(cudaDeviceGetPCIBusId(id, sizeof id, device), "GPU " + std::to_string(device) + " cannot be used"));
+  return std::string(id);
 }
 
 }  // namespace strait

@@ -16,6 +16,7 @@
 #include "communicator/device_calls.hpp"
 #include "communicator/device_copies.hpp"
 #include "communicator/device_islands.hpp"
+#include "communicator/device_mailbox.hpp"
 #include "communicator/device_quantized.hpp"
 #include "communicator/device_reducers.hpp"
 #include "communicator/device_registrations.hpp"
@@ -73,7 +74,6 @@ class CudaRank final : public DeviceRank {
   };
   Status launch(const void* kernel, const void* argument, const Shape& shape, void* stream);
   void look_after(const std::stop_token& stop);
-  void read_mailbox();
 
   Request request_;
   cuda::MappedMemory mailbox_;
@@ -221,7 +221,7 @@ void CudaRank::look_after(const std::stop_token& stop) {
       (void)request_.watch->sticky();  // this rank has seen it, though its own thread may be elsewhere
       reducers_.abort();
     }
-    read_mailbox();
+    tell_of_mailbox(*ring_.mailbox, request_, reducers_);
     {
       const std::lock_guard lock(copies_mutex_);
       copies_.look_after();
@@ -229,31 +229,6 @@ void CudaRank::look_after(const std::stop_token& stop) {
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     std::this_thread::sleep_for(look_every);
   }
-}
-
-void CudaRank::read_mailbox() {
-  using Event = kernels::Mailbox::Event;
-  kernels::Mailbox& mailbox = *ring_.mailbox;
-  const std::atomic_ref word(mailbox.event);
-  const Event event = word.load(std::memory_order_acquire);
-  if (event == Event::none) return;
-  std::uint32_t peer = std::atomic_ref(mailbox.peer).load();
-  if (peer == DeviceArenas::awaits_reducers) peer = reducers_.awaited_rank();
-  peer = std::min(peer, request_.ranks - 1);
-  word.store(Event::none);
-  request_.watch->note_awaited(peer);
-  const std::string what = "a kernel on " + request_.watch->name_of(request_.rank) + " has waited ";
-  if (event == Event::timeout)
-    request_.watch->raise({Code::timeout, what + "longer than its deadline of " + std::to_string(request_.timeout_ms) +
-                                              " ms for " + request_.watch->name_of(peer)});
-  if (event == Event::slow && request_.watch->has_left(peer))
-    request_.watch->raise({Code::remote_error, what + std::to_string(slow_ms / 1000) + " s for " +
-                                                   request_.watch->name_of(peer) +
-                                                   ", which has destroyed its communicator"});
-  else if (event == Event::slow)
-    log_warn(static_cast<int>(request_.rank), what + std::to_string(slow_ms / 1000) + " s for " +
-                                                  request_.watch->name_of(peer) +
-                                                  "; it goes on waiting. Look at what that rank is doing");
 }
 
 Result<bool> CudaRank::is_capturing(void* stream) const {
@@ -415,14 +390,6 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
   auto rank = std::make_unique<CudaRank>(request);
   STRAIT_TRY(rank->prepare());
   return rank;
-}
-
-Status check_devices_supported(int /*device*/) { return {}; }
-
-Result<std::string> device_bus_id(int device) {
-  char id[32] = {};
-  STRAIT_TRY(check(cudaDeviceGetPCIBusId(id, sizeof id, device), "GPU " + std::to_string(device) + " cannot be used"));
-  return std::string(id);
 }
 
 }  // namespace strait
