@@ -3,8 +3,8 @@
 //
 //   strait doctor --calibrate && strait doctor --plans && model_error --json results.json
 //
-// Ranks are threads, or with STRAIT_TRANSPORT=shm threads that treat one another as processes. Each algorithm is forced
-// through the public interface, and all plans of a call take turns and are compared window by window
+// Ranks are threads, or with STRAIT_TRANSPORT=shm threads that treat one another as processes. Each call asks for its
+// algorithm through the public interface, and all plans of a call take turns and are compared window by window
 // (tools/doctor/time_plans.hpp), in the time in which the machine was in the state in which it was calibrated. The
 // first half of the time and the second are two measurements; the
 // spread of a plan is how much they differ. A choice is within the spread if it is no slower than the best plan by more

@@ -138,10 +138,15 @@ typedef struct {
   int max_sms;       /* GPU ranks: thread blocks this call may use, the same on all ranks, instead of those of the
                         communicator; 0: those. By copy engines only if the communicator has them for a bound of its own
                         or by STRAIT_COPY_ENGINE_BYTES */
+  const char* algorithm; /* the plan to carry out, by the name that `strait explain` prints, the same on all ranks;
+                            NULL: chosen. Overrules STRAIT_ALGORITHM and the tuning file. A name that there is not, or
+                            whose plan cannot do this call on these ranks, is an error, and so is one beside a wire
+                            format. GPU ranks: "one_hop" or "two_hop", where the call has both. The first one of a
+                            process that is predicted to be slower than the choice is warned of */
 } straitCallOptions_t;
 #define STRAIT_CALL_OPTIONS_MAGIC 0x53747262u
 #define STRAIT_CALL_OPTIONS_INITIALIZER \
-  { sizeof(straitCallOptions_t), STRAIT_CALL_OPTIONS_MAGIC, 0, NULL, 0 }
+  { sizeof(straitCallOptions_t), STRAIT_CALL_OPTIONS_MAGIC, 0, NULL, 0, NULL }
 
 /* ---- library ---- */
 

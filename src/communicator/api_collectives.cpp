@@ -51,6 +51,13 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
     if (known.max_sms < 0)
       return fail(Code::invalid_argument, call_name + ": max_sms in its options must not be negative");
     call.max_sms = std::min(static_cast<std::uint32_t>(known.max_sms), Call::most_sms);
+    if (known.algorithm != nullptr) {
+      const Algorithm* algorithm = find_algorithm(known.algorithm);
+      if (algorithm == nullptr)
+        return fail(Code::invalid_argument, call_name + ": its options ask for the algorithm '" + known.algorithm +
+                                                "', which there is not. `strait explain` prints the names");
+      call.algorithm = static_cast<std::uint32_t>(algorithm - catalogue().data()) + 1;
+    }
   }
   if (wanted)
     call.wire = *wanted;
@@ -78,7 +85,6 @@ Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const strai
   STRAIT_TRY(set_options(call, comm, options));
   STRAIT_TRY(validate(call, comm.rank(), comm.ranks()));
   const ProfilerRange range = profiled(comm, call);
-  STRAIT_TRY(comm.prepare(call));
   // What premul_sum adds is not what the user registered: see Comm::premultiplied().
   if (comm.has_registrations() && !comm.is_on_device() && call.collective != Collective::send_recv &&
       call.collective != Collective::all_to_all_v && call.op != ReduceOp::premul_sum) {
@@ -86,6 +92,7 @@ Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const strai
     call.registered =
         comm.is_registered(call.send, sizes.send_bytes) && comm.is_registered(call.receive, sizes.receive_bytes);
   }
+  STRAIT_TRY(comm.prepare(call));
   Group& group = Group::of_this_thread();
   if (group.is_open()) {
     group.add(comm, call);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "plan/request.hpp"
+
 namespace strait {
 namespace {
 
@@ -16,7 +18,7 @@ struct Field {
   constexpr std::uint64_t with(std::uint64_t value) const { return (value & most()) << shift; }
 };
 constexpr Field collective_field{0, 6}, type_field{6, 5}, op_field{11, 4}, registered_field{15, 1}, wire_field{16, 2},
-    sms_field{18, 9}, root_field{32, 20}, number_field{52, 12};
+    sms_field{18, 9}, algorithm_field{27, 5}, root_field{32, 20}, number_field{52, 12};
 static_assert(collective_count - 1 <= collective_field.most() && data_type_count - 1 <= type_field.most() &&
               reduce_op_count - 1 <= op_field.most() && wire_format_count - 1 <= wire_field.most() &&
               Call::most_sms <= sms_field.most());
@@ -143,7 +145,8 @@ CallSignature message_signature(const Call& call, std::size_t count) {
   const ReduceOp op = is_reduction(call.collective) ? call.op : ReduceOp::sum;
   return {collective_field.with(std::uint64_t(call.collective)) | type_field.with(std::uint64_t(call.type)) |
               op_field.with(std::uint64_t(op)) | registered_field.with(call.registered) |
-              wire_field.with(std::uint64_t(call.wire)) | sms_field.with(call.max_sms) | root_field.with(call.root),
+              wire_field.with(std::uint64_t(call.wire)) | sms_field.with(call.max_sms) |
+              algorithm_field.with(call.algorithm) | root_field.with(call.root),
           count};
 }
 
@@ -181,6 +184,8 @@ std::string describe(const CallSignature& signature) {
   const auto wire = static_cast<WireFormat>(wire_field.of(signature.what));
   if (wire != WireFormat::off) text += ", " + std::string(name(wire)) + " on the wire";
   if (const auto sms = sms_field.of(signature.what); sms != 0) text += ", on up to " + std::to_string(sms) + " SMs";
+  const std::uint64_t algorithm = algorithm_field.of(signature.what);
+  if (algorithm != 0 && algorithm <= catalogue().size()) text += ", by " + std::string(catalogue()[algorithm - 1].name);
   return text + ")";
 }
 
@@ -212,6 +217,9 @@ Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   if (sizes.receive_bytes != 0 && call.receive == nullptr) return invalid(call, "the receive buffer is null");
   if (!is_in_place(call, rank) && overlap(call.send, sizes.send_bytes, call.receive, sizes.receive_bytes))
     return invalid(call, "send and receive buffers overlap without being the in-place form of this call");
+  if (call.wire != WireFormat::off && call.algorithm != 0)
+    return invalid(call,
+                   "its options name an algorithm and a wire format, which has its own way. Leave one of them out");
   if (call.wire != WireFormat::off)
     if (const std::string problem = wire_problem(call); !problem.empty()) return invalid(call, problem);
   if (call.residual != nullptr) STRAIT_TRY(validate_residual(call, sizes));

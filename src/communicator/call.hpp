@@ -30,6 +30,7 @@ struct Call {
   float* residual = nullptr;  ///< one float an element of the send buffer, or none (a wire format's error feedback)
   std::uint32_t max_sms = 0;  ///< GPU ranks: thread blocks at most, up to most_sms; 0: as the communicator says
   static constexpr std::uint32_t most_sms = 511;  ///< more than any call takes
+  std::uint32_t algorithm = 0;  ///< of the call's options: one more than its place in the catalogue; 0: chosen
 
   bool sends = false;      ///< send_recv: this is a send
   std::uint32_t peer = 0;  ///< send_recv
@@ -50,8 +51,8 @@ BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ran
 /// Whether this rank made the call in its in-place form.
 bool is_in_place(const Call& call, std::uint32_t rank);
 
-/// What all ranks must agree on, packed: collective, type, op, registered, wire format, thread blocks, root; and the
-/// count.
+/// What all ranks must agree on, packed: collective, type, op, registered, wire format, thread blocks, algorithm, root;
+/// and the count.
 CallSignature signature(const Call& call);
 /// The signature of one message of a call whose counts differ by peer (send_recv, all_to_all_v).
 CallSignature message_signature(const Call& call, std::size_t count);

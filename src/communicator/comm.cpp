@@ -79,7 +79,21 @@ Status Comm::launched(const Call& call, Status result) {
   return tl::unexpected(watch_->raise(std::move(error)));
 }
 
+Status Comm::check_algorithm(const Call& call) const {
+  if (call.algorithm == 0) return {};
+  const Algorithm& algorithm = catalogue()[call.algorithm - 1];
+  const std::string name(algorithm.name);
+  const bool supported =
+      device_ ? name == "one_hop" || name == "two_hop" : algorithm.supports(selector_.request(query_for(call)));
+  if (supported) return {};
+  return fail(Code::invalid_argument, describe(signature(call)) + " on " + std::to_string(ranks_) +
+                                          (device_ ? " GPU ranks: calls take one_hop or two_hop there, not "
+                                                   : " ranks cannot be carried out by ") +
+                                          name + ". Leave `algorithm` out of its options to have one chosen");
+}
+
 Status Comm::prepare(const Call& call) {
+  STRAIT_TRY(check_algorithm(call));
   if (!device_ || watch_->has_failed()) return {};
   Status prepared = device_->prepare_call(call);
   // A refusal changes nothing; a rank that has no memory left is news to its peers.
@@ -280,7 +294,8 @@ Result<HostProgram*> Comm::find_program(const Call& call) {
 SelectQuery Comm::query_for(const Call& call) const {
   return {call.collective, call.type,
           call.op,         transport_->has_peer_memory() && (all_in_one_process_ || call.registered),
-          call.root,       call.collective == Collective::barrier ? 1 : call.count};
+          call.root,       call.collective == Collective::barrier ? 1 : call.count,
+          call.algorithm};
 }
 
 /// Writing outputs around the cache pays once the buffers of all ranks no longer fit into it (docs/performance.md).

@@ -132,6 +132,8 @@ class Comm {
   Result<std::unique_ptr<HostProgram>> make_program(const Call& call);
   Result<std::unique_ptr<HostProgram>> make_block_program(const Call& call) const;
   SelectQuery query_for(const Call& call) const;
+  /// Whether the ranks can carry the call out as its options ask.
+  Status check_algorithm(const Call& call) const;
   bool streams(const Call& call) const;
   void begin_waiting();
   Watch::Waiting waiting() const;

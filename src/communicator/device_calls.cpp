@@ -5,6 +5,7 @@
 
 #include "executor/cpu_reducers/reducer_memory.hpp"
 #include "kernels/piped.hpp"
+#include "plan/request.hpp"
 
 namespace strait {
 namespace {
@@ -131,8 +132,9 @@ bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
       (ring_.ranks > 2 && (call.collective == Collective::reduce || call.collective == Collective::broadcast));
   if (!has_two || ring_.ranks < 2) return true;
   if (ring_.staged && call.collective == Collective::broadcast) return true;  // written once, read by all
-  if (options_.algorithm == "one_hop") return true;
-  if (options_.algorithm == "two_hop") return false;
+  const std::string_view forced = call.algorithm != 0 ? catalogue()[call.algorithm - 1].name : options_.algorithm;
+  if (forced == "one_hop") return true;
+  if (forced == "two_hop") return false;
   if (ring_.ranks == 2) return true;
   return bytes <= (call.collective == Collective::reduce ? borders_.one_hop_reduce_bytes : borders_.one_hop_bytes);
 }

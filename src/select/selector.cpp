@@ -60,7 +60,7 @@ std::size_t message_bytes(Collective collective, std::size_t count, DataType typ
 std::size_t Selector::QueryHash::operator()(const SelectQuery& query) const {
   const std::uint64_t what = std::uint64_t(query.collective) | std::uint64_t(query.type) << 8 |
                              std::uint64_t(query.op) << 16 | std::uint64_t(query.peer_memory) << 24 |
-                             std::uint64_t(query.root) << 32;
+                             std::uint64_t(query.algorithm) << 25 | std::uint64_t(query.root) << 32;
   const std::uint64_t hash = what * 0x9e3779b97f4a7c15ull ^ query.count;
   return static_cast<std::size_t>((hash ^ hash >> 32) * 0x9e3779b97f4a7c15ull);
 }
@@ -102,12 +102,17 @@ Result<Choice> Selector::decide(const SelectQuery& query) const {
   const PlanRequest wanted = request(query);
   SelectOptions options = settings_.options;
   std::string who = "the environment";
+  if (query.algorithm != 0) {
+    options.algorithm = catalogue()[query.algorithm - 1].name;
+    who = "a call";
+  }
   const std::size_t bytes = message_bytes(query.collective, query.count, query.type, wanted.ranks);
   if (const Override* entry = settings_.tuning.find(query.collective, bytes, query.type, wanted.ranks)) {
     if (options.algorithm.empty()) options.algorithm = entry->algorithm;
     if (options.slice_bytes == 0) options.slice_bytes = std::min(entry->slice_bytes, options.max_slice_bytes);
     if (options.lanes == 0) options.lanes = entry->lanes;
-    if (settings_.options.algorithm.empty() && settings_.options.slice_bytes == 0) who = entry->place;
+    if (query.algorithm == 0 && settings_.options.algorithm.empty() && settings_.options.slice_bytes == 0)
+      who = entry->place;
   }
   const Algorithm* forced = find_algorithm(options.algorithm);
   if (!options.algorithm.empty() && (forced == nullptr || !forced->supports(wanted))) options.algorithm.clear();

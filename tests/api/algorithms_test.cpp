@@ -105,6 +105,76 @@ TEST_P(Forced, GivesTheBitsThatItPromises) {
   }
 }
 
+constexpr Collective with_options[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                       Collective::all_to_all};
+
+/// All of them on one communicator, in turn with calls that ask for nothing.
+TEST(OfACall, EveryAlgorithmInTurn) {
+  for (const int ranks : {2, 3, 4})
+    run_as_threads(ranks, [](straitComm_t comm, int rank, int rank_count) {
+      std::uint64_t seed = 0;
+      for (const Collective collective : with_options)
+        for (const std::size_t count : {std::size_t{13}, std::size_t{20'011}})
+          for (const Algorithm& algorithm : catalogue()) {
+            CollectiveCase c;
+            c.collective = collective;
+            c.type = DataType::int32;
+            c.count = count;
+            if (!algorithm.supports(request_of(collective, rank_count, true))) continue;
+            c.algorithm = algorithm.name;
+            c.seed = ++seed;
+            c.in_place = seed % 3 == 0;
+            check_collective(comm, rank, rank_count, c);
+            c.algorithm.clear();
+            check_collective(comm, rank, rank_count, c);
+          }
+      STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+    });
+}
+
+/// It is not what would be chosen, nor what the environment asks for: a sum that is rounded at every hop has other
+/// bits.
+TEST(OfACall, OverrulesTheEnvironment) {
+  setenv("STRAIT_ALGORITHM", "staged", 1);
+  run_as_threads(3, [](straitComm_t comm, int rank, int) {
+    constexpr std::size_t count = 5000;
+    std::vector<float> mine(count), by_staged(count), by_ring(count);
+    for (std::size_t i = 0; i < count; ++i) mine[i] = static_cast<float>(mix(i + 5000 * static_cast<unsigned>(rank)));
+    STRAIT_EXPECT_OK(straitAllReduce(mine.data(), by_staged.data(), count, straitFloat32, straitSum, comm, nullptr));
+    straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+    options.algorithm = "ring";
+    STRAIT_EXPECT_OK(straitAllReduceWithOptions(mine.data(), by_ring.data(), count, straitFloat32, straitSum, comm,
+                                                nullptr, &options));
+    EXPECT_NE(by_staged, by_ring);
+    options.algorithm = nullptr;
+    STRAIT_EXPECT_OK(straitAllReduceWithOptions(mine.data(), by_ring.data(), count, straitFloat32, straitSum, comm,
+                                                nullptr, &options));
+    EXPECT_EQ(by_staged, by_ring);
+  });
+  unsetenv("STRAIT_ALGORITHM");
+}
+
+TEST(OfACall, WhatCannotBeIsRefusedAndChangesNothing) {
+  run_as_threads(3, [](straitComm_t comm, int rank, int) {
+    std::vector<float> data(96, 1.f), output(96, 7.f);
+    const auto refused = [&](const char* algorithm, straitWireFormat_t wire) {
+      straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+      options.algorithm = algorithm;
+      options.wire = wire;
+      EXPECT_EQ(straitAllToAllWithOptions(data.data(), output.data(), 32, straitFloat32, comm, nullptr, &options),
+                straitInvalidArgument);
+      return std::string(straitGetLastError(nullptr));
+    };
+    EXPECT_NE(refused("teleport", straitWireDefault).find("teleport"), std::string::npos);
+    EXPECT_NE(refused("", straitWireDefault).find("strait explain"), std::string::npos);
+    EXPECT_NE(refused("tree", straitWireDefault).find("on 3 ranks cannot be carried out by tree"), std::string::npos);
+    EXPECT_NE(refused("direct", straitWireInt8).find("wire format"), std::string::npos);
+    EXPECT_EQ(output, std::vector<float>(96, 7.f));
+    STRAIT_EXPECT_OK(straitAllToAll(data.data(), output.data(), 32, straitFloat32, comm, nullptr));
+    EXPECT_EQ(output, data) << "rank " << rank;
+  });
+}
+
 TEST(ForcedName, AnUnknownNameIsRefused) {
   setenv("STRAIT_ALGORITHM", "teleport", 1);
   straitUniqueId id;

@@ -90,6 +90,7 @@ straitResult_t call_with_options(const CollectiveCase& c, const void* send, void
   options.wire = straitWireOff + static_cast<int>(c.wire);
   options.residual = residual;
   options.max_sms = static_cast<int>(c.max_sms);
+  if (!c.algorithm.empty()) options.algorithm = c.algorithm.c_str();
   switch (c.collective) {
     case Collective::all_gather:
       return straitAllGatherWithOptions(send, receive, c.count, type, comm, stream, &options);
@@ -104,7 +105,8 @@ straitResult_t call_with_options(const CollectiveCase& c, const void* send, void
 
 straitResult_t call_collective(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
                                straitComm_t comm, straitStream_t stream) {
-  if (c.wire != WireFormat::off || c.max_sms != 0) return call_with_options(c, send, receive, op, comm, stream);
+  if (c.wire != WireFormat::off || c.max_sms != 0 || !c.algorithm.empty())
+    return call_with_options(c, send, receive, op, comm, stream);
   const auto type = static_cast<straitDataType_t>(c.type);
   const int root = static_cast<int>(c.root);
   switch (c.collective) {
@@ -145,7 +147,8 @@ std::string describe(const CollectiveCase& c) {
   return std::string(name(c.collective)) + " " + std::string(name(c.type)) + " " + std::string(name(c.op)) + " count " +
          std::to_string(c.count) + " root " + std::to_string(c.root) + (c.in_place ? " in place" : "") +
          " misaligned by " + std::to_string(c.misalignment_bytes) + " wire " + std::string(name(c.wire)) +
-         (c.max_sms == 0 ? "" : " on " + std::to_string(c.max_sms) + " blocks");
+         (c.max_sms == 0 ? "" : " on " + std::to_string(c.max_sms) + " blocks") +
+         (c.algorithm.empty() ? "" : " by " + c.algorithm);
 }
 
 void check_collective(straitComm_t comm, int rank_number, int rank_count, const CollectiveCase& c) {

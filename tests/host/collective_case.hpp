@@ -24,6 +24,7 @@ struct CollectiveCase {
   std::uint64_t seed = 1;
   WireFormat wire = WireFormat::off;
   std::uint32_t max_sms = 0;                        ///< of the call's options
+  std::string algorithm;                            ///< likewise
   std::vector<std::vector<std::uint32_t>> islands;  ///< of GPU ranks that form some
 };
 

@@ -24,7 +24,7 @@ constexpr std::size_t windows_of_pass = 3;
 constexpr std::size_t windows_of_half = 12;
 constexpr std::size_t most_passes_of_half = 40;
 constexpr double same_state = 1.6;  ///< states of processors differ by more in what a signal between them takes
-constexpr double block_us = 500;
+constexpr double block_us = 1500;
 constexpr double far_behind = 2;
 constexpr std::size_t element_bytes = 4;
 
@@ -60,20 +60,18 @@ class StateCheck {
   Team pair_{{usable_cores().front(), usable_cores().back()}};
 };
 
-/// Some windows of plans of one number of ranks: a communicator for each algorithm, all on the same threads, which keep
-/// the first error of any of them.
+/// Some windows of plans of one number of ranks, on one communicator, so that all move through the same memory. Its
+/// threads keep the first error of any of them.
 class Pass {
  public:
   Pass(std::vector<PlanTime*> plans, std::size_t half, std::size_t number, double latency_us)
       : plans_(std::move(plans)), half_(half), number_(number), state_(latency_us) {
-    for (const PlanTime* plan : plans_) {
-      most_bytes_ = std::max(most_bytes_, plan->bytes);
-      communicators_[plan->algorithm].resize(plan->ranks);
-    }
+    for (const PlanTime* plan : plans_) most_bytes_ = std::max(most_bytes_, plan->bytes);
+    communicators_.resize(ranks());
   }
 
   Status run() {
-    for (auto& [algorithm, ranks] : communicators_) STRAIT_TRY(make(algorithm, ranks));
+    STRAIT_TRY(make_communicators());
     on_all_ranks([this](std::uint32_t rank) { measure_all(rank); });
     if (!error_.empty()) return fail(Code::system_error, "plans cannot be timed: " + error_);
     for (std::size_t i = 0; i < plans_.size(); ++i)
@@ -87,8 +85,6 @@ class Pass {
   PlanTiming timing() const { return timing_; }
 
  private:
-  using Communicators = std::vector<straitComm_t>;  ///< by rank
-
   std::uint32_t ranks() const { return plans_.front()->ranks; }
   bool good(straitResult_t result) { return result == straitSuccess || give_up(straitGetLastError(nullptr)); }
   bool give_up(const std::string& why) {
@@ -102,12 +98,11 @@ class Pass {
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) threads.emplace_back([&body, rank] { body(rank); });
   }
 
-  Status make(const std::string& algorithm, Communicators& comms) {
-    const ForNow forced("STRAIT_ALGORITHM", algorithm);
+  Status make_communicators() {
     straitUniqueId id{};
     if (straitGetUniqueId(&id) != straitSuccess) return fail(Code::system_error, straitGetLastError(nullptr));
     on_all_ranks([&](std::uint32_t rank) {
-      good(straitCommInitRank(&comms[rank], static_cast<int>(ranks()), &id, static_cast<int>(rank), nullptr));
+      good(straitCommInitRank(&communicators_[rank], static_cast<int>(ranks()), &id, static_cast<int>(rank), nullptr));
     });
     return error_.empty() ? Status{} : fail(Code::system_error, "plans cannot be timed: " + error_);
   }
@@ -123,10 +118,8 @@ class Pass {
         going_on = measure_window({begin, end, turn % (end - begin)}, send.get(), receive.get(), rank);
       }
     together_.arrive_and_drop();
-    for (auto& [algorithm, comms] : communicators_) {
-      if (going_on) good(straitBarrier(comms[rank], nullptr));
-      straitCommDestroy(comms[rank]);
-    }
+    if (going_on) good(straitBarrier(communicators_[rank], nullptr));
+    straitCommDestroy(communicators_[rank]);
   }
 
   /// The plans of a call, and with which of them a window begins.
@@ -155,7 +148,7 @@ class Pass {
   }
 
   bool measure(const PlanTime& plan, const void* send, void* receive, std::uint32_t rank, double& time_us) {
-    const straitComm_t comm = communicators_.at(plan.algorithm)[rank];
+    const straitComm_t comm = communicators_[rank];
     const int calls = std::clamp(static_cast<int>(block_us / plan.predicted_us), 1, 400);
     bool going_on = good(call(plan, send, receive, comm)) && good(straitBarrier(comm, nullptr));
     const double began_us = now_us();
@@ -165,22 +158,25 @@ class Pass {
   }
 
   static straitResult_t call(const PlanTime& plan, const void* send, void* receive, straitComm_t comm) {
+    straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+    options.algorithm = plan.algorithm.c_str();
+    const std::size_t count = plan.count();
     switch (plan.collective) {
       case Collective::all_reduce:
-        return straitAllReduce(send, receive, plan.count(), straitInt32, straitSum, comm, nullptr);
+        return straitAllReduceWithOptions(send, receive, count, straitInt32, straitSum, comm, nullptr, &options);
       case Collective::all_gather:
-        return straitAllGather(send, receive, plan.count(), straitInt32, comm, nullptr);
+        return straitAllGatherWithOptions(send, receive, count, straitInt32, comm, nullptr, &options);
       case Collective::reduce_scatter:
-        return straitReduceScatter(send, receive, plan.count(), straitInt32, straitSum, comm, nullptr);
+        return straitReduceScatterWithOptions(send, receive, count, straitInt32, straitSum, comm, nullptr, &options);
       default:
-        return straitAllToAll(send, receive, plan.count(), straitInt32, comm, nullptr);
+        return straitAllToAllWithOptions(send, receive, count, straitInt32, comm, nullptr, &options);
     }
   }
 
   std::vector<PlanTime*> plans_;  ///< of one number of ranks, those of a call beside one another
   std::size_t half_, number_;
   std::size_t most_bytes_ = 0;
-  std::map<std::string, Communicators> communicators_;  ///< by algorithm
+  std::vector<straitComm_t> communicators_;  ///< by rank
   std::vector<std::vector<std::vector<double>>> times_us_{
       ranks(), std::vector<std::vector<double>>(plans_.size())};  ///< by rank, plan and window
   PlanTiming timing_;

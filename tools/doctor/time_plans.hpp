@@ -56,16 +56,16 @@ struct PlanTiming {
   bool strange = false;     ///< there were too few others for some plans, so that these are measured in such too
 };
 
-/// Measures each plan in twelve windows of either half, with new communicators and buffers every third one; a plan that
-/// takes more than twice as long as another in rank order only in three.
+/// Measures each plan in twelve windows of either half, with a new communicator and buffers every third one; a plan
+/// that takes more than twice as long as another in rank order only in three.
 ///
-/// A window takes all plans of a call one after the other, a block of calls each, on the same buffers, each time
-/// beginning with the next one: the first finds the caches as another call left them. A virtual
-/// machine's processors wander over those of its host, from a shared core to another socket and back within seconds;
-/// then signals between them take a third or three times as long, and other plans are the fastest. So `latency_us`,
-/// what a signal took when the rates were measured, is measured before and after each window, and a window in which it
-/// is another is left out (0: none is). Ranks are threads, the calls of a block run back to back. `progress` is told
-/// how many of the calls are done. Changes the environment: no other thread may run.
+/// A window takes all plans of a call one after the other, a block of calls each, on the same communicator and buffers,
+/// each time beginning with the next one: the first finds the caches as another call left them. A virtual machine's
+/// processors wander over those of its host, from a shared core to another socket and back within seconds; then signals
+/// between them take a third or three times as long, and other plans are the fastest. So `latency_us`, what a signal
+/// took when the rates were measured, is measured before and after each window, and a window in which it is another is
+/// left out (0: none is). Ranks are threads, the calls of a block run back to back. `progress` is told how many of the
+/// calls are done. Changes the environment: no other thread may run.
 Result<PlanTiming> time_plans(std::vector<PlanTime>& plans, const std::string& transport, double latency_us,
                               const std::function<void(std::size_t done, std::size_t all)>& progress);
 
