@@ -305,7 +305,9 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
   STRAIT_TRY(check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used"));  // by this thread
   STRAIT_TRY(registrations_.add(request_, number, pointer, bytes));
   const std::lock_guard lock(copies_mutex_);
-  return copies_.open_in_place(arenas_);
+  Status ready = copies_.open_in_place(arenas_);
+  if (!ready) registrations_.remove(number);
+  return ready;
 }
 
 Status CudaRank::deregister_memory(std::uint64_t number) {
