@@ -119,10 +119,10 @@ const TwoCalls cases[] = {
      [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitAllGather(a, b, 8, straitInt32, c, nullptr); },
      [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
        straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
-       options.algorithm = "staged";
+       options.algorithm = "one_hop";
        return straitAllGatherWithOptions(a, b, 8, straitInt32, c, nullptr, &options);
      },
-     "called all-gather(count 8, int32)", "called all-gather(count 8, int32, by staged)"},
+     "called all-gather(count 8, int32)", "called all-gather(count 8, int32, by one_hop)"},
     {"BarrierAndBroadcast",
      [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
        return straitBroadcast(a, b, 8, straitInt32, 0, c, nullptr);
