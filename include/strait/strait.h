@@ -170,7 +170,7 @@ STRAIT_API straitResult_t straitSetDefault(const char* name, const char* value);
 /* Host memory that other processes of the host can read in place, page aligned. One copy fewer for processes once the
  * buffers of all ranks come from here and are registered (straitCommRegister). Free it with straitMemFree. */
 STRAIT_API straitResult_t straitMemAlloc(void** pointer, size_t size_bytes);
-/* Memory of a CUDA device, zeroed, that the GPUs of other ranks can map: all-gathers and all-to-alls into it need no
+/* Memory of a CUDA device that the GPUs of other ranks can map: all-gathers and all-to-alls into it need no
  * thread block and no copy in between once it is registered (straitCommRegister). Free it with straitMemFree, when no
  * work uses it and it is registered no more. A build without CUDA: straitUnsupported. */
 STRAIT_API straitResult_t straitMemAllocDevice(void** pointer, size_t size_bytes, int device);

@@ -79,7 +79,7 @@ class DeviceRank {
   virtual Result<bool> is_capturing(void* stream) const = 0;
 };
 
-/// Memory of a device that peers' GPUs can map (straitMemAllocDevice), zeroed. Code::unsupported without CUDA.
+/// Memory of a device that peers' GPUs can map (straitMemAllocDevice). Code::unsupported without CUDA.
 Result<void*> allocate_device_memory(int device, std::size_t bytes);
 /// False: it is not from there.
 bool free_device_memory(void* pointer);

@@ -42,7 +42,9 @@ Result<void*> allocate_device_memory(int device, std::size_t bytes) {
                                             std::to_string(devices));
   if (bytes == 0) return fail(Code::invalid_argument, "memory of 0 bytes was asked for");
   cuda::DeviceGuard guard(device);
-  STRAIT_ASSIGN(auto memory, cuda_p2p::SharedMemory::allocate(device, bytes));
+  // Makes the device's context for a thread that has used none, also where the device is the current one.
+  STRAIT_TRY(cuda::check(cudaSetDevice(device), "GPU " + std::to_string(device) + " cannot be used"));
+  STRAIT_ASSIGN(auto memory, cuda_p2p::SharedMemory::allocate_uncleared(device, bytes));
   void* const pointer = memory.data();
   DeviceBlocks& blocks = device_blocks();
   const std::lock_guard lock(blocks.mutex);

@@ -27,7 +27,7 @@ Result<std::size_t> SharedMemory::rounded(const Driver& driver, int device, std:
   return (bytes + granularity - 1) / granularity * granularity;
 }
 
-Result<SharedMemory> SharedMemory::allocate(int device, std::size_t bytes) {
+Result<SharedMemory> SharedMemory::allocate_uncleared(int device, std::size_t bytes) {
   SharedMemory memory;
   STRAIT_ASSIGN(memory.driver_, Driver::instance());
   STRAIT_ASSIGN(memory.bytes_, rounded(*memory.driver_, device, bytes));
@@ -37,6 +37,11 @@ Result<SharedMemory> SharedMemory::allocate(int device, std::size_t bytes) {
       "no " + std::to_string(memory.bytes_ >> 20) + " MB of memory on device " + std::to_string(device)));
   memory.created_ = true;
   STRAIT_TRY(memory.map(*memory.driver_, device));
+  return memory;
+}
+
+Result<SharedMemory> SharedMemory::allocate(int device, std::size_t bytes) {
+  STRAIT_ASSIGN(SharedMemory memory, allocate_uncleared(device, bytes));
   if (const cudaError_t result = cudaMemset(memory.data(), 0, memory.bytes_); result != cudaSuccess)
     return fail(Code::cuda_error, std::string("cannot clear the memory for peers: ") + cudaGetErrorString(result));
   // On the default stream the memset may still run when it returns.

@@ -17,6 +17,8 @@ class SharedMemory {
   SharedMemory() = default;
   /// At least `bytes`, zeroed, on `device`.
   static Result<SharedMemory> allocate(int device, std::size_t bytes);
+  /// Likewise, but not zeroed: no stream is used, so that it may happen while one is captured.
+  static Result<SharedMemory> allocate_uncleared(int device, std::size_t bytes);
   /// What a peer's share() gave, of the same size, for access by `device`. Reads the descriptor, leaves it open.
   static Result<SharedMemory> import(int fd, std::size_t bytes, int device);
   ~SharedMemory();
