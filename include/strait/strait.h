@@ -141,8 +141,9 @@ typedef struct {
   const char* algorithm; /* the plan to carry out, by the name that `strait explain` prints, the same on all ranks;
                             NULL: chosen. Overrules STRAIT_ALGORITHM and the tuning file. A name that there is not, or
                             whose plan cannot do this call on these ranks, is an error, and so is one beside a wire
-                            format. GPU ranks: "one_hop" or "two_hop", where the call has both. The first one of a
-                            process that is predicted to be slower than the choice is warned of */
+                            format. Host ranks: the first one of a process that is predicted to be slower than the
+                            choice is warned of. GPU ranks: "one_hop" or "two_hop", of kernels where the call has both;
+                            what copy engines or CPU threads carry out is not changed */
 } straitCallOptions_t;
 #define STRAIT_CALL_OPTIONS_MAGIC 0x53747262u
 #define STRAIT_CALL_OPTIONS_INITIALIZER \

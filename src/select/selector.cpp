@@ -102,17 +102,15 @@ Result<Choice> Selector::decide(const SelectQuery& query) const {
   const PlanRequest wanted = request(query);
   SelectOptions options = settings_.options;
   std::string who = "the environment";
+  const std::size_t bytes = message_bytes(query.collective, query.count, query.type, wanted.ranks);
   if (query.algorithm != 0) {
     options.algorithm = catalogue()[query.algorithm - 1].name;
     who = "a call";
-  }
-  const std::size_t bytes = message_bytes(query.collective, query.count, query.type, wanted.ranks);
-  if (const Override* entry = settings_.tuning.find(query.collective, bytes, query.type, wanted.ranks)) {
+  } else if (const Override* entry = settings_.tuning.find(query.collective, bytes, query.type, wanted.ranks)) {
     if (options.algorithm.empty()) options.algorithm = entry->algorithm;
     if (options.slice_bytes == 0) options.slice_bytes = std::min(entry->slice_bytes, options.max_slice_bytes);
     if (options.lanes == 0) options.lanes = entry->lanes;
-    if (query.algorithm == 0 && settings_.options.algorithm.empty() && settings_.options.slice_bytes == 0)
-      who = entry->place;
+    if (settings_.options.algorithm.empty() && settings_.options.slice_bytes == 0) who = entry->place;
   }
   const Algorithm* forced = find_algorithm(options.algorithm);
   if (!options.algorithm.empty() && (forced == nullptr || !forced->supports(wanted))) options.algorithm.clear();

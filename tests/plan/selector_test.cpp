@@ -47,6 +47,24 @@ TEST(Selector, DistinguishesAllThatChoicesDependOn) {
   EXPECT_GT((*peers)->alternatives.size(), of_floats.alternatives.size());
 }
 
+/// Its lanes and slices as well, which were meant for another algorithm.
+TEST(Selector, ACallOverrulesTheTuningFileAndTheEnvironment) {
+  Selector::Settings settings = settings_for(4);
+  settings.tuning = parse_tuning(
+      "[[override]]\ncollective = \"all-reduce\"\nalgorithm = \"ring\"\nslice_bytes = \"16K\"\n", "t.toml");
+  ASSERT_TRUE(settings.tuning.problems.empty());
+  SelectQuery query = all_reduce_of(10'000'000);
+  Selector tuned(settings);
+  EXPECT_EQ((*tuned.choose(query))->algorithm, "ring");
+  EXPECT_EQ((*tuned.choose(query))->slice_bytes, 16U << 10);
+  settings.options.algorithm = "tree";
+  query.algorithm = static_cast<std::uint32_t>(find_algorithm("two_hop") - catalogue().data()) + 1;
+  Selector asked(settings), free(settings_for(4));
+  EXPECT_EQ((*asked.choose(query))->algorithm, "two_hop");
+  EXPECT_EQ((*asked.choose(query))->slice_bytes, (*free.choose(query))->slice_bytes);
+  EXPECT_NE((*asked.choose(query))->slice_bytes, 16U << 10);
+}
+
 TEST(Selector, ChoosesAsWithoutMemory) {
   Selector selector(settings_for(8));
   for (const std::size_t count : {1U, 1000U, 100'000U, 10'000'000U}) {

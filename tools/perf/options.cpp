@@ -211,7 +211,9 @@ namespace {
 Status validate_registration(const Options& o) {
   if (o.registration == 0 || !o.simulate.empty()) return {};
   if (o.gpus != 0)
-    return fail(Code::unsupported, "--local_register: memory of GPUs is not registered yet. Measure without -R");
+    return fail(Code::unsupported,
+                "--local_register: perf does not register memory of GPUs. Measure without -R, or by nccl-tests -R 2 on "
+                "libnccl.so.2");
   if (o.registration == 2)
     return fail(Code::unsupported,
                 "--local_register 2: NCCL's symmetric windows. Buffers of host ranks that -R 1 registers are symmetric "

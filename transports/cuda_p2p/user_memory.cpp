@@ -45,9 +45,8 @@ Allocation& Allocation::operator=(Allocation&& other) noexcept {
 
 Result<UserMemory> UserMemory::find(const void* pointer, std::size_t bytes, int device) {
   constexpr const char* remedy =
-      ". Memory that peers are to reach comes from straitMemAllocDevice or ncclMemAlloc, or from cuMemCreate with "
-      "POSIX "
-      "file descriptors (PyTorch: a MemPool of ncclMemAlloc)";
+      ". Memory that peers are to reach comes from straitMemAllocDevice or ncclMemAlloc (PyTorch: a MemPool of it), or "
+      "from cuMemCreate with POSIX file descriptors";
   UserMemory memory;
   STRAIT_ASSIGN(memory.driver_, Driver::instance());
   const Driver& driver = *memory.driver_;
