@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <vector>
 
 namespace strait {
@@ -25,6 +27,13 @@ class SendLink {
   virtual std::vector<std::size_t> holders() const = 0;
   /// Hands the first `used_bytes` of the reserved slot to all readers.
   virtual void publish(const CallSignature& signature, std::size_t used_bytes) noexcept = 0;
+  /// Whether publish_from() is cheaper than to fill the slot.
+  virtual bool sends_from_anywhere() const { return false; }
+  /// Likewise, of bytes that lie elsewhere, at most as many as a reserved slot holds. They may change once it returns.
+  virtual void publish_from(const CallSignature& signature, std::span<const std::byte> bytes) noexcept {
+    std::memcpy(try_reserve(), bytes.data(), bytes.size());
+    publish(signature, bytes.size());
+  }
 };
 
 /// A reader's end of a link. Used by one thread at a time; never waits.
@@ -33,6 +42,14 @@ class ReceiveLink {
   virtual ~ReceiveLink() = default;
   /// The next filled slot and its signature, or nullptr. Repeatable: the same slot until release().
   virtual const std::byte* try_acquire(CallSignature& signature) noexcept = 0;
+  /// Whether try_acquire_into() may spare a copy.
+  virtual bool receives_anywhere() const { return false; }
+  /// Likewise; a message of that signature and length may be put into `place` instead of a slot, and is then acquired
+  /// there. Until it was, or until Transport::abandon(), `place` belongs to the link.
+  virtual const std::byte* try_acquire_into(std::span<std::byte> /*place*/, const CallSignature& /*expected*/,
+                                            CallSignature& signature) noexcept {
+    return try_acquire(signature);
+  }
   /// Gives the acquired slot back to the writer.
   virtual void release() noexcept = 0;
 };

@@ -39,6 +39,9 @@ class Transport {
   virtual Result<SignalSender*> open_signal(const SignalEnd& end) = 0;
   virtual Result<SignalWaiter*> open_wait(const SignalEnd& end) = 0;
 
+  /// After an operation that failed: the memory of its buffers is its caller's again.
+  virtual void abandon() {}
+
   /// Makes this rank's collective known to peers under its sequence number. Visible to a peer once it takes a signal or
   /// a slot of that operation from this rank.
   virtual void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) = 0;

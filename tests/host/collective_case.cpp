@@ -86,6 +86,7 @@ BufferBytes buffer_bytes(const CollectiveCase& c, std::uint32_t ranks) {
 straitResult_t call_with_options(const CollectiveCase& c, const void* send, void* receive, straitRedOp_t op,
                                  straitComm_t comm, straitStream_t stream, float* residual) {
   const auto type = static_cast<straitDataType_t>(c.type);
+  const auto root = static_cast<int>(c.root);
   straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
   options.wire = straitWireOff + static_cast<int>(c.wire);
   options.residual = residual;
@@ -98,6 +99,14 @@ straitResult_t call_with_options(const CollectiveCase& c, const void* send, void
       return straitReduceScatterWithOptions(send, receive, c.count, type, op, comm, stream, &options);
     case Collective::all_to_all:
       return straitAllToAllWithOptions(send, receive, c.count, type, comm, stream, &options);
+    case Collective::broadcast:
+      return straitBroadcastWithOptions(send, receive, c.count, type, root, comm, stream, &options);
+    case Collective::reduce:
+      return straitReduceWithOptions(send, receive, c.count, type, op, root, comm, stream, &options);
+    case Collective::gather:
+      return straitGatherWithOptions(send, receive, c.count, type, root, comm, stream, &options);
+    case Collective::scatter:
+      return straitScatterWithOptions(send, receive, c.count, type, root, comm, stream, &options);
     default:
       return straitAllReduceWithOptions(send, receive, c.count, type, op, comm, stream, &options);
   }

@@ -109,17 +109,21 @@ Incoming& Engine::incoming(std::uint64_t stream, std::uint32_t writer) {
   link->writer = writer;
   link->slots = new_slots();
   link->signatures.resize(geometry_.depth);
+  link->arrived_at.resize(geometry_.depth);
   return *link;
 }
 
-void Engine::publish(Outgoing& link, const CallSignature& signature, std::size_t used_bytes) {
+void Engine::publish(Outgoing& link, const CallSignature& signature, std::span<const std::byte> bytes) {
   note_activity();
-  const std::byte* slot = link.slots.get() + link.next++ % geometry_.depth * geometry_.slot_bytes;
-  const FrameHeader header{FrameKind::slot, static_cast<std::uint32_t>(used_bytes), link.stream, signature.what,
+  std::byte* const slot = next_slot(link);
+  ++link.next;
+  const FrameHeader header{FrameKind::slot, static_cast<std::uint32_t>(bytes.size()), link.stream, signature.what,
                            signature.count};
   for (const std::uint32_t reader : link.readers) {
-    peers_[reader].socket.queue(header, {slot, used_bytes});
+    PeerSocket& socket = peers_[reader].socket;
+    socket.queue(header, bytes);
     flush(reader);
+    if (bytes.data() != slot) socket.move_unsent(bytes, slot);
   }
 }
 
@@ -132,6 +136,13 @@ void Engine::release(Incoming& link) {
   }
   // Nobody waits for it yet, so it can travel with the next message; but the writer should never run dry.
   if (link.released - link.told >= geometry_.depth / 2) flush(link.writer);
+}
+
+void Engine::abandon_places() {
+  for (Peer& peer : peers_)
+    for (auto& [stream, link] : peer.incoming)
+      if (const std::span<std::byte> place = std::exchange(link->place, {}); !place.empty())
+        peer.socket.move_arriving(place, slot_of(*link));
 }
 
 void Engine::signal(std::uint64_t stream, std::uint32_t to) {
@@ -226,7 +237,7 @@ void Engine::progress() {
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
-  if (const auto now = Clock::now(); now - examined_ >= examine_every) {
+  if (const auto now = Clock::now(); now - examined_ >= examine_every || next_death_.expired()) {
     examined_ = now;
     examine_peers();
   }
@@ -239,6 +250,7 @@ void Engine::handle(std::uint64_t tag) {
   if ((tag & pidfd_bit) != 0) {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.pidfd.get(), nullptr);
     peer.death = Deadline::after_ms(last_words_ms);
+    next_death_ = earlier(next_death_, peer.death);
     return;
   }
   peer.socket.read();
@@ -258,11 +270,13 @@ void Engine::tell_error() {
 }
 
 void Engine::examine_peers() {
+  next_death_ = Deadline::never();
   for (std::uint32_t other = 0; other < peers_.size(); ++other) {
     Peer& peer = peers_[other];
     if (other == rank_ || !peer.socket.is_open()) continue;
     if (peer.death.expired()) peer.socket.end("its process is gone");
     if (is_silent(peer)) peer.socket.end("its host has not answered for 3.5 s");
+    if (peer.socket.is_open()) next_death_ = earlier(next_death_, peer.death);
     settle(other);
   }
 }
@@ -275,12 +289,10 @@ bool Engine::is_silent(Peer& peer) const {
   // A stopped process closes its window in the end. What is kept back behind an open one has no way out of this host.
   const bool is_kept_back = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > info.tcpi_snd_mss;
   const bool is_owed = info.tcpi_unacked > 0 || is_kept_back;
-  const auto now = Clock::now();
-  if (!is_owed || info.tcpi_bytes_acked != peer.acknowledged_bytes) {
-    peer.acknowledged_bytes = info.tcpi_bytes_acked;
-    peer.acknowledged_at = now;
-  }
-  return now - peer.acknowledged_at > silence_limit;
+  // An answer without progress is one too: a host whose buffers are full drops what comes, and says so.
+  const auto answered_at = Clock::now() - milliseconds(info.tcpi_last_ack_recv);
+  peer.answered_at = is_owed ? std::max(peer.answered_at, answered_at) : Clock::now();
+  return Clock::now() - peer.answered_at > silence_limit;
 }
 
 void Engine::note_activity() {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -43,6 +44,9 @@ struct Incoming {
   std::uint32_t writer = 0;
   std::unique_ptr<std::byte[]> slots;
   std::vector<CallSignature> signatures;
+  std::vector<const std::byte*> arrived_at;  ///< in its slot, or in what was `place`
+  std::span<std::byte> place;                ///< where the next message may go that is to be acquired; empty: nowhere
+  CallSignature expected;                    ///< of such a message
   std::uint64_t arrived = 0;
   std::uint64_t released = 0;
   std::uint64_t told = 0;  ///< of the released, those that the writer knows of
@@ -71,8 +75,14 @@ class Engine {
   Incoming& incoming(std::uint64_t stream, std::uint32_t writer);
   /// How often the signal has come.
   std::uint64_t& signals(std::uint64_t stream, std::uint32_t from) { return peers_[from].signals[stream]; }
-  void publish(Outgoing& link, const CallSignature& signature, std::size_t used_bytes);
+  std::byte* next_slot(const Outgoing& link) const {
+    return link.slots.get() + link.next % geometry_.depth * geometry_.slot_bytes;
+  }
+  /// `bytes`: in the next slot, or elsewhere; then what the sockets do not take at once is copied there.
+  void publish(Outgoing& link, const CallSignature& signature, std::span<const std::byte> bytes);
   void release(Incoming& link);
+  /// From now on nothing is put into any Incoming::place that there is now.
+  void abandon_places();
   void signal(std::uint64_t stream, std::uint32_t to);
   void post(std::uint64_t sequence, const CallSignature& signature);
   /// Whether everybody who still can has told of its collective `sequence`.
@@ -95,10 +105,13 @@ class Engine {
     bool waits_for_room = false;         ///< EPOLLOUT is asked for
     bool is_down = false;                ///< the end of the connection has been dealt with
     Deadline death = Deadline::never();  ///< its process is gone; what it sent may still arrive until then
-    std::uint64_t acknowledged_bytes = 0;
-    std::chrono::steady_clock::time_point acknowledged_at{};
+    std::chrono::steady_clock::time_point answered_at{};  ///< or when it last owed no answer
   };
 
+  /// Where the next message goes that arrives.
+  std::byte* slot_of(const Incoming& link) const {
+    return link.slots.get() + link.arrived % geometry_.depth * geometry_.slot_bytes;
+  }
   std::byte* place_of(Peer& peer, const FrameHeader& frame);
   bool take(std::uint32_t rank, const FrameHeader& frame);
   bool take_slot(Peer& peer, const FrameHeader& frame);
@@ -133,6 +146,7 @@ class Engine {
   bool error_told_ = false;
   std::uint32_t polls_ = 0;
   std::chrono::steady_clock::time_point examined_{};
+  Deadline next_death_ = Deadline::never();  ///< of all peers'
 
   pid_t owner_;
   UniqueFd epoll_;

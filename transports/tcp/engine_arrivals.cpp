@@ -14,9 +14,13 @@ constexpr std::size_t most_links_of_a_peer = 4096;
 std::byte* Engine::place_of(Peer& peer, const FrameHeader& frame) {
   if (frame.kind == FrameKind::error) return reinterpret_cast<std::byte*>(error_text_.data());
   if (peer.incoming.size() >= most_links_of_a_peer && !peer.incoming.contains(frame.stream)) return nullptr;
-  const Incoming& link = incoming(frame.stream, static_cast<std::uint32_t>(&peer - peers_.data()));
+  Incoming& link = incoming(frame.stream, static_cast<std::uint32_t>(&peer - peers_.data()));
   if (link.arrived - link.released >= geometry_.depth) return nullptr;  // more than there are slots
-  return link.slots.get() + link.arrived % geometry_.depth * geometry_.slot_bytes;
+  const bool is_awaited = link.arrived == link.released && link.place.size() == frame.payload_bytes &&
+                          link.expected == CallSignature{frame.a, frame.b};
+  std::byte* const at = is_awaited && frame.payload_bytes != 0 ? link.place.data() : slot_of(link);
+  link.arrived_at[link.arrived % geometry_.depth] = at;
+  return at;
 }
 
 bool Engine::take(std::uint32_t rank, const FrameHeader& frame) {

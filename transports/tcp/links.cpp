@@ -13,7 +13,7 @@ std::byte* TcpSendLink::try_reserve() noexcept {
   for (std::size_t reader = 0; reader < link_.readers.size(); ++reader)
     if (is_held_by(reader)) engine_.poll(link_.readers[reader]);
   if (is_held()) return nullptr;
-  return link_.slots.get() + link_.next % engine_.geometry().depth * engine_.geometry().slot_bytes;
+  return engine_.next_slot(link_);
 }
 
 std::vector<std::size_t> TcpSendLink::holders() const {
@@ -26,16 +26,27 @@ std::vector<std::size_t> TcpSendLink::holders() const {
 
 void TcpSendLink::publish(const CallSignature& signature, std::size_t used_bytes) noexcept {
   const std::lock_guard lock(engine_.mutex());
-  engine_.publish(link_, signature, used_bytes);
+  engine_.publish(link_, signature, {engine_.next_slot(link_), used_bytes});
 }
 
-const std::byte* TcpReceiveLink::try_acquire(CallSignature& signature) noexcept {
+void TcpSendLink::publish_from(const CallSignature& signature, std::span<const std::byte> bytes) noexcept {
   const std::lock_guard lock(engine_.mutex());
-  if (link_.arrived == link_.released) engine_.poll(link_.writer);
+  engine_.publish(link_, signature, bytes);
+}
+
+const std::byte* TcpReceiveLink::try_acquire_into(std::span<std::byte> place, const CallSignature& expected,
+                                                  CallSignature& signature) noexcept {
+  const std::lock_guard lock(engine_.mutex());
+  if (link_.arrived == link_.released) {
+    link_.place = place;
+    link_.expected = expected;
+    engine_.poll(link_.writer);
+  }
   if (link_.arrived == link_.released) return nullptr;
+  link_.place = {};
   const std::size_t slot = link_.released % engine_.geometry().depth;
   signature = link_.signatures[slot];
-  return link_.slots.get() + slot * engine_.geometry().slot_bytes;
+  return link_.arrived_at[slot];
 }
 
 void TcpReceiveLink::release() noexcept {

@@ -13,6 +13,9 @@ class TcpSendLink final : public SendLink {
   std::byte* try_reserve() noexcept override;
   std::vector<std::size_t> holders() const override;
   void publish(const CallSignature& signature, std::size_t used_bytes) noexcept override;
+  /// The socket takes most messages at once, so that filling a slot before would be a copy too many.
+  bool sends_from_anywhere() const override { return true; }
+  void publish_from(const CallSignature& signature, std::span<const std::byte> bytes) noexcept override;
 
  private:
   bool is_held_by(std::size_t reader) const { return link_.next - link_.released[reader] >= engine_.geometry().depth; }
@@ -25,7 +28,12 @@ class TcpSendLink final : public SendLink {
 class TcpReceiveLink final : public ReceiveLink {
  public:
   TcpReceiveLink(Engine& engine, Incoming& link) : engine_(engine), link_(link) {}
-  const std::byte* try_acquire(CallSignature& signature) noexcept override;
+  const std::byte* try_acquire(CallSignature& signature) noexcept override {
+    return try_acquire_into({}, {}, signature);
+  }
+  bool receives_anywhere() const override { return true; }
+  const std::byte* try_acquire_into(std::span<std::byte> place, const CallSignature& expected,
+                                    CallSignature& signature) noexcept override;
   void release() noexcept override;
 
  private:

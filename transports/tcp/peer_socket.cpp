@@ -139,6 +139,22 @@ void PeerSocket::flush() {
   }
 }
 
+void PeerSocket::move_unsent(std::span<const std::byte> payload, std::byte* to) {
+  for (Out& out : queue_) {
+    if (out.payload.data() != payload.data() || payload.empty()) continue;
+    const bool has_begun = &out == &queue_.front() && sent_of_front_ > header_bytes;
+    const std::size_t sent = has_begun ? sent_of_front_ - header_bytes : 0;
+    std::memcpy(to + sent, payload.data() + sent, payload.size() - sent);
+    out.payload = {to, payload.size()};
+  }
+}
+
+void PeerSocket::move_arriving(std::span<std::byte> place, std::byte* to) {
+  if (payload_left_ == 0) return;
+  const std::size_t arrived = frame_.payload_bytes - payload_left_;
+  if (payload_ - arrived == place.data()) payload_ = to + arrived;
+}
+
 void PeerSocket::drop_sent(std::size_t bytes) {
   bytes += sent_of_front_;
   while (!queue_.empty() && bytes >= header_bytes + queue_.front().payload.size()) {

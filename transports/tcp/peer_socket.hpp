@@ -36,6 +36,10 @@ class PeerSocket {
   void queue(const FrameHeader& header, std::span<const std::byte> payload = {});
   /// Sends what can be sent at once.
   void flush();
+  /// What is left to be sent of such a payload is copied to the same place in `to`, and sent from there.
+  void move_unsent(std::span<const std::byte> payload, std::byte* to);
+  /// If a payload is arriving in `place`, what is left of it goes to the same place in `to`.
+  void move_arriving(std::span<std::byte> place, std::byte* to);
   bool has_unsent() const { return !queue_.empty(); }
   /// Bytes that the peer's host has not acknowledged yet; 0 where there is no connection.
   std::size_t unacknowledged_bytes() const;

@@ -53,6 +53,11 @@ Result<SignalWaiter*> TcpTransport::open_wait(const SignalEnd& end) {
   return wait.get();
 }
 
+void TcpTransport::abandon() {
+  const std::lock_guard lock(engine_->mutex());
+  engine_->abandon_places();
+}
+
 void TcpTransport::post_call(std::uint64_t sequence, const CallSignature& signature, const void* /*input*/,
                              void* /*output*/) {
   const std::lock_guard lock(engine_->mutex());

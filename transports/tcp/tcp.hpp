@@ -24,6 +24,7 @@ class TcpTransport final : public Transport {
   Result<ReceiveLink*> open_receive(const LinkEnd& end) override;
   Result<SignalSender*> open_signal(const SignalEnd& end) override;
   Result<SignalWaiter*> open_wait(const SignalEnd& end) override;
+  void abandon() override;
   void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) override;
   std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const override;
   bool knows_calls(std::uint64_t sequence) override;

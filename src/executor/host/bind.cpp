@@ -59,6 +59,15 @@ Result<HostProgram::BoundStep> HostProgram::bind_step(const RankPlan& plan, cons
     STRAIT_ASSIGN(BoundOperand destination, bind_operand(plan, operand, transport));
     bound.destinations.push_back(destination);
   }
+  bound.copies = !bound.reduces && bound.sources.size() == 1 &&
+                 std::all_of(bound.destinations.begin(), bound.destinations.end(),
+                             [&](const BoundOperand& to) { return to.wide == bound.sources.front().wide; });
+  for (BoundOperand& to : bound.destinations)
+    to.direct = bound.copies && to.kind == Operand::Kind::send && to.send->sends_from_anywhere();
+  // With one destination, and no other to wait for: by when the message was sent, all has been read that was there.
+  bound.takes_in = bound.copies && bound.sources.front().kind == Operand::Kind::receive &&
+                   bound.sources.front().receive->receives_anywhere() && bound.destinations.size() == 1 &&
+                   bound.destinations.front().kind == Operand::Kind::local;
   if (has_messages()) {
     const Operand& named = step.sources.front();
     bound.signature =

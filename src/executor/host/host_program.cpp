@@ -62,13 +62,13 @@ Result<bool> HostProgram::make_ready(BoundLane& lane, BoundStep& step) {
     }
     BoundOperand& operand =
         index < waits + sources ? step.sources[index - waits] : step.destinations[index - waits - sources];
-    STRAIT_ASSIGN(const bool acquired, acquire(step, operand));
+    STRAIT_ASSIGN(const bool acquired, acquire(step, operand, lane.slice));
     if (!acquired) return false;
   }
   return true;
 }
 
-Result<bool> HostProgram::acquire(const BoundStep& step, BoundOperand& operand) {
+Result<bool> HostProgram::acquire(const BoundStep& step, BoundOperand& operand, std::uint32_t slice) {
   switch (operand.kind) {
     case Operand::Kind::local:
       return true;
@@ -77,7 +77,10 @@ Result<bool> HostProgram::acquire(const BoundStep& step, BoundOperand& operand) 
       return operand.slot != nullptr;
     case Operand::Kind::receive: {
       CallSignature seen;
-      operand.slot = const_cast<std::byte*>(operand.receive->try_acquire(seen));
+      const std::byte* const message =
+          step.takes_in ? operand.receive->try_acquire_into(place_of_received(step, slice), signature_of(step), seen)
+                        : operand.receive->try_acquire(seen);
+      operand.slot = const_cast<std::byte*>(message);
       if (operand.slot == nullptr) return false;
       STRAIT_TRY(check_signature(step, operand.rank, seen));
       return true;
@@ -98,6 +101,11 @@ Result<bool> HostProgram::acquire(const BoundStep& step, BoundOperand& operand) 
     }
   }
   return false;
+}
+
+std::span<std::byte> HostProgram::place_of_received(const BoundStep& step, std::uint32_t slice) {
+  const BoundOperand& to = step.destinations.front();
+  return {address(to, slice), slice_count(step, slice) * (to.wide ? accumulator_bytes : element_bytes_)};
 }
 
 Status HostProgram::check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen) {
@@ -140,7 +148,7 @@ void HostProgram::execute(const BoundStep& step, std::uint32_t slice) {
     count = slice_count(step, slice);
     if (count != 0) compute(step, slice, count);
   }
-  finish(step, count);
+  finish(step, slice, count);
 }
 
 void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_t count) {
@@ -148,12 +156,11 @@ void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_
   destinations_.clear();
   for (const BoundOperand& source : step.sources) sources_.push_back({address(source, slice), source.wide});
   for (const BoundOperand& destination : step.destinations)
-    destinations_.push_back({address(destination, slice), destination.wide, destination.streaming});
+    if (!destination.direct)
+      destinations_.push_back({address(destination, slice), destination.wide, destination.streaming});
 
-  const bool changes_width = std::any_of(destinations_.begin(), destinations_.end(), [&](const auto& destination) {
-    return destination.wide != sources_.front().wide;
-  });
-  if (!step.reduces && !changes_width) {
+  if (destinations_.empty() || (step.takes_in && destinations_.front().pointer == sources_.front().pointer)) return;
+  if (step.copies) {
     const std::size_t width_bytes = sources_.front().wide ? accumulator_bytes : element_bytes_;
     copy(destinations_, sources_.front().pointer, count * width_bytes, options_.simd);
     return;
@@ -168,11 +175,17 @@ void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_
          options_.simd);
 }
 
-void HostProgram::finish(const BoundStep& step, std::size_t count) {
+void HostProgram::finish(const BoundStep& step, std::uint32_t slice, std::size_t count) {
+  for (const BoundOperand& destination : step.destinations)
+    if (destination.direct) {
+      const BoundOperand& source = step.sources.front();
+      destination.send->publish_from(
+          signature_of(step), {address(source, slice), count * (source.wide ? accumulator_bytes : element_bytes_)});
+    }
   for (const BoundOperand& source : step.sources)
     if (source.kind == Operand::Kind::receive) source.receive->release();
   for (const BoundOperand& destination : step.destinations)
-    if (destination.kind == Operand::Kind::send)
+    if (destination.kind == Operand::Kind::send && !destination.direct)
       destination.send->publish(signature_of(step), count * (destination.wide ? accumulator_bytes : element_bytes_));
   for (SignalSender* signal : step.signals) signal->add();
 }

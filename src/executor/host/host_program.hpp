@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/error.hpp"
@@ -74,6 +75,7 @@ class HostProgram {
     Buffer buffer;
     bool wide = false;
     bool streaming = false;
+    bool direct = false;                 ///< a send from where the source lies, without a copy to the slot
     std::uint32_t rank = 0;              ///< whose memory or slot this operand reads
     std::vector<std::uint32_t> readers;  ///< of a send
     SendLink* send = nullptr;
@@ -94,6 +96,8 @@ class HostProgram {
     std::optional<CallSignature> signature;
     bool reduces = false;
     bool final = false;
+    bool copies = false;    ///< one source as it is
+    bool takes_in = false;  ///< what comes may arrive at its destination
     std::uint32_t slices = 0;
   };
   struct BoundLane {
@@ -113,11 +117,12 @@ class HostProgram {
 
   void go_on(BoundLane& lane) const;
   Result<bool> make_ready(BoundLane& lane, BoundStep& step);
-  Result<bool> acquire(const BoundStep& step, BoundOperand& operand);
+  Result<bool> acquire(const BoundStep& step, BoundOperand& operand, std::uint32_t slice);
+  std::span<std::byte> place_of_received(const BoundStep& step, std::uint32_t slice);
   Status check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen);
   void execute(const BoundStep& step, std::uint32_t slice);
   void compute(const BoundStep& step, std::uint32_t slice, std::size_t count);
-  void finish(const BoundStep& step, std::size_t count);
+  void finish(const BoundStep& step, std::uint32_t slice, std::size_t count);
   std::byte* address(const BoundOperand& operand, std::uint32_t slice);
   std::size_t slice_count(const BoundStep& step, std::uint32_t slice) const;
   const CallSignature& signature_of(const BoundStep& step) const {

@@ -40,13 +40,20 @@ LinkEnd link_from_0(bool sends, std::vector<std::uint32_t> readers) {
 
 std::size_t length_of(unsigned message) { return message % 4 == 0 ? 0 : message * 977 % small.slot_bytes; }
 
+/// From slots and, every other one, from memory that is written over at once.
 void write_messages(SendLink& link, unsigned messages) {
+  Bytes elsewhere(small.slot_bytes);
+  EXPECT_TRUE(link.sends_from_anywhere());
   for (unsigned m = 0; m < messages; ++m) {
     std::byte* slot = nullptr;
     ASSERT_TRUE(soon([&] { return (slot = link.try_reserve()) != nullptr; })) << "message " << m;
     EXPECT_EQ(link.try_reserve(), slot);
-    std::memset(slot, static_cast<int>(m), length_of(m));
-    link.publish({call.what, m}, length_of(m));
+    std::memset(m % 2 == 0 ? slot : elsewhere.data(), static_cast<int>(m), length_of(m));
+    if (m % 2 == 0)
+      link.publish({call.what, m}, length_of(m));
+    else
+      link.publish_from({call.what, m}, std::span(elsewhere).first(length_of(m)));
+    std::memset(elsewhere.data(), 0xee, elsewhere.size());
   }
 }
 
@@ -70,6 +77,69 @@ TEST(TcpLinks, EveryReaderGetsEveryMessageInOrder) {
     else
       read_messages(**transport.open_receive(end), messages);
   });
+}
+
+/// Those that are awaited may come to rest where they are wanted, others do not: of another call, or another length.
+TEST(TcpLinks, MessagesArriveWhereTheyAreWanted) {
+  constexpr unsigned messages = 200;
+  std::atomic<unsigned> in_place{0};
+  with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
+    const LinkEnd end = link_from_0(rank == 0, {1});
+    if (rank == 0) return write_messages(**transport.open_send(end), messages);
+    ReceiveLink& link = **transport.open_receive(end);
+    Bytes wanted(small.slot_bytes);
+    for (unsigned m = 0; m < messages; ++m) {
+      std::fill(wanted.begin(), wanted.end(), std::byte{0xee});
+      const bool is_other_call = m % 5 == 0, is_other_length = m % 7 == 0;
+      const std::size_t length = length_of(m);
+      const auto place = std::span(wanted).first(is_other_length ? length + 1 : length);
+      const CallSignature expected{call.what + (is_other_call ? 1 : 0), m};
+      CallSignature seen;
+      const std::byte* at = nullptr;
+      ASSERT_TRUE(soon([&] { return (at = link.try_acquire_into(place, expected, seen)) != nullptr; }));
+      EXPECT_EQ(link.try_acquire_into(place, expected, seen), at);
+      EXPECT_EQ(seen, (CallSignature{call.what, m}));
+      for (std::size_t i = 0; i < length; ++i) ASSERT_EQ(at[i], static_cast<std::byte>(m));
+      if (at == wanted.data()) {
+        EXPECT_FALSE(is_other_call || is_other_length);
+        ++in_place;
+      } else {
+        for (const std::byte each : wanted) ASSERT_EQ(each, std::byte{0xee});
+      }
+      link.release();
+    }
+  });
+  EXPECT_GT(in_place.load(), 0u);
+}
+
+TEST(TcpLinks, WhatIsAbandonedIsNotWrittenAnyMore) {
+  constexpr std::size_t bytes = 1000;
+  for (const bool abandons : {false, true}) {
+    std::atomic<bool> is_ready{false};
+    with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
+      const LinkEnd end = link_from_0(rank == 0, {1});
+      const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1, .credits = 0};
+      if (rank == 0) {
+        SendLink& link = **transport.open_send(end);
+        EXPECT_TRUE(soon([&] { return is_ready.load(); }));
+        std::memset(link.try_reserve(), 7, bytes);
+        link.publish(call, bytes);
+        return (*transport.open_signal(has_sent))->add();
+      }
+      ReceiveLink& link = **transport.open_receive(end);
+      SignalWaiter& waiter = **transport.open_wait(has_sent);
+      Bytes wanted(bytes, std::byte{0xee});
+      CallSignature seen;
+      EXPECT_EQ(link.try_acquire_into(std::span(wanted), call, seen), nullptr);
+      if (abandons) transport.abandon();
+      is_ready.store(true);
+      EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then the message is here
+      EXPECT_EQ(wanted, Bytes(bytes, abandons ? std::byte{0xee} : std::byte{7}));
+      const std::byte* at = link.try_acquire(seen);
+      ASSERT_NE(at, nullptr);
+      EXPECT_EQ(Bytes(at, at + bytes), Bytes(bytes, std::byte{7}));
+    });
+  }
 }
 
 TEST(TcpLinks, AWriterStopsWhereAReaderHoldsItsSlots) {

@@ -32,6 +32,8 @@ class Pair {
   explicit Pair(const Bytes& unread = {}) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    const int buffer_bytes = 100'000;  // whatever the system's default: less than what the tests send
+    EXPECT_EQ(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes), 0);
     other_ = UniqueFd(ends[1]);
     place_.resize(slot_bytes);
     socket_ = PeerSocket(
@@ -43,6 +45,7 @@ class Pair {
         });
   }
   PeerSocket& socket() { return socket_; }
+  std::span<std::byte> place() { return place_; }
   void send(std::span<const std::byte> bytes) const {
     ASSERT_EQ(::send(other_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   }
@@ -50,6 +53,17 @@ class Pair {
     Bytes bytes(slot_bytes);
     const ssize_t got = ::recv(other_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return bytes;
+  }
+  /// So many bytes, if they come, while the socket goes on to send.
+  Bytes receive_all(std::size_t size) {
+    Bytes bytes;
+    while (bytes.size() < size) {
+      const Bytes part = receive();
+      if (part.empty()) break;
+      bytes.insert(bytes.end(), part.begin(), part.end());
+      socket_.flush();
+    }
     return bytes;
   }
   void close_other() { other_.reset(); }
@@ -126,17 +140,58 @@ TEST(PeerSocket, SendsMoreThanTheSocketTakesAtOnce) {
     const Bytes bytes = stream_of({frame});
     expected.insert(expected.end(), bytes.begin(), bytes.end());
   }
-  Bytes received;
   pair.socket().flush();
   EXPECT_TRUE(pair.socket().has_unsent());
-  while (received.size() < expected.size()) {
-    const Bytes part = pair.receive();
-    ASSERT_FALSE(part.empty());
-    received.insert(received.end(), part.begin(), part.end());
-    pair.socket().flush();
-  }
+  const Bytes received = pair.receive_all(expected.size());
   EXPECT_FALSE(pair.socket().has_unsent());
   EXPECT_EQ(received, expected);
+}
+
+TEST(PeerSocket, WhatIsLeftOfAPayloadMoves) {
+  Pair pair;
+  Bytes expected;
+  std::vector<Bytes> slots(6, Bytes(slot_bytes));
+  bool was_cut = false;
+  for (unsigned i = 0; i < 6; ++i) {  // of some all is sent at once, of one a part, of the last nothing
+    Bytes payload = pattern(i == 2 ? 0 : 150'001 + i, i);
+    const Taken frame{{FrameKind::slot, static_cast<std::uint32_t>(payload.size()), i, i, i}, payload};
+    const Bytes bytes = stream_of({frame});
+    expected.insert(expected.end(), bytes.begin(), bytes.end());
+    pair.socket().queue(frame.header, payload);
+    pair.socket().queue({FrameKind::released, 0, i, 1, 0});
+    const Bytes released = stream_of({{{FrameKind::released, 0, i, 1, 0}, {}}});
+    expected.insert(expected.end(), released.begin(), released.end());
+    pair.socket().flush();
+    pair.socket().move_unsent(payload, slots[i].data());
+    was_cut |= slots[i].front() == std::byte{} && slots[i][150'000] != std::byte{};
+    std::fill(payload.begin(), payload.end(), std::byte{0xee});
+  }
+  EXPECT_TRUE(was_cut) << "no payload was sent in part";
+  EXPECT_TRUE(pair.socket().has_unsent());
+  const Bytes received = pair.receive_all(expected.size());
+  EXPECT_EQ(received, expected);
+}
+
+TEST(PeerSocket, WhatIsArrivingMovesInTheMiddle) {
+  constexpr std::size_t bytes = 50'000, first = 20'000;
+  const Taken frame{{FrameKind::slot, bytes, 77, 5, 100}, pattern(bytes, 1)};
+  const Bytes stream = stream_of({frame, frame});
+  Pair pair;
+  Bytes other(bytes);
+  pair.send(std::span(stream).first(header_bytes + first));
+  pair.socket().read();
+  const Bytes before(pair.place().begin(), pair.place().end());
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + first, frame.payload.begin()));
+  pair.socket().move_arriving(std::span(other), nullptr);  // nothing arrives there
+  pair.socket().move_arriving(pair.place(), other.data());
+  pair.send(std::span(stream).subspan(header_bytes + first));
+  pair.socket().read();
+  EXPECT_TRUE(std::equal(other.begin() + first, other.end(), frame.payload.begin() + first));
+  ASSERT_EQ(pair.taken.size(), 2u);
+  EXPECT_EQ(Bytes(pair.taken[0].payload.begin() + first, pair.taken[0].payload.end()),
+            Bytes(before.begin() + first, before.begin() + bytes))
+      << "the first place is not written any more";
+  EXPECT_EQ(pair.taken[1].payload, frame.payload) << "the next payload goes where it is told";
 }
 
 TEST(PeerSocket, FramesBeforeTheEndCount) {
