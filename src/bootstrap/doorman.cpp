@@ -1,5 +1,7 @@
 #include "bootstrap/doorman.hpp"
 
+#include <algorithm>
+
 #include "base/log.hpp"
 
 namespace strait {
@@ -24,30 +26,42 @@ void Doorman::watch(std::vector<pollfd>& fds) const {
   for (const Pending& pending : pending_) fds.push_back({pending.connection.fd(), pending.connection.poll_events(), 0});
 }
 
-void Doorman::accept_all() {
-  while (listener_ && accept_again_.expired()) {
+void Doorman::accept_some() {
+  for (std::size_t i = 0; i < limits_.accepts && listener_ && accept_again_.expired(); ++i) {
+    const bool full = pending_.size() >= limits_.pending;
+    if (full && (!somebody_waits(listener_) || !make_room(oldest_silent(), "dropped because too many others knocked")))
+      return;
     auto socket = accept_one(listener_);
     if (!socket) {
       accept_error_ = socket.error().message;
-      // Ranks are quick: who has not finished by now is a stranger and makes room.
-      if (!pending_.empty() && pending_.front().patience.expired())
-        drop_oldest("dropped to free its file descriptor");
-      else
-        accept_again_ = Deadline::after_ms(20);
-      return;
+      make_room(pending_.end(), "dropped to free its file descriptor");
+      continue;
     }
     if (!*socket) return;
     accept_error_.clear();
-    if (pending_.size() >= limits_.pending) drop_oldest("dropped because too many others knocked");
     std::string peer = peer_name(*socket);
     pending_.push_back({Connection(std::move(*socket), std::move(peer)), ServerHandshake(key_, purpose_),
                         Deadline::after_ms(limits_.handshake_ms), Deadline::after_ms(limits_.handshake_ms / 8)});
   }
 }
 
-void Doorman::drop_oldest(const std::string& reason) {
-  count_drop(pending_.front().connection.peer(), reason);
-  pending_.pop_front();
+/// Of those who had not even said hello when they were looked at.
+Doorman::PendingList::iterator Doorman::oldest_silent() {
+  return std::find_if(pending_.begin(), pending_.end(), [](const Pending& p) { return p.was_silent; });
+}
+
+/// At the expense of `stranger`, or else of who came first and has not finished though ranks are quick. If it cannot,
+/// nobody is accepted for a while.
+bool Doorman::make_room(PendingList::iterator stranger, const std::string& reason) {
+  if (stranger == pending_.end() && !pending_.empty() && pending_.front().patience.expired())
+    stranger = pending_.begin();
+  if (stranger == pending_.end()) {
+    accept_again_ = Deadline::after_ms(20);
+    return false;
+  }
+  count_drop(stranger->connection.peer(), reason);
+  pending_.erase(stranger);
+  return true;
 }
 
 Status Doorman::advance(Pending& pending) const {
@@ -60,6 +74,7 @@ Status Doorman::advance(Pending& pending) const {
     STRAIT_ASSIGN(Bytes reply, pending.handshake.take(*frame));
     if (!reply.empty()) connection.send(FrameType::challenge, reply);
   }
+  pending.was_silent = !pending.handshake.began();
   if (pending.handshake.done()) return {};
   if (connection.ended()) return fail(Code::remote_error, "left during the handshake");
   if (pending.deadline.expired()) return fail(Code::timeout, "did not finish the handshake in time");
@@ -67,7 +82,6 @@ Status Doorman::advance(Pending& pending) const {
 }
 
 std::vector<Connection> Doorman::admit() {
-  accept_all();
   std::vector<Connection> admitted;
   for (auto it = pending_.begin(); it != pending_.end();) {
     if (auto status = advance(*it); !status) {
@@ -81,6 +95,7 @@ std::vector<Connection> Doorman::admit() {
       ++it;
     }
   }
+  accept_some();
   return admitted;
 }
 

@@ -15,7 +15,8 @@ class Doorman {
  public:
   struct Limits {
     std::int64_t handshake_ms = 2000;
-    std::size_t pending = 512;  ///< handshakes at a time; beyond, the oldest is dropped
+    std::size_t pending = 512;  ///< handshakes at a time; beyond, strangers are dropped
+    std::size_t accepts = 64;   ///< at a time: strangers may knock faster than they can be looked at
   };
 
   Doorman(Socket listener, const Key& key, Purpose purpose, Limits limits);
@@ -38,10 +39,13 @@ class Doorman {
     Connection connection;
     ServerHandshake handshake;
     Deadline deadline;
-    Deadline patience;  ///< beyond it, this one makes room where file descriptors run out
+    Deadline patience;  ///< beyond it, this one makes room where it is needed
+    bool was_silent = false;
   };
-  void accept_all();
-  void drop_oldest(const std::string& reason);
+  using PendingList = std::list<Pending>;
+  void accept_some();
+  PendingList::iterator oldest_silent();
+  bool make_room(PendingList::iterator stranger, const std::string& reason);
   Status advance(Pending& pending) const;
   void count_drop(const std::string& peer, const std::string& reason);
 
@@ -49,7 +53,7 @@ class Doorman {
   Key key_;
   Purpose purpose_;
   Limits limits_;
-  std::list<Pending> pending_;
+  PendingList pending_;
   std::int64_t dropped_ = 0;
   std::string last_drop_;
   std::string accept_error_;

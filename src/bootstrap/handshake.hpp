@@ -49,6 +49,8 @@ class ServerHandshake {
   /// Takes the next frame: gives the payload of the challenge for a hello, and nothing for a proof that holds. Any
   /// error means: drop this peer.
   Result<Bytes> take(const Frame& frame);
+  /// The peer speaks this protocol; whether it has the key is not known yet.
+  bool began() const { return state_ != State::expects_hello; }
   bool done() const { return state_ == State::proven; }
 
  private:

@@ -85,7 +85,8 @@ void Root::poll_once() {
 }
 
 void Root::hand_out_id() {
-  while (true) {
+  constexpr int at_a_time = 64;  // ranks that knock at the other door wait meanwhile
+  for (int i = 0; i < at_a_time; ++i) {
     auto socket = accept_one(hand_out_);
     if (!socket) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // out of descriptors: no busy loop
     if (!socket || !*socket) return;

@@ -157,6 +157,11 @@ Result<Socket> listen_at(const SocketAddress& address) {
   return socket;
 }
 
+bool somebody_waits(const Socket& listener) {
+  pollfd waiting{listener.get(), POLLIN, 0};
+  return ::poll(&waiting, 1, 0) == 1;
+}
+
 Result<Socket> accept_one(const Socket& listener) {
   UniqueFd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) {
@@ -166,9 +171,8 @@ Result<Socket> accept_one(const Socket& listener) {
   }
   int error = errno;
   // accept4 takes a descriptor before it looks: without one it fails also when nobody waits.
-  pollfd waiting{listener.get(), POLLIN, 0};
   bool starved = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-  if (starved && ::poll(&waiting, 1, 0) == 1)
+  if (starved && somebody_waits(listener))
     return fail_errno("cannot accept a connection", error, descriptor_remedy(error));
   return Socket();
 }

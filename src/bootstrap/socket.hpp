@@ -45,6 +45,9 @@ class Socket {
 /// Listens at the address; port 0 takes an ephemeral one.
 Result<Socket> listen_at(const SocketAddress& address);
 
+/// Whether a connection waits to be accepted.
+bool somebody_waits(const Socket& listener);
+
 /// Accepts one connection; an empty Socket when none is waiting. Errors of a single connection count as none; running
 /// out of file descriptors or memory is an error.
 Result<Socket> accept_one(const Socket& listener);

@@ -19,8 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t second_us = 1'000'000;
-
 /// A stream of operations of all kinds, until one fails. Completed ones are checked.
 straitResult_t run_stream(straitComm_t comm, int rank, int ranks, std::size_t count, Report& report) {
   std::vector<std::int32_t> buffer, other(count * static_cast<std::size_t>(ranks));
@@ -73,7 +71,7 @@ void kill_one(int ranks, std::uint64_t seed, const Operations& stream) {
   const int victim = static_cast<int>(mix(seed) % static_cast<std::uint64_t>(ranks));
   std::this_thread::sleep_for(std::chrono::microseconds(mix(seed + 1) % 30'000));
   const pid_t pid = processes.pid(victim);
-  const std::int64_t killed_at_us = now_us();
+  const Stopwatch since_death;
   processes.signal(victim, SIGKILL);
   const std::string name =
       "rank " + std::to_string(victim) + " (host " + host_name() + ", pid " + std::to_string(pid) + ")";
@@ -84,7 +82,7 @@ void kill_one(int ranks, std::uint64_t seed, const Operations& stream) {
     const Report& report = processes.report(rank);
     EXPECT_EQ(report.result, straitRemoteError) << report.message;
     EXPECT_THAT(report.message, HasSubstr("needs " + name));
-    EXPECT_LT(report.failed_at_us - killed_at_us, second_us) << "rank " << rank;
+    EXPECT_LT(since_death.until(report.failed_at), seconds(1)) << "rank " << rank;
   }
   processes.end(victim, 1000);
   processes.expect_all_end_well();
@@ -159,14 +157,14 @@ void kill_beside_a_data_loader(const std::function<void(int rank)>& prepare) {
   });
   ASSERT_TRUE(processes.await_joined());
   std::this_thread::sleep_for(milliseconds(50));
-  const std::int64_t killed_at_us = now_us();
+  const Stopwatch since_death;
   processes.signal(1, SIGKILL);
   processes.end(1, 1000);
   processes.expect_all_end_well(10'000);
   for (int rank : {0, 2}) {
     EXPECT_EQ(processes.report(rank).result, straitRemoteError);
     EXPECT_THAT(processes.report(rank).message, HasSubstr("needs rank 1"));
-    EXPECT_LT(processes.report(rank).failed_at_us - killed_at_us, second_us);
+    EXPECT_LT(since_death.until(processes.report(rank).failed_at), seconds(1));
   }
 }
 TEST(DeathOf, ForkedChildrenThatKeepEverythingOpenHideNothing) {
@@ -237,14 +235,14 @@ void die_before_set_up_call(bool with_data_loader) {
   });
   ASSERT_TRUE(processes.await_joined());
   std::this_thread::sleep_for(milliseconds(50));
-  const std::int64_t killed_at_us = now_us();
+  const Stopwatch since_death;
   processes.signal(1, SIGKILL);
   processes.end(1, 1000);
   processes.expect_all_end_well();
   for (int rank : {0, 2}) {
     EXPECT_EQ(processes.report(rank).result, straitRemoteError);
     EXPECT_THAT(processes.report(rank).message, HasSubstr("rank 1 (host"));
-    EXPECT_LT(processes.report(rank).failed_at_us - killed_at_us, second_us);
+    EXPECT_LT(since_death.until(processes.report(rank).failed_at), seconds(1));
   }
 }
 TEST(DeathOf, DuringASplit) { die_before_set_up_call(false); }

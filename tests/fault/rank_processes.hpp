@@ -12,12 +12,15 @@
 #include <vector>
 
 #include "support/ranks.hpp"
+#include "support/stacks.hpp"
+#include "support/stopwatch.hpp"
 
 /// Forked ranks that a test may kill, stop and question.
 namespace strait::testing {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 inline std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch()).count();
@@ -29,11 +32,11 @@ struct Report {
   std::atomic<std::uint64_t> completed{0};  ///< operations whose results had the right bits
   std::atomic<int> failed{0};               ///< what follows is written
   int result = straitSuccess;
-  std::int64_t failed_at_us = 0;
+  Clock::time_point failed_at;
   char message[1100] = {};
 
   void fail_with(straitResult_t error, const char* text) {
-    failed_at_us = now_us();
+    failed_at = Clock::now();
     result = error;
     std::strncpy(message, text, sizeof message - 1);
     failed.store(1);
@@ -81,7 +84,10 @@ class RankProcesses {
   void expect_all_end_well(int timeout_ms = 20'000) {
     for (int rank = 0; rank < ranks(); ++rank) {
       if (pid(rank) <= 0) continue;
-      EXPECT_EQ(end(rank, timeout_ms), 0) << "rank " << rank;
+      signal(rank, SIGCONT);
+      if (!has_ended(pid(rank), timeout_ms))
+        print_all_stacks();  // before any is killed, which others would only follow
+      EXPECT_EQ(end(rank, 0), 0) << "rank " << rank;
     }
   }
   bool await_joined(int timeout_ms = 20'000) const {
@@ -98,6 +104,11 @@ class RankProcesses {
   }
 
  private:
+  void print_all_stacks() const {
+    for (const pid_t pid : pids_)
+      if (pid > 0 && !has_ended(pid, 0)) print_stacks(pid);
+  }
+
   LateId id_;
   Report* reports_;
   std::vector<pid_t> pids_;
@@ -134,7 +145,7 @@ inline straitResult_t checked_all_reduce(straitComm_t comm, int rank, int ranks,
 
 /// After an error every call must give it again, at once and in the same words.
 inline void expect_sticky(straitComm_t comm, straitResult_t error, const std::string& message) {
-  const auto began = Clock::now();
+  const Stopwatch watch;
   std::int32_t value = 0;
   straitResult_t kept = straitSuccess;
   EXPECT_EQ(straitAllReduce(&value, &value, 1, straitInt32, straitSum, comm, nullptr), error);
@@ -144,7 +155,7 @@ inline void expect_sticky(straitComm_t comm, straitResult_t error, const std::st
   STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &kept));
   EXPECT_EQ(kept, error);
   EXPECT_EQ(straitGetLastError(comm), message);
-  EXPECT_LT(Clock::now() - began, milliseconds(300));
+  EXPECT_LT(watch.elapsed(), milliseconds(300));
 }
 
 inline std::string host_name() {

@@ -98,17 +98,24 @@ inline pid_t fork_rank(const std::function<void()>& body) {
   _exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-/// The exit status of a child as wait() gives it, or -1 if it did not end in time (it is then killed).
-inline int wait_for(pid_t child, int timeout_ms) {
+/// Whether a child ends in time; its status can still be asked for.
+inline bool has_ended(pid_t child, int timeout_ms) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  int status = 0;
-  while (std::chrono::steady_clock::now() < deadline) {
-    if (waitpid(child, &status, WNOHANG) == child) return status;
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  kill(child, SIGKILL);
+  return true;
+}
+
+/// The exit status of a child as wait() gives it, or -1 if it did not end in time (it is then killed).
+inline int wait_for(pid_t child, int timeout_ms) {
+  const bool ended = has_ended(child, timeout_ms);
+  if (!ended) kill(child, SIGKILL);
+  int status = 0;
   waitpid(child, &status, 0);
-  return -1;
+  return ended ? status : -1;
 }
 
 /// A unique id for processes that are forked before it is made: a process with threads, such as the one that serves the

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "ranks.hpp"
+#include "support/stopwatch.hpp"
 
 namespace strait::testing {
 namespace {
@@ -140,10 +141,10 @@ TEST(Channel, AbortEndsTheWaitAndTellsTheOthers) {
   with_channels(3, [&](Channel& channel) {
     if (channel.rank() == 0) {  // makes no call of its own: the watchdog's check passes the news on
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      auto start = Deadline::Clock::now();
+      const Stopwatch watch;
       abort.store(true);
       while (channel.check()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(1));
+      EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
       EXPECT_THAT(channel.error(), FailsWith(Code::aborted, HasSubstr("rank 2")));
       return;
     }

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "ranks.hpp"
+#include "support/stopwatch.hpp"
 
 namespace strait::testing {
 namespace {
@@ -68,7 +69,7 @@ TEST_F(Processes, JoinAndExchange) {
 
 /// Ranks wait in a barrier without the victim; it is killed; all others must name it within a second.
 void kill_a_rank(int victim, Shared* shared, const std::vector<pid_t>& pids) {
-  auto start = Deadline::Clock::now();
+  const Stopwatch watch;
   ::kill(pids[static_cast<std::size_t>(victim)], SIGKILL);
   for (std::size_t rank = 0; rank < pids.size(); ++rank) {
     int status = 0;
@@ -76,7 +77,7 @@ void kill_a_rank(int victim, Shared* shared, const std::vector<pid_t>& pids) {
     if (static_cast<int>(rank) == victim) continue;
     EXPECT_EQ(status, 0) << "rank " << rank;
   }
-  EXPECT_LT(Deadline::Clock::now() - start, Milliseconds(1000));
+  EXPECT_LT(watch.elapsed(), Milliseconds(1000));
   EXPECT_EQ(shared->told.load(), static_cast<int>(pids.size()) - 1);
 }
 
