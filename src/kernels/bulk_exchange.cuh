@@ -99,8 +99,9 @@ __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, Bulk
     __syncthreads();
     gives_up = shared.failed != 0;
     if (gives_up) break;
-    push_all(shared.outgoing, copies * exchange.width, exchange.pieces, as_it_is, contribution);
-    const bool done = combine();
+    const bool done = run_round(
+        ring, [&] { push_all(shared.outgoing, copies * exchange.width, exchange.pieces, as_it_is, contribution); },
+        combine, [] {});
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
     if (!minder.has_peer || round == last) continue;

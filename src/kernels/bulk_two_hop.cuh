@@ -100,9 +100,9 @@ __device__ __forceinline__ void run_bulk_two_hop(const TwoHop& call, BulkTwoHopR
     __syncthreads();
     gives_up = shared.failed != 0;
     if (gives_up) break;
-    push_all(shared.contributions_out, chunks, call.pieces, as_it_is, contribution);
-    const bool done = reduce();
-    if (done) collect_all(ring, shared.results_in, chunks, call.pieces);
+    const bool done = run_round(
+        ring, [&] { push_all(shared.contributions_out, chunks, call.pieces, as_it_is, contribution); }, reduce,
+        [&] { collect_all(ring, shared.results_in, chunks, call.pieces); });
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
     if (!minder.has_peer || iteration == last) continue;

@@ -31,7 +31,8 @@ struct Slots {
   std::uint32_t slot_bytes;
   std::uint32_t lanes;
   std::uint32_t blocks;
-  bool piped = false;  ///< by piped kernels, on each rank that can (piped.hpp)
+  std::uint32_t rounds = 1;  ///< at least so many chunks for each lane, as far as the message has them
+  bool piped = false;        ///< by piped kernels, on each rank that can (piped.hpp)
 };
 
 /// Blocks serve several lanes each only of a wire that flags slots.
@@ -42,19 +43,18 @@ inline Slots slots_of(const Ring& ring, Wire wire, std::uint32_t max_blocks) {
   return {wire, all.slot_bytes, blocks * width, blocks};
 }
 
-/// `rounds`: at least so many chunks for each lane, as far as the message has them.
-inline Cut cut(const Slots& through, std::size_t bytes, std::size_t rounds = 1) {
+inline Cut cut(const Slots& through, std::size_t bytes) {
   const Wire wire = through.wire;
+  const std::size_t rounds = through.rounds;
   const std::size_t piece = piece_data_bytes(wire), slot = through.slot_bytes / piece_bytes * piece;
   // No more lanes than blocks where these move the message in no more rounds: long chunks cost less than many.
-  const std::size_t blocks = std::max(through.blocks, 1u),
-                    block_bytes = blocks * slot * std::max(rounds, std::size_t{1});
+  const std::size_t blocks = std::max(through.blocks, 1u), block_bytes = blocks * slot * rounds;
   const std::size_t wanted = blocks * std::max((bytes + block_bytes - 1) / block_bytes, std::size_t{1});
   const std::size_t lanes = std::min<std::size_t>(std::clamp(through.lanes, 1u, max_lanes), wanted);
   const std::size_t fair = (bytes + lanes - 1) / lanes;
   // As many rounds for each lane, all of the same length: a short last one costs as much time as a full one.
   const std::size_t needed = (fair + slot - 1) / slot;
-  const std::size_t chunk_rounds = std::max({needed, rounds, std::size_t{1}});
+  const std::size_t chunk_rounds = std::max(needed, rounds);
   const std::size_t length = (fair + chunk_rounds - 1) / chunk_rounds;
   const std::size_t pieces = (length + piece - 1) / piece;
   const std::size_t chunk = std::clamp(pieces * piece, min_chunk_bytes(wire), slot);
@@ -71,6 +71,20 @@ inline Message message(const Slots& through, const void* data, std::size_t bytes
 inline std::uint32_t rounds_of(std::size_t bytes, const Cut& parts) {
   const std::size_t round_bytes = std::max(std::size_t{parts.chunk_bytes} * parts.lanes, std::size_t{1});
   return static_cast<std::uint32_t>((bytes + round_bytes - 1) / round_bytes);
+}
+
+/// Whether messages of a launch would wait for one another, were they moved round by round.
+inline bool depend_on_one_another(const Exchange& exchange, Wire wire) {
+  std::uint32_t ends = 0, sent_rounds = 0, received = 0;
+  for (std::uint32_t peer = 0; peer < exchange.ring.ranks; ++peer) {
+    if (peer == exchange.ring.rank) continue;
+    const Message& sent = exchange.send[peer];
+    if (sent.bytes != 0) sent_rounds = std::max(sent_rounds, rounds_of(sent.bytes, {sent.chunk_bytes, sent.lanes}));
+    received += exchange.receive[peer].bytes != 0 ? 1 : 0;
+    ends += (sent.bytes != 0 ? 1 : 0) + (exchange.receive[peer].bytes != 0 ? 1 : 0);
+  }
+  // Short ones that are sent wait for nobody, and in each round come before what is received.
+  return wire == Wire::bulk ? ends > 1 : sent_rounds > 1 && received != 0;
 }
 
 inline std::uint32_t pieces_of(Wire wire, std::size_t chunk_bytes) {

@@ -55,8 +55,16 @@ __device__ __forceinline__ void prepare_receive(const Exchange& exchange, const 
   }
 }
 
-/// `combine()` takes what comes; false: gave up.
-template <class W, class Contribution, class Combine>
+/// Before any thread takes what comes in the first round.
+__device__ __forceinline__ void receive_nothing(const Ring& ring, std::uint32_t peer, ExchangeRound& shared) {
+  if (peer == ring.rank)
+    shared.own.bytes = 0;
+  else
+    shared.incoming[position_of(peer, ring.rank, ring.ranks)].bytes = 0;
+}
+
+/// `combine()` takes what comes; false: gave up. `apart`: all is sent before the first that comes is waited for.
+template <class W, bool apart, class Contribution, class Combine>
 __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeRound& shared,
                                              Contribution&& contribution, Combine&& combine) {
   const Ring& ring = exchange.ring;
@@ -76,10 +84,14 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
   if (minds_a_peer && !goes_on) shared.failed = 1;
   bool gives_up = false;
   prefetch_first<W>(shared.first, copies, exchange.pieces);
-  for (std::uint32_t round = 0; round < exchange.rounds; ++round) {
+  const std::uint32_t lead = apart ? exchange.rounds : 0, rounds = exchange.rounds + lead;
+  for (std::uint32_t round = 0; round < rounds; ++round) {
     if (goes_on) {
       prepare_send(exchange, send, lane, peer, round, shared);
-      prepare_receive(exchange, send, receive, lane, peer, round, shared);
+      if (round < lead)
+        receive_nothing(ring, peer, shared);
+      else
+        prepare_receive(exchange, send, receive, lane, peer, round - lead, shared);
     }
     const bool has_stale = meet<W>(goes_on && lane.takes_stale_slots());
     gives_up = shared.failed != 0;
@@ -94,19 +106,19 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
     const bool done = combine();
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (!has_peer || round + 1 == exchange.rounds) continue;
+    if (!has_peer || round + 1 == rounds) continue;
     lane.give_back();
   }
   if (has_peer) lane.save(gives_up);
   tell_finished(ring);
 }
 
-template <class W>
+template <class W, bool apart = false>
 __global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_constant__ Exchange exchange) {
   auto& shared = shared_memory<ExchangeRound>();
   const auto as_it_is = [](const Granule& value) { return value; };
   const Ring& ring = exchange.ring;
-  run_exchange<W>(exchange, shared, as_it_is, [&] {
+  run_exchange<W, apart>(exchange, shared, as_it_is, [&] {
     copy_own<W>(shared.own, exchange.pieces);
     return collect<W>(ring, shared.incoming, ring.ranks - 1, exchange.pieces);
   });
@@ -118,7 +130,7 @@ __global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_c
   const Ring& ring = exchange.ring;
   const Operation operation{exchange.op, ring.averaged, exchange.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  run_exchange<W>(exchange, shared, contribute, [&] {
+  run_exchange<W, false>(exchange, shared, contribute, [&] {
     if (shared.own.bytes == 0) return true;
     return reduce_exchanged<W, type, sum_only>(exchange, shared.own, shared.incoming, operation, contribute);
   });

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/bulk_exchange.cuh"
+#include "kernels/bulk_messages.cuh"
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/piped_kernels.cuh"
@@ -40,7 +41,12 @@ TypeKernels::Pair copies(Wire wire) {
 
 }  // namespace
 
-const void* exchange_copy_kernel(Wire wire) { return copies(wire).exchange; }
+const void* exchange_copy_kernel(Wire wire, bool apart) {
+  if (!apart) return copies(wire).exchange;
+  if (wire == Wire::lines) return reinterpret_cast<const void*>(&exchange_copy<Lines, true>);
+  if (wire == Wire::packets) return reinterpret_cast<const void*>(&exchange_copy<Packets, true>);
+  return reinterpret_cast<const void*>(&bulk_messages<>);
+}
 const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
 const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).exchange; }
 const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).two_hop; }
@@ -76,7 +82,8 @@ std::vector<PipedKernel> all_piped_kernels() {
 }
 
 std::vector<const void*> all_kernels(Wire wire) {
-  std::vector<const void*> all{exchange_copy_kernel(wire), two_hop_copy_kernel(wire)};
+  std::vector<const void*> all{exchange_copy_kernel(wire, false), exchange_copy_kernel(wire, true),
+                               two_hop_copy_kernel(wire)};
   for (std::size_t type = 0; type < data_type_count; ++type)
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
       const TypeKernels::Pair& pair = of(wire, static_cast<DataType>(type), op);

@@ -13,7 +13,9 @@
 /// of all ranks wait for one another, so all must be able to run.
 namespace strait::kernels {
 
-const void* exchange_copy_kernel(Wire wire);
+/// `apart`: its messages do not wait for one another, but go on as each one's own peer does. What is sent on wires
+/// whose data bear flags must then fit into free slots.
+const void* exchange_copy_kernel(Wire wire, bool apart);
 const void* two_hop_copy_kernel(Wire wire);
 /// For every type and operation.
 const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op);

@@ -93,6 +93,11 @@ class Lane {
     ++sent_;
     return true;
   }
+  /// Whether next_slot() need not wait.
+  __device__ bool has_slot() {
+    if (sent_ >= returned_ + slot_depth) returned_ = load_returned();
+    return sent_ < returned_ + slot_depth;
+  }
   /// Whether a slot that was taken since the last question must be wiped before it is filled.
   __device__ bool takes_stale_slots() {
     const bool is_stale = is_stale_;
@@ -105,6 +110,10 @@ class Lane {
     if (bytes == 0) return;
     chunk = {in_.slot(taken_), in_.flag(taken_), destination, W::flag(taken_, call_hash), bytes, peer_};
     ++taken_;
+  }
+  /// Whether what expect() would name is there, where slots are flagged.
+  __device__ bool has_come(std::uint16_t call_hash) const {
+    return acquire_word(in_.flag(taken_)) == W::flag(taken_, call_hash);
   }
   /// After a barrier that follows the last read of what was expected, and where slots are flagged, after a fence. Where
   /// every datum bears a flag the store needs none: it depends on flags that came with the data, which every thread of

@@ -29,4 +29,21 @@ struct Minder {
   bool has_peer;  ///< it minds one that is not this rank
 };
 
+/// What a round is made of: in this order or, through host memory, in every other block in the reverse one. Were all
+/// blocks to send at the same time, and then all to take, links would carry one way only at any time. (Between peers it
+/// changes nothing.) False: `reduce` was.
+template <class Send, class Reduce, class Take>
+__device__ __forceinline__ bool run_round(const Ring& ring, Send&& send, Reduce&& reduce, Take&& take) {
+  const bool reversed = ring.staged && blockIdx.x % 2 != 0;
+  bool done = true;
+#pragma unroll 1
+  for (int i = 0; i < 3; ++i) {
+    const int step = reversed ? 2 - i : i;
+    if (step == 0) send();
+    if (step == 1) done = reduce();
+    if (step == 2) take();
+  }
+  return done;
+}
+
 }  // namespace strait::kernels

@@ -18,6 +18,7 @@
 #include "communicator/device_calls.hpp"
 #include "host/collective_case.hpp"
 #include "kernels/bulk_exchange.cuh"
+#include "kernels/bulk_messages.cuh"
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/piped_kernels.cuh"
@@ -57,6 +58,8 @@ inline void run_piped_thread(const DeviceLaunch& launch, const kernels::TwoHop& 
 inline void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
   if (launch.piped) return run_piped_thread(launch, argument, type);
   const bool is_bulk = launch.wire == kernels::Wire::bulk;
+  if (launch.apart)
+    return is_bulk ? kernels::bulk_messages(argument) : kernels::exchange_copy<kernels::Packets, true>(argument);
   if (!launch.reduces)
     return is_bulk ? kernels::bulk_exchange_copy(argument) : kernels::exchange_copy<kernels::Packets>(argument);
   spec::visit(type, [&]<DataType t>() {
@@ -95,15 +98,20 @@ inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType 
     });
 }
 
-/// Each block tells once that it has finished, also one that gives up.
-inline void run_launches(std::vector<DeviceLaunch> launches, DataType type, std::atomic<std::uint32_t>& seed) {
+/// Each block tells once that it has finished, also one that gives up. Unless they run `together`, one runs after
+/// another: then none may wait for what a peer does when it is through with all blocks of a launch.
+inline void run_launches(std::vector<DeviceLaunch> launches, DataType type, std::atomic<std::uint32_t>& seed,
+                         bool together = false) {
   std::uint32_t finished = 0, blocks = 0;
   for (DeviceLaunch& launch : launches) {
     std::visit([&](auto& argument) { argument.ring.finished = &finished; }, launch.argument);
+    std::vector<std::jthread> running;
     for (std::uint32_t index = 0; index < launch.blocks; ++index) {
-      run_block(launch, index, type, ++seed);
-      EXPECT_EQ(std::atomic_ref(finished), ++blocks);
+      running.emplace_back([&launch, index, type, now = ++seed] { run_block(launch, index, type, now); });
+      if (!together) running.clear();
     }
+    running.clear();
+    EXPECT_EQ(std::atomic_ref(finished), blocks += launch.blocks);
   }
 }
 

@@ -26,9 +26,10 @@ class Machine {
     bool piped = false;        ///< messages in bulk go through pipes, where they can
     double exchange_gbps = 0;  ///< what links are known to give
     bool small_slots = false;  ///< as small as chunks may be, so that few bytes fill them
+    bool together = false;     ///< blocks of a launch run at the same time
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
-      : ranks_(ranks), mailboxes_(ranks), counts_(ranks) {
+      : ranks_(ranks), together_(options.together), mailboxes_(ranks), counts_(ranks) {
     const std::uint64_t first_use = options.first_use;
     auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
     if (options.small_slots)
@@ -66,13 +67,14 @@ class Machine {
     run(calls_[rank].launches_of(call), call.type);
     if (calls_[rank].leaves_own(call)) std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
   }
-  void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_); }
+  void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_, together_); }
   const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   std::uint32_t ranks() const { return ranks_; }
 
  private:
   std::uint32_t ranks_;
+  bool together_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<kernels::Mailbox> mailboxes_;
   std::vector<std::vector<kernels::LaneCounts>> counts_;

@@ -81,9 +81,10 @@ const std::vector<std::size_t> lengths{0,      1,     77, 4096, flagged_bytes - 
 
 class MessagesOfAnyLength : public ::testing::TestWithParam<Setup> {
  protected:
-  Machine machine_{GetParam().ranks,
-                   GetParam().blocks,
-                   {.flagged_bytes = flagged_bytes, .p2p = GetParam().p2p, .small_slots = true}};
+  Machine machine_{
+      GetParam().ranks,
+      GetParam().blocks,
+      {.flagged_bytes = flagged_bytes, .p2p = GetParam().p2p, .small_slots = true, .together = GetParam().blocks != 0}};
   /// `body(rank)` on all ranks at once.
   template <class Body>
   void on_all_ranks(Body&& body) {
@@ -140,6 +141,51 @@ TEST_P(MessagesOfAnyLength, OneByOneFromAGroup) {
   memory.expect_received(messages);
 }
 
+/// So few that all of them can run at the same time.
+class MessagesOfFewBlocks : public MessagesOfAnyLength {};
+
+/// At most one message from a rank to another, in an order in which ranks may make their calls one after another.
+Messages messages_in_order(Random& random, std::uint32_t ranks) {
+  Messages messages;
+  for (std::uint32_t from = 0; from < ranks; ++from)
+    for (std::uint32_t to = 0; to < ranks; ++to)
+      if (from != to && random() % 4 != 0) messages.push_back({from, to, lengths[random() % lengths.size()]});
+  std::shuffle(messages.begin(), messages.end(), random);
+  return messages;
+}
+
+/// The first rank posts all of its calls as a group, of the others some, and some post one after another: whoever does
+/// takes all of a message before the next one begins.
+TEST_P(MessagesOfFewBlocks, GoInGroupsBesideRanksThatPostOneByOne) {
+  Random random(GetParam().ranks * 100 + GetParam().blocks);
+  for (int turn = 0; turn < 12; ++turn) {
+    // A long one, and short ones of two rounds of three blocks, and of one.
+    constexpr std::size_t there_and_back[] = {50'003, 12'000, 4096};
+    const bool between_two = turn < static_cast<int>(std::size(there_and_back));
+    const std::size_t bytes = between_two ? there_and_back[turn] : 0;
+    const Messages messages =
+        between_two ? Messages{{0, 1, bytes}, {1, 0, bytes}} : messages_in_order(random, GetParam().ranks);
+    const std::uint64_t groups = between_two ? 1 : random() | 1;
+    Memory memory(messages, random());
+    on_all_ranks([&](std::uint32_t rank) {
+      const auto run = [&](std::span<const Call> calls) {
+        machine_.run(machine_.calls(rank).launches_of(calls), DataType::uint8);
+      };
+      std::vector<Call> calls;
+      Random unused;
+      for (std::size_t number = 0; number < messages.size(); ++number)
+        for (Call& call : calls_of({messages[number]}, rank, unused, [&](std::size_t, bool sends) {
+               return (sends ? memory.send : memory.receive)[number].data();
+             }))
+          calls.push_back(std::move(call));
+      if ((groups >> rank & 1) != 0) return run(calls);
+      for (const Call& call : calls) run(std::span(&call, 1));
+    });
+    memory.expect_received(messages);
+    if (HasFailure()) return;
+  }
+}
+
 /// Those of the first turn are all short.
 TEST_P(MessagesOfAnyLength, AllToAllV) {
   const std::uint32_t ranks = GetParam().ranks;
@@ -189,6 +235,10 @@ TEST_P(MessagesOfAnyLength, AllToAllV) {
 INSTANTIATE_TEST_SUITE_P(Ranks, MessagesOfAnyLength,
                          ::testing::Values(Setup{false, 2, 1}, Setup{false, 3, 3}, Setup{false, 4, 1},
                                            Setup{false, 3, 0}, Setup{true, 2, 0}, Setup{true, 3, 1}, Setup{true, 4, 3}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Ranks, MessagesOfFewBlocks,
+                         ::testing::Values(Setup{false, 2, 1}, Setup{false, 3, 3}, Setup{false, 4, 1},
+                                           Setup{true, 3, 1}, Setup{true, 4, 3}),
                          name_of);
 
 }  // namespace

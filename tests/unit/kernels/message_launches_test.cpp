@@ -1,8 +1,11 @@
-// The launches in which ranks that NVLink joins send and receive messages, whose kernels cannot run without a GPU.
+// The launches in which ranks that NVLink joins send and receive messages, whose kernels cannot run without a GPU; and
+// in how many rounds messages go through host memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -26,8 +29,8 @@ DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t 
   return {ring, nullptr, {max_sms, std::size_t{16} << 20, ""}};
 }
 
-/// As if there were no slots between them: a message moves while both of its ranks run a launch that has it, and a
-/// launch ends when all of its messages have moved.
+/// Short messages are sent once the one before them from this rank to that was received, long ones move while both of
+/// their ranks run a launch that has them, and a launch ends when all that it has is done.
 class Rendezvous {
  public:
   explicit Rendezvous(std::vector<std::vector<DeviceLaunch>> launches) : launches_(std::move(launches)) {
@@ -50,18 +53,42 @@ class Rendezvous {
   }
   static const Exchange& exchange(const DeviceLaunch& launch) { return std::get<Exchange>(launch.argument); }
 
+  /// What the rank's current launch has yet to send to this peer on this wire; null: nothing.
+  const kernels::Message* to_send(std::uint32_t rank, std::uint32_t to, Wire wire) const {
+    const DeviceLaunch* launch = current(rank);
+    if (launch == nullptr || launch->wire != wire || ranks_[rank].sent.contains(to)) return nullptr;
+    return exchange(*launch).send[to].bytes != 0 ? &exchange(*launch).send[to] : nullptr;
+  }
+  const kernels::Message* to_receive(std::uint32_t rank, std::uint32_t from, Wire wire) const {
+    const DeviceLaunch* launch = current(rank);
+    if (launch == nullptr || launch->wire != wire || ranks_[rank].received.contains(from)) return nullptr;
+    return exchange(*launch).receive[from].bytes != 0 ? &exchange(*launch).receive[from] : nullptr;
+  }
+  static void expect_alike(const kernels::Message& out, const kernels::Message& in) {
+    EXPECT_EQ(out.data, in.data) << "another message";
+    EXPECT_EQ(std::tie(out.bytes, out.chunk_bytes, out.lanes, out.call_hash),
+              std::tie(in.bytes, in.chunk_bytes, in.lanes, in.call_hash));
+  }
+
   bool move_messages() {
     bool moved = false;
     for (std::uint32_t from = 0; from < ranks_.size(); ++from)
       for (std::uint32_t to = 0; to < ranks_.size(); ++to) {
-        const DeviceLaunch *sender = current(from), *receiver = current(to);
-        if (sender == nullptr || receiver == nullptr || sender->wire != receiver->wire) continue;
-        const kernels::Message &out = exchange(*sender).send[to], &in = exchange(*receiver).receive[from];
-        if (out.bytes == 0 || in.bytes == 0) continue;
-        if (ranks_[from].sent.contains(to) || ranks_[to].received.contains(from)) continue;
-        EXPECT_EQ(out.data, in.data) << "another message";
-        EXPECT_EQ(std::tie(out.bytes, out.chunk_bytes, out.lanes, out.call_hash),
-                  std::tie(in.bytes, in.chunk_bytes, in.lanes, in.call_hash));
+        std::optional<kernels::Message>& on_its_way = on_their_way_[{from, to}];
+        if (const auto* in = to_receive(to, from, Wire::lines); in != nullptr && on_its_way) {
+          expect_alike(*on_its_way, *in);
+          on_its_way.reset();
+          ranks_[to].received.insert(from);
+          moved = true;
+        }
+        if (const auto* out = to_send(from, to, Wire::lines); out != nullptr && !on_its_way) {
+          on_its_way = *out;
+          ranks_[from].sent.insert(to);
+          moved = true;
+        }
+        const auto *out = to_send(from, to, Wire::bulk), *in = to_receive(to, from, Wire::bulk);
+        if (out == nullptr || in == nullptr) continue;
+        expect_alike(*out, *in);
         ranks_[from].sent.insert(to);
         ranks_[to].received.insert(from);
         moved = true;
@@ -71,16 +98,14 @@ class Rendezvous {
   void end_launch(std::uint32_t number) {
     const DeviceLaunch* launch = current(number);
     if (launch == nullptr) return;
-    Rank& rank = ranks_[number];
     for (std::uint32_t peer = 0; peer < ranks_.size(); ++peer)
-      if ((exchange(*launch).send[peer].bytes != 0 && !rank.sent.contains(peer)) ||
-          (exchange(*launch).receive[peer].bytes != 0 && !rank.received.contains(peer)))
-        return;
-    rank = {rank.launch + 1, {}, {}};
+      if (to_send(number, peer, launch->wire) != nullptr || to_receive(number, peer, launch->wire) != nullptr) return;
+    ranks_[number] = {ranks_[number].launch + 1, {}, {}};
   }
 
   std::vector<std::vector<DeviceLaunch>> launches_;
   std::vector<Rank> ranks_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<kernels::Message>> on_their_way_;
 };
 
 constexpr std::uint32_t few_sms = 24;
@@ -131,14 +156,81 @@ TEST(MessagesOverNvlink, OneByOneFromAGroup) {
   }
 }
 
-/// A block takes the wire that one of its length takes in an all-to-all; a message too where blocks are few, else
-/// lines.
+/// Some ranks post as a group what others post one by one, in an order in which all could: with one message from a rank
+/// to another, launches do not wait for one another in a circle, no matter which ranks do, and which messages are
+/// short. (Messages move as wholes here.)
+TEST(MessagesOverNvlink, GroupsAndOthersDoNotWaitForEver) {
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    Random random(seed);
+    const auto ranks = static_cast<std::uint32_t>(random() % 5 + 2);
+    Messages messages = random_messages(random, ranks, any_length);
+    std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
+    std::erase_if(messages, [&](const Sent& m) { return m.from == m.to || !seen.insert({m.from, m.to}).second; });
+    const std::uint32_t max_sms = random() % 2 == 0 ? 0 : few_sms;
+    std::vector<std::vector<DeviceLaunch>> launches(ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const DeviceCalls calls = nvlink_calls(rank, ranks, max_sms);
+      const bool at_once = random() % 2 == 0;
+      if (at_once) launches[rank] = calls.launches_of(calls_of(messages, rank, random, buffer_of));
+      for (std::size_t number = 0; !at_once && number < messages.size(); ++number) {
+        const auto own_buffer = [&](std::size_t, bool sends) { return buffer_of(number, sends); };
+        const Messages one{messages[number]};
+        for (const DeviceLaunch& launch : calls.launches_of(calls_of(one, rank, random, own_buffer)))
+          launches[rank].push_back(launch);
+      }
+    }
+    Rendezvous(std::move(launches)).expect_all_end();
+    if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+/// Messages that differ travel in one launch unless some are short and some are long.
+TEST(MessagesOverNvlink, TakeAsFewLaunchesAsTheyCan) {
+  const DeviceCalls calls = nvlink_calls(0, 4, 0);
+  const auto launches = [&](const Messages& messages) {
+    Random random(1);
+    return calls.launches_of(calls_of(messages, 0, random, buffer_of)).size();
+  };
+  EXPECT_EQ(launches({{0, 1, 1}, {2, 0, 1000}, {0, 0, 1000}}), 1u);
+  EXPECT_EQ(launches({{0, 1, 256'000 * kb}, {2, 0, 40'000 * kb}}), 1u);
+  EXPECT_EQ(launches({{0, 1, 1}, {2, 0, 40'000 * kb}}), 2u);
+  EXPECT_EQ(launches({{0, 1, 1}, {2, 0, 40'000 * kb}, {3, 0, 1}, {0, 0, 1}}), 3u);
+  EXPECT_EQ(launches({{0, 1, 1}, {0, 1, 1}}), 2u);
+}
+
+TEST(MessagesOverNvlink, ThoseOfALaunchDoNotWaitForOneAnother) {
+  constexpr std::size_t much = 40'000 * kb;
+  const DeviceCalls calls = nvlink_calls(0, 4, 0);
+  const auto are_apart = [&](const Messages& messages) {
+    Random random(1);
+    const auto launches = calls.launches_of(calls_of(messages, 0, random, buffer_of));
+    EXPECT_EQ(launches.size(), 1u);
+    return launches.at(0).apart;
+  };
+  EXPECT_TRUE(are_apart({{0, 1, much}, {1, 0, much}}));
+  EXPECT_TRUE(are_apart({{0, 1, much}, {0, 2, much + 1}}));
+  EXPECT_FALSE(are_apart({{0, 1, much}}));
+  EXPECT_FALSE(are_apart({{2, 0, much}, {0, 0, much}}));
+  // Short ones are all sent in the first round, or else need the kernel that sends all of them first.
+  EXPECT_FALSE(are_apart({{0, 1, 500 * kb}, {1, 0, 2500 * kb}}));
+  EXPECT_TRUE(are_apart({{0, 1, 2500 * kb}, {2, 0, 1}}));
+  EXPECT_FALSE(are_apart({{0, 1, 2500 * kb}}));
+  Call all_to_all_v;
+  all_to_all_v.collective = Collective::all_to_all_v;
+  all_to_all_v.send_counts = all_to_all_v.receive_counts = std::vector<std::size_t>(4, much);
+  all_to_all_v.send_offsets = all_to_all_v.receive_offsets = {0, much, 2 * much, 3 * much};
+  EXPECT_FALSE(calls.launches_of(all_to_all_v).at(0).apart);
+}
+
+/// A block takes the wire that one of its length takes in an all-to-all. A message too, if it fits into free slots.
 TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
-  constexpr std::uint32_t ranks = 4;
+  constexpr std::uint32_t ranks = 2;
   std::byte* const buffer = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
   for (const std::uint32_t max_sms : {0u, few_sms}) {
     const std::size_t border = max_sms == 0 ? 32'768 * kb : few_sms * 96 * kb;
-    for (const std::size_t bytes : {std::size_t{1}, border, border + 1, 8 * border}) {
+    const std::size_t free_slots =
+        (max_sms == 0 ? 128 : few_sms) * 3 * 15 * kb;  // of four slots, one may be taken still
+    for (const std::size_t bytes : {std::size_t{1}, free_slots, free_slots + 1, border, border + 1, 8 * border}) {
       const DeviceCalls calls = nvlink_calls(0, ranks, max_sms);
       Call call;
       call.collective = Collective::all_to_all;
@@ -158,10 +250,47 @@ TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
       };
       EXPECT_EQ(wire_of(calls.launches_of(call)), expected) << bytes << " bytes, max_sms " << max_sms;
       EXPECT_EQ(wire_of(calls.launches_of(with_lengths)), expected) << bytes << " bytes, max_sms " << max_sms;
-      EXPECT_EQ(wire_of(calls.launches_of(std::span(&message, 1))), max_sms == 0 ? Wire::lines : expected)
+      EXPECT_EQ(wire_of(calls.launches_of(std::span(&message, 1))), bytes > free_slots ? Wire::bulk : Wire::lines)
           << bytes << " bytes, max_sms " << max_sms;
     }
   }
+}
+
+/// The rounds of a message in a collective of two ranks that trade through host memory.
+std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, double exchange_gbps = 0) {
+  constexpr std::uint32_t ranks = 2;
+  const auto layout = kernels::arena_layout(kernels::ArenaKind::host, ranks);
+  kernels::Ring ring{};
+  ring.ranks = ranks;
+  ring.staged = true;
+  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+  DeviceCalls::Options options;
+  options.exchange_gbps = exchange_gbps;
+  const DeviceCalls calls(ring, nullptr, options);
+  Call call;
+  call.collective = collective;
+  call.count = message_bytes;
+  call.sends = true;
+  call.peer = 1;
+  call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  const auto launches =
+      collective == Collective::send_recv ? calls.launches_of(std::span(&call, 1)) : calls.launches_of(call);
+  EXPECT_EQ(launches.size(), 1u);
+  return std::get<Exchange>(launches.at(0).argument).rounds;
+}
+
+/// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
+/// 240 KB times r squared, r rounds cost as much as they spare.
+TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::all_to_all}) {
+    EXPECT_EQ(staged_rounds(collective, 480 * kb), 1u) << name(collective);
+    for (const std::uint32_t rounds : {2U, 3U, 4U, 5U})
+      EXPECT_EQ(staged_rounds(collective, rounds * rounds * 240 * kb), rounds) << name(collective);
+    EXPECT_EQ(staged_rounds(collective, 9 * 120 * kb, 20), 3u) << "a link of half the rate";
+  }
+  for (const Collective one_way : {Collective::broadcast, Collective::send_recv})
+    EXPECT_EQ(staged_rounds(one_way, 9 * 240 * kb), 1u) << name(one_way);
+  EXPECT_GT(staged_rounds(Collective::all_gather, 256'000 * kb), 80u) << "as many as slots ask for";
 }
 
 }  // namespace
