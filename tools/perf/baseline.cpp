@@ -30,9 +30,18 @@ Result<std::unique_ptr<Baseline>> Baseline::join(const std::string& path, strait
   return baseline;
 }
 
+Status Baseline::register_memory(void* data, std::size_t size_bytes, bool symmetric) {
+  STRAIT_TRY(gpu_.use());
+  STRAIT_ASSIGN(auto registration, nccl_->register_memory(comm_, data, size_bytes, symmetric));
+  registrations_.push_back(registration);
+  return {};
+}
+
 Baseline::~Baseline() {
   gpu_.also_ask(nullptr);
-  if (comm_ != nullptr && gpu_.use()) nccl_->destroy(comm_);
+  if (comm_ == nullptr || !gpu_.use()) return;
+  for (const Nccl::Registration& registration : registrations_) nccl_->deregister(comm_, registration);
+  nccl_->destroy(comm_);
 }
 
 void Baseline::abort() {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "perf/gpu.hpp"
@@ -21,6 +22,8 @@ class Baseline {
 
   BaselineInfo info() const { return {nccl_->path(), nccl_->version()}; }
   Status call(const Arguments& arguments) const { return nccl_->call(arguments, comm_, gpu_.stream()); }
+  /// Declares a buffer to it, until it is left: as its users do (-R 1), or as a symmetric window (-R 2). Collective.
+  Status register_memory(void* data, std::size_t size_bytes, bool symmetric);
   /// Its kernels end, and it need not be left in order.
   void abort();
 
@@ -30,6 +33,7 @@ class Baseline {
   std::shared_ptr<const Nccl> nccl_;
   Gpu& gpu_;
   Nccl::Comm comm_ = nullptr;
+  std::vector<Nccl::Registration> registrations_;
 };
 
 }  // namespace strait::perf

@@ -25,7 +25,7 @@ Result<Memory> Memory::registered(std::size_t size_bytes, straitComm_t comm) {
   void* data = nullptr;
   STRAIT_TRY(checked(straitMemAlloc(&data, size_bytes), comm, "straitMemAlloc"));
   Memory memory(data, comm);
-  STRAIT_TRY(checked(straitCommRegister(comm, data, size_bytes, &memory.handle_), comm, "straitCommRegister"));
+  STRAIT_TRY(memory.enter(size_bytes));
   return memory;
 }
 
@@ -35,6 +35,21 @@ Result<Memory> Memory::on_gpu(std::size_t size_bytes, std::size_t staged_bytes, 
   STRAIT_ASSIGN(memory.device_, gpu.memory(size_bytes));
   STRAIT_ASSIGN(memory.staging_, gpu.staging(staged_bytes));
   return memory;
+}
+
+Result<Memory> Memory::registered_on_gpu(std::size_t size_bytes, std::size_t staged_bytes, Gpu& gpu) {
+  void* data = nullptr;
+  STRAIT_TRY(checked(straitMemAllocDevice(&data, size_bytes, gpu.device()), gpu.comm(), "straitMemAllocDevice"));
+  Memory memory(data, gpu.comm());
+  memory.gpu_ = &gpu;
+  memory.device_ = topo::CudaMemory::borrowed(gpu.device(), data);
+  STRAIT_ASSIGN(memory.staging_, gpu.staging(staged_bytes));
+  STRAIT_TRY(memory.enter(size_bytes));
+  return memory;
+}
+
+Status Memory::enter(std::size_t size_bytes) {
+  return checked(straitCommRegister(comm_, data_, size_bytes, &handle_), comm_, "straitCommRegister");
 }
 
 Memory::Memory(Memory&& other) noexcept

@@ -10,8 +10,8 @@
 
 namespace strait::perf {
 
-/// A buffer of a rank, page aligned: from malloc; from the library and registered; or on a GPU, with a pinned copy on
-/// the host in which contents are written and read.
+/// A buffer of a rank, page aligned: from malloc, or from the library and registered; or on a GPU, registered or not,
+/// with a pinned copy on the host in which contents are written and read.
 class Memory {
  public:
   static Result<Memory> plain(std::size_t size_bytes);
@@ -19,6 +19,8 @@ class Memory {
   static Result<Memory> registered(std::size_t size_bytes, straitComm_t comm);
   /// `gpu` must outlive it. The host reads and writes the first `staged_bytes`.
   static Result<Memory> on_gpu(std::size_t size_bytes, std::size_t staged_bytes, Gpu& gpu);
+  /// The same, registered. Collective over the GPU ranks.
+  static Result<Memory> registered_on_gpu(std::size_t size_bytes, std::size_t staged_bytes, Gpu& gpu);
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&&) = delete;
   ~Memory();
@@ -34,7 +36,9 @@ class Memory {
  private:
   Memory(void* data, straitComm_t comm) : data_(data), comm_(comm) {}
 
-  void* data_ = nullptr;         ///< null: on a GPU
+  Status enter(std::size_t size_bytes);
+
+  void* data_ = nullptr;         ///< null: owned by device_
   straitComm_t comm_ = nullptr;  ///< registered with it; null: from malloc
   void* handle_ = nullptr;
   Gpu* gpu_ = nullptr;

@@ -8,6 +8,7 @@ namespace strait::perf {
 namespace {
 
 constexpr int success = 0, in_progress = 7;
+constexpr int symmetric_window = 1;  // NCCL_WIN_COLL_SYMMETRIC
 
 }  // namespace
 
@@ -29,7 +30,12 @@ struct Nccl::Functions {
   int (*reduce)(const void*, void*, std::size_t, int, int, int, Comm, Stream) = nullptr;
   int (*send)(const void*, std::size_t, int, int, Comm, Stream) = nullptr;
   int (*recv)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  // From 2.28 on; null in older ones.
+  // From 2.19 and 2.27 on; null in older ones.
+  int (*register_buffer)(Comm, void*, std::size_t, void**) = nullptr;
+  int (*deregister_buffer)(Comm, void*) = nullptr;
+  int (*register_window)(Comm, void*, std::size_t, void**, int) = nullptr;
+  int (*deregister_window)(Comm, void*) = nullptr;
+  // From 2.28 on.
   int (*all_to_all)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
   int (*gather)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
   int (*scatter)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
@@ -66,6 +72,10 @@ Result<std::shared_ptr<const Nccl>> Nccl::load(const std::string& path) {
   find(f.reduce, "ncclReduce");
   find(f.send, "ncclSend");
   find(f.recv, "ncclRecv");
+  find(f.register_buffer, "ncclCommRegister", false);
+  find(f.deregister_buffer, "ncclCommDeregister", false);
+  find(f.register_window, "ncclCommWindowRegister", false);
+  find(f.deregister_window, "ncclCommWindowDeregister", false);
   find(f.all_to_all, "ncclAlltoAll", false);
   find(f.gather, "ncclGather", false);
   find(f.scatter, "ncclScatter", false);
@@ -107,6 +117,23 @@ Status Nccl::async_error(Comm comm) const {
   int error = success;
   STRAIT_TRY(check(functions_->async_error(comm, &error), "ncclCommGetAsyncError"));
   return error == in_progress ? Status() : check(error, "work on a GPU");
+}
+
+Result<Nccl::Registration> Nccl::register_memory(Comm comm, void* data, std::size_t size_bytes, bool symmetric) const {
+  const Functions& f = *functions_;
+  Registration registration{nullptr, symmetric};
+  if (symmetric ? f.deregister_window == nullptr : f.deregister_buffer == nullptr)
+    return fail(Code::unsupported, "the baseline is too old to register memory. Measure without -R");
+  if (symmetric)
+    STRAIT_TRY(check(f.register_window(comm, data, size_bytes, &registration.handle, symmetric_window),
+                     "ncclCommWindowRegister"));
+  else
+    STRAIT_TRY(check(f.register_buffer(comm, data, size_bytes, &registration.handle), "ncclCommRegister"));
+  return registration;
+}
+
+void Nccl::deregister(Comm comm, const Registration& registration) const {
+  (registration.symmetric ? functions_->deregister_window : functions_->deregister_buffer)(comm, registration.handle);
 }
 
 Status Nccl::group_start() const { return check(functions_->group_start(), "ncclGroupStart"); }

@@ -38,6 +38,14 @@ class Nccl {
   void abort(Comm comm) const;
   Status async_error(Comm comm) const;
 
+  struct Registration {
+    void* handle = nullptr;
+    bool symmetric = false;
+  };
+  /// By ncclCommRegister, or as a symmetric window (from 2.27 on), which is collective.
+  Result<Registration> register_memory(Comm comm, void* data, std::size_t size_bytes, bool symmetric) const;
+  void deregister(Comm comm, const Registration& registration) const;
+
   Status group_start() const;
   Status group_end() const;
   /// Puts a collective on the stream, which without a group all ranks do from threads of their own. What older versions

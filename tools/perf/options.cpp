@@ -98,7 +98,8 @@ void declare_how(CLI::App& app, Options& o) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app.add_option("--check-limit", into(o.check_limit_bytes, parse_bytes), "Larger sizes are timed and not verified");
-  app.add_option("-R,--local_register", o.registration, "1: buffers from straitMemAlloc, registered")
+  app.add_option("-R,--local_register", o.registration,
+                 "1: buffers that are registered with the communicator; 2: with a baseline as symmetric windows")
       ->check(CLI::Range(0, 2));
   app.add_option("--baseline", o.baseline_path, "A libnccl.so.2 that is measured and verified in turn with Strait");
   app.add_option("--turns", o.turns, "Timed passes of each library beside a baseline; the median counts")
@@ -209,16 +210,10 @@ Status validate_wire(const Options& o) {
 
 namespace {
 Status validate_registration(const Options& o) {
-  if (o.registration == 0 || !o.simulate.empty()) return {};
-  if (o.gpus != 0)
-    return fail(Code::unsupported,
-                "--local_register: perf does not register memory of GPUs. Measure without -R, or by nccl-tests -R 2 on "
-                "libnccl.so.2");
-  if (o.registration == 2)
-    return fail(Code::unsupported,
-                "--local_register 2: NCCL's symmetric windows. Buffers of host ranks that -R 1 registers are symmetric "
-                "already");
-  return {};
+  if (o.registration != 2 || o.gpus != 0 || !o.simulate.empty()) return {};
+  return fail(Code::unsupported,
+              "--local_register 2: NCCL's symmetric windows. Buffers of host ranks that -R 1 registers are symmetric "
+              "already");
 }
 
 /// What needs GPU ranks.
@@ -230,8 +225,6 @@ Status validate_gpu_options(const Options& o) {
   if (!o.simulate.empty()) return fail(Code::invalid_argument, "--baseline is measured; --simulate measures nothing");
   if (o.collective == Collective::barrier)
     return fail(Code::unsupported, "--baseline: NCCL has no barrier. Measure without it");
-  if (!o.plot_path.empty())
-    return fail(Code::unsupported, "--plot does not draw a baseline. Use --json, or measure without --baseline");
   return {};
 }
 }  // namespace

@@ -24,21 +24,39 @@ constexpr double row_height = panel_height + 104;
 constexpr double figure_width = left_margin + 2 * panel_width + gap + 32;
 constexpr std::size_t most_size_labels = 9;
 
-/// Blue and vermilion of Okabe and Ito: told apart with any colour vision, and by marker and dashes in print.
+/// Colours of Okabe and Ito: told apart with any colour vision, and by marker and dashes in print.
 struct Style {
   const char* label;
   const char* colour;
   const char* dashes;
   bool square;
 };
-constexpr Style out_of_place_style = {"out of place", "#0072b2", "none", false};
-constexpr Style in_place_style = {"in place", "#d55e00", "6 4", true};
+
+/// What a row may have measured, and how it is drawn.
+struct Form {
+  Style style;
+  bool of_baseline;
+  const Measurement* (*of)(const Row&);
+};
+const Measurement* pointer(const std::optional<Measurement>& m) { return m ? &*m : nullptr; }
+constexpr Form forms[] = {
+    {{"out of place", "#0072b2", "none", false}, false, [](const Row& row) { return &row.out_of_place; }},
+    {{"in place", "#d55e00", "6 4", true}, false, [](const Row& row) { return pointer(row.in_place); }},
+    {{"baseline, out of place", "#009e73", "2 3", false},
+     true,
+     [](const Row& row) { return pointer(row.baseline_out_of_place); }},
+    {{"baseline, in place", "#cc79a7", "9 3 2 3", true},
+     true,
+     [](const Row& row) { return pointer(row.baseline_in_place); }},
+};
 
 struct Point {
   double bytes;
   double value;
-  double at_p50;
+  double at_p50;  ///< 0: not measured
   double at_p99;
+
+  bool has_band() const { return at_p50 > 0 && at_p99 > 0; }
 };
 
 struct Series {
@@ -62,19 +80,17 @@ using MakePoint = Point (*)(double, const Measurement&);
 
 /// What a logarithmic axis can show of the rows.
 std::vector<Series> series_of(std::span<const Row> rows, MakePoint make) {
-  Series out{out_of_place_style, {}};
-  Series in{in_place_style, {}};
-  auto add = [&](Series& series, const Row& row, const Measurement& m) {
-    const Point point = make(static_cast<double>(row.bytes), m);
-    if (row.bytes > 0 && point.value > 0 && point.at_p50 > 0 && point.at_p99 > 0) series.points.push_back(point);
-  };
-  for (const Row& row : rows) {
-    add(out, row, row.out_of_place);
-    if (row.in_place) add(in, row, *row.in_place);
-  }
   std::vector<Series> result;
-  for (Series* series : {&out, &in})
-    if (!series->points.empty()) result.push_back(std::move(*series));
+  for (const Form& form : forms) {
+    Series series{form.style, {}};
+    for (const Row& row : rows) {
+      const Measurement* m = form.of(row);
+      if (m == nullptr || row.bytes == 0) continue;
+      const Point point = make(static_cast<double>(row.bytes), *m);
+      if (point.value > 0) series.points.push_back(point);
+    }
+    if (!series.points.empty()) result.push_back(std::move(series));
+  }
   return result;
 }
 
@@ -107,12 +123,14 @@ std::string curve(const Series& series, const LogAxis& sizes, const LogAxis& val
     const double x = sizes.position(point.bytes);
     const double y = values.position(point.value);
     path += fmt::format("{:.1f},{:.1f} ", x, y);
+    markers += marker(x, y, series.style);
+    if (!point.has_band()) continue;
     median += fmt::format("{:.1f},{:.1f} ", x, values.position(point.at_p50));
     tail = fmt::format("{:.1f},{:.1f} ", x, values.position(point.at_p99)) + tail;
-    markers += marker(x, y, series.style);
   }
-  return fmt::format("<polygon points=\"{}{}\" fill=\"{}\" fill-opacity=\"0.15\"/>\n", median, tail,
-                     series.style.colour) +
+  const std::string band =
+      fmt::format("<polygon points=\"{}{}\" fill=\"{}\" fill-opacity=\"0.15\"/>\n", median, tail, series.style.colour);
+  return (median.empty() ? "" : band) +
          fmt::format(
              "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" stroke-dasharray=\"{}\" "
              "stroke-linejoin=\"round\"/>\n",
@@ -125,7 +143,8 @@ std::string draw(const Panel& panel) {
   for (const Series& series : panel.series)
     for (const Point& point : series.points) {
       bytes.push_back(point.bytes);
-      shown.insert(shown.end(), {point.value, point.at_p50, point.at_p99});
+      shown.push_back(point.value);
+      if (point.has_band()) shown.insert(shown.end(), {point.at_p50, point.at_p99});
     }
   if (bytes.empty())
     return text(panel.x, panel.y - 12, "start", "panel", panel.title) +
@@ -138,17 +157,20 @@ std::string draw(const Panel& panel) {
   return svg;
 }
 
-std::string legend(double y) {
+/// A baseline has no single iterations, and what runs beside it neither.
+std::string legend(bool has_baseline, double y) {
   std::string svg;
   double x = left_margin;
-  for (const Style& style : {out_of_place_style, in_place_style}) {
+  for (const auto& [style, of_baseline, of] : forms) {
+    if (of_baseline && !has_baseline) continue;
     svg += fmt::format(
         "<line x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\" stroke=\"{3}\" stroke-width=\"2\" "
         "stroke-dasharray=\"{4}\"/>\n",
         x, y - 4, x + 32, style.colour, style.dashes);
     svg += marker(x + 16, y - 4, style) + text(x + 40, y, "start", "tick", style.label);
-    x += 136;
+    x += of_baseline ? 200 : 136;
   }
+  if (has_baseline) return svg;
   svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"32\" height=\"12\" fill=\"#555555\" fill-opacity=\"0.2\"/>\n", x,
                      y - 10);
   return svg + text(x + 40, y, "start", "tick", "median to 99th percentile of single iterations");
@@ -175,23 +197,26 @@ std::vector<std::vector<Row>> by_subject(const std::vector<Row>& rows) {
 
 std::string heading(const Report& report) {
   std::string heading = fmt::format("strait perf {}, {} ranks", name(report.options.collective), report.ranks.size());
+  if (report.baseline) heading += " beside " + report.baseline->name();
   if (!report.predicted_on.empty()) heading += " of " + report.predicted_on + ": prediction, not measured";
   return heading;
 }
 
-std::string html_row(const Row& row) {
+std::string cell(const std::string& content) { return "<td>" + content + "</td>"; }
+
+std::string html_row(const Row& row, bool has_baseline) {
   std::string html = fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td>", row.bytes, row.count, title_of(row.subject));
-  auto cells = [&](const Measurement* m) {
+  for (const Form& form : forms) {
+    if (form.of_baseline && !has_baseline) continue;
+    const Measurement* m = form.of(row);
     if (m == nullptr) {
       html += "<td colspan=\"6\">no such form</td>";
-      return;
+      continue;
     }
-    for (const double value : {m->time_us, m->algorithm_gbps, m->bus_gbps, m->p50_us, m->p99_us})
-      html += fmt::format("<td>{}</td>", fitted(value, 9));
-    html += fmt::format("<td>{}</td>", m->wrong ? std::to_string(*m->wrong) : "not checked");
-  };
-  cells(&row.out_of_place);
-  cells(row.in_place ? &*row.in_place : nullptr);
+    for (const double value : {m->time_us, m->algorithm_gbps, m->bus_gbps}) html += cell(fitted(value, 9));
+    for (const double value : {m->p50_us, m->p99_us}) html += cell(value > 0 ? fitted(value, 9) : "");
+    html += cell(m->wrong ? std::to_string(*m->wrong) : "not checked");
+  }
   return html + "</tr>\n";
 }
 
@@ -201,7 +226,7 @@ std::string plot_svg(const Report& report) {
   const auto groups = by_subject(report.rows);
   const double height = heading_height + row_height * static_cast<double>(groups.size());
   std::string svg = figure_begin(figure_width, height, heading(report));
-  svg += text(left_margin, 32, "start", "title", heading(report)) + legend(58);
+  svg += text(left_margin, 32, "start", "title", heading(report)) + legend(report.baseline.has_value(), 58);
   double y = heading_height + 28;
   for (const auto& rows : groups) {
     const std::string subject = title_of(rows.front().subject);
@@ -217,13 +242,17 @@ std::string plot_html(const Report& report) {
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:"
       "Helvetica,Arial,sans-serif;margin:24px;color:#222}}svg{{max-width:100%;height:auto}}table{{border-collapse:"
       "collapse;font-size:13px}}td,th{{padding:3px 10px;text-align:right;border-bottom:1px solid #e3e3e3}}</style>"
-      "</head>\n<body>\n{1}<table>\n<tr><th colspan=\"3\"></th><th colspan=\"6\">out of place</th>"
-      "<th colspan=\"6\">in place</th></tr>\n<tr><th>bytes</th><th>count</th><th>type</th>",
+      "</head>\n<body>\n{1}<table>\n<tr><th colspan=\"3\"></th>",
       escaped(heading(report)), plot_svg(report));
-  for (int i = 0; i < 2; ++i)
-    html += "<th>µs</th><th>algbw GB/s</th><th>busbw GB/s</th><th>p50 µs</th><th>p99 µs</th><th>wrong</th>";
-  html += "</tr>\n";
-  for (const Row& row : report.rows) html += html_row(row);
+  const bool has_baseline = report.baseline.has_value();
+  std::string columns;
+  for (const Form& form : forms) {
+    if (form.of_baseline && !has_baseline) continue;
+    html += fmt::format("<th colspan=\"6\">{}</th>", form.style.label);
+    columns += "<th>µs</th><th>algbw GB/s</th><th>busbw GB/s</th><th>p50 µs</th><th>p99 µs</th><th>wrong</th>";
+  }
+  html += "</tr>\n<tr><th>bytes</th><th>count</th><th>type</th>" + columns + "</tr>\n";
+  for (const Row& row : report.rows) html += html_row(row, has_baseline);
   return html + "</table>\n</body></html>\n";
 }
 

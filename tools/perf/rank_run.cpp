@@ -94,11 +94,15 @@ Status RankRun::allocate(std::optional<Memory>& buffer) {
   const std::size_t size = options_.max_bytes + beyond;
   const std::size_t staged =
       options_.checks == 0 ? beyond : std::min(options_.max_bytes, options_.check_limit_bytes) + beyond;
-  auto allocated = gpu_ != nullptr              ? Memory::on_gpu(size, staged, *gpu_)
-                   : options_.registration != 0 ? Memory::registered(size, comm_)
-                                                : Memory::plain(size);
+  const bool registered = options_.registration != 0;
+  const auto on_host = [&] { return registered ? Memory::registered(size, comm_) : Memory::plain(size); };
+  const auto on_gpu = [&] {
+    return registered ? Memory::registered_on_gpu(size, staged, *gpu_) : Memory::on_gpu(size, staged, *gpu_);
+  };
+  auto allocated = gpu_ != nullptr ? on_gpu() : on_host();
   if (!allocated) return tl::unexpected(std::move(allocated).error());
   buffer.emplace(std::move(*allocated));
+  if (baseline_ && registered) STRAIT_TRY(baseline_->register_memory(buffer->data(), size, options_.registration == 2));
   const std::size_t touched = gpu_ != nullptr ? staged : size;
   std::memset(buffer->host(), 0, touched);
   return buffer->from_host(touched);

@@ -77,9 +77,9 @@ class RankRun {
   straitComm_t comm_;     ///< what is measured
   Reporter* reporter_;
   int threads_;
-  std::unique_ptr<Baseline> baseline_;  ///< null: Strait alone
-  bool by_islands_ = false;             ///< sums are not taken in rank order
+  bool by_islands_ = false;  ///< sums are not taken in rank order
   std::optional<Memory> send_, receive_;
+  std::unique_ptr<Baseline> baseline_;  ///< null: Strait alone. It goes before the buffers that it knows
   WireFormat wire_ = WireFormat::off;
   int rank_ = 0;
   int ranks_ = 0;

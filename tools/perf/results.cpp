@@ -1,5 +1,7 @@
 #include "perf/results.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -14,6 +16,10 @@ double percentile(std::span<double> samples, double percent) {
 
 double ratio(const Measurement& ours, const Measurement& baseline) {
   return ours.time_us > 0 ? baseline.time_us / ours.time_us : 0;
+}
+
+std::string BaselineInfo::name() const {
+  return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 Summary summarise(std::span<const Row> rows) {

@@ -72,6 +72,8 @@ struct RankInfo {
 struct BaselineInfo {
   std::string path;
   int version = 0;  ///< as NCCL numbers them: 22809 stands for 2.28.9
+
+  std::string name() const;  ///< "NCCL 2.28.9"
 };
 
 /// What carries the data, and what was wrong with faster ways ("" where nothing was).

@@ -92,7 +92,7 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
   if (o.graph_launches != 0)
     text += fmt::format("# CUDA graph of {} iterations, launched {} times\n", o.iterations, o.graph_launches);
   if (!baseline) return text + "#\n" + column_heads(o.cpu_time);
-  text += fmt::format("# Baseline: NCCL {} of {}, in {} turns; a ratio above 1: Strait is faster\n", baseline->version,
+  text += fmt::format("# Baseline: {} of {}, in {} turns; a ratio above 1: Strait is faster\n", baseline->name(),
                       baseline->path, o.turns);
   return text + "#\n" + comparison_heads(o.cpu_time);
 }

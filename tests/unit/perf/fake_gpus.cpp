@@ -59,6 +59,14 @@ EXPORT straitResult_t straitAllReduceWithOptions(const void* send, void* receive
   recording->push_back([=, kept = *options] { real(send, receive, count, type, op, comm, stream, &kept); });
   return straitSuccess;
 }
+EXPORT straitResult_t straitMemAllocDevice(void** pointer, size_t size_bytes, int device) {
+  if (device != current) return straitInvalidArgument;
+  return ++held, straitMemAlloc(pointer, size_bytes);
+}
+EXPORT straitResult_t straitMemFree(void* pointer) {
+  return --held, reinterpret_cast<decltype(&straitMemFree)>(::dlsym(RTLD_NEXT, "straitMemFree"))(pointer);
+}
+
 EXPORT int cuStreamBeginCapture_v2(void*, int) { return ++held, recording = new Graph, success; }
 EXPORT int cuStreamEndCapture(void*, void** graph) {
   *graph = recording;

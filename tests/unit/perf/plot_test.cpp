@@ -38,6 +38,27 @@ TEST(Plot, DrawsALineAndABandForEachFormInBothPanels) {
   EXPECT_EQ(occurrences(plot_svg(example(false)), "<polyline"), 2U);
 }
 
+TEST(Plot, ABaselineHasLinesAndColumnsOfItsOwn) {
+  Report report = example(true);
+  report.baseline = BaselineInfo{"/lib/libnccl.so.2", 22809};
+  for (Row& row : report.rows) {
+    for (Measurement* m : {&row.out_of_place, &*row.in_place}) m->p50_us = m->p99_us = 0;  // as beside a baseline
+    row.baseline_out_of_place = row.out_of_place;
+    row.baseline_out_of_place->time_us *= 2;
+    row.baseline_out_of_place->bus_gbps /= 2;
+    row.baseline_in_place = row.baseline_out_of_place;
+  }
+  const std::string html = plot_html(report);
+  EXPECT_EQ(occurrences(html, "<polyline"), 8U) << "two forms of two libraries in two panels";
+  EXPECT_EQ(occurrences(html, "<polygon"), 0U);
+  EXPECT_THAT(html, HasSubstr("beside NCCL 2.28.9"));
+  EXPECT_EQ(occurrences(html, "colspan=\"6\""), 4U);
+  EXPECT_THAT(html, Not(HasSubstr("99th percentile"))) << "not measured beside a baseline";
+  EXPECT_THAT(html, Not(HasSubstr("nan")));
+  report.rows.back().baseline_in_place = std::nullopt;
+  EXPECT_EQ(occurrences(plot_html(report), "no such form"), 1U);
+}
+
 TEST(Plot, LeavesOutWhatALogarithmicAxisCannotShow) {
   const std::string svg = plot_svg(example(true));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));

@@ -51,7 +51,7 @@ TEST(Table, BesideABaselineItsTimesAndRatiosAreShown) {
   EXPECT_FALSE(summarise(std::vector{example()}).mean_ratio);
   const std::string text = header(Options{}, std::vector<RankInfo>{{0, 42, "host"}}, 1, {"cuda_p2p", ""},
                                   BaselineInfo{"/lib/libnccl.so.2", 22809});
-  EXPECT_THAT(text, HasSubstr("# Baseline: NCCL 22809 of /lib/libnccl.so.2, in 5 turns"));
+  EXPECT_THAT(text, HasSubstr("# Baseline: NCCL 2.28.9 of /lib/libnccl.so.2, in 5 turns"));
   const std::string heads = text.substr(text.rfind('\n', text.size() - 2) + 1);
   EXPECT_EQ(heads.size(), table_row(row, false).size()) << heads;
 }

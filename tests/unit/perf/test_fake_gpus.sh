@@ -55,9 +55,10 @@ if FAKE_GPUS_FORGET=1 run all-reduce -t 2 -g 1 -b 1K -e 1K -G 1; then fail "grap
 export STRAIT_NCCL_HOST_RANKS=1
 for collective in all-reduce all-gather reduce-scatter all-to-all all-to-all-v broadcast reduce gather scatter send-recv; do
   run "$collective" -t 2 -g 1 -b 24 -e 4000 -f 13 -n 3 -d bfloat16 --turns 3 --extra-elements 3 --baseline "$nccl" \
-    --json "$folder/json" || fail "$collective beside a baseline failed"
-  grep -q "^# Baseline: NCCL 22809 of $nccl, in 3 turns" "$folder/out" || fail "$collective: no baseline in the header"
+    --json "$folder/json" --plot "$folder/plot.svg" || fail "$collective beside a baseline failed"
+  grep -q "^# Baseline: NCCL 2.28.9 of $nccl, in 3 turns" "$folder/out" || fail "$collective: no baseline in the header"
   grep -q "Out of bounds values : 0 OK" "$folder/out" || fail "$collective: no verdict beside a baseline"
+  grep -q "$collective, 2 ranks beside NCCL 2.28.9" "$folder/plot.svg" || fail "$collective: the drawing lacks the baseline"
   python3 - "$folder/json" <<'PY' || fail "$collective: the JSON lacks what it should say"
 import json, sys
 report = json.load(open(sys.argv[1]))
@@ -69,6 +70,13 @@ for row in report["results"]:
     assert row["count"] % 8 == 3 or report["settings"]["collective"] not in ("all-gather", "scatter"), row
 PY
   grep -q "fake GPUs: 0 held" "$folder/err" || fail "$collective: the baseline leaves something on the GPUs"
+done
+for registration in 1 2; do
+  run all-gather -t 2 -g 1 -b 1K -e 4K -R "$registration" --baseline "$nccl" --json "$folder/json" ||
+    fail "-R $registration failed"
+  grep -q "Out of bounds values : 0 OK" "$folder/out" || fail "-R $registration: no verdict"
+  grep -q "fake GPUs: 0 held" "$folder/err" || fail "-R $registration leaves memory on the GPUs"
+  grep -q '"registered_memory": true' "$folder/json" || fail "the JSON does not mention -R $registration"
 done
 # Graphs of the baseline's calls do nothing here: its column says so, and it is not Strait's failure.
 run all-reduce -t 2 -g 1 -b 1K -e 1K -G 1 --baseline "$nccl" || fail "a wrong baseline is taken for Strait's failure"
