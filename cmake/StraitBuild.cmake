@@ -91,11 +91,12 @@ function(strait_module name)
   target_link_libraries(strait_${name} PUBLIC strait_flags ${ARG_DEPENDS})
 endfunction()
 
-# strait_test(<name> SOURCES ... [DEPENDS ...] [LABELS ...] [PROCESSORS n]): a GoogleTest program, one CTest entry. The
-# target tests_<label> builds all of a label.
+# strait_test(<name> SOURCES ... [DEPENDS ...] [LABELS ...] [PROCESSORS n]): a GoogleTest program, one CTest entry, that
+# includes what is in tests/ by its path there. The target tests_<label> builds all of a label.
 function(strait_test name)
   cmake_parse_arguments(ARG "" "PROCESSORS;TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE strait_flags ${ARG_DEPENDS} GTest::gtest_main GTest::gmock Threads::Threads)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)

@@ -1,5 +1,5 @@
 # What `cmake --install` installs beside the libraries (strait_library) and the programs: headers, the CMake package,
-# strait.pc and the documents.
+# strait.pc and the documents. And the packages that `cpack` makes of all of it: .deb and .tar.gz (scripts/package.sh).
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Strait)
@@ -16,3 +16,18 @@ install(FILES ${PROJECT_BINARY_DIR}/strait.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/strait TYPE INCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs TYPE DOC)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md TYPE DOC)
+
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_PACKAGE_NAME strait)
+set(CPACK_PACKAGE_VENDOR "The Strait developers")
+set(CPACK_PACKAGE_CONTACT "The Strait developers <noreply@strait.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Collective communication for narrow links: library, drop-in libnccl.so.2, tools")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_SOURCE_GENERATOR "")
+# The loader, pkg-config and CMake look there by themselves; the drop-in is in a folder that nobody searches.
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+include(CPack)
