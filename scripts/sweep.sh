@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the verified bandwidth sweep of the main collectives: host ranks as threads,
-# and as processes where mpirun is found; GPUs where there are nvcc and two of them or more. Prints the tables; leaves
-# JSON and plots in build/sweep/.
-#   scripts/sweep.sh [--ranks N] [options of `strait perf`]
+# and as processes where mpirun is found; GPUs where there are nvcc and two of them or more, beside NCCL where the loader
+# or python3 has it. Prints the tables; leaves JSON and plots in build/sweep/.
+#   scripts/sweep.sh [--ranks N] [--baseline LIBNCCL|none] [options of `strait perf`]
 #   scripts/sweep.sh                         2 to 8 host ranks, as the machine has cores; all GPUs, up to 16; 1 KB to
 #                                            64 MB, about a minute after the build
 #   scripts/sweep.sh --ranks 4 -b 8 -e 1G -d bfloat16
 set -euo pipefail
 
 ranks=
-if [[ "${1:-}" == --help ]]; then sed -n '2,8s/^# \{0,1\}//p' "$0" && exit 0; fi
-if [[ "${1:-}" == --ranks ]]; then ranks="${2:?--ranks needs a number}" && shift 2; fi
+baseline=
+if [[ "${1:-}" == --help ]]; then sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 0; fi
+while [[ "${1:-}" == --ranks || "${1:-}" == --baseline ]]; do
+  if [[ "$1" == --ranks ]]; then ranks="${2:?--ranks needs a number}"; else baseline="${2:?--baseline needs a file, or none}"; fi
+  shift 2
+done
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 "$root/scripts/setup.sh"
@@ -62,6 +66,16 @@ for collective in "${collectives[@]}"; do
 done
 command -v mpirun >/dev/null || echo "sweep: no mpirun here: host ranks were threads only"
 
+# find_nccl: prints the path of the machine's NCCL: the loader's, or that of the Python package that PyTorch brings along.
+find_nccl() {
+  local path
+  path="$(ldconfig -p 2>/dev/null | awk '/libnccl\.so\.2 / { print $NF; exit }')"
+  [[ -n "$path" ]] || path="$(python3 -c '
+import nvidia.nccl, os
+print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))' 2>/dev/null || true)"
+  [[ ! -f "$path" ]] || echo "$path"
+}
+
 # GPUs that the user lets programs see, or all.
 if [[ -n "${CUDA_VISIBLE_DEVICES+set}" ]]; then
   gpus="$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c . || true)"
@@ -79,8 +93,16 @@ else
   strait="$root/build/cuda/bin/strait"
   # Not all GPUs reach one another; what keeps them apart is said by the program.
   if "$strait" perf barrier -t "$gpus" -g 1 -n 1 >/dev/null; then
+    [[ -n "$baseline" ]] || baseline="$(find_nccl)"
+    beside=()
+    if [[ -n "$baseline" && "$baseline" != none ]]; then
+      beside=(--baseline "$baseline")
+      if ! "$strait" perf all-reduce -t "$gpus" -g 1 -b 8 -e 8 -n 1 "${beside[@]}" >/dev/null; then
+        echo "sweep: $baseline is left out, for the reason above" && beside=()
+      fi
+    fi
     for collective in "${collectives[@]}"; do
-      sweep "$collective-gpus" "$strait" perf "$collective" -t "$gpus" -g 1
+      sweep "$collective-gpus" "$strait" perf "$collective" -t "$gpus" -g 1 "${beside[@]}"
     done
   else
     echo "sweep: GPU ranks do not start here, for the reason above: host ranks only"

@@ -289,6 +289,19 @@ STRAIT_API straitResult_t straitReduceScatterWithOptions(const void* sendbuff, v
 STRAIT_API straitResult_t straitAllToAllWithOptions(const void* sendbuff, void* recvbuff, size_t count,
                                                     straitDataType_t datatype, straitComm_t comm, straitStream_t stream,
                                                     const straitCallOptions_t* options);
+STRAIT_API straitResult_t straitBroadcastWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                                     straitDataType_t datatype, int root, straitComm_t comm,
+                                                     straitStream_t stream, const straitCallOptions_t* options);
+STRAIT_API straitResult_t straitReduceWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                                  straitDataType_t datatype, straitRedOp_t op, int root,
+                                                  straitComm_t comm, straitStream_t stream,
+                                                  const straitCallOptions_t* options);
+STRAIT_API straitResult_t straitGatherWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                                  straitDataType_t datatype, int root, straitComm_t comm,
+                                                  straitStream_t stream, const straitCallOptions_t* options);
+STRAIT_API straitResult_t straitScatterWithOptions(const void* sendbuff, void* recvbuff, size_t count,
+                                                   straitDataType_t datatype, int root, straitComm_t comm,
+                                                   straitStream_t stream, const straitCallOptions_t* options);
 
 /* ---- groups ---- */
 

@@ -240,29 +240,35 @@ class Communicator {
   }
   /// From the root's buffer into that of all others.
   template <class T>
-  void broadcast(std::span<T> buffer, int root, straitStream_t stream = nullptr) const {
-    check(straitBroadcast(buffer.data(), buffer.data(), buffer.size(), data_type<T>, root, comm_, stream));
+  void broadcast(std::span<T> buffer, int root, straitStream_t stream = nullptr,
+                 const straitCallOptions_t* options = nullptr) const {
+    check(straitBroadcastWithOptions(buffer.data(), buffer.data(), buffer.size(), data_type<T>, root, comm_, stream,
+                                     options));
   }
   /// `receive` is used on the root only, and may be empty elsewhere.
   template <class T>
   void reduce(std::span<const std::type_identity_t<T>> send, std::span<T> receive, int root,
-              straitRedOp_t op = straitSum, straitStream_t stream = nullptr) const {
+              straitRedOp_t op = straitSum, straitStream_t stream = nullptr,
+              const straitCallOptions_t* options = nullptr) const {
     if (rank() == root) same(send.size(), receive.size(), "reduce: the spans must be equally long");
-    check(straitReduce(send.data(), receive.data(), send.size(), data_type<T>, op, root, comm_, stream));
+    check(straitReduceWithOptions(send.data(), receive.data(), send.size(), data_type<T>, op, root, comm_, stream,
+                                  options));
   }
   template <class T>
   void gather(std::span<const std::type_identity_t<T>> send, std::span<T> receive, int root,
-              straitStream_t stream = nullptr) const {
+              straitStream_t stream = nullptr, const straitCallOptions_t* options = nullptr) const {
     if (rank() == root)
       same(send.size() * count(), receive.size(), "gather: the receive span must hold one send span a rank");
-    check(straitGather(send.data(), receive.data(), send.size(), data_type<T>, root, comm_, stream));
+    check(
+        straitGatherWithOptions(send.data(), receive.data(), send.size(), data_type<T>, root, comm_, stream, options));
   }
   template <class T>
   void scatter(std::span<const std::type_identity_t<T>> send, std::span<T> receive, int root,
-               straitStream_t stream = nullptr) const {
+               straitStream_t stream = nullptr, const straitCallOptions_t* options = nullptr) const {
     if (rank() == root)
       same(send.size(), receive.size() * count(), "scatter: the send span must hold one receive span a rank");
-    check(straitScatter(send.data(), receive.data(), receive.size(), data_type<T>, root, comm_, stream));
+    check(straitScatterWithOptions(send.data(), receive.data(), receive.size(), data_type<T>, root, comm_, stream,
+                                   options));
   }
   template <class T>
   void send(std::span<T> buffer, int peer, straitStream_t stream = nullptr) const {

@@ -90,8 +90,8 @@ inline constexpr Variable environment_table[] = {
      "(docs/gpus.md)."},
     {"STRAIT_LINES_BYTES", VariableKind::bytes, "16M", true,
      "GPU ranks that NVLink joins: messages up to this travel as lines, which come sooner, and longer ones in bulk, "
-     "which fills the link better. Up to twice this where all send to all and of sends, half of it for the slices of "
-     "an all-reduce.",
+     "which fills the link better. Up to twice this where all send to all, half of it for the slices of an all-reduce; "
+     "sends as far as they fit into free slots.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_PIPED_BYTES", VariableKind::bytes, "2M", true,
      "GPU ranks that NVLink joins, from compute capability 9.0 on: with a bound on thread blocks, messages of so many "
@@ -104,8 +104,8 @@ inline constexpr Variable environment_table[] = {
      "Unset: as calibrated, else as the PCIe links tell (docs/gpus.md)."},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "
-     "which takes half the bytes. Unset: 32K over PCIe Gen5, and less where links are known to be slower "
-     "(docs/gpus.md).",
+     "which takes half the bytes. Unset: 96K for all peers together over PCIe Gen5, and less where links are known to "
+     "be slower (docs/gpus.md).",
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines. With P2P a few thread "
@@ -119,8 +119,8 @@ inline constexpr Variable environment_table[] = {
      "", std::int64_t{1} << 20, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS, "
-     "but no more than half of the cores), not in graphs. For links of a few GB/s: it halves what crosses them towards "
-     "the GPUs. 0: none. Unset: where `strait doctor --calibrate` has shown that it pays.",
+     "but no more than half of the cores). For links of a few GB/s: it halves what crosses them towards the GPUs. "
+     "0: none. Unset: where `strait doctor --calibrate` has shown that it pays.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
      "Threads with which a GPU rank adds up on the CPU, where it does so (STRAIT_CPU_REDUCE_BYTES). They sleep while "

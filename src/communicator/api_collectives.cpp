@@ -237,6 +237,34 @@ straitResult_t straitScatter(const void* sendbuff, void* recvbuff, size_t count,
   return collective(comm, make_call(stream, Collective::scatter, sendbuff, recvbuff, count, root), datatype);
 }
 
+straitResult_t straitBroadcastWithOptions(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                          int root, straitComm_t comm, straitStream_t stream,
+                                          const straitCallOptions_t* options) {
+  return collective(comm, make_call(stream, Collective::broadcast, sendbuff, recvbuff, count, root), datatype,
+                    straitSum, options);
+}
+
+straitResult_t straitReduceWithOptions(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                       straitRedOp_t op, int root, straitComm_t comm, straitStream_t stream,
+                                       const straitCallOptions_t* options) {
+  return collective(comm, make_call(stream, Collective::reduce, sendbuff, recvbuff, count, root), datatype, op,
+                    options);
+}
+
+straitResult_t straitGatherWithOptions(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                       int root, straitComm_t comm, straitStream_t stream,
+                                       const straitCallOptions_t* options) {
+  return collective(comm, make_call(stream, Collective::gather, sendbuff, recvbuff, count, root), datatype, straitSum,
+                    options);
+}
+
+straitResult_t straitScatterWithOptions(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
+                                        int root, straitComm_t comm, straitStream_t stream,
+                                        const straitCallOptions_t* options) {
+  return collective(comm, make_call(stream, Collective::scatter, sendbuff, recvbuff, count, root), datatype, straitSum,
+                    options);
+}
+
 straitResult_t straitSend(const void* sendbuff, size_t count, straitDataType_t datatype, int peer, straitComm_t comm,
                           straitStream_t stream) {
   Call call = make_call(stream, Collective::send_recv, sendbuff, nullptr, count);

@@ -16,19 +16,19 @@ namespace {
 constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
 
-/// Running out of memory ends an operation like any other failure: the peers are told.
+}  // namespace
+
 template <class F>
-std::invoke_result_t<F> or_out_of_memory(F&& make) {
+std::invoke_result_t<F> Comm::or_out_of_memory(F&& make) {
   try {
     return make();
   } catch (const std::bad_alloc&) {
+    last_memory_.reset();
     return fail(Code::out_of_memory,
                 "no memory left to prepare the operation. Check the limit of address space "
                 "(ulimit -v) and the memory limit of the container");
   }
 }
-
-}  // namespace
 
 Comm::~Comm() {
   if (recorder_) forget(*recorder_);
@@ -214,6 +214,7 @@ Result<Comm::State> Comm::step() {
     if (const auto& foreign = program_->foreign())
       error = watch_->mismatch(foreign->expected, foreign->rank, foreign->seen);
     program_ = nullptr;
+    transport_->abandon();
     return tl::unexpected(watch_->raise(std::move(error)));
   }
   if (*state == State::done) {
@@ -253,7 +254,9 @@ void Comm::begin_waiting() {
 
 Status Comm::pause() {
   has_waited_ = true;
-  return watch_->pause(backoff_, waiting());
+  Status paused = watch_->pause(backoff_, waiting());
+  if (!paused) transport_->abandon();
+  return paused;
 }
 
 Watch::Waiting Comm::waiting() const {

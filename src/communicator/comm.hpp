@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -126,6 +127,9 @@ class Comm {
   Status agree(const Status& own, const std::string& what, const Deadline& deadline);
 
   Status finish();
+  /// Running out of memory ends an operation like any other failure: the peers are told.
+  template <class F>
+  std::invoke_result_t<F> or_out_of_memory(F&& make);
   /// Whether the other ranks' calls were there to be compared.
   Result<bool> compare_with_heard();
   Result<HostProgram*> find_program(const Call& call);
@@ -192,6 +196,8 @@ class Comm {
   QuantizedCall quantized_;
   std::unique_ptr<std::byte[]> contribution_;  ///< this rank's, to a premul_sum
   std::size_t contribution_bytes_ = 0;
+  /// For the words that tell of it once there is no other left.
+  std::unique_ptr<std::byte[]> last_memory_ = std::make_unique<std::byte[]>(16 << 10);
   std::map<std::uint32_t, PremulOp> premul_ops_;
   std::uint32_t next_premul_ = 0;
 };

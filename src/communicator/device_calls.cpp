@@ -1,6 +1,7 @@
 #include "communicator/device_calls.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "executor/cpu_reducers/reducer_memory.hpp"
@@ -18,7 +19,9 @@ using kernels::TwoHop;
 using kernels::Wire;
 
 /// Of slices that are cut so that the hops overlap.
-constexpr std::size_t overlap_rounds = 3;
+constexpr std::uint32_t overlap_rounds = 3;
+/// Of messages that are cut so that links carry both ways: more bring no more.
+constexpr double most_rounds = 16;
 
 /// Collectives of equal parts, of so many bytes and more, take no more blocks than these if the user sets no other
 /// bound: more make them hardly faster (4 H200), and leave no SM to what runs beside them.
@@ -63,6 +66,19 @@ std::uint16_t short_hash_of(const CallSignature& signature) {
   return static_cast<std::uint16_t>(h ^ h >> 16);
 }
 
+/// What a message finds free on lanes whose reader has received all that came before: the last slot of each lane that
+/// it took, it gives back in its next launch.
+std::size_t free_bytes(const Slots& through) {
+  const std::size_t slot_bytes = through.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(through.wire);
+  return through.lanes * (kernels::slot_depth - 1) * slot_bytes;
+}
+
+/// Whether all ranks send and take as much.
+bool has_equal_parts(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::all_gather ||
+         collective == Collective::reduce_scatter || collective == Collective::all_to_all;
+}
+
 /// Whether a rank sends the same to all others, and nothing but that.
 bool is_multicast(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::all_gather ||
@@ -72,23 +88,38 @@ bool is_multicast(Collective collective) {
 }  // namespace
 
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
+  Slots through = wire_for(call, one_hop, message_bytes);
+  through.rounds = rounds_for(call, one_hop, through, message_bytes);
+  return through;
+}
+
+/// In how many chunks a lane moves a message, at least. Of two hops, so many that they overlap. Through host memory, so
+/// many that links carry both ways at once: what comes is one round behind what is sent, so that of r rounds the r-th
+/// part of the time goes by one way only, and each round costs as much as the link takes for `round_bytes`.
+std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slots& through,
+                                      std::size_t message_bytes) const {
+  if (!one_hop) return message_bytes / through.lanes >= borders_.overlap_bytes ? overlap_rounds : 1;
+  if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
+  const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));
+  const double worth = static_cast<double>(message_bytes) * (ring_.ranks - 1) / round_bytes;
+  return static_cast<std::uint32_t>(std::clamp(std::round(std::sqrt(worth)), 1.0, most_rounds));
+}
+
+Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (is_piped(call, one_hop, message_bytes)) return piped_slots(call.collective, bound(call));
   const auto slots = [&](Wire wire) { return kernels::slots_of(ring_, wire, bound(call)); };
   const Wire flagged = kernels::flagged_wire(ring_);
-  // Packets would come before bulk, and a rank that takes one by one what another sends and takes in a group may need
-  // the other order. (What does not fit the slots of lines would have waited in any order.)
   const bool is_message = call.collective == Collective::send_recv;
-  if (flagged != Wire::lines) return slots(is_message || message_bytes > flagged_bytes_ ? Wire::bulk : flagged);
+  const std::size_t most_short = is_message ? free_bytes(slots(flagged)) : ~std::size_t{0};
+  if (flagged != Wire::lines) return slots(message_bytes > std::min(flagged_bytes_, most_short) ? Wire::bulk : flagged);
   const Slots lines = slots(Wire::lines);
   const bool few_blocks = lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
-  // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops, and messages between two ranks, are
-  // faster in lines at any size.
-  const bool reduces_to_root = !one_hop && call.collective == Collective::reduce;
-  if (!few_blocks && (reduces_to_root || is_message)) return lines;
+  // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.
+  if (!few_blocks && !one_hop && call.collective == Collective::reduce) return lines;
   std::size_t most = flagged_bytes_;
   if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
-  if (message_bytes <= most) return lines;
+  if (message_bytes <= std::min(most, most_short)) return lines;
   return takes_many(call) ? slots(Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, large_call_blocks);
 }
 
@@ -118,9 +149,7 @@ Slots DeviceCalls::piped_slots(Collective collective, std::uint32_t max_sms) con
 
 /// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.
 bool DeviceCalls::takes_many(const Call& call) const {
-  const bool equal_parts = call.collective == Collective::all_reduce || call.collective == Collective::all_gather ||
-                           call.collective == Collective::reduce_scatter || call.collective == Collective::all_to_all;
-  if (bound(call) != 0 || ring_.ranks < 3 || !equal_parts) return true;
+  if (bound(call) != 0 || ring_.ranks < 3 || !has_equal_parts(call.collective)) return true;
   const BufferSizes sizes = buffer_sizes(call, call.root, ring_.ranks);
   return std::max(sizes.send_bytes, sizes.receive_bytes) < large_call_bytes;
 }
@@ -189,7 +218,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> message
     const std::uint32_t number = (call.sends ? sent : received)[call.peer]++;
     add_end(call, {call.sends, call.peer, call.sends ? call.send : call.receive, call.count}, number, turns);
   }
-  return launches_of(turns);
+  return launches_of(std::move(turns), false);
 }
 
 std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
@@ -201,25 +230,39 @@ std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
     add_end(call, {true, peer, from + call.send_offsets[peer] * element, call.send_counts[peer]}, 0, turns);
     add_end(call, {false, peer, to + call.receive_offsets[peer] * element, call.receive_counts[peer]}, 0, turns);
   }
-  return launches_of(turns);
+  return launches_of(std::move(turns), true);
 }
 
 void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const {
   const std::size_t bytes = end.count * size_bytes(call.type);
   if (bytes == 0) return;
   const Slots through = slots_for(call, true, bytes);
-  Exchange& exchange = turns[{number, through.wire, through.piped}];
-  exchange.ring = ring_;
-  (end.sends ? exchange.send : exchange.receive)[end.peer] =
+  // What stays on this rank is copied by a launch that has both ends; all ranks take part in an all-to-all at once.
+  const bool is_sent = end.sends || end.peer == ring_.rank || call.collective == Collective::all_to_all_v;
+  const Part part = through.wire == Wire::bulk ? Part::long_ones : is_sent ? Part::short_sends : Part::short_receives;
+  Ends& ends = turns[{number, part}];
+  ends.piped = ends.piped && through.piped;
+  (end.sends ? ends.exchange.send : ends.exchange.receive)[end.peer] =
       kernels::message(through, end.data, bytes, short_hash_of(message_signature(call, end.count)));
 }
 
-std::vector<DeviceLaunch> DeviceCalls::launches_of(const Turns& turns) const {
+std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) const {
   std::vector<DeviceLaunch> launches;
-  for (const auto& [turn, exchange] : turns) {
-    const Slots through = turn.piped ? piped_slots(Collective::send_recv, options_.max_sms)
-                                     : kernels::slots_of(ring_, turn.wire, options_.max_sms);
-    add(exchange, through, false, launches);
+  for (auto& [turn, ends] : turns) {
+    const auto receives = turns.find({turn.number, Part::short_receives});
+    if (turn.part == Part::short_sends && receives != turns.end() && !turns.contains({turn.number, Part::long_ones}))
+      for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
+        if (peer != ring_.rank) std::swap(ends.exchange.receive[peer], receives->second.exchange.receive[peer]);
+    const Wire wire = turn.part == Part::long_ones ? Wire::bulk : kernels::flagged_wire(ring_);
+    ends.exchange.ring = ring_;
+    const std::size_t before = launches.size();
+    add(ends.exchange,
+        ends.piped ? piped_slots(Collective::send_recv, options_.max_sms)
+                   : kernels::slots_of(ring_, wire, options_.max_sms),
+        false, launches);
+    if (launches.size() == before) continue;
+    DeviceLaunch& launch = launches.back();
+    launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, wire);
   }
   return launches;
 }
@@ -333,8 +376,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through) const {
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
   constexpr std::size_t grain = 16;  // every slice but the last begins aligned if the buffer does
   two_hop.slice_bytes = (two_hop.bytes + owners * grain - 1) / (owners * grain) * grain;
-  const bool overlaps = two_hop.slice_bytes / through.lanes >= borders_.overlap_bytes;
-  const kernels::Cut cut = kernels::cut(through, two_hop.slice_bytes, overlaps ? overlap_rounds : 1);
+  const kernels::Cut cut = kernels::cut(through, two_hop.slice_bytes);
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;
   two_hop.call_hash = short_hash_of(signature(call));

@@ -25,6 +25,7 @@ struct DeviceLaunch {
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  ///< of a block
   bool piped = false;         ///< kernels/piped.cuh
+  bool apart = false;         ///< its messages do not wait for one another (kernels::exchange_copy_kernel())
 };
 
 /// How GPU ranks carry calls out: a pure function of the call and of what all ranks know alike, so that both ends of
@@ -60,22 +61,31 @@ class DeviceCalls {
   const kernels::Ring& ring() const { return ring_; }
 
  private:
-  /// In which launch a message travels, where messages differ in length and only its two ranks know how long it is:
-  /// which of those from the one to the other it is, on which wire, and whether through pipes.
+  /// In which launch an end of a message is, where messages differ in length and only its two ranks know how long it
+  /// is: which of those from the one to the other it is, and of these first what is sent of the short ones, which fit
+  /// into free slots, then the long ones, then what is received of the short ones. (Where none is long, short ones are
+  /// sent and received in one launch.)
   ///
   /// Every rank launches in the order of turns, so that ranks never wait for one another in a circle: take the first
-  /// turn that is not over everywhere. A rank with a message of it has ended all that it launches before; so both ends
-  /// of each of its messages run, and it ends, whichever turns other ranks have. And between two ranks messages go in
-  /// the order of posting, whatever their wires: one may receive one by one what the other sends as a group.
+  /// turn that is not over everywhere. A rank with an end in it has ended all that it launches before. Short messages
+  /// find free slots, for those of the turns before were received; both ends of long ones run; and short ones that are
+  /// received have been sent. So it ends, whichever turns other ranks have.
+  ///
+  /// Nor does it matter to the order of launches which ranks post as a group what others post one by one, if there is
+  /// one message from a rank to another: nobody waits for a rank that has yet to receive a short one, and what a
+  /// launch has together does not wait for one another (DeviceLaunch::apart; in pipes, only what is sent for what
+  /// comes).
+  enum class Part : std::uint8_t { short_sends, long_ones, short_receives };
   struct Turn {
     std::uint32_t number;
-    kernels::Wire wire;
-    bool piped;
-    bool operator<(const Turn& other) const {
-      return std::tie(number, wire, piped) < std::tie(other.number, other.wire, other.piped);
-    }
+    Part part;
+    bool operator<(const Turn& other) const { return std::tie(number, part) < std::tie(other.number, other.part); }
   };
-  using Turns = std::map<Turn, kernels::Exchange>;
+  struct Ends {
+    kernels::Exchange exchange{};
+    bool piped = true;  ///< all of them
+  };
+  using Turns = std::map<Turn, Ends>;
   /// One end of a message.
   struct End {
     bool sends;
@@ -87,13 +97,17 @@ class DeviceCalls {
   /// Thread blocks at most; 0: as many as pay.
   std::uint32_t bound(const Call& call) const { return call.max_sms != 0 ? call.max_sms : options_.max_sms; }
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,
+                           std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;
   bool is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots piped_slots(Collective collective, std::uint32_t max_sms) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
   kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through) const;
   void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;
-  std::vector<DeviceLaunch> launches_of(const Turns& turns) const;
+  /// `at_once`: all ranks are sure to make the same launches at the same time.
+  std::vector<DeviceLaunch> launches_of(Turns turns, bool at_once) const;
   std::vector<DeviceLaunch> all_to_all_v(const Call& call) const;
   void fill_blocks(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   void fill_rooted(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;

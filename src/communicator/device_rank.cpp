@@ -252,7 +252,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
     kernel = one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
                      : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);
   } else {
-    kernel = one_hop ? kernels::exchange_copy_kernel(what.wire) : kernels::two_hop_copy_kernel(what.wire);
+    kernel = one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
   }
   STRAIT_TRY(launch(kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
@@ -344,7 +344,9 @@ Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
   }
   if (reducers_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
-    if (!captures) return launch_all({reducers_.take(call)}, call);
+    DeviceGuard guard(request_.device);
+    STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(call, captures));
+    return launch_all({std::move(launch)}, call);
   }
   if (copies_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));

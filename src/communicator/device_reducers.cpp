@@ -1,8 +1,30 @@
 #include "communicator/device_reducers.hpp"
 
+#include <cuda_runtime_api.h>
+
 #include <utility>
 
+#include "executor/cuda/runtime.hpp"
+
 namespace strait {
+
+/// What a stream tells the threads when it comes to it.
+struct DeviceReducers::Announcement {
+  cpu_reducers::LaneReducers* threads;
+  cpu_reducers::Reduction reduction;
+  bool once;  ///< and not each time that a graph is launched
+
+  static void CUDART_CB make(void* self) {
+    auto* announcement = static_cast<Announcement*>(self);
+    announcement->threads->push(announcement->reduction);
+    if (announcement->once) delete announcement;
+  }
+};
+
+DeviceReducers::DeviceReducers() = default;
+DeviceReducers::~DeviceReducers() = default;
+DeviceReducers::DeviceReducers(DeviceReducers&&) noexcept = default;
+DeviceReducers& DeviceReducers::operator=(DeviceReducers&&) noexcept = default;
 
 Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, const DeviceArenas& arenas,
                                             DeviceCalls calls) {
@@ -26,11 +48,27 @@ bool DeviceReducers::carries(const Call& call) const {
          call.count * size_bytes(call.type) >= least_bytes_;
 }
 
-DeviceLaunch DeviceReducers::take(const Call& call) {
+Result<DeviceLaunch> DeviceReducers::take(const Call& call, bool captures) {
   DeviceLaunch launch = calls_.launch_to_reducers(call);
   const auto& exchange = std::get<kernels::Exchange>(launch.argument);
-  threads_->push({call.type, call.op, exchange.send[cpu_reducers::ReducerMemory::threads]});
+  const cpu_reducers::Reduction reduction{call.type, call.op, exchange.send[cpu_reducers::ReducerMemory::threads]};
+  by_streams_ |= captures;
+  if (by_streams_)
+    STRAIT_TRY(announce(reduction, captures, call.stream));
+  else
+    threads_->push(reduction);
   return launch;
+}
+
+Status DeviceReducers::announce(const cpu_reducers::Reduction& reduction, bool captures, void* stream) {
+  std::unique_ptr<Announcement> announcement(new Announcement{threads_.get(), reduction, !captures});
+  STRAIT_TRY(cuda::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), &Announcement::make, announcement.get()),
+                         "cannot have a stream wake the CPU reducers"));
+  if (captures)
+    captured_.push_back(std::move(announcement));
+  else
+    (void)announcement.release();  // it ends itself
+  return {};
 }
 
 void DeviceReducers::abort() {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_calls.hpp"
@@ -11,9 +12,16 @@ namespace strait {
 
 /// The large all-reduces of GPU ranks that meet in host memory: CPU threads add up what kernels bring, so that each
 /// GPU's link carries the message once each way, however many ranks there are (plan staged).
+///
+/// The threads must be given calls in the order in which GPUs come to them. Calls run in the order in which they are
+/// made, but those of a graph whenever it is launched: there the stream gives them to the threads, by a host function.
+/// And since nobody tells when that is, so it does all calls that are made after the first capture.
 class DeviceReducers {
  public:
-  DeviceReducers() = default;
+  DeviceReducers();
+  ~DeviceReducers();
+  DeviceReducers(DeviceReducers&&) noexcept;
+  DeviceReducers& operator=(DeviceReducers&&) noexcept;
   /// `calls` go over the ring with the threads. Where no reducers are wanted this carries nothing. `request` outlives
   /// this.
   static Result<DeviceReducers> open(const DeviceRank::Request& request, const DeviceArenas& arenas, DeviceCalls calls);
@@ -23,18 +31,23 @@ class DeviceReducers {
     return request.cpu_reduce_bytes.value_or(cpu_reduce_border_bytes(request.ranks, rates));
   }
 
-  /// All ranks decide alike, but for calls that one of them captures into a graph: those must not be taken.
+  /// All ranks decide alike.
   bool carries(const Call& call) const;
-  /// Gives the call to the threads; the kernel is to be launched next.
-  DeviceLaunch take(const Call& call);
+  /// Gives the call to the threads; the kernel is to be launched next on the call's stream, which `captures` or not.
+  Result<DeviceLaunch> take(const Call& call, bool captures);
   void abort();
   /// For whom the threads were last seen to wait.
   std::uint32_t awaited_rank() const;
 
  private:
+  struct Announcement;
+  Status announce(const cpu_reducers::Reduction& reduction, bool captures, void* stream);
+
   DeviceCalls calls_;
   std::size_t least_bytes_ = 0;
   std::unique_ptr<cpu_reducers::LaneReducers> threads_;
+  bool by_streams_ = false;
+  std::vector<std::unique_ptr<Announcement>> captured_;  ///< a graph may be launched as long as there are the threads
 };
 
 }  // namespace strait

@@ -12,8 +12,8 @@ struct Measured {
 };
 constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
 constexpr double pcie_gbps = 40;  // of Gen5, 16 lanes, up to the host
-constexpr Measured between_peers{390, {32 * kb, 512 * kb, 1 * mb, 12 * kb}};
-constexpr Measured through_host{pcie_gbps, {32 * kb, 32 * kb, 1 * mb, 32 * kb}};
+constexpr Measured between_peers{390, {32 * kb, 512 * kb, 1 * mb, 12 * kb, 0}};
+constexpr Measured through_host{pcie_gbps, {32 * kb, 32 * kb, 1 * mb, 32 * kb, 240 * kb}};
 constexpr std::uint32_t measured_ranks = 4;
 
 /// Bytes that the busiest rank takes in one hop beyond those of two, for each byte of the message.
@@ -38,10 +38,12 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
   const double own = kind == kernels::ArenaKind::nvlink ? measured.gbps : pcie;
   const double slower = own / measured.gbps;
   const Borders& four = measured.borders;
-  return {.packets_bytes = scaled(four.packets_bytes, pcie / pcie_gbps),
+  const double messages = std::max(ranks, 2u) - 1;  // that a rank takes
+  return {.packets_bytes = scaled(four.packets_bytes, pcie / pcie_gbps * (measured_ranks - 1) / messages),
           .one_hop_bytes = scaled(four.one_hop_bytes, slower * share_of(excess_of_all_reduce, ranks)),
           .one_hop_reduce_bytes = scaled(four.one_hop_reduce_bytes, slower * share_of(excess_of_reduce, ranks)),
-          .overlap_bytes = scaled(four.overlap_bytes, slower)};
+          .overlap_bytes = scaled(four.overlap_bytes, slower),
+          .round_bytes = scaled(four.round_bytes, slower)};
 }
 
 std::size_t cpu_reduce_border_bytes(std::uint32_t ranks, const ExchangeRates& rates) {

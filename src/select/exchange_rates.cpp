@@ -28,6 +28,15 @@ bool is_measured(const Topology& topology, const Link& link) {
   return has(link.lower, link.upper) && has(link.upper, link.lower);
 }
 
+/// What sockets give is assumed wherever it was not measured, and on the low side: no limit.
+Topology without_assumptions(const Topology& topology) {
+  constexpr double no_limit_gbps = 1e6;
+  TopologyData data = topology.data();
+  for (Link& link : data.links)
+    if (link.kind == LinkKind::socket && !is_measured(topology, link)) link.up_gbps = link.down_gbps = no_limit_gbps;
+  return std::move(Topology::make(std::move(data))).value();
+}
+
 }  // namespace
 
 double exchange_gbps(const Topology& topology, std::span<const DeviceId> gpus, bool through_host) {
@@ -60,7 +69,7 @@ bool knows_rates(const Topology& topology, std::span<const DeviceId> gpus) {
 
 ExchangeRates exchange_rates(const Topology& topology, const KnownRates& known, const std::vector<std::string>& bus_ids,
                              bool through_host) {
-  const Topology with_rates = with_known_rates(topology, known);
+  const Topology with_rates = without_assumptions(with_known_rates(topology, known));
   std::vector<DeviceId> gpus;
   std::set<DeviceId> nodes;
   for (const std::string& bus_id : bus_ids)

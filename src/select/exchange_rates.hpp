@@ -21,7 +21,8 @@ double exchange_gbps(const Topology& topology, std::span<const DeviceId> gpus, b
 bool knows_rates(const Topology& topology, std::span<const DeviceId> gpus);
 
 /// Of the GPUs with these PCI addresses, by the topology with what the calibration knows of it. Nothing that is only
-/// assumed: unknown instead. What CPUs add is known where it was measured.
+/// assumed: unknown instead, and sockets that nobody measured are no limit. What CPUs add is known where it was
+/// measured.
 ExchangeRates exchange_rates(const Topology& topology, const KnownRates& known, const std::vector<std::string>& bus_ids,
                              bool through_host);
 

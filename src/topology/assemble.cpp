@@ -10,7 +10,6 @@ namespace strait {
 namespace {
 
 // Assumed until a calibration replaces them; on the low side of what such machines give.
-constexpr double memory_gbps = 40;
 constexpr double socket_gbps = 20;
 constexpr double unknown_pcie_gbps = 10;
 constexpr double pcie_efficiency = 0.8;  // headers, flow control, and what GPUs' copies reach in practice
@@ -37,7 +36,7 @@ class Assembler {
       add_host(host);
     }
     data_.notes.push_back(
-        "rates of memory, sockets and links are assumed until `strait doctor --calibrate` measures them");
+        "rates of sockets and links are assumed until `strait doctor --calibrate` measures them; memory is no limit");
     return Topology::make(std::move(data_));
   }
 
@@ -60,7 +59,6 @@ class Assembler {
                                  .name = full("numa" + std::to_string(numa.number)),
                                  .parent = host_,
                                  .cpus = numa.cpus,
-                                 .memory_gbps = memory_gbps,
                                  .cache_bytes = numa.cache_bytes});
     for (auto a = numas_.begin(); a != numas_.end(); ++a)
       for (auto b = std::next(a); b != numas_.end(); ++b)

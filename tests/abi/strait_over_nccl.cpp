@@ -119,6 +119,22 @@ straitResult_t straitAllToAllWithOptions(const void*, void*, size_t, straitDataT
                                          const straitCallOptions_t*) {
   return straitUnsupported;
 }
+straitResult_t straitBroadcastWithOptions(const void*, void*, size_t, straitDataType_t, int, straitComm_t,
+                                          straitStream_t, const straitCallOptions_t*) {
+  return straitUnsupported;
+}
+straitResult_t straitReduceWithOptions(const void*, void*, size_t, straitDataType_t, straitRedOp_t, int, straitComm_t,
+                                       straitStream_t, const straitCallOptions_t*) {
+  return straitUnsupported;
+}
+straitResult_t straitGatherWithOptions(const void*, void*, size_t, straitDataType_t, int, straitComm_t, straitStream_t,
+                                       const straitCallOptions_t*) {
+  return straitUnsupported;
+}
+straitResult_t straitScatterWithOptions(const void*, void*, size_t, straitDataType_t, int, straitComm_t, straitStream_t,
+                                        const straitCallOptions_t*) {
+  return straitUnsupported;
+}
 straitResult_t straitBroadcast(const void* send, void* receive, size_t count, straitDataType_t type, int root,
                                straitComm_t comm, straitStream_t stream) {
   if (send == receive)

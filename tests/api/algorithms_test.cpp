@@ -106,7 +106,8 @@ TEST_P(Forced, GivesTheBitsThatItPromises) {
 }
 
 constexpr Collective with_options[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
-                                       Collective::all_to_all};
+                                       Collective::all_to_all, Collective::broadcast,  Collective::reduce,
+                                       Collective::gather,     Collective::scatter};
 
 /// All of them on one communicator, in turn with calls that ask for nothing.
 TEST(OfACall, EveryAlgorithmInTurn) {
@@ -125,6 +126,7 @@ TEST(OfACall, EveryAlgorithmInTurn) {
             c.algorithm = algorithm.name;
             c.seed = ++seed;
             c.in_place = seed % 3 == 0;
+            if (has_root(collective)) c.root = static_cast<std::uint32_t>(rank_count) - 1;
             check_collective(comm, rank, rank_count, c);
             c.algorithm.clear();
             check_collective(comm, rank, rank_count, c);

@@ -104,6 +104,38 @@ inline void check_messages(straitComm_t comm, int rank, int ranks) {
   cudaFree(receive);
 }
 
+/// The first rank posts as a group what the last one posts one by one, of lengths that no slots hold, or several rounds
+/// of them.
+inline void check_group_beside_others(straitComm_t comm, int rank, int ranks) {
+  const int last = ranks - 1, peer = last - rank;
+  constexpr std::size_t lengths[] = {std::size_t{4} << 20, (std::size_t{48} << 20) + 17}, most = lengths[1];
+  DeviceSide side(16);
+  std::byte *const send = DeviceSide::allocate(most, false), *const receive = DeviceSide::allocate(most, false);
+  const auto data_of = [](int from) {
+    return random_elements(DataType::uint8, most, 77 + static_cast<unsigned>(from));
+  };
+  STRAIT_EXPECT_CUDA(cudaMemcpy(send, data_of(rank).data(), most, cudaMemcpyHostToDevice));
+  for (const std::size_t bytes : lengths) {
+    STRAIT_EXPECT_CUDA(cudaMemset(receive, poison, bytes));
+    STRAIT_EXPECT_CUDA(cudaDeviceSynchronize());
+    meet_on_host();  // what uses the device as a whole may wait for kernels of ranks on the same GPU
+    if (peer != rank && (rank == 0 || rank == last)) {
+      if (rank == 0) STRAIT_EXPECT_OK(straitGroupStart());
+      STRAIT_EXPECT_OK(straitRecv(receive, bytes, straitUint8, peer, comm, side.stream()));
+      STRAIT_EXPECT_OK(straitSend(send, bytes, straitUint8, peer, comm, side.stream()));
+      if (rank == 0) STRAIT_EXPECT_OK(straitGroupEnd());
+      STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+      Bytes got(bytes), expected = data_of(peer);
+      expected.resize(bytes);
+      STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), receive, bytes, cudaMemcpyDeviceToHost));
+      EXPECT_EQ(first_difference(expected, got, DataType::uint8), "") << "from " << peer << " to " << rank;
+    }
+    meet_on_host();
+  }
+  DeviceSide::release(send, false);
+  DeviceSide::release(receive, false);
+}
+
 /// Blocks of different lengths, all at once.
 inline void check_all_to_all_v(straitComm_t comm, int rank, int ranks) {
   const std::size_t bytes = longest_message_bytes * static_cast<std::size_t>(ranks);

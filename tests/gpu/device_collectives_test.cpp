@@ -100,7 +100,8 @@ void check_bounds_of_calls(straitComm_t comm, int rank, int ranks) {
   DeviceSide side((std::size_t{8} << 20) * static_cast<std::size_t>(ranks));
   std::uint64_t seed = 3000;
   for (const Collective collective :
-       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all})
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
+        Collective::broadcast, Collective::reduce, Collective::gather, Collective::scatter})
     for (const std::size_t count : {1001, 300'007, 1'500'000})
       for (const std::uint32_t max_sms : {1U, 0U, 5U, 0U, 20U, 2U}) {
         CollectiveCase c;
@@ -122,6 +123,7 @@ TEST_P(DeviceCollectives, AllTypesAndOperations) {
   run([](straitComm_t comm, int rank, int ranks) { check_arithmetic(comm, rank, ranks); });
 }
 TEST_P(DeviceCollectives, Messages) { run(check_messages); }
+TEST_P(DeviceCollectives, GroupsBesideOthers) { run(check_group_beside_others); }
 TEST_P(DeviceCollectives, AllToAllV) { run(check_all_to_all_v); }
 /// Over NVLink, where most messages go as lines, few blocks send the longer ones in bulk.
 TEST_P(DeviceCollectives, MessagesOfFewBlocks) {

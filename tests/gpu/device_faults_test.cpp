@@ -12,8 +12,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t second_us = 1'000'000;
-
 int gpus_in_a_child() {
   // A process that has used CUDA must not fork ranks that will.
   const int status = wait_for(fork_rank([] {
@@ -102,7 +100,7 @@ TEST_P(DeviceFaults, AKilledRankIsNamedWithinASecond) {
     });
     ASSERT_TRUE(processes.await_joined());
     ASSERT_TRUE(processes.await([&](int rank) { return processes.report(rank).completed.load() > 20; }, 20'000));
-    const std::int64_t killed_at_us = now_us();
+    const Stopwatch since_death;
     processes.signal(1, SIGKILL);
     for (int rank = 0; rank < ranks_; ++rank) {
       if (rank == 1) continue;
@@ -110,7 +108,7 @@ TEST_P(DeviceFaults, AKilledRankIsNamedWithinASecond) {
       const Report& report = processes.report(rank);
       EXPECT_EQ(report.result, straitRemoteError) << report.message;
       EXPECT_THAT(report.message, AllOf(HasSubstr("rank 1"), HasSubstr("died")));
-      EXPECT_LT(report.failed_at_us - killed_at_us, second_us);
+      EXPECT_LT(since_death.until(report.failed_at), seconds(1));
     }
     processes.end(1, 1000);
   }
@@ -127,10 +125,10 @@ TEST_P(DeviceFaults, AnAbortEndsTheKernelsThatWait) {
         STRAIT_EXPECT_OK(straitCommAbort(side.comm));
       });
     }
-    const auto began = Clock::now();
+    const Stopwatch watch;
     if (rank != ranks_ - 1) STRAIT_EXPECT_OK(side.all_reduce(1000));  // the last rank stays away
     const straitResult_t error = side.await_error(5000);
-    EXPECT_LT(Clock::now() - began, milliseconds(1200));
+    EXPECT_LT(watch.elapsed(), milliseconds(1200));
     report.fail_with(error, straitGetLastError(side.comm));
     EXPECT_EQ(side.all_reduce(1000), error);
     STRAIT_EXPECT_OK(straitCommDestroy(side.comm));

@@ -20,12 +20,12 @@
 namespace strait::doctor {
 namespace {
 
-constexpr std::size_t windows_of_pass = 3;
-constexpr std::size_t windows_of_half = 12;
-constexpr std::size_t most_passes_of_half = 40;
+/// Few: where the memory of a communicator lies can make the same plan 10% slower, so that a plan needs many of them.
+constexpr std::size_t windows_of_pass = 2;
+constexpr std::size_t windows_of_half = 24;
+constexpr std::size_t most_passes_of_half = 60;
 constexpr double same_state = 1.6;  ///< states of processors differ by more in what a signal between them takes
 constexpr double block_us = 1500;
-constexpr double far_behind = 2;
 constexpr std::size_t element_bytes = 4;
 
 /// Starts at a cache line, as slots and the buffers of most programs do.
@@ -201,10 +201,13 @@ std::vector<double> all_blocks_us(const PlanTime& plan) {
   return all;
 }
 
+/// So far that it needs no more windows: the more of them there are, the less that takes.
 bool is_far_behind(const PlanTime& plan, const std::vector<PlanTime>& plans) {
-  const double own_us = quick_time(all_blocks_us(plan));
+  const std::vector<double> own_us = all_blocks_us(plan);
+  if (own_us.size() < windows_of_pass) return false;
+  const double far = own_us.size() < windows_of_half / 3 ? 2 : 1.3;
   return std::any_of(plans.begin(), plans.end(), [&](const PlanTime& other) {
-    return other.rank_order && is_same_call(plan, other) && own_us > far_behind * quick_time(all_blocks_us(other));
+    return other.rank_order && is_same_call(plan, other) && quick_time(own_us) > far * quick_time(all_blocks_us(other));
   });
 }
 

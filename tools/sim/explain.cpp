@@ -203,10 +203,13 @@ std::string to_json(const Explanation& e) {
   json["measured_us"] = e.measured ? Json(e.measured->time_us) : Json();
   if (e.machine.arena) {
     const Borders borders = borders_of(*e.machine.arena, e.machine.request.ranks, e.machine.exchange.gbps);
-    json["kernels"] = {
-        {"exchange_gbps", e.machine.exchange.gbps}, {"packets_bytes", borders.packets_bytes},
-        {"one_hop_bytes", borders.one_hop_bytes},   {"one_hop_reduce_bytes", borders.one_hop_reduce_bytes},
-        {"overlap_bytes", borders.overlap_bytes},   {"cpu_reduce_bytes", cpu_reduce_border_bytes_of(e.machine)}};
+    json["kernels"] = {{"exchange_gbps", e.machine.exchange.gbps},
+                       {"packets_bytes", borders.packets_bytes},
+                       {"one_hop_bytes", borders.one_hop_bytes},
+                       {"one_hop_reduce_bytes", borders.one_hop_reduce_bytes},
+                       {"overlap_bytes", borders.overlap_bytes},
+                       {"round_bytes", borders.round_bytes},
+                       {"cpu_reduce_bytes", cpu_reduce_border_bytes_of(e.machine)}};
   }
   json["plans"] = Json::array();
   for (const PredictedPlan& plan : e.prediction.plans) {

@@ -68,6 +68,13 @@ CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
   return *this;
 }
 
+CudaMemory CudaMemory::borrowed(int gpu, const void* data) {
+  CudaMemory memory;
+  memory.gpu_ = gpu;
+  memory.address_ = reinterpret_cast<std::uint64_t>(data);
+  return memory;
+}
+
 void CudaMemory::reset() {
   if (!driver_ || driver_->stuck_ || !driver_->use(gpu_)) return;
   if (on_host_)

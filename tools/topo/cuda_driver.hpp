@@ -16,10 +16,12 @@ namespace strait::topo {
 
 class CudaDriver;
 
-/// Memory of a GPU, or pinned memory of the host that all GPUs reach. Freed with it.
+/// Memory of a GPU, or pinned memory of the host that all GPUs reach. Freed with it, unless it is another's.
 class CudaMemory {
  public:
   CudaMemory() = default;
+  /// Of another owner, whom it must not outlive.
+  static CudaMemory borrowed(int gpu, const void* data);
   CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
   CudaMemory& operator=(CudaMemory&& other) noexcept;
   ~CudaMemory() { reset(); }

@@ -82,10 +82,33 @@ TEST(Rates, OfLinksThatTellNoSpeedAreUnknownUntilMeasured) {
   EXPECT_TRUE(knows_rates(*Topology::make(data), some_gpus(rtx, {0, 1}))) << "all links tell their speed";
 }
 
+/// As detection finds a machine: its links tell their speed, memory gives nobody knows how much, and sockets are
+/// assumed to give little.
+TEST(Rates, OfMemoryAndSocketsAreNoLimitUntilMeasured) {
+  TopologyData data = topology("4x-h200-no-p2p").data();
+  std::vector<std::string> bus_ids;
+  for (Device& device : data.devices) {
+    if (device.kind == DeviceKind::numa) device.memory_gbps = 0;
+    if (device.kind == DeviceKind::gpu) device.bus_id = "0000:4" + std::to_string(bus_ids.size()) + ":00.0";
+    if (device.kind == DeviceKind::gpu) bus_ids.push_back(device.bus_id);
+  }
+  for (Link& link : data.links) {
+    if (link.kind == LinkKind::pcie) link.pcie = {.gigatransfers = 32, .lanes = 16};
+    if (link.kind == LinkKind::socket) link.up_gbps = link.down_gbps = 5;
+  }
+  const auto rate = [&] { return exchange_rates(*Topology::make(data), {}, bus_ids, true).gbps; };
+  EXPECT_NEAR(rate(), 40, 1e-9) << "up a link";
+  const Topology detected = *Topology::make(data);
+  const DeviceId numa = detected.all(DeviceKind::numa).front();
+  data.calibrations.push_back({.from = numa, .to = numa, .bandwidth_gbps = 60});
+  EXPECT_NEAR(rate(), 60.0 / 4, 1e-9) << "what two GPUs send is written and read";
+}
+
 TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
-  const Borders by_nvlink{32 * kb, 512 * kb, 1 * mb, 12 * kb}, by_host{32 * kb, 32 * kb, 1 * mb, 32 * kb};
   for (const std::uint32_t ranks : {2U, 3U, 4U}) {
+    const Borders by_nvlink{96 * kb / (ranks - 1), 512 * kb, 1 * mb, 12 * kb, 0};
     EXPECT_EQ(borders_of(ArenaKind::nvlink, ranks), by_nvlink);
+    const Borders by_host{96 * kb / (ranks - 1), 32 * kb, 1 * mb, 32 * kb, 240 * kb};
     for (const double gbps : {0.0, 40.0, 63.0}) EXPECT_EQ(borders_of(ArenaKind::host, ranks, gbps), by_host);
   }
 }
@@ -93,7 +116,7 @@ TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
 /// Half the rate: the bytes saved take twice as long.
 TEST(Borders, GoDownWithTheRate) {
   const Borders half = borders_of(ArenaKind::host, 4, 20);
-  EXPECT_EQ(half, (Borders{16 * kb, 16 * kb, 512 * kb, 16 * kb}));
+  EXPECT_EQ(half, (Borders{16 * kb, 16 * kb, 512 * kb, 16 * kb, 120 * kb}));
   const Borders peers = borders_of(ArenaKind::pcie, 4, 39);  // a tenth of NVLink
   EXPECT_NEAR(static_cast<double>(peers.one_hop_bytes), 51.2 * kb, 1);
   EXPECT_NEAR(static_cast<double>(peers.packets_bytes), 32 * 0.975 * kb, 1);
@@ -103,7 +126,7 @@ TEST(Borders, GoDownWithTheRate) {
 /// The root of a reduce takes n-1, or one.
 TEST(Borders, GoDownWithTheRanks) {
   const Borders ten = borders_of(ArenaKind::host, 10, 0.6);
-  EXPECT_EQ(ten.packets_bytes, std::size_t(32 * kb * 0.6 / 40));                  // 491
+  EXPECT_EQ(ten.packets_bytes, std::size_t(32 * kb * 0.6 / 40 * 3 / 9));          // 163
   EXPECT_EQ(ten.one_hop_bytes, std::size_t(32 * kb * (0.6 / 40 * (1.5 / 7.2))));  // 102
   EXPECT_EQ(ten.one_hop_reduce_bytes, std::size_t(1 * mb * (0.6 / 40 * 2 / 8)));  // 3932
   EXPECT_EQ(borders_of(ArenaKind::nvlink, 8).one_hop_bytes, std::size_t(512 * kb * (1.5 / 5.25)));

@@ -113,6 +113,14 @@ TEST_F(FakeMachine, ASwitchIsOneDeviceBelowItsRootPort) {
   EXPECT_NEAR(topology.path(gpus[0], topology.numa_of(gpus[0])).bandwidth_gbps, 25.2, 0.1);
 }
 
+/// An assumption would bound what faster links give.
+TEST_F(FakeMachine, WhatMemoryGivesIsNotAssumed) {
+  two_gpus_on_a_switch();
+  const Topology topology = detected();
+  for (const DeviceId numa : topology.all(DeviceKind::numa))
+    EXPECT_EQ(topology.resource(*topology.memory_of(numa)).bandwidth_gbps, 0);
+}
+
 TEST_F(FakeMachine, WithoutNvmlP2pIsUnknownAndGoesThroughTheHost) {
   two_gpus_on_a_switch();
   const Topology topology = detected("/nonexistent/libnvidia-ml.so.1");
