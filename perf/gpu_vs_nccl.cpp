@@ -41,6 +41,7 @@ struct Settings {
   std::string type = "bfloat16";
   std::string wire = "off";
   int gpus = 0;
+  int ranks_per_gpu = 1;  ///< ranks of a GPU share its PCIe link, as GPUs do that share a port
   int rounds = 3;
   int max_sms = 0;
   bool in_place = false;
@@ -95,15 +96,18 @@ class Comparison {
   int run() {
     int devices = 0;
     check(cudaGetDeviceCount(&devices), "no GPU");
-    ranks_ = settings_.gpus > 0 ? settings_.gpus : devices;
-    if (ranks_ > devices) stop("fewer GPUs here than --gpus");
+    const int gpus = settings_.gpus > 0 ? settings_.gpus : devices;
+    if (gpus > devices) stop("fewer GPUs here than --gpus");
+    ranks_ = gpus * settings_.ranks_per_gpu;
+    if (ranks_ > gpus && !settings_.baseline_path.empty()) stop("NCCL joins one rank of a GPU: --ranks-per-gpu 1");
     min_bytes_ = parse_bytes(settings_.min_bytes).value();
     max_bytes_ = parse_bytes(settings_.max_bytes).value();
     type_ = parse_types(settings_.type).value().front();
     wire_ = *parse_wire(settings_.wire).value();
     setup();
-    std::printf("# %d GPUs, %s, wire format %s, NCCL %d; times in us, %s\n", ranks_, settings_.type.c_str(),
-                settings_.wire.c_str(), nccl_version_, settings_.in_place ? "in place" : "out of place");
+    std::printf("# %d GPUs, %d ranks, %s, wire format %s, NCCL %d; times in us, %s\n", gpus, ranks_,
+                settings_.type.c_str(), settings_.wire.c_str(), nccl_version_,
+                settings_.in_place ? "in place" : "out of place");
     std::printf("%-15s %12s %9s %9s %7s %9s %9s %7s\n", "", "bytes", "eager", "NCCL", "ratio", "graph", "NCCL",
                 "ratio");
     std::barrier<> barrier(ranks_);
@@ -126,10 +130,10 @@ class Comparison {
       Rank& rank = all_[static_cast<std::size_t>(r)];
       rank.rank = r;
       straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
-      config.device = r;
+      config.device = device_of(r);
       config.max_sms = settings_.max_sms;
       check(straitCommInitRank(&rank.strait, ranks_, &id, r, &config));
-      check(cudaSetDevice(r), "cudaSetDevice");
+      check(cudaSetDevice(config.device), "cudaSetDevice");
       check(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking), "a stream");
       const std::size_t size = max_bytes_ + 8 * (settings_.odd_elements + 64) * static_cast<std::size_t>(ranks_);
       check(cudaMalloc(&rank.send, size), "memory");
@@ -149,6 +153,8 @@ class Comparison {
     for (std::size_t r = 0; r < all_.size(); ++r) all_[r].nccl = comms[r];
   }
 
+  int device_of(int rank) const { return rank / settings_.ranks_per_gpu; }
+
   Arguments arguments(const Rank& r, Collective c, std::size_t bytes) const {
     const bool has_in_place = c != Collective::all_to_all && c != Collective::send_recv;
     return arguments_of({.collective = c,
@@ -166,6 +172,7 @@ class Comparison {
     cudaEvent_t begin, end;
     check(cudaEventCreate(&begin), "event");
     check(cudaEventCreate(&end), "event");
+    barrier.arrive_and_wait();  // what makes and ends graphs may wait for kernels of ranks on the same GPU
     launch();
     check(cudaStreamSynchronize(r.stream), "warm-up");
     barrier.arrive_and_wait();
@@ -226,7 +233,7 @@ class Comparison {
   }
 
   void measure_all(Rank& r, std::barrier<>& barrier) {
-    check(cudaSetDevice(r.rank), "cudaSetDevice");
+    check(cudaSetDevice(device_of(r.rank)), "cudaSetDevice");
     for (const std::string& text : settings_.collectives)
       for (std::size_t bytes = min_bytes_; bytes <= max_bytes_; bytes *= settings_.factor) {
         const Row row = measure(r, barrier, parse_collective(text).value(), bytes);
@@ -266,7 +273,8 @@ class Comparison {
     nlohmann::ordered_json report = {{"provenance", provenance()}};
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, 0), "GPU 0");
-    report["gpus"] = ranks_;
+    report["gpus"] = ranks_ / settings_.ranks_per_gpu;
+    report["ranks"] = ranks_;
     report["gpu"] = properties.name;
     report["nccl_version"] = nccl_version_;
     report["type"] = settings_.type;
@@ -309,6 +317,7 @@ int main(int argc, char** argv) {
   app.add_option("-d,--type", s.type);
   app.add_option("--wire", s.wire, "Strait's wire format")->check(CLI::IsMember({"off", "int8", "fp8", "int4"}));
   app.add_option("-g,--gpus", s.gpus, "0: all");
+  app.add_option("--ranks-per-gpu", s.ranks_per_gpu, "of Strait alone")->check(CLI::Range(1, 16));
   app.add_option("-r,--rounds", s.rounds)->check(CLI::Range(1, 100));
   app.add_option("--max-sms", s.max_sms);
   app.add_flag("-p,--in-place", s.in_place);

@@ -210,8 +210,7 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   if (request.ranks > 1 && request.copy_engine_bytes > 0) {
     STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages"));
   }
-  // Islands carry all all-reduces.
-  cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, islands_.empty() ? exchange_rates_ : ExchangeRates{});
+  cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, meeting_ranks(), exchange_rates_);
   return cpu_reduce_bytes_ > 0 ? open_reducers(request) : Status();
 }
 
@@ -255,16 +254,30 @@ Result<host_staged::HostMemory> DeviceArenas::share_one(const DeviceRank::Reques
   return one;
 }
 
+cpu_reducers::ReducerMemory DeviceArenas::reducers_layout() const {
+  return cpu_reducers::ReducerMemory::of(static_cast<std::uint32_t>(meeting_ranks()),
+                                         cpu_reducers::ReducerMemory::budget_bytes / meetings());
+}
+
+std::size_t DeviceArenas::reducers_offset() const {
+  return meetings() > 1 ? place_of(islands_, ring_.rank).place * reducers_layout().size_bytes() : 0;
+}
+
 Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
   const cpu_reducers::ReducerMemory layout = reducers_layout();
-  STRAIT_ASSIGN(reducers_memory_, share_one(request, layout.size_bytes(), "CPU reducers"));
-  std::byte* const memory = reducers_memory_.device_data();
+  STRAIT_ASSIGN(reducers_memory_, share_one(request, meetings() * layout.size_bytes(), "CPU reducers"));
+  if (meeting_ring().ranks == 0) {  // what this rank has is added up on its GPU's island
+    reducers_memory_ = {};
+    return {};
+  }
+  const std::uint32_t place = meeting_ring().rank;
+  std::byte* const memory = reducers_memory_.device_data() + reducers_offset();
   reducers_ring_.rank = cpu_reducers::ReducerMemory::gpu;
   reducers_ring_.ranks = 2;
   reducers_ring_.staged = true;
-  reducers_ring_.arenas[cpu_reducers::ReducerMemory::gpu] = memory + layout.up(request.rank);
-  reducers_ring_.arenas[cpu_reducers::ReducerMemory::threads] = memory + layout.down(request.rank);
-  reducers_ring_.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout.wire_slots(request.rank);
+  reducers_ring_.arenas[cpu_reducers::ReducerMemory::gpu] = memory + layout.up(place);
+  reducers_ring_.arenas[cpu_reducers::ReducerMemory::threads] = memory + layout.down(place);
+  reducers_ring_.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout.wire_slots(place);
   reducers_ring_.members[cpu_reducers::ReducerMemory::gpu] = static_cast<std::uint8_t>(request.rank);
   reducers_ring_.members[cpu_reducers::ReducerMemory::threads] = awaits_reducers;
   return {};

@@ -43,13 +43,16 @@ class DeviceArenas {
   /// (executor/copy_engine). Else null.
   const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
   static constexpr std::size_t windows_bytes = std::size_t{64} << 20;  ///< of a host
-  /// Staged, more than one rank, and CPU threads are to reduce: this rank's ring with them, and the memory that all
-  /// ranks share for it. Else null.
+  /// The ranks whose parts of an all-reduce meet in host memory: all, or those of across_ring().
+  const kernels::Ring& meeting_ring() const { return islands_.empty() ? ring_ : across_ring_; }
+  /// Staged, more than one rank, and CPU threads are to reduce what meeting_ring() brings: this rank's ring with them,
+  /// and the memory that all ranks share for it, in which these have a part of their own. Else null.
   const kernels::Ring& reducers_ring() const { return reducers_ring_; }
   const host_staged::HostMemory* reducers_memory() const {
     return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_;
   }
-  cpu_reducers::ReducerMemory reducers_layout() const { return cpu_reducers::ReducerMemory::of(ring_.ranks); }
+  cpu_reducers::ReducerMemory reducers_layout() const;
+  std::size_t reducers_offset() const;  ///< in bytes
   /// All-reduces of so many bytes and more are for those threads; 0: none.
   std::size_t cpu_reduce_bytes() const { return cpu_reduce_bytes_; }
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
@@ -85,6 +88,9 @@ class DeviceArenas {
   Result<host_staged::HostMemory> share_one(const DeviceRank::Request& request, std::size_t bytes,
                                             const std::string& what) const;
   Status open_reducers(const DeviceRank::Request& request);
+  /// How many meet, and how many such groups of ranks there are: the same on all ranks.
+  std::size_t meeting_ranks() const { return islands_.empty() ? ring_.ranks : islands_.size(); }
+  std::size_t meetings() const { return islands_.empty() || !are_alike(islands_) ? 1 : islands_.front().size(); }
 
   kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;

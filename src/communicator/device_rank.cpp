@@ -63,6 +63,7 @@ class CudaRank final : public DeviceRank {
   Result<Tail> enqueue_exact(const Call& call);
   Result<Tail> enqueue_encoded(const Call& call);
   Result<Tail> enqueue_in_islands(const Call& call);
+  Result<Tail> enqueue_to_reducers(const Call& call);
   Result<Tail> enqueue_over(const DeviceCalls& calls, const Call& call);
   Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
   Status launch(DeviceLaunch& what, const Call& call);
@@ -342,12 +343,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
     STRAIT_ASSIGN(const auto place, registrations_.find(call.receive, bytes));
     if (place) return copies_.enqueue_in_place(call, *place).map([] { return Tail::other; });
   }
-  if (reducers_.carries(call)) {
-    STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
-    DeviceGuard guard(request_.device);
-    STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(call, captures));
-    return launch_all({std::move(launch)}, call);
-  }
+  if (reducers_.carries(call)) return enqueue_to_reducers(call);
   if (copies_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
     if (!captures || copies_.can_be_captured()) return copies_.enqueue(call).map([] { return Tail::other; });
@@ -356,15 +352,20 @@ Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
-  const auto among = [&](const IslandStep& step) -> const DeviceCalls& {
-    if (step.among == IslandStep::Among::all) return calls_;
-    return step.among == IslandStep::Among::island ? island_calls_ : across_calls_;
-  };
+  const DeviceCalls* const calls[] = {&island_calls_, &across_calls_, &calls_};  // by IslandStep::Among
   Tail tail = Tail::other;
-  for (const IslandStep& step : islands_.steps_of(call)) {
-    STRAIT_ASSIGN(tail, enqueue_over(among(step), step.call));
+  for (const auto& [among, part] : islands_.steps_of(call)) {
+    const bool by_cpus = among == IslandStep::Among::across && reducers_.carries(part);
+    STRAIT_ASSIGN(tail, by_cpus ? enqueue_to_reducers(part) : enqueue_over(*calls[static_cast<int>(among)], part));
   }
   return tail;
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const Call& call) {
+  STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
+  DeviceGuard guard(request_.device);
+  STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(call, captures));
+  return launch_all({std::move(launch)}, call);
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {

@@ -32,10 +32,13 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
   if (arenas.reducers_memory() == nullptr) return reducers;
   reducers.calls_ = std::move(calls);
   reducers.least_bytes_ = arenas.cpu_reduce_bytes();
+  const kernels::Ring& meeting = arenas.meeting_ring();
+  reducers.members_.assign(meeting.members, meeting.members + meeting.ranks);
   cpu_reducers::LaneReducers::Setup setup;
-  setup.memory = arenas.reducers_memory()->data();
+  setup.memory = arenas.reducers_memory()->data() + arenas.reducers_offset();
   setup.layout = arenas.reducers_layout();
-  setup.rank = request.rank;
+  setup.rank = meeting.rank;
+  setup.averaged = request.ranks;
   setup.options = request.reducers;
   setup.has_failed = [watch = request.watch] { return watch->has_failed(); };
   reducers.threads_ = std::make_unique<cpu_reducers::LaneReducers>(std::move(setup));
@@ -75,6 +78,6 @@ void DeviceReducers::abort() {
   if (threads_) threads_->abort();
 }
 
-std::uint32_t DeviceReducers::awaited_rank() const { return threads_ ? threads_->awaited_rank() : 0; }
+std::uint32_t DeviceReducers::awaited_rank() const { return threads_ ? members_[threads_->awaited_rank()] : 0; }
 
 }  // namespace strait

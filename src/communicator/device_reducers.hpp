@@ -11,7 +11,7 @@
 namespace strait {
 
 /// The large all-reduces of GPU ranks that meet in host memory: CPU threads add up what kernels bring, so that each
-/// GPU's link carries the message once each way, however many ranks there are (plan staged).
+/// GPU's link carries the message once each way, however many ranks there are (plan staged). Of islands: what crosses.
 ///
 /// The threads must be given calls in the order in which GPUs come to them. Calls run in the order in which they are
 /// made, but those of a graph whenever it is launched: there the stream gives them to the threads, by a host function.
@@ -25,13 +25,15 @@ class DeviceReducers {
   /// `calls` go over the ring with the threads. Where no reducers are wanted this carries nothing. `request` outlives
   /// this.
   static Result<DeviceReducers> open(const DeviceRank::Request& request, const DeviceArenas& arenas, DeviceCalls calls);
-  /// Of the all-reduces for them: as asked for, else by what is known of the machine. 0: there are none.
-  static std::size_t least_bytes(const DeviceRank::Request& request, const ExchangeRates& rates) {
+  /// Of the all-reduces for them, by so many ranks each: as asked for, else by what is known of the machine. 0: there
+  /// are none.
+  static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, const ExchangeRates& rates) {
     if (request.ranks == 1 || request.reducers.threads == 0) return 0;
-    return request.cpu_reduce_bytes.value_or(cpu_reduce_border_bytes(request.ranks, rates));
+    return request.cpu_reduce_bytes.value_or(
+        cpu_reduce_border_bytes(static_cast<std::uint32_t>(meeting), request.ranks, rates));
   }
 
-  /// All ranks decide alike.
+  /// Of a call by the ranks that meet: all, or with islands those across. They decide alike.
   bool carries(const Call& call) const;
   /// Gives the call to the threads; the kernel is to be launched next on the call's stream, which `captures` or not.
   Result<DeviceLaunch> take(const Call& call, bool captures);
@@ -45,6 +47,7 @@ class DeviceReducers {
 
   DeviceCalls calls_;
   std::size_t least_bytes_ = 0;
+  std::vector<std::uint32_t> members_;  ///< who meets, by their numbers in the communicator
   std::unique_ptr<cpu_reducers::LaneReducers> threads_;
   bool by_streams_ = false;
   std::vector<std::unique_ptr<Announcement>> captured_;  ///< a graph may be launched as long as there are the threads

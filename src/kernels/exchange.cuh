@@ -88,7 +88,7 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
   for (std::uint32_t round = 0; round < rounds; ++round) {
     if (goes_on) {
       prepare_send(exchange, send, lane, peer, round, shared);
-      if (round < lead)
+      if (apart && round < exchange.rounds)
         receive_nothing(ring, peer, shared);
       else
         prepare_receive(exchange, send, receive, lane, peer, round - lead, shared);

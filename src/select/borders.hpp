@@ -34,7 +34,9 @@ struct ExchangeRates {
 
 /// All-reduces from this length on are added up by CPU threads; 0: none. Through the GPUs every message comes down
 /// almost twice, 2(n-1)/n times, and once where CPUs add. Taken where that promises much, for a promise of 1.5 has not
-/// been kept by four H200 (docs/gpus.md), and only where both rates were measured.
-std::size_t cpu_reduce_border_bytes(std::uint32_t ranks, const ExchangeRates& rates);
+/// been kept by four H200 (docs/gpus.md), and only where both rates were measured, with all `ranks` at work.
+/// `meeting`: how many have parts of the same sums, of which the length counts: all ranks, or one of each island. Where
+/// only first ranks of islands meet, those few have more of the links and of the threads, so the ratio is the same.
+std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t ranks, const ExchangeRates& rates);
 
 }  // namespace strait

@@ -60,10 +60,13 @@ std::string border_label(std::size_t bytes) {
   return bytes < 1024 ? fmt::format("{} B", bytes) : perf::bytes_label(static_cast<double>(bytes));
 }
 
-/// From which all-reduces CPU threads would add up, once these rates are measured; 0: none.
+/// From which all-reduces CPU threads would add up, once these rates are measured; 0: none. Where there are islands, of
+/// what crosses.
 std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
-  if (machine.arena != kernels::ArenaKind::host || !machine.islands.empty()) return 0;
-  return cpu_reduce_border_bytes(machine.request.ranks, machine.exchange);
+  if (machine.arena != kernels::ArenaKind::host) return 0;
+  std::uint32_t meeting = machine.request.ranks;
+  for (const auto& island : machine.islands) meeting -= static_cast<std::uint32_t>(island.size()) - 1;
+  return cpu_reduce_border_bytes(meeting, machine.request.ranks, machine.exchange);
 }
 
 /// Where the kernels of GPU ranks change their ways (docs/gpus.md); "" of other ranks.
@@ -81,7 +84,8 @@ std::string borders_text(const Machine& machine) {
   text += fmt::format("all-reduces in one hop up to {}, reduces up to {}", border_label(borders.one_hop_bytes),
                       border_label(borders.one_hop_reduce_bytes));
   if (const std::size_t by_cpus = cpu_reduce_border_bytes_of(machine); by_cpus > 0)
-    text += fmt::format(", added up by CPU threads from {} where calibrated", border_label(by_cpus));
+    text += fmt::format(", {} by CPU threads from {} where calibrated",
+                        machine.islands.empty() ? "added up" : "sums across islands", border_label(by_cpus));
   text += "\n";
   if (machine.islands.empty()) return text;
   std::vector<std::string> names;

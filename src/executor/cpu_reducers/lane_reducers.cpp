@@ -207,7 +207,7 @@ void LaneReducers::reduce_chunk(const Reduction& reduction, const Lane& lane, st
           .destinations = {&result, 1},
           .count = bytes / size_bytes(reduction.type),
           .final = true,
-          .ranks = layout.ranks},
+          .ranks = setup_.averaged},
          setup_.options.simd);
   const std::uint64_t filled = kernels::slot_flag(lane.uses, reduction.message.call_hash);
   for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) {

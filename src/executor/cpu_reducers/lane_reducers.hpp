@@ -48,7 +48,8 @@ class LaneReducers {
   struct Setup {
     std::byte* memory = nullptr;  ///< zeroed before the first rank opens it; kept by the caller
     ReducerMemory layout;
-    std::uint32_t rank = 0;
+    std::uint32_t rank = 0;      ///< of the layout's
+    std::uint32_t averaged = 0;  ///< how many ranks' contributions an average divides by
     Options options;
     /// Whether the communicator has failed; from any thread.
     std::function<bool()> has_failed;

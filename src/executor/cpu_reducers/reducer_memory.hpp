@@ -22,7 +22,7 @@ struct ReducerMemory {
   /// As many lanes as a kernel takes blocks, each with little in flight: what is in flight should be in the last-level
   /// cache, and no more than this is pinned in all.
   static constexpr std::size_t budget_bytes = std::size_t{64} << 20;
-  static constexpr ReducerMemory of(std::uint32_t ranks) {
+  static constexpr ReducerMemory of(std::uint32_t ranks, std::size_t budget_bytes = ReducerMemory::budget_bytes) {
     constexpr std::uint32_t lanes = 128, most_slot_bytes = 24 << 10;
     const std::size_t headers_bytes = ranks * (ranks + std::size_t{3}) / 2 * header_bytes;
     const std::size_t fair = (budget_bytes - headers_bytes) / ((std::size_t{ranks} + 1) * lanes * kernels::slot_depth);

@@ -1,5 +1,6 @@
-// Calls over islands through the kernels, on the CPU: each rank's three rings, one after the other in one stream.
-#include "support/emulated_launch.hpp"
+// Calls over islands through the kernels, on the CPU: each rank's three rings, one after the other in one stream; and
+// with CPU threads that add up what crosses.
+#include "support/emulated_reducers.hpp"
 //
 #include <gtest/gtest.h>
 
@@ -21,9 +22,13 @@ constexpr std::uint64_t long_ns = 60'000'000'000;
 /// Ranks whose GPUs reach one another over PCIe within islands, and else share host memory.
 class Machine {
  public:
-  /// `timeout_ns` by rank.
-  Machine(Islands islands, std::uint32_t lanes, std::size_t flagged_bytes, std::vector<std::uint64_t> timeout_ns = {})
-      : islands_(std::move(islands)), lanes_(lanes), flagged_bytes_(flagged_bytes), timeout_ns_(std::move(timeout_ns)) {
+  struct Options {
+    std::uint32_t lanes = 2;
+    std::size_t flagged_bytes = 0;
+    std::vector<std::uint64_t> timeout_ns{};  ///< by rank
+    bool by_cpus = false;                     ///< all-reduces across islands are added up by CPU threads
+  };
+  Machine(Islands islands, Options options) : islands_(std::move(islands)), options_(std::move(options)) {
     Island all;
     for (const Island& island : islands_) all.insert(all.end(), island.begin(), island.end());
     std::sort(all.begin(), all.end());
@@ -36,6 +41,7 @@ class Machine {
       Island members;
       for (const Island& island : islands_) members.push_back(island[place]);
       join(members, ArenaKind::host, &Rank::across);
+      if (options_.by_cpus) join_reducers(members);
     }
   }
 
@@ -44,6 +50,11 @@ class Machine {
     const DeviceIslands islands(number, islands_, rank.scratch.data(), scratch_bytes);
     ASSERT_TRUE(islands.carries(call));
     for (const IslandStep& step : islands.steps_of(call)) {
+      const bool crosses = step.among == IslandStep::Among::across;
+      if (crosses && rank.reduced && step.call.collective == Collective::all_reduce) {
+        rank.reduced->run(rank.place, step.call);
+        continue;
+      }
       const DeviceCalls& calls = step.among == IslandStep::Among::all      ? rank.all
                                  : step.among == IslandStep::Among::island ? rank.island
                                                                            : rank.across;
@@ -61,6 +72,8 @@ class Machine {
     Mailbox mailbox;
     std::uint32_t gave_up = 0;
     Bytes scratch;
+    ReducedRanks* reduced = nullptr;  ///< those of its place in their islands
+    std::uint32_t place = 0;          ///< among these
   };
 
   void join(const Island& members, ArenaKind kind, DeviceCalls Rank::*calls) {
@@ -84,17 +97,33 @@ class Machine {
       ring.mailbox = &rank.mailbox;
       ring.gave_up = &rank.gave_up;
       ring.rank = i;
-      ring.timeout_ns = timeout_ns_.empty() ? long_ns : timeout_ns_[members[i]];
-      rank.*calls = DeviceCalls(ring, nullptr, {lanes_, flagged_bytes_, ""});
+      ring.timeout_ns = timeout_of(members[i]);
+      rank.*calls = DeviceCalls(ring, nullptr, {options_.lanes, options_.flagged_bytes, ""});
     }
+  }
+  void join_reducers(const Island& members) {
+    const auto adjust = [&](std::uint32_t i, Ring& ring) {
+      ring.mailbox = &ranks_[members[i]].mailbox;
+      ring.gave_up = &ranks_[members[i]].gave_up;
+      ring.timeout_ns = timeout_of(members[i]);
+    };
+    reduced_.push_back(std::make_unique<ReducedRanks>(
+        static_cast<std::uint32_t>(members.size()),
+        ReducedRanks::Options{.lanes = options_.lanes, .averaged = ranks(), .adjust = adjust}));
+    for (std::uint32_t i = 0; i < members.size(); ++i) {
+      ranks_[members[i]].reduced = reduced_.back().get();
+      ranks_[members[i]].place = i;
+    }
+  }
+  std::uint64_t timeout_of(std::uint32_t rank) const {
+    return options_.timeout_ns.empty() ? long_ns : options_.timeout_ns[rank];
   }
 
   Islands islands_;
-  std::uint32_t lanes_;
-  std::size_t flagged_bytes_;
-  std::vector<std::uint64_t> timeout_ns_;
+  Options options_;
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Arena>> arenas_;
+  std::vector<std::unique_ptr<ReducedRanks>> reduced_;
   std::atomic<std::uint32_t> seed_{1};
 };
 
@@ -127,7 +156,7 @@ TEST(IslandKernels, CarriedCalls) {
   std::uint64_t seed = 1;
   for (const Islands& islands : {Islands{{0, 1}, {2, 3}}, Islands{{0, 3}, {1, 2}}, Islands{{0, 2}, {1}}}) {
     for (const std::size_t flagged_bytes : {std::size_t{0}, std::size_t{2048}, std::size_t{1} << 20}) {
-      Machine machine(islands, 2, flagged_bytes);
+      Machine machine(islands, {.flagged_bytes = flagged_bytes});
       for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
         if (!are_alike(islands) && collective != Collective::all_reduce) continue;
         for (const std::size_t count : {3, 1501, 20'011}) {
@@ -149,7 +178,7 @@ TEST(IslandKernels, CarriedCalls) {
 
 TEST(IslandKernels, CopiesOfAMegabyte) {
   const Islands islands{{0, 2}, {1, 3}};
-  Machine machine(islands, 2, 4096);
+  Machine machine(islands, {.flagged_bytes = 4096});
   CollectiveCase c;
   c.type = DataType::float32;
   c.collective = Collective::all_gather;
@@ -161,10 +190,34 @@ TEST(IslandKernels, CopiesOfAMegabyte) {
   check(machine, islands, c);
 }
 
+/// The same bits. Islands alike, of which each place has threads of its own; and others, whose first ranks alone have.
+TEST(IslandKernels, CpuThreadsAddUpWhatCrosses) {
+  std::uint64_t seed = 1;
+  for (const Islands& islands :
+       {Islands{{0, 3}, {1, 2}}, Islands{{0, 1}, {2, 3}, {4, 5}}, Islands{{0}, {1, 2}, {3, 4}, {5}}}) {
+    Machine machine(islands, {.by_cpus = true});
+    for (int op = 0; op < reduce_op_count; ++op)
+      for (const std::size_t count : {3, 40'011}) {
+        CollectiveCase c;
+        c.collective = Collective::all_reduce;
+        c.type = std::array{DataType::float32, DataType::bfloat16, DataType::float64, DataType::int8}[seed % 4];
+        c.op = static_cast<ReduceOp>(op);
+        c.count = count;
+        c.in_place = seed % 3 == 0;
+        c.seed = ++seed;
+        check(machine, islands, c);
+        if (HasFailure()) return;
+      }
+  }
+}
+
 /// Rank 1 is missing. What rank 0 has of its island then is no sum, and rank 2 must not take it for one.
-TEST(IslandKernels, NothingCrossesAfterAnIslandGaveUp) {
+class IslandsThatGiveUp : public ::testing::TestWithParam<bool> {};
+TEST_P(IslandsThatGiveUp, LetNothingCross) {
   constexpr std::uint64_t soon = 100'000'000, later = 1'000'000'000;
-  Machine machine({{0, 1}, {2, 3}}, 1, 4096, {soon, soon, later, later});
+  const bool by_cpus = GetParam();
+  Machine machine({{0, 1}, {2, 3}},
+                  {.lanes = 1, .flagged_bytes = 4096, .timeout_ns = {soon, soon, later, later}, .by_cpus = by_cpus});
   std::vector<std::jthread> threads;
   for (const std::uint32_t rank : {0u, 2u, 3u})
     threads.emplace_back([&, rank] {
@@ -179,9 +232,12 @@ TEST(IslandKernels, NothingCrossesAfterAnIslandGaveUp) {
     });
   threads.clear();
   EXPECT_EQ(machine.mailbox(0).peer, 1u);
+  if (by_cpus) return;  // then the threads know for whom all wait
   EXPECT_EQ(machine.mailbox(2).peer, 0u) << "by its number in the communicator";
   EXPECT_EQ(machine.mailbox(3).peer, 1u);
 }
+INSTANTIATE_TEST_SUITE_P(Sums, IslandsThatGiveUp, ::testing::Values(false, true),
+                         [](const auto& test) { return test.param ? "ByCpuThreads" : "ByKernels"; });
 
 }  // namespace
 }  // namespace strait::testing

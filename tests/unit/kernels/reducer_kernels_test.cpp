@@ -1,84 +1,22 @@
 // All-reduces that CPU threads add up: the kernels that bring them their chunks, on the CPU, and the threads
 // themselves. Bit by bit, with threads of the kernels held up at random, slots reused, ranks that come late, and waits
 // that end.
-#include "support/emulated_launch.hpp"
+#include "support/emulated_reducers.hpp"
 //
 #include <gtest/gtest.h>
 
-#include "executor/cpu_reducers/lane_reducers.hpp"
 #include "support/reference.hpp"
 
 namespace strait::testing {
 namespace {
 
-using cpu_reducers::LaneReducers;
 using cpu_reducers::ReducerMemory;
 using namespace std::chrono_literals;
 
 constexpr std::byte poison{0xa5};
 
-/// GPUs that share nothing but host memory, and each one's CPU threads.
-class Machine {
- public:
-  struct Options {
-    std::uint32_t lanes = 3;
-    std::uint32_t max_sms = 0;
-    cpu_reducers::Options threads{.threads = 1, .spin_us = 50, .nap_us = 20};
-    std::uint64_t timeout_ns = 60'000'000'000;
-  };
-  Machine(std::uint32_t ranks, Options options)
-      : layout_{ranks, options.lanes, 4096}, memory_(layout_.size_bytes()), mailboxes_(ranks), counts_(ranks) {
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      counts_[rank].resize(kernels::lane_count);
-      kernels::Ring ring{};
-      ring.counts = counts_[rank].data();
-      ring.mailbox = &mailboxes_[rank];
-      ring.slow_ns = ~std::uint64_t{0} >> 8;
-      ring.timeout_ns = options.timeout_ns;
-      ring.ranks = 2;
-      ring.staged = true;
-      ring.arenas[ReducerMemory::gpu] = memory_.data() + layout_.up(rank);
-      ring.arenas[ReducerMemory::threads] = memory_.data() + layout_.down(rank);
-      ring.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout_.wire_slots(rank);
-      ring.members[ReducerMemory::threads] = 77;
-      calls_.emplace_back(ring, nullptr, DeviceCalls::Options{options.max_sms, 0, ""});
-      LaneReducers::Setup setup;
-      setup.memory = memory_.data();
-      setup.layout = layout_;
-      setup.rank = rank;
-      setup.options = options.threads;
-      setup.has_failed = [this] { return failed.load(); };
-      reducers_.push_back(std::make_unique<LaneReducers>(std::move(setup)));
-      EXPECT_TRUE(reducers_.back()->start());
-    }
-  }
-  ~Machine() { failed = true; }
-
-  void run(std::uint32_t rank, const Call& call, std::chrono::milliseconds late = {}) {
-    const DeviceLaunch launch = calls_[rank].launch_to_reducers(call);
-    const auto& exchange = std::get<kernels::Exchange>(launch.argument);
-    reducers_[rank]->push({call.type, call.op, exchange.send[ReducerMemory::threads]});
-    std::this_thread::sleep_for(late);  // as a stream does that has other things to do first
-    run_launches({launch}, call.type, seed_);
-  }
-  LaneReducers& reducers(std::uint32_t rank) { return *reducers_[rank]; }
-  kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
-  std::uint32_t ranks() const { return layout_.ranks; }
-
-  std::atomic<bool> failed = false;
-
- private:
-  ReducerMemory layout_;
-  Arena memory_;
-  std::vector<kernels::Mailbox> mailboxes_;
-  std::vector<std::vector<kernels::LaneCounts>> counts_;
-  std::vector<DeviceCalls> calls_;
-  std::vector<std::unique_ptr<LaneReducers>> reducers_;
-  std::atomic<std::uint32_t> seed_{1};
-};
-
 /// Every rank makes all calls one after another; one of them is `late` before each.
-void check(Machine& machine, const std::vector<CollectiveCase>& cases, std::chrono::milliseconds late = {}) {
+void check(ReducedRanks& machine, const std::vector<CollectiveCase>& cases, std::chrono::milliseconds late = {}) {
   const std::uint32_t ranks = machine.ranks();
   std::vector<std::vector<Bytes>> inputs(cases.size());
   for (std::size_t i = 0; i < cases.size(); ++i)
@@ -134,7 +72,7 @@ std::vector<CollectiveCase> all_reduces() {
 
 TEST(Reducers, GiveTheBitsOfTheReference) {
   for (const std::uint32_t ranks : {2u, 3u, 4u}) {
-    Machine machine(ranks, {});
+    ReducedRanks machine(ranks, {});
     check(machine, all_reduces());
   }
 }
@@ -143,22 +81,22 @@ TEST(Reducers, GiveTheBitsOfTheReference) {
 TEST(Reducers, ShareLanes) {
   for (const std::uint32_t threads : {1u, 3u})
     for (const std::uint32_t max_sms : {0u, 1u}) {
-      Machine machine(2,
-                      {.lanes = 5, .max_sms = max_sms, .threads = {.threads = threads, .spin_us = 50, .nap_us = 20}});
+      ReducedRanks machine(
+          2, {.lanes = 5, .max_sms = max_sms, .threads = {.threads = threads, .spin_us = 50, .nap_us = 20}});
       check(machine, all_reduces());
     }
 }
 
 /// Whose GPU has other things to do first sleep until it begins, also where the others are far ahead by then.
 TEST(Reducers, WaitForLateRanks) {
-  Machine machine(3, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}});
+  ReducedRanks machine(3, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}});
   check(machine, {all_reduce(1, 90'000), all_reduce(2, 3), all_reduce(3, 4000), all_reduce(4, 90'000)}, 20ms);
 }
 
 /// GPUs that begin just when threads go to sleep: none may sleep on when others have found a chunk.
 TEST(Reducers, WakeOneAnother) {
   for (const std::uint32_t spin_us : {100u, 1000u, 5000u}) {
-    Machine machine(2, {.lanes = 2, .threads = {.threads = 2, .spin_us = spin_us, .nap_us = 20}});
+    ReducedRanks machine(2, {.lanes = 2, .threads = {.threads = 2, .spin_us = spin_us, .nap_us = 20}});
     std::vector<CollectiveCase> cases;
     for (int i = 0; i < 60; ++i) cases.push_back(all_reduce(cases.size(), 3000));
     check(machine, cases, std::chrono::milliseconds(spin_us / 1000));
@@ -166,7 +104,7 @@ TEST(Reducers, WakeOneAnother) {
 }
 
 TEST(Reducers, NameWhomTheyWaitFor) {
-  Machine machine(3, {.timeout_ns = 30'000'000});
+  ReducedRanks machine(3, {.timeout_ns = 30'000'000});
   std::vector<std::jthread> threads;
   for (const std::uint32_t rank : {0u, 2u})
     threads.emplace_back([&, rank] {
@@ -183,7 +121,7 @@ TEST(Reducers, NameWhomTheyWaitFor) {
 
 /// Ranks whose calls differ get nothing of one another's data, and no result.
 TEST(Reducers, DoNotMixCallsThatDiffer) {
-  Machine machine(2, {.timeout_ns = 50'000'000});
+  ReducedRanks machine(2, {.timeout_ns = 50'000'000});
   std::vector<std::jthread> threads;
   for (std::uint32_t rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
@@ -200,7 +138,7 @@ TEST(Reducers, DoNotMixCallsThatDiffer) {
 TEST(Reducers, EndWhenAborted) {
   for (const bool fails : {false, true})
     for (const bool has_begun : {false, true}) {
-      Machine machine(2, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}, .timeout_ns = 30'000'000});
+      ReducedRanks machine(2, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}, .timeout_ns = 30'000'000});
       CollectiveCase c;
       c.count = 1000;
       Bytes data(4000);

@@ -1,0 +1,83 @@
+#pragma once
+
+// First: it stands for CUDA's headers.
+#include "support/emulated_launch.hpp"
+//
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "executor/cpu_reducers/lane_reducers.hpp"
+
+namespace strait::testing {
+
+/// GPUs whose all-reduces meet in host memory, and each one's CPU threads, which add up what the kernels bring.
+class ReducedRanks {
+ public:
+  struct Options {
+    std::uint32_t lanes = 3;
+    std::uint32_t max_sms = 0;
+    cpu_reducers::Options threads{.threads = 1, .spin_us = 50, .nap_us = 20};
+    std::uint64_t timeout_ns = 60'000'000'000;
+    std::uint32_t averaged = 0;  ///< ranks that an average divides by; 0: these
+    /// What is to be otherwise in a rank's ring.
+    std::function<void(std::uint32_t rank, kernels::Ring& ring)> adjust;
+  };
+  ReducedRanks(std::uint32_t ranks, const Options& options)
+      : layout_{ranks, options.lanes, 4096}, memory_(layout_.size_bytes()), mailboxes_(ranks), counts_(ranks) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      counts_[rank].resize(kernels::lane_count);
+      kernels::Ring ring{};
+      ring.counts = counts_[rank].data();
+      ring.mailbox = &mailboxes_[rank];
+      ring.slow_ns = ~std::uint64_t{0} >> 8;
+      ring.timeout_ns = options.timeout_ns;
+      ring.ranks = 2;
+      ring.staged = true;
+      ring.arenas[Memory::gpu] = memory_.data() + layout_.up(rank);
+      ring.arenas[Memory::threads] = memory_.data() + layout_.down(rank);
+      ring.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout_.wire_slots(rank);
+      ring.members[Memory::threads] = 77;
+      if (options.adjust) options.adjust(rank, ring);
+      calls_.emplace_back(ring, nullptr, DeviceCalls::Options{options.max_sms, 0, ""});
+      cpu_reducers::LaneReducers::Setup setup;
+      setup.memory = memory_.data();
+      setup.layout = layout_;
+      setup.rank = rank;
+      setup.averaged = options.averaged == 0 ? ranks : options.averaged;
+      setup.options = options.threads;
+      setup.has_failed = [this] { return failed.load(); };
+      reducers_.push_back(std::make_unique<cpu_reducers::LaneReducers>(std::move(setup)));
+      EXPECT_TRUE(reducers_.back()->start());
+    }
+  }
+  ~ReducedRanks() { failed = true; }
+
+  void run(std::uint32_t rank, const Call& call, std::chrono::milliseconds late = {}) {
+    const DeviceLaunch launch = calls_[rank].launch_to_reducers(call);
+    const auto& exchange = std::get<kernels::Exchange>(launch.argument);
+    reducers_[rank]->push({call.type, call.op, exchange.send[Memory::threads]});
+    std::this_thread::sleep_for(late);  // as a stream does that has other things to do first
+    run_launches({launch}, call.type, seed_);
+  }
+  cpu_reducers::LaneReducers& reducers(std::uint32_t rank) { return *reducers_[rank]; }
+  kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
+  std::uint32_t ranks() const { return layout_.ranks; }
+
+  std::atomic<bool> failed = false;
+
+ private:
+  using Memory = cpu_reducers::ReducerMemory;
+
+  Memory layout_;
+  Arena memory_;
+  std::vector<kernels::Mailbox> mailboxes_;
+  std::vector<std::vector<kernels::LaneCounts>> counts_;
+  std::vector<DeviceCalls> calls_;
+  std::vector<std::unique_ptr<cpu_reducers::LaneReducers>> reducers_;
+  std::atomic<std::uint32_t> seed_{1};
+};
+
+}  // namespace strait::testing
