@@ -60,21 +60,28 @@ DeviceIslands::DeviceIslands(std::uint32_t rank, std::vector<Island> islands, st
       place_(place_of(islands_, rank).place),
       alike_(are_alike(islands_)),
       scratch_(scratch),
-      scratch_bytes_(scratch_bytes) {}
+      scratch_bytes_(scratch_bytes) {
+  std::uint32_t ranks = 0;
+  for (const Island& island : islands_) ranks += static_cast<std::uint32_t>(island.size());
+  for (std::uint32_t next = 0; next < ranks; ++next) {
+    const std::uint32_t island = place_of(islands_, next).island;
+    if (runs_.empty() || runs_.back().island != island) runs_.push_back({island, next, 0});
+    ++runs_.back().ranks;
+  }
+}
 
 bool DeviceIslands::carries(const Call& call) const {
   if (islands_.empty() || call.count == 0) return false;
   const std::size_t bytes = call.count * size_bytes(call.type);
   switch (call.collective) {
     case Collective::all_reduce:
-      return true;
     case Collective::reduce:
     case Collective::reduce_scatter:
-      return alike_;
+      return true;
     case Collective::all_gather:
-      return alike_ && bytes * islands_.size() * islands_.front().size() >= copies_from_bytes;
+      return bytes * (runs_.back().first + runs_.back().ranks) >= copies_from_bytes;
     case Collective::broadcast:
-      return alike_ && bytes >= copies_from_bytes;
+      return bytes >= copies_from_bytes;
     default:
       return false;
   }
@@ -87,16 +94,16 @@ std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
       alike_ ? all_reduce(call, steps) : all_reduce_by_first_ranks(call, steps);
       break;
     case Collective::reduce:
-      reduce(call, steps);
+      alike_ ? reduce(call, steps) : reduce_by_first_ranks(call, steps);
       break;
     case Collective::reduce_scatter:
-      reduce_scatter(call, steps);
+      alike_ ? reduce_scatter(call, steps) : reduce_scatter_by_first_ranks(call, steps);
       break;
     case Collective::all_gather:
-      all_gather(call, steps);
+      alike_ ? all_gather(call, steps) : all_gather_by_first_ranks(call, steps);
       break;
     default:
-      broadcast(call, steps);
+      alike_ ? broadcast(call, steps) : broadcast_by_first_ranks(call, steps);
   }
   return steps;
 }
@@ -133,19 +140,6 @@ void DeviceIslands::all_reduce(const Call& call, Steps& steps) const {
   const std::size_t left = call.count - shared;
   steps.push_back(step(Among::island, call, Collective::all_reduce, at(call.send, shared, call.type), rest, left));
   steps.push_back(step(Among::across, call, Collective::all_reduce, rest, rest, left));
-}
-
-void DeviceIslands::all_reduce_by_first_ranks(const Call& call, Steps& steps) const {
-  const bool is_alone = islands_[island_].size() == 1;
-  const bool adds = !is_alone || call.op == ReduceOp::premul_sum;
-  if (adds)
-    steps.push_back(rooted(step(Among::island, call, Collective::reduce, call.send, call.receive, call.count), 0));
-  if (place_ == 0)
-    steps.push_back(
-        step(Among::across, call, Collective::all_reduce, adds ? call.receive : call.send, call.receive, call.count));
-  if (!is_alone)
-    steps.push_back(
-        rooted(step(Among::island, call, Collective::broadcast, call.receive, call.receive, call.count), 0));
 }
 
 /// In scratch: nobody but the root has an output. What is not shared out is taken by the ranks of the root's place.
@@ -215,6 +209,88 @@ void DeviceIslands::broadcast(const Call& call, Steps& steps) const {
   steps.push_back(rooted(
       step(Among::all, call, Collective::broadcast, rest, at(call.receive, shared, call.type), call.count - shared),
       call.root));
+}
+
+void DeviceIslands::all_reduce_by_first_ranks(const Call& call, Steps& steps) const {
+  const bool adds = !is_alone() || call.op == ReduceOp::premul_sum;
+  if (adds)
+    steps.push_back(rooted(step(Among::island, call, Collective::reduce, call.send, call.receive, call.count), 0));
+  if (place_ == 0)
+    steps.push_back(
+        step(Among::across, call, Collective::all_reduce, adds ? call.receive : call.send, call.receive, call.count));
+  if (!is_alone())
+    steps.push_back(
+        rooted(step(Among::island, call, Collective::broadcast, call.receive, call.receive, call.count), 0));
+}
+
+/// In scratch, from where the root's island gives the root what its first rank has.
+void DeviceIslands::reduce_by_first_ranks(const Call& call, Steps& steps) const {
+  const auto [root_island, root_place] = place_of(islands_, call.root);
+  const std::size_t most = round_down(scratch_bytes_ / size_bytes(call.type), grain(call.type));
+  for (std::size_t first = 0; first < call.count; first += most) {
+    const std::size_t part = std::min(most, call.count - first);
+    std::byte* const output = rank_ == call.root ? at(call.receive, first, call.type) : scratch_;
+    steps.push_back(
+        rooted(step(Among::island, call, Collective::reduce, at(call.send, first, call.type), scratch_, part), 0));
+    if (place_ == 0)
+      steps.push_back(rooted(step(Among::across, call, Collective::reduce, scratch_, output, part), root_island));
+    if (island_ == root_island && root_place != 0)
+      steps.push_back(rooted(step(Among::island, call, Collective::broadcast, scratch_, output, part), 0));
+  }
+}
+
+/// In scratch, with a place for every rank's block: each island's blocks go to its first rank, which shares them out.
+void DeviceIslands::reduce_scatter_by_first_ranks(const Call& call, Steps& steps) const {
+  const std::size_t ranks = runs_.back().first + runs_.back().ranks;
+  const std::size_t most = round_down(scratch_bytes_ / ranks / size_bytes(call.type), grain(call.type));
+  for (std::size_t first = 0; first < call.count; first += most) {
+    const std::size_t part = std::min(most, call.count - first);
+    const std::size_t together = part == call.count ? ranks : 1;  // whole blocks lie one after the other
+    for (std::size_t block = 0; block < ranks; block += together)
+      steps.push_back(
+          rooted(step(Among::island, call, Collective::reduce, at(call.send, block * call.count + first, call.type),
+                      at(scratch_, block * part, call.type), together * part),
+                 0));
+    for (const Run& run : runs_) {
+      std::byte* const blocks = at(scratch_, run.first * part, call.type);
+      if (place_ == 0)
+        steps.push_back(
+            rooted(step(Among::across, call, Collective::reduce, blocks, blocks, run.ranks * part), run.island));
+    }
+    // A first rank takes its own block, and the others theirs as it hands round all of the island's.
+    for (const std::uint32_t member : islands_[island_]) {
+      std::byte* const block = at(scratch_, member * part, call.type);
+      std::byte* const output = member == rank_ ? at(call.receive, first, call.type) : block;
+      steps.push_back(rooted(step(Among::island, call, Collective::broadcast, block, output, part), 0));
+    }
+  }
+}
+
+/// The island's blocks, what the first ranks bring across, and what others' first ranks have brought.
+void DeviceIslands::all_gather_by_first_ranks(const Call& call, Steps& steps) const {
+  steps.push_back(step(Among::island, call, Collective::all_gather, call.send, call.receive, call.count));
+  steps.back().call.receive_offsets = places_in(island_, call.count);
+  for (const Run& run : runs_) {
+    std::byte* const blocks = at(call.receive, run.first * call.count, call.type);
+    const std::size_t count = run.ranks * call.count;
+    if (place_ == 0)
+      steps.push_back(rooted(step(Among::across, call, Collective::broadcast, blocks, blocks, count), run.island));
+    if (run.island != island_ && !is_alone())
+      steps.push_back(rooted(step(Among::island, call, Collective::broadcast, blocks, blocks, count), 0));
+  }
+}
+
+void DeviceIslands::broadcast_by_first_ranks(const Call& call, Steps& steps) const {
+  const auto [root_island, root_place] = place_of(islands_, call.root);
+  const bool is_roots = island_ == root_island;
+  const auto hand_round = [&](const void* from, std::uint32_t root) {
+    steps.push_back(rooted(step(Among::island, call, Collective::broadcast, from, call.receive, call.count), root));
+  };
+  if (is_roots) hand_round(call.send, root_place);
+  if (place_ == 0)
+    steps.push_back(
+        rooted(step(Among::across, call, Collective::broadcast, call.receive, call.receive, call.count), root_island));
+  if (!is_roots && !is_alone()) hand_round(call.receive, 0);
 }
 
 }  // namespace strait

@@ -23,10 +23,10 @@ struct IslandStep {
 /// How GPU ranks carry calls out where their islands reach one another through host memory only: first within the
 /// islands, so that each byte crosses once an island. A pure function of the call and of what all ranks know alike.
 ///
-/// Islands of one size: a rank's share of the data crosses among the ranks of its place in their islands. This has the
-/// bits of the plan `hierarchical`: sums are taken within the island in rank order, rounded to elements, and then taken
-/// in the order of the islands and rounded again, at every size of message. Other islands: only an all-reduce, by the
-/// first rank of each, in the same order.
+/// Islands of one size: a rank's share of the data crosses among the ranks of its place in their islands. Other
+/// islands: all that crosses goes through the first rank of each. Both have the bits of the plan `hierarchical`: sums
+/// are taken within the island in rank order, rounded to elements, and then taken in the order of the islands and
+/// rounded again, at every size of message.
 class DeviceIslands {
  public:
   DeviceIslands() = default;
@@ -42,17 +42,28 @@ class DeviceIslands {
  private:
   using Steps = std::vector<IslandStep>;
   void all_reduce(const Call& call, Steps& steps) const;
-  void all_reduce_by_first_ranks(const Call& call, Steps& steps) const;
   void reduce(const Call& call, Steps& steps) const;
   void reduce_scatter(const Call& call, Steps& steps) const;
   void all_gather(const Call& call, Steps& steps) const;
   void broadcast(const Call& call, Steps& steps) const;
+  void all_reduce_by_first_ranks(const Call& call, Steps& steps) const;
+  void reduce_by_first_ranks(const Call& call, Steps& steps) const;
+  void reduce_scatter_by_first_ranks(const Call& call, Steps& steps) const;
+  void all_gather_by_first_ranks(const Call& call, Steps& steps) const;
+  void broadcast_by_first_ranks(const Call& call, Steps& steps) const;
   /// How many elements each rank of an island takes of so many, if anything is gained by that; the rest is for all.
   std::size_t share_of(std::size_t elements, DataType type) const;
   /// The ranks' blocks, by place in this island and by island: where they begin in a buffer with a block of `block`
   /// elements for every rank.
   std::vector<std::size_t> places_in(std::uint32_t island, std::size_t block) const;
   std::vector<std::size_t> places_across(std::size_t block) const;
+  bool is_alone() const { return islands_[island_].size() == 1; }
+
+  /// Ranks that follow one another and are of one island: what they have lies together.
+  struct Run {
+    std::uint32_t island = 0, first = 0, ranks = 0;
+  };
+  std::vector<Run> runs_;
 
   std::uint32_t rank_ = 0;
   std::vector<Island> islands_;

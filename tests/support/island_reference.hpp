@@ -40,12 +40,9 @@ inline Bytes island_reduction(const ReferenceCall& call, const Islands& islands)
   return sum(all, true);
 }
 
-/// `rank`'s receive buffer. Islands of different sizes: only all-reduce goes by islands.
+/// `rank`'s receive buffer.
 inline Bytes island_reference_output(const ReferenceCall& call, std::uint32_t rank, const Islands& islands) {
-  bool alike = true;
-  for (const auto& island : islands) alike = alike && island.size() == islands.front().size();
-  if (!is_reduction(call.collective) || (!alike && call.collective != Collective::all_reduce))
-    return reference_output(call, rank);
+  if (!is_reduction(call.collective)) return reference_output(call, rank);
   if (call.collective == Collective::reduce && rank != call.root) return {};
   const Bytes sum = island_reduction(call, islands);
   return call.collective == Collective::reduce_scatter ? detail::block(sum, rank, call.inputs.size()) : sum;

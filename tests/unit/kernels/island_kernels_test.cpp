@@ -158,7 +158,6 @@ TEST(IslandKernels, CarriedCalls) {
     for (const std::size_t flagged_bytes : {std::size_t{0}, std::size_t{2048}, std::size_t{1} << 20}) {
       Machine machine(islands, {.flagged_bytes = flagged_bytes});
       for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
-        if (!are_alike(islands) && collective != Collective::all_reduce) continue;
         for (const std::size_t count : {3, 1501, 20'011}) {
           CollectiveCase c;
           c.collective = collective;
@@ -177,17 +176,21 @@ TEST(IslandKernels, CarriedCalls) {
 }
 
 TEST(IslandKernels, CopiesOfAMegabyte) {
-  const Islands islands{{0, 2}, {1, 3}};
-  Machine machine(islands, {.flagged_bytes = 4096});
-  CollectiveCase c;
-  c.type = DataType::float32;
-  c.collective = Collective::all_gather;
-  c.count = 66'003;
-  check(machine, islands, c);
-  c.collective = Collective::broadcast;
-  c.count = 270'007;
-  c.root = 3;
-  check(machine, islands, c);
+  for (const Islands& islands : {Islands{{0, 2}, {1, 3}}, Islands{{0}, {1, 3}, {2}}}) {
+    Machine machine(islands, {.flagged_bytes = 4096});
+    CollectiveCase c;
+    c.type = DataType::float32;
+    for (const bool in_place : {false, true}) {
+      c.in_place = in_place;
+      c.collective = Collective::all_gather;
+      c.count = 66'003;
+      check(machine, islands, c);
+      c.collective = Collective::broadcast;
+      c.count = 270'007;
+      c.root = 3;
+      check(machine, islands, c);
+    }
+  }
 }
 
 /// The same bits. Islands alike, of which each place has threads of its own; and others, whose first ranks alone have.
