@@ -293,7 +293,8 @@ Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const 
   exchange.ring = ring_;
   exchange.op = call.op;
   std::memcpy(&exchange.premul_scalar, call.premul_scalar.data(), sizeof exchange.premul_scalar);
-  exchange.cast = ring_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
+  const bool has_peers = ring_.ranks > 1;  // else there is nothing to send, not even once for all
+  exchange.cast = has_peers && ring_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
   if (has_root(call.collective))
     fill_rooted(exchange, call, through);
   else
@@ -311,6 +312,9 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots&
   const auto place = [&](const std::vector<std::size_t>& offsets, std::uint32_t peer) {
     return offsets.empty() ? peer * block : offsets[peer] * element;
   };
+  const auto bytes_of = [&](const std::vector<std::size_t>& counts, std::uint32_t rank) {
+    return counts.empty() ? block : counts[rank] * element;
+  };
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
     Message& send = exchange.send[peer];
     Message& receive = exchange.receive[peer];
@@ -320,12 +324,12 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots&
         receive = part(to, block);
         break;
       case Collective::reduce_scatter:
-        send = part(from + place(call.send_offsets, peer), block);
-        receive = part(to, block);
+        send = part(from + place(call.send_offsets, peer), bytes_of(call.send_counts, peer));
+        receive = part(to, bytes_of(call.send_counts, ring_.rank));
         break;
       case Collective::all_gather:
-        send = part(from, block);
-        receive = part(to + place(call.receive_offsets, peer), block);
+        send = part(from, bytes_of(call.receive_counts, ring_.rank));
+        receive = part(to + place(call.receive_offsets, peer), bytes_of(call.receive_counts, peer));
         break;
       case Collective::all_to_all:
         send = part(from + peer * block, block);

@@ -61,9 +61,7 @@ DeviceIslands::DeviceIslands(std::uint32_t rank, std::vector<Island> islands, st
       alike_(are_alike(islands_)),
       scratch_(scratch),
       scratch_bytes_(scratch_bytes) {
-  std::uint32_t ranks = 0;
-  for (const Island& island : islands_) ranks += static_cast<std::uint32_t>(island.size());
-  for (std::uint32_t next = 0; next < ranks; ++next) {
+  for (std::uint32_t next = 0; next < blocks_before(islands_.size()); ++next) {
     const std::uint32_t island = place_of(islands_, next).island;
     if (runs_.empty() || runs_.back().island != island) runs_.push_back({island, next, 0});
     ++runs_.back().ranks;
@@ -79,7 +77,7 @@ bool DeviceIslands::carries(const Call& call) const {
     case Collective::reduce_scatter:
       return true;
     case Collective::all_gather:
-      return bytes * (runs_.back().first + runs_.back().ranks) >= copies_from_bytes;
+      return bytes * ranks() >= copies_from_bytes;
     case Collective::broadcast:
       return bytes >= copies_from_bytes;
     default:
@@ -111,6 +109,18 @@ std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
 std::size_t DeviceIslands::share_of(std::size_t elements, DataType type) const {
   if (elements * size_bytes(type) <= whole_limit_bytes) return 0;
   return round_down(elements / islands_[island_].size(), grain(type));
+}
+
+std::size_t DeviceIslands::blocks_before(std::size_t island) const {
+  std::size_t ranks = 0;
+  for (std::size_t i = 0; i < island; ++i) ranks += islands_[i].size();
+  return ranks;
+}
+
+std::size_t DeviceIslands::most_ranks() const {
+  std::size_t most = 0;
+  for (const Island& island : islands_) most = std::max(most, island.size());
+  return most;
 }
 
 std::vector<std::size_t> DeviceIslands::places_in(std::uint32_t island, std::size_t block) const {
@@ -239,45 +249,64 @@ void DeviceIslands::reduce_by_first_ranks(const Call& call, Steps& steps) const 
   }
 }
 
-/// In scratch, with a place for every rank's block: each island's blocks go to its first rank, which shares them out.
+/// In scratch, in which the blocks of an island's ranks lie together: each first rank gets those of its island, and
+/// shares them out.
 void DeviceIslands::reduce_scatter_by_first_ranks(const Call& call, Steps& steps) const {
-  const std::size_t ranks = runs_.back().first + runs_.back().ranks;
-  const std::size_t most = round_down(scratch_bytes_ / ranks / size_bytes(call.type), grain(call.type));
+  const std::size_t most = round_down(scratch_bytes_ / ranks() / size_bytes(call.type), grain(call.type));
   for (std::size_t first = 0; first < call.count; first += most) {
     const std::size_t part = std::min(most, call.count - first);
-    const std::size_t together = part == call.count ? ranks : 1;  // whole blocks lie one after the other
-    for (std::size_t block = 0; block < ranks; block += together)
-      steps.push_back(
-          rooted(step(Among::island, call, Collective::reduce, at(call.send, block * call.count + first, call.type),
-                      at(scratch_, block * part, call.type), together * part),
-                 0));
+    const auto in_scratch = [&](std::size_t block) { return at(scratch_, block * part, call.type); };
     for (const Run& run : runs_) {
-      std::byte* const blocks = at(scratch_, run.first * part, call.type);
-      if (place_ == 0)
-        steps.push_back(
-            rooted(step(Among::across, call, Collective::reduce, blocks, blocks, run.ranks * part), run.island));
+      const std::uint32_t together = part == call.count ? run.ranks : 1;  // whole blocks lie one after the other
+      for (std::uint32_t i = 0; i < run.ranks; i += together) {
+        const std::byte* const input = at(call.send, (run.first + i) * call.count + first, call.type);
+        std::byte* const sum = in_scratch(blocks_before(run.island) + place_of(islands_, run.first + i).place);
+        steps.push_back(rooted(step(Among::island, call, Collective::reduce, input, sum, together * part), 0));
+      }
     }
-    // A first rank takes its own block, and the others theirs as it hands round all of the island's.
-    for (const std::uint32_t member : islands_[island_]) {
-      std::byte* const block = at(scratch_, member * part, call.type);
-      std::byte* const output = member == rank_ ? at(call.receive, first, call.type) : block;
-      steps.push_back(rooted(step(Among::island, call, Collective::broadcast, block, output, part), 0));
+    std::byte* const own = in_scratch(blocks_before(island_));
+    std::byte* const output = at(call.receive, first, call.type);
+    if (place_ == 0) {
+      steps.push_back(step(Among::across, call, Collective::reduce_scatter, scratch_, is_alone() ? output : own,
+                           most_ranks() * part));
+      for (std::uint32_t island = 0; island < islands_.size(); ++island) {
+        steps.back().call.send_counts.push_back(islands_[island].size() * part);
+        steps.back().call.send_offsets.push_back(blocks_before(island) * part);
+      }
     }
+    if (!is_alone()) steps.push_back(rooted(step(Among::island, call, Collective::scatter, own, output, part), 0));
   }
 }
 
-/// The island's blocks, what the first ranks bring across, and what others' first ranks have brought.
+/// The island's blocks, those that the first ranks bring across, and then these inside.
 void DeviceIslands::all_gather_by_first_ranks(const Call& call, Steps& steps) const {
   steps.push_back(step(Among::island, call, Collective::all_gather, call.send, call.receive, call.count));
   steps.back().call.receive_offsets = places_in(island_, call.count);
-  for (const Run& run : runs_) {
+  const auto hand_over = [&](Among among, const Run& run, std::uint32_t root) {
     std::byte* const blocks = at(call.receive, run.first * call.count, call.type);
-    const std::size_t count = run.ranks * call.count;
-    if (place_ == 0)
-      steps.push_back(rooted(step(Among::across, call, Collective::broadcast, blocks, blocks, count), run.island));
-    if (run.island != island_ && !is_alone())
-      steps.push_back(rooted(step(Among::island, call, Collective::broadcast, blocks, blocks, count), 0));
+    steps.push_back(rooted(step(among, call, Collective::broadcast, blocks, blocks, run.ranks * call.count), root));
+  };
+  if (place_ == 0 && runs_.size() == islands_.size()) {
+    const std::byte* const own = at(call.receive, islands_[island_].front() * call.count, call.type);
+    steps.push_back(step(Among::across, call, Collective::all_gather, own, call.receive, most_ranks() * call.count));
+    for (const Island& island : islands_) {
+      steps.back().call.receive_counts.push_back(island.size() * call.count);
+      steps.back().call.receive_offsets.push_back(island.front() * call.count);
+    }
+  } else if (place_ == 0) {
+    for (const Run& run : runs_) hand_over(Among::across, run, run.island);
   }
+  if (is_alone()) return;
+  Run foreign;  // as many of them as lie together
+  for (const Run& run : runs_) {
+    if (run.island == island_) {
+      if (foreign.ranks != 0) hand_over(Among::island, foreign, 0);
+      foreign = {.first = run.first + run.ranks};
+    } else {
+      foreign.ranks += run.ranks;
+    }
+  }
+  if (foreign.ranks != 0) hand_over(Among::island, foreign, 0);
 }
 
 void DeviceIslands::broadcast_by_first_ranks(const Call& call, Steps& steps) const {

@@ -58,6 +58,10 @@ class DeviceIslands {
   std::vector<std::size_t> places_in(std::uint32_t island, std::size_t block) const;
   std::vector<std::size_t> places_across(std::size_t block) const;
   bool is_alone() const { return islands_[island_].size() == 1; }
+  /// Where the ranks' blocks are in the order of the islands: of so many of them.
+  std::size_t blocks_before(std::size_t island) const;
+  std::size_t ranks() const { return blocks_before(islands_.size()); }
+  std::size_t most_ranks() const;  ///< of an island
 
   /// Ranks that follow one another and are of one island: what they have lies together.
   struct Run {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 #include <typeindex>
 #include <vector>
 
@@ -36,7 +37,11 @@ struct EmulatedBlock {
   T& memory() {
     const std::lock_guard lock(mutex_);
     auto& place = memory_[typeid(T)];
-    if (!place) place = std::make_shared<T>();
+    if (!place) {
+      place = std::make_shared<T>();
+      // As on a GPU nothing is cleared; what is read before it was written leads astray.
+      if constexpr (std::is_trivially_copyable_v<T>) std::memset(place.get(), 0x5a, sizeof(T));
+    }
     return *static_cast<T*>(place.get());
   }
   /// Whether any of the threads [first, first + count), which `meeting` joins, says yes.

@@ -65,7 +65,7 @@ std::size_t Batch::calls() const { return calls_of(captured) * launches.size() +
 Batch make_batch(std::uint64_t seed, std::uint64_t number, const Limits& limits) {
   Random random(mix(seed, number));
   Batch batch;
-  if (random.one_in(3)) {
+  if (random.one_in(3) && limits.graphs) {
     batch.graph_stream = static_cast<std::uint32_t>(random.below(limits.streams));
     const std::uint64_t steps = 1 + random.below(6);
     for (std::uint64_t i = 0; i < steps; ++i) {

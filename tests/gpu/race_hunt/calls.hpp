@@ -26,6 +26,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 struct Limits {
   std::uint32_t ranks = 2;
   std::uint32_t streams = 3;
+  bool graphs = true;                            ///< some calls are recorded and replayed
   std::size_t max_bytes = std::size_t{1} << 20;  ///< of a call's larger buffer, about
 };
 constexpr std::size_t most_together = 4;  ///< calls of a group

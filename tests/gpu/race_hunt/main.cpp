@@ -63,6 +63,10 @@ class Hunt {
     }
     limits_.ranks = static_cast<std::uint32_t>(settings_.ranks > 0 ? settings_.ranks : std::max(gpus_, 2));
     limits_.streams = settings_.streams;
+    // To launch a graph that still runs, the driver waits for it and locks the GPU's context: what the graph waits for
+    // is then never launched by a rank that shares the GPU.
+    limits_.graphs = gpus_ >= static_cast<int>(limits_.ranks);
+    if (!limits_.graphs) std::printf("# ranks share a GPU: no graphs\n");
     limits_.max_bytes = good(perf::parse_bytes(settings_.max_bytes));
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     std::printf("# %u ranks on %d GPUs, seed %llu, from batch %llu on\n", limits_.ranks, gpus_,

@@ -87,13 +87,18 @@ class Machine {
     for (const Call* call : calls) EXPECT_EQ(signature(*call), signature(*calls.front()));
     carry_out(calls, among == Among::island ? static_cast<std::uint32_t>(members.size()) : ranks_);
     for (const std::uint32_t member : members) ++ranks[member].done;
-    if (among == Among::across) crossings_ += calls.size() * calls[0]->count;
+    const std::vector<std::size_t>& counts =
+        calls[0]->send_counts.empty() ? calls[0]->receive_counts : calls[0]->send_counts;
+    const std::size_t elements = std::accumulate(counts.begin(), counts.end(), counts.empty() ? calls[0]->count : 0);
+    if (among == Among::across) crossings_ += calls.size() * elements;
     return true;
   }
 
   /// By plain loops: inputs are read before any output is written.
   static void carry_out(const std::vector<const Call*>& calls, std::uint32_t averaged) {
     const auto count = static_cast<std::uint32_t>(calls.size());
+    if (!calls[0]->receive_counts.empty()) return gather_uneven(calls);
+    if (!calls[0]->send_counts.empty()) return reduce_uneven(calls, averaged);
     std::vector<Bytes> inputs, scalars;
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       inputs.push_back(input_of(*calls[rank], rank, count));
@@ -113,6 +118,44 @@ class Machine {
         output = average(reference, rank, averaged);
       write(call, output);
     }
+  }
+
+  /// An all-gather of blocks of different lengths.
+  static void gather_uneven(const std::vector<const Call*>& calls) {
+    std::vector<Bytes> blocks;
+    for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+      const auto* send = static_cast<const std::byte*>(calls[rank]->send);
+      blocks.emplace_back(send, send + calls[rank]->receive_counts[rank] * size_bytes(calls[rank]->type));
+    }
+    for (const Call* call : calls)
+      for (std::size_t from = 0; from < calls.size(); ++from)
+        std::copy(blocks[from].begin(), blocks[from].end(),
+                  static_cast<std::byte*>(call->receive) + call->receive_offsets[from] * size_bytes(call->type));
+  }
+  /// A reduce-scatter of blocks of different lengths.
+  static void reduce_uneven(const std::vector<const Call*>& calls, std::uint32_t averaged) {
+    for (std::uint32_t rank = 0; rank < calls.size(); ++rank) {
+      EXPECT_EQ(calls[rank]->send_counts, calls[0]->send_counts);
+      EXPECT_LE(calls[0]->send_counts[rank], calls[0]->count);
+    }
+    std::vector<Bytes> outputs;
+    for (std::uint32_t rank = 0; rank < calls.size(); ++rank) {
+      std::vector<Bytes> blocks;
+      for (const Call* call : calls) {
+        const auto* block =
+            static_cast<const std::byte*>(call->send) + call->send_offsets[rank] * size_bytes(call->type);
+        blocks.emplace_back(block, block + call->send_counts[rank] * size_bytes(call->type));
+      }
+      const ReferenceCall reference{.collective = Collective::all_reduce,
+                                    .type = calls[rank]->type,
+                                    .op = calls[rank]->op,
+                                    .root = 0,
+                                    .premul_scalars = {},
+                                    .inputs = blocks};
+      outputs.push_back(average(reference, 0, averaged));
+    }
+    for (std::size_t rank = 0; rank < calls.size(); ++rank)
+      std::copy(outputs[rank].begin(), outputs[rank].end(), static_cast<std::byte*>(calls[rank]->receive));
   }
 
   /// As reference_output(), but divided by the number of all ranks.
