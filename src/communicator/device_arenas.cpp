@@ -81,6 +81,21 @@ Result<bool> has_async_copies(int device) {
   return capability >= 9 && static_cast<std::uint32_t>(block_memory_bytes) >= kernels::piped_memory_bytes();
 }
 
+/// DeviceArenas::most_blocks().
+Result<std::uint32_t> blocks_of_shared_gpus(const DeviceRank::Request& request) {
+  std::ptrdiff_t sharing = 1;
+  for (const std::string& id : request.bus_ids)
+    sharing = std::max(sharing, std::count(request.bus_ids.begin(), request.bus_ids.end(), id));
+  if (sharing == 1) return 0u;
+  int sms = 0;
+  const Status asked = check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request.device),
+                             "cannot ask a GPU how many SMs it has");
+  STRAIT_TRY(request.agree(asked, "share a GPU"));
+  STRAIT_ASSIGN(const auto all, request.gather(static_cast<std::uint32_t>(sms)));
+  const std::uint32_t least = *std::min_element(all.begin(), all.end());
+  return std::max(least / (2 * static_cast<std::uint32_t>(sharing)), 1u);
+}
+
 Island everybody(std::uint32_t ranks) {
   Island all(ranks);
   std::iota(all.begin(), all.end(), 0);
@@ -91,6 +106,7 @@ Island everybody(std::uint32_t ranks) {
 
 Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
   DeviceArenas arenas;
+  STRAIT_ASSIGN(arenas.most_blocks_, blocks_of_shared_gpus(request));
   arenas.ring_.staged = true;
   if (request.p2p.use == P2p::off)
     arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";

@@ -67,6 +67,9 @@ class DeviceArenas {
   std::size_t copy_window_bytes() const { return copy_window_bytes_; }
   /// Makes peer_words(). Collective.
   Status open_peer_words(const DeviceRank::Request& request);
+  /// Of a launch, where ranks share a GPU: so many that those of all of them, and of their next launches, find room on
+  /// it at once. 0: each has a GPU of its own.
+  std::uint32_t most_blocks() const { return most_blocks_; }
   /// Why not directly: empty where it is.
   const std::string& why_staged() const { return why_staged_; }
 
@@ -103,6 +106,7 @@ class DeviceArenas {
   std::string why_staged_;
   ExchangeRates exchange_rates_;
   std::size_t cpu_reduce_bytes_ = 0;
+  std::uint32_t most_blocks_ = 0;
 };
 
 }  // namespace strait

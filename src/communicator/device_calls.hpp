@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -39,6 +40,7 @@ class DeviceCalls {
     std::string algorithm;  ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
     std::size_t piped_bytes = ~std::size_t{0};  ///< messages in bulk from this on go through pipes, where they can
     double exchange_gbps = 0;                   ///< ExchangeRates, by which borders are; 0: unknown
+    std::uint32_t most_blocks = 0;              ///< of a launch, whatever is asked for; 0: no such bound
   };
   DeviceCalls() = default;
   /// `barrier_tokens`: 2 * max_ranks words of this device's memory.
@@ -95,7 +97,11 @@ class DeviceCalls {
   };
 
   /// Thread blocks at most; 0: as many as pay.
-  std::uint32_t bound(const Call& call) const { return call.max_sms != 0 ? call.max_sms : options_.max_sms; }
+  std::uint32_t bound(const Call& call) const {
+    const std::uint32_t asked = call.max_sms != 0 ? call.max_sms : options_.max_sms;
+    if (asked == 0 || options_.most_blocks == 0) return std::max(asked, options_.most_blocks);
+    return std::min(asked, options_.most_blocks);
+  }
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,

@@ -149,7 +149,7 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring) const {
   return {ring,
           barrier_tokens_.data(),
           {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
-           request_.piped_bytes, arenas_.exchange_rates().gbps}};
+           request_.piped_bytes, arenas_.exchange_rates().gbps, arenas_.most_blocks()}};
 }
 
 Status CudaRank::open_order() {

@@ -20,13 +20,14 @@ using kernels::Exchange;
 using kernels::Wire;
 
 /// What ranks that NVLink joins make of calls.
-DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t max_sms) {
+DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t max_sms,
+                         std::uint32_t most_blocks = 0) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
   kernels::Ring ring{};
   ring.rank = rank;
   ring.ranks = ranks;
   std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  return {ring, nullptr, {max_sms, std::size_t{16} << 20, ""}};
+  return {ring, nullptr, {max_sms, std::size_t{16} << 20, "", ~std::size_t{0}, 0, most_blocks}};
 }
 
 /// Short messages are sent once the one before them from this rank to that was received, long ones move while both of
@@ -223,6 +224,35 @@ TEST(MessagesOverNvlink, ThoseOfALaunchDoNotWaitForOneAnother) {
 }
 
 /// A block takes the wire that one of its length takes in an all-to-all. A message too, if it fits into free slots.
+/// Ranks that share a GPU: what is asked for is granted as far as all find room.
+TEST(SharedGpus, BoundEveryLaunch) {
+  constexpr std::uint32_t most = 5;
+  const auto expect_bound = [](const std::vector<DeviceLaunch>& launches, std::uint32_t bound) {
+    EXPECT_FALSE(launches.empty());
+    for (const DeviceLaunch& launch : launches) EXPECT_LE(launch.blocks, bound);
+  };
+  for (const std::uint32_t max_sms : {0u, 4u, 100u}) {
+    const DeviceCalls calls = nvlink_calls(0, 4, max_sms, most);
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                        Collective::all_to_all, Collective::broadcast, Collective::reduce})
+      for (const std::size_t count : {std::size_t{100}, std::size_t{8} << 20, std::size_t{64} << 20})
+        for (const std::uint32_t of_call : {0u, 3u, 64u}) {
+          Call call;
+          call.collective = collective;
+          call.count = count;
+          call.max_sms = of_call;
+          const std::uint32_t asked = of_call != 0 ? of_call : max_sms;
+          expect_bound(calls.launches_of(call), asked == 0 ? most : std::min(asked, most));
+        }
+    Call message;
+    message.collective = Collective::send_recv;
+    message.sends = true;
+    message.peer = 1;
+    message.count = std::size_t{64} << 20;
+    expect_bound(calls.launches_of(std::span(&message, 1)), max_sms == 0 ? most : std::min(max_sms, most));
+  }
+}
+
 TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
   constexpr std::uint32_t ranks = 2;
   std::byte* const buffer = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
