@@ -303,7 +303,7 @@ TEST(DeviceIslands, RandomCallsOverIslandsOfOneSize) {
 TEST(DeviceIslands, RandomCallsOverOtherIslands) {
   constexpr std::uint32_t shapes[][4] = {{2, 1}, {1, 2}, {2, 1, 1}, {3, 2}, {1, 1, 2, 2}, {4, 1, 2}};
   int carried_calls = 0;
-  for (std::uint64_t seed = 1; seed <= 160; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     std::vector<std::uint32_t> sizes(std::begin(shapes[seed % std::size(shapes)]),
                                      std::end(shapes[seed % std::size(shapes)]));
     std::erase(sizes, 0u);
@@ -312,7 +312,7 @@ TEST(DeviceIslands, RandomCallsOverOtherIslands) {
     carried_calls += check(machine, islands, random_case(seed, machine.ranks())) ? 1 : 0;
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(carried_calls, 110);
+  EXPECT_GT(carried_calls, 65);
 }
 
 /// Which bits come out must not depend on the size.
