@@ -155,8 +155,12 @@ TEST(Reducers, EndWhenAborted) {
 
 /// Headers, results and uploads do not overlap, and one offset leads from either header of a ring to its slots.
 TEST(ReducerMemory, HasPlaceForEverything) {
-  for (const std::uint32_t ranks : {2u, 3u, 10u, 16u}) {
-    const ReducerMemory layout = ReducerMemory::of(ranks);
+  struct Shape {
+    std::uint32_t ranks, meetings;  ///< of islands: so many groups of ranks share the memory
+  };
+  for (const auto& [ranks, meetings] :
+       {Shape{2, 1}, Shape{3, 1}, Shape{10, 1}, Shape{16, 1}, Shape{2, 8}, Shape{3, 5}, Shape{4, 4}, Shape{8, 2}}) {
+    const ReducerMemory layout = ReducerMemory::of(ranks, ReducerMemory::budget_bytes / meetings);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       EXPECT_EQ(layout.down(rank) + layout.slots_offset(rank), layout.results());
       EXPECT_EQ(layout.up(rank) + layout.slots_offset(rank), layout.uploads(rank));
@@ -165,7 +169,8 @@ TEST(ReducerMemory, HasPlaceForEverything) {
                 rank == 0 ? layout.results() + layout.slots_bytes() : layout.uploads(rank - 1) + layout.slots_bytes());
       EXPECT_EQ(layout.up(rank) % 4096, 0u);
     }
-    EXPECT_LE(layout.size_bytes(), ReducerMemory::budget_bytes);
+    EXPECT_LE(meetings * layout.size_bytes(), ReducerMemory::budget_bytes);
+    EXPECT_EQ(layout.size_bytes() % 4096, 0u);
     EXPECT_GE(layout.slot_bytes, 4096u);
   }
 }
