@@ -136,8 +136,9 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
 bool DeviceCopies::carries(const Call& call) const {
   const bool has_own = call.max_sms != 0 && request_->copy_engine_bytes == 0;
   const Borders borders = has_own ? borders_of_few(call.max_sms) : borders_;
-  const std::size_t least_bytes =
-      call.collective == Collective::all_reduce ? borders.all_reduce_bytes : borders.others_bytes;
+  // A reduce has as many steps as an all-reduce, and moves no more.
+  const bool has_sums = call.collective == Collective::all_reduce || call.collective == Collective::reduce;
+  const std::size_t least_bytes = has_sums ? borders.sums_bytes : borders.others_bytes;
   if (least_bytes == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
   const BufferSizes sizes = buffer_sizes(call, call.root, request_->ranks);
   if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes) return false;

@@ -19,7 +19,7 @@ class DeviceCopies {
  public:
   /// From which size on calls are carried, of the larger buffer; 0: none.
   struct Borders {
-    std::size_t all_reduce_bytes = 0;
+    std::size_t sums_bytes = 0;  ///< an all-reduce, a reduce
     std::size_t others_bytes = 0;
   };
   using LaunchAdd =

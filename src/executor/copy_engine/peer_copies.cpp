@@ -76,9 +76,29 @@ Status PeerCopies::enqueue(const StagedCall& call, std::uint32_t hash, StreamDri
   if (!supports(call))
     return fail(Code::unsupported, std::string(name(call.collective)) + " of " + std::to_string(call.count) +
                                        " elements by copies between GPUs");
-  const PeerTraffic traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks);
+  const std::size_t most = most_elements(call);
+  StagedCall part = call;
+  for (std::size_t first = 0; first < call.count; first += part.count) {
+    const std::size_t offset = first * size_bytes(call.type);
+    part.count = std::min(most, call.count - first);
+    part.send = static_cast<const std::byte*>(call.send) + offset;
+    if (call.receive != nullptr) part.receive = static_cast<std::byte*>(call.receive) + offset;
+    STRAIT_TRY(enqueue_part(part, std::max(hash, 1u), stream));  // 0: none
+  }
+  return {};
+}
+
+/// A rank's slice of a reduce finds room in the half of a window in which messages come.
+std::size_t PeerCopies::most_elements(const StagedCall& call) const {
+  if (call.collective != Collective::reduce) return call.count;
+  return setup_.window_bytes / 2 / grain_bytes * grain_bytes / size_bytes(call.type) * setup_.ranks;
+}
+
+Status PeerCopies::enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream) {
+  PeerTraffic traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks);
   const Cut parts = cut(traffic);
-  hash = std::max(hash, 1u);  // 0: none
+  if (traffic.adds() && traffic.sums == nullptr)
+    traffic.place_sums(setup_.windows_here[call.root] + parts.messages_begin);
   STRAIT_TRY(begin(hash, stream));
   // The kernel first: streams that share a hardware queue with it must not wait for it before it is there. They are
   // forked from what comes before it, for it waits for them.

@@ -38,6 +38,9 @@ namespace strait::staged {
 /// And a peer's windows are free when a call begins, for the peer was done with the one before.
 /// begun() bears a hash of the call and is waited for with equality, so that calls that differ never meet.
 ///
+/// A reduce's sums have no output to lie in, but at the root. They lie where the root would put messages for this rank,
+/// of which there are none; a reduce of more than finds room there is made in several parts.
+///
 /// Where peers' outputs are mapped here, chunks, windows and their words are spared: between the two meetings
 /// everything goes straight to where it belongs (enqueue_in_place()).
 ///
@@ -116,6 +119,8 @@ class PeerCopies {
 
   explicit PeerCopies(Setup setup) : setup_(std::move(setup)), words_{setup_.ranks} {}
   Status prepare();
+  std::size_t most_elements(const StagedCall& call) const;
+  Status enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
   Cut cut(const PeerTraffic& traffic) const;
   Status begin(std::uint32_t hash, StreamDriver::Stream stream);
   Status fork(std::uint32_t hash, std::span<Lane* const> lanes);

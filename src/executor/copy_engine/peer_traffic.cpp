@@ -14,7 +14,9 @@ Span part(const void* data, std::size_t offset, std::size_t bytes) {
   return {static_cast<std::byte*>(const_cast<void*>(data)) + offset, bytes};
 }
 
-PeerTraffic all_reduce(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+/// Every rank adds up a slice, and sends the sum to all others, or of a reduce to the root.
+PeerTraffic reduce_slices(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+  const bool all = call.collective == Collective::all_reduce, has_output = all || rank == call.root;
   const std::size_t bytes = call.count * size_bytes(call.type);
   const std::size_t slice = (bytes + ranks * grain_bytes - 1) / (ranks * grain_bytes) * grain_bytes;
   const auto slice_of = [&](const void* data, std::uint32_t owner) {
@@ -22,14 +24,14 @@ PeerTraffic all_reduce(const StagedCall& call, std::uint32_t rank, std::uint32_t
     return part(data, begin, std::min(slice, bytes - begin));
   };
   PeerTraffic traffic;
+  traffic.addends = slice_of(call.send, rank);
+  traffic.sums = has_output ? slice_of(call.receive, rank).data : nullptr;
   for (std::uint32_t peer = 0; peer < ranks; ++peer) {
     if (peer == rank) continue;
     traffic.contributions[peer] = slice_of(call.send, peer);
-    traffic.sends[peer] = slice_of(call.receive, rank);
-    traffic.receives[peer] = slice_of(call.receive, peer);
+    if (all || peer == call.root) traffic.sends[peer] = {traffic.sums, traffic.addends.bytes};
+    if (has_output) traffic.receives[peer] = slice_of(call.receive, peer);
   }
-  traffic.addends = slice_of(call.send, rank);
-  traffic.sums = slice_of(call.receive, rank).data;
   traffic.sends_sums = true;
   traffic.longest_bytes = slice;
   return traffic;
@@ -110,14 +112,20 @@ PeerTraffic blocks(const StagedCall& call, std::uint32_t rank, std::uint32_t ran
 
 bool PeerTraffic::supports(const StagedCall& call) {
   if (call.count == 0) return false;
-  if (call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter)
-    return call.op != ReduceOp::premul_sum;
+  if (is_reduction(call.collective)) return call.op != ReduceOp::premul_sum;
   return Rounds::supports(call.collective);
 }
 
 PeerTraffic PeerTraffic::of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
   if (call.collective == Collective::broadcast && ranks > 2) return broadcast(call, rank, ranks);
-  return call.collective == Collective::all_reduce ? all_reduce(call, rank, ranks) : blocks(call, rank, ranks);
+  const bool slices = call.collective == Collective::all_reduce || call.collective == Collective::reduce;
+  return slices ? reduce_slices(call, rank, ranks) : blocks(call, rank, ranks);
+}
+
+void PeerTraffic::place_sums(std::byte* place) {
+  sums = place;
+  for (Span& message : sends)
+    if (message.bytes != 0) message.data = place;
 }
 
 }  // namespace strait::staged

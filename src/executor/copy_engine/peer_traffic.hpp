@@ -13,7 +13,7 @@ namespace strait::staged {
 
 /// What one rank gives its peers in a call, and gets from them, where each writes into the others' memory.
 ///  - Contributions go to the peer that adds up that part of a reduction, in rank order.
-///  - Messages go to the peer's output; in an all-reduce they are what the sender has added up.
+///  - Messages go to the peer's output; in an all-reduce and a reduce they are what the sender has added up.
 struct PeerTraffic {
   struct Span {
     std::byte* data = nullptr;
@@ -23,14 +23,13 @@ struct PeerTraffic {
 
   Spans contributions;        ///< to each peer
   Span addends;               ///< this rank's own contribution to what it adds up
-  std::byte* sums = nullptr;  ///< where that goes, of the same length
+  std::byte* sums = nullptr;  ///< where that goes, of the same length; null: the caller finds a place (place_sums())
   Spans sends, receives;      ///< messages to and from each peer; [own rank]: what is copied here
   bool sends_sums = false;
   std::optional<std::uint32_t> relayed;  ///< what comes from this rank is what is sent to the others, of a broadcast
   std::size_t longest_bytes = 0;         ///< of any rank's messages and contributions: all ranks cut alike
 
-  /// Whether copy engines can do it: they scale nothing, and of a reduce, which one rank would add up alone, kernels
-  /// make a quicker end.
+  /// Whether copy engines can do it: they scale nothing.
   static bool supports(const StagedCall& call);
   /// Of a supported call with at least one element.
   static PeerTraffic of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks);
@@ -39,6 +38,8 @@ struct PeerTraffic {
     return std::any_of(spans.begin(), spans.end(), [](const Span& span) { return span.bytes != 0; });
   }
   bool adds() const { return addends.bytes != 0; }
+  /// What this rank adds up for another one lies there until it is sent.
+  void place_sums(std::byte* place);
   /// Whether what comes from a peer is written over what goes to it.
   bool overwrites(std::uint32_t peer) const {
     return sends[peer].bytes != 0 && sends[peer].data == receives[peer].data;

@@ -103,6 +103,33 @@ TEST(PeerCopies, GoStraightIntoOutputs) {
     }
 }
 
+/// More than there is room for at once; ranks other than the root have no output.
+TEST(PeerCopies, ReduceInParts) {
+  constexpr std::uint32_t ranks = 3;
+  constexpr std::size_t in_a_part = peer_window_bytes / 2 / sizeof(std::uint16_t) * ranks;
+  Peers peers(ranks);
+  std::vector<Case> cases;
+  for (const std::size_t count : {in_a_part, in_a_part + 1, 4 * in_a_part - 5})
+    for (std::uint32_t root = 0; root < ranks; ++root) {
+      Case c{.collective = Collective::reduce, .type = DataType::bfloat16, .root = root, .count = count};
+      c.in_place = root == 1;
+      for (std::uint32_t rank = 0; rank < ranks; ++rank)
+        c.inputs.push_back(random_elements(c.type, count, count + rank));
+      cases.push_back(std::move(c));
+    }
+  as_threads(ranks, [&](std::uint32_t number) {
+    PeerRank rank(peers, number, {.seed = number, .slow = false});
+    for (const Case& c : cases) {
+      Buffers buffers(c, number, ranks);
+      StagedCall call = buffers.call();
+      if (number != c.root) call.receive = nullptr;
+      ASSERT_TRUE(rank.enqueue(call));
+      rank.driver->finish(rank.stream);
+      buffers.check();
+    }
+  });
+}
+
 /// Every type with every operation that copy engines carry.
 TEST(PeerCopies, ReduceEveryTypeAndOperation) {
   Peers peers(3);
@@ -155,7 +182,7 @@ TEST(PeerCopies, WhatIsNotSupportedIsRefused) {
   const StagedCall good{.count = 1, .send = data.data(), .receive = data.data()};
   for (const auto& change : std::vector<std::function<void(StagedCall&)>>{
            [](StagedCall& call) { call.count = 0; }, [](StagedCall& call) { call.op = ReduceOp::premul_sum; },
-           [](StagedCall& call) { call.collective = Collective::reduce; },
+           [](StagedCall& call) { call.collective = Collective::send_recv; },
            [](StagedCall& call) { call.collective = Collective::barrier; }}) {
     StagedCall call = good;
     change(call);

@@ -23,8 +23,8 @@ constexpr const char* race_after_failure =
     "ranks whose waits a failure has ended race, and their outputs are undefined";
 
 constexpr Collective carried[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
-                                  Collective::all_to_all, Collective::broadcast,  Collective::gather,
-                                  Collective::scatter};
+                                  Collective::all_to_all, Collective::broadcast,  Collective::reduce,
+                                  Collective::gather,     Collective::scatter};
 
 /// Calls of few chunks, of every collective and root.
 std::vector<Case> make_short_cases(std::uint64_t seed, std::uint32_t ranks, std::size_t number) {
