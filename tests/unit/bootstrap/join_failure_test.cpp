@@ -1,6 +1,3 @@
-#include <sys/resource.h>
-#include <sys/wait.h>
-
 #include <chrono>
 #include <fstream>
 
@@ -246,74 +243,6 @@ TEST(Ranks, AMalformedSettingIsNamed) {
   UniqueId id = make_id();
   EXPECT_THAT(join(id, options_of(0, 1, 2000, {{"STRAIT_SLICE_BYTES", "big"}})),
               FailsWith(Code::invalid_argument, HasSubstr("STRAIT_SLICE_BYTES=\"big\"")));
-}
-
-/// Runs in a child, so that its limits and descriptors are its own.
-int exit_code_of(const std::function<bool()>& body) {
-  pid_t child = ::fork();
-  if (child == 0) ::_exit(body() ? 0 : 1);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-/// Leaves room for this many more descriptors; gives the limit that was there before.
-rlimit limit_descriptors(int spare) {
-  UniqueFd probe(::dup(0));
-  rlimit before{};
-  ::getrlimit(RLIMIT_NOFILE, &before);
-  rlimit limit{static_cast<rlim_t>(probe.get() + spare), before.rlim_max};
-  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  return before;
-}
-
-bool fails_for_want_of_descriptors(const Status& status) {
-  return !status && status.error().code == Code::system_error &&
-         status.error().message.find("ulimit -n") != std::string::npos;
-}
-
-TEST(Descriptors, RunningOutIsAnErrorWithARemedy) {
-  UniqueId id = make_id();
-  EXPECT_EQ(
-      exit_code_of([] {
-        limit_descriptors(0);
-        return fails_for_want_of_descriptors(start_root({address_of("127.0.0.1"), {}, false}, {}).map([](auto) {}));
-      }),
-      0);
-  EXPECT_EQ(exit_code_of([&] {
-              JoinOptions options = options_of(0, 2);
-              limit_descriptors(0);
-              return fails_for_want_of_descriptors(join(id, options).map([](auto&&) {}));
-            }),
-            0);
-}
-
-/// Whether a root that has room for one of two ranks says so to that one.
-bool starved_root_says_so() {
-  UniqueId id = make_id();
-  std::atomic<bool> starved{false};
-  rlimit before{};
-  std::vector<std::thread> ranks;
-  std::vector<int> told(2);
-  // The ranks are processes, so that only the root runs out.
-  for (int i = 0; i < 2; ++i)
-    ranks.emplace_back([&, i] {
-      while (!starved.load()) std::this_thread::yield();
-      told[static_cast<std::size_t>(i)] = exit_code_of([&] {
-        ::setrlimit(RLIMIT_NOFILE, &before);
-        auto joined = join(id, options_of(i, 3, 400));
-        return !joined && joined.error().message.find("ulimit -n") != std::string::npos;
-      });
-    });
-  before = limit_descriptors(1);
-  starved.store(true);
-  for (std::thread& rank : ranks) rank.join();
-  return told[0] == 0 || told[1] == 0;
-}
-
-TEST(Descriptors, AStarvedRootSaysSoToTheRanksItHas) {
-  // In a child, where no root of an earlier test still closes descriptors: each would be room for one rank more.
-  EXPECT_EQ(exit_code_of(starved_root_says_so), 0);
 }
 
 }  // namespace
