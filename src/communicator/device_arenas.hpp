@@ -52,7 +52,8 @@ class DeviceArenas {
     return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_;
   }
   cpu_reducers::ReducerMemory reducers_layout() const;
-  std::size_t reducers_offset() const;  ///< in bytes
+  std::size_t reducers_offset() const;                                  ///< in bytes
+  std::uint32_t reducers_of_each() const { return reducers_of_each_; }  ///< threads of a rank of meeting_ring()
   /// All-reduces of so many bytes and more are for those threads; 0: none.
   std::size_t cpu_reduce_bytes() const { return cpu_reduce_bytes_; }
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
@@ -106,6 +107,7 @@ class DeviceArenas {
   std::string why_staged_;
   ExchangeRates exchange_rates_;
   std::size_t cpu_reduce_bytes_ = 0;
+  std::uint32_t reducers_of_each_ = 0;
   std::uint32_t most_blocks_ = 0;
 };
 

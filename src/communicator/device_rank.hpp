@@ -36,7 +36,8 @@ class DeviceRank {
     std::size_t piped_bytes = 0;               ///< through peers' memory: messages from this on go through pipes
     std::size_t copy_engine_bytes = 0;         ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
     std::size_t copy_window_bytes = 0;         ///< of a GPU's memory, where copy engines carry chunks between GPUs
-    cpu_reducers::Options reducers;            ///< through host memory; no threads: none
+    cpu_reducers::Options reducers;            ///< of each rank that has any, through host memory
+    std::uint32_t most_reducers = 0;           ///< threads of all ranks together
     std::optional<std::size_t> cpu_reduce_bytes;  ///< all-reduces from this on are added up by them; 0: none; unset:
                                                   ///< by the rates
     WireFormat wire = WireFormat::off;            ///< of the communicator: what it needs is there from the start

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -25,10 +26,14 @@ class DeviceReducers {
   /// `calls` go over the ring with the threads. Where no reducers are wanted this carries nothing. `request` outlives
   /// this.
   static Result<DeviceReducers> open(const DeviceRank::Request& request, const DeviceArenas& arenas, DeviceCalls calls);
+  /// Of a rank, where so many have any.
+  static std::uint32_t threads_of_each(const DeviceRank::Request& request, std::size_t ranks) {
+    return std::min(request.reducers.threads, request.most_reducers / static_cast<std::uint32_t>(ranks));
+  }
   /// Of the all-reduces for them, by so many ranks each: as asked for, else by what is known of the machine. 0: there
   /// are none.
   static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, const ExchangeRates& rates) {
-    if (request.ranks == 1 || request.reducers.threads == 0) return 0;
+    if (request.ranks == 1) return 0;
     return request.cpu_reduce_bytes.value_or(
         cpu_reduce_border_bytes(static_cast<std::uint32_t>(meeting), request.ranks, rates));
   }

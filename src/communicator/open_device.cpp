@@ -64,9 +64,9 @@ Status Comm::open_device(const Deadline& deadline) {
   request.piped_bytes = options_.piped_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copy_window_bytes = options_.copy_window_bytes;
-  // Half of the cores at most: the rest is the program's.
-  request.reducers.threads = std::min(options_.cpu_reducers, cores_ / (2 * ranks_));
+  request.reducers.threads = options_.cpu_reducers;
   request.reducers.simd = simd_;
+  request.most_reducers = cores_ / 2;  // the rest is the program's
   request.cpu_reduce_bytes = options_.cpu_reduce_bytes;
   request.wire = wire();
   // Registrations ask the others later, by deadlines of their own.

@@ -72,7 +72,7 @@ class Hunt {
     std::printf("# %u ranks on %d GPUs, seed %llu, from batch %llu on\n", limits_.ranks, gpus_,
                 static_cast<unsigned long long>(settings_.seed),
                 static_cast<unsigned long long>(settings_.first_batch));
-    host_tables_ = std::make_unique<HostTables>(limits_, settings_.seed);
+    host_tables_ = std::make_unique<HostTables>(limits_, settings_.seed, named_islands());
     for (int gpu = 0; gpu < std::min(gpus_, static_cast<int>(limits_.ranks)); ++gpu)
       tables_.push_back(good(DeviceTables::upload(*host_tables_, gpu)));
     findings_.resize(limits_.ranks);
@@ -90,6 +90,16 @@ class Hunt {
   }
 
  private:
+  /// Of STRAIT_P2P, which makes the order of sums another one.
+  std::vector<Island> named_islands() const {
+    const char* text = std::getenv("STRAIT_P2P");
+    const P2pSetting setting = good(parse_p2p(text == nullptr ? "auto" : text));
+    good(check_ranks(setting, limits_.ranks));
+    if (setting.groups.empty()) return {};
+    auto islands = islands_of(allowed_reach(setting, limits_.ranks));
+    return islands.size() > 1 ? islands : std::vector<Island>();
+  }
+
   template <class Meeting>
   void hunt(const straitUniqueId& id, std::uint32_t rank, std::latch& prepared, Meeting& meeting) {
     const int device = static_cast<int>(rank) % gpus_;
@@ -105,6 +115,8 @@ class Hunt {
       const char* transport = "";
       straitCommGetTransport(comm, &transport, nullptr);
       transport_ = transport;
+      if ((transport_ == "islands") != !named_islands().empty())
+        stop("the GPUs form other islands than STRAIT_P2P names; a hunt among islands needs all of them named");
     }
     {
       Rank hunter({device, rank, settings_.seed, limits_, !settings_.no_waits}, comm,

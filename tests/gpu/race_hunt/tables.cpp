@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "support/island_reference.hpp"
+
 namespace strait::race {
 namespace {
 
@@ -12,7 +14,7 @@ const Bytes& host_table(const HostTables& host, DataType type, std::uint32_t whi
 
 }  // namespace
 
-HostTables::HostTables(const Limits& limits, std::uint64_t seed) {
+HostTables::HostTables(const Limits& limits, std::uint64_t seed, const std::vector<Island>& islands) {
   const std::size_t bytes = table_bytes(limits);
   inputs_.resize(data_type_count, std::vector<Bytes>(limits.ranks, Bytes(bytes)));
   reduced_.resize(data_type_count, std::vector<Bytes>(op_count, Bytes(bytes)));
@@ -25,8 +27,11 @@ HostTables::HostTables(const Limits& limits, std::uint64_t seed) {
         perf::generate_input(o, rank, 0, count, inputs_[index(o.type)][rank].data());
       for (int op = 0; op < op_count; ++op) {
         o.op = static_cast<ReduceOp>(op);
-        perf::write(o, {{0, count, perf::Segment::Kind::reduced, 0, 0}},
-                    reduced_[index(o.type)][static_cast<std::size_t>(op)].data());
+        Bytes& reduced = reduced_[index(o.type)][static_cast<std::size_t>(op)];
+        if (islands.empty())
+          perf::write(o, {{0, count, perf::Segment::Kind::reduced, 0, 0}}, reduced.data());
+        else
+          reduced = testing::island_reduction({.type = o.type, .op = o.op, .inputs = inputs_[index(o.type)]}, islands);
       }
     });
 }

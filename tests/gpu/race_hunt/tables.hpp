@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "communicator/p2p.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "gpu/race_hunt/calls.hpp"
 
@@ -17,7 +18,8 @@ inline constexpr int op_count = static_cast<int>(ReduceOp::avg) + 1;
 
 class HostTables {
  public:
-  HostTables(const Limits& limits, std::uint64_t seed);
+  /// Reduced as `islands` add up, if there are any, else in rank order.
+  HostTables(const Limits& limits, std::uint64_t seed, const std::vector<Island>& islands);
 
   const Bytes& input(DataType type, std::uint32_t rank) const { return inputs_[index(type)][rank]; }
   const Bytes& reduced(DataType type, ReduceOp op) const { return reduced_[index(type)][static_cast<std::size_t>(op)]; }
