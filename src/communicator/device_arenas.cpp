@@ -226,9 +226,10 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   if (request.ranks > 1 && request.copy_engine_bytes > 0) {
     STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages"));
   }
-  reducers_of_each_ = DeviceReducers::threads_of_each(request, meetings() * meeting_ranks());
+  const std::size_t crossing = meetings() * meeting_ranks();
+  reducers_of_each_ = DeviceReducers::threads_of_each(request, crossing);
   if (reducers_of_each_ == 0) return {};
-  cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, meeting_ranks(), exchange_rates_);
+  cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, meeting_ranks(), crossing, exchange_rates_);
   return cpu_reduce_bytes_ > 0 ? open_reducers(request) : Status();
 }
 

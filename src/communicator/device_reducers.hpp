@@ -32,12 +32,13 @@ class DeviceReducers {
     const std::uint32_t least = having <= request.most_reducers ? 1 : 0;
     return std::min(request.reducers.threads, std::max(request.most_reducers / request.ranks, least));
   }
-  /// Of the all-reduces for them, by so many ranks each: as asked for, else by what is known of the machine. 0: there
-  /// are none.
-  static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, const ExchangeRates& rates) {
+  /// Of the all-reduces for them (cpu_reduce_border_bytes()): as asked for, else by what is known of the machine. 0:
+  /// there are none.
+  static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, std::size_t crossing,
+                                 const ExchangeRates& rates) {
     if (request.ranks == 1) return 0;
-    return request.cpu_reduce_bytes.value_or(
-        cpu_reduce_border_bytes(static_cast<std::uint32_t>(meeting), request.ranks, rates));
+    return request.cpu_reduce_bytes.value_or(cpu_reduce_border_bytes(
+        static_cast<std::uint32_t>(meeting), static_cast<std::uint32_t>(crossing), request.ranks, rates));
   }
 
   /// Of a call by the ranks that meet: all, or with islands those across. They decide alike.

@@ -46,14 +46,16 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
           .round_bytes = scaled(four.round_bytes, slower)};
 }
 
-std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t ranks, const ExchangeRates& rates) {
+std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossing, std::uint32_t ranks,
+                                    const ExchangeRates& rates) {
   constexpr double least_promise = 1.6;
-  constexpr double start_us = 200;      // assumed: until sleeping threads are all at work
+  // What threads cost apart from bytes, as where six to ten ranks behind one link of 44 GB/s broke even.
+  constexpr double start_us = 700;
   constexpr double bytes_per_us = 1e3;  // of one GB/s
   if (meeting < 2 || rates.gbps <= 0 || rates.sums_gbps <= 0) return 0;
-  const double m = meeting;
-  const double by_gpus_us = 2 * (m - 1) / m / (rates.gbps * bytes_per_us);  // for each byte of the message
-  const double by_cpus_us = std::max(1 / rates.gbps, ranks / rates.sums_gbps) / bytes_per_us;
+  const double m = meeting, gbps = rates.gbps * ranks / crossing;
+  const double by_gpus_us = 2 * (m - 1) / m / (gbps * bytes_per_us);  // for each byte of the message
+  const double by_cpus_us = std::max(1 / gbps, ranks / rates.sums_gbps) / bytes_per_us;
   if (by_gpus_us < least_promise * by_cpus_us) return 0;
   return std::max(mb, static_cast<std::size_t>(start_us / (by_gpus_us - by_cpus_us)));
 }

@@ -64,9 +64,12 @@ std::string border_label(std::size_t bytes) {
 /// what crosses.
 std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
   if (machine.arena != kernels::ArenaKind::host) return 0;
-  std::uint32_t meeting = machine.request.ranks;
+  const std::uint32_t ranks = machine.request.ranks;
+  std::uint32_t meeting = ranks;
   for (const auto& island : machine.islands) meeting -= static_cast<std::uint32_t>(island.size()) - 1;
-  return cpu_reduce_border_bytes(meeting, machine.request.ranks, machine.exchange);
+  const bool alike = std::all_of(machine.islands.begin(), machine.islands.end(),
+                                 [&](const auto& island) { return meeting * island.size() == ranks; });
+  return cpu_reduce_border_bytes(meeting, alike ? ranks : meeting, ranks, machine.exchange);
 }
 
 /// Where the kernels of GPU ranks change their ways (docs/gpus.md); "" of other ranks.

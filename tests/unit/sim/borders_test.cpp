@@ -134,18 +134,20 @@ TEST(Borders, GoDownWithTheRanks) {
 
 /// A message comes down 1.8 times to each of ten GPUs, or once. At 0.6 GB/s that is 3 or 1.67 us a KB.
 TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
-  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, {0.6, 100}), 1 * mb);
-  // At 6 GB/s a tenth of that is spared: it takes 1.5 MB to make up for the start.
-  EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(10, 10, {6, 1000})), 200 / 1.3333e-4, 1000);
-  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, {0.6, 5}), 0U) << "the CPUs would take 2 us a KB";
-  EXPECT_EQ(cpu_reduce_border_bytes(4, 4, {0.6, 100}), 0U) << "1.5 times was promised before, and not kept";
-  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, {0, 100}), 0U);
-  // Islands: 2 * 5/6 of what crosses comes down, or once; what ten ranks give and have added up stays the measure.
-  EXPECT_EQ(cpu_reduce_border_bytes(6, 10, {0.6, 100}), 1 * mb);
-  EXPECT_EQ(cpu_reduce_border_bytes(6, 10, {0.6, 5}), 0U);
-  EXPECT_EQ(cpu_reduce_border_bytes(2, 10, {0.6, 100}), 0U);
-  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, {0.6, 0}), 0U);
-  EXPECT_EQ(cpu_reduce_border_bytes(1, 1, {0.6, 100}), 0U);
+  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 100}), 1 * mb);
+  // At 6 GB/s a tenth of that is spared: it takes 5 MB to make up for the start.
+  EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(10, 10, 10, {6, 1000})), 700 / 1.3333e-4, 1000);
+  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 5}), 0U) << "the CPUs would take 2 us a KB";
+  EXPECT_EQ(cpu_reduce_border_bytes(4, 4, 4, {0.6, 100}), 0U) << "1.5 times was promised before, and not kept";
+  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0, 100}), 0U);
+  // Islands: 2 * 5/6 of what crosses comes down, or once. Alone with the links, six cross at 1 GB/s: 1.67 or 1 us a KB.
+  EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(6, 6, 10, {0.6, 100})), 700 / 0.6667e-3, 1000);
+  EXPECT_EQ(cpu_reduce_border_bytes(6, 6, 10, {0.6, 9}), 0U) << "the CPUs would take 1.1 us a KB";
+  EXPECT_EQ(cpu_reduce_border_bytes(6, 12, 12, {0.6, 12}), 1 * mb) << "all cross, at 0.6 GB/s";
+  EXPECT_EQ(cpu_reduce_border_bytes(6, 6, 12, {0.6, 12}), 0U) << "half of them: at 1.2 GB/s, adding as fast as before";
+  EXPECT_EQ(cpu_reduce_border_bytes(2, 2, 10, {0.6, 100}), 0U);
+  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 0}), 0U);
+  EXPECT_EQ(cpu_reduce_border_bytes(1, 1, 1, {0.6, 100}), 0U);
 }
 
 TEST(Borders, BelongToMachinesOfOneHost) {
