@@ -157,15 +157,7 @@ void kill_beside_a_data_loader(const std::function<void(int rank)>& prepare) {
   });
   ASSERT_TRUE(processes.await_joined());
   std::this_thread::sleep_for(milliseconds(50));
-  const Stopwatch since_death;
-  processes.signal(1, SIGKILL);
-  processes.end(1, 1000);
-  processes.expect_all_end_well(10'000);
-  for (int rank : {0, 2}) {
-    EXPECT_EQ(processes.report(rank).result, straitRemoteError);
-    EXPECT_THAT(processes.report(rank).message, HasSubstr("needs rank 1"));
-    EXPECT_LT(since_death.until(processes.report(rank).failed_at), seconds(1));
-  }
+  processes.expect_death_is_told(1, "needs rank 1");
 }
 TEST(DeathOf, ForkedChildrenThatKeepEverythingOpenHideNothing) {
   kill_beside_a_data_loader([](int) {});
@@ -235,15 +227,7 @@ void die_before_set_up_call(bool with_data_loader) {
   });
   ASSERT_TRUE(processes.await_joined());
   std::this_thread::sleep_for(milliseconds(50));
-  const Stopwatch since_death;
-  processes.signal(1, SIGKILL);
-  processes.end(1, 1000);
-  processes.expect_all_end_well();
-  for (int rank : {0, 2}) {
-    EXPECT_EQ(processes.report(rank).result, straitRemoteError);
-    EXPECT_THAT(processes.report(rank).message, HasSubstr("rank 1 (host"));
-    EXPECT_LT(since_death.until(processes.report(rank).failed_at), seconds(1));
-  }
+  processes.expect_death_is_told(1, "rank 1 (host");
 }
 TEST(DeathOf, DuringASplit) { die_before_set_up_call(false); }
 TEST(DeathOf, DuringASplitWithADataLoader) { die_before_set_up_call(true); }

@@ -90,6 +90,19 @@ class RankProcesses {
       EXPECT_EQ(end(rank, 0), 0) << "rank " << rank;
     }
   }
+  /// Kills a rank that all others wait for: each must fail within a second, and say this of it.
+  void expect_death_is_told(int victim, const std::string& words) {
+    const Stopwatch since_death;
+    signal(victim, SIGKILL);
+    end(victim, 1000);
+    expect_all_end_well(10'000);
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(report(rank).result, straitRemoteError);
+      EXPECT_THAT(report(rank).message, ::testing::HasSubstr(words));
+      EXPECT_LT(since_death.until(report(rank).failed_at), seconds(1));
+    }
+  }
   bool await_joined(int timeout_ms = 20'000) const {
     return await([&](int rank) { return report(rank).joined.load() != 0; }, timeout_ms);
   }

@@ -89,15 +89,7 @@ TEST_F(Tcp, SocketsThatOutliveTheirProcessHideNoDeath) {
   });
   ASSERT_TRUE(processes.await_joined());
   std::this_thread::sleep_for(milliseconds(50));
-  const Stopwatch since_death;
-  processes.signal(1, SIGKILL);
-  processes.end(1, 1000);
-  processes.expect_all_end_well();
-  for (int rank : {0, 2}) {
-    EXPECT_EQ(processes.report(rank).result, straitRemoteError);
-    EXPECT_THAT(processes.report(rank).message, HasSubstr("needs rank 1 (host"));
-    EXPECT_LT(since_death.until(processes.report(rank).failed_at), seconds(1));
-  }
+  processes.expect_death_is_told(1, "needs rank 1 (host");
 }
 
 /// The ports at which these processes listen.

@@ -107,34 +107,23 @@ CollectiveCase random_case(std::uint64_t seed, std::uint32_t ranks) {
   return c;
 }
 
-TEST(DeviceIslands, RandomCallsOverIslandsOfOneSize) {
-  constexpr std::uint32_t shapes[][4] = {{2, 2}, {2, 2, 2}, {3, 3}, {4, 4}, {2, 2, 2, 2}, {5, 5}};
-  int carried_calls = 0;
-  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
-    std::vector<std::uint32_t> sizes(std::begin(shapes[seed % std::size(shapes)]),
-                                     std::end(shapes[seed % std::size(shapes)]));
-    std::erase(sizes, 0u);
-    const Islands islands = shuffled(sizes, seed);
+/// How many of them islands carry.
+int carry_random_calls(std::uint64_t calls, const std::vector<std::vector<std::uint32_t>>& shapes) {
+  int number = 0;
+  for (std::uint64_t seed = 1; seed <= calls && !::testing::Test::HasFailure(); ++seed) {
+    const Islands islands = shuffled(shapes[seed % shapes.size()], seed);
     Machine machine(islands, scratch_bytes);
-    carried_calls += check(machine, islands, random_case(seed, machine.ranks())) ? 1 : 0;
-    if (::testing::Test::HasFailure()) return;
+    number += check(machine, islands, random_case(seed, machine.ranks())) ? 1 : 0;
   }
-  EXPECT_GT(carried_calls, 80);
+  return number;
+}
+
+TEST(DeviceIslands, RandomCallsOverIslandsOfOneSize) {
+  EXPECT_GT(carry_random_calls(120, {{2, 2}, {2, 2, 2}, {3, 3}, {4, 4}, {2, 2, 2, 2}, {5, 5}}), 80);
 }
 
 TEST(DeviceIslands, RandomCallsOverOtherIslands) {
-  constexpr std::uint32_t shapes[][4] = {{2, 1}, {1, 2}, {2, 1, 1}, {3, 2}, {1, 1, 2, 2}, {4, 1, 2}};
-  int carried_calls = 0;
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    std::vector<std::uint32_t> sizes(std::begin(shapes[seed % std::size(shapes)]),
-                                     std::end(shapes[seed % std::size(shapes)]));
-    std::erase(sizes, 0u);
-    const Islands islands = shuffled(sizes, seed);
-    Machine machine(islands, scratch_bytes);
-    carried_calls += check(machine, islands, random_case(seed, machine.ranks())) ? 1 : 0;
-    if (::testing::Test::HasFailure()) return;
-  }
-  EXPECT_GT(carried_calls, 65);
+  EXPECT_GT(carry_random_calls(100, {{2, 1}, {1, 2}, {2, 1, 1}, {3, 2}, {1, 1, 2, 2}, {4, 1, 2}}), 65);
 }
 
 /// Which bits come out must not depend on the size.
