@@ -227,7 +227,7 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
     STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages"));
   }
   const std::size_t crossing = meetings() * meeting_ranks();
-  reducers_of_each_ = DeviceReducers::threads_of_each(request, crossing);
+  reducers_of_each_ = cpu_reducers_of_each(request.reducers.threads, request.most_reducers, request.ranks, crossing);
   if (reducers_of_each_ == 0) return {};
   cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, meeting_ranks(), crossing, exchange_rates_);
   return cpu_reduce_bytes_ > 0 ? open_reducers(request) : Status();

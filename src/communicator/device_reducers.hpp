@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -26,12 +25,6 @@ class DeviceReducers {
   /// `calls` go over the ring with the threads. Where no reducers are wanted this carries nothing. `request` outlives
   /// this.
   static Result<DeviceReducers> open(const DeviceRank::Request& request, const DeviceArenas& arenas, DeviceCalls calls);
-  /// Of a rank, where so many have any: its share as one of all ranks, for these need their cores while they wait; one
-  /// at least, if the cores are enough for that.
-  static std::uint32_t threads_of_each(const DeviceRank::Request& request, std::size_t having) {
-    const std::uint32_t least = having <= request.most_reducers ? 1 : 0;
-    return std::min(request.reducers.threads, std::max(request.most_reducers / request.ranks, least));
-  }
   /// Of the all-reduces for them (cpu_reduce_border_bytes()): as asked for, else by what is known of the machine. 0:
   /// there are none.
   static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, std::size_t crossing,

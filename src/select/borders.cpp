@@ -60,4 +60,9 @@ std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossin
   return std::max(mb, static_cast<std::size_t>(start_us / (by_gpus_us - by_cpus_us)));
 }
 
+std::uint32_t cpu_reducers_of_each(std::uint32_t wanted, std::uint32_t most, std::uint32_t ranks,
+                                   std::size_t crossing) {
+  return std::min(wanted, std::max(most / ranks, crossing <= most ? 1u : 0u));
+}
+
 }  // namespace strait

@@ -132,6 +132,15 @@ TEST(Borders, GoDownWithTheRanks) {
   EXPECT_EQ(borders_of(ArenaKind::nvlink, 8).one_hop_bytes, std::size_t(512 * kb * (1.5 / 5.25)));
 }
 
+TEST(CpuReducers, LeaveHalfOfTheCoresAlone) {
+  EXPECT_EQ(cpu_reducers_of_each(4, 32, 4, 4), 4U);
+  EXPECT_EQ(cpu_reducers_of_each(4, 8, 4, 4), 2U);
+  EXPECT_EQ(cpu_reducers_of_each(4, 8, 10, 10), 0U);
+  EXPECT_EQ(cpu_reducers_of_each(4, 8, 10, 6), 1U);   // first ranks of six islands
+  EXPECT_EQ(cpu_reducers_of_each(4, 16, 10, 6), 1U);  // two each would be there, and slower
+  EXPECT_EQ(cpu_reducers_of_each(4, 5, 10, 6), 0U);
+}
+
 /// A message comes down 1.8 times to each of ten GPUs, or once. At 0.6 GB/s that is 3 or 1.67 us a KB.
 TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 100}), 1 * mb);
