@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""Draws committed results of GPUs beside NCCL (perf/results) as docs/images/gpu_vs_nccl.svg. Needs python3-matplotlib.
+"""Draws committed results (perf/results): GPUs beside NCCL, and ranks behind one link. Needs python3-matplotlib.
 
-  scripts/draw_results.py [OUTPUT.svg]
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg and shared_link.svg there; into docs/images if absent
 """
+import collections
 import json
 import pathlib
+import statistics
 import sys
 
 import matplotlib
@@ -30,7 +32,12 @@ STYLES = {
     "reduce": ("#56b4e9", "P"),
     "send-recv": ("#000000", "x"),
 }
-SIZES = [1 << shift for shift in range(10, 31, 4)]
+WAYS = {  # of ranks behind one link: whether they form islands, and whether CPU threads add up
+    (False, True): ("CPU threads", "#d55e00", "s"),
+    (True, False): ("islands", "#0072b2", "o"),
+    (True, True): ("islands, CPU threads across", "#009e73", "^"),
+}
+KERNELS = (False, False)
 
 
 def size_name(size_bytes: int) -> str:
@@ -40,33 +47,74 @@ def size_name(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-def draw(axes, title: str, rows: list) -> None:
-    for collective, (colour, marker) in STYLES.items():
-        points = [(row["bytes"], row["nccl_graph_us"] / row["strait_graph_us"]) for row in rows
-                  if row["collective"] == collective]
-        if points:
-            axes.plot(*zip(*sorted(points)), color=colour, marker=marker, markersize=4, linewidth=1.4, label=collective)
+def read(name: str) -> dict:
+    return json.loads((ROOT / "perf/results" / f"{name}.json").read_text())
+
+
+def plot(axes, points: list, colour: str, marker: str, label: str) -> None:
+    axes.plot(*zip(*sorted(points)), color=colour, marker=marker, markersize=4, linewidth=1.4, label=label)
+
+
+def prepare(axes, title: str, sizes: list) -> None:
     axes.axhline(1, color="#444444", linewidth=1)
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xscale("log", base=2)
-    axes.set_xticks(SIZES, [size_name(size) for size in SIZES])
+    axes.set_xticks(sizes, [size_name(size) for size in sizes])
     axes.minorticks_off()
     axes.grid(color="#e3e3e3", linewidth=0.8)
     axes.tick_params(labelsize=8)
 
 
-def main() -> None:
-    output = sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs/images/gpu_vs_nccl.svg"
+def save(figure, handles_and_labels: tuple, columns: int, output: pathlib.Path) -> None:
+    figure.legend(*handles_and_labels, loc="upper center", ncols=columns, fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, 0, 1, 0.95 if columns > len(WAYS) else 0.9))
+    figure.savefig(output, metadata={"Date": None})
+
+
+def draw_beside_nccl(output: pathlib.Path) -> None:
     figure, grid = pyplot.subplots(2, 2, figsize=(10, 7), sharex=True, sharey=True)
     for axes, (title, name) in zip(grid.flat, PANELS):
-        result = json.loads((ROOT / "perf/results" / f"{name}.json").read_text())
-        draw(axes, f"{title}, {result['type']}, CUDA graphs", result["rows"])
+        result = read(name)
+        for collective, (colour, marker) in STYLES.items():
+            points = [(row["bytes"], row["nccl_graph_us"] / row["strait_graph_us"]) for row in result["rows"]
+                      if row["collective"] == collective]
+            if points:
+                plot(axes, points, colour, marker, collective)
+        prepare(axes, f"{title}, {result['type']}, CUDA graphs", [1 << shift for shift in range(10, 31, 4)])
     for axes in grid[:, 0]:
         axes.set_ylabel("NCCL's time / Strait's", fontsize=9)
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="upper center", ncols=len(STYLES), fontsize=9,
-                  frameon=False)
-    figure.tight_layout(rect=(0, 0, 1, 0.95))
-    figure.savefig(output, metadata={"Date": None})
+    save(figure, grid[0, 0].get_legend_handles_labels(), len(STYLES), output)
+
+
+def all_reduces_of_shared_link() -> dict:
+    """{ranks: {way: {bytes: median microseconds}}}"""
+    times = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(list)))
+    for run in read("shared_link_1xh100")["runs"]:
+        way = ("-" in run["environment"]["STRAIT_P2P"], "STRAIT_CPU_REDUCE_BYTES" in run["environment"])
+        for row in run["rows"]:
+            if row["collective"] == "all-reduce":
+                times[run["ranks"]][way][row["bytes"]].append(row["graph_us"])
+    return {ranks: {way: {size: statistics.median(all_us) for size, all_us in rows.items()}
+                    for way, rows in ways.items()} for ranks, ways in sorted(times.items())}
+
+
+def draw_shared_link(output: pathlib.Path) -> None:
+    times = all_reduces_of_shared_link()
+    figure, grid = pyplot.subplots(1, len(times), figsize=(10, 3.4), sharex=True, sharey=True)
+    for axes, (ranks, ways) in zip(grid.flat, times.items()):
+        for way, (label, colour, marker) in WAYS.items():
+            if way in ways:
+                plot(axes, [(size, ways[KERNELS][size] / us) for size, us in ways[way].items()], colour, marker, label)
+        prepare(axes, f"{ranks} ranks, all-reduce, CUDA graphs", [1 << shift for shift in range(20, 29, 2)])
+    grid.flat[0].set_ylabel("kernels' time without islands / time", fontsize=9)
+    entries = {label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels())}
+    save(figure, (list(entries.values()), list(entries)), len(WAYS), output)
+
+
+def main() -> None:
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images"
+    draw_beside_nccl(folder / "gpu_vs_nccl.svg")
+    draw_shared_link(folder / "shared_link.svg")
 
 
 if __name__ == "__main__":

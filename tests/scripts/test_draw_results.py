@@ -1,4 +1,4 @@
-"""scripts/draw_results.py draws every panel and collective of the committed results."""
+"""scripts/draw_results.py draws every panel, collective and way of the committed results."""
 import pathlib
 import subprocess
 import sys
@@ -10,10 +10,15 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/draw_results.py"
 if subprocess.run([PYTHON, "-c", "import matplotlib"], stderr=subprocess.DEVNULL).returncode != 0:
     print("skipped: python3-matplotlib is not installed")
     sys.exit(77)
+TEXTS = {
+    "gpu_vs_nccl.svg": ("4x H200, NVLink", "2x H200, NVLink", "4x H200 without P2P", "2x H200 without P2P", "all-reduce",
+                        "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv",
+                        "NCCL's time / Strait's", "64 MB"),
+    "shared_link.svg": ("6 ranks", "8 ranks", "10 ranks", "islands, CPU threads across", "256 MB"),
+}
 with tempfile.TemporaryDirectory() as folder:
-    output = pathlib.Path(folder) / "drawing.svg"
-    subprocess.run([PYTHON, "-B", str(SCRIPT), str(output)], check=True)
-    drawing = output.read_text()
-for text in ("4x H200, NVLink", "2x H200, NVLink", "4x H200 without P2P", "2x H200 without P2P", "all-reduce",
-             "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv", "NCCL's time / Strait's", "64 MB"):
-    assert text in drawing, f"the drawing lacks {text}"
+    subprocess.run([PYTHON, "-B", str(SCRIPT), folder], check=True)
+    for name, texts in TEXTS.items():
+        drawing = (pathlib.Path(folder) / name).read_text()
+        for text in texts:
+            assert text in drawing, f"{name} lacks {text}"
