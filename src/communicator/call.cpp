@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/hash.hpp"
 #include "plan/request.hpp"
 
 namespace strait {
@@ -158,8 +159,7 @@ CallSignature numbered(CallSignature signature, std::uint64_t sequence) {
 }
 
 std::uint32_t hash_of(const CallSignature& signature) {
-  const std::uint64_t h = (signature.what ^ signature.count * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
-  return static_cast<std::uint32_t>(h ^ h >> 32);
+  return static_cast<std::uint32_t>(mix(mix(signature.what) ^ signature.count));
 }
 
 std::uint64_t number_of(const CallSignature& signature) { return number_field.of(signature.what); }

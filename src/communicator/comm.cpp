@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "executor/host/reduce.hpp"
 
@@ -271,9 +272,7 @@ void Comm::abort() {
 }
 
 std::size_t Comm::ProgramKeyHash::operator()(const ProgramKey& key) const {
-  std::uint64_t h =
-      key.signature.what * 0x9e3779b97f4a7c15ull ^ key.signature.count ^ std::uint64_t{key.in_place} << 63;
-  return static_cast<std::size_t>((h ^ h >> 32) * 0x9e3779b97f4a7c15ull);
+  return mix(mix(key.signature.what) ^ key.signature.count ^ std::uint64_t{key.in_place} << 63);
 }
 
 Result<HostProgram*> Comm::find_program(const Call& call) {

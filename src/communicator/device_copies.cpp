@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 #include "kernels/kernels.hpp"
@@ -161,9 +162,8 @@ bool DeviceCopies::carries_in_place(const Call& call) const {
 
 Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
   // Ranks whose outputs are at other places must not meet.
-  const std::uint64_t h =
-      (hash_of(signature(call)) ^ place.number * 0x9e3779b97f4a7c15ull ^ place.offset) * 0xbf58476d1ce4e5b9ull;
-  return peers_->enqueue_in_place(staged_call(call), place.addresses, static_cast<std::uint32_t>(h >> 32), call.stream);
+  const auto hash = static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.number)) ^ place.offset));
+  return peers_->enqueue_in_place(staged_call(call), place.addresses, hash, call.stream);
 }
 
 void DeviceCopies::look_after() {

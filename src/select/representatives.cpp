@@ -4,6 +4,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/hash.hpp"
+
 namespace strait {
 namespace {
 
@@ -30,10 +32,9 @@ struct Name {
 struct NameHash {
   std::size_t operator()(const Name& name) const {
     std::uint64_t hash = (std::uint64_t{name.from} << 17) + name.tag * 2u + (name.signal ? 1 : 0);
-    const auto mix = [&hash](std::uint32_t rank) { hash = ((hash << 21 | hash >> 43) ^ rank) * 0x9e3779b97f4a7c15ull; };
-    mix(name.to);
-    for (const std::uint32_t rank : name.further) mix(rank);
-    return hash ^ hash >> 32;
+    hash = mix(hash) ^ name.to;
+    for (const std::uint32_t rank : name.further) hash = mix(hash) ^ rank;
+    return mix(hash);
   }
 };
 

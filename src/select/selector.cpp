@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
 
 namespace strait {
@@ -61,8 +62,7 @@ std::size_t Selector::QueryHash::operator()(const SelectQuery& query) const {
   const std::uint64_t what = std::uint64_t(query.collective) | std::uint64_t(query.type) << 8 |
                              std::uint64_t(query.op) << 16 | std::uint64_t(query.peer_memory) << 24 |
                              std::uint64_t(query.algorithm) << 25 | std::uint64_t(query.root) << 32;
-  const std::uint64_t hash = what * 0x9e3779b97f4a7c15ull ^ query.count;
-  return static_cast<std::size_t>((hash ^ hash >> 32) * 0x9e3779b97f4a7c15ull);
+  return mix(mix(what) ^ query.count);
 }
 
 Selector::Selector(Settings settings) : settings_(std::move(settings)), levels_(levels_of(settings_.model)) {}

@@ -31,7 +31,7 @@ std::vector<float> varied_values() {
   std::vector<float> values;
   for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
     for (std::size_t i = 0; i < 16 * wire::block_elements; ++i) {
-      const auto random = static_cast<std::uint32_t>(testing::mix(i + 100'000 * exponent));
+      const auto random = static_cast<std::uint32_t>(mix(i + 100'000 * exponent));
       const std::uint32_t below = std::min(exponent, random >> 24 & 15);
       values.push_back(from_bits<float>((random & 0x807fffffu) | (exponent - below) << 23));
     }

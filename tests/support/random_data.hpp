@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "base/reduce_spec.hpp"
 #include "base/types.hpp"
 
@@ -14,14 +15,6 @@
 namespace strait::testing {
 
 using Bytes = std::vector<std::byte>;
-
-/// A well-mixed 64-bit hash of a counter (the finaliser of splitmix64).
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 namespace detail {
 /// What an index holds is the same for all seeds, so that data of several ranks meet: cancellation, sums of subnormals,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/float_formats.hpp"
+#include "base/hash.hpp"
 #include "base/reduce_spec.hpp"
 
 namespace strait::perf {
@@ -13,14 +14,6 @@ namespace {
 constexpr std::size_t block_elements = 1024;
 static_assert(block_elements % wire::block_elements == 0);
 constexpr unsigned char poison_byte = 0xa5;
-
-/// The finaliser of splitmix64: any 64 bits to well-mixed ones.
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
 
 /// Keeps sign and mantissa of random bits and sets the exponent so that the magnitude lies between 1/4 and 4.
 template <class E>

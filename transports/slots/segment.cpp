@@ -4,6 +4,8 @@
 #include <bit>
 #include <string>
 
+#include "base/hash.hpp"
+
 namespace strait::slots {
 namespace {
 
@@ -12,14 +14,6 @@ constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t links_per_pair = 6;
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
-
-/// The finaliser of splitmix64 (Steele, Lea, Flood 2014): every input bit changes every output bit.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-  return x ^ x >> 31;
-}
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/hash.hpp"
+
 namespace strait::staged {
 namespace {
 
@@ -11,13 +13,11 @@ bool is_behind(std::uint32_t counter, std::uint32_t other) { return static_cast<
 }  // namespace
 
 Status Flags::agree(const StagedOptions& options) {
-  std::uint64_t own = 0xcbf29ce484222325;
+  std::uint64_t own = 0;
   for (const std::uint64_t number :
        {std::uint64_t{windows_.ranks}, std::uint64_t{windows_.depth}, std::uint64_t{windows_.chunk_bytes},
-        std::uint64_t{options.least_chunk_bytes}, std::uint64_t{options.wanted_rounds}}) {
-    own = (own ^ number) * 0x9e3779b97f4a7c15;
-    own ^= own >> 29;
-  }
+        std::uint64_t{options.least_chunk_bytes}, std::uint64_t{options.wanted_rounds}})
+    own = mix(own ^ number);
   own |= 1;  // not that of fresh memory
   std::uint64_t first = 0;
   const std::atomic_ref geometry(*reinterpret_cast<std::uint64_t*>(host_ + windows_.geometry()));

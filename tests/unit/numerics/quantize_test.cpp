@@ -76,7 +76,7 @@ TEST_P(Quantize, EqualsTheSpecificationAtEveryMagnitude) {
   std::vector<float> values;
   for (std::uint32_t exponent = 0; exponent < 255; ++exponent)  // also of subnormals
     for (std::size_t i = 0; i < wire::block_elements; ++i) {
-      const auto random = static_cast<std::uint32_t>(testing::mix(i + 1000 * exponent));
+      const auto random = static_cast<std::uint32_t>(mix(i + 1000 * exponent));
       const std::uint32_t below = i < 2 ? 0 : std::min(exponent, random >> 24 & 15);
       values.push_back(from_bits<float>((random & 0x807fffffu) | (exponent - below) << 23));
     }

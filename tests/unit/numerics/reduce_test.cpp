@@ -17,7 +17,6 @@ namespace {
 
 using testing::Bytes;
 using testing::first_difference;
-using testing::mix;
 using testing::random_elements;
 using testing::reference_step;
 

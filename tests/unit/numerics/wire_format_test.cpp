@@ -39,8 +39,7 @@ std::vector<float> varied_values() {
   std::vector<float> values = to_floats(DataType::float32, testing::random_elements(DataType::float32, 64 * block, 1));
   for (int exponent = -149; exponent <= 127; ++exponent)
     for (std::size_t i = 0; i < block; ++i) {
-      const auto random =
-          static_cast<std::int64_t>(testing::mix(i + 1000 * static_cast<std::uint64_t>(exponent + 149)));
+      const auto random = static_cast<std::int64_t>(mix(i + 1000 * static_cast<std::uint64_t>(exponent + 149)));
       values.push_back(std::ldexp(static_cast<float>(static_cast<double>(random) * 0x1p-63), exponent));
     }
   return values;
@@ -135,7 +134,7 @@ TEST_P(WireFormats, SumsKeepTheTwoHopBound) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       inputs.emplace_back(5 * block + 17);
       for (std::size_t i = 0; i < inputs.back().size(); ++i) {
-        const auto random = static_cast<std::int64_t>(testing::mix(i * 1000 + rank));
+        const auto random = static_cast<std::int64_t>(mix(i * 1000 + rank));
         inputs.back()[i] = static_cast<float>(static_cast<double>(random) * 0x1p-60);
       }
     }
