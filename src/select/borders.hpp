@@ -42,7 +42,7 @@ std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossin
                                     const ExchangeRates& rates);
 
 /// Threads of a rank that adds up, of so many `wanted`, and of all ranks together `most`: its share as one of all
-/// ranks, for these need their cores while they wait (six islands were slower with two each); one at least, if there
+/// ranks, for these need their cores while they wait (six ranks, four islands: two were slower); one at least, if there
 /// are enough for all that are `crossing`.
 std::uint32_t cpu_reducers_of_each(std::uint32_t wanted, std::uint32_t most, std::uint32_t ranks, std::size_t crossing);
 
