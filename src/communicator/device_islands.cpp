@@ -16,6 +16,11 @@ constexpr std::size_t copies_from_bytes = 1 << 20;
 constexpr std::size_t grain_bytes = 16;
 
 std::size_t grain(DataType type) { return grain_bytes / size_bytes(type); }
+/// Of parts: those of a call in a wire format begin with its blocks.
+std::size_t grain(const Call& call) {
+  return call.wire == WireFormat::off ? grain(call.type) : std::size_t{wire::block_elements};
+}
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
 
 const std::byte* at(const void* buffer, std::size_t element, DataType type) {
@@ -35,13 +40,21 @@ IslandStep step(Among among, const Call& whole, Collective collective, const voi
   step.call.op = whole.op;
   if (among == Among::island && whole.op == ReduceOp::avg) step.call.op = ReduceOp::sum;
   if (among == Among::across && whole.op == ReduceOp::premul_sum) step.call.op = ReduceOp::sum;
-  step.call.root = whole.root;  // of those without a root: what ranks compare in its place
+  if (among == Among::across) step.call.wire = whole.wire;  // where bytes are scarce
+  // Of those without a root: what ranks compare in its place.
+  step.call.root = whole.wire == WireFormat::off ? whole.root : hash_of(signature(whole));
   step.call.premul_scalar = whole.premul_scalar;
   step.call.count = count;
   step.call.send = send;
   step.call.receive = receive;
   step.call.stream = whole.stream;
   step.call.max_sms = whole.max_sms;
+  return step;
+}
+
+/// With the residual of what is sent from the element `first` on.
+IslandStep with_residual(IslandStep step, const Call& whole, std::size_t first) {
+  if (whole.residual != nullptr) step.call.residual = whole.residual + first;
   return step;
 }
 
@@ -70,6 +83,9 @@ DeviceIslands::DeviceIslands(std::uint32_t rank, std::vector<Island> islands, st
 
 bool DeviceIslands::carries(const Call& call) const {
   if (islands_.empty() || call.count == 0) return false;
+  // Of copies in a wire format, what has been encoded comes here again, as bytes.
+  if (call.wire != WireFormat::off)
+    return call.collective == Collective::all_reduce || (call.collective == Collective::reduce_scatter && alike_);
   const std::size_t bytes = call.count * size_bytes(call.type);
   switch (call.collective) {
     case Collective::all_reduce:
@@ -89,7 +105,10 @@ std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
   Steps steps;
   switch (call.collective) {
     case Collective::all_reduce:
-      alike_ ? all_reduce(call, steps) : all_reduce_by_first_ranks(call, steps);
+      if (!alike_ || (call.wire != WireFormat::off && share_of(call.count, call.type) == 0))
+        all_reduce_by_first_ranks(call, steps);
+      else
+        call.wire == WireFormat::off ? all_reduce(call, steps) : all_reduce_in_wire_format(call, steps);
       break;
     case Collective::reduce:
       alike_ ? reduce(call, steps) : reduce_by_first_ranks(call, steps);
@@ -152,6 +171,27 @@ void DeviceIslands::all_reduce(const Call& call, Steps& steps) const {
   steps.push_back(step(Among::across, call, Collective::all_reduce, rest, rest, left));
 }
 
+/// As all_reduce(), but nothing is left over that all places would take: each with a residual of its own, they would
+/// come to results of their own.
+void DeviceIslands::all_reduce_in_wire_format(const Call& call, Steps& steps) const {
+  const std::size_t size = islands_[island_].size();
+  const std::size_t share = round_up((call.count + size - 1) / size, grain(call));
+  std::vector<std::size_t> counts, offsets;
+  for (std::size_t first = 0; first < call.count; first += share) {
+    offsets.push_back(first);
+    counts.push_back(std::min(share, call.count - first));
+  }
+  const std::size_t first = offsets[place_], count = counts[place_];
+  std::byte* const own = at(call.receive, first, call.type);
+  steps.push_back(step(Among::island, call, Collective::reduce_scatter, call.send, own, share));
+  steps.back().call.send_counts = counts;
+  steps.back().call.send_offsets = offsets;
+  steps.push_back(with_residual(step(Among::across, call, Collective::all_reduce, own, own, count), call, first));
+  steps.push_back(step(Among::island, call, Collective::all_gather, own, call.receive, share));
+  steps.back().call.receive_counts = counts;
+  steps.back().call.receive_offsets = offsets;
+}
+
 /// In scratch: nobody but the root has an output. What is not shared out is taken by the ranks of the root's place.
 void DeviceIslands::reduce(const Call& call, Steps& steps) const {
   const auto [root_island, root_place] = place_of(islands_, call.root);
@@ -179,7 +219,7 @@ void DeviceIslands::reduce(const Call& call, Steps& steps) const {
 
 /// The blocks of the ranks of this rank's place, in the order of the islands, are summed in the island into scratch.
 void DeviceIslands::reduce_scatter(const Call& call, Steps& steps) const {
-  const std::size_t most = round_down(scratch_bytes_ / islands_.size() / size_bytes(call.type), grain(call.type));
+  const std::size_t most = round_down(scratch_bytes_ / islands_.size() / size_bytes(call.type), grain(call));
   for (std::size_t first = 0; first < call.count; first += most) {
     const std::size_t part = std::min(most, call.count - first);
     const std::byte* const input = at(call.send, first, call.type);
@@ -188,8 +228,9 @@ void DeviceIslands::reduce_scatter(const Call& call, Steps& steps) const {
           step(Among::island, call, Collective::reduce_scatter, input, at(scratch_, island * part, call.type), part));
       steps.back().call.send_offsets = places_in(island, call.count);
     }
-    steps.push_back(
-        step(Among::across, call, Collective::reduce_scatter, scratch_, at(call.receive, first, call.type), part));
+    steps.push_back(with_residual(
+        step(Among::across, call, Collective::reduce_scatter, scratch_, at(call.receive, first, call.type), part), call,
+        first * islands_.size()));
   }
 }
 
@@ -226,8 +267,9 @@ void DeviceIslands::all_reduce_by_first_ranks(const Call& call, Steps& steps) co
   if (adds)
     steps.push_back(rooted(step(Among::island, call, Collective::reduce, call.send, call.receive, call.count), 0));
   if (place_ == 0)
-    steps.push_back(
-        step(Among::across, call, Collective::all_reduce, adds ? call.receive : call.send, call.receive, call.count));
+    steps.push_back(with_residual(
+        step(Among::across, call, Collective::all_reduce, adds ? call.receive : call.send, call.receive, call.count),
+        call, 0));
   if (!is_alone())
     steps.push_back(
         rooted(step(Among::island, call, Collective::broadcast, call.receive, call.receive, call.count), 0));

@@ -13,7 +13,8 @@ namespace strait {
 struct IslandStep {
   enum class Among : std::uint8_t {
     island,  ///< this rank's island, in rank order; of averages and premul_sum the step adds up
-    across,  ///< one rank of each island, as the islands are counted; an average divides by all ranks
+    across,  ///< one rank of each island, as the islands are counted; an average divides by all ranks. In the call's
+             ///< wire format, if it has one
     all      ///< the communicator
   };
   Among among = Among::island;
@@ -26,7 +27,8 @@ struct IslandStep {
 /// Islands of one size: a rank's share of the data crosses among the ranks of its place in their islands. Other
 /// islands: all that crosses goes through the first rank of each. Both have the bits of the plan `hierarchical`: sums
 /// are taken within the island in rank order, rounded to elements, and then taken in the order of the islands and
-/// rounded again, at every size of message.
+/// rounded again, at every size of message. Of a reduction in a wire format, the islands' sums are what is encoded and
+/// crosses.
 class DeviceIslands {
  public:
   DeviceIslands() = default;
@@ -46,6 +48,7 @@ class DeviceIslands {
   void reduce_scatter(const Call& call, Steps& steps) const;
   void all_gather(const Call& call, Steps& steps) const;
   void broadcast(const Call& call, Steps& steps) const;
+  void all_reduce_in_wire_format(const Call& call, Steps& steps) const;
   void all_reduce_by_first_ranks(const Call& call, Steps& steps) const;
   void reduce_by_first_ranks(const Call& call, Steps& steps) const;
   void reduce_scatter_by_first_ranks(const Call& call, Steps& steps) const;

@@ -46,10 +46,11 @@ struct DeviceQuantized::Turn {
   std::size_t run_bytes = 0;
 };
 
-DeviceQuantized::DeviceQuantized(std::uint32_t rank, std::uint32_t ranks, std::byte* scratch, std::size_t size_bytes,
-                                 std::uint32_t max_sms)
+DeviceQuantized::DeviceQuantized(std::uint32_t rank, std::uint32_t ranks, std::uint32_t averaged, std::byte* scratch,
+                                 std::size_t size_bytes, std::uint32_t max_sms)
     : rank_(rank),
       ranks_(ranks),
+      averaged_(averaged),
       sent_(scratch),
       received_(scratch + size_bytes / 2 / run_grain_bytes * run_grain_bytes),
       run_limit_bytes_(size_bytes / 2 / ranks / run_grain_bytes * run_grain_bytes),
@@ -125,7 +126,7 @@ QuantizedStep DeviceQuantized::sum_own(const Call& call, const Turn& turn) const
   WirePass pass = user_runs(call, turn, call.receive, 1);
   pass.encoded = received_;
   pass.sources = ranks_;
-  pass.averages = call.op == ReduceOp::avg;
+  pass.averaged = call.op == ReduceOp::avg ? averaged_ : 0;
   if (call.collective == Collective::reduce_scatter) return launch(WireKernel::decode, call, pass);
   const std::size_t before = std::min(turn.elements, rank_ * turn.run_elements);
   pass.elements = nullptr;

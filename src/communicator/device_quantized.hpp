@@ -31,10 +31,10 @@ class DeviceQuantized {
   static constexpr std::size_t scratch_bytes = std::size_t{48} << 20;
 
   DeviceQuantized() = default;
-  /// `scratch`: `size_bytes` of this device's memory, aligned to 16 bytes; at least 512 a rank. `max_sms`: thread
-  /// blocks at most; 0: as many as pay.
-  DeviceQuantized(std::uint32_t rank, std::uint32_t ranks, std::byte* scratch, std::size_t size_bytes,
-                  std::uint32_t max_sms);
+  /// `ranks` make a call together; averages divide by `averaged`. `scratch`: `size_bytes` of this device's memory,
+  /// aligned to 16 bytes; at least 512 a rank. `max_sms`: thread blocks at most; 0: as many as pay.
+  DeviceQuantized(std::uint32_t rank, std::uint32_t ranks, std::uint32_t averaged, std::byte* scratch,
+                  std::size_t size_bytes, std::uint32_t max_sms);
 
   /// `call` has a wire format and a count, and there is more than one rank. The steps are one stream's, in order.
   std::vector<QuantizedStep> steps_of(const Call& call) const;
@@ -51,6 +51,7 @@ class DeviceQuantized {
 
   std::uint32_t rank_ = 0;
   std::uint32_t ranks_ = 1;
+  std::uint32_t averaged_ = 1;
   std::byte* sent_ = nullptr;  ///< a run for each rank
   std::byte* received_ = nullptr;
   std::size_t run_limit_bytes_ = 0;

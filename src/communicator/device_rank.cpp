@@ -59,21 +59,17 @@ class CudaRank final : public DeviceRank {
   DeviceCalls calls_over(kernels::Ring ring) const;
   Status open_copies();
   Status open_wire_formats();
-  /// As the call is, or as one of the exchanges of a call in a wire format.
+  Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);
-  Result<Tail> enqueue_encoded(const Call& call);
+  /// `exchange`: what carries its exchanges of bytes out.
+  template <class Exchange>
+  Result<Tail> enqueue_encoded(const DeviceQuantized& quantized, const Call& call, Exchange&& exchange);
   Result<Tail> enqueue_in_islands(const Call& call);
   Result<Tail> enqueue_to_reducers(const Call& call);
   Result<Tail> enqueue_over(const DeviceCalls& calls, const Call& call);
   Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
   Status launch(DeviceLaunch& what, const Call& call);
   Status launch(const WireLaunch& what, void* stream);
-  struct Shape {
-    std::uint32_t blocks, threads;
-    bool overlaps;                   ///< may begin while the kernel before it still runs
-    std::uint32_t memory_bytes = 0;  ///< of a block, besides what the kernel has in any launch
-  };
-  Status launch(const void* kernel, const void* argument, const Shape& shape, void* stream);
   void look_after(const std::stop_token& stop);
 
   Request request_;
@@ -85,7 +81,7 @@ class CudaRank final : public DeviceRank {
   DeviceIslands islands_;
   DeviceCalls island_calls_, across_calls_;
   cuda::DeviceMemory wire_scratch_;  ///< from the first need of it on
-  DeviceQuantized quantized_;
+  DeviceQuantized quantized_, across_quantized_;
   DeviceRegistrations registrations_;
   DeviceCopies copies_;
   std::mutex copies_mutex_;  ///< the attendant looks after what a registration may open
@@ -164,15 +160,10 @@ Status CudaRank::open_order() {
   return {};
 }
 
-/// A kernel that is loaded only when first launched would wait for the kernels that wait for it.
 Status CudaRank::load_kernels() const {
   std::vector<kernels::Wire> wires{kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk};
   if (!arenas_.islands().empty()) wires.push_back(kernels::flagged_wire(arenas_.island_ring()));
-  for (const kernels::Wire wire : wires)
-    for (const void* kernel : kernels::all_kernels(wire)) {
-      cudaFuncAttributes attributes;
-      STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
-    }
+  for (const kernels::Wire wire : wires) STRAIT_TRY(cuda::load_kernels(kernels::all_kernels(wire)));
   if (!arenas_.ring().has_async_copies && !arenas_.island_ring().has_async_copies) return {};
   for (const kernels::PipedKernel& piped : kernels::all_piped_kernels())
     STRAIT_TRY(check(cudaFuncSetAttribute(piped.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -183,7 +174,7 @@ Status CudaRank::load_kernels() const {
 
 Status CudaRank::open_copies() {
   const auto launch_add = [this](const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream) {
-    return launch(kernel, &add, {blocks, kernels::max_threads, false}, stream);
+    return cuda::launch_kernel(request_.device, kernel, &add, {blocks, kernels::max_threads, false}, stream);
   };
   STRAIT_ASSIGN(copies_, DeviceCopies::open(request_, arenas_, launch_add));
   return {};
@@ -193,13 +184,15 @@ Status CudaRank::open_copies() {
 Status CudaRank::open_wire_formats() {
   if (wire_scratch_.data() != nullptr) return {};
   DeviceGuard guard(request_.device);
-  for (const void* kernel : kernels::all_wire_kernels()) {
-    cudaFuncAttributes attributes;
-    STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
-  }
+  STRAIT_TRY(cuda::load_kernels(kernels::all_wire_kernels()));
   STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
-  quantized_ = DeviceQuantized(request_.rank, request_.ranks, wire_scratch_.data(), DeviceQuantized::scratch_bytes,
-                               request_.max_sms);
+  const auto among = [&](std::uint32_t rank, std::uint32_t ranks) {
+    return DeviceQuantized(rank, ranks, request_.ranks, wire_scratch_.data(), DeviceQuantized::scratch_bytes,
+                           request_.max_sms);
+  };
+  quantized_ = among(request_.rank, request_.ranks);
+  const kernels::Ring& across = arenas_.across_ring();
+  if (across.ranks > 1) across_quantized_ = among(across.rank, across.ranks);
   return {};
 }
 
@@ -242,7 +235,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   std::visit([&](auto& argument) { argument.ring.finished = order_->finished(); }, what.argument);
   const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
   const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
-  Shape shape{what.blocks, what.threads, overlaps_launches_};
+  cuda::LaunchShape shape{what.blocks, what.threads, overlaps_launches_};
   const void* kernel = nullptr;
   if (what.piped) {
     const kernels::PipedKernel piped =
@@ -255,7 +248,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   } else {
     kernel = one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
   }
-  STRAIT_TRY(launch(kernel, argument, shape, call.stream));
+  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
   return {};
 }
@@ -268,25 +261,8 @@ Result<CallOrder::Tail> CudaRank::launch_all(std::vector<DeviceLaunch> launches,
 /// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
 /// for an exchange, which may wait for just those.
 Status CudaRank::launch(const WireLaunch& what, void* stream) {
-  return launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
-                {what.blocks, kernels::wire_threads, false}, stream);
-}
-
-Status CudaRank::launch(const void* kernel, const void* argument, const Shape& shape, void* stream) {
-  DeviceGuard guard(request_.device);
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(shape.blocks);
-  config.blockDim = dim3(shape.threads);
-  config.dynamicSmemBytes = shape.memory_bytes;
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &overlap;
-  config.numAttrs = shape.overlaps ? 1 : 0;
-  void* arguments[] = {const_cast<void*>(argument)};
-  return check(cudaLaunchKernelExC(&config, kernel, arguments),
-               "cannot launch a kernel on GPU " + std::to_string(request_.device));
+  return cuda::launch_kernel(request_.device, kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
+                             {what.blocks, kernels::wire_threads, false}, stream);
 }
 
 Status CudaRank::prepare_call(const Call& call) {
@@ -322,14 +298,22 @@ Status CudaRank::deregister_memory(std::uint64_t number) {
 Status CudaRank::enqueue(const Call& call) {
   // Also a call that has nothing to do comes after the last one, and before the next.
   STRAIT_TRY(order_->begin(call.stream));
-  STRAIT_ASSIGN(const Tail tail, is_encoded(call, request_.ranks) ? enqueue_encoded(call) : enqueue_exact(call));
+  STRAIT_ASSIGN(const Tail tail, carry_out(call));
   return order_->end(call.stream, tail);
 }
 
-Result<CallOrder::Tail> CudaRank::enqueue_encoded(const Call& call) {
-  for (const QuantizedStep& step : quantized_.steps_of(call)) {
-    if (const auto* exchange = std::get_if<Call>(&step))
-      STRAIT_TRY(enqueue_exact(*exchange));
+Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
+  if (islands_.carries(call)) return enqueue_in_islands(call);
+  if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
+  return enqueue_encoded(quantized_, call, [this](const Call& exchange) { return carry_out(exchange); });
+}
+
+template <class Exchange>
+Result<CallOrder::Tail> CudaRank::enqueue_encoded(const DeviceQuantized& quantized, const Call& call,
+                                                  Exchange&& exchange) {
+  for (const QuantizedStep& step : quantized.steps_of(call)) {
+    if (const auto* bytes = std::get_if<Call>(&step))
+      STRAIT_TRY(exchange(*bytes));
     else
       STRAIT_TRY(launch(std::get<WireLaunch>(step), call.stream));
   }
@@ -337,7 +321,6 @@ Result<CallOrder::Tail> CudaRank::enqueue_encoded(const Call& call) {
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
-  if (islands_.carries(call)) return enqueue_in_islands(call);
   if (copies_.carries_in_place(call)) {
     const std::size_t bytes = buffer_sizes(call, request_.rank, request_.ranks).receive_bytes;
     STRAIT_ASSIGN(const auto place, registrations_.find(call.receive, bytes));
@@ -352,11 +335,16 @@ Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
-  const DeviceCalls* const calls[] = {&island_calls_, &across_calls_, &calls_};  // by IslandStep::Among
+  const auto across = [this](const Call& part) -> Result<Tail> {
+    if (part.wire == WireFormat::off)
+      return reducers_.carries(part) ? enqueue_to_reducers(part) : enqueue_over(across_calls_, part);
+    return enqueue_encoded(across_quantized_, part,
+                           [this](const Call& exchange) { return enqueue_over(across_calls_, exchange); });
+  };
   Tail tail = Tail::other;
   for (const auto& [among, part] : islands_.steps_of(call)) {
-    const bool by_cpus = among == IslandStep::Among::across && reducers_.carries(part);
-    STRAIT_ASSIGN(tail, by_cpus ? enqueue_to_reducers(part) : enqueue_over(*calls[static_cast<int>(among)], part));
+    const DeviceCalls& calls = among == IslandStep::Among::island ? island_calls_ : calls_;
+    STRAIT_ASSIGN(tail, among == IslandStep::Among::across ? across(part) : enqueue_over(calls, part));
   }
   return tail;
 }

@@ -166,9 +166,9 @@ __device__ __forceinline__ void add_sources(const WirePass& pass, const BlockSha
       sums[e] = source == 0 ? value : spec::combine<ReduceOp::sum>(sums[e], value);
     }
   }
-  if (pass.averages)
+  if (pass.averaged != 0)
 #pragma unroll
-    for (int e = 0; e < own_elements; ++e) sums[e] = spec::finish<ReduceOp::avg>(sums[e], pass.sources);
+    for (int e = 0; e < own_elements; ++e) sums[e] = spec::finish<ReduceOp::avg>(sums[e], pass.averaged);
 }
 
 /// What this rank contributes of its elements to a premul_sum.

@@ -25,9 +25,9 @@ struct WirePass {
   std::uint64_t premul_scalar;  ///< encode: an element, in the low bytes
   std::uint32_t run_blocks;     ///< of an encoded run
   std::uint32_t runs;
-  std::uint32_t sources;  ///< decode, recode: runs that are added up, in order, for each that comes out
-  bool averages;          ///< decode, recode: sums are divided by `sources`
-  bool premultiplies;     ///< encode: elements are multiplied by the scalar first
+  std::uint32_t sources;   ///< decode, recode: runs that are added up, in order, for each that comes out
+  std::uint32_t averaged;  ///< decode, recode: sums are divided by this; 0: they are not
+  bool premultiplies;      ///< encode: elements are multiplied by the scalar first
 };
 
 inline constexpr std::uint32_t wire_threads = 256;  ///< of a thread block

@@ -68,18 +68,29 @@ TEST_P(DeviceIslands, RingsTakeTurns) {
   });
 }
 
-/// Runs of bytes cross as islands carry copies; what is added up is added up as without islands.
+/// Sums of islands cross in the format, and what is only copied as islands carry bytes.
 TEST_P(DeviceIslands, WireFormats) {
   run([](straitComm_t comm, int rank, int ranks) {
     DeviceSide side(std::size_t{32} << 20);
-    for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
-      for (const std::size_t count : {std::size_t{100}, std::size_t{1'000'003}}) {
-        CollectiveCase c;
-        c.collective = collective;
-        c.count = count;
-        c.wire = WireFormat::int8;
-        side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
-      }
+    std::uint64_t seed = 1;
+    for (const WireFormat wire : {WireFormat::int8, WireFormat::fp8, WireFormat::int4})
+      for (const Collective collective :
+           {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::all_to_all})
+        for (const std::size_t count : {std::size_t{100}, std::size_t{16'385}, std::size_t{1'000'003}}) {
+          CollectiveCase c;
+          c.collective = collective;
+          c.type = std::array{DataType::float32, DataType::bfloat16, DataType::float16}[seed % 3];
+          if (is_reduction(collective))
+            c.op = std::array{ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum}[seed / 2 % 3];
+          c.count = count;
+          c.wire = wire;
+          c.islands = GetParam().islands;
+          c.in_place = seed % 2 == 0;
+          c.misalignment_bytes = seed % 5 == 0 ? size_bytes(c.type) : 0;
+          c.seed = ++seed;
+          side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
+                     seed > 3 && seed % 4 == 0 ? Mode::graph : Mode::eager);
+        }
   });
 }
 

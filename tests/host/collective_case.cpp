@@ -63,7 +63,7 @@ Bytes expected_output(const CollectiveCase& c, const std::vector<Bytes>& inputs,
                                 .root = c.root,
                                 .premul_scalars = scalars,
                                 .inputs = inputs};
-  if (c.wire != WireFormat::off) return wire_reference_output(c.wire, reference, rank);
+  if (c.wire != WireFormat::off) return wire_island_reference_output(c.wire, reference, rank, c.islands);
   return c.islands.empty() ? reference_output(reference, rank) : island_reference_output(reference, rank, c.islands);
 }
 

@@ -94,8 +94,10 @@ inline double wire_bound(WireFormat format, double value, double scale) {
   return scale * (0.5 + 0x1p-15);
 }
 
-/// The sum of contributions in rank order, each through the wire; avg divides. Not yet through the wire itself.
-inline std::vector<float> wire_sum(WireFormat format, ReduceOp op, const std::vector<std::vector<float>>& inputs) {
+/// The sum of contributions in rank order, each through the wire; avg divides, by `averaged` (0: by how many there
+/// are). Not yet through the wire itself.
+inline std::vector<float> wire_sum(WireFormat format, ReduceOp op, const std::vector<std::vector<float>>& inputs,
+                                   std::uint32_t averaged = 0) {
   std::vector<float> sum;
   for (const auto& input : inputs) {
     const std::vector<float> contribution = through_wire(format, input);
@@ -105,14 +107,15 @@ inline std::vector<float> wire_sum(WireFormat format, ReduceOp op, const std::ve
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = spec::combine<ReduceOp::sum>(sum[i], contribution[i]);
     }
   }
-  const auto ranks = static_cast<std::uint32_t>(inputs.size());
+  const auto ranks = averaged != 0 ? averaged : static_cast<std::uint32_t>(inputs.size());
   for (float& value : sum)
     value = spec::store_wide(op == ReduceOp::avg ? spec::finish<ReduceOp::avg>(value, ranks) : value);
   return sum;
 }
 
-/// As reference_output, of a call in a wire format. On one rank nothing is on the wire.
-inline Bytes wire_reference_output(WireFormat format, const ReferenceCall& call, std::uint32_t rank) {
+/// As reference_output, of a call in a wire format. On one rank nothing is on the wire. `averaged`: as of wire_sum().
+inline Bytes wire_reference_output(WireFormat format, const ReferenceCall& call, std::uint32_t rank,
+                                   std::uint32_t averaged = 0) {
   const std::size_t ranks = call.inputs.size();
   if (ranks == 1) return reference_output(call, rank);
   const auto values_of = [&](std::size_t from, std::size_t index, std::size_t blocks) {
@@ -127,8 +130,9 @@ inline Bytes wire_reference_output(WireFormat format, const ReferenceCall& call,
                         ? values_of(from, 0, 1)
                         : values_of(from, rank, ranks));
   if (call.collective == Collective::all_reduce)
-    return to_elements(call.type, through_wire(format, wire_sum(format, call.op, parts)));
-  if (call.collective == Collective::reduce_scatter) return to_elements(call.type, wire_sum(format, call.op, parts));
+    return to_elements(call.type, through_wire(format, wire_sum(format, call.op, parts, averaged)));
+  if (call.collective == Collective::reduce_scatter)
+    return to_elements(call.type, wire_sum(format, call.op, parts, averaged));
   Bytes output;
   for (const auto& part : parts) detail::append(output, to_elements(call.type, through_wire(format, part)));
   return output;

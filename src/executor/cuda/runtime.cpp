@@ -36,6 +36,31 @@ Result<MappedMemory> MappedMemory::allocate(std::size_t size_bytes) {
   return memory;
 }
 
+Status load_kernels(std::span<const void* const> kernels) {
+  for (const void* kernel : kernels) {
+    cudaFuncAttributes attributes;
+    STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
+  }
+  return {};
+}
+
+Status launch_kernel(int device, const void* kernel, const void* argument, const LaunchShape& shape, void* stream) {
+  DeviceGuard guard(device);
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(shape.blocks);
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.memory_bytes;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &overlap;
+  config.numAttrs = shape.overlaps ? 1 : 0;
+  void* arguments[] = {const_cast<void*>(argument)};
+  return check(cudaLaunchKernelExC(&config, kernel, arguments),
+               "cannot launch a kernel on GPU " + std::to_string(device));
+}
+
 Status enable_peer_access(std::span<const int> devices) {
   for (const int device : devices)
     for (const int peer : devices) {

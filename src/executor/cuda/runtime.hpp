@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -72,6 +73,17 @@ class MappedMemory {
  private:
   void* data_ = nullptr;
 };
+
+/// Loads these kernels onto the current device: what is loaded only at its first launch waits for kernels that run.
+Status load_kernels(std::span<const void* const> kernels);
+
+struct LaunchShape {
+  std::uint32_t blocks, threads;
+  bool overlaps;                   ///< may begin while the kernel before it still runs
+  std::uint32_t memory_bytes = 0;  ///< of a block, besides what the kernel has in any launch
+};
+/// Launches a kernel with one argument, to which that pointer points.
+Status launch_kernel(int device, const void* kernel, const void* argument, const LaunchShape& shape, void* stream);
 
 /// Lets every device reach the memory of every other; fails with Code::unsupported and the pair where it cannot.
 Status enable_peer_access(std::span<const int> devices);

@@ -109,8 +109,9 @@ class Machine {
                               .root = call.root,
                               .premul_scalars = scalars,
                               .inputs = inputs};
-      Bytes output = reference_output(reference, rank);
-      if (is_reduction(call.collective) && call.op == ReduceOp::avg && !output.empty())
+      Bytes output = call.wire == WireFormat::off ? reference_output(reference, rank)
+                                                  : wire_reference_output(call.wire, reference, rank, averaged);
+      if (call.wire == WireFormat::off && is_reduction(call.collective) && call.op == ReduceOp::avg && !output.empty())
         output = average(reference, rank, averaged);
       write(call, output);
     }
@@ -134,7 +135,9 @@ class Machine {
       EXPECT_EQ(calls[rank]->send_counts, calls[0]->send_counts);
       EXPECT_LE(calls[0]->send_counts[rank], calls[0]->count);
     }
-    std::vector<Bytes> outputs;
+    std::vector<Bytes> outputs, scalars;
+    for (const Call* call : calls)
+      scalars.emplace_back(call->premul_scalar.begin(), call->premul_scalar.begin() + size_bytes(call->type));
     for (std::uint32_t rank = 0; rank < calls.size(); ++rank) {
       std::vector<Bytes> blocks;
       for (const Call* call : calls) {
@@ -146,9 +149,10 @@ class Machine {
                                     .type = calls[rank]->type,
                                     .op = calls[rank]->op,
                                     .root = 0,
-                                    .premul_scalars = {},
+                                    .premul_scalars = scalars,
                                     .inputs = blocks};
-      outputs.push_back(average(reference, 0, averaged));
+      outputs.push_back(reference.op == ReduceOp::avg ? average(reference, 0, averaged)
+                                                      : reference_reduction(reference));
     }
     for (std::size_t rank = 0; rank < calls.size(); ++rank)
       std::copy(outputs[rank].begin(), outputs[rank].end(), static_cast<std::byte*>(calls[rank]->receive));

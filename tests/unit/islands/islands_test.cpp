@@ -27,6 +27,7 @@ Call call_of(const CollectiveCase& c, const Rank& rank, const Bytes& scalar) {
   call.count = c.count;
   call.send = rank.send;
   call.receive = rank.receive;
+  call.wire = c.wire;
   std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
   return call;
 }
@@ -53,9 +54,10 @@ bool check(Machine& machine, const Islands& islands, const CollectiveCase& c) {
   }
   if (!machine.carries(calls[0])) return false;
   machine.run(ranks, calls);
-  const ReferenceCall reference{c.collective, c.type, c.op, c.root, scalars, inputs};
+  CollectiveCase expected_case = c;
+  expected_case.islands = islands;
   for (std::uint32_t rank = 0; rank < count; ++rank) {
-    const Bytes expected = island_reference_output(reference, rank, islands);
+    const Bytes expected = expected_output(expected_case, inputs, scalars, rank);
     EXPECT_EQ(first_difference(expected, {ranks[rank].receive, expected.size()}, c.type, inputs), "")
         << strait::testing::describe(c) << " on rank " << rank << " of " << strait::describe(islands);
     if (!c.in_place) {
@@ -107,23 +109,77 @@ CollectiveCase random_case(std::uint64_t seed, std::uint32_t ranks) {
   return c;
 }
 
+CollectiveCase random_wire_case(std::uint64_t seed, std::uint32_t ranks) {
+  CollectiveCase c = random_case(seed, ranks);
+  c.wire = std::array{WireFormat::int8, WireFormat::fp8, WireFormat::int4}[mix(seed + 6000) % 3];
+  c.collective = seed % 3 == 0 ? Collective::reduce_scatter : Collective::all_reduce;
+  c.type = std::array{DataType::float32, DataType::bfloat16, DataType::float16}[mix(seed + 7000) % 3];
+  c.op = std::array{ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum}[mix(seed + 8000) % 3];
+  c.count = 1 + mix(seed + 5000) % (c.collective == Collective::all_reduce ? 100'000 : 100'000 / ranks);
+  return c;
+}
+
 /// How many of them islands carry.
-int carry_random_calls(std::uint64_t calls, const std::vector<std::vector<std::uint32_t>>& shapes) {
+int carry_random_calls(std::uint64_t calls, const std::vector<std::vector<std::uint32_t>>& shapes,
+                       CollectiveCase (*make_case)(std::uint64_t, std::uint32_t) = random_case) {
   int number = 0;
   for (std::uint64_t seed = 1; seed <= calls && !::testing::Test::HasFailure(); ++seed) {
     const Islands islands = shuffled(shapes[seed % shapes.size()], seed);
     Machine machine(islands, scratch_bytes);
-    number += check(machine, islands, random_case(seed, machine.ranks())) ? 1 : 0;
+    number += check(machine, islands, make_case(seed, machine.ranks())) ? 1 : 0;
   }
   return number;
 }
 
-TEST(DeviceIslands, RandomCallsOverIslandsOfOneSize) {
-  EXPECT_GT(carry_random_calls(120, {{2, 2}, {2, 2, 2}, {3, 3}, {4, 4}, {2, 2, 2, 2}, {5, 5}}), 80);
+const std::vector<std::vector<std::uint32_t>> of_one_size{{2, 2}, {2, 2, 2}, {3, 3}, {4, 4}, {2, 2, 2, 2}, {5, 5}};
+const std::vector<std::vector<std::uint32_t>> of_other_sizes{{2, 1}, {1, 2},       {2, 1, 1},
+                                                             {3, 2}, {1, 1, 2, 2}, {4, 1, 2}};
+
+TEST(DeviceIslands, RandomCallsOverIslandsOfOneSize) { EXPECT_GT(carry_random_calls(120, of_one_size), 80); }
+TEST(DeviceIslands, RandomCallsOverOtherIslands) { EXPECT_GT(carry_random_calls(100, of_other_sizes), 65); }
+
+/// Sums of islands cross in the format; what else travels in one is not theirs.
+TEST(DeviceIslands, RandomCallsInWireFormats) {
+  EXPECT_EQ(carry_random_calls(60, of_one_size, random_wire_case), 60);
+  EXPECT_EQ(carry_random_calls(60, of_other_sizes, random_wire_case), 40);  // reduce-scatters are among all ranks
+  const Machine machine({{0, 1}, {2, 3}}, scratch_bytes);
+  Call call;
+  call.type = DataType::float32;
+  call.count = 1 << 20;
+  call.wire = WireFormat::int8;
+  for (const Collective collective : {Collective::all_gather, Collective::all_to_all}) {
+    call.collective = collective;
+    EXPECT_FALSE(machine.carries(call)) << name(collective);
+  }
 }
 
-TEST(DeviceIslands, RandomCallsOverOtherIslands) {
-  EXPECT_GT(carry_random_calls(100, {{2, 1}, {1, 2}, {2, 1, 1}, {3, 2}, {1, 1, 2, 2}, {4, 1, 2}}), 65);
+/// What a rank's residual changes, it changes on all ranks alike: of each island one rank alone brings an element
+/// across, with that element's residual. Parts begin with a block of the format.
+TEST(DeviceIslands, OneRankOfAnIslandQuantisesAnElement) {
+  for (const Islands& islands : {Islands{{0, 1, 2}, {3, 4, 5}}, Islands{{0, 3}, {1, 2}}, Islands{{0, 1}, {2}}})
+    for (const std::size_t count : {std::size_t{1}, std::size_t{16'385}, std::size_t{70'001}, std::size_t{98'304}})
+      for (const Island& island : islands) {
+        std::vector<int> times(count);
+        for (const std::uint32_t rank : island) {
+          std::vector<float> elements(count), residual(count);
+          Call call;
+          call.collective = Collective::all_reduce;
+          call.type = DataType::float32;
+          call.count = count;
+          call.send = call.receive = elements.data();
+          call.wire = WireFormat::int8;
+          call.residual = residual.data();
+          for (const IslandStep& step : strait::DeviceIslands(rank, islands, nullptr, scratch_bytes).steps_of(call)) {
+            EXPECT_EQ(step.call.wire != WireFormat::off, step.among == IslandStep::Among::across);
+            if (step.among != IslandStep::Among::across) continue;
+            const std::ptrdiff_t first = static_cast<const float*>(step.call.send) - elements.data();
+            EXPECT_EQ(step.call.residual - residual.data(), first);
+            EXPECT_EQ(first % static_cast<std::ptrdiff_t>(wire::block_elements), 0);
+            for (std::size_t i = 0; i < step.call.count; ++i) ++times.at(static_cast<std::size_t>(first) + i);
+          }
+        }
+        EXPECT_EQ(times, std::vector<int>(count, 1)) << strait::describe(islands);
+      }
 }
 
 /// Which bits come out must not depend on the size.

@@ -137,14 +137,18 @@ TEST_P(WireKernels, LeaveTheResidualOfTheHost) {
 /// The ranks of a host, of which a step of all is done before the next one of any.
 class Machine {
  public:
-  Machine(std::uint32_t ranks, std::size_t scratch_bytes, std::uint32_t max_sms = 0) {
+  /// `averaged`: what averages divide by; 0: the ranks.
+  Machine(std::uint32_t ranks, std::size_t scratch_bytes, std::uint32_t max_sms = 0, std::uint32_t averaged = 0)
+      : averaged_(averaged == 0 ? ranks : averaged) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       scratch_.emplace_back(scratch_bytes + 16, poison);
       const auto address = reinterpret_cast<std::uintptr_t>(scratch_.back().data());
-      quantized_.emplace_back(rank, ranks, scratch_.back().data() + (16 - address % 16) % 16, scratch_bytes, max_sms);
+      quantized_.emplace_back(rank, ranks, averaged_, scratch_.back().data() + (16 - address % 16) % 16, scratch_bytes,
+                              max_sms);
     }
   }
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(quantized_.size()); }
+  std::uint32_t averaged() const { return averaged_; }
   std::vector<QuantizedStep> steps(std::uint32_t rank, const Call& call) const {
     return quantized_[rank].steps_of(call);
   }
@@ -190,6 +194,7 @@ class Machine {
     }
   }
 
+  std::uint32_t averaged_;
   std::vector<Bytes> scratch_;
   std::vector<DeviceQuantized> quantized_;
 };
@@ -225,8 +230,9 @@ void check(Machine& machine, const CollectiveCase& c) {
     calls.push_back(call_of(c, input, output, scalars[rank]));
   }
   machine.run_all(calls);
+  const ReferenceCall reference{c.collective, c.type, c.op, c.root, scalars, inputs};
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const Bytes expected = expected_output(c, inputs, scalars, rank);
+    const Bytes expected = wire_reference_output(c.wire, reference, rank, machine.averaged());
     auto* const output = static_cast<std::byte*>(calls[rank].receive);
     EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type), "")
         << describe(c) << " on rank " << rank << " of " << ranks;
@@ -268,6 +274,12 @@ TEST(WireSteps, GiveEveryCollectiveItsBits) {
     Machine machine(ranks, ample);
     check_collectives(machine, {1, 127, 128, 129, 700});
   }
+}
+
+/// As ranks of a larger communicator that meet for it.
+TEST(WireSteps, DivideByThoseWhoAreAveraged) {
+  Machine machine(2, ample, 0, 6);
+  check_collectives(machine, {1, 129, 700});
 }
 
 /// Scratch for one or two blocks a rank: many turns, the last ones shorter.
