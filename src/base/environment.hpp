@@ -99,6 +99,12 @@ inline constexpr Variable environment_table[] = {
      "all-gathers and all-to-alls of 16 times as many and reduces of 32 times as many (docs/gpus.md). 0: all; 1024G: "
      "none.",
      "", 0, std::int64_t{1} << 40},
+    {"STRAIT_GRAPH_MIXING", VariableKind::choice, "1", false,
+     "GPU ranks: 1: launches of CUDA graphs with captured calls and calls outside of them come after one another, in "
+     "the "
+     "order in which the host makes them; costs a graph two nodes. 0: the program orders them "
+     "(docs/gpus.md#how-it-works).",
+     "0|1"},
     {"STRAIT_EXCHANGE_GBPS", VariableKind::text, "", true,
      "GPU ranks without NVLink: what each GPU sends and receives while all exchange with all, in GB/s, such as 0.6. "
      "Unset: as calibrated, else as the PCIe links tell (docs/gpus.md)."},

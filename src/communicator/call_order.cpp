@@ -1,5 +1,6 @@
 #include "communicator/call_order.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -15,15 +16,17 @@ constexpr auto look_every = std::chrono::microseconds(10);
 
 Result<std::unique_ptr<CallOrder>> CallOrder::open(Setup setup) {
   std::unique_ptr<CallOrder> order(new CallOrder(std::move(setup)));
-  for (Event* event : {&order->eager_.done, &order->captured_.done, &order->order_}) {
+  for (Event* event : {&order->done_, &order->order_}) {
     STRAIT_ASSIGN(*event, order->setup_.driver->create_event());
   }
   return order;
 }
 
 CallOrder::~CallOrder() {
-  for (const Event event : {eager_.done, captured_.done, order_})
+  for (const Event event : {done_, order_})
     if (event != nullptr) setup_.driver->destroy_event(event);
+  for (const Capture& capture : captures_) setup_.driver->destroy_event(capture.done);
+  if (joining_stream_ != nullptr) setup_.driver->destroy_stream(joining_stream_);
   if (reading_stream_ != nullptr) setup_.reader->destroy_stream(reading_stream_);
 }
 
@@ -31,29 +34,72 @@ Status CallOrder::begin(void* stream) {
   using Kind = staged::MemoryOperation::Kind;
   STRAIT_ASSIGN(now_, setup_.driver->look_at(stream));
   has_run_ = true;
-  const Last& last = is_captured() ? captured_ : eager_;
-  if (!last.exists || last.stream.capture_id != now_.capture_id || last.stream.id == now_.id) return {};
-  if (last.tail == Tail::other) return setup_.driver->wait(stream, last.done);
+  if (is_captured()) return begin_captured(stream);
+  if (joined_) return setup_.driver->wait(stream, done_);  // a graph may have been launched since, on any stream
+  if (!last_.exists || last_.stream.id == now_.id) return {};
+  if (last_.tail == Tail::other) return setup_.driver->wait(stream, done_);
   // All that count end, also those that give up; and they were enqueued before this wait, so that streams which share a
   // hardware queue do not wait in a circle.
   const staged::MemoryOperation all_finished{Kind::wait_at_least, setup_.finished, launched_};
   return setup_.driver->operate({&all_finished, 1}, stream);
 }
 
-Status CallOrder::end(void* stream, Tail tail) {
-  Last& last = is_captured() ? captured_ : eager_;
-  if (is_captured()) {
-    tail = Tail::other;
-    has_captured_ = true;
+/// Captures may take turns; one that has not called for long may begin anew as if it came first.
+Status CallOrder::begin_captured(void* stream) {
+  constexpr std::size_t most_captures = 16;
+  has_captured_ = true;
+  STRAIT_TRY(join_graphs());
+  const auto known = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& capture) {
+    return capture.last.stream.capture_id == now_.capture_id;
+  });
+  if (known != captures_.end()) {
+    std::rotate(captures_.begin(), known, known + 1);
+    if (captures_.front().last.stream.id == now_.id) return {};
+    return setup_.driver->wait(stream, captures_.front().done);
   }
-  if (tail == Tail::other) STRAIT_TRY(setup_.driver->record(last.done, stream));
-  last.exists = true;
-  last.tail = tail;
-  last.stream = now_;
+  if (captures_.size() == most_captures) {
+    captures_.push_front(std::move(captures_.back()));
+    captures_.pop_back();
+    captures_.front().end = {};
+  } else {
+    STRAIT_ASSIGN(const Event done, setup_.driver->create_event());
+    captures_.push_front({{}, done, {}});
+  }
+  captures_.front().last = {true, Tail::other, now_};
+  return joined_ ? setup_.driver->wait_outside(stream, done_) : Status();
+}
+
+/// Once: the event stands for what was called before.
+Status CallOrder::join_graphs() {
+  using Kind = staged::MemoryOperation::Kind;
+  if (joined_ || !setup_.joins_graphs) return {};
+  if (last_.exists && last_.tail == Tail::counted_launch) {
+    STRAIT_ASSIGN(joining_stream_, setup_.driver->create_stream());
+    const staged::MemoryOperation all_finished{Kind::wait_at_least, setup_.finished, launched_};
+    STRAIT_TRY(setup_.driver->operate({&all_finished, 1}, joining_stream_));
+    STRAIT_TRY(setup_.driver->record(done_, joining_stream_));
+  }
+  joined_ = true;
   return {};
 }
 
+Status CallOrder::end(void* stream, Tail tail) {
+  if (is_captured()) {
+    Capture& capture = captures_.front();
+    capture.last.stream = now_;
+    STRAIT_TRY(setup_.driver->record(capture.done, stream));
+    return joined_ ? setup_.driver->record_outside(done_, stream, capture.end) : Status();
+  }
+  if (joined_ || tail == Tail::other) STRAIT_TRY(setup_.driver->record(done_, stream));
+  last_ = {true, tail, now_};
+  return {};
+}
+
+/// Not between a capture and what is outside of it: CUDA would pull the latter in, or refuse.
 Status CallOrder::order(void* first, void* then) {
+  STRAIT_ASSIGN(const staged::StreamState before, setup_.driver->look_at(first));
+  STRAIT_ASSIGN(const staged::StreamState after, setup_.driver->look_at(then));
+  if (before.id == after.id || before.capture_id != after.capture_id) return {};
   STRAIT_TRY(setup_.driver->record(order_, first));
   return setup_.driver->wait(then, order_);
 }
@@ -61,12 +107,12 @@ Status CallOrder::order(void* first, void* then) {
 /// Every call ends with the event or with blocks that count, and what is called comes in order.
 std::optional<bool> CallOrder::is_idle() {
   if (!has_run_) return true;
-  const std::optional<bool> passed = setup_.driver->has_passed(eager_.done);
+  const std::optional<bool> passed = setup_.driver->has_passed(done_);
   if (!passed || !*passed) return passed;
   const std::optional<std::uint32_t> finished = read_finished();
   if (!finished) return std::nullopt;
   if (*finished != launched_) return false;
-  if (has_captured_) return std::nullopt;
+  if (!knows_graphs()) return std::nullopt;
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,8 +19,11 @@ namespace strait {
 ///  - the number of blocks that have ended (kernels::Ring::finished), if the last work of the call before is a launch
 ///    that counts its own. That costs the host nothing, and lets the next kernel of the stream begin early;
 ///  - else an event behind the call.
-/// Calls that are captured run when their graph is launched, and count nothing: they come after one another, by events,
-/// and what is called outside of the capture still waits for what was called so before.
+/// Calls that are captured run when their graph is launched, and count nothing. Within their capture they come after
+/// one another. From the first capture on an event joins graphs and the calls outside of them: a launch of a graph
+/// waits at its first call for the call, or the launch, that came before it, and marks the event behind its last one.
+/// So they run in the order in which the host has launched them, as with NCCL, which joins them likewise
+/// (NCCL_GRAPH_MIXING_SUPPORT).
 class CallOrder {
  public:
   struct Setup {
@@ -27,6 +31,7 @@ class CallOrder {
     std::unique_ptr<staged::StreamDriver> reader;  ///< another one of the same device, for is_idle()
     std::uint32_t* finished = nullptr;             ///< in this device's memory: 0, and nobody else's
     std::uint32_t* seen = nullptr;                 ///< in pinned host memory
+    bool joins_graphs = true;  ///< if not, the user orders launches of graphs and what is called outside of them
   };
   /// The words of the setup outlive this, which outlives all that was enqueued.
   static Result<std::unique_ptr<CallOrder>> open(Setup setup);
@@ -47,31 +52,44 @@ class CallOrder {
   }
   /// What comes next on `then` waits for what is on `first` now.
   Status order(void* first, void* then);
-  bool has_run() const { return has_run_; }
-  /// Whether the GPU has finished all that was enqueued; nothing where that cannot be known. From any thread.
+  /// Whether is_idle() sees launches of graphs.
+  bool knows_graphs() const { return setup_.joins_graphs || !has_captured_; }
+  /// Whether the GPU has finished all that was enqueued; nothing where that cannot be known: now, or of graphs that are
+  /// not joined. From any thread.
   std::optional<bool> is_idle();
 
  private:
   using Event = staged::StreamDriver::Event;
-  /// The last call outside of captures, or that of the last capture.
+  using Stream = staged::StreamDriver::Stream;
+  /// The last call outside of captures, or that of a capture.
   struct Last {
-    Event done = nullptr;
     bool exists = false;
     Tail tail = Tail::other;  ///< of what is captured always
     staged::StreamState stream;
   };
+  struct Capture {
+    Last last;
+    Event done = nullptr;  ///< behind its last call
+    staged::GraphEnd end;
+  };
   explicit CallOrder(Setup setup) : setup_(std::move(setup)) {}
   bool is_captured() const { return now_.capture_id != 0; }
+  Status begin_captured(void* stream);
+  Status join_graphs();
   std::optional<std::uint32_t> read_finished();
 
   Setup setup_;
   staged::StreamState now_;  ///< of the call that has begun
-  Last eager_, captured_;
+  Last last_;                ///< outside of captures
+  Event done_ = nullptr;     ///< behind it, where it is no counted launch, and behind launches of graphs
   Event order_ = nullptr;
+  bool joined_ = false;           ///< the event joins all calls
+  std::deque<Capture> captures_;  ///< the latest ones; the last call's first
+  Stream joining_stream_ = nullptr;
   std::atomic<std::uint32_t> launched_ = 0;  ///< blocks that count, modulo 2^32 as what they count
   std::atomic<bool> has_run_ = false, has_captured_ = false;
   std::mutex reading_;
-  staged::StreamDriver::Stream reading_stream_ = nullptr;  ///< from the first question on
+  Stream reading_stream_ = nullptr;  ///< from the first question on
 };
 
 }  // namespace strait

@@ -107,7 +107,7 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
 
 Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (is_piped(call, one_hop, message_bytes)) return piped_slots(call.collective, bound(call));
-  const auto slots = [&](Wire wire) { return kernels::slots_of(ring_, wire, bound(call)); };
+  const auto slots = [&](Wire wire) { return kernels::slots_of(ring_, wire, blocks_for(call)); };
   const Wire flagged = kernels::flagged_wire(ring_);
   const bool is_message = call.collective == Collective::send_recv;
   const std::size_t most_short = is_message ? free_bytes(slots(flagged)) : ~std::size_t{0};
@@ -192,7 +192,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
 }
 
 DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
-  const Slots through = kernels::slots_of(ring_, Wire::bulk, bound(call));
+  const Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
   const std::size_t bytes = call.count * size_bytes(call.type);
   const std::uint16_t hash = short_hash_of(signature(call));
   Exchange exchange{};
@@ -257,7 +257,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) co
     ends.exchange.ring = ring_;
     const std::size_t before = launches.size();
     add(ends.exchange,
-        ends.piped ? piped_slots(Collective::send_recv, bound({})) : kernels::slots_of(ring_, wire, bound({})), false,
+        ends.piped ? piped_slots(Collective::send_recv, bound({})) : kernels::slots_of(ring_, wire, blocks_for({})), false,
         launches);
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();

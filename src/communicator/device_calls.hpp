@@ -102,6 +102,8 @@ class DeviceCalls {
     if (asked == 0 || options_.most_blocks == 0) return std::max(asked, options_.most_blocks);
     return std::min(asked, options_.most_blocks);
   }
+  /// Thread blocks at most, where none are named as many as pay.
+  std::uint32_t blocks_for(const Call& call) const { return bound(call) != 0 ? bound(call) : borders_.blocks; }
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,

@@ -12,12 +12,15 @@ namespace strait {
 void tell_of_mailbox(kernels::Mailbox& mailbox, const DeviceRank::Request& request, const DeviceReducers& reducers) {
   using Event = kernels::Mailbox::Event;
   const std::atomic_ref word(mailbox.event);
-  const Event event = word.load(std::memory_order_acquire);
+  Event event = word.load(std::memory_order_acquire);
+  if (event != Event::none) event = word.exchange(Event::none);
+  // Of several events the last one is left, and it may have overwritten the one that says that outputs are worth
+  // nothing.
+  if (std::atomic_ref(mailbox.timed_out).load() != 0 && !request.watch->has_failed()) event = Event::timeout;
   if (event == Event::none) return;
   std::uint32_t peer = std::atomic_ref(mailbox.peer).load();
   if (peer == DeviceArenas::awaits_reducers) peer = reducers.awaited_rank();
   peer = std::min(peer, request.ranks - 1);
-  word.store(Event::none);
   request.watch->note_awaited(peer);
   const std::string what = "a kernel on " + request.watch->name_of(request.rank) + " has waited ",
                     whom = request.watch->name_of(peer);

@@ -40,6 +40,7 @@ class DeviceRank {
     std::uint32_t most_reducers = 0;           ///< threads of all ranks together
     std::optional<std::size_t> cpu_reduce_bytes;  ///< all-reduces from this on are added up by them; 0: none; unset:
                                                   ///< by the rates
+    bool joins_graphs = true;                     ///< CallOrder::Setup
     WireFormat wire = WireFormat::off;            ///< of the communicator: what it needs is there from the start
     /// What the GPUs give by PCIe, through host memory or from peer to peer: the same on all ranks. Collective.
     std::function<Result<ExchangeRates>(bool through_host)> exchange_rates;

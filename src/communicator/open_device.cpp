@@ -69,6 +69,7 @@ Status Comm::open_device(const Deadline& deadline) {
   request.most_reducers = cores_ / 2;  // the rest is the program's
   request.cpu_reduce_bytes = options_.cpu_reduce_bytes;
   request.wire = wire();
+  request.joins_graphs = options_.joins_graphs;
   // Registrations ask the others later, by deadlines of their own.
   device_deadline_ = deadline;
   request.agree = [this](const Status& status, const std::string& what) {

@@ -81,8 +81,9 @@ inline constexpr std::size_t flags_offset_bytes = returned_bytes;
 struct Mailbox {
   enum class Event : std::uint32_t { none, slow, timeout, aborted };
   std::uint32_t abort = 0;
-  Event event = Event::none;  ///< written last
-  std::uint32_t peer = 0;     ///< the communicator's rank (Ring::members)
+  Event event = Event::none;    ///< written last; the host takes it back
+  std::uint32_t timed_out = 0;  ///< not 0: a wait was longer than its deadline. Stays, whatever else happens
+  std::uint32_t peer = 0;       ///< the communicator's rank (Ring::members)
   std::uint32_t lane = 0;
   std::uint32_t sends = 0;      ///< it waits for the peer to take, not to send
   std::uint32_t unreached = 0;  ///< of the probe: bit r: rank r of its ring

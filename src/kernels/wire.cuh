@@ -39,6 +39,7 @@ class Patience {
     *static_cast<volatile std::uint32_t*>(&mailbox.peer) = peer;
     *static_cast<volatile std::uint32_t*>(&mailbox.lane) = lane;
     *static_cast<volatile std::uint32_t*>(&mailbox.sends) = sends ? 1 : 0;
+    if (event == Mailbox::Event::timeout) *static_cast<volatile std::uint32_t*>(&mailbox.timed_out) = 1;
     __threadfence_system();
     *static_cast<volatile Mailbox::Event*>(&mailbox.event) = event;
     return true;

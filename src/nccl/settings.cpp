@@ -32,6 +32,8 @@ std::string log_level(const std::string& value) {
 
 std::string p2p(const std::string& disabled) { return std::atoi(disabled.c_str()) != 0 ? "off" : "auto"; }
 
+std::string flag(const std::string& value) { return std::atoi(value.c_str()) != 0 ? "1" : "0"; }
+
 /// An NCCL setting that has a meaning here. One line makes another known.
 struct Mapping {
   const char* theirs;
@@ -41,7 +43,7 @@ struct Mapping {
 constexpr Mapping mappings[] = {
     {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},  {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
     {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is}, {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},
-    {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},
+    {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},    {"NCCL_GRAPH_MIXING_SUPPORT", "STRAIT_GRAPH_MIXING", flag},
 };
 /// Read by the drop-in itself.
 constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING"};

@@ -12,8 +12,9 @@ struct Measured {
 };
 constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
 constexpr double pcie_gbps = 40;  // of Gen5, 16 lanes, up to the host
-constexpr Measured between_peers{390, {32 * kb, 512 * kb, 1 * mb, 12 * kb, 0}};
-constexpr Measured through_host{pcie_gbps, {32 * kb, 32 * kb, 1 * mb, 32 * kb, 240 * kb}};
+constexpr Measured between_peers{390, {32 * kb, 512 * kb, 1 * mb, 12 * kb, 0, kernels::max_lanes}};
+constexpr Measured through_host{pcie_gbps, {32 * kb, 32 * kb, 1 * mb, 32 * kb, 240 * kb, kernels::max_lanes}};
+constexpr std::uint32_t least_blocks = 8;
 constexpr std::uint32_t measured_ranks = 4;
 
 /// Bytes that the busiest rank takes in one hop beyond those of two, for each byte of the message.
@@ -43,7 +44,10 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
           .one_hop_bytes = scaled(four.one_hop_bytes, slower * share_of(excess_of_all_reduce, ranks)),
           .one_hop_reduce_bytes = scaled(four.one_hop_reduce_bytes, slower * share_of(excess_of_reduce, ranks)),
           .overlap_bytes = scaled(four.overlap_bytes, slower),
-          .round_bytes = scaled(four.round_bytes, slower)};
+          .round_bytes = scaled(four.round_bytes, slower),
+          .blocks = kind == kernels::ArenaKind::host
+                        ? std::max(static_cast<std::uint32_t>(scaled(four.blocks, slower)), least_blocks)
+                        : four.blocks};
 }
 
 std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossing, std::uint32_t ranks,

@@ -43,7 +43,7 @@ class FakeStreams final : public staged::StreamDriver {
   Result<Stream> create_stream() override {
     STRAIT_TRY(command());
     if (!options_.one_queue || queues_.empty()) queues_.push_back(std::make_unique<Queue>(options_, random_()));
-    streams_.push_back(std::make_unique<FakeStream>(FakeStream{*queues_.back(), {}, false}));
+    streams_.push_back(std::make_unique<FakeStream>(FakeStream{*queues_.back(), {}, false, false}));
     return static_cast<Stream>(streams_.back().get());
   }
   void destroy_stream(Stream stream) override { queue(stream).finish(); }
@@ -62,23 +62,36 @@ class FakeStreams final : public staged::StreamDriver {
   }
   Status record(Event event, Stream stream) override {
     STRAIT_TRY(command());
-    issue([=, this, fake = static_cast<FakeEvent*>(event)] {
+    issue(stream, [=, this, fake = static_cast<FakeEvent*>(event)] {
       push(stream, [fake, number = ++fake->recorded] { fake->reached = number; });
     });
     return {};
   }
   Status wait(Stream stream, Event event) override {
     STRAIT_TRY(command());
-    issue([=, this, fake = static_cast<FakeEvent*>(event)] {
+    issue(stream, [=, this, fake = static_cast<FakeEvent*>(event)] {
       push(stream, [fake, number = fake->recorded.load()] { await([&] { return fake->reached >= number; }); });
     });
+    return {};
+  }
+  Status wait_outside(Stream stream, Event event) override {
+    EXPECT_TRUE(captures_);
+    return wait(stream, event);
+  }
+  Status record_outside(Event event, Stream stream, staged::GraphEnd& end) override {
+    STRAIT_TRY(command());
+    EXPECT_TRUE(captures_);
+    end.node = event;
+    captured_end_ = [=, this, fake = static_cast<FakeEvent*>(event)] {
+      push(stream, [fake, number = ++fake->recorded] { fake->reached = number; });
+    };
     return {};
   }
   Status copy(const staged::RowCopy& copy, Stream stream) override {
     STRAIT_TRY(command());
     check(copy.to);
     check(copy.from);
-    issue([=, this] {
+    issue(stream, [=, this] {
       push(stream, [copy] {
         if (is_word(copy)) {  // which others may be writing
           auto& from = *static_cast<std::uint32_t*>(const_cast<void*>(copy.from));
@@ -95,7 +108,7 @@ class FakeStreams final : public staged::StreamDriver {
     STRAIT_TRY(command());
     for (const staged::MemoryOperation& operation : operations) {
       check(operation.word);
-      issue([=, this] {
+      issue(stream, [=, this] {
         push(stream, [operation, this] {
           if (hook_) hook_(operation);
           carry_out(operation);
@@ -112,25 +125,28 @@ class FakeStreams final : public staged::StreamDriver {
 
   /// Anything else on a stream, such as a user's own work.
   void run(Stream stream, std::function<void()> work) {
-    issue([=, this] { push(stream, work); });
+    issue(stream, [=, this] { push(stream, work); });
   }
   /// A kernel: other streams of its queue go on once it has begun, and its own when it has ended.
   void launch(Stream stream, std::function<void()> begin, std::function<void()> end) {
-    issue([=, this] {
+    issue(stream, [=, this] {
       push(stream, begin);
       static_cast<FakeStream*>(stream)->kernel_end = end;
     });
   }
-  /// Until end_capture() commands are kept instead of carried out; replay() gives them to their streams, as often as it
-  /// is called.
-  void begin_capture() {
+  /// Until end_capture() the commands of all streams that there are now are kept instead of carried out; replay() gives
+  /// them to their streams, as often as it is called.
+  void begin_capture(std::uint64_t number = 0) {
+    for (const auto& stream : streams_) stream->captured = true;
     captured_.clear();
-    ++capture_number_;
+    captured_end_ = {};
+    capture_number_ = number != 0 ? number : capture_number_ + 1;
     captures_ = true;
   }
   void end_capture() { captures_ = false; }
   void replay() {
     for (const auto& command : captured_) command();
+    if (captured_end_) captured_end_();
   }
   void finish(Stream stream) {
     push(stream, [] {});
@@ -199,6 +215,7 @@ class FakeStreams final : public staged::StreamDriver {
     Queue& queue;
     std::function<void()> kernel_end;  ///< of a kernel that was launched last: what comes next waits for it
     bool forgotten = false;
+    bool captured = false;  ///< in captures
   };
 
   static bool is_word(const staged::RowCopy& copy) {
@@ -224,8 +241,8 @@ class FakeStreams final : public staged::StreamDriver {
     }
   }
 
-  void issue(std::function<void()> command) {
-    if (captures_)
+  void issue(Stream stream, std::function<void()> command) {
+    if (captures_ && static_cast<FakeStream*>(stream)->captured)
       captured_.push_back(std::move(command));
     else
       command();
@@ -254,6 +271,7 @@ class FakeStreams final : public staged::StreamDriver {
   std::vector<std::unique_ptr<FakeEvent>> events_;
   std::vector<std::unique_ptr<FakeStream>> streams_;
   std::vector<std::function<void()>> captured_;
+  std::function<void()> captured_end_;
   std::function<void(const staged::MemoryOperation&)> hook_;
   bool captures_ = false;
   std::uint64_t capture_number_ = 0;

@@ -89,6 +89,7 @@ std::string borders_text(const Machine& machine) {
   if (const std::size_t by_cpus = cpu_reduce_border_bytes_of(machine); by_cpus > 0)
     text += fmt::format(", {} by CPU threads from {} where calibrated",
                         machine.islands.empty() ? "added up" : "sums across islands", border_label(by_cpus));
+  if (*machine.arena == kernels::ArenaKind::host) text += fmt::format(", {} thread blocks at most", borders.blocks);
   text += "\n";
   if (machine.islands.empty()) return text;
   std::vector<std::string> names;
@@ -216,6 +217,7 @@ std::string to_json(const Explanation& e) {
                        {"one_hop_reduce_bytes", borders.one_hop_reduce_bytes},
                        {"overlap_bytes", borders.overlap_bytes},
                        {"round_bytes", borders.round_bytes},
+                       {"blocks", borders.blocks},
                        {"cpu_reduce_bytes", cpu_reduce_border_bytes_of(e.machine)}};
   }
   json["plans"] = Json::array();

@@ -6,24 +6,9 @@
 
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
-#include "executor/cuda/driver.hpp"
+#include "executor/cuda/virtual_memory.hpp"
 
 namespace strait::cuda_p2p {
-
-/// A reference to an allocation of the driver's virtual memory interface.
-class Allocation {
- public:
-  Allocation() = default;
-  Allocation(const cuda::Driver& driver, CUmemGenericAllocationHandle handle) : driver_(&driver), handle_(handle) {}
-  ~Allocation();
-  Allocation(Allocation&& other) noexcept;
-  Allocation& operator=(Allocation&& other) noexcept;
-  CUmemGenericAllocationHandle handle() const { return handle_; }
-
- private:
-  const cuda::Driver* driver_ = nullptr;
-  CUmemGenericAllocationHandle handle_ = 0;
-};
 
 /// Memory of one device that the user has allocated, by the driver's virtual memory interface and so that it can be
 /// shared: one or more whole allocations, mapped one behind the other. They live as long as this refers to them.
@@ -46,32 +31,26 @@ class UserMemory {
   struct Part {
     CUdeviceptr address;
     std::size_t bytes;
-    Allocation allocation;
+    cuda::Allocation allocation;
   };
   const cuda::Driver* driver_ = nullptr;
   std::vector<Part> parts_;
   std::size_t offset_ = 0;
 };
 
-/// A peer's UserMemory, mapped for a device of this process.
+/// A peer's UserMemory, mapped for a device of this process. Where it ends no work may be under way that uses it.
 class PeerMemory {
  public:
   PeerMemory() = default;
   /// What the peer's share() gave, and its sizes_bytes(). Reads the descriptors, leaves them open.
   static Result<PeerMemory> import(std::span<const UniqueFd> shared, std::span<const std::size_t> sizes_bytes,
                                    int device);
-  /// No work of a device that uses it may be under way.
-  ~PeerMemory();
-  PeerMemory(PeerMemory&& other) noexcept;
-  PeerMemory& operator=(PeerMemory&& other) noexcept;
   /// Of the first allocation.
-  std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
+  std::byte* data() const { return range_.data(); }
 
  private:
-  const cuda::Driver* driver_ = nullptr;
-  std::vector<Allocation> allocations_;
-  CUdeviceptr address_ = 0;
-  std::size_t bytes_ = 0, mapped_bytes_ = 0;
+  std::vector<cuda::Allocation> allocations_;
+  cuda::AddressRange range_;
 };
 
 }  // namespace strait::cuda_p2p

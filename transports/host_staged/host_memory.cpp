@@ -5,11 +5,48 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "transports/shm/shared_heap.hpp"
 
 namespace strait::host_staged {
+namespace {
+
+/// Memory that is registered with CUDA, and that which nobody uses any more. To unregister waits for all that runs on
+/// the process's devices, and holds its launches up meanwhile: another communicator's kernel would wait for ever if its
+/// peers need one of those launches. So it is done when no other memory of this kind is in use, or when much has
+/// gathered.
+class Pinned {
+ public:
+  static Pinned& of_process() {
+    static auto* const pinned = new Pinned;  // communicators may be let go of while the process ends
+    return *pinned;
+  }
+  void take() {
+    const std::lock_guard lock(mutex_);
+    ++in_use_;
+  }
+  void let_go(Mapping mapping) {
+    const std::lock_guard lock(mutex_);
+    unused_bytes_ += mapping.size_bytes();
+    unused_.push_back(std::move(mapping));
+    if (--in_use_ != 0 && unused_bytes_ <= most_unused_bytes) return;
+    for (const Mapping& each : unused_) cudaHostUnregister(each.data());
+    cudaGetLastError();  // a device that was reset has forgotten it
+    unused_.clear();
+    unused_bytes_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t most_unused_bytes = std::size_t{256} << 20;
+  std::mutex mutex_;
+  std::size_t in_use_ = 0, unused_bytes_ = 0;
+  std::vector<Mapping> unused_;
+};
+
+}  // namespace
 
 Status HostMemory::register_for(int device) {
   const auto failed = [&](cudaError_t result) {
@@ -30,6 +67,7 @@ Status HostMemory::register_for(int device) {
     return failed(result);
   }
   device_data_ = static_cast<std::byte*>(address);
+  Pinned::of_process().take();
   return {};
 }
 
@@ -56,7 +94,7 @@ Result<UniqueFd> HostMemory::share() const {
 }
 
 HostMemory::~HostMemory() {
-  if (device_data_ != nullptr) cudaHostUnregister(mapping_.data());
+  if (device_data_ != nullptr) Pinned::of_process().let_go(std::move(mapping_));
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept

@@ -14,22 +14,11 @@ namespace {
 
 using cuda::check;
 using cuda::DeviceGuard;
+using cuda::RelaxedCapture;
 
 constexpr unsigned wait_flags(MemoryOperation::Kind kind) {
   return kind == MemoryOperation::Kind::wait_equal ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
 }
-
-/// What any thread may do must not spoil what another one captures.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
 
 class CudaStreams final : public StreamDriver {
  public:
@@ -43,6 +32,8 @@ class CudaStreams final : public StreamDriver {
   Result<StreamState> look_at(Stream stream) override;
   Status record(Event event, Stream stream) override;
   Status wait(Stream stream, Event event) override;
+  Status wait_outside(Stream stream, Event event) override;
+  Status record_outside(Event event, Stream stream, GraphEnd& end) override;
   Status copy(const RowCopy& copy, Stream stream) override;
   Status operate(std::span<const MemoryOperation> operations, Stream stream) override;
   bool is_idle(Stream stream) override;
@@ -107,6 +98,39 @@ Status CudaStreams::wait(Stream stream, Event event) {
   const DeviceGuard guard(device_);
   return check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
                "cannot let a stream wait for an event");
+}
+
+Status CudaStreams::wait_outside(Stream stream, Event event) {
+  const DeviceGuard guard(device_);
+  return check(
+      cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), cudaEventWaitExternal),
+      "cannot let a graph wait for an event");
+}
+
+Status CudaStreams::record_outside(Event event, Stream stream, GraphEnd& end) {
+  const DeviceGuard guard(device_);
+  constexpr const char* what = "cannot record an event at the end of a graph";
+  CUstreamCaptureStatus status{};
+  CUgraph graph = nullptr;
+  const CUgraphNode* last = nullptr;
+  std::size_t count = 0;
+  STRAIT_TRY(check_call(
+      driver_->get_capture_info(static_cast<CUstream>(stream), &status, nullptr, &graph, &last, &count), what));
+  const std::vector<void*> behind(last, last + count);
+  if (end.node == nullptr) {
+    CUgraphNode node = nullptr;
+    STRAIT_TRY(
+        check_call(driver_->add_event_record_node(&node, graph, last, count, static_cast<CUevent>(event)), what));
+    end.node = node;
+  } else {
+    for (void* const each : behind) {
+      if (std::find(end.behind.begin(), end.behind.end(), each) != end.behind.end()) continue;
+      const auto from = static_cast<CUgraphNode>(each), to = static_cast<CUgraphNode>(end.node);
+      STRAIT_TRY(check_call(driver_->add_dependencies(graph, &from, &to, 1), what));
+    }
+  }
+  end.behind = behind;
+  return {};
 }
 
 Status CudaStreams::copy(const RowCopy& copy, Stream stream) {

@@ -149,7 +149,8 @@ Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses&
 PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {
   Cut parts;
   const std::size_t slots = depth * (traffic.sends_sums ? 2 : 1);
-  const std::size_t most = setup_.window_bytes / slots / grain_bytes * grain_bytes;
+  constexpr std::size_t most_of_add = std::size_t{1} << 30;  // which counts a chunk's bytes in 32 bits
+  const std::size_t most = std::min(setup_.window_bytes / slots / grain_bytes * grain_bytes, most_of_add);
   const std::size_t wanted = (traffic.longest_bytes / wanted_chunks + grain_bytes - 1) / grain_bytes * grain_bytes;
   parts.chunk_bytes = std::min(most, std::max(wanted, least_chunk_bytes));
   parts.chunks = static_cast<std::uint32_t>((traffic.longest_bytes + parts.chunk_bytes - 1) / parts.chunk_bytes);

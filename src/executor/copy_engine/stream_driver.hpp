@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -38,6 +39,12 @@ struct StreamState {
   std::uint64_t capture_id = 0;  ///< 0: it is not being captured
 };
 
+/// A node of a graph that is being captured, behind all that it was put behind.
+struct GraphEnd {
+  void* node = nullptr;
+  std::vector<void*> behind;  ///< the nodes that it was put behind last
+};
+
 /// What is asked of a device's streams: a thin layer over the CUDA driver's calls, or a stand-in that needs no GPU.
 /// Streams and events are those of the driver, passed through as they are. No call waits for the device, except that a
 /// driver whose queue is full waits until there is room. Not safe for two threads at once, except for is_idle() and
@@ -58,6 +65,12 @@ class StreamDriver {
   virtual Status record(Event event, Stream stream) = 0;
   /// `stream` goes on when what the last record() of `event` marked is done.
   virtual Status wait(Stream stream, Event event) = 0;
+  /// Of a stream that is being captured: each launch of the graph goes on here when what the last record() of `event`
+  /// before it marked is done.
+  virtual Status wait_outside(Stream stream, Event event) = 0;
+  /// Likewise: each launch of the graph marks `event` when all is done that this was called behind, with the same `end`
+  /// each time. What comes next on the stream does not wait for that.
+  virtual Status record_outside(Event event, Stream stream, GraphEnd& end) = 0;
   /// Copies between any two of host and device memory by a copy engine; the addresses are the device's.
   virtual Status copy(const RowCopy& copy, Stream stream) = 0;
   /// In the order given, in as few calls as possible.

@@ -45,6 +45,9 @@ Result<Driver> load() {
   STRAIT_TRY(find(driver.batch_memory_operations, "cuStreamBatchMemOp"));
   STRAIT_TRY(find(driver.write_value, "cuStreamWriteValue32"));
   STRAIT_TRY(find(driver.wait_value, "cuStreamWaitValue32"));
+  STRAIT_TRY(find(driver.add_event_record_node, "cuGraphAddEventRecordNode"));
+  STRAIT_TRY(find(driver.get_capture_info, "cuStreamGetCaptureInfo"));
+  STRAIT_TRY(find(driver.add_dependencies, "cuGraphAddDependencies"));
   return driver;
 }
 

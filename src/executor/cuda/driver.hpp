@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <string>
 
 #include "base/error.hpp"
@@ -28,6 +29,11 @@ struct Driver {
   decltype(&cuStreamBatchMemOp) batch_memory_operations;
   decltype(&cuStreamWriteValue32) write_value;
   decltype(&cuStreamWaitValue32) wait_value;
+  decltype(&cuGraphAddEventRecordNode) add_event_record_node;
+  // As of CUDA 12.0; newer headers declare newer versions.
+  CUresult(CUDAAPI* get_capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                      std::size_t*);
+  CUresult(CUDAAPI* add_dependencies)(CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count);
 
   /// The process's table, or why there is none.
   static Result<const Driver*> instance();

@@ -1,6 +1,9 @@
 #include "executor/cuda/runtime.hpp"
 
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
 
 namespace strait::cuda {
 
@@ -11,29 +14,83 @@ Status check(cudaError_t result, const std::string& what) {
   return fail(code, what + ": " + cudaGetErrorString(result));
 }
 
+namespace {
+
+/// Blocks of MappedMemory that nobody uses, by size.
+struct MappedBlocks {
+  std::mutex mutex;
+  std::unordered_map<std::size_t, std::vector<void*>> free;
+
+  static MappedBlocks& of_process() {
+    static auto* const blocks = new MappedBlocks;  // communicators may be let go of while the process ends
+    return *blocks;
+  }
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex);
+    std::vector<void*>& some = free[bytes];
+    while (!some.empty()) {
+      void* const block = some.back();
+      some.pop_back();
+      cudaPointerAttributes attributes{};  // a device that was reset has forgotten it
+      if (cudaPointerGetAttributes(&attributes, block) == cudaSuccess && attributes.type == cudaMemoryTypeHost)
+        return block;
+      cudaGetLastError();
+    }
+    return nullptr;
+  }
+  void give_back(std::size_t bytes, void* block) {
+    const std::lock_guard lock(mutex);
+    free[bytes].push_back(block);
+  }
+};
+
+}  // namespace
+
+Status clear(int device, void* memory, std::size_t size_bytes) {
+  const DeviceGuard guard(device);
+  const RelaxedCapture relaxed;
+  const std::string what = "cannot clear " + std::to_string(size_bytes) + " bytes on GPU " + std::to_string(device);
+  cudaStream_t stream = nullptr;
+  STRAIT_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), what));
+  Status cleared = check(cudaMemsetAsync(memory, 0, size_bytes, stream), what);
+  if (cleared) cleared = check(cudaStreamSynchronize(stream), what);
+  cudaStreamDestroy(stream);
+  return cleared;
+}
+
 Result<DeviceMemory> DeviceMemory::allocate_uncleared(int device, std::size_t size_bytes) {
-  DeviceGuard guard(device);
+  const DeviceGuard guard(device);
   DeviceMemory memory;
+  if (auto whole_bytes = Allocation::rounded(device, size_bytes, false)) {
+    STRAIT_ASSIGN(memory.allocation_, Allocation::create(device, size_bytes, false));
+    STRAIT_ASSIGN(memory.range_, AddressRange::map({&memory.allocation_, 1}, {&*whole_bytes, 1}, device));
+    return memory;
+  }
   const std::string what = std::to_string(size_bytes) + " bytes on GPU " + std::to_string(device);
-  STRAIT_TRY(check(cudaMalloc(&memory.data_, size_bytes), "cannot allocate " + what));
+  STRAIT_TRY(check(cudaMalloc(&memory.plain_, size_bytes), "cannot allocate " + what));
   return memory;
 }
 
 Result<DeviceMemory> DeviceMemory::allocate(int device, std::size_t size_bytes) {
-  DeviceGuard guard(device);
   STRAIT_ASSIGN(DeviceMemory memory, allocate_uncleared(device, size_bytes));
-  const std::string what = std::to_string(size_bytes) + " bytes on GPU " + std::to_string(device);
-  STRAIT_TRY(check(cudaMemset(memory.data_, 0, size_bytes), "cannot clear " + what));
-  STRAIT_TRY(check(cudaDeviceSynchronize(), "cannot clear " + what));
+  STRAIT_TRY(clear(device, memory.data(), size_bytes));
   return memory;
 }
 
 Result<MappedMemory> MappedMemory::allocate(std::size_t size_bytes) {
+  constexpr std::size_t page_bytes = 4096;
   MappedMemory memory;
-  STRAIT_TRY(check(cudaHostAlloc(&memory.data_, size_bytes, cudaHostAllocPortable | cudaHostAllocMapped),
-                   "cannot allocate " + std::to_string(size_bytes) + " bytes of mapped host memory"));
-  std::memset(memory.data_, 0, size_bytes);
+  memory.bytes_ = (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  memory.data_ = MappedBlocks::of_process().take(memory.bytes_);
+  if (memory.data_ == nullptr)
+    STRAIT_TRY(check(cudaHostAlloc(&memory.data_, memory.bytes_, cudaHostAllocPortable | cudaHostAllocMapped),
+                     "cannot allocate " + std::to_string(memory.bytes_) + " bytes of mapped host memory"));
+  std::memset(memory.data_, 0, memory.bytes_);
   return memory;
+}
+
+MappedMemory::~MappedMemory() {
+  if (data_ != nullptr) MappedBlocks::of_process().give_back(bytes_, data_);
 }
 
 Status load_kernels(std::span<const void* const> kernels) {

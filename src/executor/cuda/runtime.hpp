@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "executor/cuda/virtual_memory.hpp"
 
 /// The CUDA runtime's calls as Status, and its memory as RAII.
 namespace strait::cuda {
@@ -36,35 +37,60 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
-/// Memory of a device.
+/// What any thread may do at any time must not spoil what another one captures.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+/// Zeroes memory of a device, on a stream of its own: waits for nothing else that the device does.
+Status clear(int device, void* memory, std::size_t size_bytes);
+
+/// Memory of a device. Neither to get it nor to let go of it waits for what runs on the device; with a driver that has
+/// no virtual memory interface, to let go does.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// Zeroed. Waits for what runs on the device.
+  /// Zeroed.
   static Result<DeviceMemory> allocate(int device, std::size_t size_bytes);
   static Result<DeviceMemory> allocate_uncleared(int device, std::size_t size_bytes);
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(DeviceMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  ~DeviceMemory() { cudaFree(plain_); }
+  DeviceMemory(DeviceMemory&& other) noexcept
+      : allocation_(std::move(other.allocation_)),
+        range_(std::move(other.range_)),
+        plain_(std::exchange(other.plain_, nullptr)) {}
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {
-    std::swap(data_, other.data_);
+    std::swap(allocation_, other.allocation_);
+    std::swap(range_, other.range_);
+    std::swap(plain_, other.plain_);
     return *this;
   }
 
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::byte* data() const { return plain_ != nullptr ? static_cast<std::byte*>(plain_) : range_.data(); }
 
  private:
-  void* data_ = nullptr;
+  Allocation allocation_;
+  AddressRange range_;
+  void* plain_ = nullptr;
 };
 
-/// Host memory that all devices reach at its own address. Zeroed.
+/// Host memory that all devices reach at its own address. Zeroed. What is let go of is kept for the next of its size,
+/// and never freed: that would wait for all that runs on the process's devices, and hold its launches up meanwhile.
 class MappedMemory {
  public:
   MappedMemory() = default;
   static Result<MappedMemory> allocate(std::size_t size_bytes);
-  ~MappedMemory() { cudaFreeHost(data_); }
-  MappedMemory(MappedMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  ~MappedMemory();
+  MappedMemory(MappedMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
   MappedMemory& operator=(MappedMemory&& other) noexcept {
     std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
     return *this;
   }
 
@@ -72,6 +98,7 @@ class MappedMemory {
 
  private:
   void* data_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 /// Loads these kernels onto the current device: what is loaded only at its first launch waits for kernels that run.

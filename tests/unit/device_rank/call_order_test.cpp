@@ -17,12 +17,12 @@ using namespace std::chrono_literals;
 /// Calls in whose place stands a check that no other runs, and that all before it have.
 class Calls {
  public:
-  explicit Calls(std::uint64_t seed = 1, bool one_queue = false) {
+  explicit Calls(std::uint64_t seed = 1, bool one_queue = false, bool joins_graphs = true) {
     auto driver = std::make_unique<FakeStreams>(FakeStreams::Options{.seed = seed, .one_queue = one_queue});
     auto reader = std::make_unique<FakeStreams>(FakeStreams::Options{.seed = seed, .one_queue = true});
     driver_ = driver.get();
     reader_ = reader.get();
-    auto order = CallOrder::open({std::move(driver), std::move(reader), &finished_, &seen_});
+    auto order = CallOrder::open({std::move(driver), std::move(reader), &finished_, &seen_, joins_graphs});
     if (!order) throw std::runtime_error(order.error().message);
     order_ = std::move(*order);
   }
@@ -48,6 +48,25 @@ class Calls {
     if (tail == Tail::counted_launch) order_->launched(blocks);
     ASSERT_TRUE(order_->end(stream, tail));
   }
+  /// A call that is captured.
+  void record(Stream stream) {
+    ASSERT_TRUE(order_->begin(stream));
+    EXPECT_EQ(order_->finished(), nullptr);
+    driver_->run(stream, [this, place = recorded_++] {
+      EXPECT_FALSE(runs_.exchange(true)) << "a captured call did not wait for another";
+      EXPECT_EQ(ended_, first_of_replay_.at(replayed_ / recorded_) + place);
+      ++replayed_;
+      ++ended_;
+      runs_ = false;
+    });
+    ASSERT_TRUE(order_->end(stream, Tail::counted_launch));
+  }
+  /// Launches what was recorded.
+  void replay() {
+    first_of_replay_.at(replays_++) = calls_;
+    calls_ += recorded_;
+    driver_->replay();
+  }
   /// Until all that was enqueued is done.
   void finish() {
     for (const Stream stream : streams_) driver_->destroy_stream(stream);
@@ -64,6 +83,9 @@ class Calls {
   std::uint32_t finished_ = 0, seen_ = 0;
   std::uint64_t calls_ = 0, ended_ = 0;  ///< the second one by whichever call runs
   std::atomic<bool> runs_ = false;
+  std::atomic<std::uint64_t> recorded_ = 0, replayed_ = 0;  ///< captured calls, and how many have run
+  std::size_t replays_ = 0;
+  std::array<std::atomic<std::uint64_t>, 200> first_of_replay_{};  ///< the number of its first call
   std::vector<Stream> streams_;
   std::unique_ptr<CallOrder> order_;
   FakeStreams *driver_ = nullptr, *reader_ = nullptr;
@@ -160,6 +182,67 @@ TEST(CallOrder, CapturedCallsDoNotCount) {
   calls.call(first, Tail::counted_launch);
   calls.finish();
   EXPECT_EQ(calls.ended(), 3u);
+  EXPECT_EQ(ask(calls), true);
+}
+
+/// Launches of graphs and calls outside of them run one after another, in the order in which they are made, on any
+/// streams. What was called before the first capture counts among them.
+TEST(CallOrder, GraphsAndOtherCallsTakeTurns) {
+  for (const Tail before : {Tail::counted_launch, Tail::other}) {
+    Calls calls(before == Tail::other ? 5 : 4);
+    std::mt19937_64 random(11);
+    std::vector<Stream> streams;
+    for (int i = 0; i < 4; ++i) streams.push_back(calls.stream());
+    calls.call(streams[0], before, 3, [] { std::this_thread::sleep_for(5ms); });
+    calls.driver().begin_capture();
+    for (const Stream stream : {streams[1], streams[2], streams[1]}) calls.record(stream);
+    calls.driver().end_capture();
+    for (int i = 0; i < 100; ++i) {
+      if (random() % 3 == 0)
+        calls.replay();
+      else
+        calls.call(streams[random() % streams.size()], random_tail(random));
+    }
+    EXPECT_NE(calls.order().is_idle(), std::nullopt);
+    calls.finish();
+    EXPECT_EQ(calls.ended(), calls.calls());
+    EXPECT_EQ(ask(calls), true);
+  }
+}
+
+/// Each capture has an order of its own, whichever called last, until it is one of many that came before.
+TEST(CallOrder, CapturesMayTakeTurns) {
+  Calls calls;
+  const Stream first = calls.stream(), other = calls.stream();
+  const auto commands_for = [&](std::uint64_t capture, Stream stream) {
+    calls.driver().begin_capture(capture);
+    const int before = calls.driver().commands();
+    calls.record(stream);
+    calls.driver().end_capture();
+    return calls.driver().commands() - before;
+  };
+  constexpr int records = 2;  // for other streams of the capture, and behind the graph
+  EXPECT_EQ(commands_for(1, first), 1 + 1 + records) << "an event is made, and what came before the graph awaited";
+  EXPECT_EQ(commands_for(2, other), 1 + 1 + records);
+  EXPECT_EQ(commands_for(1, first), records) << "it comes behind its capture's last call anyway";
+  EXPECT_EQ(commands_for(1, other), 1 + records) << "it waits for its capture's last call";
+  EXPECT_EQ(commands_for(2, other), records);
+  for (std::uint64_t capture = 3; capture < 40; ++capture) (void)commands_for(capture, first);
+  EXPECT_EQ(commands_for(50, first), 1 + records) << "of an old capture the event is used again";
+}
+
+/// Where the program orders them: nothing is put before or behind a graph.
+TEST(CallOrder, GraphsAreLeftAloneWhereTheProgramOrdersThem) {
+  Calls calls(1, false, false);
+  const Stream stream = calls.stream();
+  calls.call(stream, Tail::counted_launch);
+  calls.driver().begin_capture();
+  const int before = calls.driver().commands();
+  calls.record(stream);
+  EXPECT_EQ(calls.driver().commands(), before + 2) << "an event and its record, for other streams of the capture";
+  calls.driver().end_capture();
+  calls.finish();
+  EXPECT_FALSE(calls.order().knows_graphs());
   EXPECT_EQ(calls.order().is_idle(), std::nullopt) << "graphs may run";
 }
 

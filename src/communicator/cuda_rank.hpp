@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "communicator/call_order.hpp"
+#include "communicator/device_arenas.hpp"
+#include "communicator/device_calls.hpp"
+#include "communicator/device_copies.hpp"
+#include "communicator/device_islands.hpp"
+#include "communicator/device_quantized.hpp"
+#include "communicator/device_rank.hpp"
+#include "communicator/device_reducers.hpp"
+#include "communicator/device_registrations.hpp"
+#include "executor/cuda/runtime.hpp"
+
+namespace strait {
+
+/// A GPU rank of one host, over memory that peers reach directly (NVLink, PCIe P2P) or over pinned host memory. How it
+/// begins and ends: device_rank.cpp; what it gives to streams: device_enqueue.cpp.
+class CudaRank final : public DeviceRank {
+ public:
+  explicit CudaRank(const Request& request) : request_(request) {}
+  ~CudaRank() override;
+  Status prepare();
+
+  int device() const override { return request_.device; }
+  const char* transport_name() const override { return arenas_.transport_name(); }
+  const std::string& transport_why() const override { return arenas_.why_staged(); }
+  Status enqueue(const Call& call) override;
+  Status enqueue_messages(std::span<const Call> calls) override;
+  Result<bool> is_capturing(void* stream) const override;
+  std::optional<bool> is_idle() const override { return order_->is_idle(); }
+  Status prepare_call(const Call& call) override;
+  Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
+  Status deregister_memory(std::uint64_t number) override;
+
+ private:
+  using Tail = CallOrder::Tail;
+  Status open_order();
+  Status load_kernels() const;
+  DeviceCalls calls_over(kernels::Ring ring) const;
+  Status open_copies();
+  Status open_wire_formats();
+  Result<Tail> carry_out(const Call& call);
+  Result<Tail> enqueue_exact(const Call& call);
+  /// `exchange`: what carries its exchanges of bytes out.
+  template <class Exchange>
+  Result<Tail> enqueue_encoded(const DeviceQuantized& quantized, const Call& call, Exchange&& exchange);
+  Result<Tail> enqueue_in_islands(const Call& call);
+  Result<Tail> enqueue_to_reducers(const Call& call);
+  Result<Tail> enqueue_over(const DeviceCalls& calls, const Call& call);
+  Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
+  Status launch(DeviceLaunch& what, const Call& call);
+  Status launch(const WireLaunch& what, void* stream);
+  bool await_own_work();
+  void look_after(const std::stop_token& stop);
+
+  Request request_;
+  cuda::MappedMemory mailbox_;
+  DeviceArenas arenas_;
+  cuda::DeviceMemory words_;  ///< of barriers, and behind them CallOrder::Setup::finished
+  kernels::Ring ring_{};
+  DeviceCalls calls_;
+  DeviceIslands islands_;
+  DeviceCalls island_calls_, across_calls_;
+  cuda::DeviceMemory wire_scratch_;  ///< from the first need of it on
+  DeviceQuantized quantized_, across_quantized_;
+  DeviceRegistrations registrations_;
+  DeviceCopies copies_;
+  std::mutex copies_mutex_;  ///< the attendant looks after what a registration may open
+  DeviceReducers reducers_;
+  cuda::MappedMemory seen_;  ///< CallOrder::Setup
+  std::unique_ptr<CallOrder> order_;
+  bool overlaps_launches_ = false;  ///< kernels may be launched while the one before still runs
+  std::jthread attendant_;          ///< last: it uses the rest
+};
+
+}  // namespace strait

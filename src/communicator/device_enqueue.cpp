@@ -1,0 +1,128 @@
+// What GPU ranks give to streams.
+#include <cuda_runtime_api.h>
+
+#include "communicator/cuda_rank.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/wire_format.hpp"
+
+namespace strait {
+
+using cuda::check;
+
+Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
+  std::visit([&](auto& argument) { argument.ring.finished = order_->finished(); }, what.argument);
+  const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
+  const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
+  cuda::LaunchShape shape{what.blocks, what.threads, overlaps_launches_};
+  const void* kernel = nullptr;
+  if (what.piped) {
+    const kernels::PipedKernel piped =
+        what.reduces ? kernels::piped_sum_kernel(one_hop, call.type) : kernels::piped_copy_kernel();
+    kernel = piped.kernel;
+    shape.memory_bytes = piped.memory_bytes;
+  } else if (what.reduces) {
+    kernel = one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
+                     : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);
+  } else {
+    kernel = one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
+  }
+  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, argument, shape, call.stream));
+  order_->launched(what.blocks);
+  return {};
+}
+
+Result<CallOrder::Tail> CudaRank::launch_all(std::vector<DeviceLaunch> launches, const Call& call) {
+  for (DeviceLaunch& each : launches) STRAIT_TRY(launch(each, call));
+  return launches.empty() ? Tail::other : Tail::counted_launch;
+}
+
+/// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
+/// for an exchange, which may wait for just those.
+Status CudaRank::launch(const WireLaunch& what, void* stream) {
+  return cuda::launch_kernel(request_.device, kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
+                             {what.blocks, kernels::wire_threads, false}, stream);
+}
+
+Status CudaRank::enqueue(const Call& call) {
+  // Also a call that has nothing to do comes after the last one, and before the next.
+  STRAIT_TRY(order_->begin(call.stream));
+  STRAIT_ASSIGN(const Tail tail, carry_out(call));
+  return order_->end(call.stream, tail);
+}
+
+Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
+  if (islands_.carries(call)) return enqueue_in_islands(call);
+  if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
+  return enqueue_encoded(quantized_, call, [this](const Call& exchange) { return carry_out(exchange); });
+}
+
+template <class Exchange>
+Result<CallOrder::Tail> CudaRank::enqueue_encoded(const DeviceQuantized& quantized, const Call& call,
+                                                  Exchange&& exchange) {
+  for (const QuantizedStep& step : quantized.steps_of(call)) {
+    if (const auto* bytes = std::get_if<Call>(&step))
+      STRAIT_TRY(exchange(*bytes));
+    else
+      STRAIT_TRY(launch(std::get<WireLaunch>(step), call.stream));
+  }
+  return Tail::other;
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
+  if (copies_.carries_in_place(call)) {
+    const std::size_t bytes = buffer_sizes(call, request_.rank, request_.ranks).receive_bytes;
+    STRAIT_ASSIGN(const auto place, registrations_.find(call.receive, bytes));
+    if (place) return copies_.enqueue_in_place(call, *place).map([] { return Tail::other; });
+  }
+  if (reducers_.carries(call)) return enqueue_to_reducers(call);
+  if (copies_.carries(call)) {
+    STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
+    if (!captures || copies_.can_be_captured()) return copies_.enqueue(call).map([] { return Tail::other; });
+  }
+  return enqueue_over(calls_, call);
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
+  const auto across = [this](const Call& part) -> Result<Tail> {
+    if (part.wire == WireFormat::off)
+      return reducers_.carries(part) ? enqueue_to_reducers(part) : enqueue_over(across_calls_, part);
+    return enqueue_encoded(across_quantized_, part,
+                           [this](const Call& exchange) { return enqueue_over(across_calls_, exchange); });
+  };
+  Tail tail = Tail::other;
+  for (const auto& [among, part] : islands_.steps_of(call)) {
+    const DeviceCalls& calls = among == IslandStep::Among::island ? island_calls_ : calls_;
+    STRAIT_ASSIGN(tail, among == IslandStep::Among::across ? across(part) : enqueue_over(calls, part));
+  }
+  return tail;
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const Call& call) {
+  STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
+  const cuda::DeviceGuard guard(request_.device);
+  STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(call, captures));
+  return launch_all({std::move(launch)}, call);
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
+  STRAIT_ASSIGN(const Tail tail, launch_all(calls.launches_of(call), call));
+  if (!calls.leaves_own(call) || call.count == 0) return tail;
+  STRAIT_TRY(check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type),
+                                   cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(call.stream)),
+                   "cannot copy the root's own part of a broadcast"));
+  return Tail::other;
+}
+
+Status CudaRank::enqueue_messages(std::span<const Call> calls) {
+  void* const stream = calls.front().stream;
+  // All run on the first call's stream: between what the other streams did before and what they do next.
+  for (const Call& call : calls)
+    if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
+  STRAIT_TRY(order_->begin(stream));
+  STRAIT_ASSIGN(const Tail tail, launch_all(calls_.launches_of(calls), calls.front()));
+  for (const Call& call : calls)
+    if (call.stream != stream) STRAIT_TRY(order_->order(stream, call.stream));
+  return order_->end(stream, tail);
+}
+
+}  // namespace strait

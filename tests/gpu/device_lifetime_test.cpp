@@ -1,0 +1,182 @@
+// Communicators come and go beside other work of the same GPU, and graphs run beside calls outside of them.
+#include <gmock/gmock.h>
+
+#include "gpu/device_side.hpp"
+#include "gpu/spin.hpp"
+
+namespace strait::testing {
+namespace {
+
+constexpr std::size_t stuck_count = 1 << 20;
+
+/// A kernel that runs on this thread's device until this ends, but for 30 s at most.
+class OtherWork {
+ public:
+  OtherWork() {
+    STRAIT_EXPECT_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&stop_), sizeof *stop_, cudaHostAllocMapped));
+    *stop_ = 0;
+    STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    STRAIT_EXPECT_CUDA(launch_spin(stop_, 30'000, stream_));
+  }
+  ~OtherWork() {
+    std::atomic_ref(*stop_).store(1);
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+    cudaStreamDestroy(stream_);
+    cudaFreeHost(stop_);
+  }
+  OtherWork(const OtherWork&) = delete;
+  OtherWork& operator=(const OtherWork&) = delete;
+  bool runs() const { return cudaStreamQuery(stream_) == cudaErrorNotReady; }
+
+ private:
+  std::uint32_t* stop_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+/// A part of `comm` with all of its ranks.
+straitComm_t another(straitComm_t comm, int rank) {
+  straitComm_t made = nullptr;
+  STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &made, nullptr));
+  return made;
+}
+
+/// To make, use and destroy a communicator waits for nothing else on the GPU.
+void check_beside_other_work(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(std::size_t{1} << 20);
+  const OtherWork other;
+  meet_on_host();
+  for (int turn = 0; turn < 3; ++turn) {
+    straitComm_t made = another(comm, rank);
+    CollectiveCase c;
+    c.count = 50'000;
+    c.seed = static_cast<std::uint64_t>(turn + 1);
+    side.check(made, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+    STRAIT_EXPECT_OK(straitCommDestroy(made));
+    EXPECT_TRUE(other.runs()) << "turn " << turn;
+  }
+  meet_on_host();
+}
+
+/// Of two communicators that wait on one GPU for a rank that stays away, each is aborted and destroyed for itself.
+void check_aborts(straitComm_t comm, int rank, int /*ranks*/) {
+  straitComm_t stuck[2] = {another(comm, rank), another(comm, rank)};
+  cudaStream_t streams[2];
+  float* data = nullptr;
+  STRAIT_EXPECT_CUDA(cudaMalloc(&data, stuck_count * sizeof(float)));
+  for (cudaStream_t& stream : streams) STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  meet_on_host();
+  if (rank == 0) {
+    for (int i = 0; i < 2; ++i)
+      STRAIT_EXPECT_OK(straitAllReduce(data, data, stuck_count, straitFloat32, straitSum, stuck[i], streams[i]));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const auto began = std::chrono::steady_clock::now();
+    STRAIT_EXPECT_OK(straitCommAbort(stuck[0]));
+    STRAIT_EXPECT_OK(straitCommDestroy(stuck[0]));
+    EXPECT_EQ(cudaStreamQuery(streams[1]), cudaErrorNotReady) << "the other one was not to end";
+    cudaGetLastError();
+    STRAIT_EXPECT_OK(straitCommAbort(stuck[1]));
+    STRAIT_EXPECT_OK(straitCommDestroy(stuck[1]));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  }
+  meet_on_host();
+  if (rank != 0)
+    for (straitComm_t each : stuck) {
+      straitResult_t error = straitSuccess;
+      for (int tries = 0; tries < 10'000 && error == straitSuccess; ++tries) {
+        STRAIT_EXPECT_OK(straitCommGetAsyncError(each, &error));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      EXPECT_NE(error, straitSuccess);
+      STRAIT_EXPECT_OK(straitCommDestroy(each));
+    }
+  for (cudaStream_t stream : streams) cudaStreamDestroy(stream);
+  meet_on_host();
+  cudaFree(data);
+}
+
+/// A call of all ranks on a stream of its own, eagerly or as a graph, and its bits.
+class Mixed {
+ public:
+  Mixed(straitComm_t comm, int rank, int ranks, std::size_t count, std::int32_t salt)
+      : comm_(comm), count_(count), expected_(count) {
+    std::vector<std::int32_t> input(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto value = [&](int r) { return static_cast<std::int32_t>(i) * salt + r * 1000; };
+      input[i] = value(rank);
+      for (int r = 0; r < ranks; ++r) expected_[i] += value(r);
+    }
+    STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    STRAIT_EXPECT_CUDA(cudaMalloc(&input_, bytes()));
+    STRAIT_EXPECT_CUDA(cudaMalloc(&output_, bytes()));
+    STRAIT_EXPECT_CUDA(cudaMemcpy(input_, input.data(), bytes(), cudaMemcpyHostToDevice));
+  }
+  ~Mixed() {
+    cudaFree(input_);
+    cudaFree(output_);
+    cudaStreamDestroy(stream_);
+    if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
+  }
+  Mixed(const Mixed&) = delete;
+  Mixed& operator=(const Mixed&) = delete;
+
+  void call() {
+    STRAIT_EXPECT_CUDA(cudaMemsetAsync(output_, poison, bytes(), stream_));
+    STRAIT_EXPECT_OK(straitAllReduce(input_, output_, count_, straitInt32, straitSum, comm_, stream_));
+  }
+  void capture(int calls) {
+    cudaGraph_t graph = nullptr;
+    STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < calls; ++i) call();
+    STRAIT_EXPECT_CUDA(cudaStreamEndCapture(stream_, &graph));
+    STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&graph_, graph, 0));
+    STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
+  }
+  void replay() { STRAIT_EXPECT_CUDA(cudaGraphLaunch(graph_, stream_)); }
+  std::size_t wrong() const {
+    std::vector<std::int32_t> got(count_);
+    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(got.data(), output_, bytes(), cudaMemcpyDeviceToHost, stream_));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count_; ++i) wrong += got[i] != expected_[i];
+    return wrong;
+  }
+
+ private:
+  std::size_t bytes() const { return count_ * sizeof(std::int32_t); }
+  straitComm_t comm_;
+  std::size_t count_;
+  std::vector<std::int32_t> expected_;
+  cudaStream_t stream_ = nullptr;
+  std::int32_t *input_ = nullptr, *output_ = nullptr;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+/// Calls and two graphs of one communicator on three streams, of which the program orders none.
+void check_mixed(straitComm_t comm, int rank, int ranks) {
+  for (const std::size_t count : {std::size_t{3000}, std::size_t{700'000}}) {
+    Mixed eager(comm, rank, ranks, count, 3), graph(comm, rank, ranks, count, 7), more(comm, rank, ranks, count, 11);
+    meet_on_host();  // what uses the device as a whole may wait for kernels of ranks on the same GPU
+    graph.capture(3);
+    more.capture(1);
+    for (int turn = 0; turn < 60; ++turn) {
+      if (turn % 3 != 0) eager.call();
+      graph.replay();
+      if (turn % 3 != 1) more.replay();
+      eager.call();
+      EXPECT_EQ(graph.wrong(), 0u) << "graph, turn " << turn << ", " << count;
+      EXPECT_EQ(eager.wrong(), 0u) << "eager, turn " << turn << ", " << count;
+      if (turn > 0) EXPECT_EQ(more.wrong(), 0u) << "the other graph, turn " << turn << ", " << count;
+    }
+    meet_on_host();
+  }
+}
+
+using DeviceLifetime = DeviceRanks;
+TEST_P(DeviceLifetime, BesideOtherWork) { run(check_beside_other_work); }
+TEST_P(DeviceLifetime, AbortsEachForItself) { run(check_aborts); }
+TEST_P(DeviceLifetime, GraphsBesideCalls) { run(check_mixed); }
+INSTANTIATE_TEST_SUITE_P(Ranks, DeviceLifetime, ::testing::Values(Setup{false, 2}, Setup{false, 3}, Setup{true, 2}),
+                         name_of);
+
+}  // namespace
+}  // namespace strait::testing
