@@ -79,7 +79,7 @@ Result<std::vector<Bytes>> Channel::gather(Kind kind, std::span<const std::byte>
   if (mine.size() > member_payload_bytes / n - std::min(overhead_bytes, member_payload_bytes / n))
     return fail(Code::invalid_argument, "an all-gather of " + std::to_string(mine.size()) + " bytes from each of " +
                                             std::to_string(ranks_) + " ranks exceeds 64 MiB: send less at a time");
-  std::lock_guard lock(operation_mutex_);
+  const Turn turn(*this);
   std::vector<std::optional<Bytes>> parts(n);
   parts[static_cast<std::size_t>(rank_)] = Bytes(mine.begin(), mine.end());
   std::size_t have = 1;
@@ -137,7 +137,7 @@ Result<Bytes> Channel::broadcast(std::span<const std::byte> mine, int root, cons
   if (root == rank_ && mine.size() > member_payload_bytes - 64)
     return fail(Code::invalid_argument,
                 "a broadcast of " + std::to_string(mine.size()) + " bytes exceeds 64 MiB: send less");
-  std::lock_guard lock(operation_mutex_);
+  const Turn turn(*this);
   STRAIT_TRY(error());
   std::optional<Bytes> data;
   const int source = root == rank_ ? -1 : neighbour_towards(root);

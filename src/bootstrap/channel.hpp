@@ -57,6 +57,9 @@ class Channel {
   Status check();
   /// Ends the channel on all ranks with this error.
   void announce(const Error& error);
+  /// What else is to end the channel on all ranks: waits ask for it every 50 ms, and so does check(). An operation for
+  /// which all is on its way completes all the same. Null: nothing. Called between operations.
+  void heed(std::function<Status()> news);
 
  private:
   friend class ChannelBuilder;
@@ -77,6 +80,8 @@ class Channel {
   };
   enum Kind : std::uint8_t { kind_all_gather = 1, kind_broadcast = 2, kind_barrier = 3 };
 
+  class Turn;
+
   Channel(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
 
   Neighbour* parent() { return rank_ > 0 ? &neighbours_.front() : nullptr; }
@@ -91,6 +96,9 @@ class Channel {
   Status take_frames(Neighbour& neighbour, Operation& operation);
   Status receive(Neighbour& neighbour);
   Status look_at_root();
+  /// What heed() was given says.
+  Status ask_for_news() const { return news_ ? news_() : Status(); }
+  void tell_announced();
   void poll_all(Deadline deadline);
   bool wants_write() const;
   tl::unexpected<Error> expire(const Operation& operation);
@@ -106,10 +114,31 @@ class Channel {
   std::vector<Neighbour> neighbours_;
   std::optional<Connection> root_;  ///< until all ranks are linked: bad news may come from there, too
   std::uint64_t sequence_ = 0;
-  std::mutex operation_mutex_;  ///< held by whoever uses the connections
+  std::function<Status()> news_;
+  std::mutex operation_mutex_;  ///< held, by a Turn, by whoever uses the connections
   mutable std::mutex error_mutex_;
   std::optional<Error> error_;
   std::optional<Error> to_announce_;
+};
+
+/// The connections are this thread's; or not, where it does not wait for them and another one has them. What was
+/// announced meanwhile, and would not wait either, goes out when they are free again.
+class Channel::Turn {
+ public:
+  explicit Turn(Channel& channel) : channel_(channel), lock_(channel.operation_mutex_) {}
+  Turn(Channel& channel, std::try_to_lock_t now) : channel_(channel), lock_(channel.operation_mutex_, now) {}
+  ~Turn() {
+    if (!lock_) return;
+    lock_.unlock();
+    channel_.tell_announced();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  explicit operator bool() const { return lock_.owns_lock(); }
+
+ private:
+  Channel& channel_;
+  std::unique_lock<std::mutex> lock_;
 };
 
 }  // namespace strait

@@ -10,6 +10,8 @@ namespace {
 
 /// Beyond, a neighbour that runs ahead is not read from: TCP makes it wait.
 constexpr std::size_t max_inbox_frames = 16;
+/// What ranks sent before the news may still be on its way.
+constexpr std::int64_t last_frames_ms = 100;
 
 }  // namespace
 
@@ -21,16 +23,21 @@ Status Channel::error() const {
 
 Status Channel::run(Operation& operation, const Wait& wait) {
   Deadline verdict = Deadline::never();
+  Deadline last_frames = Deadline::never();
   while (true) {
     if (auto advanced = progress(operation); !advanced) return advanced;
     if (operation.done() && !wants_write()) return {};
     if (wait.aborted())
       return break_channel({Code::aborted, describe(rank_) + " aborted during " + describe(operation.head)});
+    if (const Status news = ask_for_news(); !news) {
+      if (last_frames.is_never()) last_frames = Deadline::after_ms(last_frames_ms);
+      if (last_frames.expired()) return break_channel(news.error());
+    }
     if (wait.deadline.expired()) {
       if (verdict.is_never()) verdict = Deadline::after_ms(rank_ == 0 ? 0 : verdict_ms);
       if (verdict.expired()) return expire(operation);
     }
-    poll_all(verdict.is_never() ? wait.deadline : verdict);
+    poll_all(earlier(verdict.is_never() ? wait.deadline : verdict, last_frames));
   }
 }
 
@@ -161,10 +168,10 @@ tl::unexpected<Error> Channel::break_channel(const Error& error, const Neighbour
 }
 
 Status Channel::check() {
-  std::unique_lock lock(operation_mutex_, std::try_to_lock);
+  const Turn turn(*this, std::try_to_lock);
   // An operation that is under way looks by itself.
   STRAIT_TRY(error());
-  if (!lock) return {};
+  if (!turn) return {};
   for (Neighbour& neighbour : neighbours_) {
     STRAIT_TRY(receive(neighbour));
     if (neighbour.bad_news) return break_channel(*neighbour.bad_news, &neighbour);
@@ -173,7 +180,13 @@ Status Channel::check() {
                                                     neighbour.connection.end_reason() + "): its process died"},
                            &neighbour);
   }
+  if (const Status news = ask_for_news(); !news) return break_channel(news.error());
   return {};
+}
+
+void Channel::heed(std::function<Status()> news) {
+  const Turn turn(*this);
+  news_ = std::move(news);
 }
 
 void Channel::announce(const Error& error) {
@@ -182,8 +195,18 @@ void Channel::announce(const Error& error) {
     if (error_ || to_announce_) return;
     to_announce_ = error;
   }
-  // An operation that is under way finds it; else it goes out from here.
-  if (std::unique_lock lock(operation_mutex_, std::try_to_lock); lock) break_channel(error);
+  tell_announced();
+}
+
+/// An operation that is under way finds it, at the latest when its turn ends; else it goes out from here.
+void Channel::tell_announced() {
+  std::optional<Error> announced;
+  {
+    std::lock_guard lock(error_mutex_);
+    if (!error_) announced = to_announce_;
+  }
+  if (!announced) return;
+  if (std::unique_lock lock(operation_mutex_, std::try_to_lock); lock) break_channel(*announced);
 }
 
 }  // namespace strait

@@ -120,11 +120,15 @@ class Comm {
   /// The next exchange of the quantised call in progress, if any.
   Result<bool> begin_next_exchange();
   Result<Call> premultiplied(const Call& call);
-  /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".
   /// Joins with that unique id, for a split; nullptr where it is null. All ranks of this communicator take part: a rank
   /// that cannot join is news to all at once.
   Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
                                              const Deadline& deadline);
+  /// The sticky error. Ranks that wait on the channel are told of it, too.
+  Status failure();
+  /// Waits on the channel end when the communicator fails.
+  void heed_failures();
+  /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".
   Status agree(const Status& own, const std::string& what, const Deadline& deadline);
 
   Status finish();

@@ -151,6 +151,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   Status opened = comm->read_settings(environment);
   stages.done("settings");
   if (opened) opened = comm->open_transport(environment, deadline);
+  if (opened) comm->heed_failures();
   stages.done("transport");
   if (opened) opened = comm->open_device(deadline);
   stages.done("device");
@@ -295,6 +296,16 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   return {};
 }
 
+void Comm::heed_failures() {
+  channel_->heed([this] { return watch_->sticky(); });
+}
+
+Status Comm::failure() {
+  Status sticky = watch_->sticky();
+  if (!sticky) channel_->announce(sticky.error());  // also where the data's way to a rank is cut
+  return sticky;
+}
+
 Status Comm::agree(const Status& own, const std::string& what, const Deadline& deadline) {
   const std::string text = own ? "" : own.error().message;
   auto all = channel_->all_gather(std::as_bytes(std::span(text)), {deadline, nullptr});
@@ -308,7 +319,7 @@ Status Comm::agree(const Status& own, const std::string& what, const Deadline& d
 }
 
 Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
-  if (watch_->has_failed()) return watch_->sticky();
+  STRAIT_TRY(failure());
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
   if (device_) {
     device_deadline_ = deadline;

@@ -12,7 +12,7 @@
 namespace strait {
 
 Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options) {
-  if (watch_->has_failed()) return tl::unexpected(watch_->sticky().error());
+  STRAIT_TRY(failure());
   struct Wish {
     int color;
     int key;

@@ -94,6 +94,49 @@ TEST(Abort, EndsTheWaitsOfProcesses) {
   munmap(shared, 4096);
 }
 
+/// Rank 0 fails in an operation while rank 1 waits for it in a call that goes another way, and must not wait on.
+void fail_beside(straitResult_t (*set_up)(straitComm_t comm), bool comes_late) {
+  Meeting meeting(2);
+  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitConfig_t config = test_config();
+    config.timeout_ms = 300;
+    straitComm_t comm = join(id, rank, 2, report, config);
+    if (comm == nullptr) return;
+    const Stopwatch watch;
+    std::int32_t value = 0;
+    const straitResult_t result = rank == 0 ? straitRecv(&value, 1, straitInt32, 1, comm, nullptr) : set_up(comm);
+    report.fail_with(result, straitGetLastError(nullptr));
+    if (rank == 0 && comes_late) {
+      EXPECT_EQ(set_up(comm), straitTimeout);
+    }
+    EXPECT_LT(watch.elapsed(), milliseconds(1300));
+    meet();  // a rank that left would end the wait, too
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  processes.expect_all_end_well(60'000);
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(processes.report(rank).result, straitTimeout);
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("passed its deadline of 300 ms while waiting for rank 1"));
+  }
+}
+
+straitResult_t split(straitComm_t comm) {
+  straitComm_t part = nullptr;
+  return straitCommSplit(comm, 0, 0, &part, nullptr);
+}
+TEST(Failure, EndsASplit) { fail_beside(split, false); }
+TEST(Failure, EndsASplitThatTheFailedRankComesTo) { fail_beside(split, true); }
+
+straitResult_t register_memory(straitComm_t comm) {
+  void *memory = nullptr, *registration = nullptr;
+  STRAIT_EXPECT_OK(straitMemAlloc(&memory, 4096));
+  const straitResult_t result = straitCommRegister(comm, memory, 4096, &registration);
+  STRAIT_EXPECT_OK(straitMemFree(memory));
+  return result;
+}
+TEST(Failure, EndsARegistration) { fail_beside(register_memory, false); }
+
 void check_early_farewell(straitComm_t comm, int rank, int ranks) {
   std::vector<std::int32_t> buffer;
   STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, 5000, 1, buffer));

@@ -182,6 +182,66 @@ TEST(Channel, AnAnnouncementEndsAnOperationUnderWay) {
   });
 }
 
+/// Whatever moment it comes at: also between two operations of a rank, or at the very end of one.
+TEST(Channel, NoAnnouncementIsLost) {
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<bool> begun{false}, done{false};
+    with_channels(2, [&](Channel& channel) {
+      if (channel.rank() == 0) {
+        std::thread watchdog([&] {
+          while (!begun.load()) std::this_thread::yield();
+          std::this_thread::sleep_for(std::chrono::microseconds(20 * round));
+          channel.announce({Code::aborted, "from the watchdog"});
+        });
+        begun.store(true);
+        for (int i = 0; i < 5; ++i) (void)channel.barrier(within_ms(20'000));
+        watchdog.join();
+        while (!done.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // makes no further call
+        return;
+      }
+      Status status;
+      while (status) status = channel.barrier(within_ms(5000));
+      EXPECT_THAT(status, FailsWith(Code::aborted, "from the watchdog"));
+      done.store(true);
+    });
+  }
+}
+
+TEST(Channel, NewsThatARankHeedsEndsItsWaitAndTellsTheOthers) {
+  std::atomic<bool> failed{false};
+  with_channels(3, [&](Channel& channel) {
+    const auto is_told = FailsWith(Code::timeout, "an operation passed its deadline");
+    if (channel.rank() == 0) {  // in no operation
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      const Stopwatch watch;
+      failed.store(true);
+      while (channel.check()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+      EXPECT_THAT(channel.error(), is_told);
+      return;
+    }
+    if (channel.rank() == 2)
+      channel.heed([&]() -> Status {
+        return failed.load() ? fail(Code::timeout, "an operation passed its deadline") : Status();
+      });
+    EXPECT_THAT(channel.barrier(within_ms(20'000)), is_told);
+  });
+}
+
+TEST(Channel, NewsEndsNoOperationForWhichAllIsThere) {
+  std::atomic<bool> sent{false};
+  with_channels(2, [&](Channel& channel) {
+    if (channel.rank() == 1)
+      while (!sent.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    channel.heed([] { return Status(fail(Code::timeout, "news")); });
+    const auto data = channel.broadcast(as_byte_span("all"), 0, within_ms(20'000));
+    ASSERT_TRUE(data) << data.error().message;
+    EXPECT_EQ(text_of(*data), "all");
+    sent.store(true);
+    EXPECT_THAT(channel.check(), FailsWith(Code::timeout, "news"));
+  });
+}
+
 TEST(Channel, AloneNeedsNoNetwork) {
   auto self = local_peer_info(0, environment_of({}));
   ASSERT_TRUE(self);
