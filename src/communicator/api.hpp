@@ -22,7 +22,7 @@ struct straitComm {
   std::uint64_t mark = live;
   std::unique_ptr<strait::Comm> comm;  ///< once `is_ready`
   std::atomic<bool> is_ready{false};
-  std::atomic<bool> is_cancelled{false};  ///< straitCommAbort came while ranks were still joining
+  std::atomic<bool> is_cancelled{false};  ///< straitCommAbort has come; who makes the communicator looks
 
   void complete(std::unique_ptr<strait::Comm> joined) {
     comm = std::move(joined);

@@ -35,9 +35,13 @@ Result<CommOptions> read_config(const straitConfig_t* config) {
   return options;
 }
 
+Comm::IsCancelled cancellation_of(const straitComm& handle) {
+  return [&handle] { return handle.is_cancelled.load(); };
+}
+
 Status make_comm(straitComm& handle, Result<std::unique_ptr<Channel>> channel, const CommOptions& options) {
   if (!channel) return tl::unexpected(std::move(channel).error());
-  STRAIT_ASSIGN(auto comm, Comm::create(std::move(*channel), options));
+  STRAIT_ASSIGN(auto comm, Comm::create(std::move(*channel), options, cancellation_of(handle)));
   handle.complete(std::move(comm));
   return {};
 }
@@ -90,7 +94,8 @@ Result<SetUp> prepare_split(Comm& comm, int color, int key, const straitComm_t* 
     STRAIT_ASSIGN(options, read_config(config));
   }
   return [&comm, color, key, fresh = color < 0 ? nullptr : &fresh, options]() -> Status {
-    STRAIT_ASSIGN(auto part, comm.split(color, key, options));
+    const auto is_cancelled = fresh != nullptr ? cancellation_of(*fresh) : Comm::IsCancelled();
+    STRAIT_ASSIGN(auto part, comm.split(color, key, options, is_cancelled));
     if (fresh != nullptr) fresh->complete(std::move(part));
     return {};
   };

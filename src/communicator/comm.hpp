@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -52,8 +53,12 @@ struct CommOptions {
 /// run() does both. One operation at a time.
 class Comm {
  public:
+  /// Asked about every 50 ms by who waits for other ranks: whether a communicator in the making was aborted, on which
+  /// all its ranks give it up. Null: it cannot be.
+  using IsCancelled = std::function<bool()>;
   /// Collective over the ranks that `channel` joined.
-  static Result<std::unique_ptr<Comm>> create(std::unique_ptr<Channel> channel, const CommOptions& options);
+  static Result<std::unique_ptr<Comm>> create(std::unique_ptr<Channel> channel, const CommOptions& options,
+                                              const IsCancelled& is_cancelled = {});
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -85,7 +90,8 @@ class Comm {
   Status pause();
 
   /// Joins the ranks of the same color, ordered by (key, rank); nullptr for a negative color. Collective.
-  Result<std::unique_ptr<Comm>> split(int color, int key, const CommOptions& options);
+  Result<std::unique_ptr<Comm>> split(int color, int key, const CommOptions& options,
+                                      const IsCancelled& is_cancelled = {});
   /// From any thread.
   void abort();
 
@@ -126,8 +132,10 @@ class Comm {
                                              const Deadline& deadline);
   /// The sticky error. Ranks that wait on the channel are told of it, too.
   Status failure();
-  /// Waits on the channel end when the communicator fails.
-  void heed_failures();
+  /// From now on waits on the channel end when the communicator fails, or is_cancelled() says so.
+  void heed(const IsCancelled& is_cancelled);
+  Result<std::unique_ptr<Comm>> make_part(int color, int key, const CommOptions& options,
+                                          const IsCancelled& is_cancelled);
   /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".
   Status agree(const Status& own, const std::string& what, const Deadline& deadline);
 

@@ -136,7 +136,8 @@ Comm::Comm(std::unique_ptr<Channel> channel)
       ranks_(static_cast<std::uint32_t>(channel_->ranks())),
       quantized_(rank_, ranks_) {}
 
-Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, const CommOptions& options) {
+Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, const CommOptions& options,
+                                           const IsCancelled& is_cancelled) {
   const Environment environment;
   std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
@@ -147,11 +148,11 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     STRAIT_ASSIGN(comm->options_.timeout_ms, environment.integer("STRAIT_TIMEOUT_MS"));
   }
   const Deadline deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
+  comm->heed(is_cancelled);
   Stages stages;
   Status opened = comm->read_settings(environment);
   stages.done("settings");
   if (opened) opened = comm->open_transport(environment, deadline);
-  if (opened) comm->heed_failures();
   stages.done("transport");
   if (opened) opened = comm->open_device(deadline);
   stages.done("device");
@@ -170,6 +171,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   stages.done("the others");
   log_trace(static_cast<int>(comm->rank_), "set-up of the communicator: " + stages.text());
   watch_for_signal(*comm->recorder_);
+  comm->heed({});  // an abort is a failure from now on
   return comm;
 }
 
@@ -296,8 +298,13 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   return {};
 }
 
-void Comm::heed_failures() {
-  channel_->heed([this] { return watch_->sticky(); });
+void Comm::heed(const IsCancelled& is_cancelled) {
+  channel_->heed([this, is_cancelled]() -> Status {
+    if (is_cancelled && is_cancelled())
+      return fail(Code::aborted, "a communicator was aborted while it was made, on " + channel_->self().describe() +
+                                     " (straitCommAbort)");
+    return watch_ ? watch_->sticky() : Status();
+  });
 }
 
 Status Comm::failure() {

@@ -11,8 +11,17 @@
 
 namespace strait {
 
-Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options) {
+Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options,
+                                          const IsCancelled& is_cancelled) {
   STRAIT_TRY(failure());
+  heed(is_cancelled);
+  auto part = make_part(color, key, options, is_cancelled);
+  heed({});
+  return part;
+}
+
+Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOptions& options,
+                                              const IsCancelled& is_cancelled) {
   struct Wish {
     int color;
     int key;
@@ -46,7 +55,11 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
   if (!channel) return std::unique_ptr<Comm>();
   CommOptions part = options;
   part.p2p = part_of(*options_.p2p, members);
-  return create(std::move(channel), part);
+  // The part outlives other failures of the whole, of which ranks that have theirs already may be the reason.
+  return create(std::move(channel), part, [this, &is_cancelled] {
+    const Status whole = watch_->sticky();
+    return (is_cancelled && is_cancelled()) || (!whole && whole.error().code == Code::aborted);
+  });
 }
 
 Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,

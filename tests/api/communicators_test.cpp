@@ -7,10 +7,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <set>
+#include <span>
 #include <string>
 
 #include "api/values.hpp"
+#include "bootstrap/bootstrap.hpp"
 #include "support/ranks.hpp"
 #include "support/stopwatch.hpp"
 
@@ -172,6 +176,80 @@ TEST(Split, EndsWhenTheCommunicatorIsAborted) {
     EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), straitAborted);
     EXPECT_NE(std::string(straitGetLastError(nullptr)).find("aborted by rank 1 (host"), std::string::npos);
     EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  });
+}
+
+/// Aborts a communicator once another thread waits for ranks to make it with; that must not wait on. `record` makes it,
+/// in a group, so that the handle is there.
+void abort_while_it_is_made(const std::function<void(straitComm_t*)>& record,
+                            const std::function<void()>& until_it_waits) {
+  std::promise<straitComm_t> recorded;
+  std::jthread maker([&] {
+    straitComm_t comm = nullptr;
+    STRAIT_EXPECT_OK(straitGroupStart());
+    record(&comm);
+    recorded.set_value(comm);
+    EXPECT_EQ(straitGroupEnd(), straitAborted) << straitGetLastError(nullptr);
+    EXPECT_NE(std::string(straitGetLastError(nullptr)).find("aborted"), std::string::npos);
+  });
+  straitComm_t comm = recorded.get_future().get();
+  until_it_waits();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const Stopwatch watch;
+  STRAIT_EXPECT_OK(straitCommAbort(comm));
+  maker.join();
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+void record_init(straitComm_t* comm, const straitUniqueId& id) {
+  const straitConfig_t config = test_config();
+  STRAIT_EXPECT_OK(straitCommInitRank(comm, 2, &id, 0, &config));
+}
+
+TEST(AbortOfAnInit, BeforeAllRanksHaveCome) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  abort_while_it_is_made([&](straitComm_t* comm) { record_init(comm, id); }, [] {});
+}
+
+/// Rank 1 joins, but does no more.
+TEST(AbortOfAnInit, BetweenJoiningAndTheEnd) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  const Wait wait{Deadline::after_ms(20'000), nullptr};
+  std::unique_ptr<Channel> channel;
+  abort_while_it_is_made([&](straitComm_t* comm) { record_init(comm, id); },
+                         [&] {
+                           JoinOptions options;
+                           options.rank = 1;
+                           options.ranks = 2;
+                           options.wait = wait;
+                           auto joined = join(*unpack_unique_id(std::as_bytes(std::span(id.internal))), options);
+                           ASSERT_TRUE(joined) << joined.error().message;
+                           channel = std::move(*joined);
+                         });
+  ASSERT_NE(channel, nullptr);
+  const Stopwatch watch;
+  const Status told = channel->barrier(wait);
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code, Code::aborted);
+  EXPECT_NE(told.error().message.find("aborted while it was made, on rank 0 (host"), std::string::npos)
+      << told.error().message;
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+}
+
+TEST(AbortOfASplit, EndsItOnAllRanksAndLeavesTheCommunicator) {
+  run_as_threads(2, [](straitComm_t comm, int rank, int) {
+    if (rank == 0)
+      abort_while_it_is_made([&](straitComm_t* part) { STRAIT_EXPECT_OK(straitCommSplit(comm, 0, 0, part, nullptr)); },
+                             [] {});
+    meet();
+    straitComm_t part = nullptr;
+    const Stopwatch watch;
+    EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), straitAborted);
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+    check_sum(comm, 100, 1);
   });
 }
 

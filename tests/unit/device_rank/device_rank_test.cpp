@@ -1,6 +1,8 @@
 // What the communicator makes of GPU ranks' calls and errors, without a GPU.
 #include <gmock/gmock.h>
 
+#include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +12,7 @@
 
 #include "fake_device_rank.hpp"
 #include "support/ranks.hpp"
+#include "support/stopwatch.hpp"
 
 namespace strait::testing {
 namespace {
@@ -113,6 +116,39 @@ TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   }
   EXPECT_EQ(fake_gpu.registrations, 0);
   fake_gpu.refusing_rank = -1;
+}
+
+/// A rank that waits for another one's GPU is aborted; the other one learns of it once it comes.
+TEST(DeviceRankAbort, EndsAnInitWhoseGpusAreBeingOpened) {
+  fake_gpu.agrees = true;
+  fake_gpu.opening = 0;
+  fake_gpu.late_rank = 1;
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  std::array<straitComm_t, 2> comms{};
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&, rank] {
+      straitConfig_t config = test_config();
+      config.device = rank;
+      STRAIT_EXPECT_OK(straitGroupStart());
+      STRAIT_EXPECT_OK(straitCommInitRank(&comms[static_cast<std::size_t>(rank)], 2, &id, rank, &config));
+      EXPECT_EQ(straitGroupEnd(), straitAborted);
+      EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("aborted while it was made, on rank 0 (host "));
+    });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (fake_gpu.opening < 2 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(fake_gpu.opening, 2);
+  const Stopwatch watch;
+  STRAIT_EXPECT_OK(straitCommAbort(comms[0]));
+  ranks[0].join();
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  fake_gpu.late_rank = -1;
+  ranks[1].join();
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(2));
+  for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  fake_gpu.agrees = false;
 }
 
 TEST(DeviceRankSettings, AllRanksGoByTheRatesThatRank0Sees) {

@@ -1,6 +1,9 @@
 // Stands for device_rank.cpp, or for device_rank_none.cpp in builds without CUDA.
 #include "fake_device_rank.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include "communicator/device_rank.hpp"
 
 namespace strait {
@@ -43,6 +46,10 @@ class FakeDeviceRank final : public DeviceRank {
 }  // namespace
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
+  ++testing::fake_gpu.opening;
+  while (testing::fake_gpu.late_rank == static_cast<int>(request.rank))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (testing::fake_gpu.agrees) STRAIT_TRY(request.agree({}, "use its GPU"));
   if (testing::fake_gpu.asks_for_rates) {
     STRAIT_ASSIGN(const ExchangeRates rates, request.exchange_rates(true));
     testing::fake_gpu.rates[request.rank] = rates.gbps;

@@ -12,10 +12,13 @@ struct FakeGpu {
   std::atomic<bool> captures{false};
   std::atomic<int> idle{-1};  ///< 1, 0, or -1: unknown
   std::atomic<int> launches{0};
-  bool asks_for_rates = false;    ///< when a communicator is made
-  std::atomic<int> looks{0};      ///< at what joins the GPUs: each sees something else
-  std::array<double, 4> rates{};  ///< by rank, of what they were told
-  int refusing_rank = -1;         ///< that cannot register memory
+  bool asks_for_rates = false;     ///< when a communicator is made
+  std::atomic<int> looks{0};       ///< at what joins the GPUs: each sees something else
+  std::array<double, 4> rates{};   ///< by rank, of what they were told
+  bool agrees = false;             ///< when a communicator is made, that all are well
+  std::atomic<int> opening{0};     ///< ranks that have got so far
+  std::atomic<int> late_rank{-1};  ///< that stays there
+  int refusing_rank = -1;          ///< that cannot register memory
   std::atomic<int> registrations{0};
 };
 inline FakeGpu fake_gpu;
