@@ -18,8 +18,9 @@ struct Field {
   constexpr std::uint64_t of(std::uint64_t what) const { return what >> shift & most(); }
   constexpr std::uint64_t with(std::uint64_t value) const { return (value & most()) << shift; }
 };
-constexpr Field collective_field{0, 6}, type_field{6, 5}, op_field{11, 4}, registered_field{15, 1}, wire_field{16, 2},
-    sms_field{18, 9}, algorithm_field{27, 5}, root_field{32, 20}, number_field{52, 12};
+constexpr Field collective_field{0, 5}, after_capture_field{5, 1}, type_field{6, 5}, op_field{11, 4},
+    registered_field{15, 1}, wire_field{16, 2}, sms_field{18, 9}, algorithm_field{27, 5}, root_field{32, 20},
+    number_field{52, 12};
 static_assert(collective_count - 1 <= collective_field.most() && data_type_count - 1 <= type_field.most() &&
               reduce_op_count - 1 <= op_field.most() && wire_format_count - 1 <= wire_field.most() &&
               Call::most_sms <= sms_field.most());
@@ -157,6 +158,13 @@ CallSignature numbered(CallSignature signature, std::uint64_t sequence) {
   signature.what |= number_field.with(sequence);
   return signature;
 }
+
+CallSignature after_capture(CallSignature signature) {
+  signature.what |= after_capture_field.with(1);
+  return signature;
+}
+
+bool is_after_capture(const CallSignature& signature) { return after_capture_field.of(signature.what) != 0; }
 
 std::uint32_t hash_of(const CallSignature& signature) {
   return static_cast<std::uint32_t>(mix(mix(signature.what) ^ signature.count));

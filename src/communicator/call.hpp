@@ -62,6 +62,11 @@ CallSignature message_signature(const Call& call, std::size_t count);
 /// for those of its next like one. Sends and receives have no number: between two ranks they pair up in order.
 CallSignature numbered(CallSignature signature, std::uint64_t sequence);
 std::uint64_t number_of(const CallSignature& signature);
+/// The signature of a collective as posted by a GPU rank that has captured others. Those run whenever their graph does
+/// and are not posted, though another rank may make the same calls eagerly and post them: from then on that this rank's
+/// number is another one's too does not say that they are the same call.
+CallSignature after_capture(CallSignature signature);
+bool is_after_capture(const CallSignature& signature);
 /// Of 32 bits, where a signature has no room.
 std::uint32_t hash_of(const CallSignature& signature);
 Collective collective_of(const CallSignature& signature);

@@ -61,8 +61,11 @@ Status Comm::finish() {
 /// What a GPU rank begins is the stream's from then on: to this thread it is done.
 Status Comm::begin_on_device(const Call& call) {
   STRAIT_ASSIGN(const bool captures, device_->is_capturing(call.stream));
-  if (!captures) {
-    transport_->post_call(++sequence_, signature(call), call.send, call.receive);
+  if (captures) {
+    has_captured_ = true;
+  } else {
+    const CallSignature posted = has_captured_ ? after_capture(signature(call)) : signature(call);
+    transport_->post_call(++sequence_, posted, call.send, call.receive);
     recorder_->set_stream(sequence_, call.stream);
   }
   program_ = nullptr;

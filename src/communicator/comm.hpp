@@ -188,7 +188,8 @@ class Comm {
   HostProgram* last_program_ = nullptr;
 
   // The operation in progress.
-  std::uint64_t sequence_ = 0;  ///< of collectives
+  std::uint64_t sequence_ = 0;  ///< of collectives; of GPU ranks those that are not captured
+  bool has_captured_ = false;   ///< GPU ranks: a collective
   CallSignature signature_;
   bool hears_all_ = false;  ///< it cannot complete before every rank has taken part
   struct Unheard {

@@ -42,6 +42,7 @@ class Watch {
   Error raise(Error error);
 
   /// Raises an error if a rank is seen to have made another call than `own` as its collective number `sequence`.
+  /// Numbers of ranks that have captured calls say nothing.
   Status compare_calls(std::uint64_t sequence, const CallSignature& own);
   /// Looks, for an attendant that waits for nothing itself, whether a peer has died, and whether ranks made different
   /// calls of late; raises the error. May run beside this rank's own thread.

@@ -118,6 +118,58 @@ TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   fake_gpu.refusing_rank = -1;
 }
 
+/// Two GPU ranks, whose attendants compare what they call.
+void run_two_ranks(const RankBody& body) {
+  Meeting meeting(2);
+  fake_gpu.launch_error.clear();
+  fake_gpu.captures = false;
+  fake_gpu.looks_at_peers = true;
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        straitConfig_t config = test_config();
+        config.device = rank;
+        straitComm_t comm = nullptr;
+        STRAIT_EXPECT_OK(straitCommInitRank(&comm, 2, &id, rank, &config));
+        body(comm, rank, 2);
+        meet();
+        STRAIT_EXPECT_OK(straitCommDestroy(comm));
+      });
+  }
+  fake_gpu.looks_at_peers = false;
+}
+
+straitResult_t sum_of(straitComm_t comm, std::size_t count) {
+  std::array<float, 8> values{};
+  const straitResult_t result =
+      straitAllReduce(values.data(), values.data(), count, straitFloat32, straitSum, comm, nullptr);
+  meet();
+  return result;
+}
+
+/// What rank 1 captures rank 0 calls, so that the same calls have other numbers from then on.
+TEST(DeviceRankCaptures, OfOneRankAloneAreNoMismatch) {
+  run_two_ranks([](straitComm_t comm, int rank, int) {
+    STRAIT_EXPECT_OK(sum_of(comm, 1));
+    if (rank == 1) fake_gpu.capturing_rank = 1;
+    STRAIT_EXPECT_OK(sum_of(comm, 2));
+    if (rank == 1) fake_gpu.capturing_rank = -1;
+    for (std::size_t count = 3; count < 8; ++count) STRAIT_EXPECT_OK(sum_of(comm, count));
+  });
+}
+
+TEST(DeviceRankCaptures, ThatThereAreNoneLeavesMismatchesKnown) {
+  run_two_ranks([](straitComm_t comm, int rank, int) {
+    STRAIT_EXPECT_OK(sum_of(comm, 1));
+    (void)sum_of(comm, rank == 1 ? 5 : 4);  // the one that posts last may know at once
+    EXPECT_EQ(sum_of(comm, 6), straitMismatch);
+    EXPECT_THAT(straitGetLastError(comm), AllOf(HasSubstr("all-reduce(count 4"), HasSubstr("all-reduce(count 5")));
+  });
+}
+
 /// A rank that waits for another one's GPU is aborted; the other one learns of it once it comes.
 TEST(DeviceRankAbort, EndsAnInitWhoseGpusAreBeingOpened) {
   fake_gpu.agrees = true;

@@ -18,6 +18,7 @@ class FakeDeviceRank final : public DeviceRank {
   Status prepare_call(const Call& /*call*/) override { return {}; }
   Status enqueue(const Call& /*call*/) override {
     ++testing::fake_gpu.launches;
+    if (testing::fake_gpu.looks_at_peers) STRAIT_TRY(request_.watch->examine_peers());
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
   }
@@ -26,7 +27,9 @@ class FakeDeviceRank final : public DeviceRank {
     const int idle = testing::fake_gpu.idle;
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
   }
-  Result<bool> is_capturing(void* /*stream*/) const override { return testing::fake_gpu.captures.load(); }
+  Result<bool> is_capturing(void* /*stream*/) const override {
+    return testing::fake_gpu.captures || testing::fake_gpu.capturing_rank == static_cast<int>(request_.rank);
+  }
   Status register_memory(std::uint64_t /*number*/, void* /*pointer*/, std::size_t /*bytes*/) override {
     const bool refuses = testing::fake_gpu.refusing_rank == static_cast<int>(request_.rank);
     STRAIT_TRY(request_.agree(refuses ? fail(Code::invalid_argument, "it is not shared") : Status(), "register"));

@@ -10,7 +10,9 @@ namespace strait::testing {
 struct FakeGpu {
   std::string launch_error;  ///< of the next launches; "": they succeed
   std::atomic<bool> captures{false};
-  std::atomic<int> idle{-1};  ///< 1, 0, or -1: unknown
+  std::atomic<int> capturing_rank{-1};      ///< that captures alone
+  std::atomic<bool> looks_at_peers{false};  ///< what a rank's attendant does now and then, before each launch
+  std::atomic<int> idle{-1};                ///< 1, 0, or -1: unknown
   std::atomic<int> launches{0};
   bool asks_for_rates = false;     ///< when a communicator is made
   std::atomic<int> looks{0};       ///< at what joins the GPUs: each sees something else
