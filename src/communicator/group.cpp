@@ -60,40 +60,41 @@ Status Group::run_set_ups(const std::vector<SetUps>& set_ups) {
   return {};
 }
 
-/// Advances one communicator's operations; whether anything is left to do.
-Result<bool> Group::advance(Queue& queue) {
-  for (;;) {
-    if (!queue.in_progress) {
-      if (!queue.messages.empty() && !queue.messages_begun) {
-        queue.messages_begun = true;
-        STRAIT_TRY(queue.comm->begin_messages(queue.messages));
-      } else if (queue.next < queue.collectives.size()) {
-        STRAIT_TRY(queue.comm->begin(queue.collectives[queue.next++]));
-      } else {
-        return false;
-      }
-      queue.in_progress = true;
+Result<Group::Turn> Group::advance(Queue& queue) {
+  if (!queue.in_progress) {
+    if (!queue.messages.empty() && !queue.messages_begun) {
+      queue.messages_begun = true;
+      STRAIT_TRY(queue.comm->begin_messages(queue.messages));
+    } else if (queue.next < queue.collectives.size()) {
+      STRAIT_TRY(queue.comm->begin(queue.collectives[queue.next++]));
+    } else {
+      return Turn::nothing_left;
     }
+    queue.in_progress = true;
+  }
+  for (;;) {
     STRAIT_ASSIGN(const Comm::State state, queue.comm->step());
-    if (state == Comm::State::done)
-      queue.in_progress = false;
-    else if (state == Comm::State::idle)
-      return true;
+    if (state == Comm::State::idle) return Turn::waits;
+    if (state != Comm::State::done) continue;
+    queue.in_progress = false;
+    return Turn::ended;
   }
 }
 
 Status Group::run_queues(std::vector<Queue>& queues) {
   // One failed communicator must not leave the others' operations half done: they go on, the first error is kept.
+  // In turn, an operation each: the calls of one GPU alone could fill its queue, and a driver whose queue is full waits
+  // for kernels, which wait for those of the GPUs whose turn then never comes.
   Status first_error;
   std::vector<Queue*> open;
   for (Queue& queue : queues) open.push_back(&queue);
   while (!open.empty()) {
     std::erase_if(open, [&](Queue* queue) {
-      Result<bool> more = advance(*queue);
-      if (more && *more)
-        if (Status waited = queue->comm->pause(); !waited) more = tl::unexpected(std::move(waited).error());
-      if (!more && first_error) first_error = tl::unexpected(more.error());
-      return !more || !*more;
+      Result<Turn> turn = advance(*queue);
+      if (turn && *turn == Turn::waits)
+        if (Status waited = queue->comm->pause(); !waited) turn = tl::unexpected(std::move(waited).error());
+      if (!turn && first_error) first_error = tl::unexpected(turn.error());
+      return !turn || *turn == Turn::nothing_left;
     });
   }
   return first_error;

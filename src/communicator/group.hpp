@@ -44,7 +44,10 @@ class Group {
   };
   static Status run_set_ups(const std::vector<SetUps>& set_ups);
   static Status run_queues(std::vector<Queue>& queues);
-  static Result<bool> advance(Queue& queue);
+  /// How a communicator's turn went: its operation waits for others, or has ended, or all have.
+  enum class Turn { waits, ended, nothing_left };
+  /// Advances the operation in progress, or begins the next one.
+  static Result<Turn> advance(Queue& queue);
 
   int depth_ = 0;
   Status refused_;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
@@ -18,6 +19,7 @@ namespace strait::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -148,6 +150,54 @@ straitResult_t sum_of(straitComm_t comm, std::size_t count) {
       straitAllReduce(values.data(), values.data(), count, straitFloat32, straitSum, comm, nullptr);
   meet();
   return result;
+}
+
+/// Ranks of this thread, each with a GPU.
+std::vector<straitComm_t> join_in_a_group(int ranks) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  std::vector<straitComm_t> comms(static_cast<std::size_t>(ranks));
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (int rank = 0; rank < ranks; ++rank) {
+    straitConfig_t config = test_config();
+    config.device = rank;
+    STRAIT_EXPECT_OK(straitCommInitRank(&comms[static_cast<std::size_t>(rank)], ranks, &id, rank, &config));
+  }
+  STRAIT_EXPECT_OK(straitGroupEnd());
+  return comms;
+}
+
+/// What `calls` in a group makes GPUs do, in order.
+std::vector<std::string> logged(const std::function<void()>& calls) {
+  fake_gpu.launch_error.clear();
+  fake_gpu.captures = false;
+  fake_gpu.log.clear();
+  fake_gpu.logs = true;
+  STRAIT_EXPECT_OK(straitGroupStart());
+  calls();
+  STRAIT_EXPECT_OK(straitGroupEnd());
+  fake_gpu.logs = false;
+  return fake_gpu.log;
+}
+
+/// However the program orders them: else the calls of one GPU could fill its queue before another has any.
+TEST(DeviceRankGroups, CallsOfSeveralGpusAreLaunchedInTurn) {
+  const auto comms = join_in_a_group(3);
+  std::array<float, 8> values{};
+  const auto log = logged([&] {
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      STRAIT_EXPECT_OK(
+          straitAllReduce(values.data(), values.data(), 8, straitFloat32, straitSum, comms[rank], nullptr));
+      STRAIT_EXPECT_OK(straitBarrier(comms[rank], nullptr));
+      if (rank == 2) continue;
+      const int peer = 1 - static_cast<int>(rank);
+      STRAIT_EXPECT_OK(straitSend(values.data(), 1, straitFloat32, peer, comms[rank], nullptr));
+      STRAIT_EXPECT_OK(straitRecv(values.data() + 1, 1, straitFloat32, peer, comms[rank], nullptr));
+    }
+  });
+  EXPECT_THAT(log, ElementsAre("0: send-recv", "1: send-recv", "2: all-reduce", "0: all-reduce", "1: all-reduce",
+                               "2: barrier", "0: barrier", "1: barrier"));
+  for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
 /// What rank 1 captures rank 0 calls, so that the same calls have other numbers from then on.

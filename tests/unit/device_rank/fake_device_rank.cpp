@@ -16,7 +16,9 @@ class FakeDeviceRank final : public DeviceRank {
   const char* transport_name() const override { return "fake"; }
   const std::string& transport_why() const override { return why_; }
   Status prepare_call(const Call& /*call*/) override { return {}; }
-  Status enqueue(const Call& /*call*/) override {
+  Status enqueue(const Call& call) override {
+    if (testing::fake_gpu.logs)
+      testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": " + std::string(name(call.collective)));
     ++testing::fake_gpu.launches;
     if (testing::fake_gpu.looks_at_peers) STRAIT_TRY(request_.watch->examine_peers());
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <string>
+#include <vector>
 
 /// GPU ranks of no GPU: they carry nothing out, and fail on demand.
 namespace strait::testing {
@@ -14,6 +15,8 @@ struct FakeGpu {
   std::atomic<bool> looks_at_peers{false};  ///< what a rank's attendant does now and then, before each launch
   std::atomic<int> idle{-1};                ///< 1, 0, or -1: unknown
   std::atomic<int> launches{0};
+  bool logs = false;
+  std::vector<std::string> log;    ///< what ranks of one thread do: "<rank>: <call>"
   bool asks_for_rates = false;     ///< when a communicator is made
   std::atomic<int> looks{0};       ///< at what joins the GPUs: each sees something else
   std::array<double, 4> rates{};   ///< by rank, of what they were told
