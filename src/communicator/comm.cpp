@@ -83,6 +83,15 @@ Status Comm::launched(const Call& call, Status result) {
   return tl::unexpected(watch_->raise(std::move(error)));
 }
 
+Status Comm::order_streams(const Call& first, const Call& then) {
+  Status ordered = device_->order_streams(first.stream, then.stream);
+  if (ordered) return {};
+  Error error = std::move(ordered).error();
+  error.message = "the streams of a group's calls, such as " + describe(signature(then)) + ", on " +
+                  watch_->name_of(rank_) + ": " + error.message;
+  return tl::unexpected(watch_->raise(std::move(error)));
+}
+
 Status Comm::check_algorithm(const Call& call) const {
   if (call.algorithm == 0) return {};
   const Algorithm& algorithm = catalogue()[call.algorithm - 1];

@@ -84,6 +84,8 @@ class Comm {
   Status begin(const Call& call);
   /// Sends and receives of one group, all in flight together.
   Status begin_messages(std::span<const Call> calls);
+  /// GPU ranks: what comes next on the stream of `then` waits for what is on that of `first` now.
+  Status order_streams(const Call& first, const Call& then);
   using State = HostProgram::State;
   Result<State> step();
   /// Waits a little for others to advance the operation in progress.

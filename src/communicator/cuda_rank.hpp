@@ -35,6 +35,7 @@ class CudaRank final : public DeviceRank {
   const std::string& transport_why() const override { return arenas_.why_staged(); }
   Status enqueue(const Call& call) override;
   Status enqueue_messages(std::span<const Call> calls) override;
+  Status order_streams(void* first, void* then) override { return order_->order(first, then); }
   Result<bool> is_capturing(void* stream) const override;
   std::optional<bool> is_idle() const override { return order_->is_idle(); }
   Status prepare_call(const Call& call) override;

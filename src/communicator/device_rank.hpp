@@ -70,6 +70,9 @@ class DeviceRank {
   virtual Status enqueue(const Call& call) = 0;
   /// Sends and receives of one group.
   virtual Status enqueue_messages(std::span<const Call> calls) = 0;
+  /// What comes next on `then` waits for what is on `first` now. Where one of them is being captured and the other is
+  /// not, or into another graph, nothing: no wait crosses the border of a graph.
+  virtual Status order_streams(void* first, void* then) = 0;
   /// Has peers map this memory (straitCommRegister), so that calls may write into it in place. Collective. Does nothing
   /// where GPUs do not reach one another's memory.
   virtual Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) = 0;

@@ -12,7 +12,7 @@ Group& Group::of_this_thread() {
 
 void Group::add(Comm& comm, Call call) {
   auto queue = std::find_if(queues_.begin(), queues_.end(), [&](const Queue& q) { return q.comm == &comm; });
-  if (queue == queues_.end()) queue = queues_.insert(queues_.end(), Queue{&comm, {}, {}, 0, false, false});
+  if (queue == queues_.end()) queue = queues_.insert(queues_.end(), Queue{&comm, {}, {}, 0, false, false, false});
   (call.collective == Collective::send_recv ? queue->messages : queue->collectives).push_back(std::move(call));
 }
 
@@ -60,7 +60,39 @@ Status Group::run_set_ups(const std::vector<SetUps>& set_ups) {
   return {};
 }
 
+/// Of each stream but that of `call`, a call on it.
+std::vector<const Call*> Group::on_other_streams(const Queue& queue, const Call& call) {
+  std::vector<const Call*> found;
+  for (const auto* calls : {&queue.messages, &queue.collectives})
+    for (const Call& other : *calls)
+      if (other.stream != call.stream &&
+          std::none_of(found.begin(), found.end(), [&](const Call* known) { return known->stream == other.stream; }))
+        found.push_back(&other);
+  return found;
+}
+
+/// To its streams a group is one operation, as with NCCL: each waits for what was on all of them before, and for all
+/// the calls. These run one after another by themselves. So it is enough that the stream of the first waits for the
+/// others, and that they wait for that of the last. Messages alone see to it by themselves.
+Status Group::begin_streams(const Queue& queue) {
+  if (!queue.comm->is_on_device() || queue.collectives.empty()) return {};
+  const Call& first = queue.messages.empty() ? queue.collectives.front() : queue.messages.front();
+  for (const Call* other : on_other_streams(queue, first)) STRAIT_TRY(queue.comm->order_streams(*other, first));
+  return {};
+}
+
+Status Group::end_streams(const Queue& queue) {
+  if (!queue.comm->is_on_device() || queue.collectives.empty()) return {};
+  const Call& last = queue.collectives.back();
+  for (const Call* other : on_other_streams(queue, last)) STRAIT_TRY(queue.comm->order_streams(last, *other));
+  return {};
+}
+
 Result<Group::Turn> Group::advance(Queue& queue) {
+  if (!queue.has_begun) {
+    queue.has_begun = true;
+    STRAIT_TRY(begin_streams(queue));
+  }
   if (!queue.in_progress) {
     if (!queue.messages.empty() && !queue.messages_begun) {
       queue.messages_begun = true;
@@ -68,6 +100,7 @@ Result<Group::Turn> Group::advance(Queue& queue) {
     } else if (queue.next < queue.collectives.size()) {
       STRAIT_TRY(queue.comm->begin(queue.collectives[queue.next++]));
     } else {
+      STRAIT_TRY(end_streams(queue));
       return Turn::nothing_left;
     }
     queue.in_progress = true;

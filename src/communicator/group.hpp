@@ -35,6 +35,7 @@ class Group {
     std::vector<Call> messages;     ///< sends and receives, run as one
     std::vector<Call> collectives;  ///< in order, after the messages
     std::size_t next = 0;
+    bool has_begun = false;
     bool messages_begun = false;
     bool in_progress = false;
   };
@@ -44,6 +45,9 @@ class Group {
   };
   static Status run_set_ups(const std::vector<SetUps>& set_ups);
   static Status run_queues(std::vector<Queue>& queues);
+  static std::vector<const Call*> on_other_streams(const Queue& queue, const Call& call);
+  static Status begin_streams(const Queue& queue);
+  static Status end_streams(const Queue& queue);
   /// How a communicator's turn went: its operation waits for others, or has ended, or all have.
   enum class Turn { waits, ended, nothing_left };
   /// Advances the operation in progress, or begins the next one.

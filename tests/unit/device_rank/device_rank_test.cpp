@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -198,6 +199,54 @@ TEST(DeviceRankGroups, CallsOfSeveralGpusAreLaunchedInTurn) {
   EXPECT_THAT(log, ElementsAre("0: send-recv", "1: send-recv", "2: all-reduce", "0: all-reduce", "1: all-reduce",
                                "2: barrier", "0: barrier", "1: barrier"));
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+straitStream_t stream(std::uintptr_t number) { return reinterpret_cast<straitStream_t>(number); }
+
+/// To all its streams a group is one operation.
+TEST(DeviceRankGroups, StreamsOfACommunicatorWaitForItsWholeGroup) {
+  const auto comms = join_in_a_group(2);
+  std::array<float, 8> values{};
+  const auto log = logged([&] {
+    for (const std::uintptr_t number : {3, 5, 3, 4}) STRAIT_EXPECT_OK(straitBarrier(comms[0], stream(number)));
+    STRAIT_EXPECT_OK(straitAllReduce(values.data(), values.data(), 8, straitFloat32, straitSum, comms[0], stream(5)));
+    for (int call = 0; call < 2; ++call) STRAIT_EXPECT_OK(straitBarrier(comms[1], stream(7)));
+  });
+  EXPECT_THAT(log, ElementsAre("0: stream 3 waits for 5", "0: stream 3 waits for 4", "0: barrier", "1: barrier",
+                               "0: barrier", "1: barrier", "0: barrier", "0: barrier", "0: all-reduce",
+                               "0: stream 3 waits for 5", "0: stream 4 waits for 5"));
+  for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+/// Messages come first, on the stream of the first of them.
+TEST(DeviceRankGroups, StreamsOfMessagesWaitForCollectives) {
+  const auto comms = join_in_a_group(1);
+  std::array<float, 2> values{};
+  const auto messages = [&] {
+    STRAIT_EXPECT_OK(straitSend(values.data(), 1, straitFloat32, 0, comms[0], stream(2)));
+    STRAIT_EXPECT_OK(straitRecv(values.data() + 1, 1, straitFloat32, 0, comms[0], stream(6)));
+  };
+  EXPECT_THAT(logged(messages), ElementsAre("0: send-recv"));
+  EXPECT_THAT(logged([&] {
+                STRAIT_EXPECT_OK(straitBarrier(comms[0], stream(4)));
+                messages();
+              }),
+              ElementsAre("0: stream 2 waits for 6", "0: stream 2 waits for 4", "0: send-recv", "0: barrier",
+                          "0: stream 2 waits for 4", "0: stream 6 waits for 4"));
+  STRAIT_EXPECT_OK(straitCommDestroy(comms[0]));
+}
+
+TEST(DeviceRankGroups, StreamsThatCannotWaitAreNews) {
+  const auto comms = join_in_a_group(1);
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (const std::uintptr_t number : {1, 2}) STRAIT_EXPECT_OK(straitBarrier(comms[0], stream(number)));
+  fake_gpu.launch_error = "no such stream";
+  EXPECT_EQ(straitGroupEnd(), straitCudaError);
+  EXPECT_THAT(straitGetLastError(comms[0]),
+              AllOf(HasSubstr("such as barrier, on rank 0 (host "), HasSubstr("no such")));
+  fake_gpu.launch_error.clear();
+  EXPECT_EQ(straitBarrier(comms[0], nullptr), straitCudaError) << "sticky";
+  STRAIT_EXPECT_OK(straitCommDestroy(comms[0]));
 }
 
 /// What rank 1 captures rank 0 calls, so that the same calls have other numbers from then on.

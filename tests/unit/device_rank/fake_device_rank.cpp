@@ -25,6 +25,14 @@ class FakeDeviceRank final : public DeviceRank {
     return {};
   }
   Status enqueue_messages(std::span<const Call> calls) override { return enqueue(calls.front()); }
+  Status order_streams(void* first, void* then) override {
+    const auto number = [](void* stream) { return std::to_string(reinterpret_cast<std::uintptr_t>(stream)); };
+    if (testing::fake_gpu.logs)
+      testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": stream " + number(then) + " waits for " +
+                                      number(first));
+    if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
+    return {};
+  }
   std::optional<bool> is_idle() const override {
     const int idle = testing::fake_gpu.idle;
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
