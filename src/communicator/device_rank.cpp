@@ -181,8 +181,8 @@ void CudaRank::look_after(const std::stop_token& stop) {
     }
     tell_of_mailbox(*ring_.mailbox, request_, reducers_);
     {
-      const std::lock_guard lock(copies_mutex_);
-      copies_.look_after();
+      const std::unique_lock lock(copies_mutex_, std::try_to_lock);  // a registration waits for other ranks in it
+      if (lock) copies_.look_after();
     }
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     std::this_thread::sleep_for(look_every);

@@ -40,7 +40,7 @@ class Pinned {
   }
 
  private:
-  static constexpr std::size_t most_unused_bytes = std::size_t{256} << 20;
+  static constexpr std::size_t most_unused_bytes = std::size_t{512} << 20;
   std::mutex mutex_;
   std::size_t in_use_ = 0, unused_bytes_ = 0;
   std::vector<Mapping> unused_;

@@ -117,17 +117,26 @@ Status CudaStreams::record_outside(Event event, Stream stream, GraphEnd& end) {
   STRAIT_TRY(check_call(
       driver_->get_capture_info(static_cast<CUstream>(stream), &status, nullptr, &graph, &last, &count), what));
   const std::vector<void*> behind(last, last + count);
+  const auto has = [](const std::vector<void*>& nodes, void* node) {
+    return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+  };
+  const auto each_edge = [&](auto change, const std::vector<void*>& nodes, const std::vector<void*>& others) -> Status {
+    for (void* const each : nodes) {
+      if (has(others, each)) continue;
+      const auto from = static_cast<CUgraphNode>(each), to = static_cast<CUgraphNode>(end.node);
+      STRAIT_TRY(check_call(change(graph, &from, &to, 1), what));
+    }
+    return {};
+  };
   if (end.node == nullptr) {
     CUgraphNode node = nullptr;
     STRAIT_TRY(
         check_call(driver_->add_event_record_node(&node, graph, last, count, static_cast<CUevent>(event)), what));
     end.node = node;
   } else {
-    for (void* const each : behind) {
-      if (std::find(end.behind.begin(), end.behind.end(), each) != end.behind.end()) continue;
-      const auto from = static_cast<CUgraphNode>(each), to = static_cast<CUgraphNode>(end.node);
-      STRAIT_TRY(check_call(driver_->add_dependencies(graph, &from, &to, 1), what));
-    }
+    // Behind the last call alone, which comes behind the others: kernels whose end more than one node awaits end later.
+    STRAIT_TRY(each_edge(driver_->add_dependencies, behind, end.behind));
+    STRAIT_TRY(each_edge(driver_->remove_dependencies, end.behind, behind));
   }
   end.behind = behind;
   return {};

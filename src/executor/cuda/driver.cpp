@@ -48,6 +48,7 @@ Result<Driver> load() {
   STRAIT_TRY(find(driver.add_event_record_node, "cuGraphAddEventRecordNode"));
   STRAIT_TRY(find(driver.get_capture_info, "cuStreamGetCaptureInfo"));
   STRAIT_TRY(find(driver.add_dependencies, "cuGraphAddDependencies"));
+  STRAIT_TRY(find(driver.remove_dependencies, "cuGraphRemoveDependencies"));
   return driver;
 }
 

@@ -34,6 +34,7 @@ struct Driver {
   CUresult(CUDAAPI* get_capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
                                       std::size_t*);
   CUresult(CUDAAPI* add_dependencies)(CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count);
+  CUresult(CUDAAPI* remove_dependencies)(CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count);
 
   /// The process's table, or why there is none.
   static Result<const Driver*> instance();
