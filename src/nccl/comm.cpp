@@ -1,12 +1,52 @@
 #include "nccl/comm.hpp"
 
+#include <chrono>
+#include <thread>
+
+#include "nccl/settings.hpp"
+
 namespace strait::nccl {
+namespace {
+
+using Time = std::chrono::steady_clock::time_point;
+
+constexpr auto glance = std::chrono::microseconds(100);
+/// A running call notices an abort within milliseconds; longer than this it is no longer waited for.
+constexpr auto longest_abort = std::chrono::seconds(10);
+
+void await_calls(const ncclComm& comm, Time deadline) {
+  while (comm.running.load(std::memory_order_acquire) != 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      log(LogLevel::warn, "a call on an aborted communicator has not returned after 10 s; its resources remain");
+      return;
+    }
+    std::this_thread::sleep_for(glance);
+  }
+}
+
+}  // namespace
 
 straitResult_t let_go(ncclComm* comm) {
   if (comm->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return straitSuccess;
   const straitResult_t result = straitCommDestroy(comm->strait);
   delete comm;
   return result;
+}
+
+ncclResult_t stop(ncclComm& comm) {
+  const std::scoped_lock lock(comm.mutex);
+  comm.is_aborted = true;
+  straitComm_t strait = comm.joining != nullptr ? comm.joining : comm.strait;
+  return strait == nullptr ? ncclSuccess : checked(straitCommAbort(strait));
+}
+
+straitResult_t end_stopped(const std::vector<ncclComm*>& comms) {
+  const Time deadline = std::chrono::steady_clock::now() + longest_abort;
+  for (const ncclComm* comm : comms) await_calls(*comm, deadline);
+  straitResult_t first = straitSuccess;
+  for (ncclComm* comm : comms)
+    if (const straitResult_t result = let_go(comm); first == straitSuccess) first = result;
+  return first;
 }
 
 ncclResult_t usable(const ncclComm* handle, std::string& problem) {

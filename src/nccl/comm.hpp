@@ -68,6 +68,12 @@ auto find_handle(std::vector<std::unique_ptr<T>>& owned, const void* handle) {
 /// The last one frees Strait's communicator, too.
 straitResult_t let_go(ncclComm* comm);
 
+/// Makes what runs on the communicator, or is being set up with it, end soon. Waits for nothing.
+ncclResult_t stop(ncclComm& comm);
+/// Waits for the calls that run on stopped communicators, then lets go of these. What frees one waits for the GPU, and
+/// so for the kernels of others: all that hang there have to be stopped before.
+straitResult_t end_stopped(const std::vector<ncclComm*>& comms);
+
 inline void begin_call(ncclComm* comm) { comm->running.fetch_add(1, std::memory_order_relaxed); }
 inline void end_call(ncclComm* comm) { comm->running.fetch_sub(1, std::memory_order_release); }
 

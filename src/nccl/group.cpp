@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "nccl/settings.hpp"
+
 namespace strait::nccl {
 namespace {
 
@@ -117,6 +119,7 @@ Group& Group::of_this_thread() {
 }
 
 Group::~Group() {
+  for (ncclComm* comm : aborted_) let_go(comm);
   for (ncclComm* comm : kept_) let_go(comm);
   for (const SetUp& work : set_ups_) let_go_of(work);
 }
@@ -134,6 +137,7 @@ ncclResult_t Group::end() {
     --depth_;
     return ncclSuccess;
   }
+  end_aborted();
   if (first_error_ != ncclSuccess) return give_up(first_error_, first_text_);
   auto works = std::exchange(set_ups_, {});
   ncclResult_t result = ncclSuccess;
@@ -145,6 +149,13 @@ ncclResult_t Group::end() {
   if (const ncclResult_t shared = share_windows(); shared != ncclSuccess) return give_up(shared, last_error());
   const ncclResult_t ran = run_operations();
   return ran == ncclSuccess ? result : ran;
+}
+
+/// Before anything else: what the group makes and runs may need what these free. How a dead communicator ends is no
+/// matter of the group's result.
+void Group::end_aborted() {
+  if (const straitResult_t result = end_stopped(std::exchange(aborted_, {})); result != straitSuccess)
+    log(LogLevel::warn, "an aborted communicator did not end well: " + std::string(straitGetLastError(nullptr)));
 }
 
 ncclResult_t Group::share(ncclComm* comm, ncclWindow_vidmem* window) {
@@ -203,6 +214,7 @@ ncclResult_t Group::cancel(const std::string& text) {
     return failed(ncclInvalidUsage, text);
   }
   if (depth_ == 0) return failed(ncclInvalidUsage, "no group is open");
+  end_aborted();
   return give_up(ncclInvalidUsage, text);
 }
 

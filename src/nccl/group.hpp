@@ -39,10 +39,13 @@ class Group {
   /// Keeps a communicator with recorded calls alive until the end.
   void keep(ncclComm* comm);
   bool keeps(const ncclComm* comm) const;
+  /// Leaves a communicator that was aborted, and the program's hold on it, to the end of the group, however that ends.
+  void end_later(ncclComm* comm) { aborted_.push_back(comm); }
   /// The result of a call in this group, which its error spoils: the end returns it again, and runs nothing.
   ncclResult_t note(ncclResult_t result);
 
  private:
+  void end_aborted();
   ncclResult_t run_operations();
   ncclResult_t share_windows();
   ncclResult_t give_up(ncclResult_t result, std::string text);
@@ -53,6 +56,7 @@ class Group {
   std::vector<SetUp> set_ups_;
   std::map<ncclComm*, std::vector<ncclWindow_vidmem*>> windows_;
   std::vector<ncclComm*> kept_;
+  std::vector<ncclComm*> aborted_;
 };
 
 }  // namespace strait::nccl

@@ -4,14 +4,11 @@
 
 #include "nccl/entry.hpp"
 #include "nccl/group.hpp"
-#include "nccl/settings.hpp"
 
 namespace strait::nccl {
 namespace {
 
 constexpr auto glance = std::chrono::microseconds(100);
-/// A running call notices an abort within milliseconds; longer than this it is no longer waited for.
-constexpr auto longest_abort = std::chrono::seconds(10);
 
 /// A communicator that this call may end: live, and not in this thread's open group.
 ncclResult_t endable(ncclComm_t handle, const char* function) {
@@ -25,25 +22,6 @@ ncclResult_t endable(ncclComm_t handle, const char* function) {
 
 void await_set_up(const ncclComm& comm) {
   while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(glance);
-}
-
-/// Makes what runs on the communicator, or is being set up with it, end soon.
-ncclResult_t stop(ncclComm& comm) {
-  const std::scoped_lock lock(comm.mutex);
-  comm.is_aborted = true;
-  straitComm_t strait = comm.joining != nullptr ? comm.joining : comm.strait;
-  return strait == nullptr ? ncclSuccess : checked(straitCommAbort(strait));
-}
-
-void await_calls(const ncclComm& comm) {
-  const auto deadline = std::chrono::steady_clock::now() + longest_abort;
-  while (comm.running.load(std::memory_order_acquire) != 0) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      log(LogLevel::warn, "a call on an aborted communicator has not returned after 10 s; its resources remain");
-      return;
-    }
-    std::this_thread::sleep_for(glance);
-  }
 }
 
 }  // namespace
@@ -74,8 +52,13 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
     if (const ncclResult_t result = endable(comm, "ncclCommAbort"); result != ncclSuccess) return result;
     if (!retire(comm)) return ncclSuccess;  // another thread is at it
     const ncclResult_t result = stop(*comm);
-    await_calls(*comm);
-    const straitResult_t ended = let_go(comm);
+    // Kernels of communicators that the group is still to abort may hang on the same GPU, so that this one's end would
+    // wait for them: the end of the group comes after all of them are stopped.
+    if (Group& group = Group::of_this_thread(); group.is_open()) {
+      group.end_later(comm);
+      return result;
+    }
+    const straitResult_t ended = end_stopped({comm});
     return result == ncclSuccess ? checked(ended) : result;
   });
 }
