@@ -62,6 +62,17 @@ ncclResult_t release(void* pointer) {
   return problem.empty() ? ncclSuccess : failed(ncclUnhandledCudaError, "ncclMemFree: " + problem);
 }
 
+/// From now on the window is the caller's alone: of two threads one gets it.
+ncclResult_t take_window(ncclComm& comm, ncclWindow_t handle, std::unique_ptr<ncclWindow_vidmem>& taken) {
+  const std::scoped_lock lock(comm.mutex);
+  const auto window = find_handle(comm.windows, handle);
+  if (window == comm.windows.end())
+    return failed(ncclInvalidArgument, "ncclCommWindowDeregister: this is not a window of the communicator");
+  taken = std::move(*window);
+  comm.windows.erase(window);
+  return ncclSuccess;
+}
+
 }  // namespace
 
 ncclResult_t share(ncclComm& comm, ncclWindow_vidmem& window) {
@@ -135,13 +146,11 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* b
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win) {
   return with_comm(comm, "ncclCommWindowDeregister", [&](ncclComm& live) {
-    const std::scoped_lock lock(live.mutex);
-    const auto window = find_handle(live.windows, win);
-    if (window == live.windows.end())
-      return failed(ncclInvalidArgument, "ncclCommWindowDeregister: this is not a window of the communicator");
-    void* registration = (*window)->registration;
-    live.windows.erase(window);
-    return registration == nullptr ? ncclSuccess : checked(straitCommDeregister(live.strait, registration));
+    std::unique_ptr<ncclWindow_vidmem> taken;
+    if (const ncclResult_t result = take_window(live, win, taken); result != ncclSuccess) return result;
+    // Waits for the GPU, where an abort by another thread may have to end what runs: that needs the lock.
+    return taken->registration == nullptr ? ncclSuccess
+                                          : checked(straitCommDeregister(live.strait, taken->registration));
   });
 }
 

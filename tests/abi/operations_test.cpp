@@ -230,6 +230,34 @@ TEST(Memory, WindowsAreRegisteredInAGroup) {
   }
 }
 
+/// Each is given back once, also by threads that all try.
+TEST(Memory, WindowsAreGivenBackOnce) {
+  constexpr int windows = 100;
+  ncclComm_t comm = nullptr;
+  NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+  void* memory = nullptr;
+  NCCL_EXPECT_OK(ncclMemAlloc(&memory, 4096));
+  for (int i = 0; i < windows; ++i) {
+    ncclWindow_t window = nullptr;
+    NCCL_EXPECT_OK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
+    std::atomic<int> ready{0}, given_back{0}, refused{0};
+    const auto give_back = [&] {
+      for (++ready; ready < 2;) std::this_thread::yield();
+      const ncclResult_t result = ncclCommWindowDeregister(comm, window);
+      if (result == ncclSuccess) ++given_back;
+      if (result == ncclInvalidArgument) ++refused;
+    };
+    {
+      std::jthread other(give_back);
+      give_back();
+    }
+    ASSERT_EQ(given_back, 1);
+    ASSERT_EQ(refused, 1);
+  }
+  NCCL_EXPECT_OK(ncclMemFree(memory));
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
 /// Registration by one rank alone, and windows on memory that peers cannot read in place, are accepted and do no harm.
 TEST(Memory, AnyMemoryCanBeRegistered) {
   on_processes(2, [](ncclComm_t comm, int rank, int ranks) {
