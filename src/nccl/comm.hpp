@@ -17,6 +17,8 @@ struct ncclWindow_vidmem {
   void* pointer;
   std::size_t size_bytes;
   void* registration;  ///< Strait's; NULL: peers do not read this memory in place
+  /// An open group, perhaps of another thread, is still to register it. Guarded by the communicator's mutex.
+  bool awaits_group = false;
 };
 
 /// What a program holds as ncclComm_t: Strait's communicator once it is there, and what NCCL's rules need around it.

@@ -119,6 +119,7 @@ Group& Group::of_this_thread() {
 }
 
 Group::~Group() {
+  set_awaiting(windows_, false);
   for (ncclComm* comm : aborted_) let_go(comm);
   for (ncclComm* comm : kept_) let_go(comm);
   for (const SetUp& work : set_ups_) let_go_of(work);
@@ -160,9 +161,17 @@ void Group::end_aborted() {
 
 ncclResult_t Group::share(ncclComm* comm, ncclWindow_vidmem* window) {
   if (!is_open()) return nccl::share(*comm, *window);
-  windows_[comm].push_back(window);
   keep(comm);
+  windows_[comm].push_back(window);
+  set_awaiting({{comm, {window}}}, true);
   return ncclSuccess;
+}
+
+void Group::set_awaiting(const Windows& windows, bool awaits_group) {
+  for (const auto& [comm, of_comm] : windows) {
+    const std::scoped_lock lock(comm->mutex);
+    for (ncclWindow_vidmem* window : of_comm) window->awaits_group = awaits_group;
+  }
 }
 
 ncclResult_t Group::share_windows() {
@@ -178,6 +187,7 @@ ncclResult_t Group::share_windows() {
         if (outcome.result != ncclSuccess) outcome.text = last_error();
       });
   }
+  set_awaiting(windows, false);
   for (const Outcome& outcome : outcomes)
     if (outcome.result != ncclSuccess) return failed(outcome.result, outcome.text);
   return ncclSuccess;
@@ -196,7 +206,7 @@ ncclResult_t Group::run_operations() {
 }
 
 ncclResult_t Group::give_up(ncclResult_t result, std::string text) {
-  windows_.clear();
+  set_awaiting(std::exchange(windows_, {}), false);
   spoil_straits_group();
   (void)run_operations();
   for (const SetUp& work : std::exchange(set_ups_, {})) {

@@ -34,7 +34,7 @@ class Group {
   /// Runs or records set-up work. `comm` and `parent` are held until it is done.
   ncclResult_t submit(SetUp work);
   /// Has peers read a window's memory in place, now or at the end of the group: a thread may register windows of
-  /// several ranks, which wait for one another in it.
+  /// several ranks, which wait for one another in it. The window is among the communicator's, and until then remains.
   ncclResult_t share(ncclComm* comm, ncclWindow_vidmem* window);
   /// Keeps a communicator with recorded calls alive until the end.
   void keep(ncclComm* comm);
@@ -45,7 +45,9 @@ class Group {
   ncclResult_t note(ncclResult_t result);
 
  private:
+  using Windows = std::map<ncclComm*, std::vector<ncclWindow_vidmem*>>;
   void end_aborted();
+  static void set_awaiting(const Windows& windows, bool awaits_group);
   ncclResult_t run_operations();
   ncclResult_t share_windows();
   ncclResult_t give_up(ncclResult_t result, std::string text);
@@ -54,7 +56,7 @@ class Group {
   ncclResult_t first_error_ = ncclSuccess;
   std::string first_text_;
   std::vector<SetUp> set_ups_;
-  std::map<ncclComm*, std::vector<ncclWindow_vidmem*>> windows_;
+  Windows windows_;
   std::vector<ncclComm*> kept_;
   std::vector<ncclComm*> aborted_;
 };

@@ -62,12 +62,22 @@ ncclResult_t release(void* pointer) {
   return problem.empty() ? ncclSuccess : failed(ncclUnhandledCudaError, "ncclMemFree: " + problem);
 }
 
+ncclWindow_vidmem* add_window(ncclComm& comm, void* pointer, std::size_t size_bytes) {
+  const std::scoped_lock lock(comm.mutex);
+  auto window = std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{pointer, size_bytes, nullptr});
+  return comm.windows.emplace_back(std::move(window)).get();
+}
+
 /// From now on the window is the caller's alone: of two threads one gets it.
 ncclResult_t take_window(ncclComm& comm, ncclWindow_t handle, std::unique_ptr<ncclWindow_vidmem>& taken) {
   const std::scoped_lock lock(comm.mutex);
   const auto window = find_handle(comm.windows, handle);
   if (window == comm.windows.end())
     return failed(ncclInvalidArgument, "ncclCommWindowDeregister: this is not a window of the communicator");
+  if ((*window)->awaits_group)
+    return failed(
+        ncclInvalidUsage,
+        "ncclCommWindowDeregister: the group in which this window was registered is still open. End it first");
   taken = std::move(*window);
   comm.windows.erase(window);
   return ncclSuccess;
@@ -132,14 +142,16 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* b
     if (buff == nullptr || size == 0 || win == nullptr)
       return Group::of_this_thread().note(
           failed(ncclInvalidArgument, "ncclCommWindowRegister: a pointer is NULL, or the size 0"));
-    auto window = std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{buff, size, nullptr});
+    ncclWindow_vidmem* const window = add_window(live, buff, size);
     // Only symmetric windows promise what Strait needs: that all ranks use them in the same calls.
     Group& group = Group::of_this_thread();
     if ((winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0)
-      if (const ncclResult_t result = group.share(&live, window.get()); result != ncclSuccess)
+      if (const ncclResult_t result = group.share(&live, window); result != ncclSuccess) {
+        std::unique_ptr<ncclWindow_vidmem> taken;
+        (void)take_window(live, window, taken);
         return group.note(result);
-    const std::scoped_lock lock(live.mutex);
-    *win = live.windows.emplace_back(std::move(window)).get();
+      }
+    *win = window;
     return ncclSuccess;
   });
 }

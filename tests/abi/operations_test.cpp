@@ -230,6 +230,32 @@ TEST(Memory, WindowsAreRegisteredInAGroup) {
   }
 }
 
+/// Its memory is what the end of the group uses; whoever gives it back sooner is refused.
+TEST(Memory, WindowsAreNotGivenBackInTheGroupThatRegistersThem) {
+  for (const bool fails : {false, true}) {
+    ncclComm_t comm = nullptr;
+    NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+    std::vector<int> values(1000, 7);
+    ncclWindow_t window = nullptr;
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclCommWindowRegister(comm, values.data(), 4000, &window, NCCL_WIN_COLL_SYMMETRIC));
+    EXPECT_EQ(ncclCommWindowDeregister(comm, window), ncclInvalidUsage);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("End it first"), std::string::npos);
+    std::jthread([&] { EXPECT_EQ(ncclCommWindowDeregister(comm, window), ncclInvalidUsage); }).join();
+    if (fails) {
+      EXPECT_EQ(ncclSignal(0, 0, 0, 0, comm, nullptr), ncclInvalidUsage);
+      EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    } else {
+      NCCL_EXPECT_OK(ncclGroupEnd());
+    }
+    void* user = nullptr;
+    NCCL_EXPECT_OK(ncclWinGetUserPtr(comm, window, &user));
+    EXPECT_EQ(user, values.data());
+    NCCL_EXPECT_OK(ncclCommWindowDeregister(comm, window));
+    NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  }
+}
+
 /// Each is given back once, also by threads that all try.
 TEST(Memory, WindowsAreGivenBackOnce) {
   constexpr int windows = 100;
