@@ -147,7 +147,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int k
     return set_up(
         "ncclCommSplit", newcomm, comm, config,
         [parent, color, key](ncclComm*, straitComm_t* made) {
-          return straitCommSplit(parent, color, key, made, nullptr);
+          return checked(straitCommSplit(parent, color, key, made, nullptr));
         },
         color != NCCL_SPLIT_NOCOLOR);
   });

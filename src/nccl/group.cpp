@@ -49,8 +49,8 @@ Outcome run(const SetUp& work) {
   straitComm_t made = nullptr;
   Outcome outcome;
   outcome.result = guarded([&] {
-    const ncclResult_t result = checked(work.make(work.comm, &made));
-    if (result != ncclSuccess) outcome.text = straitGetLastError(nullptr);
+    const ncclResult_t result = work.make(work.comm, &made);
+    if (result != ncclSuccess) outcome.text = last_error();
     return result;
   });
   complete(work, made, outcome.result, outcome.text);

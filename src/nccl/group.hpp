@@ -14,8 +14,8 @@ namespace strait::nccl {
 struct SetUp {
   ncclComm* comm = nullptr;
   ncclComm* parent = nullptr;
-  /// Runs without an open group. Fills in what `comm` (given again) will be.
-  std::function<straitResult_t(ncclComm* comm, straitComm_t* made)> make;
+  /// Runs without an open group. Fills in what `comm` (given again) will be. The text of an error is the last one's.
+  std::function<ncclResult_t(ncclComm* comm, straitComm_t* made)> make;
 };
 
 /// What this thread has between ncclGroupStart and ncclGroupEnd. Operations are Strait's to record; set-up work, which

@@ -10,10 +10,10 @@
 namespace strait::nccl {
 
 /// Joins. Done as a group, so that the handle is there while ranks still join, for ncclCommAbort.
-straitResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
+ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
   straitConfig_t wanted = STRAIT_CONFIG_INITIALIZER;
   wanted.device = place.device;
-  if (const straitResult_t result = straitGroupStart(); result != straitSuccess) return result;
+  if (const ncclResult_t result = checked(straitGroupStart()); result != ncclSuccess) return result;
   straitComm_t joining = nullptr;
   (void)straitCommInitRank(&joining, place.ranks, &ticket, place.rank, &wanted);  // the end returns its error again
   {
@@ -21,12 +21,12 @@ straitResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, cons
     comm->joining = joining;
     if (comm->is_aborted && joining != nullptr) (void)straitCommAbort(joining);
   }
-  const straitResult_t result = straitGroupEnd();
+  const ncclResult_t result = checked(straitGroupEnd());
   {
     const std::scoped_lock lock(comm->mutex);
     comm->joining = nullptr;
   }
-  if (result == straitSuccess)
+  if (result == ncclSuccess)
     *made = joining;
   else
     (void)straitCommDestroy(joining);

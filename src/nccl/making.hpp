@@ -12,7 +12,7 @@ struct Place {
 };
 
 /// Joins `comm`'s ranks by the ticket.
-straitResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket);
+ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket);
 
 /// What every way to a new communicator does: reads the configuration, fills in the handle, has the work done or
 /// recorded. `parent` may be NULL; without `makes_one` this rank gets no communicator, but takes part.

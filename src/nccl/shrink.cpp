@@ -1,7 +1,8 @@
 // ncclCommShrink: the remaining ranks join anew. Those that are left out take no part in it, so it is no split; the
-// lowest remaining rank makes a ticket and sends it to the others over the old communicator.
+// lowest remaining rank makes a ticket and sends it to the others over the old communicator, or word that it cannot.
 #include <algorithm>
-#include <array>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "nccl/driver.hpp"
@@ -11,11 +12,18 @@
 namespace strait::nccl {
 namespace {
 
+/// What the first of the remaining ranks tells the others: the ticket, or why there is none.
+struct News {
+  straitUniqueId ticket;
+  bool is_bad;
+  char problem[511];  ///< ends with a zero
+};
+
 /// Memory that a rank can send from and receive into: the host's, or its device's.
 class Letter {
  public:
   explicit Letter(int device) : is_on_device_(device >= 0) {
-    if (is_on_device_) problem_ = driver::allocate(&memory_, sizeof(straitUniqueId));
+    if (is_on_device_) problem_ = driver::allocate(&memory_, sizeof(News));
   }
   ~Letter() {
     if (is_on_device_ && memory_ != nullptr) (void)driver::free(memory_);
@@ -23,14 +31,14 @@ class Letter {
   Letter(const Letter&) = delete;
   Letter& operator=(const Letter&) = delete;
 
-  void write(const straitUniqueId& ticket) {
+  void write(const News& news) {
     if (!is_on_device_)
-      on_host_ = ticket;
+      on_host_ = news;
     else if (problem_.empty())
-      problem_ = driver::write(memory_, &ticket, sizeof ticket);
+      problem_ = driver::write(memory_, &news, sizeof news);
   }
   /// Once what was received is there.
-  straitUniqueId read() {
+  News read() {
     if (is_on_device_ && problem_.empty()) problem_ = driver::read(&on_host_, memory_, sizeof on_host_);
     return on_host_;
   }
@@ -40,7 +48,7 @@ class Letter {
  private:
   bool is_on_device_;
   void* memory_ = nullptr;
-  straitUniqueId on_host_{};
+  News on_host_{};
   driver::Problem problem_;
 };
 
@@ -54,47 +62,78 @@ std::vector<int> remaining_ranks(int ranks, const int* excluded, int excluded_co
   return remaining;
 }
 
-straitResult_t send_tickets(straitComm_t parent, const std::vector<int>& remaining, Letter& letter) {
-  if (remaining.size() == 1) return straitSuccess;
+/// A failure that is this rank's own, while the others wait for it over the old communicator: only that can tell them.
+ncclResult_t raised(straitComm_t parent, ncclResult_t result, const std::string& text) {
+  (void)straitCommAbort(parent);
+  return failed(result, "ncclCommShrink: " + text);
+}
+
+straitResult_t send_news(straitComm_t parent, const std::vector<int>& remaining, Letter& letter) {
   if (const straitResult_t result = straitGroupStart(); result != straitSuccess) return result;
   for (std::size_t i = 1; i < remaining.size(); ++i)
-    (void)straitSend(letter.memory(), sizeof(straitUniqueId), straitUint8, remaining[i], parent, nullptr);
+    (void)straitSend(letter.memory(), sizeof(News), straitUint8, remaining[i], parent, nullptr);
   return straitGroupEnd();
 }
 
-/// Makes or receives the ticket of the remaining ranks.
-straitResult_t share_ticket(straitComm_t parent, const std::vector<int>& remaining, bool is_first, int device,
-                            straitUniqueId& ticket) {
+/// Brings the first rank's news to the others.
+ncclResult_t share_news(straitComm_t parent, const std::vector<int>& remaining, bool is_first, int device, News& news) {
   Letter letter(device);
   straitResult_t result = straitSuccess;
-  if (is_first) {
-    if (result = straitGetUniqueId(&ticket); result != straitSuccess) return result;
-    letter.write(ticket);
-    if (letter.problem().empty()) result = send_tickets(parent, remaining, letter);
-    (void)letter.read();  // waits until it is sent
-  } else {
-    if (letter.problem().empty())
-      result = straitRecv(letter.memory(), sizeof(straitUniqueId), straitUint8, remaining.front(), parent, nullptr);
-    ticket = letter.read();
-  }
-  return letter.problem().empty() ? result : straitCudaError;
+  if (is_first) letter.write(news);
+  if (letter.problem().empty())
+    result = is_first ? send_news(parent, remaining, letter)
+                      : straitRecv(letter.memory(), sizeof(News), straitUint8, remaining.front(), parent, nullptr);
+  if (result != straitSuccess) return raised(parent, to_nccl(result), straitGetLastError(nullptr));
+  const News arrived = letter.read();  // waits until it is sent, or there
+  if (!letter.problem().empty()) return raised(parent, ncclUnhandledCudaError, letter.problem());
+  // On a GPU a call that was cut short looks like one that is done.
+  straitResult_t sticky = straitSuccess;
+  (void)straitCommGetAsyncError(parent, &sticky);
+  if (sticky != straitSuccess) return failed(to_nccl(sticky), straitGetLastError(parent));
+  news = arrived;
+  return ncclSuccess;
 }
 
-straitResult_t shrink(ncclComm* comm, straitComm_t* made, straitComm_t parent, const std::vector<int>& remaining,
-                      int rank) {
+ncclResult_t share_news_on_device(straitComm_t parent, const std::vector<int>& remaining, bool is_first, int device,
+                                  News& news) {
+  const driver::OnDevice here(device);
+  if (!here.problem().empty()) return raised(parent, ncclUnhandledCudaError, here.problem());
+  return share_news(parent, remaining, is_first, device, news);
+}
+
+/// The ticket of the remaining ranks, made by the first of them.
+ncclResult_t find_ticket(straitComm_t parent, const std::vector<int>& remaining, const Place& place,
+                         straitUniqueId& ticket) {
+  const bool is_first = place.rank == 0;
+  News news{};
+  ncclResult_t made = ncclSuccess;
+  if (is_first) {
+    made = checked(straitGetUniqueId(&news.ticket));
+    news.is_bad = made != ncclSuccess;
+    if (news.is_bad) std::string_view(last_error()).copy(news.problem, sizeof news.problem - 1);
+  }
+  if (remaining.size() > 1) {
+    const auto share = place.device < 0 ? share_news : share_news_on_device;
+    if (const ncclResult_t result = share(parent, remaining, is_first, place.device, news); result != ncclSuccess)
+      return result;
+  }
+  if (is_first && news.is_bad) return failed(made, news.problem);
+  if (news.is_bad)
+    return failed(ncclRemoteError, "ncclCommShrink: rank " + std::to_string(remaining.front()) +
+                                       " cannot start the smaller communicator: " + news.problem);
+  ticket = news.ticket;
+  return ncclSuccess;
+}
+
+ncclResult_t shrink(ncclComm* comm, straitComm_t* made, straitComm_t parent, const std::vector<int>& remaining,
+                    int rank) {
   Place place{static_cast<int>(remaining.size()), 0, -1};
   place.rank = static_cast<int>(std::find(remaining.begin(), remaining.end(), rank) - remaining.begin());
-  if (const straitResult_t result = straitCommDevice(parent, &place.device); result != straitSuccess) return result;
+  if (const ncclResult_t result = checked(straitCommDevice(parent, &place.device)); result != ncclSuccess)
+    return result;
   straitUniqueId ticket{};
-  straitResult_t result = straitSuccess;
-  if (place.device < 0) {
-    result = share_ticket(parent, remaining, place.rank == 0, place.device, ticket);
-  } else {
-    const driver::OnDevice here(place.device);
-    result = here.problem().empty() ? share_ticket(parent, remaining, place.rank == 0, place.device, ticket)
-                                    : straitCudaError;
-  }
-  return result == straitSuccess ? join(comm, made, place, ticket) : result;
+  if (const ncclResult_t result = find_ticket(parent, remaining, place, ticket); result != ncclSuccess) return result;
+  return join(comm, made, place, ticket);
 }
 
 ncclResult_t shrink_checked(ncclComm_t comm, const int* excluded, int excluded_count, ncclComm_t* newcomm,

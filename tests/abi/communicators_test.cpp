@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -111,6 +112,33 @@ TEST(Shrink, LeavesRanksOut) {
       NCCL_EXPECT_OK(ncclCommDestroy(less));
     }
     check_sum(comm, rank, all_of(4));
+  });
+}
+
+/// The first of the remaining ranks cannot listen for the others: they hear of it, and nobody waits for a ticket.
+TEST(Shrink, FailsOnAllRanksWhereTheFirstCannotStartIt) {
+  on_processes(3, [](ncclComm_t comm, int rank, int) {
+    int excluded[] = {0};
+    ncclComm_t less = comm;
+    if (rank == 1) setenv("STRAIT_SOCKET_IFNAME", "=nowhere0", 1);
+    if (rank != 0) {
+      const ncclResult_t result = ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT);
+      const std::string text = ncclGetLastError(nullptr);
+      EXPECT_NE(result, ncclSuccess);
+      EXPECT_NE(text.find("nowhere0"), std::string::npos) << text;
+      EXPECT_EQ(less, nullptr);
+      if (rank == 2) {
+        EXPECT_EQ(result, ncclRemoteError);
+        EXPECT_NE(text.find("rank 1 cannot start"), std::string::npos) << text;
+      }
+    }
+    check_sum(comm, rank, all_of(3));
+    if (rank == 1) unsetenv("STRAIT_SOCKET_IFNAME");
+    if (rank != 0) {
+      NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT));
+      check_sum(less, rank, {1, 2});
+      NCCL_EXPECT_OK(ncclCommDestroy(less));
+    }
   });
 }
 
