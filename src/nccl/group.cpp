@@ -1,6 +1,7 @@
 #include "nccl/group.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -45,6 +46,13 @@ struct Outcome {
   std::string text;
 };
 
+/// Ends work that has begun.
+void end(const SetUp& work, straitComm_t made, const Outcome& outcome) {
+  complete(work, made, outcome.result, outcome.text);
+  for_both(work, [](ncclComm& comm) { end_call(&comm); });
+  let_go_of(work);
+}
+
 Outcome run(const SetUp& work) {
   straitComm_t made = nullptr;
   Outcome outcome;
@@ -53,9 +61,7 @@ Outcome run(const SetUp& work) {
     if (result != ncclSuccess) outcome.text = last_error();
     return result;
   });
-  complete(work, made, outcome.result, outcome.text);
-  for_both(work, [](ncclComm& comm) { end_call(&comm); });
-  let_go_of(work);
+  end(work, made, outcome);
   return outcome;
 }
 
@@ -71,13 +77,18 @@ using Sequence = std::vector<SetUp>;
 std::vector<Sequence> sequences_of(std::vector<SetUp> works) {
   std::vector<Sequence> sequences;
   for (SetUp& work : works) {
-    begin(work);
     const auto same = std::find_if(sequences.begin(), sequences.end(), [&](const Sequence& sequence) {
       return work.parent != nullptr && sequence.front().parent == work.parent;
     });
     (same == sequences.end() ? sequences.emplace_back() : *same).push_back(std::move(work));
   }
   return sequences;
+}
+
+template <class F>
+void for_all(const std::vector<Sequence>& sequences, F&& f) {
+  for (const Sequence& sequence : sequences)
+    for (const SetUp& work : sequence) f(work);
 }
 
 Outcome run_all(const Sequence& sequence) {
@@ -89,20 +100,61 @@ Outcome run_all(const Sequence& sequence) {
   return first;
 }
 
+/// `start` starts a thread. That it cannot is an error like others.
+template <class Start>
+Outcome try_start(Start&& start) {
+  try {
+    start();
+    return {};
+  } catch (const std::exception& error) {
+    return {ncclSystemError,
+            "cannot start a thread: " + std::string(error.what()) + ". Raise the limit on processes (ulimit -u)"};
+  }
+}
+
+/// Has `start` start a thread for each sequence. Without one of them none can go on: its ranks are missing to those of
+/// other threads, and of other processes.
+template <class Start>
+Outcome start_all(const std::vector<Sequence>& sequences, Start&& start) {
+  for_all(sequences, [](const SetUp& work) {
+    begin(work);
+    for_both(work, [](ncclComm& comm) { hold(&comm); });  // a thread may be done with it at once
+  });
+  Outcome outcome;
+  for (const Sequence& sequence : sequences) {
+    if (outcome.result == ncclSuccess) outcome = try_start([&] { start(sequence); });
+    if (outcome.result == ncclSuccess) continue;
+    for (const SetUp& work : sequence) {
+      // The other ranks are in it already, or will be, and nothing else tells them.
+      if (work.parent != nullptr) (void)straitCommAbort(work.parent->strait);
+      end(work, nullptr, outcome);
+    }
+  }
+  for_all(sequences, [&](const SetUp& work) {
+    if (outcome.result != ncclSuccess && work.comm != nullptr) (void)stop(*work.comm);
+    let_go_of(work);
+  });
+  return outcome;
+}
+
 ncclResult_t run_in_background(std::vector<SetUp> works) {
-  for (Sequence& sequence : sequences_of(std::move(works)))
-    std::thread([sequence = std::move(sequence)] { run_all(sequence); }).detach();
-  return ncclInProgress;
+  const Outcome started = start_all(sequences_of(std::move(works)), [](const Sequence& sequence) {
+    std::thread([sequence] { run_all(sequence); }).detach();
+  });
+  return started.result == ncclSuccess ? ncclInProgress : failed(started.result, started.text);
 }
 
 ncclResult_t run_and_wait(std::vector<SetUp> works) {
   const std::vector<Sequence> sequences = sequences_of(std::move(works));
   std::vector<Outcome> outcomes(sequences.size());
+  Outcome started;
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < sequences.size(); ++i)
-      threads.emplace_back([&, i] { outcomes[i] = run_all(sequences[i]); });
+    started = start_all(sequences, [&](const Sequence& sequence) {
+      threads.emplace_back([&, &outcome = outcomes[threads.size()]] { outcome = run_all(sequence); });
+    });
   }
+  outcomes.insert(outcomes.begin(), started);
   for (const Outcome& outcome : outcomes)
     if (outcome.result != ncclSuccess) return failed(outcome.result, outcome.text);
   return ncclSuccess;
@@ -140,16 +192,24 @@ ncclResult_t Group::end() {
   }
   end_aborted();
   if (first_error_ != ncclSuccess) return give_up(first_error_, first_text_);
+  // Nothing that is thrown leaves the group open.
+  const ncclResult_t result = guarded([&] { return run_set_ups(); });
+  if (result != ncclSuccess && result != ncclInProgress) return give_up(result, last_error());
+  const ncclResult_t ran = run_operations();
+  return ran == ncclSuccess ? result : ran;
+}
+
+/// What comes before the operations.
+ncclResult_t Group::run_set_ups() {
   auto works = std::exchange(set_ups_, {});
   ncclResult_t result = ncclSuccess;
   if (!std::all_of(works.begin(), works.end(), is_blocking))
     result = run_in_background(std::move(works));
   else if (!works.empty())
     result = run_and_wait(std::move(works));
-  if (result != ncclSuccess && result != ncclInProgress) return give_up(result, last_error());
-  if (const ncclResult_t shared = share_windows(); shared != ncclSuccess) return give_up(shared, last_error());
-  const ncclResult_t ran = run_operations();
-  return ran == ncclSuccess ? result : ran;
+  if (result != ncclSuccess && result != ncclInProgress) return result;
+  const ncclResult_t shared = share_windows();
+  return shared == ncclSuccess ? result : shared;
 }
 
 /// Before anything else: what the group makes and runs may need what these free. How a dead communicator ends is no
@@ -179,13 +239,21 @@ ncclResult_t Group::share_windows() {
   std::vector<Outcome> outcomes(windows.size());
   {
     std::vector<std::jthread> threads;
-    for (const auto& entry : windows)
-      threads.emplace_back([&entry, &outcome = outcomes[threads.size()]] {
-        for (ncclWindow_vidmem* window : entry.second)
-          if (outcome.result == ncclSuccess)
-            outcome.result = guarded([&] { return nccl::share(*entry.first, *window); });
-        if (outcome.result != ncclSuccess) outcome.text = last_error();
+    std::size_t next = 0;
+    for (const auto& entry : windows) {
+      Outcome& outcome = outcomes[next++];
+      const Outcome started = try_start([&] {
+        threads.emplace_back([&entry, &outcome] {
+          for (ncclWindow_vidmem* window : entry.second)
+            if (outcome.result == ncclSuccess)
+              outcome.result = guarded([&] { return nccl::share(*entry.first, *window); });
+          if (outcome.result != ncclSuccess) outcome.text = last_error();
+        });
       });
+      if (started.result == ncclSuccess) continue;
+      outcome = started;
+      (void)straitCommAbort(entry.first->strait);  // the other ranks wait for this one
+    }
   }
   set_awaiting(windows, false);
   for (const Outcome& outcome : outcomes)

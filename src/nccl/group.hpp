@@ -48,6 +48,7 @@ class Group {
   using Windows = std::map<ncclComm*, std::vector<ncclWindow_vidmem*>>;
   void end_aborted();
   static void set_awaiting(const Windows& windows, bool awaits_group);
+  ncclResult_t run_set_ups();
   ncclResult_t run_operations();
   ncclResult_t share_windows();
   ncclResult_t give_up(ncclResult_t result, std::string text);

@@ -1,15 +1,46 @@
-// What the end of a group has to see to besides its calls: communicators that were aborted in it; over host ranks.
+// What the end of a group has to see to besides its calls: communicators that were aborted in it, and threads that
+// cannot be started; over host ranks.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "abi/abi_ranks.hpp"
 #include "support/stopwatch.hpp"
 
+namespace {
+
+/// How many more threads this one may start; negative: any number.
+thread_local int threads_left = -1;
+
+}  // namespace
+
+/// In place of the C library's, also for libnccl.so.2.
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* attributes,
+                                                                     void* (*body)(void*), void* argument) noexcept {
+  static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (threads_left == 0) return EAGAIN;
+  if (threads_left > 0) --threads_left;
+  return real(thread, attributes, body, argument);
+}
+
 namespace strait::testing {
 namespace {
+
+/// Ends the group while this thread can start only so many others.
+ncclResult_t end_group_with(int threads) {
+  threads_left = threads;
+  const ncclResult_t result = ncclGroupEnd();
+  threads_left = -1;
+  return result;
+}
 
 /// Calls that hang on two communicators, and of which none returns before both are released: as kernels do where one
 /// that is to end waits for the whole GPU.
@@ -97,6 +128,65 @@ TEST(AbortsInAGroup, ThatItselfEndsWithAnError) {
     EXPECT_EQ(calls.end(), ncclRemoteError);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
   }
+}
+
+void expect_told_and_over(ncclResult_t ended) {
+  EXPECT_EQ(ended, ncclSystemError);
+  EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("ulimit -u"), std::string::npos) << ncclGetLastError(nullptr);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
+}
+
+/// Those that have one wait for the others, which do not come.
+TEST(MissingThreads, OfInitsAreToldOfAndNobodyWaitsForThem) {
+  for (const int blocking : {1, 0})
+    for (const int threads : {0, 1}) {
+      ncclUniqueId id;
+      NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = blocking;
+      ncclComm_t comms[2] = {};
+      NCCL_EXPECT_OK(ncclGroupStart());
+      for (int rank = 0; rank < 2; ++rank) NCCL_EXPECT_OK(ncclCommInitRankConfig(&comms[rank], 2, id, rank, &config));
+      const Stopwatch watch;
+      expect_told_and_over(end_group_with(threads));
+      EXPECT_EQ(await_ready(comms[0]), threads == 0 ? ncclSystemError : ncclRemoteError);
+      EXPECT_EQ(await_ready(comms[1]), ncclSystemError);
+      for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+      EXPECT_LT(watch.elapsed(), soon);
+    }
+}
+
+/// The old communicators tell the ranks that are in the split already.
+TEST(MissingThreads, OfSplitsAreToldOfAndNobodyWaitsForThem) {
+  ncclComm_t comms[2] = {}, parts[2] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL_EXPECT_OK(ncclCommSplit(comms[rank], 0, rank, &parts[rank], nullptr));
+  const Stopwatch watch;
+  expect_told_and_over(end_group_with(1));
+  EXPECT_EQ(await_ready(parts[0]), ncclRemoteError);
+  EXPECT_EQ(await_ready(parts[1]), ncclSystemError);
+  for (ncclComm_t comm : parts) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  EXPECT_LT(watch.elapsed(), soon);
+}
+
+TEST(MissingThreads, OfWindowsAreToldOfAndNobodyWaitsForThem) {
+  ncclComm_t comms[2] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  std::vector<int> values(2000);
+  ncclWindow_t windows[2] = {};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    NCCL_EXPECT_OK(ncclCommWindowRegister(comms[rank], &values[1000 * rank], 4000, &windows[rank], 1));
+  const Stopwatch watch;
+  EXPECT_NE(end_group_with(1), ncclSuccess);  // whichever rank's it is
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
+  for (int rank = 0; rank < 2; ++rank) {
+    NCCL_EXPECT_OK(ncclCommWindowDeregister(comms[rank], windows[rank]));
+    NCCL_EXPECT_OK(ncclCommDestroy(comms[rank]));
+  }
+  EXPECT_LT(watch.elapsed(), soon);
 }
 
 }  // namespace
