@@ -89,6 +89,15 @@ ncclResult_t init_all(ncclComm_t* out, int ranks, const int* devices) {
   return group.end();
 }
 
+/// `part` is NULL on a rank that leaves.
+ncclResult_t split(const ncclComm* part, straitComm_t* made, straitComm_t parent, int color, int key) {
+  if (part == nullptr) return checked(straitCommSplit(parent, color, key, made, nullptr));
+  int device = on_host;
+  if (const ncclResult_t result = checked(straitCommDevice(parent, &device)); result != ncclSuccess) return result;
+  const straitConfig_t wanted = straits_config(*part, device);
+  return checked(straitCommSplit(parent, color, key, made, &wanted));
+}
+
 }  // namespace
 }  // namespace strait::nccl
 
@@ -143,11 +152,10 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int k
     if (newcomm == nullptr) return refuse(ncclInvalidArgument, "the communicator pointer is NULL");
     if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
       return refuse(ncclInvalidArgument, "color " + std::to_string(color) + " is negative, and not NCCL_SPLIT_NOCOLOR");
-    straitComm_t parent = comm->strait;
     return set_up(
         "ncclCommSplit", newcomm, comm, config,
-        [parent, color, key](ncclComm*, straitComm_t* made) {
-          return checked(straitCommSplit(parent, color, key, made, nullptr));
+        [parent = comm->strait, color, key](const ncclComm* part, straitComm_t* made) {
+          return split(part, made, parent, color, key);
         },
         color != NCCL_SPLIT_NOCOLOR);
   });

@@ -29,13 +29,15 @@ struct Rule {
   int ncclConfig_t::*field;
   int minimum;
   int maximum;
+  bool has_meaning = false;  ///< here
 };
 constexpr Rule rules[] = {
-    {"blocking", &ncclConfig_t::blocking, 0, 1},
+    {"blocking", &ncclConfig_t::blocking, 0, 1, true},
     {"cgaClusterSize", &ncclConfig_t::cgaClusterSize, 0, INT_MAX},
     {"minCTAs", &ncclConfig_t::minCTAs, 1, INT_MAX},
-    {"maxCTAs", &ncclConfig_t::maxCTAs, 1, INT_MAX},
+    {"maxCTAs", &ncclConfig_t::maxCTAs, 1, INT_MAX, true},
     {"splitShare", &ncclConfig_t::splitShare, 0, 1},
+    {"trafficClass", &ncclConfig_t::trafficClass, INT_MIN, INT_MAX},
     {"collnetEnable", &ncclConfig_t::collnetEnable, 0, 1},
     {"CTAPolicy", &ncclConfig_t::CTAPolicy, 0, 3},
     {"shrinkShare", &ncclConfig_t::shrinkShare, 0, 1},
@@ -89,6 +91,15 @@ ncclResult_t read_config(const ncclConfig_t* config, ncclConfig_t& out, std::str
       std::memcpy(reinterpret_cast<char*>(&out) + since.begin, reinterpret_cast<const char*>(&defaults) + since.begin,
                   since.end - since.begin);
   return check_values(out, problem);
+}
+
+std::vector<const char*> ignored_fields(const ncclConfig_t& config) {
+  std::vector<const char*> names;
+  for (const Rule& rule : rules)
+    if (!rule.has_meaning && config.*rule.field != NCCL_CONFIG_UNDEF_INT) names.push_back(rule.name);
+  if (config.netName != nullptr) names.push_back("netName");
+  if (config.commName != nullptr) names.push_back("commName");
+  return names;
 }
 
 }  // namespace strait::nccl

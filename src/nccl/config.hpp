@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "nccl/nccl_abi.h"
 
@@ -9,5 +10,8 @@ namespace strait::nccl {
 /// Reads a program's configuration, which may be shorter or longer than ours and of an older version: what it does not
 /// know keeps its default. `config` may be NULL. On an error `problem` says what is wrong.
 ncclResult_t read_config(const ncclConfig_t* config, ncclConfig_t& out, std::string& problem);
+
+/// The fields that the program has set and that mean nothing here (docs/nccl.md), by name.
+std::vector<const char*> ignored_fields(const ncclConfig_t& config);
 
 }  // namespace strait::nccl

@@ -151,7 +151,7 @@ ncclResult_t run_and_wait(std::vector<SetUp> works) {
   {
     std::vector<std::jthread> threads;
     started = start_all(sequences, [&](const Sequence& sequence) {
-      threads.emplace_back([&, &outcome = outcomes[threads.size()]] { outcome = run_all(sequence); });
+      threads.emplace_back([&sequence, &outcome = outcomes[threads.size()]] { outcome = run_all(sequence); });
     });
   }
   outcomes.insert(outcomes.begin(), started);

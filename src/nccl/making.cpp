@@ -9,10 +9,17 @@
 
 namespace strait::nccl {
 
+/// As in NCCL, the environment overrides what a program says.
+straitConfig_t straits_config(const ncclComm& comm, int device) {
+  straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
+  config.device = device;
+  if (!environment_bounds_sms()) config.max_sms = comm.max_sms;
+  return config;
+}
+
 /// Joins. Done as a group, so that the handle is there while ranks still join, for ncclCommAbort.
 ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
-  straitConfig_t wanted = STRAIT_CONFIG_INITIALIZER;
-  wanted.device = place.device;
+  const straitConfig_t wanted = straits_config(*comm, place.device);
   if (const ncclResult_t result = checked(straitGroupStart()); result != ncclSuccess) return result;
   straitComm_t joining = nullptr;
   (void)straitCommInitRank(&joining, place.ranks, &ticket, place.rank, &wanted);  // the end returns its error again
@@ -44,7 +51,12 @@ ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, con
   std::string problem;
   if (const ncclResult_t result = read_config(config, known, problem); result != ncclSuccess)
     return refuse(result, problem);
+  report_ignored_fields(ignored_fields(known));
   auto comm = std::make_unique<ncclComm>();
+  if (config == nullptr && parent != nullptr)
+    comm->max_sms = parent->max_sms;
+  else if (known.maxCTAs != NCCL_CONFIG_UNDEF_INT)
+    comm->max_sms = known.maxCTAs;
   comm->is_blocking = known.blocking != NCCL_CONFIG_UNDEF_INT ? known.blocking == 1
                       : parent != nullptr                     ? parent->is_blocking
                                                               : true;

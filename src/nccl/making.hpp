@@ -11,6 +11,9 @@ struct Place {
   int device;  ///< -1: a host rank
 };
 
+/// What Strait is to make of `comm`.
+straitConfig_t straits_config(const ncclComm& comm, int device);
+
 /// Joins `comm`'s ranks by the ticket.
 ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket);
 

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -144,6 +145,18 @@ std::optional<bool> forced_blocking() {
   const char* value = std::getenv("NCCL_COMM_BLOCKING");
   if (value == nullptr || (std::strcmp(value, "0") != 0 && std::strcmp(value, "1") != 0)) return std::nullopt;
   return *value == '1';
+}
+
+bool environment_bounds_sms() { return std::atoi(setting("STRAIT_MAX_SMS").c_str()) > 0; }
+
+void report_ignored_fields(const std::vector<const char*>& names) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const std::scoped_lock lock(mutex);
+  std::string fresh;
+  for (const char* name : names)
+    if (told.insert(name).second) fresh += (fresh.empty() ? "" : ", ") + std::string(name);
+  if (!fresh.empty()) log(LogLevel::info, "ignored fields of a configuration, which mean nothing here: " + fresh);
 }
 
 void announce(int rank, int ranks) {

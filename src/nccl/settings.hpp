@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "nccl/nccl_abi.h"
 
@@ -18,10 +19,14 @@ int served_version();
 bool makes_host_ranks();
 /// NCCL_COMM_BLOCKING, which overrides what a configuration says.
 std::optional<bool> forced_blocking();
+/// STRAIT_MAX_SMS (or NCCL_MAX_CTAS) bounds the thread blocks of operations, whatever configurations say.
+bool environment_bounds_sms();
 
 /// Says, once a process, which file serves which version, where STRAIT_NCCL_PROOF or the log level asks for it; and on
 /// the level info, which settings are ignored.
 void announce(int rank, int ranks);
+/// Says on the level info, of each once a process, which fields of a configuration are ignored.
+void report_ignored_fields(const std::vector<const char*>& names);
 
 enum class LogLevel { warn, info };
 /// One line on stderr, if STRAIT_DEBUG (or NCCL_DEBUG) admits the level.

@@ -1,6 +1,7 @@
 /* A C program of NCCL's: several ranks in one thread. Strait's header compiles as C11, the library links, sums are
- * right. */
+ * right. Arguments: maxCTAs of each rank, for a configuration that sets other fields, too. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "nccl/nccl_abi.h"
@@ -16,11 +17,31 @@ enum { ranks = 3, count = 1000 };
     }                                                                                             \
   } while (0)
 
-int main(void) {
+static int make_configured(ncclComm_t* comms, char** max_ctas) {
+  ncclUniqueId id;
+  CHECK(ncclGetUniqueId(&id));
+  CHECK(ncclGroupStart());
+  for (int r = 0; r < ranks; ++r) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    config.maxCTAs = atoi(max_ctas[r]);
+    config.splitShare = 1;
+    config.commName = "all";
+    CHECK(ncclCommInitRankConfig(&comms[r], ranks, id, r, &config));
+  }
+  CHECK(ncclGroupEnd());
+  return 0;
+}
+
+int main(int argc, char** argv) {
   int version = 0;
   CHECK(ncclGetVersion(&version));
   ncclComm_t comms[ranks];
-  CHECK(ncclCommInitAll(comms, ranks, NULL));
+  if (argc > ranks) {
+    if (make_configured(comms, argv + 1) != 0) return 1;
+  } else {
+    CHECK(ncclCommInitAll(comms, ranks, NULL));
+  }
   static int input[ranks][count], output[ranks][count];
   for (int r = 0; r < ranks; ++r)
     for (int i = 0; i < count; ++i) input[r][i] = i * (r + 1);

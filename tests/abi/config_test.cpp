@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace strait::nccl {
 namespace {
@@ -111,6 +113,25 @@ TEST(Config, FieldsNewerThanTheVersionKeepTheirDefault) {
     EXPECT_EQ(out.graphUsageMode, expected.graph_usage) << expected.version;
     EXPECT_EQ(out.graphStreamOrdering, expected.ordering) << expected.version;
   }
+}
+
+TEST(Config, FieldsThatMeanNothingHereAreNamed) {
+  ncclConfig_t config = defaults;
+  EXPECT_TRUE(ignored_fields(config).empty());
+  config.blocking = 0;
+  config.maxCTAs = 4;
+  EXPECT_TRUE(ignored_fields(config).empty());
+  config.minCTAs = 2;
+  config.trafficClass = 0;
+  config.commName = "data parallel";
+  const std::vector<std::string> expected = {"minCTAs", "trafficClass", "commName"};
+  const std::vector<const char*> names = ignored_fields(config);
+  EXPECT_EQ(std::vector<std::string>(names.begin(), names.end()), expected);
+  // Those that a program cannot have set are not.
+  const ncclConfig_t old = filled(21700, sizeof old);
+  ncclConfig_t out;
+  ASSERT_EQ(read(&old, out), ncclSuccess);
+  EXPECT_EQ(ignored_fields(out).size(), 2u) << "cgaClusterSize, minCTAs";
 }
 
 TEST(Config, GarbageIsRefused) {

@@ -31,6 +31,20 @@ said="$(run NCCL_SOCKET_IFNAME==nowhere0 || true)"
 grep -q "nowhere0" <<<"$said" || fail "NCCL_SOCKET_IFNAME is not taken: $said"
 run NCCL_SOCKET_IFNAME==nowhere0 STRAIT_SOCKET_IFNAME=lo >/dev/null || fail "STRAIT_SOCKET_IFNAME does not win"
 
+# Configurations: ranks have one bound on thread blocks, and the environment's overrides theirs. Fields that mean nothing
+# are named once.
+configured() { env "${@:4}" "$strait" run --quiet -- "$program" "${@:1:3}" 2>&1; }
+[[ "$(configured 4 4 4 A=B)" == "sums are right, NCCL 22809" ]] || fail "maxCTAs: $(configured 4 4 4 A=B)"
+said="$(configured 4 8 4 A=B || true)"
+grep -q "max_sms is" <<<"$said" || fail "maxCTAs does not reach Strait: $said"
+for setting in NCCL_MAX_CTAS=16 STRAIT_MAX_SMS=16; do
+  said="$(configured 4 8 4 "$setting" || true)"
+  [[ "$said" == "sums are right, NCCL 22809" ]] || fail "$setting does not override maxCTAs: $said"
+done
+said="$(configured 4 4 4 NCCL_DEBUG=INFO)"
+[[ "$(grep -c "ignored fields" <<<"$said")" == 1 ]] || fail "not one line on ignored fields: $said"
+grep -q "ignored fields .*: splitShare, commName$" <<<"$said" || fail "other fields are named: $said"
+
 # NCCL_COMM_BLOCKING=0: programs must poll; this one does not.
 said="$(run NCCL_COMM_BLOCKING=0 || true)"
 grep -q "operation in progress" <<<"$said" || fail "NCCL_COMM_BLOCKING is not taken: $said"

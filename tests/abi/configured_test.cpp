@@ -1,0 +1,115 @@
+// What of a program's configuration reaches the communicators that are made with it; over host ranks.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "abi/abi_ranks.hpp"
+
+namespace strait::testing {
+namespace {
+
+constexpr int ranks = 3;
+using Comms = std::array<ncclComm_t, ranks>;
+
+/// Of each rank: maxCTAs, `undefined` in a configuration that says nothing of it, or no configuration.
+constexpr int none = -1, undefined = NCCL_CONFIG_UNDEF_INT;
+using Bounds = std::array<int, ranks>;
+
+using Make = std::function<ncclResult_t(std::size_t rank, ncclComm_t* made, ncclConfig_t* config)>;
+
+/// Makes communicators of several ranks, which succeeds, or fails because the ranks differ.
+bool make_all(Comms& comms, const Bounds& bounds, std::size_t first, const Make& make) {
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (std::size_t rank = first; rank < ranks; ++rank) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.maxCTAs = bounds[rank];
+    NCCL_EXPECT_OK(make(rank, &comms[rank], bounds[rank] == none ? nullptr : &config));
+  }
+  const ncclResult_t result = ncclGroupEnd();
+  const std::string text = ncclGetLastError(nullptr);
+  if (result == ncclSuccess) return true;
+  EXPECT_NE(text.find("max_sms is"), std::string::npos) << text;
+  return false;
+}
+
+bool init(Comms& comms, const Bounds& bounds) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  return make_all(comms, bounds, 0, [&](std::size_t rank, ncclComm_t* made, ncclConfig_t* config) {
+    return ncclCommInitRankConfig(made, ranks, id, static_cast<int>(rank), config);
+  });
+}
+
+void destroy(const Comms& comms) {
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+bool can_init(const Bounds& bounds) {
+  Comms comms{};
+  const bool made = init(comms, bounds);
+  destroy(comms);
+  return made;
+}
+
+bool can_split(const Comms& parents, const Bounds& bounds) {
+  Comms parts{};
+  const bool made = make_all(parts, bounds, 0, [&](std::size_t rank, ncclComm_t* part, ncclConfig_t* config) {
+    return ncclCommSplit(parents[rank], 0, static_cast<int>(rank), part, config);
+  });
+  destroy(parts);
+  return made;
+}
+
+/// Rank 0 is left out.
+bool can_shrink(const Comms& parents, const Bounds& bounds) {
+  Comms fewer{};
+  const bool made = make_all(fewer, bounds, 1, [&](std::size_t rank, ncclComm_t* less, ncclConfig_t* config) {
+    int excluded[] = {0};
+    return ncclCommShrink(parents[rank], excluded, 1, less, config, NCCL_SHRINK_DEFAULT);
+  });
+  destroy(fewer);
+  return made;
+}
+
+/// Strait's ranks find out whether they have one bound.
+TEST(MaxCTAs, BoundAllRanks) {
+  EXPECT_TRUE(can_init({4, 4, 4}));
+  EXPECT_TRUE(can_init({none, undefined, none}));
+  EXPECT_FALSE(can_init({4, 8, 4}));
+  EXPECT_FALSE(can_init({4, 4, none}));
+  EXPECT_FALSE(can_init({4, 4, undefined}));
+}
+
+/// Without a configuration of its own, a part has that of the old communicator.
+TEST(MaxCTAs, OfPartsAreThoseOfTheOldCommunicatorOrTheirOwn) {
+  Comms comms{};
+  ASSERT_TRUE(init(comms, {4, 4, 4}));
+  for (const auto& can_make : {can_split, can_shrink}) {
+    EXPECT_TRUE(can_make(comms, {none, none, none}));
+    EXPECT_TRUE(can_make(comms, {4, none, 4}));
+    EXPECT_TRUE(can_make(comms, {16, 16, 16}));
+    EXPECT_TRUE(can_make(comms, {undefined, undefined, undefined}));
+    EXPECT_FALSE(can_make(comms, {16, 16, none}));
+    EXPECT_FALSE(can_make(comms, {undefined, undefined, none}));
+  }
+  destroy(comms);
+}
+
+TEST(MaxCTAs, AreOverriddenByTheEnvironment) {
+  setenv("STRAIT_MAX_SMS", "16", 1);
+  EXPECT_TRUE(can_init({4, 8, none}));
+  Comms comms{};
+  EXPECT_TRUE(init(comms, {4, 8, none}));
+  EXPECT_TRUE(can_split(comms, {none, 4, undefined}));
+  EXPECT_TRUE(can_shrink(comms, {none, 4, none}));
+  destroy(comms);
+  setenv("STRAIT_MAX_SMS", "0", 1);  // no bound
+  EXPECT_FALSE(can_init({4, 8, none}));
+  unsetenv("STRAIT_MAX_SMS");
+}
+
+}  // namespace
+}  // namespace strait::testing
