@@ -313,8 +313,9 @@ ncclResult_t Group::submit(SetUp work) {
   return outcome.result == ncclSuccess ? ncclSuccess : failed(outcome.result, outcome.text);
 }
 
+/// Also where set-up work holds it, which is over sooner than the operations.
 void Group::keep(ncclComm* comm) {
-  if (keeps(comm)) return;
+  if (std::find(kept_.begin(), kept_.end(), comm) != kept_.end()) return;
   kept_.push_back(comm);
   hold(comm);
 }

@@ -1,5 +1,5 @@
-// What the end of a group has to see to besides its calls: communicators that were aborted in it, and threads that
-// cannot be started; over host ranks.
+// What the end of a group has to see to besides its calls: communicators that are aborted in it or meanwhile, and
+// threads that cannot be started; over host ranks.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -128,6 +128,27 @@ TEST(AbortsInAGroup, ThatItselfEndsWithAnError) {
     EXPECT_EQ(calls.end(), ncclRemoteError);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
   }
+}
+
+/// The split is over when the operation hangs; that runs on, and is waited for.
+TEST(AbortsFromOutside, OfACommunicatorThatTheGroupSplitsToo) {
+  ncclComm_t comms[2] = {}, parts[2] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  ncclResult_t result = ncclSuccess;
+  std::jthread caller([&] {
+    int value = 1;
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr));
+    NCCL_EXPECT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comms[0], nullptr));  // rank 1 never
+    result = ncclGroupEnd();
+  });
+  NCCL_EXPECT_OK(ncclCommSplit(comms[1], 0, 1, &parts[1], nullptr));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  NCCL_EXPECT_OK(ncclCommAbort(comms[0]));
+  caller.join();
+  EXPECT_EQ(result, ncclRemoteError);
+  for (ncclComm_t comm : parts) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  NCCL_EXPECT_OK(ncclCommDestroy(comms[1]));
 }
 
 void expect_told_and_over(ncclResult_t ended) {
