@@ -80,6 +80,11 @@ inline constexpr Variable environment_table[] = {
      "What floats become for their way between ranks, where the communicator's configuration does not say: blocks of "
      "8-bit whole numbers, FP8 (E4M3) or 4-bit whole numbers. Fewer bytes, less exact (docs/wire-formats.md).",
      "off|int8|fp8|int4"},
+    {"STRAIT_WIRE_BYTES", VariableKind::bytes, "16K", true,
+     "Calls whose larger buffer has fewer bytes stay exact where the wire format is that of the communicator or of "
+     "STRAIT_WIRE: scalars and counts that share a block with other values would suffer most, and links gain least. "
+     "Calls whose options name a format, or a residual, have it at any size.",
+     "", 0, std::int64_t{1} << 40},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay.", "", 0, 1024},
     {"STRAIT_P2P", VariableKind::text, "auto", true,
@@ -133,6 +138,14 @@ inline constexpr Variable environment_table[] = {
      "Threads with which a GPU rank adds up on the CPU, where it does so (STRAIT_CPU_REDUCE_BYTES). They sleep while "
      "there is nothing to add.",
      "", 1, 256},
+    {"STRAIT_CPU_REDUCER_CORES", VariableKind::text, "", false,
+     "Cores on which this process's adding threads may run, such as 0-3,16. Unset: those of the thread that makes the "
+     "communicator: set it where a launcher binds that to few."},
+    {"STRAIT_CPU_REDUCER_SPIN_US", VariableKind::integer, "2000", false,
+     "How long an adding thread polls for the next chunk before it sleeps; less spares cores and makes long "
+     "all-reduces "
+     "slower.",
+     "", 0, 1'000'000},
     {"STRAIT_FLIGHT_RECORDER", VariableKind::text, "", false,
      "A folder: each rank writes its last calls there when its communicator fails or is aborted, and when the process "
      "gets SIGUSR1, whose handler of before is called, too (docs/flight-recorder.md)."},

@@ -34,6 +34,11 @@ Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
   return {};
 }
 
+std::size_t larger_buffer_bytes(const Comm& comm, const Call& call) {
+  const BufferSizes sizes = buffer_sizes(call, comm.rank(), comm.ranks());
+  return std::max(sizes.send_bytes, sizes.receive_bytes);
+}
+
 /// Fills in what the call's options say; its wire format is else the communicator's for the calls that can have one.
 Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* options) {
   std::optional<WireFormat> wanted;
@@ -61,15 +66,15 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
   }
   if (wanted)
     call.wire = *wanted;
-  else if (wire_problem(call).empty())
+  else if (wire_problem(call).empty() &&
+           (call.residual != nullptr || larger_buffer_bytes(comm, call) >= comm.wire_bytes()))
     call.wire = comm.wire();
   return {};
 }
 
-/// What a profiler shows of a call, and its size: the larger of this rank's two buffers.
+/// What a profiler shows of a call, and its size.
 ProfilerRange profiled(const Comm& comm, const Call& call) {
-  const BufferSizes sizes = buffer_sizes(call, comm.rank(), comm.ranks());
-  const std::size_t bytes = std::max(sizes.send_bytes, sizes.receive_bytes);
+  const std::size_t bytes = larger_buffer_bytes(comm, call);
   return {bytes, [&] {
             std::string text = describe(signature(call));
             if (call.collective == Collective::send_recv)

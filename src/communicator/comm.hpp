@@ -41,11 +41,14 @@ struct CommOptions {
   std::size_t piped_bytes = 0;  ///< GPU ranks with P2P: messages from this on go through pipes
   /// GPU ranks without P2P: all-reduces from this on are added up by CPU threads; 0: none; unset: by measured rates.
   std::optional<std::size_t> cpu_reduce_bytes;
-  std::uint32_t cpu_reducers = 0;     ///< threads a rank, at most
+  std::uint32_t cpu_reducers = 0;  ///< threads a rank, at most
+  std::vector<std::uint32_t> cpu_reducer_cores;
+  std::uint32_t cpu_reducer_spin_us = 0;
   std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do
   std::size_t copy_window_bytes = 0;
   std::uint32_t max_sms = 0;       ///< GPU ranks: thread blocks of an operation; 0: STRAIT_MAX_SMS
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
+  std::size_t wire_bytes = 0;      ///< of their larger buffer: smaller ones stay exact
 };
 
 /// One rank of a communicator. Wires together bootstrap, transport, plans, selection and executor.
@@ -73,8 +76,9 @@ class Comm {
   /// Why the transport is not a faster one; "" where there is none.
   const std::string& transport_why() const { return transport_why_; }
 
-  /// The wire format of the calls that can have one and do not say.
+  /// The wire format of the calls that can have one and do not say, from wire_bytes() of their larger buffer on.
   WireFormat wire() const { return *options_.wire; }
+  std::size_t wire_bytes() const { return options_.wire_bytes; }
 
   /// Comes before any of these, for every collective, and before anything of its group has begun.
   Status prepare(const Call& call);

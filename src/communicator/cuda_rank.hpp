@@ -66,7 +66,6 @@ class CudaRank final : public DeviceRank {
   Request request_;
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
-  cuda::DeviceMemory words_;  ///< of barriers, and behind them CallOrder::Setup::finished
   kernels::Ring ring_{};
   DeviceCalls calls_;
   DeviceIslands islands_;

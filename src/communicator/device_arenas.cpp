@@ -123,16 +123,17 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);
   if (!arenas.islands_.empty()) rings.insert(rings.end(), {&arenas.island_ring_, &arenas.across_ring_});
   if (arenas.reducers_memory() != nullptr) rings.push_back(&arenas.reducers_ring_);
-  const std::size_t gave_up_bytes = rings.size() > 1 ? sizeof(std::uint32_t) : 0;  // one word for all of them
+  const std::size_t all_counts_bytes = rings.size() * counts_bytes;
   STRAIT_ASSIGN(arenas.counts_,
-                cuda::DeviceMemory::allocate(request.device, rings.size() * counts_bytes + gave_up_bytes));
+                cuda::DeviceMemory::allocate(request.device, all_counts_bytes + alignment + words_bytes));
   std::byte* next = arenas.counts_.data();
   for (Ring* ring : rings) {
     ring->mailbox = mailbox;
     ring->counts = reinterpret_cast<kernels::LaneCounts*>(std::exchange(next, next + counts_bytes));
   }
-  if (rings.size() > 1)
+  if (rings.size() > 1)  // one word for all of them
     for (Ring* ring : rings) ring->gave_up = reinterpret_cast<std::uint32_t*>(next);
+  arenas.words_ = next + alignment;
   return arenas;
 }
 

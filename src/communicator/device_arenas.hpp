@@ -35,6 +35,9 @@ class DeviceArenas {
   /// is no first one has none (ranks == 0).
   const kernels::Ring& island_ring() const { return island_ring_; }
   const kernels::Ring& across_ring() const { return across_ring_; }
+  /// Of this device's memory, zeroed: for what else the rank counts, for an allocation of its own takes 2 MB.
+  std::byte* words() const { return words_; }
+  static constexpr std::size_t words_bytes = 4096;
   /// Of this device's memory, for steps within islands (DeviceIslands).
   std::byte* island_scratch() const { return island_scratch_.data(); }
   static constexpr std::size_t island_scratch_bytes = std::size_t{8} << 20;
@@ -98,7 +101,8 @@ class DeviceArenas {
 
   kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;
-  cuda::DeviceMemory counts_;  ///< of all rings, and behind them Ring::gave_up
+  cuda::DeviceMemory counts_;  ///< of all rings, and behind them Ring::gave_up and words()
+  std::byte* words_ = nullptr;
   cuda::DeviceMemory island_scratch_;
   std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank of the island, this rank's own among them
   std::vector<host_staged::HostMemory> staging_;  ///< by rank, likewise

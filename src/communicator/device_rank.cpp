@@ -26,7 +26,9 @@ namespace {
 constexpr std::int64_t slow_ms = DeviceRank::slow_wait.count();
 constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
+/// In DeviceArenas::words(), before CallOrder::Setup::finished.
 constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks;
+static_assert(barrier_bytes + sizeof(std::uint32_t) <= DeviceArenas::words_bytes);
 
 }  // namespace
 
@@ -47,7 +49,6 @@ Status CudaRank::prepare() {
   stages.done("mailbox");
   STRAIT_ASSIGN(arenas_, DeviceArenas::open(request_, static_cast<kernels::Mailbox*>(mailbox_.data())));
   stages.done("arenas");
-  STRAIT_ASSIGN(words_, cuda::DeviceMemory::allocate(request_.device, barrier_bytes + sizeof(std::uint32_t)));
   STRAIT_TRY(open_order());
   STRAIT_TRY(load_kernels());
   stages.done("kernels");
@@ -80,7 +81,7 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring) const {
   ring.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
   return {ring,
-          words_.data(),
+          arenas_.words(),
           {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
            request_.piped_bytes, arenas_.exchange_rates().gbps, arenas_.most_blocks()}};
 }
@@ -90,7 +91,7 @@ Status CudaRank::open_order() {
   CallOrder::Setup setup;
   STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
-  setup.finished = reinterpret_cast<std::uint32_t*>(words_.data() + barrier_bytes);
+  setup.finished = reinterpret_cast<std::uint32_t*>(arenas_.words() + barrier_bytes);
   setup.seen = static_cast<std::uint32_t*>(seen_.data());
   setup.joins_graphs = request_.joins_graphs;
   STRAIT_ASSIGN(order_, CallOrder::open(std::move(setup)));
@@ -148,8 +149,7 @@ CudaRank::~CudaRank() {
            "its stream; its memory of GPU " +
                std::to_string(request_.device) + " is not freed");
   (void)new auto(std::tuple(std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_),
-                            std::move(seen_), std::move(wire_scratch_), std::move(words_), std::move(arenas_),
-                            std::move(mailbox_)));
+                            std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_)));
 }
 
 /// Kernels end by themselves, or by the abort word that the attendant raises, and with them streams that wait for them.

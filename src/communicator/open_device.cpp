@@ -65,6 +65,8 @@ Status Comm::open_device(const Deadline& deadline) {
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copy_window_bytes = options_.copy_window_bytes;
   request.reducers.threads = options_.cpu_reducers;
+  request.reducers.cores = options_.cpu_reducer_cores;
+  request.reducers.spin_us = options_.cpu_reducer_spin_us;
   request.reducers.simd = simd_;
   request.most_reducers = cores_ / 2;  // the rest is the program's
   request.cpu_reduce_bytes = options_.cpu_reduce_bytes;

@@ -122,6 +122,30 @@ Result<double> exchange_gbps(const Environment& environment) {
   return gbps;
 }
 
+/// "0-3,16"; none: unset.
+Result<std::vector<std::uint32_t>> reducer_cores(const Environment& environment) {
+  STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_CPU_REDUCER_CORES"));
+  std::vector<std::uint32_t> cores;
+  const char *next = text.data(), *const end = next + text.size();
+  const auto take = [&](std::uint32_t& core) {
+    const auto [after, error] = std::from_chars(next, end, core);
+    next = after;
+    return error == std::errc{} && core < CPU_SETSIZE;
+  };
+  bool is_good = true;
+  while (is_good && next != end) {
+    std::uint32_t first = 0;
+    is_good = (cores.empty() || *next++ == ',') && take(first);
+    std::uint32_t last = first;
+    if (is_good && next != end && *next == '-') is_good = (++next, take(last)) && first <= last;
+    for (std::uint32_t core = first; is_good && core <= last; ++core) cores.push_back(core);
+  }
+  if (is_good) return cores;
+  return fail(Code::invalid_argument, "STRAIT_CPU_REDUCER_CORES=\"" + text +
+                                          "\" is not accepted: give the numbers of cores below " +
+                                          std::to_string(CPU_SETSIZE) + ", such as 0-3,16");
+}
+
 Result<std::optional<std::size_t>> bytes_if_set(const Environment& environment, VariableName name) {
   if (!environment.is_set(name)) return std::nullopt;
   return environment.integer(name).map(
@@ -214,6 +238,11 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(options_.cpu_reduce_bytes, bytes_if_set(environment, "STRAIT_CPU_REDUCE_BYTES"));
   STRAIT_ASSIGN(const std::int64_t cpu_reducers, environment.integer("STRAIT_CPU_REDUCERS"));
   options_.cpu_reducers = static_cast<std::uint32_t>(cpu_reducers);
+  STRAIT_ASSIGN(options_.cpu_reducer_cores, reducer_cores(environment));
+  STRAIT_ASSIGN(const std::int64_t spin_us, environment.integer("STRAIT_CPU_REDUCER_SPIN_US"));
+  options_.cpu_reducer_spin_us = static_cast<std::uint32_t>(spin_us);
+  STRAIT_ASSIGN(const std::int64_t wire_bytes, environment.integer("STRAIT_WIRE_BYTES"));
+  options_.wire_bytes = static_cast<std::size_t>(wire_bytes);
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
     for (int format = 0; format < wire_format_count; ++format)

@@ -9,6 +9,14 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
   (void)comm, (void)ndev, (void)devlist;
   return ncclSystemError;
 }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  (void)id;
+  return ncclSystemError;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  (void)comm, (void)nranks, (void)id, (void)rank, (void)config;
+  return ncclSystemError;
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   (void)comm;
   return ncclSystemError;

@@ -84,16 +84,16 @@ std::vector<float> waves(std::size_t count, int rank) {
 }
 
 /// What the format makes of the sum of waves, and that it differs from the exact one.
-void expect_quantized(straitComm_t comm, int rank, int ranks, WireFormat format) {
+void expect_quantized(straitComm_t comm, int rank, int ranks, WireFormat format, std::size_t count = 5000) {
   std::vector<std::vector<float>> inputs;
-  for (int r = 0; r < ranks; ++r) inputs.push_back(waves(1000, r));
-  std::vector<float> result(1000);
-  STRAIT_EXPECT_OK(straitAllReduce(inputs[static_cast<std::size_t>(rank)].data(), result.data(), 1000, straitFloat32,
+  for (int r = 0; r < ranks; ++r) inputs.push_back(waves(count, r));
+  std::vector<float> result(count);
+  STRAIT_EXPECT_OK(straitAllReduce(inputs[static_cast<std::size_t>(rank)].data(), result.data(), count, straitFloat32,
                                    straitSum, comm, nullptr));
   const std::vector<float> expected = through_wire(format, wire_sum(format, ReduceOp::sum, inputs));
   EXPECT_EQ(result, expected);
   double largest_error = 0;
-  for (std::size_t i = 0; i < 1000; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     double exact = 0;
     for (const auto& input : inputs) exact += input[i];
     largest_error = std::max(largest_error, std::abs(exact - result[i]));
@@ -127,6 +127,37 @@ TEST(WireConfiguration, ByEnvironment) {
     expect_quantized(comm, rank, ranks, WireFormat::int4);
   });
   unsetenv("STRAIT_WIRE");
+}
+
+/// From 16 KB of the larger buffer on, unless another border is set, or the call itself asks.
+TEST(WireConfiguration, LeavesSmallCallsExact) {
+  const auto check = [](straitComm_t comm, int rank, int ranks) {
+    CollectiveCase c;
+    c.count = 4095;
+    c.collective = Collective::all_reduce;
+    const Bytes input = random_input(c, 2, static_cast<std::uint32_t>(rank));
+    Bytes output(input.size());
+    STRAIT_EXPECT_OK(straitAllReduce(input.data(), output.data(), c.count, straitFloat32, straitSum, comm, nullptr));
+    const std::vector<Bytes> inputs{random_input(c, 2, 0), random_input(c, 2, 1)};
+    const ReferenceCall exact{.type = DataType::float32, .inputs = inputs};
+    EXPECT_EQ(first_difference(reference_output(exact, 0), output, DataType::float32), "");
+    expect_quantized(comm, rank, ranks, WireFormat::int8, 4096);
+    c.collective = Collective::all_gather;  // the larger buffer counts
+    c.count = 2048;
+    const std::vector<float> mine = waves(c.count, rank);
+    std::vector<float> all(2 * c.count);
+    STRAIT_EXPECT_OK(straitAllGather(mine.data(), all.data(), c.count, straitFloat32, comm, nullptr));
+    EXPECT_NE(std::vector<float>(all.begin(), all.begin() + 2048), waves(c.count, 0));
+    c.wire = WireFormat::int8;
+    c.count = 100;
+    check_collective(comm, rank, ranks, c);  // by its options
+  };
+  run_configured(2, straitWireInt8, check);
+  setenv("STRAIT_WIRE_BYTES", "0", 1);
+  run_configured(2, straitWireInt8, [](straitComm_t comm, int rank, int ranks) {
+    expect_quantized(comm, rank, ranks, WireFormat::int8, 1000);
+  });
+  unsetenv("STRAIT_WIRE_BYTES");
 }
 
 TEST(WireConfiguration, LeavesOtherCallsExact) {

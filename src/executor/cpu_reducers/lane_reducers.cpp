@@ -1,10 +1,12 @@
 #include "executor/cpu_reducers/lane_reducers.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -77,7 +79,24 @@ Status LaneReducers::start() {
                                           std::to_string(setup_.rank) + ": " + error.what() +
                                           ". Allow more threads (ulimit -u), or set STRAIT_CPU_REDUCERS lower");
     }
+    STRAIT_TRY(place(threads_.back()));
   }
+  return {};
+}
+
+Status LaneReducers::place(std::jthread& thread) const {
+  if (setup_.options.cores.empty()) return {};
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  std::string names;
+  for (const std::uint32_t core : setup_.options.cores) {
+    CPU_SET(core, &cores);
+    names += (names.empty() ? "" : ",") + std::to_string(core);
+  }
+  if (const int result = pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores); result != 0)
+    return fail(Code::invalid_argument, "CPU reducers of rank " + std::to_string(setup_.rank) +
+                                            " cannot run on cores " + names +
+                                            " (STRAIT_CPU_REDUCER_CORES): " + std::strerror(result));
   return {};
 }
 

@@ -32,7 +32,8 @@ struct Options {
   /// chunks takes where all is well, for a nap can cost a virtual machine half a millisecond, and all wait for the
   /// last.
   std::uint32_t spin_us = 2000;
-  std::uint32_t nap_us = 30;  ///< the first nap; naps grow to ten times that
+  std::uint32_t nap_us = 30;         ///< the first nap; naps grow to ten times that
+  std::vector<std::uint32_t> cores;  ///< on which the threads of this rank may run; none: as the creating thread
   Simd simd = best_simd();
 };
 
@@ -42,7 +43,7 @@ struct Options {
 ///
 /// The threads sleep between reductions. They wake when one is pushed, and poll while chunks come. Where a reduction is
 /// long to begin, because its GPU is at something else, one of them goes on looking, in naps, and the others sleep.
-/// They inherit the creating thread's affinity and pin nothing.
+/// Unless cores are named they inherit the creating thread's affinity and pin nothing.
 class LaneReducers {
  public:
   struct Setup {
@@ -59,7 +60,7 @@ class LaneReducers {
   ~LaneReducers();
   LaneReducers(const LaneReducers&) = delete;
   LaneReducers& operator=(const LaneReducers&) = delete;
-  /// Code::system_error where the system gives no more threads.
+  /// Code::system_error where the system gives no more threads; Code::invalid_argument where it has none of the cores.
   Status start();
 
   /// Before the GPU is given its part. All ranks push the same reductions in the same order.
@@ -77,6 +78,7 @@ class LaneReducers {
     std::uint64_t uses = 0;
   };
   struct Worker;
+  Status place(std::jthread& thread) const;
   void work(std::uint32_t index);
   std::optional<Reduction> next(std::uint64_t number);
   bool carry_out(Worker& worker);

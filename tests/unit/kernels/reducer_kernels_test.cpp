@@ -4,6 +4,10 @@
 #include "support/emulated_reducers.hpp"
 //
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "support/reference.hpp"
 
@@ -173,6 +177,59 @@ TEST(ReducerMemory, HasPlaceForEverything) {
     EXPECT_EQ(layout.size_bytes() % 4096, 0u);
     EXPECT_GE(layout.slot_bytes, 4096u);
   }
+}
+
+/// Those that run now, by the system's numbers.
+std::vector<pid_t> adding_threads() {
+  std::vector<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(entry.path() / "comm"), name);
+    if (name == "strait-reduce") threads.push_back(static_cast<pid_t>(std::stoi(entry.path().filename())));
+  }
+  return threads;
+}
+
+cpu_set_t cores_of(pid_t thread) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  EXPECT_EQ(sched_getaffinity(thread, sizeof cores, &cores), 0);
+  return cores;
+}
+
+/// Named cores are taken, whatever the creating thread is bound to; those that there are not are an error.
+TEST(CpuReducers, RunWhereTheyAreToldTo) {
+  const cpu_set_t all = cores_of(0);
+  std::vector<std::uint32_t> cores;
+  for (std::uint32_t core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &all)) cores.push_back(core);
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  cpu_set_t one, other;
+  CPU_ZERO(&one);
+  CPU_SET(cores.front(), &one);
+  CPU_ZERO(&other);
+  CPU_SET(cores.back(), &other);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  for (const bool named : {false, true}) {
+    cpu_reducers::Options options{.threads = 3};
+    if (named) options.cores = {cores.back()};
+    ReducedRanks machine(2, {.threads = options});
+    for (int tries = 0; tries < 1000 && adding_threads().size() < 6; ++tries) std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(adding_threads().size(), 6u);
+    for (const pid_t thread : adding_threads()) {
+      const cpu_set_t own = cores_of(thread);
+      EXPECT_TRUE(CPU_EQUAL(&own, named ? &other : &one)) << (named ? "named" : "inherited");
+    }
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+  cpu_reducers::LaneReducers::Setup setup;
+  setup.layout = ReducerMemory::of(2);
+  setup.options = {.threads = 1, .cores = {CPU_SETSIZE - 1}};
+  setup.has_failed = [] { return true; };
+  cpu_reducers::LaneReducers reducers(std::move(setup));
+  const Status started = reducers.start();
+  ASSERT_FALSE(started);
+  EXPECT_NE(started.error().message.find("STRAIT_CPU_REDUCER_CORES"), std::string::npos);
 }
 
 }  // namespace
