@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Draws committed results (perf/results): GPUs beside NCCL, and ranks behind one link. Needs python3-matplotlib.
+"""Draws committed results (perf/results): GPUs beside NCCL, ranks behind one link, and losses of wire formats. Needs
+python3-matplotlib.
 
-  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg and shared_link.svg there; into docs/images if absent
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, shared_link.svg and wire_loss.svg there; into docs/images if
+                                     absent
 """
 import collections
 import json
@@ -38,6 +40,13 @@ WAYS = {  # of ranks behind one link: whether they form islands, and whether CPU
     (True, True): ("islands, CPU threads across", "#009e73", "^"),
 }
 KERNELS = (False, False)
+FORMATS = {  # of gradients: wire format and error feedback
+    ("off", False): ("exact", "#000000"),
+    ("int8", False): ("int8", "#0072b2"),
+    ("fp8", False): ("fp8", "#009e73"),
+    ("int4", False): ("int4", "#d55e00"),
+    ("int4", True): ("int4 with error feedback", "#cc79a7"),
+}
 
 
 def size_name(size_bytes: int) -> str:
@@ -111,10 +120,34 @@ def draw_shared_link(output: pathlib.Path) -> None:
     save(figure, (list(entries.values()), list(entries)), len(WAYS), output)
 
 
+def smooth(values: list, width: int) -> list:
+    """Means of so many neighbours."""
+    return [statistics.fmean(values[first:first + width]) for first in range(len(values) - width + 1)]
+
+
+def draw_wire_loss(output: pathlib.Path) -> None:
+    width, last = 15, 150
+    result = read("wire_loss_1xh100")
+    figure, (whole, end) = pyplot.subplots(1, 2, figsize=(10, 3.6))
+    for run in result["runs"]:
+        label, colour = FORMATS[run["wire"], run["feedback"]]
+        losses = smooth(run["losses"], width)
+        steps = [step + width // 2 for step in range(len(losses))]
+        whole.plot(steps, losses, color=colour, linewidth=1.3, label=label)
+        end.plot(steps[-last:], losses[-last:], color=colour, linewidth=1.3)
+    for axes, title in ((whole, "training loss, mean of 15 steps"), (end, f"the last {last} of them")):
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_xlabel("step", fontsize=9)
+        axes.grid(color="#e3e3e3", linewidth=0.8)
+        axes.tick_params(labelsize=8)
+    save(figure, whole.get_legend_handles_labels(), len(FORMATS), output)
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images"
     draw_beside_nccl(folder / "gpu_vs_nccl.svg")
     draw_shared_link(folder / "shared_link.svg")
+    draw_wire_loss(folder / "wire_loss.svg")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ TEXTS = {
     "gpu_vs_nccl.svg": ("4x H200, NVLink", "2x H200, NVLink", "4x H200 without P2P", "2x H200 without P2P", "all-reduce",
                         "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv",
                         "NCCL's time / Strait's", "64 MB"),
+    "wire_loss.svg": ("exact", "int8", "fp8", "int4", "int4 with error feedback", "training loss", "step"),
     "shared_link.svg": ("6 ranks", "8 ranks", "10 ranks", "islands, CPU threads across", "256 MB"),
 }
 with tempfile.TemporaryDirectory() as folder:
