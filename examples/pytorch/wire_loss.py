@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What wire formats do to training: the same small language model on real text, once for each format, on one GPU.
 
-    LD_LIBRARY_PATH=build/release/lib CUDA_DEVICE_MAX_CONNECTIONS=32 examples/pytorch/wire_loss.py --json losses.json
+    LD_LIBRARY_PATH=build/release/lib CUDA_DEVICE_MAX_CONNECTIONS=32 python3 examples/pytorch/wire_loss.py --json losses.json
 
 One process is all ranks: each computes the gradients of its own part of the batch, and libstrait.so adds them up as between
 GPUs, with the bits of docs/wire-formats.md. The text is the source code of Python's and PyTorch's own modules, byte by byte.

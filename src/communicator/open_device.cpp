@@ -58,6 +58,9 @@ Status Comm::open_device(const Deadline& deadline) {
   request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
   request.algorithm = select_options_.algorithm;
+  if (rank_ == 0 && !request.algorithm.empty() && request.algorithm != "one_hop" && request.algorithm != "two_hop")
+    log_warn(0, "STRAIT_ALGORITHM=" + request.algorithm +
+                    " means nothing to GPU ranks, whose kernels have one_hop and two_hop: these are chosen by size");
   request.p2p = *options_.p2p;
   request.lines_bytes = options_.lines_bytes;
   request.packets_bytes = options_.packets_bytes;

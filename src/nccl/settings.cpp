@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "nccl/conf_file.hpp"
 #include "strait/strait.h"
 
 namespace strait::nccl {
@@ -47,7 +48,7 @@ constexpr Mapping mappings[] = {
     {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},    {"NCCL_GRAPH_MIXING_SUPPORT", "STRAIT_GRAPH_MIXING", flag},
 };
 /// Read by the drop-in itself.
-constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING"};
+constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING", "NCCL_CONF_FILE"};
 
 /// NCCL waits for late ranks as good as for ever, and its programs rely on it: they compile and load checkpoints.
 constexpr const char* init_timeout_ms = "1800000";
@@ -75,11 +76,15 @@ bool is_known(std::string_view name) {
 }
 
 void report_ignored() {
+  std::set<std::string> ignored;
+  const auto note = [&](std::string_view name) {
+    if (name.starts_with("NCCL_") && !is_known(name)) ignored.emplace(name);
+  };
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    note(std::string_view(*entry, std::strcspn(*entry, "=")));
+  for (const auto& [name, value] : settings_of_files()) note(name);
   std::string names;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view name(*entry, std::strcspn(*entry, "="));
-    if (name.starts_with("NCCL_") && !is_known(name)) names += (names.empty() ? "" : ", ") + std::string(name);
-  }
+  for (const std::string& name : ignored) names += (names.empty() ? "" : ", ") + name;
   if (!names.empty()) log(LogLevel::info, "ignored settings, which mean nothing here: " + names);
 }
 
@@ -120,7 +125,7 @@ void apply_settings() {
   static std::once_flag once;
   std::call_once(once, [] {
     for (const Mapping& mapping : mappings)
-      if (const char* value = std::getenv(mapping.theirs); value != nullptr && *value != '\0')
+      if (const std::string value = their_setting(mapping.theirs); !value.empty())
         if (straitSetDefault(mapping.ours, mapping.translate(value).c_str()) != straitSuccess)
           log(LogLevel::warn, std::string(mapping.theirs) + " is ignored: " + straitGetLastError(nullptr));
     straitSetDefault("STRAIT_INIT_TIMEOUT_MS", init_timeout_ms);
@@ -142,9 +147,9 @@ bool makes_host_ranks() {
 }
 
 std::optional<bool> forced_blocking() {
-  const char* value = std::getenv("NCCL_COMM_BLOCKING");
-  if (value == nullptr || (std::strcmp(value, "0") != 0 && std::strcmp(value, "1") != 0)) return std::nullopt;
-  return *value == '1';
+  const std::string value = their_setting("NCCL_COMM_BLOCKING");
+  if (value != "0" && value != "1") return std::nullopt;
+  return value == "1";
 }
 
 bool environment_bounds_sms() { return std::atoi(setting("STRAIT_MAX_SMS").c_str()) > 0; }

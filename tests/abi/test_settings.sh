@@ -31,6 +31,17 @@ said="$(run NCCL_SOCKET_IFNAME==nowhere0 || true)"
 grep -q "nowhere0" <<<"$said" || fail "NCCL_SOCKET_IFNAME is not taken: $said"
 run NCCL_SOCKET_IFNAME==nowhere0 STRAIT_SOCKET_IFNAME=lo >/dev/null || fail "STRAIT_SOCKET_IFNAME does not win"
 
+# Settings of files: the environment's come first, those of the home folder before the machine's, and a file that is named
+# stands for both.
+home="$(mktemp -d)"
+trap 'rm -rf "$home"' EXIT
+printf '# the fabric\nNCCL_SOCKET_IFNAME==nowhere1\r\nNCCL_TOPO_FILE=x\n' >"$home/.nccl.conf"
+printf 'NCCL_SOCKET_IFNAME==nowhere2\n' >"$home/other.conf"
+grep -q "nowhere1" <<<"$(run HOME="$home" || true)" || fail "the .nccl.conf of the home folder is not read"
+grep -q "nowhere2" <<<"$(run HOME="$home" NCCL_CONF_FILE="$home/other.conf" || true)" || fail "NCCL_CONF_FILE is not read"
+said="$(run HOME="$home" NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO)" || fail "the environment does not come first: $said"
+grep "ignored settings" <<<"$said" | grep -q NCCL_TOPO_FILE || fail "NCCL_TOPO_FILE of the file is not named: $said"
+
 # Configurations: ranks have one bound on thread blocks, and the environment's overrides theirs. Fields that mean nothing
 # are named once.
 configured() { env "${@:4}" "$strait" run --quiet -- "$program" "${@:1:3}" 2>&1; }

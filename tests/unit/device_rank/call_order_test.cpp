@@ -33,7 +33,7 @@ class Calls {
   Stream stream() { return streams_.emplace_back(driver_->create_stream().value()); }
   void forget(Stream stream) { driver_->forget(stream); }
 
-  void call(Stream stream, Tail tail, std::uint32_t blocks = 3, std::function<void()> work = {}) {
+  void call(Stream stream, Tail tail, std::uint32_t blocks = 3, const std::function<void()>& work = {}) {
     ASSERT_TRUE(order_->begin(stream));
     std::uint32_t* const word = order_->finished();
     driver_->run(stream, [=, this, number = calls_++] {
