@@ -257,8 +257,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) co
     ends.exchange.ring = ring_;
     const std::size_t before = launches.size();
     add(ends.exchange,
-        ends.piped ? piped_slots(Collective::send_recv, bound({})) : kernels::slots_of(ring_, wire, blocks_for({})), false,
-        launches);
+        ends.piped ? piped_slots(Collective::send_recv, bound({})) : kernels::slots_of(ring_, wire, blocks_for({})),
+        false, launches);
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();
     launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, wire);

@@ -23,9 +23,9 @@ struct Borders {
 /// bytes. The latter was measured on four H200 by NVLink and through host memory; from there borders go down with the
 /// rate, and with the bytes that one hop sends to more than four ranks. They never go up: what is faster than those
 /// machines has not been measured. That of packets is of all that a rank takes, so it goes by the number of peers (two
-/// H200 have shown that, too). Thread blocks that wait for a narrow link keep the program from its SMs and bring nothing:
-/// where ten ranks had 4.4 GB/s each, two blocks were as fast as six within 4%. `gbps`: ExchangeRates, of PCIe; 0: unknown, taken as that of the machine measured.
-/// All ranks get the same of the same arguments.
+/// H200 have shown that, too). Thread blocks that wait for a narrow link keep the program from its SMs and bring
+/// nothing: where ten ranks had 4.4 GB/s each, two blocks were as fast as six within 4%. `gbps`: ExchangeRates, of
+/// PCIe; 0: unknown, taken as that of the machine measured. All ranks get the same of the same arguments.
 Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps = 0);
 
 /// What GPUs that PCIe joins give while all exchange with all, as far as it is known when ranks join.
