@@ -49,12 +49,11 @@ Status CallOrder::begin_captured(void* stream) {
   constexpr std::size_t most_captures = 16;
   has_captured_ = true;
   STRAIT_TRY(join_graphs());
-  const auto known = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& capture) {
-    return capture.last.stream.capture_id == now_.capture_id;
-  });
+  const auto known = std::find_if(captures_.begin(), captures_.end(),
+                                  [&](const Capture& capture) { return capture.stream.capture_id == now_.capture_id; });
   if (known != captures_.end()) {
     std::rotate(captures_.begin(), known, known + 1);
-    if (captures_.front().last.stream.id == now_.id) return {};
+    if (captures_.front().stream.id == now_.id) return {};
     return setup_.driver->wait(stream, captures_.front().done);
   }
   if (captures_.size() == most_captures) {
@@ -65,7 +64,7 @@ Status CallOrder::begin_captured(void* stream) {
     STRAIT_ASSIGN(const Event done, setup_.driver->create_event());
     captures_.push_front({{}, done, {}});
   }
-  captures_.front().last = {true, Tail::other, now_};
+  captures_.front().stream = now_;
   return joined_ ? setup_.driver->wait_outside(stream, done_) : Status();
 }
 
@@ -86,7 +85,7 @@ Status CallOrder::join_graphs() {
 Status CallOrder::end(void* stream, Tail tail) {
   if (is_captured()) {
     Capture& capture = captures_.front();
-    capture.last.stream = now_;
+    capture.stream = now_;
     STRAIT_TRY(setup_.driver->record(capture.done, stream));
     return joined_ ? setup_.driver->record_outside(done_, stream, capture.end) : Status();
   }

@@ -61,15 +61,15 @@ class CallOrder {
  private:
   using Event = staged::StreamDriver::Event;
   using Stream = staged::StreamDriver::Stream;
-  /// The last call outside of captures, or that of a capture.
+  /// The last call outside of captures.
   struct Last {
     bool exists = false;
-    Tail tail = Tail::other;  ///< of what is captured always
+    Tail tail = Tail::other;
     staged::StreamState stream;
   };
   struct Capture {
-    Last last;
-    Event done = nullptr;  ///< behind its last call
+    staged::StreamState stream;  ///< of its last call
+    Event done = nullptr;        ///< behind that
     staged::GraphEnd end;
   };
   explicit CallOrder(Setup setup) : setup_(std::move(setup)) {}
@@ -80,8 +80,8 @@ class CallOrder {
 
   Setup setup_;
   staged::StreamState now_;  ///< of the call that has begun
-  Last last_;                ///< outside of captures
-  Event done_ = nullptr;     ///< behind it, where it is no counted launch, and behind launches of graphs
+  Last last_;
+  Event done_ = nullptr;  ///< behind it, where it is no counted launch, and behind launches of graphs
   Event order_ = nullptr;
   bool joined_ = false;           ///< the event joins all calls
   std::deque<Capture> captures_;  ///< the latest ones; the last call's first
