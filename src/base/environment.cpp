@@ -143,6 +143,10 @@ Result<std::string> Environment::canonical(const Variable& variable) const {
 
 Result<std::string> Environment::text(VariableName name) const { return canonical(name.variable()); }
 
+Result<bool> Environment::flag(VariableName name) const {
+  return text(name).map([](const std::string& value) { return value == "1"; });
+}
+
 Result<std::int64_t> Environment::integer(VariableName name) const {
   const Variable& variable = name.variable();
   STRAIT_ASSIGN(std::string value, canonical(variable));

@@ -110,6 +110,11 @@ inline constexpr Variable environment_table[] = {
      "order in which the host makes them; costs a graph two nodes. 0: the program orders them "
      "(docs/gpus.md#how-it-works).",
      "0|1"},
+    {"STRAIT_SHARE_GPUS", VariableKind::choice, "0", true,
+     "1: processes may use the same GPU as ranks of one communicator, to try programs out where GPUs are few. The "
+     "driver lets them take turns of milliseconds, so every call takes several; ranks that are threads of one process "
+     "share a GPU without it, and run at once.",
+     "0|1"},
     {"STRAIT_EXCHANGE_GBPS", VariableKind::text, "", true,
      "GPU ranks without NVLink: what each GPU sends and receives while all exchange with all, in GB/s, such as 0.6. "
      "Unset: as calibrated, else as the PCIe links tell (docs/gpus.md)."},
@@ -209,6 +214,8 @@ class Environment {
   bool is_set(VariableName name) const;
   /// A text, or the chosen one of a choice; the default if unset.
   Result<std::string> text(VariableName name) const;
+  /// Whether a choice between 0 and 1 is 1.
+  Result<bool> flag(VariableName name) const;
   /// An integer or a number of bytes; the default if unset, and an error if there is none.
   Result<std::int64_t> integer(VariableName name) const;
   /// The variables that must be equal on all ranks, with their values in one spelling.

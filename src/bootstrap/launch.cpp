@@ -155,8 +155,8 @@ Status choose_key(const Environment& environment, LaunchInfo& info) {
     info.key = derive_key(secret, "Strait job key: " + info.job);
     return {};
   }
-  STRAIT_ASSIGN(std::string allowed, environment.text("STRAIT_ALLOW_DERIVED_KEY"));
-  if (allowed != "1" || info.job.empty())
+  STRAIT_ASSIGN(const bool allowed, environment.flag("STRAIT_ALLOW_DERIVED_KEY"));
+  if (!allowed || info.job.empty())
     return fail(Code::invalid_usage,
                 "the ranks (by " + info.launcher +
                     ") meet over the network and need a shared secret: set STRAIT_KEY to the "

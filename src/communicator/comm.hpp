@@ -37,6 +37,7 @@ struct CommOptions {
   double exchange_gbps = 0;          ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
   /// GPU ranks by PCIe: messages up to this go as packets; unset: by what their links give.
   std::optional<std::size_t> packets_bytes;
+  bool shares_gpus = false;     ///< GPU ranks: also with other processes
   bool joins_graphs = true;     ///< GPU ranks: launches of graphs and other calls come after one another
   std::size_t piped_bytes = 0;  ///< GPU ranks with P2P: messages from this on go through pipes
   /// GPU ranks without P2P: all-reduces from this on are added up by CPU threads; 0: none; unset: by measured rates.

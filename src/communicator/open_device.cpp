@@ -43,10 +43,11 @@ Status Comm::open_device(const Deadline& deadline) {
     if (own.device >= 0 && !peers[peer].same_host(channel_->self()))
       return fail(Code::unsupported, peers[peer].describe() + " and " + channel_->self().describe() +
                                          " are on different hosts, and GPU ranks share one so far. Use host ranks");
-    if (own.device >= 0 && peer != rank_ && std::memcmp(other.bus_id, own.bus_id, sizeof own.bus_id) == 0 &&
-        !peers[peer].same_process(channel_->self()))
-      return fail(Code::invalid_usage, peers[peer].describe() + " and " + channel_->self().describe() +
-                                           " use the same GPU (" + own.bus_id + "). Give each process its own");
+    const bool shared = own.device >= 0 && std::memcmp(other.bus_id, own.bus_id, sizeof own.bus_id) == 0;
+    if (shared && !options_.shares_gpus && !peers[peer].same_process(channel_->self()))
+      return fail(Code::invalid_usage,
+                  peers[peer].describe() + " and " + channel_->self().describe() + " use the same GPU (" + own.bus_id +
+                      "). Give each process its own, or set STRAIT_SHARE_GPUS=1 to try things out");
   }
   if (options_.device < 0) return {};
   STRAIT_TRY(check_ranks(*options_.p2p, ranks_));

@@ -227,8 +227,8 @@ Status Comm::read_settings(const Environment& environment) {
   options_.lines_bytes = static_cast<std::size_t>(lines_bytes);
   STRAIT_ASSIGN(const std::int64_t piped_bytes, environment.integer("STRAIT_PIPED_BYTES"));
   options_.piped_bytes = static_cast<std::size_t>(piped_bytes);
-  STRAIT_ASSIGN(const std::string graph_mixing, environment.text("STRAIT_GRAPH_MIXING"));
-  options_.joins_graphs = graph_mixing != "0";
+  STRAIT_ASSIGN(options_.joins_graphs, environment.flag("STRAIT_GRAPH_MIXING"));
+  STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
   STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
   STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
   STRAIT_ASSIGN(const std::int64_t copy_engine_bytes, environment.integer("STRAIT_COPY_ENGINE_BYTES"));

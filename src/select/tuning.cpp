@@ -224,7 +224,7 @@ Tuning parse_tuning(std::string_view text, const std::string& name) {
 
 Result<Tuning> load_tuning(const Environment& environment) {
   STRAIT_ASSIGN(const std::string path, environment.text("STRAIT_TUNING_FILE"));
-  STRAIT_ASSIGN(const std::string strict, environment.text("STRAIT_TUNING_STRICT"));
+  STRAIT_ASSIGN(const bool strict, environment.flag("STRAIT_TUNING_STRICT"));
   if (path.empty()) return Tuning{};
   Tuning tuning;
   if (const auto text = content_of(path))
@@ -232,7 +232,7 @@ Result<Tuning> load_tuning(const Environment& environment) {
   else
     tuning.problems.push_back(text.error().message);
   for (const std::string& problem : tuning.problems) {
-    if (strict == "1") return fail(Code::invalid_usage, problem + " (STRAIT_TUNING_STRICT=1)");
+    if (strict) return fail(Code::invalid_usage, problem + " (STRAIT_TUNING_STRICT=1)");
     log_warn(-1, problem + ". This is left out; STRAIT_TUNING_STRICT=1 makes it an error");
   }
   return tuning;

@@ -343,6 +343,31 @@ TEST(DeviceRankSettings, TheRateMayBeGiven) {
   unsetenv("STRAIT_EXCHANGE_GBPS");
 }
 
+/// Of all processes' first GPU the fake gives the same bus id.
+TEST(DeviceRankSettings, ProcessesShareAGpuWhereTheyAreToldTo) {
+  for (const bool told : {false, true}) {
+    LateId id;
+    std::vector<pid_t> processes;
+    for (int rank = 0; rank < 2; ++rank)
+      processes.push_back(fork_rank([&, rank] {
+        if (told) setenv("STRAIT_SHARE_GPUS", "1", 1);
+        straitComm_t comm = nullptr;
+        straitConfig_t config = test_config();
+        config.device = 0;
+        const straitResult_t joined = straitCommInitRank(&comm, 2, &id.await(), rank, &config);
+        if (told) {
+          STRAIT_EXPECT_OK(joined);
+          STRAIT_EXPECT_OK(straitCommDestroy(comm));
+        } else {
+          EXPECT_EQ(joined, straitInvalidUsage);
+          EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("use the same GPU (0000:40:00.0)"));
+        }
+      }));
+    id.make();
+    for (const pid_t process : processes) EXPECT_EQ(wait_for(process, 20'000), 0) << told;
+  }
+}
+
 /// Groups of STRAIT_P2P must be well formed, and of ranks that there are.
 TEST(DeviceRankSettings, GroupsThatCannotBeAreRefused) {
   for (const auto& [groups, problem] : {std::pair("0-0", "rank 0 is twice in 0-0"), {"0-1", "names rank 1"}}) {
