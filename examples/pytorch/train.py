@@ -52,7 +52,8 @@ class Transformer(nn.Module):
 
 def train(arguments):
     rank = int(os.environ["RANK"])
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    # More ranks than GPUs is for trying out: with NCCL an error, with Strait by STRAIT_SHARE_GPUS=1.
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
     torch.manual_seed(1)
