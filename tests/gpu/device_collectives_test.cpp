@@ -1,4 +1,5 @@
 // Every collective, type, operation and shape of buffer between GPU ranks, through the public interface, bit by bit.
+#include "executor/cuda/virtual_memory.hpp"
 #include "gpu/device_checks.hpp"
 
 #include <utility>
@@ -95,6 +96,44 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
   cudaFree(output);
 }
 
+/// Buffers of cudaMallocAsync, and of several allocations at consecutive addresses, as PyTorch's expandable segments
+/// are.
+void check_kinds_of_memory(straitComm_t comm, int rank, int ranks) {
+  constexpr std::size_t count = 1'000'003, part_bytes = std::size_t{2} << 20;
+  int device = 0;
+  STRAIT_EXPECT_CUDA(cudaGetDevice(&device));
+  DeviceSide side(4096);
+  void* async = nullptr;
+  STRAIT_EXPECT_CUDA(cudaMallocAsync(&async, count * 4, side.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  std::vector<cuda::Allocation> parts;
+  for (std::size_t bytes = 0; bytes < count * 4; bytes += part_bytes) {
+    auto part = cuda::Allocation::create(device, part_bytes, false);
+    ASSERT_TRUE(part) << part.error().message;
+    parts.push_back(std::move(*part));
+  }
+  auto segments = cuda::AddressRange::map(parts, std::vector(parts.size(), part_bytes), device);
+  ASSERT_TRUE(segments) << segments.error().message;
+  meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
+  std::vector<std::int32_t> numbers(count), got(count);
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::int32_t>(i * 5) + rank;
+  const cudaStream_t stream = side.stream();
+  for (const auto& [from, to] : {std::pair<void*, void*>{async, segments->data()}, {segments->data(), async}}) {
+    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(from, numbers.data(), count * 4, cudaMemcpyHostToDevice, stream));
+    STRAIT_EXPECT_CUDA(cudaMemsetAsync(to, poison, count * 4, stream));
+    STRAIT_EXPECT_OK(straitAllReduce(from, to, count, straitInt32, straitSum, comm, stream));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
+    STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), to, count * 4, cudaMemcpyDeviceToHost));
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      wrong += got[i] != static_cast<std::int32_t>(i * 5) * ranks + ranks * (ranks - 1) / 2;
+    EXPECT_EQ(wrong, 0u) << (from == async ? "from cudaMallocAsync" : "from segments");
+    meet_on_host();
+  }
+  STRAIT_EXPECT_CUDA(cudaFreeAsync(async, stream));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
+}
+
 /// Calls with bounds of their own between others, over the same lanes.
 void check_bounds_of_calls(straitComm_t comm, int rank, int ranks) {
   DeviceSide side((std::size_t{8} << 20) * static_cast<std::size_t>(ranks));
@@ -124,6 +163,7 @@ TEST_P(DeviceCollectives, AllTypesAndOperations) {
 }
 TEST_P(DeviceCollectives, Messages) { run(check_messages); }
 TEST_P(DeviceCollectives, GroupsBesideOthers) { run(check_group_beside_others); }
+TEST_P(DeviceCollectives, KindsOfMemory) { run(check_kinds_of_memory); }
 TEST_P(DeviceCollectives, AllToAllV) { run(check_all_to_all_v); }
 /// Over NVLink, where most messages go as lines, few blocks send the longer ones in bulk.
 TEST_P(DeviceCollectives, MessagesOfFewBlocks) {

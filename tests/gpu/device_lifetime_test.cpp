@@ -172,7 +172,85 @@ void check_mixed(straitComm_t comm, int rank, int ranks) {
   }
 }
 
+/// Communicators that are destroyed, or aborted with a call that waits, leave no memory of the GPU behind.
+void check_leaks(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(std::size_t{1} << 20);
+  const auto meet = [&] {
+    STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+    meet_on_host();
+  };
+  const auto free_bytes = [&] {
+    meet();
+    std::size_t free = 0, total = 0;
+    STRAIT_EXPECT_CUDA(cudaMemGetInfo(&free, &total));
+    meet();
+    return free;
+  };
+  const auto come_and_go = [&](int times) {
+    for (int turn = 0; turn < times; ++turn) {
+      straitComm_t made = another(comm, rank);
+      CollectiveCase c;
+      c.count = 50'000;
+      c.seed = static_cast<std::uint64_t>(turn + 1);
+      side.check(made, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+      const bool aborts = turn % 2 == 1;
+      meet();
+      if (aborts && rank == 0) {
+        const straitResult_t called =
+            straitAllReduce(side.send(), side.send(), 1000, straitFloat32, straitSum, made, side.stream());
+        EXPECT_TRUE(called == straitSuccess || called == straitAborted)
+            << straitGetLastError(made);  // by who was first
+      }
+      if (aborts) STRAIT_EXPECT_OK(straitCommAbort(made));
+      STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+      STRAIT_EXPECT_OK(straitCommDestroy(made));
+    }
+  };
+  come_and_go(4);  // what is kept for the next one is there from then on
+  const std::size_t before = free_bytes();
+  come_and_go(12);
+  EXPECT_GE(free_bytes(), before);
+}
+
+/// A process that exits with communicators that it never destroyed, and calls that wait for a rank that left.
+void check_exit(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(std::size_t{1} << 20);
+  CollectiveCase c;
+  c.count = 50'000;
+  side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+  if (rank == 0)
+    STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.send(), 1000, straitFloat32, straitSum, comm, side.stream()));
+  std::exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+/// A process forked after init, such as a data loader, ends beside the ranks and disturbs none.
+void check_fork(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(std::size_t{1} << 20);
+  CollectiveCase c;
+  c.count = 50'000;
+  for (int turn = 0; turn < 3; ++turn) {
+    c.seed = static_cast<std::uint64_t>(turn + 1);
+    side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+    const pid_t loader = fork();
+    if (loader == 0) std::exit(0);
+    if (turn == 1) continue;  // this one ends while calls are made
+    EXPECT_EQ(wait_for(loader, 10'000), 0) << "turn " << turn;
+  }
+  STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+}
+
 using DeviceLifetime = DeviceRanks;
+TEST_P(DeviceLifetime, NothingIsLeftOnTheGpu) { run(check_leaks); }
+TEST_P(DeviceLifetime, ExitsWithoutDestroy) {
+  if (!GetParam().as_processes) GTEST_SKIP() << "a process exits as a whole";
+  run(check_exit);
+}
+TEST_P(DeviceLifetime, ForksAfterInit) {
+  if (!GetParam().as_processes) GTEST_SKIP() << "a process forks as a whole";
+  run(check_fork);
+}
 TEST_P(DeviceLifetime, BesideOtherWork) { run(check_beside_other_work); }
 TEST_P(DeviceLifetime, AbortsEachForItself) { run(check_aborts); }
 TEST_P(DeviceLifetime, GraphsBesideCalls) { run(check_mixed); }

@@ -166,7 +166,8 @@ inline int gpu_count() {
   return devices;
 }
 
-/// Ranks that are threads share GPUs where there are fewer, with so few blocks each that all run at the same time.
+/// Ranks share GPUs where there are fewer: threads with so few blocks each that all run at the same time, processes in
+/// turns.
 inline void join_on_device(const straitUniqueId& id, int rank, int ranks, const RankBody& body,
                            straitWireFormat_t wire = straitWireDefault) {
   const int gpus = gpu_count();
@@ -209,6 +210,9 @@ inline int gpus_in_a_child() {
 
 /// Of ranks that are threads; processes do not wait.
 inline std::atomic<int> threads_to_meet = 0, threads_met = 0;
+/// Whether ranks take turns of milliseconds on a GPU, so that a call takes several.
+inline bool takes_turns(int ranks) { return threads_to_meet == 0 && gpu_count() < ranks; }
+
 inline void meet_on_host() {
   if (threads_to_meet == 0) return;
   const int turn = threads_met++ / threads_to_meet;
@@ -219,14 +223,15 @@ struct Setup {
   bool as_processes;
   int ranks;
 };
-/// Ranks as threads or processes. Skips where there are too few GPUs.
+/// Ranks as threads or processes.
 class DeviceRanks : public ::testing::TestWithParam<Setup> {
  protected:
   void SetUp() override {
     gpus_ = gpus_in_a_child();
-    const int needed = GetParam().as_processes ? GetParam().ranks : 1;
-    if (gpus_ < needed) GTEST_SKIP() << "needs " << needed << " GPUs, here are " << gpus_;
+    if (gpus_ == 0) GTEST_SKIP() << "needs a GPU, here is none";
+    setenv("STRAIT_SHARE_GPUS", gpus_ < GetParam().ranks ? "1" : "0", 1);
   }
+  void TearDown() override { unsetenv("STRAIT_SHARE_GPUS"); }
   void run(const RankBody& body, straitWireFormat_t wire = straitWireDefault) {
     if (GetParam().as_processes) return run_on_devices(true, GetParam().ranks, body, wire);
     // In a child too, so that later tests may fork.
