@@ -42,13 +42,13 @@ struct Traded {
   Status mapped;              ///< why
 };
 
-/// All ranks allocate and trade descriptors; each maps the memory of `members`, itself among them. `kind` is what of it
-/// an error names.
-template <class Memory>
+/// All ranks allocate (as `places` say) and trade descriptors; each maps the memory of `members`, itself among them.
+/// `kind` is what of it an error names.
+template <class Memory, class... Places>
 Result<Traded<Memory>> trade(const DeviceRank::Request& request, const Island& members, std::size_t bytes,
-                             const std::string& kind) {
+                             const std::string& kind, const Places&... places) {
   Stages stages;
-  auto own = Memory::allocate(request.device, bytes);
+  auto own = Memory::allocate(request.device, bytes, places...);
   stages.done("own");
   auto shared = own ? own->share() : Result<UniqueFd>(tl::unexpected(own.error()));
   STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share " + kind));
@@ -94,6 +94,14 @@ Result<std::uint32_t> blocks_of_shared_gpus(const DeviceRank::Request& request) 
   STRAIT_ASSIGN(const auto all, request.gather(static_cast<std::uint32_t>(sms)));
   const std::uint32_t least = *std::min_element(all.begin(), all.end());
   return std::max(least / (2 * static_cast<std::uint32_t>(sharing)), 1u);
+}
+
+Result<std::vector<RankNodes>> gather_nodes(const DeviceRank::Request& request) {
+  const RankNodes own = RankNodes::find(request.bus_ids[request.rank], request.reducers.cores);
+  STRAIT_ASSIGN(const auto words, request.gather(own.word()));
+  std::vector<RankNodes> nodes;
+  for (const std::uint32_t word : words) nodes.push_back(RankNodes::of_word(word));
+  return nodes;
 }
 
 Island everybody(std::uint32_t ranks) {
@@ -216,8 +224,10 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   if (!islands_.empty())
     across = arena_layout(ArenaKind::host, static_cast<std::uint32_t>(islands_.size()), budget_bytes);
   const Island all = everybody(request.ranks);
-  STRAIT_ASSIGN(auto traded,
-                trade<host_staged::HostMemory>(request, all, layout.size_bytes + across.size_bytes, "host memory"));
+  STRAIT_ASSIGN(nodes_, gather_nodes(request));
+  const std::size_t size_bytes = layout.size_bytes + across.size_bytes;
+  STRAIT_ASSIGN(auto traded, trade<host_staged::HostMemory>(request, all, size_bytes, "host memory",
+                                                            places_of_arena(size_bytes, nodes_[request.rank])));
   STRAIT_TRY(request.agree(traded.mapped, "map its peers' host memory"));
   staging_ = std::move(traded.all);
   ring_ = ring_of(request, all, request.rank, layout);
@@ -225,7 +235,10 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   for (const std::uint32_t peer : all) ring_.arenas[peer] = staging_[peer].device_data();
   if (!islands_.empty()) STRAIT_TRY(join_across(request, across, layout));
   if (request.ranks > 1 && request.copy_engine_bytes > 0) {
-    STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages"));
+    const staged::StagedOptions options;
+    STRAIT_ASSIGN(const auto windows,
+                  staged::StagedWindows::within(windows_bytes, request.ranks, options.depth, options.chunk_bytes));
+    STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages", places_of_windows(windows, nodes_)));
   }
   const std::size_t crossing = meetings() * meeting_ranks();
   reducers_of_each_ = cpu_reducers_of_each(request.reducers.threads, request.most_reducers, request.ranks, crossing);
@@ -255,7 +268,8 @@ Status DeviceArenas::join_across(const DeviceRank::Request& request, const Arena
 }
 
 Result<host_staged::HostMemory> DeviceArenas::share_one(const DeviceRank::Request& request, std::size_t bytes,
-                                                        const std::string& what) const {
+                                                        const std::string& what,
+                                                        std::span<const PlacedPart> places) const {
   host_staged::HostMemory one;
   Status opened;
   const auto take = [&](Result<host_staged::HostMemory> memory) {
@@ -264,7 +278,7 @@ Result<host_staged::HostMemory> DeviceArenas::share_one(const DeviceRank::Reques
     else
       opened = tl::unexpected(memory.error());
   };
-  if (request.rank == 0) take(host_staged::HostMemory::allocate(request.device, bytes));
+  if (request.rank == 0) take(host_staged::HostMemory::allocate(request.device, bytes, places));
   STRAIT_TRY(request.agree(opened, "share host memory for " + what));
   // The others have nothing to give, and give what they have.
   STRAIT_ASSIGN(const UniqueFd given, request.rank == 0 ? one.share() : staging_[request.rank].share());
@@ -283,9 +297,25 @@ std::size_t DeviceArenas::reducers_offset() const {
   return meetings() > 1 ? place_of(islands_, ring_.rank).place * reducers_layout().size_bytes() : 0;
 }
 
+std::vector<PlacedPart> DeviceArenas::reducers_places() const {
+  const cpu_reducers::ReducerMemory layout = reducers_layout();
+  std::vector<PlacedPart> all;
+  for (std::size_t meeting = 0; meeting < meetings(); ++meeting) {
+    std::vector<RankNodes> nodes = nodes_;
+    if (!islands_.empty()) {
+      nodes.clear();
+      for (const Island& island : islands_) nodes.push_back(nodes_[island[meeting]]);
+    }
+    const auto places = places_of_reducers(layout, meeting * layout.size_bytes(), reducers_of_each_, nodes);
+    all.insert(all.end(), places.begin(), places.end());
+  }
+  return all;
+}
+
 Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
   const cpu_reducers::ReducerMemory layout = reducers_layout();
-  STRAIT_ASSIGN(reducers_memory_, share_one(request, meetings() * layout.size_bytes(), "CPU reducers"));
+  STRAIT_ASSIGN(reducers_memory_,
+                share_one(request, meetings() * layout.size_bytes(), "CPU reducers", reducers_places()));
   if (meeting_ring().ranks == 0) {  // what this rank has is added up on its GPU's island
     reducers_memory_ = {};
     return {};

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "communicator/device_rank.hpp"
+#include "communicator/staging_places.hpp"
 #include "executor/cpu_reducers/reducer_memory.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/layout.hpp"
@@ -93,7 +95,8 @@ class DeviceArenas {
                      const kernels::ArenaLayout& before);
   /// Of `bytes`, rank 0's, which all map. `what`: of it an error names.
   Result<host_staged::HostMemory> share_one(const DeviceRank::Request& request, std::size_t bytes,
-                                            const std::string& what) const;
+                                            const std::string& what, std::span<const PlacedPart> places) const;
+  std::vector<PlacedPart> reducers_places() const;
   Status open_reducers(const DeviceRank::Request& request);
   /// How many meet, and how many such groups of ranks there are: the same on all ranks.
   std::size_t meeting_ranks() const { return islands_.empty() ? ring_.ranks : islands_.size(); }
@@ -101,7 +104,8 @@ class DeviceArenas {
 
   kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;
-  cuda::DeviceMemory counts_;  ///< of all rings, and behind them Ring::gave_up and words()
+  std::vector<RankNodes> nodes_;  ///< staged: by rank
+  cuda::DeviceMemory counts_;     ///< of all rings, and behind them Ring::gave_up and words()
   std::byte* words_ = nullptr;
   cuda::DeviceMemory island_scratch_;
   std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank of the island, this rank's own among them

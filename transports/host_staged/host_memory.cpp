@@ -3,12 +3,14 @@
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "transports/shm/shared_heap.hpp"
 
 namespace strait::host_staged {
@@ -46,6 +48,18 @@ class Pinned {
   std::vector<Mapping> unused_;
 };
 
+/// Before pages are pinned, for those stay where they are.
+void place(const Mapping& mapping, std::span<const PlacedPart> places) {
+  static std::atomic<bool> was_told = false;  // once a process: the reason is the system's
+  for (const PlacedPart& part : places) {
+    const Status placed = prefer_numa_node(mapping.data() + part.offset, part.size_bytes, part.node);
+    if (placed) continue;
+    if (!was_told.exchange(true))
+      log_info(-1, placed.error().message + ". What GPUs trade through lies where it is first touched");
+    return;
+  }
+}
+
 }  // namespace
 
 Status HostMemory::register_for(int device) {
@@ -71,10 +85,11 @@ Status HostMemory::register_for(int device) {
   return {};
 }
 
-Result<HostMemory> HostMemory::allocate(int device, std::size_t bytes) {
+Result<HostMemory> HostMemory::allocate(int device, std::size_t bytes, std::span<const PlacedPart> places) {
   HostMemory memory;
   STRAIT_ASSIGN(memory.fd_, shm::make_sealed_memory("strait-staging", bytes));
   STRAIT_ASSIGN(memory.mapping_, Mapping::of_file(memory.fd_.get(), bytes));
+  place(memory.mapping_, places);
   STRAIT_TRY(memory.register_for(device));
   return memory;
 }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/mapping.hpp"
+#include "base/numa.hpp"
 #include "base/unique_fd.hpp"
 
 namespace strait::host_staged {
@@ -14,8 +16,8 @@ namespace strait::host_staged {
 class HostMemory {
  public:
   HostMemory() = default;
-  /// Zeroed, for access by `device`.
-  static Result<HostMemory> allocate(int device, std::size_t bytes);
+  /// Zeroed, for access by `device`. Parts whose place cannot be had lie anywhere.
+  static Result<HostMemory> allocate(int device, std::size_t bytes, std::span<const PlacedPart> places = {});
   /// What a peer's share() gave, of the same size, for access by `device`. Reads the descriptor, leaves it open.
   static Result<HostMemory> import(int fd, std::size_t bytes, int device);
   ~HostMemory();
