@@ -57,18 +57,18 @@ class Sizes(unittest.TestCase):
         names = [gate.name_of(shard) for shard in gate.shards(odd=True)]
         self.assertEqual("all-reduce_bfloat16_graph", names[0])
         self.assertEqual(len(names), len(set(names)))
-        self.assertEqual(9 * 2 * 3, len(names))
-        self.assertEqual(9 * 2 * 2, len(gate.shards(odd=False)))
+        self.assertEqual(9 * 3 * 3, len(names))
+        self.assertEqual(9 * 3 * 2, len(gate.shards(odd=False)))
 
 
 class Judging(unittest.TestCase):
     def judge(self, shard=SHARD, **values):
-        return gate.judge(shard, row(**values), TARGETS)
+        return gate.judge(shard, row(**values), TARGETS, (values["nccl_us"], "graph"))
 
     def test_as_fast_as_nccl_passes_within_the_noise(self):
         self.assertEqual("", self.judge(strait_us=4.9, nccl_us=4.9))
         self.assertEqual("", self.judge(strait_us=4.99, nccl_us=4.9))
-        self.assertEqual("slower than NCCL", self.judge(strait_us=4.99, nccl_us=4.8))
+        self.assertEqual("slower than NCCL's best (graph)", self.judge(strait_us=4.99, nccl_us=4.8))
 
     def test_targets_count_for_their_size_type_and_mode(self):
         self.assertEqual("above its target of 5.0 us", self.judge(strait_us=5.1, nccl_us=9))
@@ -92,7 +92,25 @@ class Judging(unittest.TestCase):
         text, failures = gate.tabulate({SHARD: [row(4, 8), row(9, 8, size=2048), row(1, 9, size=4096)]}, TARGETS)
         self.assertEqual(1, failures)
         self.assertEqual(2, sum(line.endswith("PASS") for line in text.splitlines()))
-        self.assertIn("FAIL: slower than NCCL", text)
+        self.assertIn("FAIL: slower than NCCL's best (eager)", text)
+
+    def test_every_mode_is_held_against_the_best_of_nccl(self):
+        graph, registered = (("all-reduce", "bfloat16", mode, 0) for mode in ("graph", "registered"))
+        results = {graph: [row(3, 9)], registered: [row(2, 4)], SHARD: [row(4.5, 9)]}
+        text, failures = gate.tabulate(results, {**TARGETS, "mean_ratio": {}})
+        self.assertEqual(1, failures)  # faster than eager NCCL, slower than on registered buffers
+        failed, = (line for line in text.splitlines() if "FAIL" in line)
+        self.assertRegex(failed, r"eager +1K .*  2\.00       4\.00  FAIL: slower than NCCL's best \(registered\)$")
+
+    def test_other_calls_are_not_its_best(self):
+        others = [(("all-gather", "bfloat16", "graph", 0), row(1, 1)),
+                  (("all-reduce", "float32", "graph", 0), row(1, 1)),
+                  (("all-reduce", "bfloat16", "graph", 17), row(1, 1)),
+                  (("all-reduce", "bfloat16", "graph", 0), row(1, 1, size=2048)),
+                  (("all-reduce", "bfloat16", "graph", 0), {**row(1, 1), "place": "in_place"})]
+        for shard, other in others:
+            best = gate.best_of_nccl({shard: [other], SHARD: [row(4, 8)]})
+            self.assertEqual((8, "eager"), best[gate.key_of(SHARD, row(4, 8))])
 
 
 class Reading(unittest.TestCase):
@@ -163,20 +181,22 @@ class Running(unittest.TestCase):
 
     def test_finished_shards_are_not_run_again(self):
         done, calls = self.gate("--collectives", "reduce", BROKEN="reduce")
-        self.assertEqual((1, 6), (done.returncode, len(calls)), done.stderr)
+        self.assertEqual((1, 9), (done.returncode, len(calls)), done.stderr)
         self.assertIn("# FAIL reduce_bfloat16_graph", done.stdout)
         self.assertIn("no GPU", done.stdout)
         done, calls = self.gate("--collectives", "reduce")
-        self.assertEqual((0, 6), (done.returncode, len(calls)), done.stdout)
+        self.assertEqual((0, 9), (done.returncode, len(calls)), done.stdout)
         self.assertIn("-G 5 --check-limit 4M --extra-elements 0", calls[0])
-        self.assertIn("# 0 failures; 6 of 6 shards are done\n", done.stdout)
+        self.assertIn("-G 0 --check-limit", calls[1])
+        self.assertIn("-G 0 -R 2 --check-limit", calls[2])
+        self.assertIn("# 0 failures; 9 of 9 shards are done\n", done.stdout)
         done, calls = self.gate("--collectives", "reduce")
         self.assertEqual((0, []), (done.returncode, calls))
 
     def test_no_shard_is_begun_when_the_time_is_over(self):
         done, calls = self.gate("--collectives", "reduce", "--minutes", "-1")
         self.assertEqual((2, []), (done.returncode, calls), done.stdout)
-        self.assertIn("0 of 6 shards are done. Run again for the rest", done.stdout)
+        self.assertIn("0 of 9 shards are done. Run again for the rest", done.stdout)
 
     def test_results_of_another_build_are_refused(self):
         self.gate("--collectives", "reduce")
@@ -190,7 +210,7 @@ class Running(unittest.TestCase):
         self.script("reduce_perf", PROGRAM)
         done, _ = self.gate("--collectives", "reduce", "--nccl-tests", str(self.folder))
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        self.assertEqual(8, done.stdout.count("  2.00  PASS"), done.stdout)
+        self.assertEqual(12, done.stdout.count("  2.00       4.00  PASS"), done.stdout)
 
 
 if __name__ == "__main__":
