@@ -47,7 +47,8 @@ class Sizes(unittest.TestCase):
         for tables in targets["microseconds"].values():
             for collective, modes in tables.items():
                 self.assertIn(collective, gate.PROGRAMS)
-                for table in modes.values():
+                for mode, table in modes.items():
+                    self.assertIn(mode, [*gate.MODES, *gate.BUDGETS])
                     for size, time_us in table.items():
                         self.assertIn(gate.bytes_of(size), [8 << i for i in range(28)])
                         self.assertGreater(time_us, 0)
@@ -57,8 +58,9 @@ class Sizes(unittest.TestCase):
         names = [gate.name_of(shard) for shard in gate.shards(odd=True)]
         self.assertEqual("all-reduce_bfloat16_graph", names[0])
         self.assertEqual(len(names), len(set(names)))
-        self.assertEqual(9 * 3 * 3, len(names))
-        self.assertEqual(9 * 3 * 2, len(gate.shards(odd=False)))
+        self.assertEqual([f"all-reduce_bfloat16_{sms}_sms" for sms in (4, 8, 16)], names[1:4])
+        self.assertEqual(9 * 3 * 3 + 3, len(names))
+        self.assertEqual(9 * 3 * 2 + 3, len(gate.shards(odd=False)))
 
 
 class Judging(unittest.TestCase):
@@ -106,6 +108,7 @@ class Judging(unittest.TestCase):
         others = [(("all-gather", "bfloat16", "graph", 0), row(1, 1)),
                   (("all-reduce", "float32", "graph", 0), row(1, 1)),
                   (("all-reduce", "bfloat16", "graph", 17), row(1, 1)),
+                  (("all-reduce", "bfloat16", "4_sms", 0), row(1, 1)),
                   (("all-reduce", "bfloat16", "graph", 0), row(1, 1, size=2048)),
                   (("all-reduce", "bfloat16", "graph", 0), {**row(1, 1), "place": "in_place"})]
         for shard, other in others:
@@ -143,7 +146,8 @@ arguments = sys.argv[1:]
 if arguments[0] == "run":
     os.environ["SERVED_BY"] = "strait"
     os.execv(arguments[3], arguments[3:])
-open(os.environ["CALLS"], "a").write(" ".join(arguments) + "\\n")
+limits = [f"{name}={os.environ[name]}" for name in ("STRAIT_MAX_SMS", "NCCL_MAX_CTAS") if name in os.environ]
+open(os.environ["CALLS"], "a").write(" ".join(arguments + limits) + "\\n")
 if arguments[1] == os.environ.get("BROKEN"):
     sys.exit("no GPU")
 place = {"time_us": 2.0, "wrong": 0}
@@ -192,6 +196,15 @@ class Running(unittest.TestCase):
         self.assertIn("# 0 failures; 9 of 9 shards are done\n", done.stdout)
         done, calls = self.gate("--collectives", "reduce")
         self.assertEqual((0, []), (done.returncode, calls))
+
+    def test_both_libraries_are_given_the_same_few_thread_blocks(self):
+        _, calls = self.gate("--collectives", "all-reduce")
+        few = [call for call in calls if "-b 256M -e 256M -w 5 -G 0 --check-limit" in call]
+        for sms, call in zip((4, 8, 16), few, strict=True):
+            self.assertTrue(call.endswith(f" STRAIT_MAX_SMS={sms} NCCL_MAX_CTAS={sms}"), call)
+        others = [call for call in calls if call not in few]
+        self.assertEqual(9, len(others))
+        self.assertFalse([call for call in others if "NCCL_MAX_CTAS" in call])
 
     def test_no_shard_is_begun_when_the_time_is_over(self):
         done, calls = self.gate("--collectives", "reduce", "--minutes", "-1")
