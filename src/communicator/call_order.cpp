@@ -8,7 +8,7 @@
 namespace strait {
 namespace {
 
-/// As long is_idle() waits for a word of the device's memory: a copy takes microseconds, but others may be before it.
+/// As long a question waits for words of the device's memory: a copy takes microseconds, but others may be before it.
 constexpr auto reading_limit = std::chrono::milliseconds(5);
 constexpr auto look_every = std::chrono::microseconds(10);
 
@@ -40,7 +40,7 @@ Status CallOrder::begin(void* stream) {
   if (last_.tail == Tail::other) return setup_.driver->wait(stream, done_);
   // All that count end, also those that give up; and they were enqueued before this wait, so that streams which share a
   // hardware queue do not wait in a circle.
-  const staged::MemoryOperation all_finished{Kind::wait_at_least, setup_.finished, launched_};
+  const staged::MemoryOperation all_finished{Kind::wait_at_least, &setup_.counts->finished, launched_};
   return setup_.driver->operate({&all_finished, 1}, stream);
 }
 
@@ -74,7 +74,7 @@ Status CallOrder::join_graphs() {
   if (joined_ || !setup_.joins_graphs) return {};
   if (last_.exists && last_.tail == Tail::counted_launch) {
     STRAIT_ASSIGN(joining_stream_, setup_.driver->create_stream());
-    const staged::MemoryOperation all_finished{Kind::wait_at_least, setup_.finished, launched_};
+    const staged::MemoryOperation all_finished{Kind::wait_at_least, &setup_.counts->finished, launched_};
     STRAIT_TRY(setup_.driver->operate({&all_finished, 1}, joining_stream_));
     STRAIT_TRY(setup_.driver->record(done_, joining_stream_));
   }
@@ -108,16 +108,16 @@ std::optional<bool> CallOrder::is_idle() {
   if (!has_run_) return true;
   const std::optional<bool> passed = setup_.driver->has_passed(done_);
   if (!passed || !*passed) return passed;
-  const std::optional<std::uint32_t> finished = read_finished();
-  if (!finished) return std::nullopt;
-  if (*finished != launched_) return false;
+  const auto counts = read_counts();
+  if (!counts) return std::nullopt;
+  if (counts->finished != launched_) return false;
   if (!knows_graphs()) return std::nullopt;
   return true;
 }
 
 /// By a copy on a stream of its own. It waits for nothing, so that nothing is held up by the question, as by a stream
 /// that waits in a hardware queue which it shares. Nothing if the copy does not come soon.
-std::optional<std::uint32_t> CallOrder::read_finished() {
+std::optional<kernels::LaunchCounts> CallOrder::read_counts() {
   const std::lock_guard lock(reading_);
   staged::StreamDriver& reader = *setup_.reader;
   if (reading_stream_ == nullptr) {
@@ -126,13 +126,14 @@ std::optional<std::uint32_t> CallOrder::read_finished() {
     reading_stream_ = *stream;
   }
   if (!reader.is_idle(reading_stream_)) return std::nullopt;  // with the copy for an earlier question
-  if (!reader.copy({setup_.seen, 0, setup_.finished, 0, sizeof *setup_.finished}, reading_stream_)) return std::nullopt;
+  if (!reader.copy({setup_.seen, 0, setup_.counts, 0, sizeof *setup_.counts}, reading_stream_)) return std::nullopt;
   const auto limit = std::chrono::steady_clock::now() + reading_limit;
   while (!reader.is_idle(reading_stream_)) {
     if (std::chrono::steady_clock::now() > limit) return std::nullopt;
     std::this_thread::sleep_for(look_every);
   }
-  return std::atomic_ref(*setup_.seen).load(std::memory_order_acquire);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return *setup_.seen;
 }
 
 }  // namespace strait

@@ -10,13 +10,15 @@
 
 #include "base/error.hpp"
 #include "executor/copy_engine/stream_driver.hpp"
+#include "kernels/launch.hpp"
 
 namespace strait {
 
 /// Calls of a communicator run one after another on its GPU, whatever streams they are given. Streams are the user's,
 /// who may destroy one as soon as its calls are enqueued: nothing is asked of a call's stream later. What a call on
 /// another stream waits for is
-///  - the number of blocks that have ended (kernels::Ring::finished), if the last work of the call before is a launch
+///  - the number of blocks that have ended (kernels::LaunchCounts::finished), if the last work of the call before is a
+///  launch
 ///    that counts its own. That costs the host nothing, and lets the next kernel of the stream begin early;
 ///  - else an event behind the call.
 /// Calls that are captured run when their graph is launched, and count nothing. Within their capture they come after
@@ -29,8 +31,8 @@ class CallOrder {
   struct Setup {
     std::unique_ptr<staged::StreamDriver> driver;
     std::unique_ptr<staged::StreamDriver> reader;  ///< another one of the same device, for is_idle()
-    std::uint32_t* finished = nullptr;             ///< in this device's memory: 0, and nobody else's
-    std::uint32_t* seen = nullptr;                 ///< in pinned host memory
+    kernels::LaunchCounts* counts = nullptr;       ///< in this device's memory: zeros, and of nobody else
+    kernels::LaunchCounts* seen = nullptr;         ///< in pinned host memory
     bool joins_graphs = true;  ///< if not, the user orders launches of graphs and what is called outside of them
   };
   /// The words of the setup outlive this, which outlives all that was enqueued.
@@ -45,7 +47,8 @@ class CallOrder {
   Status begin(void* stream);
   Status end(void* stream, Tail tail);
   /// Of the call that has begun: where its launches count. Null: they do not.
-  std::uint32_t* finished() const { return is_captured() ? nullptr : setup_.finished; }
+  std::uint32_t* finished() const { return is_captured() ? nullptr : &setup_.counts->finished; }
+  bool is_captured() const { return now_.capture_id != 0; }
   /// A launch that counts there was made.
   void launched(std::uint32_t blocks) {
     if (!is_captured()) launched_ += blocks;
@@ -57,6 +60,9 @@ class CallOrder {
   /// Whether the GPU has finished all that was enqueued; nothing where that cannot be known: now, or of graphs that are
   /// not joined. From any thread.
   std::optional<bool> is_idle();
+  /// What the GPU has begun, and what of it has ended, in graphs too; nothing where it does not answer. From any
+  /// thread.
+  std::optional<kernels::LaunchCounts> read_counts();
 
  private:
   using Event = staged::StreamDriver::Event;
@@ -73,10 +79,8 @@ class CallOrder {
     staged::GraphEnd end;
   };
   explicit CallOrder(Setup setup) : setup_(std::move(setup)) {}
-  bool is_captured() const { return now_.capture_id != 0; }
   Status begin_captured(void* stream);
   Status join_graphs();
-  std::optional<std::uint32_t> read_finished();
 
   Setup setup_;
   staged::StreamState now_;  ///< of the call that has begun

@@ -18,6 +18,7 @@
 #include "communicator/device_rank.hpp"
 #include "communicator/device_reducers.hpp"
 #include "communicator/device_registrations.hpp"
+#include "communicator/started_calls.hpp"
 #include "executor/cuda/runtime.hpp"
 
 namespace strait {
@@ -38,6 +39,7 @@ class CudaRank final : public DeviceRank {
   Status order_streams(void* first, void* then) override { return order_->order(first, then); }
   Result<bool> is_capturing(void* stream) const override;
   std::optional<bool> is_idle() const override { return order_->is_idle(); }
+  std::optional<DeviceProgress> progress() const override;
   Status prepare_call(const Call& call) override;
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
   Status deregister_memory(std::uint64_t number) override;
@@ -49,6 +51,8 @@ class CudaRank final : public DeviceRank {
   DeviceCalls calls_over(kernels::Ring ring) const;
   Status open_copies();
   Status open_wire_formats();
+  void begin_marking(const Call& call);
+  void end_marking(const Call& call, Tail tail);
   Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);
   /// `exchange`: what carries its exchanges of bytes out.
@@ -78,6 +82,12 @@ class CudaRank final : public DeviceRank {
   DeviceReducers reducers_;
   cuda::MappedMemory seen_;  ///< CallOrder::Setup
   std::unique_ptr<CallOrder> order_;
+  StartedCalls started_;
+  mutable std::mutex failure_mutex_;
+  std::optional<kernels::LaunchCounts> at_failure_;  ///< before the kernels that ran were told
+  /// Of the call that is being enqueued: what its first launch is to mark; then, or where none does, 0.
+  std::uint32_t mark_ = 0;
+  std::uint32_t launches_ = 0;      ///< likewise: made so far
   bool overlaps_launches_ = false;  ///< kernels may be launched while the one before still runs
   std::jthread attendant_;          ///< last: it uses the rest
 };

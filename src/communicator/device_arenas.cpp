@@ -142,6 +142,7 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   if (rings.size() > 1)  // one word for all of them
     for (Ring* ring : rings) ring->gave_up = reinterpret_cast<std::uint32_t*>(next);
   arenas.words_ = next + alignment;
+  for (Ring* ring : rings) ring->launch_counts = arenas.launch_counts();
   return arenas;
 }
 

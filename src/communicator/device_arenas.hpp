@@ -37,9 +37,12 @@ class DeviceArenas {
   /// is no first one has none (ranks == 0).
   const kernels::Ring& island_ring() const { return island_ring_; }
   const kernels::Ring& across_ring() const { return across_ring_; }
-  /// Of this device's memory, zeroed: for what else the rank counts, for an allocation of its own takes 2 MB.
-  std::byte* words() const { return words_; }
-  static constexpr std::size_t words_bytes = 4096;
+  /// Of this device's memory, zeroed, behind the rings' counts, for an allocation of its own takes 2 MB: 2 * max_ranks
+  /// words, and what all rings' launches count.
+  std::byte* barrier_tokens() const { return words_; }
+  kernels::LaunchCounts* launch_counts() const {
+    return reinterpret_cast<kernels::LaunchCounts*>(words_ + barrier_bytes);
+  }
   /// Of this device's memory, for steps within islands (DeviceIslands).
   std::byte* island_scratch() const { return island_scratch_.data(); }
   static constexpr std::size_t island_scratch_bytes = std::size_t{8} << 20;
@@ -105,7 +108,9 @@ class DeviceArenas {
   kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;
   std::vector<RankNodes> nodes_;  ///< staged: by rank
-  cuda::DeviceMemory counts_;     ///< of all rings, and behind them Ring::gave_up and words()
+  cuda::DeviceMemory counts_;     ///< of all rings, and behind them Ring::gave_up and the words
+  static constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks, words_bytes = 4096;
+  static_assert(barrier_bytes + sizeof(kernels::LaunchCounts) <= words_bytes);
   std::byte* words_ = nullptr;
   cuda::DeviceMemory island_scratch_;
   std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank of the island, this rank's own among them

@@ -60,6 +60,13 @@ class DeviceCalls {
   DeviceLaunch launch_to_reducers(const Call& call) const;
   /// Sends and receives of one group.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
+  /// Of a rank that has no part in a call: it only counts it.
+  DeviceLaunch launch_of_nothing() const {
+    kernels::Exchange exchange{};
+    exchange.ring = ring_;
+    exchange.width = 1;
+    return {kernels::flagged_wire(ring_), false, exchange, 1, kernels::threads_for(0, ring_.ranks, 1)};
+  }
   const kernels::Ring& ring() const { return ring_; }
 
  private:

@@ -1,6 +1,8 @@
 // What GPU ranks give to streams.
 #include <cuda_runtime_api.h>
 
+#include <utility>
+
 #include "communicator/cuda_rank.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/wire_format.hpp"
@@ -10,7 +12,13 @@ namespace strait {
 using cuda::check;
 
 Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
-  std::visit([&](auto& argument) { argument.ring.finished = order_->finished(); }, what.argument);
+  std::visit(
+      [&](auto& argument) {
+        argument.ring.finished = order_->finished();
+        argument.ring.call = std::exchange(mark_, 0);
+        argument.ring.is_message = call.collective == Collective::send_recv;
+      },
+      what.argument);
   const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
   const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
   cuda::LaunchShape shape{what.blocks, what.threads, overlaps_launches_};
@@ -28,6 +36,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   }
   STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
+  ++launches_;
   return {};
 }
 
@@ -46,8 +55,27 @@ Status CudaRank::launch(const WireLaunch& what, void* stream) {
 Status CudaRank::enqueue(const Call& call) {
   // Also a call that has nothing to do comes after the last one, and before the next.
   STRAIT_TRY(order_->begin(call.stream));
-  STRAIT_ASSIGN(const Tail tail, carry_out(call));
+  begin_marking(call);
+  STRAIT_ASSIGN(Tail tail, carry_out(call));
+  // Every GPU counts it, also one that has no part in it.
+  if (mark_ != 0) {
+    STRAIT_ASSIGN(tail, launch_all({calls_.launch_of_nothing()}, call));
+  }
+  end_marking(call, tail);
   return order_->end(call.stream, tail);
+}
+
+void CudaRank::begin_marking(const Call& call) {
+  mark_ = StartedCalls::mark_of(signature(call));
+  launches_ = 0;
+}
+
+void CudaRank::end_marking(const Call& call, Tail tail) {
+  mark_ = 0;
+  if (launches_ == 0) return;
+  started_.know({.signature = signature(call),
+                 .is_captured = order_->is_captured(),
+                 .has_parts = launches_ > 1 || tail == Tail::other});
 }
 
 Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
@@ -68,16 +96,23 @@ Result<CallOrder::Tail> CudaRank::enqueue_encoded(const DeviceQuantized& quantiz
   return Tail::other;
 }
 
+/// What copy engines carry takes no SM, and so no kernel to count it: it does on no rank.
 Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
   if (copies_.carries_in_place(call)) {
     const std::size_t bytes = buffer_sizes(call, request_.rank, request_.ranks).receive_bytes;
     STRAIT_ASSIGN(const auto place, registrations_.find(call.receive, bytes));
-    if (place) return copies_.enqueue_in_place(call, *place).map([] { return Tail::other; });
+    if (place) {
+      mark_ = 0;
+      return copies_.enqueue_in_place(call, *place).map([] { return Tail::other; });
+    }
   }
   if (reducers_.carries(call)) return enqueue_to_reducers(call);
   if (copies_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
-    if (!captures || copies_.can_be_captured()) return copies_.enqueue(call).map([] { return Tail::other; });
+    if (!captures || copies_.can_be_captured()) {
+      mark_ = 0;
+      return copies_.enqueue(call).map([] { return Tail::other; });
+    }
   }
   return enqueue_over(calls_, call);
 }
@@ -119,7 +154,9 @@ Status CudaRank::enqueue_messages(std::span<const Call> calls) {
   for (const Call& call : calls)
     if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
   STRAIT_TRY(order_->begin(stream));
+  begin_marking(calls.front());
   STRAIT_ASSIGN(const Tail tail, launch_all(calls_.launches_of(calls), calls.front()));
+  end_marking(calls.front(), tail);
   for (const Call& call : calls)
     if (call.stream != stream) STRAIT_TRY(order_->order(stream, call.stream));
   return order_->end(stream, tail);

@@ -26,9 +26,6 @@ namespace {
 constexpr std::int64_t slow_ms = DeviceRank::slow_wait.count();
 constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
-/// In DeviceArenas::words(), before CallOrder::Setup::finished.
-constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks;
-static_assert(barrier_bytes + sizeof(std::uint32_t) <= DeviceArenas::words_bytes);
 
 }  // namespace
 
@@ -81,18 +78,18 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring) const {
   ring.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
   return {ring,
-          arenas_.words(),
+          arenas_.barrier_tokens(),
           {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
            request_.piped_bytes, arenas_.exchange_rates().gbps, arenas_.most_blocks()}};
 }
 
 Status CudaRank::open_order() {
-  STRAIT_ASSIGN(seen_, cuda::MappedMemory::allocate(sizeof(std::uint32_t)));
+  STRAIT_ASSIGN(seen_, cuda::MappedMemory::allocate(sizeof(kernels::LaunchCounts)));
   CallOrder::Setup setup;
   STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
-  setup.finished = reinterpret_cast<std::uint32_t*>(arenas_.words() + barrier_bytes);
-  setup.seen = static_cast<std::uint32_t*>(seen_.data());
+  setup.counts = arenas_.launch_counts();
+  setup.seen = static_cast<kernels::LaunchCounts*>(seen_.data());
   setup.joins_graphs = request_.joins_graphs;
   STRAIT_ASSIGN(order_, CallOrder::open(std::move(setup)));
   return {};
@@ -175,11 +172,16 @@ void CudaRank::look_after(const std::stop_token& stop) {
   const std::atomic_ref abort(ring_.mailbox->abort);
   for (int looks = 0; !stop.stop_requested(); ++looks) {
     if (abort == 0 && request_.watch->has_failed()) {
+      {
+        const std::scoped_lock lock(failure_mutex_);
+        at_failure_ = order_->read_counts();
+      }
       abort = 1;
       (void)request_.watch->sticky();  // this rank has seen it, though its own thread may be elsewhere
       reducers_.abort();
     }
     tell_of_mailbox(*ring_.mailbox, request_, reducers_);
+    started_.put_down(*ring_.mailbox, request_.watch->own_control());
     {
       const std::unique_lock lock(copies_mutex_, std::try_to_lock);  // a registration waits for other ranks in it
       if (lock) copies_.look_after();
@@ -187,6 +189,17 @@ void CudaRank::look_after(const std::stop_token& stop) {
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     std::this_thread::sleep_for(look_every);
   }
+}
+
+/// Kernels that give up end, too, and those behind them: from then on that something has ended means nothing.
+std::optional<DeviceProgress> CudaRank::progress() const {
+  std::optional<kernels::LaunchCounts> counts = order_->read_counts();
+  if (std::atomic_ref(ring_.mailbox->timed_out).load() != 0) return DeviceProgress{};
+  if (std::atomic_ref(ring_.mailbox->abort).load() != 0) {
+    const std::scoped_lock lock(failure_mutex_);
+    counts = at_failure_;
+  }
+  return counts ? std::optional(DeviceProgress{counts->collectives, counts->have_ended()}) : std::nullopt;
 }
 
 Result<bool> CudaRank::is_capturing(void* stream) const {

@@ -18,6 +18,12 @@
 
 namespace strait {
 
+/// How far a GPU is.
+struct DeviceProgress {
+  std::optional<std::uint32_t> collectives;  ///< started, modulo 2^32
+  bool has_ended = false;  ///< all that it has started, as far as it is kernels that have begun and did not give up
+};
+
 /// What a GPU adds to a rank: memory that the peers' GPUs reach, and the kernels that carry calls out. The rest of the
 /// communicator (joining, control words, errors) is the same as on host ranks.
 class DeviceRank {
@@ -80,6 +86,8 @@ class DeviceRank {
   virtual Status deregister_memory(std::uint64_t number) = 0;
   /// Whether the GPU has finished all that was enqueued; nothing where that cannot be asked now. From any thread.
   virtual std::optional<bool> is_idle() const = 0;
+  /// What the GPU has started, or had when the communicator failed; nothing where it does not answer. From any thread.
+  virtual std::optional<DeviceProgress> progress() const = 0;
   /// Whether the stream records into a graph: such calls run later, any number of times.
   virtual Result<bool> is_capturing(void* stream) const = 0;
 };

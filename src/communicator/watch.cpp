@@ -141,13 +141,36 @@ Status Watch::examine_peers() {
       return tl::unexpected(
           raise({Code::remote_error, "the process of " + name_of(rank) + ", which " + name_of(peers_.rank) +
                                          " works with, has died. See that rank's output and the kernel log for why"}));
-  for (const PostedCall& posted : controls_[peers_.rank]->calls) {
-    const std::uint64_t sequence = posted.sequence.load(std::memory_order_acquire);
-    if (sequence == 0) continue;
-    const CallSignature own{posted.what.load(std::memory_order_relaxed), posted.count.load(std::memory_order_relaxed)};
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (posted.sequence.load(std::memory_order_relaxed) != sequence) continue;  // this rank has gone on meanwhile
-    STRAIT_TRY(compare_calls(sequence, own));
+  const auto compare_all = [](const auto& calls, auto&& compare) -> Status {
+    for (const PostedCall& each : calls) {
+      const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
+      if (sequence == 0) continue;
+      const auto call = read_call(each, sequence);
+      if (call) STRAIT_TRY(compare(sequence, call->signature));  // else this rank has gone on meanwhile
+    }
+    return {};
+  };
+  STRAIT_TRY(compare_all(own_control().calls, [this](std::uint64_t sequence, const CallSignature& call) {
+    return compare_calls(sequence, call);
+  }));
+  return compare_all(own_control().started, [this](std::uint64_t sequence, const CallSignature& call) {
+    return compare_started(sequence, call);
+  });
+}
+
+/// Every rank's GPU counts every collective that kernels carry, and no other. So ranks may be far apart, and captures
+/// of one rank be calls of another: what has the same number is the same call, or the program is wrong. Ranks that know
+/// each of two calls of one hash take them for one.
+Status Watch::compare_started(std::uint64_t sequence, const CallSignature& own) {
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
+    if (rank == peers_.rank) continue;
+    const auto call = read_call(controls_[rank]->started[sequence % posted_calls], sequence);
+    if (!call || hash_of(call->signature) == hash_of(own)) continue;
+    return tl::unexpected(raise(
+        {Code::mismatch, "ranks made different calls: as number " + std::to_string(sequence) +
+                             " of the collectives on its GPU, " + name_of(peers_.rank) + " has started " +
+                             describe(own) + ", " + name_of(rank) + " " + describe(call->signature) +
+                             ". Every rank must make the same collective calls in the same order, in graphs, too"}));
   }
   return {};
 }

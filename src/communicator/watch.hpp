@@ -45,8 +45,10 @@ class Watch {
   /// Numbers of ranks that have captured calls say nothing.
   Status compare_calls(std::uint64_t sequence, const CallSignature& own);
   /// Looks, for an attendant that waits for nothing itself, whether a peer has died, and whether ranks made different
-  /// calls of late; raises the error. May run beside this rank's own thread.
+  /// calls of late, or their GPUs have started different ones; raises the error. May run beside this rank's own thread.
   Status examine_peers();
+  /// This rank's words, for what its GPU has started.
+  RankControl& own_control() { return *controls_[peers_.rank]; }
   /// The error of two calls that do not fit.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
   bool has_deadline() const { return peers_.timeout_ms > 0; }
@@ -84,6 +86,7 @@ class Watch {
   void tell_once(const Error& error) const;
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
+  Status compare_started(std::uint64_t sequence, const CallSignature& own);
   std::string awaited_names(const Waiting& waiting) const;
 
   Control& control_;

@@ -79,8 +79,9 @@ __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, Bulk
   if (minder.has_peer && minder.nth == 0) name_first(send, minder.position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  after_predecessor();
+  const LaunchCounts before = begin_launch(ring);
   const bool goes_on = minder.minds && lane.resume();
+  mark_start(ring, before);
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
   prefetch_first<Bulk>(shared.first, copies, exchange.pieces);

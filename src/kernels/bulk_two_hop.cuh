@@ -84,8 +84,9 @@ __device__ __forceinline__ void run_bulk_two_hop(const TwoHop& call, BulkTwoHopR
   Lane<Bulk>& results = multicast ? cast_lane : lane;
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  after_predecessor();
+  const LaunchCounts before = begin_launch(ring);
   const bool goes_on = minder.minds && lane.resume() && (!multicast || cast_lane.resume());
+  mark_start(ring, before);
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
   const int last = static_cast<int>(call.rounds) + 1;

@@ -79,8 +79,9 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
   if (has_peer) name_first(send, position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  after_predecessor();
+  const LaunchCounts before = begin_launch(ring);
   const bool goes_on = minds_a_peer && lane.resume();
+  mark_start(ring, before);
   if (minds_a_peer && !goes_on) shared.failed = 1;
   bool gives_up = false;
   prefetch_first<W>(shared.first, copies, exchange.pieces);

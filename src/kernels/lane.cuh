@@ -178,10 +178,41 @@ __device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk, s
   return true;
 }
 
+/// The one thread that says what a launch begins: of a block's last warp, because the first one has lanes to look
+/// after.
+__device__ __forceinline__ bool is_marker() { return blockIdx.x == 0 && threadIdx.x == blockDim.x - 1; }
+
+/// By all threads of a block: the launch before this one has ended. Up to where it was: for mark_start(), which comes
+/// later, so that no thread waits for this load alone.
+__device__ __forceinline__ LaunchCounts begin_launch(const Ring& ring) {
+  after_predecessor();
+  LaunchCounts before{};
+  if (is_marker()) {
+    before.collectives = ring.launch_counts->collectives;
+    before.begun = ring.launch_counts->begun;
+  }
+  return before;
+}
+
+/// Notes that this launch has begun and, of a call's first one, marks for the host that the call has started: by stores
+/// that nobody waits for.
+__device__ __forceinline__ void mark_start(const Ring& ring, const LaunchCounts& before) {
+  if (!is_marker()) return;
+  store_count(&ring.launch_counts->begun, before.begun + gridDim.x);
+  if (ring.call == 0) return;
+  const std::uint32_t number = before.collectives + (ring.is_message ? 0 : 1);
+  const std::uint64_t mark = std::uint64_t{number} << 32 | ring.call;
+  store_word(ring.is_message ? &ring.mailbox->started_messages : &ring.mailbox->started[number % kept_marks], mark);
+  store_count(&ring.launch_counts->collectives, number);
+}
+
 /// By all threads of a block, as the last of what they do, on every way out: a stream that waits for this launch would
-/// wait for ever for a block that did not tell.
+/// wait for ever for a block that did not tell. In graphs no stream waits, and nothing need be seen with the count.
 __device__ __forceinline__ void tell_finished(const Ring& ring) {
-  if (ring.finished == nullptr) return;
+  if (ring.finished == nullptr) {
+    if (threadIdx.x == 0) count_up(&ring.launch_counts->finished_in_graphs);
+    return;
+  }
   __syncthreads();
   if (threadIdx.x == 0) count_up_released(ring.finished);
 }

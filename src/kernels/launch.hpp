@@ -76,8 +76,11 @@ struct WireSlots {
 /// The flags of bulk slots, [ring][lane][slot_depth], follow the counters.
 inline constexpr std::size_t flags_offset_bytes = returned_bytes;
 
+/// Collectives of which a rank keeps that they have started: the last ones.
+inline constexpr std::uint32_t kept_marks = 64;
+
 /// In mapped host memory, one a rank. The host raises `abort`; a kernel says there why and for whom it waits or gave
-/// up.
+/// up, and which call has started.
 struct Mailbox {
   enum class Event : std::uint32_t { none, slow, timeout, aborted };
   std::uint32_t abort = 0;
@@ -87,6 +90,20 @@ struct Mailbox {
   std::uint32_t lane = 0;
   std::uint32_t sends = 0;      ///< it waits for the peer to take, not to send
   std::uint32_t unreached = 0;  ///< of the probe: bit r: rank r of its ring
+  /// The collective of each number modulo kept_marks: number << 32 | Ring::call. One store, so that none is torn.
+  std::uint64_t started[kept_marks] = {};
+  /// The last group of sends and receives. Not all ranks take part in one, so that it has no number of its own: the one
+  /// here is that of the collective before it.
+  std::uint64_t started_messages = 0;
+};
+
+/// In this device's memory, one a rank: how far its launches are.
+struct LaunchCounts {
+  std::uint32_t collectives;         ///< that have started
+  std::uint32_t begun;               ///< blocks of the launches that have begun
+  std::uint32_t finished;            ///< blocks that have ended, of launches outside of graphs: streams wait for it
+  std::uint32_t finished_in_graphs;  ///< likewise, in graphs, which are replayed nobody knows how often
+  constexpr bool have_ended() const { return begun == finished + finished_in_graphs; }
 };
 
 /// Who runs, and with whom: the same for every launch. A communicator has one, and where its GPUs form islands one more
@@ -100,9 +117,11 @@ struct Ring {
   /// In this device's memory, where a rank has several rings: not 0: a launch gave up, and none of any ring may follow
   /// with what it left behind. Else null.
   std::uint32_t* gave_up;
-  /// In this device's memory: counts the blocks of launches as they end, for streams that wait for them. Null in
-  /// graphs, which are replayed nobody knows how often.
-  std::uint32_t* finished;
+  LaunchCounts* launch_counts;
+  std::uint32_t* finished;  ///< LaunchCounts::finished, or null in graphs
+  /// Of the first launch of a call, which marks its start: a hash of its signature. 0: of any other.
+  std::uint32_t call;
+  bool is_message;  ///< the call is a group of sends and receives
   std::uint32_t rank;
   std::uint32_t ranks;
   std::uint32_t averaged;           ///< contributions in a final result: what an average divides by

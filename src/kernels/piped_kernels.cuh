@@ -124,8 +124,9 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
   prepare_memory(memory, adds, adders);
   if (threadIdx.x < streams) name_stream(schedule, threadIdx.x, memory.streams[threadIdx.x]);
   __syncthreads();
-  after_predecessor();
+  const LaunchCounts before = begin_launch(ring);
   if (threadIdx.x < streams && !resume(ring, memory.streams[threadIdx.x])) store_progress(memory.failed, 1);
+  mark_start(ring, before);
   __syncthreads();
   const bool goes_on = load_progress(memory.failed) == 0;
   const auto role = static_cast<PipedRole>(threadIdx.x / warp_threads);

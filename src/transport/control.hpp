@@ -39,6 +39,11 @@ struct alignas(cache_line_bytes) RankControl {
   std::atomic<std::uint32_t> awaited{0};  ///< 1 + the rank that its call in progress has waited for a while; 0: none
   std::array<PostedCall, posted_calls> calls;
   std::array<PostedCall, posted_calls> messages;  ///< sends and receives, by a number of their own
+  /// GPU ranks (communicator/started_calls.hpp): collectives that the GPU has started, in graphs too, by its own count
+  /// of them. `posted_ticks`: when that was noticed; `finished_ticks`: when it was noticed that a later one has
+  /// started; `input`: the mark; `output`: 1: it is several launches.
+  std::array<PostedCall, posted_calls> started;
+  PostedCall started_messages;  ///< the last group of them, with the number of the collective that comes next
 };
 
 /// A call as its rank posts it and as others read it.

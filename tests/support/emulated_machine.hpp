@@ -29,7 +29,7 @@ class Machine {
     bool together = false;     ///< blocks of a launch run at the same time
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
-      : ranks_(ranks), together_(options.together), mailboxes_(ranks), counts_(ranks) {
+      : ranks_(ranks), together_(options.together), mailboxes_(ranks), launch_counts_(ranks), counts_(ranks) {
     const std::uint64_t first_use = options.first_use;
     auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
     if (options.small_slots)
@@ -48,6 +48,7 @@ class Machine {
       for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.arenas[peer] = arenas_[peer]->data();
       ring.counts = counts_[rank].data();
       ring.mailbox = &mailboxes_[rank];
+      ring.launch_counts = &launch_counts_[rank];
       ring.slow_ns = ~std::uint64_t{0} >> 8;
       ring.timeout_ns = 60'000'000'000;
       ring.rank = rank;
@@ -70,6 +71,7 @@ class Machine {
   void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_, together_); }
   const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
+  kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }
   std::uint32_t ranks() const { return ranks_; }
 
  private:
@@ -77,6 +79,7 @@ class Machine {
   bool together_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<kernels::Mailbox> mailboxes_;
+  std::vector<kernels::LaunchCounts> launch_counts_;
   std::vector<std::vector<kernels::LaneCounts>> counts_;
   std::vector<Bytes> tokens_;
   std::vector<kernels::Ring> rings_;

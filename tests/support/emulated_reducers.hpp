@@ -26,12 +26,17 @@ class ReducedRanks {
     std::function<void(std::uint32_t rank, kernels::Ring& ring)> adjust;
   };
   ReducedRanks(std::uint32_t ranks, const Options& options)
-      : layout_{ranks, options.lanes, 4096}, memory_(layout_.size_bytes()), mailboxes_(ranks), counts_(ranks) {
+      : layout_{ranks, options.lanes, 4096},
+        memory_(layout_.size_bytes()),
+        mailboxes_(ranks),
+        launch_counts_(ranks),
+        counts_(ranks) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       counts_[rank].resize(kernels::lane_count);
       kernels::Ring ring{};
       ring.counts = counts_[rank].data();
       ring.mailbox = &mailboxes_[rank];
+      ring.launch_counts = &launch_counts_[rank];
       ring.slow_ns = ~std::uint64_t{0} >> 8;
       ring.timeout_ns = options.timeout_ns;
       ring.ranks = 2;
@@ -74,6 +79,7 @@ class ReducedRanks {
   Memory layout_;
   Arena memory_;
   std::vector<kernels::Mailbox> mailboxes_;
+  std::vector<kernels::LaunchCounts> launch_counts_;
   std::vector<std::vector<kernels::LaneCounts>> counts_;
   std::vector<DeviceCalls> calls_;
   std::vector<std::unique_ptr<cpu_reducers::LaneReducers>> reducers_;

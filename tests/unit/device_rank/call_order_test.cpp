@@ -22,7 +22,7 @@ class Calls {
     auto reader = std::make_unique<FakeStreams>(FakeStreams::Options{.seed = seed, .one_queue = true});
     driver_ = driver.get();
     reader_ = reader.get();
-    auto order = CallOrder::open({std::move(driver), std::move(reader), &finished_, &seen_, joins_graphs});
+    auto order = CallOrder::open({std::move(driver), std::move(reader), &counts_, &seen_, joins_graphs});
     if (!order) throw std::runtime_error(order.error().message);
     order_ = std::move(*order);
   }
@@ -77,10 +77,11 @@ class Calls {
   FakeStreams& reader() { return *reader_; }
   std::uint64_t calls() const { return calls_; }
   std::uint64_t ended() const { return ended_; }
-  std::uint32_t finished() const { return finished_; }
+  std::uint32_t finished() const { return counts_.finished; }
+  kernels::LaunchCounts& counts() { return counts_; }
 
  private:
-  std::uint32_t finished_ = 0, seen_ = 0;
+  kernels::LaunchCounts counts_{}, seen_{};
   std::uint64_t calls_ = 0, ended_ = 0;  ///< the second one by whichever call runs
   std::atomic<bool> runs_ = false;
   std::atomic<std::uint64_t> recorded_ = 0, replayed_ = 0;  ///< captured calls, and how many have run
@@ -150,6 +151,21 @@ TEST(CallOrder, CountsWrap) {
   calls.finish();
   EXPECT_EQ(calls.ended(), calls.calls());
   EXPECT_EQ(ask(calls), true);
+}
+
+/// By blocks that run, of graphs too, whatever is behind them.
+TEST(CallOrder, WhatTheGpuCountsCanBeAsked) {
+  Calls calls;
+  calls.counts() = {.collectives = 7, .begun = 10, .finished = 4, .finished_in_graphs = 5};
+  const auto ask_counts = [&] {
+    std::optional<kernels::LaunchCounts> counts;
+    for (int i = 0; i < 10'000 && !counts; ++i) counts = calls.order().read_counts();
+    return counts.value_or(kernels::LaunchCounts{});
+  };
+  EXPECT_EQ(ask_counts().collectives, 7u);
+  EXPECT_FALSE(ask_counts().have_ended());
+  calls.counts().finished_in_graphs = 6;
+  EXPECT_TRUE(ask_counts().have_ended());
 }
 
 /// What is recorded into a graph counts nothing, however often it runs; calls outside wait for one another as before.

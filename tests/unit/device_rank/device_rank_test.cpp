@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fake_device_rank.hpp"
+#include "gpu_ranks.hpp"
 #include "support/ranks.hpp"
 #include "support/stopwatch.hpp"
 
@@ -151,21 +152,6 @@ straitResult_t sum_of(straitComm_t comm, std::size_t count) {
       straitAllReduce(values.data(), values.data(), count, straitFloat32, straitSum, comm, nullptr);
   meet();
   return result;
-}
-
-/// Ranks of this thread, each with a GPU.
-std::vector<straitComm_t> join_in_a_group(int ranks) {
-  straitUniqueId id;
-  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
-  std::vector<straitComm_t> comms(static_cast<std::size_t>(ranks));
-  STRAIT_EXPECT_OK(straitGroupStart());
-  for (int rank = 0; rank < ranks; ++rank) {
-    straitConfig_t config = test_config();
-    config.device = rank;
-    STRAIT_EXPECT_OK(straitCommInitRank(&comms[static_cast<std::size_t>(rank)], ranks, &id, rank, &config));
-  }
-  STRAIT_EXPECT_OK(straitGroupEnd());
-  return comms;
 }
 
 /// What `calls` in a group makes GPUs do, in order.

@@ -5,13 +5,24 @@
 #include <thread>
 
 #include "communicator/device_rank.hpp"
+#include "communicator/started_calls.hpp"
 
 namespace strait {
 namespace {
 
 class FakeDeviceRank final : public DeviceRank {
  public:
-  explicit FakeDeviceRank(Request request) : request_(std::move(request)) {}
+  explicit FakeDeviceRank(Request request) : request_(std::move(request)) {
+    if (!testing::fake_gpu.has_attendants) return;
+    attendant_ = std::jthread([this](const std::stop_token& stop) {
+      kernels::Mailbox& mailbox = testing::fake_gpu.mailboxes[request_.rank];
+      for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+        if (request_.watch->has_failed()) std::atomic_ref(mailbox.abort) = 1;
+        started_.put_down(mailbox, request_.watch->own_control());
+        if (!request_.watch->has_failed()) (void)request_.watch->examine_peers();
+      }
+    });
+  }
   int device() const override { return 0; }
   const char* transport_name() const override { return "fake"; }
   const std::string& transport_why() const override { return why_; }
@@ -20,6 +31,7 @@ class FakeDeviceRank final : public DeviceRank {
     if (testing::fake_gpu.logs)
       testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": " + std::string(name(call.collective)));
     ++testing::fake_gpu.launches;
+    started_.know({.signature = signature(call), .is_captured = is_capturing(call.stream).value()});
     if (testing::fake_gpu.looks_at_peers) STRAIT_TRY(request_.watch->examine_peers());
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
@@ -37,6 +49,7 @@ class FakeDeviceRank final : public DeviceRank {
     const int idle = testing::fake_gpu.idle;
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
   }
+  std::optional<DeviceProgress> progress() const override { return std::nullopt; }
   Result<bool> is_capturing(void* /*stream*/) const override {
     return testing::fake_gpu.captures || testing::fake_gpu.capturing_rank == static_cast<int>(request_.rank);
   }
@@ -54,6 +67,8 @@ class FakeDeviceRank final : public DeviceRank {
  private:
   Request request_;
   std::string why_;
+  StartedCalls started_;
+  std::jthread attendant_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/launch.hpp"
+
 /// GPU ranks of no GPU: they carry nothing out, and fail on demand.
 namespace strait::testing {
 
@@ -25,6 +27,9 @@ struct FakeGpu {
   std::atomic<int> late_rank{-1};  ///< that stays there
   int refusing_rank = -1;          ///< that cannot register memory
   std::atomic<int> registrations{0};
+  std::atomic<bool> has_attendants{false};  ///< ranks look at what their GPUs have started, and at their peers
+  /// What GPUs have started, by rank: for tests that start calls.
+  std::array<kernels::Mailbox, 4> mailboxes{};
 };
 inline FakeGpu fake_gpu;
 

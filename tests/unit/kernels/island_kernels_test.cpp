@@ -71,6 +71,7 @@ class Machine {
     DeviceCalls all, island, across;
     std::vector<std::vector<LaneCounts>> counts;
     Mailbox mailbox;
+    kernels::LaunchCounts launch_counts{};
     std::uint32_t gave_up = 0;
     Bytes scratch;
     ReducedRanks* reduced = nullptr;  ///< those of its place in their islands
@@ -96,6 +97,7 @@ class Machine {
       rank.counts.emplace_back(kernels::lane_count);
       ring.counts = rank.counts.back().data();
       ring.mailbox = &rank.mailbox;
+      ring.launch_counts = &rank.launch_counts;
       ring.gave_up = &rank.gave_up;
       ring.rank = i;
       ring.timeout_ns = timeout_of(members[i]);
@@ -105,6 +107,7 @@ class Machine {
   void join_reducers(const Island& members) {
     const auto adjust = [&](std::uint32_t i, Ring& ring) {
       ring.mailbox = &ranks_[members[i]].mailbox;
+      ring.launch_counts = &ranks_[members[i]].launch_counts;
       ring.gave_up = &ranks_[members[i]].gave_up;
       ring.timeout_ns = timeout_of(members[i]);
     };

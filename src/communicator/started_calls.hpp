@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "communicator/call.hpp"
+#include "kernels/launch.hpp"
+#include "transport/control.hpp"
+
+namespace strait {
+
+/// What a rank's GPU has started, also by graphs, of which the host sees nothing: kernels mark it in the mailbox by
+/// number and hash, and this puts it in words into the rank's control words (RankControl::started), where the watches
+/// of all ranks compare it and flight recorders show it.
+class StartedCalls {
+ public:
+  /// By what a call's first launch marks it (kernels::Ring::call).
+  static std::uint32_t mark_of(const CallSignature& signature);
+
+  struct Known {
+    CallSignature signature;
+    bool is_captured = false;
+    bool has_parts = false;  ///< it is more than one launch
+    friend bool operator==(const Known&, const Known&) = default;
+  };
+  /// That a call was enqueued, or captured.
+  void know(const Known& call);
+  /// Puts down what is new, until a call has given up. From one thread, now and then; between two times kernels may
+  /// start more than are kept.
+  void put_down(kernels::Mailbox& mailbox, RankControl& control);
+
+ private:
+  /// Words for so many different calls outside of graphs; more are those of a program whose counts never repeat.
+  static constexpr std::size_t most_known = std::size_t{1} << 16;
+  struct Mark {
+    std::uint64_t sequence;
+    std::uint32_t call;
+  };
+  /// Of 32 bits there, which may wrap.
+  Mark read(std::uint64_t mark) const;
+  void write(PostedCall& place, const Mark& mark);
+
+  std::mutex mutex_;
+  std::unordered_map<std::uint32_t, Known> known_;  ///< by mark
+  std::optional<Known> last_;                       ///< most calls are like the one before
+  std::uint64_t newest_ = 0;
+};
+
+}  // namespace strait

@@ -1,0 +1,127 @@
+// What GPUs have started, in graphs too, as ranks compare it, without a GPU.
+#include "communicator/started_calls.hpp"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "fake_device_rank.hpp"
+#include "gpu_ranks.hpp"
+#include "support/stopwatch.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Two ranks that capture a call each, whose graphs the test then launches as their GPUs would.
+class StartedCallsTest : public ::testing::Test {
+ protected:
+  StartedCallsTest() {
+    fake_gpu.launch_error.clear();
+    fake_gpu.captures = true;
+    fake_gpu.has_attendants = true;
+    for (kernels::Mailbox& mailbox : fake_gpu.mailboxes) mailbox = {};
+    comms_ = join_in_a_group(2);
+  }
+  ~StartedCallsTest() override {
+    fake_gpu.captures = false;
+    for (straitComm_t comm : comms_) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    fake_gpu.has_attendants = false;
+  }
+  void capture(std::size_t rank, std::size_t count, straitRedOp_t op = straitSum) {
+    std::array<float, 8> values{};
+    STRAIT_EXPECT_OK(straitAllReduce(values.data(), values.data(), count, straitFloat32, op, comms_[rank], nullptr));
+  }
+  /// The call of that number, as the kernels of a launch mark it.
+  static void start(std::size_t rank, std::uint64_t number, std::size_t count, ReduceOp op = ReduceOp::sum) {
+    Call call;
+    call.collective = Collective::all_reduce;
+    call.type = DataType::float32;
+    call.op = op;
+    call.count = count;
+    std::atomic_ref(fake_gpu.mailboxes[rank].started[number % kernels::kept_marks])
+        .store(number << 32 | StartedCalls::mark_of(signature(call)));
+  }
+  straitResult_t error_of(std::size_t rank) const {
+    straitResult_t error = straitSuccess;
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comms_[rank], &error));
+    return error;
+  }
+  void expect_mismatch(const char* first, const char* second) const {
+    const Stopwatch watch;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      while (error_of(rank) == straitSuccess && watch.elapsed() < std::chrono::seconds(10))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_EQ(error_of(rank), straitMismatch);
+      EXPECT_THAT(straitGetLastError(comms_[rank]),
+                  AllOf(HasSubstr(first), HasSubstr(second), HasSubstr("rank 0 (host "), HasSubstr("rank 1 (host ")));
+    }
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  }
+  /// Time in which each rank looks at the other many times.
+  void expect_no_error() const {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(error_of(rank), straitSuccess);
+  }
+  std::vector<straitComm_t> comms_;
+};
+
+TEST_F(StartedCallsTest, CallsThatDifferAreShownToAll) {
+  capture(0, 3);
+  capture(1, 5);
+  for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, rank == 0 ? 3 : 5);
+  expect_mismatch("all-reduce(count 3, float32, sum)", "all-reduce(count 5, float32, sum)");
+}
+
+TEST_F(StartedCallsTest, CallsThatDifferLaterAreShownToAll) {
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    capture(rank, 3);
+    capture(rank, 3, rank == 0 ? straitMax : straitMin);
+    for (std::uint64_t number = 1; number <= 100; ++number) start(rank, number, 3);
+  }
+  expect_no_error();
+  start(0, 101, 3, ReduceOp::max);
+  expect_no_error();  // the other one has yet to come to it
+  start(1, 101, 3, ReduceOp::min);
+  expect_mismatch("float32, max)", "float32, min)");
+  EXPECT_THAT(straitGetLastError(comms_[0]), HasSubstr("number 101 of the collectives on its GPU"));
+}
+
+/// Only what has the same number is the same call, however far ranks are apart, and whatever they do next.
+TEST_F(StartedCallsTest, RanksMayBeFarApart) {
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    for (const std::size_t count : {3, 4, 5}) capture(rank, count);
+  const auto count_of = [](std::uint64_t number) { return 3 + number % 3; };
+  std::uint64_t ahead = 0;
+  for (std::uint64_t behind = 1; behind < 300; ++behind) {
+    for (; ahead < behind + 37; ++ahead) start(0, ahead + 1, count_of(ahead + 1));
+    start(1, behind, count_of(behind));
+    std::this_thread::sleep_for(std::chrono::microseconds(behind % 7 * 300));
+  }
+  expect_no_error();
+  start(1, 300, count_of(301));
+  expect_mismatch("all-reduce(count 3, float32, sum)", "all-reduce(count 4, float32, sum)");
+}
+
+/// One rank captures what the other calls: on the GPUs they are the same calls.
+TEST_F(StartedCallsTest, MayBeCallsOfTheOtherRank) {
+  fake_gpu.captures = false;
+  fake_gpu.capturing_rank = 1;
+  for (std::uint64_t number = 1; number <= 3; ++number)
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      capture(rank, number);
+      start(rank, number, number);
+    }
+  expect_no_error();
+  fake_gpu.capturing_rank = -1;
+}
+
+}  // namespace
+}  // namespace strait::testing
