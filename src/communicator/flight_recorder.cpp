@@ -36,6 +36,50 @@ Json call_json(std::uint64_t sequence, const CallRecord& call, const TickScale::
   return json;
 }
 
+/// What is known of the end of calls on a GPU, beside that a later one has started.
+struct GpuNow {
+  std::optional<bool> idle;
+  std::optional<DeviceProgress> progress;  ///< asked after what has started was read
+};
+
+/// Of the call that has started last: whether it has finished. `has_parts`: it is several launches, and between two of
+/// them nothing runs.
+Json has_finished(const GpuNow& now, bool has_parts) {
+  if (!now.progress) return {};
+  if (!now.progress->has_ended) return false;
+  return has_parts && now.idle != true ? Json() : Json(true);
+}
+
+/// What a GPU has started; `ask`: now.
+void add_started(const RankControl& control, const TickScale::Reading& time, const std::function<GpuNow()>& ask,
+                 Json& json) {
+  const auto calls = calls_in(control.started);
+  const std::uint64_t next = control.started_messages.sequence.load(std::memory_order_acquire);
+  const auto messages = read_call(control.started_messages, next);
+  if (calls.empty() && next == 0) return;
+  const GpuNow now = ask();
+  const std::uint64_t last = calls.empty() ? 0 : calls.back().first;
+  Json last_finished = 0;
+  for (const auto& [sequence, call] : calls) {
+    const bool is_passed =
+        sequence != last || next == last + 1 ||
+        (now.progress && now.progress->collectives.value_or(last) != static_cast<std::uint32_t>(last));
+    const Json finished = is_passed ? Json(true) : has_finished(now, call.output != 0);
+    json["started"].push_back({{"sequence", sequence},
+                               {"call", describe(call.signature)},
+                               {"started_unix_us", time.unix_us_of(call.posted_ticks)},
+                               {"finished", finished}});
+    if (finished == true) last_finished = sequence;
+    if (finished.is_null()) last_finished = Json();
+  }
+  json["last_started"] = last;
+  json["last_finished"] = last_finished;
+  if (next == 0 || !messages) return;
+  json["started_messages"] = {{"call", describe(messages->signature)},
+                              {"after", next - 1},
+                              {"finished", next <= last ? Json(true) : has_finished(now, messages->output != 0)}};
+}
+
 Json rank_json(const RankName& name, const RankControl& control, const TickScale::Reading& time) {
   Json json = {{"name", name}, {"left", control.left.load(std::memory_order_acquire) != 0}};
   const std::uint32_t awaited = control.awaited.load(std::memory_order_relaxed);
@@ -80,8 +124,15 @@ std::string FlightRecorder::json(const std::string& reason) const {
     json["gpu"] = {{"device", about_.device}, {"work", !idle ? "unknown" : *idle ? "finished" : "running"}};
   }
   json["seen"] = Json::array();
-  for (std::size_t rank = 0; rank < about_.names.size(); ++rank)
+  for (std::size_t rank = 0; rank < about_.names.size(); ++rank) {
     json["seen"].push_back(rank_json(about_.names[rank], *controls_[rank], time));
+    const auto ask = [&] {
+      if (rank != about_.rank) return GpuNow{};
+      return GpuNow{about_.is_idle ? about_.is_idle() : std::nullopt,
+                    about_.progress ? about_.progress() : std::nullopt};
+    };
+    add_started(*controls_[rank], time, ask, json["seen"].back());
+  }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/ticks.hpp"
 #include "communicator/call.hpp"
+#include "communicator/device_rank.hpp"
 #include "communicator/watch.hpp"
 #include "transport/control.hpp"
 
@@ -30,6 +31,7 @@ class FlightRecorder {
     int device = -1;  ///< -1: a host rank
     /// GPU ranks: whether all that was posted is finished; nothing where it is not known. Null: host ranks.
     std::function<std::optional<bool>()> is_idle;
+    std::function<std::optional<DeviceProgress>()> progress;  ///< likewise, of what the GPU has started
   };
   /// `controls`: by rank; they outlive the recorder.
   FlightRecorder(std::vector<RankControl*> controls, About about)

@@ -305,10 +305,13 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   about.pid = channel_->self().pid;
   about.device = options_.device;
   about.transport = open.transport->name();
-  about.is_idle = [this]() -> std::optional<bool> {
-    const DeviceRank* device = asked_device_;
-    return device != nullptr ? device->is_idle() : std::nullopt;
+  const auto asks = [this](auto question) {
+    return [question, device = &asked_device_] {
+      return *device != nullptr ? (device->load()->*question)() : std::nullopt;
+    };
   };
+  about.is_idle = asks(&DeviceRank::is_idle);
+  about.progress = asks(&DeviceRank::progress);
   recorder_ = std::make_unique<FlightRecorder>(open.controls, std::move(about));
   names.on_failure = [recorder = recorder_.get()](const Error& error) { dump_on_failure(*recorder, error); };
   transport_ = std::move(open.transport);

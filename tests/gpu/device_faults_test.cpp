@@ -2,6 +2,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "fault/rank_processes.hpp"
@@ -61,8 +64,28 @@ struct DeviceSide {
     EXPECT_EQ(cudaMemset(data, 0, bytes), cudaSuccess);
     comm = join(id, rank, ranks, report, config);
   }
-  straitResult_t all_reduce(std::size_t count) const {
-    return straitAllReduce(data, data, count, straitInt32, straitSum, comm, stream);
+  straitResult_t all_reduce(std::size_t count, straitRedOp_t op = straitSum) const {
+    return straitAllReduce(data, data, count, straitInt32, op, comm, stream);
+  }
+  /// The same as a graph.
+  cudaGraphExec_t captured(std::size_t count, straitRedOp_t op = straitSum) const {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    STRAIT_EXPECT_OK(all_reduce(count, op));
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    return ready;
+  }
+  /// What the flight recorder knows of this rank.
+  nlohmann::json record(int rank) const {
+    const std::string path = "/tmp/strait_faults_" + std::to_string(getpid());
+    STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, path.c_str()));
+    std::ifstream file(path);
+    auto json = nlohmann::json::parse(file);
+    std::filesystem::remove(path);
+    return json.at("seen").at(static_cast<std::size_t>(rank));
   }
   /// Waits for the stream, then until the communicator knows of a failure.
   straitResult_t await_error(int timeout_ms) const {
@@ -157,6 +180,103 @@ TEST_P(DeviceFaults, CallsThatDifferAreShownToAll) {
     EXPECT_EQ(processes.report(rank).result, straitMismatch);
     EXPECT_THAT(processes.report(rank).message, AllOf(HasSubstr("count 1000"), HasSubstr("count 2000")));
   }
+}
+
+/// Calls that nobody posts: graphs may be launched at any time. All ranks begin alike, then rank 0 launches another
+/// one.
+TEST_P(DeviceFaults, ReplayedCallsThatDifferAreShownToAll) {
+  struct Case {
+    std::size_t count;
+    straitRedOp_t op;
+    const char *words, *other_words;
+  };
+  for (const Case& other : {Case{2000, straitSum, "count 1000, int32, sum", "count 2000, int32, sum"},
+                            Case{1000, straitMax, "count 1000, int32, sum", "count 1000, int32, max"}}) {
+    RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+      const DeviceSide side(id, rank, ranks_, report);
+      if (side.comm == nullptr) return;
+      const cudaGraphExec_t alike = side.captured(1000), own = rank == 0 ? side.captured(other.count, other.op) : alike;
+      for (int replay = 0; replay < 100; ++replay) EXPECT_EQ(cudaGraphLaunch(alike, side.stream), cudaSuccess);
+      EXPECT_EQ(cudaStreamSynchronize(side.stream), cudaSuccess);
+      straitResult_t error = straitInternalError;
+      STRAIT_EXPECT_OK(straitCommGetAsyncError(side.comm, &error));
+      EXPECT_EQ(error, straitSuccess) << straitGetLastError(side.comm);
+      const Stopwatch watch;
+      EXPECT_EQ(cudaGraphLaunch(own, side.stream), cudaSuccess);
+      error = side.await_error(10'000);
+      EXPECT_LT(watch.elapsed(), seconds(2));
+      report.fail_with(error, straitGetLastError(side.comm));
+      STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
+    });
+    processes.expect_all_end_well();
+    for (int rank = 0; rank < ranks_; ++rank) {
+      EXPECT_EQ(processes.report(rank).result, straitMismatch);
+      EXPECT_THAT(processes.report(rank).message,
+                  AllOf(HasSubstr(other.words), HasSubstr(other.other_words), HasSubstr("number 101 ")));
+    }
+  }
+}
+
+/// Of a call in a graph that waits for the last rank, and of the one after it, outside of graphs.
+TEST_P(DeviceFaults, TheFlightRecorderKnowsWhatGpusHaveStartedAndFinished) {
+  Meeting meeting(ranks_);
+  RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+    const DeviceSide side(id, rank, ranks_, report);
+    if (side.comm == nullptr) return;
+    const bool is_late = rank == ranks_ - 1;
+    const cudaGraphExec_t graph = side.captured(1000);
+    for (std::uint64_t number = 1; number <= 2; ++number) {
+      const auto launch = [&] {
+        if (number == 1)
+          EXPECT_EQ(cudaGraphLaunch(graph, side.stream), cudaSuccess);
+        else
+          STRAIT_EXPECT_OK(side.all_reduce(500));
+      };
+      if (!is_late) launch();
+      std::this_thread::sleep_for(milliseconds(300));
+      const auto waiting = side.record(rank);
+      EXPECT_EQ(waiting.value("last_started", 0u), is_late ? number - 1 : number);
+      EXPECT_EQ(waiting.value("last_finished", 0u), number - 1);
+      if (!is_late) {
+        EXPECT_EQ(waiting.at("started").back().at("finished"), false);
+      }
+      meet();
+      if (is_late) launch();
+      EXPECT_EQ(cudaStreamSynchronize(side.stream), cudaSuccess);
+      std::this_thread::sleep_for(milliseconds(100));
+      const auto done = side.record(rank);
+      EXPECT_EQ(done.value("last_finished", 0u), number);
+      EXPECT_EQ(done.at("started").back().at("finished"), true);
+      EXPECT_EQ(done.at("started").back().at("call"),
+                number == 1 ? "all-reduce(count 1000, int32, sum)" : "all-reduce(count 500, int32, sum)");
+      meet();
+    }
+    STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
+  });
+  processes.expect_all_end_well(60'000);
+}
+
+/// The last dump of a rank that waited in vain: its call had not finished, though its kernel has given up since.
+TEST_P(DeviceFaults, AfterAnAbortTheFlightRecorderKnowsWhatHadNotFinished) {
+  RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+    const DeviceSide side(id, rank, ranks_, report);
+    if (side.comm == nullptr) return;
+    if (rank != ranks_ - 1) {
+      STRAIT_EXPECT_OK(side.all_reduce(1000));
+      STRAIT_EXPECT_OK(side.all_reduce(2000));  // gives up as soon as it starts
+    }
+    std::this_thread::sleep_for(milliseconds(300));
+    if (rank == 0) STRAIT_EXPECT_OK(straitCommAbort(side.comm));
+    EXPECT_EQ(side.await_error(5000), straitAborted);
+    if (rank != ranks_ - 1) {
+      const auto record = side.record(rank);
+      EXPECT_EQ(record.at("last_started"), 1);
+      EXPECT_EQ(record.at("last_finished"), 0);
+      EXPECT_EQ(record.at("started").back().at("finished"), false);
+    }
+    STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
+  });
+  processes.expect_all_end_well();
 }
 
 TEST_P(DeviceFaults, ADeadlineNamesTheRankThatIsMissing) {

@@ -22,12 +22,28 @@ RecordedCall call_of(const Json& json) {
   return call;
 }
 
+StartedCall started_of(const Json& json, const char* number) {
+  StartedCall call{json.at(number), json.at("call")};
+  if (json.contains("started_unix_us")) call.started_unix_us = json["started_unix_us"];
+  if (const Json& finished = json.at("finished"); !finished.is_null()) call.finished = finished;
+  return call;
+}
+
 std::uint64_t last_posted(const RankRecord& rank) { return rank.calls.empty() ? 0 : rank.calls.back().sequence; }
+
+std::uint64_t last_started(const RankRecord& rank) { return rank.started.empty() ? 0 : rank.started.back().sequence; }
+
+/// What the GPU has started last.
+const StartedCall* newest_started(const RankRecord& rank) {
+  if (rank.started_messages && rank.started_messages->sequence >= last_started(rank)) return &*rank.started_messages;
+  return rank.started.empty() ? nullptr : &rank.started.back();
+}
 
 /// Whether `a` says more of the rank than `b`.
 bool says_more(const RankRecord& a, const RankRecord& b) {
   if (a.is_own != b.is_own) return a.is_own;
   if (last_posted(a) != last_posted(b)) return last_posted(a) > last_posted(b);
+  if (last_started(a) != last_started(b)) return last_started(a) > last_started(b);
   return a.knows_finished && !b.knows_finished;
 }
 
@@ -52,6 +68,9 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
     if (const Json& awaits = seen.at("awaits"); !awaits.is_null()) record.awaits = awaits;
     for (const Json& call : seen.at("calls")) record.calls.push_back(call_of(call));
     for (const Json& message : seen.at("messages")) record.messages.push_back(call_of(message));
+    if (seen.contains("started"))
+      for (const Json& call : seen["started"]) record.started.push_back(started_of(call, "sequence"));
+    if (seen.contains("started_messages")) record.started_messages = started_of(seen["started_messages"], "after");
     if (json.contains("gpu")) {
       record.knows_finished = false;  // calls of GPU ranks have no time of their end
       if (record.is_own) record.gpu_work = json["gpu"].at("work");
@@ -80,25 +99,43 @@ std::optional<std::uint32_t> awaited_by(const RankRecord& rank) {
              : std::nullopt;
 }
 
+/// "#17 all-reduce(count 8, int32, sum)", which is no number of what was posted.
+std::string numbered(const RankRecord& rank, const StartedCall& call) {
+  return rank.started_messages && &call == &*rank.started_messages
+             ? fmt::format("{} after its #{}", call.text, call.sequence)
+             : fmt::format("its #{} {}", call.sequence, call.text);
+}
+
+std::string gpu_state_of(const RankRecord& rank) {
+  std::string state = "GPU: " + (rank.gpu_work.empty() ? "not known here" : rank.gpu_work);
+  const StartedCall* call = newest_started(rank);
+  if (call == nullptr) return state;
+  return state +
+         (!call->finished   ? ", has started "
+          : *call->finished ? ", has finished "
+                            : ", in ") +
+         numbered(rank, *call);
+}
+
 std::string state_of(const RankRecord& rank, double now_us) {
   if (rank.left) return "has destroyed its communicator";
-  if (!rank.gpu_work.empty()) return "GPU: " + rank.gpu_work;
+  if (!rank.gpu_work.empty() || newest_started(rank) != nullptr) return gpu_state_of(rank);
   if (!rank.knows_finished) return "not known here";
   if (is_unfinished(rank)) return "in it, posted " + ago(now_us - rank.calls.back().posted_unix_us);
   return rank.calls.empty() ? "" : "finished " + ago(now_us - *rank.calls.back().finished_unix_us);
 }
 
-/// The first call that not all ranks made alike.
-std::string difference(const Flight& flight) {
-  std::map<std::uint64_t, std::pair<const RankRecord*, const RecordedCall*>> first;
+/// The first call that not all ranks have alike, of those posted or started.
+template <class Call>
+std::string difference(const Flight& flight, std::vector<Call> RankRecord::*calls, const char* text) {
+  std::map<std::uint64_t, std::pair<const RankRecord*, const Call*>> first;
   for (const RankRecord& rank : flight.ranks)
-    for (const RecordedCall& call : rank.calls) first.try_emplace(call.sequence, &rank, &call);
+    for (const Call& call : rank.*calls) first.try_emplace(call.sequence, &rank, &call);
   for (const auto& [sequence, known] : first)
     for (const RankRecord& rank : flight.ranks)
-      for (const RecordedCall& call : rank.calls)
+      for (const Call& call : rank.*calls)
         if (call.sequence == sequence && call.text != known.second->text)
-          return fmt::format("Call #{} differs: {} made {}, {} made {}\n", sequence, known.first->name,
-                             known.second->text, rank.name, call.text);
+          return fmt::format(fmt::runtime(text), sequence, known.first->name, known.second->text, rank.name, call.text);
   return "";
 }
 
@@ -109,8 +146,30 @@ std::string names_where(const Flight& flight, const auto& holds) {
   return names;
 }
 
+/// Whose GPU has not started what others' have, or is in what all have started.
+std::string gpu_verdict(const Flight& flight) {
+  std::uint64_t most = 0;
+  for (const RankRecord& rank : flight.ranks) most = std::max(most, last_started(rank));
+  if (most == 0) return "";
+  std::string text;
+  const std::string ahead = names_where(flight, [&](const RankRecord& r) { return last_started(r) == most; });
+  for (const RankRecord& rank : flight.ranks)
+    if (last_started(rank) != most)
+      text += fmt::format("Behind: the GPU of {} has not started collective {}, as {} did\n", rank.name,
+                          last_started(rank) + 1, ahead);
+  const std::string inside = names_where(flight, [](const RankRecord& rank) {
+    const StartedCall* call = newest_started(rank);
+    return call != nullptr && call->finished == false;
+  });
+  if (!inside.empty()) text += fmt::format("Not finished on the GPU: what was started last on {}\n", inside);
+  return text;
+}
+
 std::string verdict(const Flight& flight) {
-  std::string text = difference(flight);
+  std::string text =
+      difference(flight, &RankRecord::calls, "Call #{} differs: {} made {}, {} made {}\n") +
+      difference(flight, &RankRecord::started, "Collective {} on GPUs differs: {} started {}, {} started {}\n") +
+      gpu_verdict(flight);
   std::uint64_t most = 0;
   for (const RankRecord& rank : flight.ranks) most = std::max(most, last_posted(rank));
   const std::string ahead = names_where(flight, [&](const RankRecord& r) { return last_posted(r) == most; });
@@ -198,6 +257,13 @@ std::string report(const Flight& flight, bool all_calls) {
                               !call.finished_unix_us
                                   ? ""
                                   : fmt::format(", took {:.1f} us", *call.finished_unix_us - call.posted_unix_us));
+    if (!all_calls) continue;
+    for (const StartedCall& call : rank.started)
+      text += fmt::format("  on the GPU {}, started {}{}\n", numbered(rank, call),
+                          ago(flight.unix_us - call.started_unix_us.value_or(flight.unix_us)),
+                          !call.finished   ? ""
+                          : *call.finished ? ", finished"
+                                           : ", not finished");
   }
   return text + "\n" + verdict(flight);
 }

@@ -17,6 +17,14 @@ struct RecordedCall {
   std::optional<double> finished_unix_us{};
 };
 
+/// A collective that a GPU has started, or its last group of sends and receives.
+struct StartedCall {
+  std::uint64_t sequence = 0;  ///< by the GPU's own count of collectives; of messages, of the one before them
+  std::string text;
+  std::optional<double> started_unix_us{};
+  std::optional<bool> finished{};  ///< nothing: not known
+};
+
 struct RankRecord {
   std::string name;            ///< "rank 3 (host n7, pid 4711)"
   bool is_own = false;         ///< from this rank's own file; else as another rank saw it
@@ -26,6 +34,8 @@ struct RankRecord {
   std::string gpu_work{};                 ///< "finished", "running" or "unknown" of a GPU rank with a file of its own
   std::vector<RecordedCall> calls{};      ///< oldest first
   std::vector<RecordedCall> messages{};   ///< with where they go
+  std::vector<StartedCall> started{};     ///< of a GPU rank, in graphs too, oldest first
+  std::optional<StartedCall> started_messages{};
 };
 
 /// A communicator.

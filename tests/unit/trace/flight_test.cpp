@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "communicator/flight_recorder.hpp"
+#include "communicator/started_calls.hpp"
 
 namespace strait::trace {
 namespace {
@@ -38,6 +39,7 @@ class Job {
       about.transport = transport;
       about.device = device;
       about.is_idle = [this, rank] { return idle_[rank]; };
+      about.progress = [this, rank] { return progress_[rank]; };
       recorders_.push_back(std::make_unique<FlightRecorder>(controls, about));
     }
   }
@@ -59,6 +61,26 @@ class Job {
   FlightRecorder& recorder(std::uint32_t rank) { return *recorders_[rank]; }
   RankControl& control(std::uint32_t rank) { return controls_[rank]; }
   void set_idle(std::uint32_t rank, bool idle) { idle_[rank] = idle; }
+  void set_progress(std::uint32_t rank, DeviceProgress progress) { progress_[rank] = progress; }
+  /// On its GPU.
+  void start(std::uint32_t rank, std::uint64_t number, std::size_t count, bool has_parts = false) {
+    Call call;
+    call.count = count;
+    call.type = DataType::int32;
+    call.collective = Collective::all_reduce;
+    started_[rank].know({.signature = signature(call), .is_captured = true, .has_parts = has_parts});
+    mailboxes_[rank].started[number % kernels::kept_marks] = number << 32 | StartedCalls::mark_of(signature(call));
+    started_[rank].put_down(mailboxes_[rank], controls_[rank]);
+  }
+  void start_message(std::uint32_t rank, std::uint64_t after) {
+    Call call;
+    call.collective = Collective::send_recv;
+    call.count = 16;
+    started_[rank].know({.signature = signature(call)});
+    mailboxes_[rank].started_messages = after << 32 | StartedCalls::mark_of(signature(call));
+    started_[rank].put_down(mailboxes_[rank], controls_[rank]);
+  }
+  kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   std::string folder() const { return folder_; }
 
   void dump(std::uint32_t rank) {
@@ -75,6 +97,9 @@ class Job {
   std::vector<RankControl> controls_;
   std::vector<std::unique_ptr<FlightRecorder>> recorders_;
   std::array<std::optional<bool>, 4> idle_{};
+  std::array<std::optional<DeviceProgress>, 4> progress_{};
+  std::array<kernels::Mailbox, 4> mailboxes_{};
+  std::array<StartedCalls, 4> started_;
   std::string folder_;
 };
 
@@ -221,6 +246,92 @@ TEST(Flight, GpusSayWhetherTheyAreDone) {
   job.dump(1);
   EXPECT_THAT(job.said(), AllOf(HasSubstr("GPU: finished"), HasSubstr("GPU: running"),
                                 HasSubstr("All ranks have posted #1, and it is not finished on: rank 1\n")));
+}
+
+/// Calls of graphs, which nobody posts.
+TEST(Flight, GpusSayWhatTheyHaveStartedAndFinished) {
+  Job job(2, "cuda_p2p", 0);
+  for (std::uint64_t number = 1; number <= 3; ++number)
+    for (std::uint32_t rank = 0; rank < 2; ++rank)
+      if (rank == 0 || number != 3) job.start(rank, number, 8);
+  job.set_progress(0, {3, false});
+  job.set_progress(1, {2, true});
+  job.dump(0);
+  job.dump(1);
+  EXPECT_THAT(job.said(true),
+              AllOf(HasSubstr("GPU: unknown, in its #3 all-reduce(count 8, int32, sum)\n"),
+                    HasSubstr("GPU: unknown, has finished its #2 all-reduce(count 8, int32, sum)\n"),
+                    HasSubstr("  on the GPU its #2 all-reduce(count 8, int32, sum), started "),
+                    HasSubstr("Behind: the GPU of rank 1 has not started collective 3, as rank 0 did\n"),
+                    HasSubstr("Not finished on the GPU: what was started last on rank 0\n")));
+  std::ifstream file(job.folder() + "/" + job.recorder(0).file_name());
+  const auto json = nlohmann::json::parse(file);
+  EXPECT_EQ(json["seen"][0]["last_started"], 3);
+  EXPECT_EQ(json["seen"][0]["last_finished"], 2);
+  EXPECT_EQ(json["seen"][0]["started"][1]["finished"], true);
+  EXPECT_EQ(json["seen"][0]["started"][2]["finished"], false);
+  EXPECT_TRUE(json["seen"][1]["started"][1]["finished"].is_null()) << "of another rank's GPU it is not known";
+}
+
+TEST(Flight, CallsThatGpusStartedDifferentlyAreShown) {
+  Job job(2, "cuda_p2p", 0);
+  job.start(0, 1, 1000);
+  job.start(1, 1, 2000);
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("Collective 1 on GPUs differs: rank 0 started all-reduce(count 1000, int32, sum), "
+                                    "rank 1 started all-reduce(count 2000, int32, sum)\n"));
+}
+
+TEST(Flight, MessagesOnGpusComeAfterCollectives) {
+  Job job(1, "cuda_p2p", 0);
+  job.start(0, 1, 8);
+  job.set_progress(0, {1, false});
+  job.start_message(0, 1);
+  job.dump(0);
+  EXPECT_THAT(job.said(true),
+              AllOf(HasSubstr("in send-recv(count 16, uint8) after its #1\n"), HasSubstr(" ago, finished\n")));
+  job.start(0, 2, 8);
+  job.set_progress(0, {2, false});
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("in its #2 all-reduce"));
+}
+
+/// Between two launches of a call nothing runs, though it is not done.
+TEST(Flight, OfACallInPartsTheEndIsKnownWhenTheGpuIsIdle) {
+  Job job(1, "islands", 0);
+  job.start(0, 1, 8, true);
+  job.set_progress(0, {1, true});
+  job.set_idle(0, false);
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("GPU: running, has started its #1 all-reduce"));
+  job.set_idle(0, true);
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("GPU: finished, has finished its #1 all-reduce"));
+}
+
+/// What is queued behind such a call starts, and gives up at once.
+TEST(Flight, AfterACallGaveUpNothingIsPutDown) {
+  for (std::uint32_t kernels::Mailbox::*word : {&kernels::Mailbox::abort, &kernels::Mailbox::timed_out}) {
+    Job job(1, "cuda_p2p", 0);
+    job.start(0, 1, 8);
+    job.mailbox(0).*word = 1;
+    job.start(0, 2, 8);
+    job.set_progress(0, {});
+    job.dump(0);
+    EXPECT_THAT(job.said(), HasSubstr("in its #1 all-reduce"));
+  }
+}
+
+TEST(Flight, NumbersOnGpusWrap) {
+  Job job(1, "cuda_p2p", 0);
+  constexpr std::uint64_t period = std::uint64_t{1} << 32;
+  // All but the last have the same place.
+  for (const std::uint64_t number : {period / 4, period / 2, period / 4 * 3, period - 64, period, period + 1})
+    job.start(0, number, 8);
+  job.dump(0);
+  const auto flights = read_flights({job.folder()});
+  ASSERT_TRUE(flights);
+  EXPECT_EQ(flights->front().ranks.front().started.back().sequence, period + 1);
 }
 
 TEST(Flight, WhatIsNoSuchFileIsRefusedByName) {
