@@ -37,7 +37,7 @@ Result<std::unique_ptr<PeerCopies>> PeerCopies::open(Setup setup) {
   return copies;
 }
 
-std::vector<PeerCopies::Lane*> PeerCopies::lanes_of(bool contributes, bool sends, bool receives) {
+std::vector<Lane*> PeerCopies::lanes_of(bool contributes, bool sends, bool receives) {
   std::vector<Lane*> lanes;
   const auto take = [&](Lanes& all, bool uses) {
     for (Lane& lane : all)
@@ -50,10 +50,7 @@ std::vector<PeerCopies::Lane*> PeerCopies::lanes_of(bool contributes, bool sends
 }
 
 Status PeerCopies::prepare() {
-  for (Lane* lane : all_lanes()) {
-    STRAIT_ASSIGN(lane->stream, setup_.driver->create_stream());
-    STRAIT_ASSIGN(lane->done, setup_.driver->create_event());
-  }
+  for (Lane* lane : all_lanes()) STRAIT_TRY(lane->open(*setup_.driver));
   STRAIT_ASSIGN(begun_, setup_.driver->create_event());
   return {};
 }
@@ -65,10 +62,7 @@ PeerCopies::~PeerCopies() {
       if (setup_.has_failed()) release_waits();
       std::this_thread::sleep_for(look_every);
     }
-  for (Lane* lane : all_lanes()) {
-    if (lane->done != nullptr) driver.destroy_event(lane->done);
-    if (lane->stream != nullptr) driver.destroy_stream(lane->stream);
-  }
+  for (Lane* lane : all_lanes()) lane->close(driver);
   if (begun_ != nullptr) driver.destroy_event(begun_);
 }
 
@@ -181,11 +175,7 @@ Status PeerCopies::fork(std::uint32_t hash, std::span<Lane* const> lanes) {
 }
 
 Status PeerCopies::join(std::span<Lane* const> lanes, StreamDriver::Stream to) {
-  for (Lane* lane : lanes) {
-    STRAIT_TRY(flush(*lane));
-    STRAIT_TRY(setup_.driver->record(lane->done, lane->stream));
-    STRAIT_TRY(setup_.driver->wait(to, lane->done));
-  }
+  for (Lane* lane : lanes) STRAIT_TRY(lane->join(*setup_.driver, to));
   return {};
 }
 
@@ -324,13 +314,6 @@ void PeerCopies::clear(Lane& lane, std::size_t word, std::uint32_t words) const 
     lane.operations.push_back({.kind = MemoryOperation::Kind::clear_pair,
                                .word = setup_.device_words + word + pair * sizeof(std::uint32_t),
                                .value = 0});
-}
-
-Status PeerCopies::flush(Lane& lane) {
-  Status done;
-  if (!lane.operations.empty()) done = setup_.driver->operate(lane.operations, lane.stream);
-  lane.operations.clear();
-  return done;
 }
 
 std::atomic_ref<std::uint32_t> PeerCopies::host_word(std::size_t word) const {

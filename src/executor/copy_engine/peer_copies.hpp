@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "executor/copy_engine/lane.hpp"
 #include "executor/copy_engine/peer_traffic.hpp"
 #include "executor/copy_engine/peer_words.hpp"
 #include "executor/copy_engine/stream_driver.hpp"
@@ -57,7 +58,7 @@ class PeerCopies {
   static constexpr std::size_t wanted_chunks = 4;
 
   struct Setup {
-    std::unique_ptr<StreamDriver> driver;
+    std::shared_ptr<StreamDriver> driver;  ///< of this rank's thread
     std::uint32_t rank = 0;
     std::uint32_t ranks = 2;  ///< at least 2
     /// By rank, of `window_bytes`, as this device addresses them: this rank's window in the peer's memory, and the
@@ -103,12 +104,6 @@ class PeerCopies {
 
  private:
   enum class Kind : std::uint8_t { contribution, message };
-  /// A stream, and what it is given at once.
-  struct Lane {
-    StreamDriver::Stream stream = nullptr;
-    StreamDriver::Event done = nullptr;
-    std::vector<MemoryOperation> operations;
-  };
   using Lanes = std::array<Lane, PeerWords::lanes>;
   /// How a call is cut.
   struct Cut {
@@ -134,7 +129,7 @@ class PeerCopies {
   void tell(Lane& lane, std::size_t word, std::uint32_t value) const;
   static void tell(Lane& lane, std::uint32_t* word, std::uint32_t value);
   void clear(Lane& lane, std::size_t word, std::uint32_t words) const;
-  Status flush(Lane& lane);
+  Status flush(Lane& lane) { return lane.flush(*setup_.driver); }
   std::vector<Lane*> all_lanes() { return lanes_of(true, true, true); }
   std::vector<Lane*> lanes_of(bool contributes, bool sends, bool receives);
   std::atomic_ref<std::uint32_t> host_word(std::size_t word) const;

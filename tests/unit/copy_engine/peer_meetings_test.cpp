@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <barrier>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 
+#include "late.hpp"
 #include "peers.hpp"
 #include "standstill.hpp"
 
@@ -17,10 +16,6 @@ namespace {
 using staged::MemoryOperation;
 using staged::PeerWords;
 using namespace std::chrono_literals;
-
-/// Of several ranks, to the thread sanitizer.
-constexpr const char* race_after_failure =
-    "ranks whose waits a failure has ended race, and their outputs are undefined";
 
 constexpr Collective carried[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
                                   Collective::all_to_all, Collective::broadcast,  Collective::reduce,
@@ -36,14 +31,6 @@ std::vector<Case> make_short_cases(std::uint64_t seed, std::uint32_t ranks, std:
     if (is_supported(c)) cases.push_back(std::move(c));
   }
   return cases;
-}
-
-/// Now and then a stream is far behind all others, so that one write to a peer is, and not that to the next.
-std::function<void(const MemoryOperation&)> stragglers(std::uint64_t seed) {
-  return [state = std::make_shared<std::atomic<std::uint64_t>>(seed)](const MemoryOperation&) {
-    const std::uint64_t random = mix(state->fetch_add(1));
-    if (random % 60 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random / 64 % 8000));
-  };
 }
 
 void run_stragglers(std::uint32_t ranks, bool one_queue, std::uint64_t seed) {
@@ -183,33 +170,6 @@ TEST(PeerMeetings, CallsThatDifferDoNotMeet) {
     });
   }
 }
-
-/// Where a stream stops until it is let go on.
-class Stop {
- public:
-  explicit Stop(int after) : left_(after) {}
-  void pass() {
-    std::unique_lock lock(mutex_);
-    if (--left_ >= 0) return;
-    reached_ = true;
-    open_.wait_for(lock, 30s, [&] { return is_open_; });
-  }
-  bool is_reached() {
-    const std::lock_guard lock(mutex_);
-    return reached_;
-  }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    is_open_ = true;
-    open_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable open_;
-  int left_;
-  bool reached_ = false, is_open_ = false;
-};
 
 /// Rank 1 stops at any of its operations, in one call of two: all streams end when the communicator has failed.
 /// False: it has not as many.

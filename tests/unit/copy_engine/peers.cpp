@@ -36,6 +36,17 @@ PeerRank::PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options&
   driver = owned.get();
   staged::PeerCopies::Setup own = setup(std::move(owned));
   if (!has_windows) own.window_bytes = 0;
+  if (has_windows)
+    messages = staged::PeerMessages::open({.driver = own.driver,
+                                           .rank = own.rank,
+                                           .ranks = own.ranks,
+                                           .windows_there = own.windows_there,
+                                           .windows_here = own.windows_here,
+                                           .window_bytes = own.window_bytes,
+                                           .host_words = own.host_words,
+                                           .device_words = own.device_words,
+                                           .has_failed = own.has_failed})
+                   .value();
   copies = staged::PeerCopies::open(std::move(own)).value();
   stream = driver->create_stream().value();
 }
@@ -47,7 +58,7 @@ staged::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) 
                                   .ranks = words.ranks,
                                   .windows_there = {},
                                   .windows_here = {},
-                                  .window_bytes = peer_window_bytes,
+                                  .window_bytes = peers_.window_bytes,
                                   .contributed_there = {},
                                   .contributed_here = {},
                                   .host_words = words.host,
@@ -75,6 +86,7 @@ void PeerRank::drain() {
   while (!driver->is_idle(stream)) {
     ASSERT_LT(std::chrono::steady_clock::now(), give_up);
     copies->release_waits();
+    if (messages) messages->release_waits();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -3,14 +3,17 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "cases.hpp"
 #include "executor/copy_engine/peer_copies.hpp"
+#include "executor/copy_engine/peer_messages.hpp"
 #include "machine.hpp"
 
-/// GPU ranks that copy into one another's memory (staged::PeerCopies), with streams and a kernel on the CPU.
+/// GPU ranks that copy into one another's memory (staged::PeerCopies, staged::PeerMessages), with streams and a kernel
+/// on the CPU.
 namespace strait::testing {
 
 inline constexpr std::size_t peer_window_bytes =
@@ -19,9 +22,10 @@ inline constexpr std::size_t peer_window_bytes =
 /// GPUs that reach one another's memory.
 class Peers {
  public:
-  explicit Peers(std::uint32_t ranks)
-      : machine(ranks, staged::PeerWords{ranks}.size_bytes()),
-        windows_(ranks * ranks, Bytes(peer_window_bytes)),
+  explicit Peers(std::uint32_t ranks, std::size_t all_window_bytes = peer_window_bytes)
+      : machine(ranks, staged::MessageWords{ranks}.size_bytes()),
+        window_bytes(all_window_bytes),
+        windows_(ranks * ranks, Bytes(window_bytes)),
         contributed_(ranks * ranks * staged::PeerWords::lanes),
         mailboxes_(ranks) {}
 
@@ -39,6 +43,7 @@ class Peers {
   }
 
   Machine machine;
+  const std::size_t window_bytes;
 
  private:
   std::vector<Bytes> windows_;
@@ -53,12 +58,15 @@ class PeerRank {
            bool has_windows = true);
   staged::PeerCopies::Setup setup(std::unique_ptr<FakeStreams> streams);
   Status enqueue(const StagedCall& call) { return copies->enqueue(call, hash_of(call), stream); }
+  /// On the same streams and windows as copies.
+  Status enqueue(std::span<const staged::Message> group) { return messages->enqueue(group, stream); }
   static std::uint32_t hash_of(const StagedCall& call);
   /// Of a failed communicator: as its attendant does.
   void drain();
 
   FakeStreams* driver = nullptr;
   std::unique_ptr<staged::PeerCopies> copies;
+  std::unique_ptr<staged::PeerMessages> messages;
   staged::StreamDriver::Stream stream = nullptr;
 
  private:
