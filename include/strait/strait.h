@@ -108,6 +108,11 @@ typedef enum {
   straitWireInt4 = 4
 } straitWireFormat_t;
 
+/* As `max_sms`: copy engines carry operations of any size and leave all SMs to the program, where they can. What has to
+ * be added up takes up to four thread blocks, and whatever copy engines cannot do one (docs/gpus.md says which that
+ * is). Small operations take longer than by kernels. */
+#define STRAIT_NO_SMS (-1)
+
 /* Options of a communicator. Start from STRAIT_CONFIG_INITIALIZER, so that later versions keep your defaults. */
 typedef struct {
   size_t size_bytes;       /* sizeof(straitConfig_t) */
@@ -116,8 +121,9 @@ typedef struct {
   int64_t init_timeout_ms; /* deadline of init; 0: 60 s, or STRAIT_INIT_TIMEOUT_MS */
   int64_t timeout_ms;      /* deadline of every operation; 0: none, or STRAIT_TIMEOUT_MS */
   int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 128 (large ones 64), or
-                              STRAIT_MAX_SMS. With up to 8, GPUs that reach one another's memory carry large
-                              operations by copy engines, which take STRAIT_COPY_WINDOW_BYTES (256 MB) of each */
+                              STRAIT_MAX_SMS; or STRAIT_NO_SMS. With that, or up to 8, GPUs that reach one another's
+                              memory carry large operations by copy engines, which take STRAIT_COPY_WINDOW_BYTES
+                              (256 MB) of each */
   int wire;                /* straitWireFormat_t, the same on all ranks: of every all-reduce, reduce-scatter, all-gather
                               and all-to-all of float32, bfloat16 or float16, where what is reduced is a sum or an
                               average; other calls stay exact, and so do those of less than STRAIT_WIRE_BYTES (16 KB) */
@@ -135,9 +141,9 @@ typedef struct {
                         kind as sendbuff, one float an element of it, zeros at first: added to what this rank
                         contributes, and replaced by what the format lost of that. This rank's own matter. Unused on
                         one rank alone */
-  int max_sms;       /* GPU ranks: thread blocks this call may use, the same on all ranks, instead of those of the
-                        communicator; 0: those. By copy engines only if the communicator has them for a bound of its own
-                        or by STRAIT_COPY_ENGINE_BYTES */
+  int max_sms;       /* GPU ranks: thread blocks this call may use, or STRAIT_NO_SMS, the same on all ranks, instead of
+                        those of the communicator; 0: those. By copy engines only if the communicator has them, for what
+                        its own configuration asks for or by STRAIT_COPY_ENGINE_BYTES, or into registered memory */
   const char* algorithm; /* the plan to carry out, by the name that `strait explain` prints, the same on all ranks;
                             NULL: chosen. Overrules STRAIT_ALGORITHM and the tuning file. A name that there is not, or
                             whose plan cannot do this call on these ranks, is an error, and so is one beside a wire

@@ -28,7 +28,8 @@ std::string accepted(const Variable& variable) {
     case VariableKind::choice:
       return "one of " + joined(variable.choices, ", ");
     case VariableKind::integer:
-      return "a whole number from " + std::to_string(variable.minimum) + " to " + std::to_string(variable.maximum);
+      return "a whole number from " + std::to_string(variable.minimum) + " to " + std::to_string(variable.maximum) +
+             (variable.choices.empty() ? "" : ", or " + joined(variable.choices, ", "));
     case VariableKind::bytes:
       return "a number of bytes such as 65536, 64K or 4M, from " + std::to_string(variable.minimum) + " to " +
              std::to_string(variable.maximum);
@@ -136,6 +137,7 @@ Result<std::string> Environment::canonical(const Variable& variable) const {
     if (!is_choice(variable.choices, value)) return refuse();
     return value;
   }
+  if (!variable.choices.empty() && is_choice(variable.choices, value)) return value;
   auto number = parse_number(variable, value);
   if (!number) return refuse();
   return std::to_string(*number);
@@ -152,6 +154,8 @@ Result<std::int64_t> Environment::integer(VariableName name) const {
   STRAIT_ASSIGN(std::string value, canonical(variable));
   if (!is_number(variable.kind) || value.empty())
     return fail(Code::invalid_argument, std::string(variable.name) + " is not set: give " + accepted(variable));
+  if (is_choice(variable.choices, value))
+    return fail(Code::invalid_argument, std::string(variable.name) + " is " + value + ", no number");
   return std::stoll(value);
 }
 

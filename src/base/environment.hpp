@@ -32,7 +32,7 @@ struct Variable {
   std::string_view default_value;  ///< "": unset
   bool equal_on_all_ranks;         ///< compared when ranks join; a difference is an error
   std::string_view meaning;
-  std::string_view choices = "";  ///< of a choice: "auto|portable|avx2"
+  std::string_view choices = "";  ///< of a choice: "auto|portable|avx2"; of a number: words that may stand for one
   std::int64_t minimum = 0;       ///< of a number
   std::int64_t maximum = std::numeric_limits<std::int64_t>::max();
 };
@@ -86,7 +86,10 @@ inline constexpr Variable environment_table[] = {
      "Calls whose options name a format, or a residual, have it at any size.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
-     "Thread blocks that an operation of GPU ranks may use; 0: as many as pay.", "", 0, 1024},
+     "Thread blocks that an operation of GPU ranks may use; 0: as many as pay. none: copy engines carry operations of "
+     "any size, where they can; what has to be added up takes up to four thread blocks, and what they cannot carry one "
+     "(docs/gpus.md#no-sms).",
+     "none", 0, 1024},
     {"STRAIT_P2P", VariableKind::text, "auto", true,
      "auto: GPU ranks use one another's memory where they reach it. off: they trade through pinned host memory all the "
      "same. pcie: they reach it, but trust no more than 8 bytes to arrive whole, even over NVLink. 0-1,2-3: of all "
@@ -124,10 +127,11 @@ inline constexpr Variable environment_table[] = {
      "be slower (docs/gpus.md).",
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
-     "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines. With P2P a few thread "
-     "blocks add; 0: large calls do where few thread blocks are allowed (STRAIT_MAX_SMS), or their outputs are "
-     "registered. Without P2P kernels go on "
-     "to carry reductions, calls that are captured into graphs and the very largest; 0: they carry all.",
+     "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines, and so does each "
+     "message "
+     "of so many with P2P. There a few thread blocks add; 0: large calls do where few thread blocks are allowed "
+     "(STRAIT_MAX_SMS), or their outputs are registered. Without P2P kernels go on "
+     "to carry messages, reductions, calls that are captured into graphs and the very largest; 0: they carry all.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_COPY_WINDOW_BYTES", VariableKind::bytes, "256M", true,
      "Memory of each GPU through which copy engines carry chunks with P2P, where they are used: with less, chunks are "

@@ -1,6 +1,7 @@
 // The C interface: the library itself, its errors and its memory.
 #include "communicator/api.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -55,6 +56,12 @@ Result<Comm*> comm_of(straitComm_t handle) {
     return fail(Code::invalid_argument,
                 "this is not a communicator, or it was destroyed, or the group that makes it has not ended well");
   return handle->comm.get();
+}
+
+Result<std::uint32_t> sms_of(int max_sms) {
+  if (max_sms == STRAIT_NO_SMS) return no_sms;
+  if (max_sms < 0) return fail(Code::invalid_argument, "must not be negative (but for STRAIT_NO_SMS)");
+  return std::min(static_cast<std::uint32_t>(max_sms), Call::most_sms);
 }
 
 Result<std::optional<WireFormat>> wire_of(int format) {

@@ -77,6 +77,9 @@ straitResult_t with_comm(straitComm_t handle, F&& body) noexcept {
 /// Nothing for straitWireDefault.
 Result<std::optional<WireFormat>> wire_of(int format);
 
+/// Of a `max_sms` in a configuration or options; an error goes on from there.
+Result<std::uint32_t> sms_of(int max_sms);
+
 Result<Deadline> init_deadline(const CommOptions& options);
 
 }  // namespace strait::api

@@ -53,9 +53,9 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
     if (!wire) return fail(Code::invalid_argument, call_name + ": " + wire.error().message);
     wanted = *wire;
     call.residual = known.residual;
-    if (known.max_sms < 0)
-      return fail(Code::invalid_argument, call_name + ": max_sms in its options must not be negative");
-    call.max_sms = std::min(static_cast<std::uint32_t>(known.max_sms), Call::most_sms);
+    const auto sms = sms_of(known.max_sms);
+    if (!sms) return fail(Code::invalid_argument, call_name + ": max_sms in its options " + sms.error().message);
+    call.max_sms = *sms;
     if (known.algorithm != nullptr) {
       const Algorithm* algorithm = find_algorithm(known.algorithm);
       if (algorithm == nullptr)

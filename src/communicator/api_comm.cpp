@@ -27,10 +27,11 @@ Result<CommOptions> read_config(const straitConfig_t* config) {
   if (known.device < -1)
     return fail(Code::invalid_argument, "device " + std::to_string(known.device) + " is none; -1 means a host rank");
   if (known.device >= 0) STRAIT_TRY(check_devices_supported(known.device));
-  if (known.max_sms < 0) return fail(Code::invalid_argument, "max_sms in the configuration must not be negative");
   options.timeout_ms = known.timeout_ms;
   options.device = known.device;
-  options.max_sms = static_cast<std::uint32_t>(known.max_sms);
+  const auto sms = sms_of(known.max_sms);
+  if (!sms) return fail(Code::invalid_argument, "max_sms in the configuration " + sms.error().message);
+  options.max_sms = *sms;
   STRAIT_ASSIGN(options.wire, wire_of(known.wire));
   return options;
 }

@@ -23,7 +23,7 @@ constexpr Field collective_field{0, 5}, after_capture_field{5, 1}, type_field{6,
     number_field{52, 12};
 static_assert(collective_count - 1 <= collective_field.most() && data_type_count - 1 <= type_field.most() &&
               reduce_op_count - 1 <= op_field.most() && wire_format_count - 1 <= wire_field.most() &&
-              Call::most_sms <= sms_field.most());
+              no_sms <= sms_field.most());
 
 std::uintptr_t begin_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
@@ -191,7 +191,8 @@ std::string describe(const CallSignature& signature) {
   if (registered_field.of(signature.what) != 0) text += ", registered buffers";
   const auto wire = static_cast<WireFormat>(wire_field.of(signature.what));
   if (wire != WireFormat::off) text += ", " + std::string(name(wire)) + " on the wire";
-  if (const auto sms = sms_field.of(signature.what); sms != 0) text += ", on up to " + std::to_string(sms) + " SMs";
+  if (const auto sms = sms_field.of(signature.what); sms != 0)
+    text += sms == no_sms ? ", on no SMs" : ", on up to " + std::to_string(sms) + " SMs";
   const std::uint64_t algorithm = algorithm_field.of(signature.what);
   if (algorithm != 0 && algorithm <= catalogue().size()) text += ", by " + std::string(catalogue()[algorithm - 1].name);
   return text + ")";

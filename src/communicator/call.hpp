@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/types.hpp"
 #include "base/wire_format.hpp"
+#include "select/borders.hpp"
 #include "transport/link.hpp"
 
 namespace strait {
@@ -28,8 +29,9 @@ struct Call {
   bool registered = false;                   ///< both buffers lie in memory that all ranks registered
   WireFormat wire = WireFormat::off;
   float* residual = nullptr;  ///< one float an element of the send buffer, or none (a wire format's error feedback)
-  std::uint32_t max_sms = 0;  ///< GPU ranks: thread blocks at most, up to most_sms; 0: as the communicator says
-  static constexpr std::uint32_t most_sms = 511;  ///< more than any call takes
+  /// GPU ranks: thread blocks at most, up to most_sms; no_sms: copy engines; 0: as the communicator says.
+  std::uint32_t max_sms = 0;
+  static constexpr std::uint32_t most_sms = no_sms - 1;  ///< more than any call takes
   std::uint32_t algorithm = 0;  ///< of the call's options: one more than its place in the catalogue; 0: chosen
 
   bool sends = false;      ///< send_recv: this is a send

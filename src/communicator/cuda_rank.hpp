@@ -61,6 +61,8 @@ class CudaRank final : public DeviceRank {
   Result<Tail> enqueue_in_islands(const Call& call);
   Result<Tail> enqueue_to_reducers(const Call& call);
   Result<Tail> enqueue_over(const DeviceCalls& calls, const Call& call);
+  /// Of one group, on the first one's stream.
+  Result<Tail> carry_messages(std::span<const Call> calls);
   Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
   Status launch(DeviceLaunch& what, const Call& call);
   Status launch(const WireLaunch& what, void* stream);

@@ -206,7 +206,7 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   const bool is_alone = ranks == 1 && request.ranks > 1;
   copy_windows_begin_ = (layout.size_bytes + alignment - 1) / alignment * alignment;
   copy_window_bytes_ = 0;
-  if (ranks > 1 && ranks == request.ranks && DeviceCopies::are_wanted(request))
+  if (ranks > 1 && ranks == request.ranks && DeviceCopies::are_wanted(request, false))
     copy_window_bytes_ = request.copy_window_bytes / (ranks - 1) / alignment * alignment;
   const std::size_t bytes = is_alone ? 1 : copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
   STRAIT_ASSIGN(auto traded, trade<cuda_p2p::SharedMemory>(request, island, bytes, "memory of GPUs"));
@@ -235,7 +235,7 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   ring_.staged = true;
   for (const std::uint32_t peer : all) ring_.arenas[peer] = staging_[peer].device_data();
   if (!islands_.empty()) STRAIT_TRY(join_across(request, across, layout));
-  if (request.ranks > 1 && request.copy_engine_bytes > 0) {
+  if (request.ranks > 1 && DeviceCopies::are_wanted(request, true)) {
     const staged::StagedOptions options;
     STRAIT_ASSIGN(const auto windows,
                   staged::StagedWindows::within(windows_bytes, request.ranks, options.depth, options.chunk_bytes));
@@ -336,7 +336,7 @@ Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
 
 /// Rank 0's; the others have no use for theirs.
 Status DeviceArenas::open_peer_words(const DeviceRank::Request& request) {
-  const staged::PeerWords words{request.ranks};
+  const staged::MessageWords words{request.ranks};
   STRAIT_ASSIGN(auto traded,
                 trade<host_staged::HostMemory>(request, everybody(1), words.size_bytes(), "words of host memory"));
   STRAIT_TRY(request.agree(traded.mapped, "map words of host memory"));

@@ -34,7 +34,7 @@ struct DeviceLaunch {
 class DeviceCalls {
  public:
   struct Options {
-    std::uint32_t max_sms = 0;  ///< thread blocks at most, of calls that say nothing else; 0: as many as pay
+    std::uint32_t max_sms = 0;  ///< thread blocks at most, or no_sms, of calls that say nothing else; 0: as many as pay
     /// Messages up to this bear flags with their data: packets or lines; else bulk. Packets, unset: by their border.
     std::optional<std::size_t> flagged_bytes;
     std::string algorithm;  ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
@@ -105,7 +105,8 @@ class DeviceCalls {
 
   /// Thread blocks at most; 0: as many as pay.
   std::uint32_t bound(const Call& call) const {
-    const std::uint32_t asked = call.max_sms != 0 ? call.max_sms : options_.max_sms;
+    const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : options_.max_sms;
+    const std::uint32_t asked = blocks_of(max_sms, is_reduction(call.collective));
     if (asked == 0 || options_.most_blocks == 0) return std::max(asked, options_.most_blocks);
     return std::min(asked, options_.most_blocks);
   }

@@ -14,7 +14,7 @@ namespace strait {
 namespace {
 
 /// Of blocks that add: more than eight are faster than what comes over the link.
-constexpr std::uint32_t adding_blocks = 8;
+constexpr std::uint32_t most_adding_blocks = 8;
 
 /// Too many streams would wait on one device for one another.
 bool share_a_gpu(const DeviceRank::Request& request) {
@@ -23,24 +23,18 @@ bool share_a_gpu(const DeviceRank::Request& request) {
   return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
 }
 
-/// With few thread blocks kernels move less than copy engines: from which sizes on, two and four H200 have shown.
-DeviceCopies::Borders borders_of_few(std::uint32_t max_sms) {
-  constexpr std::size_t mb = std::size_t{1} << 20;
-  if (max_sms == 0 || max_sms > 8) return {};
-  return max_sms <= 4 ? DeviceCopies::Borders{16 * mb, 16 * mb} : DeviceCopies::Borders{128 * mb, 64 * mb};
-}
-
-DeviceCopies::Borders borders(const DeviceRank::Request& request, bool staged) {
-  if (staged) return {request.copy_engine_bytes, request.copy_engine_bytes};
-  if (share_a_gpu(request)) return {};
-  if (request.copy_engine_bytes != 0) return {request.copy_engine_bytes, request.copy_engine_bytes};
-  return borders_of_few(request.max_sms);
+CopyBorders borders(const DeviceRank::Request& request, bool staged) {
+  if (!staged && share_a_gpu(request)) return {};
+  if (request.max_sms == no_sms) return copy_borders_of(no_sms);
+  if (request.copy_engine_bytes != 0) return CopyBorders::all_from(request.copy_engine_bytes);
+  return staged ? CopyBorders{} : copy_borders_of(request.max_sms);
 }
 
 /// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two H200 have
 /// shown it to be faster than kernels of all blocks. The two meetings cost 35 us, in which four blocks move 6 MB.
 std::size_t in_place_border_bytes(std::uint32_t max_sms) {
   constexpr std::size_t mb = std::size_t{1} << 20;
+  if (max_sms == no_sms) return 1;
   return max_sms == 0 || max_sms > 4 ? 64 * mb : 16 * mb;
 }
 
@@ -57,7 +51,9 @@ staged::StagedCall staged_call(const Call& call) {
 
 }  // namespace
 
-bool DeviceCopies::are_wanted(const DeviceRank::Request& request) { return borders(request, false).others_bytes != 0; }
+bool DeviceCopies::are_wanted(const DeviceRank::Request& request, bool staged) {
+  return borders(request, staged).others_bytes != 0;
+}
 
 Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, const DeviceArenas& arenas,
                                         LaunchAdd launch_add) {
@@ -123,24 +119,52 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
                   launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
     add.ring = ring;
     add.shares_done = reinterpret_cast<std::uint32_t*>(shares);
-    const std::uint32_t bound = call.max_sms != 0 ? call.max_sms : max_sms;
-    const std::uint32_t blocks = bound == 0 ? adding_blocks : std::min(bound, adding_blocks);
+    const std::uint32_t bound = blocks_of(call.max_sms != 0 ? call.max_sms : max_sms, true);
+    const std::uint32_t blocks = bound == 0 ? most_adding_blocks : std::min(bound, most_adding_blocks);
     return launch(kernels::add_kernel(call.type, call.op), add, blocks, stream);
   };
+  STRAIT_ASSIGN(messages_, staged::PeerMessages::open({.driver = setup.driver,
+                                                       .rank = setup.rank,
+                                                       .ranks = setup.ranks,
+                                                       .windows_there = setup.windows_there,
+                                                       .windows_here = setup.windows_here,
+                                                       .window_bytes = setup.window_bytes,
+                                                       .host_words = setup.host_words,
+                                                       .device_words = setup.device_words,
+                                                       .has_failed = setup.has_failed}));
   STRAIT_ASSIGN(peers_, staged::PeerCopies::open(std::move(setup)));
   return {};
 }
 
+CopyBorders DeviceCopies::borders_for(const Call& call) const {
+  if (call.max_sms == no_sms) return copy_borders_of(no_sms);
+  if (call.max_sms == 0 || request_->copy_engine_bytes != 0) return borders_;
+  return staged_ ? CopyBorders{} : copy_borders_of(call.max_sms);
+}
+
 bool DeviceCopies::carries(const Call& call) const {
-  const bool has_own = call.max_sms != 0 && request_->copy_engine_bytes == 0;
-  const Borders borders = has_own ? borders_of_few(call.max_sms) : borders_;
-  // A reduce has as many steps as an all-reduce, and moves no more.
-  const bool has_sums = call.collective == Collective::all_reduce || call.collective == Collective::reduce;
-  const std::size_t least_bytes = has_sums ? borders.sums_bytes : borders.others_bytes;
+  const std::size_t least_bytes = borders_for(call).of(call.collective);
   if (least_bytes == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
   const BufferSizes sizes = buffer_sizes(call, call.root, request_->ranks);
   if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes) return false;
   return staged_ ? staged_->supports(staged_call(call)) : peers_->supports(staged_call(call));
+}
+
+bool DeviceCopies::carries_message(const Call& message) const {
+  const std::size_t least_bytes = borders_.of(Collective::send_recv), bytes = message.count * size_bytes(message.type);
+  return messages_ && least_bytes != 0 && bytes >= least_bytes && messages_->supports(bytes);
+}
+
+Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stream,
+                                      const std::function<Status()>& beside) {
+  std::vector<staged::Message> ends;
+  for (const Call& call : messages)
+    ends.push_back({.sends = call.sends,
+                    .peer = call.peer,
+                    .data = static_cast<std::byte*>(call.sends ? const_cast<void*>(call.send) : call.receive),
+                    .bytes = call.count * size_bytes(call.type),
+                    .hash = hash_of(signature(call))});
+  return messages_->enqueue(ends, stream, beside);
 }
 
 Status DeviceCopies::enqueue(const Call& call) {
@@ -152,8 +176,9 @@ bool DeviceCopies::carries_in_place(const Call& call) const {
   if (!peers_ || !staged::PeerCopies::supports_in_place(staged_call(call)) || !call.receive_offsets.empty())
     return false;
   const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : request_->max_sms;
-  const std::size_t least_bytes =
-      request_->copy_engine_bytes != 0 ? request_->copy_engine_bytes : in_place_border_bytes(max_sms);
+  const std::size_t least_bytes = request_->copy_engine_bytes != 0 && max_sms != no_sms
+                                      ? request_->copy_engine_bytes
+                                      : in_place_border_bytes(max_sms);
   return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
 }
 
@@ -163,11 +188,25 @@ Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistration
   return peers_->enqueue_in_place(staged_call(call), place.addresses, hash, call.stream);
 }
 
+void DeviceCopies::release_waits() {
+  if (staged_) staged_->release_waits();
+  if (peers_) peers_->release_waits();
+  if (messages_) messages_->release_waits();
+}
+
+/// Calls run one after another: at most one of these waits.
+std::optional<staged::Wait> DeviceCopies::wait() {
+  std::optional<staged::Wait> found;
+  if (staged_) found = staged_->wait();
+  if (!found && peers_) found = peers_->wait();
+  if (!found && messages_) found = messages_->wait();
+  return found;
+}
+
 void DeviceCopies::look_after() {
-  if (!staged_ && !peers_) return;
   Watch& watch = *request_->watch;
-  if (watch.has_failed()) return staged_ ? staged_->release_waits() : peers_->release_waits();
-  const auto wait = staged_ ? staged_->wait() : peers_->wait();
+  if (watch.has_failed()) return release_waits();
+  const auto wait = this->wait();
   if (!wait) {
     told_ = {};
     return;

@@ -3,12 +3,15 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "communicator/call.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_rank.hpp"
 #include "communicator/device_registrations.hpp"
 #include "executor/copy_engine/peer_copies.hpp"
+#include "executor/copy_engine/peer_messages.hpp"
 #include "executor/copy_engine/staged_copies.hpp"
 
 namespace strait {
@@ -17,25 +20,25 @@ namespace strait {
 /// adds, or through host memory, where calls are carried that add nothing up, or into what peers have registered.
 class DeviceCopies {
  public:
-  /// From which size on calls are carried, of the larger buffer; 0: none.
-  struct Borders {
-    std::size_t sums_bytes = 0;  ///< an all-reduce, a reduce
-    std::size_t others_bytes = 0;
-  };
   using LaunchAdd =
       std::function<Status(const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream)>;
   DeviceCopies() = default;
   /// `request` and `arenas` outlive this. Where no copy engine is wanted this carries nothing.
   static Result<DeviceCopies> open(const DeviceRank::Request& request, const DeviceArenas& arenas,
                                    LaunchAdd launch_add);
-  /// Where GPUs reach one another's memory: whether any call would be carried.
-  static bool are_wanted(const DeviceRank::Request& request);
+  /// Whether any call would be carried; `staged`: where GPUs do not reach one another's memory.
+  static bool are_wanted(const DeviceRank::Request& request, bool staged);
 
   /// All ranks decide alike.
   bool carries(const Call& call) const;
   /// Whether calls may be captured into graphs; if not, kernels carry those.
   bool can_be_captured() const { return staged_ == nullptr; }
   Status enqueue(const Call& call);
+
+  /// Of a send or a receive; both ends decide alike, whatever else their groups have.
+  bool carries_message(const Call& message) const;
+  /// Those of a group that are carried, on `stream`; `beside` gives it what carries the others.
+  Status enqueue_messages(std::span<const Call> messages, void* stream, const std::function<Status()>& beside);
 
   /// Where GPUs reach one another's memory and none is of two ranks, makes ready for enqueue_in_place(); else nothing.
   /// Collective.
@@ -52,12 +55,16 @@ class DeviceCopies {
   Result<staged::PeerCopies::Setup> setup_of(const DeviceArenas& arenas) const;
   Status open_peers(const DeviceArenas& arenas, LaunchAdd launch_add);
   Status open_staged(const host_staged::HostMemory& windows);
+  CopyBorders borders_for(const Call& call) const;
+  void release_waits();
+  std::optional<staged::Wait> wait();
 
   const DeviceRank::Request* request_ = nullptr;
-  Borders borders_;
+  CopyBorders borders_;
   cuda::DeviceMemory shares_done_;
   std::unique_ptr<staged::StagedCopies> staged_;
   std::unique_ptr<staged::PeerCopies> peers_;
+  std::unique_ptr<staged::PeerMessages> messages_;  ///< where peers_ has windows
   std::chrono::milliseconds told_{0};
 };
 

@@ -148,6 +148,15 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
   return Tail::other;
 }
 
+Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
+  std::vector<Call> by_kernels, by_engines;
+  for (const Call& call : calls) (copies_.carries_message(call) ? by_engines : by_kernels).push_back(call);
+  const auto launch_others = [&] { return launch_all(calls_.launches_of(by_kernels), calls.front()); };
+  if (by_engines.empty()) return launch_others();
+  const auto beside = [&] { return launch_others().map([](Tail) {}); };
+  return copies_.enqueue_messages(by_engines, calls.front().stream, beside).map([] { return Tail::other; });
+}
+
 Status CudaRank::enqueue_messages(std::span<const Call> calls) {
   void* const stream = calls.front().stream;
   // All run on the first call's stream: between what the other streams did before and what they do next.
@@ -155,7 +164,7 @@ Status CudaRank::enqueue_messages(std::span<const Call> calls) {
     if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
   STRAIT_TRY(order_->begin(stream));
   begin_marking(calls.front());
-  STRAIT_ASSIGN(const Tail tail, launch_all(calls_.launches_of(calls), calls.front()));
+  STRAIT_ASSIGN(const Tail tail, carry_messages(calls));
   end_marking(calls.front(), tail);
   for (const Call& call : calls)
     if (call.stream != stream) STRAIT_TRY(order_->order(stream, call.stream));

@@ -54,7 +54,7 @@ DeviceQuantized::DeviceQuantized(std::uint32_t rank, std::uint32_t ranks, std::u
       sent_(scratch),
       received_(scratch + size_bytes / 2 / run_grain_bytes * run_grain_bytes),
       run_limit_bytes_(size_bytes / 2 / ranks / run_grain_bytes * run_grain_bytes),
-      max_blocks_(max_sms == 0 ? most_blocks : std::min(max_sms, most_blocks)) {}
+      max_blocks_(max_sms == 0 ? most_blocks : std::min(blocks_of(max_sms, true), most_blocks)) {}
 
 std::vector<QuantizedStep> DeviceQuantized::steps_of(const Call& call) const {
   std::vector<QuantizedStep> steps;
@@ -145,7 +145,7 @@ QuantizedStep DeviceQuantized::launch(WireKernel kernel, const Call& call, const
   constexpr std::size_t at_once = kernels::wire_threads / kernels::wire_lanes;
   const std::size_t blocks = std::size_t{pass.runs} * pass.run_blocks;
   const std::size_t wanted = (blocks + at_once - 1) / at_once;
-  const std::uint32_t most = call.max_sms == 0 ? max_blocks_ : std::min(call.max_sms, most_blocks);
+  const std::uint32_t most = call.max_sms == 0 ? max_blocks_ : std::min(blocks_of(call.max_sms, true), most_blocks);
   return WireLaunch{kernel, call.wire, call.type, pass,
                     static_cast<std::uint32_t>(std::min<std::size_t>(wanted, most))};
 }

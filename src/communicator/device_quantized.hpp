@@ -32,7 +32,8 @@ class DeviceQuantized {
 
   DeviceQuantized() = default;
   /// `ranks` make a call together; averages divide by `averaged`. `scratch`: `size_bytes` of this device's memory,
-  /// aligned to 16 bytes; at least 512 a rank. `max_sms`: thread blocks at most; 0: as many as pay.
+  /// aligned to 16 bytes; at least 512 a rank. `max_sms`: thread blocks at most, or no_sms; 0: as many
+  /// as pay.
   DeviceQuantized(std::uint32_t rank, std::uint32_t ranks, std::uint32_t averaged, std::byte* scratch,
                   std::size_t size_bytes, std::uint32_t max_sms);
 

@@ -12,6 +12,11 @@
 #include "communicator/transports.hpp"
 
 namespace strait {
+namespace {
+
+std::string describe_sms(std::uint32_t max_sms) { return max_sms == no_sms ? "none" : std::to_string(max_sms); }
+
+}  // namespace
 
 Status Comm::open_device(const Deadline& deadline) {
   struct Place {
@@ -38,8 +43,8 @@ Status Comm::open_device(const Deadline& deadline) {
                                            (other.device >= 0 ? " is a GPU rank, " : " is a host rank, ") +
                                            channel_->self().describe() + " is not. Give all ranks a device, or none");
     if (other.max_sms != own.max_sms)
-      return fail(Code::mismatch, "max_sms is " + std::to_string(other.max_sms) + " on " + peers[peer].describe() +
-                                      " and " + std::to_string(own.max_sms) + " on " + channel_->self().describe());
+      return fail(Code::mismatch, "max_sms is " + describe_sms(other.max_sms) + " on " + peers[peer].describe() +
+                                      " and " + describe_sms(own.max_sms) + " on " + channel_->self().describe());
     if (own.device >= 0 && !peers[peer].same_host(channel_->self()))
       return fail(Code::unsupported, peers[peer].describe() + " and " + channel_->self().describe() +
                                          " are on different hosts, and GPU ranks share one so far. Use host ranks");

@@ -216,8 +216,8 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(const std::int64_t slice_bytes, environment.integer("STRAIT_SLICE_BYTES"));
   select_options_.slice_bytes = static_cast<std::size_t>(slice_bytes);
   if (options_.max_sms == 0) {
-    STRAIT_ASSIGN(const std::int64_t max_sms, environment.integer("STRAIT_MAX_SMS"));
-    options_.max_sms = static_cast<std::uint32_t>(max_sms);
+    STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
+    options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), Call::most_sms);
   }
   if (!options_.p2p) {
     STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));

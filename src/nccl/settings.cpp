@@ -152,7 +152,10 @@ std::optional<bool> forced_blocking() {
   return value == "1";
 }
 
-bool environment_bounds_sms() { return std::atoi(setting("STRAIT_MAX_SMS").c_str()) > 0; }
+bool environment_bounds_sms() {
+  const std::string bound = setting("STRAIT_MAX_SMS");
+  return !bound.empty() && bound != "0";
+}
 
 void report_ignored_fields(const std::vector<const char*>& names) {
   static std::mutex mutex;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/types.hpp"
 #include "kernels/layout.hpp"
 
 /// The lengths of messages at which ranks on GPUs go from one way of carrying them to another.
@@ -27,6 +28,30 @@ struct Borders {
 /// nothing: where ten ranks had 4.4 GB/s each, two blocks were as fast as six within 4%. `gbps`: ExchangeRates, of
 /// PCIe; 0: unknown, taken as that of the machine measured. All ranks get the same of the same arguments.
 Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps = 0);
+
+/// In place of a number of thread blocks: copy engines carry what they can (STRAIT_NO_SMS).
+inline constexpr std::uint32_t no_sms = 511;
+/// Thread blocks of a kernel, as `max_sms` bounds them. Where no SMs are to be used, what has to be added up takes the
+/// fewest that keep copy engines busy (four H200), and what copy engines cannot carry takes one.
+constexpr std::uint32_t blocks_of(std::uint32_t max_sms, bool adds) {
+  return max_sms != no_sms ? max_sms : adds ? 4 : 1;
+}
+
+/// From which size of the larger buffer on copy engines carry calls; 0: none.
+struct CopyBorders {
+  std::size_t sums_bytes = 0;       ///< an all-reduce, a reduce: it has as many steps, and moves no more
+  std::size_t scattered_bytes = 0;  ///< a reduce-scatter
+  std::size_t others_bytes = 0;     ///< what adds nothing up: of a message its own bytes
+
+  static constexpr CopyBorders all_from(std::size_t bytes) { return {bytes, bytes, bytes}; }
+  constexpr std::size_t of(Collective collective) const {
+    if (collective == Collective::all_reduce || collective == Collective::reduce) return sums_bytes;
+    return collective == Collective::reduce_scatter ? scattered_bytes : others_bytes;
+  }
+};
+/// With few thread blocks kernels move less than copy engines: from which sizes on, two and four H200 have shown. Where
+/// no SMs are to be used, whatever takes none goes by copy engines. Of GPUs that reach one another's memory.
+CopyBorders copy_borders_of(std::uint32_t max_sms);
 
 /// What GPUs that PCIe joins give while all exchange with all, as far as it is known when ranks join.
 struct ExchangeRates {

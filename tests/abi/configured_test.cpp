@@ -108,6 +108,8 @@ TEST(MaxCTAs, AreOverriddenByTheEnvironment) {
   destroy(comms);
   setenv("STRAIT_MAX_SMS", "0", 1);  // no bound
   EXPECT_FALSE(can_init({4, 8, none}));
+  setenv("STRAIT_MAX_SMS", "none", 1);  // copy engines
+  EXPECT_TRUE(can_init({4, 8, none}));
   unsetenv("STRAIT_MAX_SMS");
 }
 

@@ -261,7 +261,7 @@ TEST(WireOptions, RefuseWhatHasNoWireFormat) {
     options.residual = receive.data() + 99;
     EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "overlaps");
     options.residual = nullptr;
-    options.max_sms = -1;
+    options.max_sms = -2;
     EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "max_sms in its options must not be negative");
     options = {};
     EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "STRAIT_CALL_OPTIONS_INITIALIZER");

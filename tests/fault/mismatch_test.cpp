@@ -115,6 +115,14 @@ const TwoCalls cases[] = {
        return straitAllGatherWithOptions(a, b, 8, straitInt32, c, nullptr, &options);
      },
      "called all-gather(count 8, int32)", "called all-gather(count 8, int32, on up to 12 SMs)"},
+    {"NoSms",
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) { return straitAllGather(a, b, 8, straitInt32, c, nullptr); },
+     [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
+       straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+       options.max_sms = STRAIT_NO_SMS;
+       return straitAllGatherWithOptions(a, b, 8, straitInt32, c, nullptr, &options);
+     },
+     "called all-gather(count 8, int32)", "called all-gather(count 8, int32, on no SMs)"},
     {"ThreadBlocksOfABroadcast",
      [](straitComm_t c, std::int32_t* a, std::int32_t* b) {
        return straitBroadcast(a, b, 8, straitInt32, 0, c, nullptr);

@@ -96,6 +96,8 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
   cudaFree(output);
 }
 
+constexpr auto no_sms_option = static_cast<std::uint32_t>(STRAIT_NO_SMS);
+
 /// Buffers of cudaMallocAsync, and of several allocations at consecutive addresses, as PyTorch's expandable segments
 /// are.
 void check_kinds_of_memory(straitComm_t comm, int rank, int ranks) {
@@ -142,7 +144,7 @@ void check_bounds_of_calls(straitComm_t comm, int rank, int ranks) {
        {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
         Collective::broadcast, Collective::reduce, Collective::gather, Collective::scatter})
     for (const std::size_t count : {1001, 300'007, 1'500'000})
-      for (const std::uint32_t max_sms : {1U, 0U, 5U, 0U, 20U, 2U}) {
+      for (const std::uint32_t max_sms : {1U, 0U, 5U, 0U, 20U, no_sms_option, 2U}) {
         CollectiveCase c;
         c.collective = collective;
         c.type = seed % 2 == 0 ? DataType::float32 : DataType::bfloat16;
@@ -170,6 +172,16 @@ TEST_P(DeviceCollectives, MessagesOfFewBlocks) {
   setenv("STRAIT_MAX_SMS", "4", 1);
   run([](straitComm_t comm, int rank, int ranks) {
     check_messages(comm, rank, ranks);
+    check_all_to_all_v(comm, rank, ranks);
+  });
+  unsetenv("STRAIT_MAX_SMS");
+}
+/// By copy engines, where GPUs reach one another's memory.
+TEST_P(DeviceCollectives, MessagesOfNoSms) {
+  setenv("STRAIT_MAX_SMS", "none", 1);
+  run([](straitComm_t comm, int rank, int ranks) {
+    check_messages(comm, rank, ranks);
+    check_group_beside_others(comm, rank, ranks);
     check_all_to_all_v(comm, rank, ranks);
   });
   unsetenv("STRAIT_MAX_SMS");

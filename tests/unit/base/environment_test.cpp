@@ -66,6 +66,17 @@ TEST(Environment, ReadsBytesWithUnits) {
     EXPECT_EQ(*environment_of({{"STRAIT_SLICE_BYTES", text}}).integer("STRAIT_SLICE_BYTES"), bytes);
 }
 
+TEST(Environment, AWordMayStandForANumber) {
+  const Environment none = environment_of({{"STRAIT_MAX_SMS", "none"}});
+  EXPECT_EQ(*none.text("STRAIT_MAX_SMS"), "none");
+  EXPECT_TRUE(none.validate());
+  EXPECT_THAT(none.integer("STRAIT_MAX_SMS").error().message, HasSubstr("STRAIT_MAX_SMS is none, no number"));
+  EXPECT_EQ(*environment_of({{"STRAIT_MAX_SMS", "07"}}).text("STRAIT_MAX_SMS"), "7");
+  const auto refused = environment_of({{"STRAIT_MAX_SMS", "nobody"}}).text("STRAIT_MAX_SMS");
+  EXPECT_THAT(refused.error().message, HasSubstr("a whole number from 0 to 1024, or none"));
+  EXPECT_FALSE(environment_of({{"STRAIT_RANK", "none"}}).text("STRAIT_RANK"));
+}
+
 TEST(Environment, RefusesMalformedValuesByName) {
   for (auto [name, value, accepted] : {std::tuple{"STRAIT_TIMEOUT_MS", "soon", "a whole number from 0 to 86400000"},
                                        {"STRAIT_TIMEOUT_MS", "-1", "a whole number"},

@@ -253,6 +253,27 @@ TEST(SharedGpus, BoundEveryLaunch) {
   }
 }
 
+/// What copy engines cannot carry takes one block, and what is added up no more than keep them busy.
+TEST(NoSms, LeaveTheFewestBlocks) {
+  for (const bool by_call : {false, true}) {
+    const DeviceCalls calls = nvlink_calls(0, 4, by_call ? 64 : no_sms);
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                        Collective::all_to_all, Collective::broadcast, Collective::reduce})
+      for (const std::size_t count : {std::size_t{100}, std::size_t{8} << 20, std::size_t{64} << 20}) {
+        Call call;
+        call.collective = collective;
+        call.count = count;
+        call.max_sms = by_call ? no_sms : 0;
+        for (const DeviceLaunch& launch : calls.launches_of(call))
+          EXPECT_LE(launch.blocks, is_reduction(collective) ? 4u : 1u) << name(collective) << " " << count;
+      }
+  }
+  Random random(1);
+  for (const DeviceLaunch& launch :
+       nvlink_calls(0, 4, no_sms).launches_of(calls_of({{0, 1, 100}, {2, 0, 256'000 * kb}}, 0, random, buffer_of)))
+    EXPECT_EQ(launch.blocks, 1u);
+}
+
 TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
   constexpr std::uint32_t ranks = 2;
   std::byte* const buffer = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
