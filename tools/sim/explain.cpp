@@ -72,6 +72,20 @@ std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
   return cpu_reduce_border_bytes(meeting, alike ? ranks : meeting, ranks, machine.exchange);
 }
 
+/// From where on copy engines carry what kernels would (docs/gpus.md).
+std::string copies_text(kernels::ArenaKind arena) {
+  if (arena == kernels::ArenaKind::host)
+    return "copies    by copy engines with STRAIT_COPY_ENGINE_BYTES or STRAIT_MAX_SMS=none: what adds nothing up, but "
+           "for messages\n";
+  const CopyBorders four = copy_borders_of(4), eight = copy_borders_of(8), none = copy_borders_of(no_sms);
+  return fmt::format(
+      "copies    by copy engines with up to 4 thread blocks (STRAIT_MAX_SMS) from {} on, with up to 8 from {} "
+      "(all-reduces and "
+      "reduces {}), with STRAIT_MAX_SMS=none at any size (what is added up from {}); messages, too\n",
+      border_label(four.others_bytes), border_label(eight.others_bytes), border_label(eight.sums_bytes),
+      border_label(none.sums_bytes));
+}
+
 /// Where the kernels of GPU ranks change their ways (docs/gpus.md); "" of other ranks.
 std::string borders_text(const Machine& machine) {
   if (!machine.arena) return "";
@@ -90,7 +104,7 @@ std::string borders_text(const Machine& machine) {
     text += fmt::format(", {} by CPU threads from {} where calibrated",
                         machine.islands.empty() ? "added up" : "sums across islands", border_label(by_cpus));
   if (*machine.arena == kernels::ArenaKind::host) text += fmt::format(", {} thread blocks at most", borders.blocks);
-  text += "\n";
+  text += "\n" + copies_text(*machine.arena);
   if (machine.islands.empty()) return text;
   std::vector<std::string> names;
   for (const auto& island : machine.islands) names.push_back(fmt::format("{}", fmt::join(island, "-")));
