@@ -51,9 +51,9 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
 }
 
 CopyBorders copy_borders_of(std::uint32_t max_sms) {
-  if (max_sms == no_sms) return {16 * mb, 16 * mb, 1};
+  if (max_sms == no_sms) return {16 * mb, 16 * mb, 1, 1};
   if (max_sms == 0 || max_sms > 8) return {};
-  return max_sms <= 4 ? CopyBorders::all_from(16 * mb) : CopyBorders{128 * mb, 64 * mb, 64 * mb};
+  return max_sms <= 4 ? CopyBorders{16 * mb, 16 * mb, 16 * mb} : CopyBorders{128 * mb, 64 * mb, 64 * mb};
 }
 
 std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossing, std::uint32_t ranks,
