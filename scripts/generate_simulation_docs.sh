@@ -8,9 +8,9 @@ cmake --build "$root/build/cpu" --target strait_command
 strait="$root/build/cpu/bin/strait"
 results="$root/perf/results"
 
-"$strait" sim all-reduce --topology 10x-rtx3090 --ranks 2..10 -b 1K -e 256M -f 2 --against ring \
+"$strait" sim all-reduce --topology 10x-rtx3090 --wire int8 --ranks 2..10 -b 1K -e 256M -f 2 --against ring \
     --json "$results/sim_10x_rtx3090.json" --plot "$root/docs/images/sim_10x_rtx3090.svg"
-"$strait" sim all-reduce --topology 10x-rtx3090-bridged --type int32 --ranks 2..10 -b 1K -e 256M -f 2 --against ring \
+"$strait" sim all-reduce --topology 10x-rtx3090-bridged --wire int8 --ranks 2..10 -b 1K -e 256M -f 2 --against ring \
     --json "$results/sim_10x_rtx3090_bridged.json" --plot "$root/docs/images/sim_10x_rtx3090_bridged.svg"
 "$strait" sim all-reduce --topology 10x-rtx3090 --ranks 2..10 --against ring --train \
     --parameters 350M --bytes-per-parameter 4 --compute-ms 600 --buckets 10 --samples 8 \

@@ -56,6 +56,8 @@ Result<std::vector<std::uint32_t>> ranks_of(const Question& question) {
 Status estimate_training(const Question& question) {
   if (question.sweep.operation.collective != Collective::all_reduce)
     return fail(Code::invalid_argument, "--train sums gradients: it goes with all-reduce only");
+  if (question.sweep.operation.wire != WireFormat::off)
+    return fail(Code::unsupported, "--train sums exact gradients. Leave out --wire");
   STRAIT_TRY(sim::validate(question.training));
   STRAIT_ASSIGN(const auto ranks, ranks_of(question));
   sim::MachineWish largest = question.sweep.machine;

@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "base/stages.hpp"
 #include "communicator/device_copies.hpp"
+#include "communicator/device_islands.hpp"
 #include "communicator/device_links.hpp"
 #include "communicator/device_reducers.hpp"
 #include "kernels/cut.hpp"
@@ -200,7 +201,7 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   };
   const auto ranks = static_cast<std::uint32_t>(island.size());
   const ArenaKind kind = all_can(by_nvlink) ? ArenaKind::nvlink : ArenaKind::pcie;
-  const std::size_t kept_bytes = ranks == request.ranks ? 0 : island_scratch_bytes;
+  const std::size_t kept_bytes = ranks == request.ranks ? 0 : DeviceIslands::scratch_bytes;
   const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - kept_bytes);
   // A rank that is alone takes part all the same, with as little as can be allocated.
   const bool is_alone = ranks == 1 && request.ranks > 1;
@@ -250,7 +251,7 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
 
 Status DeviceArenas::join_across(const DeviceRank::Request& request, const ArenaLayout& layout,
                                  const ArenaLayout& before) {
-  STRAIT_ASSIGN(island_scratch_, cuda::DeviceMemory::allocate_uncleared(request.device, island_scratch_bytes));
+  STRAIT_ASSIGN(island_scratch_, cuda::DeviceMemory::allocate_uncleared(request.device, DeviceIslands::scratch_bytes));
   const auto [own, place] = place_of(islands_, request.rank);
   if (islands_[own].size() == 1) {
     // Nobody to trade with; what such a rank does with its own data needs a ring all the same.

@@ -45,7 +45,6 @@ class DeviceArenas {
   }
   /// Of this device's memory, for steps within islands (DeviceIslands).
   std::byte* island_scratch() const { return island_scratch_.data(); }
-  static constexpr std::size_t island_scratch_bytes = std::size_t{8} << 20;
 
   /// Staged, more than one rank, and copy engines wanted: memory that all ranks share for large messages
   /// (executor/copy_engine). Else null.

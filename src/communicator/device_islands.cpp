@@ -66,14 +66,14 @@ IslandStep rooted(IslandStep step, std::uint32_t root) {
 }  // namespace
 
 DeviceIslands::DeviceIslands(std::uint32_t rank, std::vector<Island> islands, std::byte* scratch,
-                             std::size_t scratch_bytes)
+                             std::size_t size_bytes)
     : rank_(rank),
       islands_(std::move(islands)),
       island_(place_of(islands_, rank).island),
       place_(place_of(islands_, rank).place),
       alike_(are_alike(islands_)),
       scratch_(scratch),
-      scratch_bytes_(scratch_bytes) {
+      scratch_bytes_(size_bytes) {
   for (std::uint32_t next = 0; next < blocks_before(islands_.size()); ++next) {
     const std::uint32_t island = place_of(islands_, next).island;
     if (runs_.empty() || runs_.back().island != island) runs_.push_back({island, next, 0});

@@ -31,9 +31,13 @@ struct IslandStep {
 /// crosses.
 class DeviceIslands {
  public:
+  /// This device's scratch.
+  static constexpr std::size_t scratch_bytes = std::size_t{8} << 20;
+
   DeviceIslands() = default;
-  /// `scratch`: of this device, aligned to 16 bytes; at least 64 KB for each island. Longer calls take several turns.
-  DeviceIslands(std::uint32_t rank, std::vector<Island> islands, std::byte* scratch, std::size_t scratch_bytes);
+  /// `scratch`: `size_bytes` of this device's memory, aligned to 16 bytes; at least 64 KB for each island. Longer calls
+  /// take several turns.
+  DeviceIslands(std::uint32_t rank, std::vector<Island> islands, std::byte* scratch, std::size_t size_bytes);
 
   /// Whether the call goes this way; all others go to all ranks at once. Depends on the size only where that changes no
   /// bits.

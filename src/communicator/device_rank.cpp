@@ -56,8 +56,7 @@ Status CudaRank::prepare() {
   ring_ = arenas_.ring();
   calls_ = calls_over(ring_);
   if (!arenas_.islands().empty()) {
-    islands_ =
-        DeviceIslands(request_.rank, arenas_.islands(), arenas_.island_scratch(), DeviceArenas::island_scratch_bytes);
+    islands_ = DeviceIslands(request_.rank, arenas_.islands(), arenas_.island_scratch(), DeviceIslands::scratch_bytes);
     island_calls_ = calls_over(arenas_.island_ring());
     across_calls_ = calls_over(arenas_.across_ring());
   }

@@ -8,16 +8,7 @@
 #include "plan/clock_simulation.hpp"
 
 namespace strait {
-namespace clock_detail {
-namespace {
 
-constexpr std::uint32_t most_slices = 8;
-constexpr double never = std::numeric_limits<double>::infinity();
-constexpr std::uint16_t cores_resource = 0;
-constexpr std::uint16_t dram_resource = 1;
-constexpr double bytes_per_us = 1e3;  // of one GB/s
-
-/// The first of those that are used most.
 std::string binding_of(const std::vector<ResourceUse>& resources) {
   constexpr double same = 1e-9;
   double most = 0.5 - 2 * same;
@@ -29,6 +20,15 @@ std::string binding_of(const std::vector<ResourceUse>& resources) {
     }
   return binding;
 }
+
+namespace clock_detail {
+namespace {
+
+constexpr std::uint32_t most_slices = 8;
+constexpr double never = std::numeric_limits<double>::infinity();
+constexpr std::uint16_t cores_resource = 0;
+constexpr std::uint16_t dram_resource = 1;
+constexpr double bytes_per_us = 1e3;  // of one GB/s
 
 Layout layout_of(const Plan& plan, const ClockSize& size) {
   Layout layout(plan.front(), size.count, size.element_bytes, size.slice_bytes);
@@ -362,7 +362,7 @@ Result<ClockResult> simulate_by_rates(const Plan& plan, const ClockSize& size, c
   for (const ResourceUse& use : result->resources) most = std::max(most, use.busy);
   for (ResourceUse& use : result->resources) use.busy /= most;
   result->total_us = most * total_us;
-  result->binding = clock_detail::binding_of(result->resources);
+  result->binding = binding_of(result->resources);
   return result;
 }
 

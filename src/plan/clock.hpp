@@ -130,6 +130,9 @@ struct ClockResult {
 
 enum class Timeline : bool { none, kept };
 
+/// The first of those that are used most.
+std::string binding_of(const std::vector<ResourceUse>& resources);
+
 /// Deterministic. An error if the plan blocks for ever with the model's slots, or is for other ranks than the model.
 Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model,
                              Timeline timeline = Timeline::kept);

@@ -128,7 +128,8 @@ class GpuModel {
     clock.lanes_at_once = 1024;
     STRAIT_TRY(connect());
     note_exchange();
-    if (passes_host_memory_) add_host_sums();
+    if (passes_host_memory_) machine_.host_sums = host_sums_of(machine_.clock);
+    if (!machine_.islands.empty()) add_staged();
     return std::move(machine_);
   }
 
@@ -218,9 +219,8 @@ class GpuModel {
   }
 
   /// Ranks n ... 2n-1 are CPUs beside the GPUs' memory.
-  void add_host_sums() {
+  ClockModel host_sums_of(const ClockModel& one) {
     const std::uint32_t n = ranks();
-    ClockModel& one = machine_.clock;
     ClockModel two = one;
     two.ranks = 2 * n;
     two.paths.assign(std::size_t{4} * n * n, {});
@@ -242,8 +242,24 @@ class GpuModel {
         if (memory && from != to) two.writes[at(n + from, to)] = clock_path({*memory}, 0);
         two.paths[at(n + from, to)] = clock_path(down.crosses, down.latency_us);
       }
-    two.resources = one.resources;
-    machine_.host_sums = std::move(two);
+    two.resources = machine_.clock.resources;
+    return two;
+  }
+
+  /// Neighbours trade as all others do.
+  void add_staged() {
+    ClockModel staged = machine_.clock;
+    for (const auto& island : machine_.islands)
+      for (const std::uint32_t from : island)
+        for (const std::uint32_t to : island) {
+          if (from == to) continue;
+          const Path up = topology_.path(gpus_[from], numa(from)), down = topology_.path(numa(from), gpus_[to]);
+          staged.writes[from * ranks() + to] = clock_path(up.crosses, 0);
+          staged.paths[from * ranks() + to] = clock_path(down.crosses, up.latency_us + down.latency_us);
+        }
+    staged.resources = machine_.clock.resources;
+    machine_.staged_host_sums = host_sums_of(staged);
+    machine_.staged = std::move(staged);
   }
 
   const Topology& topology_;
@@ -267,6 +283,16 @@ Result<Machine> place_on_gpus(const Topology& topology, std::uint32_t ranks, con
   if (ranks > 0) gpus.resize(ranks);
   STRAIT_TRY(check_ranks(static_cast<std::uint32_t>(gpus.size())));
   return GpuModel(topology, std::move(gpus), rates).build();
+}
+
+Machine without_islands(const Machine& machine) {
+  Machine staged = machine;
+  if (!machine.staged) return staged;
+  staged.clock = *machine.staged;
+  staged.host_sums = machine.staged_host_sums;
+  staged.islands.clear();
+  staged.request.shape.levels.erase(staged.request.shape.levels.begin());  // that of NVLink
+  return staged;
 }
 
 Result<Machine> place_on_cpus(const Topology& topology, std::uint32_t ranks, const HostRates& rates) {

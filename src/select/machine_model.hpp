@@ -35,7 +35,23 @@ struct Machine {
   ExchangeRates exchange{};  ///< of those that PCIe joins
   /// Of two GPUs and more, by rank: what communicators find where NVLink joins some but not all (docs/gpus.md).
   std::vector<std::vector<std::uint32_t>> islands{};
+  /// Where there are islands: the clocks of calls that these do not carry, for which no bridge is used.
+  std::optional<ClockModel> staged{}, staged_host_sums{};
+  /// Of a part of a machine, see part_of(): by rank of the machine, who make a call at the same time.
+  std::vector<std::vector<std::uint32_t>> groups{};
 };
+
+/// The machine as such of its ranks see it that make calls of their own at the same time, each among the members of one
+/// of the groups: requests are for one group, of which all have the same size, and the clocks are still those of all.
+Machine part_of(const Machine& machine, std::vector<std::vector<std::uint32_t>> groups);
+/// The same plan with what each rank receives in a lane of its own, for kernels send and take at the same time. Others
+/// than those of one hop that copies stay as they are: their steps build upon one another.
+Plan with_ways_apart(Plan plan);
+/// The plan of one group, for all groups: with the ranks of the machine, of which others do nothing. A plan for twice
+/// the ranks is one of with_host_sums().
+Plan for_groups(const Plan& plan, const Machine& part);
+/// The machine as calls that islands do not carry see it: all bytes go through host memory.
+Machine without_islands(const Machine& machine);
 
 /// The first `ranks` GPUs (0: all). Bytes between GPUs without P2P are written to the memory of the writer's NUMA node
 /// and read from there, once for all readers; others are pulled by the reader. An error: there are fewer GPUs, or two

@@ -7,7 +7,6 @@
 namespace strait {
 namespace {
 
-constexpr std::string_view with_cpus = "GPU, CPU sums";
 /// A lane of a GPU plan runs as many thread blocks, or by a copy engine: its slices are larger than those of a core.
 constexpr std::array<std::size_t, 6> gpu_slices_bytes{8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20};
 /// Of lanes that are each a set of blocks or a stream some are in one phase of a plan and some in another.
@@ -16,6 +15,12 @@ constexpr std::uint32_t most_ranks_with_lanes = 32;  // beyond, the clock takes 
 
 ClockSize size_of(const Operation& operation, std::size_t slice_bytes) {
   return {.count = operation.count, .element_bytes = size_bytes(operation.type), .slice_bytes = slice_bytes};
+}
+
+/// Parts of a machine are what kernels trade among.
+Plan built(const Algorithm& algorithm, const PlanRequest& request, const Machine& machine) {
+  Plan plan = build_all(algorithm, request);
+  return machine.groups.empty() ? plan : with_ways_apart(std::move(plan));
 }
 
 void keep_faster(std::vector<PredictedPlan>& plans, PredictedPlan plan) {
@@ -105,10 +110,11 @@ class Predictor {
         if (lanes > 1 && request_.ranks > most_ranks_with_lanes) continue;
         PlanRequest request = request_;
         request.lanes = lanes;
-        const Plan plan = build_all(*algorithm, request);
-        STRAIT_TRY(add_slices(*algorithm, "GPU", lanes, plan, machine_.clock));
+        const Plan plan = built(*algorithm, request, machine_);
+        STRAIT_TRY(add_slices(*algorithm, gpu_executor, lanes, for_groups(plan, machine_), machine_.clock));
         if (machine_.host_sums && has_host_sums(plan))
-          STRAIT_TRY(add_slices(*algorithm, with_cpus, lanes, with_host_sums(plan), *machine_.host_sums));
+          STRAIT_TRY(add_slices(*algorithm, cpu_sums_executor, lanes, for_groups(with_host_sums(plan), machine_),
+                                *machine_.host_sums));
       }
     return {};
   }
@@ -146,27 +152,6 @@ class Predictor {
   std::string chosen_;  ///< by the library; of GPUs' plans the fastest is
 };
 
-std::string explain(const std::vector<PredictedPlan>& plans, bool forced, bool one_rounding) {
-  const PredictedPlan& best = plans.front();
-  std::string why = best.algorithm + " (" + best.executor + "), predicted " + time_text(best.time.total_us) +
-                    ", bound by " + best.time.binding;
-  if (forced) return why + "; it was asked for";
-  if (plans.size() > 1 && plans[1].in_class)
-    why += "; next is " + plans[1].algorithm + " (" + plans[1].executor + ") with " + time_text(plans[1].time.total_us);
-  return why + (one_rounding ? "; of those that add in rank order and round once" : "");
-}
-
-Status check(const Machine& machine, const Operation& operation) {
-  if (operation.collective == Collective::send_recv || operation.collective == Collective::all_to_all_v)
-    return fail(Code::unsupported, std::string(name(operation.collective)) +
-                                       " depends on what each rank posts, so it is not predicted. Take another "
-                                       "collective, such as all-to-all");
-  if (operation.root >= machine.request.ranks)
-    return fail(Code::invalid_argument, "root " + std::to_string(operation.root) + " is not a rank: there are " +
-                                            std::to_string(machine.request.ranks));
-  return {};
-}
-
 }  // namespace
 
 std::string time_text(double time_us) {
@@ -190,23 +175,46 @@ PlanRequest request_for(const Machine& machine, const Operation& operation) {
   return request;
 }
 
+std::string why_chosen(const Machine& machine, const Operation& operation, const std::vector<PredictedPlan>& plans,
+                       bool forced) {
+  const PlanRequest request = request_for(machine, operation);
+  const bool one_rounding = numerics_class(request, operation.type, operation.op) == Numerics::rank_order;
+  const PredictedPlan& best = plans.front();
+  std::string why = best.algorithm + " (" + best.executor + "), predicted " + time_text(best.time.total_us) +
+                    ", bound by " + best.time.binding;
+  if (forced) return why + "; it was asked for";
+  if (plans.size() > 1 && plans[1].in_class && plans[1].runs)
+    why += "; next is " + plans[1].algorithm + " (" + plans[1].executor + ") with " + time_text(plans[1].time.total_us);
+  return why + (one_rounding ? "; of those that add in rank order and round once" : "");
+}
+
+Status check(const Machine& machine, const Operation& operation) {
+  if (operation.collective == Collective::send_recv || operation.collective == Collective::all_to_all_v)
+    return fail(Code::unsupported, std::string(name(operation.collective)) +
+                                       " depends on what each rank posts, so it is not predicted. Take another "
+                                       "collective, such as all-to-all");
+  if (operation.root >= machine.request.ranks)
+    return fail(Code::invalid_argument, "root " + std::to_string(operation.root) + " is not a rank: there are " +
+                                            std::to_string(machine.request.ranks));
+  return {};
+}
+
 Result<Prediction> predict(const Machine& machine, const Operation& operation, const SelectOptions& options,
                            bool others) {
   STRAIT_TRY(check(machine, operation));
   STRAIT_ASSIGN(auto plans, Predictor(machine, operation, options, others).plans());
-  const PlanRequest request = request_for(machine, operation);
-  const bool one_rounding = numerics_class(request, operation.type, operation.op) == Numerics::rank_order;
-  std::string why = explain(plans, !options.algorithm.empty(), one_rounding);
+  std::string why = why_chosen(machine, operation, plans, !options.algorithm.empty());
   return Prediction{std::move(why), std::move(plans)};
 }
 
 Result<Plan> build_plan(const Machine& machine, const Operation& operation, const PredictedPlan& predicted) {
+  if (!predicted.plan.empty()) return predicted.plan;
   const Algorithm* algorithm = find_algorithm(predicted.algorithm);
   if (algorithm == nullptr) return fail(Code::internal_error, "the algorithm '" + predicted.algorithm + "' is unknown");
   PlanRequest request = request_for(machine, operation);
   request.lanes = predicted.lanes;
-  Plan plan = build_all(*algorithm, request);
-  return predicted.executor == with_cpus ? with_host_sums(plan) : plan;
+  const Plan plan = built(*algorithm, request, machine);
+  return for_groups(predicted.executor == cpu_sums_executor ? with_host_sums(plan) : plan, machine);
 }
 
 }  // namespace strait

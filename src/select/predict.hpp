@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/types.hpp"
+#include "base/wire_format.hpp"
 #include "select/machine_model.hpp"
 #include "select/select.hpp"
 
@@ -18,15 +20,29 @@ struct Operation {
   ReduceOp op = ReduceOp::sum;
   std::size_t count = 0;  ///< as the call counts
   std::uint32_t root = 0;
+  WireFormat wire = WireFormat::off;  ///< asked for; predict() itself knows exact elements only
+};
+
+/// A part of a call that GPU ranks carry out in several: a call that groups of ranks make among themselves, or kernels
+/// that trade with nobody. Of what ranks do at the same time, what takes longest.
+struct PredictedStep {
+  std::string what;       ///< "reduce of float32 within islands", "encode"
+  std::size_t bytes = 0;  ///< of the larger buffer of the call; of kernels, what they read and write on a GPU
+  std::string algorithm;  ///< of the fastest plan; "": none
+  std::string executor;
+  double time_us = 0;
 };
 
 struct PredictedPlan {
   std::string algorithm;
   std::string executor;     ///< who moves and adds: "CPU", "GPU", "GPU, CPU sums"
   bool in_class = true;     ///< has the numerics that this reduction must have; the others are never chosen
+  bool runs = true;         ///< as far as is known: false of what GPU ranks do in another way
   std::uint32_t lanes = 1;  ///< of the request that the plan was built for
   std::size_t slice_bytes = 0;
   ClockResult time;
+  std::vector<PredictedStep> steps{};  ///< in order, of a call that consists of some; else none
+  Plan plan{};                         ///< of those steps, one after the other; else empty, for build_plan() makes it
 };
 
 struct Prediction {
@@ -41,8 +57,17 @@ struct Prediction {
 Result<Prediction> predict(const Machine& machine, const Operation& operation, const SelectOptions& options = {},
                            bool others = false);
 
+/// An error as predict() gives it for the operation alone.
+Status check(const Machine& machine, const Operation& operation);
+/// Of the choice, the first of the plans, in one line.
+std::string why_chosen(const Machine& machine, const Operation& operation, const std::vector<PredictedPlan>& plans,
+                       bool forced);
+
 /// The request of a plan for this operation on this machine.
 PlanRequest request_for(const Machine& machine, const Operation& operation);
+/// Who moves and adds, of GPUs beside whose memory CPUs add.
+inline constexpr std::string_view gpu_executor = "GPU";
+inline constexpr std::string_view cpu_sums_executor = "GPU, CPU sums";
 /// All ranks' parts of a predicted plan, those of CPUs that add included.
 Result<Plan> build_plan(const Machine& machine, const Operation& operation, const PredictedPlan& predicted);
 

@@ -12,15 +12,23 @@
 #include "perf/axis.hpp"
 #include "perf/last_times.hpp"
 #include "perf/provenance.hpp"
+#include "sim/gpu_ranks.hpp"
 
 namespace strait::sim {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string note_of(const PredictedPlan& plan, bool chosen) {
+std::string note_of(const Explanation& e, const PredictedPlan& plan, bool chosen) {
   if (chosen) return "chosen";
-  return plan.in_class ? "" : "rounds at every hop: other bits, so never chosen for this sum";
+  const PredictedPlan& choice = e.prediction.choice();
+  if (e.wish.wire != WireFormat::off) return "exact";
+  if (plan.algorithm == choice.algorithm && !plan.runs)
+    return plan.executor == cpu_sums_executor ? "added up by CPUs, which is not done here"
+                                              : "added up by GPUs, which is not done here";
+  if (choice.algorithm == "islands") return "not what GPU ranks with islands do";
+  if (!plan.in_class) return "rounds at every hop: other bits, so never chosen for this sum";
+  return plan.runs ? "" : "not what GPU ranks do at this size";
 }
 
 std::string operation_text(const Explanation& e) {
@@ -29,6 +37,7 @@ std::string operation_text(const Explanation& e) {
   if (e.wish.collective != Collective::barrier) text += fmt::format(", {}", name(e.wish.type));
   if (is_reduction(e.wish.collective)) text += fmt::format(" {}", name(e.wish.op));
   if (has_root(e.wish.collective)) text += fmt::format(", root {}", e.wish.root);
+  if (e.wish.wire != WireFormat::off) text += fmt::format(", {} on the wire", name(e.wish.wire));
   return text + fmt::format(", on {} ranks", e.machine.request.ranks);
 }
 
@@ -36,7 +45,19 @@ std::string plan_line(const Explanation& e, const PredictedPlan& plan, bool chos
   const double bus_gbps = bandwidths(e.operation, e.machine.request.ranks, plan.time.total_us).bus_gbps;
   return fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9.2f}  {:>4.0f}% {:<32} {}\n", plan.algorithm, plan.executor,
                      perf::bytes_label(static_cast<double>(plan.slice_bytes)), time_text(plan.time.total_us), bus_gbps,
-                     100 * binding_share(plan.time), plan.time.binding, note_of(plan, chosen));
+                     100 * binding_share(plan.time), plan.time.binding, note_of(e, plan, chosen));
+}
+
+/// Of a choice that consists of steps.
+std::string steps_text(const PredictedPlan& choice) {
+  if (choice.steps.empty()) return "";
+  std::string text = fmt::format("\n{:<46} {:>7}  {:<9} {:<14} {:>11}\n", "the choice's steps, one after another",
+                                 "bytes", "plan", "executor", "predicted");
+  for (const PredictedStep& step : choice.steps)
+    text += fmt::format("{:<46} {:>7}  {:<9} {:<14} {:>11}\n", step.what,
+                        perf::bytes_label(static_cast<double>(step.bytes)), step.algorithm, step.executor,
+                        time_text(step.time_us));
+  return text;
 }
 
 std::string measured_text(const Explanation& e) {
@@ -60,18 +81,6 @@ std::string border_label(std::size_t bytes) {
   return bytes < 1024 ? fmt::format("{} B", bytes) : perf::bytes_label(static_cast<double>(bytes));
 }
 
-/// From which all-reduces CPU threads would add up, once these rates are measured; 0: none. Where there are islands, of
-/// what crosses.
-std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
-  if (machine.arena != kernels::ArenaKind::host) return 0;
-  const std::uint32_t ranks = machine.request.ranks;
-  std::uint32_t meeting = ranks;
-  for (const auto& island : machine.islands) meeting -= static_cast<std::uint32_t>(island.size()) - 1;
-  const bool alike = std::all_of(machine.islands.begin(), machine.islands.end(),
-                                 [&](const auto& island) { return meeting * island.size() == ranks; });
-  return cpu_reduce_border_bytes(meeting, alike ? ranks : meeting, ranks, machine.exchange);
-}
-
 /// From where on copy engines carry what kernels would (docs/gpus.md).
 std::string copies_text(kernels::ArenaKind arena) {
   if (arena == kernels::ArenaKind::host)
@@ -80,8 +89,7 @@ std::string copies_text(kernels::ArenaKind arena) {
   const CopyBorders four = copy_borders_of(4), eight = copy_borders_of(8), none = copy_borders_of(no_sms);
   return fmt::format(
       "copies    by copy engines with up to 4 thread blocks (STRAIT_MAX_SMS) from {} on, with up to 8 from {} "
-      "(all-reduces and "
-      "reduces {}), with STRAIT_MAX_SMS=none at any size (what is added up from {}); messages, too\n",
+      "(all-reduces and reduces {}), with STRAIT_MAX_SMS=none at any size, also messages (what is added up from {})\n",
       border_label(four.others_bytes), border_label(eight.others_bytes), border_label(eight.sums_bytes),
       border_label(none.sums_bytes));
 }
@@ -144,7 +152,7 @@ Result<Explanation> explain(const MachineWish& machine, const OperationWish& wis
   Explanation e{.machine = {}, .wish = wish, .bytes = bytes, .operation = {}, .prediction = {}, .measured = {}};
   STRAIT_ASSIGN(e.machine, machine_of(machine));
   STRAIT_ASSIGN(e.operation, operation_of(wish, bytes, e.machine.request.ranks));
-  STRAIT_ASSIGN(e.prediction, predict(e.machine, e.operation, {.algorithm = algorithm}, true));
+  STRAIT_ASSIGN(e.prediction, predict_ranks(e.machine, e.operation, {.algorithm = algorithm}, true));
   return e;
 }
 
@@ -197,8 +205,8 @@ std::string to_text(const Explanation& e) {
   const PredictedPlan& choice = e.prediction.choice();
   const double bus_gbps = bandwidths(e.operation, e.machine.request.ranks, choice.time.total_us).bus_gbps;
   std::string text = fmt::format("{}\nmachine   {}\n\n", operation_text(e), e.machine.name);
-  text += fmt::format("choice    {} by {}, in slices of {}{}\n", choice.algorithm, choice.executor,
-                      perf::bytes_label(static_cast<double>(choice.slice_bytes)),
+  text += fmt::format("choice    {} by {}, in slices of {}{}{}\n", choice.algorithm, choice.executor,
+                      choice.steps.empty() ? "" : "up to ", perf::bytes_label(static_cast<double>(choice.slice_bytes)),
                       choice.lanes > 1 ? fmt::format(" on {} lanes", choice.lanes) : "");
   text += fmt::format("predicted {}, {:.2f} GB/s of bus bandwidth\n", time_text(choice.time.total_us), bus_gbps);
   text +=
@@ -206,6 +214,7 @@ std::string to_text(const Explanation& e) {
   text += fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9}  {:>5} {:<32}\n", "plan", "executor", "slices", "predicted",
                       "bus GB/s", "busy", "binding");
   for (const PredictedPlan& plan : e.prediction.plans) text += plan_line(e, plan, &plan == &choice);
+  text += steps_text(choice);
   text += "\nthe choice's time, by level (busiest resource of each)\n";
   for (const LevelUse& use : level_uses(e.machine, choice.time))
     text += fmt::format("{:<17} {:>4.0f}%  {}\n", use.level, 100 * use.busy, use.resource);
@@ -220,6 +229,7 @@ std::string to_json(const Explanation& e) {
   json["bytes"] = e.bytes;
   json["type"] = name(e.wish.type);
   json["op"] = is_reduction(e.wish.collective) ? Json(name(e.wish.op)) : Json();
+  json["wire"] = name(e.wish.wire);
   json["root"] = has_root(e.wish.collective) ? Json(e.wish.root) : Json();
   json["why"] = e.prediction.why;
   json["measured_us"] = e.measured ? Json(e.measured->time_us) : Json();
@@ -243,6 +253,7 @@ std::string to_json(const Explanation& e) {
     json["plans"].push_back({{"algorithm", plan.algorithm},
                              {"executor", plan.executor},
                              {"in_class", plan.in_class},
+                             {"runs", plan.runs},
                              {"lanes", plan.lanes},
                              {"slice_bytes", plan.slice_bytes},
                              {"predicted_us", plan.time.total_us},
@@ -251,6 +262,12 @@ std::string to_json(const Explanation& e) {
                              {"binding", plan.time.binding},
                              {"binding_busy", binding_share(plan.time)},
                              {"levels", levels}});
+    for (const PredictedStep& step : plan.steps)
+      json["plans"].back()["steps"].push_back({{"step", step.what},
+                                               {"bytes", step.bytes},
+                                               {"algorithm", step.algorithm},
+                                               {"executor", step.executor},
+                                               {"predicted_us", step.time_us}});
   }
   return json.dump(2) + "\n";
 }

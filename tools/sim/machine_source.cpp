@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 
 #include "doctor/team.hpp"
 #include "perf/axis.hpp"
@@ -47,6 +48,8 @@ CLI::callback_t into(T& target, Result<Parsed> (*parse)(std::string_view)) {
     if (!parsed) throw CLI::ValidationError(parsed.error().message);
     if constexpr (std::is_same_v<T, Parsed>) {
       target = *parsed;
+    } else if constexpr (std::is_same_v<std::optional<T>, Parsed>) {
+      target = parsed->value_or(T{});
     } else {
       if (parsed->size() != 1) throw CLI::ValidationError("'" + words.front() + "': one at a time");
       target = parsed->front();
@@ -90,7 +93,7 @@ Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std
     return fail(Code::invalid_argument,
                 fmt::format("{} bytes leave nothing for each of {} ranks to do in {}. Take {} or more", bytes, ranks,
                             name(wish.collective), perf::bytes_label(16.0 * ranks)));
-  return Operation{wish.collective, wish.type, wish.op, g.count, wish.root};
+  return Operation{wish.collective, wish.type, wish.op, g.count, wish.root, wish.wire};
 }
 
 void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine) {
@@ -98,6 +101,8 @@ void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machin
   app.add_option("-d,--datatype,--type", into(operation.type, perf::parse_types), "Element type (default: float)");
   app.add_option("-o,--op", into(operation.op, perf::parse_ops), "Reduction: sum, prod, max, min, avg (default: sum)");
   app.add_option("-r,--root", operation.root, "Root rank")->capture_default_str();
+  app.add_option("--wire", into(operation.wire, perf::parse_wire),
+                 "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
   app.add_option("--topology", machine.topology,
                  "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
                  "NCCL's or hwloc's XML)");

@@ -35,11 +35,12 @@ struct OperationWish {
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
   std::uint32_t root = 0;
+  WireFormat wire = WireFormat::off;  ///< of GPU ranks' calls
 };
 /// `bytes` as `strait perf` counts them. An error: too few for every rank to have an element.
 Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks);
 
-/// Declares the collective, -d, -o, -r, --topology and --host.
+/// Declares the collective, -d, -o, -r, --wire, --topology and --host.
 void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine);
 
 struct Bandwidths {

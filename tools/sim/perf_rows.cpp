@@ -9,6 +9,7 @@
 #include "perf/geometry.hpp"
 #include "perf/plot.hpp"
 #include "perf/table.hpp"
+#include "sim/gpu_ranks.hpp"
 #include "sim/machine_source.hpp"
 
 namespace strait::sim {
@@ -17,7 +18,7 @@ namespace {
 Result<perf::Row> predicted_row(const Machine& machine, const OperationWish& wish, std::size_t bytes) {
   const std::uint32_t ranks = machine.request.ranks;
   STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, ranks));
-  STRAIT_ASSIGN(const Prediction prediction, predict(machine, operation));
+  STRAIT_ASSIGN(const Prediction prediction, predict_ranks(machine, operation));
   const double time_us = prediction.choice().time.total_us;
   const Bandwidths rates = bandwidths(operation, ranks, time_us);
   perf::Row row;
@@ -67,7 +68,10 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
     for (const ReduceOp op : adds ? options.ops : std::vector{ReduceOp::sum})
       for (const std::uint32_t root : roots_of(options, machine.request.ranks))
         for (const std::size_t bytes : perf::sizes_bytes(options)) {
-          STRAIT_ASSIGN(perf::Row row, predicted_row(machine, {options.collective, type, op, root}, bytes));
+          STRAIT_ASSIGN(
+              perf::Row row,
+              predicted_row(machine, {options.collective, type, op, root, options.wire.value_or(WireFormat::off)},
+                            bytes));
           report.rows.push_back(std::move(row));
         }
   return report;

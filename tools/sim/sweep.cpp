@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "sim/gpu_ranks.hpp"
+
 namespace strait::sim {
 namespace {
 
@@ -24,7 +26,7 @@ Result<std::uint32_t> parse_count(std::string_view text) {
 Result<Point> point(const Machine& machine, const OperationWish& wish, std::size_t bytes,
                     const std::string& algorithm) {
   STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, machine.request.ranks));
-  STRAIT_ASSIGN(Prediction prediction, predict(machine, operation, {.algorithm = algorithm}));
+  STRAIT_ASSIGN(Prediction prediction, predict_ranks(machine, operation, {.algorithm = algorithm}));
   Point point{machine.request.ranks, bytes, std::move(prediction.plans.front()), {}, {}};
   point.plan.time.timeline = {};
   point.rates = bandwidths(operation, machine.request.ranks, point.plan.time.total_us);
@@ -86,20 +88,24 @@ Result<Sweep> sweep(const SweepWish& wish) {
   }
   STRAIT_ASSIGN(const Machine machine, machine_of(largest));
   Sweep result{machine.name, wish.operation, {}, {}};
-  std::vector<std::string> algorithms{wish.algorithm};
-  algorithms.insert(algorithms.end(), wish.against.begin(), wish.against.end());
-  for (const std::string& algorithm : algorithms) {
-    const std::string name = algorithm.empty() ? "Strait's choice" : label_of(algorithm, machine);
+  OperationWish exact = wish.operation;
+  exact.wire = WireFormat::off;
+  std::vector<std::pair<std::string, OperationWish>> curves{{wish.algorithm, wish.operation}};
+  if (exact.wire != wish.operation.wire) curves.emplace_back(wish.algorithm, exact);
+  for (const std::string& other : wish.against) curves.emplace_back(other, exact);
+  for (const auto& [algorithm, operation] : curves) {
+    std::string name = algorithm.empty() ? "Strait's choice" : label_of(algorithm, machine);
+    if (operation.wire != WireFormat::off) name += fmt::format(", {} on the wire", strait::name(operation.wire));
     Curve by_size{name, {}}, by_ranks{name, {}};
     for (const std::size_t bytes : wish.sizes_bytes) {
-      STRAIT_ASSIGN(Point one, point(machine, wish.operation, bytes, algorithm));
+      STRAIT_ASSIGN(Point one, point(machine, operation, bytes, algorithm));
       by_size.points.push_back(std::move(one));
     }
     for (const std::uint32_t count : ranks) {
       MachineWish smaller = largest;
       smaller.ranks = count;
       STRAIT_ASSIGN(const Machine some, machine_of(smaller));
-      STRAIT_ASSIGN(Point one, point(some, wish.operation, wish.sizes_bytes.back(), algorithm));
+      STRAIT_ASSIGN(Point one, point(some, operation, wish.sizes_bytes.back(), algorithm));
       by_ranks.points.push_back(std::move(one));
     }
     result.by_size.push_back(std::move(by_size));

@@ -72,6 +72,7 @@ std::string to_json(const Sweep& sweep) {
   json["collective"] = name(sweep.operation.collective);
   json["type"] = name(sweep.operation.type);
   json["op"] = is_reduction(sweep.operation.collective) ? Json(name(sweep.operation.op)) : Json();
+  json["wire"] = name(sweep.operation.wire);
   json["by_size"] = curves_json(sweep.by_size);
   json["by_ranks"] = curves_json(sweep.by_ranks);
   return json.dump(2) + "\n";

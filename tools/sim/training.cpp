@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "perf/provenance.hpp"
+#include "sim/gpu_ranks.hpp"
 #include "sim/sweep.hpp"
 
 namespace strait::sim {
@@ -20,7 +21,7 @@ Result<TrainingPoint> point(const TrainingWish& wish, const Machine& machine, Da
   const OperationWish sum{.collective = Collective::all_reduce, .type = type, .op = ReduceOp::sum, .root = 0};
   const std::uint32_t ranks = machine.request.ranks;
   STRAIT_ASSIGN(const Operation operation, operation_of(sum, bucket_bytes(wish, type), ranks));
-  STRAIT_ASSIGN(const Prediction prediction, predict(machine, operation, {.algorithm = algorithm}));
+  STRAIT_ASSIGN(const Prediction prediction, predict_ranks(machine, operation, {.algorithm = algorithm}));
   const double bucket_ms = prediction.choice().time.total_us * 1e-3;
   TrainingPoint point;
   point.ranks = ranks;
