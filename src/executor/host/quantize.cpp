@@ -53,4 +53,12 @@ void accumulate(float* sums, std::size_t count, const EncodedRun& from, bool fir
   (first ? table.set : table.add)[static_cast<int>(from.format)]({sums, count, payload_of(from), scales_of(from)});
 }
 
+void recode(const Recoding& call, Simd simd) {
+  assert(call.format != WireFormat::off && !call.sources.empty());
+  const host::DefaultFloatEnvironment environment;
+  kernels(simd).recode[static_cast<int>(call.format)](
+      {reinterpret_cast<const std::uint8_t* const*>(call.sources.data()), call.sources.size(),
+       reinterpret_cast<std::uint8_t*>(call.result), call.run_blocks, call.runs, call.averaged});
+}
+
 }  // namespace strait

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "base/types.hpp"
 #include "base/wire_format.hpp"
@@ -36,5 +38,17 @@ void decode(DataType type, void* elements, std::size_t count, const EncodedRun& 
 
 /// sums[i] += value[i], `count` of them; or sums[i] = value[i] where `first`.
 void accumulate(float* sums, std::size_t count, const EncodedRun& from, bool first, Simd simd = best_simd());
+
+/// What the owner of a slice does in an all-reduce, in one pass over encoded runs of `run_blocks` blocks, of which each
+/// source has `runs` one after the other: result = encode(sum of sources), in their order.
+struct Recoding {
+  WireFormat format = WireFormat::int8;  ///< not off
+  std::span<const std::byte* const> sources = {};
+  std::byte* result = nullptr;  ///< none of the sources. All are aligned to 4 bytes
+  std::size_t run_blocks = 0;
+  std::size_t runs = 0;
+  std::uint32_t averaged = 0;  ///< sums are divided by this; 0: they are not
+};
+void recode(const Recoding& call, Simd simd = best_simd());
 
 }  // namespace strait

@@ -24,8 +24,19 @@ struct DecodeCall {
   const float* scales;
 };
 
+/// Runs of `run_blocks` blocks each, one after the other: as many of each source, and of the result.
+struct RecodeCall {
+  const std::uint8_t* const* sources;
+  std::size_t source_count;
+  std::uint8_t* result;
+  std::size_t run_blocks;
+  std::size_t runs;
+  std::uint32_t divisor;  ///< of sums; 0: none
+};
+
 using EncodeKernel = void (*)(const EncodeCall&);
 using DecodeKernel = void (*)(const DecodeCall&);
+using RecodeKernel = void (*)(const RecodeCall&);
 
 inline constexpr int wire_type_count = 3;
 /// Where a wire type stands in the tables.
@@ -39,6 +50,7 @@ struct QuantizeTable {
   DecodeKernel decode[wire_format_count][wire_type_count];
   DecodeKernel set[wire_format_count];
   DecodeKernel add[wire_format_count];
+  RecodeKernel recode[wire_format_count];
 };
 
 extern const QuantizeTable portable_quantize_kernels;

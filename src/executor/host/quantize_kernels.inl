@@ -198,6 +198,36 @@ struct Kernel {
   }
 };
 
+template <WireFormat format>
+struct Recoder {
+  static constexpr std::size_t payload_bytes = format == WireFormat::int4 ? block_elements / 2 : block_elements;
+
+  /// A block of a run, which lies `payload` bytes into every source, and its scale `scale` bytes.
+  [[gnu::always_inline]] static Values sum(const RecodeCall& call, std::size_t payload, std::size_t scale) {
+    Values sums = load_codes<format>(call.sources[0] + payload, load_unaligned<float>(call.sources[0] + scale));
+    for (std::size_t s = 1; s < call.source_count; ++s) {
+      const std::uint8_t* const source = call.sources[s];
+      const Values next = load_codes<format>(source + payload, load_unaligned<float>(source + scale));
+      for (int v = 0; v < block_vectors; ++v) sums.vectors[v] = sums.vectors[v] + next.vectors[v];
+    }
+    if (call.divisor != 0)
+      for (int v = 0; v < block_vectors; ++v) sums.vectors[v] = sums.vectors[v] / static_cast<float>(call.divisor);
+    return sums;
+  }
+
+  static void recode(const RecodeCall& call) {
+    const std::size_t run_bytes = call.run_blocks * (payload_bytes + sizeof(float));
+    for (std::size_t run = 0; run < call.runs; ++run)
+      for (std::size_t block = 0; block < call.run_blocks; ++block) {
+        const std::size_t payload = run * run_bytes + block * payload_bytes;
+        const std::size_t scale = run * run_bytes + call.run_blocks * payload_bytes + block * sizeof(float);
+        float result = 0;
+        encode_values<format>(sum(call, payload, scale), call.result + payload, &result, nullptr);
+        std::memcpy(call.result + scale, &result, sizeof result);
+      }
+  }
+};
+
 template <WireFormat format, DataType type>
 constexpr void fill_type(QuantizeTable& table) {
   constexpr int f = static_cast<int>(format);
@@ -212,6 +242,7 @@ constexpr void fill_format(QuantizeTable& table) {
   fill_type<format, DataType::float16>(table);
   table.set[static_cast<int>(format)] = Kernel<format, DataType::float32>::template decode<false>;
   table.add[static_cast<int>(format)] = Kernel<format, DataType::float32>::template decode<true>;
+  table.recode[static_cast<int>(format)] = Recoder<format>::recode;
 }
 
 constexpr QuantizeTable make_table() {

@@ -115,6 +115,47 @@ TEST_P(Quantize, AccumulatesInOrder) {
   }
 }
 
+/// Also where blocks are zeros, subnormal, infinite in some of the sources, or only in their sum.
+TEST_P(Quantize, RecodesAsTheOwnerOfASliceDoes) {
+  constexpr std::size_t run_blocks = 4, runs = 3, run_elements = run_blocks * wire::block_elements;
+  const std::size_t run_bytes = encoded_bytes(format(), run_blocks);
+  for (const std::size_t ranks : {1u, 2u, 5u, 16u})
+    for (const std::uint32_t averaged : {0u, static_cast<std::uint32_t>(ranks), 24u}) {
+      std::vector<std::vector<float>> inputs(ranks, std::vector<float>(runs * run_elements));
+      std::vector<Bytes> encoded_inputs(ranks);
+      std::vector<const std::byte*> sources;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        std::vector<float>& values = inputs[rank];
+        constexpr float magnitudes[] = {1, 0x1p-140F, 0, 0x1p-126F, 0x1p127F, 1e-30F, 1e20F};
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] = magnitudes[i / wire::block_elements % std::size(magnitudes)] *
+                      static_cast<float>(static_cast<std::int32_t>(mix(i + 10'000 * rank))) * 0x1p-31F;
+        if (rank == ranks - 1) values[8 * wire::block_elements + 5] = -std::numeric_limits<float>::infinity();
+        values[9 * wire::block_elements] = rank == 0 ? std::numeric_limits<float>::quiet_NaN() : 3;
+        values[10 * wire::block_elements + 7] = std::numeric_limits<float>::max();  // with another one: too much
+        for (std::size_t run = 0; run < runs; ++run)
+          testing::detail::append(
+              encoded_inputs[rank],
+              testing::encoded_reference(format(),
+                                         {values.begin() + static_cast<std::ptrdiff_t>(run * run_elements),
+                                          values.begin() + static_cast<std::ptrdiff_t>((run + 1) * run_elements)}));
+        sources.push_back(encoded_inputs[rank].data());
+      }
+      const std::vector<float> sums =
+          testing::wire_sum(format(), averaged == 0 ? ReduceOp::sum : ReduceOp::avg, inputs, averaged);
+      Bytes result(runs * run_bytes + sizeof(float), poison);
+      recode({format(), sources, result.data(), run_blocks, runs, averaged}, simd());
+      for (std::size_t run = 0; run < runs; ++run) {
+        const auto from = sums.begin() + static_cast<std::ptrdiff_t>(run * run_elements);
+        ASSERT_EQ(Bytes(result.begin() + static_cast<std::ptrdiff_t>(run * run_bytes),
+                        result.begin() + static_cast<std::ptrdiff_t>((run + 1) * run_bytes)),
+                  testing::encoded_reference(format(), {from, from + run_elements}))
+            << ranks << " sources, divided by " << averaged << ", run " << run;
+      }
+      EXPECT_EQ(result.back(), poison) << "beyond the last run";
+    }
+}
+
 TEST_P(Quantize, TakesTheBlocksOfARunOnTheirOwn) {
   const std::size_t count = 1000, blocks = wire::blocks_of(count);
   const Bytes elements = testing::random_elements(DataType::bfloat16, count, 3);
