@@ -1,6 +1,7 @@
 // Strait's GPU ranks and NCCL in turn: one process, a thread a GPU, the same buffers and streams, eager and as CUDA
-// graphs. Prints a table of times and ratios. `strait perf --baseline` does so as nccl-tests would, verifies, and
-// takes processes; this one has both modes of several collectives, and the time of the calling thread, in one run.
+// graphs. Prints a table of times and ratios. `strait perf --baseline` does so as nccl-tests would, verifies every
+// call, and takes processes; this one has both modes of several collectives, and the time of the calling thread, in one
+// run, and with --check looks at a result of Strait's before each size is timed.
 #include <cuda_runtime.h>
 
 #include <CLI/CLI.hpp>
@@ -45,6 +46,7 @@ struct Settings {
   int rounds = 3;
   int max_sms = 0;
   bool in_place = false;
+  bool check = false;
 };
 
 [[noreturn]] void stop(const std::string& why) {
@@ -155,16 +157,45 @@ class Comparison {
 
   int device_of(int rank) const { return rank / settings_.ranks_per_gpu; }
 
-  Arguments arguments(const Rank& r, Collective c, std::size_t bytes) const {
+  Operation operation(const Rank& r, Collective c, std::size_t bytes) const {
     const bool has_in_place = c != Collective::all_to_all && c != Collective::send_recv;
-    return arguments_of({.collective = c,
-                         .type = type_,
-                         .ranks = static_cast<std::uint32_t>(ranks_),
-                         .rank = static_cast<std::uint32_t>(r.rank),
-                         .in_place = settings_.in_place && has_in_place,
-                         .bytes = bytes,
-                         .extra_elements = settings_.odd_elements},
-                        r.send, r.receive);
+    const WireFormat format = ranks_ > 1 && wire::is_wire_collective(c) ? wire_ : WireFormat::off;
+    return {.collective = c,
+            .type = type_,
+            .ranks = static_cast<std::uint32_t>(ranks_),
+            .rank = static_cast<std::uint32_t>(r.rank),
+            .in_place = settings_.in_place && has_in_place,
+            .wire = format,
+            .exact = format == WireFormat::off,  // islands add up in an order of their own
+            .bytes = bytes,
+            .extra_elements = settings_.odd_elements};
+  }
+
+  /// One call on inputs that all ranks know, whose result is looked at.
+  void verify(Rank& r, std::barrier<>& barrier, const Operation& o, const std::function<void()>& call) {
+    const auto fill = [&](char* buffer, const Contents& contents) {
+      std::vector<char> data(extent_bytes(o, contents));
+      write(o, contents, data.data());
+      check(cudaMemcpy(buffer, data.data(), data.size(), cudaMemcpyHostToDevice), "inputs");
+    };
+    if (!o.in_place) fill(r.send, send_contents(o));
+    fill(r.receive, receive_contents_before(o));
+    check(cudaDeviceSynchronize(), "inputs");
+    barrier.arrive_and_wait();  // what follows may wait for kernels of ranks on the same GPU
+    call();
+    check(cudaStreamSynchronize(r.stream), "the call that is checked");
+    barrier.arrive_and_wait();
+    const Contents expected = receive_contents_after(o);
+    std::vector<char> got(extent_bytes(o, expected));
+    check(cudaMemcpy(got.data(), r.receive, got.size(), cudaMemcpyDeviceToHost), "a result");
+    if (const std::size_t wrong = count_wrong(o, expected, got.data()); wrong != 0)
+      stop(std::string(name(o.collective)) + " of " + std::to_string(o.bytes) + " bytes: " + std::to_string(wrong) +
+           " elements are wrong on rank " + std::to_string(r.rank));
+    // What is timed is numbers again: a NaN takes its block of a wire format a shorter way.
+    check(cudaMemset(r.send, 0x11, extent_bytes(o, send_contents(o))), "memset");
+    check(cudaMemset(r.receive, 0x22, got.size()), "memset");
+    check(cudaDeviceSynchronize(), "memset");
+    barrier.arrive_and_wait();
   }
 
   /// Microseconds of one call, of the slowest rank. `launch` enqueues `calls` of them.
@@ -211,10 +242,11 @@ class Comparison {
     // A graph that still runs holds the GPU's context while it is launched again, and other ranks there out of it.
     const bool shared = settings_.ranks_per_gpu > 1;
     const int launches = shared ? 1 : bytes <= (1 << 20) ? 10 : 3;
-    const Arguments what = arguments(r, c, bytes);
-    const WireFormat format = wire::is_wire_collective(c) ? wire_ : WireFormat::off;
-    const Call strait_call(what, format, r.strait, r.stream);
+    const Operation o = operation(r, c, bytes);
+    const Arguments what = arguments_of(o, r.send, r.receive);
+    const Call strait_call(what, o.wire, r.strait, r.stream);
     const auto call_strait = [&] { check(strait_call()); };
+    if (settings_.check) verify(r, barrier, o, call_strait);
     const auto call_nccl = [&] { good(nccl_->call(what, r.nccl, r.stream)); };
     Row row{std::string(name(c)), bytes + settings_.odd_elements * size_bytes(type_)};
     std::vector<double> us[4];
@@ -282,6 +314,7 @@ class Comparison {
     report["type"] = settings_.type;
     report["in_place"] = settings_.in_place;
     report["wire"] = settings_.wire;
+    report["checked"] = settings_.check;
     report["max_sms"] = settings_.max_sms;
     report["geometric_means"] = means;
     report["rows"] = rows;
@@ -323,6 +356,7 @@ int main(int argc, char** argv) {
   app.add_option("-r,--rounds", s.rounds)->check(CLI::Range(1, 100));
   app.add_option("--max-sms", s.max_sms);
   app.add_flag("-p,--in-place", s.in_place);
+  app.add_flag("-c,--check", s.check, "looks at a result of Strait's, bit by bit, before a size is timed");
   CLI11_PARSE(app, argc, argv);
   return strait::perf::Comparison(std::move(s)).run();
 }
