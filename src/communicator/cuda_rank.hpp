@@ -57,9 +57,10 @@ class CudaRank final : public DeviceRank {
   Result<Tail> enqueue_exact(const Call& call);
   /// `exchange`: what carries its exchanges of bytes out.
   template <class Exchange>
-  Result<Tail> enqueue_encoded(const DeviceQuantized& quantized, const Call& call, Exchange&& exchange);
+  Result<Tail> enqueue_encoded(const std::vector<QuantizedStep>& steps, void* stream, Exchange&& exchange);
   Result<Tail> enqueue_in_islands(const Call& call);
-  Result<Tail> enqueue_to_reducers(const Call& call);
+  /// `quantized`: of the ranks that meet.
+  Result<Tail> enqueue_to_reducers(const DeviceQuantized& quantized, const Call& call);
   Result<Tail> enqueue_over(const DeviceCalls& calls, const Call& call);
   /// Of one group, on the first one's stream.
   Result<Tail> carry_messages(std::span<const Call> calls);

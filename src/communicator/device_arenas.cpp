@@ -242,11 +242,12 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
                   staged::StagedWindows::within(windows_bytes, request.ranks, options.depth, options.chunk_bytes));
     STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages", places_of_windows(windows, nodes_)));
   }
-  const std::size_t crossing = meetings() * meeting_ranks();
-  reducers_of_each_ = cpu_reducers_of_each(request.reducers.threads, request.most_reducers, request.ranks, crossing);
+  reducers_of_each_ =
+      cpu_reducers_of_each(request.reducers.threads, request.most_reducers, request.ranks, crossing_ranks());
   if (reducers_of_each_ == 0) return {};
-  cpu_reduce_bytes_ = DeviceReducers::least_bytes(request, meeting_ranks(), crossing, exchange_rates_);
-  return cpu_reduce_bytes_ > 0 ? open_reducers(request) : Status();
+  const std::size_t least =
+      DeviceReducers::least_bytes(request, meeting_ranks(), crossing_ranks(), exchange_rates_, {});
+  return least > 0 ? open_reducers(request) : Status();  // more is asked of wire formats
 }
 
 Status DeviceArenas::join_across(const DeviceRank::Request& request, const ArenaLayout& layout,

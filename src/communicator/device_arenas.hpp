@@ -61,8 +61,8 @@ class DeviceArenas {
   cpu_reducers::ReducerMemory reducers_layout() const;
   std::size_t reducers_offset() const;                                  ///< in bytes
   std::uint32_t reducers_of_each() const { return reducers_of_each_; }  ///< threads of a rank of meeting_ring()
-  /// All-reduces of so many bytes and more are for those threads; 0: none.
-  std::size_t cpu_reduce_bytes() const { return cpu_reduce_bytes_; }
+  /// How many ranks are in such rings.
+  std::size_t crossing_ranks() const { return meetings() * meeting_ranks(); }
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
   /// Of more than one rank, through their GPUs' memory, and copy engines or registered memory wanted: the words by
   /// which copies are in order (staged::PeerWords, staged::MessageWords). Else null.
@@ -118,7 +118,6 @@ class DeviceArenas {
   std::size_t copy_windows_begin_ = 0, copy_window_bytes_ = 0;  ///< in every arena, behind the slots
   std::string why_staged_;
   ExchangeRates exchange_rates_;
-  std::size_t cpu_reduce_bytes_ = 0;
   std::uint32_t reducers_of_each_ = 0;
   std::uint32_t most_blocks_ = 0;
 };

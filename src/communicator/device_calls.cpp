@@ -192,7 +192,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
 }
 
 DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
-  const Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  if (call.wire != WireFormat::off) through.grain_bytes = cpu_reducers::ReducerMemory::run_bytes(call.wire);
   const std::size_t bytes = call.count * size_bytes(call.type);
   const std::uint16_t hash = short_hash_of(signature(call));
   Exchange exchange{};

@@ -56,7 +56,8 @@ class DeviceCalls {
   /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
   /// sends.
   bool leaves_own(const Call& call) const;
-  /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory).
+  /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory). Of a call with a
+  /// wire format the bytes are encoded already.
   DeviceLaunch launch_to_reducers(const Call& call) const;
   /// Sends and receives of one group.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;

@@ -81,17 +81,19 @@ void CudaRank::end_marking(const Call& call, Tail tail) {
 Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
   if (islands_.carries(call)) return enqueue_in_islands(call);
   if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
-  return enqueue_encoded(quantized_, call, [this](const Call& exchange) { return carry_out(exchange); });
+  if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
+  return enqueue_encoded(quantized_.steps_of(call), call.stream,
+                         [this](const Call& exchange) { return carry_out(exchange); });
 }
 
 template <class Exchange>
-Result<CallOrder::Tail> CudaRank::enqueue_encoded(const DeviceQuantized& quantized, const Call& call,
+Result<CallOrder::Tail> CudaRank::enqueue_encoded(const std::vector<QuantizedStep>& steps, void* stream,
                                                   Exchange&& exchange) {
-  for (const QuantizedStep& step : quantized.steps_of(call)) {
+  for (const QuantizedStep& step : steps) {
     if (const auto* bytes = std::get_if<Call>(&step))
       STRAIT_TRY(exchange(*bytes));
     else
-      STRAIT_TRY(launch(std::get<WireLaunch>(step), call.stream));
+      STRAIT_TRY(launch(std::get<WireLaunch>(step), stream));
   }
   return Tail::other;
 }
@@ -106,7 +108,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
       return copies_.enqueue_in_place(call, *place).map([] { return Tail::other; });
     }
   }
-  if (reducers_.carries(call)) return enqueue_to_reducers(call);
+  if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
   if (copies_.carries(call)) {
     STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
     if (!captures || copies_.can_be_captured()) {
@@ -119,9 +121,9 @@ Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
 
 Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
   const auto across = [this](const Call& part) -> Result<Tail> {
-    if (part.wire == WireFormat::off)
-      return reducers_.carries(part) ? enqueue_to_reducers(part) : enqueue_over(across_calls_, part);
-    return enqueue_encoded(across_quantized_, part,
+    if (reducers_.carries(part)) return enqueue_to_reducers(across_quantized_, part);
+    if (part.wire == WireFormat::off) return enqueue_over(across_calls_, part);
+    return enqueue_encoded(across_quantized_.steps_of(part), part.stream,
                            [this](const Call& exchange) { return enqueue_over(across_calls_, exchange); });
   };
   Tail tail = Tail::other;
@@ -132,11 +134,15 @@ Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
   return tail;
 }
 
-Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const Call& call) {
+Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& quantized, const Call& call) {
   STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
   const cuda::DeviceGuard guard(request_.device);
-  STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(call, captures));
-  return launch_all({std::move(launch)}, call);
+  const auto take = [&](const Call& sum) -> Result<Tail> {
+    STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(sum, captures));
+    return launch_all({std::move(launch)}, sum);
+  };
+  return call.wire == WireFormat::off ? take(call)
+                                      : enqueue_encoded(quantized.steps_by_reducers(call), call.stream, take);
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {

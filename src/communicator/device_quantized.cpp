@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "executor/cpu_reducers/reducer_memory.hpp"
+
 namespace strait {
 namespace {
 
@@ -20,8 +22,8 @@ std::size_t run_bytes(WireFormat format, std::size_t blocks) {
   return round_up(blocks * wire::block_bytes(format), run_grain_bytes);
 }
 
-QuantizedStep exchange(const Call& part_of, Collective collective, const std::byte* send, std::byte* receive,
-                       std::size_t bytes) {
+Call exchange(const Call& part_of, Collective collective, const std::byte* send, std::byte* receive,
+              std::size_t bytes) {
   Call call;
   call.collective = collective;
   call.type = DataType::uint8;
@@ -54,6 +56,7 @@ DeviceQuantized::DeviceQuantized(std::uint32_t rank, std::uint32_t ranks, std::u
       sent_(scratch),
       received_(scratch + size_bytes / 2 / run_grain_bytes * run_grain_bytes),
       run_limit_bytes_(size_bytes / 2 / ranks / run_grain_bytes * run_grain_bytes),
+      scratch_bytes_(size_bytes),
       max_blocks_(max_sms == 0 ? most_blocks : std::min(blocks_of(max_sms, true), most_blocks)) {}
 
 std::vector<QuantizedStep> DeviceQuantized::steps_of(const Call& call) const {
@@ -62,14 +65,35 @@ std::vector<QuantizedStep> DeviceQuantized::steps_of(const Call& call) const {
   for (std::size_t first = 0; first < call.count; first += in_a_turn) {
     const Turn turn = turn_of(call, first);
     std::byte* const own = sent_ + rank_ * turn.run_bytes;
-    steps.push_back(encode(call, turn));
+    steps.push_back(encode(call, turn, call.collective == Collective::all_gather ? 1 : ranks_));
     if (call.collective != Collective::all_gather)
       steps.push_back(exchange(call, Collective::all_to_all, sent_, received_, turn.run_bytes));
     if (is_reduction(call.collective)) steps.push_back(sum_own(call, turn));
     if (call.collective == Collective::all_reduce || call.collective == Collective::all_gather)
       steps.push_back(exchange(call, Collective::all_gather, own, sent_, turn.run_bytes));
     if (call.collective != Collective::reduce_scatter)
-      steps.push_back(decode(call, turn, call.collective == Collective::all_to_all ? received_ : sent_));
+      steps.push_back(decode(call, turn, call.collective == Collective::all_to_all ? received_ : sent_, ranks_));
+  }
+  return steps;
+}
+
+std::vector<QuantizedStep> DeviceQuantized::steps_by_reducers(const Call& call) const {
+  using Memory = cpu_reducers::ReducerMemory;
+  Turn turn;
+  turn.run_blocks = Memory::run_blocks;
+  turn.run_elements = Memory::run_blocks * wire::block_elements;
+  turn.run_bytes = Memory::run_bytes(call.wire);
+  const std::size_t in_a_turn = scratch_bytes_ / turn.run_bytes * turn.run_elements;
+  std::vector<QuantizedStep> steps;
+  for (turn.first = 0; turn.first < call.count; turn.first += in_a_turn) {
+    turn.elements = std::min(in_a_turn, call.count - turn.first);
+    const std::size_t runs = (turn.elements + turn.run_elements - 1) / turn.run_elements;
+    Call sum = exchange(call, Collective::all_reduce, sent_, sent_, runs * turn.run_bytes);
+    sum.op = call.op == ReduceOp::avg ? ReduceOp::avg : ReduceOp::sum;
+    sum.wire = call.wire;
+    steps.push_back(encode(call, turn, static_cast<std::uint32_t>(runs)));
+    steps.push_back(sum);
+    steps.push_back(decode(call, turn, sent_, static_cast<std::uint32_t>(runs)));
   }
   return steps;
 }
@@ -111,10 +135,9 @@ WirePass DeviceQuantized::user_runs(const Call& call, const Turn& turn, const vo
   return pass;
 }
 
-QuantizedStep DeviceQuantized::encode(const Call& call, const Turn& turn) const {
-  const bool gathers = call.collective == Collective::all_gather;
-  WirePass pass = user_runs(call, turn, call.send, gathers ? 1 : ranks_);
-  pass.encoded = gathers ? sent_ + rank_ * turn.run_bytes : sent_;
+QuantizedStep DeviceQuantized::encode(const Call& call, const Turn& turn, std::uint32_t runs) const {
+  WirePass pass = user_runs(call, turn, call.send, runs);
+  pass.encoded = call.collective == Collective::all_gather ? sent_ + rank_ * turn.run_bytes : sent_;
   pass.residual = call.residual == nullptr ? nullptr : call.residual + turn.first;
   pass.premultiplies = is_reduction(call.collective) && call.op == ReduceOp::premul_sum;
   std::memcpy(&pass.premul_scalar, call.premul_scalar.data(), sizeof pass.premul_scalar);
@@ -135,9 +158,10 @@ QuantizedStep DeviceQuantized::sum_own(const Call& call, const Turn& turn) const
   return launch(WireKernel::recode, call, pass);
 }
 
-QuantizedStep DeviceQuantized::decode(const Call& call, const Turn& turn, std::byte* runs) const {
-  WirePass pass = user_runs(call, turn, call.receive, ranks_);
-  pass.encoded = runs;
+QuantizedStep DeviceQuantized::decode(const Call& call, const Turn& turn, std::byte* encoded,
+                                      std::uint32_t runs) const {
+  WirePass pass = user_runs(call, turn, call.receive, runs);
+  pass.encoded = encoded;
   return launch(WireKernel::decode, call, pass);
 }
 

@@ -39,15 +39,17 @@ class DeviceQuantized {
 
   /// `call` has a wire format and a count, and there is more than one rank. The steps are one stream's, in order.
   std::vector<QuantizedStep> steps_of(const Call& call) const;
+  /// An all-reduce that CPU threads add up: their part is an exchange that is an all-reduce of encoded runs, in place.
+  std::vector<QuantizedStep> steps_by_reducers(const Call& call) const;
 
  private:
   struct Turn;
   std::size_t turn_elements(const Call& call) const;
   Turn turn_of(const Call& call, std::size_t first) const;
   kernels::WirePass user_runs(const Call& call, const Turn& turn, const void* buffer, std::uint32_t runs) const;
-  QuantizedStep encode(const Call& call, const Turn& turn) const;
+  QuantizedStep encode(const Call& call, const Turn& turn, std::uint32_t runs) const;
   QuantizedStep sum_own(const Call& call, const Turn& turn) const;
-  QuantizedStep decode(const Call& call, const Turn& turn, std::byte* runs) const;
+  QuantizedStep decode(const Call& call, const Turn& turn, std::byte* encoded, std::uint32_t runs) const;
   QuantizedStep launch(kernels::WireKernel kernel, const Call& call, const kernels::WirePass& pass) const;
 
   std::uint32_t rank_ = 0;
@@ -56,6 +58,7 @@ class DeviceQuantized {
   std::byte* sent_ = nullptr;  ///< a run for each rank
   std::byte* received_ = nullptr;
   std::size_t run_limit_bytes_ = 0;
+  std::size_t scratch_bytes_ = 0;  ///< from sent_ on, received_ among them
   std::uint32_t max_blocks_ = 0;
 };
 

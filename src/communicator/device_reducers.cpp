@@ -31,8 +31,11 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
   DeviceReducers reducers;
   if (arenas.reducers_memory() == nullptr) return reducers;
   reducers.calls_ = std::move(calls);
-  reducers.least_bytes_ = arenas.cpu_reduce_bytes();
   const kernels::Ring& meeting = arenas.meeting_ring();
+  reducers.least_bytes_ = [&request, meeting = meeting.ranks, crossing = arenas.crossing_ranks(),
+                           rates = arenas.exchange_rates()](const SumCosts& costs) {
+    return least_bytes(request, meeting, crossing, rates, costs);
+  };
   reducers.members_.assign(meeting.members, meeting.members + meeting.ranks);
   cpu_reducers::LaneReducers::Setup setup;
   setup.memory = arenas.reducers_memory()->data() + arenas.reducers_offset();
@@ -48,14 +51,17 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
 }
 
 bool DeviceReducers::carries(const Call& call) const {
-  return threads_ != nullptr && call.collective == Collective::all_reduce && call.op != ReduceOp::premul_sum &&
-         call.count * size_bytes(call.type) >= least_bytes_;
+  if (threads_ == nullptr || call.collective != Collective::all_reduce) return false;
+  if (call.op == ReduceOp::premul_sum && call.wire == WireFormat::off) return false;  // else the encoder multiplies
+  const std::size_t least = least_bytes_(costs_of_sum(call.type, call.wire));
+  return least != 0 && call.count * size_bytes(call.type) >= least;
 }
 
 Result<DeviceLaunch> DeviceReducers::take(const Call& call, bool captures) {
   DeviceLaunch launch = calls_.launch_to_reducers(call);
   const auto& exchange = std::get<kernels::Exchange>(launch.argument);
-  const cpu_reducers::Reduction reduction{call.type, call.op, exchange.send[cpu_reducers::ReducerMemory::threads]};
+  const cpu_reducers::Reduction reduction{call.type, call.op, call.wire,
+                                          exchange.send[cpu_reducers::ReducerMemory::threads]};
   by_streams_ |= captures;
   if (by_streams_)
     STRAIT_TRY(announce(reduction, captures, call.stream));

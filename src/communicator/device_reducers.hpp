@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace strait {
 
 /// The large all-reduces of GPU ranks that meet in host memory: CPU threads add up what kernels bring, so that each
 /// GPU's link carries the message once each way, however many ranks there are (plan staged). Of islands: what crosses.
+/// Those in a wire format, too: then what the link carries is encoded.
 ///
 /// The threads must be given calls in the order in which GPUs come to them. Calls run in the order in which they are
 /// made, but those of a graph whenever it is launched: there the stream gives them to the threads, by a host function.
@@ -28,15 +30,16 @@ class DeviceReducers {
   /// Of the all-reduces for them (cpu_reduce_border_bytes()): as asked for, else by what is known of the machine. 0:
   /// there are none.
   static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, std::size_t crossing,
-                                 const ExchangeRates& rates) {
+                                 const ExchangeRates& rates, const SumCosts& costs) {
     if (request.ranks == 1) return 0;
     return request.cpu_reduce_bytes.value_or(cpu_reduce_border_bytes(
-        static_cast<std::uint32_t>(meeting), static_cast<std::uint32_t>(crossing), request.ranks, rates));
+        static_cast<std::uint32_t>(meeting), static_cast<std::uint32_t>(crossing), request.ranks, rates, costs));
   }
 
   /// Of a call by the ranks that meet: all, or with islands those across. They decide alike.
   bool carries(const Call& call) const;
   /// Gives the call to the threads; the kernel is to be launched next on the call's stream, which `captures` or not.
+  /// Of one in a wire format: an exchange of DeviceQuantized::steps_by_reducers().
   Result<DeviceLaunch> take(const Call& call, bool captures);
   void abort();
   /// For whom the threads were last seen to wait.
@@ -47,7 +50,7 @@ class DeviceReducers {
   Status announce(const cpu_reducers::Reduction& reduction, bool captures, void* stream);
 
   DeviceCalls calls_;
-  std::size_t least_bytes_ = 0;
+  std::function<std::size_t(const SumCosts&)> least_bytes_;
   std::vector<std::uint32_t> members_;  ///< who meets, by their numbers in the communicator
   std::unique_ptr<cpu_reducers::LaneReducers> threads_;
   bool by_streams_ = false;

@@ -31,8 +31,9 @@ struct Slots {
   std::uint32_t slot_bytes;
   std::uint32_t lanes;
   std::uint32_t blocks;
-  std::uint32_t rounds = 1;  ///< at least so many chunks for each lane, as far as the message has them
-  bool piped = false;        ///< by piped kernels, on each rank that can (piped.hpp)
+  std::uint32_t rounds = 1;     ///< at least so many chunks for each lane, as far as the message has them
+  bool piped = false;           ///< by piped kernels, on each rank that can (piped.hpp)
+  std::size_t grain_bytes = 0;  ///< bulk: what chunks are multiples of, of 16 itself; 0: pieces
 };
 
 /// Blocks serve several lanes each only of a wire that flags slots.
@@ -46,7 +47,9 @@ inline Slots slots_of(const Ring& ring, Wire wire, std::uint32_t max_blocks) {
 inline Cut cut(const Slots& through, std::size_t bytes) {
   const Wire wire = through.wire;
   const std::size_t rounds = through.rounds;
-  const std::size_t piece = piece_data_bytes(wire), slot = through.slot_bytes / piece_bytes * piece;
+  const std::size_t piece = through.grain_bytes != 0 ? through.grain_bytes : piece_data_bytes(wire);
+  const std::size_t slot = through.slot_bytes / piece_bytes * piece_data_bytes(wire) / piece * piece;
+  const std::size_t least = (min_chunk_bytes(wire) + piece - 1) / piece * piece;
   // No more lanes than blocks where these move the message in no more rounds: long chunks cost less than many.
   const std::size_t blocks = std::max(through.blocks, 1u), block_bytes = blocks * slot * rounds;
   const std::size_t wanted = blocks * std::max((bytes + block_bytes - 1) / block_bytes, std::size_t{1});
@@ -57,7 +60,7 @@ inline Cut cut(const Slots& through, std::size_t bytes) {
   const std::size_t chunk_rounds = std::max(needed, rounds);
   const std::size_t length = (fair + chunk_rounds - 1) / chunk_rounds;
   const std::size_t pieces = (length + piece - 1) / piece;
-  const std::size_t chunk = std::clamp(pieces * piece, min_chunk_bytes(wire), slot);
+  const std::size_t chunk = std::clamp(pieces * piece, least, slot);
   const std::size_t chunks = (bytes + chunk - 1) / chunk;
   return {static_cast<std::uint32_t>(chunk), static_cast<std::uint16_t>(std::clamp<std::size_t>(chunks, 1, lanes))};
 }

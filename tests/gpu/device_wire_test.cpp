@@ -55,6 +55,24 @@ void check_turns(straitComm_t comm, int rank, int ranks) {
   check_case(side, comm, rank, ranks, c, Mode::graph);
 }
 
+/// Calls with and without a format, on either side of the sizes at which they change their ways, and as graphs: with
+/// CPU threads that add up some of them, these follow those that kernels add up.
+void check_turn_about(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(std::size_t{8} << 20);
+  constexpr WireFormat wires[] = {WireFormat::off, WireFormat::int8, WireFormat::fp8, WireFormat::int4};
+  constexpr std::size_t counts[] = {1'000'003, 700, 40'000, 130'001, 9001};
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    CollectiveCase c;
+    c.type = types[i % std::size(types)];
+    c.wire = wires[i % std::size(wires)];
+    c.op = i % 7 < 4 ? ReduceOp::sum : ReduceOp::avg;
+    c.count = counts[i % std::size(counts)];
+    c.in_place = i % 2 == 0;
+    c.seed = i + 1;
+    check_case(side, comm, rank, ranks, c, i % 9 == 8 ? Mode::graph : Mode::eager);
+  }
+}
+
 /// Of the communicator: calls say nothing, the first one is captured, and what can have no format stays exact.
 void check_configured(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
@@ -159,6 +177,7 @@ void check_mismatch(straitComm_t comm, int rank, int ranks) {
 using DeviceWire = DeviceRanks;
 TEST_P(DeviceWire, Bits) { run(check_bits, straitWireFp8); }
 TEST_P(DeviceWire, BitsOfManyTurns) { run(check_turns, straitWireInt8); }
+TEST_P(DeviceWire, BitsOfCallsTurnAbout) { run(check_turn_about, straitWireInt8); }
 TEST_P(DeviceWire, IsOfTheCommunicator) { run(check_configured, straitWireInt8); }
 TEST_P(DeviceWire, CapturesNeedMemoryFirst) { run(check_capture_first); }
 TEST_P(DeviceWire, LeavesWhatWasLost) { run(check_residual, straitWireInt4); }

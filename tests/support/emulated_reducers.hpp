@@ -63,7 +63,7 @@ class ReducedRanks {
   void run(std::uint32_t rank, const Call& call, std::chrono::milliseconds late = {}) {
     const DeviceLaunch launch = calls_[rank].launch_to_reducers(call);
     const auto& exchange = std::get<kernels::Exchange>(launch.argument);
-    reducers_[rank]->push({call.type, call.op, exchange.send[Memory::threads]});
+    reducers_[rank]->push({call.type, call.op, call.wire, exchange.send[Memory::threads]});
     std::this_thread::sleep_for(late);  // as a stream does that has other things to do first
     run_launches({launch}, call.type, seed_);
   }

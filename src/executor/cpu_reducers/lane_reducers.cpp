@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "executor/host/quantize.hpp"
+
 namespace strait::cpu_reducers {
 namespace {
 
@@ -215,24 +217,42 @@ std::uint32_t LaneReducers::awaited_rank() const {
 
 void LaneReducers::reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes) {
   const ReducerMemory& layout = setup_.layout;
-  const std::size_t slot = lane.number * kernels::slot_depth + lane.uses % kernels::slot_depth;
-  std::array<ReduceSource, kernels::max_ranks> sources;
-  for (std::uint32_t rank = 0; rank < layout.ranks; ++rank)
-    sources[rank].pointer = setup_.memory + layout.uploads(rank) + slot * layout.slot_bytes;
-  const ReduceDestination result{.pointer = setup_.memory + layout.results() + slot * layout.slot_bytes};
-  reduce({.type = reduction.type,
-          .op = reduction.op,
-          .sources = {sources.data(), layout.ranks},
-          .destinations = {&result, 1},
-          .count = bytes / size_bytes(reduction.type),
-          .final = true,
-          .ranks = setup_.averaged},
-         setup_.options.simd);
+  add_up(reduction, lane.number * kernels::slot_depth + lane.uses % kernels::slot_depth, bytes);
   const std::uint64_t filled = kernels::slot_flag(lane.uses, reduction.message.call_hash);
   for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) {
     flag(layout.down(rank), lane.number, lane.uses).store(filled, std::memory_order_release);
     returned(layout.up(rank), ReducerMemory::threads, lane.number).store(lane.uses + 1, std::memory_order_release);
   }
+}
+
+void LaneReducers::add_up(const Reduction& reduction, std::size_t slot, std::uint32_t bytes) const {
+  const ReducerMemory& layout = setup_.layout;
+  std::byte* const result = setup_.memory + layout.results() + slot * layout.slot_bytes;
+  const auto chunk_of = [&](std::uint32_t rank) {
+    return setup_.memory + layout.uploads(rank) + slot * layout.slot_bytes;
+  };
+  if (reduction.wire != WireFormat::off) {
+    std::array<const std::byte*, kernels::max_ranks> runs;
+    for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) runs[rank] = chunk_of(rank);
+    return recode({.format = reduction.wire,
+                   .sources = {runs.data(), layout.ranks},
+                   .result = result,
+                   .run_blocks = ReducerMemory::run_blocks,
+                   .runs = bytes / ReducerMemory::run_bytes(reduction.wire),
+                   .averaged = reduction.op == ReduceOp::avg ? setup_.averaged : 0},
+                  setup_.options.simd);
+  }
+  std::array<ReduceSource, kernels::max_ranks> sources;
+  for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) sources[rank].pointer = chunk_of(rank);
+  const ReduceDestination destination{.pointer = result};
+  reduce({.type = reduction.type,
+          .op = reduction.op,
+          .sources = {sources.data(), layout.ranks},
+          .destinations = {&destination, 1},
+          .count = bytes / size_bytes(reduction.type),
+          .final = true,
+          .ranks = setup_.averaged},
+         setup_.options.simd);
 }
 
 bool LaneReducers::has_work(const Worker& worker) const {

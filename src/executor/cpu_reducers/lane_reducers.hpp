@@ -14,15 +14,18 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
+#include "base/wire_format.hpp"
 #include "executor/cpu_reducers/reducer_memory.hpp"
 #include "executor/host/reduce.hpp"
 
 namespace strait::cpu_reducers {
 
 /// A reduction of all ranks whose result all have. `message`: how each GPU cuts what it sends, and what comes back.
+/// With a `wire` format that is encoded runs (ReducerMemory::run_blocks), and their sum is encoded again.
 struct Reduction {
-  DataType type = DataType::float32;
+  DataType type = DataType::float32;  ///< of what is brought as it is
   ReduceOp op = ReduceOp::sum;
+  WireFormat wire = WireFormat::off;
   kernels::Message message{};
 };
 
@@ -39,7 +42,7 @@ struct Options {
 
 /// One rank's share of the CPU threads that are a rank to every GPU of the host (ReducerMemory): thread t of all has
 /// the lanes t, t + threads, and so on. Of a lane it adds up the ranks' chunks, in rank order and with one rounding, as
-/// soon as all are there, and while they are in the cache.
+/// soon as all are there, and while they are in the cache. What comes in a wire format leaves in it.
 ///
 /// The threads sleep between reductions. They wake when one is pushed, and poll while chunks come. Where a reduction is
 /// long to begin, because its GPU is at something else, one of them goes on looking, in naps, and the others sleep.
@@ -84,6 +87,7 @@ class LaneReducers {
   bool carry_out(Worker& worker);
   bool is_ready(const Lane& lane, std::uint16_t call_hash) const;
   void reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes);
+  void add_up(const Reduction& reduction, std::size_t slot, std::uint32_t bytes) const;
   /// False: nothing more will come.
   bool wait(Worker& worker);
   bool has_work(const Worker& worker) const;

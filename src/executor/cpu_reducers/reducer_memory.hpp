@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/wire_format.hpp"
 #include "kernels/launch.hpp"
 
 namespace strait::cpu_reducers {
@@ -18,6 +19,11 @@ struct ReducerMemory {
   std::uint32_t slot_bytes = 0;
 
   static constexpr std::uint32_t gpu = 0, threads = 1;  ///< ranks of a GPU's ring
+
+  /// What is brought in a wire format is encoded runs of so many blocks, one after the other, and a chunk is whole
+  /// runs: the shortest that are whole granules of 16 bytes.
+  static constexpr std::uint32_t run_blocks = 4;
+  static constexpr std::size_t run_bytes(WireFormat format) { return run_blocks * wire::block_bytes(format); }
 
   /// As many lanes as a kernel takes blocks, each with little in flight: what is in flight should be in the last-level
   /// cache, and no more than this is pinned in all.

@@ -149,7 +149,7 @@ TEST(Reducers, EndWhenAborted) {
       if (has_begun)
         machine.run(0, call_of(c, data.data(), data.data(), Bytes(8)));
       else
-        machine.reducers(0).push({c.type, c.op, kernels::Message{nullptr, 4000, 4096, 1, 1}});
+        machine.reducers(0).push({c.type, c.op, c.wire, kernels::Message{nullptr, 4000, 4096, 1, 1}});
       if (fails)
         machine.failed = true;
       else

@@ -1,17 +1,14 @@
 // Wire formats of GPU ranks, on the CPU: the kernels on emulated threads, and the steps of whole calls, bit by bit.
-#include "support/emulated_gpu.hpp"
+#include "support/emulated_wire.hpp"
 //
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "communicator/device_quantized.hpp"
 #include "executor/host/quantize.hpp"
 #include "host/collective_case.hpp"
-#include "kernels/wire_format.cuh"
 #include "support/random_data.hpp"
-#include "support/wire_reference.hpp"
 
 namespace strait::testing {
 namespace {
@@ -25,38 +22,6 @@ constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce
                                       Collective::all_to_all};
 constexpr std::size_t guard_bytes = 64;
 constexpr std::byte poison{0xa5};
-
-void run_thread(const WireLaunch& launch) {
-  visit_wire(launch.format, [&]<WireFormat format>() {
-    if (launch.kernel == WireKernel::recode) return kernels::wire_recode<format>(launch.pass);
-    spec::visit(launch.type, [&]<DataType type>() {
-      if constexpr (wire::is_wire_type(type)) {
-        if (launch.kernel == WireKernel::encode)
-          kernels::wire_encode<format, type>(launch.pass);
-        else
-          kernels::wire_decode<format, type>(launch.pass);
-      }
-    });
-  });
-}
-
-/// One warp a block, and at most two blocks: the kernels take any number.
-void run(const WireLaunch& launch) {
-  const std::uint32_t blocks = std::min(launch.blocks, 2u);
-  for (std::uint32_t index = 0; index < blocks; ++index) {
-    EmulatedBlock shared(32);
-    std::vector<std::jthread> running;
-    for (std::uint32_t thread = 0; thread < 32; ++thread)
-      running.emplace_back([&, thread] {
-        block = &shared;
-        threadIdx.x = thread;
-        blockIdx.x = index;
-        blockDim.x = 32;
-        gridDim.x = blocks;
-        run_thread(launch);
-      });
-  }
-}
 
 /// Blocks of every magnitude from subnormals on, of zeros, and with infinities and NaN.
 std::vector<float> varied_values() {

@@ -1,0 +1,49 @@
+#pragma once
+
+// First: it stands for CUDA's headers.
+#include "support/emulated_gpu.hpp"
+//
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "communicator/device_quantized.hpp"
+#include "kernels/wire_format.cuh"
+#include "support/wire_reference.hpp"
+
+/// Launches of the kernels of wire_format.cuh, on the CPU.
+namespace strait::testing {
+
+inline void run_thread(const WireLaunch& launch) {
+  visit_wire(launch.format, [&]<WireFormat format>() {
+    if (launch.kernel == kernels::WireKernel::recode) return kernels::wire_recode<format>(launch.pass);
+    spec::visit(launch.type, [&]<DataType type>() {
+      if constexpr (wire::is_wire_type(type)) {
+        if (launch.kernel == kernels::WireKernel::encode)
+          kernels::wire_encode<format, type>(launch.pass);
+        else
+          kernels::wire_decode<format, type>(launch.pass);
+      }
+    });
+  });
+}
+
+/// One warp a block, and at most two blocks: the kernels take any number.
+inline void run(const WireLaunch& launch) {
+  const std::uint32_t blocks = std::min(launch.blocks, 2u);
+  for (std::uint32_t index = 0; index < blocks; ++index) {
+    EmulatedBlock shared(32);
+    std::vector<std::jthread> running;
+    for (std::uint32_t thread = 0; thread < 32; ++thread)
+      running.emplace_back([&, thread] {
+        block = &shared;
+        threadIdx.x = thread;
+        blockIdx.x = index;
+        blockDim.x = 32;
+        gridDim.x = blocks;
+        run_thread(launch);
+      });
+  }
+}
+
+}  // namespace strait::testing
