@@ -156,6 +156,8 @@ TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 5}), 0U) << "the CPUs would take 2 us a KB";
   EXPECT_EQ(cpu_reduce_border_bytes(4, 4, 4, {0.6, 100}), 0U) << "1.5 times was promised before, and not kept";
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0, 100}), 0U);
+  for (std::uint32_t ranks = 5; ranks <= 9; ++ranks)
+    EXPECT_GT(cpu_reduce_border_bytes(5, 5, ranks, {3.0 / ranks, 100}), 0U) << "five meet, of " << ranks;
   // Islands: 2 * 5/6 of what crosses comes down, or once. Alone with the links, six cross at 1 GB/s: 1.67 or 1 us a KB.
   EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(6, 6, 10, {0.6, 100})), 700 / 0.6667e-3, 1000);
   EXPECT_EQ(cpu_reduce_border_bytes(6, 6, 10, {0.6, 9}), 0U) << "the CPUs would take 1.1 us a KB";
