@@ -16,15 +16,9 @@ namespace {
 /// Of blocks that add: more than eight are faster than what comes over the link.
 constexpr std::uint32_t most_adding_blocks = 8;
 
-/// Too many streams would wait on one device for one another.
-bool share_a_gpu(const DeviceRank::Request& request) {
-  std::vector<std::string> ids = request.bus_ids;
-  std::sort(ids.begin(), ids.end());
-  return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
-}
-
 CopyBorders borders(const DeviceRank::Request& request, bool staged) {
-  if (!staged && share_a_gpu(request)) return {};
+  // Too many streams of one process would wait on one device for one another.
+  if (!staged && request.threads_share_a_gpu) return {};
   if (request.max_sms == no_sms) return copy_borders_of(no_sms);
   if (request.copy_engine_bytes != 0) return CopyBorders::all_from(request.copy_engine_bytes);
   return staged ? CopyBorders{} : copy_borders_of(request.max_sms);
@@ -92,7 +86,7 @@ Result<staged::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& are
 }
 
 Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
-  if (arenas.is_staged() || request_->ranks < 2 || share_a_gpu(*request_) || peers_) return {};
+  if (arenas.is_staged() || request_->ranks < 2 || request_->threads_share_a_gpu || peers_) return {};
   STRAIT_TRY(arenas.open_peer_words(*request_));
   auto setup = setup_of(arenas);
   STRAIT_TRY(request_->agree(setup.map([](const auto&) {}), "use its copy engines"));

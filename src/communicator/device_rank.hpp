@@ -33,6 +33,7 @@ class DeviceRank {
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
     std::vector<std::string> bus_ids;          ///< of the ranks' GPUs
+    bool threads_share_a_gpu = false;          ///< ranks of one process, whichever
     std::uint32_t max_sms = 0;                 ///< 0: as many as pay; or no_sms
     std::int64_t timeout_ms = 0;               ///< of an operation; 0: none
     std::string algorithm;                     ///< forced where it can; empty: chosen

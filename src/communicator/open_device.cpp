@@ -60,7 +60,12 @@ Status Comm::open_device(const Deadline& deadline) {
   request.device = options_.device;
   request.rank = rank_;
   request.ranks = ranks_;
-  for (const Place& place : places) request.bus_ids.emplace_back(place.bus_id);
+  for (std::size_t one = 0; one < places.size(); ++one) {
+    request.bus_ids.emplace_back(places[one].bus_id);
+    for (std::size_t other = 0; other < one; ++other)
+      request.threads_share_a_gpu |=
+          request.bus_ids[one] == request.bus_ids[other] && peers[one].same_process(peers[other]);
+  }
   request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
   request.algorithm = select_options_.algorithm;

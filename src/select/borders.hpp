@@ -53,9 +53,9 @@ struct CopyBorders {
   }
 };
 /// With few thread blocks kernels move less than copy engines: from which sizes on, two and four H200 have shown. Where
-/// no SMs are to be used, whatever takes none goes by copy engines. Messages do where they are asked to only: on streams
-/// that share a hardware queue, a rank that posts one by one what its peer posts as a group could wait for ever. Of GPUs
-/// that reach one another's memory.
+/// no SMs are to be used, whatever takes none goes by copy engines. Messages do where they are asked to only: on
+/// streams that share a hardware queue, a rank that posts one by one what its peer posts as a group could wait for
+/// ever. Of GPUs that reach one another's memory.
 CopyBorders copy_borders_of(std::uint32_t max_sms);
 
 /// What GPUs that PCIe joins give while all exchange with all, as far as it is known when ranks join.
