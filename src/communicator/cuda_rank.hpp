@@ -86,8 +86,6 @@ class CudaRank final : public DeviceRank {
   cuda::MappedMemory seen_;  ///< CallOrder::Setup
   std::unique_ptr<CallOrder> order_;
   StartedCalls started_;
-  mutable std::mutex failure_mutex_;
-  std::optional<kernels::LaunchCounts> at_failure_;  ///< before the kernels that ran were told
   /// Of the call that is being enqueued: what its first launch is to mark; then, or where none does, 0.
   std::uint32_t mark_ = 0;
   std::uint32_t launches_ = 0;      ///< likewise: made so far

@@ -171,10 +171,6 @@ void CudaRank::look_after(const std::stop_token& stop) {
   const std::atomic_ref abort(ring_.mailbox->abort);
   for (int looks = 0; !stop.stop_requested(); ++looks) {
     if (abort == 0 && request_.watch->has_failed()) {
-      {
-        const std::scoped_lock lock(failure_mutex_);
-        at_failure_ = order_->read_counts();
-      }
       abort = 1;
       (void)request_.watch->sticky();  // this rank has seen it, though its own thread may be elsewhere
       reducers_.abort();
@@ -190,14 +186,11 @@ void CudaRank::look_after(const std::stop_token& stop) {
   }
 }
 
-/// Kernels that give up end, too, and those behind them: from then on that something has ended means nothing.
+/// Kernels that give up end, too, and those behind them: once one has, that something has ended means nothing.
 std::optional<DeviceProgress> CudaRank::progress() const {
-  std::optional<kernels::LaunchCounts> counts = order_->read_counts();
-  if (std::atomic_ref(ring_.mailbox->timed_out).load() != 0) return DeviceProgress{};
-  if (std::atomic_ref(ring_.mailbox->abort).load() != 0) {
-    const std::scoped_lock lock(failure_mutex_);
-    counts = at_failure_;
-  }
+  const std::optional<kernels::LaunchCounts> counts = order_->read_counts();
+  for (std::uint32_t* gave_up : {&ring_.mailbox->timed_out, &ring_.mailbox->aborted})
+    if (std::atomic_ref(*gave_up).load() != 0) return DeviceProgress{};
   return counts ? std::optional(DeviceProgress{counts->collectives, counts->have_ended()}) : std::nullopt;
 }
 

@@ -21,7 +21,8 @@ namespace strait {
 /// How far a GPU is.
 struct DeviceProgress {
   std::optional<std::uint32_t> collectives;  ///< started, modulo 2^32
-  bool has_ended = false;  ///< all that it has started, as far as it is kernels that have begun and did not give up
+  /// All kernels that it has begun have ended, none by giving up; but nothing is known of those of graphs.
+  bool has_ended = false;
 };
 
 /// What a GPU adds to a rank: memory that the peers' GPUs reach, and the kernels that carry calls out. The rest of the

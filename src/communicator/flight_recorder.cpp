@@ -42,12 +42,12 @@ struct GpuNow {
   std::optional<DeviceProgress> progress;  ///< asked after what has started was read
 };
 
-/// Of the call that has started last: whether it has finished. `has_parts`: it is several launches, and between two of
-/// them nothing runs.
-Json has_finished(const GpuNow& now, bool has_parts) {
+/// Of the call that has started last: whether it has finished. `is_uncounted`: it is several launches, between two of
+/// which nothing runs, or may be in a graph, whose launches do not count their ends.
+Json has_finished(const GpuNow& now, bool is_uncounted) {
   if (!now.progress) return {};
   if (!now.progress->has_ended) return false;
-  return has_parts && now.idle != true ? Json() : Json(true);
+  return is_uncounted && now.idle != true ? Json() : Json(true);
 }
 
 /// What a GPU has started; `ask`: now.

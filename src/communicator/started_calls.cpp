@@ -58,7 +58,9 @@ void StartedCalls::write(PostedCall& place, const Mark& mark) {
   const auto known = known_.find(mark.call);
   if (known == known_.end()) return;
   write_call(place, mark.sequence,
-             {.signature = known->second.signature, .input = mark.call, .output = known->second.has_parts ? 1u : 0u});
+             {.signature = known->second.signature,
+              .input = mark.call,
+              .output = known->second.has_parts || known->second.is_captured ? 1u : 0u});
 }
 
 }  // namespace strait

@@ -189,7 +189,7 @@ __device__ __forceinline__ LaunchCounts begin_launch(const Ring& ring) {
   LaunchCounts before{};
   if (is_marker()) {
     before.collectives = ring.launch_counts->collectives;
-    before.begun = ring.launch_counts->begun;
+    if (ring.finished != nullptr) before.begun = ring.launch_counts->begun;
   }
   return before;
 }
@@ -198,7 +198,7 @@ __device__ __forceinline__ LaunchCounts begin_launch(const Ring& ring) {
 /// that nobody waits for.
 __device__ __forceinline__ void mark_start(const Ring& ring, const LaunchCounts& before) {
   if (!is_marker()) return;
-  store_count(&ring.launch_counts->begun, before.begun + gridDim.x);
+  if (ring.finished != nullptr) store_count(&ring.launch_counts->begun, before.begun + gridDim.x);
   if (ring.call == 0) return;
   const std::uint32_t number = before.collectives + (ring.is_message ? 0 : 1);
   const std::uint64_t mark = std::uint64_t{number} << 32 | ring.call;
@@ -207,12 +207,9 @@ __device__ __forceinline__ void mark_start(const Ring& ring, const LaunchCounts&
 }
 
 /// By all threads of a block, as the last of what they do, on every way out: a stream that waits for this launch would
-/// wait for ever for a block that did not tell. In graphs no stream waits, and nothing need be seen with the count.
+/// wait for ever for a block that did not tell.
 __device__ __forceinline__ void tell_finished(const Ring& ring) {
-  if (ring.finished == nullptr) {
-    if (threadIdx.x == 0) count_up(&ring.launch_counts->finished_in_graphs);
-    return;
-  }
+  if (ring.finished == nullptr) return;
   __syncthreads();
   if (threadIdx.x == 0) count_up_released(ring.finished);
 }

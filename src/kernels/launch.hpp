@@ -86,6 +86,7 @@ struct Mailbox {
   std::uint32_t abort = 0;
   Event event = Event::none;    ///< written last; the host takes it back
   std::uint32_t timed_out = 0;  ///< not 0: a wait was longer than its deadline. Stays, whatever else happens
+  std::uint32_t aborted = 0;    ///< not 0: a wait was given up because of `abort`. Stays likewise
   std::uint32_t peer = 0;       ///< the communicator's rank (Ring::members)
   std::uint32_t lane = 0;
   std::uint32_t sends = 0;      ///< it waits for the peer to take, not to send
@@ -99,11 +100,10 @@ struct Mailbox {
 
 /// In this device's memory, one a rank: how far its launches are.
 struct LaunchCounts {
-  std::uint32_t collectives;         ///< that have started
-  std::uint32_t begun;               ///< blocks of the launches that have begun
-  std::uint32_t finished;            ///< blocks that have ended, of launches outside of graphs: streams wait for it
-  std::uint32_t finished_in_graphs;  ///< likewise, in graphs, which are replayed nobody knows how often
-  constexpr bool have_ended() const { return begun == finished + finished_in_graphs; }
+  std::uint32_t collectives;  ///< that have started, in graphs too
+  std::uint32_t begun;        ///< blocks of the launches that have begun, outside of graphs
+  std::uint32_t finished;     ///< blocks that have ended, likewise: streams wait for it
+  constexpr bool have_ended() const { return begun == finished; }
 };
 
 /// Who runs, and with whom: the same for every launch. A communicator has one, and where its GPUs form islands one more

@@ -177,7 +177,7 @@ void check_mismatch(straitComm_t comm, int rank, int ranks) {
 using DeviceWire = DeviceRanks;
 TEST_P(DeviceWire, Bits) { run(check_bits, straitWireFp8); }
 TEST_P(DeviceWire, BitsOfManyTurns) { run(check_turns, straitWireInt8); }
-TEST_P(DeviceWire, BitsOfCallsTurnAbout) { run(check_turn_about, straitWireInt8); }
+TEST_P(DeviceWire, BitsOfCallsTurnAbout) { run(check_turn_about); }
 TEST_P(DeviceWire, IsOfTheCommunicator) { run(check_configured, straitWireInt8); }
 TEST_P(DeviceWire, CapturesNeedMemoryFirst) { run(check_capture_first); }
 TEST_P(DeviceWire, LeavesWhatWasLost) { run(check_residual, straitWireInt4); }
