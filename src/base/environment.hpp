@@ -139,9 +139,10 @@ inline constexpr Variable environment_table[] = {
      "", std::int64_t{1} << 20, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS, "
-     "but no more than half of the cores); with islands, what crosses between them. Also of calls in a wire format. "
-     "For links of a few GB/s: it halves what crosses them towards the GPUs. "
-     "0: none. Unset: where `strait doctor --calibrate` has shown that it pays.",
+     "but no more than half of the cores); with islands, what crosses between them. Where it is set, also "
+     "of calls in a wire format, by their bytes before they are encoded. For links of a few GB/s: it halves what "
+     "crosses them towards the GPUs. 0: none. Unset: exact ones where `strait doctor --calibrate` has shown that it "
+     "pays.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
      "Threads with which a GPU rank adds up on the CPU, where it does so (STRAIT_CPU_REDUCE_BYTES). They sleep while "

@@ -32,10 +32,8 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
   if (arenas.reducers_memory() == nullptr) return reducers;
   reducers.calls_ = std::move(calls);
   const kernels::Ring& meeting = arenas.meeting_ring();
-  reducers.least_bytes_ = [&request, meeting = meeting.ranks, crossing = arenas.crossing_ranks(),
-                           rates = arenas.exchange_rates()](const SumCosts& costs) {
-    return least_bytes(request, meeting, crossing, rates, costs);
-  };
+  reducers.least_bytes_ = least_bytes(request, meeting.ranks, arenas.crossing_ranks(), arenas.exchange_rates());
+  reducers.least_wire_bytes_ = request.cpu_reduce_bytes.value_or(0);  // that it pays has not been seen: for who asks
   reducers.members_.assign(meeting.members, meeting.members + meeting.ranks);
   cpu_reducers::LaneReducers::Setup setup;
   setup.memory = arenas.reducers_memory()->data() + arenas.reducers_offset();
@@ -53,7 +51,7 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
 bool DeviceReducers::carries(const Call& call) const {
   if (threads_ == nullptr || call.collective != Collective::all_reduce) return false;
   if (call.op == ReduceOp::premul_sum && call.wire == WireFormat::off) return false;  // else the encoder multiplies
-  const std::size_t least = least_bytes_(costs_of_sum(call.type, call.wire));
+  const std::size_t least = call.wire == WireFormat::off ? least_bytes_ : least_wire_bytes_;
   return least != 0 && call.count * size_bytes(call.type) >= least;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,13 +26,13 @@ class DeviceReducers {
   /// `calls` go over the ring with the threads. Where no reducers are wanted this carries nothing. `request` outlives
   /// this.
   static Result<DeviceReducers> open(const DeviceRank::Request& request, const DeviceArenas& arenas, DeviceCalls calls);
-  /// Of the all-reduces for them (cpu_reduce_border_bytes()): as asked for, else by what is known of the machine. 0:
-  /// there are none.
+  /// Of the exact all-reduces for them (cpu_reduce_border_bytes()): as asked for, else by what is known of the machine.
+  /// 0: there are none.
   static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, std::size_t crossing,
-                                 const ExchangeRates& rates, const SumCosts& costs) {
+                                 const ExchangeRates& rates) {
     if (request.ranks == 1) return 0;
     return request.cpu_reduce_bytes.value_or(cpu_reduce_border_bytes(
-        static_cast<std::uint32_t>(meeting), static_cast<std::uint32_t>(crossing), request.ranks, rates, costs));
+        static_cast<std::uint32_t>(meeting), static_cast<std::uint32_t>(crossing), request.ranks, rates));
   }
 
   /// Of a call by the ranks that meet: all, or with islands those across. They decide alike.
@@ -50,7 +49,8 @@ class DeviceReducers {
   Status announce(const cpu_reducers::Reduction& reduction, bool captures, void* stream);
 
   DeviceCalls calls_;
-  std::function<std::size_t(const SumCosts&)> least_bytes_;
+  std::size_t least_bytes_ = 0;         ///< of exact calls; 0: none
+  std::size_t least_wire_bytes_ = 0;    ///< likewise of calls in a wire format, before they are encoded
   std::vector<std::uint32_t> members_;  ///< who meets, by their numbers in the communicator
   std::unique_ptr<cpu_reducers::LaneReducers> threads_;
   bool by_streams_ = false;

@@ -56,23 +56,16 @@ CopyBorders copy_borders_of(std::uint32_t max_sms) {
   return max_sms <= 4 ? CopyBorders{16 * mb, 16 * mb, 16 * mb} : CopyBorders{128 * mb, 64 * mb, 64 * mb};
 }
 
-SumCosts costs_of_sum(DataType type, WireFormat wire) {
-  if (wire == WireFormat::off) return {};
-  const auto element_bytes = static_cast<double>(size_bytes(type));
-  return {static_cast<double>(wire::block_bytes(wire)) / wire::block_elements / element_bytes,
-          2 * sizeof(float) / element_bytes};
-}
-
 std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossing, std::uint32_t ranks,
-                                    const ExchangeRates& rates, const SumCosts& costs) {
+                                    const ExchangeRates& rates) {
   constexpr double least_promise = 1.6 * (1 - 1e-9);  // what five that meet promise, whichever way it is rounded
   // What threads cost apart from bytes, as where six to ten ranks behind one link of 44 GB/s broke even.
   constexpr double start_us = 700;
   constexpr double bytes_per_us = 1e3;  // of one GB/s
   if (meeting < 2 || rates.gbps <= 0 || rates.sums_gbps <= 0) return 0;
-  const double m = meeting, gbps = rates.gbps * ranks / crossing / costs.link_bytes;
+  const double m = meeting, gbps = rates.gbps * ranks / crossing;
   const double by_gpus_us = 2 * (m - 1) / m / (gbps * bytes_per_us);  // for each byte of the message
-  const double by_cpus_us = std::max(1 / gbps, ranks * costs.sum_bytes / rates.sums_gbps) / bytes_per_us;
+  const double by_cpus_us = std::max(1 / gbps, ranks / rates.sums_gbps) / bytes_per_us;
   if (by_gpus_us < least_promise * by_cpus_us) return 0;
   return std::max(mb, static_cast<std::size_t>(start_us / (by_gpus_us - by_cpus_us)));
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "base/types.hpp"
-#include "base/wire_format.hpp"
 #include "kernels/layout.hpp"
 
 /// The lengths of messages at which ranks on GPUs go from one way of carrying them to another.
@@ -64,23 +63,14 @@ struct ExchangeRates {
   double sums_gbps = 0;  ///< what CPU threads add up for all of them together, bytes of all sources; 0: not measured
 };
 
-/// What an all-reduce costs for each byte of its message.
-struct SumCosts {
-  double link_bytes = 1;  ///< that cross a link, where the message does once
-  double sum_bytes = 1;   ///< of ExchangeRates::sums_gbps, for each contribution
-};
-/// Nobody measures how fast threads decode. With AVX2 they take up to twice as long for an element as for a float32
-/// out of DRAM (fp8; the others less), and that is what each format is reckoned to cost.
-SumCosts costs_of_sum(DataType type, WireFormat wire);
-
-/// All-reduces from this length on are added up by CPU threads; 0: none. Through the GPUs every message comes down
-/// almost twice, 2(n-1)/n times, and once where CPUs add. Taken where that promises much, for a promise of 1.5 has not
-/// been kept by four H200 (docs/gpus.md), and only where both rates were measured, with all `ranks` at work.
+/// Exact all-reduces from this length on are added up by CPU threads; 0: none. Through the GPUs every message comes
+/// down almost twice, 2(n-1)/n times, and once where CPUs add. Taken where that promises much, for a promise of 1.5 has
+/// not been kept by four H200 (docs/gpus.md), and only where both rates were measured, with all `ranks` at work.
 /// `meeting`: how many have parts of the same sums, of which the length counts: all ranks, or one of each island.
 /// `crossing`: how many of the ranks do so at a time: all, or only the first ones of islands, which may have all of the
 /// links, but no more threads each.
 std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossing, std::uint32_t ranks,
-                                    const ExchangeRates& rates, const SumCosts& costs = {});
+                                    const ExchangeRates& rates);
 
 /// Threads of a rank that adds up, of so many `wanted`, and of all ranks together `most`: its share as one of all
 /// ranks, for these need their cores while they wait (six ranks, four islands: two were slower); one at least, if there

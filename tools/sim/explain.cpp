@@ -94,11 +94,6 @@ std::string copies_text(kernels::ArenaKind arena) {
       border_label(none.sums_bytes));
 }
 
-/// Likewise of float32 as int8, which stands for the wire formats.
-std::size_t cpu_reduce_border_bytes_of_int8(const Machine& machine) {
-  return cpu_reduce_border_bytes_of(machine, costs_of_sum(DataType::float32, WireFormat::int8));
-}
-
 /// Where the kernels of GPU ranks change their ways (docs/gpus.md); "" of other ranks.
 std::string borders_text(const Machine& machine) {
   if (!machine.arena) return "";
@@ -116,8 +111,6 @@ std::string borders_text(const Machine& machine) {
   if (const std::size_t by_cpus = cpu_reduce_border_bytes_of(machine); by_cpus > 0)
     text += fmt::format(", {} by CPU threads from {} where calibrated",
                         machine.islands.empty() ? "added up" : "sums across islands", border_label(by_cpus));
-  if (const std::size_t of_int8 = cpu_reduce_border_bytes_of_int8(machine); of_int8 > 0)
-    text += fmt::format(" ({} of float32 as int8)", border_label(of_int8));
   if (*machine.arena == kernels::ArenaKind::host) text += fmt::format(", {} thread blocks at most", borders.blocks);
   text += "\n" + copies_text(*machine.arena);
   if (machine.islands.empty()) return text;
@@ -249,8 +242,7 @@ std::string to_json(const Explanation& e) {
                        {"overlap_bytes", borders.overlap_bytes},
                        {"round_bytes", borders.round_bytes},
                        {"blocks", borders.blocks},
-                       {"cpu_reduce_bytes", cpu_reduce_border_bytes_of(e.machine)},
-                       {"cpu_reduce_int8_bytes", cpu_reduce_border_bytes_of_int8(e.machine)}};
+                       {"cpu_reduce_bytes", cpu_reduce_border_bytes_of(e.machine)}};
   }
   json["plans"] = Json::array();
   for (const PredictedPlan& plan : e.prediction.plans) {

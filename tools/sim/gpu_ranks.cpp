@@ -277,14 +277,14 @@ std::string why_of(const Machine& machine, const Operation& operation, const Pre
 
 }  // namespace
 
-std::size_t cpu_reduce_border_bytes_of(const Machine& machine, const SumCosts& costs) {
+std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
   if (machine.arena != kernels::ArenaKind::host) return 0;
   const std::uint32_t ranks = machine.request.ranks;
   std::uint32_t meeting = ranks;
   for (const auto& island : machine.islands) meeting -= static_cast<std::uint32_t>(island.size()) - 1;
   const bool alike = std::all_of(machine.islands.begin(), machine.islands.end(),
                                  [&](const auto& island) { return meeting * island.size() == ranks; });
-  return cpu_reduce_border_bytes(meeting, alike ? ranks : meeting, ranks, machine.exchange, costs);
+  return cpu_reduce_border_bytes(meeting, alike ? ranks : meeting, ranks, machine.exchange);
 }
 
 Result<Prediction> predict_ranks(const Machine& machine, const Operation& operation, const SelectOptions& options,

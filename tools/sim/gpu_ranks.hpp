@@ -15,6 +15,6 @@ Result<Prediction> predict_ranks(const Machine& machine, const Operation& operat
 
 /// From which all-reduces on CPU threads add up, once these rates are measured; 0: none. Where there are islands, of
 /// what crosses.
-std::size_t cpu_reduce_border_bytes_of(const Machine& machine, const SumCosts& costs = {});
+std::size_t cpu_reduce_border_bytes_of(const Machine& machine);
 
 }  // namespace strait::sim

@@ -168,22 +168,6 @@ TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
   EXPECT_EQ(cpu_reduce_border_bytes(1, 1, 1, {0.6, 100}), 0U);
 }
 
-/// As int8 a quarter of the bytes crosses, so that a message must be four times as long to spare as much; and decoding
-/// makes threads the limit where they add slowly.
-TEST(CpuReducers, AreTakenForWireFormatsWhereTheySpareMuch) {
-  const auto border = [](DataType type, WireFormat wire, double gbps, double sums_gbps) {
-    return cpu_reduce_border_bytes(10, 10, 10, {gbps, sums_gbps}, costs_of_sum(type, wire));
-  };
-  EXPECT_EQ(border(DataType::float32, WireFormat::off, 0.6, 100), cpu_reduce_border_bytes(10, 10, 10, {0.6, 100}));
-  constexpr double us_a_byte = 0.8 * (132.0 / 512) / 0.6e3;  // that is spared
-  EXPECT_NEAR(static_cast<double>(border(DataType::float32, WireFormat::int8, 0.6, 1000)), 700 / us_a_byte, 1000);
-  // The same elements take as long, whatever their type; here at twice the rates.
-  EXPECT_NEAR(static_cast<double>(border(DataType::bfloat16, WireFormat::fp8, 1.2, 2000)), 700 / us_a_byte, 1000);
-  EXPECT_GT(border(DataType::float32, WireFormat::off, 0.6, 12), 0U);
-  EXPECT_EQ(border(DataType::float32, WireFormat::int8, 0.6, 40), 0U) << "the CPUs would take 0.5 us a KB, of 0.77";
-  EXPECT_GT(border(DataType::float32, WireFormat::int8, 0.6, 45), 0U);
-}
-
 TEST(Borders, BelongToMachinesOfOneHost) {
   const auto machine = [](std::string_view fixture) { return std::move(place_on_gpus(topology(fixture), 0)).value(); };
   EXPECT_EQ(machine("10x-rtx3090").arena, ArenaKind::host);
