@@ -246,7 +246,7 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
       cpu_reducers_of_each(request.reducers.threads, request.most_reducers, request.ranks, crossing_ranks());
   if (reducers_of_each_ == 0) return {};
   const std::size_t least = DeviceReducers::least_bytes(request, meeting_ranks(), crossing_ranks(), exchange_rates_);
-  return least > 0 ? open_reducers(request) : Status();  // more is asked of wire formats
+  return least > 0 ? open_reducers(request) : Status();
 }
 
 Status DeviceArenas::join_across(const DeviceRank::Request& request, const ArenaLayout& layout,
