@@ -258,9 +258,12 @@ TEST(Flight, GpusSayWhatTheyHaveStartedAndFinished) {
   job.set_progress(1, {2, true});
   job.dump(0);
   job.dump(1);
+  EXPECT_THAT(job.said(), HasSubstr("GPU: unknown, has started its #2 all-reduce")) << "graphs count no ends";
+  job.set_idle(1, true);
+  job.dump(1);
   EXPECT_THAT(job.said(true),
               AllOf(HasSubstr("GPU: unknown, in its #3 all-reduce(count 8, int32, sum)\n"),
-                    HasSubstr("GPU: unknown, has finished its #2 all-reduce(count 8, int32, sum)\n"),
+                    HasSubstr("GPU: finished, has finished its #2 all-reduce(count 8, int32, sum)\n"),
                     HasSubstr("  on the GPU its #2 all-reduce(count 8, int32, sum), started "),
                     HasSubstr("Behind: the GPU of rank 1 has not started collective 3, as rank 0 did\n"),
                     HasSubstr("Not finished on the GPU: what was started last on rank 0\n")));
