@@ -30,7 +30,7 @@ struct ncclComm {
   std::atomic<std::uint64_t> mark{live};
 
   bool is_blocking = true;
-  int max_sms = 0;  ///< thread blocks of an operation, by the configuration; 0: it says nothing
+  int max_sms = 0;  ///< by the configuration (max_sms_of)
   /// Of the last set-up work: this communicator's own, or that of a part split off it.
   std::atomic<ncclResult_t> progress{ncclSuccess};
   straitComm_t strait = nullptr;  ///< written before `progress` leaves ncclInProgress

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "strait/strait.h"
+
 namespace strait::nccl {
 namespace {
 
@@ -39,7 +41,7 @@ constexpr Rule rules[] = {
     {"splitShare", &ncclConfig_t::splitShare, 0, 1},
     {"trafficClass", &ncclConfig_t::trafficClass, INT_MIN, INT_MAX},
     {"collnetEnable", &ncclConfig_t::collnetEnable, 0, 1},
-    {"CTAPolicy", &ncclConfig_t::CTAPolicy, 0, 3},
+    {"CTAPolicy", &ncclConfig_t::CTAPolicy, 0, NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO, true},
     {"shrinkShare", &ncclConfig_t::shrinkShare, 0, 1},
     {"nvlsCTAs", &ncclConfig_t::nvlsCTAs, 1, INT_MAX},
     {"nChannelsPerNetPeer", &ncclConfig_t::nChannelsPerNetPeer, 1, INT_MAX},
@@ -91,6 +93,12 @@ ncclResult_t read_config(const ncclConfig_t* config, ncclConfig_t& out, std::str
       std::memcpy(reinterpret_cast<char*>(&out) + since.begin, reinterpret_cast<const char*>(&defaults) + since.begin,
                   since.end - since.begin);
   return check_values(out, problem);
+}
+
+int max_sms_of(const ncclConfig_t& config) {
+  if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT) return config.maxCTAs;
+  const bool is_zero = config.CTAPolicy != NCCL_CONFIG_UNDEF_INT && (config.CTAPolicy & NCCL_CTA_POLICY_ZERO) != 0;
+  return is_zero ? STRAIT_NO_SMS : 0;
 }
 
 std::vector<const char*> ignored_fields(const ncclConfig_t& config) {

@@ -53,10 +53,7 @@ ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, con
     return refuse(result, problem);
   report_ignored_fields(ignored_fields(known));
   auto comm = std::make_unique<ncclComm>();
-  if (config == nullptr && parent != nullptr)
-    comm->max_sms = parent->max_sms;
-  else if (known.maxCTAs != NCCL_CONFIG_UNDEF_INT)
-    comm->max_sms = known.maxCTAs;
+  comm->max_sms = config == nullptr && parent != nullptr ? parent->max_sms : max_sms_of(known);
   comm->is_blocking = known.blocking != NCCL_CONFIG_UNDEF_INT ? known.blocking == 1
                       : parent != nullptr                     ? parent->is_blocking
                                                               : true;

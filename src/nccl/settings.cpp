@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "nccl/conf_file.hpp"
+#include "nccl/nccl_abi.h"
 #include "strait/strait.h"
 
 namespace strait::nccl {
@@ -36,6 +37,25 @@ std::string p2p(const std::string& disabled) { return std::atoi(disabled.c_str()
 
 std::string flag(const std::string& value) { return std::atoi(value.c_str()) != 0 ? "1" : "0"; }
 
+/// Flags by name or as a number, with | between. What is none of them Strait refuses by its text.
+std::string cta_policy(const std::string& value) {
+  constexpr std::array<std::string_view, 3> names = {"DEFAULT", "EFFICIENCY", "ZERO"};
+  int policy = 0;
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find('|', begin), value.size());
+    const std::string flag = value.substr(begin, end - begin);
+    const auto named = std::find(names.begin(), names.end(), flag);
+    if (named != names.end())
+      policy |= static_cast<int>(named - names.begin());
+    else if (flag.size() == 1 && flag[0] >= '0' && flag[0] <= '3')
+      policy |= flag[0] - '0';
+    else
+      return "no policy: " + value;
+    begin = end + 1;
+  }
+  return (policy & NCCL_CTA_POLICY_ZERO) != 0 ? "none" : "";
+}
+
 /// An NCCL setting that has a meaning here. One line makes another known.
 struct Mapping {
   const char* theirs;
@@ -43,9 +63,10 @@ struct Mapping {
   std::string (*translate)(const std::string&);
 };
 constexpr Mapping mappings[] = {
-    {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},  {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
-    {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is}, {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},
-    {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},    {"NCCL_GRAPH_MIXING_SUPPORT", "STRAIT_GRAPH_MIXING", flag},
+    {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},     {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
+    {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is},    {"NCCL_CTA_POLICY", "STRAIT_MAX_SMS", cta_policy},
+    {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},  // the later one wins
+    {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},       {"NCCL_GRAPH_MIXING_SUPPORT", "STRAIT_GRAPH_MIXING", flag},
 };
 /// Read by the drop-in itself.
 constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING", "NCCL_CONF_FILE"};

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "strait/strait.h"
+
 namespace strait::nccl {
 namespace {
 
@@ -49,6 +51,21 @@ TEST(Config, FullIsTakenAsItIs) {
   ncclConfig_t out;
   ASSERT_EQ(read(&config, out), ncclSuccess);
   EXPECT_EQ(std::memcmp(&config, &out, sizeof out), 0);
+}
+
+TEST(Config, ABoundOrNoSMs) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  EXPECT_EQ(max_sms_of(config), 0);
+  for (const int policy : {NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_EFFICIENCY}) {
+    config.CTAPolicy = policy;
+    EXPECT_EQ(max_sms_of(config), 0);
+  }
+  for (const int policy : {NCCL_CTA_POLICY_ZERO, NCCL_CTA_POLICY_ZERO | NCCL_CTA_POLICY_EFFICIENCY}) {
+    config.CTAPolicy = policy;
+    EXPECT_EQ(max_sms_of(config), STRAIT_NO_SMS);
+  }
+  config.maxCTAs = 16;
+  EXPECT_EQ(max_sms_of(config), 16) << "a number says more";
 }
 
 /// The struct of 2.14 ended after `blocking`; what follows it in memory is not ours to read.

@@ -16,6 +16,8 @@ using Comms = std::array<ncclComm_t, ranks>;
 
 /// Of each rank: maxCTAs, `undefined` in a configuration that says nothing of it, or no configuration.
 constexpr int none = -1, undefined = NCCL_CONFIG_UNDEF_INT;
+/// In place of a bound: CTAPolicy, of which only ZERO has a meaning.
+constexpr int zero = -2, efficiency = -3;
 using Bounds = std::array<int, ranks>;
 
 using Make = std::function<ncclResult_t(std::size_t rank, ncclComm_t* made, ncclConfig_t* config)>;
@@ -25,7 +27,12 @@ bool make_all(Comms& comms, const Bounds& bounds, std::size_t first, const Make&
   NCCL_EXPECT_OK(ncclGroupStart());
   for (std::size_t rank = first; rank < ranks; ++rank) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.maxCTAs = bounds[rank];
+    if (bounds[rank] == zero)
+      config.CTAPolicy = NCCL_CTA_POLICY_ZERO | (rank == 0 ? NCCL_CTA_POLICY_EFFICIENCY : 0);
+    else if (bounds[rank] == efficiency)
+      config.CTAPolicy = NCCL_CTA_POLICY_EFFICIENCY;
+    else
+      config.maxCTAs = bounds[rank];
     NCCL_EXPECT_OK(make(rank, &comms[rank], bounds[rank] == none ? nullptr : &config));
   }
   const ncclResult_t result = ncclGroupEnd();
@@ -95,6 +102,18 @@ TEST(MaxCTAs, OfPartsAreThoseOfTheOldCommunicatorOrTheirOwn) {
     EXPECT_FALSE(can_make(comms, {16, 16, none}));
     EXPECT_FALSE(can_make(comms, {undefined, undefined, none}));
   }
+  destroy(comms);
+}
+
+TEST(CTAPolicy, ZeroAsksForNoSMs) {
+  EXPECT_TRUE(can_init({zero, zero, zero}));
+  EXPECT_FALSE(can_init({zero, zero, none}));
+  EXPECT_FALSE(can_init({zero, 4, 4}));
+  EXPECT_TRUE(can_init({efficiency, none, undefined}));
+  Comms comms{};
+  ASSERT_TRUE(init(comms, {zero, zero, zero}));
+  EXPECT_TRUE(can_split(comms, {none, zero, zero}));
+  EXPECT_FALSE(can_shrink(comms, {none, zero, efficiency}));
   destroy(comms);
 }
 

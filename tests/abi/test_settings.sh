@@ -48,10 +48,17 @@ configured() { env "${@:4}" "$strait" run --quiet -- "$program" "${@:1:3}" 2>&1;
 [[ "$(configured 4 4 4 A=B)" == "sums are right, NCCL 22809" ]] || fail "maxCTAs: $(configured 4 4 4 A=B)"
 said="$(configured 4 8 4 A=B || true)"
 grep -q "max_sms is" <<<"$said" || fail "maxCTAs does not reach Strait: $said"
-for setting in NCCL_MAX_CTAS=16 STRAIT_MAX_SMS=16; do
+for setting in NCCL_MAX_CTAS=16 STRAIT_MAX_SMS=16 NCCL_CTA_POLICY=2 "NCCL_CTA_POLICY=EFFICIENCY|ZERO"; do
   said="$(configured 4 8 4 "$setting" || true)"
   [[ "$said" == "sums are right, NCCL 22809" ]] || fail "$setting does not override maxCTAs: $said"
 done
+for setting in NCCL_CTA_POLICY=1 NCCL_CTA_POLICY=DEFAULT; do
+  said="$(configured 4 8 4 "$setting" || true)"
+  grep -q "max_sms is" <<<"$said" || fail "$setting asks for copy engines: $said"
+done
+said="$(run NCCL_CTA_POLICY=FEWER)"
+grep -q "NCCL_CTA_POLICY is ignored: .*FEWER" <<<"$said" || fail "not a word on a policy that is none: $said"
+grep -q "sums are right" <<<"$said" || fail "a policy that is none stops the program: $said"
 said="$(configured 4 4 4 NCCL_DEBUG=INFO)"
 [[ "$(grep -c "ignored fields" <<<"$said")" == 1 ]] || fail "not one line on ignored fields: $said"
 grep -q "ignored fields .*: splitShare, commName$" <<<"$said" || fail "other fields are named: $said"
