@@ -66,8 +66,14 @@ endif()
 if(STRAIT_HAS_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    set(serves_all ${STRAIT_FOR_ALL_GPUS})
   endif()
   enable_language(CUDA)
+  # Code of 8.0 runs on 8.6 and 8.9, but from 9.0 on each generation needs its own: else the driver compiles it while the
+  # library is loaded, for seconds.
+  if(serves_all AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100 120-real)
+  endif()
   # After the language: CMake 3.25 tests a compiler before it has learnt which standards it knows.
   if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 12 and later has C++20
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")

@@ -35,6 +35,7 @@ ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --pa
 if [[ "$preset" == cpu ]]; then
   if [[ -n "$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)" ]]; then
     build cuda
+    ctest --test-dir "$root/build/cuda" --output-on-failure --no-tests=error --tests-regex '^library_names_and_needs$'
     echo "test: the CUDA parts compile; run their tests on a machine with GPUs: scripts/test.sh --preset cuda"
   else
     echo "test: no nvcc here: the CUDA parts were not compiled"
