@@ -33,6 +33,7 @@ class Gpu {
   Result<std::string> bus_id() { return driver_->bus_id(device_); }
   Result<std::size_t> free_bytes() { return driver_->free_bytes(device_); }
 
+  topo::CudaDriver& driver() { return *driver_; }
   /// Makes it the current one of the calling thread.
   Status use() { return driver_->use(device_); }
   /// What `enqueue` puts on the stream, to be launched instead.

@@ -105,6 +105,10 @@ void declare_how(CLI::App& app, Options& o) {
   app.add_option("--turns", o.turns, "Timed passes of each library beside a baseline; the median counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
+  app.add_flag(
+      "--floors", o.floors,
+      "Where all goes through host memory: measure the GPUs' links first, and show how long each size takes at "
+      "least");
   app.add_option("--simulate", o.simulate,
                  "Predict instead of measuring: on a machine of `strait topo --list`, or on one that a file describes");
   app.add_option("--json", o.json_path, "Write machine, settings and results to this file");
@@ -219,6 +223,9 @@ Status validate_registration(const Options& o) {
 Status validate_gpu_options(const Options& o) {
   if (o.graph_launches != 0 && o.gpus == 0)
     return fail(Code::invalid_argument, "--cudagraph: host ranks have no CUDA graphs. Measure GPUs with -g 1");
+  if (o.floors && (o.gpus == 0 || !o.simulate.empty()))
+    return fail(Code::invalid_argument,
+                "--floors: they are of links that are measured, of GPUs. Measure them with -g 1");
   if (o.baseline_path.empty()) return {};
   if (o.gpus == 0) return fail(Code::invalid_argument, "--baseline: NCCL joins GPUs only. Measure them with -g 1");
   if (!o.simulate.empty()) return fail(Code::invalid_argument, "--baseline is measured; --simulate measures nothing");

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string_view>
 
+#include "perf/link_rates.hpp"
+
 namespace strait::perf {
 namespace {
 
@@ -131,8 +133,22 @@ Status RankRun::learn_ranks() {
   const char *name = "", *why = "";
   STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));
   by_islands_ = std::string_view(name) == "islands";
+  if (options_.floors) STRAIT_TRY(measure_links(name));
   if (reporter_ != nullptr)
-    reporter_->begin(ranks, threads_, {name, why}, baseline_ ? std::optional(baseline_->info()) : std::nullopt);
+    reporter_->begin(ranks, threads_, {name, why}, baseline_ ? std::optional(baseline_->info()) : std::nullopt, links_);
+  return {};
+}
+
+Status RankRun::measure_links(std::string_view transport) {
+  if (transport == "cuda_p2p" || transport == "islands") {
+    if (reporter_ != nullptr)
+      reporter_->remark(fmt::format("No floors: by {}, what binds is not the GPUs' links to the host", transport));
+    return {};
+  }
+  if (reporter_ != nullptr) reporter_->progress("measuring the links to the host");
+  STRAIT_ASSIGN(links_, measure_link_rates(*gpu_, [&] { return barrier(); }));
+  for (double* rate : {&links_->up_gbps, &links_->down_gbps, &links_->duplex_gbps})
+    STRAIT_TRY(all_reduce(rate, 1, straitFloat64, straitMin));
   return {};
 }
 
@@ -220,6 +236,8 @@ Status RankRun::run_size(const Subject& subject, std::size_t bytes) {
   row.bytes = g.buffer_count() * size_bytes(subject.type);
   row.count = g.count;
   row.subject = subject;
+  if (links_ && out_of_place.wire == WireFormat::off)
+    row.floor = floor_of(options_.collective, row.bytes, out_of_place.ranks, *links_);
   if (reporter_ != nullptr)
     reporter_->progress(fmt::format("{}: {} bytes, out of place", name(subject.type), row.bytes));
   STRAIT_ASSIGN(const auto out, measure(out_of_place));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -42,6 +43,8 @@ class RankRun {
   Status measure_all();
   Status find_wire();
   Status learn_ranks();
+  /// For --floors, where all goes through host memory.
+  Status measure_links(std::string_view transport);
   Status limit_sizes(const std::vector<RankInfo>& ranks);
   Status allocate(std::optional<Memory>& buffer);
   Status run_subjects();
@@ -77,7 +80,8 @@ class RankRun {
   straitComm_t comm_;     ///< what is measured
   Reporter* reporter_;
   int threads_;
-  bool by_islands_ = false;  ///< sums are not taken in rank order
+  std::optional<LinkRates> links_{};  ///< the slowest rank's
+  bool by_islands_ = false;           ///< sums are not taken in rank order
   std::optional<Memory> send_, receive_;
   std::unique_ptr<Baseline> baseline_;  ///< null: Strait alone. It goes before the buffers that it knows
   WireFormat wire_ = WireFormat::off;

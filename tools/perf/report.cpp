@@ -59,6 +59,10 @@ Json row_json(const Row& row) {
   };
   if (row.baseline_out_of_place) compare("out_of_place", row.out_of_place, *row.baseline_out_of_place);
   if (row.in_place && row.baseline_in_place) compare("in_place", *row.in_place, *row.baseline_in_place);
+  if (row.floor)
+    json["floor"] = {{"time_us", row.floor->time_us},
+                     {"duplex_time_us", row.floor->duplex_time_us},
+                     {"binding", row.floor->binding}};
   return json;
 }
 
@@ -73,6 +77,10 @@ std::string to_json(const Report& report) {
   json["ranks"] = Json::array();
   for (const RankInfo& r : report.ranks) json["ranks"].push_back(rank_json(r));
   json["transport"] = {{"name", report.transport.name}, {"why", report.transport.why}};
+  if (report.links)
+    json["links"] = {{"up_gbps", report.links->up_gbps},
+                     {"down_gbps", report.links->down_gbps},
+                     {"duplex_gbps", report.links->duplex_gbps}};
   json["results"] = Json::array();
   for (const Row& row : report.rows) json["results"].push_back(row_json(row));
   const Summary summary = summarise(report.rows);

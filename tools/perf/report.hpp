@@ -18,7 +18,8 @@ struct Report {
   std::vector<Row> rows;
   TransportInfo transport;
   std::optional<BaselineInfo> baseline{};
-  std::string predicted_on;  ///< the simulated machine; empty: measured
+  std::optional<LinkRates> links{};  ///< of the slowest rank, where floors were asked for
+  std::string predicted_on;          ///< the simulated machine; empty: measured
 };
 
 /// Machine, versions, settings and results.

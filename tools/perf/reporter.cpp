@@ -46,18 +46,19 @@ void Progress::clear() {
 Reporter::Reporter(const Options& options, int library_version) : report_{options, library_version, {}, {}, {}} {}
 
 void Reporter::begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport,
-                     std::optional<BaselineInfo> baseline) {
+                     std::optional<BaselineInfo> baseline, std::optional<LinkRates> links) {
   report_.ranks = std::move(ranks);
   report_.transport = std::move(transport);
   report_.baseline = std::move(baseline);
-  print(header(report_.options, report_.ranks, threads, report_.transport, report_.baseline));
+  report_.links = links;
+  print(header(report_.options, report_.ranks, threads, report_.transport, report_.baseline, links));
 }
 
 void Reporter::remark(const std::string& line) { print("# " + line + "\n"); }
 
 void Reporter::add(const Row& row) {
   progress_.clear();
-  print(table_row(row, report_.options.cpu_time));
+  print(table_row(row, report_.options.cpu_time, report_.links.has_value()));
   report_.rows.push_back(row);
 }
 

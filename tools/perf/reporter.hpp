@@ -28,7 +28,8 @@ class Reporter {
  public:
   Reporter(const Options& options, int library_version);
 
-  void begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport, std::optional<BaselineInfo> baseline);
+  void begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport, std::optional<BaselineInfo> baseline,
+             std::optional<LinkRates> links);
   void remark(const std::string& line);  ///< a "# ..." line of the table
   void progress(const std::string& what) { progress_.show(what); }
   void add(const Row& row);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "perf/floors.hpp"
 
 namespace strait::perf {
 
@@ -42,6 +43,7 @@ struct Row {
   std::optional<Measurement> in_place;  ///< nothing where the collective has no such form
   std::optional<Measurement> baseline_out_of_place{};
   std::optional<Measurement> baseline_in_place{};
+  std::optional<Floor> floor{};
 };
 
 /// How many times faster than the baseline.

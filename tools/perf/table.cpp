@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <strait/strait.h>
 
+#include <array>
 #include <optional>
+#include <string_view>
 
 namespace strait::perf {
 namespace {
@@ -66,6 +68,30 @@ std::string comparison_heads(bool cpu_time) {
   return text;
 }
 
+/// The columns of --floors, behind all others: how long at least, and how many times that the call out of place takes.
+std::string floor_columns(std::string_view time, std::string_view times) {
+  return fmt::format("  {:>7}  {:>6}", time, times);
+}
+
+/// Heads are three lines.
+std::string with_floor_heads(const std::string& heads) {
+  constexpr std::array<std::array<std::string_view, 2>, 3> columns = {
+      {{"", ""}, {"floor", "times"}, {"(us)", "floor"}}};
+  std::string text;
+  std::size_t begin = 0;
+  for (const auto& [time, times] : columns) {
+    const std::size_t end = heads.find('\n', begin);
+    text += heads.substr(begin, end - begin) + floor_columns(time, times) + "\n";
+    begin = end + 1;
+  }
+  return text;
+}
+
+std::string floor_of_row(const Row& row) {
+  if (!row.floor) return floor_columns("N/A", "N/A");
+  return floor_columns(fitted(row.floor->time_us, 7), fitted(row.out_of_place.time_us / row.floor->time_us, 6));
+}
+
 }  // namespace
 
 std::string fitted(double value, int width) {
@@ -77,7 +103,7 @@ std::string fitted(double value, int width) {
 }
 
 std::string header(const Options& o, std::span<const RankInfo> ranks, int threads, const TransportInfo& transport,
-                   const std::optional<BaselineInfo>& baseline) {
+                   const std::optional<BaselineInfo>& baseline, const std::optional<LinkRates>& links) {
   const bool multiplies = o.step_factor > 1;
   std::string text = fmt::format("# strait version {}.{}.{}\n# Collective test starting: {}\n", STRAIT_MAJOR,
                                  STRAIT_MINOR, STRAIT_PATCH, program(o));
@@ -91,10 +117,14 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
   text += "# Transport: " + transport.name + (transport.why.empty() ? "\n" : ", because " + transport.why + "\n");
   if (o.graph_launches != 0)
     text += fmt::format("# CUDA graph of {} iterations, launched {} times\n", o.iterations, o.graph_launches);
-  if (!baseline) return text + "#\n" + column_heads(o.cpu_time);
+  if (links)
+    text += "# Links to the host, all ranks at once, the slowest rank's: " + describe(*links) +
+            "\n# floor: the least bytes over these rates, each direction by itself\n";
+  const auto heads = [&](const std::string& columns) { return links ? with_floor_heads(columns) : columns; };
+  if (!baseline) return text + "#\n" + heads(column_heads(o.cpu_time));
   text += fmt::format("# Baseline: {} of {}, in {} turns; a ratio above 1: Strait is faster\n", baseline->name(),
                       baseline->path, o.turns);
-  return text + "#\n" + comparison_heads(o.cpu_time);
+  return text + "#\n" + heads(comparison_heads(o.cpu_time));
 }
 
 std::string prediction_header(const Options& o, std::span<const RankInfo> ranks, const std::string& machine) {
@@ -106,15 +136,16 @@ std::string prediction_header(const Options& o, std::span<const RankInfo> ranks,
   return text + "#\n" + column_heads(false);
 }
 
-std::string table_row(const Row& row, bool cpu_time) {
+std::string table_row(const Row& row, bool cpu_time, bool has_floors) {
+  const std::string tail = (has_floors ? floor_of_row(row) : "") + "\n";
   const std::string what =
       fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count, table_name(row.subject.type),
                   row.subject.op ? name(*row.subject.op) : "none", row.subject.root);
   if (row.baseline_out_of_place)
     return what + comparison(row.out_of_place, row.baseline_out_of_place, cpu_time) +
-           comparison(row.in_place, row.baseline_in_place, cpu_time) + "\n";
+           comparison(row.in_place, row.baseline_in_place, cpu_time) + tail;
   return what + measurement(row.out_of_place, cpu_time) + measurement(row.in_place, cpu_time) +
-         percentiles(row.out_of_place) + percentiles(row.in_place) + "\n";
+         percentiles(row.out_of_place) + percentiles(row.in_place) + tail;
 }
 
 std::string footer(const Options& options, const Summary& summary) {

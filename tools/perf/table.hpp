@@ -12,10 +12,12 @@
 namespace strait::perf {
 
 std::string header(const Options& options, std::span<const RankInfo> ranks, int threads, const TransportInfo& transport,
-                   const std::optional<BaselineInfo>& baseline = std::nullopt);
+                   const std::optional<BaselineInfo>& baseline = std::nullopt,
+                   const std::optional<LinkRates>& links = std::nullopt);
 /// Likewise when nothing is measured: `machine` is the simulated one, and a rank's `host` the device it is placed on.
 std::string prediction_header(const Options& options, std::span<const RankInfo> ranks, const std::string& machine);
-std::string table_row(const Row& row, bool cpu_time);
+/// `has_floors`: as the header has where it was given links.
+std::string table_row(const Row& row, bool cpu_time, bool has_floors = false);
 std::string footer(const Options& options, const Summary& summary);
 
 /// A number in at most `width` characters: two decimals, fewer where they do not fit, then an exponent.

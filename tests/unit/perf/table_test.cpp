@@ -56,6 +56,26 @@ TEST(Table, BesideABaselineItsTimesAndRatiosAreShown) {
   EXPECT_EQ(heads.size(), table_row(row, false).size()) << heads;
 }
 
+TEST(Table, FloorsStandBehindTheRest) {
+  const LinkRates links{40, 50, 37};
+  for (const bool compared : {false, true}) {
+    Row row = example();
+    row.floor = Floor{8, 9, "up"};
+    if (compared) row.baseline_out_of_place = measured(15, 1, 2);
+    const auto cells = words(table_row(row, false, true));
+    EXPECT_EQ(cells[cells.size() - 2], "8.00");
+    EXPECT_EQ(cells.back(), "1.25") << "times the floor";
+    const auto baseline = compared ? std::optional(BaselineInfo{"/lib/libnccl.so.2", 22809}) : std::nullopt;
+    const std::string text =
+        header(Options{}, std::vector<RankInfo>{{0, 42, "host"}}, 1, {"host_staged", ""}, baseline, links);
+    EXPECT_THAT(text, HasSubstr("rank's: 40.00 GB/s up, 50.00 down, 37.00 each while both are busy\n"));
+    const std::string heads = text.substr(text.rfind('\n', text.size() - 2) + 1);
+    EXPECT_EQ(heads.size(), table_row(row, false, true).size()) << heads;
+    row.floor.reset();
+    EXPECT_EQ(heads.size(), table_row(row, false, true).size());
+  }
+}
+
 TEST(Table, CpuTimeReplacesTheTime) { EXPECT_EQ(words(table_row(example(), true))[5], "5.00"); }
 
 TEST(Table, WhatIsNotThereIsNotAvailable) {

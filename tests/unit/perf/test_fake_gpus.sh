@@ -51,6 +51,28 @@ grep -q "fake GPUs: 0 held" "$folder/err" || fail "graphs are left on the GPUs"
 grep -q '"graph_launches": 2' "$folder/json" || fail "the JSON does not mention graphs"
 if FAKE_GPUS_FORGET=1 run all-reduce -t 2 -g 1 -b 1K -e 1K -G 1; then fail "graphs that do nothing are not noticed"; fi
 
+# What the links allow: measured first, then beside every size.
+run all-reduce -t 2 -g 1 -b 1K -e 4K -f 2 -n 3 --floors --json "$folder/json" || fail "--floors failed"
+grep -q "^# Links to the host, .* GB/s up, .* down, .* each while both are busy" "$folder/out" || fail "no rates of links"
+grep -q "times$" "$folder/out" || fail "no column for the floor"
+python3 - "$folder/json" <<'PY' || fail "the JSON has no floors"
+import json, math, sys
+report = json.load(open(sys.argv[1]))
+links = report["links"]
+assert all(links[key] > 0 for key in ("up_gbps", "down_gbps", "duplex_gbps")), links
+for row in report["results"]:
+    floor = row["floor"]
+    slowest = min(links["up_gbps"], links["down_gbps"])
+    assert math.isclose(floor["time_us"], row["bytes"] / slowest / 1e3, rel_tol=1e-6), (floor, links)
+    assert floor["duplex_time_us"] >= floor["time_us"] and floor["binding"] in ("up", "down"), floor
+assert len(report["results"]) == 3
+PY
+grep -q "fake GPUs: 0 held" "$folder/err" || fail "--floors leaves something on the GPUs"
+run broadcast -t 2 -g 1 -b 1K -e 1K -n 3 --floors || fail "--floors of a broadcast failed"
+grep -q "N/A  *N/A$" "$folder/out" || fail "a broadcast has a floor"
+if run all-reduce -t 2 --floors; then fail "host ranks have floors"; fi
+grep -q "Measure them with -g 1" "$folder/err" || fail "--floors of host ranks is not refused"
+
 # A baseline in the same process: Strait's own, of host ranks.
 export STRAIT_NCCL_HOST_RANKS=1
 for collective in all-reduce all-gather reduce-scatter all-to-all all-to-all-v broadcast reduce gather scatter send-recv; do

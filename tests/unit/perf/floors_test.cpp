@@ -1,0 +1,51 @@
+#include "perf/floors.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace strait::perf {
+namespace {
+
+constexpr LinkRates rates{.up_gbps = 40, .down_gbps = 50, .duplex_gbps = 36};
+constexpr std::size_t bytes = 400'000'000;
+
+Floor floor(Collective collective, const LinkRates& of = rates) { return floor_of(collective, bytes, 4, of).value(); }
+
+TEST(Floors, AreBytesOverRates) {
+  EXPECT_DOUBLE_EQ(floor(Collective::all_reduce).time_us, 10'000) << "all of it up";
+  EXPECT_EQ(floor(Collective::all_reduce).binding, "up");
+  EXPECT_DOUBLE_EQ(floor(Collective::all_gather).time_us, 6'000) << "three quarters down";
+  EXPECT_EQ(floor(Collective::all_gather).binding, "down");
+  EXPECT_DOUBLE_EQ(floor(Collective::reduce_scatter).time_us, 7'500);
+  EXPECT_EQ(floor(Collective::reduce_scatter).binding, "up");
+  EXPECT_DOUBLE_EQ(floor(Collective::all_to_all).time_us, 7'500);
+}
+
+/// While both directions are busy each has 36 GB/s; a quarter goes one way beside the three quarters of the other.
+TEST(Floors, BothWaysAtOnceTakeLonger) {
+  EXPECT_NEAR(floor(Collective::all_reduce).duplex_time_us, 4e5 / 36, 1e-6);
+  EXPECT_NEAR(floor(Collective::all_to_all).duplex_time_us, 3e5 / 36, 1e-6);
+  const double both = 1e5 / 36;
+  EXPECT_NEAR(floor(Collective::reduce_scatter).duplex_time_us, both + 2e5 / 40, 1e-6);
+  EXPECT_NEAR(floor(Collective::all_gather).duplex_time_us, both + 2e5 / 50, 1e-6);
+}
+
+/// Links that both directions share: one after the other is as good.
+TEST(Floors, OfSharedLinksAreTheSum) {
+  const LinkRates shared{.up_gbps = 10, .down_gbps = 10, .duplex_gbps = 4};
+  EXPECT_NEAR(floor(Collective::all_reduce, shared).duplex_time_us, 8e4, 1e-6);
+  const LinkRates wavering{.up_gbps = 10, .down_gbps = 10, .duplex_gbps = 11};
+  EXPECT_EQ(floor(Collective::all_reduce, wavering).duplex_time_us, floor(Collective::all_reduce, wavering).time_us);
+}
+
+TEST(Floors, OnlyWhereAllRanksDoTheSame) {
+  for (const Collective collective : {Collective::broadcast, Collective::reduce, Collective::gather,
+                                      Collective::scatter, Collective::send_recv, Collective::barrier})
+    EXPECT_FALSE(floor_of(collective, bytes, 4, rates)) << static_cast<int>(collective);
+  EXPECT_FALSE(floor_of(Collective::all_reduce, bytes, 1, rates)) << "nothing leaves a GPU";
+  EXPECT_EQ(floor_of(Collective::all_reduce, 0, 2, rates)->time_us, 0);
+}
+
+}  // namespace
+}  // namespace strait::perf
