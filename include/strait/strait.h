@@ -91,6 +91,9 @@ typedef enum {
   straitMaxRedOp = 0x7fffffff /* no reduction: makes room for user-made ones */
 } straitRedOp_t;
 
+/* Where the scalar of straitRedOpCreatePreMulSum lies. Values are NCCL's. */
+typedef enum { straitScalarDevice = 0, straitScalarHostImmediate = 1 } straitScalarResidence_t;
+
 /* The ticket by which ranks find and trust one another: an address and a 256-bit key. Whoever has it can join: pass it
  * on by a channel that you trust. */
 #define STRAIT_UNIQUE_ID_BYTES 128
@@ -230,12 +233,16 @@ STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
 STRAIT_API straitResult_t straitCommRegister(straitComm_t comm, void* pointer, size_t size_bytes, void** handle);
 STRAIT_API straitResult_t straitCommDeregister(straitComm_t comm, void* handle);
 
-/* A sum to which this rank contributes its input times *scalar (host memory, of `datatype`, read before return), each
- * product rounded to `datatype` (docs/numerics.md). Every rank gives its own scalar; they may differ. All ranks name
- * such a reduction in the same call. Host ranks keep the products: memory of the size of the largest such input, until
- * the communicator is destroyed. Valid for this communicator and type, until destroyed. */
+/* A sum to which this rank contributes its input times *scalar (of `datatype`), each product rounded to `datatype`
+ * (docs/numerics.md). Every rank gives its own scalar; they may differ. All ranks name such a reduction in the same
+ * call. Host ranks keep the products: memory of the size of the largest such input, until the communicator is
+ * destroyed. Valid for this communicator and type, until destroyed, which calls made before do not notice. The scalar
+ * lies in
+ *  - straitScalarHostImmediate: host memory, read before return.
+ *  - straitScalarDevice: memory like that of send buffers, aligned to the type. Each call reads it when it runs, in
+ * stream order (in graphs at each launch), so it stays there until the last one has run. */
 STRAIT_API straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar, straitDataType_t datatype,
-                                                     straitComm_t comm);
+                                                     straitScalarResidence_t residence, straitComm_t comm);
 STRAIT_API straitResult_t straitRedOpDestroy(straitRedOp_t op, straitComm_t comm);
 
 /* ---- collectives ---- */

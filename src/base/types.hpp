@@ -27,6 +27,14 @@ inline constexpr int data_type_count = 12;
 enum class ReduceOp : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4, premul_sum = 5 };
 inline constexpr int reduce_op_count = 6;
 
+/// What a rank multiplies its contribution to a premul_sum by, for host and device.
+struct PremulScalar {
+  std::uint64_t bits = 0;   ///< an element of the call's type in the low bytes, or the address of one, aligned to it
+  bool is_address = false;  ///< read when the call runs
+  /// For whom the address, if it is one, is memory.
+  const void* element() const { return is_address ? reinterpret_cast<const void*>(bits) : &bits; }
+};
+
 enum class Collective : std::uint8_t {
   all_reduce,
   all_gather,

@@ -138,13 +138,22 @@ using strait::Group;
 using namespace strait::api;
 
 straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar, straitDataType_t datatype,
-                                          straitComm_t handle) {
+                                          straitScalarResidence_t residence, straitComm_t handle) {
   return with_comm(handle, [&](Comm& comm) {
     if (op == nullptr || scalar == nullptr) return invalid("straitRedOpCreatePreMulSum: a pointer is NULL");
     if (datatype < 0 || static_cast<int>(datatype) >= strait::data_type_count)
       return invalid("straitRedOpCreatePreMulSum: " + std::to_string(datatype) + " is no data type");
-    Comm::PremulOp made{static_cast<strait::DataType>(datatype), {}};
-    std::memcpy(made.scalar.data(), scalar, size_bytes(made.type));
+    if (residence != straitScalarDevice && residence != straitScalarHostImmediate)
+      return invalid("straitRedOpCreatePreMulSum: " + std::to_string(residence) + " is no residence");
+    Comm::PremulOp made{static_cast<strait::DataType>(datatype), {.is_address = residence == straitScalarDevice}};
+    const std::size_t bytes = size_bytes(made.type);
+    if (made.scalar.is_address)
+      made.scalar.bits = reinterpret_cast<std::uintptr_t>(scalar);
+    else
+      std::memcpy(&made.scalar.bits, scalar, bytes);
+    if (made.scalar.is_address && made.scalar.bits % bytes != 0)
+      return invalid("straitRedOpCreatePreMulSum: a scalar of " + std::string(name(made.type)) +
+                     " in device memory lies at a multiple of " + std::to_string(bytes) + " bytes");
     *op = static_cast<straitRedOp_t>(straitAvg + 1 + static_cast<int>(comm.add_premul(made)));
     return straitSuccess;
   });

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,9 +23,9 @@ struct Call {
   std::size_t count = 0;  ///< elements, as the API counts for this collective
   const void* send = nullptr;
   void* receive = nullptr;
-  void* stream = nullptr;                    ///< GPU ranks: a cudaStream_t
-  std::array<std::byte, 8> premul_scalar{};  ///< this rank's own, an element of `type` (ReduceOp::premul_sum)
-  bool registered = false;                   ///< both buffers lie in memory that all ranks registered
+  void* stream = nullptr;      ///< GPU ranks: a cudaStream_t
+  PremulScalar premul_scalar;  ///< this rank's own (ReduceOp::premul_sum)
+  bool registered = false;     ///< both buffers lie in memory that all ranks registered
   WireFormat wire = WireFormat::off;
   float* residual = nullptr;  ///< one float an element of the send buffer, or none (a wire format's error feedback)
   /// GPU ranks: thread blocks at most, up to most_sms; no_sms: copy engines; 0: as the communicator says.

@@ -135,7 +135,7 @@ Result<Call> Comm::premultiplied(const Call& call) {
     contribution_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     contribution_bytes_ = bytes;
   }
-  premultiply(call.type, contribution_.get(), call.send, call.premul_scalar.data(), bytes / size_bytes(call.type),
+  premultiply(call.type, contribution_.get(), call.send, call.premul_scalar.element(), bytes / size_bytes(call.type),
               simd_);
   Call multiplied = call;
   multiplied.send = contribution_.get();

@@ -111,7 +111,7 @@ class Comm {
 
   struct PremulOp {
     DataType type;
-    std::array<std::byte, 8> scalar;
+    PremulScalar scalar;
   };
   std::uint32_t add_premul(const PremulOp& op);
   Status remove_premul(std::uint32_t id);

@@ -292,7 +292,7 @@ Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const 
   Exchange exchange{};
   exchange.ring = ring_;
   exchange.op = call.op;
-  std::memcpy(&exchange.premul_scalar, call.premul_scalar.data(), sizeof exchange.premul_scalar);
+  exchange.premul_scalar = call.premul_scalar;
   const bool has_peers = ring_.ranks > 1;  // else there is nothing to send, not even once for all
   exchange.cast = has_peers && ring_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
   if (has_root(call.collective))
@@ -388,7 +388,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through) const {
   two_hop.rounds = kernels::rounds_of(std::min(two_hop.slice_bytes, two_hop.bytes), cut);
   two_hop.op = call.op;
   two_hop.results = ring_.staged && call.collective == Collective::all_reduce ? Cast::multi : Cast::single;
-  std::memcpy(&two_hop.premul_scalar, call.premul_scalar.data(), sizeof two_hop.premul_scalar);
+  two_hop.premul_scalar = call.premul_scalar;
   return two_hop;
 }
 

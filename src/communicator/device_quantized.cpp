@@ -140,7 +140,7 @@ QuantizedStep DeviceQuantized::encode(const Call& call, const Turn& turn, std::u
   pass.encoded = call.collective == Collective::all_gather ? sent_ + rank_ * turn.run_bytes : sent_;
   pass.residual = call.residual == nullptr ? nullptr : call.residual + turn.first;
   pass.premultiplies = is_reduction(call.collective) && call.op == ReduceOp::premul_sum;
-  std::memcpy(&pass.premul_scalar, call.premul_scalar.data(), sizeof pass.premul_scalar);
+  pass.premul_scalar = call.premul_scalar;
   return launch(WireKernel::encode, call, pass);
 }
 

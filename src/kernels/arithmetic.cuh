@@ -76,17 +76,23 @@ __device__ __forceinline__ Bits16 narrow(const spec::AccumulatorType<type> (&val
 struct Operation {
   ReduceOp op;
   std::uint32_t averaged;  ///< contributions, which an average divides by
-  std::uint64_t premul_scalar;
+  PremulScalar premul_scalar;
 };
+
+template <DataType type>
+__device__ __forceinline__ spec::ElementType<type> element_of(const PremulScalar& scalar) {
+  if (scalar.is_address) return *reinterpret_cast<const spec::ElementType<type>*>(scalar.bits);
+  spec::ElementType<type> element;
+  memcpy(&element, &scalar.bits, sizeof element);
+  return element;
+}
 
 /// What a rank contributes of its input: all but premul_sum take it as it is, which multiplies by this rank's scalar.
 template <DataType type, bool sum_only, class Bits16>
 __device__ __forceinline__ Bits16 contribution(const Bits16& bits, const Operation& operation) {
   if (sum_only || operation.op != ReduceOp::premul_sum) return bits;
   constexpr int count = elements_per_granule<type>;
-  spec::ElementType<type> element;
-  memcpy(&element, &operation.premul_scalar, sizeof element);
-  const auto scalar = spec::load<type>(element);
+  const auto scalar = spec::load<type>(element_of<type>(operation.premul_scalar));
   spec::AccumulatorType<type> values[count];
   widen<type>(bits, values);
 #pragma unroll

@@ -163,9 +163,9 @@ struct Exchange {
   Ring ring;
   Message send[max_ranks];
   Message receive[max_ranks];
-  std::uint64_t premul_scalar;  ///< an element, in the low bytes: this rank's own
-  std::uint32_t pieces;         ///< of the longest chunk
-  std::uint32_t rounds;         ///< in which a lane moves the longest message
+  PremulScalar premul_scalar;  ///< this rank's own
+  std::uint32_t pieces;        ///< of the longest chunk
+  std::uint32_t rounds;        ///< in which a lane moves the longest message
   ReduceOp op;
   Cast cast;               ///< multi: what a rank sends is the same for every peer, and goes to all of them
   std::uint32_t width;     ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
@@ -190,7 +190,7 @@ struct TwoHop {
   std::uint32_t contributors;  ///< bit r: rank r
   std::uint32_t owners;
   std::uint32_t receivers;
-  std::uint64_t premul_scalar;
+  PremulScalar premul_scalar;
   ReduceOp op;
   Cast results;         ///< multi: all ranks are receivers
   std::uint32_t width;  ///< as in an Exchange

@@ -173,12 +173,11 @@ __device__ __forceinline__ void add_sources(const WirePass& pass, const BlockSha
 
 /// What this rank contributes of its elements to a premul_sum.
 template <DataType type>
-__device__ __forceinline__ void premultiply(std::uint64_t scalar_bits, float (&values)[own_elements]) {
-  spec::ElementType<type> scalar;
-  memcpy(&scalar, &scalar_bits, sizeof scalar);
+__device__ __forceinline__ void premultiply(const PremulScalar& scalar, float (&values)[own_elements]) {
+  const float factor = load_element<type>(element_of<type>(scalar));
 #pragma unroll
   for (int e = 0; e < own_elements; ++e)
-    values[e] = load_element<type>(store_element<type>(spec::detail::multiply(values[e], load_element<type>(scalar))));
+    values[e] = load_element<type>(store_element<type>(spec::detail::multiply(values[e], factor)));
 }
 
 template <WireFormat format, DataType type>

@@ -14,16 +14,16 @@ namespace strait::kernels {
 /// What one launch works on: runs of elements in the user's memory, and encoded runs of as many blocks in scratch, one
 /// after the other. What is summed (decode, recode) are encoded runs.
 struct WirePass {
-  std::byte* elements;          ///< of the first run; encode reads them, decode writes them
-  float* residual;              ///< encode: one float an element (error feedback); or null
-  std::byte* encoded;           ///< the first run
-  std::byte* recoded;           ///< recode: the run that the sum becomes
-  std::size_t run_bytes;        ///< from an encoded run to the next one
-  std::size_t stride;           ///< elements from the start of a run to that of the next one, at least run_elements
-  std::size_t run_elements;     ///< of each run, as far as there are elements
-  std::size_t total_elements;   ///< from the first run's first to the last one's last
-  std::uint64_t premul_scalar;  ///< encode: an element, in the low bytes
-  std::uint32_t run_blocks;     ///< of an encoded run
+  std::byte* elements;         ///< of the first run; encode reads them, decode writes them
+  float* residual;             ///< encode: one float an element (error feedback); or null
+  std::byte* encoded;          ///< the first run
+  std::byte* recoded;          ///< recode: the run that the sum becomes
+  std::size_t run_bytes;       ///< from an encoded run to the next one
+  std::size_t stride;          ///< elements from the start of a run to that of the next one, at least run_elements
+  std::size_t run_elements;    ///< of each run, as far as there are elements
+  std::size_t total_elements;  ///< from the first run's first to the last one's last
+  PremulScalar premul_scalar;  ///< encode
+  std::uint32_t run_blocks;    ///< of an encoded run
   std::uint32_t runs;
   std::uint32_t sources;   ///< decode, recode: runs that are added up, in order, for each that comes out
   std::uint32_t averaged;  ///< decode, recode: sums are divided by this; 0: they are not

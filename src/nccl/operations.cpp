@@ -1,8 +1,6 @@
 // Collectives, messages and reductions: NCCL's types, values and argument orders are Strait's.
-#include <array>
 #include <cstddef>
 
-#include "nccl/driver.hpp"
 #include "nccl/entry.hpp"
 #include "nccl/group.hpp"
 #include "nccl/settings.hpp"
@@ -11,7 +9,8 @@ namespace strait::nccl {
 namespace {
 
 static_assert(int(ncclFloat8e5m2) == straitFloat8e5m2 && int(ncclBfloat16) == straitBfloat16 &&
-              int(ncclInt8) == straitInt8 && int(ncclAvg) == straitAvg && int(ncclMaxRedOp) == straitMaxRedOp);
+              int(ncclScalarDevice) == straitScalarDevice && int(ncclInt8) == straitInt8 && int(ncclAvg) == straitAvg &&
+              int(ncclMaxRedOp) == straitMaxRedOp);
 
 straitDataType_t type_of(ncclDataType_t type) { return static_cast<straitDataType_t>(type); }
 straitRedOp_t op_of(ncclRedOp_t op) { return static_cast<straitRedOp_t>(op); }
@@ -35,26 +34,12 @@ ncclResult_t operation(const char* name, ncclComm_t handle, F&& body) noexcept {
   });
 }
 
-std::size_t size_bytes(ncclDataType_t type) {
-  constexpr std::array<std::size_t, ncclNumTypes> sizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-  return type >= 0 && type < ncclNumTypes ? sizes[type] : 0;
-}
-
 ncclResult_t create_premul(ncclRedOp_t* op, const void* scalar, ncclDataType_t datatype,
                            ncclScalarResidence_t residence, ncclComm& comm) {
-  if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
-    return failed(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: " + std::to_string(residence) + " is no residence");
-  if (op == nullptr || scalar == nullptr)
-    return failed(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: a pointer is NULL");
-  std::array<std::byte, 8> value{};
-  const void* on_host = scalar;
-  if (residence == ncclScalarDevice && !makes_host_ranks()) {
-    const driver::Problem problem = driver::read(value.data(), scalar, size_bytes(datatype));
-    if (!problem.empty()) return failed(ncclUnhandledCudaError, "ncclRedOpCreatePreMulSum: " + problem);
-    on_host = value.data();
-  }
+  if (op == nullptr) return failed(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: op is NULL");
   straitRedOp_t made = straitSum;
-  const ncclResult_t result = checked(straitRedOpCreatePreMulSum(&made, on_host, type_of(datatype), comm.strait));
+  const ncclResult_t result = checked(straitRedOpCreatePreMulSum(
+      &made, scalar, type_of(datatype), static_cast<straitScalarResidence_t>(residence), comm.strait));
   if (result == ncclSuccess) *op = static_cast<ncclRedOp_t>(made);
   return result;
 }

@@ -165,8 +165,11 @@ TEST(Reductions, PreMulSumFromHostAndDevice) {
       ncclRedOp_t op = ncclSum;
       NCCL_EXPECT_OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, residence, comm));
       EXPECT_GE(op, ncclNumOps);
-      scalar = -1;
-      const std::vector<float> in(50, 2);
+      if (residence == ncclScalarHostImmediate)
+        scalar = -1;
+      else
+        scalar *= 2;  // read when a call runs
+      const std::vector<float> in(50, residence == ncclScalarHostImmediate ? 2 : 1);
       std::vector<float> out(50);
       NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), 50, ncclFloat32, op, comm, nullptr));
       EXPECT_EQ(out, std::vector<float>(50, 2 * (0.5F + 1.0F + 1.5F)));

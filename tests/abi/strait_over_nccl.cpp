@@ -71,10 +71,10 @@ straitResult_t straitCommDeregister(straitComm_t comm, void* handle) {
 }
 
 straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar, straitDataType_t type,
-                                          straitComm_t comm) {
+                                          straitScalarResidence_t residence, straitComm_t comm) {
   ncclRedOp_t made = ncclSum;
-  const ncclResult_t result =
-      ncclRedOpCreatePreMulSum(&made, const_cast<void*>(scalar), type_of(type), ncclScalarHostImmediate, comm_of(comm));
+  const ncclResult_t result = ncclRedOpCreatePreMulSum(&made, const_cast<void*>(scalar), type_of(type),
+                                                       static_cast<ncclScalarResidence_t>(residence), comm_of(comm));
   *op = static_cast<straitRedOp_t>(made);
   return from_nccl(result);
 }

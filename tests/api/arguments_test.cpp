@@ -51,7 +51,8 @@ TEST(NullArguments, NoCommunicator) {
   EXPECT_REFUSED(straitCommSplit(nullptr, 0, 0, &part, nullptr), "communicator is NULL");
   EXPECT_REFUSED(straitCommRegister(nullptr, &value, 4, &handle), "communicator is NULL");
   EXPECT_REFUSED(straitCommDeregister(nullptr, handle), "communicator is NULL");
-  EXPECT_REFUSED(straitRedOpCreatePreMulSum(&op, &value, straitInt32, nullptr), "communicator is NULL");
+  EXPECT_REFUSED(straitRedOpCreatePreMulSum(&op, &value, straitInt32, straitScalarHostImmediate, nullptr),
+                 "communicator is NULL");
   EXPECT_REFUSED(straitRedOpDestroy(straitSum, nullptr), "communicator is NULL");
   EXPECT_REFUSED(straitAllReduce(&value, &value, 1, straitInt32, straitSum, nullptr, nullptr), "communicator is NULL");
   EXPECT_REFUSED(straitAllGather(&value, &value, 1, straitInt32, nullptr, nullptr), "communicator is NULL");
@@ -212,9 +213,17 @@ TEST(CommunicatorArguments, AreRefused) {
     EXPECT_REFUSED(straitCommRegister(comm, memory.data(), 0, &handle), "memory");
     EXPECT_REFUSED(straitCommRegister(comm, memory.data(), 16, nullptr), "NULL");
     EXPECT_REFUSED(straitCommDeregister(comm, memory.data()), "handle");
-    EXPECT_REFUSED(straitRedOpCreatePreMulSum(nullptr, memory.data(), straitInt32, comm), "NULL");
-    EXPECT_REFUSED(straitRedOpCreatePreMulSum(&op, nullptr, straitInt32, comm), "NULL");
-    EXPECT_REFUSED(straitRedOpCreatePreMulSum(&op, memory.data(), no_type, comm), "12 is no data type");
+    EXPECT_REFUSED(straitRedOpCreatePreMulSum(nullptr, memory.data(), straitInt32, straitScalarHostImmediate, comm),
+                   "NULL");
+    EXPECT_REFUSED(straitRedOpCreatePreMulSum(&op, nullptr, straitInt32, straitScalarHostImmediate, comm), "NULL");
+    EXPECT_REFUSED(straitRedOpCreatePreMulSum(&op, memory.data(), no_type, straitScalarHostImmediate, comm),
+                   "12 is no data type");
+    EXPECT_REFUSED(
+        straitRedOpCreatePreMulSum(&op, memory.data(), straitInt32, static_cast<straitScalarResidence_t>(2), comm),
+        "2 is no residence");
+    EXPECT_REFUSED(straitRedOpCreatePreMulSum(&op, reinterpret_cast<std::byte*>(memory.data()) + 2, straitInt32,
+                                              straitScalarDevice, comm),
+                   "multiple of 4 bytes");
     EXPECT_REFUSED(straitRedOpDestroy(no_op, comm), "not created");
     check_works(comm, rank, ranks);
   });

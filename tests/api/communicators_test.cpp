@@ -97,8 +97,8 @@ TEST(Communicators, PremultipliedSums) {
     const float first = 0.5f * static_cast<float>(rank + 1), second = -2.0f, mine = static_cast<float>(rank + 1);
     float sum = 0;
     straitRedOp_t weighted, minus_two;
-    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&weighted, &first, straitFloat32, comm));
-    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&minus_two, &second, straitFloat32, comm));
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&weighted, &first, straitFloat32, straitScalarHostImmediate, comm));
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&minus_two, &second, straitFloat32, straitScalarHostImmediate, comm));
     STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, weighted, comm, nullptr));
     EXPECT_EQ(sum, 7.0f);
     STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, minus_two, comm, nullptr));
@@ -107,6 +107,17 @@ TEST(Communicators, PremultipliedSums) {
     double other_sum = 0;
     EXPECT_EQ(straitAllReduce(&other_type, &other_sum, 1, straitFloat64, weighted, comm, nullptr),
               straitInvalidArgument);
+    // By its address, of which every call reads what is there by then; and of both kinds side by side.
+    float later = 0;
+    straitRedOp_t changing;
+    const auto residence = rank == 1 ? straitScalarHostImmediate : straitScalarDevice;
+    STRAIT_EXPECT_OK(
+        straitRedOpCreatePreMulSum(&changing, rank == 1 ? &first : &later, straitFloat32, residence, comm));
+    for (const float factor : {2.0f, 8.0f}) {
+      later = factor;
+      STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, changing, comm, nullptr));
+      EXPECT_EQ(sum, factor * 1 + 1.0f * 2 + factor * 3);
+    }
     STRAIT_EXPECT_OK(straitRedOpDestroy(weighted, comm));
     EXPECT_EQ(straitAllReduce(&mine, &sum, 1, straitFloat32, weighted, comm, nullptr), straitInvalidArgument);
     STRAIT_EXPECT_OK(straitAllReduce(&mine, &sum, 1, straitFloat32, minus_two, comm, nullptr));

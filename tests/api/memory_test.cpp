@@ -101,7 +101,7 @@ void check_all_collectives(straitComm_t comm, const Pool& pool, int rank, int ra
 void check_premultiplied(straitComm_t comm, const Pool& pool, int rank, int ranks, std::size_t count) {
   const std::int32_t scalar = rank + 2;
   straitRedOp_t op = straitSum;
-  STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, &scalar, straitInt32, comm));
+  STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, &scalar, straitInt32, straitScalarHostImmediate, comm));
   const Values mine = numbers(count, static_cast<std::uint64_t>(rank));
   std::copy(mine.begin(), mine.end(), pool.input());
   std::int32_t* const output = rank == 0 ? pool.input() : pool.output();  // in place on one rank only

@@ -210,7 +210,7 @@ TEST(LittleMemory, APremultipliedSumTellsAllRanks) {
     const std::int32_t scalar = rank + 1;
     std::int32_t value = 10;
     straitRedOp_t op = straitSum;
-    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, &scalar, straitInt32, comm));
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, &scalar, straitInt32, straitScalarHostImmediate, comm));
     STRAIT_EXPECT_OK(straitAllReduce(&value, &value, 1, straitInt32, op, comm, nullptr));
     EXPECT_EQ(value, 30);
     expect_all_are_told(comm, rank, op);

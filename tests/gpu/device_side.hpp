@@ -34,9 +34,11 @@ class DeviceSide {
       : bytes_(buffer_bytes + 2 * guard_bytes), shared_(shared) {
     STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (std::byte** buffer : {&send_, &receive_}) *buffer = allocate(bytes_, shared);
+    scalar_ = allocate(sizeof(std::uint64_t), false);
   }
   ~DeviceSide() {
     for (std::byte* buffer : {send_, receive_}) release(buffer, shared_);
+    release(scalar_, false);
     cudaStreamDestroy(stream_);
   }
   static std::byte* allocate(std::size_t bytes, bool shared) {
@@ -67,8 +69,9 @@ class DeviceSide {
     }
     auto op = static_cast<straitRedOp_t>(c.op);
     if (c.op == ReduceOp::premul_sum)
-      STRAIT_EXPECT_OK(
-          straitRedOpCreatePreMulSum(&op, scalars[rank].data(), static_cast<straitDataType_t>(c.type), comm));
+      STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(
+          &op, has_scalar_address(c) ? scalar_ : scalars[rank].data(), static_cast<straitDataType_t>(c.type),
+          has_scalar_address(c) ? straitScalarDevice : straitScalarHostImmediate, comm));
     const std::size_t in_place_bytes = std::max(sizes.send, sizes.receive);
     ASSERT_LE(in_place_bytes + c.misalignment_bytes + 2 * guard_bytes, bytes_);
     const bool inside_receive = c.in_place && sizes.receive > sizes.send;
@@ -79,6 +82,8 @@ class DeviceSide {
     const auto prepare = [&] {
       STRAIT_EXPECT_CUDA(cudaMemsetAsync(send_, poison, bytes_, stream_));
       STRAIT_EXPECT_CUDA(cudaMemsetAsync(receive_, poison, bytes_, stream_));
+      STRAIT_EXPECT_CUDA(
+          cudaMemcpyAsync(scalar_, scalars[rank].data(), scalars[rank].size(), cudaMemcpyHostToDevice, stream_));
       STRAIT_EXPECT_CUDA(
           cudaMemcpyAsync(input, inputs[rank].data(), inputs[rank].size(), cudaMemcpyHostToDevice, stream_));
     };
@@ -158,6 +163,7 @@ class DeviceSide {
   cudaStream_t stream_ = nullptr;
   std::byte* send_ = nullptr;
   std::byte* receive_ = nullptr;
+  std::byte* scalar_ = nullptr;  ///< of a premul_sum that reads it when it runs
 };
 
 inline int gpu_count() {

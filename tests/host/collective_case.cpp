@@ -1,6 +1,7 @@
 #include "host/collective_case.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "support/island_reference.hpp"
@@ -53,6 +54,17 @@ Bytes random_input(const CollectiveCase& c, std::uint32_t ranks, std::uint32_t r
 
 Bytes random_scalar(const CollectiveCase& c, std::uint32_t rank) {
   return random_elements(c.type, 1, c.seed * 1000 + 500 + rank);
+}
+
+bool has_scalar_address(const CollectiveCase& c) { return c.count % 2 == 1; }
+
+PremulScalar premul_scalar(const CollectiveCase& c, const Bytes& scalar) {
+  PremulScalar named{.is_address = has_scalar_address(c)};
+  if (named.is_address)
+    named.bits = reinterpret_cast<std::uintptr_t>(scalar.data());
+  else
+    std::memcpy(&named.bits, scalar.data(), scalar.size());
+  return named;
 }
 
 Bytes expected_output(const CollectiveCase& c, const std::vector<Bytes>& inputs, const std::vector<Bytes>& scalars,
@@ -171,8 +183,9 @@ void check_collective(straitComm_t comm, int rank_number, int rank_count, const 
   }
   auto op = static_cast<straitRedOp_t>(c.op);
   if (c.op == ReduceOp::premul_sum)
-    STRAIT_EXPECT_OK(
-        straitRedOpCreatePreMulSum(&op, scalars[rank].data(), static_cast<straitDataType_t>(c.type), comm));
+    STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(&op, scalars[rank].data(), static_cast<straitDataType_t>(c.type),
+                                                has_scalar_address(c) ? straitScalarDevice : straitScalarHostImmediate,
+                                                comm));
 
   Buffer send(std::max(sizes.send, c.in_place ? sizes.receive : 0), c.misalignment_bytes);
   Buffer receive(sizes.receive, c.misalignment_bytes);

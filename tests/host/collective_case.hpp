@@ -34,6 +34,9 @@ std::string describe(const CollectiveCase& c);
 Bytes random_input(const CollectiveCase& c, std::uint32_t ranks, std::uint32_t rank);
 /// A rank's scalar for premul_sum, another on every rank.
 Bytes random_scalar(const CollectiveCase& c, std::uint32_t rank);
+/// Whether it is named by its address: of every other count.
+bool has_scalar_address(const CollectiveCase& c);
+PremulScalar premul_scalar(const CollectiveCase& c, const Bytes& scalar);
 /// What the reference gives a rank.
 Bytes expected_output(const CollectiveCase& c, const std::vector<Bytes>& inputs, const std::vector<Bytes>& scalars,
                       std::uint32_t rank);

@@ -125,7 +125,7 @@ inline Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* 
   call.send = input;
   call.receive = output;
   call.max_sms = c.max_sms;
-  std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
+  call.premul_scalar = premul_scalar(c, scalar);
   return call;
 }
 

@@ -98,8 +98,7 @@ class Machine {
     std::vector<Bytes> inputs, scalars;
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       inputs.push_back(input_of(*calls[rank], rank, count));
-      scalars.emplace_back(calls[rank]->premul_scalar.begin(),
-                           calls[rank]->premul_scalar.begin() + size_bytes(calls[rank]->type));
+      scalars.push_back(scalar_of(*calls[rank]));
     }
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       const Call& call = *calls[rank];
@@ -115,6 +114,11 @@ class Machine {
         output = average(reference, rank, averaged);
       write(call, output);
     }
+  }
+
+  static Bytes scalar_of(const Call& call) {
+    const auto* element = static_cast<const std::byte*>(call.premul_scalar.element());
+    return {element, element + size_bytes(call.type)};
   }
 
   /// An all-gather of blocks of different lengths.
@@ -136,8 +140,7 @@ class Machine {
       EXPECT_LE(calls[0]->send_counts[rank], calls[0]->count);
     }
     std::vector<Bytes> outputs, scalars;
-    for (const Call* call : calls)
-      scalars.emplace_back(call->premul_scalar.begin(), call->premul_scalar.begin() + size_bytes(call->type));
+    for (const Call* call : calls) scalars.push_back(scalar_of(*call));
     for (std::uint32_t rank = 0; rank < calls.size(); ++rank) {
       std::vector<Bytes> blocks;
       for (const Call* call : calls) {

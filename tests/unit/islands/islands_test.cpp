@@ -28,7 +28,7 @@ Call call_of(const CollectiveCase& c, const Rank& rank, const Bytes& scalar) {
   call.send = rank.send;
   call.receive = rank.receive;
   call.wire = c.wire;
-  std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
+  call.premul_scalar = premul_scalar(c, scalar);
   return call;
 }
 

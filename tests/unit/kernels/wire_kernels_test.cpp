@@ -173,7 +173,7 @@ Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output,
   call.send = input;
   call.receive = output;
   call.wire = c.wire;
-  std::copy(scalar.begin(), scalar.end(), call.premul_scalar.begin());
+  call.premul_scalar = premul_scalar(c, scalar);
   return call;
 }
 
