@@ -49,6 +49,8 @@ inline void check_arithmetic(straitComm_t comm, int rank, int ranks, const Islan
           c.in_place = seed % 2 == 0;
           c.misalignment_bytes = seed % 5 == 0 ? 1 : 0;
           side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+          if (c.op == ReduceOp::premul_sum)  // a scalar in device memory is read at each launch
+            side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::graph);
         }
 }
 
