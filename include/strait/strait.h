@@ -92,7 +92,11 @@ typedef enum {
 } straitRedOp_t;
 
 /* Where the scalar of straitRedOpCreatePreMulSum lies. Values are NCCL's. */
-typedef enum { straitScalarDevice = 0, straitScalarHostImmediate = 1 } straitScalarResidence_t;
+typedef enum {
+  straitScalarDevice = 0,
+  straitScalarHostImmediate = 1,
+  straitMaxScalarResidence = 0x7fffffff /* none: makes every number one that can be looked at, and refused */
+} straitScalarResidence_t;
 
 /* The ticket by which ranks find and trust one another: an address and a 256-bit key. Whoever has it can join: pass it
  * on by a channel that you trust. */
