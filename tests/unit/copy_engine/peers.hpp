@@ -65,18 +65,21 @@ class PeerRank {
   void drain();
 
   FakeStreams* driver = nullptr;
-  std::unique_ptr<staged::PeerCopies> copies;
-  std::unique_ptr<staged::PeerMessages> messages;
-  staged::StreamDriver::Stream stream = nullptr;
 
  private:
   Status launch(const StagedCall& call, kernels::Add add, staged::StreamDriver::Stream on);
 
+  // Before copies and messages, with which the driver's threads end: until then these start kernels.
   Peers& peers_;
   std::uint32_t rank_, blocks_;
   std::uint32_t shares_done_[staged::PeerCopies::depth] = {};
   std::atomic<std::uint32_t> seed_ = 0;
   std::vector<std::jthread> kernels_;
+
+ public:
+  std::unique_ptr<staged::PeerCopies> copies;
+  std::unique_ptr<staged::PeerMessages> messages;
+  staged::StreamDriver::Stream stream = nullptr;
 };
 
 inline bool is_supported(const Case& c) {
