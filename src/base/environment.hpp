@@ -113,6 +113,10 @@ inline constexpr Variable environment_table[] = {
      "order in which the host makes them; costs a graph two nodes. 0: the program orders them "
      "(docs/gpus.md#how-it-works).",
      "0|1"},
+    {"STRAIT_AGGREGATE", VariableKind::choice, "1", true,
+     "GPU ranks: 1: small collectives that follow one another in a group go in one launch, side by side, so that all "
+     "ranks must group them alike (docs/gpus.md#how-it-works). 0: one after another.",
+     "0|1"},
     {"STRAIT_SHARE_GPUS", VariableKind::choice, "0", true,
      "1: processes may use the same GPU as ranks of one communicator, to try programs out where GPUs are few. The "
      "driver lets them take turns of milliseconds, so every call takes several; ranks that are threads of one process "

@@ -19,8 +19,8 @@ struct Field {
   constexpr std::uint64_t with(std::uint64_t value) const { return (value & most()) << shift; }
 };
 constexpr Field collective_field{0, 5}, after_capture_field{5, 1}, type_field{6, 5}, op_field{11, 4},
-    registered_field{15, 1}, wire_field{16, 2}, sms_field{18, 9}, algorithm_field{27, 5}, root_field{32, 20},
-    number_field{52, 12};
+    registered_field{15, 1}, wire_field{16, 2}, sms_field{18, 9}, algorithm_field{27, 5}, root_field{32, 19},
+    aggregated_field{51, 1}, number_field{52, 12};
 static_assert(collective_count - 1 <= collective_field.most() && data_type_count - 1 <= type_field.most() &&
               reduce_op_count - 1 <= op_field.most() && wire_format_count - 1 <= wire_field.most() &&
               no_sms <= sms_field.most());
@@ -148,7 +148,8 @@ CallSignature message_signature(const Call& call, std::size_t count) {
   return {collective_field.with(std::uint64_t(call.collective)) | type_field.with(std::uint64_t(call.type)) |
               op_field.with(std::uint64_t(op)) | registered_field.with(call.registered) |
               wire_field.with(std::uint64_t(call.wire)) | sms_field.with(call.max_sms) |
-              algorithm_field.with(call.algorithm) | root_field.with(call.root),
+              algorithm_field.with(call.algorithm) | root_field.with(call.root) |
+              aggregated_field.with(call.aggregated),
           count};
 }
 
@@ -171,6 +172,13 @@ std::uint32_t hash_of(const CallSignature& signature) {
 }
 
 std::uint64_t number_of(const CallSignature& signature) { return number_field.of(signature.what); }
+
+bool differ_in_grouping(const CallSignature& a, const CallSignature& b) {
+  const auto rest = [](const CallSignature& signature) {
+    return signature.what & ~(aggregated_field.with(1) | after_capture_field.with(1) | number_field.with(~0ull));
+  };
+  return rest(a) == rest(b) && a.count == b.count && aggregated_field.of(a.what) != aggregated_field.of(b.what);
+}
 
 Collective collective_of(const CallSignature& signature) {
   return static_cast<Collective>(collective_field.of(signature.what));
@@ -195,6 +203,7 @@ std::string describe(const CallSignature& signature) {
     text += sms == no_sms ? ", on no SMs" : ", on up to " + std::to_string(sms) + " SMs";
   const std::uint64_t algorithm = algorithm_field.of(signature.what);
   if (algorithm != 0 && algorithm <= catalogue().size()) text += ", by " + std::string(catalogue()[algorithm - 1].name);
+  if (aggregated_field.of(signature.what) != 0) text += ", in a group with the call before it";
   return text + ")";
 }
 

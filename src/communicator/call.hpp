@@ -32,6 +32,8 @@ struct Call {
   std::uint32_t max_sms = 0;
   static constexpr std::uint32_t most_sms = no_sms - 1;  ///< more than any call takes
   std::uint32_t algorithm = 0;  ///< of the call's options: one more than its place in the catalogue; 0: chosen
+  bool aggregated =
+      false;  ///< GPU ranks: goes along with the call before it in its group (communicator/aggregates.hpp)
 
   bool sends = false;      ///< send_recv: this is a send
   std::uint32_t peer = 0;  ///< send_recv
@@ -53,8 +55,8 @@ BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ran
 /// Whether this rank made the call in its in-place form.
 bool is_in_place(const Call& call, std::uint32_t rank);
 
-/// What all ranks must agree on, packed: collective, type, op, registered, wire format, thread blocks, algorithm, root;
-/// and the count.
+/// What all ranks must agree on, packed: collective, type, op, registered, wire format, thread blocks, algorithm, root,
+/// aggregated; and the count.
 CallSignature signature(const Call& call);
 /// The signature of one message of a call whose counts differ by peer (send_recv, all_to_all_v).
 CallSignature message_signature(const Call& call, std::size_t count);
@@ -63,6 +65,8 @@ CallSignature message_signature(const Call& call, std::size_t count);
 /// for those of its next like one. Sends and receives have no number: between two ranks they pair up in order.
 CallSignature numbered(CallSignature signature, std::uint64_t sequence);
 std::uint64_t number_of(const CallSignature& signature);
+/// Whether two calls are alike but for the groups that they were made in.
+bool differ_in_grouping(const CallSignature& a, const CallSignature& b);
 /// The signature of a collective as posted by a GPU rank that has captured others. Those run whenever their graph does
 /// and are not posted, though another rank may make the same calls eagerly and post them: from then on that this rank's
 /// number is another one's too does not say that they are the same call.

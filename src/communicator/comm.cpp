@@ -59,26 +59,40 @@ Status Comm::finish() {
 }
 
 /// What a GPU rank begins is the stream's from then on: to this thread it is done.
-Status Comm::begin_on_device(const Call& call) {
-  STRAIT_ASSIGN(const bool captures, device_->is_capturing(call.stream));
-  if (captures) {
-    has_captured_ = true;
-  } else {
-    const CallSignature posted = has_captured_ ? after_capture(signature(call)) : signature(call);
-    transport_->post_call(++sequence_, posted, call.send, call.receive);
-    recorder_->set_stream(sequence_, call.stream);
+Status Comm::begin_on_device(std::span<const Call> calls) {
+  const Call& first = calls.front();
+  const std::uint64_t number = sequence_ + 1;
+  STRAIT_ASSIGN(bool captures, device_->is_capturing(first.stream));
+  for (const Call& call : calls) {
+    if (call.stream != first.stream) {
+      STRAIT_ASSIGN(captures, device_->is_capturing(call.stream));
+    }
+    if (captures) {
+      has_captured_ = true;
+    } else {
+      const CallSignature posted = has_captured_ ? after_capture(signature(call)) : signature(call);
+      transport_->post_call(++sequence_, posted, call.send, call.receive);
+      recorder_->set_stream(sequence_, call.stream);
+    }
   }
   program_ = nullptr;
-  return launched(call, device_->enqueue(call));
+  return launched(first, number, calls.size() == 1 ? device_->enqueue(first) : device_->enqueue_aggregate(calls));
+}
+
+Result<std::size_t> Comm::begin_first_of(std::span<Call> group) {
+  const std::size_t together = device_ && !watch_->has_failed() ? device_->aggregated_calls(group) : 1;
+  if (together == 1) return begin(group.front()).map([] { return std::size_t{1}; });
+  for (Call& call : group.subspan(1, together - 1)) call.aggregated = true;
+  return begin_on_device(group.first(together)).map([&] { return together; });
 }
 
 /// CUDA's errors say what CUDA was asked, not for which operation.
-Status Comm::launched(const Call& call, Status result) {
+Status Comm::launched(const Call& call, std::uint64_t number, Status result) {
   if (result) return {};
   Error error = std::move(result).error();
-  const std::string number =
-      call.collective == Collective::send_recv ? "" : ", collective number " + std::to_string(sequence_);
-  error.message = describe(signature(call)) + number + " on " + watch_->name_of(rank_) + ": " + error.message;
+  const bool is_counted = number != 0 && number <= sequence_;  // a captured call is not
+  error.message = describe(signature(call)) + (is_counted ? ", collective number " + std::to_string(number) : "") +
+                  " on " + watch_->name_of(rank_) + ": " + error.message;
   if (error.code == Code::cuda_error) error.message += " (CUDA may report here what earlier work on this GPU did)";
   return tl::unexpected(watch_->raise(std::move(error)));
 }
@@ -116,7 +130,7 @@ Status Comm::prepare(const Call& call) {
 
 Status Comm::begin(const Call& call) {
   if (watch_->has_failed()) return watch_->sticky();
-  if (device_) return begin_on_device(call);
+  if (device_) return begin_on_device({&call, 1});
   const auto begin_contribution = [&](const Call& own) {
     return is_encoded(own, ranks_) ? begin_quantized(own) : begin_on_host(own, own);
   };
@@ -189,7 +203,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
     STRAIT_TRY(check_own_messages(calls, rank_));
     program_ = nullptr;
     recorder_->post_messages(calls);
-    return launched(calls.front(), device_->enqueue_messages(calls));
+    return launched(calls.front(), 0, device_->enqueue_messages(calls));
   }
   PlanRequest request;
   request.collective = Collective::send_recv;

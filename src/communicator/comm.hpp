@@ -39,6 +39,7 @@ struct CommOptions {
   std::optional<std::size_t> packets_bytes;
   bool shares_gpus = false;     ///< GPU ranks: also with other processes
   bool joins_graphs = true;     ///< GPU ranks: launches of graphs and other calls come after one another
+  bool aggregates = true;       ///< GPU ranks: small collectives of a group share a launch
   std::size_t piped_bytes = 0;  ///< GPU ranks with P2P: messages from this on go through pipes
   /// GPU ranks without P2P: all-reduces from this on are added up by CPU threads; 0: none; unset: by measured rates.
   std::optional<std::size_t> cpu_reduce_bytes;
@@ -87,6 +88,8 @@ class Comm {
   Status run(const Call& call);
   Status run_message(const Call& call);  ///< a send or a receive on its own
   Status begin(const Call& call);
+  /// Begins the first of a group's collectives, and those after it that go along. How many.
+  Result<std::size_t> begin_first_of(std::span<Call> group);
   /// Sends and receives of one group, all in flight together.
   Status begin_messages(std::span<const Call> calls);
   /// GPU ranks: what comes next on the stream of `then` waits for what is on that of `first` now.
@@ -124,9 +127,10 @@ class Comm {
   Status open_device(const Deadline& deadline);
   /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
-  Status begin_on_device(const Call& call);
-  /// The result of a launch, with what was launched if it failed.
-  Status launched(const Call& call, Status result);
+  /// One, or several that go along with the first.
+  Status begin_on_device(std::span<const Call> calls);
+  /// The result of a launch, with what was launched if it failed. `number`: of a collective, as it would be counted.
+  Status launched(const Call& call, std::uint64_t number, Status result);
   /// `carried`: what moves the data, `call` itself or one of the exchanges of a quantised call.
   Status begin_on_host(const Call& call, const Call& carried);
   Status begin_quantized(const Call& call);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "communicator/aggregates.hpp"
 #include "communicator/call_order.hpp"
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_calls.hpp"
@@ -35,6 +36,8 @@ class CudaRank final : public DeviceRank {
   const char* transport_name() const override { return arenas_.transport_name(); }
   const std::string& transport_why() const override { return arenas_.why_staged(); }
   Status enqueue(const Call& call) override;
+  std::size_t aggregated_calls(std::span<const Call> group) const override;
+  Status enqueue_aggregate(std::span<const Call> calls) override;
   Status enqueue_messages(std::span<const Call> calls) override;
   Status order_streams(void* first, void* then) override { return order_->order(first, then); }
   Result<bool> is_capturing(void* stream) const override;
@@ -66,6 +69,7 @@ class CudaRank final : public DeviceRank {
   Result<Tail> carry_messages(std::span<const Call> calls);
   Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
   Status launch(DeviceLaunch& what, const Call& call);
+  Status launch(AggregateLaunch& what, void* stream);
   Status launch(const WireLaunch& what, void* stream);
   bool await_own_work();
   void look_after(const std::stop_token& stop);

@@ -57,6 +57,9 @@ constexpr std::uint32_t piped_reduce_blocks = 20;
 /// much a block as those of lines, and that outweighs its fences from here on (2 and 4 H200).
 constexpr std::size_t lines_bytes_a_block = 48 << 10;
 
+/// Of a message: a longer one takes so long that a launch for it alone costs little.
+constexpr std::size_t most_aggregated_bytes = std::size_t{1} << 20;
+
 /// While CPU threads add up one round's chunks, the next ones are under way.
 constexpr std::uint32_t reducers_lead = 3;
 
@@ -189,6 +192,15 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
       piped ? kernels::piped_threads : kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width);
   launches.push_back({through.wire, reduces, two_hop, shape.blocks, threads, piped});
   return launches;
+}
+
+std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  const bool is_one_to_all_alike = has_equal_parts(call.collective) || has_root(call.collective);
+  if (!is_one_to_all_alike || bytes == 0 || bytes > most_aggregated_bytes || !takes_one_hop(call, bytes)) return {};
+  const Slots through = slots_for(call, true, bytes);
+  if (through.wire == Wire::bulk) return {};
+  return through;
 }
 
 DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {

@@ -59,6 +59,8 @@ class DeviceCalls {
   /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory). Of a call with a
   /// wire format the bytes are encoded already.
   DeviceLaunch launch_to_reducers(const Call& call) const;
+  /// Through what a small collective goes in one hop, if it may go along with others of its group (aggregates.hpp).
+  std::optional<kernels::Slots> aggregable_slots(const Call& call) const;
   /// Sends and receives of one group.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
   /// Of a rank that has no part in a call: it only counts it.

@@ -1,6 +1,7 @@
 // What GPU ranks give to streams.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "communicator/cuda_rank.hpp"
@@ -45,6 +46,16 @@ Result<CallOrder::Tail> CudaRank::launch_all(std::vector<DeviceLaunch> launches,
   return launches.empty() ? Tail::other : Tail::counted_launch;
 }
 
+Status CudaRank::launch(AggregateLaunch& what, void* stream) {
+  what.argument.ring.finished = order_->finished();
+  const void* const kernel =
+      what.reduces ? kernels::aggregate_reduce_kernel(what.wire, what.type) : kernels::aggregate_copy_kernel(what.wire);
+  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, &what.argument,
+                                 {what.blocks, what.threads, overlaps_launches_}, stream));
+  order_->launched(what.blocks);
+  return {};
+}
+
 /// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
 /// for an exchange, which may wait for just those.
 Status CudaRank::launch(const WireLaunch& what, void* stream) {
@@ -63,6 +74,29 @@ Status CudaRank::enqueue(const Call& call) {
   }
   end_marking(call, tail);
   return order_->end(call.stream, tail);
+}
+
+std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
+  if (!request_.aggregates) return 1;
+  const auto together = group.first(strait::aggregated_calls(calls_, group));
+  const auto goes_other_way = [this](const Call& call) {
+    return islands_.carries(call) || is_encoded(call, request_.ranks) || reducers_.carries(call) ||
+           copies_.carries(call) || copies_.carries_in_place(call);
+  };
+  const auto end = std::find_if(together.begin(), together.end(), goes_other_way);
+  return std::max<std::size_t>(static_cast<std::size_t>(end - together.begin()), 1);
+}
+
+Status CudaRank::enqueue_aggregate(std::span<const Call> calls) {
+  std::vector<AggregateLaunch> launches = launches_of_aggregate(calls_, calls);
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    STRAIT_TRY(order_->begin(calls[i].stream));
+    STRAIT_TRY(launch(launches[i], calls[i].stream));
+    STRAIT_TRY(order_->end(calls[i].stream, Tail::counted_launch));
+    for (const Call& call : launches.size() == 1 ? calls : calls.subspan(i, 1))
+      started_.know({.signature = signature(call), .is_captured = order_->is_captured()});
+  }
+  return {};
 }
 
 void CudaRank::begin_marking(const Call& call) {

@@ -49,6 +49,7 @@ class DeviceRank {
     std::optional<std::size_t> cpu_reduce_bytes;  ///< all-reduces from this on are added up by them; 0: none; unset:
                                                   ///< by the rates
     bool joins_graphs = true;                     ///< CallOrder::Setup
+    bool aggregates = true;                       ///< small collectives of a group (aggregates.hpp)
     WireFormat wire = WireFormat::off;            ///< of the communicator: what it needs is there from the start
     /// What the GPUs give by PCIe, through host memory or from peer to peer: the same on all ranks. Collective.
     std::function<Result<ExchangeRates>(bool through_host)> exchange_rates;
@@ -76,6 +77,10 @@ class DeviceRank {
   virtual Status prepare_call(const Call& call) = 0;
   /// Launches the call on its stream. Calls are valid (validate()) and prepared.
   virtual Status enqueue(const Call& call) = 0;
+  /// How many of a group's collectives, from the first one on, go in one launch; at least 1. The same on all ranks.
+  virtual std::size_t aggregated_calls(std::span<const Call> group) const = 0;
+  /// So many.
+  virtual Status enqueue_aggregate(std::span<const Call> calls) = 0;
   /// Sends and receives of one group.
   virtual Status enqueue_messages(std::span<const Call> calls) = 0;
   /// What comes next on `then` waits for what is on `first` now. Where one of them is being captured and the other is

@@ -98,7 +98,9 @@ Result<Group::Turn> Group::advance(Queue& queue) {
       queue.messages_begun = true;
       STRAIT_TRY(queue.comm->begin_messages(queue.messages));
     } else if (queue.next < queue.collectives.size()) {
-      STRAIT_TRY(queue.comm->begin(queue.collectives[queue.next++]));
+      STRAIT_ASSIGN(const std::size_t begun,
+                    queue.comm->begin_first_of(std::span(queue.collectives).subspan(queue.next)));
+      queue.next += begun;
     } else {
       STRAIT_TRY(end_streams(queue));
       return Turn::nothing_left;

@@ -86,6 +86,7 @@ Status Comm::open_device(const Deadline& deadline) {
   request.cpu_reduce_bytes = options_.cpu_reduce_bytes;
   request.wire = wire();
   request.joins_graphs = options_.joins_graphs;
+  request.aggregates = options_.aggregates;
   // Registrations ask the others later, by deadlines of their own.
   device_deadline_ = deadline;
   request.agree = [this](const Status& status, const std::string& what) {

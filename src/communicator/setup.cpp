@@ -228,6 +228,7 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(const std::int64_t piped_bytes, environment.integer("STRAIT_PIPED_BYTES"));
   options_.piped_bytes = static_cast<std::size_t>(piped_bytes);
   STRAIT_ASSIGN(options_.joins_graphs, environment.flag("STRAIT_GRAPH_MIXING"));
+  STRAIT_ASSIGN(options_.aggregates, environment.flag("STRAIT_AGGREGATE"));
   STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
   STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
   STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));

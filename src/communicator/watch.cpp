@@ -31,6 +31,12 @@ void spin() {
 #endif
 }
 
+/// Collectives of a group may share a launch (aggregates.hpp), and do so with those of the same groups of other ranks.
+std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
+  if (!differ_in_grouping(a, b)) return "";
+  return ", and in the same groups; STRAIT_AGGREGATE=0 on all ranks serves a program that groups them differently";
+}
+
 }  // namespace
 
 Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers)
@@ -170,7 +176,8 @@ Status Watch::compare_started(std::uint64_t sequence, const CallSignature& own) 
         {Code::mismatch, "ranks made different calls: as number " + std::to_string(sequence) +
                              " of the collectives on its GPU, " + name_of(peers_.rank) + " has started " +
                              describe(own) + ", " + name_of(rank) + " " + describe(call->signature) +
-                             ". Every rank must make the same collective calls in the same order, in graphs, too"}));
+                             ". Every rank must make the same collective calls in the same order, in graphs, too" +
+                             advice_on_groups(own, call->signature)}));
   }
   return {};
 }
@@ -183,7 +190,8 @@ Error Watch::mismatch(const CallSignature& own, std::uint32_t rank, const CallSi
   };
   return {Code::mismatch, "ranks made different calls: " + called(peers_.rank, own) + ", " + called(rank, other) +
                               (alike ? " (modulo 4096)" : "") +
-                              ". Every rank must make the same collective calls in the same order"};
+                              ". Every rank must make the same collective calls in the same order" +
+                              advice_on_groups(own, other)};
 }
 
 std::string Watch::awaited_names(const Waiting& waiting) const {

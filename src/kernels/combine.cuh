@@ -72,9 +72,9 @@ __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* 
   return true;
 }
 
-/// Reduces the chunk of one of the block's lanes. False: gave up.
-template <class W, DataType type, bool sum_only, class Contribution>
-__device__ __forceinline__ bool reduce_exchanged(const Exchange& exchange, const Own& own, const Incoming* incoming,
+/// Reduces the chunk of one of the block's lanes. `Call`: an Exchange, or what stands for one. False: gave up.
+template <class W, DataType type, bool sum_only, class Call, class Contribution>
+__device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own& own, const Incoming* incoming,
                                                  const Operation& operation, Contribution&& contribute) {
   return for_tasks<W::reduce_batch>(exchange.pieces, [&](const std::uint32_t(&numbers)[W::reduce_batch]) {
     Place places[W::reduce_batch];

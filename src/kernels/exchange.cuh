@@ -18,21 +18,35 @@ struct ExchangeRound {
   Outgoing first[max_ranks];  ///< what the first round sends: where from, and how much
 };
 
+/// What run_exchange() asks of a call; an Aggregate's part answers likewise (aggregate.cuh).
+__device__ __forceinline__ const Message& message_to(const Exchange& exchange, std::uint32_t peer) {
+  return exchange.send[peer];
+}
+__device__ __forceinline__ const Message& message_from(const Exchange& exchange, std::uint32_t peer) {
+  return exchange.receive[peer];
+}
+/// Which of the messages' lanes the block serves.
+__device__ __forceinline__ std::uint32_t lane_of(const Exchange& /*exchange*/) { return blockIdx.x; }
+__device__ __forceinline__ void mark_start(const Exchange& exchange, const LaunchCounts& before) {
+  mark_start(exchange.ring, before);
+}
+
 /// By the thread that looks after a peer: what its first chunk is.
-__device__ __forceinline__ void name_first(const Message& send, std::uint32_t position, ExchangeRound& shared) {
+__device__ __forceinline__ void name_first(const Message& send, std::uint32_t lane, std::uint32_t position,
+                                           ExchangeRound& shared) {
   std::size_t offset = 0;
-  shared.first[position].bytes = chunk_of(send, blockIdx.x, 0, offset);
+  shared.first[position].bytes = chunk_of(send, lane, 0, offset);
   shared.first[position].source = send.data + offset;
 }
 
 /// By the thread that looks after `peer`: what this round sends it.
-template <class W>
-__device__ __forceinline__ void prepare_send(const Exchange& exchange, const Message& send, Lane<W>& lane,
+template <class W, class Call>
+__device__ __forceinline__ void prepare_send(const Call& exchange, const Message& send, Lane<W>& lane,
                                              std::uint32_t peer, std::uint32_t round, ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
   if (peer == ring.rank) return;
   std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(send, blockIdx.x, round, offset);
+  const std::uint32_t bytes = chunk_of(send, lane_of(exchange), round, offset);
   const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
   Outgoing outgoing;
   if (!lane.next_slot(send.data + offset, bytes, send.call_hash, outgoing)) shared.failed = 1;
@@ -40,13 +54,13 @@ __device__ __forceinline__ void prepare_send(const Exchange& exchange, const Mes
 }
 
 /// Likewise, what comes from it, or of this rank's own.
-template <class W>
-__device__ __forceinline__ void prepare_receive(const Exchange& exchange, const Message& send, const Message& receive,
+template <class W, class Call>
+__device__ __forceinline__ void prepare_receive(const Call& exchange, const Message& send, const Message& receive,
                                                 Lane<W>& lane, std::uint32_t peer, std::uint32_t round,
                                                 ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
   std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(receive, blockIdx.x, round, offset);
+  const std::uint32_t bytes = chunk_of(receive, lane_of(exchange), round, offset);
   if (peer == ring.rank) {
     shared.own = {send.data + offset, receive.data + offset, bytes};
   } else {
@@ -63,10 +77,11 @@ __device__ __forceinline__ void receive_nothing(const Ring& ring, std::uint32_t 
     shared.incoming[position_of(peer, ring.rank, ring.ranks)].bytes = 0;
 }
 
-/// `combine()` takes what comes; false: gave up. `apart`: all is sent before the first that comes is waited for.
-template <class W, bool apart, class Contribution, class Combine>
-__device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeRound& shared,
-                                             Contribution&& contribution, Combine&& combine) {
+/// `Call`: an Exchange, or what stands for one. `combine()` takes what comes; false: gave up. `apart`: all is sent
+/// before the first that comes is waited for.
+template <class W, bool apart, class Call, class Contribution, class Combine>
+__device__ __forceinline__ void run_exchange(const Call& exchange, ExchangeRound& shared, Contribution&& contribution,
+                                             Combine&& combine) {
   const Ring& ring = exchange.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
@@ -74,14 +89,14 @@ __device__ __forceinline__ void run_exchange(const Exchange& exchange, ExchangeR
   const std::uint32_t position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
   // What the arguments alone decide comes before the wait, while the launch before this one still runs.
-  const Message send = exchange.send[peer], receive = exchange.receive[peer];
+  const Message send = message_to(exchange, peer), receive = message_from(exchange, peer);
   Lane<W> lane(ring, peer, exchange.cast);
-  if (has_peer) name_first(send, position, shared);
+  if (has_peer) name_first(send, lane_of(exchange), position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   const LaunchCounts before = begin_launch(ring);
   const bool goes_on = minds_a_peer && lane.resume();
-  mark_start(ring, before);
+  mark_start(exchange, before);
   if (minds_a_peer && !goes_on) shared.failed = 1;
   bool gives_up = false;
   prefetch_first<W>(shared.first, copies, exchange.pieces);

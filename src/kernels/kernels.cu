@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/aggregate.cuh"
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/bulk_messages.cuh"
 #include "kernels/bulk_two_hop.cuh"
@@ -48,6 +49,13 @@ const void* exchange_copy_kernel(Wire wire, bool apart) {
   return reinterpret_cast<const void*>(&bulk_messages<>);
 }
 const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
+const void* aggregate_copy_kernel(Wire wire) {
+  return wire == Wire::lines ? reinterpret_cast<const void*>(&aggregate_copy<Lines>)
+                             : reinterpret_cast<const void*>(&aggregate_copy<Packets>);
+}
+const void* aggregate_reduce_kernel(Wire wire, DataType type) {
+  return table()[static_cast<std::size_t>(type)].aggregate[wire == Wire::lines ? 0 : 1];
+}
 const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).exchange; }
 const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).two_hop; }
 
@@ -90,6 +98,10 @@ std::vector<const void*> all_kernels(Wire wire) {
       if (std::find(all.begin(), all.end(), pair.exchange) == all.end())
         all.insert(all.end(), {pair.exchange, pair.two_hop});
     }
+  if (wire == Wire::bulk) return all;
+  all.push_back(aggregate_copy_kernel(wire));
+  for (std::size_t type = 0; type < data_type_count; ++type)
+    all.push_back(aggregate_reduce_kernel(wire, static_cast<DataType>(type)));
   return all;
 }
 

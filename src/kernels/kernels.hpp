@@ -7,16 +7,19 @@
 #include "base/types.hpp"
 #include "kernels/launch.hpp"
 
-/// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange or a TwoHop (or an
-/// Add). A launch has one block for each lane that its messages use (at most max_lanes), or of bulk for each `width` of
-/// them, of a multiple of 32 and at most max_threads threads, at least one for each rank on each of its lanes. Blocks
-/// of all ranks wait for one another, so all must be able to run.
+/// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange, an Aggregate or a
+/// TwoHop (or an Add). A launch has one block for each lane that its messages use (at most max_lanes), or of bulk for
+/// each `width` of them, of a multiple of 32 and at most max_threads threads, at least one for each rank on each of its
+/// lanes. Blocks of all ranks wait for one another, so all must be able to run.
 namespace strait::kernels {
 
 /// `apart`: its messages do not wait for one another, but go on as each one's own peer does. What is sent on wires
 /// whose data bear flags must then fit into free slots.
 const void* exchange_copy_kernel(Wire wire, bool apart);
 const void* two_hop_copy_kernel(Wire wire);
+/// Of an Aggregate, on lines or packets.
+const void* aggregate_copy_kernel(Wire wire);
+const void* aggregate_reduce_kernel(Wire wire, DataType type);
 /// For every type and operation.
 const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op);
 const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op);
@@ -55,8 +58,9 @@ struct TypeKernels {
   Pair lines[2];
   Pair packets;
   Pair bulk;
-  const void* add[2];  ///< as lines
-  Pair piped;          ///< sums; null where there are none
+  const void* aggregate[2];  ///< lines, packets
+  const void* add[2];        ///< as lines
+  Pair piped;                ///< sums; null where there are none
 };
 template <DataType type>
 TypeKernels kernels_of();

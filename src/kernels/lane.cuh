@@ -194,15 +194,24 @@ __device__ __forceinline__ LaunchCounts begin_launch(const Ring& ring) {
   return before;
 }
 
+/// That the call has started, as the collective of that number.
+__device__ __forceinline__ void mark_call(std::uint64_t& place, std::uint32_t number, std::uint32_t call) {
+  store_word(&place, std::uint64_t{number} << 32 | call);
+}
+/// That the launch has begun.
+__device__ __forceinline__ void note_begun(const Ring& ring, const LaunchCounts& before) {
+  if (ring.finished != nullptr) store_count(&ring.launch_counts->begun, before.begun + gridDim.x);
+}
+
 /// Notes that this launch has begun and, of a call's first one, marks for the host that the call has started: by stores
 /// that nobody waits for.
 __device__ __forceinline__ void mark_start(const Ring& ring, const LaunchCounts& before) {
   if (!is_marker()) return;
-  if (ring.finished != nullptr) store_count(&ring.launch_counts->begun, before.begun + gridDim.x);
+  note_begun(ring, before);
   if (ring.call == 0) return;
   const std::uint32_t number = before.collectives + (ring.is_message ? 0 : 1);
-  const std::uint64_t mark = std::uint64_t{number} << 32 | ring.call;
-  store_word(ring.is_message ? &ring.mailbox->started_messages : &ring.mailbox->started[number % kept_marks], mark);
+  mark_call(ring.is_message ? ring.mailbox->started_messages : ring.mailbox->started[number % kept_marks], number,
+            ring.call);
   store_count(&ring.launch_counts->collectives, number);
 }
 

@@ -172,6 +172,40 @@ struct Exchange {
   std::uint32_t lead = 1;  ///< of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth
 };
 
+/// One call of an Aggregate, as an Exchange whose messages all have one length: what goes to rank r, and what comes
+/// from it, begin r strides into the buffers.
+struct AggregatedCall {
+  std::byte* send;
+  std::byte* receive;
+  PremulScalar premul_scalar;
+  std::uint32_t send_stride_bytes;
+  std::uint32_t receive_stride_bytes;
+  std::uint32_t bytes;  ///< of a message
+  std::uint32_t chunk_bytes;
+  std::uint32_t pieces;  ///< of a chunk
+  std::uint32_t rounds;
+  std::uint32_t call;  ///< Ring::call
+  std::uint16_t to;    ///< bit r: there is a message to rank r
+  std::uint16_t from;
+  std::uint16_t call_hash;
+  std::uint8_t first_lane;
+  std::uint8_t lanes;
+  ReduceOp op;
+  Cast cast;
+};
+
+inline constexpr std::uint32_t max_aggregated = 32;  ///< that arguments have room for, and less than kept_marks
+
+/// Several small collectives, each an Exchange on lanes of its own, over a wire whose data bears flags. They do not
+/// wait for one another. Block l serves lane l.
+struct Aggregate {
+  static constexpr std::uint8_t no_call = max_aggregated;
+  Ring ring;  ///< Ring::call means nothing
+  std::uint32_t count;
+  AggregatedCall calls[max_aggregated];
+  std::uint8_t call_of_lane[max_lanes];  ///< its place in `calls`, or no_call
+};
+
 /// Two hops. The message is cut into a slice for every owner. Contributors send slice o to owner o, who reduces the
 /// contributions in rank order (copies, where there is but one), and sends the result to the receivers.
 /// all-reduce: everyone is all three; reduce: all but the root own, the root receives; broadcast: the root contributes,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/add.cuh"
+#include "kernels/aggregate.cuh"
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
@@ -31,6 +32,8 @@ TypeKernels::Pair piped_pair() {
             STRAIT_KERNEL_PAIR(Packets, type, false),                                        \
             {reinterpret_cast<const void*>(&bulk_exchange_reduce<DataType::type>),           \
              reinterpret_cast<const void*>(&bulk_two_hop_reduce<DataType::type>)},           \
+            {reinterpret_cast<const void*>(&aggregate_reduce<Lines, DataType::type>),        \
+             reinterpret_cast<const void*>(&aggregate_reduce<Packets, DataType::type>)},     \
             {reinterpret_cast<const void*>(&add_chunks<DataType::type, true>),               \
              reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)},             \
             piped_pair<DataType::type>()};                                                   \

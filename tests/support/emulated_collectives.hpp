@@ -20,40 +20,76 @@ namespace strait::testing {
 inline constexpr std::size_t guard_bytes = 64;
 inline constexpr std::byte poison{0xa5};
 
-/// A call of all ranks, bit by bit, and that nothing around its output is written.
-inline void check(Machine& machine, const CollectiveCase& c) {
-  const std::uint32_t ranks = machine.ranks();
-  const BufferBytes sizes = buffer_bytes(c, ranks);
-  std::vector<Bytes> inputs, scalars;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    inputs.push_back(random_elements(c.type, sizes.send / size_bytes(c.type), c.seed * 100 + rank));
-    scalars.push_back(random_elements(c.type, 1, c.seed * 100 + 50 + rank));
+/// A case, what all ranks put into it, and what the reference makes of it.
+struct CheckedCase {
+  CheckedCase(const CollectiveCase& the_case, std::uint32_t ranks) : c(the_case), sizes(buffer_bytes(c, ranks)) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      inputs.push_back(random_elements(c.type, sizes.send / size_bytes(c.type), c.seed * 100 + rank));
+      scalars.push_back(random_elements(c.type, 1, c.seed * 100 + 50 + rank));
+    }
   }
-  const std::size_t bytes = std::max(sizes.send, sizes.receive) + 2 * guard_bytes + 16;
+  Bytes expected(std::uint32_t rank) const {
+    return reference_output({.collective = c.collective,
+                             .type = c.type,
+                             .op = c.op,
+                             .root = c.root,
+                             .premul_scalars = scalars,
+                             .inputs = inputs},
+                            rank);
+  }
+  CollectiveCase c;
+  BufferBytes sizes;
+  std::vector<Bytes> inputs, scalars;
+};
+
+/// One rank's buffers of a case.
+class CheckedCall {
+ public:
+  CheckedCall(const CheckedCase& of, std::uint32_t rank)
+      : of_(of),
+        rank_(rank),
+        first_(std::max(of.sizes.send, of.sizes.receive) + 2 * guard_bytes + 16, poison),
+        second_(first_) {
+    const CollectiveCase& c = of.c;
+    const bool inside = c.in_place && of.sizes.receive > of.sizes.send;
+    std::byte* const base = first_.data() + guard_bytes + c.misalignment_bytes;
+    std::byte* const input = base + (inside ? own_offset(c, rank) : 0);
+    output_ =
+        c.in_place ? base + (inside ? 0 : own_offset(c, rank)) : second_.data() + guard_bytes + c.misalignment_bytes;
+    std::copy(of.inputs[rank].begin(), of.inputs[rank].end(), input);
+    call_ = call_of(c, input, output_, of.scalars[rank]);
+  }
+  CheckedCall(const CheckedCall&) = delete;
+  CheckedCall& operator=(const CheckedCall&) = delete;
+  const Call& call() const { return call_; }
+  /// The result bit by bit, and that nothing around it is written.
+  void verify() {
+    const Bytes expected = of_.expected(rank_);
+    EXPECT_EQ(first_difference(expected, {output_, expected.size()}, of_.c.type, of_.inputs), "")
+        << describe(of_.c) << " on rank " << rank_ << " of " << of_.inputs.size();
+    Bytes& written = of_.c.in_place ? first_ : second_;
+    std::fill_n(output_, expected.size(), poison);
+    EXPECT_TRUE(std::all_of(written.begin(), written.begin() + guard_bytes, [](std::byte b) { return b == poison; }));
+    EXPECT_TRUE(std::all_of(written.end() - guard_bytes, written.end(), [](std::byte b) { return b == poison; }));
+  }
+
+ private:
+  const CheckedCase& of_;
+  std::uint32_t rank_;
+  Bytes first_, second_;
+  std::byte* output_ = nullptr;
+  Call call_;
+};
+
+/// A call of all ranks.
+inline void check(Machine& machine, const CollectiveCase& c) {
+  const CheckedCase of(c, machine.ranks());
   std::vector<std::jthread> threads;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+  for (std::uint32_t rank = 0; rank < machine.ranks(); ++rank)
     threads.emplace_back([&, rank] {
-      Bytes first(bytes, poison), second(bytes, poison);
-      const bool inside = c.in_place && sizes.receive > sizes.send;
-      std::byte* const base = first.data() + guard_bytes + c.misalignment_bytes;
-      std::byte* const input = base + (inside ? own_offset(c, rank) : 0);
-      std::byte* const output =
-          c.in_place ? base + (inside ? 0 : own_offset(c, rank)) : second.data() + guard_bytes + c.misalignment_bytes;
-      std::copy(inputs[rank].begin(), inputs[rank].end(), input);
-      machine.run(rank, call_of(c, input, output, scalars[rank]));
-      const Bytes expected = reference_output({.collective = c.collective,
-                                               .type = c.type,
-                                               .op = c.op,
-                                               .root = c.root,
-                                               .premul_scalars = scalars,
-                                               .inputs = inputs},
-                                              rank);
-      EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "")
-          << describe(c) << " on rank " << rank << " of " << ranks;
-      Bytes& written = c.in_place ? first : second;
-      std::fill_n(output, expected.size(), poison);
-      EXPECT_TRUE(std::all_of(written.begin(), written.begin() + guard_bytes, [](std::byte b) { return b == poison; }));
-      EXPECT_TRUE(std::all_of(written.end() - guard_bytes, written.end(), [](std::byte b) { return b == poison; }));
+      CheckedCall checked(of, rank);
+      machine.run(rank, checked.call());
+      checked.verify();
     });
 }
 

@@ -15,8 +15,10 @@
 #include <variant>
 #include <vector>
 
+#include "communicator/aggregates.hpp"
 #include "communicator/device_calls.hpp"
 #include "host/collective_case.hpp"
+#include "kernels/aggregate.cuh"
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/bulk_messages.cuh"
 #include "kernels/bulk_two_hop.cuh"
@@ -77,13 +79,10 @@ inline void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argume
   });
 }
 
-/// The block of that index, with fewer threads than on a GPU: the kernels take any number of warps that has a thread
-/// for each rank on each of a block's lanes.
-inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
-  const std::uint32_t minders =
-      std::visit([](const auto& argument) { return argument.ring.ranks * argument.width; }, launch.argument);
-  const std::uint32_t threads = launch.piped ? std::min(launch.threads, kernels::piped_mover_threads + 32)
-                                             : std::min(launch.threads, std::max((minders + 31) / 32 * 32, 64u));
+/// The block of that index.
+template <class RunThread>
+void run_threads(std::uint32_t threads, std::uint32_t blocks, std::uint32_t index, std::uint32_t seed,
+                 RunThread&& run_thread) {
   EmulatedBlock shared(threads);
   std::vector<std::jthread> running;
   for (std::uint32_t thread = 0; thread < threads; ++thread)
@@ -93,9 +92,26 @@ inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType 
       threadIdx.x = thread;
       blockIdx.x = index;
       blockDim.x = threads;
-      gridDim.x = launch.blocks;
-      std::visit([&](const auto& argument) { run_thread(launch, argument, type); }, launch.argument);
+      gridDim.x = blocks;
+      run_thread();
     });
+}
+
+/// With fewer threads than on a GPU: the kernels take any number of warps that has a thread for each rank on each of a
+/// block's lanes.
+inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
+  const std::uint32_t minders =
+      std::visit([](const auto& argument) { return argument.ring.ranks * argument.width; }, launch.argument);
+  const std::uint32_t threads = launch.piped ? std::min(launch.threads, kernels::piped_mover_threads + 32)
+                                             : std::min(launch.threads, std::max((minders + 31) / 32 * 32, 64u));
+  run_threads(threads, launch.blocks, index, seed,
+              [&] { std::visit([&](const auto& argument) { run_thread(launch, argument, type); }, launch.argument); });
+}
+inline void run_block(const AggregateLaunch& launch, std::uint32_t index, std::uint32_t seed) {
+  run_threads(std::min(launch.threads, 64u), launch.blocks, index, seed, [&] {
+    if (!launch.reduces) return kernels::aggregate_copy<kernels::Packets>(launch.argument);
+    spec::visit(launch.type, [&]<DataType t>() { kernels::aggregate_reduce<kernels::Packets, t>(launch.argument); });
+  });
 }
 
 /// Each block tells once that it has finished, also one that gives up. Unless they run `together`, one runs after
@@ -113,6 +129,13 @@ inline void run_launches(std::vector<DeviceLaunch> launches, DataType type, std:
     running.clear();
     EXPECT_EQ(std::atomic_ref(finished), blocks += launch.blocks);
   }
+}
+
+inline void run_launch(AggregateLaunch launch, std::atomic<std::uint32_t>& seed) {
+  std::uint32_t finished = 0;
+  launch.argument.ring.finished = &finished;
+  for (std::uint32_t index = 0; index < launch.blocks; ++index) run_block(launch, index, ++seed);
+  EXPECT_EQ(std::atomic_ref(finished), launch.blocks);
 }
 
 inline Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {

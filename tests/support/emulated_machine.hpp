@@ -69,6 +69,7 @@ class Machine {
     if (calls_[rank].leaves_own(call)) std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
   }
   void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_, together_); }
+  void run(const AggregateLaunch& launch) { run_launch(launch, seed_); }
   const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }

@@ -22,6 +22,8 @@ class Baseline {
 
   BaselineInfo info() const { return {nccl_->path(), nccl_->version()}; }
   Status call(const Arguments& arguments) const { return nccl_->call(arguments, comm_, gpu_.stream()); }
+  Status group_start() const { return nccl_->group_start(); }
+  Status group_end() const { return nccl_->group_end(); }
   /// Declares a buffer to it, until it is left: as its users do (-R 1), or as a symmetric window (-R 2). Collective.
   Status register_memory(void* data, std::size_t size_bytes, bool symmetric);
   /// Its kernels end, and it need not be left in order.

@@ -106,6 +106,7 @@ Status RankRun::prepare(const Operation& o, Contender& c) {
   STRAIT_TRY(complete());
   c.enqueue = c.call;
   c.repeats = options_.iterations;
+  c.calls_each = options_.aggregated;
   if (options_.graph_launches == 0) return {};
   const auto calls = [&](int count) -> Enqueue {
     return [&c, count]() -> Status {
@@ -119,7 +120,7 @@ Status RankRun::prepare(const Operation& o, Contender& c) {
   }
   c.enqueue = [this, &c] { return gpu_->launch(*c.graph); };
   c.repeats = options_.graph_launches;
-  c.calls_each = options_.iterations;
+  c.calls_each = options_.iterations * options_.aggregated;
   STRAIT_TRY(barrier());  // preparing a graph may wait for kernels of the process, and those for this rank
   STRAIT_TRY(c.enqueue());
   return complete();

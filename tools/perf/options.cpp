@@ -75,6 +75,11 @@ void declare_how(CLI::App& app, Options& o) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber)
       ->group(timing);
+  app.add_option("-m,--agg_iters", o.aggregated,
+                 "Calls in a group that make an iteration, each with buffers of its own; the first one is verified")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->group(timing);
   app.add_option("-w,--warmup_iters", o.warmup_iterations, "Iterations before them")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)

@@ -32,6 +32,7 @@ struct Options {
   std::size_t step_bytes = std::size_t{1} << 20;
   std::size_t step_factor = 1;  ///< above 1: sizes are multiplied, and step_bytes is not used
   int iterations = 20;
+  int aggregated = 1;  ///< calls of an iteration, in a group
   int warmup_iterations = 1;
   int checks = 1;
   std::vector<DataType> types = {DataType::float32};

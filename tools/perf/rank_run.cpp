@@ -45,6 +45,23 @@ std::string text_of(const char (&field)[n]) {
   return {field, strnlen(field, n)};
 }
 
+constexpr std::size_t place_alignment = 256;
+
+std::byte* at(const Memory& memory, std::size_t offset) { return static_cast<std::byte*>(memory.data()) + offset; }
+
+/// One call as it is; several between the start and the end of a group, which comes also if one of them fails.
+Enqueue in_a_group(std::vector<Enqueue> calls, Enqueue start, Enqueue end) {
+  if (calls.size() == 1) return std::move(calls.front());
+  return [calls = std::move(calls), start = std::move(start), end = std::move(end)]() -> Status {
+    STRAIT_TRY(start());
+    Status first_error;
+    for (const Enqueue& call : calls)
+      if (Status called = call(); !called && first_error) first_error = std::move(called);
+    Status ended = end();
+    return first_error ? ended : first_error;
+  };
+}
+
 }  // namespace
 
 RankRun::RankRun(const Options& options, straitComm_t control, Gpu* gpu, Reporter* reporter, int threads)
@@ -91,9 +108,8 @@ Status RankRun::find_wire() {
 }
 
 Status RankRun::allocate(std::optional<Memory>& buffer) {
-  const std::size_t beyond =
-      (guard_elements + options_.extra_elements * static_cast<std::size_t>(ranks_)) * sizeof(std::uint64_t);
-  const std::size_t size = options_.max_bytes + beyond;
+  const std::size_t beyond = beyond_bytes();
+  const std::size_t size = place_bytes(options_.max_bytes) * aggregated();
   const std::size_t staged =
       options_.checks == 0 ? beyond : std::min(options_.max_bytes, options_.check_limit_bytes) + beyond;
   const bool registered = options_.registration != 0;
@@ -108,6 +124,10 @@ Status RankRun::allocate(std::optional<Memory>& buffer) {
   const std::size_t touched = gpu_ != nullptr ? staged : size;
   std::memset(buffer->host(), 0, touched);
   return buffer->from_host(touched);
+}
+
+std::size_t RankRun::beyond_bytes() const {
+  return (guard_elements + options_.extra_elements * static_cast<std::size_t>(ranks_)) * sizeof(std::uint64_t);
 }
 
 Status RankRun::learn_ranks() {
@@ -157,11 +177,12 @@ Status RankRun::limit_sizes(const std::vector<RankInfo>& ranks) {
   const auto here = std::count_if(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.host == host; });
   const double share =
       usable_memory_fraction * static_cast<double>(available_memory_bytes()) / static_cast<double>(here);
-  auto limit = static_cast<std::int64_t>(share / 2);  // two buffers
+  const double buffers = 2 * options_.aggregated;
+  auto limit = static_cast<std::int64_t>(share / buffers);
   if (limit == 0) limit = static_cast<std::int64_t>(options_.max_bytes);
   if (gpu_ != nullptr) {
     STRAIT_ASSIGN(const std::size_t free, gpu_->free_bytes());
-    limit = std::min(limit, static_cast<std::int64_t>(usable_memory_fraction * static_cast<double>(free) / 2));
+    limit = std::min(limit, static_cast<std::int64_t>(usable_memory_fraction * static_cast<double>(free) / buffers));
   }
   STRAIT_TRY(all_reduce(&limit, 1, straitInt64, straitMin));
   if (options_.max_bytes <= static_cast<std::size_t>(limit)) return {};
@@ -253,14 +274,36 @@ Status RankRun::run_size(const Subject& subject, std::size_t bytes) {
   return {};
 }
 
+std::size_t RankRun::place_bytes(std::size_t bytes) const {
+  return (bytes + beyond_bytes() + place_alignment - 1) / place_alignment * place_alignment;
+}
+
+std::vector<std::size_t> RankRun::places(const Operation& o) const {
+  std::vector<std::size_t> offsets_bytes;
+  for (std::size_t call = 0; call < aggregated(); ++call) offsets_bytes.push_back(call * place_bytes(o.bytes));
+  return offsets_bytes;
+}
+
 Enqueue RankRun::strait_call(const Operation& o) const {
-  const Call call(arguments_of(o, send_->data(), receive_->data()), o.wire, comm_,
-                  gpu_ != nullptr ? gpu_->stream() : nullptr);
-  return [call, comm = comm_] { return checked(call(), comm, "A measured call"); };
+  std::vector<Enqueue> calls;
+  for (const std::size_t place : places(o)) {
+    const Call call(arguments_of(o, at(*send_, place), at(*receive_, place)), o.wire, comm_,
+                    gpu_ != nullptr ? gpu_->stream() : nullptr);
+    calls.push_back([call, comm = comm_] { return checked(call(), comm, "A measured call"); });
+  }
+  return in_a_group(
+      std::move(calls), [] { return checked(straitGroupStart(), nullptr, "straitGroupStart"); },
+      [comm = comm_] { return checked(straitGroupEnd(), comm, "straitGroupEnd"); });
 }
 
 Enqueue RankRun::baseline_call(const Operation& o) const {
-  return [arguments = arguments_of(o, send_->data(), receive_->data()), this] { return baseline_->call(arguments); };
+  std::vector<Enqueue> calls;
+  for (const std::size_t place : places(o))
+    calls.push_back([arguments = arguments_of(o, at(*send_, place), at(*receive_, place)), this] {
+      return baseline_->call(arguments);
+    });
+  return in_a_group(
+      std::move(calls), [this] { return baseline_->group_start(); }, [this] { return baseline_->group_end(); });
 }
 
 Status RankRun::complete() { return gpu_ != nullptr ? gpu_->wait() : Status(); }

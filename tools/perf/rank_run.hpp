@@ -46,6 +46,10 @@ class RankRun {
   /// For --floors, where all goes through host memory.
   Status measure_links(std::string_view transport);
   Status limit_sizes(const std::vector<RankInfo>& ranks);
+  /// What a buffer has behind its size, and how far those of calls in a group are apart.
+  std::size_t beyond_bytes() const;
+  std::size_t place_bytes(std::size_t bytes) const;
+  std::size_t aggregated() const { return static_cast<std::size_t>(options_.aggregated); }
   Status allocate(std::optional<Memory>& buffer);
   Status run_subjects();
   Status warm_up(const Subject& subject);
@@ -63,7 +67,9 @@ class RankRun {
 
   WireFormat wire_of(const Subject& subject) const;
   Operation operation(const Subject& subject, std::size_t bytes, bool in_place) const;
-  /// One call of Strait's, or of the baseline's.
+  /// Where the calls of a group lie in the buffers.
+  std::vector<std::size_t> places(const Operation& operation) const;
+  /// One call of Strait's, or of the baseline's; or a group of them.
   Enqueue strait_call(const Operation& operation) const;
   Enqueue baseline_call(const Operation& operation) const;
   bool is_checked(const Operation& operation) const;

@@ -20,6 +20,7 @@ Json settings(const Options& o) {
           {"step_bytes", o.step_bytes},
           {"step_factor", o.step_factor},
           {"iterations", o.iterations},
+          {"aggregated", o.aggregated},
           {"warmup_iterations", o.warmup_iterations},
           {"checks", o.checks},
           {"blocking", static_cast<int>(o.blocking)},

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -56,11 +57,14 @@ Status find_gpus(Process& process) {
   if (!driver) return fail(driver.error().code, "--ngpus: " + driver.error().message + ". Host ranks need none: -g 0");
   process.driver = std::move(*driver);
   process.gpus = process.driver->gpus();
-  if (process.threads > process.gpus)
-    return fail(Code::invalid_argument,
-                fmt::format("{} GPU ranks were asked for in this process, and it sees {} GPU{}. Lower -t times -g, or "
-                            "look at CUDA_VISIBLE_DEVICES",
-                            process.threads, process.gpus, process.gpus == 1 ? "" : "s"));
+  const char* shares = nullptr;
+  STRAIT_TRY(checked(straitGetSetting("STRAIT_SHARE_GPUS", &shares), nullptr, "straitGetSetting"));
+  if (process.threads > process.gpus && std::string_view(shares) != "1")
+    return fail(
+        Code::invalid_argument,
+        fmt::format("{} GPU ranks were asked for in this process, and it sees {} GPU{}. Lower -t times -g, look "
+                    "at CUDA_VISIBLE_DEVICES, or have ranks share GPUs with STRAIT_SHARE_GPUS=1",
+                    process.threads, process.gpus, process.gpus == 1 ? "" : "s"));
   process.first_gpu = before * process.threads % process.gpus;
   return {};
 }

@@ -187,6 +187,51 @@ TEST(DeviceRankGroups, CallsOfSeveralGpusAreLaunchedInTurn) {
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
+TEST(DeviceRankGroups, CollectivesThatGoTogetherAreOneOperation) {
+  const auto comms = join_in_a_group(2);
+  std::array<float, 8> values{};
+  const auto call = [&](std::size_t rank) {
+    STRAIT_EXPECT_OK(straitAllReduce(values.data(), values.data(), 8, straitFloat32, straitSum, comms[rank], nullptr));
+  };
+  fake_gpu.aggregates = 3;
+  const auto log = logged([&] {
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      for (std::size_t calls = 0; calls < 3 + rank; ++calls) call(rank);
+  });
+  EXPECT_THAT(log,
+              ElementsAre("0: aggregate of 3", "0: all-reduce", "0: all-reduce", "0: all-reduce", "1: aggregate of 3",
+                          "1: all-reduce", "1: all-reduce", "1: all-reduce", "1: all-reduce"));
+  // The first of them that failed, by its own number.
+  fake_gpu.launch_error = "no";
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (int calls = 0; calls < 2; ++calls) call(0);
+  EXPECT_EQ(straitGroupEnd(), straitCudaError);
+  EXPECT_THAT(straitGetLastError(comms[0]), HasSubstr("all-reduce(count 8, float32, sum), collective number 4 on"));
+  fake_gpu.aggregates = 1;
+  fake_gpu.launch_error.clear();
+  for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+/// They would wait for one another for ever.
+TEST(DeviceRankGroups, RanksThatGroupDifferentlyAreToldSo) {
+  fake_gpu.aggregates = 2;
+  run_two_ranks([](straitComm_t comm, int rank, int) {
+    std::array<float, 8> values{};
+    if (rank == 0) STRAIT_EXPECT_OK(straitGroupStart());
+    straitResult_t result = straitSuccess;
+    for (int calls = 0; calls < 2; ++calls)
+      result = straitAllReduce(values.data(), values.data(), 8, straitFloat32, straitSum, comm, nullptr);
+    if (rank == 0) result = straitGroupEnd();
+    meet();
+    if (result == straitSuccess)
+      result = straitAllReduce(values.data(), values.data(), 8, straitFloat32, straitSum, comm, nullptr);
+    EXPECT_EQ(result, straitMismatch);
+    EXPECT_THAT(straitGetLastError(comm), AllOf(HasSubstr("sum, in a group with the call before it)"),
+                                                HasSubstr("in the same groups; STRAIT_AGGREGATE=0 on all ranks")));
+  });
+  fake_gpu.aggregates = 1;
+}
+
 straitStream_t stream(std::uintptr_t number) { return reinterpret_cast<straitStream_t>(number); }
 
 /// To all its streams a group is one operation.

@@ -1,6 +1,7 @@
 // Stands for device_rank.cpp, or for device_rank_none.cpp in builds without CUDA.
 #include "fake_device_rank.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -34,6 +35,15 @@ class FakeDeviceRank final : public DeviceRank {
     started_.know({.signature = signature(call), .is_captured = is_capturing(call.stream).value()});
     if (testing::fake_gpu.looks_at_peers) STRAIT_TRY(request_.watch->examine_peers());
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
+    return {};
+  }
+  std::size_t aggregated_calls(std::span<const Call> group) const override {
+    return std::clamp<std::size_t>(testing::fake_gpu.aggregates, 1, group.size());
+  }
+  Status enqueue_aggregate(std::span<const Call> calls) override {
+    if (testing::fake_gpu.logs)
+      testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": aggregate of " + std::to_string(calls.size()));
+    for (const Call& call : calls) STRAIT_TRY(enqueue(call));
     return {};
   }
   Status enqueue_messages(std::span<const Call> calls) override { return enqueue(calls.front()); }

@@ -17,6 +17,7 @@ struct FakeGpu {
   std::atomic<bool> looks_at_peers{false};  ///< what a rank's attendant does now and then, before each launch
   std::atomic<int> idle{-1};                ///< 1, 0, or -1: unknown
   std::atomic<int> launches{0};
+  std::atomic<std::size_t> aggregates{1};  ///< so many of a group's collectives go in one launch
   bool logs = false;
   std::vector<std::string> log;    ///< what ranks of one thread do: "<rank>: <call>"
   bool asks_for_rates = false;     ///< when a communicator is made

@@ -25,6 +25,7 @@ refuses "$folder/broken" "the CUDA driver cannot be loaded" -t 2 -g 1
 refuses "$folder/broken" "Host ranks need none: -g 0" -t 2 -g 1
 refuses "$no_gpu" "the CUDA driver sees no GPU. Look at CUDA_VISIBLE_DEVICES" -t 2 -g 1
 refuses "$two_gpus" "3 GPU ranks were asked for in this process, and it sees 2 GPUs" -t 3 -g 1
+refuses "$two_gpus" "or have ranks share GPUs with STRAIT_SHARE_GPUS=1" -t 3 -g 1
 refuses "$two_gpus" "4 GPU ranks were asked for in this process, and it sees 2 GPUs" -t 2 -g 2
 if [[ "$has_cuda" == 0 ]]; then
   refuses "$two_gpus" "this build has no GPU data path" -t 2 -g 1

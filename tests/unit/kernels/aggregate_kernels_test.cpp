@@ -1,0 +1,278 @@
+// Small collectives of a group in one launch, by the kernels of src/kernels on the CPU, with the protocols as they are.
+#include "support/emulated_collectives.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <random>
+
+#include "communicator/aggregates.hpp"
+#include "communicator/started_calls.hpp"
+#include "plan/request.hpp"
+
+namespace strait::testing {
+namespace {
+
+/// What all ranks call in one group, each time with other numbers.
+std::vector<CheckedCase> random_group(std::uint32_t ranks, std::size_t calls, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<CheckedCase> group;
+  // Runs of reductions of one type, and of calls that add nothing up, now and then something else.
+  bool reduces = random() % 2 == 0;
+  DataType type = DataType::float32;
+  for (std::size_t i = 0; i < calls; ++i) {
+    if (random() % 8 == 0) reduces = !reduces;
+    if (random() % 8 == 0) type = std::array{DataType::bfloat16, DataType::int32, DataType::float32}[random() % 3];
+    CollectiveCase c;
+    do c.collective = collectives[random() % std::size(collectives)];
+    while (is_reduction(c.collective) != reduces);
+    c.type = reduces ? type : std::array{DataType::uint8, DataType::float64, DataType::float16}[random() % 3];
+    c.op = static_cast<ReduceOp>(random() % reduce_op_count);
+    c.count = random() % 10 == 0 ? random() % 3000 : random() % 200;
+    c.in_place = random() % 3 == 0;
+    c.misalignment_bytes = random() % 4 == 0 ? size_bytes(c.type) : 0;
+    c.root = static_cast<std::uint32_t>(random() % ranks);
+    c.seed = random() % 1000000;
+    group.emplace_back(c, ranks);
+  }
+  return group;
+}
+
+/// As a communicator does. How many launches that takes.
+std::size_t run_group(Machine& machine, std::uint32_t rank, std::vector<Call> calls) {
+  std::size_t launched = 0;
+  for (std::span<Call> rest(calls); !rest.empty();) {
+    const std::size_t together = aggregated_calls(machine.calls(rank), rest);
+    if (together == 1) {
+      machine.run(rank, rest.front());
+      ++launched;
+    } else {
+      for (Call& call : rest.subspan(1, together - 1)) call.aggregated = true;
+      const auto launches = launches_of_aggregate(machine.calls(rank), rest.first(together));
+      for (const AggregateLaunch& launch : launches) machine.run(launch);
+      launched += launches.size();
+    }
+    rest = rest.subspan(together);
+  }
+  return launched;
+}
+
+/// The group on all ranks, bit by bit. Those with `alone` launch their calls one by one, which their peers do not.
+void check_group(Machine& machine, const std::vector<CheckedCase>& group, std::uint32_t alone) {
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < machine.ranks(); ++rank)
+    threads.emplace_back([&, rank] {
+      std::deque<CheckedCall> checked;
+      std::vector<Call> calls;
+      for (const CheckedCase& of : group) {
+        checked.emplace_back(of, rank);
+        calls.push_back(checked.back().call());
+        const bool has_other_stream = (alone >> rank & 1) != 0;
+        if (has_other_stream) calls.back().stream = reinterpret_cast<void*>(calls.size());
+      }
+      const std::size_t launches = run_group(machine, rank, calls);
+      EXPECT_EQ(launches == calls.size(), (alone >> rank & 1) != 0) << launches << " launches";
+      for (CheckedCall& each : checked) each.verify();
+    });
+}
+
+struct Shape {
+  const char* name;
+  std::uint32_t ranks;
+  bool p2p;
+  std::uint32_t lanes;
+};
+class Aggregates : public ::testing::TestWithParam<Shape> {
+ protected:
+  Machine machine_{GetParam().ranks, GetParam().lanes, {.flagged_bytes = 1 << 20, .p2p = GetParam().p2p}};
+};
+INSTANTIATE_TEST_SUITE_P(Shapes, Aggregates,
+                         ::testing::Values(Shape{"Alone", 1, false, 16}, Shape{"Two", 2, true, 16},
+                                           Shape{"TwoOfFewLanes", 2, false, 3}, Shape{"Three", 3, false, 32},
+                                           Shape{"Five", 5, true, 12}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(Aggregates, GroupsHaveTheBitsOfTheirCalls) {
+  for (std::uint64_t seed = 1; seed <= 4 && !HasFailure(); ++seed)
+    check_group(machine_, random_group(machine_.ranks(), 3 + seed * 9, seed), 0);
+}
+
+/// Which ranks launch their calls one by one is a matter of their own.
+TEST_P(Aggregates, RanksMayLaunchOneByOne) {
+  for (std::uint64_t seed = 1; seed <= 3 && !HasFailure(); ++seed)
+    check_group(machine_, random_group(machine_.ranks(), 12, 50 + seed), static_cast<std::uint32_t>(seed));
+}
+
+constexpr std::uint32_t ranks = 3, lanes = 16;
+
+Call all_reduce(std::size_t count, const std::byte* send, std::byte* receive) {
+  Call call;
+  call.collective = Collective::all_reduce;
+  call.type = DataType::float32;
+  call.count = count;
+  call.send = send;
+  call.receive = receive;
+  return call;
+}
+
+class AggregateRules : public ::testing::Test {
+ protected:
+  Call call(std::size_t count, Collective collective = Collective::all_reduce) {
+    Call call = all_reduce(count, input_.data() + next_ * place_bytes, output_.data() + next_ * place_bytes);
+    call.collective = collective;
+    ++next_;
+    return call;
+  }
+  /// How many go together of `calls` copies, at places of their own.
+  std::size_t together(std::size_t calls, std::size_t count, const std::function<void(std::vector<Call>&)>& change) {
+    next_ = 0;
+    std::vector<Call> group;
+    for (std::size_t i = 0; i < calls; ++i) group.push_back(call(count));
+    change(group);
+    return aggregated_calls(machine_.calls(0), group);
+  }
+  std::size_t together(std::size_t calls, std::size_t count) {
+    return together(calls, count, [](auto&) {});
+  }
+  static constexpr std::size_t place_bytes = 64 << 10;
+  std::size_t next_ = 0;
+  Bytes input_{Bytes(64 * place_bytes)}, output_{Bytes(64 * place_bytes)};
+  Machine machine_{ranks, lanes, {.flagged_bytes = 32 << 10, .algorithm = "one_hop"}};
+};
+
+TEST_F(AggregateRules, SmallCallsGoTogetherWhileThereAreLanes) {
+  EXPECT_EQ(together(1, 10), 1u);
+  EXPECT_EQ(together(5, 10), 5u);
+  EXPECT_EQ(together(40, 10), lanes);
+  // Of 8 KB, four lanes each.
+  EXPECT_EQ(together(40, 2048), lanes / 4);
+  EXPECT_EQ(together(40, 8192), 1u) << "one takes all lanes";
+  EXPECT_EQ(together(40, 8193), 1u) << "in bulk";
+}
+
+TEST_F(AggregateRules, NoMoreThanArgumentsHold) {
+  kernels::Ring ring = machine_.calls(0).ring();
+  ring.slots[static_cast<std::size_t>(kernels::Wire::packets)].lanes = 100;  // as over NVLink
+  const DeviceCalls calls(ring, nullptr, {.max_sms = 100, .flagged_bytes = 32 << 10});
+  const std::vector<Call> group(40, call(10));
+  EXPECT_EQ(aggregated_calls(calls, group), kernels::max_aggregated);
+}
+
+TEST_F(AggregateRules, OneKernelCarriesThem) {
+  EXPECT_EQ(together(5, 10, [](auto& group) { group[3].type = DataType::int32; }), 3u);
+  EXPECT_EQ(together(5, 10, [](auto& group) { group[3].op = ReduceOp::max; }), 5u);
+  EXPECT_EQ(together(5, 10, [](auto& group) { group[2].collective = Collective::all_gather; }), 2u);
+  EXPECT_EQ(together(5, 10,
+                     [](auto& group) {
+                       for (Call& each : group) each.collective = Collective::all_gather;
+                       group[1].type = DataType::uint8;
+                       group[2].collective = Collective::scatter;
+                     }),
+            5u)
+      << "what is only copied has no type";
+}
+
+TEST_F(AggregateRules, OthersGoByThemselves) {
+  EXPECT_EQ(together(3, 10, [](auto& group) { group[1].collective = Collective::barrier; }), 1u);
+  EXPECT_EQ(together(3, 10, [](auto& group) { group[1].count = 0; }), 1u);
+  EXPECT_EQ(together(3, 10, [](auto& group) { group[2].max_sms = 2; }), 2u) << "another bound";
+  EXPECT_EQ(together(3, 10,
+                     [](auto& group) {
+                       for (Call& each : group) each.max_sms = 2;
+                     }),
+            2u);
+  EXPECT_EQ(together(3, 10,
+                     [](auto& group) {
+                       for (Call& each : group)
+                         each.algorithm =
+                             1 + static_cast<std::uint32_t>(find_algorithm("two_hop") - catalogue().data());
+                     }),
+            1u);
+}
+
+/// What a rank's own buffers and streams are must not change what goes together, only how this rank launches it.
+TEST_F(AggregateRules, WhatSharesBuffersOrHasOtherStreamsIsLaunchedInOrder) {
+  const auto launches = [&](const std::function<void(std::vector<Call>&)>& change) {
+    next_ = 0;
+    std::vector<Call> group{call(10), call(20), call(30, Collective::reduce_scatter)};
+    change(group);
+    EXPECT_EQ(aggregated_calls(machine_.calls(0), group), 3u);
+    return launches_of_aggregate(machine_.calls(0), group);
+  };
+  EXPECT_EQ(launches([](auto&) {}).size(), 1u);
+  EXPECT_EQ(launches([](auto& group) { group[1].send = group[0].send; }).size(), 1u) << "both only read it";
+  EXPECT_EQ(launches([](auto& group) { group[2].receive = group[0].receive; }).size(), 3u);
+  EXPECT_EQ(launches([](auto& group) { group[2].send = group[1].receive; }).size(), 3u);
+  EXPECT_EQ(launches([](auto& group) {
+              group[0].send = static_cast<const std::byte*>(group[2].receive) + 119;  // its last byte
+            }).size(),
+            3u);
+  const auto alone = launches([](auto& group) { group[1].stream = &group; });
+  ASSERT_EQ(alone.size(), 3u);
+  std::uint32_t first_lane = 0;
+  for (const AggregateLaunch& launch : alone) {
+    ASSERT_EQ(launch.argument.count, 1u);
+    EXPECT_EQ(launch.argument.calls[0].first_lane, first_lane);
+    first_lane += launch.argument.calls[0].lanes;
+    EXPECT_EQ(launch.blocks, first_lane);
+  }
+}
+
+/// Each as the collective of its own number, in graphs that are launched again, too.
+TEST_F(AggregateRules, EachCallIsMarkedAsStarted) {
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      Bytes input(12000), output(12000);
+      std::vector<Call> group;
+      for (std::size_t i = 0; i < 3; ++i) {
+        group.push_back(all_reduce(10 + i, input.data() + i * 4000, output.data() + i * 4000));
+        group.back().aggregated = i != 0;
+      }
+      const auto launches = launches_of_aggregate(machine_.calls(rank), group);
+      for (std::uint64_t number = 1; number <= 7; number += 3) {
+        machine_.run(launches.at(0));
+        for (std::size_t i = 0; i < 3; ++i)
+          EXPECT_EQ(std::atomic_ref(machine_.mailbox(rank).started[number + i]).load(),
+                    (number + i) << 32 | StartedCalls::mark_of(signature(group[i])));
+      }
+      EXPECT_EQ(machine_.launch_counts(rank).collectives, 9u);
+      EXPECT_EQ(machine_.mailbox(rank).started[10], 0u);
+    });
+}
+
+/// A rank that groups its calls differently never gets data that are meant for others: it waits, and gives up.
+TEST_F(AggregateRules, WhoGroupsDifferentlyTakesNothing) {
+  std::vector<std::jthread> threads;
+  std::array<Bytes, 2> outputs{Bytes(8000, poison), Bytes(8000, poison)};
+  Machine machine(2, lanes, {.flagged_bytes = 32 << 10});
+  for (std::uint32_t rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      Bytes input(8000);
+      std::vector<Call> group;
+      for (std::size_t i = 0; i < 2; ++i)
+        group.push_back(all_reduce(10, input.data() + i * 4000, outputs[rank].data() + i * 4000));
+      if (rank == 0) {
+        group[1].aggregated = true;
+        AggregateLaunch launch = launches_of_aggregate(machine.calls(0), group).at(0);
+        launch.argument.ring.timeout_ns = 400'000'000;
+        machine.run(launch);
+      } else {
+        for (const Call& each : group)
+          for (DeviceLaunch launch : machine.calls(1).launches_of(each)) {
+            std::visit([](auto& argument) { argument.ring.timeout_ns = 400'000'000; }, launch.argument);
+            machine.run({launch}, DataType::float32);
+          }
+      }
+    });
+  threads.clear();
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_NE(machine.mailbox(rank).timed_out, 0u) << "rank " << rank;
+    EXPECT_EQ(outputs[rank][0], std::byte{0}) << "the first is the same call on both";
+    EXPECT_EQ(outputs[rank][4000], poison);
+  }
+}
+
+}  // namespace
+}  // namespace strait::testing
