@@ -141,6 +141,12 @@ inline constexpr Variable environment_table[] = {
      "Memory of each GPU through which copy engines carry chunks with P2P, where they are used: with less, chunks are "
      "smaller and slower.",
      "", std::int64_t{1} << 20, std::int64_t{1} << 40},
+    {"STRAIT_COPY_MESSAGES", VariableKind::choice, "1", true,
+     "1: copy engines carry sends and receives too, where they are asked to carry calls of their size. Then ranks must "
+     "group alike those that they have with one another (docs/gpus.md#copy-engines-between-gpus). 0, as under "
+     "libnccl.so.2: kernels do, "
+     "if need be of one thread block.",
+     "0|1"},
     {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS, "
      "but no more than half of the cores); with islands, what crosses between them. Where it is set, also "

@@ -60,8 +60,8 @@ class CallOrder {
   /// Whether the GPU has finished all that was enqueued; nothing where that cannot be known: now, or of graphs that are
   /// not joined. From any thread.
   std::optional<bool> is_idle();
-  /// What the GPU has begun, and what of it has ended; nothing where it does not answer. From any thread, but none that
-  /// others wait for: CUDA may hold it up for as long as kernels run.
+  /// What the GPU has begun, and what of it has ended; nothing where it does not answer. From any thread; CUDA
+  /// may hold it up for as long as kernels run.
   std::optional<kernels::LaunchCounts> read_counts();
 
  private:

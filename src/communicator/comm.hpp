@@ -48,6 +48,7 @@ struct CommOptions {
   std::uint32_t cpu_reducer_spin_us = 0;
   std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do
   std::size_t copy_window_bytes = 0;
+  bool copies_messages = true;     ///< where copy engines carry calls: sends and receives, too
   std::uint32_t max_sms = 0;       ///< GPU ranks: thread blocks of an operation, or no_sms; 0: STRAIT_MAX_SMS
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
   std::size_t wire_bytes = 0;      ///< of their larger buffer: smaller ones stay exact

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/in_time.hpp"
 #include "communicator/aggregates.hpp"
 #include "communicator/call_order.hpp"
 #include "communicator/device_arenas.hpp"
@@ -41,7 +42,7 @@ class CudaRank final : public DeviceRank {
   Status enqueue_messages(std::span<const Call> calls) override;
   Status order_streams(void* first, void* then) override { return order_->order(first, then); }
   Result<bool> is_capturing(void* stream) const override;
-  std::optional<bool> is_idle() const override { return order_->is_idle(); }
+  std::optional<bool> is_idle() const override;
   std::optional<DeviceProgress> progress() const override;
   Status prepare_call(const Call& call) override;
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
@@ -89,6 +90,8 @@ class CudaRank final : public DeviceRank {
   DeviceReducers reducers_;
   cuda::MappedMemory seen_;  ///< CallOrder::Setup
   std::unique_ptr<CallOrder> order_;
+  /// By which other threads ask order_: recorders dump before kernels are told to end, for which drivers may wait.
+  std::unique_ptr<InTime> questions_ = std::make_unique<InTime>();
   StartedCalls started_;
   /// Of the call that is being enqueued: what its first launch is to mark; then, or where none does, 0.
   std::uint32_t mark_ = 0;

@@ -26,6 +26,7 @@ namespace {
 constexpr std::int64_t slow_ms = DeviceRank::slow_wait.count();
 constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
+constexpr auto longest_question = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -136,6 +137,7 @@ CudaRank::~CudaRank() {
   const bool ended = !order_ || await_own_work();
   attendant_ = {};
   if (ended) {
+    questions_ = {};
     copies_ = {};
     reducers_ = {};
     return;
@@ -145,7 +147,8 @@ CudaRank::~CudaRank() {
            "its stream; its memory of GPU " +
                std::to_string(request_.device) + " is not freed");
   (void)new auto(std::tuple(std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_),
-                            std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_)));
+                            std::move(questions_), std::move(seen_), std::move(wire_scratch_), std::move(arenas_),
+                            std::move(mailbox_)));
 }
 
 /// Kernels end by themselves, or by the abort word that the attendant raises, and with them streams that wait for them.
@@ -169,11 +172,12 @@ bool CudaRank::await_own_work() {
 /// Goes between the kernels, which can only poll and write a word, and the rest of the library.
 void CudaRank::look_after(const std::stop_token& stop) {
   const std::atomic_ref abort(ring_.mailbox->abort);
+  bool tells = false;
   for (int looks = 0; !stop.stop_requested(); ++looks) {
     if (abort == 0 && request_.watch->has_failed()) {
       abort = 1;
-      (void)request_.watch->sticky();  // this rank has seen it, though its own thread may be elsewhere
       reducers_.abort();
+      tells = true;
     }
     tell_of_mailbox(*ring_.mailbox, request_, reducers_);
     started_.put_down(*ring_.mailbox, request_.watch->own_control());
@@ -181,14 +185,20 @@ void CudaRank::look_after(const std::stop_token& stop) {
       const std::unique_lock lock(copies_mutex_, std::try_to_lock);  // a registration waits for other ranks in it
       if (lock) copies_.look_after();
     }
+    // This rank has seen it, though its own thread may be elsewhere. Last, for it asks the driver.
+    if (std::exchange(tells, false)) (void)request_.watch->sticky();
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     std::this_thread::sleep_for(look_every);
   }
 }
 
+std::optional<bool> CudaRank::is_idle() const {
+  return questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
+}
+
 /// Kernels that give up end, too, and those behind them: once one has, that something has ended means nothing.
 std::optional<DeviceProgress> CudaRank::progress() const {
-  const std::optional<kernels::LaunchCounts> counts = order_->read_counts();
+  const auto counts = questions_->ask([order = order_.get()] { return order->read_counts(); }, longest_question);
   for (std::uint32_t* gave_up : {&ring_.mailbox->timed_out, &ring_.mailbox->aborted})
     if (std::atomic_ref(*gave_up).load() != 0) return DeviceProgress{};
   return counts ? std::optional(DeviceProgress{counts->collectives, counts->have_ended()}) : std::nullopt;

@@ -43,6 +43,7 @@ class DeviceRank {
     std::optional<std::size_t> packets_bytes;  ///< by PCIe: messages up to this go as packets; unset: by the rates
     std::size_t piped_bytes = 0;               ///< through peers' memory: messages from this on go through pipes
     std::size_t copy_engine_bytes = 0;         ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
+    bool copies_messages = true;               ///< copy engines carry sends and receives like other calls
     std::size_t copy_window_bytes = 0;         ///< of a GPU's memory, where copy engines carry chunks between GPUs
     cpu_reducers::Options reducers;            ///< of each rank that has any, through host memory
     std::uint32_t most_reducers = 0;           ///< threads of all ranks together

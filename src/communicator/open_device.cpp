@@ -77,6 +77,7 @@ Status Comm::open_device(const Deadline& deadline) {
   request.packets_bytes = options_.packets_bytes;
   request.piped_bytes = options_.piped_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
+  request.copies_messages = options_.copies_messages;
   request.copy_window_bytes = options_.copy_window_bytes;
   request.reducers.threads = options_.cpu_reducers;
   request.reducers.cores = options_.cpu_reducer_cores;

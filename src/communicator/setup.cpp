@@ -234,6 +234,7 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
   STRAIT_ASSIGN(const std::int64_t copy_engine_bytes, environment.integer("STRAIT_COPY_ENGINE_BYTES"));
   options_.copy_engine_bytes = static_cast<std::size_t>(copy_engine_bytes);
+  STRAIT_ASSIGN(options_.copies_messages, environment.flag("STRAIT_COPY_MESSAGES"));
   STRAIT_ASSIGN(const std::int64_t copy_window_bytes, environment.integer("STRAIT_COPY_WINDOW_BYTES"));
   options_.copy_window_bytes = static_cast<std::size_t>(copy_window_bytes);
   STRAIT_ASSIGN(options_.cpu_reduce_bytes, bytes_if_set(environment, "STRAIT_CPU_REDUCE_BYTES"));

@@ -125,7 +125,8 @@ __device__ __forceinline__ void run_exchange(const Call& exchange, ExchangeRound
     if (!has_peer || round + 1 == rounds) continue;
     lane.give_back();
   }
-  if (has_peer) lane.save(gives_up);
+  // A lane on which an earlier launch gave up stays so, though this one may have had nothing to do.
+  if (has_peer && (goes_on || gives_up)) lane.save(gives_up);
   tell_finished(ring);
 }
 

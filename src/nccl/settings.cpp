@@ -44,7 +44,8 @@ std::string cta_policy(const std::string& value) {
   for (std::size_t begin = 0; begin <= value.size();) {
     const std::size_t end = std::min(value.find('|', begin), value.size());
     const std::string flag = value.substr(begin, end - begin);
-    const auto named = std::find(names.begin(), names.end(), flag);
+    const auto named = std::find_if(names.begin(), names.end(),
+                                    [&](std::string_view name) { return strcasecmp(name.data(), flag.c_str()) == 0; });
     if (named != names.end())
       policy |= static_cast<int>(named - names.begin());
     else if (flag.size() == 1 && flag[0] >= '0' && flag[0] <= '3')
@@ -73,6 +74,8 @@ constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING", "NCCL_CONF_FILE"};
 
 /// NCCL waits for late ranks as good as for ever, and its programs rely on it: they compile and load checkpoints.
 constexpr const char* init_timeout_ms = "1800000";
+/// Programs for NCCL group messages as they like, also where its CTA policy leaves all SMs to them.
+constexpr const char* copies_messages = "0";
 constexpr int default_version = 22809;
 
 std::string setting(const char* name) {
@@ -150,6 +153,7 @@ void apply_settings() {
         if (straitSetDefault(mapping.ours, mapping.translate(value).c_str()) != straitSuccess)
           log(LogLevel::warn, std::string(mapping.theirs) + " is ignored: " + straitGetLastError(nullptr));
     straitSetDefault("STRAIT_INIT_TIMEOUT_MS", init_timeout_ms);
+    straitSetDefault("STRAIT_COPY_MESSAGES", copies_messages);
   });
 }
 

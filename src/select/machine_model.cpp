@@ -179,10 +179,8 @@ class GpuModel {
     machine_.arena = by_nvlink || ranks() == 1 ? ArenaKind::nvlink
                      : passes_host_memory_     ? ArenaKind::host
                                                : ArenaKind::pcie;
-    if (machine_.arena == ArenaKind::nvlink) {
-      machine_.islands.clear();
-      return;
-    }
+    if (machine_.arena != ArenaKind::host) machine_.islands.clear();  // all reach one another
+    if (machine_.arena == ArenaKind::nvlink) return;
     machine_.exchange = {exchange_gbps(topology_, gpus_, passes_host_memory_),
                          rates_.host_sums_gbps * static_cast<double>(nodes.size())};
   }

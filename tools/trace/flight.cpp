@@ -153,8 +153,9 @@ std::string gpu_verdict(const Flight& flight) {
   if (most == 0) return "";
   std::string text;
   const std::string ahead = names_where(flight, [&](const RankRecord& r) { return last_started(r) == most; });
+  // A rank that left no file may be known by what others saw of it, which over TCP is nothing of its GPU.
   for (const RankRecord& rank : flight.ranks)
-    if (last_started(rank) != most)
+    if (last_started(rank) != most && (last_started(rank) != 0 || rank.knows_finished))
       text += fmt::format("Behind: the GPU of {} has not started collective {}, as {} did\n", rank.name,
                           last_started(rank) + 1, ahead);
   const std::string inside = names_where(flight, [](const RankRecord& rank) {

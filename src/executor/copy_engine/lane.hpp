@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -12,7 +14,8 @@ namespace strait::staged {
 struct Lane {
   StreamDriver::Stream stream = nullptr;
   StreamDriver::Event done = nullptr;
-  std::vector<MemoryOperation> operations;
+  std::vector<MemoryOperation> operations{};
+  std::vector<StreamDriver::Stream> others{};  ///< that have been this lane's, too
 
   /// Once or more.
   Status open(StreamDriver& driver) {
@@ -27,7 +30,20 @@ struct Lane {
   void close(StreamDriver& driver) {
     if (done != nullptr) driver.destroy_event(done);
     if (stream != nullptr) driver.destroy_stream(stream);
+    for (const StreamDriver::Stream other : others) driver.destroy_stream(other);
+    others.clear();
     stream = done = nullptr;
+  }
+  bool is_idle(StreamDriver& driver) const {
+    return (stream == nullptr || driver.is_idle(stream)) &&
+           std::all_of(others.begin(), others.end(), [&](StreamDriver::Stream other) { return driver.is_idle(other); });
+  }
+  /// What comes next waits for `begun`, of a stream in the capture of that number (0: none). A stream that has waited
+  /// for one in a capture belongs to it until it ends: what comes from elsewhere until then has another one.
+  Status fork(StreamDriver& driver, StreamDriver::Event begun, std::uint64_t capture_id) {
+    STRAIT_ASSIGN(const StreamState now, driver.look_at(stream));
+    if (now.capture_id != capture_id) STRAIT_TRY(change_stream(driver, now.capture_id == 0, capture_id));
+    return driver.wait(stream, begun);
   }
   void add(MemoryOperation::Kind kind, void* word, std::uint32_t value = 0) {
     operations.push_back({.kind = kind, .word = word, .value = value});
@@ -43,6 +59,26 @@ struct Lane {
     STRAIT_TRY(flush(driver));
     STRAIT_TRY(driver.record(done, stream));
     return driver.wait(to, done);
+  }
+
+ private:
+  /// To one of that capture if there is any; else to a free one, if this is none.
+  Status change_stream(StreamDriver& driver, bool is_free, std::uint64_t capture_id) {
+    StreamDriver::Stream* free = is_free ? &stream : nullptr;
+    for (StreamDriver::Stream& other : others) {
+      STRAIT_ASSIGN(const StreamState now, driver.look_at(other));
+      if (now.capture_id == capture_id) {
+        std::swap(stream, other);
+        return {};
+      }
+      if (now.capture_id == 0 && free == nullptr) free = &other;
+    }
+    if (free == nullptr) {
+      STRAIT_ASSIGN(const StreamDriver::Stream fresh, driver.create_stream());
+      free = &others.emplace_back(fresh);
+    }
+    std::swap(stream, *free);
+    return {};
   }
 };
 

@@ -58,7 +58,7 @@ Status PeerCopies::prepare() {
 PeerCopies::~PeerCopies() {
   StreamDriver& driver = *setup_.driver;
   for (Lane* lane : all_lanes())
-    while (lane->stream != nullptr && !driver.is_idle(lane->stream)) {
+    while (!lane->is_idle(driver)) {
       if (setup_.has_failed()) release_waits();
       std::this_thread::sleep_for(look_every);
     }
@@ -99,7 +99,7 @@ Status PeerCopies::enqueue_part(const StagedCall& call, std::uint32_t hash, Stre
   if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
   const std::vector<Lane*> lanes = lanes_of(PeerTraffic::has(traffic.contributions), PeerTraffic::has(traffic.sends),
                                             PeerTraffic::has(traffic.receives));
-  STRAIT_TRY(fork(hash, lanes));
+  STRAIT_TRY(fork(hash, stream, lanes));
   STRAIT_TRY(move(traffic, parts));
   STRAIT_TRY(join(lanes, stream));
   return end(traffic, stream);
@@ -125,7 +125,7 @@ Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses&
   lanes.resize(std::min<std::size_t>(lanes.size(), setup_.ranks - 1));
   const std::size_t pushing = lanes.size();
   if (has_own) lanes.push_back(&pulls_[0]);
-  STRAIT_TRY(fork(hash, lanes));
+  STRAIT_TRY(fork(hash, stream, lanes));
   for (Lane* lane : lanes) STRAIT_TRY(flush(*lane));
   // All blocks are of one length, and this rank's is at the same place in every output.
   for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
@@ -154,7 +154,7 @@ PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {
 
 Status PeerCopies::begin(std::uint32_t hash, StreamDriver::Stream stream) {
   const std::uint32_t own = setup_.rank;
-  Lane on{.stream = stream, .done = nullptr, .operations = {}};
+  Lane on{.stream = stream};
   tell(on, words_.running(own), hash);
   for (std::uint32_t k = 1; k < setup_.ranks; ++k) tell(on, words_.begun((own + k) % setup_.ranks, own), hash);
   STRAIT_TRY(flush(on));
@@ -162,9 +162,10 @@ Status PeerCopies::begin(std::uint32_t hash, StreamDriver::Stream stream) {
 }
 
 /// The waits for the others go to the driver with what a lane waits for next.
-Status PeerCopies::fork(std::uint32_t hash, std::span<Lane* const> lanes) {
+Status PeerCopies::fork(std::uint32_t hash, StreamDriver::Stream from, std::span<Lane* const> lanes) {
+  STRAIT_ASSIGN(const StreamState calls, setup_.driver->look_at(from));
   for (Lane* lane : lanes) {
-    STRAIT_TRY(setup_.driver->wait(lane->stream, begun_));
+    STRAIT_TRY(lane->fork(*setup_.driver, begun_, calls.capture_id));
     for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer)
       if (peer != setup_.rank)
         lane->operations.push_back({.kind = MemoryOperation::Kind::wait_equal,
@@ -182,7 +183,7 @@ Status PeerCopies::join(std::span<Lane* const> lanes, StreamDriver::Stream to) {
 /// Every write costs time of its own: only what this call has used is cleared.
 Status PeerCopies::end(const PeerTraffic& traffic, StreamDriver::Stream stream) {
   const std::uint32_t own = setup_.rank, ranks = setup_.ranks;
-  Lane on{.stream = stream, .done = nullptr, .operations = {}};
+  Lane on{.stream = stream};
   clear(on, words_.begun(own, 0), ranks);
   for (std::uint32_t k = 1; k < ranks; ++k) tell(on, words_.done((own + k) % ranks, own), 1);
   for (std::uint32_t peer = 0; peer < ranks; ++peer)

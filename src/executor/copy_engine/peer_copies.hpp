@@ -118,7 +118,7 @@ class PeerCopies {
   Status enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
   Cut cut(const PeerTraffic& traffic) const;
   Status begin(std::uint32_t hash, StreamDriver::Stream stream);
-  Status fork(std::uint32_t hash, std::span<Lane* const> lanes);
+  Status fork(std::uint32_t hash, StreamDriver::Stream from, std::span<Lane* const> lanes);
   Status add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
   Status move(const PeerTraffic& traffic, const Cut& cut);
   Status push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);

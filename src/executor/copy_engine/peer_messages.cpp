@@ -44,7 +44,7 @@ PeerMessages::~PeerMessages() {
   for (Lanes* lanes : {&sends_, &receives_})
     for (auto& of_peer : *lanes)
       for (Lane& lane : of_peer)
-        while (lane.stream != nullptr && !driver.is_idle(lane.stream)) {
+        while (!lane.is_idle(driver)) {
           if (setup_.has_failed()) release_waits();
           std::this_thread::sleep_for(look_every);
         }
@@ -78,7 +78,7 @@ Status PeerMessages::enqueue(std::span<const Message> messages, StreamDriver::St
   // Kernels first: streams that share a hardware queue with theirs must not wait before they are there.
   if (beside) STRAIT_TRY(beside());
   std::vector<Lane*> lanes;
-  STRAIT_TRY(fork(messages, lanes));
+  STRAIT_TRY(fork(messages, stream, lanes));
   STRAIT_TRY(copy_own(messages));
   for (const Act& act : acts_of(messages)) STRAIT_TRY(carry_out(act));
   for (Lane* lane : lanes) STRAIT_TRY(lane->join(*setup_.driver, stream));
@@ -86,7 +86,8 @@ Status PeerMessages::enqueue(std::span<const Message> messages, StreamDriver::St
 }
 
 /// `lanes`: those that have something to do.
-Status PeerMessages::fork(std::span<const Message> messages, std::vector<Lane*>& lanes) {
+Status PeerMessages::fork(std::span<const Message> messages, StreamDriver::Stream from, std::vector<Lane*>& lanes) {
+  STRAIT_ASSIGN(const StreamState calls, setup_.driver->look_at(from));
   for (const Message& message : messages) {
     const bool is_own = message.peer == setup_.rank;
     if (is_own && !message.sends) continue;
@@ -95,7 +96,7 @@ Status PeerMessages::fork(std::span<const Message> messages, std::vector<Lane*>&
       Lane* const lane = &(message.sends ? sends_ : receives_)[message.peer][i];
       if (std::find(lanes.begin(), lanes.end(), lane) != lanes.end()) continue;
       STRAIT_TRY(lane->open(*setup_.driver));
-      STRAIT_TRY(setup_.driver->wait(lane->stream, begun_));
+      STRAIT_TRY(lane->fork(*setup_.driver, begun_, calls.capture_id));
       lanes.push_back(lane);
     }
   }

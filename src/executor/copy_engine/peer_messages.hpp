@@ -110,7 +110,7 @@ class PeerMessages {
   std::size_t chunk_bytes(std::size_t bytes) const;
   std::uint32_t chunks_of(std::size_t bytes) const;
   std::vector<Act> acts_of(std::span<const Message> messages) const;
-  Status fork(std::span<const Message> messages, std::vector<Lane*>& lanes);
+  Status fork(std::span<const Message> messages, StreamDriver::Stream from, std::vector<Lane*>& lanes);
   Status carry_out(const Act& act);
   Status offer(const Act& act);
   Status send(const Act& act);

@@ -161,6 +161,23 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
   }
 }
 
+/// A launch that gave up ends what follows at once, also behind one that had nothing to do.
+TEST_P(Started, ALaunchOfNothingForgivesNothing) {
+  if (kernels_of_launches[0].name != std::string_view(GetParam().name)) return;  // of the wire of launches of nothing
+  constexpr std::uint32_t rank = 1;
+  const auto give_up_after = [](DeviceLaunch launch, std::uint64_t ns) {
+    std::visit([&](auto& argument) { argument.ring.timeout_ns = ns; }, launch.argument);
+    return launch;
+  };
+  const DeviceLaunch call = launches(rank, hash).at(0);
+  run(rank, give_up_after(call, 300'000'000), false);
+  EXPECT_NE(machine_.mailbox(rank).timed_out, 0u);
+  run(rank, machine_.calls(rank).launch_of_nothing(), false);
+  const auto began = std::chrono::steady_clock::now();
+  run(rank, give_up_after(call, 30'000'000'000), false);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
+}
+
 /// Of a rank that has no part in a call, which waits for nobody.
 TEST_P(Started, ALaunchOfNothingCounts) {
   DeviceLaunch nothing = machine_.calls(0).launch_of_nothing();

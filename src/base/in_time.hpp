@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace strait {
+
+/// Asks what may take for ever (a driver may hold a question up for as long as kernels run) on a thread of its own, so
+/// that who asks waits a little at most. From any thread.
+class InTime {
+ public:
+  InTime() = default;
+  InTime(const InTime&) = delete;
+  InTime& operator=(const InTime&) = delete;
+  /// Waits for the question that is still open.
+  ~InTime() {
+    {
+      const std::scoped_lock lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  /// What the question gives, an optional; nothing if that does not come in time, or an earlier one is still open. What
+  /// it refers to must outlive this.
+  template <class Question, class Answer = std::invoke_result_t<Question>>
+  Answer ask(Question question, std::chrono::milliseconds limit) {
+    auto promise = std::make_shared<std::promise<Answer>>();
+    std::future<Answer> answer = promise->get_future();
+    {
+      const std::scoped_lock lock(mutex_);
+      if (is_asking_) return std::nullopt;
+      is_asking_ = true;
+      question_ = [this, promise = std::move(promise), question = std::move(question)] {
+        Answer result = question();
+        {
+          const std::scoped_lock asked(mutex_);
+          is_asking_ = false;
+        }
+        promise->set_value(std::move(result));
+      };
+      if (!thread_.joinable()) thread_ = std::jthread([this] { answer_all(); });
+    }
+    changed_.notify_all();
+    return answer.wait_for(limit) == std::future_status::ready ? answer.get() : std::nullopt;
+  }
+
+ private:
+  void answer_all() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return ends_ || question_; });
+      if (!question_) return;
+      const auto question = std::exchange(question_, nullptr);
+      lock.unlock();
+      question();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> question_;  ///< that has yet to be asked
+  bool is_asking_ = false, ends_ = false;
+  std::jthread thread_;  ///< from the first question on; last: it uses the rest
+};
+
+}  // namespace strait

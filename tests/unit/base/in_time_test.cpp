@@ -1,0 +1,59 @@
+#include "base/in_time.hpp"
+
+#include <gtest/gtest.h>
+
+#include <latch>
+
+#include "support/stopwatch.hpp"
+
+namespace strait::testing {
+namespace {
+
+using std::chrono::milliseconds, std::chrono::seconds;
+
+TEST(InTime, Answers) {
+  InTime questions;
+  EXPECT_EQ(questions.ask([] { return std::optional(3); }, seconds(10)), 3);
+  EXPECT_EQ(questions.ask([] { return std::optional<int>(); }, seconds(10)), std::nullopt);
+}
+
+/// Who asks does not wait for what hangs, nor does who asks next; and the end waits until it does no more.
+TEST(InTime, DoesNotWaitForWhatHangs) {
+  std::latch ends(1);
+  std::atomic<bool> ended{false};
+  std::jthread helper;
+  {
+    InTime questions;
+    const auto hangs = [&] {
+      ends.wait();
+      ended = true;
+      return std::optional(1);
+    };
+    const Stopwatch watch;
+    EXPECT_EQ(questions.ask(hangs, milliseconds(50)), std::nullopt);
+    EXPECT_GE(watch.elapsed(), milliseconds(50));
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(questions.ask([] { return std::optional(2); }, seconds(10)), std::nullopt);
+    EXPECT_LT(watch.elapsed(), seconds(5));
+    helper = std::jthread([&] {
+      std::this_thread::sleep_for(milliseconds(100));
+      ends.count_down();
+    });
+  }
+  EXPECT_TRUE(ended);
+}
+
+TEST(InTime, AnswersAgainAfterOneThatCameLate) {
+  InTime questions;
+  const auto late = [] {
+    std::this_thread::sleep_for(milliseconds(60));
+    return std::optional(1);
+  };
+  EXPECT_EQ(questions.ask(late, milliseconds(1)), std::nullopt);
+  std::optional<int> answer;
+  for (const Stopwatch watch; !answer && watch.elapsed() < seconds(10); std::this_thread::sleep_for(milliseconds(1)))
+    answer = questions.ask([] { return std::optional(2); }, seconds(1));
+  EXPECT_EQ(answer, 2);
+}
+
+}  // namespace
+}  // namespace strait::testing

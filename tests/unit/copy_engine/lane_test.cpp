@@ -1,0 +1,116 @@
+// Which stream a lane has while others are being captured.
+#include "executor/copy_engine/lane.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support/fake_streams.hpp"
+
+namespace strait::testing {
+namespace {
+
+/// As CUDA has it: a stream that waits for an event of a capture joins it, one of another capture must not, nor may one
+/// in a capture wait for an event of outside.
+class Captures final : public staged::StreamDriver {
+ public:
+  Result<Stream> create_stream() override { return fakes_.create_stream(); }
+  void destroy_stream(Stream stream) override {
+    capture_of_.erase(stream);
+    ++destroyed_;
+  }
+  Result<Event> create_event() override { return fakes_.create_event(); }
+  void destroy_event(Event event) override { fakes_.destroy_event(event); }
+  Result<staged::StreamState> look_at(Stream stream) override {
+    return staged::StreamState{reinterpret_cast<std::uintptr_t>(stream), capture_of_[stream]};
+  }
+  Status record(Event event, Stream stream) override {
+    recorded_in_[event] = capture_of_[stream];
+    return {};
+  }
+  Status wait(Stream stream, Event event) override {
+    std::uint64_t& capture = capture_of_[stream];
+    if (capture != 0 && capture != recorded_in_[event]) return fail(Code::cuda_error, "it would merge captures");
+    capture = recorded_in_[event];
+    return {};
+  }
+  Status wait_outside(Stream, Event) override { return fail(Code::internal_error, "not asked for"); }
+  Status record_outside(Event, Stream, staged::GraphEnd&) override {
+    return fail(Code::internal_error, "not asked for");
+  }
+  Status copy(const staged::RowCopy&, Stream) override { return {}; }
+  Status operate(std::span<const staged::MemoryOperation>, Stream) override { return {}; }
+  bool is_idle(Stream stream) override { return stream != busy_; }
+  std::optional<bool> has_passed(Event) override { return true; }
+
+  void begin(Stream stream, std::uint64_t capture) { capture_of_[stream] = capture; }
+  void end(std::uint64_t capture) {
+    for (auto& [stream, of] : capture_of_)
+      if (of == capture) of = 0;
+  }
+  Stream busy_ = nullptr;
+  int destroyed_ = 0;
+
+ private:
+  FakeStreams fakes_{FakeStreams::Options{}};
+  std::map<Stream, std::uint64_t> capture_of_;
+  std::map<Event, std::uint64_t> recorded_in_;
+};
+
+class LaneTest : public ::testing::Test {
+ protected:
+  LaneTest() {
+    EXPECT_TRUE(lane_.open(driver_));
+    begun_ = *driver_.create_event();
+    for (auto& user : users_) user = *driver_.create_stream();
+  }
+  /// A call on that stream of the user's, by the lane.
+  void call(std::size_t user) {
+    const Status called = [&]() -> Status {
+      STRAIT_TRY(driver_.record(begun_, users_[user]));
+      STRAIT_ASSIGN(const staged::StreamState now, driver_.look_at(users_[user]));
+      STRAIT_TRY(lane_.fork(driver_, begun_, now.capture_id));
+      return lane_.join(driver_, users_[user]);
+    }();
+    EXPECT_TRUE(called) << called.error().message;
+  }
+  Captures driver_;
+  staged::Lane lane_;
+  staged::StreamDriver::Event begun_ = nullptr;
+  std::array<staged::StreamDriver::Stream, 3> users_{};
+};
+
+TEST_F(LaneTest, CallsBetweenThoseOfACaptureHaveAnotherStream) {
+  const auto first = lane_.stream;
+  call(0);
+  driver_.begin(users_[1], 7);
+  call(1);
+  EXPECT_EQ(lane_.stream, first);
+  call(0);
+  EXPECT_NE(lane_.stream, first);
+  call(1);
+  EXPECT_EQ(lane_.stream, first) << "the capture goes on";
+  driver_.begin(users_[2], 8);
+  for (const std::size_t user : {2, 1, 0, 2, 0, 1}) call(user);
+  EXPECT_EQ(lane_.others.size(), 2u) << "one for each capture, and one for the rest";
+  driver_.end(7);
+  driver_.end(8);
+  for (const std::size_t user : {0, 1, 2}) call(user);
+  EXPECT_EQ(lane_.others.size(), 2u);
+}
+
+TEST_F(LaneTest, AllItsStreamsAreWaitedForAndGivenBack) {
+  driver_.begin(users_[1], 7);
+  call(1);
+  call(0);
+  EXPECT_TRUE(lane_.is_idle(driver_));
+  for (const auto stream : {lane_.stream, lane_.others.at(0)}) {
+    driver_.busy_ = stream;
+    EXPECT_FALSE(lane_.is_idle(driver_));
+  }
+  lane_.close(driver_);
+  EXPECT_EQ(driver_.destroyed_, 2);
+}
+
+}  // namespace
+}  // namespace strait::testing
