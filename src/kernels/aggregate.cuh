@@ -34,18 +34,18 @@ __device__ __forceinline__ std::uint32_t lane_of(const AggregatePart& part) {
 }
 
 /// All calls of the launch, as if they had started one after another.
-__device__ __forceinline__ void mark_start(const Aggregate& aggregate, const LaunchCounts& before) {
+__device__ __forceinline__ void mark_start(const Aggregate& aggregate, std::uint32_t collectives_before) {
   if (!is_marker()) return;
-  note_begun(aggregate.ring, before);
-  std::uint32_t number = before.collectives;
+  note_begun(aggregate.ring);
+  std::uint32_t number = collectives_before;
   for (std::uint32_t i = 0; i < aggregate.count; ++i) {
     ++number;
     mark_call(aggregate.ring.mailbox->started[number % kept_marks], number, aggregate.calls[i].call);
   }
   store_count(&aggregate.ring.launch_counts->collectives, number);
 }
-__device__ __forceinline__ void mark_start(const AggregatePart& part, const LaunchCounts& before) {
-  mark_start(part.aggregate, before);
+__device__ __forceinline__ void mark_start(const AggregatePart& part, std::uint32_t collectives_before) {
+  mark_start(part.aggregate, collectives_before);
 }
 
 /// Whether this block has a call. If not, it has said so already that the launch has begun, and ended.

@@ -79,7 +79,7 @@ __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, Bulk
   if (minder.has_peer && minder.nth == 0) name_first(send, minder.position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  const LaunchCounts before = begin_launch(ring);
+  const std::uint32_t before = begin_launch(ring);
   const bool goes_on = minder.minds && lane.resume();
   mark_start(ring, before);
   if (minder.minds && !goes_on) shared.failed = 1;

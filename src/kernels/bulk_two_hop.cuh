@@ -84,7 +84,7 @@ __device__ __forceinline__ void run_bulk_two_hop(const TwoHop& call, BulkTwoHopR
   Lane<Bulk>& results = multicast ? cast_lane : lane;
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  const LaunchCounts before = begin_launch(ring);
+  const std::uint32_t before = begin_launch(ring);
   const bool goes_on = minder.minds && lane.resume() && (!multicast || cast_lane.resume());
   mark_start(ring, before);
   if (minder.minds && !goes_on) shared.failed = 1;

@@ -27,8 +27,8 @@ __device__ __forceinline__ const Message& message_from(const Exchange& exchange,
 }
 /// Which of the messages' lanes the block serves.
 __device__ __forceinline__ std::uint32_t lane_of(const Exchange& /*exchange*/) { return blockIdx.x; }
-__device__ __forceinline__ void mark_start(const Exchange& exchange, const LaunchCounts& before) {
-  mark_start(exchange.ring, before);
+__device__ __forceinline__ void mark_start(const Exchange& exchange, std::uint32_t collectives_before) {
+  mark_start(exchange.ring, collectives_before);
 }
 
 /// By the thread that looks after a peer: what its first chunk is.
@@ -94,7 +94,7 @@ __device__ __forceinline__ void run_exchange(const Call& exchange, ExchangeRound
   if (has_peer) name_first(send, lane_of(exchange), position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  const LaunchCounts before = begin_launch(ring);
+  const std::uint32_t before = begin_launch(ring);
   const bool goes_on = minds_a_peer && lane.resume();
   mark_start(exchange, before);
   if (minds_a_peer && !goes_on) shared.failed = 1;

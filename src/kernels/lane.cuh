@@ -182,34 +182,29 @@ __device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk, s
 /// after.
 __device__ __forceinline__ bool is_marker() { return blockIdx.x == 0 && threadIdx.x == blockDim.x - 1; }
 
-/// By all threads of a block: the launch before this one has ended. Up to where it was: for mark_start(), which comes
-/// later, so that no thread waits for this load alone.
-__device__ __forceinline__ LaunchCounts begin_launch(const Ring& ring) {
+/// By all threads of a block: the launch before this one has ended. Collectives that had started then: for
+/// mark_start(), which comes later, so that no thread waits for this load alone.
+__device__ __forceinline__ std::uint32_t begin_launch(const Ring& ring) {
   after_predecessor();
-  LaunchCounts before{};
-  if (is_marker()) {
-    before.collectives = ring.launch_counts->collectives;
-    if (ring.finished != nullptr) before.begun = ring.launch_counts->begun;
-  }
-  return before;
+  return is_marker() ? ring.launch_counts->collectives : 0;
 }
 
 /// That the call has started, as the collective of that number.
 __device__ __forceinline__ void mark_call(std::uint64_t& place, std::uint32_t number, std::uint32_t call) {
   store_word(&place, std::uint64_t{number} << 32 | call);
 }
-/// That the launch has begun.
-__device__ __forceinline__ void note_begun(const Ring& ring, const LaunchCounts& before) {
-  if (ring.finished != nullptr) store_count(&ring.launch_counts->begun, before.begun + gridDim.x);
+/// That the launch has begun, as another one may do now (IslandMessages).
+__device__ __forceinline__ void note_begun(const Ring& ring) {
+  if (ring.finished != nullptr) add_count(&ring.launch_counts->begun, gridDim.x);
 }
 
 /// Notes that this launch has begun and, of a call's first one, marks for the host that the call has started: by stores
 /// that nobody waits for.
-__device__ __forceinline__ void mark_start(const Ring& ring, const LaunchCounts& before) {
+__device__ __forceinline__ void mark_start(const Ring& ring, std::uint32_t collectives_before) {
   if (!is_marker()) return;
-  note_begun(ring, before);
+  note_begun(ring);
   if (ring.call == 0) return;
-  const std::uint32_t number = before.collectives + (ring.is_message ? 0 : 1);
+  const std::uint32_t number = collectives_before + (ring.is_message ? 0 : 1);
   mark_call(ring.is_message ? ring.mailbox->started_messages : ring.mailbox->started[number % kept_marks], number,
             ring.call);
   store_count(&ring.launch_counts->collectives, number);

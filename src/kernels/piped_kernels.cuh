@@ -124,7 +124,7 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
   prepare_memory(memory, adds, adders);
   if (threadIdx.x < streams) name_stream(schedule, threadIdx.x, memory.streams[threadIdx.x]);
   __syncthreads();
-  const LaunchCounts before = begin_launch(ring);
+  const std::uint32_t before = begin_launch(ring);
   if (threadIdx.x < streams && !resume(ring, memory.streams[threadIdx.x])) store_progress(memory.failed, 1);
   mark_start(ring, before);
   __syncthreads();

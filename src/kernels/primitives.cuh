@@ -61,6 +61,10 @@ __device__ __forceinline__ void store_count(std::uint32_t* to, std::uint32_t val
 }
 /// Of this device's memory; what it was before.
 __device__ __forceinline__ std::uint32_t count_up(std::uint32_t* word) { return atomicAdd(word, 1u); }
+/// Likewise, and nobody waits for it.
+__device__ __forceinline__ void add_count(std::uint32_t* word, std::uint32_t value) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
 
 /// The same for streams of this device: who has seen it may rely on what this thread did before, and on what barriers
 /// before it have shown this thread of others.

@@ -58,7 +58,7 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   Lane<W>& results = multicast ? cast_lane : lane;
   if (threadIdx.x == 0) shared.failed = 0;
   __syncwarp();  // those who mind a peer are of one warp
-  const LaunchCounts before = begin_launch(ring);
+  const std::uint32_t before = begin_launch(ring);
   const bool goes_on = minds_a_peer && lane.resume() && (!multicast || cast_lane.resume());
   mark_start(ring, before);
   if (minds_a_peer && !goes_on) shared.failed = 1;

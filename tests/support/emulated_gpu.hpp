@@ -144,6 +144,10 @@ inline void store_count(std::uint32_t* to, std::uint32_t value) {
   std::atomic_ref(*to).store(value, std::memory_order_release);
 }
 inline std::uint32_t count_up(std::uint32_t* word) { return std::atomic_ref(*word).fetch_add(1); }
+inline void add_count(std::uint32_t* word, std::uint32_t value) {
+  testing::perhaps_delay();
+  std::atomic_ref(*word).fetch_add(value, std::memory_order_relaxed);
+}
 inline void count_up_released(std::uint32_t* word) {
   testing::perhaps_delay();
   std::atomic_ref(*word).fetch_add(1, std::memory_order_release);

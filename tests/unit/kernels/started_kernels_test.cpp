@@ -178,6 +178,17 @@ TEST_P(Started, ALaunchOfNothingForgivesNothing) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
 }
 
+/// As of messages over several rings.
+TEST_P(Started, LaunchesSideBySideCount) {
+  const DeviceLaunch nothing = machine_.calls(0).launch_of_nothing();
+  for (int turn = 0; turn < 100; ++turn) {
+    std::vector<std::jthread> sides;
+    for (int side = 0; side < 4; ++side) sides.emplace_back([&] { run(0, nothing, false); });
+    sides.clear();
+    ASSERT_TRUE(launch_counts(0).have_ended()) << "turn " << turn;
+  }
+}
+
 /// Of a rank that has no part in a call, which waits for nobody.
 TEST_P(Started, ALaunchOfNothingCounts) {
   DeviceLaunch nothing = machine_.calls(0).launch_of_nothing();
