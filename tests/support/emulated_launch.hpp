@@ -22,6 +22,7 @@
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/bulk_messages.cuh"
 #include "kernels/bulk_two_hop.cuh"
+#include "kernels/cut.hpp"
 #include "kernels/exchange.cuh"
 #include "kernels/piped_kernels.cuh"
 #include "kernels/two_hop.cuh"
@@ -29,6 +30,13 @@
 
 /// Launches of the kernels of src/kernels that go through packets or bulk, on the CPU.
 namespace strait::testing {
+
+/// As small as chunks may be, so that few bytes fill them.
+inline void shrink_slots(kernels::ArenaLayout& layout) {
+  for (const kernels::Wire wire : {kernels::Wire::packets, kernels::Wire::bulk})
+    layout.slots[static_cast<std::size_t>(wire)].slot_bytes = static_cast<std::uint32_t>(
+        kernels::min_chunk_bytes(wire) / kernels::piece_data_bytes(wire) * kernels::piece_bytes);
+}
 
 /// Zeroed memory that is taken page by page.
 class Arena {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "communicator/device_calls.hpp"
-#include "kernels/cut.hpp"
 #include "kernels/layout.hpp"
 
 namespace strait::testing {
@@ -25,17 +24,14 @@ class Machine {
     const char* algorithm = "";
     bool piped = false;        ///< messages in bulk go through pipes, where they can
     double exchange_gbps = 0;  ///< what links are known to give
-    bool small_slots = false;  ///< as small as chunks may be, so that few bytes fill them
+    bool small_slots = false;  ///< shrink_slots()
     bool together = false;     ///< blocks of a launch run at the same time
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
       : ranks_(ranks), together_(options.together), mailboxes_(ranks), launch_counts_(ranks), counts_(ranks) {
     const std::uint64_t first_use = options.first_use;
     auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
-    if (options.small_slots)
-      for (const kernels::Wire wire : {kernels::Wire::packets, kernels::Wire::bulk})
-        layout.slots[static_cast<std::size_t>(wire)].slot_bytes = static_cast<std::uint32_t>(
-            kernels::min_chunk_bytes(wire) / kernels::piece_data_bytes(wire) * kernels::piece_bytes);
+    if (options.small_slots) shrink_slots(layout);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       arenas_.push_back(std::make_unique<Arena>(layout.size_bytes));
       counts_[rank].assign(kernels::lane_count, kernels::LaneCounts{first_use, first_use, first_use, first_use});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -28,6 +29,16 @@ inline Messages random_messages(Random& random, std::uint32_t ranks, const std::
   return messages;
 }
 
+/// At most one message from a rank to another, in an order in which ranks may make their calls one after another.
+inline Messages messages_in_order(Random& random, std::uint32_t ranks, const std::vector<std::size_t>& lengths) {
+  Messages messages;
+  for (std::uint32_t from = 0; from < ranks; ++from)
+    for (std::uint32_t to = 0; to < ranks; ++to)
+      if (from != to && random() % 4 != 0) messages.push_back({from, to, lengths[random() % lengths.size()]});
+  std::shuffle(messages.begin(), messages.end(), random);
+  return messages;
+}
+
 /// What a rank posts of them: its sends in their order, its receives in theirs, the two in any.
 /// `buffer_of(number, sends)`: of the message of that number.
 template <class BufferOf>
@@ -51,6 +62,18 @@ std::vector<Call> calls_of(const Messages& messages, std::uint32_t rank, Random&
     const std::size_t which = next[0] == ends[0].size() ? 1 : next[1] == ends[1].size() ? 0 : random() % 2;
     calls.push_back(ends[which][next[which]++]);
   }
+  return calls;
+}
+
+/// Likewise, in the order of the messages.
+template <class BufferOf>
+std::vector<Call> calls_in_order(const Messages& messages, std::uint32_t rank, BufferOf&& buffer_of) {
+  std::vector<Call> calls;
+  Random unused;
+  for (std::size_t number = 0; number < messages.size(); ++number)
+    for (Call& call :
+         calls_of({messages[number]}, rank, unused, [&](std::size_t, bool sends) { return buffer_of(number, sends); }))
+      calls.push_back(std::move(call));
   return calls;
 }
 

@@ -4,8 +4,7 @@
 //
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
+#include "support/message_memory.hpp"
 #include "support/random_data.hpp"
 #include "support/random_messages.hpp"
 
@@ -14,55 +13,7 @@ namespace {
 
 using kernels::Mailbox;
 
-constexpr std::size_t guard_bytes = 64;
 constexpr std::byte poison{0xa5};
-
-/// Memory of a message's end, of an odd address now and then, with guards around it.
-class Buffer {
- public:
-  Buffer(std::size_t bytes, std::size_t misalignment) : memory_(bytes + 2 * guard_bytes, poison), bytes_(bytes) {
-    offset_ = guard_bytes - misalignment;
-  }
-  std::byte* data() { return memory_.data() + offset_; }
-  Bytes contents() const {
-    const auto begin = memory_.begin() + static_cast<std::ptrdiff_t>(offset_);
-    return {begin, begin + static_cast<std::ptrdiff_t>(bytes_)};
-  }
-  bool guards_are_whole() const {
-    const auto is_poison = [](std::byte b) { return b == poison; };
-    const auto begin = memory_.begin() + static_cast<std::ptrdiff_t>(offset_);
-    return std::all_of(memory_.begin(), begin, is_poison) &&
-           std::all_of(begin + static_cast<std::ptrdiff_t>(bytes_), memory_.end(), is_poison);
-  }
-
- private:
-  Bytes memory_;
-  std::size_t bytes_;
-  std::size_t offset_;
-};
-
-/// Of one group, both ends of every message.
-struct Memory {
-  Memory(const Messages& messages, std::uint64_t seed) {
-    for (const Sent& message : messages) {
-      const std::uint64_t bits = mix(seed * 1000 + send.size());
-      send.emplace_back(message.bytes, bits % 4 == 0 ? 1 : 0);
-      receive.emplace_back(message.bytes, bits % 5 == 0 ? 3 : 0);
-      data.push_back(random_elements(DataType::uint8, message.bytes, bits));
-      std::copy(data.back().begin(), data.back().end(), send.back().data());
-    }
-  }
-  void expect_received(const Messages& messages) const {
-    for (std::size_t number = 0; number < messages.size(); ++number) {
-      const Sent& message = messages[number];
-      EXPECT_TRUE(receive[number].contents() == data[number])
-          << "message " << number << " of " << message.bytes << " bytes from " << message.from << " to " << message.to;
-      EXPECT_TRUE(receive[number].guards_are_whole());
-    }
-  }
-  std::vector<Buffer> send, receive;
-  std::vector<Bytes> data;
-};
 
 struct Setup {
   bool p2p;
@@ -102,7 +53,7 @@ TEST_P(MessagesOfAnyLength, Groups) {
   Random random(GetParam().ranks * 10 + GetParam().blocks);
   for (int turn = 0; turn < 4; ++turn) {
     std::vector<Messages> groups;
-    std::vector<Memory> memory;
+    std::vector<MessageMemory> memory;
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
       groups.push_back(random_messages(random, GetParam().ranks, lengths));
       memory.emplace_back(groups.back(), random());
@@ -129,7 +80,7 @@ TEST_P(MessagesOfAnyLength, OneByOneFromAGroup) {
   Random random(GetParam().ranks);
   Messages messages;
   for (const std::size_t bytes : {50'003, 11'999, 77, 20'008, 4096}) messages.push_back({0, 1, bytes});
-  Memory memory(messages, 1);
+  MessageMemory memory(messages, 1);
   on_all_ranks([&](std::uint32_t rank) {
     const std::vector<Call> calls = calls_of(messages, rank, random, [&](std::size_t number, bool sends) {
       return (sends ? memory.send : memory.receive)[number].data();
@@ -144,16 +95,6 @@ TEST_P(MessagesOfAnyLength, OneByOneFromAGroup) {
 /// So few that all of them can run at the same time.
 class MessagesOfFewBlocks : public MessagesOfAnyLength {};
 
-/// At most one message from a rank to another, in an order in which ranks may make their calls one after another.
-Messages messages_in_order(Random& random, std::uint32_t ranks) {
-  Messages messages;
-  for (std::uint32_t from = 0; from < ranks; ++from)
-    for (std::uint32_t to = 0; to < ranks; ++to)
-      if (from != to && random() % 4 != 0) messages.push_back({from, to, lengths[random() % lengths.size()]});
-  std::shuffle(messages.begin(), messages.end(), random);
-  return messages;
-}
-
 /// The first rank posts all of its calls as a group, of the others some, and some post one after another: whoever does
 /// takes all of a message before the next one begins.
 TEST_P(MessagesOfFewBlocks, GoInGroupsBesideRanksThatPostOneByOne) {
@@ -164,20 +105,16 @@ TEST_P(MessagesOfFewBlocks, GoInGroupsBesideRanksThatPostOneByOne) {
     const bool between_two = turn < static_cast<int>(std::size(there_and_back));
     const std::size_t bytes = between_two ? there_and_back[turn] : 0;
     const Messages messages =
-        between_two ? Messages{{0, 1, bytes}, {1, 0, bytes}} : messages_in_order(random, GetParam().ranks);
+        between_two ? Messages{{0, 1, bytes}, {1, 0, bytes}} : messages_in_order(random, GetParam().ranks, lengths);
     const std::uint64_t groups = between_two ? 1 : random() | 1;
-    Memory memory(messages, random());
+    MessageMemory memory(messages, random());
     on_all_ranks([&](std::uint32_t rank) {
       const auto run = [&](std::span<const Call> calls) {
         machine_.run(machine_.calls(rank).launches_of(calls), DataType::uint8);
       };
-      std::vector<Call> calls;
-      Random unused;
-      for (std::size_t number = 0; number < messages.size(); ++number)
-        for (Call& call : calls_of({messages[number]}, rank, unused, [&](std::size_t, bool sends) {
-               return (sends ? memory.send : memory.receive)[number].data();
-             }))
-          calls.push_back(std::move(call));
+      const std::vector<Call> calls = calls_in_order(messages, rank, [&](std::size_t number, bool sends) {
+        return (sends ? memory.send : memory.receive)[number].data();
+      });
       if ((groups >> rank & 1) != 0) return run(calls);
       for (const Call& call : calls) run(std::span(&call, 1));
     });
