@@ -20,6 +20,7 @@
 #include "communicator/device_rank.hpp"
 #include "communicator/device_reducers.hpp"
 #include "communicator/device_registrations.hpp"
+#include "communicator/island_messages.hpp"
 #include "communicator/started_calls.hpp"
 #include "executor/cuda/runtime.hpp"
 
@@ -52,7 +53,9 @@ class CudaRank final : public DeviceRank {
   using Tail = CallOrder::Tail;
   Status open_order();
   Status load_kernels() const;
-  DeviceCalls calls_over(kernels::Ring ring) const;
+  /// `most_blocks`: as in DeviceCalls::Options.
+  DeviceCalls calls_over(kernels::Ring ring, std::uint32_t most_blocks) const;
+  Status open_islands();
   Status open_copies();
   Status open_wire_formats();
   void begin_marking(const Call& call);
@@ -82,7 +85,8 @@ class CudaRank final : public DeviceRank {
   DeviceCalls calls_;
   DeviceIslands islands_;
   DeviceCalls island_calls_, across_calls_;
-  cuda::DeviceMemory wire_scratch_;  ///< from the first need of it on
+  std::unique_ptr<IslandMessages> island_messages_;  ///< where there are islands
+  cuda::DeviceMemory wire_scratch_;                  ///< from the first need of it on
   DeviceQuantized quantized_, across_quantized_;
   DeviceRegistrations registrations_;
   DeviceCopies copies_;

@@ -82,21 +82,6 @@ Result<bool> has_async_copies(int device) {
   return capability >= 9 && static_cast<std::uint32_t>(block_memory_bytes) >= kernels::piped_memory_bytes();
 }
 
-/// DeviceArenas::most_blocks().
-Result<std::uint32_t> blocks_of_shared_gpus(const DeviceRank::Request& request) {
-  std::ptrdiff_t sharing = 1;
-  for (const std::string& id : request.bus_ids)
-    sharing = std::max(sharing, std::count(request.bus_ids.begin(), request.bus_ids.end(), id));
-  if (sharing == 1) return 0u;
-  int sms = 0;
-  const Status asked = check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request.device),
-                             "cannot ask a GPU how many SMs it has");
-  STRAIT_TRY(request.agree(asked, "share a GPU"));
-  STRAIT_ASSIGN(const auto all, request.gather(static_cast<std::uint32_t>(sms)));
-  const std::uint32_t least = *std::min_element(all.begin(), all.end());
-  return std::max(least / (2 * static_cast<std::uint32_t>(sharing)), 1u);
-}
-
 Result<std::vector<RankNodes>> gather_nodes(const DeviceRank::Request& request) {
   const RankNodes own = RankNodes::find(request.bus_ids[request.rank], request.reducers.cores);
   STRAIT_ASSIGN(const auto words, request.gather(own.word()));
@@ -115,12 +100,12 @@ Island everybody(std::uint32_t ranks) {
 
 Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
   DeviceArenas arenas;
-  STRAIT_ASSIGN(arenas.most_blocks_, blocks_of_shared_gpus(request));
   arenas.ring_.staged = true;
   if (request.p2p.use == P2p::off)
     arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";
   else if (const Status direct = arenas.open_islands(request, mailbox); !direct)
     arenas.give_up_islands(direct.error().message);
+  STRAIT_TRY(arenas.bound_blocks(request));
   if (request.ranks > 1 && kernels::kind_of(arenas.ring_) != ArenaKind::nvlink) {
     STRAIT_ASSIGN(arenas.exchange_rates_, request.exchange_rates(arenas.is_staged()));
   }
@@ -145,6 +130,23 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   arenas.words_ = next + alignment;
   for (Ring* ring : rings) ring->launch_counts = arenas.launch_counts();
   return arenas;
+}
+
+/// Blocks may take an SM each.
+Status DeviceArenas::bound_blocks(const DeviceRank::Request& request) {
+  std::ptrdiff_t sharing = 1;
+  for (const std::string& id : request.bus_ids)
+    sharing = std::max(sharing, std::count(request.bus_ids.begin(), request.bus_ids.end(), id));
+  if (sharing == 1 && islands_.empty()) return {};
+  int sms = 0;
+  const Status asked = check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request.device),
+                             "cannot ask a GPU how many SMs it has");
+  STRAIT_TRY(request.agree(asked, "find room for its launches"));
+  STRAIT_ASSIGN(const auto all, request.gather(static_cast<std::uint32_t>(sms)));
+  const std::uint32_t of_each = *std::min_element(all.begin(), all.end()) / static_cast<std::uint32_t>(sharing);
+  if (sharing > 1) most_blocks_ = std::max(of_each / 2, 1u);
+  if (!islands_.empty()) most_message_blocks_ = std::max(of_each / 4, 1u);
+  return {};
 }
 
 void DeviceArenas::give_up_islands(const std::string& why) {

@@ -78,10 +78,14 @@ class DeviceArenas {
   /// Of a launch, where ranks share a GPU: so many that those of all of them, and of their next launches, find room on
   /// it at once. 0: each has a GPU of its own.
   std::uint32_t most_blocks() const { return most_blocks_; }
+  /// Likewise, of messages of ranks that form islands: two such launches may run side by side, and the next ones of
+  /// both be there already.
+  std::uint32_t most_message_blocks() const { return most_message_blocks_; }
   /// Why not directly: empty where it is.
   const std::string& why_staged() const { return why_staged_; }
 
  private:
+  Status bound_blocks(const DeviceRank::Request& request);
   static Result<Missing> gather(const DeviceRank::Request& request, std::uint32_t missing, const Status& own,
                                 const std::string& what);
   Status open_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox);
@@ -119,7 +123,7 @@ class DeviceArenas {
   std::string why_staged_;
   ExchangeRates exchange_rates_;
   std::uint32_t reducers_of_each_ = 0;
-  std::uint32_t most_blocks_ = 0;
+  std::uint32_t most_blocks_ = 0, most_message_blocks_ = 0;
 };
 
 }  // namespace strait

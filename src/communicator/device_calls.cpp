@@ -275,6 +275,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) co
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();
     launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, wire);
+    launch.turn = turn.place();
   }
   return launches;
 }

@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -27,6 +26,7 @@ struct DeviceLaunch {
   std::uint32_t threads = 0;  ///< of a block
   bool piped = false;         ///< kernels/piped.cuh
   bool apart = false;         ///< its messages do not wait for one another (kernels::exchange_copy_kernel())
+  std::uint32_t turn = 0;     ///< of messages: their place in the order of turns (DeviceCalls::Turn)
 };
 
 /// How GPU ranks carry calls out: a pure function of the call and of what all ranks know alike, so that both ends of
@@ -91,7 +91,9 @@ class DeviceCalls {
   struct Turn {
     std::uint32_t number;
     Part part;
-    bool operator<(const Turn& other) const { return std::tie(number, part) < std::tie(other.number, other.part); }
+    bool operator<(const Turn& other) const { return place() < other.place(); }
+    /// Among all: of each number there are three.
+    std::uint32_t place() const { return number * 3 + static_cast<std::uint32_t>(part); }
   };
   struct Ends {
     kernels::Exchange exchange{};

@@ -55,14 +55,10 @@ Status CudaRank::prepare() {
                    "cannot ask a GPU for its compute capability"));
   overlaps_launches_ = capability >= 9;
   ring_ = arenas_.ring();
-  calls_ = calls_over(ring_);
-  if (!arenas_.islands().empty()) {
-    islands_ = DeviceIslands(request_.rank, arenas_.islands(), arenas_.island_scratch(), DeviceIslands::scratch_bytes);
-    island_calls_ = calls_over(arenas_.island_ring());
-    across_calls_ = calls_over(arenas_.across_ring());
-  }
+  calls_ = calls_over(ring_, arenas_.most_blocks());
+  if (!arenas_.islands().empty()) STRAIT_TRY(request_.agree(open_islands(), "use its island"));
   STRAIT_TRY(request_.agree(open_copies(), "use its copy engines"));
-  auto reducers = DeviceReducers::open(request_, arenas_, calls_over(arenas_.reducers_ring()));
+  auto reducers = DeviceReducers::open(request_, arenas_, calls_over(arenas_.reducers_ring(), arenas_.most_blocks()));
   STRAIT_TRY(request_.agree(reducers.map([](const DeviceReducers&) {}), "start its CPU reducers"));
   reducers_ = std::move(*reducers);
   if (request_.wire != WireFormat::off && request_.ranks > 1)
@@ -73,14 +69,32 @@ Status CudaRank::prepare() {
   return {};
 }
 
-DeviceCalls CudaRank::calls_over(kernels::Ring ring) const {
+Status CudaRank::open_islands() {
+  const std::vector<Island>& islands = arenas_.islands();
+  islands_ = DeviceIslands(request_.rank, islands, arenas_.island_scratch(), DeviceIslands::scratch_bytes);
+  island_calls_ = calls_over(arenas_.island_ring(), arenas_.most_blocks());
+  across_calls_ = calls_over(arenas_.across_ring(), arenas_.most_blocks());
+  STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(auto side, SideStreams::open(std::move(driver)));
+  kernels::Ring island_ring = arenas_.island_ring();
+  island_ring.has_async_copies = false;  // in pipes, what is sent to several peers goes in step (DeviceCalls::Turn)
+  island_messages_ = std::make_unique<IslandMessages>(
+      IslandMessages::Setup{.island = islands[place_of(islands, request_.rank).island],
+                            .rank = request_.rank,
+                            .inside = calls_over(island_ring, arenas_.most_message_blocks()),
+                            .others = calls_over(ring_, arenas_.most_message_blocks()),
+                            .side = std::move(side)});
+  return {};
+}
+
+DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) const {
   ring.slow_ns = slow_ms * 1'000'000;
   ring.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
   return {ring,
           arenas_.barrier_tokens(),
           {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
-           request_.piped_bytes, arenas_.exchange_rates().gbps, arenas_.most_blocks()}};
+           request_.piped_bytes, arenas_.exchange_rates().gbps, most_blocks}};
 }
 
 Status CudaRank::open_order() {

@@ -2,7 +2,11 @@
 // `hierarchical`, everything else those of before, and a rank that is missing ends all.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
+
 #include "gpu/device_checks.hpp"
+#include "gpu/island_mail.hpp"
 
 namespace strait::testing {
 namespace {
@@ -29,6 +33,9 @@ class DeviceIslands : public ::testing::TestWithParam<IslandSetup> {
     const IslandSetup& setup = GetParam();
     const auto all = [&] {
       setenv("STRAIT_P2P", setup.p2p, 1);
+      if (!setup.as_processes) threads_to_meet = setup.ranks;
+      // Streams that share a hardware queue wait for one another: where ranks share a GPU, for ever.
+      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
       run_on_devices(setup.as_processes, setup.ranks, [&](straitComm_t comm, int rank, int ranks) {
         const char *transport = nullptr, *why = nullptr;
         STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, &why));
@@ -40,6 +47,17 @@ class DeviceIslands : public ::testing::TestWithParam<IslandSetup> {
   }
 };
 
+/// The number of a rank's island.
+auto island_of(int rank) {
+  const Islands& islands = DeviceIslands::GetParam().islands;
+  return std::find_if(islands.begin(), islands.end(),
+                      [rank](const auto& island) {
+                        return std::find(island.begin(), island.end(), static_cast<std::uint32_t>(rank)) !=
+                               island.end();
+                      }) -
+         islands.begin();
+}
+
 TEST_P(DeviceIslands, AllShapes) {
   run([](straitComm_t comm, int rank, int ranks) { check_shapes(comm, rank, ranks, GetParam().islands); });
 }
@@ -47,6 +65,81 @@ TEST_P(DeviceIslands, AllTypesAndOperations) {
   run([](straitComm_t comm, int rank, int ranks) { check_arithmetic(comm, rank, ranks, GetParam().islands); });
 }
 TEST_P(DeviceIslands, Messages) { run(check_messages); }
+
+/// Within islands, across them, to itself, and all at once; two groups back to back, eagerly and as a graph.
+TEST_P(DeviceIslands, MessagesOfEachKind) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(16);
+    Mail first(comm, rank, ranks, side.stream()), second(comm, rank, ranks, side.stream());
+    meet_on_host();
+    const auto is_near = [rank](int peer) { return island_of(rank) == island_of(peer); };
+    const auto is_far = [&](int peer) { return !is_near(peer); };
+    const auto is_far_or_self = [&](int peer) { return !is_near(peer) || peer == rank; };
+    const auto is_any = [](int /*peer*/) { return true; };
+    std::uint64_t seed = 0;
+    for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much, Mail::Length::mixed})
+      for (const Mail::Peers& peers : std::array<Mail::Peers, 4>{is_near, is_far, is_far_or_self, is_any}) {
+        check_mail({{&first, peers}, {&second, is_any}}, side.stream(), Mode::eager, length, ++seed);
+        check_mail({{&first, is_any}, {&second, peers}}, side.stream(), Mode::graph, length, ++seed);
+      }
+    meet_on_host();
+  });
+}
+
+/// A group that is posted while another stream is captured runs at once.
+TEST_P(DeviceIslands, MessagesBesideACapture) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(16), other(16);
+    Mail captured(comm, rank, ranks, side.stream()), eager(comm, rank, ranks, other.stream());
+    meet_on_host();
+    const auto is_any = [](int /*peer*/) { return true; };
+    eager.prepare(Mail::Length::mixed, 1);
+    const Graph graph(side.stream(), [&] {
+      captured.post(is_any);
+      eager.post(is_any);
+      captured.post(is_any);
+    });
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(other.stream()));
+    eager.expect_received(is_any);
+    captured.prepare(Mail::Length::mixed, 2);
+    graph.launch(side.stream());
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+    captured.expect_received(is_any);
+    meet_on_host();
+  });
+}
+
+/// Round a circle of three, of which two are of one island: what the one that posts a group does within the island
+/// waits for what it does beside, or the other way round.
+TEST_P(DeviceIslands, MessagesOfAGroupBesideOthersOneByOne) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(16);
+    Mail mail(comm, rank, ranks, side.stream());
+    meet_on_host();
+    const Islands& islands = GetParam().islands;
+    const auto large = std::find_if(islands.begin(), islands.end(), [](const auto& all) { return all.size() > 1; });
+    const auto a = static_cast<int>((*large)[0]), b = static_cast<int>((*large)[1]);
+    const auto c = static_cast<int>((large == islands.begin() ? islands.back() : islands.front())[0]);
+    std::uint64_t seed = 100;
+    for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much})
+      for (const auto& circle : {std::array{b, c, a}, std::array{b, a, c}}) {
+        // The first one's group begins with a receive; the others take first what they are sent.
+        const auto own = std::find(circle.begin(), circle.end(), rank) - circle.begin();
+        mail.prepare(length, ++seed);
+        meet_on_host();
+        if (own == 3) continue;
+        const int to = circle[static_cast<std::size_t>(own + 1) % 3],
+                  from = circle[static_cast<std::size_t>(own + 2) % 3];
+        if (own == 0) STRAIT_EXPECT_OK(straitGroupStart());
+        mail.receive(from);
+        mail.send(to);
+        if (own == 0) STRAIT_EXPECT_OK(straitGroupEnd());
+        STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+        mail.expect_received([from](int peer) { return peer == from; });
+      }
+    meet_on_host();
+  });
+}
 TEST_P(DeviceIslands, Repeats) { run(check_repeats); }
 
 /// Calls that the islands carry and calls among all, back to back on two streams and in graphs.

@@ -57,8 +57,10 @@ class FakeStreams final : public staged::StreamDriver {
   void destroy_event(Event event) override { static_cast<FakeEvent*>(event)->destroyed = true; }
 
   Result<staged::StreamState> look_at(Stream stream) override {
-    EXPECT_FALSE(static_cast<FakeStream*>(stream)->forgotten);
-    return staged::StreamState{reinterpret_cast<std::uintptr_t>(stream), captures_ ? capture_number_ : 0};
+    const auto* const fake = static_cast<const FakeStream*>(stream);
+    EXPECT_FALSE(fake->forgotten);
+    return staged::StreamState{reinterpret_cast<std::uintptr_t>(stream),
+                               captures_ && fake->captured ? capture_number_ : 0};
   }
   Status record(Event event, Stream stream) override {
     STRAIT_TRY(command());

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "gpu/device_side.hpp"
+#include "support/random_data.hpp"
+
+/// Messages of ranks on GPUs with one another, for tests.
+namespace strait::testing {
+
+/// What a rank has been sent by all ranks, and sends to them: a message from each to each.
+class Mail {
+ public:
+  enum class Length { brief, much, mixed };
+  using Peers = std::function<bool(int peer)>;
+
+  Mail(straitComm_t comm, int rank, int ranks, cudaStream_t stream)
+      : comm_(comm), rank_(rank), ranks_(ranks), stream_(stream) {
+    for (std::byte** buffer : {&send_, &receive_}) *buffer = DeviceSide::allocate(bytes(), false);
+  }
+  ~Mail() {
+    for (std::byte* buffer : {send_, receive_}) DeviceSide::release(buffer, false);
+  }
+  Mail(const Mail&) = delete;
+  Mail& operator=(const Mail&) = delete;
+
+  /// New letters in the outbox, and nothing in the inbox.
+  void prepare(Length length, std::uint64_t seed) {
+    length_ = length;
+    seed_ = seed;
+    Bytes all(bytes(), std::byte{poison});
+    for (int peer = 0; peer < ranks_; ++peer) {
+      const Bytes data = data_of(rank_, peer);
+      std::copy(data.begin(), data.end(), all.begin() + static_cast<std::ptrdiff_t>(place_of(peer)));
+    }
+    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(send_, all.data(), all.size(), cudaMemcpyHostToDevice, stream_));
+    STRAIT_EXPECT_CUDA(cudaMemsetAsync(receive_, poison, bytes(), stream_));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+  void send(int peer) const {
+    STRAIT_EXPECT_OK(straitSend(send_ + place_of(peer), bytes_of(rank_, peer), straitUint8, peer, comm_, stream_));
+  }
+  void receive(int peer) const {
+    STRAIT_EXPECT_OK(straitRecv(receive_ + place_of(peer), bytes_of(peer, rank_), straitUint8, peer, comm_, stream_));
+  }
+  /// With these peers, as one group.
+  void post(const Peers& with) const {
+    STRAIT_EXPECT_OK(straitGroupStart());
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (!with(peer)) continue;
+      send(peer);
+      receive(peer);
+    }
+    STRAIT_EXPECT_OK(straitGroupEnd());
+  }
+  /// From these peers, and nothing else.
+  void expect_received(const Peers& from) const {
+    Bytes expected(bytes(), std::byte{poison}), got(bytes());
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (!from(peer)) continue;
+      const Bytes data = data_of(peer, rank_);
+      std::copy(data.begin(), data.end(), expected.begin() + static_cast<std::ptrdiff_t>(place_of(peer)));
+    }
+    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(got.data(), receive_, got.size(), cudaMemcpyDeviceToHost, stream_));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+    EXPECT_EQ(first_difference(expected, got, DataType::uint8), "") << "on rank " << rank_ << ", seed " << seed_;
+  }
+
+ private:
+  static constexpr std::size_t brief_bytes = std::size_t{24} << 10, much_bytes = std::size_t{2} << 20;
+  std::size_t bytes() const { return place_of(ranks_); }
+  /// At any address.
+  static std::size_t place_of(int peer) { return static_cast<std::size_t>(peer) * (much_bytes + guard_bytes + 3); }
+  std::uint64_t bits_of(int from, int to) const { return mix(seed_ * 1000 + static_cast<unsigned>(from * 20 + to)); }
+  std::size_t bytes_of(int from, int to) const {
+    const std::uint64_t bits = bits_of(from, to);
+    const bool is_brief = length_ == Length::brief || (length_ == Length::mixed && bits % 2 == 0);
+    return is_brief ? 1 + bits / 2 % brief_bytes : much_bytes - bits / 2 % brief_bytes;
+  }
+  Bytes data_of(int from, int to) const {
+    return random_elements(DataType::uint8, bytes_of(from, to), bits_of(from, to));
+  }
+
+  straitComm_t comm_;
+  int rank_, ranks_;
+  cudaStream_t stream_;
+  std::byte *send_ = nullptr, *receive_ = nullptr;
+  Length length_ = Length::brief;
+  std::uint64_t seed_ = 0;
+};
+
+/// What `record` gives to the stream. Ranks make theirs together: where they share a GPU, to make one may wait for
+/// kernels of others, which must be there then.
+class Graph {
+ public:
+  template <class Record>
+  Graph(cudaStream_t stream, Record&& record) {
+    cudaGraph_t graph = nullptr;
+    STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    record();
+    STRAIT_EXPECT_CUDA(cudaStreamEndCapture(stream, &graph));
+    meet_on_host();
+    STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready_, graph, 0));
+    STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
+    meet_on_host();
+  }
+  ~Graph() { cudaGraphExecDestroy(ready_); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(cudaStream_t stream) const { STRAIT_EXPECT_CUDA(cudaGraphLaunch(ready_, stream)); }
+
+ private:
+  cudaGraphExec_t ready_ = nullptr;
+};
+
+/// Groups back to back, each with those peers; a graph of them is launched twice.
+inline void check_mail(const std::vector<std::pair<Mail*, Mail::Peers>>& groups, cudaStream_t stream, Mode mode,
+                       Mail::Length length, std::uint64_t seed) {
+  const auto prepare = [&](std::uint64_t contents) {
+    for (const auto& [mail, peers] : groups) mail->prepare(length, contents++ * 7);
+  };
+  const auto post = [&] {
+    for (const auto& [mail, peers] : groups) mail->post(peers);
+  };
+  const auto check = [&] {
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
+    for (const auto& [mail, peers] : groups) mail->expect_received(peers);
+  };
+  prepare(seed);
+  if (mode == Mode::eager) {
+    post();
+    return check();
+  }
+  const Graph graph(stream, post);
+  for (int launch = 0; launch < 2; ++launch) {
+    if (launch != 0) prepare(seed);
+    graph.launch(stream);
+    check();
+  }
+}
+
+}  // namespace strait::testing

@@ -1,0 +1,103 @@
+// Work beside a user's stream: on streams that are threads.
+#include "communicator/side_streams.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "support/fake_streams.hpp"
+
+namespace strait::testing {
+namespace {
+
+using Stream = SideStreams::Stream;
+using namespace std::chrono_literals;
+
+class SideStreamsTest : public ::testing::Test {
+ protected:
+  SideStreamsTest() {
+    auto driver = std::make_unique<FakeStreams>(FakeStreams::Options{.seed = 1});
+    driver_ = driver.get();
+    side_ = SideStreams::open(std::move(driver)).value();
+  }
+  Stream fork(Stream stream) { return side_->fork(stream).value(); }
+  static void await(const std::atomic<int>& word, int value) {
+    const auto give_up = std::chrono::steady_clock::now() + 20s;
+    while (word != value && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(10us);
+    EXPECT_EQ(word, value);
+  }
+  /// Two pieces of work that wait for each other, behind one piece and before another.
+  void give(Stream stream) {
+    driver_->run(stream, [this] {
+      std::this_thread::sleep_for(2ms);
+      EXPECT_EQ(done_ % 4, 0);
+      ++done_;
+    });
+    const Stream beside = fork(stream);
+    EXPECT_NE(beside, stream);
+    for (const Stream on : std::array{beside, stream})
+      driver_->run(on, [this] {
+        EXPECT_GE(done_ % 4, 1);
+        const int met = ++met_;
+        await(met_, met + met % 2);
+        ++done_;
+      });
+    ASSERT_TRUE(side_->join(stream));
+    driver_->run(stream, [this] {
+      EXPECT_EQ(done_ % 4, 3);
+      ++done_;
+    });
+  }
+
+  FakeStreams* driver_ = nullptr;
+  std::unique_ptr<SideStreams> side_;
+  std::atomic<int> done_ = 0, met_ = 0;
+};
+
+TEST_F(SideStreamsTest, RunBesideAStreamBetweenWhatIsBeforeAndAfter) {
+  const Stream stream = driver_->create_stream().value();
+  for (int i = 0; i < 20; ++i) give(stream);
+  driver_->finish(stream);
+  EXPECT_EQ(done_, 80);
+}
+
+TEST_F(SideStreamsTest, AreCapturedWithIt) {
+  const Stream stream = driver_->create_stream().value();
+  driver_->begin_capture();
+  for (int i = 0; i < 2; ++i) give(stream);
+  driver_->end_capture();
+  driver_->finish(stream);
+  EXPECT_EQ(done_, 0);
+  for (int i = 1; i <= 3; ++i) {
+    driver_->replay();
+    driver_->finish(stream);
+    EXPECT_EQ(done_, 8 * i);
+  }
+}
+
+TEST_F(SideStreamsTest, AreMadeOnce) {
+  const Stream stream = driver_->create_stream().value(), other = driver_->create_stream().value();
+  const Stream beside = fork(stream);
+  constexpr int record_and_wait = 2;
+  const int before = driver_->commands();
+  EXPECT_EQ(fork(other), beside);
+  driver_->begin_capture();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(fork(stream), beside);
+  driver_->end_capture();
+  EXPECT_EQ(driver_->commands(), before + 3 * record_and_wait);
+}
+
+/// What is called while another stream is captured runs now.
+TEST_F(SideStreamsTest, OfACaptureAreLeftToIt) {
+  const Stream captured = driver_->create_stream().value();
+  driver_->begin_capture();
+  const Stream in_capture = fork(captured), stream = driver_->create_stream().value();
+  give(stream);
+  EXPECT_EQ(fork(captured), in_capture);
+  driver_->finish(stream);
+  EXPECT_EQ(done_, 4);
+  driver_->end_capture();
+}
+
+}  // namespace
+}  // namespace strait::testing
