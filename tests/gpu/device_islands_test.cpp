@@ -188,32 +188,53 @@ TEST_P(DeviceIslands, WireFormats) {
 }
 
 /// The last rank stays away: the others wait in their island, or for those who do, until the first rank aborts.
+template <class Call>
+void abort_during(straitComm_t comm, int rank, int ranks, Call&& call) {
+  cudaStream_t stream = nullptr;
+  std::byte* data = nullptr;
+  STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  STRAIT_EXPECT_CUDA(cudaMalloc(&data, std::size_t{8} << 20));
+  meet_on_host();
+  std::jthread aborter;
+  if (rank == 0)
+    aborter = std::jthread([comm] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      STRAIT_EXPECT_OK(straitCommAbort(comm));
+    });
+  if (rank != ranks - 1) {
+    const straitResult_t called = call(data, stream);
+    EXPECT_TRUE(called == straitSuccess || called == straitAborted) << straitGetLastError(comm);
+  }
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
+  straitResult_t error = straitSuccess;
+  for (int tries = 0; tries < 5000 && error == straitSuccess; ++tries) {
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(error, straitAborted);
+  EXPECT_THAT(straitGetLastError(comm), HasSubstr("rank 0"));
+  cudaFree(data);
+  cudaStreamDestroy(stream);
+}
 TEST_P(DeviceIslands, AnAbortEndsTheKernelsThatWait) {
   run([](straitComm_t comm, int rank, int ranks) {
-    cudaStream_t stream = nullptr;
-    float* data = nullptr;
-    STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    STRAIT_EXPECT_CUDA(cudaMalloc(&data, std::size_t{4} << 20));
-    std::jthread aborter;
-    if (rank == 0)
-      aborter = std::jthread([comm] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
-        STRAIT_EXPECT_OK(straitCommAbort(comm));
-      });
-    if (rank != ranks - 1) {
-      const straitResult_t called = straitAllReduce(data, data, 1 << 20, straitFloat32, straitSum, comm, stream);
-      EXPECT_TRUE(called == straitSuccess || called == straitAborted) << straitGetLastError(comm);
-    }
-    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
-    straitResult_t error = straitSuccess;
-    for (int tries = 0; tries < 5000 && error == straitSuccess; ++tries) {
-      STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    EXPECT_EQ(error, straitAborted);
-    EXPECT_THAT(straitGetLastError(comm), HasSubstr("rank 0"));
-    cudaFree(data);
-    cudaStreamDestroy(stream);
+    abort_during(comm, rank, ranks, [&](std::byte* data, cudaStream_t stream) {
+      return straitAllReduce(data, data, 1 << 20, straitFloat32, straitSum, comm, stream);
+    });
+  });
+}
+/// Those of both kinds.
+TEST_P(DeviceIslands, AnAbortEndsMessages) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    abort_during(comm, rank, ranks, [&](std::byte* data, cudaStream_t stream) {
+      constexpr std::size_t bytes = std::size_t{4} << 20;
+      STRAIT_EXPECT_OK(straitGroupStart());
+      for (int peer = 0; peer < ranks; ++peer) {
+        STRAIT_EXPECT_OK(straitSend(data, bytes, straitUint8, peer, comm, stream));
+        STRAIT_EXPECT_OK(straitRecv(data + bytes, bytes, straitUint8, peer, comm, stream));
+      }
+      return straitGroupEnd();
+    });
   });
 }
 
