@@ -189,11 +189,13 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
 }
 
 Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
-  if (island_messages_)
-    return island_messages_->enqueue(calls, [&, call = calls.front()](DeviceLaunch& each, void* stream) mutable {
+  if (island_messages_) {
+    Call call = calls.front();
+    return island_messages_->enqueue(calls, [&](DeviceLaunch& each, void* stream) {
       call.stream = stream;
       return launch(each, call);
     });
+  }
   std::vector<Call> by_kernels, by_engines;
   for (const Call& call : calls) (copies_.carries_message(call) ? by_engines : by_kernels).push_back(call);
   const auto launch_others = [&] { return launch_all(calls_.launches_of(by_kernels), calls.front()); };

@@ -27,7 +27,10 @@ constexpr std::size_t much = 30'003;
 
 class MessagesOfIslands : public ::testing::TestWithParam<Setup> {
  protected:
-  MessagesOfIslands() : machine_(islands(), {.flagged_bytes = flagged_bytes, .small_slots = true}) {
+  /// `timeout_ns`: of every rank.
+  explicit MessagesOfIslands(std::vector<std::uint64_t> timeout_ns = {})
+      : machine_(islands(),
+                 {.flagged_bytes = flagged_bytes, .timeout_ns = std::move(timeout_ns), .small_slots = true}) {
     for (std::uint32_t number = 0; number < machine_.ranks(); ++number) {
       auto driver = std::make_unique<FakeStreams>(
           FakeStreams::Options{.seed = number, .one_queue = GetParam().one_queue, .slow = true});
@@ -76,15 +79,18 @@ class MessagesOfIslands : public ::testing::TestWithParam<Setup> {
   }
   /// `body(rank)` on all ranks at once; then all that they have posted ends.
   template <class Body>
+  void run_all_ranks(Body&& body) {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < machine_.ranks(); ++rank)
+      threads.emplace_back([&, rank] {
+        body(rank);
+        ranks_[rank]->driver->finish(ranks_[rank]->stream);
+      });
+  }
+  /// Likewise, and nobody gives up.
+  template <class Body>
   void on_all_ranks(Body&& body) {
-    {
-      std::vector<std::jthread> threads;
-      for (std::uint32_t rank = 0; rank < machine_.ranks(); ++rank)
-        threads.emplace_back([&, rank] {
-          body(rank);
-          ranks_[rank]->driver->finish(ranks_[rank]->stream);
-        });
-    }
+    run_all_ranks(body);
     for (std::uint32_t rank = 0; rank < machine_.ranks(); ++rank) {
       ASSERT_EQ(machine_.mailbox(rank).event, kernels::Mailbox::Event::none) << "rank " << rank << " gave up";
       EXPECT_TRUE(machine_.launch_counts(rank).have_ended()) << "rank " << rank;
@@ -218,6 +224,30 @@ TEST_P(MessagesOfIslands, Graphs) {
   }
 }
 
+/// The last rank stays away: what waits for it gives up, on either stream, and with it what comes later.
+class MessagesInVain : public MessagesOfIslands {
+ protected:
+  MessagesInVain() : MessagesOfIslands(std::vector<std::uint64_t>(8, 300'000'000)) {}
+};
+TEST_P(MessagesInVain, End) {
+  const std::uint32_t missing = machine_.ranks() - 1;
+  Messages messages;
+  for (std::uint32_t from = 0; from < machine_.ranks(); ++from)
+    for (std::uint32_t to = 0; to < machine_.ranks(); ++to) messages.push_back({from, to, much});
+  MessageMemory memory(messages, 1);
+  run_all_ranks([&](std::uint32_t rank) {
+    if (rank == missing) return;
+    for (int group = 0; group < 2; ++group)
+      post(rank, calls_in_order(messages, rank, [&](std::size_t number, bool sends) {
+             return (sends ? memory.send : memory.receive)[number].data();
+           }));
+  });
+  for (std::uint32_t rank = 0; rank < missing; ++rank) {
+    EXPECT_NE(machine_.mailbox(rank).timed_out, 0u) << "rank " << rank;
+    EXPECT_TRUE(machine_.launch_counts(rank).have_ended()) << "rank " << rank;
+  }
+}
+
 /// Nothing is forked, and nothing recorded.
 TEST_P(MessagesOfIslands, OfOneKindMakeOneSequence) {
   const auto& island = islands().front();
@@ -262,6 +292,7 @@ const Setup setups[] = {{"Pairs", {{0, 1}, {2, 3}}, false},
                         {"OnePairAndTwo", {{0}, {1, 3}, {2}}, false}};
 const auto name_of = [](const auto& test) { return std::string(test.param.name); };
 INSTANTIATE_TEST_SUITE_P(Of, MessagesOfIslands, ::testing::ValuesIn(setups), name_of);
+INSTANTIATE_TEST_SUITE_P(Of, MessagesInVain, ::testing::ValuesIn(setups), name_of);
 INSTANTIATE_TEST_SUITE_P(Of, OneByOne, ::testing::ValuesIn(setups), name_of);
 
 }  // namespace
