@@ -171,6 +171,11 @@ std::uint32_t hash_of(const CallSignature& signature) {
   return static_cast<std::uint32_t>(mix(mix(signature.what) ^ signature.count));
 }
 
+std::uint16_t short_hash_of(const CallSignature& signature) {
+  const std::uint32_t h = hash_of(signature);
+  return static_cast<std::uint16_t>(h ^ h >> 16);
+}
+
 std::uint64_t number_of(const CallSignature& signature) { return number_field.of(signature.what); }
 
 bool differ_in_grouping(const CallSignature& a, const CallSignature& b) {

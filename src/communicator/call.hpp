@@ -74,6 +74,8 @@ CallSignature after_capture(CallSignature signature);
 bool is_after_capture(const CallSignature& signature);
 /// Of 32 bits, where a signature has no room.
 std::uint32_t hash_of(const CallSignature& signature);
+/// Of 16, as the flag of a slot has room for.
+std::uint16_t short_hash_of(const CallSignature& signature);
 Collective collective_of(const CallSignature& signature);
 /// "all-reduce(count 1024, float32, sum, int8 on the wire)".
 std::string describe(const CallSignature& signature);

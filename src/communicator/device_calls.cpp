@@ -63,12 +63,6 @@ constexpr std::size_t most_aggregated_bytes = std::size_t{1} << 20;
 /// While CPU threads add up one round's chunks, the next ones are under way.
 constexpr std::uint32_t reducers_lead = 3;
 
-/// As a flag has room for.
-std::uint16_t short_hash_of(const CallSignature& signature) {
-  const std::uint32_t h = hash_of(signature);
-  return static_cast<std::uint16_t>(h ^ h >> 16);
-}
-
 /// What a message finds free on lanes whose reader has received all that came before: the last slot of each lane that
 /// it took, it gives back in its next launch.
 std::size_t free_bytes(const Slots& through) {
@@ -221,63 +215,6 @@ DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
 bool DeviceCalls::leaves_own(const Call& call) const {
   return call.collective == Collective::broadcast && call.root == ring_.rank && call.send != call.receive &&
          !takes_one_hop(call, call.count * size_bytes(call.type));
-}
-
-std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> messages) const {
-  Turns turns;
-  std::vector<std::uint32_t> sent(ring_.ranks), received(ring_.ranks);
-  for (const Call& call : messages) {
-    if (call.count == 0) continue;
-    const std::uint32_t number = (call.sends ? sent : received)[call.peer]++;
-    add_end(call, {call.sends, call.peer, call.sends ? call.send : call.receive, call.count}, number, turns);
-  }
-  return launches_of(std::move(turns), false);
-}
-
-std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call) const {
-  Turns turns;
-  const std::size_t element = size_bytes(call.type);
-  const auto* from = static_cast<const std::byte*>(call.send);
-  const auto* to = static_cast<const std::byte*>(call.receive);
-  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
-    add_end(call, {true, peer, from + call.send_offsets[peer] * element, call.send_counts[peer]}, 0, turns);
-    add_end(call, {false, peer, to + call.receive_offsets[peer] * element, call.receive_counts[peer]}, 0, turns);
-  }
-  return launches_of(std::move(turns), true);
-}
-
-void DeviceCalls::add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const {
-  const std::size_t bytes = end.count * size_bytes(call.type);
-  if (bytes == 0) return;
-  const Slots through = slots_for(call, true, bytes);
-  // What stays on this rank is copied by a launch that has both ends; all ranks take part in an all-to-all at once.
-  const bool is_sent = end.sends || end.peer == ring_.rank || call.collective == Collective::all_to_all_v;
-  const Part part = through.wire == Wire::bulk ? Part::long_ones : is_sent ? Part::short_sends : Part::short_receives;
-  Ends& ends = turns[{number, part}];
-  ends.piped = ends.piped && through.piped;
-  (end.sends ? ends.exchange.send : ends.exchange.receive)[end.peer] =
-      kernels::message(through, end.data, bytes, short_hash_of(message_signature(call, end.count)));
-}
-
-std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) const {
-  std::vector<DeviceLaunch> launches;
-  for (auto& [turn, ends] : turns) {
-    const auto receives = turns.find({turn.number, Part::short_receives});
-    if (turn.part == Part::short_sends && receives != turns.end() && !turns.contains({turn.number, Part::long_ones}))
-      for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
-        if (peer != ring_.rank) std::swap(ends.exchange.receive[peer], receives->second.exchange.receive[peer]);
-    const Wire wire = turn.part == Part::long_ones ? Wire::bulk : kernels::flagged_wire(ring_);
-    ends.exchange.ring = ring_;
-    const std::size_t before = launches.size();
-    add(ends.exchange,
-        ends.piped ? piped_slots(Collective::send_recv, bound({})) : kernels::slots_of(ring_, wire, blocks_for({})),
-        false, launches);
-    if (launches.size() == before) continue;
-    DeviceLaunch& launch = launches.back();
-    launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, wire);
-    launch.turn = turn.place();
-  }
-  return launches;
 }
 
 void DeviceCalls::add(Exchange exchange, const Slots& through, bool reduces,

@@ -146,7 +146,8 @@ bool DeviceCopies::carries(const Call& call) const {
 
 bool DeviceCopies::carries_message(const Call& message) const {
   const std::size_t least_bytes = borders_.of(Collective::send_recv), bytes = message.count * size_bytes(message.type);
-  return messages_ && request_->copies_messages && least_bytes != 0 && bytes >= least_bytes && messages_->supports(bytes);
+  return messages_ && request_->copies_messages && least_bytes != 0 && bytes >= least_bytes &&
+         messages_->supports(bytes);
 }
 
 Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stream,

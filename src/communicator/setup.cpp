@@ -146,10 +146,13 @@ Result<std::vector<std::uint32_t>> reducer_cores(const Environment& environment)
                                           std::to_string(CPU_SETSIZE) + ", such as 0-3,16");
 }
 
+Result<std::size_t> bytes_of(const Environment& environment, VariableName name) {
+  return environment.integer(name).map([](std::int64_t bytes) { return static_cast<std::size_t>(bytes); });
+}
+
 Result<std::optional<std::size_t>> bytes_if_set(const Environment& environment, VariableName name) {
   if (!environment.is_set(name)) return std::nullopt;
-  return environment.integer(name).map(
-      [](std::int64_t bytes) { return std::optional(static_cast<std::size_t>(bytes)); });
+  return bytes_of(environment, name).map([](std::size_t bytes) { return std::optional(bytes); });
 }
 
 }  // namespace
@@ -213,8 +216,7 @@ Status Comm::read_settings(const Environment& environment) {
   if (!select_options_.algorithm.empty() && find_algorithm(select_options_.algorithm) == nullptr)
     return fail(Code::invalid_usage, "STRAIT_ALGORITHM=" + select_options_.algorithm +
                                          " names no algorithm. `strait plan --list` prints them");
-  STRAIT_ASSIGN(const std::int64_t slice_bytes, environment.integer("STRAIT_SLICE_BYTES"));
-  select_options_.slice_bytes = static_cast<std::size_t>(slice_bytes);
+  STRAIT_ASSIGN(select_options_.slice_bytes, bytes_of(environment, "STRAIT_SLICE_BYTES"));
   if (options_.max_sms == 0) {
     STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
     options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), Call::most_sms);
@@ -223,28 +225,23 @@ Status Comm::read_settings(const Environment& environment) {
     STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));
     STRAIT_ASSIGN(options_.p2p, parse_p2p(p2p));
   }
-  STRAIT_ASSIGN(const std::int64_t lines_bytes, environment.integer("STRAIT_LINES_BYTES"));
-  options_.lines_bytes = static_cast<std::size_t>(lines_bytes);
-  STRAIT_ASSIGN(const std::int64_t piped_bytes, environment.integer("STRAIT_PIPED_BYTES"));
-  options_.piped_bytes = static_cast<std::size_t>(piped_bytes);
+  STRAIT_ASSIGN(options_.lines_bytes, bytes_of(environment, "STRAIT_LINES_BYTES"));
+  STRAIT_ASSIGN(options_.piped_bytes, bytes_of(environment, "STRAIT_PIPED_BYTES"));
   STRAIT_ASSIGN(options_.joins_graphs, environment.flag("STRAIT_GRAPH_MIXING"));
   STRAIT_ASSIGN(options_.aggregates, environment.flag("STRAIT_AGGREGATE"));
   STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
   STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
   STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
-  STRAIT_ASSIGN(const std::int64_t copy_engine_bytes, environment.integer("STRAIT_COPY_ENGINE_BYTES"));
-  options_.copy_engine_bytes = static_cast<std::size_t>(copy_engine_bytes);
+  STRAIT_ASSIGN(options_.copy_engine_bytes, bytes_of(environment, "STRAIT_COPY_ENGINE_BYTES"));
   STRAIT_ASSIGN(options_.copies_messages, environment.flag("STRAIT_COPY_MESSAGES"));
-  STRAIT_ASSIGN(const std::int64_t copy_window_bytes, environment.integer("STRAIT_COPY_WINDOW_BYTES"));
-  options_.copy_window_bytes = static_cast<std::size_t>(copy_window_bytes);
+  STRAIT_ASSIGN(options_.copy_window_bytes, bytes_of(environment, "STRAIT_COPY_WINDOW_BYTES"));
   STRAIT_ASSIGN(options_.cpu_reduce_bytes, bytes_if_set(environment, "STRAIT_CPU_REDUCE_BYTES"));
   STRAIT_ASSIGN(const std::int64_t cpu_reducers, environment.integer("STRAIT_CPU_REDUCERS"));
   options_.cpu_reducers = static_cast<std::uint32_t>(cpu_reducers);
   STRAIT_ASSIGN(options_.cpu_reducer_cores, reducer_cores(environment));
   STRAIT_ASSIGN(const std::int64_t spin_us, environment.integer("STRAIT_CPU_REDUCER_SPIN_US"));
   options_.cpu_reducer_spin_us = static_cast<std::uint32_t>(spin_us);
-  STRAIT_ASSIGN(const std::int64_t wire_bytes, environment.integer("STRAIT_WIRE_BYTES"));
-  options_.wire_bytes = static_cast<std::size_t>(wire_bytes);
+  STRAIT_ASSIGN(options_.wire_bytes, bytes_of(environment, "STRAIT_WIRE_BYTES"));
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
     for (int format = 0; format < wire_format_count; ++format)

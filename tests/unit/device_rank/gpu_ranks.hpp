@@ -1,7 +1,9 @@
 #pragma once
 
+#include <thread>
 #include <vector>
 
+#include "fake_device_rank.hpp"
 #include "support/ranks.hpp"
 
 namespace strait::testing {
@@ -19,6 +21,30 @@ inline std::vector<straitComm_t> join_in_a_group(int ranks) {
   }
   STRAIT_EXPECT_OK(straitGroupEnd());
   return comms;
+}
+
+/// Two GPU ranks, whose attendants compare what they call.
+inline void run_two_ranks(const RankBody& body) {
+  Meeting meeting(2);
+  fake_gpu.launch_error.clear();
+  fake_gpu.captures = false;
+  fake_gpu.looks_at_peers = true;
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        straitConfig_t config = test_config();
+        config.device = rank;
+        straitComm_t comm = nullptr;
+        STRAIT_EXPECT_OK(straitCommInitRank(&comm, 2, &id, rank, &config));
+        body(comm, rank, 2);
+        meet();
+        STRAIT_EXPECT_OK(straitCommDestroy(comm));
+      });
+  }
+  fake_gpu.looks_at_peers = false;
 }
 
 }  // namespace strait::testing
