@@ -105,6 +105,9 @@ class Graph {
     meet_on_host();
     STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready_, graph, 0));
     STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
+    // Else its first launch does so, for which the driver may wait for kernels of ranks on the same GPU.
+    STRAIT_EXPECT_CUDA(cudaGraphUpload(ready_, stream));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
     meet_on_host();
   }
   ~Graph() { cudaGraphExecDestroy(ready_); }
@@ -130,6 +133,8 @@ inline void check_mail(const std::vector<std::pair<Mail*, Mail::Peers>>& groups,
     for (const auto& [mail, peers] : groups) mail->expect_received(peers);
   };
   prepare(seed);
+  // The graph before is gone: for that, too, the driver may wait for kernels of ranks on the same GPU.
+  meet_on_host();
   if (mode == Mode::eager) {
     post();
     return check();
