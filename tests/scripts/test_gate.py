@@ -16,7 +16,7 @@ LOADER = importlib.machinery.SourceFileLoader("gate", str(ROOT / "perf/gate"))
 gate = importlib.util.module_from_spec(importlib.util.spec_from_loader("gate", LOADER))
 LOADER.exec_module(gate)
 
-TARGETS = {"noise": 0.02, "microseconds": {"bfloat16": {"all-reduce": {"eager": {"1K": 5.0}}}},
+TARGETS = {"noise": 0.02, "floor": {"from": "8K", "times": 1.25}, "microseconds": {"bfloat16": {"all-reduce": {"eager": {"1K": 5.0, "8K": 5.0}}}},
            "mean_ratio": {"all-reduce": {"eager": 1.5}}}
 SHARD = ("all-reduce", "bfloat16", "eager", 0)
 
@@ -43,16 +43,22 @@ class Sizes(unittest.TestCase):
             self.assertEqual(text, gate.text_of(size))
 
     def test_every_target_names_a_collective_and_a_size_that_are_measured(self):
-        targets = json.loads((ROOT / "perf/targets.json").read_text())
-        for tables in targets["microseconds"].values():
-            for collective, modes in tables.items():
-                self.assertIn(collective, gate.PROGRAMS)
-                for mode, table in modes.items():
-                    self.assertIn(mode, [*gate.MODES, *gate.BUDGETS])
-                    for size, time_us in table.items():
-                        self.assertIn(gate.bytes_of(size), [8 << i for i in range(28)])
-                        self.assertGreater(time_us, 0)
-        self.assertEqual(set(gate.PROGRAMS), set(targets["mean_ratio"]))
+        all_targets = json.loads((ROOT / "perf/targets.json").read_text())
+        for kind, largest in (("p2p", "1G"), ("no_p2p", "256M")):
+            targets = all_targets[kind]
+            measured = {(collective, data_type, mode)
+                        for collective, data_type, mode, _ in gate.shards(odd=True, p2p=kind == "p2p")}
+            for data_type, tables in targets["microseconds"].items():
+                for collective, modes in tables.items():
+                    for mode, table in modes.items():
+                        self.assertIn((collective, data_type, mode), measured)
+                        for size, time_us in table.items():
+                            self.assertIn(gate.bytes_of(size), [8 << i for i in range(28)])
+                            self.assertLessEqual(gate.bytes_of(size), gate.bytes_of(largest))
+                            self.assertGreater(time_us, 0)
+            self.assertGreater(targets["floor"]["times"], 1)
+            self.assertGreaterEqual(gate.bytes_of(targets["floor"]["from"]), 1 << 20)
+        self.assertEqual(set(gate.PROGRAMS), set(all_targets["p2p"]["mean_ratio"]))
 
     def test_the_decisive_shards_come_first(self):
         names = [gate.name_of(shard) for shard in gate.shards(odd=True)]
@@ -61,6 +67,9 @@ class Sizes(unittest.TestCase):
         self.assertEqual([f"all-reduce_bfloat16_{sms}_sms" for sms in (4, 8, 16)], names[1:4])
         self.assertEqual(9 * 3 * 3 + 3, len(names))
         self.assertEqual(9 * 3 * 2 + 3, len(gate.shards(odd=False)))
+        names = [gate.name_of(shard) for shard in gate.shards(odd=True, p2p=False)]
+        self.assertEqual(["all-reduce_bfloat16_graph", "all-reduce_bfloat16_int8"], names[:2])
+        self.assertEqual(9 * 3 * 3 + 1, len(set(names)))
 
 
 class Judging(unittest.TestCase):
@@ -78,6 +87,22 @@ class Judging(unittest.TestCase):
         for other in (("all-reduce", "float32", "eager", 0), ("all-reduce", "bfloat16", "graph", 0),
                       ("all-gather", "bfloat16", "eager", 0), ("all-reduce", "bfloat16", "eager", 17)):
             self.assertEqual("", self.judge(other, strait_us=5.1, nccl_us=9))
+
+    def test_what_is_as_near_to_the_floor_as_asked_may_miss_the_table(self):
+        def judge(strait_us, size=8192, **floor):
+            return gate.judge(SHARD, {**row(strait_us, 90, size), **floor}, TARGETS, (90, "eager"))
+        self.assertEqual("", judge(6.2, floor_us=5))
+        self.assertEqual("above its target of 5.0 us and 1.25 times the floor of 5.00 us", judge(6.3, floor_us=5))
+        self.assertEqual("", judge(4.9, floor_us=1), "the easier of both")
+        self.assertEqual("above its target of 5.0 us", judge(5.1), "no floor")
+        self.assertEqual("above its target of 5.0 us", judge(5.1, size=1024, floor_us=5), "small calls have none")
+        self.assertEqual("slower than NCCL's best (graph)",
+                         gate.judge(SHARD, {**row(6, 5, 8192), "floor_us": 5}, TARGETS, (5, "graph")))
+
+    def test_the_table_shows_how_near(self):
+        text, failures = gate.tabulate({SHARD: [{**row(6, 12, 8192), "floor_us": 5}, row(4, 12, 16384)]}, TARGETS)
+        self.assertEqual(0, failures, text)
+        self.assertRegex(text, r"8K .* 12\.00 +1\.20  PASS\n.*16K .* 12\.00 +-  PASS\n")
 
     def test_wrong_elements_fail_however_fast(self):
         self.assertEqual("3 wrong elements", self.judge(strait_us=1, nccl_us=9, wrong=3))
@@ -102,7 +127,7 @@ class Judging(unittest.TestCase):
         text, failures = gate.tabulate(results, {**TARGETS, "mean_ratio": {}})
         self.assertEqual(1, failures)  # faster than eager NCCL, slower than on registered buffers
         failed, = (line for line in text.splitlines() if "FAIL" in line)
-        self.assertRegex(failed, r"eager +1K .*  2\.00       4\.00  FAIL: slower than NCCL's best \(registered\)$")
+        self.assertRegex(failed, r"eager +1K .*  2\.00       4\.00      -  FAIL: slower than NCCL's best \(registered\)$")
 
     def test_other_calls_are_not_its_best(self):
         others = [(("all-gather", "bfloat16", "graph", 0), row(1, 1)),
@@ -125,6 +150,8 @@ class Reading(unittest.TestCase):
             {"bytes": 64, "count": 8, "out_of_place": {"time_us": 3.0, "wrong": None}, "in_place": None,
              "baseline": {"out_of_place": one}}]}
         self.assertEqual([row(3.0, 4.0, size=64)], gate.rows_of_strait_perf(report))
+        report["results"][1]["floor"] = {"time_us": 2.5, "duplex_time_us": 2.6}
+        self.assertEqual([{**row(3.0, 4.0, size=64), "floor_us": 2.5}], gate.rows_of_strait_perf(report))
 
     def test_nccl_tests_best_of_the_rounds_and_all_that_is_wrong(self):
         rows = gate.merge_nccl_tests([NCCL_TESTS.format("10.00", 1), NCCL_TESTS.format("8.00", 2)],
@@ -146,14 +173,15 @@ arguments = sys.argv[1:]
 if arguments[0] == "run":
     os.environ["SERVED_BY"] = "strait"
     os.execv(arguments[3], arguments[3:])
-limits = [f"{name}={os.environ[name]}" for name in ("STRAIT_MAX_SMS", "NCCL_MAX_CTAS") if name in os.environ]
+names = ("STRAIT_MAX_SMS", "NCCL_MAX_CTAS", "NCCL_P2P_DISABLE", "NCCL_SHM_USE_CUDA_MEMCPY", "STRAIT_WIRE")
+limits = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
 open(os.environ["CALLS"], "a").write(" ".join(arguments + limits) + "\\n")
 if arguments[1] == os.environ.get("BROKEN"):
     sys.exit("no GPU")
 place = {"time_us": 2.0, "wrong": 0}
 base = {"time_us": 4.0, "wrong": 0}
 json.dump({"provenance": {}, "results": [{"bytes": 1024, "count": 8, "out_of_place": place, "in_place": place,
-           "baseline": {"out_of_place": base, "in_place": base}}]}, open(arguments[arguments.index("--json") + 1], "w"))
+           "floor": {"time_us": 1.0}, "baseline": {"out_of_place": base, "in_place": base}}]}, open(arguments[arguments.index("--json") + 1], "w"))
 """
 PROGRAM = """#!/bin/sh
 time=$([ -n "$SERVED_BY" ] && echo 2.0 || echo 4.0)
@@ -191,6 +219,9 @@ class Running(unittest.TestCase):
         done, calls = self.gate("--collectives", "reduce")
         self.assertEqual((0, 9), (done.returncode, len(calls)), done.stdout)
         self.assertIn("-G 5 --check-limit 4M --extra-elements 0", calls[0])
+        self.assertIn("-b 8 -e 1G ", calls[0])
+        self.assertTrue(calls[0].endswith(" -t 4"), calls[0])
+        self.assertNotIn("NCCL_P2P_DISABLE", "".join(calls))
         self.assertIn("-G 0 --check-limit", calls[1])
         self.assertIn("-G 0 -R 2 --check-limit", calls[2])
         self.assertIn("# 0 failures; 9 of 9 shards are done\n", done.stdout)
@@ -201,10 +232,35 @@ class Running(unittest.TestCase):
         _, calls = self.gate("--collectives", "all-reduce")
         few = [call for call in calls if "-b 256M -e 256M -w 5 -G 0 --check-limit" in call]
         for sms, call in zip((4, 8, 16), few, strict=True):
-            self.assertTrue(call.endswith(f" STRAIT_MAX_SMS={sms} NCCL_MAX_CTAS={sms}"), call)
+            self.assertTrue(call.endswith(f" -t 4 STRAIT_MAX_SMS={sms} NCCL_MAX_CTAS={sms}"), call)
         others = [call for call in calls if call not in few]
         self.assertEqual(9, len(others))
         self.assertFalse([call for call in others if "NCCL_MAX_CTAS" in call])
+
+    def test_without_p2p_both_of_nccls_ways_are_measured(self):
+        done, calls = self.gate("--collectives", "all-gather", "--no-p2p")
+        self.assertEqual((0, 9), (done.returncode, len(calls)), done.stdout + done.stderr)
+        for i, call in enumerate(calls):
+            self.assertIn("-b 64K -e 64M " if i > 5 else "-b 8 -e 256M ", call)
+            self.assertTrue(call.endswith(" NCCL_P2P_DISABLE=1" + " NCCL_SHM_USE_CUDA_MEMCPY=1" * (i % 3 == 2)), call)
+        self.assertEqual(18, done.stdout.count("4.00   2.00  PASS"), done.stdout)
+        _, calls = self.gate("--collectives", "all-reduce", "--no-p2p", "--results", str(self.folder / "others"))
+        in_int8 = [call for call in calls if "STRAIT_WIRE" in call]
+        self.assertEqual(1, len(in_int8))
+        self.assertTrue(in_int8[0].endswith(" NCCL_P2P_DISABLE=1 STRAIT_WIRE=int8"), in_int8)
+
+    def test_ranks_may_be_processes(self):
+        self.script("mpirun", '#!/bin/sh\n[ "$1 $2" = "-np 3" ] || exit 7\nshift 2\nexec "$@"\n')
+        done, calls = self.gate("--collectives", "reduce", "--launcher", f"{self.folder}/mpirun -np 3")
+        self.assertEqual((0, 9), (done.returncode, len(calls)), done.stdout + done.stderr)
+        self.assertFalse([call for call in calls if " -t " in call])
+        self.script("reduce_perf", PROGRAM)
+        done, _ = self.gate("--collectives", "reduce", "--launcher", f"{self.folder}/mpirun -np 3", "--nccl-tests",
+                            str(self.folder), "--results", str(self.folder / "others"))
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        done, calls = self.gate("--collectives", "reduce")
+        self.assertEqual([], calls)
+        self.assertIn("other settings", done.stderr)
 
     def test_no_shard_is_begun_when_the_time_is_over(self):
         done, calls = self.gate("--collectives", "reduce", "--minutes", "-1")
@@ -223,7 +279,7 @@ class Running(unittest.TestCase):
         self.script("reduce_perf", PROGRAM)
         done, _ = self.gate("--collectives", "reduce", "--nccl-tests", str(self.folder))
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        self.assertEqual(12, done.stdout.count("  2.00       4.00  PASS"), done.stdout)
+        self.assertEqual(12, done.stdout.count("  2.00       4.00   2.00  PASS"), done.stdout)
 
 
 if __name__ == "__main__":

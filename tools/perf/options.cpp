@@ -112,8 +112,7 @@ void declare_how(CLI::App& app, Options& o) {
       ->check(CLI::Range(1, 1000));
   app.add_flag(
       "--floors", o.floors,
-      "Where all goes through host memory: measure the GPUs' links first, and show how long each size takes at "
-      "least");
+      "Measure the GPUs' links first, to one another or to the host, and show how long each size takes at least");
   app.add_option("--simulate", o.simulate,
                  "Predict instead of measuring: on a machine of `strait topo --list`, or on one that a file describes");
   app.add_option("--json", o.json_path, "Write machine, settings and results to this file");

@@ -52,7 +52,7 @@ struct Options {
   std::size_t extra_elements = 0;                                           ///< in each size, beyond what it says
   std::optional<WireFormat> wire;  ///< none: STRAIT_WIRE, for the calls that can have one
   std::string simulate;  ///< predict on this fixture or file instead of measuring; ranks are -t times -g, or all
-  bool floors = false;   ///< GPU ranks: what the links to the host allow at best, beside the times
+  bool floors = false;   ///< GPU ranks: what the links allow at best, beside the times
   std::string json_path;
   std::string plot_path;
 };

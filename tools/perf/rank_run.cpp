@@ -9,7 +9,8 @@
 #include <optional>
 #include <string_view>
 
-#include "perf/link_rates.hpp"
+#include "perf/host_rates.hpp"
+#include "perf/peer_rates.hpp"
 
 namespace strait::perf {
 namespace {
@@ -160,15 +161,22 @@ Status RankRun::learn_ranks() {
 }
 
 Status RankRun::measure_links(std::string_view transport) {
-  if (transport == "cuda_p2p" || transport == "islands") {
-    if (reporter_ != nullptr)
-      reporter_->remark(fmt::format("No floors: by {}, what binds is not the GPUs' links to the host", transport));
+  if (ranks_ < 2 || transport == "islands") {
+    const char* why = ranks_ < 2 ? "one rank copies to nobody" : "on islands, several kinds of links bind";
+    if (reporter_ != nullptr) reporter_->remark(fmt::format("No floors: {}", why));
     return {};
   }
-  if (reporter_ != nullptr) reporter_->progress("measuring the links to the host");
-  STRAIT_ASSIGN(links_, measure_link_rates(*gpu_, [&] { return barrier(); }));
-  for (double* rate : {&links_->up_gbps, &links_->down_gbps, &links_->duplex_gbps})
+  if (reporter_ != nullptr) reporter_->progress("measuring the GPUs' links");
+  if (transport == "cuda_p2p") {
+    STRAIT_ASSIGN(PeerLinkRates rates, measure_peer_rates(*gpu_, control_));
+    STRAIT_TRY(all_reduce(&rates.out_gbps, 1, straitFloat64, straitMin));
+    links_ = rates;
+    return {};
+  }
+  STRAIT_ASSIGN(HostLinkRates rates, measure_host_rates(*gpu_, [&] { return barrier(); }));
+  for (double* rate : {&rates.up_gbps, &rates.down_gbps, &rates.duplex_gbps})
     STRAIT_TRY(all_reduce(rate, 1, straitFloat64, straitMin));
+  links_ = rates;
   return {};
 }
 

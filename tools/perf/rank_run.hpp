@@ -43,7 +43,7 @@ class RankRun {
   Status measure_all();
   Status find_wire();
   Status learn_ranks();
-  /// For --floors, where all goes through host memory.
+  /// For --floors.
   Status measure_links(std::string_view transport);
   Status limit_sizes(const std::vector<RankInfo>& ranks);
   /// What a buffer has behind its size, and how far those of calls in a group are apart.

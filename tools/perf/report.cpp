@@ -67,6 +67,12 @@ Json row_json(const Row& row) {
   return json;
 }
 
+Json links_json(const LinkRates& links) {
+  if (const auto* peers = std::get_if<PeerLinkRates>(&links)) return {{"peers_gbps", peers->out_gbps}};
+  const auto& host = std::get<HostLinkRates>(links);
+  return {{"up_gbps", host.up_gbps}, {"down_gbps", host.down_gbps}, {"duplex_gbps", host.duplex_gbps}};
+}
+
 }  // namespace
 
 std::string to_json(const Report& report) {
@@ -78,10 +84,7 @@ std::string to_json(const Report& report) {
   json["ranks"] = Json::array();
   for (const RankInfo& r : report.ranks) json["ranks"].push_back(rank_json(r));
   json["transport"] = {{"name", report.transport.name}, {"why", report.transport.why}};
-  if (report.links)
-    json["links"] = {{"up_gbps", report.links->up_gbps},
-                     {"down_gbps", report.links->down_gbps},
-                     {"duplex_gbps", report.links->duplex_gbps}};
+  if (report.links) json["links"] = links_json(*report.links);
   json["results"] = Json::array();
   for (const Row& row : report.rows) json["results"].push_back(row_json(row));
   const Summary summary = summarise(report.rows);

@@ -119,8 +119,7 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
     text += fmt::format("# CUDA graph of {} iterations, launched {} times\n", o.iterations, o.graph_launches);
   if (o.aggregated > 1) text += fmt::format("# Groups of {} calls; times are of one of them\n", o.aggregated);
   if (links)
-    text += "# Links to the host, all ranks at once, the slowest rank's: " + describe(*links) +
-            "\n# floor: the least bytes over these rates, each direction by itself\n";
+    text += "# " + describe(*links) + "\n# floor: the least bytes over these rates, each direction by itself\n";
   const auto heads = [&](const std::string& columns) { return links ? with_floor_heads(columns) : columns; };
   if (!baseline) return text + "#\n" + heads(column_heads(o.cpu_time));
   text += fmt::format("# Baseline: {} of {}, in {} turns; a ratio above 1: Strait is faster\n", baseline->name(),

@@ -8,10 +8,11 @@
 #include <cctype>
 #include <utility>
 
+#include "topo/cuda_calls.hpp"
+
 namespace strait::topo {
 namespace {
 
-// The part of the driver's binary interface that is used here: cuda.h is not on every machine.
 constexpr int cuda_success = 0;
 constexpr int cuda_no_device = 100;
 constexpr int cuda_not_ready = 600;
@@ -19,44 +20,9 @@ constexpr int cuda_peer_already_enabled = 704;
 constexpr unsigned host_portable = 1;
 constexpr unsigned stream_non_blocking = 1;
 constexpr int capture_thread_local = 1;
+constexpr unsigned ipc_enable_peer = 1;
 
 }  // namespace
-
-struct CudaDriver::Calls {
-  int (*init)(unsigned) = nullptr;
-  int (*error_string)(int, const char**) = nullptr;
-  int (*device_count)(int*) = nullptr;
-  int (*device)(int*, int) = nullptr;
-  int (*device_name)(char*, int, int) = nullptr;
-  int (*bus_id)(char*, int, int) = nullptr;
-  int (*retain)(void**, int) = nullptr;
-  int (*release)(int) = nullptr;
-  int (*set_current)(void*) = nullptr;
-  int (*can_access)(int*, int, int) = nullptr;
-  int (*enable_peer)(void*, unsigned) = nullptr;
-  int (*memory_info)(std::size_t*, std::size_t*) = nullptr;
-  int (*gpu_alloc)(std::uint64_t*, std::size_t) = nullptr;
-  int (*gpu_free)(std::uint64_t) = nullptr;
-  int (*host_alloc)(void**, std::size_t, unsigned) = nullptr;
-  int (*host_free)(void*) = nullptr;
-  int (*stream_create)(void**, unsigned) = nullptr;
-  int (*stream_destroy)(void*) = nullptr;
-  int (*stream_query)(void*) = nullptr;
-  int (*module_load)(void**, const void*) = nullptr;
-  int (*module_unload)(void*) = nullptr;
-  int (*module_kernel)(void**, void*, const char*) = nullptr;
-  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
-                void**) = nullptr;
-  int (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*) = nullptr;
-  int (*copy_to_host)(void*, std::uint64_t, std::size_t, void*) = nullptr;
-  int (*copy_to_peer)(std::uint64_t, void*, std::uint64_t, void*, std::size_t, void*) = nullptr;
-  int (*begin_capture)(void*, int) = nullptr;
-  int (*end_capture)(void*, void**) = nullptr;
-  int (*graph_instantiate)(void**, void*, unsigned long long) = nullptr;
-  int (*graph_destroy)(void*) = nullptr;
-  int (*executable_destroy)(void*) = nullptr;
-  int (*graph_launch)(void*, void*) = nullptr;
-};
 
 void CudaDriver::CloseLibrary::operator()(void* library) const { ::dlclose(library); }
 
@@ -64,7 +30,7 @@ CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
   std::swap(driver_, other.driver_);
   std::swap(gpu_, other.gpu_);
   std::swap(address_, other.address_);
-  std::swap(on_host_, other.on_host_);
+  std::swap(kind_, other.kind_);
   return *this;
 }
 
@@ -77,10 +43,17 @@ CudaMemory CudaMemory::borrowed(int gpu, const void* data) {
 
 void CudaMemory::reset() {
   if (!driver_ || driver_->stuck_ || !driver_->use(gpu_)) return;
-  if (on_host_)
-    driver_->calls_->host_free(reinterpret_cast<void*>(address_));
-  else
-    driver_->calls_->gpu_free(address_);
+  switch (kind_) {
+    case Kind::gpu:
+      driver_->calls_->gpu_free(address_);
+      break;
+    case Kind::host:
+      driver_->calls_->host_free(reinterpret_cast<void*>(address_));
+      break;
+    case Kind::opened:
+      driver_->calls_->ipc_close(address_);
+      break;
+  }
 }
 
 CudaStream& CudaStream::operator=(CudaStream&& other) noexcept {
@@ -141,47 +114,7 @@ Status CudaDriver::load(const std::string& library) {
     return fail(Code::unsupported, "the CUDA driver cannot be loaded: " + std::string(why != nullptr ? why : library) +
                                        ". Install the NVIDIA driver, or start the container with the NVIDIA runtime");
   }
-  std::string missing;
-  const auto bind = [&](auto& call, const char* symbol) {
-    call = reinterpret_cast<std::remove_reference_t<decltype(call)>>(::dlsym(library_.get(), symbol));
-    if (call == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(symbol);
-  };
-  bind(calls_->init, "cuInit");
-  bind(calls_->error_string, "cuGetErrorString");
-  bind(calls_->device_count, "cuDeviceGetCount");
-  bind(calls_->device, "cuDeviceGet");
-  bind(calls_->device_name, "cuDeviceGetName");
-  bind(calls_->bus_id, "cuDeviceGetPCIBusId");
-  bind(calls_->retain, "cuDevicePrimaryCtxRetain");
-  bind(calls_->release, "cuDevicePrimaryCtxRelease_v2");
-  bind(calls_->set_current, "cuCtxSetCurrent");
-  bind(calls_->can_access, "cuDeviceCanAccessPeer");
-  bind(calls_->enable_peer, "cuCtxEnablePeerAccess");
-  bind(calls_->memory_info, "cuMemGetInfo_v2");
-  bind(calls_->gpu_alloc, "cuMemAlloc_v2");
-  bind(calls_->gpu_free, "cuMemFree_v2");
-  bind(calls_->host_alloc, "cuMemHostAlloc");
-  bind(calls_->host_free, "cuMemFreeHost");
-  bind(calls_->stream_create, "cuStreamCreate");
-  bind(calls_->stream_destroy, "cuStreamDestroy_v2");
-  bind(calls_->stream_query, "cuStreamQuery");
-  bind(calls_->module_load, "cuModuleLoadData");
-  bind(calls_->module_unload, "cuModuleUnload");
-  bind(calls_->module_kernel, "cuModuleGetFunction");
-  bind(calls_->launch, "cuLaunchKernel");
-  bind(calls_->copy_to_gpu, "cuMemcpyHtoDAsync_v2");
-  bind(calls_->copy_to_host, "cuMemcpyDtoHAsync_v2");
-  bind(calls_->copy_to_peer, "cuMemcpyPeerAsync");
-  bind(calls_->begin_capture, "cuStreamBeginCapture_v2");
-  bind(calls_->end_capture, "cuStreamEndCapture");
-  bind(calls_->graph_instantiate, "cuGraphInstantiateWithFlags");
-  bind(calls_->graph_destroy, "cuGraphDestroy");
-  bind(calls_->executable_destroy, "cuGraphExecDestroy");
-  bind(calls_->graph_launch, "cuGraphLaunch");
-  if (!missing.empty())
-    return fail(Code::unsupported, library + " lacks functions that every CUDA driver since 11.4 has (" + missing +
-                                       "). Update the driver");
-  return {};
+  return calls_->bind(library_.get(), library);
 }
 
 Status CudaDriver::count_gpus() {
@@ -278,7 +211,28 @@ Result<CudaMemory> CudaDriver::host_memory(std::size_t bytes, int gpu) {
   memory.driver_ = shared_from_this();
   memory.gpu_ = gpu;
   memory.address_ = reinterpret_cast<std::uint64_t>(address);
-  memory.on_host_ = true;
+  memory.kind_ = CudaMemory::Kind::host;
+  return memory;
+}
+
+Result<CudaIpcHandle> CudaDriver::ipc_handle(const CudaMemory& memory) {
+  STRAIT_TRY(use(memory.gpu_));
+  CudaIpcHandle handle;
+  STRAIT_TRY(check(calls_->ipc_handle(&handle, memory.address_),
+                   "showing memory of GPU " + std::to_string(memory.gpu_) + " to other processes"));
+  return handle;
+}
+
+Result<CudaMemory> CudaDriver::open(int gpu, const CudaIpcHandle& handle) {
+  STRAIT_TRY(use(gpu));
+  std::uint64_t address = 0;
+  STRAIT_TRY(check(calls_->ipc_open(&address, handle, ipc_enable_peer),
+                   "opening memory of another process on GPU " + std::to_string(gpu)));
+  CudaMemory memory;
+  memory.driver_ = shared_from_this();
+  memory.gpu_ = gpu;
+  memory.address_ = address;
+  memory.kind_ = CudaMemory::Kind::opened;
   return memory;
 }
 

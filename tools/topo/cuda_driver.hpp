@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,11 @@
 namespace strait::topo {
 
 class CudaDriver;
+
+/// By which another process of this host opens memory of a GPU.
+struct CudaIpcHandle {
+  std::array<char, 64> bytes{};
+};
 
 /// Memory of a GPU, or pinned memory of the host that all GPUs reach. Freed with it, unless it is another's.
 class CudaMemory {
@@ -33,7 +39,7 @@ class CudaMemory {
   std::shared_ptr<CudaDriver> driver_{};
   int gpu_ = 0;
   std::uint64_t address_ = 0;
-  bool on_host_ = false;
+  enum class Kind : std::uint8_t { gpu, host, opened } kind_ = Kind::gpu;
 };
 
 /// An order of copies on a GPU. Destroyed with it.
@@ -111,6 +117,10 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
   Result<CudaMemory> gpu_memory(int gpu, std::size_t bytes);
   /// Pinned through `gpu`, and within reach of all; on the NUMA node of the calling thread.
   Result<CudaMemory> host_memory(std::size_t bytes, int gpu = 0);
+  /// For another process. Of this one's, `memory` must outlive what is opened there.
+  Result<CudaIpcHandle> ipc_handle(const CudaMemory& memory);
+  /// Another process's, as if it were of `gpu`: copies go directly.
+  Result<CudaMemory> open(int gpu, const CudaIpcHandle& handle);
   Result<CudaStream> stream(int gpu);
   /// Compiles for the GPU at hand. Code::unsupported: the driver cannot.
   Result<CudaModule> module(int gpu, const char* ptx);

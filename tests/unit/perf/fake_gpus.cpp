@@ -1,6 +1,7 @@
 // Two GPUs whose memory is the host's, and host ranks in the place of GPU ranks: `strait perf -g` runs on any machine.
 // It is both the driver (libcuda.so.1) and preloaded. Of Strait's calls only all-reduces are recorded into graphs.
 //   FAKE_GPUS_LOSE=1: copies to the GPUs move nothing.   FAKE_GPUS_FORGET=1: launched graphs do nothing.
+//   FAKE_GPUS_P2P=1: the GPUs reach one another, and the transport is called so. FAKE_GPUS_P2P=0: it is called so only.
 #include <dlfcn.h>
 #include <strait/strait.h>
 
@@ -59,6 +60,13 @@ EXPORT straitResult_t straitAllReduceWithOptions(const void* send, void* receive
   recording->push_back([=, kept = *options] { real(send, receive, count, type, op, comm, stream, &kept); });
   return straitSuccess;
 }
+EXPORT straitResult_t straitCommGetTransport(straitComm_t comm, const char** name, const char** why) {
+  const auto real = reinterpret_cast<decltype(&straitCommGetTransport)>(::dlsym(RTLD_NEXT, "straitCommGetTransport"));
+  const straitResult_t result = real(comm, name, why);
+  if (std::getenv("FAKE_GPUS_P2P") != nullptr) *name = "cuda_p2p";
+  return result;
+}
+
 EXPORT straitResult_t straitMemAllocDevice(void** pointer, size_t size_bytes, int device) {
   if (device != current) return straitInvalidArgument;
   return ++held, straitMemAlloc(pointer, size_bytes);
@@ -100,8 +108,21 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return --held, success; }
 EXPORT int cuCtxSetCurrent(void* context) {
   return current = static_cast<int>(static_cast<int*>(context) - contexts), success;
 }
-EXPORT int cuDeviceCanAccessPeer(int* can, int, int) { return *can = 0, success; }
-EXPORT int cuCtxEnablePeerAccess(void*, unsigned) { return invalid_value; }
+EXPORT int cuDeviceCanAccessPeer(int* can, int device, int peer) {
+  const char* p2p = std::getenv("FAKE_GPUS_P2P");
+  return *can = p2p != nullptr && *p2p == '1', device == peer ? invalid_value : success;
+}
+EXPORT int cuCtxEnablePeerAccess(void* peer, unsigned) { return peer == &contexts[current] ? invalid_value : success; }
+struct IpcHandle {
+  char bytes[64];
+};
+EXPORT int cuIpcGetMemHandle(IpcHandle* handle, std::uint64_t address) {
+  return std::memcpy(handle, &address, sizeof address), success;
+}
+EXPORT int cuIpcOpenMemHandle_v2(std::uint64_t*, IpcHandle, unsigned) {
+  return invalid_value;
+}  // it is no other process's
+EXPORT int cuIpcCloseMemHandle(std::uint64_t) { return invalid_value; }
 EXPORT int cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   return *free_bytes = *total_bytes = std::size_t{10} << 20, success;
 }

@@ -7,7 +7,7 @@
 namespace strait::perf {
 namespace {
 
-constexpr LinkRates rates{.up_gbps = 40, .down_gbps = 50, .duplex_gbps = 36};
+constexpr HostLinkRates rates{.up_gbps = 40, .down_gbps = 50, .duplex_gbps = 36};
 constexpr std::size_t bytes = 400'000'000;
 
 Floor floor(Collective collective, const LinkRates& of = rates) { return floor_of(collective, bytes, 4, of).value(); }
@@ -33,16 +33,26 @@ TEST(Floors, BothWaysAtOnceTakeLonger) {
 
 /// Links that both directions share: one after the other is as good.
 TEST(Floors, OfSharedLinksAreTheSum) {
-  const LinkRates shared{.up_gbps = 10, .down_gbps = 10, .duplex_gbps = 4};
+  const HostLinkRates shared{.up_gbps = 10, .down_gbps = 10, .duplex_gbps = 4};
   EXPECT_NEAR(floor(Collective::all_reduce, shared).duplex_time_us, 8e4, 1e-6);
-  const LinkRates wavering{.up_gbps = 10, .down_gbps = 10, .duplex_gbps = 11};
+  const HostLinkRates wavering{.up_gbps = 10, .down_gbps = 10, .duplex_gbps = 11};
   EXPECT_EQ(floor(Collective::all_reduce, wavering).duplex_time_us, floor(Collective::all_reduce, wavering).time_us);
 }
 
+TEST(Floors, BetweenPeersAreOfTheOthersBlocks) {
+  const PeerLinkRates peers{.out_gbps = 300};
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all})
+    EXPECT_DOUBLE_EQ(floor(collective, peers).time_us, 1'000) << static_cast<int>(collective);
+  EXPECT_DOUBLE_EQ(floor(Collective::all_reduce, peers).time_us, 2'000) << "to those who add, and from them";
+  EXPECT_DOUBLE_EQ(floor(Collective::all_reduce, peers).duplex_time_us, 2'000);
+  EXPECT_EQ(floor(Collective::all_reduce, peers).binding, "peers");
+}
+
 TEST(Floors, OnlyWhereAllRanksDoTheSame) {
-  for (const Collective collective : {Collective::broadcast, Collective::reduce, Collective::gather,
-                                      Collective::scatter, Collective::send_recv, Collective::barrier})
-    EXPECT_FALSE(floor_of(collective, bytes, 4, rates)) << static_cast<int>(collective);
+  for (const LinkRates& links : {LinkRates(rates), LinkRates(PeerLinkRates{300})})
+    for (const Collective collective : {Collective::broadcast, Collective::reduce, Collective::gather,
+                                        Collective::scatter, Collective::send_recv, Collective::barrier})
+      EXPECT_FALSE(floor_of(collective, bytes, 4, links)) << static_cast<int>(collective);
   EXPECT_FALSE(floor_of(Collective::all_reduce, bytes, 1, rates)) << "nothing leaves a GPU";
   EXPECT_EQ(floor_of(Collective::all_reduce, 0, 2, rates)->time_us, 0);
 }

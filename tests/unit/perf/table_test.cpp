@@ -57,7 +57,7 @@ TEST(Table, BesideABaselineItsTimesAndRatiosAreShown) {
 }
 
 TEST(Table, FloorsStandBehindTheRest) {
-  const LinkRates links{40, 50, 37};
+  const HostLinkRates links{40, 50, 37};
   for (const bool compared : {false, true}) {
     Row row = example();
     row.floor = Floor{8, 9, "up"};

@@ -70,6 +70,23 @@ PY
 grep -q "fake GPUs: 0 held" "$folder/err" || fail "--floors leaves something on the GPUs"
 run broadcast -t 2 -g 1 -b 1K -e 1K -n 3 --floors || fail "--floors of a broadcast failed"
 grep -q "N/A  *N/A$" "$folder/out" || fail "a broadcast has a floor"
+FAKE_GPUS_P2P=1 run all-gather -t 2 -g 1 -b 1K -e 4K -f 2 -n 3 --floors --json "$folder/json" || fail "P2P: --floors failed"
+grep -q "^# Copies to all peers, .* GB/s$" "$folder/out" || fail "P2P: no rate of copies"
+grep -q "times$" "$folder/out" || fail "P2P: no column for the floor"
+python3 - "$folder/json" <<'PY' || fail "P2P: the JSON has no floors"
+import json, math, sys
+report = json.load(open(sys.argv[1]))
+rate = report["links"]["peers_gbps"]
+for row in report["results"]:
+    assert math.isclose(row["floor"]["time_us"], row["bytes"] / 2 / rate / 1e3, rel_tol=1e-6), (row, rate)
+    assert row["floor"]["binding"] == "peers", row
+assert len(report["results"]) == 3
+PY
+grep -q "fake GPUs: 0 held" "$folder/err" || fail "P2P: --floors leaves something on the GPUs"
+if FAKE_GPUS_P2P=0 run all-gather -t 2 -g 1 -b 1K -e 1K --floors; then fail "P2P that is none is not noticed"; fi
+grep -q "no P2P from GPU [01] to GPU [01]" "$folder/err" || fail "P2P that is none is not named"
+run all-reduce -t 1 -g 1 -b 1K -e 1K --floors || fail "--floors of one rank failed"
+grep -q "^# No floors: one rank copies to nobody" "$folder/out" || fail "one rank has floors"
 if run all-reduce -t 2 --floors; then fail "host ranks have floors"; fi
 grep -q "Measure them with -g 1" "$folder/err" || fail "--floors of host ranks is not refused"
 

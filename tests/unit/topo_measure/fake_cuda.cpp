@@ -46,6 +46,10 @@ int move(Wire& wire, std::size_t bytes, void* stream) {
   return success;
 }
 
+struct CudaIpcHandle {
+  char bytes[64];
+};
+
 int owner(std::uint64_t address) {
   const auto found = allocations.find(address);
   return found == allocations.end() ? -2 : found->second;
@@ -186,6 +190,9 @@ EXPORT int cuMemcpyPeerAsync(std::uint64_t to, void* to_context, std::uint64_t f
 #endif
 }
 #endif
+EXPORT int cuIpcGetMemHandle(void*, std::uint64_t) { return invalid_value; }
+EXPORT int cuIpcOpenMemHandle_v2(std::uint64_t*, CudaIpcHandle, unsigned) { return invalid_value; }
+EXPORT int cuIpcCloseMemHandle(std::uint64_t) { return invalid_value; }
 EXPORT int cuStreamBeginCapture_v2(void*, int) { return invalid_value; }
 EXPORT int cuStreamEndCapture(void*, void**) { return invalid_value; }
 EXPORT int cuGraphInstantiateWithFlags(void**, void*, unsigned long long) { return invalid_value; }

@@ -1,4 +1,4 @@
-#include "perf/link_rates.hpp"
+#include "perf/host_rates.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -63,9 +63,9 @@ class Links {
 
 }  // namespace
 
-Result<LinkRates> measure_link_rates(Gpu& gpu, const std::function<Status()>& barrier) {
+Result<HostLinkRates> measure_host_rates(Gpu& gpu, const std::function<Status()>& barrier) {
   STRAIT_ASSIGN(Links links, Links::open(gpu));
-  LinkRates rates;
+  HostLinkRates rates;
   STRAIT_ASSIGN(rates.up_gbps, links.rate(true, false, barrier));
   STRAIT_ASSIGN(rates.down_gbps, links.rate(false, true, barrier));
   STRAIT_ASSIGN(rates.duplex_gbps, links.rate(true, true, barrier));
