@@ -130,6 +130,11 @@ inline constexpr Variable environment_table[] = {
      "which takes half the bytes. Unset: 96K for all peers together over PCIe Gen5, and less where links are known to "
      "be slower (docs/gpus.md).",
      "", 0, std::int64_t{1} << 30},
+    {"STRAIT_HOST_MEMORY_BYTES", VariableKind::bytes, "128M", true,
+     "GPU ranks without P2P: memory that the ranks of a communicator pin on a host, all together. With less, chunks "
+     "are "
+     "smaller and large calls slower (docs/gpus.md#without-p2p).",
+     "", std::int64_t{32} << 20, std::int64_t{1} << 34},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines, and so does each "
      "message "

@@ -222,7 +222,8 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
 
 Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   // What ranks trade across islands lies behind what all trade.
-  const std::size_t budget_bytes = arena_bytes(ArenaKind::host, request.ranks) / (islands_.empty() ? 1 : 2);
+  const std::size_t arenas_bytes = StagingBudget::of(request.host_memory_bytes, false, false).arenas_bytes;
+  const std::size_t budget_bytes = arenas_bytes / request.ranks / (islands_.empty() ? 1 : 2);
   const ArenaLayout layout = arena_layout(ArenaKind::host, request.ranks, budget_bytes);
   ArenaLayout across{};
   if (!islands_.empty())
@@ -238,17 +239,25 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   ring_.staged = true;
   for (const std::uint32_t peer : all) ring_.arenas[peer] = staging_[peer].device_data();
   if (!islands_.empty()) STRAIT_TRY(join_across(request, across, layout));
-  if (request.ranks > 1 && DeviceCopies::are_wanted(request, true)) {
-    const staged::StagedOptions options;
-    STRAIT_ASSIGN(const auto windows,
-                  staged::StagedWindows::within(windows_bytes, request.ranks, options.depth, options.chunk_bytes));
-    STRAIT_ASSIGN(windows_, share_one(request, windows_bytes, "large messages", places_of_windows(windows, nodes_)));
-  }
+  return open_large(request);
+}
+
+/// For copy engines and CPU threads.
+Status DeviceArenas::open_large(const DeviceRank::Request& request) {
   reducers_of_each_ =
       cpu_reducers_of_each(request.reducers.threads, request.most_reducers, request.ranks, crossing_ranks());
-  if (reducers_of_each_ == 0) return {};
-  const std::size_t least = DeviceReducers::least_bytes(request, meeting_ranks(), crossing_ranks(), exchange_rates_);
-  return least > 0 ? open_reducers(request) : Status();
+  const bool has_reducers = reducers_of_each_ > 0 && DeviceReducers::least_bytes(request, meeting_ranks(),
+                                                                                 crossing_ranks(), exchange_rates_) > 0;
+  const bool has_windows = request.ranks > 1 && DeviceCopies::are_wanted(request, true);
+  budget_ = StagingBudget::of(request.host_memory_bytes, has_reducers, has_windows);
+  if (has_windows) {
+    const staged::StagedOptions options;
+    STRAIT_ASSIGN(const auto windows, staged::StagedWindows::within(budget_.windows_bytes, request.ranks, options.depth,
+                                                                    options.chunk_bytes));
+    STRAIT_ASSIGN(windows_,
+                  share_one(request, windows.size_bytes(), "large messages", places_of_windows(windows, nodes_)));
+  }
+  return has_reducers ? open_reducers(request) : Status();
 }
 
 Status DeviceArenas::join_across(const DeviceRank::Request& request, const ArenaLayout& layout,
@@ -294,7 +303,7 @@ Result<host_staged::HostMemory> DeviceArenas::share_one(const DeviceRank::Reques
 
 cpu_reducers::ReducerMemory DeviceArenas::reducers_layout() const {
   return cpu_reducers::ReducerMemory::of(static_cast<std::uint32_t>(meeting_ranks()),
-                                         cpu_reducers::ReducerMemory::budget_bytes / meetings());
+                                         budget_.reducers_bytes / meetings());
 }
 
 std::size_t DeviceArenas::reducers_offset() const {

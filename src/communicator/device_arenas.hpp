@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "communicator/device_rank.hpp"
+#include "communicator/staging_budget.hpp"
 #include "communicator/staging_places.hpp"
 #include "executor/cpu_reducers/reducer_memory.hpp"
 #include "executor/cuda/runtime.hpp"
@@ -49,7 +50,6 @@ class DeviceArenas {
   /// Staged, more than one rank, and copy engines wanted: memory that all ranks share for large messages
   /// (executor/copy_engine). Else null.
   const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
-  static constexpr std::size_t windows_bytes = std::size_t{64} << 20;  ///< of a host
   /// The ranks whose parts of an all-reduce meet in host memory: all, or those of across_ring().
   const kernels::Ring& meeting_ring() const { return islands_.empty() ? ring_ : across_ring_; }
   /// Staged, more than one rank, and CPU threads are to reduce what meeting_ring() brings: this rank's ring with them,
@@ -96,6 +96,7 @@ class DeviceArenas {
   Result<Missing> probe(const DeviceRank::Request& request);
   Status run_probe(int device, std::uint32_t& unreached) const;
   Status open_staging(const DeviceRank::Request& request);
+  Status open_large(const DeviceRank::Request& request);
   /// The ring of one rank of each island, in the staging arenas, behind that of all ranks.
   Status join_across(const DeviceRank::Request& request, const kernels::ArenaLayout& layout,
                      const kernels::ArenaLayout& before);
@@ -111,6 +112,7 @@ class DeviceArenas {
   kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;
   std::vector<RankNodes> nodes_;  ///< staged: by rank
+  StagingBudget budget_;          ///< staged
   cuda::DeviceMemory counts_;     ///< of all rings, and behind them Ring::gave_up and the words
   static constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks, words_bytes = 4096;
   static_assert(barrier_bytes + sizeof(kernels::LaunchCounts) <= words_bytes);

@@ -67,7 +67,7 @@ Status DeviceCopies::open_staged(const host_staged::HostMemory& windows) {
                                             .ranks = request_->ranks,
                                             .host = windows.data(),
                                             .device = windows.device_data(),
-                                            .size_bytes = DeviceArenas::windows_bytes,
+                                            .size_bytes = windows.size_bytes(),
                                             .options = {},
                                             .has_failed = [watch = request_->watch] { return watch->has_failed(); }}));
   return {};

@@ -232,6 +232,7 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
   STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
   STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
+  STRAIT_ASSIGN(options_.host_memory_bytes, bytes_of(environment, "STRAIT_HOST_MEMORY_BYTES"));
   STRAIT_ASSIGN(options_.copy_engine_bytes, bytes_of(environment, "STRAIT_COPY_ENGINE_BYTES"));
   STRAIT_ASSIGN(options_.copies_messages, environment.flag("STRAIT_COPY_MESSAGES"));
   STRAIT_ASSIGN(options_.copy_window_bytes, bytes_of(environment, "STRAIT_COPY_WINDOW_BYTES"));

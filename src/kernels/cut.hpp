@@ -49,7 +49,7 @@ inline Cut cut(const Slots& through, std::size_t bytes) {
   const std::size_t rounds = through.rounds;
   const std::size_t piece = through.grain_bytes != 0 ? through.grain_bytes : piece_data_bytes(wire);
   const std::size_t slot = through.slot_bytes / piece_bytes * piece_data_bytes(wire) / piece * piece;
-  const std::size_t least = (min_chunk_bytes(wire) + piece - 1) / piece * piece;
+  const std::size_t least = std::min((min_chunk_bytes(wire) + piece - 1) / piece * piece, slot);
   // No more lanes than blocks where these move the message in no more rounds: long chunks cost less than many.
   const std::size_t blocks = std::max(through.blocks, 1u), block_bytes = blocks * slot * rounds;
   const std::size_t wanted = blocks * std::max((bytes + block_bytes - 1) / block_bytes, std::size_t{1});

@@ -26,6 +26,7 @@ class HostMemory {
 
   /// A descriptor that import() takes, in this process or another.
   Result<UniqueFd> share() const;
+  std::size_t size_bytes() const { return mapping_.size_bytes(); }
   /// As the host addresses it.
   std::byte* data() const { return mapping_.data(); }
   /// As the device does.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,13 +26,15 @@ struct ReducerMemory {
   static constexpr std::uint32_t run_blocks = 4;
   static constexpr std::size_t run_bytes(WireFormat format) { return run_blocks * wire::block_bytes(format); }
 
-  /// As many lanes as a kernel takes blocks, each with little in flight: what is in flight should be in the last-level
-  /// cache, and no more than this is pinned in all.
+  /// As many lanes as a kernel takes blocks, or as have slots of 4 KB, each with little in flight: what is in flight
+  /// should be in the last-level cache, and no more than this is pinned in all.
   static constexpr std::size_t budget_bytes = std::size_t{64} << 20;
   static constexpr ReducerMemory of(std::uint32_t ranks, std::size_t budget_bytes = ReducerMemory::budget_bytes) {
-    constexpr std::uint32_t lanes = 128, most_slot_bytes = 24 << 10;
+    constexpr std::uint32_t most_lanes = 128, least_slot_bytes = 4 << 10, most_slot_bytes = 24 << 10;
     const std::size_t headers_bytes = ranks * (ranks + std::size_t{3}) / 2 * header_bytes;
-    const std::size_t fair = (budget_bytes - headers_bytes) / ((std::size_t{ranks} + 1) * lanes * kernels::slot_depth);
+    const std::size_t a_lane = (budget_bytes - headers_bytes) / ((std::size_t{ranks} + 1) * kernels::slot_depth);
+    const auto lanes = static_cast<std::uint32_t>(std::clamp<std::size_t>(a_lane / least_slot_bytes, 1, most_lanes));
+    const std::size_t fair = a_lane / lanes;
     const std::uint32_t slot_bytes = fair < most_slot_bytes ? static_cast<std::uint32_t>(fair) : most_slot_bytes;
     return {ranks, lanes, slot_bytes / kernels::piece_bytes * kernels::piece_bytes};
   }
