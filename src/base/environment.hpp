@@ -134,7 +134,7 @@ inline constexpr Variable environment_table[] = {
      "GPU ranks without P2P: memory that the ranks of a communicator pin on a host, all together. With less, chunks "
      "are "
      "smaller and large calls slower (docs/gpus.md#without-p2p).",
-     "", std::int64_t{32} << 20, std::int64_t{1} << 34},
+     "", std::int64_t{96} << 20, std::int64_t{1} << 34},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines, and so does each "
      "message "

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <variant>
 
+#include "base/hash.hpp"
 #include "communicator/started_calls.hpp"
 
 namespace strait {
@@ -104,12 +106,41 @@ AggregateLaunch empty_launch(const DeviceLaunch& like, DataType type) {
   return launch;
 }
 
+struct Share {
+  kernels::Slots through;
+  bool is_less = false;  ///< than the call would take by itself
+};
+
+/// What each call goes through: as many lanes as it would take by itself, or, where all together would take too many, a
+/// share that grows with them.
+std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> aggregated) {
+  std::vector<Share> shares;
+  std::vector<std::uint32_t> wanted;
+  for (const Call& call : aggregated) {
+    shares.push_back({calls.aggregable_slots(call).value()});
+    wanted.push_back(kernels::cut(shares.back().through, call.count * size_bytes(call.type)).lanes);
+  }
+  const std::uint32_t all = std::accumulate(wanted.begin(), wanted.end(), 0u), lanes = shares.front().through.blocks;
+  if (all <= lanes) return shares;
+  const auto spare = lanes - static_cast<std::uint32_t>(shares.size());  // a lane each, and the rest by what they want
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const std::uint32_t share = 1 + wanted[i] * spare / all;
+    shares[i].is_less = share < wanted[i];
+    shares[i].through.lanes = shares[i].through.blocks = std::min(share, wanted[i]);
+  }
+  return shares;
+}
+
+/// Data that are cut for a share must fit nothing else: a peer that groups its calls differently cuts them differently.
+std::uint16_t hash_of_share(std::uint16_t call_hash, std::uint32_t lanes) {
+  return static_cast<std::uint16_t>(mix(std::uint64_t{lanes} << 16 | call_hash));
+}
+
 }  // namespace
 
 std::size_t aggregated_calls(const DeviceCalls& calls, std::span<const Call> group) {
   std::optional<kernels::Slots> first;
   std::size_t count = 0;
-  std::uint32_t lanes = 0;
   for (const Call& call : group) {
     if (count == kernels::max_aggregated) break;
     const auto through = calls.aggregable_slots(call);
@@ -120,9 +151,8 @@ std::size_t aggregated_calls(const DeviceCalls& calls, std::span<const Call> gro
                   is_reduction(call.collective) != is_reduction(leader.collective) ||
                   (is_reduction(call.collective) && call.type != leader.type)))
       break;
+    if (count == through->blocks) break;
     first = through;
-    lanes += kernels::cut(*through, call.count * size_bytes(call.type)).lanes;
-    if (lanes > through->blocks) break;
     ++count;
   }
   return std::max<std::size_t>(count, 1);
@@ -131,11 +161,15 @@ std::size_t aggregated_calls(const DeviceCalls& calls, std::span<const Call> gro
 std::vector<AggregateLaunch> launches_of_aggregate(const DeviceCalls& calls, std::span<const Call> aggregated) {
   std::vector<AggregateLaunch> launches;
   const bool together = are_independent(calls.ring(), aggregated);
+  const auto shares = shares_of(calls, aggregated);
   std::uint32_t first_lane = 0;
-  for (const Call& call : aggregated) {
-    const DeviceLaunch single = calls.launches_of(call).at(0);
+  for (std::size_t i = 0; i < aggregated.size(); ++i) {
+    const Call& call = aggregated[i];
+    const DeviceLaunch single = calls.aggregable_launch(call, shares[i].through);
     if (launches.empty() || !together) launches.push_back(empty_launch(single, call.type));
     add(single, call, first_lane, launches.back());
+    AggregatedCall& added = launches.back().argument.calls[launches.back().argument.count - 1];
+    if (shares[i].is_less) added.call_hash = hash_of_share(added.call_hash, shares[i].through.lanes);
     first_lane += single.blocks;
   }
   return launches;

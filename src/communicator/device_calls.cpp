@@ -197,6 +197,12 @@ std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   return through;
 }
 
+DeviceLaunch DeviceCalls::aggregable_launch(const Call& call, const Slots& through) const {
+  std::vector<DeviceLaunch> launches;
+  add(exchange_of(call, through), through, is_reduction(call.collective), launches);
+  return launches.at(0);
+}
+
 DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
   Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
   if (call.wire != WireFormat::off) through.grain_bytes = cpu_reducers::ReducerMemory::run_bytes(call.wire);

@@ -61,6 +61,8 @@ class DeviceCalls {
   DeviceLaunch launch_to_reducers(const Call& call) const;
   /// Through what a small collective goes in one hop, if it may go along with others of its group (aggregates.hpp).
   std::optional<kernels::Slots> aggregable_slots(const Call& call) const;
+  /// That call through those slots, or fewer of the same wire: not empty, and of more than one rank.
+  DeviceLaunch aggregable_launch(const Call& call, const kernels::Slots& through) const;
   /// Sends and receives of one group.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
   /// Of a rank that has no part in a call: it only counts it.

@@ -167,21 +167,22 @@ class Reading(unittest.TestCase):
                 gate.merge_nccl_tests([strait], [nccl])
 
 
-STRAIT = """#!/usr/bin/env python3
-import json, os, sys
-arguments = sys.argv[1:]
-if arguments[0] == "run":
-    os.environ["SERVED_BY"] = "strait"
-    os.execv(arguments[3], arguments[3:])
-names = ("STRAIT_MAX_SMS", "NCCL_MAX_CTAS", "NCCL_P2P_DISABLE", "NCCL_SHM_USE_CUDA_MEMCPY", "STRAIT_WIRE")
-limits = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
-open(os.environ["CALLS"], "a").write(" ".join(arguments + limits) + "\\n")
-if arguments[1] == os.environ.get("BROKEN"):
-    sys.exit("no GPU")
-place = {"time_us": 2.0, "wrong": 0}
-base = {"time_us": 4.0, "wrong": 0}
-json.dump({"provenance": {}, "results": [{"bytes": 1024, "count": 8, "out_of_place": place, "in_place": place,
-           "floor": {"time_us": 1.0}, "baseline": {"out_of_place": base, "in_place": base}}]}, open(arguments[arguments.index("--json") + 1], "w"))
+STRAIT = """#!/bin/sh
+if [ "$1" = run ]; then shift 3 && SERVED_BY=strait exec "$@"; fi
+line="$*"
+for name in STRAIT_MAX_SMS NCCL_MAX_CTAS NCCL_P2P_DISABLE STRAIT_P2P NCCL_SHM_USE_CUDA_MEMCPY STRAIT_WIRE; do
+  eval "value=\\$$name"
+  [ -z "$value" ] || line="$line $name=$value"
+done
+echo "$line" >>"$CALLS"
+if [ "$2" = "$BROKEN" ]; then echo "no GPU" >&2 && exit 1; fi
+while [ "$1" != --json ]; do shift; done
+place='{"time_us": 2.0, "wrong": 0}' base='{"time_us": 4.0, "wrong": 0}'
+cat >"$2" <<JSON
+{"provenance": {}, "transport": {"name": "${TRANSPORT:-host_staged}"},
+ "results": [{"bytes": 1024, "count": 8, "out_of_place": $place, "in_place": $place, "floor": {"time_us": 1.0},
+              "baseline": {"out_of_place": $base, "in_place": $base}}]}
+JSON
 """
 PROGRAM = """#!/bin/sh
 time=$([ -n "$SERVED_BY" ] && echo 2.0 || echo 4.0)
@@ -242,12 +243,19 @@ class Running(unittest.TestCase):
         self.assertEqual((0, 9), (done.returncode, len(calls)), done.stdout + done.stderr)
         for i, call in enumerate(calls):
             self.assertIn("-b 64K -e 64M " if i > 5 else "-b 8 -e 256M ", call)
-            self.assertTrue(call.endswith(" NCCL_P2P_DISABLE=1" + " NCCL_SHM_USE_CUDA_MEMCPY=1" * (i % 3 == 2)), call)
+            self.assertTrue(call.endswith(" NCCL_P2P_DISABLE=1 STRAIT_P2P=off" + " NCCL_SHM_USE_CUDA_MEMCPY=1" * (i % 3 == 2)), call)
         self.assertEqual(18, done.stdout.count("4.00   2.00  PASS"), done.stdout)
         _, calls = self.gate("--collectives", "all-reduce", "--no-p2p", "--results", str(self.folder / "others"))
         in_int8 = [call for call in calls if "STRAIT_WIRE" in call]
         self.assertEqual(1, len(in_int8))
-        self.assertTrue(in_int8[0].endswith(" NCCL_P2P_DISABLE=1 STRAIT_WIRE=int8"), in_int8)
+        self.assertTrue(in_int8[0].endswith(" NCCL_P2P_DISABLE=1 STRAIT_P2P=off STRAIT_WIRE=int8"), in_int8)
+        self.assertIn("-b 1M -e 256M ", in_int8[0])
+
+    def test_what_went_by_p2p_all_the_same_is_no_result(self):
+        done, _ = self.gate("--collectives", "all-gather", "--no-p2p", TRANSPORT="cuda_p2p")
+        self.assertEqual(1, done.returncode)
+        self.assertIn("went by cuda_p2p, not through host memory", done.stdout)
+        self.assertIn("# 9 failures; 0 of 9 shards are done", done.stdout)
 
     def test_ranks_may_be_processes(self):
         self.script("mpirun", '#!/bin/sh\n[ "$1 $2" = "-np 3" ] || exit 7\nshift 2\nexec "$@"\n')

@@ -39,6 +39,7 @@ HostTables::HostTables(const Limits& limits, std::uint64_t seed, const std::vect
 Result<DeviceTables> DeviceTables::upload(const HostTables& host, int device) {
   DeviceTables tables;
   tables.ranks_ = host.ranks();
+  tables.device_ = device;
   cuda::DeviceGuard guard(device);
   for (int type = 0; type < data_type_count; ++type)
     for (std::uint32_t which = 0; which < tables.ranks_ + op_count; ++which) {
@@ -52,6 +53,7 @@ Result<DeviceTables> DeviceTables::upload(const HostTables& host, int device) {
 }
 
 Result<bool> DeviceTables::is_intact(const HostTables& host) const {
+  cuda::DeviceGuard guard(device_);  // no other one reaches this memory
   for (int type = 0; type < data_type_count; ++type)
     for (std::uint32_t which = 0; which < ranks_ + op_count; ++which) {
       const Bytes& expected = host_table(host, static_cast<DataType>(type), which);

@@ -47,6 +47,7 @@ class DeviceTables {
   const cuda::DeviceMemory& at(DataType type, std::uint32_t which) const {
     return memory_[static_cast<std::size_t>(type) * (ranks_ + op_count) + which];
   }
+  int device_ = 0;
   std::uint32_t ranks_ = 0;
   std::vector<cuda::DeviceMemory> memory_;  ///< [type][rank, then op]
 };

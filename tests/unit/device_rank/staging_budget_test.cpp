@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t mb = std::size_t{1} << 20;
 
 TEST(StagingBudget, AllTogetherIsNoMoreThanAllowed) {
-  for (const std::size_t bytes : {32 * mb, 100 * mb, 128 * mb, 1024 * mb})
+  for (const std::size_t bytes : {96 * mb, 100 * mb, 128 * mb, 1024 * mb})
     for (const bool reducers : {false, true})
       for (const bool windows : {false, true}) {
         const auto budget = StagingBudget::of(bytes, reducers, windows);
@@ -33,7 +33,7 @@ TEST(StagingBudget, By128MegabytesIsWhatWasMeasured) {
 
 /// Also where islands halve the arenas, and all places of two islands have a part of the reducers' memory.
 TEST(StagingBudget, TheLeastHasRoomForEverything) {
-  const auto budget = StagingBudget::of(32 * mb, true, true);
+  const auto budget = StagingBudget::of(96 * mb, true, true);
   for (std::uint32_t ranks = 2; ranks <= kernels::max_ranks; ++ranks) {
     const std::size_t arena_bytes = budget.arenas_bytes / ranks / 2;
     const auto layout = kernels::arena_layout(kernels::ArenaKind::host, ranks, arena_bytes);

@@ -145,10 +145,24 @@ TEST_F(AggregateRules, SmallCallsGoTogetherWhileThereAreLanes) {
   EXPECT_EQ(together(1, 10), 1u);
   EXPECT_EQ(together(5, 10), 5u);
   EXPECT_EQ(together(40, 10), lanes);
-  // Of 8 KB, four lanes each.
-  EXPECT_EQ(together(40, 2048), lanes / 4);
-  EXPECT_EQ(together(40, 8192), 1u) << "one takes all lanes";
+  EXPECT_EQ(together(40, 2048), lanes) << "of four lanes each by themselves";
+  EXPECT_EQ(together(40, 8192), lanes) << "of all lanes each by themselves";
   EXPECT_EQ(together(40, 8193), 1u) << "in bulk";
+}
+
+/// Where they would take more lanes than there are, each has one, and the rest by what it would take.
+TEST_F(AggregateRules, LargeCallsHaveMoreLanes) {
+  const std::vector<Call> group{call(8192), call(10), call(4096), call(10)};
+  ASSERT_EQ(aggregated_calls(machine_.calls(0), group), 4u);
+  const auto launches = launches_of_aggregate(machine_.calls(0), group);
+  ASSERT_EQ(launches.size(), 1u);
+  std::vector<std::uint32_t> taken;
+  for (std::uint32_t i = 0; i < 4; ++i) taken.push_back(launches[0].argument.calls[i].lanes);
+  EXPECT_GT(taken[0], taken[2]);
+  EXPECT_GT(taken[2], 1u);
+  EXPECT_EQ(taken[1], 1u);
+  EXPECT_EQ(taken[3], 1u);
+  EXPECT_LE(launches[0].blocks, lanes);
 }
 
 TEST_F(AggregateRules, NoMoreThanArgumentsHold) {
@@ -243,16 +257,17 @@ TEST_F(AggregateRules, EachCallIsMarkedAsStarted) {
 }
 
 /// A rank that groups its calls differently never gets data that are meant for others: it waits, and gives up.
-TEST_F(AggregateRules, WhoGroupsDifferentlyTakesNothing) {
+void group_differently(std::size_t count, std::byte first_byte) {
+  const std::size_t bytes = count * sizeof(float);
   std::vector<std::jthread> threads;
-  std::array<Bytes, 2> outputs{Bytes(8000, poison), Bytes(8000, poison)};
+  std::array<Bytes, 2> outputs{Bytes(2 * bytes, poison), Bytes(2 * bytes, poison)};
   Machine machine(2, lanes, {.flagged_bytes = 32 << 10});
   for (std::uint32_t rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
-      Bytes input(8000);
+      Bytes input(2 * bytes);
       std::vector<Call> group;
       for (std::size_t i = 0; i < 2; ++i)
-        group.push_back(all_reduce(10, input.data() + i * 4000, outputs[rank].data() + i * 4000));
+        group.push_back(all_reduce(count, input.data() + i * bytes, outputs[rank].data() + i * bytes));
       if (rank == 0) {
         group[1].aggregated = true;
         AggregateLaunch launch = launches_of_aggregate(machine.calls(0), group).at(0);
@@ -269,10 +284,14 @@ TEST_F(AggregateRules, WhoGroupsDifferentlyTakesNothing) {
   threads.clear();
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     EXPECT_NE(machine.mailbox(rank).timed_out, 0u) << "rank " << rank;
-    EXPECT_EQ(outputs[rank][0], std::byte{0}) << "the first is the same call on both";
-    EXPECT_EQ(outputs[rank][4000], poison);
+    EXPECT_EQ(outputs[rank][0], first_byte);
+    EXPECT_EQ(outputs[rank][bytes], poison);
   }
 }
+TEST(AggregatedCalls, WhoGroupsDifferentlyTakesNothing) {
+  group_differently(10, std::byte{0});  // the first is the same call on both
+}
+TEST(AggregatedCalls, WhatIsCutForAShareFitsNothingElse) { group_differently(8192, poison); }
 
 }  // namespace
 }  // namespace strait::testing
