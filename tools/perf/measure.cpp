@@ -42,8 +42,8 @@ Result<std::size_t> wrong_in(const Operation& o, const Contents& contents, Memor
   return count_wrong(o, contents, memory.host());
 }
 
-/// Whether another library's results must have the same bits: it may divide where Strait multiplies, and what Strait sends
-/// in a wire format it does not.
+/// Whether another library's results must have the same bits: it may divide where Strait multiplies, and what Strait
+/// sends in a wire format it does not.
 bool baseline_is_exact(const Operation& o) {
   if (o.wire != WireFormat::off) return false;
   return !is_reduction(o.collective) || o.op != ReduceOp::avg ||
