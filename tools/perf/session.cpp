@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string_view>
 #include <thread>
@@ -155,9 +156,16 @@ Status run_threads(const Process& process, Session& session) {
   return {};
 }
 
+/// What is measured is compared with NCCL, which goes without P2P then. A setting of Strait's own comes first.
+void heed_nccl_p2p_disable() {
+  const char* disabled = std::getenv("NCCL_P2P_DISABLE");
+  if (disabled != nullptr && std::atoi(disabled) != 0) setenv("STRAIT_P2P", "off", 0);
+}
+
 }  // namespace
 
 int run(const Options& options) {
+  heed_nccl_p2p_disable();
   auto process = join_processes(options);
   if (!process) {
     fmt::print(stderr, "strait perf: {}\n", process.error().message);

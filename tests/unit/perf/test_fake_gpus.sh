@@ -90,6 +90,15 @@ grep -q "^# No floors: one rank copies to nobody" "$folder/out" || fail "one ran
 if run all-reduce -t 2 --floors; then fail "host ranks have floors"; fi
 grep -q "Measure them with -g 1" "$folder/err" || fail "--floors of host ranks is not refused"
 
+# NCCL's setting holds for Strait, too, but for one of its own.
+p2p() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["provenance"]["environment"].get("STRAIT_P2P"))' "$folder/json"; }
+NCCL_P2P_DISABLE=1 run all-reduce -t 2 -g 1 -b 8 -e 8 --json "$folder/json" || fail "NCCL_P2P_DISABLE=1 failed"
+[[ "$(p2p)" == off ]] || fail "NCCL_P2P_DISABLE=1 is not heeded"
+NCCL_P2P_DISABLE=0 run all-reduce -t 2 -g 1 -b 8 -e 8 --json "$folder/json" || fail "NCCL_P2P_DISABLE=0 failed"
+[[ "$(p2p)" == None ]] || fail "NCCL_P2P_DISABLE=0 switches P2P off"
+NCCL_P2P_DISABLE=1 STRAIT_P2P=auto run all-reduce -t 2 -g 1 -b 8 -e 8 --json "$folder/json" || fail "STRAIT_P2P=auto failed"
+[[ "$(p2p)" == auto ]] || fail "NCCL_P2P_DISABLE=1 replaces STRAIT_P2P"
+
 # A baseline in the same process: Strait's own, of host ranks.
 export STRAIT_NCCL_HOST_RANKS=1
 for collective in all-reduce all-gather reduce-scatter all-to-all all-to-all-v broadcast reduce gather scatter send-recv; do
