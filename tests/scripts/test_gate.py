@@ -47,7 +47,7 @@ class Sizes(unittest.TestCase):
         for kind, largest in (("p2p", "1G"), ("no_p2p", "256M")):
             targets = all_targets[kind]
             measured = {(collective, data_type, mode)
-                        for collective, data_type, mode, _ in gate.shards(odd=True, p2p=kind == "p2p")}
+                        for collective, data_type, mode, _ in gate.shards(by_strait_perf=True, p2p=kind == "p2p")}
             for data_type, tables in targets["microseconds"].items():
                 for collective, modes in tables.items():
                     for mode, table in modes.items():
@@ -61,15 +61,16 @@ class Sizes(unittest.TestCase):
         self.assertEqual(set(gate.PROGRAMS), set(all_targets["p2p"]["mean_ratio"]))
 
     def test_the_decisive_shards_come_first(self):
-        names = [gate.name_of(shard) for shard in gate.shards(odd=True)]
+        names = [gate.name_of(shard) for shard in gate.shards(by_strait_perf=True)]
         self.assertEqual("all-reduce_bfloat16_graph", names[0])
         self.assertEqual(len(names), len(set(names)))
         self.assertEqual([f"all-reduce_bfloat16_{sms}_sms" for sms in (4, 8, 16)], names[1:4])
         self.assertEqual(9 * 3 * 3 + 3, len(names))
-        self.assertEqual(9 * 3 * 2 + 3, len(gate.shards(odd=False)))
-        names = [gate.name_of(shard) for shard in gate.shards(odd=True, p2p=False)]
+        self.assertEqual(9 * 3 * 2 + 3, len(gate.shards(by_strait_perf=False)))
+        names = [gate.name_of(shard) for shard in gate.shards(by_strait_perf=True, p2p=False)]
         self.assertEqual(["all-reduce_bfloat16_graph", "all-reduce_bfloat16_int8"], names[:2])
         self.assertEqual(9 * 3 * 3 + 1, len(set(names)))
+        self.assertNotIn("int8", [mode for _, _, mode, _ in gate.shards(by_strait_perf=False, p2p=False)])
 
 
 class Judging(unittest.TestCase):

@@ -31,7 +31,7 @@ using LinkRates = std::variant<HostLinkRates, PeerLinkRates>;
 std::string describe(const LinkRates& rates);
 
 struct Floor {
-  double time_us = 0;         ///< each direction by itself: no algorithm is faster
+  double time_us = 0;         ///< each direction by itself; through host memory no algorithm is faster
   double duplex_time_us = 0;  ///< copies that keep both directions as busy as these links allow
   std::string_view binding;   ///< what time_us is of: "up", "down" or "peers"
 };

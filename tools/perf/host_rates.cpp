@@ -4,15 +4,13 @@
 #include <chrono>
 
 #include "base/deadline.hpp"
+#include "perf/link_copies.hpp"
 #include "topo/cuda_driver.hpp"
 
 namespace strait::perf {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t copy_bytes = std::size_t{32} << 20;
-constexpr int copies = 24;
-constexpr int longest_ms = 120'000;  // a tenth of a GB/s
 
 class Links {
  public:
@@ -23,10 +21,10 @@ class Links {
       STRAIT_ASSIGN(*stream, driver.stream(gpu.device()));
     }
     for (topo::CudaMemory* memory : {&links.source_, &links.sink_}) {
-      STRAIT_ASSIGN(*memory, gpu.memory(copy_bytes));
+      STRAIT_ASSIGN(*memory, gpu.memory(link_copies::piece_bytes));
     }
     for (topo::CudaMemory* memory : {&links.uploads_, &links.downloads_}) {
-      STRAIT_ASSIGN(*memory, gpu.staging(copy_bytes));
+      STRAIT_ASSIGN(*memory, gpu.staging(link_copies::piece_bytes));
     }
     return links;
   }
@@ -36,9 +34,9 @@ class Links {
     STRAIT_TRY(copy(up, down, 1));  // the first touch
     STRAIT_TRY(barrier());
     const auto began = Clock::now();
-    STRAIT_TRY(copy(up, down, copies));
+    STRAIT_TRY(copy(up, down, link_copies::pieces));
     const double us = std::chrono::duration<double, std::micro>(Clock::now() - began).count();
-    return static_cast<double>(copy_bytes) * copies / std::max(us, 1e-3) * 1e-3;
+    return static_cast<double>(link_copies::piece_bytes) * link_copies::pieces / std::max(us, 1e-3) * 1e-3;
   }
 
  private:
@@ -47,11 +45,11 @@ class Links {
   Status copy(bool up, bool down, int times) {
     topo::CudaDriver& driver = gpu_->driver();
     for (int i = 0; i < times; ++i) {
-      if (up) STRAIT_TRY(driver.to_host(up_, uploads_, source_, copy_bytes));
-      if (down) STRAIT_TRY(driver.to_gpu(down_, sink_, downloads_, copy_bytes));
+      if (up) STRAIT_TRY(driver.to_host(up_, uploads_, source_, link_copies::piece_bytes));
+      if (down) STRAIT_TRY(driver.to_gpu(down_, sink_, downloads_, link_copies::piece_bytes));
     }
     for (const topo::CudaStream* stream : {&up_, &down_})
-      STRAIT_TRY(driver.wait(*stream, Deadline::after_ms(longest_ms)));
+      STRAIT_TRY(driver.wait(*stream, Deadline::after_ms(link_copies::longest_ms)));
     return {};
   }
 

@@ -8,15 +8,13 @@
 
 #include "base/deadline.hpp"
 #include "perf/call.hpp"
+#include "perf/link_copies.hpp"
 #include "topo/cuda_driver.hpp"
 
 namespace strait::perf {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t copy_bytes = std::size_t{32} << 20;
-constexpr int copies = 24;
-constexpr int longest_ms = 120'000;
 
 /// Where a rank's memory lies for others to write to, as it travels.
 struct Sink {
@@ -67,8 +65,10 @@ Result<std::vector<Peer>> reach(Gpu& gpu, const std::vector<Sink>& sinks, std::s
 
 Status copy(Gpu& gpu, const std::vector<Peer>& peers, const topo::CudaMemory& source, int times) {
   for (int i = 0; i < times; ++i)
-    for (const Peer& peer : peers) STRAIT_TRY(gpu.driver().to_peer(peer.stream, peer.sink, source, copy_bytes));
-  for (const Peer& peer : peers) STRAIT_TRY(gpu.driver().wait(peer.stream, Deadline::after_ms(longest_ms)));
+    for (const Peer& peer : peers)
+      STRAIT_TRY(gpu.driver().to_peer(peer.stream, peer.sink, source, link_copies::piece_bytes));
+  for (const Peer& peer : peers)
+    STRAIT_TRY(gpu.driver().wait(peer.stream, Deadline::after_ms(link_copies::longest_ms)));
   return {};
 }
 
@@ -79,8 +79,8 @@ Result<PeerLinkRates> measure_peer_rates(Gpu& gpu, straitComm_t control) {
   STRAIT_TRY(checked(straitCommUserRank(control, &rank), control, "straitCommUserRank"));
   STRAIT_TRY(checked(straitCommCount(control, &ranks), control, "straitCommCount"));
   if (ranks < 2) return PeerLinkRates{};
-  STRAIT_ASSIGN(const topo::CudaMemory source, gpu.memory(copy_bytes));
-  STRAIT_ASSIGN(const topo::CudaMemory memory, gpu.memory(copy_bytes));
+  STRAIT_ASSIGN(const topo::CudaMemory source, gpu.memory(link_copies::piece_bytes));
+  STRAIT_ASSIGN(const topo::CudaMemory memory, gpu.memory(link_copies::piece_bytes));
   PeerLinkRates rates;
   {
     STRAIT_ASSIGN(const std::vector<Sink> sinks, exchange(gpu, memory, control, ranks));
@@ -88,9 +88,10 @@ Result<PeerLinkRates> measure_peer_rates(Gpu& gpu, straitComm_t control) {
     STRAIT_TRY(copy(gpu, peers, source, 1));  // the first touch
     STRAIT_TRY(barrier(control));
     const auto began = Clock::now();
-    STRAIT_TRY(copy(gpu, peers, source, copies));
+    STRAIT_TRY(copy(gpu, peers, source, link_copies::pieces));
     const double us = std::chrono::duration<double, std::micro>(Clock::now() - began).count();
-    rates.out_gbps = static_cast<double>(copy_bytes * peers.size()) * copies / std::max(us, 1e-3) * 1e-3;
+    rates.out_gbps =
+        static_cast<double>(link_copies::piece_bytes * peers.size()) * link_copies::pieces / std::max(us, 1e-3) * 1e-3;
   }
   // Nobody frees what others still copy to or hold open, and nobody's collectives run beside others' copies.
   STRAIT_TRY(barrier(control));
