@@ -112,19 +112,23 @@ struct Share {
 };
 
 /// What each call goes through: as many lanes as it would take by itself, or, where all together would take too many, a
-/// share that grows with them.
+/// share by its bytes.
 std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> aggregated) {
   std::vector<Share> shares;
   std::vector<std::uint32_t> wanted;
+  std::size_t all_bytes = 0;
   for (const Call& call : aggregated) {
+    const std::size_t bytes = call.count * size_bytes(call.type);
     shares.push_back({calls.aggregable_slots(call).value()});
-    wanted.push_back(kernels::cut(shares.back().through, call.count * size_bytes(call.type)).lanes);
+    wanted.push_back(kernels::cut(shares.back().through, bytes).lanes);
+    all_bytes += bytes;
   }
-  const std::uint32_t all = std::accumulate(wanted.begin(), wanted.end(), 0u), lanes = shares.front().through.blocks;
-  if (all <= lanes) return shares;
-  const auto spare = lanes - static_cast<std::uint32_t>(shares.size());  // a lane each, and the rest by what they want
+  const std::uint32_t lanes = shares.front().through.blocks;
+  if (std::accumulate(wanted.begin(), wanted.end(), 0u) <= lanes) return shares;
+  const std::size_t spare = lanes - shares.size();  // a lane each, and the rest by bytes
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    const std::uint32_t share = 1 + wanted[i] * spare / all;
+    const std::size_t bytes = aggregated[i].count * size_bytes(aggregated[i].type);
+    const auto share = static_cast<std::uint32_t>(1 + bytes * spare / all_bytes);
     shares[i].is_less = share < wanted[i];
     shares[i].through.lanes = shares[i].through.blocks = std::min(share, wanted[i]);
   }

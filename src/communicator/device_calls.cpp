@@ -58,7 +58,7 @@ constexpr std::uint32_t piped_reduce_blocks = 20;
 constexpr std::size_t lines_bytes_a_block = 48 << 10;
 
 /// Of a message: a longer one takes so long that a launch for it alone costs little.
-constexpr std::size_t most_aggregated_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_aggregated_bytes = std::size_t{32} << 20;
 
 /// While CPU threads add up one round's chunks, the next ones are under way.
 constexpr std::uint32_t reducers_lead = 3;
@@ -193,7 +193,8 @@ std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   const bool is_one_to_all_alike = has_equal_parts(call.collective) || has_root(call.collective);
   if (!is_one_to_all_alike || bytes == 0 || bytes > most_aggregated_bytes || !takes_one_hop(call, bytes)) return {};
   const Slots through = slots_for(call, true, bytes);
-  if (through.wire == Wire::bulk) return {};
+  // A block serves one lane there. Where blocks are few, each serves several of one call's, and moves more so.
+  if (through.piped || through.blocks != through.lanes) return {};
   return through;
 }
 
@@ -223,25 +224,29 @@ bool DeviceCalls::leaves_own(const Call& call) const {
          !takes_one_hop(call, call.count * size_bytes(call.type));
 }
 
-void DeviceCalls::add(Exchange exchange, const Slots& through, bool reduces,
+void DeviceCalls::add(const Exchange& made, const Slots& through, bool reduces,
                       std::vector<DeviceLaunch>& launches) const {
   std::uint32_t lanes = 0;
+  std::size_t last_bytes = 0;  // most have one length
+  DeviceLaunch& launch = launches.emplace_back(DeviceLaunch{through.wire, reduces, made});
+  Exchange& exchange = std::get<Exchange>(launch.argument);
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
     for (const Message* message : {&exchange.send[peer], &exchange.receive[peer]}) {
-      if (message->bytes == 0) continue;
+      if (message->bytes == 0 || message->bytes == last_bytes) continue;
+      last_bytes = message->bytes;
       lanes = std::max<std::uint32_t>(lanes, message->lanes);
       const std::size_t longest = std::min<std::size_t>(message->bytes, message->chunk_bytes);
       exchange.pieces = std::max(exchange.pieces, kernels::pieces_of(through.wire, longest));
       exchange.rounds =
           std::max(exchange.rounds, kernels::rounds_of(message->bytes, {message->chunk_bytes, message->lanes}));
     }
-  if (lanes == 0) return;
+  if (lanes == 0) return launches.pop_back();
   const kernels::Shape shape = kernels::shape_of(through, lanes);
   exchange.width = shape.width;
-  const bool piped = through.piped && kernels::can_be_piped(exchange);
-  const std::uint32_t threads =
-      piped ? kernels::piped_threads : kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
-  launches.push_back({through.wire, reduces, exchange, shape.blocks, threads, piped});
+  launch.blocks = shape.blocks;
+  launch.piped = through.piped && kernels::can_be_piped(exchange);
+  launch.threads =
+      launch.piped ? kernels::piped_threads : kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
 }
 
 Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const {
@@ -264,7 +269,7 @@ void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots&
   const std::uint16_t hash = short_hash_of(signature(call));
   const auto* from = static_cast<const std::byte*>(call.send);
   auto* to = static_cast<std::byte*>(call.receive);
-  const auto part = [&](const void* data, std::size_t bytes) { return kernels::message(through, data, bytes, hash); };
+  kernels::Cutter part(through, hash);
   const auto place = [&](const std::vector<std::size_t>& offsets, std::uint32_t peer) {
     return offsets.empty() ? peer * block : offsets[peer] * element;
   };
@@ -304,6 +309,7 @@ void DeviceCalls::fill_rooted(Exchange& exchange, const Call& call, const Slots&
   const std::uint16_t hash = short_hash_of(signature(call));
   const auto* from = static_cast<const std::byte*>(call.send);
   auto* to = static_cast<std::byte*>(call.receive);
+  kernels::Cutter part(through, hash);
   const bool is_root = ring_.rank == call.root;
   const bool from_root = call.collective == Collective::broadcast || call.collective == Collective::scatter;
   const std::size_t send_stride = call.collective == Collective::scatter ? bytes : 0;
@@ -311,13 +317,13 @@ void DeviceCalls::fill_rooted(Exchange& exchange, const Call& call, const Slots&
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
     const bool sends = from_root ? is_root : peer == call.root;
     const bool receives = from_root ? peer == call.root : is_root;
-    if (sends) exchange.send[peer] = kernels::message(through, from + peer * send_stride, bytes, hash);
-    if (receives) exchange.receive[peer] = kernels::message(through, to + peer * receive_stride, bytes, hash);
+    if (sends) exchange.send[peer] = part(from + peer * send_stride, bytes);
+    if (receives) exchange.receive[peer] = part(to + peer * receive_stride, bytes);
   }
   // The root's own part needs both ends.
   if (is_root) {
-    exchange.send[ring_.rank] = kernels::message(through, from + ring_.rank * send_stride, bytes, hash);
-    exchange.receive[ring_.rank] = kernels::message(through, to + ring_.rank * receive_stride, bytes, hash);
+    exchange.send[ring_.rank] = part(from + ring_.rank * send_stride, bytes);
+    exchange.receive[ring_.rank] = part(to + ring_.rank * receive_stride, bytes);
   }
 }
 

@@ -135,7 +135,7 @@ class DeviceCalls {
   void fill_blocks(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   void fill_rooted(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
   kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through) const;
-  void add(kernels::Exchange exchange, const kernels::Slots& through, bool reduces,
+  void add(const kernels::Exchange& made, const kernels::Slots& through, bool reduces,
            std::vector<DeviceLaunch>& launches) const;
 
   kernels::Ring ring_{};

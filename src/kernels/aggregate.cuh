@@ -1,8 +1,9 @@
 #pragma once
 
+#include "kernels/bulk_exchange.cuh"
 #include "kernels/exchange.cuh"
 
-/// The kernels of Aggregate (launch.hpp): those of an Exchange, but every block has a call of its own.
+/// The kernels of Aggregate (launch.hpp): those of an Exchange, over any wire, but every block has a call of its own.
 namespace strait::kernels {
 
 /// What a block carries out, in the place of an Exchange.
@@ -13,6 +14,7 @@ struct AggregatePart {
   std::uint32_t pieces;
   std::uint32_t rounds;
   Cast cast;
+  static constexpr std::uint32_t width = 1, lead = 1;
 };
 __device__ __forceinline__ AggregatePart part_of(const Aggregate& aggregate, std::uint32_t index) {
   const AggregatedCall& call = aggregate.calls[index];
@@ -29,8 +31,8 @@ __device__ __forceinline__ Message message_from(const AggregatePart& part, std::
   return {call.receive + std::size_t{peer} * call.receive_stride_bytes, has(call.from, peer) ? call.bytes : 0,
           call.chunk_bytes, call.lanes, call.call_hash};
 }
-__device__ __forceinline__ std::uint32_t lane_of(const AggregatePart& part) {
-  return blockIdx.x - part.call.first_lane;
+__device__ __forceinline__ std::uint32_t lane_of(const AggregatePart& part, std::uint32_t lane) {
+  return lane - part.call.first_lane;
 }
 
 /// All calls of the launch, as if they had started one after another.
@@ -58,28 +60,27 @@ __device__ __forceinline__ bool has_call(const Aggregate& aggregate) {
 
 template <class W>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_constant__ Aggregate aggregate) {
-  auto& shared = shared_memory<ExchangeRound>();
   if (!has_call(aggregate)) return;
   const AggregatePart part = part_of(aggregate, aggregate.call_of_lane[blockIdx.x]);
-  const auto as_it_is = [](const Granule& value) { return value; };
-  run_exchange<W, false>(part, shared, as_it_is, [&] {
-    copy_own<W>(shared.own, part.pieces);
-    return collect<W>(part.ring, shared.incoming, part.ring.ranks - 1, part.pieces);
-  });
+  if constexpr (W::flags_slots) {
+    bulk_copy(part, shared_memory<BulkExchangeRound>());
+  } else {
+    flagged_copy<W, false>(part, shared_memory<ExchangeRound>());
+  }
 }
 
-/// For every operation: what there is to add up is too little for a kernel of sums alone to be faster.
+/// For every operation: what there is to add up is too little, or comes too slowly, for a kernel of sums alone to be
+/// faster.
 template <class W, DataType type>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_reduce(const __grid_constant__ Aggregate aggregate) {
-  auto& shared = shared_memory<ExchangeRound>();
   if (!has_call(aggregate)) return;
   const AggregatePart part = part_of(aggregate, aggregate.call_of_lane[blockIdx.x]);
   const Operation operation{part.call.op, part.ring.averaged, part.call.premul_scalar};
-  const auto contribute = [&](const Granule& value) { return contribution<type, false>(value, operation); };
-  run_exchange<W, false>(part, shared, contribute, [&] {
-    if (shared.own.bytes == 0) return true;
-    return reduce_exchanged<W, type, false>(part, shared.own, shared.incoming, operation, contribute);
-  });
+  if constexpr (W::flags_slots) {
+    bulk_reduce<type>(part, operation, shared_memory<BulkExchangeRound>());
+  } else {
+    flagged_reduce<W, type, false>(part, operation, shared_memory<ExchangeRound>());
+  }
 }
 
 }  // namespace strait::kernels

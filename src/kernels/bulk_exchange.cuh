@@ -3,6 +3,7 @@
 #include "kernels/arithmetic.cuh"
 #include "kernels/chunks.cuh"
 #include "kernels/combine.cuh"
+#include "kernels/exchange_call.cuh"
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"
@@ -22,18 +23,20 @@ struct BulkExchangeRound {
 };
 
 /// By the thread that looks after a peer on the block's first lane: what its first chunk is.
-__device__ __forceinline__ void name_first(const Message& send, std::uint32_t position, BulkExchangeRound& shared) {
+__device__ __forceinline__ void name_first(const Message& send, std::uint32_t lane, std::uint32_t position,
+                                           BulkExchangeRound& shared) {
   std::size_t offset = 0;
-  shared.first[position].bytes = chunk_of(send, blockIdx.x, 0, offset);
+  shared.first[position].bytes = chunk_of(send, lane, 0, offset);
   shared.first[position].source = send.data + offset;
 }
 
 /// By the thread that looks after a peer: what this round sends it.
-__device__ __forceinline__ void prepare_send(const Exchange& exchange, const Message& send, Lane<Bulk>& lane,
+template <class Call>
+__device__ __forceinline__ void prepare_send(const Call& exchange, const Message& send, Lane<Bulk>& lane,
                                              const Minder& minder, std::uint32_t round, BulkExchangeRound& shared) {
   if (!minder.has_peer) return;
   std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(send, minder.lane, round, offset);
+  const std::uint32_t bytes = chunk_of(send, lane_of(exchange, minder.lane), round, offset);
   Outgoing outgoing;
   if (!lane.next_slot(send.data + offset, bytes, send.call_hash, outgoing, minder.lane)) shared.failed = 1;
   if (exchange.cast == Cast::single) {
@@ -44,10 +47,12 @@ __device__ __forceinline__ void prepare_send(const Exchange& exchange, const Mes
 }
 
 /// Likewise, what comes from it, or of this rank's own.
-__device__ __forceinline__ void prepare_receive(const Message& send, const Message& receive, Lane<Bulk>& lane,
-                                                const Minder& minder, std::uint32_t round, BulkExchangeRound& shared) {
+template <class Call>
+__device__ __forceinline__ void prepare_receive(const Call& exchange, const Message& send, const Message& receive,
+                                                Lane<Bulk>& lane, const Minder& minder, std::uint32_t round,
+                                                BulkExchangeRound& shared) {
   std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(receive, minder.lane, round, offset);
+  const std::uint32_t bytes = chunk_of(receive, lane_of(exchange, minder.lane), round, offset);
   if (!minder.has_peer) {
     shared.own[minder.nth] = {send.data + offset, receive.data + offset, bytes};
   } else {
@@ -64,24 +69,25 @@ __device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchan
   }
 }
 
-/// `combine()` takes what comes; false: gave up. What is sent is a round or more (Exchange::lead) ahead of what is
+/// `Call`: an Exchange, or what stands for one. `combine()` takes what comes; false: gave up. What is sent is a round or more (Exchange::lead) ahead of what is
 /// taken, so that a block's reads do not wait for its writes to get through: in place, what comes overwrites what was
 /// sent in a round before. `as_it_is`: the contribution is the input.
-template <class Contribution, class Combine>
-__device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, BulkExchangeRound& shared, bool as_it_is,
+template <class Call, class Contribution, class Combine>
+__device__ __forceinline__ void run_bulk_exchange(const Call& exchange, BulkExchangeRound& shared, bool as_it_is,
                                                   Contribution&& contribution, Combine&& combine) {
   const Ring& ring = exchange.ring;
   const Minder minder(ring, exchange.width);
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
   // What the arguments alone decide comes before the wait, while the launch before this one still runs.
-  const Message send = exchange.send[minder.peer], receive = exchange.receive[minder.peer];
+  const Message send = message_to(exchange, minder.peer), receive = message_from(exchange, minder.peer);
   Lane<Bulk> lane(ring, minder.peer, exchange.cast, minder.lane);
-  if (minder.has_peer && minder.nth == 0) name_first(send, minder.position, shared);
+  if (minder.has_peer && minder.nth == 0)
+    name_first(send, lane_of(exchange, minder.lane), minder.position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   const std::uint32_t before = begin_launch(ring);
   const bool goes_on = minder.minds && lane.resume();
-  mark_start(ring, before);
+  mark_start(exchange, before);
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
   prefetch_first<Bulk>(shared.first, copies, exchange.pieces);
@@ -92,7 +98,7 @@ __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, Bulk
       if (round < exchange.lead) {
         receive_nothing(minder, shared);
       } else {
-        prepare_receive(send, receive, lane, minder, round - exchange.lead, shared);
+        prepare_receive(exchange, send, receive, lane, minder, round - exchange.lead, shared);
       }
       if (minder.has_peer && !await(ring, shared.incoming[minder.chunk], minder.lane)) shared.failed = 1;
     };
@@ -114,10 +120,8 @@ __device__ __forceinline__ void run_bulk_exchange(const Exchange& exchange, Bulk
   tell_finished(ring);
 }
 
-/// A template only so that a header may hold it.
-template <class W = Bulk>
-__global__ void __launch_bounds__(max_threads, 1) bulk_exchange_copy(const __grid_constant__ Exchange exchange) {
-  auto& shared = shared_memory<BulkExchangeRound>();
+template <class Call>
+__device__ __forceinline__ void bulk_copy(const Call& exchange, BulkExchangeRound& shared) {
   const auto as_it_is = [](const Granule& value) { return value; };
   const std::uint32_t peers = exchange.ring.ranks - 1, width = exchange.width;
   run_bulk_exchange(exchange, shared, true, as_it_is, [&] {
@@ -127,11 +131,10 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_exchange_copy(const __gri
   });
 }
 
-template <DataType type>
-__global__ void __launch_bounds__(max_threads, 1) bulk_exchange_reduce(const __grid_constant__ Exchange exchange) {
-  auto& shared = shared_memory<BulkExchangeRound>();
+template <DataType type, class Call>
+__device__ __forceinline__ void bulk_reduce(const Call& exchange, const Operation& operation,
+                                            BulkExchangeRound& shared) {
   const Ring& ring = exchange.ring;
-  const Operation operation{exchange.op, ring.averaged, exchange.premul_scalar};
   const auto contribute = [operation](const Granule& value) { return contribution<type, false>(value, operation); };
   const std::uint32_t peers = ring.ranks - 1, width = exchange.width;
   run_bulk_exchange(exchange, shared, operation.op != ReduceOp::premul_sum, contribute, [&] {
@@ -149,6 +152,18 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_exchange_reduce(const __g
     }
     return true;
   });
+}
+
+/// A template only so that a header may hold it.
+template <class W = Bulk>
+__global__ void __launch_bounds__(max_threads, 1) bulk_exchange_copy(const __grid_constant__ Exchange exchange) {
+  bulk_copy(exchange, shared_memory<BulkExchangeRound>());
+}
+
+template <DataType type>
+__global__ void __launch_bounds__(max_threads, 1) bulk_exchange_reduce(const __grid_constant__ Exchange exchange) {
+  const Operation operation{exchange.op, exchange.ring.averaged, exchange.premul_scalar};
+  bulk_reduce<type>(exchange, operation, shared_memory<BulkExchangeRound>());
 }
 
 }  // namespace strait::kernels

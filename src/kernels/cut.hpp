@@ -65,9 +65,25 @@ inline Cut cut(const Slots& through, std::size_t bytes) {
   return {static_cast<std::uint32_t>(chunk), static_cast<std::uint16_t>(std::clamp<std::size_t>(chunks, 1, lanes))};
 }
 
+/// Messages of one call: of most calls all have one length, which is cut once.
+class Cutter {
+ public:
+  Cutter(const Slots& through, std::uint16_t call_hash) : through_(through), call_hash_(call_hash) {}
+  Message operator()(const void* data, std::size_t bytes) {
+    if (bytes != bytes_) parts_ = cut(through_, bytes);
+    bytes_ = bytes;
+    return {static_cast<std::byte*>(const_cast<void*>(data)), bytes, parts_.chunk_bytes, parts_.lanes, call_hash_};
+  }
+
+ private:
+  Slots through_;
+  std::uint16_t call_hash_;
+  std::size_t bytes_ = ~std::size_t{0};
+  Cut parts_{};
+};
+
 inline Message message(const Slots& through, const void* data, std::size_t bytes, std::uint16_t call_hash) {
-  const Cut parts = cut(through, bytes);
-  return {static_cast<std::byte*>(const_cast<void*>(data)), bytes, parts.chunk_bytes, parts.lanes, call_hash};
+  return Cutter(through, call_hash)(data, bytes);
 }
 
 /// In which the lanes move the message.

@@ -3,6 +3,7 @@
 #include "kernels/arithmetic.cuh"
 #include "kernels/chunks.cuh"
 #include "kernels/combine.cuh"
+#include "kernels/exchange_call.cuh"
 #include "kernels/lane.cuh"
 
 /// The kernels of Exchange (launch.hpp) over wires whose data bears flags, lines and packets: one hop, as a copy and as
@@ -17,19 +18,6 @@ struct ExchangeRound {
   int failed;
   Outgoing first[max_ranks];  ///< what the first round sends: where from, and how much
 };
-
-/// What run_exchange() asks of a call; an Aggregate's part answers likewise (aggregate.cuh).
-__device__ __forceinline__ const Message& message_to(const Exchange& exchange, std::uint32_t peer) {
-  return exchange.send[peer];
-}
-__device__ __forceinline__ const Message& message_from(const Exchange& exchange, std::uint32_t peer) {
-  return exchange.receive[peer];
-}
-/// Which of the messages' lanes the block serves.
-__device__ __forceinline__ std::uint32_t lane_of(const Exchange& /*exchange*/) { return blockIdx.x; }
-__device__ __forceinline__ void mark_start(const Exchange& exchange, std::uint32_t collectives_before) {
-  mark_start(exchange.ring, collectives_before);
-}
 
 /// By the thread that looks after a peer: what its first chunk is.
 __device__ __forceinline__ void name_first(const Message& send, std::uint32_t lane, std::uint32_t position,
@@ -46,7 +34,7 @@ __device__ __forceinline__ void prepare_send(const Call& exchange, const Message
   const Ring& ring = exchange.ring;
   if (peer == ring.rank) return;
   std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(send, lane_of(exchange), round, offset);
+  const std::uint32_t bytes = chunk_of(send, lane_of(exchange, blockIdx.x), round, offset);
   const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
   Outgoing outgoing;
   if (!lane.next_slot(send.data + offset, bytes, send.call_hash, outgoing)) shared.failed = 1;
@@ -60,7 +48,7 @@ __device__ __forceinline__ void prepare_receive(const Call& exchange, const Mess
                                                 ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
   std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(receive, lane_of(exchange), round, offset);
+  const std::uint32_t bytes = chunk_of(receive, lane_of(exchange, blockIdx.x), round, offset);
   if (peer == ring.rank) {
     shared.own = {send.data + offset, receive.data + offset, bytes};
   } else {
@@ -91,7 +79,7 @@ __device__ __forceinline__ void run_exchange(const Call& exchange, ExchangeRound
   // What the arguments alone decide comes before the wait, while the launch before this one still runs.
   const Message send = message_to(exchange, peer), receive = message_from(exchange, peer);
   Lane<W> lane(ring, peer, exchange.cast);
-  if (has_peer) name_first(send, lane_of(exchange), position, shared);
+  if (has_peer) name_first(send, lane_of(exchange, blockIdx.x), position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   const std::uint32_t before = begin_launch(ring);
@@ -130,27 +118,34 @@ __device__ __forceinline__ void run_exchange(const Call& exchange, ExchangeRound
   tell_finished(ring);
 }
 
-template <class W, bool apart = false>
-__global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_constant__ Exchange exchange) {
-  auto& shared = shared_memory<ExchangeRound>();
+template <class W, bool apart, class Call>
+__device__ __forceinline__ void flagged_copy(const Call& exchange, ExchangeRound& shared) {
   const auto as_it_is = [](const Granule& value) { return value; };
-  const Ring& ring = exchange.ring;
   run_exchange<W, apart>(exchange, shared, as_it_is, [&] {
     copy_own<W>(shared.own, exchange.pieces);
-    return collect<W>(ring, shared.incoming, ring.ranks - 1, exchange.pieces);
+    return collect<W>(exchange.ring, shared.incoming, exchange.ring.ranks - 1, exchange.pieces);
   });
 }
 
-template <class W, DataType type, bool sum_only>
-__global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_constant__ Exchange exchange) {
-  auto& shared = shared_memory<ExchangeRound>();
-  const Ring& ring = exchange.ring;
-  const Operation operation{exchange.op, ring.averaged, exchange.premul_scalar};
+template <class W, DataType type, bool sum_only, class Call>
+__device__ __forceinline__ void flagged_reduce(const Call& exchange, const Operation& operation,
+                                               ExchangeRound& shared) {
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
   run_exchange<W, false>(exchange, shared, contribute, [&] {
     if (shared.own.bytes == 0) return true;
     return reduce_exchanged<W, type, sum_only>(exchange, shared.own, shared.incoming, operation, contribute);
   });
+}
+
+template <class W, bool apart = false>
+__global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_constant__ Exchange exchange) {
+  flagged_copy<W, apart>(exchange, shared_memory<ExchangeRound>());
+}
+
+template <class W, DataType type, bool sum_only>
+__global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_constant__ Exchange exchange) {
+  const Operation operation{exchange.op, exchange.ring.averaged, exchange.premul_scalar};
+  flagged_reduce<W, type, sum_only>(exchange, operation, shared_memory<ExchangeRound>());
 }
 
 }  // namespace strait::kernels

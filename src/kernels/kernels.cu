@@ -50,11 +50,12 @@ const void* exchange_copy_kernel(Wire wire, bool apart) {
 }
 const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
 const void* aggregate_copy_kernel(Wire wire) {
-  return wire == Wire::lines ? reinterpret_cast<const void*>(&aggregate_copy<Lines>)
-                             : reinterpret_cast<const void*>(&aggregate_copy<Packets>);
+  if (wire == Wire::lines) return reinterpret_cast<const void*>(&aggregate_copy<Lines>);
+  return wire == Wire::packets ? reinterpret_cast<const void*>(&aggregate_copy<Packets>)
+                               : reinterpret_cast<const void*>(&aggregate_copy<Bulk>);
 }
 const void* aggregate_reduce_kernel(Wire wire, DataType type) {
-  return table()[static_cast<std::size_t>(type)].aggregate[wire == Wire::lines ? 0 : 1];
+  return table()[static_cast<std::size_t>(type)].aggregate[static_cast<std::size_t>(wire)];
 }
 const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).exchange; }
 const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).two_hop; }
@@ -98,7 +99,6 @@ std::vector<const void*> all_kernels(Wire wire) {
       if (std::find(all.begin(), all.end(), pair.exchange) == all.end())
         all.insert(all.end(), {pair.exchange, pair.two_hop});
     }
-  if (wire == Wire::bulk) return all;
   all.push_back(aggregate_copy_kernel(wire));
   for (std::size_t type = 0; type < data_type_count; ++type)
     all.push_back(aggregate_reduce_kernel(wire, static_cast<DataType>(type)));

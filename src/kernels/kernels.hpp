@@ -17,7 +17,7 @@ namespace strait::kernels {
 /// whose data bear flags must then fit into free slots.
 const void* exchange_copy_kernel(Wire wire, bool apart);
 const void* two_hop_copy_kernel(Wire wire);
-/// Of an Aggregate, on lines or packets.
+/// Of an Aggregate.
 const void* aggregate_copy_kernel(Wire wire);
 const void* aggregate_reduce_kernel(Wire wire, DataType type);
 /// For every type and operation.
@@ -58,8 +58,8 @@ struct TypeKernels {
   Pair lines[2];
   Pair packets;
   Pair bulk;
-  const void* aggregate[2];  ///< lines, packets
-  const void* add[2];        ///< as lines
+  const void* aggregate[wire_count];
+  const void* add[2];  ///< as lines
   Pair piped;                ///< sums; null where there are none
 };
 template <DataType type>

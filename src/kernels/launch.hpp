@@ -196,8 +196,8 @@ struct AggregatedCall {
 
 inline constexpr std::uint32_t max_aggregated = 32;  ///< that arguments have room for, and less than kept_marks
 
-/// Several small collectives, each an Exchange on lanes of its own, over a wire whose data bears flags. They do not
-/// wait for one another. Block l serves lane l.
+/// Several collectives, each an Exchange on lanes of its own, over one wire. They do not wait for one another. Block l
+/// serves lane l.
 struct Aggregate {
   static constexpr std::uint8_t no_call = max_aggregated;
   Ring ring;  ///< Ring::call means nothing

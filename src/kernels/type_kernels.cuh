@@ -33,7 +33,8 @@ TypeKernels::Pair piped_pair() {
             {reinterpret_cast<const void*>(&bulk_exchange_reduce<DataType::type>),           \
              reinterpret_cast<const void*>(&bulk_two_hop_reduce<DataType::type>)},           \
             {reinterpret_cast<const void*>(&aggregate_reduce<Lines, DataType::type>),        \
-             reinterpret_cast<const void*>(&aggregate_reduce<Packets, DataType::type>)},     \
+             reinterpret_cast<const void*>(&aggregate_reduce<Packets, DataType::type>),      \
+             reinterpret_cast<const void*>(&aggregate_reduce<Bulk, DataType::type>)},        \
             {reinterpret_cast<const void*>(&add_chunks<DataType::type, true>),               \
              reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)},             \
             piped_pair<DataType::type>()};                                                   \

@@ -115,10 +115,14 @@ inline void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType 
   run_threads(threads, launch.blocks, index, seed,
               [&] { std::visit([&](const auto& argument) { run_thread(launch, argument, type); }, launch.argument); });
 }
+template <class W>
+void run_thread(const AggregateLaunch& launch) {
+  if (!launch.reduces) return kernels::aggregate_copy<W>(launch.argument);
+  spec::visit(launch.type, [&]<DataType t>() { kernels::aggregate_reduce<W, t>(launch.argument); });
+}
 inline void run_block(const AggregateLaunch& launch, std::uint32_t index, std::uint32_t seed) {
   run_threads(std::min(launch.threads, 64u), launch.blocks, index, seed, [&] {
-    if (!launch.reduces) return kernels::aggregate_copy<kernels::Packets>(launch.argument);
-    spec::visit(launch.type, [&]<DataType t>() { kernels::aggregate_reduce<kernels::Packets, t>(launch.argument); });
+    launch.wire == kernels::Wire::bulk ? run_thread<kernels::Bulk>(launch) : run_thread<kernels::Packets>(launch);
   });
 }
 

@@ -145,17 +145,18 @@ Status CudaStreams::record_outside(Event event, Stream stream, GraphEnd& end) {
 Status CudaStreams::copy(const RowCopy& copy, Stream stream) {
   const DeviceGuard guard(device_);
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
-  const std::string what = "cannot enqueue a copy of " + std::to_string(copy.rows) + " x " +
-                           std::to_string(copy.row_bytes) + " bytes through host memory";
+  const auto check_copy = [&](cudaError_t result) -> Status {
+    if (result == cudaSuccess) return {};
+    return check(result, "cannot enqueue a copy of " + std::to_string(copy.rows) + " x " +
+                             std::to_string(copy.row_bytes) + " bytes");
+  };
   if (copy.rows > 1 && std::max(copy.to_pitch_bytes, copy.from_pitch_bytes) <= most_pitch_bytes_)
-    return check(cudaMemcpy2DAsync(copy.to, copy.to_pitch_bytes, copy.from, copy.from_pitch_bytes, copy.row_bytes,
-                                   copy.rows, cudaMemcpyDefault, cuda_stream),
-                 what);
+    return check_copy(cudaMemcpy2DAsync(copy.to, copy.to_pitch_bytes, copy.from, copy.from_pitch_bytes, copy.row_bytes,
+                                        copy.rows, cudaMemcpyDefault, cuda_stream));
   for (std::size_t row = 0; row < copy.rows; ++row)
-    STRAIT_TRY(check(cudaMemcpyAsync(static_cast<std::byte*>(copy.to) + row * copy.to_pitch_bytes,
-                                     static_cast<const std::byte*>(copy.from) + row * copy.from_pitch_bytes,
-                                     copy.row_bytes, cudaMemcpyDefault, cuda_stream),
-                     what));
+    STRAIT_TRY(check_copy(cudaMemcpyAsync(static_cast<std::byte*>(copy.to) + row * copy.to_pitch_bytes,
+                                          static_cast<const std::byte*>(copy.from) + row * copy.from_pitch_bytes,
+                                          copy.row_bytes, cudaMemcpyDefault, cuda_stream)));
   return {};
 }
 
@@ -225,6 +226,7 @@ std::optional<bool> CudaStreams::has_passed(Event event) {
 }
 
 Status CudaStreams::check_call(CUresult result, const char* what) const {
+  if (result == CUDA_SUCCESS) return {};
   return driver_->check(result, std::string(what) + " (GPU " + std::to_string(device_) + ")");
 }
 

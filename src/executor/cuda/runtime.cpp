@@ -7,11 +7,11 @@
 
 namespace strait::cuda {
 
-Status check(cudaError_t result, const std::string& what) {
+Status check(cudaError_t result, std::string_view what) {
   if (result == cudaSuccess) return {};
   cudaGetLastError();
   const Code code = result == cudaErrorMemoryAllocation ? Code::out_of_memory : Code::cuda_error;
-  return fail(code, what + ": " + cudaGetErrorString(result));
+  return fail(code, std::string(what) + ": " + cudaGetErrorString(result));
 }
 
 namespace {
@@ -114,8 +114,9 @@ Status launch_kernel(int device, const void* kernel, const void* argument, const
   config.attrs = &overlap;
   config.numAttrs = shape.overlaps ? 1 : 0;
   void* arguments[] = {const_cast<void*>(argument)};
-  return check(cudaLaunchKernelExC(&config, kernel, arguments),
-               "cannot launch a kernel on GPU " + std::to_string(device));
+  const cudaError_t launched = cudaLaunchKernelExC(&config, kernel, arguments);
+  if (launched == cudaSuccess) return {};
+  return check(launched, "cannot launch a kernel on GPU " + std::to_string(device));
 }
 
 Status enable_peer_access(std::span<const int> devices) {

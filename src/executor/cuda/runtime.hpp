@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -14,8 +15,8 @@
 /// The CUDA runtime's calls as Status, and its memory as RAII.
 namespace strait::cuda {
 
-/// "<what>: <CUDA's text>". Clears CUDA's record of the error.
-Status check(cudaError_t result, const std::string& what);
+/// "<what>: <CUDA's text>". Clears CUDA's record of the error. No text is made where there is no error.
+Status check(cudaError_t result, std::string_view what);
 
 /// Makes a device current, and the one before it again. Costs next to nothing where it is current already.
 class DeviceGuard {

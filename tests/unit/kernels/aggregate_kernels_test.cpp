@@ -82,15 +82,20 @@ struct Shape {
   std::uint32_t ranks;
   bool p2p;
   std::uint32_t lanes;
+  std::size_t flagged_bytes = 1 << 20;
 };
 class Aggregates : public ::testing::TestWithParam<Shape> {
  protected:
-  Machine machine_{GetParam().ranks, GetParam().lanes, {.flagged_bytes = 1 << 20, .p2p = GetParam().p2p}};
+  Machine machine_{GetParam().ranks,
+                   GetParam().lanes,
+                   {.flagged_bytes = GetParam().flagged_bytes, .p2p = GetParam().p2p, .small_slots = true}};
 };
 INSTANTIATE_TEST_SUITE_P(Shapes, Aggregates,
                          ::testing::Values(Shape{"Alone", 1, false, 16}, Shape{"Two", 2, true, 16},
                                            Shape{"TwoOfFewLanes", 2, false, 3}, Shape{"Three", 3, false, 32},
-                                           Shape{"Five", 5, true, 12}),
+                                           Shape{"Five", 5, true, 12}, Shape{"TwoInBulk", 2, true, 32, 0},
+                                           Shape{"ThreeInBulk", 3, false, 32, 0},
+                                           Shape{"FourOfBoth", 4, true, 32, 300}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(Aggregates, GroupsHaveTheBitsOfTheirCalls) {
@@ -147,10 +152,23 @@ TEST_F(AggregateRules, SmallCallsGoTogetherWhileThereAreLanes) {
   EXPECT_EQ(together(40, 10), lanes);
   EXPECT_EQ(together(40, 2048), lanes) << "of four lanes each by themselves";
   EXPECT_EQ(together(40, 8192), lanes) << "of all lanes each by themselves";
-  EXPECT_EQ(together(40, 8193), 1u) << "in bulk";
 }
 
-/// Where they would take more lanes than there are, each has one, and the rest by what it would take.
+/// There every block serves a lane; where blocks are few, each would serve several of one call's, and move more so.
+TEST_F(AggregateRules, CallsInBulkGoTogetherWhereBlocksAreMany) {
+  EXPECT_EQ(together(40, 8193), 1u) << "half as many blocks as lanes";
+  const std::size_t bulk_lanes = machine_.calls(0).ring().slots[static_cast<std::size_t>(kernels::Wire::bulk)].lanes;
+  const auto of = [&](std::size_t count, std::size_t flagged_bytes) {
+    const DeviceCalls calls(machine_.calls(0).ring(), nullptr,
+                            {.flagged_bytes = flagged_bytes, .algorithm = "one_hop"});
+    return aggregated_calls(calls, std::vector<Call>(40, call(count)));
+  };
+  EXPECT_EQ(of(8193, 32 << 10), std::min<std::size_t>(bulk_lanes, kernels::max_aggregated));
+  EXPECT_EQ(of(8 << 20, 32 << 10), std::min<std::size_t>(bulk_lanes, kernels::max_aggregated));
+  EXPECT_EQ(of((8 << 20) + 1, 32 << 10), 1u) << "long enough by itself";
+}
+
+/// Where they would take more lanes than there are, each has one, and the rest by its bytes.
 TEST_F(AggregateRules, LargeCallsHaveMoreLanes) {
   const std::vector<Call> group{call(8192), call(10), call(4096), call(10)};
   ASSERT_EQ(aggregated_calls(machine_.calls(0), group), 4u);
