@@ -1,10 +1,10 @@
 #include "communicator/aggregates.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <numeric>
 #include <optional>
-#include <variant>
 
 #include "base/hash.hpp"
 #include "communicator/started_calls.hpp"
@@ -14,130 +14,127 @@ namespace {
 
 using kernels::Aggregate;
 using kernels::AggregatedCall;
-using kernels::Exchange;
-using kernels::Message;
 
-/// Of messages to, or from, all ranks: they lie at equal distances.
-struct Row {
-  std::byte* first = nullptr;  ///< where that of rank 0 is or would be
-  std::size_t stride_bytes = 0;
-  std::uint16_t ranks = 0;  ///< bit r: rank r has one
-  const Message* any = nullptr;
+/// Bytes in memory; what is empty overlaps nothing.
+struct Extent {
+  std::uintptr_t begin, end;
+  bool overlaps(const Extent& other) const { return begin < other.end && other.begin < end; }
 };
-Row row_of(const Message (&messages)[kernels::max_ranks], std::uint32_t ranks) {
-  Row row;
-  std::uint32_t first_rank = 0;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const Message& message = messages[rank];
-    if (message.bytes == 0) continue;
-    row.ranks = static_cast<std::uint16_t>(row.ranks | 1u << rank);
-    if (row.any == nullptr) {
-      row.any = &message;
-      first_rank = rank;
-    } else if (row.stride_bytes == 0) {
-      row.stride_bytes = static_cast<std::size_t>(message.data - row.any->data) / (rank - first_rank);
-    }
-  }
-  if (row.any != nullptr) row.first = row.any->data - first_rank * row.stride_bytes;
-  return row;
+Extent extent_of(const void* pointer, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  return bytes != 0 ? Extent{begin, begin + bytes} : Extent{~std::uintptr_t{0}, 0};
 }
 
-AggregatedCall compact(const Exchange& exchange, std::uint32_t call, std::uint32_t first_lane) {
-  const Row send = row_of(exchange.send, exchange.ring.ranks), receive = row_of(exchange.receive, exchange.ring.ranks);
-  const Message& message = send.any != nullptr ? *send.any : *receive.any;
-  AggregatedCall compact{};
-  compact.send = send.first;
-  compact.receive = receive.first;
-  compact.premul_scalar = exchange.premul_scalar;
-  compact.send_stride_bytes = static_cast<std::uint32_t>(send.stride_bytes);
-  compact.receive_stride_bytes = static_cast<std::uint32_t>(receive.stride_bytes);
-  compact.bytes = static_cast<std::uint32_t>(message.bytes);
-  compact.chunk_bytes = message.chunk_bytes;
-  compact.pieces = exchange.pieces;
-  compact.rounds = exchange.rounds;
-  compact.call = call;
-  compact.to = send.ranks;
-  compact.from = receive.ranks;
-  compact.call_hash = message.call_hash;
-  compact.first_lane = static_cast<std::uint8_t>(first_lane);
-  compact.lanes = static_cast<std::uint8_t>(message.lanes);
-  compact.op = exchange.op;
-  compact.cast = exchange.cast;
-  return compact;
-}
-
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
-  const auto begin = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
-  return a_bytes != 0 && b_bytes != 0 && begin(a) < begin(b) + b_bytes && begin(b) < begin(a) + a_bytes;
-}
-
-/// Whether the order of the calls matters to this rank.
+/// Whether the order of the calls does not matter to this rank.
 bool are_independent(const kernels::Ring& ring, std::span<const Call> calls) {
-  for (std::size_t later = 1; later < calls.size(); ++later) {
-    const Call& b = calls[later];
-    const BufferSizes of_b = buffer_sizes(b, ring.rank, ring.ranks);
-    for (const Call& a : calls.first(later)) {
-      if (a.stream != b.stream) return false;
-      const BufferSizes of_a = buffer_sizes(a, ring.rank, ring.ranks);
-      if (overlap(a.receive, of_a.receive_bytes, b.receive, of_b.receive_bytes) ||
-          overlap(a.receive, of_a.receive_bytes, b.send, of_b.send_bytes) ||
-          overlap(a.send, of_a.send_bytes, b.receive, of_b.receive_bytes))
+  std::array<Extent, kernels::max_aggregated> sent, received;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].stream != calls.front().stream) return false;
+    const BufferSizes sizes = buffer_sizes(calls[i], ring.rank, ring.ranks);
+    sent[i] = extent_of(calls[i].send, sizes.send_bytes);
+    received[i] = extent_of(calls[i].receive, sizes.receive_bytes);
+    for (std::size_t before = 0; before < i; ++before)
+      if (received[i].overlaps(received[before]) || received[i].overlaps(sent[before]) ||
+          sent[i].overlaps(received[before]))
         return false;
-    }
   }
   return true;
 }
 
-void add(const DeviceLaunch& single, const Call& call, std::uint32_t first_lane, AggregateLaunch& launch) {
-  const auto& exchange = std::get<Exchange>(single.argument);
-  Aggregate& aggregate = launch.argument;
-  const std::uint32_t end = first_lane + single.blocks;
-  std::fill(aggregate.call_of_lane + first_lane, aggregate.call_of_lane + end,
-            static_cast<std::uint8_t>(aggregate.count));
-  aggregate.calls[aggregate.count++] = compact(exchange, StartedCalls::mark_of(signature(call)), first_lane);
-  launch.blocks = end;
-  launch.threads = std::max(launch.threads, single.threads);
-}
-
-AggregateLaunch empty_launch(const DeviceLaunch& like, DataType type) {
-  AggregateLaunch launch{like.wire, like.reduces, type, {}, 0, 0};
-  launch.argument.ring = std::get<Exchange>(like.argument).ring;
-  std::fill(std::begin(launch.argument.call_of_lane), std::end(launch.argument.call_of_lane), Aggregate::no_call);
-  return launch;
+MessageRows rows_of(const DeviceCalls& calls, const Call& call) {
+  return calls.takes_two_hops(call) ? calls.rows_of_sums(call) : calls.rows_of(call);
 }
 
 struct Share {
   kernels::Slots through;
-  bool is_less = false;  ///< than the call would take by itself
+  std::size_t bytes = 0;  ///< of its messages
+  bool is_less = false;   ///< than the call would take by itself
 };
 
-/// What each call goes through: as many lanes as it would take by itself, or, where all together would take too many, a
-/// share by its bytes.
-std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> aggregated) {
+std::uint32_t blocks_of(const Share& share) {
+  return kernels::shape_of(share.through, kernels::cut(share.through, share.bytes).lanes).blocks;
+}
+
+/// What each call goes through: as many blocks as it would take by itself, or, where all together would take too many,
+/// a share by its bytes. A block keeps its lanes.
+std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> group) {
   std::vector<Share> shares;
-  std::vector<std::uint32_t> wanted;
   std::size_t all_bytes = 0;
-  for (const Call& call : aggregated) {
-    const std::size_t bytes = call.count * size_bytes(call.type);
-    shares.push_back({calls.aggregable_slots(call).value()});
-    wanted.push_back(kernels::cut(shares.back().through, bytes).lanes);
-    all_bytes += bytes;
+  for (const Call& call : group) {
+    shares.push_back({calls.aggregable_slots(call).value(), rows_of(calls, call).bytes});
+    all_bytes += shares.back().bytes;
   }
-  const std::uint32_t lanes = shares.front().through.blocks;
-  if (std::accumulate(wanted.begin(), wanted.end(), 0u) <= lanes) return shares;
-  const std::size_t spare = lanes - shares.size();  // a lane each, and the rest by bytes
+  const bool in_bulk = calls.counts_bytes(shares.front().through, all_bytes);
+  std::vector<std::uint32_t> wanted;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    const std::size_t bytes = aggregated[i].count * size_bytes(aggregated[i].type);
-    const auto share = static_cast<std::uint32_t>(1 + bytes * spare / all_bytes);
+    if (in_bulk) shares[i].through = calls.aggregable_bulk_slots(group[i]);
+    wanted.push_back(blocks_of(shares[i]));
+  }
+  const std::uint32_t blocks = shares.front().through.blocks;
+  if (std::accumulate(wanted.begin(), wanted.end(), 0u) <= blocks) return shares;
+  const std::size_t spare = blocks - shares.size();  // a block each, and the rest by bytes
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const auto share = static_cast<std::uint32_t>(1 + shares[i].bytes * spare / all_bytes);
+    kernels::Slots& through = shares[i].through;
+    const std::uint32_t width = through.lanes / through.blocks;
     shares[i].is_less = share < wanted[i];
-    shares[i].through.lanes = shares[i].through.blocks = std::min(share, wanted[i]);
+    through.blocks = std::min(share, wanted[i]);
+    through.lanes = through.blocks * width;
   }
   return shares;
 }
 
-/// Data that are cut for a share must fit nothing else: a peer that groups its calls differently cuts them differently.
-std::uint16_t hash_of_share(std::uint16_t call_hash, std::uint32_t lanes) {
-  return static_cast<std::uint16_t>(mix(std::uint64_t{lanes} << 16 | call_hash));
+/// Data that are cut for a share, or go two hops by these kernels, must fit nothing else: a peer that groups its calls
+/// differently cuts them differently.
+std::uint16_t hash_of(const CallSignature& signature, const Share& share, bool two_hops) {
+  const std::uint16_t hash = short_hash_of(signature);
+  if (!share.is_less && !two_hops) return hash;
+  return static_cast<std::uint16_t>(mix(std::uint64_t{share.through.lanes} << 16 | hash));
+}
+
+AggregatedCall aggregated(const DeviceCalls& calls, const Call& call, const Share& share) {
+  const MessageRows rows = rows_of(calls, call);
+  const kernels::Cut parts = kernels::cut(share.through, rows.bytes);
+  const kernels::Shape shape = kernels::shape_of(share.through, parts.lanes);
+  const CallSignature signature = strait::signature(call);
+  AggregatedCall aggregated{};
+  aggregated.send = rows.send.first;
+  aggregated.receive = rows.receive.first;
+  aggregated.premul_scalar = call.premul_scalar;
+  aggregated.send_stride_bytes = static_cast<std::uint32_t>(rows.send.stride_bytes);
+  aggregated.receive_stride_bytes = static_cast<std::uint32_t>(rows.receive.stride_bytes);
+  aggregated.bytes = static_cast<std::uint32_t>(rows.bytes);
+  aggregated.whole_bytes = static_cast<std::uint32_t>(rows.whole_bytes);
+  aggregated.chunk_bytes = parts.chunk_bytes;
+  aggregated.pieces = kernels::pieces_of(share.through.wire, std::min(rows.bytes, std::size_t{parts.chunk_bytes}));
+  aggregated.rounds = kernels::rounds_of(rows.bytes, parts);
+  aggregated.call = StartedCalls::mark_of(signature);
+  aggregated.to = static_cast<std::uint16_t>(rows.send.ranks);
+  aggregated.from = static_cast<std::uint16_t>(rows.receive.ranks);
+  aggregated.call_hash = hash_of(signature, share, rows.whole_bytes != 0);
+  aggregated.lanes = static_cast<std::uint8_t>(parts.lanes);
+  aggregated.blocks = static_cast<std::uint8_t>(shape.blocks);
+  aggregated.width = static_cast<std::uint8_t>(shape.width);
+  aggregated.op = call.op;
+  aggregated.cast = calls.cast_of(call);
+  return aggregated;
+}
+
+AggregateLaunch empty_launch(const kernels::Ring& ring, kernels::Wire wire, const Call& like) {
+  AggregateLaunch launch{
+      .wire = wire, .reduces = is_reduction(like.collective), .type = like.type, .stream = like.stream};
+  launch.argument.ring = ring;
+  std::fill(std::begin(launch.argument.call_of_block), std::end(launch.argument.call_of_block), Aggregate::no_call);
+  return launch;
+}
+
+void add(const AggregatedCall& call, AggregateLaunch& launch) {
+  Aggregate& aggregate = launch.argument;
+  launch.blocks = std::uint32_t{call.first_block} + call.blocks;
+  launch.threads = std::max(launch.threads, kernels::threads_for(call.pieces, aggregate.ring.ranks, call.width));
+  std::fill(aggregate.call_of_block + call.first_block, aggregate.call_of_block + launch.blocks,
+            static_cast<std::uint8_t>(aggregate.count));
+  aggregate.calls[aggregate.count++] = call;
 }
 
 }  // namespace
@@ -162,19 +159,19 @@ std::size_t aggregated_calls(const DeviceCalls& calls, std::span<const Call> gro
   return std::max<std::size_t>(count, 1);
 }
 
-std::vector<AggregateLaunch> launches_of_aggregate(const DeviceCalls& calls, std::span<const Call> aggregated) {
+std::vector<AggregateLaunch> launches_of_aggregate(const DeviceCalls& calls, std::span<const Call> group) {
   std::vector<AggregateLaunch> launches;
-  const bool together = are_independent(calls.ring(), aggregated);
-  const auto shares = shares_of(calls, aggregated);
-  std::uint32_t first_lane = 0;
-  for (std::size_t i = 0; i < aggregated.size(); ++i) {
-    const Call& call = aggregated[i];
-    const DeviceLaunch single = calls.aggregable_launch(call, shares[i].through);
-    if (launches.empty() || !together) launches.push_back(empty_launch(single, call.type));
-    add(single, call, first_lane, launches.back());
-    AggregatedCall& added = launches.back().argument.calls[launches.back().argument.count - 1];
-    if (shares[i].is_less) added.call_hash = hash_of_share(added.call_hash, shares[i].through.lanes);
-    first_lane += single.blocks;
+  const bool together = are_independent(calls.ring(), group);
+  const auto shares = shares_of(calls, group);
+  std::uint32_t first_lane = 0, first_block = 0;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    AggregatedCall call = aggregated(calls, group[i], shares[i]);
+    call.first_lane = static_cast<std::uint8_t>(first_lane);
+    call.first_block = static_cast<std::uint8_t>(first_block);
+    if (launches.empty() || !together) launches.push_back(empty_launch(calls.ring(), shares[i].through.wire, group[i]));
+    add(call, launches.back());
+    first_block += call.blocks;
+    first_lane += std::uint32_t{call.blocks} * call.width;
   }
   return launches;
 }

@@ -12,13 +12,14 @@
 
 namespace strait {
 
-/// Small collectives of a group in one launch (NCCL calls that aggregated operations): each has lanes of its own, so
-/// that they do not wait for one another, and a launch costs as much as one of them alone.
+/// Collectives of a group in one launch (NCCL calls that aggregated operations): each has lanes of its own, so that
+/// they do not wait for one another, and a launch costs as much as one of them alone.
 struct AggregateLaunch {
   kernels::Wire wire = kernels::Wire::lines;
   bool reduces = false;
   DataType type = DataType::uint8;
-  kernels::Aggregate argument;
+  void* stream = nullptr;
+  kernels::Aggregate argument{};
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  ///< of a block
 };

@@ -73,7 +73,7 @@ class CudaRank final : public DeviceRank {
   Result<Tail> carry_messages(std::span<const Call> calls);
   Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
   Status launch(DeviceLaunch& what, const Call& call);
-  Status launch(AggregateLaunch& what, void* stream);
+  Status launch(AggregateLaunch& what);
   Status launch(const WireLaunch& what, void* stream);
   bool await_own_work();
   void look_after(const std::stop_token& stop);

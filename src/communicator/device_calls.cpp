@@ -70,6 +70,12 @@ std::size_t free_bytes(const Slots& through) {
   return through.lanes * (kernels::slot_depth - 1) * slot_bytes;
 }
 
+/// Of the slices that so many ranks own: every one but the last begins aligned if the buffer does.
+std::size_t slice_bytes_of(std::size_t bytes, std::size_t owners) {
+  constexpr std::size_t grain = 16;
+  return (bytes + owners * grain - 1) / (owners * grain) * grain;
+}
+
 /// Whether all ranks send and take as much.
 bool has_equal_parts(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::all_gather ||
@@ -191,17 +197,20 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
 std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   const std::size_t bytes = call.count * size_bytes(call.type);
   const bool is_one_to_all_alike = has_equal_parts(call.collective) || has_root(call.collective);
-  if (!is_one_to_all_alike || bytes == 0 || bytes > most_aggregated_bytes || !takes_one_hop(call, bytes)) return {};
-  const Slots through = slots_for(call, true, bytes);
-  // A block serves one lane there. Where blocks are few, each serves several of one call's, and moves more so.
-  if (through.piped || through.blocks != through.lanes) return {};
+  if (!is_one_to_all_alike || bytes == 0) return {};
+  const bool one_hop = takes_one_hop(call, bytes);
+  const std::size_t message_bytes = one_hop ? bytes : slice_bytes_of(bytes, ring_.ranks);
+  if (message_bytes > most_aggregated_bytes || (!one_hop && call.collective != Collective::all_reduce)) return {};
+  Slots through = wire_for(call, one_hop, message_bytes);
+  if (through.piped) return {};
+  through.rounds = rounds_for(call, true, through, message_bytes);  // hops follow one another
   return through;
 }
 
-DeviceLaunch DeviceCalls::aggregable_launch(const Call& call, const Slots& through) const {
-  std::vector<DeviceLaunch> launches;
-  add(exchange_of(call, through), through, is_reduction(call.collective), launches);
-  return launches.at(0);
+Slots DeviceCalls::aggregable_bulk_slots(const Call& call) const {
+  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  through.rounds = rounds_for(call, true, through, call.count * size_bytes(call.type));
+  return through;
 }
 
 DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
@@ -249,81 +258,85 @@ void DeviceCalls::add(const Exchange& made, const Slots& through, bool reduces,
       launch.piped ? kernels::piped_threads : kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
 }
 
+Cast DeviceCalls::cast_of(const Call& call) const {
+  const bool has_peers = ring_.ranks > 1;  // else there is nothing to send, not even once for all
+  return has_peers && ring_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
+}
+
+MessageRows DeviceCalls::rows_of(const Call& call) const {
+  const std::size_t block = call.count * size_bytes(call.type);
+  auto* const from = static_cast<std::byte*>(const_cast<void*>(call.send));
+  auto* const to = static_cast<std::byte*>(call.receive);
+  const std::uint32_t everybody = (1u << ring_.ranks) - 1, root = 1u << call.root;
+  const bool is_root = call.root == ring_.rank;
+  switch (call.collective) {
+    case Collective::all_reduce:
+      return {block, {from, 0, everybody}, {to, 0, everybody}};
+    case Collective::reduce_scatter:
+      return {block, {from, block, everybody}, {to, 0, everybody}};
+    case Collective::all_gather:
+      return {block, {from, 0, everybody}, {to, block, everybody}};
+    case Collective::all_to_all:
+      return {block, {from, block, everybody}, {to, block, everybody}};
+    // The root's own part has both ends.
+    case Collective::broadcast:
+      return {block, {from, 0, is_root ? everybody : 0}, {to, 0, root}};
+    case Collective::scatter:
+      return {block, {from, block, is_root ? everybody : 0}, {to, 0, root}};
+    case Collective::reduce:
+      return {block, {from, 0, root}, {to, 0, is_root ? everybody : 0}};
+    case Collective::gather:
+      return {block, {from, 0, root}, {to, block, is_root ? everybody : 0}};
+    default:  // a barrier: a token from everybody to everybody
+      return {8, {barrier_tokens_, 0, everybody}, {barrier_tokens_ + 8 * kernels::max_ranks, 8, everybody}};
+  }
+}
+
+MessageRows DeviceCalls::rows_of_sums(const Call& call) const {
+  const std::size_t bytes = call.count * size_bytes(call.type), slice = slice_bytes_of(bytes, ring_.ranks);
+  const std::uint32_t everybody = (1u << ring_.ranks) - 1;
+  auto* const from = static_cast<std::byte*>(const_cast<void*>(call.send));
+  auto* const to = static_cast<std::byte*>(call.receive);
+  return {slice, {from, slice, everybody}, {to + ring_.rank * slice, 0, everybody}, bytes};
+}
+
 Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const {
   Exchange exchange{};
   exchange.ring = ring_;
   exchange.op = call.op;
   exchange.premul_scalar = call.premul_scalar;
-  const bool has_peers = ring_.ranks > 1;  // else there is nothing to send, not even once for all
-  exchange.cast = has_peers && ring_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
-  if (has_root(call.collective))
-    fill_rooted(exchange, call, through);
-  else
-    fill_blocks(exchange, call, through);
+  exchange.cast = cast_of(call);
+  const MessageRows rows = rows_of(call);
+  kernels::Cutter part(through, short_hash_of(signature(call)));
+  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
+    if (rows.send.has(peer)) exchange.send[peer] = part(rows.send.at(peer), rows.bytes);
+    if (rows.receive.has(peer)) exchange.receive[peer] = part(rows.receive.at(peer), rows.bytes);
+  }
+  if (!call.send_offsets.empty() || !call.send_counts.empty() || !call.receive_offsets.empty() ||
+      !call.receive_counts.empty())
+    place_blocks(exchange, call, part);
   return exchange;
 }
 
-/// What every rank does alike.
-void DeviceCalls::fill_blocks(Exchange& exchange, const Call& call, const Slots& through) const {
-  const std::size_t element = size_bytes(call.type), block = call.count * element;
-  const std::uint16_t hash = short_hash_of(signature(call));
+/// Of a step of DeviceIslands, whose blocks lie elsewhere or differ in length.
+void DeviceCalls::place_blocks(Exchange& exchange, const Call& call, kernels::Cutter& part) const {
+  const std::size_t element = size_bytes(call.type);
+  const auto offset = [&](const std::vector<std::size_t>& offsets, std::uint32_t peer) {
+    return (offsets.empty() ? peer * call.count : offsets[peer]) * element;
+  };
+  const auto bytes = [&](const std::vector<std::size_t>& counts, std::uint32_t rank) {
+    return (counts.empty() ? call.count : counts[rank]) * element;
+  };
   const auto* from = static_cast<const std::byte*>(call.send);
-  auto* to = static_cast<std::byte*>(call.receive);
-  kernels::Cutter part(through, hash);
-  const auto place = [&](const std::vector<std::size_t>& offsets, std::uint32_t peer) {
-    return offsets.empty() ? peer * block : offsets[peer] * element;
-  };
-  const auto bytes_of = [&](const std::vector<std::size_t>& counts, std::uint32_t rank) {
-    return counts.empty() ? block : counts[rank] * element;
-  };
+  const auto* to = static_cast<const std::byte*>(call.receive);
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
-    Message& send = exchange.send[peer];
-    Message& receive = exchange.receive[peer];
-    switch (call.collective) {
-      case Collective::all_reduce:
-        send = part(from, block);
-        receive = part(to, block);
-        break;
-      case Collective::reduce_scatter:
-        send = part(from + place(call.send_offsets, peer), bytes_of(call.send_counts, peer));
-        receive = part(to, bytes_of(call.send_counts, ring_.rank));
-        break;
-      case Collective::all_gather:
-        send = part(from, bytes_of(call.receive_counts, ring_.rank));
-        receive = part(to + place(call.receive_offsets, peer), bytes_of(call.receive_counts, peer));
-        break;
-      case Collective::all_to_all:
-        send = part(from + peer * block, block);
-        receive = part(to + peer * block, block);
-        break;
-      default:  // a barrier: a token from everybody to everybody
-        send = part(barrier_tokens_, 8);
-        receive = part(barrier_tokens_ + 8 * (kernels::max_ranks + peer), 8);
-        break;
+    if (call.collective == Collective::reduce_scatter) {
+      exchange.send[peer] = part(from + offset(call.send_offsets, peer), bytes(call.send_counts, peer));
+      exchange.receive[peer] = part(to, bytes(call.send_counts, ring_.rank));
+    } else if (call.collective == Collective::all_gather) {
+      exchange.send[peer] = part(from, bytes(call.receive_counts, ring_.rank));
+      exchange.receive[peer] = part(to + offset(call.receive_offsets, peer), bytes(call.receive_counts, peer));
     }
-  }
-}
-
-void DeviceCalls::fill_rooted(Exchange& exchange, const Call& call, const Slots& through) const {
-  const std::size_t bytes = call.count * size_bytes(call.type);
-  const std::uint16_t hash = short_hash_of(signature(call));
-  const auto* from = static_cast<const std::byte*>(call.send);
-  auto* to = static_cast<std::byte*>(call.receive);
-  kernels::Cutter part(through, hash);
-  const bool is_root = ring_.rank == call.root;
-  const bool from_root = call.collective == Collective::broadcast || call.collective == Collective::scatter;
-  const std::size_t send_stride = call.collective == Collective::scatter ? bytes : 0;
-  const std::size_t receive_stride = call.collective == Collective::gather ? bytes : 0;
-  for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
-    const bool sends = from_root ? is_root : peer == call.root;
-    const bool receives = from_root ? peer == call.root : is_root;
-    if (sends) exchange.send[peer] = part(from + peer * send_stride, bytes);
-    if (receives) exchange.receive[peer] = part(to + peer * receive_stride, bytes);
-  }
-  // The root's own part needs both ends.
-  if (is_root) {
-    exchange.send[ring_.rank] = part(from + ring_.rank * send_stride, bytes);
-    exchange.receive[ring_.rank] = part(to + ring_.rank * receive_stride, bytes);
   }
 }
 
@@ -340,8 +353,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through) const {
                       : call.collective == Collective::broadcast ? everybody & ~root
                                                                  : root;
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
-  constexpr std::size_t grain = 16;  // every slice but the last begins aligned if the buffer does
-  two_hop.slice_bytes = (two_hop.bytes + owners * grain - 1) / (owners * grain) * grain;
+  two_hop.slice_bytes = slice_bytes_of(two_hop.bytes, owners);
   const kernels::Cut cut = kernels::cut(through, two_hop.slice_bytes);
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;

@@ -29,6 +29,21 @@ struct DeviceLaunch {
   std::uint32_t turn = 0;     ///< of messages: their place in the order of turns (DeviceCalls::Turn)
 };
 
+/// Messages to, or from, some ranks: they lie at equal distances.
+struct MessageRow {
+  std::byte* first = nullptr;  ///< where that of rank 0 is or would be
+  std::size_t stride_bytes = 0;
+  std::uint32_t ranks = 0;  ///< bit r: rank r has one
+
+  bool has(std::uint32_t rank) const { return (ranks >> rank & 1) != 0; }
+  std::byte* at(std::uint32_t rank) const { return first + rank * stride_bytes; }
+};
+struct MessageRows {
+  std::size_t bytes = 0;  ///< of each message
+  MessageRow send, receive;
+  std::size_t whole_bytes = 0;  ///< not 0: they are slices of so many bytes, of which the last ones are shorter
+};
+
 /// How GPU ranks carry calls out: a pure function of the call and of what all ranks know alike, so that both ends of
 /// every message cut it alike and use the same wire.
 class DeviceCalls {
@@ -59,10 +74,23 @@ class DeviceCalls {
   /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory). Of a call with a
   /// wire format the bytes are encoded already.
   DeviceLaunch launch_to_reducers(const Call& call) const;
-  /// Through what a small collective goes in one hop, if it may go along with others of its group (aggregates.hpp).
+  /// Through what a collective goes in one hop, or an all-reduce in each of two, if it may go along with others of its
+  /// group (aggregates.hpp).
   std::optional<kernels::Slots> aggregable_slots(const Call& call) const;
-  /// That call through those slots, or fewer of the same wire: not empty, and of more than one rank.
-  DeviceLaunch aggregable_launch(const Call& call, const kernels::Slots& through) const;
+  /// The same where there is so much of the group that bytes count more than what a message costs apart from them.
+  kernels::Slots aggregable_bulk_slots(const Call& call) const;
+  bool counts_bytes(const kernels::Slots& through, std::size_t group_bytes) const {
+    return through.wire == kernels::Wire::packets && group_bytes > packets_of_a_group * flagged_bytes_;
+  }
+  /// In one hop, the messages of a call that has one length for all.
+  MessageRows rows_of(const Call& call) const;
+  /// Of an all-reduce in two hops, those of the first one: every rank's slices for their owners.
+  bool takes_two_hops(const Call& call) const {
+    return call.collective == Collective::all_reduce && !takes_one_hop(call, call.count * size_bytes(call.type));
+  }
+  MessageRows rows_of_sums(const Call& call) const;
+  /// Whether they go to all peers at once.
+  kernels::Cast cast_of(const Call& call) const;
   /// Sends and receives of one group.
   std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
   /// Of a rank that has no part in a call: it only counts it.
@@ -101,6 +129,10 @@ class DeviceCalls {
     kernels::Exchange exchange{};
     bool piped = true;  ///< all of them
   };
+  /// Packets carry as many bytes of flags as of data, and spare a fence: that is for one call, and goes on being worth
+  /// it up to so many times their border in a group, whose calls do not wait for one another.
+  static constexpr std::size_t packets_of_a_group = 4;
+
   using Turns = std::map<Turn, Ends>;
   /// One end of a message.
   struct End {
@@ -132,8 +164,7 @@ class DeviceCalls {
   /// `at_once`: all ranks are sure to make the same launches at the same time.
   std::vector<DeviceLaunch> launches_of(Turns turns, bool at_once) const;
   std::vector<DeviceLaunch> all_to_all_v(const Call& call) const;
-  void fill_blocks(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
-  void fill_rooted(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through) const;
+  void place_blocks(kernels::Exchange& exchange, const Call& call, kernels::Cutter& part) const;
   kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through) const;
   void add(const kernels::Exchange& made, const kernels::Slots& through, bool reduces,
            std::vector<DeviceLaunch>& launches) const;

@@ -46,12 +46,12 @@ Result<CallOrder::Tail> CudaRank::launch_all(std::vector<DeviceLaunch> launches,
   return launches.empty() ? Tail::other : Tail::counted_launch;
 }
 
-Status CudaRank::launch(AggregateLaunch& what, void* stream) {
+Status CudaRank::launch(AggregateLaunch& what) {
   what.argument.ring.finished = order_->finished();
   const void* const kernel =
       what.reduces ? kernels::aggregate_reduce_kernel(what.wire, what.type) : kernels::aggregate_copy_kernel(what.wire);
   STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, &what.argument,
-                                 {what.blocks, what.threads, overlaps_launches_}, stream));
+                                 {what.blocks, what.threads, overlaps_launches_}, what.stream));
   order_->launched(what.blocks);
   return {};
 }
@@ -88,14 +88,14 @@ std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
 }
 
 Status CudaRank::enqueue_aggregate(std::span<const Call> calls) {
-  std::vector<AggregateLaunch> launches = launches_of_aggregate(calls_, calls);
-  for (std::size_t i = 0; i < launches.size(); ++i) {
-    STRAIT_TRY(order_->begin(calls[i].stream));
-    STRAIT_TRY(launch(launches[i], calls[i].stream));
-    STRAIT_TRY(order_->end(calls[i].stream, Tail::counted_launch));
-    for (const Call& call : launches.size() == 1 ? calls : calls.subspan(i, 1))
-      started_.know({.signature = signature(call), .is_captured = order_->is_captured()});
+  bool is_captured = false;
+  for (AggregateLaunch& each : launches_of_aggregate(calls_, calls)) {
+    STRAIT_TRY(order_->begin(each.stream));
+    STRAIT_TRY(launch(each));
+    STRAIT_TRY(order_->end(each.stream, Tail::counted_launch));
+    is_captured |= order_->is_captured();
   }
+  for (const Call& call : calls) started_.know({.signature = signature(call), .is_captured = is_captured});
   return {};
 }
 

@@ -6,33 +6,60 @@
 /// The kernels of Aggregate (launch.hpp): those of an Exchange, over any wire, but every block has a call of its own.
 namespace strait::kernels {
 
-/// What a block carries out, in the place of an Exchange.
+/// What a block carries out, in the place of an Exchange: a call of one hop, or one hop of a call.
 struct AggregatePart {
   const Ring& ring;
   const Aggregate& aggregate;
   const AggregatedCall& call;
+  bool is_second;  ///< hop
   std::uint32_t pieces;
   std::uint32_t rounds;
   Cast cast;
-  static constexpr std::uint32_t width = 1, lead = 1;
+  std::uint32_t width;
+  static constexpr std::uint32_t lead = 1;
 };
-__device__ __forceinline__ AggregatePart part_of(const Aggregate& aggregate, std::uint32_t index) {
-  const AggregatedCall& call = aggregate.calls[index];
-  return {aggregate.ring, aggregate, call, call.pieces, call.rounds, call.cast};
+__device__ __forceinline__ bool takes_two_hops(const AggregatedCall& call) { return call.whole_bytes != 0; }
+__device__ __forceinline__ AggregatePart part_of(const Aggregate& aggregate, const AggregatedCall& call,
+                                                 bool is_second = false) {
+  const Cast cast = takes_two_hops(call) && !is_second ? Cast::single : call.cast;
+  return {aggregate.ring, aggregate, call, is_second, call.pieces, call.rounds, cast, call.width};
 }
 
+/// Of a call's message, or of the slice of a rank.
+__device__ __forceinline__ std::uint32_t bytes_of(const AggregatedCall& call, std::uint32_t rank) {
+  if (!takes_two_hops(call)) return call.bytes;
+  const std::uint32_t begin = rank * call.bytes;
+  if (begin >= call.whole_bytes) return 0;
+  const std::uint32_t left = call.whole_bytes - begin;
+  return left < call.bytes ? left : call.bytes;
+}
+__device__ __forceinline__ Message message(const AggregatedCall& call, std::byte* data, bool exists,
+                                           std::uint32_t rank) {
+  return {data, exists ? bytes_of(call, rank) : 0, call.chunk_bytes, call.lanes, call.call_hash};
+}
 __device__ __forceinline__ Message message_to(const AggregatePart& part, std::uint32_t peer) {
   const AggregatedCall& call = part.call;
-  return {call.send + std::size_t{peer} * call.send_stride_bytes, has(call.to, peer) ? call.bytes : 0, call.chunk_bytes,
-          call.lanes, call.call_hash};
+  if (part.is_second) return message(call, call.receive, true, part.ring.rank);
+  return message(call, call.send + std::size_t{peer} * call.send_stride_bytes, has(call.to, peer), peer);
 }
 __device__ __forceinline__ Message message_from(const AggregatePart& part, std::uint32_t peer) {
   const AggregatedCall& call = part.call;
-  return {call.receive + std::size_t{peer} * call.receive_stride_bytes, has(call.from, peer) ? call.bytes : 0,
-          call.chunk_bytes, call.lanes, call.call_hash};
+  if (!part.is_second)
+    return message(call, call.receive + std::size_t{peer} * call.receive_stride_bytes, has(call.from, peer),
+                   part.ring.rank);
+  std::byte* const first = call.receive - std::size_t{part.ring.rank} * call.bytes;
+  return message(call, first + std::size_t{peer} * call.bytes, true, peer);
+}
+__device__ __forceinline__ bool begins_launch(const AggregatePart& part) { return !part.is_second; }
+__device__ __forceinline__ bool ends_launch(const AggregatePart& part) {
+  return part.is_second || !takes_two_hops(part.call);
 }
 __device__ __forceinline__ std::uint32_t lane_of(const AggregatePart& part, std::uint32_t lane) {
   return lane - part.call.first_lane;
+}
+__device__ __forceinline__ Minder minder_of(const AggregatePart& part) {
+  const AggregatedCall& call = part.call;
+  return {part.ring, call.width, blockIdx.x - call.first_block, call.blocks, call.first_lane};
 }
 
 /// All calls of the launch, as if they had started one after another.
@@ -52,16 +79,14 @@ __device__ __forceinline__ void mark_start(const AggregatePart& part, std::uint3
 
 /// Whether this block has a call. If not, it has said so already that the launch has begun, and ended.
 __device__ __forceinline__ bool has_call(const Aggregate& aggregate) {
-  if (aggregate.call_of_lane[blockIdx.x] != Aggregate::no_call) return true;
+  if (aggregate.call_of_block[blockIdx.x] != Aggregate::no_call) return true;
   mark_start(aggregate, begin_launch(aggregate.ring));
   tell_finished(aggregate.ring);
   return false;
 }
 
 template <class W>
-__global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_constant__ Aggregate aggregate) {
-  if (!has_call(aggregate)) return;
-  const AggregatePart part = part_of(aggregate, aggregate.call_of_lane[blockIdx.x]);
+__device__ __forceinline__ void copy_aggregated(const AggregatePart& part) {
   if constexpr (W::flags_slots) {
     bulk_copy(part, shared_memory<BulkExchangeRound>());
   } else {
@@ -69,18 +94,27 @@ __global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_co
   }
 }
 
+template <class W>
+__global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_constant__ Aggregate aggregate) {
+  if (!has_call(aggregate)) return;
+  copy_aggregated<W>(part_of(aggregate, aggregate.calls[aggregate.call_of_block[blockIdx.x]]));
+}
+
 /// For every operation: what there is to add up is too little, or comes too slowly, for a kernel of sums alone to be
-/// faster.
+/// faster. Of two hops a block passes on the sums of its own lanes, and waits for no other.
 template <class W, DataType type>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_reduce(const __grid_constant__ Aggregate aggregate) {
   if (!has_call(aggregate)) return;
-  const AggregatePart part = part_of(aggregate, aggregate.call_of_lane[blockIdx.x]);
-  const Operation operation{part.call.op, part.ring.averaged, part.call.premul_scalar};
+  const AggregatedCall& call = aggregate.calls[aggregate.call_of_block[blockIdx.x]];
+  const AggregatePart part = part_of(aggregate, call);
+  const Operation operation{call.op, part.ring.averaged, call.premul_scalar};
+  bool done = false;
   if constexpr (W::flags_slots) {
-    bulk_reduce<type>(part, operation, shared_memory<BulkExchangeRound>());
+    done = bulk_reduce<type>(part, operation, shared_memory<BulkExchangeRound>());
   } else {
-    flagged_reduce<W, type, false>(part, operation, shared_memory<ExchangeRound>());
+    done = flagged_reduce<W, type, false>(part, operation, shared_memory<ExchangeRound>());
   }
+  if (done && takes_two_hops(call)) copy_aggregated<W>(part_of(aggregate, call, true));
 }
 
 }  // namespace strait::kernels

@@ -69,25 +69,25 @@ __device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchan
   }
 }
 
-/// `Call`: an Exchange, or what stands for one. `combine()` takes what comes; false: gave up. What is sent is a round or more (Exchange::lead) ahead of what is
-/// taken, so that a block's reads do not wait for its writes to get through: in place, what comes overwrites what was
-/// sent in a round before. `as_it_is`: the contribution is the input.
+/// `Call`: an Exchange, or what stands for one. `combine()` takes what comes; false: gave up. What is sent is a round
+/// or more (Exchange::lead) ahead of what is taken, so that a block's reads do not wait for its writes to get through:
+/// in place, what comes overwrites what was sent in a round before. `as_it_is`: the contribution is the input. False,
+/// to all threads: gave up.
 template <class Call, class Contribution, class Combine>
-__device__ __forceinline__ void run_bulk_exchange(const Call& exchange, BulkExchangeRound& shared, bool as_it_is,
+__device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExchangeRound& shared, bool as_it_is,
                                                   Contribution&& contribution, Combine&& combine) {
   const Ring& ring = exchange.ring;
-  const Minder minder(ring, exchange.width);
+  const Minder minder = minder_of(exchange);
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
   // What the arguments alone decide comes before the wait, while the launch before this one still runs.
   const Message send = message_to(exchange, minder.peer), receive = message_from(exchange, minder.peer);
   Lane<Bulk> lane(ring, minder.peer, exchange.cast, minder.lane);
-  if (minder.has_peer && minder.nth == 0)
-    name_first(send, lane_of(exchange, minder.lane), minder.position, shared);
+  if (minder.has_peer && minder.nth == 0) name_first(send, lane_of(exchange, minder.lane), minder.position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  const std::uint32_t before = begin_launch(ring);
+  const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
   const bool goes_on = minder.minds && lane.resume();
-  mark_start(exchange, before);
+  if (begins_launch(exchange)) mark_start(exchange, before);
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
   prefetch_first<Bulk>(shared.first, copies, exchange.pieces);
@@ -117,14 +117,15 @@ __device__ __forceinline__ void run_bulk_exchange(const Call& exchange, BulkExch
     lane.give_back();
   }
   if (minder.has_peer) lane.save(gives_up);
-  tell_finished(ring);
+  if (gives_up || ends_launch(exchange)) tell_finished(ring);
+  return !gives_up;
 }
 
 template <class Call>
-__device__ __forceinline__ void bulk_copy(const Call& exchange, BulkExchangeRound& shared) {
+__device__ __forceinline__ bool bulk_copy(const Call& exchange, BulkExchangeRound& shared) {
   const auto as_it_is = [](const Granule& value) { return value; };
   const std::uint32_t peers = exchange.ring.ranks - 1, width = exchange.width;
-  run_bulk_exchange(exchange, shared, true, as_it_is, [&] {
+  return run_bulk_exchange(exchange, shared, true, as_it_is, [&] {
     copy_all_own(shared.own, width, exchange.pieces);
     collect_all(exchange.ring, shared.incoming, width * peers, exchange.pieces);
     return true;
@@ -132,12 +133,12 @@ __device__ __forceinline__ void bulk_copy(const Call& exchange, BulkExchangeRoun
 }
 
 template <DataType type, class Call>
-__device__ __forceinline__ void bulk_reduce(const Call& exchange, const Operation& operation,
+__device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operation& operation,
                                             BulkExchangeRound& shared) {
   const Ring& ring = exchange.ring;
   const auto contribute = [operation](const Granule& value) { return contribution<type, false>(value, operation); };
   const std::uint32_t peers = ring.ranks - 1, width = exchange.width;
-  run_bulk_exchange(exchange, shared, operation.op != ReduceOp::premul_sum, contribute, [&] {
+  return run_bulk_exchange(exchange, shared, operation.op != ReduceOp::premul_sum, contribute, [&] {
     const auto store = [own = shared.own](std::uint32_t nth, const Segment& segment, const auto& results) {
       store_granules(own[nth].output, segment, results);
     };

@@ -66,9 +66,9 @@ __device__ __forceinline__ void receive_nothing(const Ring& ring, std::uint32_t 
 }
 
 /// `Call`: an Exchange, or what stands for one. `combine()` takes what comes; false: gave up. `apart`: all is sent
-/// before the first that comes is waited for.
+/// before the first that comes is waited for. False, to all threads: gave up.
 template <class W, bool apart, class Call, class Contribution, class Combine>
-__device__ __forceinline__ void run_exchange(const Call& exchange, ExchangeRound& shared, Contribution&& contribution,
+__device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound& shared, Contribution&& contribution,
                                              Combine&& combine) {
   const Ring& ring = exchange.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
@@ -82,9 +82,9 @@ __device__ __forceinline__ void run_exchange(const Call& exchange, ExchangeRound
   if (has_peer) name_first(send, lane_of(exchange, blockIdx.x), position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  const std::uint32_t before = begin_launch(ring);
+  const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
   const bool goes_on = minds_a_peer && lane.resume();
-  mark_start(exchange, before);
+  if (begins_launch(exchange)) mark_start(exchange, before);
   if (minds_a_peer && !goes_on) shared.failed = 1;
   bool gives_up = false;
   prefetch_first<W>(shared.first, copies, exchange.pieces);
@@ -115,23 +115,24 @@ __device__ __forceinline__ void run_exchange(const Call& exchange, ExchangeRound
   }
   // A lane on which an earlier launch gave up stays so, though this one may have had nothing to do.
   if (has_peer && (goes_on || gives_up)) lane.save(gives_up);
-  tell_finished(ring);
+  if (gives_up || ends_launch(exchange)) tell_finished(ring);
+  return !gives_up;
 }
 
 template <class W, bool apart, class Call>
-__device__ __forceinline__ void flagged_copy(const Call& exchange, ExchangeRound& shared) {
+__device__ __forceinline__ bool flagged_copy(const Call& exchange, ExchangeRound& shared) {
   const auto as_it_is = [](const Granule& value) { return value; };
-  run_exchange<W, apart>(exchange, shared, as_it_is, [&] {
+  return run_exchange<W, apart>(exchange, shared, as_it_is, [&] {
     copy_own<W>(shared.own, exchange.pieces);
     return collect<W>(exchange.ring, shared.incoming, exchange.ring.ranks - 1, exchange.pieces);
   });
 }
 
 template <class W, DataType type, bool sum_only, class Call>
-__device__ __forceinline__ void flagged_reduce(const Call& exchange, const Operation& operation,
+__device__ __forceinline__ bool flagged_reduce(const Call& exchange, const Operation& operation,
                                                ExchangeRound& shared) {
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  run_exchange<W, false>(exchange, shared, contribute, [&] {
+  return run_exchange<W, false>(exchange, shared, contribute, [&] {
     if (shared.own.bytes == 0) return true;
     return reduce_exchanged<W, type, sum_only>(exchange, shared.own, shared.incoming, operation, contribute);
   });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/lane.cuh"
+#include "kernels/minder.cuh"
 
 /// What the kernels of one hop ask of a call: here an Exchange answers, in aggregate.cuh a part of an Aggregate.
 namespace strait::kernels {
@@ -13,6 +14,10 @@ __device__ __forceinline__ const Message& message_from(const Exchange& exchange,
 }
 /// Which of the messages' lanes a lane of the ring is.
 __device__ __forceinline__ std::uint32_t lane_of(const Exchange& /*exchange*/, std::uint32_t lane) { return lane; }
+/// Whether it is the first thing that a block does in a launch, and the last.
+__device__ __forceinline__ bool begins_launch(const Exchange& /*exchange*/) { return true; }
+__device__ __forceinline__ bool ends_launch(const Exchange& /*exchange*/) { return true; }
+__device__ __forceinline__ Minder minder_of(const Exchange& exchange) { return {exchange.ring, exchange.width}; }
 __device__ __forceinline__ void mark_start(const Exchange& exchange, std::uint32_t collectives_before) {
   mark_start(exchange.ring, collectives_before);
 }

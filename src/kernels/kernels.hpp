@@ -60,7 +60,7 @@ struct TypeKernels {
   Pair bulk;
   const void* aggregate[wire_count];
   const void* add[2];  ///< as lines
-  Pair piped;                ///< sums; null where there are none
+  Pair piped;          ///< sums; null where there are none
 };
 template <DataType type>
 TypeKernels kernels_of();

@@ -173,14 +173,16 @@ struct Exchange {
 };
 
 /// One call of an Aggregate, as an Exchange whose messages all have one length: what goes to rank r, and what comes
-/// from it, begin r strides into the buffers.
+/// from it, begin r strides into the buffers. Or an all-reduce in two hops: first a slice goes to each rank, which
+/// reduces its own at `receive`, and then goes from there to all.
 struct AggregatedCall {
   std::byte* send;
   std::byte* receive;
   PremulScalar premul_scalar;
   std::uint32_t send_stride_bytes;
   std::uint32_t receive_stride_bytes;
-  std::uint32_t bytes;  ///< of a message
+  std::uint32_t bytes;        ///< of a message, or of a slice
+  std::uint32_t whole_bytes;  ///< of slices, the last ones of which are shorter; 0: one hop
   std::uint32_t chunk_bytes;
   std::uint32_t pieces;  ///< of a chunk
   std::uint32_t rounds;
@@ -190,20 +192,23 @@ struct AggregatedCall {
   std::uint16_t call_hash;
   std::uint8_t first_lane;
   std::uint8_t lanes;
+  std::uint8_t first_block;
+  std::uint8_t blocks;
+  std::uint8_t width;  ///< as in an Exchange
   ReduceOp op;
-  Cast cast;
+  Cast cast;  ///< as in an Exchange; of two hops, of the second
 };
 
 inline constexpr std::uint32_t max_aggregated = 32;  ///< that arguments have room for, and less than kept_marks
 
-/// Several collectives, each an Exchange on lanes of its own, over one wire. They do not wait for one another. Block l
-/// serves lane l.
+/// Several collectives, each an Exchange on lanes and with blocks of its own, over one wire. They do not wait for one
+/// another.
 struct Aggregate {
   static constexpr std::uint8_t no_call = max_aggregated;
   Ring ring;  ///< Ring::call means nothing
   std::uint32_t count;
   AggregatedCall calls[max_aggregated];
-  std::uint8_t call_of_lane[max_lanes];  ///< its place in `calls`, or no_call
+  std::uint8_t call_of_block[max_lanes];  ///< its place in `calls`, or no_call
 };
 
 /// Two hops. The message is cut into a slice for every owner. Contributors send slice o to owner o, who reduces the

@@ -10,16 +10,19 @@ namespace strait::kernels {
 /// Of which peer, and on which of the block's `width` lanes, this thread looks after what is sent and received: the
 /// first threads, one each.
 struct Minder {
-  __device__ Minder(const Ring& ring, std::uint32_t width) {
+  /// `block`: among the blocks of the call, of which there are `blocks`, whose lanes begin with `first_lane`.
+  __device__ Minder(const Ring& ring, std::uint32_t width, std::uint32_t block, std::uint32_t blocks,
+                    std::uint32_t first_lane) {
     nth = threadIdx.x / ring.ranks;
     minds = threadIdx.x < ring.ranks * width;
     if (!minds) nth = 0;
     peer = minds ? threadIdx.x - nth * ring.ranks : 0;
-    lane = blockIdx.x + nth * gridDim.x;
+    lane = first_lane + block + nth * blocks;
     has_peer = minds && peer != ring.rank;
     position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
     chunk = nth * (ring.ranks - 1) + position;
   }
+  __device__ Minder(const Ring& ring, std::uint32_t width) : Minder(ring, width, blockIdx.x, gridDim.x, 0) {}
   std::uint32_t nth;  ///< of the block's lanes
   std::uint32_t lane;
   std::uint32_t peer;

@@ -121,7 +121,7 @@ void run_thread(const AggregateLaunch& launch) {
   spec::visit(launch.type, [&]<DataType t>() { kernels::aggregate_reduce<W, t>(launch.argument); });
 }
 inline void run_block(const AggregateLaunch& launch, std::uint32_t index, std::uint32_t seed) {
-  run_threads(std::min(launch.threads, 64u), launch.blocks, index, seed, [&] {
+  run_threads(std::min(launch.threads, 128u), launch.blocks, index, seed, [&] {
     launch.wire == kernels::Wire::bulk ? run_thread<kernels::Bulk>(launch) : run_thread<kernels::Packets>(launch);
   });
 }

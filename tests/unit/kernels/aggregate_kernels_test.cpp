@@ -83,19 +83,24 @@ struct Shape {
   bool p2p;
   std::uint32_t lanes;
   std::size_t flagged_bytes = 1 << 20;
+  const char* algorithm = "";
 };
 class Aggregates : public ::testing::TestWithParam<Shape> {
  protected:
   Machine machine_{GetParam().ranks,
                    GetParam().lanes,
-                   {.flagged_bytes = GetParam().flagged_bytes, .p2p = GetParam().p2p, .small_slots = true}};
+                   {.flagged_bytes = GetParam().flagged_bytes,
+                    .p2p = GetParam().p2p,
+                    .algorithm = GetParam().algorithm,
+                    .small_slots = true}};
 };
 INSTANTIATE_TEST_SUITE_P(Shapes, Aggregates,
                          ::testing::Values(Shape{"Alone", 1, false, 16}, Shape{"Two", 2, true, 16},
                                            Shape{"TwoOfFewLanes", 2, false, 3}, Shape{"Three", 3, false, 32},
                                            Shape{"Five", 5, true, 12}, Shape{"TwoInBulk", 2, true, 32, 0},
-                                           Shape{"ThreeInBulk", 3, false, 32, 0},
-                                           Shape{"FourOfBoth", 4, true, 32, 300}),
+                                           Shape{"ThreeInBulk", 3, false, 32, 0}, Shape{"FourOfBoth", 4, true, 32, 300},
+                                           Shape{"TwoHops", 3, false, 32, 0, "two_hop"},
+                                           Shape{"TwoHopsOfFewBlocks", 4, true, 5, 300, "two_hop"}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(Aggregates, GroupsHaveTheBitsOfTheirCalls) {
@@ -120,6 +125,8 @@ Call all_reduce(std::size_t count, const std::byte* send, std::byte* receive) {
   call.receive = receive;
   return call;
 }
+
+std::uint32_t by_two_hops() { return 1 + static_cast<std::uint32_t>(find_algorithm("two_hop") - catalogue().data()); }
 
 class AggregateRules : public ::testing::Test {
  protected:
@@ -154,9 +161,8 @@ TEST_F(AggregateRules, SmallCallsGoTogetherWhileThereAreLanes) {
   EXPECT_EQ(together(40, 8192), lanes) << "of all lanes each by themselves";
 }
 
-/// There every block serves a lane; where blocks are few, each would serve several of one call's, and move more so.
-TEST_F(AggregateRules, CallsInBulkGoTogetherWhereBlocksAreMany) {
-  EXPECT_EQ(together(40, 8193), 1u) << "half as many blocks as lanes";
+TEST_F(AggregateRules, CallsInBulkGoTogetherToo) {
+  EXPECT_EQ(together(40, 8193), lanes) << "half as many blocks as lanes";
   const std::size_t bulk_lanes = machine_.calls(0).ring().slots[static_cast<std::size_t>(kernels::Wire::bulk)].lanes;
   const auto of = [&](std::size_t count, std::size_t flagged_bytes) {
     const DeviceCalls calls(machine_.calls(0).ring(), nullptr,
@@ -216,11 +222,42 @@ TEST_F(AggregateRules, OthersGoByThemselves) {
             2u);
   EXPECT_EQ(together(3, 10,
                      [](auto& group) {
-                       for (Call& each : group)
-                         each.algorithm =
-                             1 + static_cast<std::uint32_t>(find_algorithm("two_hop") - catalogue().data());
+                       for (Call& each : group) {
+                         each.collective = Collective::reduce;
+                         each.algorithm = by_two_hops();
+                       }
                      }),
             1u);
+}
+
+/// In the same launch as others.
+TEST_F(AggregateRules, AllReducesGoTogetherInTwoHops) {
+  std::vector<Call> group{call(1000), call(2001), call(4000)};
+  group[1].algorithm = group[2].algorithm = by_two_hops();
+  ASSERT_EQ(aggregated_calls(machine_.calls(0), group), 3u);
+  const auto launches = launches_of_aggregate(machine_.calls(0), group);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].argument.calls[0].whole_bytes, 0u);
+  for (const std::size_t i : {1u, 2u}) {
+    const kernels::AggregatedCall& two_hops = launches[0].argument.calls[i];
+    EXPECT_EQ(two_hops.whole_bytes, group[i].count * sizeof(float));
+    EXPECT_EQ(two_hops.bytes % 16, 0u);
+    EXPECT_GE(two_hops.bytes * ranks, two_hops.whole_bytes);
+    EXPECT_LT(two_hops.bytes * (ranks - 1), two_hops.whole_bytes);
+  }
+}
+
+/// Packets carry twice the bytes, which count where there are many calls.
+TEST_F(AggregateRules, MuchOfWhatAloneIsShortGoesInBulk) {
+  const auto wire = [&](std::size_t calls) {
+    next_ = 0;
+    std::vector<Call> group;
+    for (std::size_t i = 0; i < calls; ++i) group.push_back(call(4096));
+    EXPECT_EQ(aggregated_calls(machine_.calls(0), group), calls);
+    return launches_of_aggregate(machine_.calls(0), group).at(0).wire;
+  };
+  EXPECT_EQ(wire(8), kernels::Wire::packets) << "four times what goes in packets alone";
+  EXPECT_EQ(wire(9), kernels::Wire::bulk);
 }
 
 /// What a rank's own buffers and streams are must not change what goes together, only how this rank launches it.
