@@ -30,9 +30,17 @@ CallOrder::~CallOrder() {
   if (reading_stream_ != nullptr) setup_.reader->destroy_stream(reading_stream_);
 }
 
+Result<bool> CallOrder::look_at(void* stream) {
+  STRAIT_ASSIGN(now_, setup_.driver->look_at(stream));
+  looked_at_ = stream;
+  return is_captured();
+}
+
 Status CallOrder::begin(void* stream) {
   using Kind = staged::MemoryOperation::Kind;
-  STRAIT_ASSIGN(now_, setup_.driver->look_at(stream));
+  if (std::exchange(looked_at_, std::nullopt) != stream) {
+    STRAIT_ASSIGN(now_, setup_.driver->look_at(stream));
+  }
   has_run_ = true;
   if (is_captured()) return begin_captured(stream);
   if (joined_) return setup_.driver->wait(stream, done_);  // a graph may have been launched since, on any stream

@@ -43,6 +43,8 @@ class CallOrder {
 
   /// What a call has enqueued last.
   enum class Tail : std::uint8_t { counted_launch, other };
+  /// Whether the stream is being captured. The begin() that follows, if it is of this stream, does not ask again.
+  Result<bool> look_at(void* stream);
   /// Before a call is given to the stream, and after. One call at a time.
   Status begin(void* stream);
   Status end(void* stream, Tail tail);
@@ -83,7 +85,8 @@ class CallOrder {
   Status join_graphs();
 
   Setup setup_;
-  staged::StreamState now_;  ///< of the call that has begun
+  std::optional<void*> looked_at_;  ///< what now_ is of, until begin()
+  staged::StreamState now_;         ///< of the call that has begun
   Last last_;
   Event done_ = nullptr;  ///< behind it, where it is no counted launch, and behind launches of graphs
   Event order_ = nullptr;

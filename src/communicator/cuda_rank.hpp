@@ -30,7 +30,7 @@ namespace strait {
 /// begins and ends: device_rank.cpp; what it gives to streams: device_enqueue.cpp.
 class CudaRank final : public DeviceRank {
  public:
-  explicit CudaRank(const Request& request) : request_(request) {}
+  explicit CudaRank(const Request& request) : request_(request), kernels_(request.device) {}
   ~CudaRank() override;
   Status prepare();
 
@@ -42,7 +42,7 @@ class CudaRank final : public DeviceRank {
   Status enqueue_aggregate(std::span<const Call> calls) override;
   Status enqueue_messages(std::span<const Call> calls) override;
   Status order_streams(void* first, void* then) override { return order_->order(first, then); }
-  Result<bool> is_capturing(void* stream) const override;
+  Result<bool> is_capturing(void* stream) override { return order_->look_at(stream); }
   std::optional<bool> is_idle() const override;
   std::optional<DeviceProgress> progress() const override;
   Status prepare_call(const Call& call) override;
@@ -52,7 +52,7 @@ class CudaRank final : public DeviceRank {
  private:
   using Tail = CallOrder::Tail;
   Status open_order();
-  Status load_kernels() const;
+  Status load_kernels();
   /// `most_blocks`: as in DeviceCalls::Options.
   DeviceCalls calls_over(kernels::Ring ring, std::uint32_t most_blocks) const;
   Status open_islands();
@@ -79,6 +79,7 @@ class CudaRank final : public DeviceRank {
   void look_after(const std::stop_token& stop);
 
   Request request_;
+  cuda::Kernels kernels_;
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};

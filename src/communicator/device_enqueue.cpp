@@ -35,7 +35,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   } else {
     kernel = one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
   }
-  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, argument, shape, call.stream));
+  STRAIT_TRY(kernels_.launch(kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
   ++launches_;
   return {};
@@ -50,8 +50,7 @@ Status CudaRank::launch(AggregateLaunch& what) {
   what.argument.ring.finished = order_->finished();
   const void* const kernel =
       what.reduces ? kernels::aggregate_reduce_kernel(what.wire, what.type) : kernels::aggregate_copy_kernel(what.wire);
-  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, &what.argument,
-                                 {what.blocks, what.threads, overlaps_launches_}, what.stream));
+  STRAIT_TRY(kernels_.launch(kernel, &what.argument, {what.blocks, what.threads, overlaps_launches_}, what.stream));
   order_->launched(what.blocks);
   return {};
 }
@@ -59,8 +58,8 @@ Status CudaRank::launch(AggregateLaunch& what) {
 /// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
 /// for an exchange, which may wait for just those.
 Status CudaRank::launch(const WireLaunch& what, void* stream) {
-  return cuda::launch_kernel(request_.device, kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
-                             {what.blocks, kernels::wire_threads, false}, stream);
+  return kernels_.launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
+                         {what.blocks, kernels::wire_threads, false}, stream);
 }
 
 Status CudaRank::enqueue(const Call& call) {
@@ -144,8 +143,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
   }
   if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
   if (copies_.carries(call)) {
-    STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
-    if (!captures || copies_.can_be_captured()) {
+    if (!order_->is_captured() || copies_.can_be_captured()) {
       mark_ = 0;
       return copies_.enqueue(call).map([] { return Tail::other; });
     }
@@ -169,7 +167,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& quantized, const Call& call) {
-  STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
+  const bool captures = order_->is_captured();
   const cuda::DeviceGuard guard(request_.device);
   const auto take = [&](const Call& sum) -> Result<Tail> {
     STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(sum, captures));

@@ -109,22 +109,25 @@ Status CudaRank::open_order() {
   return {};
 }
 
-Status CudaRank::load_kernels() const {
+Status CudaRank::load_kernels() {
   std::vector<kernels::Wire> wires{kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk};
   if (!arenas_.islands().empty()) wires.push_back(kernels::flagged_wire(arenas_.island_ring()));
-  for (const kernels::Wire wire : wires) STRAIT_TRY(cuda::load_kernels(kernels::all_kernels(wire)));
+  for (const kernels::Wire wire : wires) STRAIT_TRY(kernels_.load(kernels::all_kernels(wire)));
   if (!arenas_.ring().has_async_copies && !arenas_.island_ring().has_async_copies) return {};
-  for (const kernels::PipedKernel& piped : kernels::all_piped_kernels())
+  for (const kernels::PipedKernel& piped : kernels::all_piped_kernels()) {
     STRAIT_TRY(check(cudaFuncSetAttribute(piped.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(piped.memory_bytes)),
                      "cannot load a kernel"));
+    STRAIT_TRY(kernels_.load({&piped.kernel, 1}));
+  }
   return {};
 }
 
 Status CudaRank::open_copies() {
   const auto launch_add = [this](const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream) {
-    return cuda::launch_kernel(request_.device, kernel, &add, {blocks, kernels::max_threads, false}, stream);
+    return kernels_.launch(kernel, &add, {blocks, kernels::max_threads, false}, stream);
   };
+  if (arenas_.peer_words() != nullptr) STRAIT_TRY(kernels_.load(kernels::all_add_kernels()));
   STRAIT_ASSIGN(copies_, DeviceCopies::open(request_, arenas_, launch_add));
   return {};
 }
@@ -133,7 +136,7 @@ Status CudaRank::open_copies() {
 Status CudaRank::open_wire_formats() {
   if (wire_scratch_.data() != nullptr) return {};
   DeviceGuard guard(request_.device);
-  STRAIT_TRY(cuda::load_kernels(kernels::all_wire_kernels()));
+  STRAIT_TRY(kernels_.load(kernels::all_wire_kernels()));
   STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
   const auto among = [&](std::uint32_t rank, std::uint32_t ranks) {
     return DeviceQuantized(rank, ranks, request_.ranks, wire_scratch_.data(), DeviceQuantized::scratch_bytes,
@@ -218,16 +221,12 @@ std::optional<DeviceProgress> CudaRank::progress() const {
   return counts ? std::optional(DeviceProgress{counts->collectives, counts->have_ended()}) : std::nullopt;
 }
 
-Result<bool> CudaRank::is_capturing(void* stream) const {
-  cudaStreamCaptureStatus status{};
-  STRAIT_TRY(check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "the stream cannot be used"));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 Status CudaRank::prepare_call(const Call& call) {
   if (!is_encoded(call, request_.ranks) || wire_scratch_.data() != nullptr) return {};
-  STRAIT_ASSIGN(const bool captures, is_capturing(call.stream));
-  if (!captures) return open_wire_formats();
+  cudaStreamCaptureStatus status{};
+  STRAIT_TRY(
+      check(cudaStreamIsCapturing(static_cast<cudaStream_t>(call.stream), &status), "the stream cannot be used"));
+  if (status == cudaStreamCaptureStatusNone) return open_wire_formats();
   return fail(Code::invalid_usage,
               std::string(name(call.collective)) +
                   ": the first call in a wire format allocates memory, which a graph cannot capture. Ask for the "

@@ -97,8 +97,9 @@ class DeviceRank {
   virtual std::optional<bool> is_idle() const = 0;
   /// What the GPU has started, or had when the communicator failed; nothing where it does not answer. From any thread.
   virtual std::optional<DeviceProgress> progress() const = 0;
-  /// Whether the stream records into a graph: such calls run later, any number of times.
-  virtual Result<bool> is_capturing(void* stream) const = 0;
+  /// Whether the stream records into a graph: such calls run later, any number of times. Asked right before a call is
+  /// enqueued on it.
+  virtual Result<bool> is_capturing(void* stream) = 0;
 };
 
 /// Memory of a device that peers' GPUs can map (straitMemAllocDevice). Code::unsupported without CUDA.

@@ -60,7 +60,7 @@ class FakeDeviceRank final : public DeviceRank {
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
   }
   std::optional<DeviceProgress> progress() const override { return std::nullopt; }
-  Result<bool> is_capturing(void* /*stream*/) const override {
+  Result<bool> is_capturing(void* /*stream*/) override {
     return testing::fake_gpu.captures || testing::fake_gpu.capturing_rank == static_cast<int>(request_.rank);
   }
   Status register_memory(std::uint64_t /*number*/, void* /*pointer*/, std::size_t /*bytes*/) override {
