@@ -114,7 +114,7 @@ inline constexpr Variable environment_table[] = {
      "(docs/gpus.md#how-it-works).",
      "0|1"},
     {"STRAIT_AGGREGATE", VariableKind::choice, "1", true,
-     "GPU ranks: 1: small collectives that follow one another in a group go in one launch, side by side, so that all "
+     "GPU ranks: 1: collectives that follow one another in a group go in one launch, side by side, so that all "
      "ranks must group them alike (docs/gpus.md#how-it-works). 0: one after another.",
      "0|1"},
     {"STRAIT_SHARE_GPUS", VariableKind::choice, "0", true,

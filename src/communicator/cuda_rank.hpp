@@ -30,7 +30,7 @@ namespace strait {
 /// begins and ends: device_rank.cpp; what it gives to streams: device_enqueue.cpp.
 class CudaRank final : public DeviceRank {
  public:
-  explicit CudaRank(const Request& request) : request_(request), kernels_(request.device) {}
+  explicit CudaRank(const Request& request) : request_(request) {}
   ~CudaRank() override;
   Status prepare();
 
@@ -52,7 +52,7 @@ class CudaRank final : public DeviceRank {
  private:
   using Tail = CallOrder::Tail;
   Status open_order();
-  Status load_kernels();
+  Status load_kernels() const;
   /// `most_blocks`: as in DeviceCalls::Options.
   DeviceCalls calls_over(kernels::Ring ring, std::uint32_t most_blocks) const;
   Status open_islands();
@@ -79,7 +79,6 @@ class CudaRank final : public DeviceRank {
   void look_after(const std::stop_token& stop);
 
   Request request_;
-  cuda::Kernels kernels_;
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};

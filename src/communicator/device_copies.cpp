@@ -97,6 +97,7 @@ Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
 }
 
 Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add) {
+  STRAIT_TRY(cuda::load_kernels(kernels::all_add_kernels()));
   STRAIT_ASSIGN(shares_done_,
                 cuda::DeviceMemory::allocate(request_->device, staged::PeerCopies::depth * sizeof(std::uint32_t)));
   STRAIT_ASSIGN(auto setup, setup_of(arenas));

@@ -35,7 +35,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   } else {
     kernel = one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
   }
-  STRAIT_TRY(kernels_.launch(kernel, argument, shape, call.stream));
+  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
   ++launches_;
   return {};
@@ -50,7 +50,8 @@ Status CudaRank::launch(AggregateLaunch& what) {
   what.argument.ring.finished = order_->finished();
   const void* const kernel =
       what.reduces ? kernels::aggregate_reduce_kernel(what.wire, what.type) : kernels::aggregate_copy_kernel(what.wire);
-  STRAIT_TRY(kernels_.launch(kernel, &what.argument, {what.blocks, what.threads, overlaps_launches_}, what.stream));
+  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, &what.argument,
+                                 {what.blocks, what.threads, overlaps_launches_}, what.stream));
   order_->launched(what.blocks);
   return {};
 }
@@ -58,8 +59,8 @@ Status CudaRank::launch(AggregateLaunch& what) {
 /// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
 /// for an exchange, which may wait for just those.
 Status CudaRank::launch(const WireLaunch& what, void* stream) {
-  return kernels_.launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
-                         {what.blocks, kernels::wire_threads, false}, stream);
+  return cuda::launch_kernel(request_.device, kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
+                             {what.blocks, kernels::wire_threads, false}, stream);
 }
 
 Status CudaRank::enqueue(const Call& call) {

@@ -109,25 +109,22 @@ Status CudaRank::open_order() {
   return {};
 }
 
-Status CudaRank::load_kernels() {
+Status CudaRank::load_kernels() const {
   std::vector<kernels::Wire> wires{kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk};
   if (!arenas_.islands().empty()) wires.push_back(kernels::flagged_wire(arenas_.island_ring()));
-  for (const kernels::Wire wire : wires) STRAIT_TRY(kernels_.load(kernels::all_kernels(wire)));
+  for (const kernels::Wire wire : wires) STRAIT_TRY(cuda::load_kernels(kernels::all_kernels(wire)));
   if (!arenas_.ring().has_async_copies && !arenas_.island_ring().has_async_copies) return {};
-  for (const kernels::PipedKernel& piped : kernels::all_piped_kernels()) {
+  for (const kernels::PipedKernel& piped : kernels::all_piped_kernels())
     STRAIT_TRY(check(cudaFuncSetAttribute(piped.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(piped.memory_bytes)),
                      "cannot load a kernel"));
-    STRAIT_TRY(kernels_.load({&piped.kernel, 1}));
-  }
   return {};
 }
 
 Status CudaRank::open_copies() {
   const auto launch_add = [this](const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream) {
-    return kernels_.launch(kernel, &add, {blocks, kernels::max_threads, false}, stream);
+    return cuda::launch_kernel(request_.device, kernel, &add, {blocks, kernels::max_threads, false}, stream);
   };
-  if (arenas_.peer_words() != nullptr) STRAIT_TRY(kernels_.load(kernels::all_add_kernels()));
   STRAIT_ASSIGN(copies_, DeviceCopies::open(request_, arenas_, launch_add));
   return {};
 }
@@ -136,7 +133,7 @@ Status CudaRank::open_copies() {
 Status CudaRank::open_wire_formats() {
   if (wire_scratch_.data() != nullptr) return {};
   DeviceGuard guard(request_.device);
-  STRAIT_TRY(kernels_.load(kernels::all_wire_kernels()));
+  STRAIT_TRY(cuda::load_kernels(kernels::all_wire_kernels()));
   STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
   const auto among = [&](std::uint32_t rank, std::uint32_t ranks) {
     return DeviceQuantized(rank, ranks, request_.ranks, wire_scratch_.data(), DeviceQuantized::scratch_bytes,

@@ -130,7 +130,10 @@ void check_dependent_groups(straitComm_t comm, int rank, int ranks) {
   for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::int32_t>(i) + rank;
   const auto factor = static_cast<std::uint32_t>(ranks);
   for (const bool two_streams : {false, true}) {
-    STRAIT_EXPECT_CUDA(cudaMemcpy(chain, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice));
+    // By the stream: a plain copy of pageable memory may return before the device has it.
+    STRAIT_EXPECT_CUDA(
+        cudaMemcpyAsync(chain, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice, first.stream()));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(first.stream()));
     meet_on_host();
     STRAIT_EXPECT_OK(straitGroupStart());
     for (std::size_t link = 0; link < links; ++link)

@@ -26,7 +26,6 @@ struct Driver {
   decltype(&cuMemGetAllocationPropertiesFromHandle) get_properties;
   decltype(&cuMemExportToShareableHandle) export_handle;
   decltype(&cuMemImportFromShareableHandle) import_handle;
-  decltype(&cuLaunchKernelEx) launch;
   decltype(&cuStreamBatchMemOp) batch_memory_operations;
   decltype(&cuStreamWriteValue32) write_value;
   decltype(&cuStreamWaitValue32) wait_value;

@@ -93,43 +93,30 @@ MappedMemory::~MappedMemory() {
   if (data_ != nullptr) MappedBlocks::of_process().give_back(bytes_, data_);
 }
 
-Status Kernels::load(std::span<const void* const> kernels) {
-  const DeviceGuard guard(device_);
-  STRAIT_ASSIGN(driver_, Driver::instance());
+Status load_kernels(std::span<const void* const> kernels) {
   for (const void* kernel : kernels) {
     cudaFuncAttributes attributes;
     STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
-    cudaFunction_t function = nullptr;
-    STRAIT_TRY(check(cudaGetFuncBySymbol(&function, kernel), "cannot load a kernel"));
-    functions_[kernel] = function;
   }
   return {};
 }
 
-Status Kernels::launch(const void* kernel, const void* argument, const LaunchShape& shape, void* stream) const {
-  const DeviceGuard guard(device_);
-  CUlaunchAttribute overlap{};
-  overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-  overlap.value.programmaticStreamSerializationAllowed = 1;
-  CUlaunchConfig config{};
-  config.gridDimX = shape.blocks;
-  config.blockDimX = shape.threads;
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.sharedMemBytes = shape.memory_bytes;
-  config.hStream = static_cast<CUstream>(stream);
+Status launch_kernel(int device, const void* kernel, const void* argument, const LaunchShape& shape, void* stream) {
+  DeviceGuard guard(device);
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(shape.blocks);
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.memory_bytes;
+  config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &overlap;
   config.numAttrs = shape.overlaps ? 1 : 0;
   void* arguments[] = {const_cast<void*>(argument)};
-  const auto function = functions_.find(kernel);
-  if (function == functions_.end()) return fail(Code::internal_error, "a kernel that was not loaded is launched");
-  CUresult launched = driver_->launch(&config, function->second, arguments, nullptr);
-  if (launched ==
-      CUDA_ERROR_INVALID_CONTEXT) {  // a thread that has used no device has none, though it has a current one
-    STRAIT_TRY(check(cudaSetDevice(device_), "GPU " + std::to_string(device_) + " cannot be used"));
-    launched = driver_->launch(&config, function->second, arguments, nullptr);
-  }
-  if (launched == CUDA_SUCCESS) return {};
-  return driver_->check(launched, "cannot launch a kernel on GPU " + std::to_string(device_));
+  const cudaError_t launched = cudaLaunchKernelExC(&config, kernel, arguments);
+  if (launched == cudaSuccess) return {};
+  return check(launched, "cannot launch a kernel on GPU " + std::to_string(device));
 }
 
 Status enable_peer_access(std::span<const int> devices) {

@@ -7,11 +7,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
-#include "executor/cuda/driver.hpp"
 #include "executor/cuda/virtual_memory.hpp"
 
 /// The CUDA runtime's calls as Status, and its memory as RAII.
@@ -104,26 +102,16 @@ class MappedMemory {
   std::size_t bytes_ = 0;
 };
 
+/// Loads these kernels onto the current device: what is loaded only at its first launch waits for kernels that run.
+Status load_kernels(std::span<const void* const> kernels);
+
 struct LaunchShape {
   std::uint32_t blocks, threads;
   bool overlaps;                   ///< may begin while the kernel before it still runs
   std::uint32_t memory_bytes = 0;  ///< of a block, besides what the kernel has in any launch
 };
-/// Kernels on one device, as its driver knows them: to launch one so costs the host less than by the runtime.
-class Kernels {
- public:
-  Kernels() = default;
-  explicit Kernels(int device) : device_(device) {}
-  /// What is loaded only at its first launch waits for kernels that run.
-  Status load(std::span<const void* const> kernels);
-  /// Launches one that was loaded, with one argument, to which that pointer points.
-  Status launch(const void* kernel, const void* argument, const LaunchShape& shape, void* stream) const;
-
- private:
-  int device_ = 0;
-  const Driver* driver_ = nullptr;
-  std::unordered_map<const void*, CUfunction> functions_;
-};
+/// Launches a kernel with one argument, to which that pointer points.
+Status launch_kernel(int device, const void* kernel, const void* argument, const LaunchShape& shape, void* stream);
 
 /// Lets every device reach the memory of every other; fails with Code::unsupported and the pair where it cannot.
 Status enable_peer_access(std::span<const int> devices);

@@ -114,6 +114,32 @@ TEST_P(Aggregates, RanksMayLaunchOneByOne) {
     check_group(machine_, random_group(machine_.ranks(), 12, 50 + seed), static_cast<std::uint32_t>(seed));
 }
 
+/// Calls that need one another's results: every rank launches them one by one, in order.
+TEST_P(Aggregates, AChainOfCallsHasItsResults) {
+  constexpr std::size_t count = 300, links = 5;
+  const std::uint32_t ranks = machine_.ranks();
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      std::vector<std::uint32_t> chain((links + 1) * count, ~0u);
+      for (std::size_t i = 0; i < count; ++i) chain[i] = static_cast<std::uint32_t>(i) + rank;
+      std::vector<Call> calls(links);
+      for (std::size_t link = 0; link < links; ++link) {
+        calls[link].collective = Collective::all_reduce;
+        calls[link].type = DataType::uint32;
+        calls[link].count = count;
+        calls[link].send = chain.data() + link * count;
+        calls[link].receive = chain.data() + (link + 1) * count;
+      }
+      EXPECT_EQ(run_group(machine_, rank, calls), links);
+      for (std::size_t i = 0; i < count; ++i) {
+        std::uint32_t expected = ranks * static_cast<std::uint32_t>(i) + ranks * (ranks - 1) / 2;
+        for (std::size_t link = 1; link <= links; ++link, expected *= ranks)
+          ASSERT_EQ(chain[link * count + i], expected) << "link " << link << ", element " << i << ", rank " << rank;
+      }
+    });
+}
+
 constexpr std::uint32_t ranks = 3, lanes = 16;
 
 Call all_reduce(std::size_t count, const std::byte* send, std::byte* receive) {
@@ -312,12 +338,12 @@ TEST_F(AggregateRules, EachCallIsMarkedAsStarted) {
 }
 
 /// A rank that groups its calls differently never gets data that are meant for others: it waits, and gives up.
-void group_differently(std::size_t count, std::byte first_byte) {
+void group_differently(std::size_t count, std::byte first_byte, std::uint32_t ranks, const char* algorithm) {
   const std::size_t bytes = count * sizeof(float);
   std::vector<std::jthread> threads;
-  std::array<Bytes, 2> outputs{Bytes(2 * bytes, poison), Bytes(2 * bytes, poison)};
-  Machine machine(2, lanes, {.flagged_bytes = 32 << 10});
-  for (std::uint32_t rank = 0; rank < 2; ++rank)
+  std::vector<Bytes> outputs(ranks, Bytes(2 * bytes, poison));
+  Machine machine(ranks, lanes, {.flagged_bytes = 32 << 10, .algorithm = algorithm});
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       Bytes input(2 * bytes);
       std::vector<Call> group;
@@ -330,23 +356,24 @@ void group_differently(std::size_t count, std::byte first_byte) {
         machine.run(launch);
       } else {
         for (const Call& each : group)
-          for (DeviceLaunch launch : machine.calls(1).launches_of(each)) {
+          for (DeviceLaunch launch : machine.calls(rank).launches_of(each)) {
             std::visit([](auto& argument) { argument.ring.timeout_ns = 400'000'000; }, launch.argument);
             machine.run({launch}, DataType::float32);
           }
       }
     });
   threads.clear();
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     EXPECT_NE(machine.mailbox(rank).timed_out, 0u) << "rank " << rank;
-    EXPECT_EQ(outputs[rank][0], first_byte);
-    EXPECT_EQ(outputs[rank][bytes], poison);
+    EXPECT_EQ(outputs[rank][0], first_byte) << "rank " << rank;
+    EXPECT_EQ(outputs[rank][bytes], poison) << "rank " << rank;
   }
 }
 TEST(AggregatedCalls, WhoGroupsDifferentlyTakesNothing) {
-  group_differently(10, std::byte{0});  // the first is the same call on both
+  group_differently(10, std::byte{0}, 2, "");  // the first is the same call on both
 }
-TEST(AggregatedCalls, WhatIsCutForAShareFitsNothingElse) { group_differently(8192, poison); }
+TEST(AggregatedCalls, WhatIsCutForAShareFitsNothingElse) { group_differently(8192, poison, 2, ""); }
+TEST(AggregatedCalls, WhatTakesTwoHopsInAGroupFitsNothingElse) { group_differently(10, poison, 3, "two_hop"); }
 
 }  // namespace
 }  // namespace strait::testing
