@@ -197,7 +197,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
 std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   const std::size_t bytes = call.count * size_bytes(call.type);
   const bool is_one_to_all_alike = has_equal_parts(call.collective) || has_root(call.collective);
-  if (!is_one_to_all_alike || bytes == 0) return {};
+  if (!is_one_to_all_alike || bytes == 0 || !takes_many(call)) return {};
   const bool one_hop = takes_one_hop(call, bytes);
   const std::size_t message_bytes = one_hop ? bytes : slice_bytes_of(bytes, ring_.ranks);
   if (message_bytes > most_aggregated_bytes || (!one_hop && call.collective != Collective::all_reduce)) return {};

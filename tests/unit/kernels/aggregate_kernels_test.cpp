@@ -100,6 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Aggregates,
                                            Shape{"Five", 5, true, 12}, Shape{"TwoInBulk", 2, true, 32, 0},
                                            Shape{"ThreeInBulk", 3, false, 32, 0}, Shape{"FourOfBoth", 4, true, 32, 300},
                                            Shape{"TwoHops", 3, false, 32, 0, "two_hop"},
+                                           Shape{"TwoHopsInPackets", 3, false, 32, 1 << 20, "two_hop"},
                                            Shape{"TwoHopsOfFewBlocks", 4, true, 5, 300, "two_hop"}),
                          [](const auto& test) { return std::string(test.param.name); });
 
@@ -196,8 +197,8 @@ TEST_F(AggregateRules, CallsInBulkGoTogetherToo) {
     return aggregated_calls(calls, std::vector<Call>(40, call(count)));
   };
   EXPECT_EQ(of(8193, 32 << 10), std::min<std::size_t>(bulk_lanes, kernels::max_aggregated));
-  EXPECT_EQ(of(8 << 20, 32 << 10), std::min<std::size_t>(bulk_lanes, kernels::max_aggregated));
-  EXPECT_EQ(of((8 << 20) + 1, 32 << 10), 1u) << "long enough by itself";
+  EXPECT_EQ(of((8 << 20) - 1, 32 << 10), std::min<std::size_t>(bulk_lanes, kernels::max_aggregated));
+  EXPECT_EQ(of(8 << 20, 32 << 10), 1u) << "long enough by itself";
 }
 
 /// Where they would take more lanes than there are, each has one, and the rest by its bytes.
