@@ -56,9 +56,11 @@ class FakeStreams final : public staged::StreamDriver {
   }
   void destroy_event(Event event) override { static_cast<FakeEvent*>(event)->destroyed = true; }
 
+  int looks() const { return looks_; }
   Result<staged::StreamState> look_at(Stream stream) override {
     const auto* const fake = static_cast<const FakeStream*>(stream);
     EXPECT_FALSE(fake->forgotten);
+    ++looks_;
     return staged::StreamState{reinterpret_cast<std::uintptr_t>(stream),
                                captures_ && fake->captured ? capture_number_ : 0};
   }
@@ -156,6 +158,7 @@ class FakeStreams final : public staged::StreamDriver {
   }
 
  private:
+  int looks_ = 0;
   struct FakeEvent {
     std::atomic<std::uint64_t> recorded = 0, reached = 0;
     bool destroyed = false;

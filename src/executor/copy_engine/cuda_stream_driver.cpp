@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,10 +78,8 @@ Result<StreamDriver::Event> CudaStreams::create_event() {
 void CudaStreams::destroy_event(Event event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
 Result<StreamState> CudaStreams::look_at(Stream stream) {
+  const DeviceGuard guard(device_);  // whose default stream it is, if it is that
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
-  std::optional<DeviceGuard> guard;  // whose default stream it is, if it is that
-  if (cuda_stream == nullptr || cuda_stream == cudaStreamLegacy || cuda_stream == cudaStreamPerThread)
-    guard.emplace(device_);
   unsigned long long id = 0, capture_id = 0;
   cudaStreamCaptureStatus status{};
   STRAIT_TRY(check(cudaStreamGetCaptureInfo(cuda_stream, &status, &capture_id), "the stream cannot be used"));

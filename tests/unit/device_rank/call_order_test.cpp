@@ -104,6 +104,23 @@ std::optional<bool> ask(Calls& calls) {
 
 Tail random_tail(std::mt19937_64& random) { return random() % 3 == 0 ? Tail::other : Tail::counted_launch; }
 
+/// A call asks for the state of its stream once, also where somebody has looked right before it: at this stream.
+TEST(CallOrder, WhatALookHasFoundIsForTheNextCallAlone) {
+  Calls calls;
+  const Stream first = calls.stream(), second = calls.stream();
+  const auto looks_of = [&](const std::function<void()>& work) {
+    const int before = calls.driver().looks();
+    work();
+    return calls.driver().looks() - before;
+  };
+  const auto look = [&](Stream stream) { EXPECT_EQ(calls.order().look_at(stream).value(), false); };
+  const auto call = [&](Stream stream) { calls.call(stream, Tail::counted_launch); };
+  EXPECT_EQ(looks_of([&] { look(first), call(first); }), 1);
+  EXPECT_EQ(looks_of([&] { call(first); }), 1);
+  EXPECT_EQ(looks_of([&] { look(first), call(second); }), 2);
+  EXPECT_EQ(looks_of([&] { call(first); }), 1) << "that look is over";
+}
+
 TEST(CallOrder, CallsRunOneAfterAnother) {
   for (const bool one_queue : {false, true}) {
     Calls calls(one_queue ? 2 : 1, one_queue);
