@@ -61,13 +61,13 @@ std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> gro
   std::vector<Share> shares;
   std::size_t all_bytes = 0;
   for (const Call& call : group) {
-    shares.push_back({calls.aggregable_slots(call).value(), rows_of(calls, call).bytes});
+    shares.push_back({calls.aggregable_slots(call).value(), calls.aggregable_bytes(call)});
     all_bytes += shares.back().bytes;
   }
-  const bool in_bulk = calls.counts_bytes(shares.front().through, all_bytes);
   std::vector<std::uint32_t> wanted;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    if (in_bulk) shares[i].through = calls.aggregable_bulk_slots(group[i]);
+    if (const auto bulk = calls.bulk_instead(group[i], shares[i].through, group.size(), all_bytes))
+      shares[i].through = *bulk;
     wanted.push_back(blocks_of(shares[i]));
   }
   const std::uint32_t blocks = shares.front().through.blocks;
@@ -148,7 +148,7 @@ std::size_t aggregated_calls(const DeviceCalls& calls, std::span<const Call> gro
     if (!through) break;
     // One kernel, and what bounds its blocks.
     const Call& leader = group.front();
-    if (first && (through->wire != first->wire || through->blocks != first->blocks ||
+    if (first && (through->wire != first->wire || call.max_sms != leader.max_sms ||
                   is_reduction(call.collective) != is_reduction(leader.collective) ||
                   (is_reduction(call.collective) && call.type != leader.type)))
       break;

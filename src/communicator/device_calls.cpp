@@ -199,7 +199,7 @@ std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   const bool is_one_to_all_alike = has_equal_parts(call.collective) || has_root(call.collective);
   if (!is_one_to_all_alike || bytes == 0 || !takes_many(call)) return {};
   const bool one_hop = takes_one_hop(call, bytes);
-  const std::size_t message_bytes = one_hop ? bytes : slice_bytes_of(bytes, ring_.ranks);
+  const std::size_t message_bytes = aggregable_bytes(call);
   if (message_bytes > most_aggregated_bytes || (!one_hop && call.collective != Collective::all_reduce)) return {};
   Slots through = wire_for(call, one_hop, message_bytes);
   if (through.piped) return {};
@@ -207,10 +207,19 @@ std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   return through;
 }
 
-Slots DeviceCalls::aggregable_bulk_slots(const Call& call) const {
-  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
-  through.rounds = rounds_for(call, true, through, call.count * size_bytes(call.type));
-  return through;
+std::size_t DeviceCalls::aggregable_bytes(const Call& call) const {
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  return takes_one_hop(call, bytes) ? bytes : slice_bytes_of(bytes, ring_.ranks);
+}
+
+/// Where many ranks share the memory, bulk has fewer lanes than packets have.
+std::optional<Slots> DeviceCalls::bulk_instead(const Call& call, const Slots& through, std::size_t calls,
+                                               std::size_t group_bytes) const {
+  if (through.wire != Wire::packets || group_bytes <= packets_of_a_group * flagged_bytes_) return {};
+  Slots bulk = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  if (calls > bulk.blocks) return {};
+  bulk.rounds = rounds_for(call, true, bulk, aggregable_bytes(call));
+  return bulk;
 }
 
 DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {

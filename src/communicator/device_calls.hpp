@@ -77,11 +77,12 @@ class DeviceCalls {
   /// Through what a collective goes in one hop, or an all-reduce in each of two, if it may go along with others of its
   /// group (aggregates.hpp).
   std::optional<kernels::Slots> aggregable_slots(const Call& call) const;
-  /// The same where there is so much of the group that bytes count more than what a message costs apart from them.
-  kernels::Slots aggregable_bulk_slots(const Call& call) const;
-  bool counts_bytes(const kernels::Slots& through, std::size_t group_bytes) const {
-    return through.wire == kernels::Wire::packets && group_bytes > packets_of_a_group * flagged_bytes_;
-  }
+  /// Of such a call, each of its messages.
+  std::size_t aggregable_bytes(const Call& call) const;
+  /// What `calls` of a group go through in the place of `through`, if there is so much of them that bytes count more
+  /// than what a message costs apart from them, and bulk has a block for each.
+  std::optional<kernels::Slots> bulk_instead(const Call& call, const kernels::Slots& through, std::size_t calls,
+                                             std::size_t group_bytes) const;
   /// In one hop, the messages of a call that has one length for all.
   MessageRows rows_of(const Call& call) const;
   /// Of an all-reduce in two hops, those of the first one: every rank's slices for their owners.

@@ -158,7 +158,6 @@ class FakeStreams final : public staged::StreamDriver {
   }
 
  private:
-  int looks_ = 0;
   struct FakeEvent {
     std::atomic<std::uint64_t> recorded = 0, reached = 0;
     bool destroyed = false;
@@ -280,6 +279,7 @@ class FakeStreams final : public staged::StreamDriver {
   std::function<void(const staged::MemoryOperation&)> hook_;
   bool captures_ = false;
   std::uint64_t capture_number_ = 0;
+  std::atomic<int> looks_ = 0;
   std::vector<std::unique_ptr<Queue>> queues_;  ///< last: their threads use events
 };
 

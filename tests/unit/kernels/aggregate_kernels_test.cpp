@@ -242,6 +242,8 @@ TEST_F(AggregateRules, OthersGoByThemselves) {
   EXPECT_EQ(together(3, 10, [](auto& group) { group[1].collective = Collective::barrier; }), 1u);
   EXPECT_EQ(together(3, 10, [](auto& group) { group[1].count = 0; }), 1u);
   EXPECT_EQ(together(3, 10, [](auto& group) { group[2].max_sms = 2; }), 2u) << "another bound";
+  EXPECT_EQ(together(3, 10, [](auto& group) { group[2].max_sms = 20; }), 2u)
+      << "as many blocks in packets, not in bulk";
   EXPECT_EQ(together(3, 10,
                      [](auto& group) {
                        for (Call& each : group) each.max_sms = 2;
@@ -285,6 +287,44 @@ TEST_F(AggregateRules, MuchOfWhatAloneIsShortGoesInBulk) {
   };
   EXPECT_EQ(wire(8), kernels::Wire::packets) << "four times what goes in packets alone";
   EXPECT_EQ(wire(9), kernels::Wire::bulk);
+}
+
+/// However many ranks share the memory: of many, bulk has fewer lanes than packets have.
+TEST(AggregatedCalls, NoneHasLanesOfAnother) {
+  std::vector<std::byte> buffer(std::size_t{64} << 20);
+  std::size_t launched = 0;
+  for (std::uint32_t of = 2; of <= kernels::max_ranks; ++of)
+    for (const auto kind : {kernels::ArenaKind::nvlink, kernels::ArenaKind::pcie, kernels::ArenaKind::host})
+      for (const std::size_t count : {10u, 300u, 5000u, 100000u})
+        for (const std::size_t many : {2u, 7u, 32u}) {
+          kernels::Ring ring{};
+          ring.ranks = of;
+          ring.staged = kind == kernels::ArenaKind::host;
+          const auto layout = kernels::arena_layout(kind, of);
+          std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+          const DeviceCalls calls(ring, nullptr, {.flagged_bytes = 2000});
+          std::vector<Call> group;
+          for (std::size_t i = 0; i < many; ++i)
+            group.push_back(all_reduce(count, buffer.data() + i * 400000, buffer.data() + (32 + i) * 400000));
+          const std::size_t together = aggregated_calls(calls, group);
+          if (together == 1) continue;
+          const auto launches = launches_of_aggregate(calls, std::span(group).first(together));
+          ASSERT_EQ(launches.size(), 1u);
+          std::uint32_t lanes_end = 0, blocks_end = 0;
+          for (std::uint32_t i = 0; i < launches[0].argument.count; ++i) {
+            const kernels::AggregatedCall& call = launches[0].argument.calls[i];
+            EXPECT_EQ(call.first_lane, lanes_end);
+            EXPECT_EQ(call.first_block, blocks_end);
+            EXPECT_LE(call.lanes, call.blocks * call.width);
+            lanes_end += std::uint32_t{call.blocks} * call.width;
+            blocks_end += call.blocks;
+          }
+          EXPECT_LE(lanes_end, ring.slots[static_cast<std::size_t>(launches[0].wire)].lanes)
+              << many << " calls of " << count << " elements on " << of << " ranks";
+          EXPECT_EQ(launches[0].blocks, blocks_end);
+          ++launched;
+        }
+  EXPECT_GT(launched, 100u);
 }
 
 /// What a rank's own buffers and streams are must not change what goes together, only how this rank launches it.
