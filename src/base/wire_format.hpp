@@ -44,6 +44,13 @@ STRAIT_HOST_DEVICE constexpr std::size_t blocks_of(std::size_t elements) {
   return elements / block_elements + (elements % block_elements != 0 ? 1 : 0);
 }
 
+/// The shortest runs that are whole granules of 16 bytes.
+inline constexpr std::uint32_t granular_run_blocks = 4;
+STRAIT_HOST_DEVICE constexpr std::uint32_t granular_run_bytes(WireFormat format) {
+  return granular_run_blocks * static_cast<std::uint32_t>(block_bytes(format));
+}
+inline constexpr std::uint32_t granular_run_elements = granular_run_blocks * block_elements;
+
 /// The elements that the formats are defined for.
 constexpr bool is_wire_type(DataType type) {
   return type == DataType::float32 || type == DataType::bfloat16 || type == DataType::float16;

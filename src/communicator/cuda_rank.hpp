@@ -58,6 +58,10 @@ class CudaRank final : public DeviceRank {
   Status open_islands();
   Status open_copies();
   Status open_wire_formats();
+  /// Whether calls in wire formats take steps in scratch: what copy engines or islands carry is bytes.
+  bool encodes_in_scratch() const {
+    return !arenas_.islands().empty() || DeviceCopies::are_wanted(request_, arenas_.is_staged());
+  }
   void begin_marking(const Call& call);
   void end_marking(const Call& call, Tail tail);
   Result<Tail> carry_out(const Call& call);
@@ -86,7 +90,8 @@ class CudaRank final : public DeviceRank {
   DeviceIslands islands_;
   DeviceCalls island_calls_, across_calls_;
   std::unique_ptr<IslandMessages> island_messages_;  ///< where there are islands
-  cuda::DeviceMemory wire_scratch_;                  ///< from the first need of it on
+  bool can_encode_ = false;                          ///< from the first need of it on
+  cuda::DeviceMemory wire_scratch_;  ///< of steps (DeviceQuantized); where all is encoded on the way, none
   DeviceQuantized quantized_, across_quantized_;
   DeviceRegistrations registrations_;
   DeviceCopies copies_;

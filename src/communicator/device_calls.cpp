@@ -179,18 +179,50 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   const bool reduces = is_reduction(call.collective);
   if (takes_one_hop(call, bytes)) {
     const Slots through = slots_for(call, true, bytes);
-    add(exchange_of(call, through), through, reduces, launches);
+    add(exchange_of(call, through, rows_of(call).bytes), through, reduces, launches);
     return launches;
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
   const Slots through = slots_for(call, false, bytes / owners);
-  TwoHop two_hop = two_hop_of(call, through);
+  launches.push_back(launch_of(two_hop_of(call, through, bytes, slice_bytes_of(bytes, owners)), through, reduces));
+  return launches;
+}
+
+DeviceLaunch DeviceCalls::launch_of(const TwoHop& made, const Slots& through, bool reduces) const {
+  TwoHop two_hop = made;
   const kernels::Shape shape = kernels::shape_of(through, two_hop.lanes);
   two_hop.width = shape.width;
   const bool piped = through.piped && kernels::can_be_piped(two_hop);
   const std::uint32_t threads =
       piped ? kernels::piped_threads : kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width);
-  launches.push_back({through.wire, reduces, two_hop, shape.blocks, threads, piped});
+  return {through.wire, reduces, two_hop, shape.blocks, threads, piped};
+}
+
+/// Lengths and slots in elements, for a message of so many.
+Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
+  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  through.rounds = rounds_for(call, one_hop, through, wire::blocks_of(elements) * wire::block_bytes(call.wire));
+  through.grain_bytes = wire::granular_run_elements;
+  through.slot_bytes = through.slot_bytes / wire::granular_run_bytes(call.wire) * wire::granular_run_elements;
+  return through;
+}
+
+std::vector<DeviceLaunch> DeviceCalls::encoded_launches_of(const Call& call) const {
+  const kernels::Encoding encoding{call.type, is_reduction(call.collective) && call.op == ReduceOp::premul_sum,
+                                   call.residual, static_cast<const std::byte*>(call.send)};
+  std::vector<DeviceLaunch> launches;
+  if (call.count == 0) return launches;
+  if (call.collective == Collective::all_reduce) {
+    const std::size_t slice = (wire::blocks_of(call.count) + ring_.ranks - 1) / ring_.ranks * wire::block_elements;
+    const Slots through = encoded_slots(call, false, slice);
+    launches.push_back(launch_of(two_hop_of(call, through, call.count, slice), through, true));
+    launches[0].argument = kernels::EncodedTwoHop{std::get<TwoHop>(launches[0].argument), encoding};
+  } else {
+    const Slots through = encoded_slots(call, true, call.count);
+    add(exchange_of(call, through, call.count), through, is_reduction(call.collective), launches);
+    launches[0].argument = kernels::EncodedExchange{std::get<Exchange>(launches[0].argument), encoding};
+  }
+  launches[0].encoding = call.wire;
   return launches;
 }
 
@@ -309,7 +341,7 @@ MessageRows DeviceCalls::rows_of_sums(const Call& call) const {
   return {slice, {from, slice, everybody}, {to + ring_.rank * slice, 0, everybody}, bytes};
 }
 
-Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const {
+Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through, std::size_t length) const {
   Exchange exchange{};
   exchange.ring = ring_;
   exchange.op = call.op;
@@ -318,8 +350,8 @@ Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through) const 
   const MessageRows rows = rows_of(call);
   kernels::Cutter part(through, short_hash_of(signature(call)));
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
-    if (rows.send.has(peer)) exchange.send[peer] = part(rows.send.at(peer), rows.bytes);
-    if (rows.receive.has(peer)) exchange.receive[peer] = part(rows.receive.at(peer), rows.bytes);
+    if (rows.send.has(peer)) exchange.send[peer] = part(rows.send.at(peer), length);
+    if (rows.receive.has(peer)) exchange.receive[peer] = part(rows.receive.at(peer), length);
   }
   if (!call.send_offsets.empty() || !call.send_counts.empty() || !call.receive_offsets.empty() ||
       !call.receive_counts.empty())
@@ -349,20 +381,19 @@ void DeviceCalls::place_blocks(Exchange& exchange, const Call& call, kernels::Cu
   }
 }
 
-TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through) const {
+TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through, std::size_t length, std::size_t slice) const {
   TwoHop two_hop{};
   const std::uint32_t everybody = (1u << ring_.ranks) - 1, root = 1u << call.root;
   two_hop.ring = ring_;
   two_hop.input = static_cast<const std::byte*>(call.send);
   two_hop.output = static_cast<std::byte*>(call.receive);
-  two_hop.bytes = call.count * size_bytes(call.type);
+  two_hop.bytes = length;
   two_hop.contributors = call.collective == Collective::broadcast ? root : everybody;
   two_hop.owners = call.collective == Collective::all_reduce ? everybody : everybody & ~root;
   two_hop.receivers = call.collective == Collective::all_reduce  ? everybody
                       : call.collective == Collective::broadcast ? everybody & ~root
                                                                  : root;
-  const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
-  two_hop.slice_bytes = slice_bytes_of(two_hop.bytes, owners);
+  two_hop.slice_bytes = slice;
   const kernels::Cut cut = kernels::cut(through, two_hop.slice_bytes);
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;

@@ -21,12 +21,13 @@ namespace strait {
 struct DeviceLaunch {
   kernels::Wire wire = kernels::Wire::lines;
   bool reduces = false;
-  std::variant<kernels::Exchange, kernels::TwoHop> argument;
+  std::variant<kernels::Exchange, kernels::TwoHop, kernels::EncodedExchange, kernels::EncodedTwoHop> argument;
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  ///< of a block
   bool piped = false;         ///< kernels/piped.cuh
   bool apart = false;         ///< its messages do not wait for one another (kernels::exchange_copy_kernel())
   std::uint32_t turn = 0;     ///< of messages: their place in the order of turns (DeviceCalls::Turn)
+  WireFormat encoding = WireFormat::off;  ///< of an EncodedExchange or an EncodedTwoHop
 };
 
 /// Messages to, or from, some ranks: they lie at equal distances.
@@ -68,6 +69,8 @@ class DeviceCalls {
 
   /// Nothing where this rank has nothing to do.
   std::vector<DeviceLaunch> launches_of(const Call& call) const;
+  /// Likewise of a call in a wire format (is_encoded()), which is encoded on the way.
+  std::vector<DeviceLaunch> encoded_launches_of(const Call& call) const;
   /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
   /// sends.
   bool leaves_own(const Call& call) const;
@@ -160,13 +163,18 @@ class DeviceCalls {
   bool is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots piped_slots(Collective collective, std::uint32_t max_sms) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
-  kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through) const;
+  /// `length`: of a message, as `through` counts.
+  kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through, std::size_t length) const;
   void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;
   /// `at_once`: all ranks are sure to make the same launches at the same time.
   std::vector<DeviceLaunch> launches_of(Turns turns, bool at_once) const;
   std::vector<DeviceLaunch> all_to_all_v(const Call& call) const;
   void place_blocks(kernels::Exchange& exchange, const Call& call, kernels::Cutter& part) const;
-  kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through) const;
+  /// `length`: of the buffer, and `slice` of the owners' slices, as `through` counts.
+  kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through, std::size_t length,
+                             std::size_t slice) const;
+  kernels::Slots encoded_slots(const Call& call, bool one_hop, std::size_t elements) const;
+  DeviceLaunch launch_of(const kernels::TwoHop& two_hop, const kernels::Slots& through, bool reduces) const;
   void add(const kernels::Exchange& made, const kernels::Slots& through, bool reduces,
            std::vector<DeviceLaunch>& launches) const;
 

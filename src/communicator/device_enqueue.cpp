@@ -12,6 +12,23 @@ namespace strait {
 
 using cuda::check;
 
+namespace {
+
+/// Of a launch that is not piped.
+const void* kernel_of(const DeviceLaunch& what, const Call& call) {
+  if (std::holds_alternative<kernels::EncodedTwoHop>(what.argument))
+    return kernels::encoded_two_hop_kernel(what.encoding);
+  if (std::holds_alternative<kernels::EncodedExchange>(what.argument))
+    return kernels::encoded_exchange_kernel(what.encoding, what.reduces);
+  const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
+  if (what.reduces)
+    return one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
+                   : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);
+  return one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
+}
+
+}  // namespace
+
 Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   std::visit(
       [&](auto& argument) {
@@ -20,20 +37,17 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
         argument.ring.is_message = call.collective == Collective::send_recv;
       },
       what.argument);
-  const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
   const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
   cuda::LaunchShape shape{what.blocks, what.threads, overlaps_launches_};
   const void* kernel = nullptr;
   if (what.piped) {
+    const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
     const kernels::PipedKernel piped =
         what.reduces ? kernels::piped_sum_kernel(one_hop, call.type) : kernels::piped_copy_kernel();
     kernel = piped.kernel;
     shape.memory_bytes = piped.memory_bytes;
-  } else if (what.reduces) {
-    kernel = one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
-                     : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);
   } else {
-    kernel = one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
+    kernel = kernel_of(what, call);
   }
   STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
@@ -116,6 +130,7 @@ Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
   if (islands_.carries(call)) return enqueue_in_islands(call);
   if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
   if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
+  if (!encodes_in_scratch()) return launch_all(calls_.encoded_launches_of(call), call);
   return enqueue_encoded(quantized_.steps_of(call), call.stream,
                          [this](const Call& exchange) { return carry_out(exchange); });
 }
@@ -156,8 +171,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
   const auto across = [this](const Call& part) -> Result<Tail> {
     if (reducers_.carries(part)) return enqueue_to_reducers(across_quantized_, part);
     if (part.wire == WireFormat::off) return enqueue_over(across_calls_, part);
-    return enqueue_encoded(across_quantized_.steps_of(part), part.stream,
-                           [this](const Call& exchange) { return enqueue_over(across_calls_, exchange); });
+    return launch_all(across_calls_.encoded_launches_of(part), part);
   };
   Tail tail = Tail::other;
   for (const auto& [among, part] : islands_.steps_of(call)) {

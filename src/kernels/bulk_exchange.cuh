@@ -23,11 +23,12 @@ struct BulkExchangeRound {
 };
 
 /// By the thread that looks after a peer on the block's first lane: what its first chunk is.
-__device__ __forceinline__ void name_first(const Message& send, std::uint32_t lane, std::uint32_t position,
+template <class Call>
+__device__ __forceinline__ void name_first(const Call& exchange, const Message& send, const Minder& minder,
                                            BulkExchangeRound& shared) {
   std::size_t offset = 0;
-  shared.first[position].bytes = chunk_of(send, lane, 0, offset);
-  shared.first[position].source = send.data + offset;
+  shared.first[minder.position].bytes = chunk_of(send, lane_of(exchange, minder.lane), 0, offset);
+  shared.first[minder.position].source = send.data + offset * unit_bytes(exchange);
 }
 
 /// By the thread that looks after a peer: what this round sends it.
@@ -38,7 +39,8 @@ __device__ __forceinline__ void prepare_send(const Call& exchange, const Message
   std::size_t offset = 0;
   const std::uint32_t bytes = chunk_of(send, lane_of(exchange, minder.lane), round, offset);
   Outgoing outgoing;
-  if (!lane.next_slot(send.data + offset, bytes, send.call_hash, outgoing, minder.lane)) shared.failed = 1;
+  const std::byte* const source = send.data + offset * unit_bytes(exchange);
+  if (!lane.next_slot(source, bytes, send.call_hash, outgoing, minder.lane)) shared.failed = 1;
   if (exchange.cast == Cast::single) {
     shared.outgoing[minder.chunk] = outgoing;
   } else if (minder.position == 0) {
@@ -53,6 +55,7 @@ __device__ __forceinline__ void prepare_receive(const Call& exchange, const Mess
                                                 BulkExchangeRound& shared) {
   std::size_t offset = 0;
   const std::uint32_t bytes = chunk_of(receive, lane_of(exchange, minder.lane), round, offset);
+  offset *= unit_bytes(exchange);
   if (!minder.has_peer) {
     shared.own[minder.nth] = {send.data + offset, receive.data + offset, bytes};
   } else {
@@ -69,20 +72,20 @@ __device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchan
   }
 }
 
-/// `Call`: an Exchange, or what stands for one. `combine()` takes what comes; false: gave up. What is sent is a round
-/// or more (Exchange::lead) ahead of what is taken, so that a block's reads do not wait for its writes to get through:
-/// in place, what comes overwrites what was sent in a round before. `as_it_is`: the contribution is the input. False,
-/// to all threads: gave up.
-template <class Call, class Contribution, class Combine>
-__device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExchangeRound& shared, bool as_it_is,
-                                                  Contribution&& contribution, Combine&& combine) {
+/// `Call`: an Exchange, or what stands for one. `send_chunks(count)` sends `shared.outgoing`, `combine()` takes what
+/// comes; false: gave up. What is sent is a round or more (Exchange::lead) ahead of what is taken, so that a block's
+/// reads do not wait for its writes to get through: in place, what comes overwrites what was sent in a round before.
+/// False, to all threads: gave up.
+template <class Call, class SendChunks, class Combine>
+__device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExchangeRound& shared,
+                                                  SendChunks&& send_chunks, Combine&& combine) {
   const Ring& ring = exchange.ring;
   const Minder minder = minder_of(exchange);
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
   // What the arguments alone decide comes before the wait, while the launch before this one still runs.
   const Message send = message_to(exchange, minder.peer), receive = message_from(exchange, minder.peer);
   Lane<Bulk> lane(ring, minder.peer, exchange.cast, minder.lane);
-  if (minder.has_peer && minder.nth == 0) name_first(send, lane_of(exchange, minder.lane), minder.position, shared);
+  if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
@@ -107,8 +110,7 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
     gives_up = shared.failed != 0;
     if (gives_up) break;
     const bool done = run_round(
-        ring, [&] { push_all(shared.outgoing, copies * exchange.width, exchange.pieces, as_it_is, contribution); },
-        combine, [] {});
+        ring, [&] { send_chunks(copies * exchange.width); }, combine, [] {});
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
     if (!minder.has_peer || round == last) continue;
@@ -125,7 +127,10 @@ template <class Call>
 __device__ __forceinline__ bool bulk_copy(const Call& exchange, BulkExchangeRound& shared) {
   const auto as_it_is = [](const Granule& value) { return value; };
   const std::uint32_t peers = exchange.ring.ranks - 1, width = exchange.width;
-  return run_bulk_exchange(exchange, shared, true, as_it_is, [&] {
+  const auto send_chunks = [&](std::uint32_t count) {
+    push_all(shared.outgoing, count, exchange.pieces, true, as_it_is);
+  };
+  return run_bulk_exchange(exchange, shared, send_chunks, [&] {
     copy_all_own(shared.own, width, exchange.pieces);
     collect_all(exchange.ring, shared.incoming, width * peers, exchange.pieces);
     return true;
@@ -138,7 +143,10 @@ __device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operatio
   const Ring& ring = exchange.ring;
   const auto contribute = [operation](const Granule& value) { return contribution<type, false>(value, operation); };
   const std::uint32_t peers = ring.ranks - 1, width = exchange.width;
-  return run_bulk_exchange(exchange, shared, operation.op != ReduceOp::premul_sum, contribute, [&] {
+  const auto send_chunks = [&](std::uint32_t count) {
+    push_all(shared.outgoing, count, exchange.pieces, operation.op != ReduceOp::premul_sum, contribute);
+  };
+  return run_bulk_exchange(exchange, shared, send_chunks, [&] {
     const auto store = [own = shared.own](std::uint32_t nth, const Segment& segment, const auto& results) {
       store_granules(own[nth].output, segment, results);
     };

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_con
   const Minder minder(ring, width);
   const Message send = exchange.send[minder.peer], receive = exchange.receive[minder.peer];
   Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane);
-  if (minder.has_peer && minder.nth == 0) name_first(send, minder.lane, minder.position, shared);
+  if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   if (threadIdx.x == 0) store_progress(shared.failed_or_ready, 0);
   __syncthreads();

@@ -3,6 +3,7 @@
 #include "kernels/arithmetic.cuh"
 #include "kernels/chunks.cuh"
 #include "kernels/combine.cuh"
+#include "kernels/exchange_call.cuh"
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"
@@ -22,22 +23,25 @@ struct BulkTwoHopRound {
   int failed;
 };
 
-/// By the thread that looks after a peer. `results` is `lane` where results are no multicast.
-__device__ __forceinline__ void prepare(const TwoHop& call, Lane<Bulk>& lane, Lane<Bulk>& results, const Minder& minder,
+/// By the thread that looks after a peer. `results` is `lane` where results are no multicast. `Call`: a TwoHop, or what
+/// stands for one.
+template <class Call>
+__device__ __forceinline__ void prepare(const Call& call, Lane<Bulk>& lane, Lane<Bulk>& results, const Minder& minder,
                                         int iteration, BulkTwoHopRound& shared) {
   const Ring& ring = call.ring;
   const std::uint32_t peer = minder.peer;
   std::size_t offset = 0;
   const std::uint32_t own = slice_chunk_of(call, minder.lane, ring.rank, iteration - 1, offset);
+  const std::uint32_t unit = unit_bytes(call);
   if (!minder.has_peer) {
-    shared.own[minder.nth] = {call.input + offset, call.output + offset, own};
+    shared.own[minder.nth] = {call.input + offset * unit, call.output + offset * unit, own};
     return;
   }
   const std::uint32_t at = minder.chunk;
   const std::uint32_t contributed =
       has(call.contributors, ring.rank) ? slice_chunk_of(call, minder.lane, peer, iteration, offset) : 0;
-  bool is_free =
-      lane.next_slot(call.input + offset, contributed, call.call_hash, shared.contributions_out[at], minder.lane);
+  bool is_free = lane.next_slot(call.input + offset * unit, contributed, call.call_hash, shared.contributions_out[at],
+                                minder.lane);
   Outgoing result{};
   is_free =
       is_free && results.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result, minder.lane);
@@ -47,7 +51,7 @@ __device__ __forceinline__ void prepare(const TwoHop& call, Lane<Bulk>& lane, La
   lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[at]);
   const std::uint32_t collected =
       has(call.receivers, ring.rank) ? slice_chunk_of(call, minder.lane, peer, iteration - 2, offset) : 0;
-  results.expect(call.output + offset, collected, call.call_hash, shared.results_in[at]);
+  results.expect(call.output + offset * unit, collected, call.call_hash, shared.results_in[at]);
 }
 
 /// Sends results that are granules to the receivers, and keeps them if this rank is one.
@@ -70,14 +74,13 @@ class Keep {
   bool keeps_;
 };
 
-/// `reduce()` does so with the chunks of all of the block's lanes; false: gave up. `as_it_is`: the contribution is the
-/// input.
-template <class Contribution, class Reduce>
-__device__ __forceinline__ void run_bulk_two_hop(const TwoHop& call, BulkTwoHopRound& shared, bool as_it_is,
-                                                 Contribution&& contribution, Reduce&& reduce) {
+/// With the chunks of all of the block's lanes: `contribute()` sends contributions, `reduce()` reduces them (false:
+/// gave up), `take()` takes results.
+template <class Call, class Contribute, class Reduce, class Take>
+__device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRound& shared, Contribute&& contribute,
+                                                 Reduce&& reduce, Take&& take) {
   const Ring& ring = call.ring;
   const Minder minder(ring, call.width);
-  const std::uint32_t chunks = (ring.ranks - 1) * call.width;
   const std::uint32_t at = minder.chunk;
   const bool multicast = call.results == Cast::multi;
   Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane), cast_lane(ring, minder.peer, Cast::multi, minder.lane);
@@ -101,9 +104,7 @@ __device__ __forceinline__ void run_bulk_two_hop(const TwoHop& call, BulkTwoHopR
     __syncthreads();
     gives_up = shared.failed != 0;
     if (gives_up) break;
-    const bool done = run_round(
-        ring, [&] { push_all(shared.contributions_out, chunks, call.pieces, as_it_is, contribution); }, reduce,
-        [&] { collect_all(ring, shared.results_in, chunks, call.pieces); });
+    const bool done = run_round(ring, contribute, reduce, take);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
     if (!minder.has_peer || iteration == last) continue;
@@ -145,7 +146,8 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
   const Ring& ring = call.ring;
   const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
   const std::uint32_t peers = ring.ranks - 1, width = call.width;
-  run_bulk_two_hop(call, shared, true, as_it_is, [&] {
+  const auto send = [&] { push_all(shared.contributions_out, peers * width, call.pieces, true, as_it_is); };
+  const auto relay = [&] {
     const bool relays = contributor != ring.rank;
     if (relays) relay_granules(call, shared, width, contributor);
     for (std::uint32_t nth = 0; nth < width; ++nth) {
@@ -167,7 +169,9 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
       if (!out_of_line(pass_on)) return false;
     }
     return true;
-  });
+  };
+  run_bulk_two_hop(call, shared, send, relay,
+                   [&] { collect_all(ring, shared.results_in, peers * width, call.pieces); });
 }
 
 template <DataType type>
@@ -177,7 +181,10 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __gr
   const Operation operation{call.op, ring.averaged, call.premul_scalar};
   const auto contribute = [operation](const Granule& value) { return contribution<type, false>(value, operation); };
   const std::uint32_t peers = ring.ranks - 1, width = call.width;
-  run_bulk_two_hop(call, shared, operation.op != ReduceOp::premul_sum, contribute, [&] {
+  const auto send = [&] {
+    push_all(shared.contributions_out, peers * width, call.pieces, operation.op != ReduceOp::premul_sum, contribute);
+  };
+  const auto reduce_all = [&] {
     const bool sums =
         sum_all<type>(ring, shared.own, shared.contributions_in, width, call.pieces, operation, Keep(call, shared));
     for (std::uint32_t nth = 0; nth < width; ++nth) {
@@ -198,7 +205,9 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __gr
       if (!out_of_line(reduce_it)) return false;
     }
     return true;
-  });
+  };
+  const auto take = [&] { collect_all(ring, shared.results_in, peers * width, call.pieces); };
+  run_bulk_two_hop(call, shared, send, reduce_all, take);
 }
 
 }  // namespace strait::kernels

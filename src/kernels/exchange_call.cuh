@@ -12,6 +12,12 @@ __device__ __forceinline__ const Message& message_to(const Exchange& exchange, s
 __device__ __forceinline__ const Message& message_from(const Exchange& exchange, std::uint32_t peer) {
   return exchange.receive[peer];
 }
+/// What one of a message's bytes stands for in the user's memory: itself, but of what is encoded an element
+/// (bulk_encoded.cuh).
+template <class Call>
+__device__ __forceinline__ constexpr std::uint32_t unit_bytes(const Call& /*call*/) {
+  return 1;
+}
 /// Which of the messages' lanes a lane of the ring is.
 __device__ __forceinline__ std::uint32_t lane_of(const Exchange& /*exchange*/, std::uint32_t lane) { return lane; }
 /// Whether it is the first thing that a block does in a launch, and the last.

@@ -235,6 +235,24 @@ struct TwoHop {
   std::uint32_t width;  ///< as in an Exchange
 };
 
+/// How what an Exchange or a TwoHop moves is encoded on its way (base/wire_format.hpp). Lengths of its messages, chunks
+/// and slices count elements in the place of bytes; slices are whole blocks, chunks whole granular runs.
+struct Encoding {
+  DataType type;
+  bool premultiplies;  ///< elements are multiplied by the scalar first
+  /// One float an element of what is sent (error feedback), which begins at `elements`; or null.
+  float* residual;
+  const std::byte* elements;
+};
+/// In bulk. As a copy each rank's own part is encoded and decoded, too; as a reduction what all contribute is, and of
+/// two hops the sum.
+struct EncodedExchange : Exchange {
+  Encoding encoding;
+};
+struct EncodedTwoHop : TwoHop {
+  Encoding encoding;
+};
+
 /// Adds chunks up while copy engines bring them (executor/copy_engine/peer_copies.hpp). Chunk k of what rank r
 /// contributes lies in slot k % depth of windows[r]; this rank's own contribution is `input`. Blocks share each chunk.
 struct Add {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/arithmetic.cuh"
+#include "kernels/codec.cuh"
 #include "kernels/user_bytes.cuh"
 #include "kernels/wire_format.hpp"
 
@@ -169,15 +170,6 @@ __device__ __forceinline__ void add_sources(const WirePass& pass, const BlockSha
   if (pass.averaged != 0)
 #pragma unroll
     for (int e = 0; e < own_elements; ++e) sums[e] = spec::finish<ReduceOp::avg>(sums[e], pass.averaged);
-}
-
-/// What this rank contributes of its elements to a premul_sum.
-template <DataType type>
-__device__ __forceinline__ void premultiply(const PremulScalar& scalar, float (&values)[own_elements]) {
-  const float factor = load_element<type>(element_of<type>(scalar));
-#pragma unroll
-  for (int e = 0; e < own_elements; ++e)
-    values[e] = load_element<type>(store_element<type>(spec::detail::multiply(values[e], factor)));
 }
 
 template <WireFormat format, DataType type>

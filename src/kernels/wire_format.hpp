@@ -7,8 +7,8 @@
 #include "base/types.hpp"
 #include "base/wire_format.hpp"
 
-/// The wire formats of base/wire_format.hpp in this device's memory, for the exchange of bytes that carries them from
-/// rank to rank. Plain data and addresses of kernels: for host and device.
+/// The wire formats of base/wire_format.hpp: encoded in this device's memory, for whatever carries bytes from rank to
+/// rank, or on the way through slots. Plain data and addresses of kernels: for host and device.
 namespace strait::kernels {
 
 /// What one launch works on: runs of elements in the user's memory, and encoded runs of as many blocks in scratch, one
@@ -42,6 +42,9 @@ enum class WireKernel : std::uint8_t {
 
 /// For cudaLaunchKernel; the one argument is a WirePass. A wire type, and a format that is not off.
 const void* wire_kernel(WireKernel kernel, WireFormat format, DataType type);
+/// The kernels that encode on the way (EncodedExchange, EncodedTwoHop), launched as those of bulk (kernels.hpp).
+const void* encoded_exchange_kernel(WireFormat format, bool reduces);
+const void* encoded_two_hop_kernel(WireFormat format);
 /// Every one of them, to be loaded before others wait for peers.
 std::vector<const void*> all_wire_kernels();
 

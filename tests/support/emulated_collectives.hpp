@@ -11,14 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "support/calls.hpp"
 #include "support/random_data.hpp"
 #include "support/reference.hpp"
 
 /// Calls of all ranks of a Machine against the reference.
 namespace strait::testing {
-
-inline constexpr std::size_t guard_bytes = 64;
-inline constexpr std::byte poison{0xa5};
 
 /// A case, what all ranks put into it, and what the reference makes of it.
 struct CheckedCase {

@@ -19,6 +19,7 @@
 #include "communicator/device_calls.hpp"
 #include "host/collective_case.hpp"
 #include "kernels/aggregate.cuh"
+#include "kernels/bulk_encoded.cuh"
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/bulk_messages.cuh"
 #include "kernels/bulk_two_hop.cuh"
@@ -26,7 +27,9 @@
 #include "kernels/exchange.cuh"
 #include "kernels/piped_kernels.cuh"
 #include "kernels/two_hop.cuh"
+#include "support/calls.hpp"
 #include "support/random_data.hpp"
+#include "support/wire_reference.hpp"
 
 /// Launches of the kernels of src/kernels that go through packets or bulk, on the CPU.
 namespace strait::testing {
@@ -85,6 +88,14 @@ inline void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argume
   spec::visit(type, [&]<DataType t>() {
     is_bulk ? kernels::bulk_two_hop_reduce<t>(argument) : kernels::two_hop_reduce<kernels::Packets, t, false>(argument);
   });
+}
+inline void run_thread(const DeviceLaunch& launch, const kernels::EncodedExchange& argument, DataType /*type*/) {
+  visit_wire(launch.encoding, [&]<WireFormat format>() {
+    launch.reduces ? kernels::encoded_exchange_sum<format>(argument) : kernels::encoded_exchange_copy<format>(argument);
+  });
+}
+inline void run_thread(const DeviceLaunch& launch, const kernels::EncodedTwoHop& argument, DataType /*type*/) {
+  visit_wire(launch.encoding, [&]<WireFormat format>() { kernels::encoded_two_hop_sum<format>(argument); });
 }
 
 /// The block of that index.
@@ -148,20 +159,6 @@ inline void run_launch(AggregateLaunch launch, std::atomic<std::uint32_t>& seed)
   launch.argument.ring.finished = &finished;
   for (std::uint32_t index = 0; index < launch.blocks; ++index) run_block(launch, index, ++seed);
   EXPECT_EQ(std::atomic_ref(finished), launch.blocks);
-}
-
-inline Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {
-  Call call;
-  call.collective = c.collective;
-  call.type = c.type;
-  call.op = c.op;
-  call.root = c.root;
-  call.count = c.count;
-  call.send = input;
-  call.receive = output;
-  call.max_sms = c.max_sms;
-  call.premul_scalar = premul_scalar(c, scalar);
-  return call;
 }
 
 }  // namespace strait::testing

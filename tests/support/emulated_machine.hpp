@@ -22,13 +22,19 @@ class Machine {
     std::uint64_t first_use = 0;    ///< as if so many slots of every ring had been used before
     bool p2p = false;
     const char* algorithm = "";
-    bool piped = false;        ///< messages in bulk go through pipes, where they can
-    double exchange_gbps = 0;  ///< what links are known to give
-    bool small_slots = false;  ///< shrink_slots()
-    bool together = false;     ///< blocks of a launch run at the same time
+    bool piped = false;          ///< messages in bulk go through pipes, where they can
+    double exchange_gbps = 0;    ///< what links are known to give
+    bool small_slots = false;    ///< shrink_slots()
+    bool together = false;       ///< blocks of a launch run at the same time
+    std::uint32_t averaged = 0;  ///< what averages divide by; 0: the ranks
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
-      : ranks_(ranks), together_(options.together), mailboxes_(ranks), launch_counts_(ranks), counts_(ranks) {
+      : ranks_(ranks),
+        averaged_(options.averaged),
+        together_(options.together),
+        mailboxes_(ranks),
+        launch_counts_(ranks),
+        counts_(ranks) {
     const std::uint64_t first_use = options.first_use;
     auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
     if (options.small_slots) shrink_slots(layout);
@@ -48,7 +54,8 @@ class Machine {
       ring.slow_ns = ~std::uint64_t{0} >> 8;
       ring.timeout_ns = 60'000'000'000;
       ring.rank = rank;
-      ring.ranks = ring.averaged = ranks;
+      ring.ranks = ranks;
+      ring.averaged = averaged();
       for (std::uint32_t peer = 0; peer < ranks; ++peer) ring.members[peer] = static_cast<std::uint8_t>(peer);
       ring.staged = !options.p2p;
       ring.has_async_copies = options.piped;
@@ -70,9 +77,10 @@ class Machine {
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }
   std::uint32_t ranks() const { return ranks_; }
+  std::uint32_t averaged() const { return averaged_ == 0 ? ranks_ : averaged_; }
 
  private:
-  std::uint32_t ranks_;
+  std::uint32_t ranks_, averaged_;
   bool together_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<kernels::Mailbox> mailboxes_;

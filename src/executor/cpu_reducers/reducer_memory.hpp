@@ -22,9 +22,9 @@ struct ReducerMemory {
   static constexpr std::uint32_t gpu = 0, threads = 1;  ///< ranks of a GPU's ring
 
   /// What is brought in a wire format is encoded runs of so many blocks, one after the other, and a chunk is whole
-  /// runs: the shortest that are whole granules of 16 bytes.
-  static constexpr std::uint32_t run_blocks = 4;
-  static constexpr std::size_t run_bytes(WireFormat format) { return run_blocks * wire::block_bytes(format); }
+  /// runs.
+  static constexpr std::uint32_t run_blocks = wire::granular_run_blocks;
+  static constexpr std::size_t run_bytes(WireFormat format) { return wire::granular_run_bytes(format); }
 
   /// As many lanes as a kernel takes blocks, or as have slots of 4 KB, each with little in flight: what is in flight
   /// should be in the last-level cache, and no more than this is pinned in all.

@@ -9,19 +9,13 @@
 #include "executor/host/quantize.hpp"
 #include "host/collective_case.hpp"
 #include "support/random_data.hpp"
+#include "support/wire_collectives.hpp"
 
 namespace strait::testing {
 namespace {
 
 using kernels::WireKernel;
 using kernels::WirePass;
-
-constexpr WireFormat formats[] = {WireFormat::int8, WireFormat::fp8, WireFormat::int4};
-constexpr DataType types[] = {DataType::float32, DataType::bfloat16, DataType::float16};
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                                      Collective::all_to_all};
-constexpr std::size_t guard_bytes = 64;
-constexpr std::byte poison{0xa5};
 
 /// Blocks of every magnitude from subnormals on, of zeros, and with infinities and NaN.
 std::vector<float> varied_values() {
@@ -52,12 +46,12 @@ WirePass one_run(void* elements, std::size_t count, Bytes& encoded) {
 }
 
 class WireKernels : public ::testing::TestWithParam<WireFormat> {};
-INSTANTIATE_TEST_SUITE_P(Format, WireKernels, ::testing::ValuesIn(formats),
+INSTANTIATE_TEST_SUITE_P(Format, WireKernels, ::testing::ValuesIn(wire_formats),
                          [](const auto& format) { return std::string(name(format.param)); });
 
 TEST_P(WireKernels, GiveTheBitsOfTheSpecification) {
   const std::vector<float> values = varied_values();
-  for (const DataType type : types) {
+  for (const DataType type : wire_types) {
     Bytes elements = to_elements(type, values);
     const Bytes expected = encoded_reference(GetParam(), to_floats(type, elements));
     Bytes encoded(expected.size(), poison);
@@ -74,7 +68,7 @@ TEST_P(WireKernels, GiveTheBitsOfTheSpecification) {
 /// The host's encoder is tested against the specification; what it leaves in a residual, this must leave.
 TEST_P(WireKernels, LeaveTheResidualOfTheHost) {
   constexpr std::size_t count = 1000;
-  for (const DataType type : types) {
+  for (const DataType type : wire_types) {
     CollectiveCase c;
     c.type = type;
     c.count = count;
@@ -164,133 +158,33 @@ class Machine {
   std::vector<DeviceQuantized> quantized_;
 };
 
-Call call_of(const CollectiveCase& c, const std::byte* input, std::byte* output, const Bytes& scalar) {
-  Call call;
-  call.collective = c.collective;
-  call.type = c.type;
-  call.op = c.op;
-  call.count = c.count;
-  call.send = input;
-  call.receive = output;
-  call.wire = c.wire;
-  call.premul_scalar = premul_scalar(c, scalar);
-  return call;
-}
-
-void check(Machine& machine, const CollectiveCase& c) {
-  const std::uint32_t ranks = machine.ranks();
-  const BufferBytes sizes = buffer_bytes(c, ranks);
-  const std::size_t bytes = std::max(sizes.send, sizes.receive) + 2 * guard_bytes + c.misalignment_bytes;
-  std::vector<Bytes> inputs, scalars, first(ranks, Bytes(bytes, poison)), second(ranks, Bytes(bytes, poison));
-  std::vector<Call> calls;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    inputs.push_back(random_input(c, ranks, rank));
-    scalars.push_back(random_scalar(c, rank));
-    const bool inside = c.in_place && sizes.receive > sizes.send;
-    std::byte* const base = first[rank].data() + guard_bytes + c.misalignment_bytes;
-    std::byte* const input = base + (inside ? own_offset(c, rank) : 0);
-    std::byte* const output = c.in_place ? base + (inside ? 0 : own_offset(c, rank))
-                                         : second[rank].data() + guard_bytes + c.misalignment_bytes;
-    std::copy(inputs[rank].begin(), inputs[rank].end(), input);
-    calls.push_back(call_of(c, input, output, scalars[rank]));
-  }
-  machine.run_all(calls);
-  const ReferenceCall reference{c.collective, c.type, c.op, c.root, scalars, inputs};
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const Bytes expected = wire_reference_output(c.wire, reference, rank, machine.averaged());
-    auto* const output = static_cast<std::byte*>(calls[rank].receive);
-    EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type), "")
-        << describe(c) << " on rank " << rank << " of " << ranks;
-    Bytes& written = c.in_place ? first[rank] : second[rank];
-    std::fill_n(output, expected.size(), poison);
-    EXPECT_TRUE(std::all_of(written.begin(), written.begin() + guard_bytes, [](std::byte b) { return b == poison; }));
-    EXPECT_TRUE(std::all_of(written.end() - guard_bytes, written.end(), [](std::byte b) { return b == poison; }));
-    if (!c.in_place) {
-      EXPECT_TRUE(std::equal(inputs[rank].begin(), inputs[rank].end(), static_cast<const std::byte*>(calls[rank].send)))
-          << describe(c) << " changed its input";
-    }
-  }
-}
-
-void check_collectives(Machine& machine, std::initializer_list<std::size_t> counts) {
-  std::uint64_t seed = 1;
-  for (const WireFormat wire : formats)
-    for (const DataType type : types)
-      for (const Collective collective : collectives) {
-        CollectiveCase c;
-        c.collective = collective;
-        c.type = type;
-        c.wire = wire;
-        c.count = counts.begin()[seed % counts.size()];
-        c.in_place = seed / 3 % 2 == 0;
-        c.misalignment_bytes = std::array<std::size_t, 3>{0, size_bytes(type), 1}[seed % 3];
-        if (is_reduction(collective))
-          c.op = std::array{ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum}[seed / 2 % 3];
-        c.seed = ++seed;
-        check(machine, c);
-        if (::testing::Test::HasFailure()) return;
-      }
-}
-
 constexpr std::size_t ample = std::size_t{1} << 20;
 
 TEST(WireSteps, GiveEveryCollectiveItsBits) {
   for (const std::uint32_t ranks : {2u, 3u, 5u}) {
     Machine machine(ranks, ample);
-    check_collectives(machine, {1, 127, 128, 129, 700});
+    check_wire_collectives(machine, {1, 127, 128, 129, 700});
   }
 }
 
 /// As ranks of a larger communicator that meet for it.
 TEST(WireSteps, DivideByThoseWhoAreAveraged) {
   Machine machine(2, ample, 0, 6);
-  check_collectives(machine, {1, 129, 700});
+  check_wire_collectives(machine, {1, 129, 700});
 }
 
 /// Scratch for one or two blocks a rank: many turns, the last ones shorter.
 TEST(WireSteps, TakeTurnsWhereScratchIsShort) {
   for (const std::size_t bytes : {std::size_t{2 * 3 * 144}, std::size_t{2 * 3 * 272}}) {
     Machine machine(3, bytes);
-    check_collectives(machine, {1000, 383, 650});
+    check_wire_collectives(machine, {1000, 383, 650});
   }
 }
 
-/// Every element finds its own residual again, whichever turn it takes.
+/// Whichever turn they take.
 TEST(WireSteps, LeaveResidualsWhereTheyBelong) {
-  constexpr std::uint32_t ranks = 3;
-  Machine machine(ranks, 2 * 3 * 272);
-  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
-    CollectiveCase c;
-    c.collective = collective;
-    c.count = 900;
-    c.wire = WireFormat::int8;
-    const std::size_t elements = buffer_bytes(c, ranks).send / sizeof(float), run = c.count;
-    std::vector<Bytes> inputs;
-    std::vector<std::vector<float>> outputs(ranks, std::vector<float>(run)), residuals, expected;
-    std::vector<Call> calls;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      inputs.push_back(random_input(c, ranks, rank));
-      residuals.emplace_back(elements);
-      for (std::size_t i = 0; i < elements; ++i)
-        residuals[rank][i] = static_cast<float>(static_cast<std::int32_t>(mix(i + rank))) * 0x1p-26F;
-    }
-    expected = residuals;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      Bytes encoded(encoded_bytes(c.wire, wire::blocks_of(run)));
-      for (std::size_t first = 0; first < elements; first += run)
-        encode({c.wire, encoded.data(), wire::blocks_of(run)}, c.type, inputs[rank].data() + first * sizeof(float), run,
-               expected[rank].data() + first);
-      calls.push_back(
-          call_of(c, inputs[rank].data(), reinterpret_cast<std::byte*>(outputs[rank].data()), Bytes(sizeof(float))));
-      calls.back().residual = residuals[rank].data();
-    }
-    machine.run_all(calls);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank)
-      EXPECT_EQ(
-          first_difference(std::as_bytes(std::span(expected[rank])), std::as_bytes(std::span(residuals[rank])), c.type),
-          "")
-          << name(collective) << ", rank " << rank;
-  }
+  Machine machine(3, 2 * 3 * 272);
+  check_residuals(machine, 900);
 }
 
 TEST(WireSteps, AreBoundedByMaxSms) {

@@ -1,0 +1,106 @@
+// The kernels that encode on the way, through host memory or peers' memory, on the CPU: every collective in every wire
+// format bit by bit, with threads held up at random, slots reused, and calls between others.
+#include "support/emulated_machine.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <variant>
+
+#include "support/wire_collectives.hpp"
+
+namespace strait::testing {
+namespace {
+
+/// What the checks of wire_collectives.hpp ask for.
+struct Encoders {
+  Machine machine;
+  std::uint32_t ranks() const { return machine.ranks(); }
+  std::uint32_t averaged() const { return machine.averaged(); }
+  void run_all(const std::vector<Call>& calls) {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+      threads.emplace_back(
+          [this, rank, &call = calls[rank]] { machine.run(machine.calls(rank).encoded_launches_of(call), call.type); });
+  }
+};
+
+/// Over memory of peers, or of the host.
+class Encoded : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Memory, Encoded, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Peers" : "Host"; });
+
+TEST_P(Encoded, EveryCollective) {
+  for (const std::uint32_t ranks : {2u, 3u, 4u}) {
+    Encoders encoders{{ranks, 2, {.p2p = GetParam()}}};
+    check_wire_collectives(encoders, {1, 127, 515, 4099});
+  }
+}
+
+/// More chunks than slots: every slot is used again many times.
+TEST_P(Encoded, SlotsAreUsedAgain) {
+  Encoders encoders{{3, 2, {.p2p = GetParam(), .small_slots = true}}};
+  check_wire_collectives(encoders, {20'011, 33'333});
+}
+
+/// One block serves several lanes.
+TEST_P(Encoded, FewBlocks) {
+  Encoders encoders{{2, 6, {.p2p = GetParam(), .small_slots = true}}};
+  check_wire_collectives(encoders, {9'999, 17'000}, 1);
+}
+
+/// Rings whose ranks stand for those of whole islands.
+TEST_P(Encoded, DividesByThoseWhoAreAveraged) {
+  Encoders encoders{{2, 2, {.p2p = GetParam(), .averaged = 6}}};
+  check_wire_collectives(encoders, {1, 129, 700});
+}
+
+TEST_P(Encoded, LeavesResidualsWhereTheyBelong) {
+  Encoders encoders{{3, 2, {.p2p = GetParam(), .small_slots = true}}};
+  check_residuals(encoders, 5'000);
+}
+
+/// Exact calls use the same slots before and after.
+TEST_P(Encoded, StandsBetweenExactCalls) {
+  Encoders encoders{{3, 2, {.p2p = GetParam()}}};
+  for (int i = 0; i < 3; ++i) {
+    check_wire_collectives(encoders, {2'000});
+    CollectiveCase exact;
+    exact.collective = Collective::all_gather;
+    exact.count = 3'001;
+    std::vector<Bytes> inputs, outputs(3, Bytes(3 * exact.count * sizeof(float), poison));
+    Bytes expected;
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      inputs.push_back(random_input(exact, 3, rank));
+      expected.insert(expected.end(), inputs.back().begin(), inputs.back().end());
+    }
+    {
+      std::vector<std::jthread> threads;
+      for (std::uint32_t rank = 0; rank < 3; ++rank)
+        threads.emplace_back([&, rank] {
+          encoders.machine.run(rank, call_of(exact, inputs[rank].data(), outputs[rank].data(), Bytes(4)));
+        });
+    }
+    for (const Bytes& output : outputs) EXPECT_EQ(output, expected);
+  }
+}
+
+/// What is on the wire is codes and scales alone, and links carry both ways at once: chunks are many.
+TEST(EncodedLaunches, CountElements) {
+  Machine machine(2, 0, {});
+  CollectiveCase c;
+  c.count = std::size_t{1} << 24;
+  c.wire = WireFormat::int4;
+  Bytes data(16);
+  const auto launches = machine.calls(0).encoded_launches_of(call_of(c, data.data(), data.data(), Bytes(4)));
+  const auto& two_hop = std::get<kernels::EncodedTwoHop>(launches.at(0).argument);
+  EXPECT_EQ(two_hop.bytes, c.count);
+  EXPECT_EQ(two_hop.slice_bytes, c.count / 2);
+  EXPECT_EQ(two_hop.chunk_bytes % wire::granular_run_elements, 0u);
+  EXPECT_LE(two_hop.chunk_bytes / wire::granular_run_elements * wire::granular_run_bytes(c.wire),
+            two_hop.ring.slots[static_cast<std::size_t>(kernels::Wire::bulk)].slot_bytes);
+  EXPECT_GT(two_hop.rounds, 2u);
+}
+
+}  // namespace
+}  // namespace strait::testing
