@@ -106,14 +106,18 @@ STRAIT_HOST_DEVICE constexpr std::uint8_t code_of(float element, float inverse) 
   return static_cast<std::uint8_t>(format == WireFormat::int4 ? whole & 0xfu : whole & 0xffu);
 }
 
-/// The value of a code.
+/// The value of a code, but of a scale that is NaN any NaN.
 template <WireFormat format>
-STRAIT_HOST_DEVICE constexpr float value_of(std::uint8_t code, float scale) {
+STRAIT_HOST_DEVICE constexpr float inner_value_of(std::uint8_t code, float scale) {
   float value = 0;
   if constexpr (format == WireFormat::fp8) value = to_float(Float8E4M3{code});
   if constexpr (format == WireFormat::int8) value = static_cast<float>(static_cast<std::int8_t>(code));
   if constexpr (format == WireFormat::int4) value = static_cast<float>(static_cast<int>(code ^ 8u) - 8);
-  return spec::store_wide(spec::detail::multiply(value, scale));
+  return spec::detail::multiply(value, scale);
+}
+template <WireFormat format>
+STRAIT_HOST_DEVICE constexpr float value_of(std::uint8_t code, float scale) {
+  return spec::store_wide(inner_value_of<format>(code, scale));
 }
 
 /// Byte i of an int4 payload holds element i in its low half and element i + 64 in its high half, so that neighbouring

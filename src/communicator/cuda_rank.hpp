@@ -58,9 +58,10 @@ class CudaRank final : public DeviceRank {
   Status open_islands();
   Status open_copies();
   Status open_wire_formats();
-  /// Whether calls in wire formats take steps in scratch: what copy engines or islands carry is bytes.
-  bool encodes_in_scratch() const {
-    return !arenas_.islands().empty() || DeviceCopies::are_wanted(request_, arenas_.is_staged());
+  /// Whether a call in a wire format is encoded on its way between the ranks of `calls`. What copy engines carry is
+  /// bytes.
+  bool encodes_on_the_way(const DeviceCalls& calls, const Call& call) const {
+    return !DeviceCopies::are_wanted(request_, arenas_.is_staged()) && calls.pays_to_encode(call);
   }
   void begin_marking(const Call& call);
   void end_marking(const Call& call, Tail tail);

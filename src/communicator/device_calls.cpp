@@ -90,6 +90,17 @@ bool is_multicast(Collective collective) {
 
 }  // namespace
 
+/// Where PCIe takes the time, blocks that only copy have 32 KB or more between two fences, and few of them fill a link.
+Slots DeviceCalls::slots(const Call& call, Wire wire) const {
+  constexpr std::size_t least_block_bytes = 32 << 10, most_blocks = 32;
+  std::size_t blocks = blocks_for(call);
+  const kernels::WireSlots& all = ring_.slots[static_cast<std::size_t>(wire)];
+  if (wire == Wire::bulk && kernels::flagged_wire(ring_) == Wire::packets)
+    blocks = std::min(
+        blocks, std::clamp(all.lanes * std::size_t{all.slot_bytes} / least_block_bytes, std::size_t{1}, most_blocks));
+  return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks));
+}
+
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   Slots through = wire_for(call, one_hop, message_bytes);
   through.rounds = rounds_for(call, one_hop, through, message_bytes);
@@ -110,12 +121,12 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
 
 Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (is_piped(call, one_hop, message_bytes)) return piped_slots(call.collective, bound(call));
-  const auto slots = [&](Wire wire) { return kernels::slots_of(ring_, wire, blocks_for(call)); };
   const Wire flagged = kernels::flagged_wire(ring_);
   const bool is_message = call.collective == Collective::send_recv;
-  const std::size_t most_short = is_message ? free_bytes(slots(flagged)) : ~std::size_t{0};
-  if (flagged != Wire::lines) return slots(message_bytes > std::min(flagged_bytes_, most_short) ? Wire::bulk : flagged);
-  const Slots lines = slots(Wire::lines);
+  const std::size_t most_short = is_message ? free_bytes(slots(call, flagged)) : ~std::size_t{0};
+  if (flagged != Wire::lines)
+    return slots(call, message_bytes > std::min(flagged_bytes_, most_short) ? Wire::bulk : flagged);
+  const Slots lines = slots(call, Wire::lines);
   const bool few_blocks = lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
   // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.
   if (!few_blocks && !one_hop && call.collective == Collective::reduce) return lines;
@@ -123,7 +134,7 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
   if (message_bytes <= std::min(most, most_short)) return lines;
-  return takes_many(call) ? slots(Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, large_call_blocks);
+  return takes_many(call) ? slots(call, Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, large_call_blocks);
 }
 
 /// As all ranks decide alike: a rank whose buffers begin where asynchronous copies cannot goes the other way in bulk.
@@ -207,9 +218,15 @@ Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t ele
   return through;
 }
 
+bool DeviceCalls::pays_to_encode(const Call& call) const {
+  const BufferSizes sizes = buffer_sizes(call, ring_.rank, ring_.ranks);
+  return std::max(sizes.send_bytes, sizes.receive_bytes) >= borders_.encoded_bytes;
+}
+
 std::vector<DeviceLaunch> DeviceCalls::encoded_launches_of(const Call& call) const {
-  const kernels::Encoding encoding{call.type, is_reduction(call.collective) && call.op == ReduceOp::premul_sum,
-                                   call.residual, static_cast<const std::byte*>(call.send)};
+  const kernels::Encoding encoding{static_cast<std::uint32_t>(size_bytes(call.type)),
+                                   is_reduction(call.collective) && call.op == ReduceOp::premul_sum, call.residual,
+                                   static_cast<const std::byte*>(call.send)};
   std::vector<DeviceLaunch> launches;
   if (call.count == 0) return launches;
   if (call.collective == Collective::all_reduce) {
@@ -248,7 +265,7 @@ std::size_t DeviceCalls::aggregable_bytes(const Call& call) const {
 std::optional<Slots> DeviceCalls::bulk_instead(const Call& call, const Slots& through, std::size_t calls,
                                                std::size_t group_bytes) const {
   if (through.wire != Wire::packets || group_bytes <= packets_of_a_group * flagged_bytes_) return {};
-  Slots bulk = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  Slots bulk = slots(call, Wire::bulk);
   if (calls > bulk.blocks) return {};
   bulk.rounds = rounds_for(call, true, bulk, aggregable_bytes(call));
   return bulk;

@@ -69,7 +69,8 @@ class DeviceCalls {
 
   /// Nothing where this rank has nothing to do.
   std::vector<DeviceLaunch> launches_of(const Call& call) const;
-  /// Likewise of a call in a wire format (is_encoded()), which is encoded on the way.
+  /// Of a call in a wire format (is_encoded()): whether it pays to encode it on the way, and its launches then.
+  bool pays_to_encode(const Call& call) const;
   std::vector<DeviceLaunch> encoded_launches_of(const Call& call) const;
   /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
   /// sends.
@@ -155,6 +156,7 @@ class DeviceCalls {
   }
   /// Thread blocks at most, where none are named as many as pay.
   std::uint32_t blocks_for(const Call& call) const { return bound(call) != 0 ? bound(call) : borders_.blocks; }
+  kernels::Slots slots(const Call& call, kernels::Wire wire) const;
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,

@@ -16,10 +16,12 @@ namespace {
 
 /// Of a launch that is not piped.
 const void* kernel_of(const DeviceLaunch& what, const Call& call) {
-  if (std::holds_alternative<kernels::EncodedTwoHop>(what.argument))
-    return kernels::encoded_two_hop_kernel(what.encoding);
-  if (std::holds_alternative<kernels::EncodedExchange>(what.argument))
-    return kernels::encoded_exchange_kernel(what.encoding, what.reduces);
+  using kernels::EncodedKernel;
+  if (what.encoding != WireFormat::off) {
+    const bool two_hops = std::holds_alternative<kernels::EncodedTwoHop>(what.argument);
+    const auto kernel = two_hops ? EncodedKernel::two_hop_sum : what.reduces ? EncodedKernel::sum : EncodedKernel::copy;
+    return kernels::encoded_kernel(kernel, what.encoding, call.type);
+  }
   const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
   if (what.reduces)
     return one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
@@ -130,7 +132,8 @@ Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
   if (islands_.carries(call)) return enqueue_in_islands(call);
   if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
   if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
-  if (!encodes_in_scratch()) return launch_all(calls_.encoded_launches_of(call), call);
+  if (arenas_.islands().empty() && encodes_on_the_way(calls_, call))
+    return launch_all(calls_.encoded_launches_of(call), call);
   return enqueue_encoded(quantized_.steps_of(call), call.stream,
                          [this](const Call& exchange) { return carry_out(exchange); });
 }
@@ -171,7 +174,9 @@ Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
   const auto across = [this](const Call& part) -> Result<Tail> {
     if (reducers_.carries(part)) return enqueue_to_reducers(across_quantized_, part);
     if (part.wire == WireFormat::off) return enqueue_over(across_calls_, part);
-    return launch_all(across_calls_.encoded_launches_of(part), part);
+    if (encodes_on_the_way(across_calls_, part)) return launch_all(across_calls_.encoded_launches_of(part), part);
+    return enqueue_encoded(across_quantized_.steps_of(part), part.stream,
+                           [this](const Call& exchange) { return enqueue_over(across_calls_, exchange); });
   };
   Tail tail = Tail::other;
   for (const auto& [among, part] : islands_.steps_of(call)) {

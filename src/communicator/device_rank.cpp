@@ -131,18 +131,16 @@ Status CudaRank::open_copies() {
 
 /// Once.
 Status CudaRank::open_wire_formats() {
-  if (can_encode_) return {};
+  if (wire_scratch_.data() != nullptr) return {};
   DeviceGuard guard(request_.device);
   STRAIT_TRY(cuda::load_kernels(kernels::all_wire_kernels()));
-  can_encode_ = true;
-  const kernels::Ring& across = arenas_.across_ring();
-  if (!encodes_in_scratch() && !reducers_.carry_encoded()) return {};
   STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
   const auto among = [&](std::uint32_t rank, std::uint32_t ranks) {
     return DeviceQuantized(rank, ranks, request_.ranks, wire_scratch_.data(), DeviceQuantized::scratch_bytes,
                            request_.max_sms);
   };
   quantized_ = among(request_.rank, request_.ranks);
+  const kernels::Ring& across = arenas_.across_ring();
   if (across.ranks > 1) across_quantized_ = among(across.rank, across.ranks);
   return {};
 }
@@ -221,14 +219,14 @@ std::optional<DeviceProgress> CudaRank::progress() const {
 }
 
 Status CudaRank::prepare_call(const Call& call) {
-  if (!is_encoded(call, request_.ranks) || can_encode_) return {};
+  if (!is_encoded(call, request_.ranks) || wire_scratch_.data() != nullptr) return {};
   cudaStreamCaptureStatus status{};
   STRAIT_TRY(
       check(cudaStreamIsCapturing(static_cast<cudaStream_t>(call.stream), &status), "the stream cannot be used"));
   if (status == cudaStreamCaptureStatusNone) return open_wire_formats();
   return fail(Code::invalid_usage,
               std::string(name(call.collective)) +
-                  ": the first call in a wire format loads kernels, which a graph cannot capture. Ask for the "
+                  ": the first call in a wire format allocates memory, which a graph cannot capture. Ask for the "
                   "format when the communicator is made (`wire` in the configuration, or STRAIT_WIRE), or make such a "
                   "call before the capture");
 }

@@ -37,8 +37,6 @@ class DeviceReducers {
 
   /// Of a call by the ranks that meet: all, or with islands those across. They decide alike.
   bool carries(const Call& call) const;
-  /// Any in a wire format.
-  bool carry_encoded() const { return least_wire_bytes_ != 0; }
   /// Gives the call to the threads; the kernel is to be launched next on the call's stream, which `captures` or not.
   /// Of one in a wire format: an exchange of DeviceQuantized::steps_by_reducers().
   Result<DeviceLaunch> take(const Call& call, bool captures);

@@ -72,6 +72,31 @@ __device__ __forceinline__ Bits16 narrow(const spec::AccumulatorType<type> (&val
   return __builtin_bit_cast(Bits16, elements);
 }
 
+/// As narrow(), of floats none of which is NaN.
+template <DataType type, class Bits16>
+__device__ __forceinline__ Bits16 narrow_numbers(const float (&values)[elements_per_granule<type>]) {
+#ifndef STRAIT_EMULATED_GPU
+  struct Words {
+    std::uint32_t values[4];
+  } words;
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    if constexpr (type == DataType::bfloat16) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[2 * w], values[2 * w + 1]);
+      words.values[w] = *reinterpret_cast<const std::uint32_t*>(&pair);
+    } else if constexpr (type == DataType::float16) {
+      const __half2 pair = __floats2half2_rn(values[2 * w], values[2 * w + 1]);
+      words.values[w] = *reinterpret_cast<const std::uint32_t*>(&pair);
+    } else {
+      words.values[w] = __float_as_uint(values[w]);
+    }
+  }
+  return __builtin_bit_cast(Bits16, words);
+#else
+  return narrow<type, Bits16>(values);
+#endif
+}
+
 /// Which operation, where the kernel does not know when it is compiled.
 struct Operation {
   ReduceOp op;

@@ -31,41 +31,95 @@ struct LaneCodes {
     else
       bits[half] |= std::uint64_t{code} << byte;
   }
+  /// But for which NaN (wire::inner_value_of).
   __device__ __forceinline__ float value(int element) const {
     const int half = element / lane_half, byte = 8 * (element % lane_half);
     if constexpr (words == 1)
-      return wire::value_of<format>(static_cast<std::uint8_t>(bits[0] >> (byte + 4 * half) & 0xf), scale);
+      return wire::inner_value_of<format>(static_cast<std::uint8_t>(bits[0] >> (byte + 4 * half) & 0xf), scale);
     else
-      return wire::value_of<format>(static_cast<std::uint8_t>(bits[half] >> byte & 0xff), scale);
+      return wire::inner_value_of<format>(static_cast<std::uint8_t>(bits[half] >> byte & 0xff), scale);
   }
 };
 
 /// What this thread has of every run.
-template <WireFormat format>
+template <WireFormat format, DataType type>
 class RunLane {
  public:
+  using Element = spec::ElementType<type>;
   using Values = float[lane_elements];
+  /// The thread's elements as they lie in memory.
+  struct Bits {
+    Granule granules[lane_elements * sizeof(Element) / sizeof(Granule)];
+  };
   static constexpr std::uint32_t codes_bytes = wire::granular_run_blocks * wire::payload_bytes(format);
   static constexpr std::uint32_t run_bytes = wire::granular_run_bytes(format);
+  static constexpr std::uint32_t user_bytes = wire::granular_run_elements * sizeof(Element);
 
   __device__ RunLane() : lane_(threadIdx.x % 32) {}
 
-  /// Of the run that begins at `elements`, of which `valid` elements exist; the rest are zeros.
-  __device__ __forceinline__ void load(DataType type, const std::byte* elements, std::uint32_t valid,
-                                       Values& values) const {
-    if (type == DataType::float32) return load_as<DataType::float32>(elements, valid, values);
-    if (type == DataType::bfloat16) return load_as<DataType::bfloat16>(elements, valid, values);
-    load_as<DataType::float16>(elements, valid, values);
+  /// Of a whole run that begins at `elements`, aligned to 16 bytes.
+  __device__ __forceinline__ Bits load(const std::byte* elements) const {
+    Bits bits;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < granules_of_half; ++i)
+        bits.granules[half * granules_of_half + i] = load_plain(elements + offset_of(half, i));
+    return bits;
   }
-  __device__ __forceinline__ void store(DataType type, std::byte* elements, std::uint32_t valid,
-                                        const Values& values) const {
-    if (type == DataType::float32) return store_as<DataType::float32>(elements, valid, values);
-    if (type == DataType::bfloat16) return store_as<DataType::bfloat16>(elements, valid, values);
-    store_as<DataType::float16>(elements, valid, values);
+  __device__ __forceinline__ static void widen(const Bits& bits, Values& values) {
+#pragma unroll
+    for (int i = 0; i < 2 * granules_of_half; ++i)
+      strait::kernels::widen<type>(bits.granules[i], granule_of(values, i));
+  }
+  __device__ __forceinline__ void store(std::byte* elements, const Values& values) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < granules_of_half; ++i)
+        store_plain(elements + offset_of(half, i),
+                    narrow<type, Granule>(granule_of(values, half * granules_of_half + i)));
+  }
+  /// The values of codes, of which all in a block are NaN, or none.
+  __device__ __forceinline__ void store(std::byte* elements, const LaneCodes<format>& codes) const {
+    Values values;
+    decode(codes, values);
+    const bool are_nan = is_nan(codes.scale);
+    OfGranule nans;
+#pragma unroll
+    for (int e = 0; e < in_granule; ++e) nans[e] = canonical_nan<float>();
+    const Granule of_nans = narrow<type, Granule>(nans);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < granules_of_half; ++i) {
+        const Granule bits = narrow_numbers<type, Granule>(granule_of(values, half * granules_of_half + i));
+        store_plain(elements + offset_of(half, i), are_nan ? of_nans : bits);
+      }
+  }
+  /// Of any run, of which `valid` elements exist; the rest are zeros.
+  __device__ __forceinline__ void load(const std::byte* elements, std::uint32_t valid, Values& values) const {
+    Bits bits;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < granules_of_half; ++i)
+        bits.granules[half * granules_of_half + i] =
+            UserBytes<sizeof(Granule)>(elements).load(offset_of(half, i), bytes_of(half, i, valid));
+    widen(bits, values);
+  }
+  __device__ __forceinline__ void store(std::byte* elements, std::uint32_t valid, const Values& values) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < granules_of_half; ++i)
+        UserBytes<sizeof(Granule)>(elements).store(
+            offset_of(half, i), bytes_of(half, i, valid),
+            narrow<type, Granule>(granule_of(values, half * granules_of_half + i)));
   }
 
   /// By the whole warp.
-  __device__ __forceinline__ LaneCodes<format> encode(const Values& values) const {
+  __device__ __forceinline__ static LaneCodes<format> encode(const Values& values) {
     std::uint32_t largest = 0;
 #pragma unroll
     for (int e = 0; e < lane_elements; ++e) {
@@ -112,49 +166,30 @@ class RunLane {
   }
 
  private:
-  /// In the run: of this thread's elements the first of a half. Int4 puts two that are 64 apart into a byte.
-  __device__ std::uint32_t first_of(int half) const {
+  static constexpr int in_granule = sizeof(Granule) / sizeof(Element);
+  static constexpr int granules_of_half = lane_half / in_granule;
+  using OfGranule = float[in_granule];
+
+  /// Where the i-th granule of a half of this thread's elements is in the run. Int4 puts two elements that are 64 apart
+  /// into a byte.
+  __device__ std::uint32_t offset_of(int half, int i) const {
     constexpr bool shares_bytes = format == WireFormat::int4;
     const std::uint32_t block = lane_ / lanes_of_block * wire::block_elements, lane = lane_ % lanes_of_block;
-    return block + lane * (shares_bytes ? lane_half : lane_elements) +
-           static_cast<std::uint32_t>(half) * (shares_bytes ? wire::block_elements / 2 : lane_half);
+    const std::uint32_t first =
+        block + lane * (shares_bytes ? lane_half : lane_elements) +
+        static_cast<std::uint32_t>(half) * (shares_bytes ? wire::block_elements / 2 : lane_half);
+    return first * sizeof(Element) + static_cast<std::uint32_t>(i) * sizeof(Granule);
   }
-  /// Calls use(offset in bytes, bytes that exist, values) for every granule of the thread's elements.
-  template <DataType type, class AnyValues, class Use>
-  __device__ __forceinline__ void for_granules(std::uint32_t valid, AnyValues& values, Use&& use) const {
-    constexpr std::uint32_t size = sizeof(spec::ElementType<type>), in_granule = sizeof(Granule) / size;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (std::uint32_t i = 0; i < lane_half; i += in_granule) {
-        const std::uint32_t first = first_of(half) + i, left = valid > first ? valid - first : 0;
-        use(first * size, (left < in_granule ? left : in_granule) * size, &values[half * lane_half + i]);
-      }
+  /// Of it, where `valid` elements of the run exist.
+  __device__ std::uint32_t bytes_of(int half, int i, std::uint32_t valid) const {
+    const std::uint32_t end = valid * sizeof(Element), offset = offset_of(half, i);
+    return end <= offset ? 0 : end - offset < sizeof(Granule) ? end - offset : sizeof(Granule);
   }
-  template <DataType type>
-  struct Elements {
-    spec::ElementType<type> values[sizeof(Granule) / sizeof(spec::ElementType<type>)];
-  };
-  template <DataType type>
-  __device__ __forceinline__ void load_as(const std::byte* elements, std::uint32_t valid, Values& values) const {
-    const UserBytes<sizeof(Granule)> bytes(elements);
-    for_granules<type>(valid, values, [&](std::uint32_t offset, std::uint32_t exist, float* to) {
-      const auto loaded = __builtin_bit_cast(Elements<type>, bytes.load(offset, exist));
-#pragma unroll
-      for (std::uint32_t e = 0; e < sizeof loaded / sizeof loaded.values[0]; ++e)
-        to[e] = load_element<type>(loaded.values[e]);
-    });
+  __device__ __forceinline__ static OfGranule& granule_of(Values& values, int i) {
+    return *reinterpret_cast<OfGranule*>(values + i * in_granule);
   }
-  template <DataType type>
-  __device__ __forceinline__ void store_as(std::byte* elements, std::uint32_t valid, const Values& values) const {
-    const UserBytes<sizeof(Granule)> bytes(elements);
-    for_granules<type>(valid, values, [&](std::uint32_t offset, std::uint32_t exist, const float* from) {
-      Elements<type> stored;
-#pragma unroll
-      for (std::uint32_t e = 0; e < sizeof stored / sizeof stored.values[0]; ++e)
-        stored.values[e] = store_element<type>(from[e]);
-      bytes.store(offset, exist, __builtin_bit_cast(Granule, stored));
-    });
+  __device__ __forceinline__ static const OfGranule& granule_of(const Values& values, int i) {
+    return *reinterpret_cast<const OfGranule*>(values + i * in_granule);
   }
 
   const std::uint32_t lane_;
@@ -167,34 +202,6 @@ __device__ __forceinline__ void premultiply(const PremulScalar& scalar, float (&
 #pragma unroll
   for (int e = 0; e < count; ++e)
     values[e] = load_element<type>(store_element<type>(spec::detail::multiply(values[e], factor)));
-}
-template <int count>
-__device__ __forceinline__ void premultiply(DataType type, const PremulScalar& scalar, float (&values)[count]) {
-  if (type == DataType::float32) return premultiply<DataType::float32>(scalar, values);
-  if (type == DataType::bfloat16) return premultiply<DataType::bfloat16>(scalar, values);
-  premultiply<DataType::float16>(scalar, values);
-}
-
-/// What this rank contributes of the run that begins at `elements`: encoded, and the residual brought up to date.
-template <WireFormat format>
-__device__ __forceinline__ LaneCodes<format> contribute(const RunLane<format>& lane, const Encoding& encoding,
-                                                        const PremulScalar& scalar, const std::byte* elements,
-                                                        std::uint32_t valid) {
-  float values[lane_elements];
-  lane.load(encoding.type, elements, valid, values);
-  if (encoding.premultiplies) premultiply(encoding.type, scalar, values);
-  if (encoding.residual == nullptr) return lane.encode(values);
-  const std::size_t first = static_cast<std::size_t>(elements - encoding.elements) / size_bytes(encoding.type);
-  auto* const residual = reinterpret_cast<std::byte*>(encoding.residual + first);
-  float carried[lane_elements];
-  lane.load(DataType::float32, residual, valid, carried);
-#pragma unroll
-  for (int e = 0; e < lane_elements; ++e) values[e] = spec::detail::add(values[e], carried[e]);
-  const LaneCodes<format> codes = lane.encode(values);
-#pragma unroll
-  for (int e = 0; e < lane_elements; ++e) carried[e] = spec::detail::add(values[e], -codes.value(e));
-  if (!is_nan(codes.scale)) lane.store(DataType::float32, residual, valid, carried);
-  return codes;
 }
 
 }  // namespace strait::kernels

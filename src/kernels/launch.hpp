@@ -238,7 +238,7 @@ struct TwoHop {
 /// How what an Exchange or a TwoHop moves is encoded on its way (base/wire_format.hpp). Lengths of its messages, chunks
 /// and slices count elements in the place of bytes; slices are whole blocks, chunks whole granular runs.
 struct Encoding {
-  DataType type;
+  std::uint32_t element_bytes;
   bool premultiplies;  ///< elements are multiplied by the scalar first
   /// One float an element of what is sent (error feedback), which begins at `elements`; or null.
   float* residual;

@@ -43,8 +43,8 @@ enum class WireKernel : std::uint8_t {
 /// For cudaLaunchKernel; the one argument is a WirePass. A wire type, and a format that is not off.
 const void* wire_kernel(WireKernel kernel, WireFormat format, DataType type);
 /// The kernels that encode on the way (EncodedExchange, EncodedTwoHop), launched as those of bulk (kernels.hpp).
-const void* encoded_exchange_kernel(WireFormat format, bool reduces);
-const void* encoded_two_hop_kernel(WireFormat format);
+enum class EncodedKernel : std::uint8_t { copy, sum, two_hop_sum };
+const void* encoded_kernel(EncodedKernel kernel, WireFormat format, DataType type);
 /// Every one of them, to be loaded before others wait for peers.
 std::vector<const void*> all_wire_kernels();
 

@@ -12,8 +12,8 @@ struct Measured {
 };
 constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
 constexpr double pcie_gbps = 40;  // of Gen5, 16 lanes, up to the host
-constexpr Measured between_peers{390, {32 * kb, 512 * kb, 1 * mb, 12 * kb, 0, kernels::max_lanes}};
-constexpr Measured through_host{pcie_gbps, {32 * kb, 32 * kb, 1 * mb, 32 * kb, 240 * kb, kernels::max_lanes}};
+constexpr Measured between_peers{390, {32 * kb, 512 * kb, 1 * mb, 12 * kb, 0, kernels::max_lanes, 16 * mb}};
+constexpr Measured through_host{pcie_gbps, {32 * kb, 32 * kb, 1 * mb, 32 * kb, 240 * kb, kernels::max_lanes, 512 * kb}};
 constexpr std::uint32_t least_blocks = 8;
 constexpr std::uint32_t measured_ranks = 4;
 
@@ -47,7 +47,8 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
           .round_bytes = scaled(four.round_bytes, slower),
           .blocks = kind == kernels::ArenaKind::host
                         ? std::max(static_cast<std::uint32_t>(scaled(four.blocks, slower)), least_blocks)
-                        : four.blocks};
+                        : four.blocks,
+          .encoded_bytes = scaled(four.encoded_bytes, slower)};
 }
 
 CopyBorders copy_borders_of(std::uint32_t max_sms) {

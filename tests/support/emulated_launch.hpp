@@ -89,13 +89,21 @@ inline void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argume
     is_bulk ? kernels::bulk_two_hop_reduce<t>(argument) : kernels::two_hop_reduce<kernels::Packets, t, false>(argument);
   });
 }
-inline void run_thread(const DeviceLaunch& launch, const kernels::EncodedExchange& argument, DataType /*type*/) {
+inline void run_thread(const DeviceLaunch& launch, const kernels::EncodedExchange& argument, DataType type) {
   visit_wire(launch.encoding, [&]<WireFormat format>() {
-    launch.reduces ? kernels::encoded_exchange_sum<format>(argument) : kernels::encoded_exchange_copy<format>(argument);
+    spec::visit(type, [&]<DataType t>() {
+      if constexpr (wire::is_wire_type(t))
+        launch.reduces ? kernels::encoded_exchange_sum<format, t>(argument)
+                       : kernels::encoded_exchange_copy<format, t>(argument);
+    });
   });
 }
-inline void run_thread(const DeviceLaunch& launch, const kernels::EncodedTwoHop& argument, DataType /*type*/) {
-  visit_wire(launch.encoding, [&]<WireFormat format>() { kernels::encoded_two_hop_sum<format>(argument); });
+inline void run_thread(const DeviceLaunch& launch, const kernels::EncodedTwoHop& argument, DataType type) {
+  visit_wire(launch.encoding, [&]<WireFormat format>() {
+    spec::visit(type, [&]<DataType t>() {
+      if constexpr (wire::is_wire_type(t)) kernels::encoded_two_hop_sum<format, t>(argument);
+    });
+  });
 }
 
 /// The block of that index.
