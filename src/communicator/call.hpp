@@ -40,9 +40,9 @@ struct Call {
 
   std::vector<std::size_t> send_counts, send_offsets;        ///< all_to_all_v: elements, by rank
   std::vector<std::size_t> receive_counts, receive_offsets;  ///< likewise
-  // Steps of DeviceIslands have them too: offsets where the blocks that a reduce_scatter sends, or an all_gather
-  // receives, do not lie one after the other; and counts, the same on all ranks, where they are not alike: then `count`
-  // is the most.
+  // Steps of DeviceIslands have them too: offsets where the blocks that are sent to, or received from, all ranks do not
+  // lie one after the other; and counts, of an all_to_all by rank and else the same on all, where they are not alike:
+  // then `count` is the most.
 };
 
 /// Where a call's buffers lie, in bytes; 0 where this rank has none.

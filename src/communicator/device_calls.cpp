@@ -379,22 +379,20 @@ Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through, std::s
 /// Of a step of DeviceIslands, whose blocks lie elsewhere or differ in length.
 void DeviceCalls::place_blocks(Exchange& exchange, const Call& call, kernels::Cutter& part) const {
   const std::size_t element = size_bytes(call.type);
-  const auto offset = [&](const std::vector<std::size_t>& offsets, std::uint32_t peer) {
-    return (offsets.empty() ? peer * call.count : offsets[peer]) * element;
+  const MessageRows rows = rows_of(call);
+  // What is one block alone is as long as this rank's among those at the other end.
+  const auto block = [&](const MessageRow& row, std::uint32_t peer, const std::vector<std::size_t>& offsets,
+                         const std::vector<std::size_t>& counts, const std::vector<std::size_t>& counts_there) {
+    const bool is_alone = row.stride_bytes == 0;
+    const std::vector<std::size_t>& lengths = is_alone ? counts_there : counts;
+    const std::size_t bytes = lengths.empty() ? rows.bytes : lengths[is_alone ? ring_.rank : peer] * element;
+    return part(is_alone || offsets.empty() ? row.at(peer) : row.first + offsets[peer] * element, bytes);
   };
-  const auto bytes = [&](const std::vector<std::size_t>& counts, std::uint32_t rank) {
-    return (counts.empty() ? call.count : counts[rank]) * element;
-  };
-  const auto* from = static_cast<const std::byte*>(call.send);
-  const auto* to = static_cast<const std::byte*>(call.receive);
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
-    if (call.collective == Collective::reduce_scatter) {
-      exchange.send[peer] = part(from + offset(call.send_offsets, peer), bytes(call.send_counts, peer));
-      exchange.receive[peer] = part(to, bytes(call.send_counts, ring_.rank));
-    } else if (call.collective == Collective::all_gather) {
-      exchange.send[peer] = part(from, bytes(call.receive_counts, ring_.rank));
-      exchange.receive[peer] = part(to + offset(call.receive_offsets, peer), bytes(call.receive_counts, peer));
-    }
+    if (rows.send.has(peer))
+      exchange.send[peer] = block(rows.send, peer, call.send_offsets, call.send_counts, call.receive_counts);
+    if (rows.receive.has(peer))
+      exchange.receive[peer] = block(rows.receive, peer, call.receive_offsets, call.receive_counts, call.send_counts);
   }
 }
 

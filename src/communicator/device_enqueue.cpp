@@ -96,7 +96,7 @@ std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
   if (!request_.aggregates) return 1;
   const auto together = group.first(strait::aggregated_calls(calls_, group));
   const auto goes_other_way = [this](const Call& call) {
-    return islands_.carries(call) || is_encoded(call, request_.ranks) || reducers_.carries(call) ||
+    return goes_by_islands(call) || is_encoded(call, request_.ranks) || reducers_.carries(call) ||
            copies_.carries(call) || copies_.carries_in_place(call);
   };
   const auto end = std::find_if(together.begin(), together.end(), goes_other_way);
@@ -128,8 +128,16 @@ void CudaRank::end_marking(const Call& call, Tail tail) {
                  .has_parts = launches_ > 1 || tail == Tail::other});
 }
 
+/// Copy engines are there for who asks for them. Of what goes to all ranks islands spare more: each byte crosses once
+/// an island, and not once a rank.
+bool CudaRank::goes_by_islands(const Call& call) const {
+  const bool is_exchange = call.collective == Collective::all_to_all || call.collective == Collective::gather ||
+                           call.collective == Collective::scatter;
+  return islands_.carries(call) && !(is_exchange && copies_.carries(call));
+}
+
 Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
-  if (islands_.carries(call)) return enqueue_in_islands(call);
+  if (goes_by_islands(call)) return enqueue_in_islands(call);
   if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
   if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
   if (arenas_.islands().empty() && encodes_on_the_way(calls_, call))

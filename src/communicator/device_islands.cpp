@@ -3,14 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "communicator/island_steps.hpp"
+
 namespace strait {
 namespace {
 
 using Among = IslandStep::Among;
+using island_steps::at;
+using island_steps::rooted;
+using island_steps::step;
 
 /// Up to here every place of an island takes everything: more bytes cross, in one launch less.
 constexpr std::size_t whole_limit_bytes = 64 << 10;
-/// Of what the islands make more launches of and not other bits: an all-gather's output, a broadcast.
+/// Of what the islands make more launches of and not other bits: a broadcast, and blocks of all ranks together.
 constexpr std::size_t copies_from_bytes = 1 << 20;
 /// Shares begin aligned if the buffer does.
 constexpr std::size_t grain_bytes = 16;
@@ -23,43 +28,9 @@ std::size_t grain(const Call& call) {
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
 
-const std::byte* at(const void* buffer, std::size_t element, DataType type) {
-  return static_cast<const std::byte*>(buffer) + element * size_bytes(type);
-}
-std::byte* at(void* buffer, std::size_t element, DataType type) {
-  return static_cast<std::byte*>(buffer) + element * size_bytes(type);
-}
-
-/// A step of `whole`. Within islands, sums are partial ones: nothing is divided yet. Across them every contribution has
-/// been multiplied.
-IslandStep step(Among among, const Call& whole, Collective collective, const void* send, void* receive,
-                std::size_t count) {
-  IslandStep step{among, {}};
-  step.call.collective = collective;
-  step.call.type = whole.type;
-  step.call.op = whole.op;
-  if (among == Among::island && whole.op == ReduceOp::avg) step.call.op = ReduceOp::sum;
-  if (among == Among::across && whole.op == ReduceOp::premul_sum) step.call.op = ReduceOp::sum;
-  if (among == Among::across) step.call.wire = whole.wire;  // where bytes are scarce
-  // Of those without a root: what ranks compare in its place.
-  step.call.root = whole.wire == WireFormat::off ? whole.root : hash_of(signature(whole));
-  step.call.premul_scalar = whole.premul_scalar;
-  step.call.count = count;
-  step.call.send = send;
-  step.call.receive = receive;
-  step.call.stream = whole.stream;
-  step.call.max_sms = whole.max_sms;
-  return step;
-}
-
 /// With the residual of what is sent from the element `first` on.
 IslandStep with_residual(IslandStep step, const Call& whole, std::size_t first) {
   if (whole.residual != nullptr) step.call.residual = whole.residual + first;
-  return step;
-}
-
-IslandStep rooted(IslandStep step, std::uint32_t root) {
-  step.call.root = root;
   return step;
 }
 
@@ -82,20 +53,24 @@ DeviceIslands::DeviceIslands(std::uint32_t rank, std::vector<Island> islands, st
 }
 
 bool DeviceIslands::carries(const Call& call) const {
-  if (islands_.empty() || call.count == 0) return false;
+  if (islands_.empty()) return false;
+  if (call.collective == Collective::all_to_all_v) return true;
+  if (call.count == 0) return false;
   // Of copies in a wire format, what has been encoded comes here again, as bytes.
   if (call.wire != WireFormat::off)
     return call.collective == Collective::all_reduce || (call.collective == Collective::reduce_scatter && alike_);
-  const std::size_t bytes = call.count * size_bytes(call.type);
   switch (call.collective) {
     case Collective::all_reduce:
     case Collective::reduce:
     case Collective::reduce_scatter:
       return true;
     case Collective::all_gather:
-      return bytes * ranks() >= copies_from_bytes;
+    case Collective::all_to_all:
+    case Collective::gather:
+    case Collective::scatter:
+      return is_long_block(call.count, call.type);
     case Collective::broadcast:
-      return bytes >= copies_from_bytes;
+      return call.count * size_bytes(call.type) >= copies_from_bytes;
     default:
       return false;
   }
@@ -119,10 +94,22 @@ std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
     case Collective::all_gather:
       alike_ ? all_gather(call, steps) : all_gather_by_first_ranks(call, steps);
       break;
+    case Collective::all_to_all:
+    case Collective::gather:
+    case Collective::scatter:
+      exchange(call, steps);
+      break;
+    case Collective::all_to_all_v:
+      exchange_lengths(call, steps);
+      break;
     default:
       alike_ ? broadcast(call, steps) : broadcast_by_first_ranks(call, steps);
   }
   return steps;
+}
+
+bool DeviceIslands::is_long_block(std::size_t elements, DataType type) const {
+  return elements * size_bytes(type) >= copies_from_bytes / ranks();
 }
 
 std::size_t DeviceIslands::share_of(std::size_t elements, DataType type) const {
@@ -145,12 +132,6 @@ std::size_t DeviceIslands::most_ranks() const {
 std::vector<std::size_t> DeviceIslands::places_in(std::uint32_t island, std::size_t block) const {
   std::vector<std::size_t> places;
   for (const std::uint32_t rank : islands_[island]) places.push_back(rank * block);
-  return places;
-}
-
-std::vector<std::size_t> DeviceIslands::places_across(std::size_t block) const {
-  std::vector<std::size_t> places;
-  for (const Island& island : islands_) places.push_back(island[place_] * block);
   return places;
 }
 
@@ -234,34 +215,6 @@ void DeviceIslands::reduce_scatter(const Call& call, Steps& steps) const {
   }
 }
 
-/// The blocks of this rank's place, and then each island's from the one that has it.
-void DeviceIslands::all_gather(const Call& call, Steps& steps) const {
-  steps.push_back(step(Among::across, call, Collective::all_gather, call.send, call.receive, call.count));
-  steps.back().call.receive_offsets = places_across(call.count);
-  for (const Island& island : islands_) {
-    const std::byte* const own = at(call.receive, island[place_] * call.count, call.type);
-    steps.push_back(step(Among::island, call, Collective::all_gather, own, call.receive, call.count));
-    steps.back().call.receive_offsets = places_in(static_cast<std::uint32_t>(&island - islands_.data()), call.count);
-  }
-}
-
-/// The root shares out to its island; each share crosses; the islands bring the shares together.
-void DeviceIslands::broadcast(const Call& call, Steps& steps) const {
-  const auto [root_island, root_place] = place_of(islands_, call.root);
-  const std::size_t share = share_of(call.count, call.type);
-  const std::size_t shared = share * islands_[island_].size();
-  std::byte* const own = at(call.receive, place_ * share, call.type);
-  if (island_ == root_island)
-    steps.push_back(rooted(step(Among::island, call, Collective::scatter, call.send, own, share), root_place));
-  steps.push_back(rooted(step(Among::across, call, Collective::broadcast, own, own, share), root_island));
-  steps.push_back(step(Among::island, call, Collective::all_gather, own, call.receive, share));
-  if (shared == call.count) return;
-  const std::byte* const rest = rank_ == call.root ? at(call.send, shared, call.type) : nullptr;
-  steps.push_back(rooted(
-      step(Among::all, call, Collective::broadcast, rest, at(call.receive, shared, call.type), call.count - shared),
-      call.root));
-}
-
 void DeviceIslands::all_reduce_by_first_ranks(const Call& call, Steps& steps) const {
   const bool adds = !is_alone() || call.op == ReduceOp::premul_sum;
   if (adds)
@@ -318,50 +271,6 @@ void DeviceIslands::reduce_scatter_by_first_ranks(const Call& call, Steps& steps
     }
     if (!is_alone()) steps.push_back(rooted(step(Among::island, call, Collective::scatter, own, output, part), 0));
   }
-}
-
-/// The island's blocks, those that the first ranks bring across, and then these inside.
-void DeviceIslands::all_gather_by_first_ranks(const Call& call, Steps& steps) const {
-  steps.push_back(step(Among::island, call, Collective::all_gather, call.send, call.receive, call.count));
-  steps.back().call.receive_offsets = places_in(island_, call.count);
-  const auto hand_over = [&](Among among, const Run& run, std::uint32_t root) {
-    std::byte* const blocks = at(call.receive, run.first * call.count, call.type);
-    steps.push_back(rooted(step(among, call, Collective::broadcast, blocks, blocks, run.ranks * call.count), root));
-  };
-  if (place_ == 0 && runs_.size() == islands_.size()) {
-    const std::byte* const own = at(call.receive, islands_[island_].front() * call.count, call.type);
-    steps.push_back(step(Among::across, call, Collective::all_gather, own, call.receive, most_ranks() * call.count));
-    for (const Island& island : islands_) {
-      steps.back().call.receive_counts.push_back(island.size() * call.count);
-      steps.back().call.receive_offsets.push_back(island.front() * call.count);
-    }
-  } else if (place_ == 0) {
-    for (const Run& run : runs_) hand_over(Among::across, run, run.island);
-  }
-  if (is_alone()) return;
-  Run foreign;  // as many of them as lie together
-  for (const Run& run : runs_) {
-    if (run.island == island_) {
-      if (foreign.ranks != 0) hand_over(Among::island, foreign, 0);
-      foreign = {.first = run.first + run.ranks};
-    } else {
-      foreign.ranks += run.ranks;
-    }
-  }
-  if (foreign.ranks != 0) hand_over(Among::island, foreign, 0);
-}
-
-void DeviceIslands::broadcast_by_first_ranks(const Call& call, Steps& steps) const {
-  const auto [root_island, root_place] = place_of(islands_, call.root);
-  const bool is_roots = island_ == root_island;
-  const auto hand_round = [&](const void* from, std::uint32_t root) {
-    steps.push_back(rooted(step(Among::island, call, Collective::broadcast, from, call.receive, call.count), root));
-  };
-  if (is_roots) hand_round(call.send, root_place);
-  if (place_ == 0)
-    steps.push_back(
-        rooted(step(Among::across, call, Collective::broadcast, call.receive, call.receive, call.count), root_island));
-  if (!is_roots && !is_alone()) hand_round(call.receive, 0);
 }
 
 }  // namespace strait

@@ -28,7 +28,8 @@ struct IslandStep {
 /// islands: all that crosses goes through the first rank of each. Both have the bits of the plan `hierarchical`: sums
 /// are taken within the island in rank order, rounded to elements, and then taken in the order of the islands and
 /// rounded again, at every size of message. Of a reduction in a wire format, the islands' sums are what is encoded and
-/// crosses.
+/// crosses. What goes from rank to rank crosses, whatever the islands' sizes, from the rank that has it to the one that
+/// needs it.
 class DeviceIslands {
  public:
   /// This device's scratch.
@@ -52,6 +53,8 @@ class DeviceIslands {
   void reduce_scatter(const Call& call, Steps& steps) const;
   void all_gather(const Call& call, Steps& steps) const;
   void broadcast(const Call& call, Steps& steps) const;
+  void exchange(const Call& call, Steps& steps) const;
+  void exchange_lengths(const Call& call, Steps& steps) const;
   void all_reduce_in_wire_format(const Call& call, Steps& steps) const;
   void all_reduce_by_first_ranks(const Call& call, Steps& steps) const;
   void reduce_by_first_ranks(const Call& call, Steps& steps) const;
@@ -60,6 +63,8 @@ class DeviceIslands {
   void broadcast_by_first_ranks(const Call& call, Steps& steps) const;
   /// How many elements each rank of an island takes of so many, if anything is gained by that; the rest is for all.
   std::size_t share_of(std::size_t elements, DataType type) const;
+  /// Whether blocks of so many elements, one for each rank, are together so long that a launch more pays.
+  bool is_long_block(std::size_t elements, DataType type) const;
   /// The ranks' blocks, by place in this island and by island: where they begin in a buffer with a block of `block`
   /// elements for every rank.
   std::vector<std::size_t> places_in(std::uint32_t island, std::size_t block) const;

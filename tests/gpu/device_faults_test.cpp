@@ -1,11 +1,13 @@
 // GPU ranks that die, stay away, abort or call something else: kernels that wait end, and every rank is told why.
 #include <cuda_runtime.h>
 
+#include <concepts>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "fault/rank_processes.hpp"
 
@@ -69,10 +71,16 @@ struct DeviceSide {
   }
   /// The same as a graph.
   cudaGraphExec_t captured(std::size_t count, straitRedOp_t op = straitSum) const {
+    return captured([&] { STRAIT_EXPECT_OK(all_reduce(count, op)); });
+  }
+  /// What `record` gives to the stream.
+  template <class Record>
+  requires std::invocable<Record> cudaGraphExec_t captured(Record&& record)
+  const {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
     EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    STRAIT_EXPECT_OK(all_reduce(count, op));
+    record();
     EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
     EXPECT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
@@ -214,6 +222,42 @@ TEST_P(DeviceFaults, ReplayedCallsThatDifferAreShownToAll) {
       EXPECT_THAT(processes.report(rank).message,
                   AllOf(HasSubstr(other.words), HasSubstr(other.other_words), HasSubstr("number 101 ")));
     }
+  }
+}
+
+/// Calls of which ranks have other parts, in a graph: where there are islands they are one launch, or two. In the last
+/// one only ranks 0 and 1 have any.
+cudaGraphExec_t captured_exchanges(const DeviceSide& side, int rank, int ranks) {
+  constexpr std::size_t block = std::size_t{1} << 18;
+  std::int32_t* const to = side.data + DeviceSide::bytes / 2 / sizeof(std::int32_t);
+  std::vector<std::size_t> counts(static_cast<std::size_t>(ranks)), offsets(counts.size());
+  if (rank < 2) counts[static_cast<std::size_t>(1 - rank)] = block;
+  return side.captured([&] {
+    STRAIT_EXPECT_OK(straitGather(side.data, to, block, straitInt32, 1, side.comm, side.stream));
+    STRAIT_EXPECT_OK(straitScatter(side.data, to, block, straitInt32, ranks - 1, side.comm, side.stream));
+    STRAIT_EXPECT_OK(straitAllToAll(side.data, to, block, straitInt32, side.comm, side.stream));
+    STRAIT_EXPECT_OK(straitAllToAllv(side.data, counts.data(), offsets.data(), to, counts.data(), offsets.data(),
+                                     straitInt32, side.comm, side.stream));
+  });
+}
+
+TEST_P(DeviceFaults, CallsInWhichRanksHaveOtherPartsAreCountedAlike) {
+  RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+    const DeviceSide side(id, rank, ranks_, report);
+    if (side.comm == nullptr) return;
+    const cudaGraphExec_t exchanges = captured_exchanges(side, rank, ranks_);
+    const cudaGraphExec_t sum = side.captured(rank == 0 ? 1000 : 2000);
+    for (int replay = 0; replay < 2; ++replay) EXPECT_EQ(cudaGraphLaunch(exchanges, side.stream), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(side.stream), cudaSuccess);
+    EXPECT_EQ(cudaGraphLaunch(sum, side.stream), cudaSuccess);
+    report.fail_with(side.await_error(10'000), straitGetLastError(side.comm));
+    STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
+  });
+  processes.expect_all_end_well();
+  for (int rank = 0; rank < ranks_; ++rank) {
+    EXPECT_EQ(processes.report(rank).result, straitMismatch);
+    EXPECT_THAT(processes.report(rank).message,
+                AllOf(HasSubstr("count 1000"), HasSubstr("count 2000"), HasSubstr("number 9 ")));
   }
 }
 

@@ -64,6 +64,7 @@ TEST_P(DeviceIslands, AllShapes) {
 TEST_P(DeviceIslands, AllTypesAndOperations) {
   run([](straitComm_t comm, int rank, int ranks) { check_arithmetic(comm, rank, ranks, GetParam().islands); });
 }
+TEST_P(DeviceIslands, AllToAllV) { run(check_all_to_all_v); }
 TEST_P(DeviceIslands, Messages) { run(check_messages); }
 
 /// Within islands, across them, to itself, and all at once; two groups back to back, eagerly and as a graph.
@@ -223,6 +224,13 @@ TEST_P(DeviceIslands, AnAbortEndsTheKernelsThatWait) {
   run([](straitComm_t comm, int rank, int ranks) {
     abort_during(comm, rank, ranks, [&](std::byte* data, cudaStream_t stream) {
       return straitAllReduce(data, data, 1 << 20, straitFloat32, straitSum, comm, stream);
+    });
+  });
+}
+TEST_P(DeviceIslands, AnAbortEndsExchanges) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    abort_during(comm, rank, ranks, [&](std::byte* data, cudaStream_t stream) {
+      return straitAllToAll(data, data, 1 << 20, straitUint8, comm, stream);
     });
   });
 }

@@ -30,6 +30,22 @@ bool are_alike(const std::variant<WireLaunch, Call>& a, const std::variant<WireL
   return are_alike(std::get<WireLaunch>(a), std::get<WireLaunch>(b));
 }
 
+/// Of what ranks send one another in a call; what is their own travels nowhere.
+std::size_t mean_count(const std::vector<const Call*>& calls) {
+  std::size_t sum = 0, messages = 0;
+  for (std::uint32_t rank = 0; rank < calls.size(); ++rank) {
+    const Call& call = *calls[rank];
+    const auto& counts = call.send_counts.empty() ? call.receive_counts : call.send_counts;
+    if (counts.empty()) return call.count;
+    for (std::uint32_t peer = 0; peer < counts.size(); ++peer) {
+      if (peer == (has_root(call.collective) ? call.root : rank)) continue;
+      sum += counts[peer];
+      ++messages;
+    }
+  }
+  return (sum + messages - 1) / messages;
+}
+
 void add(Wave& wave, WavePart part) {
   for (WavePart& other : wave)
     if (other.among == part.among && other.groups.front().size() == part.groups.front().size() &&
@@ -118,7 +134,13 @@ Result<std::vector<Wave>> DeviceWaves::of(const Call& whole) const {
       };
       if (group.front() != rank || !std::all_of(group.begin(), group.end(), is_there)) continue;
       moved.insert(moved.end(), group.begin(), group.end());
-      add(wave, {part->among, {std::move(group)}, part->what});
+      auto what = part->what;
+      if (trades) {
+        std::vector<const Call*> calls;
+        for (const std::uint32_t member : group) calls.push_back(&std::get<Call>(at(member)->what));
+        std::get<Call>(what).count = mean_count(calls);
+      }
+      add(wave, {part->among, {std::move(group)}, std::move(what)});
     }
     for (const std::uint32_t rank : moved) ++next[rank];
     if (!wave.empty())

@@ -13,7 +13,8 @@
 namespace strait::sim {
 
 /// What happens at the same time: kernels of some ranks that trade with nobody, all alike; or one call by each of some
-/// groups of ranks, all of one size and alike. By rank of the communicator.
+/// groups of ranks, all of one size and alike. By rank of the communicator. Where the lengths of a call's messages
+/// differ, its count is their mean: as many bytes, and the clock knows one count.
 struct WavePart {
   IslandStep::Among among = IslandStep::Among::all;
   std::vector<Island> groups;

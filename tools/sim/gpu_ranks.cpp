@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "perf/axis.hpp"
@@ -29,13 +28,6 @@ Call call_of(const Operation& operation) {
   call.count = operation.count;
   call.wire = operation.wire;
   return call;
-}
-
-/// Where counts differ from rank to rank their mean: as many bytes, and the clock knows one count.
-std::size_t count_of(const Call& call) {
-  const auto& counts = call.send_counts.empty() ? call.receive_counts : call.send_counts;
-  if (counts.empty()) return call.count;
-  return (std::accumulate(counts.begin(), counts.end(), std::size_t{0}) + counts.size() - 1) / counts.size();
 }
 
 std::vector<Island> all_islands(const Machine& machine) {
@@ -91,7 +83,7 @@ class Steps {
         const Call& call = std::get<Call>(part.what);
         STRAIT_ASSIGN(const PredictedPlan* among, fastest(part, call, as_ranks_do));
         step = {what(part.among, call),
-                larger_buffer_count(call.collective, count_of(call), size_of(part)) * size_bytes(call.type),
+                larger_buffer_count(call.collective, call.count, size_of(part)) * size_bytes(call.type),
                 among->algorithm, among->executor, among->time.total_us};
         append(plan, *among, begin_us);
       }
@@ -133,7 +125,7 @@ class Steps {
                      size_of(part) > 1 && call.op != ReduceOp::premul_sum;
     has_sums_ |= can;
     const bool cpus = can && by_cpus(call) == as_ranks_do;
-    const Operation operation{call.collective, call.type, call.op, count_of(call),
+    const Operation operation{call.collective, call.type, call.op, call.count,
                               has_root(call.collective) ? call.root : 0};
     const auto key =
         std::tuple(part.groups, operation.collective, operation.type, operation.count, operation.root, cpus);
@@ -270,7 +262,7 @@ std::string why_of(const Machine& machine, const Operation& operation, const Pre
   std::string why = fmt::format("{} ({}), predicted {}, bound by {}", choice.algorithm, choice.executor,
                                 time_text(choice.time.total_us), choice.time.binding);
   if (!machine.islands.empty() && choice.algorithm == "islands")
-    why += "; GPU ranks trade within their islands first, whatever the type, and so each byte crosses once an island";
+    why += "; GPU ranks trade within their islands first, whatever the type, and so no byte crosses to an island twice";
   if (operation.wire != WireFormat::off) return why + fmt::format("; {} was asked for", name(operation.wire));
   return why + sums_text(machine, operation);
 }

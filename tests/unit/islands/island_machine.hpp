@@ -33,11 +33,14 @@ class Machine {
     for (const auto& island : islands_) ranks_ += static_cast<std::uint32_t>(island.size());
   }
   std::uint32_t ranks() const { return ranks_; }
-  std::size_t crossings() const { return crossings_; }  ///< elements that ranks gave to steps across islands
+  /// Elements that ranks gave to steps across islands, or sent to ranks of other islands.
+  std::size_t crossings() const { return crossings_; }
+  /// Elements that ranks sent to others of their island in steps among all.
+  std::size_t strays() const { return strays_; }
   bool carries(const Call& call) const { return DeviceIslands(0, islands_, nullptr, scratch_bytes_).carries(call); }
 
   void run(std::vector<Rank>& ranks, const std::vector<Call>& calls) {
-    crossings_ = 0;
+    crossings_ = strays_ = 0;
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
       ranks[rank].scratch.assign(scratch_bytes_ + guard_bytes, poison);
       const DeviceIslands islands(rank, islands_, ranks[rank].scratch.data(), scratch_bytes_);
@@ -81,13 +84,55 @@ class Machine {
       calls.push_back(&each.steps[each.done].call);
     }
     for (const Call* call : calls) EXPECT_EQ(signature(*call), signature(*calls.front()));
-    carry_out(calls, among == Among::island ? static_cast<std::uint32_t>(members.size()) : ranks_);
+    if (is_exchange(calls.front()->collective))
+      exchange(calls, members);
+    else
+      carry_out(calls, among == Among::island ? static_cast<std::uint32_t>(members.size()) : ranks_);
     for (const std::uint32_t member : members) ++ranks[member].done;
     const std::vector<std::size_t>& counts =
         calls[0]->send_counts.empty() ? calls[0]->receive_counts : calls[0]->send_counts;
     const std::size_t elements = std::accumulate(counts.begin(), counts.end(), counts.empty() ? calls[0]->count : 0);
     if (among == Among::across) crossings_ += calls.size() * elements;
     return true;
+  }
+
+  static bool is_exchange(Collective collective) {
+    return collective == Collective::all_to_all || collective == Collective::all_to_all_v ||
+           collective == Collective::gather || collective == Collective::scatter;
+  }
+
+  /// A block as one of its ends names it.
+  struct Block {
+    std::size_t first = 0, count = 0;  ///< elements
+  };
+  static Block block_of(const Call& call, std::uint32_t peer, const std::vector<std::size_t>& offsets,
+                        const std::vector<std::size_t>& counts) {
+    return {offsets.empty() ? peer * call.count : offsets[peer], counts.empty() ? call.count : counts[peer]};
+  }
+  /// Messages from rank to rank, all of which are read before any is written.
+  void exchange(const std::vector<const Call*>& calls, const Island& members) {
+    std::vector<std::pair<std::byte*, Bytes>> writes;
+    for (std::uint32_t from = 0; from < calls.size(); ++from)
+      for (std::uint32_t to = 0; to < calls.size(); ++to) {
+        const Call &sender = *calls[from], &receiver = *calls[to];
+        const bool gathers = sender.collective == Collective::gather,
+                   scatters = sender.collective == Collective::scatter;
+        if ((gathers && to != sender.root) || (scatters && from != sender.root)) continue;
+        Block sent = block_of(sender, to, sender.send_offsets, sender.send_counts);
+        Block received = block_of(receiver, from, receiver.receive_offsets, receiver.receive_counts);
+        if (gathers) sent = {0, block_of(sender, from, {}, sender.receive_counts).count};
+        if (scatters) received = {0, block_of(receiver, to, {}, receiver.send_counts).count};
+        ASSERT_EQ(sent.count, received.count) << "from " << members[from] << " to " << members[to];
+        if (sent.count == 0) continue;
+        const std::size_t element = size_bytes(sender.type);
+        const auto* data = static_cast<const std::byte*>(sender.send) + sent.first * element;
+        writes.emplace_back(static_cast<std::byte*>(receiver.receive) + received.first * element,
+                            Bytes(data, data + sent.count * element));
+        const bool crosses = place_of(islands_, members[from]).island != place_of(islands_, members[to]).island;
+        if (crosses) crossings_ += sent.count;
+        if (!crosses && from != to && calls.size() == ranks_) strays_ += sent.count;
+      }
+    for (const auto& [to, bytes] : writes) std::copy(bytes.begin(), bytes.end(), to);
   }
 
   /// By plain loops: inputs are read before any output is written.
@@ -196,7 +241,7 @@ class Machine {
   Islands islands_;
   std::size_t scratch_bytes_;
   std::uint32_t ranks_ = 0;
-  std::size_t crossings_ = 0;
+  std::size_t crossings_ = 0, strays_ = 0;
 };
 
 }  // namespace strait::testing

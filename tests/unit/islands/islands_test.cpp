@@ -11,6 +11,7 @@
 #include "executor/host/host_program.hpp"
 #include "host/collective_case.hpp"
 #include "plan/request.hpp"
+#include "support/blocks_of_lengths.hpp"
 #include "support/island_reference.hpp"
 #include "transports/loopback/loopback.hpp"
 #include "unit/islands/island_machine.hpp"
@@ -91,6 +92,8 @@ Islands shuffled(std::span<const std::uint32_t> sizes, std::uint64_t seed) {
 
 constexpr Collective carried[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce,
                                   Collective::all_gather, Collective::broadcast};
+/// Whose messages cross from rank to rank.
+constexpr Collective exchanges[] = {Collective::all_to_all, Collective::gather, Collective::scatter};
 constexpr std::size_t scratch_bytes = std::size_t{96} << 10;
 
 CollectiveCase random_case(std::uint64_t seed, std::uint32_t ranks) {
@@ -119,6 +122,14 @@ CollectiveCase random_wire_case(std::uint64_t seed, std::uint32_t ranks) {
   return c;
 }
 
+/// Around the border of those that islands carry.
+CollectiveCase random_exchange(std::uint64_t seed, std::uint32_t ranks) {
+  CollectiveCase c = random_case(seed, ranks);
+  c.collective = exchanges[mix(seed) % std::size(exchanges)];
+  c.count = 1 + mix(seed + 5000) % ((3 << 19) / size_bytes(c.type) / ranks);
+  return c;
+}
+
 /// How many of them islands carry.
 int carry_random_calls(std::uint64_t calls, const std::vector<std::vector<std::uint32_t>>& shapes,
                        CollectiveCase (*make_case)(std::uint64_t, std::uint32_t) = random_case) {
@@ -137,6 +148,93 @@ const std::vector<std::vector<std::uint32_t>> of_other_sizes{{2, 1}, {1, 2},    
 
 TEST(DeviceIslands, RandomCallsOverIslandsOfOneSize) { EXPECT_GT(carry_random_calls(120, of_one_size), 80); }
 TEST(DeviceIslands, RandomCallsOverOtherIslands) { EXPECT_GT(carry_random_calls(100, of_other_sizes), 65); }
+
+TEST(DeviceIslands, RandomExchanges) {
+  EXPECT_GT(carry_random_calls(90, of_one_size, random_exchange), 20);
+  EXPECT_GT(carry_random_calls(90, of_other_sizes, random_exchange), 20);
+}
+
+/// Blocks within an island cross nothing, and others go straight to where they belong.
+TEST(DeviceIslands, ExchangesCrossFromRankToRank) {
+  for (const Islands& islands : {Islands{{0, 3}, {1, 2}}, Islands{{0, 1, 2}, {3, 4, 5}}, Islands{{0}, {1, 4}, {2, 3}}})
+    for (const Collective collective : exchanges)
+      for (std::uint32_t root = 0; root < 4; ++root) {
+        Machine machine(islands, scratch_bytes);
+        CollectiveCase c;
+        c.collective = collective;
+        c.root = root;
+        c.count = 70'003;
+        EXPECT_TRUE(check(machine, islands, c));
+        std::size_t blocks = machine.ranks() - islands[place_of(islands, root).island].size();
+        if (collective == Collective::all_to_all) {
+          blocks = machine.ranks() * machine.ranks();
+          for (const auto& island : islands) blocks -= island.size() * island.size();
+        }
+        EXPECT_EQ(machine.crossings(), blocks * c.count) << name(collective) << " " << strait::describe(islands);
+        EXPECT_EQ(machine.strays(), 0u) << name(collective) << " " << strait::describe(islands);
+      }
+}
+
+/// Where a launch more costs more than it spares.
+TEST(DeviceIslands, ShortExchangesGoToAllAtOnce) {
+  const Machine machine({{0, 1}, {2, 3}}, scratch_bytes);
+  for (const Collective collective : exchanges)
+    for (const auto& [count, is_carried] : {std::pair(0, false), std::pair(65'535, false), std::pair(65'536, true)}) {
+      Call call;
+      call.collective = collective;
+      call.type = DataType::float32;
+      call.count = static_cast<std::size_t>(count);
+      EXPECT_EQ(machine.carries(call), is_carried) << name(collective) << " " << count;
+    }
+}
+
+/// Long blocks within an island stay there, and short ones go with the others: each by its own length.
+TEST(DeviceIslands, BlocksOfDifferentLengths) {
+  constexpr std::uint32_t ranks = 5;
+  constexpr std::size_t all_bytes = ranks * sizeof(float), border = ((1 << 20) + all_bytes - 1) / all_bytes;
+  for (const Islands& islands : {Islands{{0, 3}, {1, 2, 4}}, Islands{{0, 1}, {2}, {3, 4}}})
+    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+      const auto length = [seed](std::uint32_t from, std::uint32_t to) {
+        const std::size_t lengths[] = {0, 1, 1000, border - 1, border, border + 7, border * 2};
+        return lengths[mix(seed * 100 + from * 10 + to) % (seed < 3 ? 4 : std::size(lengths))];
+      };
+      BlocksOfLengths all(ranks, length);
+      Machine machine(islands, 0);
+      EXPECT_TRUE(machine.carries(all.calls[0]));
+      std::vector<Rank> states(ranks);
+      machine.run(states, all.calls);
+      EXPECT_EQ(all.outputs, all.expected) << strait::describe(islands) << ", seed " << seed;
+      std::size_t strays = 0, crossings = 0;
+      for (std::uint32_t from = 0; from < ranks; ++from)
+        for (std::uint32_t to = 0; to < ranks; ++to) {
+          const bool crosses = place_of(islands, from).island != place_of(islands, to).island;
+          const std::size_t count = length(from, to);
+          crossings += crosses ? count : 0;
+          strays += !crosses && from != to && count < border ? count : 0;
+        }
+      EXPECT_EQ(machine.crossings(), crossings);
+      EXPECT_EQ(machine.strays(), strays);
+    }
+}
+
+/// A rank's own block makes no launch: where the others are short there are as many as without islands.
+TEST(DeviceIslands, ARanksOwnBlockGoesInsideIfOthersDo) {
+  using Counts = std::vector<std::size_t>;
+  const auto counts_of = [](std::size_t from_one_to_zero) {
+    const BlocksOfLengths all(4, [=](std::uint32_t from, std::uint32_t to) {
+      return from == 1 && to == 0 ? from_one_to_zero : 10 * from + to;
+    });
+    const auto steps = strait::DeviceIslands(1, {{0, 1}, {2, 3}}, nullptr, 0).steps_of(all.calls[1]);
+    std::vector<Counts> counts;
+    for (const IslandStep& each : steps) {
+      counts.push_back(each.call.send_counts);
+      counts.push_back(each.call.receive_counts);
+    }
+    return counts;
+  };
+  EXPECT_EQ(counts_of(100), (std::vector<Counts>{{0, 0}, {0, 0}, {100, 11, 12, 13}, {1, 11, 21, 31}}));
+  EXPECT_EQ(counts_of(65'536), (std::vector<Counts>{{65'536, 11}, {0, 11}, {0, 0, 12, 13}, {1, 0, 21, 31}}));
+}
 
 /// Sums of islands cross in the format; what else travels in one is not theirs.
 TEST(DeviceIslands, RandomCallsInWireFormats) {

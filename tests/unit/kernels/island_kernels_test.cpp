@@ -4,6 +4,9 @@
 //
 #include <gtest/gtest.h>
 
+#include <array>
+
+#include "support/blocks_of_lengths.hpp"
 #include "support/island_reference.hpp"
 
 namespace strait::testing {
@@ -78,6 +81,46 @@ TEST(IslandKernels, CopiesOfAMegabyte) {
   }
 }
 
+/// What stays within islands, and then what crosses: in bulk and as packets, and with ranks that are alone or have no
+/// part in a step.
+TEST(IslandKernels, ExchangesOfAMegabyte) {
+  std::uint64_t seed = 1;
+  for (const auto& [islands, flagged_bytes] :
+       {std::pair(Islands{{0, 2}, {1, 3}}, std::size_t{1} << 20), std::pair(Islands{{0}, {1, 3}, {2}}, std::size_t{0}),
+        std::pair(Islands{{0, 1, 4}, {2, 3}}, std::size_t{4096})}) {
+    Machine machine(islands, {.flagged_bytes = flagged_bytes});
+    for (const auto& [collective, root] :
+         {std::pair(Collective::all_to_all, 0u), std::pair(Collective::gather, 0u), std::pair(Collective::gather, 3u),
+          std::pair(Collective::scatter, 0u), std::pair(Collective::scatter, 3u)}) {
+      CollectiveCase c;
+      c.collective = collective;
+      c.type = std::array{DataType::float32, DataType::bfloat16, DataType::int8}[seed % 3];
+      c.count = ((std::size_t{1} << 20) / machine.ranks() + 77) / size_bytes(c.type);
+      c.root = root;
+      c.in_place = seed % 2 == 0;
+      c.seed = ++seed;
+      check(machine, islands, c);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(IslandKernels, BlocksOfDifferentLengths) {
+  constexpr std::size_t border = (std::size_t{1} << 20) / 4 / sizeof(float);
+  for (const Islands& islands : {Islands{{0, 2}, {1, 3}}, Islands{{0}, {1, 2, 3}}})
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      BlocksOfLengths all(4, [seed](std::uint32_t from, std::uint32_t to) {
+        return std::array<std::size_t, 5>{0, 1, 5003, border, border + 7}[mix(seed * 100 + from * 10 + to) % 5];
+      });
+      Machine machine(islands, {.flagged_bytes = 8192});
+      std::vector<std::jthread> threads;
+      for (std::uint32_t rank = 0; rank < 4; ++rank)
+        threads.emplace_back([&, rank] { machine.run(rank, all.calls[rank]); });
+      threads.clear();
+      EXPECT_EQ(all.outputs, all.expected) << strait::describe(islands) << ", seed " << seed;
+    }
+}
+
 /// The same bits. Islands alike, of which each place has threads of its own; and others, whose first ranks alone have.
 TEST(IslandKernels, CpuThreadsAddUpWhatCrosses) {
   std::uint64_t seed = 1;
@@ -124,6 +167,36 @@ TEST_P(IslandsThatGiveUp, LetNothingCross) {
   EXPECT_EQ(machine.mailbox(2).peer, 0u) << "by its number in the communicator";
   EXPECT_EQ(machine.mailbox(3).peer, 1u);
 }
+/// Rank 3 is missing: its neighbour waits for it, and what is of the other island has been exchanged there.
+TEST(IslandKernels, ExchangesThatGiveUpNameWhomTheyWaitFor) {
+  constexpr std::uint64_t soon = 100'000'000, later = 2'000'000'000;
+  constexpr std::size_t block = std::size_t{1} << 18;
+  Machine machine({{0, 1}, {2, 3}}, {.lanes = 1, .timeout_ns = {later, later, soon, soon}});
+  std::vector<Bytes> outputs(4, Bytes(4 * block, std::byte{0xa5}));
+  std::vector<std::jthread> threads;
+  for (const std::uint32_t rank : {0u, 1u, 2u})
+    threads.emplace_back([&, rank] {
+      Bytes input(4 * block, static_cast<std::byte>(rank));
+      CollectiveCase c;
+      c.collective = Collective::all_to_all;
+      c.type = DataType::uint8;
+      c.count = block;
+      machine.run(rank, call_of(c, input.data(), outputs[rank].data(), Bytes(1)));
+    });
+  threads.clear();
+  for (const std::uint32_t rank : {0u, 1u, 2u})
+    EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::timeout) << "rank " << rank;
+  EXPECT_EQ(machine.mailbox(2).peer, 3u) << "by its number in the communicator";
+  for (const std::uint32_t rank : {0u, 1u}) {
+    EXPECT_GE(machine.mailbox(rank).peer, 2u);
+    for (const std::uint32_t from : {0u, 1u})
+      EXPECT_TRUE(std::all_of(outputs[rank].begin() + static_cast<std::ptrdiff_t>(from * block),
+                              outputs[rank].begin() + static_cast<std::ptrdiff_t>((from + 1) * block),
+                              [from](std::byte b) { return b == static_cast<std::byte>(from); }))
+          << "from " << from << " to " << rank;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sums, IslandsThatGiveUp, ::testing::Values(false, true),
                          [](const auto& test) { return test.param ? "ByCpuThreads" : "ByKernels"; });
 

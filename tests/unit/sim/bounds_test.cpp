@@ -120,6 +120,16 @@ std::vector<Case> cases() {
        "GPU",
        "shared PCIe",
        us((0.9 + 2 * 0.8) * s, 3)},
+      // Of the blocks that the five behind a port take from one another and from the others, the bridges carry theirs.
+      {"10x-rtx3090-bridged",
+       10,
+       Collective::all_to_all,
+       f32,
+       s,
+       {"islands"},
+       "GPU",
+       "shared PCIe",
+       us((0.9 + 4 * 0.8) * s, 3)},
       // Three islands of the other socket read all.
       {"10x-rtx3090-bridged", 10, Collective::broadcast, f32, s, {"islands"}, "GPU", "shared PCIe", us(3 * s, 3)},
       // Ten ranks send ten others of the other host a twentieth each of their input, and as much of the results.

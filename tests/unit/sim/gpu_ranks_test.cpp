@@ -55,11 +55,31 @@ TEST(GpuRanks, AddFloatsUpWithinIslandsFirst) {
 }
 
 TEST(GpuRanks, CallsThatIslandsDoNotCarryUseNoBridge) {
-  Operation all_to_all = all_reduce(mib);
+  Operation all_to_all = all_reduce(mib / 16);
   all_to_all.collective = Collective::all_to_all;
   const Machine machine = gpus("10x-rtx3090-bridged");
   EXPECT_EQ(moved(choice_of(machine, all_to_all), "host0/gpu1 -> host0/gpu2", 56), 0);
   EXPECT_GT(moved(choice_of(machine, all_reduce(mib)), "host0/gpu1 -> host0/gpu2", 56), 0.99 * mib);
+}
+
+/// In MB, of blocks of one each: a pair brings one over its bridge. Of an all-to-all the five ranks behind a port read
+/// 41 from other islands; a root, which has a partner, takes or sends eight.
+TEST(GpuRanks, ExchangesCrossBridgesWithinIslands) {
+  const Machine machine = gpus("10x-rtx3090-bridged");
+  Operation exchange = all_reduce(mib);
+  exchange.root = 1;
+  const auto expect = [&](Collective collective, const char* bridge, const char* port, double blocks) {
+    exchange.collective = collective;
+    const PredictedPlan plan = choice_of(machine, exchange);
+    EXPECT_NEAR(moved(plan, bridge, 56) / mib, 1, 0.01) << name(collective);
+    EXPECT_NEAR(moved(plan, port, 3) / mib / blocks, 1, 0.03) << name(collective);
+    EXPECT_THAT(steps_of(plan), ElementsAre(std::string(name(collective)) + " of float32 within islands",
+                                            std::string(name(collective)) + " of float32 between all"));
+  };
+  const char *const down = "host0/numa0 -> host0/port0", *const up = "host0/port0 -> host0/numa0";
+  expect(Collective::all_to_all, "host0/gpu1 -> host0/gpu2", down, 41);
+  expect(Collective::gather, "host0/gpu2 -> host0/gpu1", down, 8);
+  expect(Collective::scatter, "host0/gpu1 -> host0/gpu2", up, 8);
 }
 
 /// Of ten ranks behind two ports five read nine tenths twice; of six islands three read five sixths twice.
