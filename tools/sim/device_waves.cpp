@@ -20,7 +20,7 @@ bool are_alike(const WireLaunch& a, const WireLaunch& b) {
 }
 
 bool are_alike(const Call& a, const Call& b) {
-  return a.collective == b.collective && a.type == b.type && a.count == b.count &&
+  return a.collective == b.collective && a.type == b.type && a.count == b.count && a.wire == b.wire &&
          (!has_root(a.collective) || a.root == b.root);
 }
 
@@ -46,6 +46,14 @@ std::size_t mean_count(const std::vector<const Call*>& calls) {
   return (sum + messages - 1) / messages;
 }
 
+/// What a call is that is encoded on its way.
+Call as_bytes(Call call) {
+  call.count = wire::blocks_of(call.count) * wire::block_bytes(call.wire);
+  call.type = DataType::uint8;
+  call.op = ReduceOp::sum;
+  return call;
+}
+
 void add(Wave& wave, WavePart part) {
   for (WavePart& other : wave)
     if (other.among == part.among && other.groups.front().size() == part.groups.front().size() &&
@@ -58,8 +66,8 @@ void add(Wave& wave, WavePart part) {
 
 }  // namespace
 
-DeviceWaves::DeviceWaves(std::uint32_t ranks, std::vector<Island> islands)
-    : ranks_(ranks), islands_(std::move(islands)) {
+DeviceWaves::DeviceWaves(std::uint32_t ranks, std::vector<Island> islands, std::size_t encoded_bytes)
+    : ranks_(ranks), islands_(std::move(islands)), encoded_bytes_(encoded_bytes) {
   for (std::uint32_t rank = 0; rank < ranks && !islands_.empty(); ++rank)
     rules_.emplace_back(rank, islands_, nowhere(), DeviceIslands::scratch_bytes);
 }
@@ -67,6 +75,11 @@ DeviceWaves::DeviceWaves(std::uint32_t ranks, std::vector<Island> islands)
 bool DeviceWaves::is_carried(const Call& call) const { return !rules_.empty() && rules_.front().carries(call); }
 
 bool DeviceWaves::has_steps(const Call& call) const { return is_carried(call) || is_encoded(call, ranks_); }
+
+bool DeviceWaves::encodes_on_the_way(const Call& call, std::uint32_t members) const {
+  const BufferSizes sizes = buffer_sizes(call, 0, members);
+  return std::max(sizes.send_bytes, sizes.receive_bytes) >= encoded_bytes_;
+}
 
 /// As CudaRank does.
 void DeviceWaves::add_parts(std::uint32_t rank, const Call& call, Parts& parts) const {
@@ -81,6 +94,8 @@ void DeviceWaves::add_parts(std::uint32_t rank, const Call& call, Parts& parts) 
   if (!is_carried(call)) {
     if (!is_encoded(call, ranks_))
       parts.push_back({Among::all, call});
+    else if (islands_.empty() && encodes_on_the_way(call, ranks_))
+      parts.push_back({Among::all, as_bytes(call)});
     else
       add_encoded(rank, ranks_, call, [&](const Call& exchange) { add_parts(rank, exchange, parts); });
     return;
@@ -89,6 +104,8 @@ void DeviceWaves::add_parts(std::uint32_t rank, const Call& call, Parts& parts) 
     const auto members = static_cast<std::uint32_t>(islands_.size());
     if (step.among != Among::across || step.call.wire == WireFormat::off)
       parts.push_back({step.among, std::move(step.call)});
+    else if (encodes_on_the_way(step.call, members))
+      parts.push_back({step.among, as_bytes(std::move(step.call))});
     else
       add_encoded(place_of(islands_, rank).island, members, step.call, [&](Call& exchange) {
         parts.push_back({Among::across, std::move(exchange)});

@@ -50,7 +50,9 @@ class Steps {
         operation_(operation),
         options_(options),
         border_bytes_(cpu_reduce_border_bytes_of(machine)),
-        rules_(machine.request.ranks, all_islands(machine)) {}
+        rules_(machine.request.ranks, all_islands(machine),
+               machine.arena ? borders_of(*machine.arena, machine.request.ranks, machine.exchange.gbps).encoded_bytes
+                             : 0) {}
 
   bool exist() const { return rules_.has_steps(call_of(operation_)); }
 
@@ -97,7 +99,8 @@ class Steps {
   static std::uint32_t size_of(const WavePart& part) { return static_cast<std::uint32_t>(part.groups.front().size()); }
 
   static std::string what(Among among, const Call& call) {
-    return fmt::format("{} of {} {}", name(call.collective), name(call.type),
+    const std::string elements(call.wire == WireFormat::off ? name(call.type) : name(call.wire));
+    return fmt::format("{} of {} {}", name(call.collective), elements,
                        among == Among::island   ? "within islands"
                        : among == Among::across ? "across islands"
                                                 : "between all");
@@ -121,14 +124,15 @@ class Steps {
 
   /// Of the plans that kernels carry out. The same step comes again and again in calls of several turns.
   Result<const PredictedPlan*> fastest(const WavePart& part, const Call& call, bool as_ranks_do) {
+    const bool encoded = call.wire != WireFormat::off;
     const bool can = machine_.host_sums && part.among != Among::island && call.collective == Collective::all_reduce &&
-                     size_of(part) > 1 && call.op != ReduceOp::premul_sum;
+                     size_of(part) > 1 && call.op != ReduceOp::premul_sum && !encoded;
     has_sums_ |= can;
     const bool cpus = can && by_cpus(call) == as_ranks_do;
     const Operation operation{call.collective, call.type, call.op, call.count,
                               has_root(call.collective) ? call.root : 0};
     const auto key =
-        std::tuple(part.groups, operation.collective, operation.type, operation.count, operation.root, cpus);
+        std::tuple(part.groups, operation.collective, operation.type, operation.count, operation.root, cpus, encoded);
     if (const auto known = known_.find(key); known != known_.end()) return &known->second;
     const Machine& whole = part.among == Among::all ? staged_ : machine_;
     const Machine machine = part_of(whole, part.groups);
@@ -137,6 +141,8 @@ class Steps {
     PredictedPlan best;
     for (const std::string_view name : kernel_plans) {
       if (!find_algorithm(name)->supports(request)) continue;
+      if (encoded && call.collective == Collective::all_reduce && name == "one_hop")
+        continue;  // sums are encoded again
       options.algorithm = name;
       STRAIT_ASSIGN(const Prediction prediction, predict(machine, operation, options));
       for (const PredictedPlan& plan : prediction.plans)
@@ -214,7 +220,7 @@ class Steps {
     time.binding = binding_of(time.resources);
   }
 
-  using Key = std::tuple<std::vector<Island>, Collective, DataType, std::size_t, std::uint32_t, bool>;
+  using Key = std::tuple<std::vector<Island>, Collective, DataType, std::size_t, std::uint32_t, bool, bool>;
   const Machine& machine_;
   const Machine staged_ = without_islands(machine_);
   const Operation& operation_;

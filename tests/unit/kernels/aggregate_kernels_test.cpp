@@ -379,12 +379,12 @@ TEST_F(AggregateRules, EachCallIsMarkedAsStarted) {
 }
 
 /// A rank that groups its calls differently never gets data that are meant for others: it waits, and gives up.
-void group_differently(std::size_t count, std::byte first_byte, std::uint32_t ranks, const char* algorithm) {
+void group_differently(std::size_t count, std::byte first_byte, std::uint32_t members, const char* algorithm) {
   const std::size_t bytes = count * sizeof(float);
   std::vector<std::jthread> threads;
-  std::vector<Bytes> outputs(ranks, Bytes(2 * bytes, poison));
-  Machine machine(ranks, lanes, {.flagged_bytes = 32 << 10, .algorithm = algorithm});
-  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+  std::vector<Bytes> outputs(members, Bytes(2 * bytes, poison));
+  Machine machine(members, lanes, {.flagged_bytes = 32 << 10, .algorithm = algorithm});
+  for (std::uint32_t rank = 0; rank < members; ++rank)
     threads.emplace_back([&, rank] {
       Bytes input(2 * bytes);
       std::vector<Call> group;
@@ -404,7 +404,7 @@ void group_differently(std::size_t count, std::byte first_byte, std::uint32_t ra
       }
     });
   threads.clear();
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+  for (std::uint32_t rank = 0; rank < members; ++rank) {
     EXPECT_NE(machine.mailbox(rank).timed_out, 0u) << "rank " << rank;
     EXPECT_EQ(outputs[rank][0], first_byte) << "rank " << rank;
     EXPECT_EQ(outputs[rank][bytes], poison) << "rank " << rank;

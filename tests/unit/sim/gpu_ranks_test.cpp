@@ -95,10 +95,15 @@ TEST(GpuRanks, AWireFormatsBytesCrossInTwoHops) {
   }
 }
 
+/// Short calls in scratch, long ones on their way: from where on depends on the links.
 TEST(GpuRanks, KernelsEncodeAndDecode) {
-  EXPECT_THAT(steps_of(choice_of(gpus("10x-rtx3090"), all_reduce(64 * mib, WireFormat::int8))),
+  EXPECT_THAT(steps_of(choice_of(gpus("4x-h200"), all_reduce(4 * mib, WireFormat::int8))),
               ElementsAre("encode", "all-to-all of uint8 between all", "add up and encode",
                           "all-gather of uint8 between all", "decode"));
+  EXPECT_THAT(steps_of(choice_of(gpus("4x-h200"), all_reduce(64 * mib, WireFormat::int8))),
+              ElementsAre("all-reduce of int8 between all"));
+  EXPECT_THAT(steps_of(choice_of(gpus("10x-rtx3090"), all_reduce(1 * mib, WireFormat::int8))),
+              ElementsAre("all-reduce of int8 between all"));
 }
 
 TEST(GpuRanks, WireFormatsThatCannotBeAreErrors) {
@@ -157,8 +162,8 @@ TEST(SharedLink, LargeAllReducesArePredictedAsMeasured) {
     const double ratio = predicted_us / m.measured_us;
     const auto what = std::to_string(m.ranks) + " ranks, " + std::to_string(m.islands.size()) + " islands, " +
                       std::string(name(m.wire)) + ": predicted " + std::to_string(predicted_us);
-    // What encodes has few thread blocks there, which the clock does not know.
-    EXPECT_GT(ratio, m.wire == off ? 0.9 : 0.65) << what;
+    // What encoded had few thread blocks there, which the clock does not know, and did so in scratch.
+    EXPECT_GT(ratio, m.wire == off ? 0.9 : 0.55) << what;
     EXPECT_LT(ratio, m.wire == off ? 1.15 : 0.9) << what;
     RecordProperty(std::to_string(m.ranks) + "_" + std::to_string(m.islands.size()) + "_" + std::string(name(m.wire)),
                    std::to_string(ratio));
