@@ -184,8 +184,8 @@ STRAIT_API straitResult_t straitSetDefault(const char* name, const char* value);
 /* Host memory that other processes of the host can read in place, page aligned. One copy fewer for processes once the
  * buffers of all ranks come from here and are registered (straitCommRegister). Free it with straitMemFree. */
 STRAIT_API straitResult_t straitMemAlloc(void** pointer, size_t size_bytes);
-/* Memory of a CUDA device that the GPUs of other ranks can map: all-gathers and all-to-alls into it need no
- * thread block and no copy in between once it is registered (straitCommRegister). Free it with straitMemFree, when no
+/* Memory of a CUDA device that the GPUs of other ranks can map: all-gathers, all-to-alls and broadcasts into it need
+ * no thread block once it is registered (straitCommRegister). Free it with straitMemFree, when no
  * work uses it and it is registered no more. A build without CUDA: straitUnsupported. */
 STRAIT_API straitResult_t straitMemAllocDevice(void** pointer, size_t size_bytes, int device);
 STRAIT_API straitResult_t straitMemFree(void* pointer);
@@ -232,8 +232,8 @@ STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
  *  - Host ranks: memory from straitMemAlloc, as send and receive buffers.
  *  - GPU ranks: memory of this rank's device from straitMemAllocDevice, or any other of the CUDA driver's virtual
  * memory interface that POSIX file descriptors can share (ncclMemAlloc, PyTorch's pools of it), as receive buffers of
- * large all-gathers and all-to-alls, which begin at the same distance from `pointer` on all ranks. Where GPUs trade
- * through host memory it changes nothing. */
+ * large all-gathers, all-to-alls (in place on all ranks or on none) and broadcasts, which begin at the same distance
+ * from `pointer` on all ranks. Where GPUs trade through host memory it changes nothing. */
 STRAIT_API straitResult_t straitCommRegister(straitComm_t comm, void* pointer, size_t size_bytes, void** handle);
 STRAIT_API straitResult_t straitCommDeregister(straitComm_t comm, void* handle);
 

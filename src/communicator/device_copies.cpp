@@ -13,6 +13,8 @@
 namespace strait {
 namespace {
 
+constexpr std::size_t mb = std::size_t{1} << 20;
+
 /// Of blocks that add: more than eight are faster than what comes over the link.
 constexpr std::uint32_t most_adding_blocks = 8;
 
@@ -26,11 +28,15 @@ CopyBorders borders(const DeviceRank::Request& request, bool staged) {
 
 /// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two H200 have
 /// shown it to be faster than kernels of all blocks. The two meetings cost 35 us, in which four blocks move 6 MB.
-std::size_t in_place_border_bytes(std::uint32_t max_sms) {
-  constexpr std::size_t mb = std::size_t{1} << 20;
+/// An all-to-all in place is cut into chunks that are saved first, which costs as much again.
+std::size_t in_place_border_bytes(std::uint32_t max_sms, bool saves) {
   if (max_sms == no_sms) return 1;
-  return max_sms == 0 || max_sms > 4 ? 64 * mb : 16 * mb;
+  if (max_sms != 0 && max_sms <= 4) return 16 * mb;
+  return saves ? 256 * mb : 64 * mb;
 }
+
+/// For what an all-to-all in place saves, where there are no windows to save it in.
+constexpr std::size_t scratch_bytes = 32 * mb;
 
 /// A ring whose kernels wait without a deadline, until an abort.
 kernels::Ring patient(kernels::Ring ring) {
@@ -86,10 +92,17 @@ Result<staged::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& are
 }
 
 Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
+  constexpr std::size_t alignment = 4096;
   if (arenas.is_staged() || request_->ranks < 2 || request_->threads_share_a_gpu || peers_) return {};
   STRAIT_TRY(arenas.open_peer_words(*request_));
+  auto scratch = cuda::DeviceMemory::allocate_uncleared(request_->device, scratch_bytes);
+  STRAIT_TRY(request_->agree(scratch.map([](const auto&) {}), "save what is written over"));
+  scratch_ = std::move(*scratch);
   auto setup = setup_of(arenas);
   STRAIT_TRY(request_->agree(setup.map([](const auto&) {}), "use its copy engines"));
+  setup->scratch_bytes = scratch_bytes / (setup->ranks - 1) / alignment * alignment;
+  for (std::uint32_t k = 1; k < setup->ranks; ++k)
+    setup->scratch[(setup->rank + k) % setup->ranks] = scratch_.data() + (k - 1) * setup->scratch_bytes;
   auto peers = staged::PeerCopies::open(std::move(*setup));
   STRAIT_TRY(request_->agree(peers.map([](const auto&) {}), "use its copy engines"));
   peers_ = std::move(*peers);
@@ -108,7 +121,8 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
     setup.contributed_there[peer] = copy_words(arenas.ring(), setup.rank, peer);
     setup.contributed_here[peer] = copy_words(arenas.ring(), peer, setup.rank);
   }
-  setup.window_bytes = arenas.copy_window_bytes();
+  setup.window_bytes = setup.scratch_bytes = arenas.copy_window_bytes();
+  setup.scratch = setup.windows_here;
   setup.launch = [ring = patient(arenas.ring()), shares = shares_done_.data(), max_sms = request_->max_sms,
                   launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
     add.ring = ring;
@@ -168,12 +182,12 @@ Status DeviceCopies::enqueue(const Call& call) {
 }
 
 bool DeviceCopies::carries_in_place(const Call& call) const {
-  if (!peers_ || !staged::PeerCopies::supports_in_place(staged_call(call)) || !call.receive_offsets.empty())
-    return false;
+  if (!peers_ || !peers_->supports_in_place(staged_call(call)) || !call.receive_offsets.empty()) return false;
   const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : request_->max_sms;
+  const bool saves = call.collective == Collective::all_to_all && call.send == call.receive;
   const std::size_t least_bytes = request_->copy_engine_bytes != 0 && max_sms != no_sms
                                       ? request_->copy_engine_bytes
-                                      : in_place_border_bytes(max_sms);
+                                      : in_place_border_bytes(max_sms, saves);
   return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
 }
 

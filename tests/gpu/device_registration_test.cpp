@@ -8,6 +8,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr auto no_sms = static_cast<std::uint32_t>(STRAIT_NO_SMS);
+
 /// Of one rank, until it ends.
 class Registration {
  public:
@@ -40,33 +42,51 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DeviceRegistration,
                                            Setup{true, 4}),
                          name_of);
 
-/// Small calls too; the others go as they always do. In a captured call no kernel is left.
+/// Of calls that go into outputs, in a graph no kernel is left. Long broadcasts are passed on in several chunks.
+void check_shapes(straitComm_t comm, int rank, int ranks, const std::vector<Collective>& collectives,
+                  std::uint32_t max_sms) {
+  DeviceSide side((std::size_t{4} << 20) * static_cast<std::size_t>(ranks), true);
+  const Registration send(comm, side.send(), side.bytes()), receive(comm, side.receive(), side.bytes());
+  std::uint64_t seed = 1;
+  for (const Collective collective : collectives)
+    for (const std::size_t count : {1u, 7u, 1000u, 70'001u, 1'000'000u})
+      for (const bool in_place : {false, true})
+        for (const Mode mode : {Mode::eager, Mode::graph}) {
+          CollectiveCase c;
+          c.collective = collective;
+          c.type = seed % 3 == 0 ? DataType::bfloat16 : DataType::float32;
+          c.count = collective == Collective::broadcast ? count * static_cast<std::size_t>(ranks) - 1 : count;
+          c.root = static_cast<std::uint32_t>(seed % static_cast<std::uint64_t>(ranks));
+          c.in_place = in_place;
+          c.misalignment_bytes = seed % 4 == 0 ? size_bytes(c.type) : 0;
+          c.max_sms = max_sms;
+          c.seed = ++seed;
+          check_case(side, comm, rank, ranks, c, mode);
+          const bool has_outputs_alike = collective == Collective::all_gather || collective == Collective::all_to_all ||
+                                         collective == Collective::broadcast;
+          if (mode == Mode::graph && has_outputs_alike && c.count != 0 && goes_in_place(comm, ranks)) {
+            EXPECT_EQ(side.kernels_in_graph(), 0) << describe(c);
+          }
+        }
+}
+
+/// Small calls too; the others go as they always do. What is written over is saved in windows.
 TEST_P(DeviceRegistration, AllShapes) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int rank, int ranks) {
-    DeviceSide side((std::size_t{4} << 20) * static_cast<std::size_t>(ranks), true);
-    const Registration send(comm, side.send(), side.bytes()), receive(comm, side.receive(), side.bytes());
-    std::uint64_t seed = 1;
-    for (const Collective collective : {Collective::all_gather, Collective::all_to_all, Collective::all_reduce})
-      for (const std::size_t count : {1u, 7u, 1000u, 70'001u, 1'000'000u})
-        for (const bool in_place : {false, true})
-          for (const Mode mode : {Mode::eager, Mode::graph}) {
-            CollectiveCase c;
-            c.collective = collective;
-            c.type = seed % 3 == 0 ? DataType::bfloat16 : DataType::float32;
-            c.count = count;
-            c.in_place = in_place;
-            c.misalignment_bytes = seed % 4 == 0 ? size_bytes(c.type) : 0;
-            c.seed = ++seed;
-            check_case(side, comm, rank, ranks, c, mode);
-            const bool writes_in_place =
-                collective == Collective::all_gather || (collective == Collective::all_to_all && !in_place);
-            if (mode == Mode::graph && writes_in_place && goes_in_place(comm, ranks)) {
-              EXPECT_EQ(side.kernels_in_graph(), 0) << describe(c);
-            }
-          }
+    check_shapes(comm, rank, ranks,
+                 {Collective::all_gather, Collective::all_to_all, Collective::broadcast, Collective::all_reduce,
+                  Collective::gather, Collective::scatter},
+                 0);
   });
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
+}
+
+/// Of a communicator that has no windows, by the options of calls.
+TEST_P(DeviceRegistration, AllShapesWithoutWindows) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    check_shapes(comm, rank, ranks, {Collective::all_gather, Collective::all_to_all, Collective::broadcast}, no_sms);
+  });
 }
 
 /// By itself, where the calls are large; and not any more once it is undone.
@@ -84,6 +104,13 @@ TEST_P(DeviceRegistration, LargeCalls) {
       check_case(side, comm, rank, ranks, c, Mode::eager);
       c.collective = Collective::all_to_all;
       check_case(side, comm, rank, ranks, c, Mode::eager);
+      CollectiveCase broadcast = c;
+      broadcast.collective = Collective::broadcast;
+      broadcast.count *= static_cast<std::size_t>(ranks);
+      check_case(side, comm, rank, ranks, broadcast, Mode::graph);
+      if (goes_in_place(comm, ranks)) {
+        EXPECT_EQ(side.kernels_in_graph(), 0);
+      }
     }
     check_case(side, comm, rank, ranks, c, Mode::graph);
     EXPECT_NE(side.kernels_in_graph(), 0);
@@ -172,6 +199,25 @@ TEST_P(DeviceRegistration, OutputsAtOtherPlacesDoNotMeet) {
     STRAIT_EXPECT_OK(straitCommDestroy(comm));
   });
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
+}
+
+/// Many chunks that are saved before a peer writes over them, through all slots of the scratch, again and again.
+TEST_P(DeviceRegistration, LongExchangesInPlace) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    const std::size_t block_bytes = (std::size_t{72} << 20) / static_cast<std::size_t>(ranks) - 4;
+    DeviceSide side(block_bytes * static_cast<std::size_t>(ranks), true);
+    const Registration registration(comm, side.send(), side.bytes());
+    CollectiveCase c;
+    c.collective = Collective::all_to_all;
+    c.type = DataType::uint8;
+    c.count = block_bytes;
+    c.in_place = true;
+    c.max_sms = no_sms;
+    for (const Mode mode : {Mode::eager, Mode::graph, Mode::eager}) {
+      ++c.seed;
+      check_case(side, comm, rank, ranks, c, mode);
+    }
+  });
 }
 
 }  // namespace

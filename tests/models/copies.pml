@@ -3,19 +3,23 @@
 // peers, and one that takes out what has come into its own; of a reduction that is the kernel, which is launched before
 // the ranks have met. In some runs one rank's second call is another one than the others'. Words are written by streams
 // that fence before each write, so memory is plain. Calls in place write straight into the outputs of peers, and know
-// no words but those of the meetings.
-// variants: WITH_SCATTER WITH_ALL_GATHER WITH_IN_PLACE OTHER
+// no words but those of the meetings; but for broadcasts, whose receivers pass on what the root has sent them, and
+// all-to-alls whose blocks are written over: a rank tells when it has saved a chunk of one.
+// variants: WITH_SCATTER WITH_ALL_GATHER WITH_IN_PLACE WITH_PASSED_ON WITH_SAVES OTHER
 // mutants: NO_BEGUN=assertion RECEIVERS_DO_NOT_WAIT=assertion ONE_BEGUN=assertion
 // mutants: CLEAR_BEGUN_LATE=assertion CLEAR_EARLY=assertion NO_DONE=assertion ONE_DONE=assertion
 // mutants: WITH_IN_PLACE:NO_BEGUN=assertion WITH_IN_PLACE:ONE_BEGUN=assertion WITH_IN_PLACE:NO_DONE=assertion
 // mutants: WITH_IN_PLACE:ONE_DONE=assertion WITH_IN_PLACE:TELL_BEFORE_JOIN=assertion
+// mutants: WITH_PASSED_ON:NO_WAIT_FOR_ROOT=assertion WITH_PASSED_ON:NO_CLEAR=assertion WITH_PASSED_ON:ONE_BEGUN=assertion
+// mutants: WITH_SAVES:NO_WAIT_FOR_SAVED=assertion WITH_SAVES:NO_CLEAR=assertion WITH_SAVES:SAVE_ONE_BY_ONE=deadlock
 // mutants: NO_CLEAR=assertion KEEP_DONE=assertion TELL_BEFORE_JOIN=deadlock OTHER:AT_LEAST=assertion
 #define RANKS 3
 #define CALLS 2
 #define CHUNKS 2  // through windows of one slot
 #define PAIRS (RANKS * RANKS)
 #define of(rank, from) ((rank) * RANKS + (from))
-mtype { ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, IN_PLACE };
+mtype { ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, IN_PLACE, PASSED_ON, SAVES };
+#define is_straight(kind) ((kind) == IN_PLACE || (kind) == PASSED_ON || (kind) == SAVES)
 mtype called[RANKS * CALLS];
 #define call_of(rank, call) called[(rank) * CALLS + (call)]
 #define ROOT 1
@@ -28,8 +32,12 @@ bit done[PAIRS];
 byte arrived[PAIRS], taken[PAIRS];
 // What lies in the window, of(reader, writer); 0: nothing that is still to be taken.
 byte window[PAIRS];
-// What lies in a rank's output in place, of(reader, writer): of which call, and one more.
+// What lies in a rank's output in place, of(reader, writer): of which call, and one more; where words order it, which
+// chunk was written last. And of what is written over which chunk was saved last, of(whose, writer).
 byte output[PAIRS];
+#ifdef WITH_SAVES
+byte saved[PAIRS];
+#endif
 #define has_sends(kind, me) (sends(kind, me, ((me) + 1) % RANKS) || sends(kind, me, ((me) + 2) % RANKS))
 #define has_receives(kind, me) (sends(kind, ((me) + 1) % RANKS, me) || sends(kind, ((me) + 2) % RANKS, me))
 #define datum_of(call, chunk) (1 + (call) * CHUNKS + (chunk))
@@ -72,12 +80,74 @@ bit mismatch;       // the second calls differ: in the end the host ends every w
   assert(words[of(peer, me)] == 0); \
   words[of(peer, me)] = value
 
+#define peer_after(k) ((me + (k)) % RANKS)
+#define write_out(peer, datum) \
+  assert(at[peer] == call + 1);  /* the peer's stream has come to the call, and not gone on */ \
+  output[of(peer, me)] = datum
+
+#if defined(NO_WAIT_FOR_ROOT) || defined(NO_WAIT_FOR_SAVED)
+#define is_there(from) 1
+#else
+#define is_there(from) (arrived[of(me, from)] > step)
+#endif
+
+inline pass_on() {
+  k = 1;
+  do
+  :: k < RANKS && me == ROOT ->
+     atomic { write_out(peer_after(k), datum_of(call, step)) };
+     atomic { tell(arrived, peer_after(k), step + 1); k++ }
+  :: k < RANKS && me != ROOT && peer_after(k) != ROOT ->
+     atomic {
+       wait_for(is_there(ROOT));
+       assert(output[of(me, ROOT)] >= datum_of(call, step));
+       write_out(peer_after(k), datum_of(call, step));
+       k++
+     }
+  :: k < RANKS && me != ROOT && peer_after(k) == ROOT -> k++
+  :: else -> break
+  od
+}
+
+inline save() {
+  atomic { saved[of(me, peer_after(k))] = datum_of(call, step) };
+  atomic { tell(arrived, peer_after(k), step + 1) }
+}
+
+inline write_over() {
+  atomic {
+    wait_for(is_there(peer_after(k)));
+    assert(saved[of(peer_after(k), me)] >= datum_of(call, step));
+    write_out(peer_after(k), datum_of(call, step))
+  }
+}
+
+inline save_and_write_over() {
+  k = 1;
+#ifdef SAVE_ONE_BY_ONE
+  do
+  :: k < RANKS -> save(); write_over(); k++
+  :: else -> break
+  od
+#else
+  do
+  :: k < RANKS -> save(); k++
+  :: else -> break
+  od;
+  k = 1;
+  do
+  :: k < RANKS -> write_over(); k++
+  :: else -> break
+  od
+#endif
+}
+
 inline met() {
   assert(call_of(0, call) == kind && call_of(1, call) == kind && call_of(2, call) == kind)
 }
 
 proctype Putter(byte me) {
-  byte call, chunk, k;
+  byte call, chunk, k, step;
   mtype kind;
   do
   :: call < CALLS ->
@@ -86,16 +156,19 @@ proctype Putter(byte me) {
      :: has_sends(kind, me) -> atomic { wait_for(all_begun); met() }
      :: else -> skip
      fi;
-     chunk = (kind == IN_PLACE -> CHUNKS : 0);
+     chunk = (is_straight(kind) -> CHUNKS : 0);
      k = 1;
+     step = 0;
      do
 #ifdef WITH_IN_PLACE
      :: kind == IN_PLACE && k < RANKS ->
-        atomic {
-          assert(at[(me + k) % RANKS] == call + 1);  // the peer's stream has come to the call, and not gone on
-          output[of((me + k) % RANKS, me)] = call + 1;
-          k++
-        }
+        atomic { write_out(peer_after(k), call + 1); k++ }
+#endif
+#ifdef WITH_PASSED_ON
+     :: kind == PASSED_ON && step < CHUNKS -> pass_on(); step++
+#endif
+#ifdef WITH_SAVES
+     :: kind == SAVES && step < CHUNKS -> save_and_write_over(); step++
 #endif
      :: chunk < CHUNKS ->
         k = 1;
@@ -132,11 +205,11 @@ proctype Taker(byte me) {
      atomic { wait_for(went[me] > call); kind = call_of(me, call) };
 #ifndef RECEIVERS_DO_NOT_WAIT
      if
-     :: kind != REDUCE_SCATTER && kind != IN_PLACE && has_receives(kind, me) -> atomic { wait_for(all_begun); met() }
+     :: kind != REDUCE_SCATTER && !is_straight(kind) && has_receives(kind, me) -> atomic { wait_for(all_begun); met() }
      :: else -> skip
      fi;
 #endif
-     chunk = (kind == IN_PLACE -> CHUNKS : 0);
+     chunk = (is_straight(kind) -> CHUNKS : 0);
      do
      :: chunk < CHUNKS && kind == REDUCE_SCATTER ->  // the kernel tells all when it has added what all have sent
         atomic { wait_for(arrived[of(me, (me + 1) % RANKS)] > chunk); take_out((me + 1) % RANKS) };
@@ -202,6 +275,9 @@ proctype User(byte me) {
      wait_for(all_done);
      assert(kind != IN_PLACE ||
             (output[of(me, (me + 1) % RANKS)] == call + 1 && output[of(me, (me + 2) % RANKS)] == call + 1));
+     assert((kind != SAVES && (kind != PASSED_ON || me == ROOT)) ||
+            (output[of(me, (me + 1) % RANKS)] == datum_of(call, CHUNKS - 1) &&
+             output[of(me, (me + 2) % RANKS)] == datum_of(call, CHUNKS - 1)));
 #ifdef CLEAR_BEGUN_LATE
      clear(begun);
 #endif
@@ -229,6 +305,10 @@ init {
       :: kind = ALL_GATHER
 #elif defined(WITH_IN_PLACE)
       :: kind = IN_PLACE
+#elif defined(WITH_PASSED_ON)
+      :: kind = PASSED_ON
+#elif defined(WITH_SAVES)
+      :: kind = SAVES
 #else
       :: kind = SCATTER
 #endif

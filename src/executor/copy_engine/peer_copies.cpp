@@ -10,17 +10,6 @@ namespace strait::staged {
 namespace {
 
 constexpr auto look_every = std::chrono::microseconds(200);
-constexpr std::size_t grain_bytes = 4096;
-
-bool has_chunk(const PeerTraffic::Span& message, std::size_t chunk_bytes, std::uint32_t chunk) {
-  return chunk * chunk_bytes < message.bytes;
-}
-
-/// Where a chunk of a message begins, and its length.
-PeerTraffic::Span chunk_of(const PeerTraffic::Span& message, std::size_t chunk_bytes, std::uint32_t chunk) {
-  const std::size_t begin = chunk * chunk_bytes;
-  return {message.data + begin, std::min(chunk_bytes, message.bytes - begin)};
-}
 
 }  // namespace
 
@@ -32,6 +21,9 @@ Result<std::unique_ptr<PeerCopies>> PeerCopies::open(Setup setup) {
   if (setup.window_bytes != 0 && setup.window_bytes < 2 * depth * grain_bytes)
     return fail(Code::invalid_argument,
                 "windows of " + std::to_string(setup.window_bytes) + " bytes are too small for copies between GPUs");
+  if (setup.scratch_bytes != 0 && setup.scratch_bytes < PeerWords::lanes * grain_bytes)
+    return fail(Code::invalid_argument,
+                "scratch of " + std::to_string(setup.scratch_bytes) + " bytes is too small for copies between GPUs");
   std::unique_ptr<PeerCopies> copies(new PeerCopies(std::move(setup)));
   STRAIT_TRY(copies->prepare());
   return copies;
@@ -50,9 +42,18 @@ std::vector<Lane*> PeerCopies::lanes_of(bool contributes, bool sends, bool recei
 }
 
 Status PeerCopies::prepare() {
+  const std::size_t to_peers = std::max(setup_.ranks - 1, PeerWords::lanes);
+  contributions_.resize(setup_.window_bytes != 0 ? to_peers : 0);
+  messages_.resize(to_peers);
+  pulls_.resize(PeerWords::lanes);
   for (Lane* lane : all_lanes()) STRAIT_TRY(lane->open(*setup_.driver));
   STRAIT_ASSIGN(begun_, setup_.driver->create_event());
   return {};
+}
+
+/// For a chunk to the rank that is `after` this one.
+Lane& PeerCopies::lane_to(Lanes& lanes, std::uint32_t after, std::uint32_t chunk) const {
+  return lanes[setup_.ranks == 2 ? chunk % PeerWords::lanes : after - 1];
 }
 
 PeerCopies::~PeerCopies() {
@@ -105,49 +106,19 @@ Status PeerCopies::enqueue_part(const StagedCall& call, std::uint32_t hash, Stre
   return end(traffic, stream);
 }
 
-bool PeerCopies::supports_in_place(const StagedCall& call) {
-  if (call.count == 0) return false;
-  return call.collective == Collective::all_gather ||
-         (call.collective == Collective::all_to_all && call.send != call.receive);
-}
-
-Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses& outputs, std::uint32_t hash,
-                                    StreamDriver::Stream stream) {
-  if (!supports_in_place(call))
-    return fail(Code::unsupported, std::string(name(call.collective)) + " by copies into the outputs of peers");
-  const PeerTraffic traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks);
-  const std::uint32_t own = setup_.rank;
-  hash = std::max(hash, 1u);
-  STRAIT_TRY(begin(hash, stream));
-  const PeerTraffic::Span &from = traffic.sends[own], &to = traffic.receives[own];
-  const bool has_own = from.data != to.data;
-  std::vector<Lane*> lanes{&messages_[0], &messages_[1], &contributions_[0], &contributions_[1]};
-  lanes.resize(std::min<std::size_t>(lanes.size(), setup_.ranks - 1));
-  const std::size_t pushing = lanes.size();
-  if (has_own) lanes.push_back(&pulls_[0]);
-  STRAIT_TRY(fork(hash, stream, lanes));
-  for (Lane* lane : lanes) STRAIT_TRY(flush(*lane));
-  // All blocks are of one length, and this rank's is at the same place in every output.
-  for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
-    const std::uint32_t peer = (own + k) % setup_.ranks;
-    const PeerTraffic::Span& block = traffic.sends[peer];
-    const RowCopy copy{.to = outputs[peer] + own * block.bytes, .from = block.data, .row_bytes = block.bytes};
-    STRAIT_TRY(setup_.driver->copy(copy, lanes[(k - 1) % pushing]->stream));
-  }
-  if (has_own)
-    STRAIT_TRY(setup_.driver->copy({.to = to.data, .from = from.data, .row_bytes = to.bytes}, pulls_[0].stream));
-  STRAIT_TRY(join(lanes, stream));
-  return end({}, stream);
+PeerCopies::Cut PeerCopies::cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t most_bytes) {
+  const std::size_t wanted = (bytes / wanted_chunks + grain_bytes - 1) / grain_bytes * grain_bytes;
+  Cut parts;
+  parts.chunk_bytes = std::min(most_bytes, std::max(wanted, least_chunk_bytes));
+  parts.chunks = static_cast<std::uint32_t>((bytes + parts.chunk_bytes - 1) / parts.chunk_bytes);
+  return parts;
 }
 
 PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {
-  Cut parts;
   const std::size_t slots = depth * (traffic.sends_sums ? 2 : 1);
   constexpr std::size_t most_of_add = std::size_t{1} << 30;  // which counts a chunk's bytes in 32 bits
-  const std::size_t most = std::min(setup_.window_bytes / slots / grain_bytes * grain_bytes, most_of_add);
-  const std::size_t wanted = (traffic.longest_bytes / wanted_chunks + grain_bytes - 1) / grain_bytes * grain_bytes;
-  parts.chunk_bytes = std::min(most, std::max(wanted, least_chunk_bytes));
-  parts.chunks = static_cast<std::uint32_t>((traffic.longest_bytes + parts.chunk_bytes - 1) / parts.chunk_bytes);
+  Cut parts = cut_into(traffic.longest_bytes, wanted_chunks,
+                       std::min(setup_.window_bytes / slots / grain_bytes * grain_bytes, most_of_add));
   parts.messages_begin = traffic.sends_sums ? depth * parts.chunk_bytes : 0;
   return parts;
 }
@@ -192,6 +163,8 @@ Status PeerCopies::end(const PeerTraffic& traffic, StreamDriver::Stream stream) 
     clear(on, words_.arrived(own, 0, 0), ranks * PeerWords::lanes);
     clear(on, words_.taken(own, 0, 0), ranks * PeerWords::lanes);
   }
+  for (std::uint32_t peer = 0; peer < ranks; ++peer)
+    if (peer != own && traffic.overwrites(peer)) clear(on, words_.sent(own, peer, 0), PeerWords::lanes);
   if (PeerTraffic::has(traffic.contributions) || traffic.adds()) clear(on, words_.added(own, 0), ranks);
   for (std::uint32_t peer = 0; peer < ranks && traffic.adds(); ++peer)
     if (peer != own)
@@ -243,33 +216,29 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
   const bool contributes = kind == Kind::contribution;
   const PeerTraffic::Spans& spans = contributes ? traffic.contributions : traffic.sends;
   const std::uint32_t own = setup_.rank, parity = chunk % PeerWords::lanes, slot = chunk % depth;
-  Lane& lane = (contributes ? contributions_ : messages_)[parity];
-  std::vector<RowCopy> copies;
-  std::vector<std::uint32_t> peers;
   for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
     const std::uint32_t peer = (own + k) % setup_.ranks;
-    if (!has_chunk(spans[peer], cut.chunk_bytes, chunk)) continue;
-    const PeerTraffic::Span piece = chunk_of(spans[peer], cut.chunk_bytes, chunk);
+    if (!spans[peer].has_chunk(cut.chunk_bytes, chunk)) continue;
+    const PeerTraffic::Span piece = spans[peer].chunk(cut.chunk_bytes, chunk);
     std::byte* const window = setup_.windows_there[peer] + (contributes ? 0 : cut.messages_begin);
+    Lane& lane = lane_to(contributes ? contributions_ : messages_, k, chunk);
     if (chunk >= depth) {  // the slot's last chunk must be out of it
       const std::uint32_t out = chunk - depth + 1;
       wait_for(lane, contributes ? words_.added(own, peer) : words_.taken(own, peer, parity), out);
     }
-    copies.push_back({.to = window + slot * cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes});
-    peers.push_back(peer);
-  }
-  if (copies.empty()) return {};
-  if (!contributes && traffic.sends_sums) wait_for(lane, words_.added(own, own), chunk + 1);
-  if (!contributes && traffic.relayed) wait_for(lane, words_.taken(own, own, parity), chunk + 1);
-  STRAIT_TRY(flush(lane));
-  for (const RowCopy& copy : copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
-  for (const std::uint32_t peer : peers)
+    if (!contributes && traffic.sends_sums) wait_for(lane, words_.added(own, own), chunk + 1);
+    if (!contributes && traffic.relayed) wait_for(lane, words_.taken(own, own, parity), chunk + 1);
+    STRAIT_TRY(flush(lane));
+    STRAIT_TRY(setup_.driver->copy(
+        {.to = window + slot * cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes}, lane.stream));
     if (contributes)
       tell(lane, setup_.contributed_there[peer] + parity, chunk + 1);
     else
       tell(lane, words_.arrived(peer, own, parity), chunk + 1);
-  if (!contributes) tell(lane, words_.arrived(own, own, parity), chunk + 1);
-  return flush(lane);
+    if (!contributes && traffic.overwrites(peer)) tell(lane, words_.sent(own, peer, parity), chunk + 1);
+    STRAIT_TRY(flush(lane));
+  }
+  return {};
 }
 
 /// `relayed`: what is to be passed on, else all the rest.
@@ -280,11 +249,11 @@ Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_
   std::vector<std::uint32_t> peers;
   for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
     const std::uint32_t peer = (own + setup_.ranks - k) % setup_.ranks;  // as they send
-    if (!has_chunk(traffic.receives[peer], cut.chunk_bytes, chunk) || (traffic.relayed == peer) != relayed) continue;
-    const PeerTraffic::Span piece = chunk_of(traffic.receives[peer], cut.chunk_bytes, chunk);
+    if (!traffic.receives[peer].has_chunk(cut.chunk_bytes, chunk) || (traffic.relayed == peer) != relayed) continue;
+    const PeerTraffic::Span piece = traffic.receives[peer].chunk(cut.chunk_bytes, chunk);
     const std::byte* const window = setup_.windows_here[peer] + cut.messages_begin;
     wait_for(lane, words_.arrived(own, peer, parity), chunk + 1);
-    if (traffic.overwrites(peer)) wait_for(lane, words_.arrived(own, own, parity), chunk + 1);
+    if (traffic.overwrites(peer)) wait_for(lane, words_.sent(own, peer, parity), chunk + 1);
     copies.push_back({.to = piece.data, .from = window + slot * cut.chunk_bytes, .row_bytes = piece.bytes});
     peers.push_back(peer);
   }
@@ -332,6 +301,7 @@ void PeerCopies::release_waits() {
     for (std::uint32_t lane = 0; lane < PeerWords::lanes; ++lane) {
       release(words_.arrived(own, peer, lane), PeerWords::most);
       release(words_.taken(own, peer, lane), PeerWords::most);
+      release(words_.sent(own, peer, lane), PeerWords::most);
     }
     release(words_.added(own, peer), PeerWords::most);
     if (peer == own) continue;  // running() must stay
@@ -348,7 +318,8 @@ std::uint64_t PeerCopies::progress_of(std::uint32_t peer, std::uint32_t hash) co
   const auto value = [&](std::size_t word) { return host_word(word).load(std::memory_order_relaxed); };
   std::uint64_t sum = value(words_.added(own, peer));
   for (std::uint32_t lane = 0; lane < PeerWords::lanes; ++lane)
-    sum += value(words_.arrived(own, peer, lane)) + value(words_.taken(own, peer, lane));
+    sum += value(words_.arrived(own, peer, lane)) + value(words_.taken(own, peer, lane)) +
+           value(words_.sent(own, peer, lane));
   if (peer == own) return sum;
   if (value(words_.begun(own, peer)) == hash) sum += has_begun;
   return value(words_.done(own, peer)) != 0 ? sum + is_done : sum;

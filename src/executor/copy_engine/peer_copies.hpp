@@ -42,8 +42,15 @@ namespace strait::staged {
 /// A reduce's sums have no output to lie in, but at the root. They lie where the root would put messages for this rank,
 /// of which there are none; a reduce of more than finds room there is made in several parts.
 ///
-/// Where peers' outputs are mapped here, chunks, windows and their words are spared: between the two meetings
-/// everything goes straight to where it belongs (enqueue_in_place()).
+/// Every peer has a lane of its own, so that ranks that drift apart do not end up in turns at one peer's link; two
+/// ranks have two, in turns by chunks.
+///
+/// Where peers' outputs are mapped here, windows are spared: between the two meetings everything goes straight to where
+/// it belongs (enqueue_in_place()), and mostly as a whole. In chunks goes
+///  - a broadcast to more than two ranks, whose parts their receivers pass on, so that no link carries more than once
+///  what the call is long;
+///  - an all-to-all in place: a rank saves a chunk of what it sends a peer in scratch, tells it so, and sends it from
+///  there when that peer has saved the one that is written over. A slot of scratch is free when its lane has gone on.
 ///
 /// Calls are enqueued on the user's stream and return. All ranks make the same calls in the same order. One thread at a
 /// time calls enqueue().
@@ -65,6 +72,10 @@ class PeerCopies {
     /// peer's in this rank's. Kept by the caller, as all that follows.
     PeerAddresses windows_there{}, windows_here{};
     std::size_t window_bytes = 0;  ///< 0: there are none, and calls are carried in place only
+    /// By rank, of `scratch_bytes`, in this device's memory: used between the meetings of an all-to-all in place alone,
+    /// so that windows_here will do. 0: there is none.
+    PeerAddresses scratch{};
+    std::size_t scratch_bytes = 0;
     /// By rank, PeerWords::lanes words of device memory each, as this device addresses them: where this rank tells the
     /// peer's kernel what it has contributed, and where the peer tells this rank's.
     std::array<std::uint32_t*, kernels::max_ranks> contributed_there{}, contributed_here{};
@@ -85,13 +96,16 @@ class PeerCopies {
   PeerCopies& operator=(const PeerCopies&) = delete;
 
   bool supports(const StagedCall& call) const { return setup_.window_bytes != 0 && PeerTraffic::supports(call); }
-  /// Whether this could be enqueued in place: what no rank sends is written over by another.
-  static bool supports_in_place(const StagedCall& call);
+  /// Whether this could be enqueued in place: of which every rank knows where all outputs are if they are at the same
+  /// place on all ranks. A gather's is known to its root alone; that of a scatter's root is elsewhere if it is in
+  /// place.
+  bool supports_in_place(const StagedCall& call) const;
 
   /// The call must be one that is supported; `hash` is the same on all ranks that make the same call. After an error of
   /// the driver this object is of no more use, and the outputs of all that was under way are undefined.
   Status enqueue(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
-  /// Likewise, of a call that supports_in_place(), into the peers' outputs. `hash` tells whose they are, too.
+  /// Likewise, of a call that supports_in_place(), into the peers' outputs. `hash` tells whose they are, too. An
+  /// all-to-all is in place on all ranks or on none; else they do not meet.
   Status enqueue_in_place(const StagedCall& call, const PeerAddresses& outputs, std::uint32_t hash,
                           StreamDriver::Stream stream);
 
@@ -104,7 +118,8 @@ class PeerCopies {
 
  private:
   enum class Kind : std::uint8_t { contribution, message };
-  using Lanes = std::array<Lane, PeerWords::lanes>;
+  using Lanes = std::vector<Lane>;
+  static constexpr std::size_t grain_bytes = 4096;
   /// How a call is cut.
   struct Cut {
     std::size_t chunk_bytes = 0;
@@ -112,11 +127,26 @@ class PeerCopies {
     std::size_t messages_begin = 0;  ///< in a window; contributions come first
   };
 
+  /// What goes straight to where it belongs.
+  struct Straight {
+    PeerTraffic traffic;
+    PeerTraffic::Spans there;  ///< where what is sent to each peer belongs
+    bool saves = false;        ///< it is written over by what comes from there
+    bool passes_on = false;    ///< what the root sends, on all ranks
+    Cut cut{};
+  };
+
   explicit PeerCopies(Setup setup) : setup_(std::move(setup)), words_{setup_.ranks} {}
   Status prepare();
+  Lane& lane_to(Lanes& lanes, std::uint32_t after, std::uint32_t chunk) const;
   std::size_t most_elements(const StagedCall& call) const;
   Status enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
+  static Cut cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t most_bytes);
   Cut cut(const PeerTraffic& traffic) const;
+  Cut cut_straight(const StagedCall& call, std::size_t longest_bytes) const;
+  Straight straight(const StagedCall& call, const PeerAddresses& outputs) const;
+  Status save(const Straight& way, std::uint32_t after, std::uint32_t chunk);
+  Status place(const Straight& way, std::uint32_t after, std::uint32_t chunk);
   Status begin(std::uint32_t hash, StreamDriver::Stream stream);
   Status fork(std::uint32_t hash, StreamDriver::Stream from, std::span<Lane* const> lanes);
   Status add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);

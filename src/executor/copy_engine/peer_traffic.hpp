@@ -18,6 +18,12 @@ struct PeerTraffic {
   struct Span {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
+
+    bool has_chunk(std::size_t chunk_bytes, std::uint32_t number) const { return number * chunk_bytes < bytes; }
+    Span chunk(std::size_t chunk_bytes, std::uint32_t number) const {
+      const std::size_t begin = number * chunk_bytes;
+      return {data + begin, std::min(chunk_bytes, bytes - begin)};
+    }
   };
   using Spans = std::array<Span, kernels::max_ranks>;
 

@@ -21,8 +21,8 @@ struct PeerWords {
   static constexpr std::uint32_t most = ~0u >> 1;  ///< what ends every wait but those for begun()
 
   constexpr std::size_t region(std::uint32_t rank) const { return region_bytes * rank; }
-  /// Messages for this rank's output that `from` has put into its window; of `from` == `rank`: that this rank has put
-  /// into the others'.
+  /// Messages for this rank's output that `from` has put into its window. In place: chunks that `from` has put into
+  /// this rank's output to be passed on, or has saved of what this rank may write over.
   constexpr std::size_t arrived(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from * lanes + lane);
   }
@@ -42,13 +42,18 @@ struct PeerWords {
   constexpr std::size_t running(std::uint32_t rank) const { return done(rank, rank); }
   /// Set by the host when it looks, and cleared with begun(): if it is gone, a call has come to its end since.
   constexpr std::size_t looked_at(std::uint32_t rank) const { return begun(rank, rank); }
+  /// Messages that this rank has put into the window of `to`, where what comes from there is written over them.
+  constexpr std::size_t sent(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
+    return word(rank, sent_word + to * lanes + lane);
+  }
   constexpr std::size_t size_bytes() const { return region(ranks); }
 
  private:
   static constexpr std::uint32_t words = region_bytes / sizeof(std::uint32_t);
   static constexpr std::uint32_t begun_word = (2 * lanes + 1) * kernels::max_ranks;
   static constexpr std::uint32_t done_word = begun_word + kernels::max_ranks;
-  static_assert(done_word + kernels::max_ranks <= words);
+  static constexpr std::uint32_t sent_word = done_word + kernels::max_ranks;
+  static_assert(sent_word + kernels::max_ranks * lanes <= words);
   static_assert(kernels::max_ranks % 2 == 0 && lanes == 2, "words are cleared in pairs");
   constexpr std::size_t word(std::uint32_t rank, std::uint32_t number) const {
     return region(rank) + number * sizeof(std::uint32_t);

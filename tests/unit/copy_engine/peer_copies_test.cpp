@@ -61,48 +61,6 @@ TEST(PeerCopies, NeedOnlyOneHardwareQueue) {
 
 TEST(PeerCopies, KeepTheirOrderAtFullSpeed) { run_cases({.ranks = 3, .slow = false, .most_bytes = 300'000}, 7, 8); }
 
-/// Calls that write into the outputs of peers, between others that go through windows. A rank without windows carries
-/// nothing else.
-void run_in_place(std::uint32_t ranks, bool one_queue, bool has_windows) {
-  Peers peers(ranks);
-  std::vector<Case> cases;
-  for (std::uint64_t seed = ranks; cases.size() < 12;) {
-    Case c = make_case(seed = mix(seed), ranks, 100'000);
-    const bool in_place = PeerCopies::supports_in_place({.collective = c.collective, .count = c.count});
-    if (c.collective == Collective::all_to_all) c.in_place = false;
-    if (in_place || (has_windows && is_supported(c) && seed % 4 == 0)) cases.push_back(std::move(c));
-  }
-  std::vector<std::vector<std::unique_ptr<Buffers>>> buffers(ranks);
-  for (std::uint32_t rank = 0; rank < ranks; ++rank)
-    for (const Case& c : cases) buffers[rank].push_back(std::make_unique<Buffers>(c, rank, ranks));
-  as_threads(ranks, [&](std::uint32_t number) {
-    PeerRank rank(peers, number, {.seed = number, .one_queue = one_queue}, 2, has_windows);
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-      const StagedCall& call = buffers[number][i]->call();
-      if (!PeerCopies::supports_in_place(call)) {
-        ASSERT_TRUE(rank.enqueue(call));
-        continue;
-      }
-      PeerCopies::PeerAddresses outputs{};
-      for (std::uint32_t peer = 0; peer < ranks; ++peer)
-        outputs[peer] = static_cast<std::byte*>(buffers[peer][i]->call().receive);
-      ASSERT_TRUE(rank.copies->enqueue_in_place(call, outputs, PeerRank::hash_of(call), rank.stream));
-    }
-    rank.driver->finish(rank.stream);
-    EXPECT_FALSE(rank.copies->wait());
-  });
-  for (const auto& own : buffers)
-    for (const auto& buffer : own) buffer->check();
-}
-
-TEST(PeerCopies, GoStraightIntoOutputs) {
-  for (const std::uint32_t ranks : {2u, 3u, 6u})
-    for (const bool one_queue : {false, true}) {
-      SCOPED_TRACE("ranks " + std::to_string(ranks));
-      run_in_place(ranks, one_queue, ranks == 3);
-    }
-}
-
 /// More than there is room for at once; ranks other than the root have no output.
 TEST(PeerCopies, ReduceInParts) {
   constexpr std::uint32_t ranks = 3;
@@ -192,9 +150,6 @@ TEST(PeerCopies, WhatIsNotSupportedIsRefused) {
     EXPECT_EQ(refused.error().code, Code::unsupported);
   }
   EXPECT_TRUE(rank.copies->supports(good));
-  StagedCall exchange = good;
-  exchange.collective = Collective::all_to_all;  // in place, a peer would write over what has not been sent
-  EXPECT_EQ(rank.copies->enqueue_in_place(exchange, {}, 1, rank.stream).error().code, Code::unsupported);
   auto none = rank.setup(std::make_unique<FakeStreams>(FakeStreams::Options{}));
   none.window_bytes = 0;
   EXPECT_FALSE(PeerCopies::open(std::move(none)).value()->supports(good));

@@ -59,6 +59,8 @@ staged::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) 
                                   .windows_there = {},
                                   .windows_here = {},
                                   .window_bytes = peers_.window_bytes,
+                                  .scratch = {},
+                                  .scratch_bytes = peers_.window_bytes,
                                   .contributed_there = {},
                                   .contributed_here = {},
                                   .host_words = words.host,
@@ -68,7 +70,7 @@ staged::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) 
                                   .has_failed = words.has_failed};
   for (std::uint32_t peer = 0; peer < words.ranks; ++peer) {
     setup.windows_there[peer] = peers_.window(rank_, peer);
-    setup.windows_here[peer] = peers_.window(peer, rank_);
+    setup.windows_here[peer] = setup.scratch[peer] = peers_.window(peer, rank_);
     setup.contributed_there[peer] = peers_.contributed(rank_, peer);
     setup.contributed_here[peer] = peers_.contributed(peer, rank_);
   }

@@ -58,6 +58,10 @@ class PeerRank {
            bool has_windows = true);
   staged::PeerCopies::Setup setup(std::unique_ptr<FakeStreams> streams);
   Status enqueue(const StagedCall& call) { return copies->enqueue(call, hash_of(call), stream); }
+  /// Straight into these outputs, by rank.
+  Status enqueue(const StagedCall& call, const staged::PeerCopies::PeerAddresses& outputs) {
+    return copies->enqueue_in_place(call, outputs, hash_of(call), stream);
+  }
   /// On the same streams and windows as copies.
   Status enqueue(std::span<const staged::Message> group) { return messages->enqueue(group, stream); }
   static std::uint32_t hash_of(const StagedCall& call);

@@ -1,0 +1,116 @@
+// Calls that go straight into the outputs of peers.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/hash.hpp"
+#include "executor/copy_engine/peer_copies.hpp"
+
+namespace strait::staged {
+namespace {
+
+/// The last chunk is passed on when the root has sent all: that costs as much time as a part of this many.
+constexpr std::size_t wanted_relayed_chunks = 16;
+/// While one lane saves a chunk of this length the other one sends. Longer ones only begin later.
+constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;
+/// A driver whose queue is full would keep a thread that enqueues for several ranks from giving the others theirs.
+constexpr std::uint32_t most_saved_chunks = 128;
+
+bool is_written_over(const StagedCall& call) {
+  return call.collective == Collective::all_to_all && call.send == call.receive;
+}
+
+bool is_passed_on(const StagedCall& call, std::uint32_t ranks) {
+  return call.collective == Collective::broadcast && ranks > 2;
+}
+
+}  // namespace
+
+bool PeerCopies::supports_in_place(const StagedCall& call) const {
+  if (call.count == 0) return false;
+  if (is_written_over(call))
+    return setup_.scratch_bytes != 0 &&
+           cut_straight(call, call.count * size_bytes(call.type)).chunks <= most_saved_chunks;
+  return call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
+         call.collective == Collective::broadcast;
+}
+
+PeerCopies::Cut PeerCopies::cut_straight(const StagedCall& call, std::size_t longest_bytes) const {
+  if (is_written_over(call))
+    return cut_into(longest_bytes, wanted_chunks,
+                    std::min(setup_.scratch_bytes / PeerWords::lanes / grain_bytes * grain_bytes, most_saved_bytes));
+  return cut_into(longest_bytes, is_passed_on(call, setup_.ranks) ? wanted_relayed_chunks : 1, longest_bytes);
+}
+
+PeerCopies::Straight PeerCopies::straight(const StagedCall& call, const PeerAddresses& outputs) const {
+  Straight way{.traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks),
+               .there = {},
+               .saves = is_written_over(call),
+               .passes_on = is_passed_on(call, setup_.ranks)};
+  for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
+    StagedCall theirs = call;
+    theirs.receive = outputs[peer];
+    way.there[peer] = PeerTraffic::of(theirs, peer, setup_.ranks).receives[setup_.rank];
+  }
+  way.cut = cut_straight(call, way.traffic.longest_bytes);
+  return way;
+}
+
+Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses& outputs, std::uint32_t hash,
+                                    StreamDriver::Stream stream) {
+  if (!supports_in_place(call))
+    return fail(Code::unsupported, std::string(name(call.collective)) + " by copies into the outputs of peers");
+  const Straight way = straight(call, outputs);
+  if (way.saves) hash = static_cast<std::uint32_t>(mix(hash));
+  hash = std::max(hash, 1u);
+  STRAIT_TRY(begin(hash, stream));
+  const PeerTraffic::Span &from = way.traffic.sends[setup_.rank], &to = way.traffic.receives[setup_.rank];
+  const bool has_own = from.bytes != 0 && from.data != to.data;
+  std::vector<Lane*> lanes;
+  for (Lane& lane : messages_) lanes.push_back(&lane);
+  if (setup_.ranks == 2) lanes.resize(std::min<std::size_t>(lanes.size(), way.cut.chunks));
+  if (has_own) lanes.push_back(&pulls_[0]);
+  STRAIT_TRY(fork(hash, stream, lanes));
+  for (Lane* lane : lanes) STRAIT_TRY(flush(*lane));
+  for (std::uint32_t chunk = 0; chunk < way.cut.chunks; ++chunk) {
+    // All are saved before any is waited for: streams may share a hardware queue.
+    for (std::uint32_t k = 1; k < setup_.ranks && way.saves; ++k) STRAIT_TRY(save(way, k, chunk));
+    for (std::uint32_t k = 1; k < setup_.ranks; ++k) STRAIT_TRY(place(way, k, chunk));
+  }
+  if (has_own)
+    STRAIT_TRY(setup_.driver->copy({.to = to.data, .from = from.data, .row_bytes = to.bytes}, pulls_[0].stream));
+  STRAIT_TRY(join(lanes, stream));
+  PeerTraffic told;
+  if (way.saves || way.passes_on) told.receives = way.there;
+  return end(told, stream);
+}
+
+/// What a peer is to write over.
+Status PeerCopies::save(const Straight& way, std::uint32_t after, std::uint32_t chunk) {
+  const std::uint32_t own = setup_.rank, peer = (own + after) % setup_.ranks, parity = chunk % PeerWords::lanes;
+  const PeerTraffic::Span piece = way.traffic.sends[peer].chunk(way.cut.chunk_bytes, chunk);
+  Lane& lane = lane_to(messages_, after, chunk);
+  STRAIT_TRY(setup_.driver->copy(
+      {.to = setup_.scratch[peer] + parity * way.cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes},
+      lane.stream));
+  tell(lane, words_.arrived(peer, own, parity), chunk + 1);
+  return flush(lane);
+}
+
+Status PeerCopies::place(const Straight& way, std::uint32_t after, std::uint32_t chunk) {
+  const std::uint32_t own = setup_.rank, peer = (own + after) % setup_.ranks, parity = chunk % PeerWords::lanes;
+  const PeerTraffic& traffic = way.traffic;
+  if (!traffic.sends[peer].has_chunk(way.cut.chunk_bytes, chunk)) return {};
+  const PeerTraffic::Span from = traffic.sends[peer].chunk(way.cut.chunk_bytes, chunk);
+  const PeerTraffic::Span to = way.there[peer].chunk(way.cut.chunk_bytes, chunk);
+  Lane& lane = lane_to(messages_, after, chunk);
+  if (way.saves) wait_for(lane, words_.arrived(own, peer, parity), chunk + 1);
+  if (traffic.relayed) wait_for(lane, words_.arrived(own, *traffic.relayed, parity), chunk + 1);
+  STRAIT_TRY(flush(lane));
+  const std::byte* const source = way.saves ? setup_.scratch[peer] + parity * way.cut.chunk_bytes : from.data;
+  STRAIT_TRY(setup_.driver->copy({.to = to.data, .from = source, .row_bytes = from.bytes}, lane.stream));
+  if (way.passes_on && !traffic.relayed) tell(lane, words_.arrived(peer, own, parity), chunk + 1);
+  return flush(lane);
+}
+
+}  // namespace strait::staged

@@ -1,0 +1,320 @@
+// Copies straight into the outputs of peers: bit by bit, whatever is late, in graphs, and when ranks fail or differ.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cstring>
+#include <memory>
+
+#include "late.hpp"
+#include "peers.hpp"
+#include "standstill.hpp"
+
+namespace strait::testing {
+namespace {
+
+using staged::MemoryOperation;
+using staged::PeerCopies;
+using staged::PeerWords;
+using namespace std::chrono_literals;
+
+constexpr Collective straight[] = {Collective::all_gather, Collective::all_to_all, Collective::broadcast};
+
+bool goes_straight(const Case& c) {
+  return std::find(std::begin(straight), std::end(straight), c.collective) != std::end(straight);
+}
+
+/// Calls, with the buffers of all ranks.
+class Calls {
+ public:
+  Calls(std::uint32_t ranks, std::vector<Case> cases) : ranks_(ranks), cases_(std::move(cases)), buffers_(ranks) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      for (const Case& c : cases_) buffers_[rank].push_back(std::make_unique<Buffers>(c, rank, ranks));
+  }
+  std::size_t number() const { return cases_.size(); }
+  const StagedCall& call(std::uint32_t rank, std::size_t i) const { return buffers_[rank][i]->call(); }
+  PeerCopies::PeerAddresses outputs(std::size_t i) const {
+    PeerCopies::PeerAddresses outputs{};
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) outputs[rank] = static_cast<std::byte*>(call(rank, i).receive);
+    return outputs;
+  }
+  /// Straight where that can be.
+  Status enqueue(PeerRank& rank, std::uint32_t number, std::size_t i) const {
+    const StagedCall& own = call(number, i);
+    return goes_straight(cases_[i]) ? rank.enqueue(own, outputs(i)) : rank.enqueue(own);
+  }
+  void wipe(std::uint32_t rank) {
+    for (const auto& each : buffers_[rank]) each->wipe_output();
+  }
+  void check(std::uint32_t rank) const {
+    for (const auto& each : buffers_[rank]) each->check();
+  }
+
+ private:
+  std::uint32_t ranks_;
+  std::vector<Case> cases_;
+  std::vector<std::vector<std::unique_ptr<Buffers>>> buffers_;
+};
+
+struct Wanted {
+  std::size_t number = 12;
+  std::size_t most_bytes = 100'000;
+  bool others = false;  ///< between calls that go through windows
+  bool can_be_in_place = true;
+};
+
+std::vector<Case> make_cases(std::uint32_t ranks, std::uint64_t seed, const Wanted& wanted) {
+  std::vector<Case> cases;
+  while (cases.size() < wanted.number) {
+    Case c = make_case(seed = mix(seed), ranks, wanted.most_bytes);
+    c.in_place = c.in_place && wanted.can_be_in_place;
+    if (goes_straight(c) || (wanted.others && is_supported(c) && seed % 4 == 0)) cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+void run(std::uint32_t ranks, bool one_queue, const Wanted& wanted, bool has_stragglers) {
+  Peers peers(ranks);
+  Calls calls(ranks, make_cases(ranks, ranks + wanted.number, wanted));
+  as_threads(ranks, [&](std::uint32_t number) {
+    PeerRank rank(peers, number, {.seed = number, .one_queue = one_queue, .slow = !has_stragglers}, 2, wanted.others);
+    if (has_stragglers) rank.driver->set_hook(stragglers(number));
+    for (std::size_t i = 0; i < calls.number(); ++i) ASSERT_TRUE(calls.enqueue(rank, number, i));
+    rank.driver->finish(rank.stream);
+    EXPECT_FALSE(rank.copies->wait());
+  });
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) calls.check(rank);
+}
+
+/// Between others that go through windows. A rank without windows carries nothing else.
+TEST(PeersInPlace, GoStraightIntoOutputs) {
+  for (const std::uint32_t ranks : {2u, 3u, 4u, 5u, 6u})
+    for (const bool one_queue : {false, true}) {
+      SCOPED_TRACE("ranks " + std::to_string(ranks));
+      run(ranks, one_queue, {.number = 14, .others = ranks % 2 == 1}, false);
+    }
+}
+
+TEST(PeersInPlace, KeepCallsApartWhateverIsLate) {
+  for (const std::uint32_t ranks : {2u, 3u, 4u})
+    for (const bool one_queue : {false, true}) {
+      SCOPED_TRACE("ranks " + std::to_string(ranks));
+      run(ranks, one_queue, {.number = 40, .most_bytes = 40'000, .others = true}, true);
+    }
+}
+
+Case make_case(Collective collective, std::uint32_t ranks, std::size_t count, bool in_place, std::uint32_t root = 1) {
+  Case c{.collective = collective, .type = DataType::int8, .root = root, .count = count, .in_place = in_place};
+  const std::size_t elements = count * (collective == Collective::all_to_all ? ranks : 1);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    c.inputs.push_back(random_elements(c.type, elements, count + rank));
+  return c;
+}
+
+/// Of parts that are longer than a chunk. None of them comes from the root alone: it sends each byte once.
+TEST(PeersInPlace, LongBroadcastsArePassedOn) {
+  for (const std::uint32_t ranks : {3u, 5u})
+    for (const bool one_queue : {false, true}) {
+      SCOPED_TRACE("ranks " + std::to_string(ranks));
+      Peers peers(ranks);
+      const std::size_t count = (ranks - 1) * (2 * PeerCopies::least_chunk_bytes + 4321) - 77;
+      Calls calls(ranks, {make_case(Collective::broadcast, ranks, count, false, ranks - 1),
+                          make_case(Collective::broadcast, ranks, count, true, 0)});
+      as_threads(ranks, [&](std::uint32_t number) {
+        PeerRank rank(peers, number, {.one_queue = one_queue, .slow = false}, 2, false);
+        std::atomic<int> told = 0;
+        rank.driver->set_hook([&](const MemoryOperation& operation) {
+          const bool is_count = operation.kind == MemoryOperation::Kind::write && operation.value <= 3;
+          if (is_count && operation.value > 1) ++told;  // no word of a meeting
+        });
+        for (std::size_t i = 0; i < calls.number(); ++i) ASSERT_TRUE(calls.enqueue(rank, number, i));
+        rank.driver->finish(rank.stream);
+        const bool is_a_root = number == 0 || number == ranks - 1;
+        EXPECT_EQ(told, is_a_root ? 2 * static_cast<int>(ranks - 1) : 0);  // chunks 1 and 2 to each
+      });
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) calls.check(rank);
+    }
+}
+
+TEST(PeersInPlace, CapturedCallsAreReplayed) {
+  for (const std::uint32_t ranks : {2u, 3u}) {
+    SCOPED_TRACE("ranks " + std::to_string(ranks));
+    Peers peers(ranks);
+    Calls calls(ranks, make_cases(ranks, 5, {.others = true, .can_be_in_place = false}));
+    as_threads(ranks, [&](std::uint32_t number) {
+      PeerRank rank(peers, number, {.seed = number});
+      rank.driver->set_hook(stragglers(number));
+      rank.driver->begin_capture();
+      for (std::size_t i = 0; i < calls.number(); ++i) ASSERT_TRUE(calls.enqueue(rank, number, i));
+      rank.driver->end_capture();
+      EXPECT_TRUE(rank.driver->is_idle(rank.stream));
+      for (int round = 0; round < 3; ++round) {
+        calls.wipe(number);
+        rank.driver->replay();
+        rank.driver->finish(rank.stream);
+        calls.check(number);
+      }
+    });
+  }
+}
+
+/// Those that words keep in order: to more than two ranks, and in place.
+std::vector<Case> ordered_cases(std::uint32_t ranks) {
+  return {make_case(Collective::broadcast, ranks, ranks * PeerCopies::least_chunk_bytes, false),
+          make_case(Collective::all_to_all, ranks, 3 * peer_window_bytes, true)};
+}
+
+/// Rank 1 never calls: it is named, and no output is written to but by its own rank.
+TEST(PeersInPlace, ARankThatNeverComesIsNamed) {
+  if (one_view) GTEST_SKIP() << race_after_failure;
+  constexpr std::uint32_t ranks = 3, missing = 1;
+  for (std::size_t i = 0; i < 2; ++i) {
+    Peers peers(ranks);
+    const Calls calls(ranks, ordered_cases(ranks));
+    std::vector<Bytes> before;
+    const std::size_t bytes = calls.call(0, i).count;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const auto* const output = static_cast<const std::byte*>(calls.call(rank, i).receive);
+      before.emplace_back(output, output + bytes);
+    }
+    std::barrier looked(ranks - 1);
+    as_threads(ranks, [&](std::uint32_t number) {
+      if (number == missing) return;
+      PeerRank rank(peers, number, {.seed = number});
+      ASSERT_TRUE(calls.enqueue(rank, number, i));
+      const auto wait = await_standstill(*rank.copies, missing);
+      ASSERT_TRUE(wait);
+      EXPECT_EQ(wait->rank, missing);
+      EXPECT_EQ(std::memcmp(calls.call(number, i).receive, before[number].data(), bytes), 0);
+      looked.arrive_and_wait();
+      peers.fail();
+      rank.drain();
+    });
+  }
+}
+
+/// A rank that is in place would wait for what one that is not never tells, and be written over.
+TEST(PeersInPlace, ExchangesInPlaceAndNotDoNotMeet) {
+  if (one_view) GTEST_SKIP() << race_after_failure;
+  Peers peers(2);
+  const Calls in_place(2, {make_case(Collective::all_to_all, 2, 1000, true)});
+  const Calls apart(2, {make_case(Collective::all_to_all, 2, 1000, false)});
+  const auto* const output = static_cast<const std::byte*>(in_place.call(0, 0).receive);
+  const Bytes before(output, output + 2000);
+  std::barrier looked(2);
+  as_threads(2, [&](std::uint32_t number) {
+    PeerRank rank(peers, number, {.seed = number});
+    PeerCopies::PeerAddresses outputs = in_place.outputs(0);
+    outputs[1] = apart.outputs(0)[1];
+    ASSERT_TRUE(rank.enqueue((number == 0 ? in_place : apart).call(number, 0), outputs));
+    EXPECT_TRUE(await_standstill(*rank.copies, 1 - number));
+    EXPECT_EQ(std::memcmp(output, before.data(), before.size()), 0);
+    looked.arrive_and_wait();
+    peers.fail();
+    rank.drain();
+  });
+}
+
+/// Rank 1 stops at any of its operations, in one call of two. False: it has not as many.
+bool stops_at(int operation, std::size_t which, bool one_queue) {
+  constexpr std::uint32_t ranks = 3;
+  Peers peers(ranks);
+  const Calls calls(ranks, ordered_cases(ranks));
+  Stop stop(operation);
+  std::atomic<std::uint32_t> ended = 0;
+  as_threads(ranks, [&](std::uint32_t number) {
+    PeerRank rank(peers, number, {.seed = number, .one_queue = one_queue, .slow = false});
+    if (number == 1) rank.driver->set_hook([&](const MemoryOperation&) { stop.pass(); });
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(calls.enqueue(rank, number, which));
+    if (number == 1) {
+      while (!stop.is_reached() && !rank.driver->is_idle(rank.stream)) std::this_thread::sleep_for(100us);
+      std::this_thread::sleep_for(3ms);  // the others go as far as they can
+      peers.fail();
+      std::this_thread::sleep_for(2ms);
+      stop.open();
+    }
+    while (!peers.machine.failed() && !rank.driver->is_idle(rank.stream)) std::this_thread::sleep_for(100us);
+    rank.drain();
+    ++ended;
+  });
+  EXPECT_EQ(ended, ranks);
+  return stop.is_reached();
+}
+
+TEST(PeersInPlace, AFailureEndsEveryWait) {
+  if (one_view) GTEST_SKIP() << race_after_failure;
+  for (std::size_t which = 0; which < 2; ++which)
+    for (const bool one_queue : {false, true}) {
+      int operation = 0;
+      while (stops_at(operation, which, one_queue) && !::testing::Test::HasFailure()) operation += one_queue ? 7 : 4;
+      EXPECT_GT(operation, 30) << which;
+    }
+}
+
+/// Also those that nobody has waited for, whichever write is late.
+TEST(PeersInPlace, LeaveAllWordsClear) {
+  constexpr std::uint32_t ranks = 3;
+  const Bytes zeros(PeerWords{ranks}.size_bytes());
+  Peers peers(ranks);
+  const Calls calls(ranks, ordered_cases(ranks));
+  std::barrier everybody(ranks);
+  as_threads(ranks, [&](std::uint32_t number) {
+    PeerRank rank(peers, number, {.slow = false});
+    rank.driver->set_hook(stragglers(number));
+    for (std::size_t turn = 0; turn < 6; ++turn) {
+      ASSERT_TRUE(calls.enqueue(rank, number, turn % 2));
+      rank.driver->finish(rank.stream);
+      everybody.arrive_and_wait();
+      if (number == 0) {
+        EXPECT_EQ(std::memcmp(peers.machine.host(), zeros.data(), zeros.size()), 0) << turn;
+      }
+      everybody.arrive_and_wait();
+    }
+  });
+}
+
+/// Whatever command the driver refuses: an error, and nothing that waits once the communicator has failed.
+TEST(PeersInPlace, ADriverThatFailsHarmsNobody) {
+  for (std::size_t which = 0; which < 2; ++which)
+    for (int commands = 1; commands < (which == 0 ? 15 : 40); commands += 3) {
+      Peers peers(3);
+      const Calls calls(3, ordered_cases(3));
+      PeerRank rank(peers, 0, {.seed = 1});
+      rank.driver->fail_after(commands);
+      const Status done = calls.enqueue(rank, 0, which);
+      peers.fail();
+      ASSERT_FALSE(done) << commands;
+      EXPECT_EQ(done.error().code, Code::cuda_error);
+      rank.copies.reset();
+    }
+}
+
+TEST(PeersInPlace, WhatIsNotSupportedIsRefused) {
+  Peers peers(3);
+  Bytes data(64);
+  PeerRank rank(peers, 0, {});
+  for (const Collective collective : collectives) {
+    const StagedCall apart{.collective = collective, .count = 1, .send = data.data(), .receive = data.data() + 32};
+    const bool goes = std::find(std::begin(straight), std::end(straight), collective) != std::end(straight);
+    EXPECT_EQ(rank.copies->supports_in_place(apart), goes) << name(collective);
+    if (!goes) {
+      EXPECT_EQ(rank.enqueue(apart, {}).error().code, Code::unsupported) << name(collective);
+    }
+  }
+  StagedCall exchange{.collective = Collective::all_to_all, .count = 1, .send = data.data(), .receive = data.data()};
+  EXPECT_TRUE(rank.copies->supports_in_place(exchange));
+  exchange.count = 128 * (peer_window_bytes / 2) / sizeof(float) + 1;  // too many chunks
+  EXPECT_FALSE(rank.copies->supports_in_place(exchange));
+  exchange.count = 0;
+  EXPECT_FALSE(rank.copies->supports_in_place(exchange));
+  auto setup = rank.setup(std::make_unique<FakeStreams>(FakeStreams::Options{}));
+  setup.scratch_bytes = 0;
+  exchange.count = 1;
+  EXPECT_FALSE(PeerCopies::open(std::move(setup)).value()->supports_in_place(exchange));
+  auto small = rank.setup(std::make_unique<FakeStreams>(FakeStreams::Options{}));
+  small.scratch_bytes = 8191;
+  EXPECT_EQ(PeerCopies::open(std::move(small)).error().code, Code::invalid_argument);
+}
+
+}  // namespace
+}  // namespace strait::testing
