@@ -12,7 +12,10 @@ A model of 300 million parameters, on machines without P2P, with and without few
     STRAIT_P2P=off STRAIT_WIRE=int8 strait run -- torchrun ... --model 300m --json int8.json
     torchrun ... --model 300m --alone    # what would be without any communication
 
-Nothing in here knows of Strait: `strait run` puts its libnccl.so.2 before the one that PyTorch brings along.
+`strait run` puts Strait's libnccl.so.2 before the one that PyTorch brings along; nothing in here knows of it. Only --wire-hook
+calls Strait itself: DDP's gradients then travel in that format, with error feedback, and all else as without it.
+
+    LD_LIBRARY_PATH=build/release/lib strait run -- torchrun ... --wire-hook int4 --json int4.json
 """
 import argparse
 import contextlib
@@ -26,6 +29,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
+from wire_hook import WireState, average_in_wire_format
 
 
 # Wide rather than deep: the host must launch kernels faster than the GPUs run them, or nothing else can be seen.
@@ -64,6 +68,9 @@ def train(arguments):
     precision = torch.autocast("cuda", dtype=torch.bfloat16, enabled=arguments.model != "small")
     if arguments.mode == "ddp":
         model = DistributedDataParallel(model, device_ids=[device.index])
+        if arguments.wire_hook:
+            hook_state = WireState(arguments.wire_hook, device)
+            model.register_comm_hook(hook_state, average_in_wire_format)
     else:
         model = FullyShardedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=sizes["lr"], fused=True)
@@ -91,7 +98,11 @@ def train(arguments):
     seconds = time.perf_counter() - began
     trained = dist.get_world_size() * sizes["batch"] * (arguments.steps - WARMUP_STEPS)
     samples_per_s = trained / (time.perf_counter() - began_warm)
+    if arguments.mode == "ddp" and not arguments.alone:
+        check_same(model)
     check_calls(rank, device)
+    if arguments.wire_hook:
+        hook_state.destroy()
     if rank == 0:
         print(f"{arguments.mode}, {parameters / 1e6:.0f} M parameters: {arguments.steps} steps in {seconds:.1f} s, "
               f"{samples_per_s:.1f} samples/s, loss {losses[0]:.4f} -> {losses[-1]:.4f}, "
@@ -101,6 +112,15 @@ def train(arguments):
                 json.dump({"mode": arguments.mode, "parameters": parameters, "seconds": seconds,
                            "samples_per_s": samples_per_s, "losses": losses}, file)
     dist.destroy_process_group()
+
+
+def check_same(model):
+    """All ranks of DDP end with the same bits, whatever their gradients were carried as."""
+    own = torch.stack([each.detach().view(torch.int32).sum(dtype=torch.int64) for each in model.parameters()])
+    least, most = own.clone(), own.clone()
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    assert torch.equal(least, most), "the ranks' parameters are not the same"
 
 
 def check_calls(rank, device):
@@ -147,6 +167,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=list(MODELS), default="small")
     parser.add_argument("--mode", choices=["ddp", "fsdp"], default="ddp")
+    parser.add_argument("--wire-hook", choices=["int8", "fp8", "int4"],
+                        help="gradients travel in this format, with error feedback, by Strait's library (--mode ddp)")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--alone", action="store_true",
                         help="ranks trade no gradients: the speed that nothing can exceed")
@@ -156,6 +178,8 @@ def main():
     arguments = parser.parse_args()
     if arguments.steps <= WARMUP_STEPS:
         parser.error(f"--steps must be more than {WARMUP_STEPS}")
+    if arguments.wire_hook and (arguments.mode != "ddp" or arguments.alone):
+        parser.error("--wire-hook is for --mode ddp, and not --alone")
     if arguments.compare:
         sys.exit(compare(arguments.compare, arguments.tolerance))
     train(arguments)

@@ -7,76 +7,45 @@ One process is all ranks: each computes the gradients of its own part of the bat
 GPUs, with the bits of docs/wire-formats.md. The text is the source code of Python's and PyTorch's own modules, byte by byte.
 """
 import argparse
-import ctypes
 import json
 import pathlib
 import sysconfig
 
+import strait_api
 import torch
 from torch import nn
 from train import Transformer
 
 WAYS = ("off", False), ("int8", False), ("fp8", False), ("int4", False), ("int4", True)  # format, error feedback
-WIRE = {"off": 1, "int8": 2, "fp8": 3, "int4": 4}  # straitWireFormat_t
-FLOAT32, AVERAGE = 7, 4
 LENGTH, BATCH = 256, 12  # of a rank
-
-
-class UniqueId(ctypes.Structure):
-    _fields_ = [("internal", ctypes.c_char * 128)]
-
-
-class Config(ctypes.Structure):
-    _fields_ = [("size_bytes", ctypes.c_size_t), ("magic", ctypes.c_uint32), ("device", ctypes.c_int),
-                ("init_timeout_ms", ctypes.c_int64), ("timeout_ms", ctypes.c_int64), ("max_sms", ctypes.c_int),
-                ("wire", ctypes.c_int)]
-
-
-class CallOptions(ctypes.Structure):
-    _fields_ = [("size_bytes", ctypes.c_size_t), ("magic", ctypes.c_uint32), ("wire", ctypes.c_int),
-                ("residual", ctypes.c_void_p), ("max_sms", ctypes.c_int), ("algorithm", ctypes.c_char_p)]
 
 
 class Ranks:
     """Communicators of several ranks, all of this process and on this GPU, each with a stream of its own."""
 
     def __init__(self, count):
-        self.library = ctypes.CDLL("libstrait.so.0")
-        self.library.straitGetLastError.restype = ctypes.c_char_p
-        unique = UniqueId()
-        self.check(self.library.straitGetUniqueId(ctypes.byref(unique)))
-        self.comms = [ctypes.c_void_p() for _ in range(count)]
-        config = Config(ctypes.sizeof(Config), 0x53747261, 0, 0, 60_000, 0, 0)
-        self.check(self.library.straitGroupStart())
-        for rank, comm in enumerate(self.comms):
-            self.check(self.library.straitCommInitRank(ctypes.byref(comm), count, ctypes.byref(unique), rank,
-                                                       ctypes.byref(config)))
-        self.check(self.library.straitGroupEnd())
+        self.library = strait_api.Library()
+        unique = self.library.unique_id()
+        self.library.call("straitGroupStart")
+        self.comms = [self.library.init_rank(unique, count, rank, 0, timeout_ms=60_000) for rank in range(count)]
+        self.library.call("straitGroupEnd")
         self.streams = [torch.cuda.Stream() for _ in range(count)]
-
-    def check(self, result):
-        if result != 0:
-            raise RuntimeError(self.library.straitGetLastError(None).decode())
 
     def average(self, gradients, wire, residuals):
         """In place, over the ranks."""
         now = torch.cuda.current_stream()
-        self.check(self.library.straitGroupStart())
+        self.library.call("straitGroupStart")
         for rank, (comm, stream, values) in enumerate(zip(self.comms, self.streams, gradients)):
             stream.wait_stream(now)
-            options = CallOptions(ctypes.sizeof(CallOptions), 0x53747262, WIRE[wire],
-                                  residuals[rank].data_ptr() if residuals else None, 0, None)
-            self.check(self.library.straitAllReduceWithOptions(
-                ctypes.c_void_p(values.data_ptr()), ctypes.c_void_p(values.data_ptr()),
-                ctypes.c_size_t(values.numel()), FLOAT32, AVERAGE, comm, ctypes.c_void_p(stream.cuda_stream),
-                ctypes.byref(options)))
-        self.check(self.library.straitGroupEnd())
+            self.library.average(comm, values.data_ptr(), values.numel(), "float32", wire,
+                                 residuals[rank].data_ptr() if residuals else None, stream.cuda_stream)
+        self.library.call("straitGroupEnd")
         for stream in self.streams:
             now.wait_stream(stream)
 
     def destroy(self):
         for comm in self.comms:
-            self.check(self.library.straitCommDestroy(comm))
+            self.library.destroy(comm)
 
 
 def read_text(most_bytes):

@@ -131,9 +131,9 @@ inline constexpr Variable environment_table[] = {
      "be slower (docs/gpus.md).",
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_HOST_MEMORY_BYTES", VariableKind::bytes, "128M", true,
-     "GPU ranks without P2P: memory that the ranks of a communicator pin on a host, all together. With less, chunks "
-     "are "
-     "smaller and large calls slower (docs/gpus.md#without-p2p).",
+     "GPU ranks without P2P: memory that the communicators of a process may pin on a host, all together; each goes on "
+     "with 6 MB a rank where less is left. With less, chunks are smaller and large calls slower "
+     "(docs/gpus.md#memory-of-several-communicators).",
      "", std::int64_t{96} << 20, std::int64_t{1} << 34},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines, and so does each "

@@ -46,7 +46,7 @@ struct CommOptions {
   std::uint32_t cpu_reducers = 0;  ///< threads a rank, at most
   std::vector<std::uint32_t> cpu_reducer_cores;
   std::uint32_t cpu_reducer_spin_us = 0;
-  std::size_t host_memory_bytes = 0;  ///< GPU ranks without P2P: what they pin of a host together
+  std::size_t host_memory_bytes = 0;  ///< without P2P: what all communicators of a host pin together
   std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do
   std::size_t copy_window_bytes = 0;
   bool copies_messages = true;     ///< where copy engines carry calls: sends and receives, too

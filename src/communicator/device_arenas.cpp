@@ -1,14 +1,11 @@
 #include "communicator/device_arenas.hpp"
 
 #include <algorithm>
-#include <numeric>
 
-#include "base/log.hpp"
-#include "base/stages.hpp"
+#include "communicator/arena_trade.hpp"
 #include "communicator/device_copies.hpp"
 #include "communicator/device_islands.hpp"
 #include "communicator/device_links.hpp"
-#include "communicator/device_reducers.hpp"
 #include "kernels/cut.hpp"
 #include "kernels/kernels.hpp"
 
@@ -25,53 +22,6 @@ namespace {
 
 constexpr std::size_t alignment = 4096;  ///< of copy windows
 
-/// What `members` of a communicator trade over, but for its arenas. `self`: this rank's place among them.
-Ring ring_of(const DeviceRank::Request& request, const Island& members, std::uint32_t self, const ArenaLayout& layout) {
-  Ring ring{};
-  ring.rank = self;
-  ring.ranks = static_cast<std::uint32_t>(members.size());
-  ring.averaged = request.ranks;
-  std::copy(members.begin(), members.end(), ring.members);
-  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  return ring;
-}
-
-template <class Memory>
-struct Traded {
-  std::vector<Memory> all;    ///< by place among the members
-  std::uint32_t missing = 0;  ///< bit r: that of rank r could not be mapped
-  Status mapped;              ///< why
-};
-
-/// All ranks allocate (as `places` say) and trade descriptors; each maps the memory of `members`, itself among them.
-/// `kind` is what of it an error names.
-template <class Memory, class... Places>
-Result<Traded<Memory>> trade(const DeviceRank::Request& request, const Island& members, std::size_t bytes,
-                             const std::string& kind, const Places&... places) {
-  Stages stages;
-  auto own = Memory::allocate(request.device, bytes, places...);
-  stages.done("own");
-  auto shared = own ? own->share() : Result<UniqueFd>(tl::unexpected(own.error()));
-  STRAIT_TRY(request.agree(shared.map([](const UniqueFd&) {}), "share " + kind));
-  STRAIT_ASSIGN(const auto descriptors, request.exchange(shared->get()));
-  stages.done("exchange");
-  Traded<Memory> traded;
-  for (const std::uint32_t peer : members) {
-    auto memory =
-        peer == request.rank ? std::move(own) : Memory::import(descriptors[peer].get(), bytes, request.device);
-    if (memory) {
-      traded.all.push_back(std::move(*memory));
-      continue;
-    }
-    traded.all.emplace_back();
-    traded.missing |= 1u << peer;
-    if (traded.mapped) traded.mapped = tl::unexpected(memory.error());
-  }
-  stages.done("map");
-  log_trace(static_cast<int>(request.rank), "set-up of " + kind + ": " + stages.text());
-  return traded;
-}
-
 Result<bool> has_async_copies(int device) {
   int capability = 0, block_memory_bytes = 0;
   const auto ask = [&](cudaDeviceAttr what, int& answer) {
@@ -80,20 +30,6 @@ Result<bool> has_async_copies(int device) {
   STRAIT_TRY(ask(cudaDevAttrComputeCapabilityMajor, capability));
   STRAIT_TRY(ask(cudaDevAttrMaxSharedMemoryPerBlockOptin, block_memory_bytes));
   return capability >= 9 && static_cast<std::uint32_t>(block_memory_bytes) >= kernels::piped_memory_bytes();
-}
-
-Result<std::vector<RankNodes>> gather_nodes(const DeviceRank::Request& request) {
-  const RankNodes own = RankNodes::find(request.bus_ids[request.rank], request.reducers.cores);
-  STRAIT_ASSIGN(const auto words, request.gather(own.word()));
-  std::vector<RankNodes> nodes;
-  for (const std::uint32_t word : words) nodes.push_back(RankNodes::of_word(word));
-  return nodes;
-}
-
-Island everybody(std::uint32_t ranks) {
-  Island all(ranks);
-  std::iota(all.begin(), all.end(), 0);
-  return all;
 }
 
 }  // namespace
@@ -212,7 +148,11 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   if (ranks > 1 && ranks == request.ranks && DeviceCopies::are_wanted(request, false))
     copy_window_bytes_ = request.copy_window_bytes / (ranks - 1) / alignment * alignment;
   const std::size_t bytes = is_alone ? 1 : copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
-  STRAIT_ASSIGN(auto traded, trade<cuda_p2p::SharedMemory>(request, island, bytes, "memory of GPUs"));
+  using cuda_p2p::SharedMemory;
+  STRAIT_ASSIGN(auto traded,
+                trade(
+                    request, island, "memory of GPUs", [&] { return SharedMemory::allocate(request.device, bytes); },
+                    [&](int fd) { return SharedMemory::import(fd, bytes, request.device); }));
   if (!is_alone) peers_ = std::move(traded.all);
   island_ring_ = ring_of(request, island, place, layout);
   for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) island_ring_.arenas[peer] = peers_[peer].data();
@@ -220,142 +160,6 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   const bool wants_pipes = ranks > 2 || request.piped_bytes == 0;
   island_ring_.has_async_copies = wants_pipes && all_can(by_nvlink | by_async_copies);
   return gather(request, traded.missing, traded.mapped, "map its peers' memory of GPUs");
-}
-
-Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
-  // What ranks trade across islands lies behind what all trade.
-  const std::size_t arenas_bytes = StagingBudget::of(request.host_memory_bytes, false, false).arenas_bytes;
-  const std::size_t budget_bytes = arenas_bytes / request.ranks / (islands_.empty() ? 1 : 2);
-  const ArenaLayout layout = arena_layout(ArenaKind::host, request.ranks, budget_bytes);
-  ArenaLayout across{};
-  if (!islands_.empty())
-    across = arena_layout(ArenaKind::host, static_cast<std::uint32_t>(islands_.size()), budget_bytes);
-  const Island all = everybody(request.ranks);
-  STRAIT_ASSIGN(nodes_, gather_nodes(request));
-  const std::size_t size_bytes = layout.size_bytes + across.size_bytes;
-  STRAIT_ASSIGN(auto traded, trade<host_staged::HostMemory>(request, all, size_bytes, "host memory",
-                                                            places_of_arena(size_bytes, nodes_[request.rank])));
-  STRAIT_TRY(request.agree(traded.mapped, "map its peers' host memory"));
-  staging_ = std::move(traded.all);
-  ring_ = ring_of(request, all, request.rank, layout);
-  ring_.staged = true;
-  for (const std::uint32_t peer : all) ring_.arenas[peer] = staging_[peer].device_data();
-  if (!islands_.empty()) STRAIT_TRY(join_across(request, across, layout));
-  return open_large(request);
-}
-
-/// For copy engines and CPU threads.
-Status DeviceArenas::open_large(const DeviceRank::Request& request) {
-  reducers_of_each_ =
-      cpu_reducers_of_each(request.reducers.threads, request.most_reducers, request.ranks, crossing_ranks());
-  const bool has_reducers = reducers_of_each_ > 0 && DeviceReducers::least_bytes(request, meeting_ranks(),
-                                                                                 crossing_ranks(), exchange_rates_) > 0;
-  const bool has_windows = request.ranks > 1 && DeviceCopies::are_wanted(request, true);
-  budget_ = StagingBudget::of(request.host_memory_bytes, has_reducers, has_windows);
-  if (has_windows) {
-    const staged::StagedOptions options;
-    STRAIT_ASSIGN(const auto windows, staged::StagedWindows::within(budget_.windows_bytes, request.ranks, options.depth,
-                                                                    options.chunk_bytes));
-    STRAIT_ASSIGN(windows_,
-                  share_one(request, windows.size_bytes(), "large messages", places_of_windows(windows, nodes_)));
-  }
-  return has_reducers ? open_reducers(request) : Status();
-}
-
-Status DeviceArenas::join_across(const DeviceRank::Request& request, const ArenaLayout& layout,
-                                 const ArenaLayout& before) {
-  STRAIT_ASSIGN(island_scratch_, cuda::DeviceMemory::allocate_uncleared(request.device, DeviceIslands::scratch_bytes));
-  const auto [own, place] = place_of(islands_, request.rank);
-  if (islands_[own].size() == 1) {
-    // Nobody to trade with; what such a rank does with its own data needs a ring all the same.
-    island_ring_ = ring_of(request, islands_[own], 0, before);
-    island_ring_.staged = true;
-    island_ring_.arenas[0] = ring_.arenas[request.rank];
-  }
-  if (place != 0 && !are_alike(islands_)) return {};
-  Island members;
-  for (const Island& island : islands_) members.push_back(island[place]);
-  across_ring_ = ring_of(request, members, own, layout);
-  across_ring_.staged = true;
-  for (std::uint32_t i = 0; i < members.size(); ++i)
-    across_ring_.arenas[i] = ring_.arenas[members[i]] + before.size_bytes;
-  return {};
-}
-
-Result<host_staged::HostMemory> DeviceArenas::share_one(const DeviceRank::Request& request, std::size_t bytes,
-                                                        const std::string& what,
-                                                        std::span<const PlacedPart> places) const {
-  host_staged::HostMemory one;
-  Status opened;
-  const auto take = [&](Result<host_staged::HostMemory> memory) {
-    if (memory)
-      one = std::move(*memory);
-    else
-      opened = tl::unexpected(memory.error());
-  };
-  if (request.rank == 0) take(host_staged::HostMemory::allocate(request.device, bytes, places));
-  STRAIT_TRY(request.agree(opened, "share host memory for " + what));
-  // The others have nothing to give, and give what they have.
-  STRAIT_ASSIGN(const UniqueFd given, request.rank == 0 ? one.share() : staging_[request.rank].share());
-  STRAIT_ASSIGN(const auto descriptors, request.exchange(given.get()));
-  if (request.rank != 0) take(host_staged::HostMemory::import(descriptors[0].get(), bytes, request.device));
-  STRAIT_TRY(request.agree(opened, "map the host memory for " + what));
-  return one;
-}
-
-cpu_reducers::ReducerMemory DeviceArenas::reducers_layout() const {
-  return cpu_reducers::ReducerMemory::of(static_cast<std::uint32_t>(meeting_ranks()),
-                                         budget_.reducers_bytes / meetings());
-}
-
-std::size_t DeviceArenas::reducers_offset() const {
-  return meetings() > 1 ? place_of(islands_, ring_.rank).place * reducers_layout().size_bytes() : 0;
-}
-
-std::vector<PlacedPart> DeviceArenas::reducers_places() const {
-  const cpu_reducers::ReducerMemory layout = reducers_layout();
-  std::vector<PlacedPart> all;
-  for (std::size_t meeting = 0; meeting < meetings(); ++meeting) {
-    std::vector<RankNodes> nodes = nodes_;
-    if (!islands_.empty()) {
-      nodes.clear();
-      for (const Island& island : islands_) nodes.push_back(nodes_[island[meeting]]);
-    }
-    const auto places = places_of_reducers(layout, meeting * layout.size_bytes(), reducers_of_each_, nodes);
-    all.insert(all.end(), places.begin(), places.end());
-  }
-  return all;
-}
-
-Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
-  const cpu_reducers::ReducerMemory layout = reducers_layout();
-  STRAIT_ASSIGN(reducers_memory_,
-                share_one(request, meetings() * layout.size_bytes(), "CPU reducers", reducers_places()));
-  if (meeting_ring().ranks == 0) {  // what this rank has is added up on its GPU's island
-    reducers_memory_ = {};
-    return {};
-  }
-  const std::uint32_t place = meeting_ring().rank;
-  std::byte* const memory = reducers_memory_.device_data() + reducers_offset();
-  reducers_ring_.rank = cpu_reducers::ReducerMemory::gpu;
-  reducers_ring_.ranks = 2;
-  reducers_ring_.staged = true;
-  reducers_ring_.arenas[cpu_reducers::ReducerMemory::gpu] = memory + layout.up(place);
-  reducers_ring_.arenas[cpu_reducers::ReducerMemory::threads] = memory + layout.down(place);
-  reducers_ring_.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout.wire_slots(place);
-  reducers_ring_.members[cpu_reducers::ReducerMemory::gpu] = static_cast<std::uint8_t>(request.rank);
-  reducers_ring_.members[cpu_reducers::ReducerMemory::threads] = awaits_reducers;
-  return {};
-}
-
-/// Rank 0's; the others have no use for theirs.
-Status DeviceArenas::open_peer_words(const DeviceRank::Request& request) {
-  const staged::MessageWords words{request.ranks};
-  STRAIT_ASSIGN(auto traded,
-                trade<host_staged::HostMemory>(request, everybody(1), words.size_bytes(), "words of host memory"));
-  STRAIT_TRY(request.agree(traded.mapped, "map words of host memory"));
-  peer_words_ = std::move(traded.all.front());
-  return {};
 }
 
 Result<Missing> DeviceArenas::probe(const DeviceRank::Request& request) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "communicator/device_rank.hpp"
+#include "communicator/staging_account.hpp"
 #include "communicator/staging_budget.hpp"
 #include "communicator/staging_places.hpp"
 #include "executor/cpu_reducers/reducer_memory.hpp"
@@ -96,6 +97,7 @@ class DeviceArenas {
   Result<Missing> probe(const DeviceRank::Request& request);
   Status run_probe(int device, std::uint32_t& unreached) const;
   Status open_staging(const DeviceRank::Request& request);
+  Status share_budget(const DeviceRank::Request& request);
   Status open_large(const DeviceRank::Request& request);
   /// The ring of one rank of each island, in the staging arenas, behind that of all ranks.
   Status join_across(const DeviceRank::Request& request, const kernels::ArenaLayout& layout,
@@ -103,6 +105,7 @@ class DeviceArenas {
   /// Of `bytes`, rank 0's, which all map. `what`: of it an error names.
   Result<host_staged::HostMemory> share_one(const DeviceRank::Request& request, std::size_t bytes,
                                             const std::string& what, std::span<const PlacedPart> places) const;
+  std::size_t all_reducers_bytes() const;
   std::vector<PlacedPart> reducers_places() const;
   Status open_reducers(const DeviceRank::Request& request);
   /// How many meet, and how many such groups of ranks there are: the same on all ranks.
@@ -112,7 +115,8 @@ class DeviceArenas {
   kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;
   std::vector<RankNodes> nodes_;  ///< staged: by rank
-  StagingBudget budget_;          ///< staged
+  StagingShare staging_share_;    ///< staged
+  StagingBudget budget_;          ///< of it
   cuda::DeviceMemory counts_;     ///< of all rings, and behind them Ring::gave_up and the words
   static constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks, words_bytes = 4096;
   static_assert(barrier_bytes + sizeof(kernels::LaunchCounts) <= words_bytes);

@@ -42,7 +42,8 @@ class DeviceRank {
     std::size_t lines_bytes = 0;               ///< through peers' memory: messages up to this go as lines
     std::optional<std::size_t> packets_bytes;  ///< by PCIe: messages up to this go as packets; unset: by the rates
     std::size_t piped_bytes = 0;               ///< through peers' memory: messages from this on go through pipes
-    std::size_t host_memory_bytes = 0;         ///< that all ranks pin together, without P2P
+    std::string communicator;                  ///< a name that no other has, the same on all ranks
+    std::size_t host_memory_bytes = 0;         ///< that all communicators of a host pin together, without P2P
     std::size_t copy_engine_bytes = 0;         ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
     bool copies_messages = true;               ///< copy engines carry sends and receives like other calls
     std::size_t copy_window_bytes = 0;         ///< of a GPU's memory, where copy engines carry chunks between GPUs

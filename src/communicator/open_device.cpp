@@ -76,6 +76,7 @@ Status Comm::open_device(const Deadline& deadline) {
   request.lines_bytes = options_.lines_bytes;
   request.packets_bytes = options_.packets_bytes;
   request.piped_bytes = options_.piped_bytes;
+  request.communicator = recorder_->communicator();
   request.host_memory_bytes = options_.host_memory_bytes;
   request.copy_engine_bytes = options_.copy_engine_bytes;
   request.copies_messages = options_.copies_messages;

@@ -1,6 +1,11 @@
 // Communicators come and go beside other work of the same GPU, and graphs run beside calls outside of them.
 #include <gmock/gmock.h>
 
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+
 #include "gpu/device_side.hpp"
 #include "gpu/spin.hpp"
 
@@ -55,6 +60,44 @@ void check_beside_other_work(straitComm_t comm, int rank, int ranks) {
     EXPECT_TRUE(other.runs()) << "turn " << turn;
   }
   meet_on_host();
+}
+
+/// Of memory that ranks share, mapped by this process: each part of it once, however many ranks it has.
+std::size_t staging_bytes() {
+  std::map<std::string, std::size_t> parts;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::size_t begin = 0, end = 0;
+    unsigned long long inode = 0;
+    if (line.find("strait-staging") == std::string::npos) continue;
+    EXPECT_EQ(std::sscanf(line.c_str(), "%zx-%zx %*s %*s %*s %llu", &begin, &end, &inode), 3) << line;
+    parts[std::to_string(inode)] = end - begin;
+  }
+  std::size_t bytes = 0;
+  for (const auto& [inode, part_bytes] : parts) bytes += part_bytes;
+  return bytes;
+}
+
+/// Three communicators together pin no more of the host than one may, and work.
+void check_host_memory(straitComm_t comm, int rank, int ranks) {
+  const char* transport = nullptr;
+  STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, nullptr));
+  const bool is_staged = std::string(transport) == "host_staged";
+  DeviceSide side(std::size_t{8} << 20);
+  straitComm_t more[2] = {another(comm, rank), another(comm, rank)};
+  meet_on_host();
+  const std::size_t pinned_bytes = staging_bytes();
+  EXPECT_LE(pinned_bytes, std::size_t{128} << 20);
+  EXPECT_EQ(pinned_bytes != 0, is_staged);
+  for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, std::size_t{1'000'003}})
+    for (straitComm_t each : {comm, more[0], more[1]}) {
+      CollectiveCase c;
+      c.count = count;
+      c.seed = count;
+      side.check(each, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+    }
+  meet_on_host();
+  for (straitComm_t each : more) STRAIT_EXPECT_OK(straitCommDestroy(each));
 }
 
 /// Of two communicators that wait on one GPU for a rank that stays away, each is aborted and destroyed for itself.
@@ -251,6 +294,7 @@ TEST_P(DeviceLifetime, ForksAfterInit) {
   if (!GetParam().as_processes) GTEST_SKIP() << "a process forks as a whole";
   run(check_fork);
 }
+TEST_P(DeviceLifetime, KeepsToTheHostMemoryOfAll) { run(check_host_memory); }
 TEST_P(DeviceLifetime, BesideOtherWork) { run(check_beside_other_work); }
 TEST_P(DeviceLifetime, AbortsEachForItself) { run(check_aborts); }
 TEST_P(DeviceLifetime, GraphsBesideCalls) { run(check_mixed); }

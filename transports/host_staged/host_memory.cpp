@@ -6,47 +6,23 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <string>
-#include <vector>
 
 #include "base/log.hpp"
+#include "transports/host_staged/pinned.hpp"
 #include "transports/shm/shared_heap.hpp"
 
 namespace strait::host_staged {
 namespace {
 
-/// Memory that is registered with CUDA, and that which nobody uses any more. To unregister waits for all that runs on
-/// the process's devices, and holds its launches up meanwhile: another communicator's kernel would wait for ever if its
-/// peers need one of those launches. So it is done when no other memory of this kind is in use, or when much has
-/// gathered.
-class Pinned {
- public:
-  static Pinned& of_process() {
-    static auto* const pinned = new Pinned;  // communicators may be let go of while the process ends
-    return *pinned;
-  }
-  void take() {
-    const std::lock_guard lock(mutex_);
-    ++in_use_;
-  }
-  void let_go(Mapping mapping) {
-    const std::lock_guard lock(mutex_);
-    unused_bytes_ += mapping.size_bytes();
-    unused_.push_back(std::move(mapping));
-    if (--in_use_ != 0 && unused_bytes_ <= most_unused_bytes) return;
-    for (const Mapping& each : unused_) cudaHostUnregister(each.data());
+Pinned& pinned() {
+  const auto unregister = [](const Mapping& mapping) {
+    cudaHostUnregister(mapping.data());
     cudaGetLastError();  // a device that was reset has forgotten it
-    unused_.clear();
-    unused_bytes_ = 0;
-  }
-
- private:
-  static constexpr std::size_t most_unused_bytes = std::size_t{512} << 20;
-  std::mutex mutex_;
-  std::size_t in_use_ = 0, unused_bytes_ = 0;
-  std::vector<Mapping> unused_;
-};
+  };
+  static auto* const of_process = new Pinned(unregister);  // communicators may be let go of while the process ends
+  return *of_process;
+}
 
 /// Before pages are pinned, for those stay where they are.
 void place(const Mapping& mapping, std::span<const PlacedPart> places) {
@@ -82,12 +58,14 @@ Status HostMemory::register_for(int device) {
     return failed(result);
   }
   device_data_ = static_cast<std::byte*>(address);
-  Pinned::of_process().take();
+  pinned().take();
   return {};
 }
 
-Result<HostMemory> HostMemory::allocate(int device, std::size_t bytes, std::span<const PlacedPart> places) {
+Result<HostMemory> HostMemory::allocate(int device, std::size_t bytes, Lease lease,
+                                        std::span<const PlacedPart> places) {
   HostMemory memory;
+  memory.lease_ = std::move(lease);
   STRAIT_ASSIGN(memory.fd_, shm::make_sealed_memory("strait-staging", bytes));
   STRAIT_ASSIGN(memory.mapping_, Mapping::of_file(memory.fd_.get(), bytes));
   place(memory.mapping_, places);
@@ -95,8 +73,9 @@ Result<HostMemory> HostMemory::allocate(int device, std::size_t bytes, std::span
   return memory;
 }
 
-Result<HostMemory> HostMemory::import(int fd, std::size_t bytes, int device) {
+Result<HostMemory> HostMemory::import(int fd, std::size_t bytes, int device, Lease lease) {
   HostMemory memory;
+  memory.lease_ = std::move(lease);
   STRAIT_ASSIGN(memory.mapping_, Mapping::of_file(fd, bytes));
   STRAIT_TRY(memory.register_for(device));
   return memory;
@@ -110,18 +89,20 @@ Result<UniqueFd> HostMemory::share() const {
 }
 
 HostMemory::~HostMemory() {
-  if (device_data_ != nullptr) Pinned::of_process().let_go(std::move(mapping_));
+  if (device_data_ != nullptr) pinned().let_go(std::move(mapping_), std::move(lease_));
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept
     : fd_(std::move(other.fd_)),
       mapping_(std::move(other.mapping_)),
+      lease_(std::move(other.lease_)),
       device_data_(std::exchange(other.device_data_, nullptr)) {}
 
 HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
   HostMemory old(std::move(other));
   std::swap(fd_, old.fd_);
   std::swap(mapping_, old.mapping_);
+  std::swap(lease_, old.lease_);
   std::swap(device_data_, old.device_data_);
   return *this;
 }

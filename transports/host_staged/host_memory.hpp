@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -15,11 +16,15 @@ namespace strait::host_staged {
 /// registered with CUDA by each. It lives as long as anybody maps it.
 class HostMemory {
  public:
+  /// What is held as long as the memory is pinned: that may be longer than this lives.
+  using Lease = std::shared_ptr<const void>;
+
   HostMemory() = default;
   /// Zeroed, for access by `device`. Parts whose place cannot be had lie anywhere.
-  static Result<HostMemory> allocate(int device, std::size_t bytes, std::span<const PlacedPart> places = {});
+  static Result<HostMemory> allocate(int device, std::size_t bytes, Lease lease = {},
+                                     std::span<const PlacedPart> places = {});
   /// What a peer's share() gave, of the same size, for access by `device`. Reads the descriptor, leaves it open.
-  static Result<HostMemory> import(int fd, std::size_t bytes, int device);
+  static Result<HostMemory> import(int fd, std::size_t bytes, int device, Lease lease = {});
   ~HostMemory();
   HostMemory(HostMemory&& other) noexcept;
   HostMemory& operator=(HostMemory&& other) noexcept;
@@ -37,6 +42,7 @@ class HostMemory {
 
   UniqueFd fd_;
   Mapping mapping_;
+  Lease lease_;
   std::byte* device_data_ = nullptr;  ///< set: registered
 };
 

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "communicator/device_rank.hpp"
+#include "communicator/staging_account.hpp"
+#include "communicator/staging_budget.hpp"
 #include "communicator/started_calls.hpp"
 
 namespace strait {
@@ -13,7 +15,8 @@ namespace {
 
 class FakeDeviceRank final : public DeviceRank {
  public:
-  explicit FakeDeviceRank(Request request) : request_(std::move(request)) {
+  explicit FakeDeviceRank(Request request, StagingShare staging = {})
+      : request_(std::move(request)), staging_(std::move(staging)) {
     if (!testing::fake_gpu.has_attendants) return;
     attendant_ = std::jthread([this](const std::stop_token& stop) {
       kernels::Mailbox& mailbox = testing::fake_gpu.mailboxes[request_.rank];
@@ -76,6 +79,7 @@ class FakeDeviceRank final : public DeviceRank {
 
  private:
   Request request_;
+  StagingShare staging_;
   std::string why_;
   StartedCalls started_;
   std::jthread attendant_;
@@ -92,7 +96,13 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
     STRAIT_ASSIGN(const ExchangeRates rates, request.exchange_rates(true));
     testing::fake_gpu.rates[request.rank] = rates.gbps;
   }
-  return std::make_unique<FakeDeviceRank>(request);
+  StagingShare staging;
+  if (testing::fake_gpu.stages) {
+    STRAIT_ASSIGN(staging, agree_on_staging(request, false, false));
+    testing::fake_gpu.staged_for[request.rank] = staging.bytes;
+    settle_staging(request, staging, StagingBudget::of(staging.bytes, false, false).total_bytes());
+  }
+  return std::make_unique<FakeDeviceRank>(request, std::move(staging));
 }
 ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
   return {++testing::fake_gpu.looks + (through_host ? 0.5 : 0), static_cast<double>(bus_ids.size())};

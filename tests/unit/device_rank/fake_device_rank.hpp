@@ -19,14 +19,16 @@ struct FakeGpu {
   std::atomic<int> launches{0};
   std::atomic<std::size_t> aggregates{1};  ///< so many of a group's collectives go in one launch
   bool logs = false;
-  std::vector<std::string> log;    ///< what ranks of one thread do: "<rank>: <call>"
-  bool asks_for_rates = false;     ///< when a communicator is made
-  std::atomic<int> looks{0};       ///< at what joins the GPUs: each sees something else
-  std::array<double, 4> rates{};   ///< by rank, of what they were told
-  bool agrees = false;             ///< when a communicator is made, that all are well
-  std::atomic<int> opening{0};     ///< ranks that have got so far
-  std::atomic<int> late_rank{-1};  ///< that stays there
-  int refusing_rank = -1;          ///< that cannot register memory
+  std::vector<std::string> log;             ///< what ranks of one thread do: "<rank>: <call>"
+  bool asks_for_rates = false;              ///< when a communicator is made
+  std::atomic<int> looks{0};                ///< at what joins the GPUs: each sees something else
+  std::array<double, 4> rates{};            ///< by rank, of what they were told
+  bool stages = false;                      ///< ranks agree on their host memory, and keep it
+  std::array<std::size_t, 4> staged_for{};  ///< by rank: what they agreed on
+  bool agrees = false;                      ///< when a communicator is made, that all are well
+  std::atomic<int> opening{0};              ///< ranks that have got so far
+  std::atomic<int> late_rank{-1};           ///< that stays there
+  int refusing_rank = -1;                   ///< that cannot register memory
   std::atomic<int> registrations{0};
   std::atomic<bool> has_attendants{false};  ///< ranks look at what their GPUs have started, and at their peers
   /// What GPUs have started, by rank: for tests that start calls.

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/environment.hpp"
 #include "executor/copy_engine/options.hpp"
 #include "executor/copy_engine/windows.hpp"
 #include "executor/cpu_reducers/reducer_memory.hpp"
@@ -31,10 +35,48 @@ TEST(StagingBudget, By128MegabytesIsWhatWasMeasured) {
   EXPECT_EQ(StagingBudget::of(128 * mb, false, true).windows_bytes, 64 * mb);
 }
 
+TEST(StagingBudget, TheFirstHasAllAndLaterOnesLessThanHalfOfWhatIsLeft) {
+  EXPECT_EQ(StagingBudget::left(128 * mb, 0, 4, false), 128 * mb);
+  EXPECT_EQ(StagingBudget::left(128 * mb, 0, 4, true), 128 * mb);
+  for (const bool others : {false, true}) {
+    std::size_t pinned = 300 * mb;
+    for (int communicator = 1; communicator < 4; ++communicator) {
+      const std::size_t rest = 1024 * mb - pinned;
+      const auto budget = StagingBudget::of(StagingBudget::left(1024 * mb, pinned, 4, others), others, false);
+      EXPECT_LT(budget.total_bytes(), rest / 2) << communicator;
+      EXPECT_GT(budget.total_bytes(), rest / 5 * 2) << communicator;
+      pinned += budget.total_bytes();
+    }
+  }
+}
+
+TEST(StagingBudget, AGroupOfCommunicatorsKeepsToTheBound) {
+  std::size_t pinned = 0;
+  for (const std::size_t arenas_mb : {60, 31, 16, 11}) {
+    const auto budget = StagingBudget::of(StagingBudget::left(128 * mb, pinned, 4, false), false, false);
+    EXPECT_EQ(budget.total_bytes() / mb, arenas_mb);
+    pinned += budget.total_bytes();
+  }
+  EXPECT_LE(pinned, 128 * mb);
+}
+
+TEST(StagingBudget, NoCommunicatorGoesBelowTheLeast) {
+  for (const std::size_t pinned : {124 * mb, 128 * mb, 1000 * mb})
+    EXPECT_EQ(StagingBudget::left(128 * mb, pinned, 2, true), 12 * mb);
+}
+
+TEST(StagingBudget, TheLeastSettingIsEnoughForMostRanks) {
+  const auto* const setting =
+      std::find_if(std::begin(environment_table), std::end(environment_table),
+                   [](const Variable& each) { return each.name == "STRAIT_HOST_MEMORY_BYTES"; });
+  ASSERT_NE(setting, std::end(environment_table));
+  EXPECT_EQ(static_cast<std::size_t>(setting->minimum), StagingBudget::least_bytes(kernels::max_ranks));
+}
+
 /// Also where islands halve the arenas, and all places of two islands have a part of the reducers' memory.
 TEST(StagingBudget, TheLeastHasRoomForEverything) {
-  const auto budget = StagingBudget::of(96 * mb, true, true);
   for (std::uint32_t ranks = 2; ranks <= kernels::max_ranks; ++ranks) {
+    const auto budget = StagingBudget::of(StagingBudget::least_bytes(ranks), true, true);
     const std::size_t arena_bytes = budget.arenas_bytes / ranks / 2;
     const auto layout = kernels::arena_layout(kernels::ArenaKind::host, ranks, arena_bytes);
     EXPECT_LE(layout.size_bytes, arena_bytes) << ranks;
