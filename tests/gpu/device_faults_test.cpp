@@ -250,7 +250,8 @@ TEST_P(DeviceFaults, CallsInWhichRanksHaveOtherPartsAreCountedAlike) {
     for (int replay = 0; replay < 2; ++replay) EXPECT_EQ(cudaGraphLaunch(exchanges, side.stream), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(side.stream), cudaSuccess);
     EXPECT_EQ(cudaGraphLaunch(sum, side.stream), cudaSuccess);
-    report.fail_with(side.await_error(10'000), straitGetLastError(side.comm));
+    const straitResult_t error = side.await_error(10'000);
+    report.fail_with(error, straitGetLastError(side.comm));
     STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
   });
   processes.expect_all_end_well();
