@@ -28,15 +28,12 @@ CopyBorders borders(const DeviceRank::Request& request, bool staged) {
 
 /// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two H200 have
 /// shown it to be faster than kernels of all blocks. The two meetings cost 35 us, in which four blocks move 6 MB.
-/// An all-to-all in place is cut into chunks that are saved first, which costs as much again.
+/// An all-to-all in place is cut into chunks that are saved first: between two H100 that takes longer than kernels do.
 std::size_t in_place_border_bytes(std::uint32_t max_sms, bool saves) {
   if (max_sms == no_sms) return 1;
   if (max_sms != 0 && max_sms <= 4) return 16 * mb;
-  return saves ? 256 * mb : 64 * mb;
+  return saves ? ~std::size_t{0} : 64 * mb;
 }
-
-/// For what an all-to-all in place saves, where there are no windows to save it in.
-constexpr std::size_t scratch_bytes = 32 * mb;
 
 /// A ring whose kernels wait without a deadline, until an abort.
 kernels::Ring patient(kernels::Ring ring) {
@@ -92,17 +89,10 @@ Result<staged::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& are
 }
 
 Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
-  constexpr std::size_t alignment = 4096;
   if (arenas.is_staged() || request_->ranks < 2 || request_->threads_share_a_gpu || peers_) return {};
   STRAIT_TRY(arenas.open_peer_words(*request_));
-  auto scratch = cuda::DeviceMemory::allocate_uncleared(request_->device, scratch_bytes);
-  STRAIT_TRY(request_->agree(scratch.map([](const auto&) {}), "save what is written over"));
-  scratch_ = std::move(*scratch);
   auto setup = setup_of(arenas);
   STRAIT_TRY(request_->agree(setup.map([](const auto&) {}), "use its copy engines"));
-  setup->scratch_bytes = scratch_bytes / (setup->ranks - 1) / alignment * alignment;
-  for (std::uint32_t k = 1; k < setup->ranks; ++k)
-    setup->scratch[(setup->rank + k) % setup->ranks] = scratch_.data() + (k - 1) * setup->scratch_bytes;
   auto peers = staged::PeerCopies::open(std::move(*setup));
   STRAIT_TRY(request_->agree(peers.map([](const auto&) {}), "use its copy engines"));
   peers_ = std::move(*peers);

@@ -61,7 +61,7 @@ class DeviceCopies {
 
   const DeviceRank::Request* request_ = nullptr;
   CopyBorders borders_;
-  cuda::DeviceMemory shares_done_, scratch_;
+  cuda::DeviceMemory shares_done_;
   std::unique_ptr<staged::StagedCopies> staged_;
   std::unique_ptr<staged::PeerCopies> peers_;
   std::unique_ptr<staged::PeerMessages> messages_;  ///< where peers_ has windows

@@ -85,7 +85,7 @@ TEST_P(DeviceRegistration, AllShapes) {
 /// Of a communicator that has no windows, by the options of calls.
 TEST_P(DeviceRegistration, AllShapesWithoutWindows) {
   run([](straitComm_t comm, int rank, int ranks) {
-    check_shapes(comm, rank, ranks, {Collective::all_gather, Collective::all_to_all, Collective::broadcast}, no_sms);
+    check_shapes(comm, rank, ranks, {Collective::all_gather, Collective::broadcast}, no_sms);
   });
 }
 
@@ -100,7 +100,10 @@ TEST_P(DeviceRegistration, LargeCalls) {
     {
       const Registration receive(comm, side.receive(), side.bytes());
       check_case(side, comm, rank, ranks, c, Mode::graph);
-      EXPECT_EQ(side.kernels_in_graph() == 0, goes_in_place(comm, ranks));
+      // Processes that share a GPU have so few blocks that copy engines carry large calls.
+      if (ranks <= gpu_count()) {
+        EXPECT_EQ(side.kernels_in_graph() == 0, goes_in_place(comm, ranks));
+      }
       check_case(side, comm, rank, ranks, c, Mode::eager);
       c.collective = Collective::all_to_all;
       check_case(side, comm, rank, ranks, c, Mode::eager);
@@ -113,7 +116,9 @@ TEST_P(DeviceRegistration, LargeCalls) {
       }
     }
     check_case(side, comm, rank, ranks, c, Mode::graph);
-    EXPECT_NE(side.kernels_in_graph(), 0);
+    if (ranks <= gpu_count()) {
+      EXPECT_NE(side.kernels_in_graph(), 0);
+    }
   });
 }
 
@@ -203,6 +208,7 @@ TEST_P(DeviceRegistration, OutputsAtOtherPlacesDoNotMeet) {
 
 /// Many chunks that are saved before a peer writes over them, through all slots of the scratch, again and again.
 TEST_P(DeviceRegistration, LongExchangesInPlace) {
+  setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int rank, int ranks) {
     const std::size_t block_bytes = (std::size_t{72} << 20) / static_cast<std::size_t>(ranks) - 4;
     DeviceSide side(block_bytes * static_cast<std::size_t>(ranks), true);
@@ -212,12 +218,12 @@ TEST_P(DeviceRegistration, LongExchangesInPlace) {
     c.type = DataType::uint8;
     c.count = block_bytes;
     c.in_place = true;
-    c.max_sms = no_sms;
     for (const Mode mode : {Mode::eager, Mode::graph, Mode::eager}) {
       ++c.seed;
       check_case(side, comm, rank, ranks, c, mode);
     }
   });
+  unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
 }  // namespace
