@@ -1,0 +1,48 @@
+// Calls in wire formats that are encoded on their way.
+#include <algorithm>
+#include <utility>
+
+#include "communicator/device_calls.hpp"
+
+namespace strait {
+
+using kernels::Exchange;
+using kernels::Slots;
+using kernels::TwoHop;
+using kernels::Wire;
+
+/// Lengths and slots in elements, for a message of so many.
+Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
+  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  through.rounds = rounds_for(call, one_hop, through, wire::blocks_of(elements) * wire::block_bytes(call.wire));
+  through.grain_bytes = wire::granular_run_elements;
+  through.slot_bytes = through.slot_bytes / wire::granular_run_bytes(call.wire) * wire::granular_run_elements;
+  return through;
+}
+
+bool DeviceCalls::pays_to_encode(const Call& call) const {
+  const BufferSizes sizes = buffer_sizes(call, ring_.rank, ring_.ranks);
+  return std::max(sizes.send_bytes, sizes.receive_bytes) >= borders_.encoded_bytes;
+}
+
+std::vector<DeviceLaunch> DeviceCalls::encoded_launches_of(const Call& call) const {
+  const kernels::Encoding encoding{static_cast<std::uint32_t>(size_bytes(call.type)),
+                                   is_reduction(call.collective) && call.op == ReduceOp::premul_sum, call.residual,
+                                   static_cast<const std::byte*>(call.send)};
+  std::vector<DeviceLaunch> launches;
+  if (call.count == 0) return launches;
+  if (call.collective == Collective::all_reduce) {
+    const std::size_t slice = (wire::blocks_of(call.count) + ring_.ranks - 1) / ring_.ranks * wire::block_elements;
+    const Slots through = encoded_slots(call, false, slice);
+    launches.push_back(launch_of(two_hop_of(call, through, call.count, slice), through, true));
+    launches[0].argument = kernels::EncodedTwoHop{std::get<TwoHop>(launches[0].argument), encoding};
+  } else {
+    const Slots through = encoded_slots(call, true, call.count);
+    add(exchange_of(call, through, call.count), through, is_reduction(call.collective), launches);
+    launches[0].argument = kernels::EncodedExchange{std::get<Exchange>(launches[0].argument), encoding};
+  }
+  launches[0].encoding = call.wire;
+  return launches;
+}
+
+}  // namespace strait
