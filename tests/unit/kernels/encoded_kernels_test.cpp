@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, Encoded, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Peers" : "Host"; });
 
 TEST_P(Encoded, EveryCollective) {
-  for (const std::uint32_t ranks : {2u, 3u, 4u}) {
+  for (const std::uint32_t ranks : {2u, 3u}) {
     Encoders encoders{{ranks, 2, {.p2p = GetParam()}}};
     check_wire_collectives(encoders, {1, 127, 515, 4099});
   }
@@ -40,7 +40,7 @@ TEST_P(Encoded, EveryCollective) {
 /// More chunks than slots: every slot is used again many times.
 TEST_P(Encoded, SlotsAreUsedAgain) {
   Encoders encoders{{3, 2, {.p2p = GetParam(), .small_slots = true}}};
-  check_wire_collectives(encoders, {20'011, 33'333});
+  check_wire_collectives(encoders, {9'011, 12'333});
 }
 
 /// One block serves several lanes.
@@ -63,7 +63,7 @@ TEST_P(Encoded, LeavesResidualsWhereTheyBelong) {
 /// Exact calls use the same slots before and after.
 TEST_P(Encoded, StandsBetweenExactCalls) {
   Encoders encoders{{3, 2, {.p2p = GetParam()}}};
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 2; ++i) {
     check_wire_collectives(encoders, {2'000});
     CollectiveCase exact;
     exact.collective = Collective::all_gather;
