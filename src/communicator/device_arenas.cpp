@@ -73,15 +73,14 @@ Status DeviceArenas::bound_blocks(const DeviceRank::Request& request) {
   std::ptrdiff_t sharing = 1;
   for (const std::string& id : request.bus_ids)
     sharing = std::max(sharing, std::count(request.bus_ids.begin(), request.bus_ids.end(), id));
-  if (sharing == 1 && islands_.empty()) return {};
   int sms = 0;
   const Status asked = check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request.device),
                              "cannot ask a GPU how many SMs it has");
   STRAIT_TRY(request.agree(asked, "find room for its launches"));
   STRAIT_ASSIGN(const auto all, request.gather(static_cast<std::uint32_t>(sms)));
-  const std::uint32_t of_each = *std::min_element(all.begin(), all.end()) / static_cast<std::uint32_t>(sharing);
-  if (sharing > 1) most_blocks_ = std::max(of_each / 2, 1u);
-  if (!islands_.empty()) most_message_blocks_ = std::max(of_each / 4, 1u);
+  least_sms_ = std::max(*std::min_element(all.begin(), all.end()) / static_cast<std::uint32_t>(sharing), 1u);
+  if (sharing > 1) most_blocks_ = std::max(least_sms_ / 2, 1u);
+  if (!islands_.empty()) most_message_blocks_ = std::max(least_sms_ / 4, 1u);
   return {};
 }
 

@@ -79,6 +79,8 @@ class DeviceArenas {
   /// Of a launch, where ranks share a GPU: so many that those of all of them, and of their next launches, find room on
   /// it at once. 0: each has a GPU of its own.
   std::uint32_t most_blocks() const { return most_blocks_; }
+  /// That a rank has: of its GPU, or its share of one.
+  std::uint32_t least_sms() const { return least_sms_; }
   /// Likewise, of messages of ranks that form islands: two such launches may run side by side, and the next ones of
   /// both be there already.
   std::uint32_t most_message_blocks() const { return most_message_blocks_; }
@@ -129,7 +131,7 @@ class DeviceArenas {
   std::string why_staged_;
   ExchangeRates exchange_rates_;
   std::uint32_t reducers_of_each_ = 0;
-  std::uint32_t most_blocks_ = 0, most_message_blocks_ = 0;
+  std::uint32_t most_blocks_ = 0, most_message_blocks_ = 0, least_sms_ = 0;
 };
 
 }  // namespace strait

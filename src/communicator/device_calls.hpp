@@ -57,6 +57,7 @@ class DeviceCalls {
     std::size_t piped_bytes = ~std::size_t{0};  ///< messages in bulk from this on go through pipes, where they can
     double exchange_gbps = 0;                   ///< ExchangeRates, by which borders are; 0: unknown
     std::uint32_t most_blocks = 0;              ///< of a launch, whatever is asked for; 0: no such bound
+    std::uint32_t sms = 0;                      ///< of the smallest GPU; 0: unknown
   };
   DeviceCalls() = default;
   /// `barrier_tokens`: 2 * max_ranks words of this device's memory.

@@ -111,8 +111,7 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
     setup.contributed_there[peer] = copy_words(arenas.ring(), setup.rank, peer);
     setup.contributed_here[peer] = copy_words(arenas.ring(), peer, setup.rank);
   }
-  setup.window_bytes = setup.scratch_bytes = arenas.copy_window_bytes();
-  setup.scratch = setup.windows_here;
+  setup.window_bytes = arenas.copy_window_bytes();
   setup.launch = [ring = patient(arenas.ring()), shares = shares_done_.data(), max_sms = request_->max_sms,
                   launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
     add.ring = ring;

@@ -11,9 +11,10 @@ using kernels::Slots;
 using kernels::TwoHop;
 using kernels::Wire;
 
-/// Lengths and slots in elements, for a message of so many.
+/// Lengths and slots in elements, for a message of so many. Blocks wait for those of other ranks, and one takes an SM.
 Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
-  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  const std::uint32_t sms = options_.sms != 0 ? options_.sms : kernels::max_lanes;
+  Slots through = kernels::slots_of(ring_, Wire::bulk, std::min(blocks_for(call), sms));
   through.rounds = rounds_for(call, one_hop, through, wire::blocks_of(elements) * wire::block_bytes(call.wire));
   through.grain_bytes = wire::granular_run_elements;
   through.slot_bytes = through.slot_bytes / wire::granular_run_bytes(call.wire) * wire::granular_run_elements;

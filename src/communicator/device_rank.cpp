@@ -94,7 +94,7 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
   return {ring,
           arenas_.barrier_tokens(),
           {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
-           request_.piped_bytes, arenas_.exchange_rates().gbps, most_blocks}};
+           request_.piped_bytes, arenas_.exchange_rates().gbps, most_blocks, arenas_.least_sms()}};
 }
 
 Status CudaRank::open_order() {

@@ -17,6 +17,24 @@ inline constexpr std::uint32_t lanes_of_block = 8;
 inline constexpr int lane_elements = 16;
 inline constexpr int lane_half = lane_elements / 2;
 
+/// By a whole warp: the scale of the block that so many neighbouring threads share, by each of them, of the values that
+/// it has.
+template <WireFormat format, std::uint32_t lanes, int count>
+__device__ __forceinline__ float scale_of_lanes(const float (&values)[count]) {
+  std::uint32_t largest = 0;
+#pragma unroll
+  for (int e = 0; e < count; ++e) {
+    const std::uint32_t magnitude = to_bits(values[e]) & FloatFormat<float>::magnitude_mask;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+#pragma unroll
+  for (std::uint32_t apart = lanes / 2; apart != 0; apart /= 2) {
+    const std::uint32_t other = __shfl_xor_sync(0xffffffffu, largest, static_cast<int>(apart));
+    largest = other > largest ? other : largest;
+  }
+  return wire::scale_of<format>(largest);
+}
+
 /// The codes of a thread's elements, and its block's scale.
 template <WireFormat format>
 struct LaneCodes {
@@ -120,18 +138,7 @@ class RunLane {
 
   /// By the whole warp.
   __device__ __forceinline__ static LaneCodes<format> encode(const Values& values) {
-    std::uint32_t largest = 0;
-#pragma unroll
-    for (int e = 0; e < lane_elements; ++e) {
-      const std::uint32_t magnitude = to_bits(values[e]) & FloatFormat<float>::magnitude_mask;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-#pragma unroll
-    for (std::uint32_t apart = lanes_of_block / 2; apart != 0; apart /= 2) {
-      const std::uint32_t other = __shfl_xor_sync(0xffffffffu, largest, static_cast<int>(apart));
-      largest = other > largest ? other : largest;
-    }
-    LaneCodes<format> codes{{}, wire::scale_of<format>(largest)};
+    LaneCodes<format> codes{{}, scale_of_lanes<format, lanes_of_block>(values)};
     const float inverse = wire::inverse_of(codes.scale);
     if (!is_nan(codes.scale)) {
 #pragma unroll

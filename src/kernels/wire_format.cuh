@@ -125,18 +125,7 @@ struct Codes {
 template <WireFormat format>
 __device__ __forceinline__ float write_block(const WirePass& pass, std::byte* run, const BlockShare& share,
                                              const float (&values)[own_elements], Codes<format>& codes) {
-  std::uint32_t largest = 0;
-#pragma unroll
-  for (int e = 0; e < own_elements; ++e) {
-    const std::uint32_t magnitude = to_bits(values[e]) & FloatFormat<float>::magnitude_mask;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-#pragma unroll
-  for (std::uint32_t apart = wire_lanes / 2; apart != 0; apart /= 2) {
-    const std::uint32_t other = __shfl_xor_sync(0xffffffffu, largest, static_cast<int>(apart));
-    largest = other > largest ? other : largest;
-  }
-  const float scale = wire::scale_of<format>(largest);
+  const float scale = scale_of_lanes<format, wire_lanes>(values);
   const float inverse = wire::inverse_of(scale);
   codes = {};
 #pragma unroll

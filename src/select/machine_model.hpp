@@ -32,7 +32,8 @@ struct Machine {
   std::vector<std::string_view> levels;
   /// Of GPUs of one host, what joins them: where all are joined by NVLink, where any pair has no P2P, and otherwise.
   std::optional<kernels::ArenaKind> arena{};
-  ExchangeRates exchange{};  ///< of those that PCIe joins
+  ExchangeRates exchange{};                    ///< of those that PCIe joins
+  std::optional<std::size_t> encoded_bytes{};  ///< in the place of Borders::encoded_bytes
   /// Of two GPUs and more, by rank: what communicators find where NVLink joins some but not all (docs/gpus.md).
   std::vector<std::vector<std::uint32_t>> islands{};
   /// Where there are islands: the clocks of calls that these do not carry, for which no bridge is used.

@@ -42,6 +42,11 @@ std::vector<Island> all_islands(const Machine& machine) {
   return all;
 }
 
+std::size_t encoded_bytes_of(const Machine& machine) {
+  if (machine.encoded_bytes) return *machine.encoded_bytes;
+  return machine.arena ? borders_of(*machine.arena, machine.request.ranks, machine.exchange.gbps).encoded_bytes : 0;
+}
+
 /// How a call is carried out that consists of steps.
 class Steps {
  public:
@@ -50,9 +55,7 @@ class Steps {
         operation_(operation),
         options_(options),
         border_bytes_(cpu_reduce_border_bytes_of(machine)),
-        rules_(machine.request.ranks, all_islands(machine),
-               machine.arena ? borders_of(*machine.arena, machine.request.ranks, machine.exchange.gbps).encoded_bytes
-                             : 0) {}
+        rules_(machine.request.ranks, all_islands(machine), encoded_bytes_of(machine)) {}
 
   bool exist() const { return rules_.has_steps(call_of(operation_)); }
 

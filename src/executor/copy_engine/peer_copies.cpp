@@ -21,9 +21,6 @@ Result<std::unique_ptr<PeerCopies>> PeerCopies::open(Setup setup) {
   if (setup.window_bytes != 0 && setup.window_bytes < 2 * depth * grain_bytes)
     return fail(Code::invalid_argument,
                 "windows of " + std::to_string(setup.window_bytes) + " bytes are too small for copies between GPUs");
-  if (setup.scratch_bytes != 0 && setup.scratch_bytes < PeerWords::lanes * grain_bytes)
-    return fail(Code::invalid_argument,
-                "scratch of " + std::to_string(setup.scratch_bytes) + " bytes is too small for copies between GPUs");
   std::unique_ptr<PeerCopies> copies(new PeerCopies(std::move(setup)));
   STRAIT_TRY(copies->prepare());
   return copies;

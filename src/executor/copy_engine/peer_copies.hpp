@@ -49,8 +49,9 @@ namespace strait::staged {
 /// it belongs (enqueue_in_place()), and mostly as a whole. In chunks goes
 ///  - a broadcast to more than two ranks, whose parts their receivers pass on, so that no link carries more than once
 ///  what the call is long;
-///  - an all-to-all in place: a rank saves a chunk of what it sends a peer in scratch, tells it so, and sends it from
-///  there when that peer has saved the one that is written over. A slot of scratch is free when its lane has gone on.
+///  - an all-to-all in place: a rank saves a chunk of what it sends a peer in the window that this peer has here, tells
+///  it so, and sends it from there when the peer has saved the one that is written over. A slot is free when its lane
+///  has gone on.
 ///
 /// Calls are enqueued on the user's stream and return. All ranks make the same calls in the same order. One thread at a
 /// time calls enqueue().
@@ -72,10 +73,6 @@ class PeerCopies {
     /// peer's in this rank's. Kept by the caller, as all that follows.
     PeerAddresses windows_there{}, windows_here{};
     std::size_t window_bytes = 0;  ///< 0: there are none, and calls are carried in place only
-    /// By rank, of `scratch_bytes`, in this device's memory: used between the meetings of an all-to-all in place alone,
-    /// so that windows_here will do. 0: there is none.
-    PeerAddresses scratch{};
-    std::size_t scratch_bytes = 0;
     /// By rank, PeerWords::lanes words of device memory each, as this device addresses them: where this rank tells the
     /// peer's kernel what it has contributed, and where the peer tells this rank's.
     std::array<std::uint32_t*, kernels::max_ranks> contributed_there{}, contributed_here{};

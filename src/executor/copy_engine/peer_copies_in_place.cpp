@@ -29,7 +29,7 @@ bool is_passed_on(const StagedCall& call, std::uint32_t ranks) {
 bool PeerCopies::supports_in_place(const StagedCall& call) const {
   if (call.count == 0) return false;
   if (is_written_over(call))
-    return setup_.scratch_bytes != 0 &&
+    return setup_.window_bytes != 0 &&
            cut_straight(call, call.count * size_bytes(call.type)).chunks <= most_saved_chunks;
   return call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
          call.collective == Collective::broadcast;
@@ -38,7 +38,7 @@ bool PeerCopies::supports_in_place(const StagedCall& call) const {
 PeerCopies::Cut PeerCopies::cut_straight(const StagedCall& call, std::size_t longest_bytes) const {
   if (is_written_over(call))
     return cut_into(longest_bytes, wanted_chunks,
-                    std::min(setup_.scratch_bytes / PeerWords::lanes / grain_bytes * grain_bytes, most_saved_bytes));
+                    std::min(setup_.window_bytes / PeerWords::lanes / grain_bytes * grain_bytes, most_saved_bytes));
   return cut_into(longest_bytes, is_passed_on(call, setup_.ranks) ? wanted_relayed_chunks : 1, longest_bytes);
 }
 
@@ -91,7 +91,7 @@ Status PeerCopies::save(const Straight& way, std::uint32_t after, std::uint32_t 
   const PeerTraffic::Span piece = way.traffic.sends[peer].chunk(way.cut.chunk_bytes, chunk);
   Lane& lane = lane_to(messages_, after, chunk);
   STRAIT_TRY(setup_.driver->copy(
-      {.to = setup_.scratch[peer] + parity * way.cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes},
+      {.to = setup_.windows_here[peer] + parity * way.cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes},
       lane.stream));
   tell(lane, words_.arrived(peer, own, parity), chunk + 1);
   return flush(lane);
@@ -107,7 +107,7 @@ Status PeerCopies::place(const Straight& way, std::uint32_t after, std::uint32_t
   if (way.saves) wait_for(lane, words_.arrived(own, peer, parity), chunk + 1);
   if (traffic.relayed) wait_for(lane, words_.arrived(own, *traffic.relayed, parity), chunk + 1);
   STRAIT_TRY(flush(lane));
-  const std::byte* const source = way.saves ? setup_.scratch[peer] + parity * way.cut.chunk_bytes : from.data;
+  const std::byte* const source = way.saves ? setup_.windows_here[peer] + parity * way.cut.chunk_bytes : from.data;
   STRAIT_TRY(setup_.driver->copy({.to = to.data, .from = source, .row_bytes = from.bytes}, lane.stream));
   if (way.passes_on && !traffic.relayed) tell(lane, words_.arrived(peer, own, parity), chunk + 1);
   return flush(lane);

@@ -183,15 +183,7 @@ bool stops_at(int operation, Collective collective, bool one_queue) {
     PeerRank rank(peers, number, {.seed = number, .one_queue = one_queue, .slow = false});
     if (number == 1) rank.driver->set_hook([&](const MemoryOperation&) { stop.pass(); });
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(rank.enqueue(plain.call()));
-    if (number == 1) {
-      while (!stop.is_reached() && !rank.driver->is_idle(rank.stream)) std::this_thread::sleep_for(100us);
-      std::this_thread::sleep_for(3ms);  // the others go as far as they can
-      peers.fail();
-      std::this_thread::sleep_for(2ms);
-      stop.open();
-    }
-    while (!peers.machine.failed() && !rank.driver->is_idle(rank.stream)) std::this_thread::sleep_for(100us);
-    rank.drain();
+    rank.end_at(number == 1 ? &stop : nullptr);
     ++ended;
   });
   EXPECT_EQ(ended, ranks);

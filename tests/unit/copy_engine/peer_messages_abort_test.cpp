@@ -79,15 +79,7 @@ bool stops_at(int operation, bool one_queue) {
     OwnMessages own(all, number, 1), next(all, number, 2);
     ASSERT_TRUE(rank.enqueue(own.ends()));
     ASSERT_TRUE(rank.enqueue(next.ends()));
-    if (number == 1) {
-      while (!stop.is_reached() && !rank.driver->is_idle(rank.stream)) std::this_thread::sleep_for(100us);
-      std::this_thread::sleep_for(3ms);  // the others go as far as they can
-      peers.fail();
-      std::this_thread::sleep_for(2ms);
-      stop.open();
-    }
-    while (!peers.machine.failed() && !rank.driver->is_idle(rank.stream)) std::this_thread::sleep_for(100us);
-    rank.drain();
+    rank.end_at(number == 1 ? &stop : nullptr);
     ++ended;
   });
   EXPECT_EQ(ended, ranks);

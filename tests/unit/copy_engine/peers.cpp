@@ -59,8 +59,6 @@ staged::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) 
                                   .windows_there = {},
                                   .windows_here = {},
                                   .window_bytes = peers_.window_bytes,
-                                  .scratch = {},
-                                  .scratch_bytes = peers_.window_bytes,
                                   .contributed_there = {},
                                   .contributed_here = {},
                                   .host_words = words.host,
@@ -70,7 +68,7 @@ staged::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) 
                                   .has_failed = words.has_failed};
   for (std::uint32_t peer = 0; peer < words.ranks; ++peer) {
     setup.windows_there[peer] = peers_.window(rank_, peer);
-    setup.windows_here[peer] = setup.scratch[peer] = peers_.window(peer, rank_);
+    setup.windows_here[peer] = peers_.window(peer, rank_);
     setup.contributed_there[peer] = peers_.contributed(rank_, peer);
     setup.contributed_here[peer] = peers_.contributed(peer, rank_);
   }
@@ -91,6 +89,19 @@ void PeerRank::drain() {
     if (messages) messages->release_waits();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+void PeerRank::end_at(Stop* stop) {
+  using namespace std::chrono_literals;
+  if (stop != nullptr) {
+    while (!stop->is_reached() && !driver->is_idle(stream)) std::this_thread::sleep_for(100us);
+    std::this_thread::sleep_for(3ms);
+    peers_.fail();
+    std::this_thread::sleep_for(2ms);
+    stop->open();
+  }
+  while (!peers_.machine.failed() && !driver->is_idle(stream)) std::this_thread::sleep_for(100us);
+  drain();
 }
 
 Status PeerRank::launch(const StagedCall& call, kernels::Add add, staged::StreamDriver::Stream on) {

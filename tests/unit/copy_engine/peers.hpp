@@ -10,6 +10,7 @@
 #include "cases.hpp"
 #include "executor/copy_engine/peer_copies.hpp"
 #include "executor/copy_engine/peer_messages.hpp"
+#include "late.hpp"
 #include "machine.hpp"
 
 /// GPU ranks that copy into one another's memory (staged::PeerCopies, staged::PeerMessages), with streams and a kernel
@@ -67,6 +68,9 @@ class PeerRank {
   static std::uint32_t hash_of(const StagedCall& call);
   /// Of a failed communicator: as its attendant does.
   void drain();
+  /// Until the stream has ended. With a `stop` that this rank's streams come to, the communicator fails there, when the
+  /// others have gone as far as they can.
+  void end_at(Stop* stop);
 
   FakeStreams* driver = nullptr;
 

@@ -9,13 +9,11 @@
 
 #include "communicator/device_islands.hpp"
 #include "host/collective_case.hpp"
+#include "support/calls.hpp"
 #include "support/island_reference.hpp"
 
 /// What the steps of all ranks of calls over islands give together, without a GPU.
 namespace strait::testing {
-
-inline constexpr std::byte poison{0xa5};
-inline constexpr std::size_t guard_bytes = 64;
 
 /// A rank's buffers, and the steps that it has still to make.
 struct Rank {

@@ -19,20 +19,6 @@
 namespace strait::testing {
 namespace {
 
-Call call_of(const CollectiveCase& c, const Rank& rank, const Bytes& scalar) {
-  Call call;
-  call.collective = c.collective;
-  call.type = c.type;
-  call.op = c.op;
-  call.root = c.root;
-  call.count = c.count;
-  call.send = rank.send;
-  call.receive = rank.receive;
-  call.wire = c.wire;
-  call.premul_scalar = premul_scalar(c, scalar);
-  return call;
-}
-
 /// Every rank's output has the reference's bits, and nothing else was written. False: the islands do not carry it.
 bool check(Machine& machine, const Islands& islands, const CollectiveCase& c) {
   const std::uint32_t count = machine.ranks();
@@ -51,7 +37,7 @@ bool check(Machine& machine, const Islands& islands, const CollectiveCase& c) {
     ranks[rank].receive =
         c.in_place ? base + (inside ? 0 : own_offset(c, rank)) : ranks[rank].memory[1].data() + guard_bytes;
     std::copy(inputs[rank].begin(), inputs[rank].end(), ranks[rank].send);
-    calls.push_back(call_of(c, ranks[rank], scalars[rank]));
+    calls.push_back(call_of(c, ranks[rank].send, ranks[rank].receive, scalars[rank]));
   }
   if (!machine.carries(calls[0])) return false;
   machine.run(ranks, calls);

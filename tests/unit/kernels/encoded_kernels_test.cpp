@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, Encoded, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Peers" : "Host"; });
 
 TEST_P(Encoded, EveryCollective) {
-  for (const std::uint32_t ranks : {2u, 3u}) {
+  for (const std::uint32_t ranks : {2u, 3u, 4u}) {
     Encoders encoders{{ranks, 2, {.p2p = GetParam()}}};
     check_wire_collectives(encoders, {1, 127, 515, 4099});
   }
@@ -40,7 +40,7 @@ TEST_P(Encoded, EveryCollective) {
 /// More chunks than slots: every slot is used again many times.
 TEST_P(Encoded, SlotsAreUsedAgain) {
   Encoders encoders{{3, 2, {.p2p = GetParam(), .small_slots = true}}};
-  check_wire_collectives(encoders, {9'011, 12'333});
+  check_wire_collectives(encoders, {20'011, 33'333});
 }
 
 /// One block serves several lanes.
@@ -63,7 +63,7 @@ TEST_P(Encoded, LeavesResidualsWhereTheyBelong) {
 /// Exact calls use the same slots before and after.
 TEST_P(Encoded, StandsBetweenExactCalls) {
   Encoders encoders{{3, 2, {.p2p = GetParam()}}};
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 3; ++i) {
     check_wire_collectives(encoders, {2'000});
     CollectiveCase exact;
     exact.collective = Collective::all_gather;
@@ -100,6 +100,24 @@ TEST(EncodedLaunches, CountElements) {
   EXPECT_LE(two_hop.chunk_bytes / wire::granular_run_elements * wire::granular_run_bytes(c.wire),
             two_hop.ring.slots[static_cast<std::size_t>(kernels::Wire::bulk)].slot_bytes);
   EXPECT_GT(two_hop.rounds, 2u);
+}
+
+/// Blocks of all ranks wait for one another, and each takes an SM.
+TEST(EncodedLaunches, TakeNoMoreBlocksThanTheSmallestGpuHasSms) {
+  Machine machine(3, 0, {});
+  CollectiveCase c;
+  c.count = std::size_t{1} << 24;
+  c.wire = WireFormat::int8;
+  Bytes data(16);
+  for (const Collective collective : wire_collectives) {
+    c.collective = collective;
+    const Call call = call_of(c, data.data(), data.data(), Bytes(4));
+    const auto blocks_with = [&](std::uint32_t sms) {
+      return DeviceCalls(machine.calls(0).ring(), nullptr, {.sms = sms}).encoded_launches_of(call).at(0).blocks;
+    };
+    EXPECT_EQ(blocks_with(20), 20u) << name(collective);
+    EXPECT_GT(blocks_with(0), 20u) << name(collective);
+  }
 }
 
 }  // namespace

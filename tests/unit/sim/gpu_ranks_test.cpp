@@ -139,7 +139,8 @@ Machine shared_link(std::uint32_t ranks, const std::vector<Island>& islands) {
   GpuRates rates;
   rates.copy_gbps = 2000.0 / ranks;  // of one GPU's memory
   Machine machine = std::move(place_on_gpus(*topology, ranks, rates)).value();
-  machine.exchange.sums_gbps = 0;  // kernels added up
+  machine.exchange.sums_gbps = 0;           // kernels added up
+  machine.encoded_bytes = ~std::size_t{0};  // and encoded in scratch
   return machine;
 }
 
@@ -162,8 +163,8 @@ TEST(SharedLink, LargeAllReducesArePredictedAsMeasured) {
     const double ratio = predicted_us / m.measured_us;
     const auto what = std::to_string(m.ranks) + " ranks, " + std::to_string(m.islands.size()) + " islands, " +
                       std::string(name(m.wire)) + ": predicted " + std::to_string(predicted_us);
-    // What encoded had few thread blocks there, which the clock does not know, and did so in scratch.
-    EXPECT_GT(ratio, m.wire == off ? 0.9 : 0.55) << what;
+    // What encodes has few thread blocks there, which the clock does not know.
+    EXPECT_GT(ratio, m.wire == off ? 0.9 : 0.65) << what;
     EXPECT_LT(ratio, m.wire == off ? 1.15 : 0.9) << what;
     RecordProperty(std::to_string(m.ranks) + "_" + std::to_string(m.islands.size()) + "_" + std::string(name(m.wire)),
                    std::to_string(ratio));
