@@ -155,9 +155,7 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   if (!is_alone) peers_ = std::move(traded.all);
   island_ring_ = ring_of(request, island, place, layout);
   for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) island_ring_.arenas[peer] = peers_[peer].data();
-  // Two ranks gain nothing by pipes, whose kernels take 2 MB of each GPU.
-  const bool wants_pipes = ranks > 2 || request.piped_bytes == 0;
-  island_ring_.has_async_copies = wants_pipes && all_can(by_nvlink | by_async_copies);
+  island_ring_.has_async_copies = all_can(by_nvlink | by_async_copies);
   return gather(request, traded.missing, traded.mapped, "map its peers' memory of GPUs");
 }
 

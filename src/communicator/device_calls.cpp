@@ -23,35 +23,9 @@ constexpr std::uint32_t overlap_rounds = 3;
 /// Of messages that are cut so that links carry both ways: more bring no more.
 constexpr double most_rounds = 16;
 
-/// Collectives of equal parts, of so many bytes and more, take no more blocks than these if the user sets no other
+/// Collectives of equal parts, of so many bytes and more, take no more than large_call_blocks if the user sets no other
 /// bound: more make them hardly faster (4 H200), and leave no SM to what runs beside them.
 constexpr std::size_t large_call_bytes = 32 << 20;
-constexpr std::uint32_t large_call_blocks = 64;
-
-/// Pipes (kernels/piped.cuh): from which multiple of STRAIT_PIPED_BYTES on, as 4 H200 showed. With few blocks they beat
-/// the other kernels as soon as messages take many rounds; with all blocks that pay, only where the copies of large
-/// blocks or the sums of a reduce take most of the time. Nowhere: never.
-constexpr std::size_t never = 0;
-std::size_t piped_factor(Collective collective, bool few_blocks) {
-  switch (collective) {
-    case Collective::broadcast:  // in one hop, for two would have to be copied on
-      return never;
-    case Collective::send_recv:
-    case Collective::all_to_all_v:
-      return few_blocks ? 4 : never;
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      return few_blocks ? 1 : 16;
-    case Collective::reduce:
-      return few_blocks ? 1 : 32;
-    default:
-      return few_blocks ? 1 : never;
-  }
-}
-/// With fewer, only copies gain.
-constexpr std::uint32_t least_adding_blocks = 12;
-/// A reduce takes, if the user sets no bound: more bring no more.
-constexpr std::uint32_t piped_reduce_blocks = 20;
 
 /// With fewer blocks than lanes, messages of more than this for each block go in bulk: its loops move several times as
 /// much a block as those of lines, and that outweighs its fences from here on (2 and 4 H200).
@@ -137,30 +111,6 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   return takes_many(call) ? slots(call, Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, large_call_blocks);
 }
 
-/// As all ranks decide alike: a rank whose buffers begin where asynchronous copies cannot goes the other way in bulk.
-bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const {
-  const bool reduces = is_reduction(call.collective);
-  if (!ring_.has_async_copies || (call.collective == Collective::broadcast && !one_hop)) return false;
-  if (reduces && !kernels::is_piped_sum(call.type, call.op, ring_.averaged)) return false;
-  // One after another in memory, parts begin aligned only if they are of such a length.
-  const bool has_parts = call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
-                         call.collective == Collective::reduce_scatter || call.collective == Collective::gather ||
-                         call.collective == Collective::scatter;
-  if (has_parts && message_bytes % 16 != 0) return false;
-  if (options_.piped_bytes == 0) return true;
-  const bool few_blocks = bound(call) != 0 && bound(call) < large_call_blocks;
-  const std::size_t factor = piped_factor(call.collective, few_blocks);
-  if (ring_.ranks == 2 || factor == never || message_bytes < options_.piped_bytes * factor) return false;
-  return !few_blocks || !reduces || bound(call) >= least_adding_blocks;
-}
-
-Slots DeviceCalls::piped_slots(Collective collective, std::uint32_t max_sms) const {
-  const std::uint32_t enough = collective == Collective::reduce ? piped_reduce_blocks : large_call_blocks;
-  Slots through = kernels::slots_of(ring_, Wire::bulk, max_sms != 0 ? max_sms : enough);
-  through.piped = true;
-  return through;
-}
-
 /// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.
 bool DeviceCalls::takes_many(const Call& call) const {
   if (bound(call) != 0 || ring_.ranks < 3 || !has_equal_parts(call.collective)) return true;
@@ -178,7 +128,7 @@ bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
   const std::string_view forced = call.algorithm != 0 ? catalogue()[call.algorithm - 1].name : options_.algorithm;
   if (forced == "one_hop") return true;
   if (forced == "two_hop") return false;
-  if (ring_.ranks == 2) return true;
+  if (ring_.ranks == 2) return !halves_sums(call, bytes);
   return bytes <= (call.collective == Collective::reduce ? borders_.one_hop_reduce_bytes : borders_.one_hop_bytes);
 }
 

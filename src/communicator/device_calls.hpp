@@ -138,6 +138,8 @@ class DeviceCalls {
   /// Packets carry as many bytes of flags as of data, and spare a fence: that is for one call, and goes on being worth
   /// it up to so many times their border in a group, whose calls do not wait for one another.
   static constexpr std::size_t packets_of_a_group = 4;
+  /// Thread blocks of large calls: more make them hardly faster. What is bound to less has few.
+  static constexpr std::uint32_t large_call_blocks = 64;
 
   using Turns = std::map<Turn, Ends>;
   /// One end of a message.
@@ -164,6 +166,8 @@ class DeviceCalls {
                            std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;
   bool is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  /// Whether each of two ranks adds up half of an all-reduce, and not all of it.
+  bool halves_sums(const Call& call, std::size_t bytes) const;
   kernels::Slots piped_slots(Collective collective, std::uint32_t max_sms) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
   /// `length`: of a message, as `through` counts.

@@ -11,7 +11,7 @@
 namespace strait::kernels {
 
 inline constexpr std::uint32_t piped_mover_threads = 5 * 32;
-inline constexpr std::uint32_t piped_adder_threads = 8 * 32;  ///< they add, or copy what does not leave the rank
+inline constexpr std::uint32_t piped_adder_threads = 16 * 32;  ///< they add, or copy what does not leave the rank
 inline constexpr std::uint32_t piped_threads = piped_mover_threads + piped_adder_threads;
 
 /// Whether they add such contributions up: has_pair_sum and is_pair_sum() (pair_arithmetic.cuh).

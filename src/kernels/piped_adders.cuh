@@ -10,11 +10,17 @@ __device__ __forceinline__ std::uint32_t parity_of(std::uint32_t number) {
   return number / Memory::Sets::set_count % 2;
 }
 
-/// Waits for contributions, and says what is to be added up, part by part.
+/// Of a set, what a contribution has.
+template <class Sets>
+__device__ __forceinline__ std::uint32_t addend_bytes(std::uint32_t ranks) {
+  return Sets::set_bytes / ranks / 16 * 16;
+}
+
+/// Waits for contributions, and has them loaded into sets, part by part.
 template <class Schedule, class Memory>
 class Fetcher : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
-  using Base::memory_, Base::schedule_, Base::thread_;
+  using Base::memory_, Base::schedule_, Base::thread_, Base::ring_;
   using Sets = typename Memory::Sets;
 
  public:
@@ -24,18 +30,19 @@ class Fetcher : Worker<Schedule, Memory> {
     this->for_streams([&](std::uint32_t i, const Stream& stream) { resulting[i] += this->uses_out(stream, 0); });
     bool goes_on = true;
     for (std::uint32_t round = 0; goes_on && round < schedule_.iterations(); ++round) goes_on = fetch_round(round);
-    if (thread_ != 0 || !goes_on || !next_set()) return;
+    if (!goes_on || !next_set() || thread_ != 0) return;
     memory_.sets.records[number_ % Sets::set_count].bytes = 0;
     arrive(memory_.sets.full[number_ % Sets::set_count]);
   }
 
  private:
+  // By the whole warp. False: gave up.
   /// Until the set of that number may be filled.
   __device__ bool next_set() {
     if (number_ < Sets::set_count) return true;
-    return this->await(memory_.sets.empty[number_ % Sets::set_count], parity_of<Memory>(number_ - Sets::set_count));
+    return this->all(
+        this->await(memory_.sets.empty[number_ % Sets::set_count], parity_of<Memory>(number_ - Sets::set_count)));
   }
-  /// False: gave up.
   __device__ bool fetch_round(std::uint32_t round) {
     std::uint32_t* const taking = this->walk(Walker::taking);
     std::uint32_t* const resulting = this->walk(Walker::resulting);
@@ -55,11 +62,9 @@ class Fetcher : Worker<Schedule, Memory> {
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
       end = this->await(begin, peers, false, is_ready, [] {}) / peers * peers;
       if (end == begin) return false;
-      bool goes_on = true;
-      for (std::uint32_t nth = begin / peers; goes_on && thread_ == 0 && nth < end / peers; ++nth)
-        goes_on = fetch_chunk(round, nth);
-      __syncwarp();
-      if (!this->all(goes_on)) return false;
+      fence_async_global();
+      for (std::uint32_t nth = begin / peers; nth < end / peers; ++nth)
+        if (!fetch_chunk(round, nth)) return false;
     }
     this->for_streams([&](std::uint32_t i, const Stream& stream) {
       taking[i] += this->uses_in(stream, round);
@@ -69,40 +74,64 @@ class Fetcher : Worker<Schedule, Memory> {
   }
   __device__ bool fetch_chunk(std::uint32_t round, std::uint32_t nth) {
     const Own own = schedule_.own(this->lane_of(nth), round);
-    const std::uint32_t part = even_part(own.bytes, Sets::set_bytes);
+    const std::uint32_t part = even_part(own.bytes, addend_bytes<Sets>(ring_.ranks));
     for (std::uint32_t offset = 0; offset < own.bytes; offset += part) {
       if (!next_set()) return false;
       const std::uint32_t rest = own.bytes - offset, bytes = rest < part ? rest : part;
-      const std::uint32_t at = number_++ % Sets::set_count, task = round * schedule_.width() + nth;
-      memory_.sets.records[at] = {own.input, own.output, offset, bytes, task, rest == bytes};
-      arrive(memory_.sets.full[at]);
+      const std::uint32_t task = round * schedule_.width() + nth;
+      load({own.input, own.output, offset, bytes, task, rest == bytes},
+           memory_.sources[round % Memory::rounds_ahead] + nth * this->peers_);
     }
     return true;
+  }
+  /// Each thread what one rank contributes. Of the last granule, which the user's memory may not have as a whole, the
+  /// adders take care.
+  __device__ void load(const typename Sets::Record& record, const std::byte* const* slots) {
+    const std::uint32_t at = number_++ % Sets::set_count, whole = record.bytes / 16 * 16;
+    if (thread_ == 0) {
+      memory_.sets.records[at] = record;
+      arrive_expecting(memory_.sets.full[at], whole * ring_.ranks);
+    }
+    const std::uint32_t rank = thread_;  // there are no more ranks than threads
+    if (rank >= ring_.ranks || whole == 0) return;
+    const std::byte* const from = rank == ring_.rank ? record.input : slots[position_of(rank, ring_.rank, ring_.ranks)];
+    load_async(memory_.sets.sets[at] + rank * addend_bytes<Sets>(ring_.ranks), from + record.offset, whole,
+               memory_.sets.full[at]);
   }
   std::uint32_t number_ = 0;  ///< of the next set
 };
 
-/// Parts of contributions to a chunk. Slots hold whole granules, whatever is left of the last one; the user's memory
-/// may end before.
+/// Parts of contributions to a chunk, as they lie in a set: by rank. But for the last granule: slots hold it whole, the
+/// user's memory may end before.
 class Addends {
  public:
-  __device__ Addends(const std::byte* own, const std::byte* const* slots, std::uint32_t offset, const Ring& ring)
-      : own_(own + offset), slots_(slots), offset_(offset), rank_(ring.rank), ranks_(ring.ranks) {}
-  __device__ __forceinline__ const std::byte* operator()(std::uint32_t rank) const {
-    return rank == rank_ ? own_ : slots_[position_of(rank, rank_, ranks_)] + offset_;
+  __device__ Addends(const std::byte* set, std::uint32_t addend_bytes, const std::byte* own,
+                     const std::byte* const* slots, std::uint32_t offset, const Ring& ring)
+      : set_(set),
+        addend_bytes_(addend_bytes),
+        own_(own),
+        slots_(slots),
+        offset_(offset),
+        rank_(ring.rank),
+        ranks_(ring.ranks) {}
+  __device__ __forceinline__ const Granule& operator()(std::uint32_t rank, std::uint32_t granule) const {
+    return reinterpret_cast<const Granule*>(set_ + rank * addend_bytes_)[granule];
   }
   __device__ Granule last(std::uint32_t rank, std::uint32_t at, std::uint32_t bytes) const {
-    return rank == rank_ ? OddBytes::load(own_ + at, bytes, 1) : load_plain((*this)(rank) + at);
+    return rank == rank_ ? OddBytes::load(own_ + offset_ + at, bytes, 1)
+                         : load_plain(slots_[position_of(rank, rank_, ranks_)] + offset_ + at);
   }
   __device__ std::uint32_t ranks() const { return ranks_; }
 
  private:
+  const std::byte* set_;
+  std::uint32_t addend_bytes_;
   const std::byte* own_;
   const std::byte* const* slots_;
   std::uint32_t offset_, rank_, ranks_;
 };
 
-/// `sum(addends, to, bytes, thread, threads)` leaves the sum in shared memory.
+/// `sum(addends, to, bytes, thread, threads)` leaves the sum where the contribution of rank 0 was.
 template <class Schedule, class Memory>
 class Adder : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
@@ -120,8 +149,9 @@ class Adder : Worker<Schedule, Memory> {
       const typename Sets::Record& record = memory_.sets.records[at];
       if (record.bytes == 0) return;
       const std::uint32_t round = record.task / schedule_.width(), nth = record.task % schedule_.width();
-      const Addends addends(record.input, memory_.sources[round % Memory::rounds_ahead] + nth * this->peers_,
-                            record.offset, this->ring_);
+      const Addends addends(memory_.sets.sets[at], addend_bytes<Sets>(this->ring_.ranks), record.input,
+                            memory_.sources[round % Memory::rounds_ahead] + nth * this->peers_, record.offset,
+                            this->ring_);
       sum(addends, memory_.sets.sets[at], record.bytes, thread, threads);
       fence_async_shared();
       arrive(memory_.sets.summed[at]);

@@ -11,14 +11,12 @@
 namespace strait::kernels {
 
 inline constexpr std::uint32_t pipe_kb = 1 << 10;
-/// Half of a slot of four ranks (arena_layout).
-inline constexpr std::uint32_t half_chunk_bytes = 12'800;
 /// What an SM has for a block, shared out. A piece costs the thread that moves it 0.4 us: of 24 KB, a pipe moves as
-/// much as an SM can store.
+/// much as an SM can store. Sets hold what all ranks contribute to a part.
 using PipedCopyMemory = PipedMemory<PipeMemory<4, 24 * pipe_kb>, PipeMemory<4, 24 * pipe_kb>, SetsMemory<1, 16>>;
-using PipedSumMemory = PipedMemory<PipeMemory<4, 24 * pipe_kb>, PipeMemory<2, 16>, SetsMemory<4, 24 * pipe_kb>>;
+using PipedSumMemory = PipedMemory<PipeMemory<4, 16 * pipe_kb>, PipeMemory<2, 16>, SetsMemory<4, 32 * pipe_kb>>;
 using PipedTwoHopMemory =
-    PipedMemory<PipeMemory<4, 16 * pipe_kb>, PipeMemory<4, 16 * pipe_kb>, SetsMemory<5, half_chunk_bytes>>;
+    PipedMemory<PipeMemory<4, 12 * pipe_kb>, PipeMemory<4, 12 * pipe_kb>, SetsMemory<3, 32 * pipe_kb>>;
 
 enum class PipedRole : std::uint32_t { sender, receiver, fetcher, storer, clerk, adders };
 static_assert(piped_mover_threads == static_cast<std::uint32_t>(PipedRole::adders) * warp_threads);
@@ -148,60 +146,49 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
   tell_finished(ring);
 }
 
-/// Sums for an Adder, in rank order. What a thread has in flight decides: as much as its registers hold.
+/// Sums for an Adder, in rank order, of what lies in shared memory. A thread writes over no granule but those that it
+/// has read.
 template <DataType type>
 struct PartSum {
   float scale;
-  template <std::uint32_t ranks>
-  __device__ __forceinline__ void add(const Addends& addends, std::byte* to, std::uint32_t granules,
-                                      std::uint32_t thread, std::uint32_t threads) const {
-    constexpr int batch = sum_batch<ranks>;
-    constexpr std::uint32_t segment = batch * warp_threads;
-    const std::byte* sources[ranks + 1];
-#pragma unroll
-    for (std::uint32_t rank = 0; rank + 1 <= ranks; ++rank) sources[rank] = addends(rank);
-    for (std::uint32_t begin = thread / warp_threads * segment; begin < granules;
-         begin += threads / warp_threads * segment) {
-      const Segment each{begin + thread % warp_threads, begin + segment < granules ? begin + segment : granules};
-      Granule results[batch];
-      bool has_nan = false;
-      if constexpr (ranks != 0)
-        sum_few<type, ranks>(
-            each, scale, [&](std::uint32_t rank) { return sources[rank]; }, results, has_nan);
-      else
-        sum_many<type>(each, addends.ranks(), scale, addends, results, has_nan);
-#pragma unroll
-      for (std::uint32_t b = 0; b < batch; ++b) {
-        if (each.first + b * warp_threads >= each.end) continue;
-        reinterpret_cast<Granule*>(to)[each.first + b * warp_threads] =
-            has_nan ? with_canonical_nan<type>(results[b]) : results[b];
-      }
-    }
-  }
   __device__ void operator()(const Addends& addends, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
                              std::uint32_t threads) const {
-    if (addends.ranks() == 2)
-      add<2>(addends, to, bytes / 16, thread, threads);
-    else if (addends.ranks() == 4)
-      add<4>(addends, to, bytes / 16, thread, threads);
-    else
-      add<0>(addends, to, bytes / 16, thread, threads);
-    if (thread == 0 && bytes % 16 != 0) add_last(addends, to, bytes / 16 * 16, bytes % 16);
+    constexpr std::uint32_t batch = 2;
+    const std::uint32_t granules = bytes / 16;
+    auto* const results = reinterpret_cast<Granule*>(to);
+    for (std::uint32_t first = thread; first < granules; first += batch * threads) {
+      PairSum<type> sums[batch];
+      const auto for_each = [&](auto&& body) {
+#pragma unroll
+        for (std::uint32_t b = 0; b < batch; ++b)
+          if (first + b * threads < granules) body(sums[b], first + b * threads);
+      };
+      for_each([&](PairSum<type>& sum, std::uint32_t granule) { sum.first(addends(0, granule)); });
+      for (std::uint32_t rank = 1; rank < addends.ranks(); ++rank)
+        for_each([&](PairSum<type>& sum, std::uint32_t granule) { sum.next(addends(rank, granule)); });
+      for_each([&](PairSum<type>& sum, std::uint32_t granule) { results[granule] = result_of(sum); });
+    }
+    if (thread == 0 && bytes % 16 != 0) results[granules] = last(addends, granules * 16, bytes % 16);
   }
-  __device__ void add_last(const Addends& addends, std::byte* to, std::uint32_t at, std::uint32_t bytes) const {
+
+ private:
+  __device__ Granule result_of(PairSum<type>& sum) const {
+    bool has_nan = false;
+    const Granule result = sum.result(scale, has_nan);
+    return has_nan ? with_canonical_nan<type>(result) : result;
+  }
+  __device__ Granule last(const Addends& addends, std::uint32_t at, std::uint32_t bytes) const {
     PairSum<type> sum;
     sum.first(addends.last(0, at, bytes));
     for (std::uint32_t rank = 1; rank < addends.ranks(); ++rank) sum.next(addends.last(rank, at, bytes));
-    bool has_nan = false;
-    const Granule result = sum.result(scale, has_nan);
-    *reinterpret_cast<Granule*>(to + at) = has_nan ? with_canonical_nan<type>(result) : result;
+    return result_of(sum);
   }
 };
 template <DataType type, class Call>
 __device__ __forceinline__ PartSum<type> part_sum_of(const Call& call) {
   float scale = 1;
   (void)is_pair_sum<type>(Operation{call.op, call.ring.averaged, 0}, scale);
-  return {scale};
+  return PartSum<type>{scale};
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

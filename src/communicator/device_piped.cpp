@@ -1,0 +1,109 @@
+// Which calls go through pipes (kernels/piped.cuh), and how.
+#include <algorithm>
+
+#include "communicator/device_calls.hpp"
+#include "kernels/piped.hpp"
+
+namespace strait {
+namespace {
+
+using kernels::Slots;
+using kernels::Wire;
+
+/// From which multiple of STRAIT_PIPED_BYTES on messages go through pipes, with few blocks and without a bound. With
+/// few they beat the other kernels as soon as messages take many rounds. Nowhere: never.
+constexpr std::size_t never = 0;
+struct PipedFactors {
+  std::size_t few_blocks, any_blocks;
+};
+/// As 4 H200 showed: with all blocks only where the copies of large parts or the sums of a reduce take most of the
+/// time.
+PipedFactors piped_factors(Collective collective) {
+  switch (collective) {
+    case Collective::broadcast:  // in one hop, for two would have to be copied on
+      return {never, never};
+    case Collective::send_recv:
+    case Collective::all_to_all_v:
+      return {4, never};
+    case Collective::all_gather:
+    case Collective::all_to_all:
+      return {1, 16};
+    case Collective::reduce:
+      return {1, 32};
+    default:
+      return {1, never};
+  }
+}
+/// Of two ranks, as 2 H100 showed: without a bound what is computed beside, as gradients are reduced (by PyTorch in
+/// parts of 25 MiB) and parameters gathered, as soon as pair_blocks are no slower than NCCL.
+PipedFactors piped_factors_of_pair(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return {8, 12};
+    case Collective::all_gather:
+      return {4, 12};
+    case Collective::reduce_scatter:
+      return {12, 12};
+    case Collective::all_to_all:
+    case Collective::send_recv:
+    case Collective::all_to_all_v:
+      return {4, never};
+    default:
+      return {never, never};
+  }
+}
+
+/// Without a bound, two ranks: all that there are would be up to a fifth faster, and leave no SM to anything else.
+constexpr std::uint32_t pair_blocks = 32;
+/// With fewer, only copies gain.
+constexpr std::uint32_t least_adding_blocks = 12;
+/// With fewer, what blocks of two ranks add up takes the time.
+constexpr std::uint32_t least_one_hop_blocks = 24;
+/// A reduce takes, if the user sets no bound: more bring no more.
+constexpr std::uint32_t reduce_blocks = 20;
+/// Slots that two ranks use should stay in the L2 cache (50 MB), beside what passes through it: in 12 MB of them an
+/// all-reduce of 256 MB took 32 blocks of two H100 816 us, in 37 MB 1071.
+constexpr std::size_t pair_slots_bytes = 12 << 20;
+constexpr std::uint32_t pair_width = 4;
+
+}  // namespace
+
+/// As all ranks decide alike: a rank whose buffers begin where asynchronous copies cannot goes the other way in bulk.
+bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const {
+  const bool reduces = is_reduction(call.collective);
+  if (!ring_.has_async_copies || (call.collective == Collective::broadcast && !one_hop)) return false;
+  if (reduces && !kernels::is_piped_sum(call.type, call.op, ring_.averaged)) return false;
+  // One after another in memory, parts begin aligned only if they are of such a length.
+  const bool has_parts = call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
+                         call.collective == Collective::reduce_scatter || call.collective == Collective::gather ||
+                         call.collective == Collective::scatter;
+  if (has_parts && message_bytes % 16 != 0) return false;
+  if (options_.piped_bytes == 0) return true;
+  const bool few_blocks = bound(call) != 0 && bound(call) < large_call_blocks, is_pair = ring_.ranks == 2;
+  if (is_pair && !few_blocks && bound(call) != 0) return false;
+  const PipedFactors factors = is_pair ? piped_factors_of_pair(call.collective) : piped_factors(call.collective);
+  const std::size_t factor = few_blocks ? factors.few_blocks : factors.any_blocks;
+  const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
+  if (factor == never || bytes < options_.piped_bytes * factor) return false;
+  return !few_blocks || !reduces || bound(call) >= least_adding_blocks;
+}
+
+bool DeviceCalls::halves_sums(const Call& call, std::size_t bytes) const {
+  return bound(call) != 0 && bound(call) < least_one_hop_blocks && is_piped(call, false, bytes / 2);
+}
+
+Slots DeviceCalls::piped_slots(Collective collective, std::uint32_t max_sms) const {
+  const bool is_pair = ring_.ranks == 2;
+  const std::uint32_t enough = is_pair                            ? pair_blocks
+                               : collective == Collective::reduce ? reduce_blocks
+                                                                  : large_call_blocks;
+  Slots through = kernels::slots_of(ring_, Wire::bulk, max_sms != 0 ? max_sms : enough);
+  through.piped = true;
+  if (!is_pair) return through;
+  through.lanes = std::min(through.lanes, through.blocks * pair_width);
+  const std::size_t slot_bytes = pair_slots_bytes / (kernels::slot_depth * through.lanes);
+  through.slot_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(slot_bytes, through.slot_bytes));
+  return through;
+}
+
+}  // namespace strait

@@ -1,0 +1,108 @@
+// Which calls of two ranks go through pipes, whose kernels cannot run without a GPU, and in what.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "communicator/device_calls.hpp"
+#include "kernels/layout.hpp"
+#include "kernels/piped.hpp"
+
+namespace strait::testing {
+namespace {
+
+constexpr std::size_t mb = std::size_t{1} << 20;
+
+DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, bool has_async_copies = true) {
+  constexpr std::uint32_t ranks = 2;
+  const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
+  kernels::Ring ring{};
+  ring.ranks = ranks;
+  ring.has_async_copies = has_async_copies;
+  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+  DeviceCalls::Options options;
+  options.max_sms = max_sms;
+  options.flagged_bytes = mb;
+  options.piped_bytes = piped_bytes;
+  return {ring, nullptr, options};
+}
+
+/// `bytes`: of the larger buffer.
+DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::size_t bytes,
+                       DataType type = DataType::bfloat16) {
+  const bool has_blocks = collective == Collective::all_gather || collective == Collective::all_to_all ||
+                          collective == Collective::reduce_scatter;
+  Call call;
+  call.collective = collective;
+  call.type = type;
+  call.op = ReduceOp::sum;
+  call.count = bytes / (has_blocks ? 2 : 1) / size_bytes(type);
+  call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  const auto launches = calls.launches_of(call);
+  EXPECT_EQ(launches.size(), 1u);
+  return launches.at(0);
+}
+bool takes_two_hops(const DeviceLaunch& launch) { return std::holds_alternative<kernels::TwoHop>(launch.argument); }
+
+/// Slots that a launch uses of a peer.
+std::size_t slots_bytes(const DeviceLaunch& launch) {
+  if (const auto* two_hop = std::get_if<kernels::TwoHop>(&launch.argument))
+    return std::size_t{two_hop->lanes} * two_hop->chunk_bytes * kernels::slot_depth;
+  const kernels::Message& message = std::get<kernels::Exchange>(launch.argument).send[1];
+  return std::size_t{message.lanes} * message.chunk_bytes * kernels::slot_depth;
+}
+
+TEST(PipesOfTwoRanks, CarryLargeCallsWithFewBlocks) {
+  const DeviceCalls calls = pair_calls(0);
+  const std::array first_bytes{std::pair{Collective::all_reduce, 24 * mb}, std::pair{Collective::all_gather, 48 * mb},
+                               std::pair{Collective::reduce_scatter, 48 * mb}};
+  for (const auto& [collective, bytes] : first_bytes) {
+    for (const std::size_t more : {std::size_t{0}, 1000 * mb}) {
+      const DeviceLaunch launch = launch_of(calls, collective, bytes + more);
+      EXPECT_TRUE(launch.piped && !takes_two_hops(launch)) << name(collective);
+      EXPECT_EQ(launch.blocks, 32u) << name(collective);
+      EXPECT_EQ(launch.threads, kernels::piped_threads) << name(collective);
+      EXPECT_LE(slots_bytes(launch), 12 * mb) << name(collective);
+    }
+    const DeviceLaunch below = launch_of(calls, collective, bytes - 64);
+    EXPECT_TRUE(!below.piped && below.blocks == 128) << name(collective);
+  }
+  for (const Collective other : {Collective::all_to_all, Collective::broadcast, Collective::reduce})
+    EXPECT_FALSE(launch_of(calls, other, 1000 * mb).piped) << name(other);
+}
+
+/// Each rank adds up half of an all-reduce, since what a block adds up takes the time.
+TEST(PipesOfTwoRanks, HalveSumsOfFewBlocks) {
+  for (const std::uint32_t max_sms : {12u, 16u, 20u, 23u}) {
+    const DeviceCalls calls = pair_calls(max_sms);
+    const DeviceLaunch launch = launch_of(calls, Collective::all_reduce, 16 * mb);
+    EXPECT_TRUE(launch.piped && takes_two_hops(launch)) << max_sms;
+    EXPECT_EQ(launch.blocks, max_sms);
+    EXPECT_LE(slots_bytes(launch_of(calls, Collective::all_reduce, 1000 * mb)), 12 * mb) << max_sms;
+    const DeviceLaunch below = launch_of(calls, Collective::all_reduce, 16 * mb - 64);
+    EXPECT_FALSE(below.piped || takes_two_hops(below)) << max_sms;
+  }
+  for (const std::uint32_t max_sms : {24u, 63u}) {
+    const DeviceLaunch launch = launch_of(pair_calls(max_sms), Collective::all_reduce, 64 * mb);
+    EXPECT_TRUE(launch.piped && !takes_two_hops(launch)) << max_sms;
+    EXPECT_EQ(launch.blocks, max_sms);
+  }
+}
+
+/// Who asks for all blocks gets them; sums of fewer than twelve, and what pipes do not add up, go by other kernels.
+TEST(PipesOfTwoRanks, LeaveTheRest) {
+  for (const std::uint32_t max_sms : {11u, 64u, 128u}) {
+    const DeviceLaunch launch = launch_of(pair_calls(max_sms), Collective::all_reduce, 64 * mb);
+    EXPECT_FALSE(launch.piped || takes_two_hops(launch)) << max_sms;
+    EXPECT_EQ(launch.blocks, max_sms);
+  }
+  EXPECT_FALSE(launch_of(pair_calls(0), Collective::all_reduce, 64 * mb, DataType::float8_e4m3).piped);
+  EXPECT_FALSE(launch_of(pair_calls(0, 2 * mb, false), Collective::all_reduce, 64 * mb).piped);
+  constexpr std::size_t none = std::size_t{1} << 40;
+  EXPECT_FALSE(launch_of(pair_calls(0, none), Collective::all_reduce, 1000 * mb).piped);
+  EXPECT_FALSE(launch_of(pair_calls(16, none), Collective::all_gather, 1000 * mb).piped);
+  EXPECT_TRUE(launch_of(pair_calls(0, 0), Collective::all_reduce, 4096).piped) << "all that can";
+}
+
+}  // namespace
+}  // namespace strait::testing
