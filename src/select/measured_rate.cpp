@@ -34,7 +34,7 @@ Result<MeasuredExchange> measure_exchange(const CopyBothWays& copy, const Gather
   MeasuredExchange measured;
   measured.bytes = first_bytes;
   const auto round = [&] { return gather(time_of(copy, measured.bytes, measured.own)); };
-  STRAIT_ASSIGN(std::vector<std::uint32_t> best, round());  // brings all together, and links out of their sleep
+  STRAIT_ASSIGN(std::vector<std::uint32_t> best, round());  // brings all together
   std::fill(best.begin(), best.end(), std::numeric_limits<std::uint32_t>::max());
   double spent_ns = 0;
   for (std::uint32_t rounds = 0; rounds < most_rounds;) {
