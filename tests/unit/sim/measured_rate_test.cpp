@@ -89,6 +89,15 @@ TEST(MeasuredExchange, IsTheSlowestRanksBestRound) {
   EXPECT_GT(measured.gbps, 5);
 }
 
+/// Rounds are compared, so they are of one size once one has counted.
+TEST(MeasuredExchange, GrowsNoMoreAfterALongRound) {
+  Machine machine{[](auto, std::size_t round, std::size_t of) { return ns_at(round == 1 ? 0.1 : 3, of); }};
+  const MeasuredExchange measured = machine.measure();
+  EXPECT_EQ(measured.bytes, mb / 2);
+  EXPECT_THAT(machine.copied, Each(mb / 2));
+  EXPECT_NEAR(measured.gbps, 3, 1e-3);
+}
+
 /// Ranks that come late leave the others' links to these.
 TEST(MeasuredExchange, TakesNothingFromTheFirstRound) {
   Machine machine{[](auto, std::size_t round, std::size_t of) { return ns_at(round == 0 ? 3 : 0.3, of); }};
