@@ -118,8 +118,8 @@ namespace strait::cuda {
 Status check(cudaError_t result, std::string_view what) {
   return result == cudaSuccess ? Status() : fail(Code::cuda_error, std::string(what));
 }
-Allocation::~Allocation() = default;
-AddressRange::~AddressRange() = default;
+Allocation::~Allocation() { EXPECT_EQ(driver_, nullptr); }
+AddressRange::~AddressRange() { EXPECT_EQ(driver_, nullptr); }
 Result<DeviceMemory> DeviceMemory::allocate(int /*device*/, std::size_t size_bytes) {
   STRAIT_TRY(check(testing::fake.fails(), "no memory"));
   DeviceMemory memory;

@@ -14,7 +14,6 @@ namespace {
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
-using testing::Le;
 constexpr std::size_t mb = std::size_t{1} << 20;
 constexpr std::uint32_t fails = 0;
 
