@@ -124,7 +124,13 @@ inline constexpr Variable environment_table[] = {
      "0|1"},
     {"STRAIT_EXCHANGE_GBPS", VariableKind::text, "", true,
      "GPU ranks without NVLink: what each GPU sends and receives while all exchange with all, in GB/s, such as 0.6. "
-     "Unset: as calibrated, else as the PCIe links tell (docs/gpus.md)."},
+     "Unset: as calibrated, else as the PCIe links tell, or as measured where that is clearly less "
+     "(STRAIT_MEASURE_EXCHANGE; docs/gpus.md)."},
+    {"STRAIT_MEASURE_EXCHANGE", VariableKind::choice, "1", true,
+     "GPU ranks without P2P: 1: what each sends and receives while all exchange is measured when a communicator is "
+     "made, in some milliseconds, where it is neither given nor calibrated. 0: what the PCIe links tell holds "
+     "(docs/gpus.md#borders).",
+     "0|1"},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "
      "which takes half the bytes. Unset: 96K for all peers together over PCIe Gen5, and less where links are known to "

@@ -35,6 +35,7 @@ struct CommOptions {
   std::optional<P2pSetting> p2p;     ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
   std::size_t lines_bytes = 0;       ///< GPU ranks with P2P: messages up to this go as lines
   double exchange_gbps = 0;          ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
+  bool measures_exchange = true;     ///< GPU ranks without P2P: they measure that where only links tell it
   /// GPU ranks by PCIe: messages up to this go as packets; unset: by what their links give.
   std::optional<std::size_t> packets_bytes;
   bool shares_gpus = false;     ///< GPU ranks: also with other processes
@@ -79,6 +80,9 @@ class Comm {
   const std::string& transport_name() const { return transport_name_; }
   /// Why the transport is not a faster one; "" where there is none.
   const std::string& transport_why() const { return transport_why_; }
+
+  /// GPU ranks: what their calls are cut for.
+  const ExchangeRates& exchange_rates() const { return device_->exchange_rates(); }
 
   /// The wire format of the calls that can have one and do not say, from wire_bytes() of their larger buffer on.
   WireFormat wire() const { return *options_.wire; }

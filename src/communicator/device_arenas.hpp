@@ -100,6 +100,7 @@ class DeviceArenas {
   Status run_probe(int device, std::uint32_t& unreached) const;
   Status open_staging(const DeviceRank::Request& request);
   Status share_budget(const DeviceRank::Request& request);
+  Status measure_rates(const DeviceRank::Request& request, const kernels::ArenaLayout& layout);
   Status open_large(const DeviceRank::Request& request);
   /// The ring of one rank of each island, in the staging arenas, behind that of all ranks.
   Status join_across(const DeviceRank::Request& request, const kernels::ArenaLayout& layout,

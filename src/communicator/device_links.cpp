@@ -64,7 +64,8 @@ ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool 
   static const auto topology = detect();  // takes as long as all else that a communicator needs
   if (topology) return exchange_rates(*topology, process_rates(), bus_ids, through_host);
   log_warn(0, "what joins the GPUs cannot be seen: " + topology.error().message +
-                  ". Calls are cut as on PCIe Gen5; STRAIT_EXCHANGE_GBPS says what their links give");
+                  ". Calls are cut as on PCIe Gen5, unless ranks measure clearly less; STRAIT_EXCHANGE_GBPS says what "
+                  "their links give");
   return {};
 }
 

@@ -56,6 +56,8 @@ class DeviceRank {
     WireFormat wire = WireFormat::off;            ///< of the communicator: what it needs is there from the start
     /// What the GPUs give by PCIe, through host memory or from peer to peer: the same on all ranks. Collective.
     std::function<Result<ExchangeRates>(bool through_host)> exchange_rates;
+    /// While this rank waits for its GPU: an error if the communicator will not be made. Never waits.
+    std::function<Status()> goes_on;
     /// All ranks' words, by rank. Collective.
     std::function<Result<std::vector<std::uint32_t>>(std::uint32_t word)> gather;
     /// Gives this descriptor to all ranks; theirs, by rank. Collective.
@@ -75,6 +77,8 @@ class DeviceRank {
   virtual const char* transport_name() const = 0;
   /// Why it is no faster one; empty where there is none.
   virtual const std::string& transport_why() const = 0;
+  /// That its calls are cut for: the same on all ranks.
+  virtual const ExchangeRates& exchange_rates() const = 0;
   /// Before a call is enqueued, and before anything of its group is: allocates what it needs, which may wait for
   /// kernels that run. Code::invalid_usage: the stream is being captured, and that cannot be now; nothing has happened.
   virtual Status prepare_call(const Call& call) = 0;

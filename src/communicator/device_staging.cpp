@@ -8,7 +8,9 @@
 #include "communicator/device_islands.hpp"
 #include "communicator/device_links.hpp"
 #include "communicator/device_reducers.hpp"
+#include "communicator/exchange_copies.hpp"
 #include "executor/copy_engine/windows.hpp"
+#include "select/measured_rate.hpp"
 
 namespace strait {
 
@@ -49,12 +51,38 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
                     [&](int fd) { return HostMemory::import(fd, size_bytes, request.device, staging_share_.lease); }));
   STRAIT_TRY(request.agree(traded.mapped, "map its peers' host memory"));
   staging_ = std::move(traded.all);
+  STRAIT_TRY(measure_rates(request, layout));
   ring_ = ring_of(request, all, request.rank, layout);
   ring_.staged = true;
   for (const std::uint32_t peer : all) ring_.arenas[peer] = staging_[peer].device_data();
   if (!islands_.empty()) STRAIT_TRY(join_across(request, across, layout));
   STRAIT_TRY(open_large(request));
   settle_staging(request, staging_share_, request.ranks * size_bytes + windows_.size_bytes() + all_reducers_bytes());
+  return {};
+}
+
+/// Where links alone tell what GPUs exchange. All copy at once, to and from the slots of bulk in their own arenas:
+/// there nothing lies yet, and no packets ever.
+Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const ArenaLayout& layout) {
+  if (request.ranks == 1 || exchange_rates_.is_settled) return {};
+  const std::size_t begin_bytes = layout.slots[static_cast<std::size_t>(kernels::Wire::bulk)].offset_bytes;
+  std::byte* const slots = staging_[request.rank].data() + begin_bytes;
+  auto copies =
+      ExchangeCopies::open({request.device, std::span(slots, layout.size_bytes - begin_bytes), request.goes_on});
+  const auto copy = [&](std::size_t bytes) {
+    return copies ? copies->copy(bytes) : Result<std::chrono::nanoseconds>(tl::unexpected(copies.error()));
+  };
+  const auto measured = measure_exchange(copy, request.gather);
+  if (copies && !copies->have_ended()) {
+    (void)new auto(std::move(staging_));  // copies may still go there
+    return tl::unexpected(measured ? measured->own.error() : measured.error());
+  }
+  STRAIT_TRY(measured);
+  if (!measured->own)
+    log_warn(static_cast<int>(request.rank),
+             "what its GPU exchanges with host memory stays unknown: " + measured->own.error().message);
+  if (request.rank == 0) log_info(0, describe(*measured, exchange_rates_, request.ranks));
+  exchange_rates_ = with_measured(exchange_rates_, measured->gbps);
   return {};
 }
 

@@ -99,7 +99,12 @@ Status Comm::open_device(const Deadline& deadline) {
   request.exchange_rates = [&](bool through_host) {  // as rank 0 sees them
     auto seen = rank_ == 0 ? find_exchange_rates(request.bus_ids, through_host) : ExchangeRates{};
     if (options_.exchange_gbps > 0) seen.gbps = options_.exchange_gbps;
+    seen.is_settled |= options_.exchange_gbps > 0 || !options_.measures_exchange;
     return gather(*channel_, seen, deadline).map([](const auto& all) { return all.front(); });
+  };
+  request.goes_on = [this] {
+    return device_deadline_.expired() ? fail(Code::timeout, "the time to make the communicator is over")
+                                      : channel_->check();
   };
   request.exchange = [this](int fd) { return exchange_descriptors(fd, device_deadline_); };
   request.watch = watch_.get();

@@ -115,8 +115,7 @@ Result<double> exchange_gbps(const Environment& environment) {
   STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_EXCHANGE_GBPS"));
   double gbps = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gbps);
-  const bool is_whole = error == std::errc{} && end == text.data() + text.size();
-  if (!text.empty() && !(is_whole && gbps > 0 && gbps < 1e6))
+  if (!text.empty() && !(error == std::errc{} && end == text.data() + text.size() && gbps > 0 && gbps < 1e6))
     return fail(Code::invalid_argument,
                 "STRAIT_EXCHANGE_GBPS=\"" + text + "\" is not accepted: give GB/s such as 0.6 or 12");
   return gbps;
@@ -231,6 +230,7 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(options_.aggregates, environment.flag("STRAIT_AGGREGATE"));
   STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
   STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
+  STRAIT_ASSIGN(options_.measures_exchange, environment.flag("STRAIT_MEASURE_EXCHANGE"));
   STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
   STRAIT_ASSIGN(options_.host_memory_bytes, bytes_of(environment, "STRAIT_HOST_MEMORY_BYTES"));
   STRAIT_ASSIGN(options_.copy_engine_bytes, bytes_of(environment, "STRAIT_COPY_ENGINE_BYTES"));

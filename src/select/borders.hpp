@@ -62,7 +62,12 @@ CopyBorders copy_borders_of(std::uint32_t max_sms);
 struct ExchangeRates {
   double gbps = 0;       ///< of each GPU, each way; 0: unknown
   double sums_gbps = 0;  ///< what CPU threads add up for all of them together, bytes of all sources; 0: not measured
+  /// The calibration tells `gbps`, or the user does, or wants it so: ranks need not measure it.
+  bool is_settled = false;
+  double measured_gbps = 0;  ///< when the communicator was made (measured_rate.hpp); 0: it was not
 };
+/// For what unknown rates are taken: of PCIe Gen5, 16 lanes, up to the host.
+inline constexpr double unknown_exchange_gbps = 40;
 
 /// Exact all-reduces from this length on are added up by CPU threads; 0: none. Through the GPUs every message comes
 /// down almost twice, 2(n-1)/n times, and once where CPUs add. Taken where that promises much, for a promise of 1.5 has

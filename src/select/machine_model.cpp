@@ -182,7 +182,7 @@ class GpuModel {
     if (machine_.arena != ArenaKind::host) machine_.islands.clear();  // all reach one another
     if (machine_.arena == ArenaKind::nvlink) return;
     machine_.exchange = {exchange_gbps(topology_, gpus_, passes_host_memory_),
-                         rates_.host_sums_gbps * static_cast<double>(nodes.size())};
+                         rates_.host_sums_gbps * static_cast<double>(nodes.size()), true};
   }
 
   /// Each rank in turn founds an island, unless it is in one, and takes every later one that reaches all its members.

@@ -29,11 +29,12 @@ Findings check_calibration(const Topology& topology, const KnownRates& known) {
     return {{Severity::note, "gpu_calibration", "what the GPUs' PCIe links give together has not been measured",
              "predictions and choices go by their speed and width alone",
              "strait doctor --calibrate, on an idle machine"}};
-  return {{Severity::warning, "gpu_calibration",
-           "GPUs trade through host memory, and what their links give together has not been measured",
-           "ports that they share are not seen: short calls may take several times as long, and CPUs do not add up "
-           "where that would spare half of the way down",
-           "strait doctor --calibrate, on an idle machine"}};
+  return {
+      {Severity::warning, "gpu_calibration",
+       "GPUs trade through host memory, and what their links give together has not been measured",
+       "predictions do not see the ports that they share, each communicator measures for some milliseconds while it "
+       "is made, and CPUs do not add up where that would spare half of the way down",
+       "strait doctor --calibrate, on an idle machine"}};
 }
 
 }  // namespace strait::doctor

@@ -100,11 +100,14 @@ std::string borders_text(const Machine& machine) {
   const std::uint32_t ranks = machine.request.ranks;
   const Borders borders = borders_of(*machine.arena, ranks, machine.exchange.gbps);
   const bool by_nvlink = *machine.arena == kernels::ArenaKind::nvlink;
+  const bool will_measure = *machine.arena == kernels::ArenaKind::host && !machine.exchange.is_settled;
   std::string text = "\nkernels   ";
   if (!by_nvlink && machine.exchange.gbps > 0)
-    text += fmt::format("{:.3g} GB/s each way a GPU while all exchange: ", machine.exchange.gbps);
+    text += fmt::format("{:.3g} GB/s each way a GPU while all exchange{}: ", machine.exchange.gbps,
+                        will_measure ? ", unless a communicator measures clearly less" : "");
   else if (!by_nvlink)
-    text += "what GPUs exchange is unknown until `strait doctor --calibrate` measures it: ";
+    text += fmt::format("what GPUs exchange is unknown until {}`strait doctor --calibrate` measures it: ",
+                        will_measure ? "a communicator or " : "");
   if (!by_nvlink) text += fmt::format("packets up to {}, ", border_label(borders.packets_bytes));
   text += fmt::format("all-reduces in one hop up to {}, reduces up to {}", border_label(borders.one_hop_bytes),
                       border_label(borders.one_hop_reduce_bytes));

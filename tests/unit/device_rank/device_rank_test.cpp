@@ -183,47 +183,6 @@ TEST(DeviceRankAbort, EndsAnInitWhoseGpusAreBeingOpened) {
   fake_gpu.agrees = false;
 }
 
-TEST(DeviceRankSettings, AllRanksGoByTheRatesThatRank0Sees) {
-  fake_gpu.asks_for_rates = true;
-  fake_gpu.looks = 0;
-  straitUniqueId id;
-  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
-  std::vector<std::jthread> ranks;
-  for (int rank = 0; rank < 3; ++rank)
-    ranks.emplace_back([&, rank] {
-      straitConfig_t config = test_config();
-      config.device = rank;
-      straitComm_t comm = nullptr;
-      STRAIT_EXPECT_OK(straitCommInitRank(&comm, 3, &id, rank, &config));
-      STRAIT_EXPECT_OK(straitCommDestroy(comm));
-    });
-  ranks.clear();
-  fake_gpu.asks_for_rates = false;
-  EXPECT_EQ(fake_gpu.looks, 1);
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(fake_gpu.rates[rank], 1.5) << rank;
-}
-
-TEST(DeviceRankSettings, TheRateMayBeGiven) {
-  straitUniqueId id;
-  straitConfig_t config = test_config();
-  config.device = 0;
-  straitComm_t comm = nullptr;
-  fake_gpu.asks_for_rates = true;
-  setenv("STRAIT_EXCHANGE_GBPS", "0.6", 1);
-  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
-  STRAIT_EXPECT_OK(straitCommInitRank(&comm, 1, &id, 0, &config));
-  STRAIT_EXPECT_OK(straitCommDestroy(comm));
-  EXPECT_EQ(fake_gpu.rates[0], 0.6);
-  fake_gpu.asks_for_rates = false;
-  for (const char* wrong : {"0", "-1", "fast", "0.6 GB/s", "nan", "inf"}) {
-    setenv("STRAIT_EXCHANGE_GBPS", wrong, 1);
-    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
-    EXPECT_EQ(straitCommInitRank(&comm, 1, &id, 0, &config), straitInvalidArgument) << wrong;
-    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("STRAIT_EXCHANGE_GBPS=\"" + std::string(wrong)));
-  }
-  unsetenv("STRAIT_EXCHANGE_GBPS");
-}
-
 /// Of all processes' first GPU the fake gives the same bus id.
 TEST(DeviceRankSettings, ProcessesShareAGpuWhereTheyAreToldTo) {
   for (const bool told : {false, true}) {

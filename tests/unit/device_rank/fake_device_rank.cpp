@@ -9,14 +9,15 @@
 #include "communicator/staging_account.hpp"
 #include "communicator/staging_budget.hpp"
 #include "communicator/started_calls.hpp"
+#include "select/measured_rate.hpp"
 
 namespace strait {
 namespace {
 
 class FakeDeviceRank final : public DeviceRank {
  public:
-  explicit FakeDeviceRank(Request request, StagingShare staging = {})
-      : request_(std::move(request)), staging_(std::move(staging)) {
+  explicit FakeDeviceRank(Request request, const ExchangeRates& rates, StagingShare staging = {})
+      : request_(std::move(request)), rates_(rates), staging_(std::move(staging)) {
     if (!testing::fake_gpu.has_attendants) return;
     attendant_ = std::jthread([this](const std::stop_token& stop) {
       kernels::Mailbox& mailbox = testing::fake_gpu.mailboxes[request_.rank];
@@ -30,6 +31,7 @@ class FakeDeviceRank final : public DeviceRank {
   int device() const override { return 0; }
   const char* transport_name() const override { return "fake"; }
   const std::string& transport_why() const override { return why_; }
+  const ExchangeRates& exchange_rates() const override { return rates_; }
   Status prepare_call(const Call& /*call*/) override { return {}; }
   Status enqueue(const Call& call) override {
     if (testing::fake_gpu.logs)
@@ -79,6 +81,7 @@ class FakeDeviceRank final : public DeviceRank {
 
  private:
   Request request_;
+  ExchangeRates rates_;
   StagingShare staging_;
   std::string why_;
   StartedCalls started_;
@@ -92,9 +95,14 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
   while (testing::fake_gpu.late_rank == static_cast<int>(request.rank))
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (testing::fake_gpu.agrees) STRAIT_TRY(request.agree({}, "use its GPU"));
+  ExchangeRates rates;
   if (testing::fake_gpu.asks_for_rates) {
-    STRAIT_ASSIGN(const ExchangeRates rates, request.exchange_rates(true));
-    testing::fake_gpu.rates[request.rank] = rates.gbps;
+    STRAIT_ASSIGN(rates, request.exchange_rates(true));
+  }
+  if (testing::fake_gpu.copy && !rates.is_settled) {
+    const auto copy = [&](std::size_t bytes) { return testing::fake_gpu.copy(request, bytes); };
+    STRAIT_ASSIGN(const MeasuredExchange measured, measure_exchange(copy, request.gather));
+    rates = with_measured(rates, measured.gbps);
   }
   StagingShare staging;
   if (testing::fake_gpu.stages) {
@@ -102,7 +110,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
     testing::fake_gpu.staged_for[request.rank] = staging.bytes;
     settle_staging(request, staging, StagingBudget::of(staging.bytes, false, false).total_bytes());
   }
-  return std::make_unique<FakeDeviceRank>(request, std::move(staging));
+  return std::make_unique<FakeDeviceRank>(request, rates, std::move(staging));
 }
 ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
   return {++testing::fake_gpu.looks + (through_host ? 0.5 : 0), static_cast<double>(bus_ids.size())};

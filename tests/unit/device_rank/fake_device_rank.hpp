@@ -2,9 +2,12 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "communicator/device_rank.hpp"
 #include "kernels/launch.hpp"
 
 /// GPU ranks of no GPU: they carry nothing out, and fail on demand.
@@ -19,10 +22,11 @@ struct FakeGpu {
   std::atomic<int> launches{0};
   std::atomic<std::size_t> aggregates{1};  ///< so many of a group's collectives go in one launch
   bool logs = false;
-  std::vector<std::string> log;             ///< what ranks of one thread do: "<rank>: <call>"
-  bool asks_for_rates = false;              ///< when a communicator is made
-  std::atomic<int> looks{0};                ///< at what joins the GPUs: each sees something else
-  std::array<double, 4> rates{};            ///< by rank, of what they were told
+  std::vector<std::string> log;  ///< what ranks of one thread do: "<rank>: <call>"
+  bool asks_for_rates = false;   ///< when a communicator is made
+  std::atomic<int> looks{0};     ///< at what joins the GPUs: each sees something else
+  /// Stands for what ranks measure; none: they measure nothing.
+  std::function<Result<std::chrono::nanoseconds>(const DeviceRank::Request& request, std::size_t bytes)> copy;
   bool stages = false;                      ///< ranks agree on their host memory, and keep it
   std::array<std::size_t, 4> staged_for{};  ///< by rank: what they agreed on
   bool agrees = false;                      ///< when a communicator is made, that all are well

@@ -58,6 +58,17 @@ TEST(Explain, SaysFromWhereCpuThreadsAddUp) {
   EXPECT_THAT(text("4x-h200-no-p2p"), Not(HasSubstr("CPU threads")));
 }
 
+TEST(Explain, SaysHowTheRateComesToBe) {
+  Explanation e = explained({"10x-rtx3090", 0, false});
+  EXPECT_THAT(to_text(e), HasSubstr("0.6 GB/s each way a GPU while all exchange: ")) << "so the file says";
+  e.machine.exchange.is_settled = false;
+  EXPECT_THAT(to_text(e),
+              HasSubstr("0.6 GB/s each way a GPU while all exchange, unless a communicator measures clearly "
+                        "less: "));
+  e.machine.exchange.gbps = 0;
+  EXPECT_THAT(to_text(e), HasSubstr("unknown until a communicator or `strait doctor --calibrate` measures it: "));
+}
+
 class EveryFixture : public testing::TestWithParam<Fixture> {};
 
 TEST_P(EveryFixture, ExplainsEveryCollective) {
