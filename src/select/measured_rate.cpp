@@ -12,7 +12,7 @@ constexpr double long_enough_ns = 2e6;  ///< beside which it counts little that 
 constexpr std::uint32_t least_rounds = 2, most_rounds = 4;
 constexpr double most_rounds_ns = 20e6;  ///< of all rounds, but for the least
 constexpr double least_gbps = 0.01;      ///< no link is as slow: something else held the copies up
-constexpr double clearly_less = 0.7;
+constexpr double clearly_less = 0.5;
 
 /// One rank's part of a round: nanoseconds; 0: it cannot measure.
 std::uint32_t time_of(const CopyBothWays& copy, std::size_t bytes, Status& own) {

@@ -188,14 +188,14 @@ TEST(MeasuredRates, CountWhereTheyAreClearlyLess) {
   const auto used = [](ExchangeRates known, double measured) { return with_measured(known, measured).gbps; };
   const ExchangeRates links{.gbps = 12, .sums_gbps = 30};
   EXPECT_EQ(used(links, 0.6), 0.6);
-  EXPECT_EQ(used(links, 8.3), 8.3);
-  EXPECT_EQ(used(links, 8.5), 12) << "noise";
+  EXPECT_EQ(used(links, 5.9), 5.9);
+  EXPECT_EQ(used(links, 6.1), 12) << "noise";
   EXPECT_EQ(used(links, 50), 12) << "nothing raises a rate";
   EXPECT_EQ(used(links, 0), 12) << "unknown";
   const ExchangeRates settled{.gbps = 12, .is_settled = true};
   EXPECT_EQ(used(settled, 0.6), 12);
-  EXPECT_EQ(used({}, 35), 0) << "what is unknown stands for PCIe Gen5";
-  EXPECT_EQ(used({}, 20), 20);
+  EXPECT_EQ(used({}, 21), 0) << "what is unknown stands for PCIe Gen5";
+  EXPECT_EQ(used({}, 19), 19);
   EXPECT_EQ(with_measured(links, 9).measured_gbps, 9);
   EXPECT_EQ(with_measured(links, 0.6).sums_gbps, 30);
 }
