@@ -133,7 +133,8 @@ typedef struct {
                               (256 MB) of each */
   int wire;                /* straitWireFormat_t, the same on all ranks: of every all-reduce, reduce-scatter, all-gather
                               and all-to-all of float32, bfloat16 or float16, where what is reduced is a sum or an
-                              average; other calls stay exact, and so do those of less than STRAIT_WIRE_BYTES (16 KB) */
+                              average; other calls stay exact, and so do those of less than STRAIT_WIRE_BYTES (by
+                              itself 16 KB, and of GPU ranks from where on formats pay) */
 } straitConfig_t;
 #define STRAIT_CONFIG_MAGIC 0x53747261u
 #define STRAIT_CONFIG_INITIALIZER \

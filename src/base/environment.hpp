@@ -80,10 +80,12 @@ inline constexpr Variable environment_table[] = {
      "What floats become for their way between ranks, where the communicator's configuration does not say: blocks of "
      "8-bit whole numbers, FP8 (E4M3) or 4-bit whole numbers. Fewer bytes, less exact (docs/wire-formats.md).",
      "off|int8|fp8|int4"},
-    {"STRAIT_WIRE_BYTES", VariableKind::bytes, "16K", true,
+    {"STRAIT_WIRE_BYTES", VariableKind::bytes, "", true,
      "Calls whose larger buffer has fewer bytes stay exact where the wire format is that of the communicator or of "
      "STRAIT_WIRE: scalars and counts that share a block with other values would suffer most, and links gain least. "
-     "Calls whose options name a format, or a residual, have it at any size.",
+     "Calls whose options name a format, or a residual, have it at any size. Unset: 16K; of GPU ranks, from where on "
+     "formats were seen to make calls faster, 512K through host memory and 16M by NVLink, in proportion with slower "
+     "links, but 16K at least.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay. none: copy engines carry operations of "

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -53,7 +54,8 @@ struct CommOptions {
   bool copies_messages = true;     ///< where copy engines carry calls: sends and receives, too
   std::uint32_t max_sms = 0;       ///< GPU ranks: thread blocks of an operation, or no_sms; 0: STRAIT_MAX_SMS
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
-  std::size_t wire_bytes = 0;      ///< of their larger buffer: smaller ones stay exact
+  std::optional<std::size_t>
+      wire_bytes;  ///< of their larger buffer: smaller ones stay exact; unset: Comm::wire_bytes()
 };
 
 /// One rank of a communicator. Wires together bootstrap, transport, plans, selection and executor.
@@ -86,7 +88,11 @@ class Comm {
 
   /// The wire format of the calls that can have one and do not say, from wire_bytes() of their larger buffer on.
   WireFormat wire() const { return *options_.wire; }
-  std::size_t wire_bytes() const { return options_.wire_bytes; }
+  std::size_t wire_bytes() const {
+    constexpr std::size_t least = 16 << 10;  // in less, what shares a block with other values is seldom alike
+    const std::size_t pays = device_ ? device_->wire_pays_bytes() : 0;
+    return options_.wire_bytes.value_or(std::max(least, pays));
+  }
 
   /// Comes before any of these, for every collective, and before anything of its group has begun.
   Status prepare(const Call& call);

@@ -38,6 +38,7 @@ class CudaRank final : public DeviceRank {
   const char* transport_name() const override { return arenas_.transport_name(); }
   const std::string& transport_why() const override { return arenas_.why_staged(); }
   const ExchangeRates& exchange_rates() const override { return arenas_.exchange_rates(); }
+  std::size_t wire_pays_bytes() const override { return calls_.encoded_bytes(); }
   Status enqueue(const Call& call) override;
   std::size_t aggregated_calls(std::span<const Call> group) const override;
   Status enqueue_aggregate(std::span<const Call> calls) override;

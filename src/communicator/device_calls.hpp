@@ -72,6 +72,8 @@ class DeviceCalls {
   std::vector<DeviceLaunch> launches_of(const Call& call) const;
   /// Of a call in a wire format (is_encoded()): whether it pays to encode it on the way, and its launches then.
   bool pays_to_encode(const Call& call) const;
+  /// Of the larger buffer: from there on it does.
+  std::size_t encoded_bytes() const { return borders_.encoded_bytes; }
   std::vector<DeviceLaunch> encoded_launches_of(const Call& call) const;
   /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
   /// sends.

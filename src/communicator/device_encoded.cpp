@@ -23,7 +23,7 @@ Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t ele
 
 bool DeviceCalls::pays_to_encode(const Call& call) const {
   const BufferSizes sizes = buffer_sizes(call, ring_.rank, ring_.ranks);
-  return std::max(sizes.send_bytes, sizes.receive_bytes) >= borders_.encoded_bytes;
+  return std::max(sizes.send_bytes, sizes.receive_bytes) >= encoded_bytes();
 }
 
 std::vector<DeviceLaunch> DeviceCalls::encoded_launches_of(const Call& call) const {

@@ -79,6 +79,8 @@ class DeviceRank {
   virtual const std::string& transport_why() const = 0;
   /// That its calls are cut for: the same on all ranks.
   virtual const ExchangeRates& exchange_rates() const = 0;
+  /// From which size of the larger buffer on a wire format makes calls faster: the same on all ranks.
+  virtual std::size_t wire_pays_bytes() const = 0;
   /// Before a call is enqueued, and before anything of its group is: allocates what it needs, which may wait for
   /// kernels that run. Code::invalid_usage: the stream is being captured, and that cannot be now; nothing has happened.
   virtual Status prepare_call(const Call& call) = 0;

@@ -1,6 +1,8 @@
 // Wire formats between GPU ranks, through the public interface, bit by bit.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "executor/host/quantize.hpp"
 #include "gpu/device_side.hpp"
 #include "support/random_data.hpp"
@@ -178,7 +180,11 @@ using DeviceWire = DeviceRanks;
 TEST_P(DeviceWire, Bits) { run(check_bits, straitWireFp8); }
 TEST_P(DeviceWire, BitsOfManyTurns) { run(check_turns, straitWireInt8); }
 TEST_P(DeviceWire, BitsOfCallsTurnAbout) { run(check_turn_about); }
-TEST_P(DeviceWire, IsOfTheCommunicator) { run(check_configured, straitWireInt8); }
+TEST_P(DeviceWire, IsOfTheCommunicator) {
+  setenv("STRAIT_WIRE_BYTES", "16K", 1);  // by itself from where on it pays
+  run(check_configured, straitWireInt8);
+  unsetenv("STRAIT_WIRE_BYTES");
+}
 TEST_P(DeviceWire, CapturesNeedMemoryFirst) { run(check_capture_first); }
 TEST_P(DeviceWire, LeavesWhatWasLost) { run(check_residual, straitWireInt4); }
 TEST_P(DeviceWire, FormatsThatDifferAreShownToAll) { run(check_mismatch, straitWireInt8); }

@@ -1,6 +1,7 @@
 // What the communicator makes of GPU ranks' calls and errors, without a GPU.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -205,6 +207,46 @@ TEST(DeviceRankSettings, ProcessesShareAGpuWhereTheyAreToldTo) {
       }));
     id.make();
     for (const pid_t process : processes) EXPECT_EQ(wait_for(process, 20'000), 0) << told;
+  }
+}
+
+/// A communicator's wire format is that of the calls that are faster in it, unless the user says from which size on; a
+/// call's own format is what it is told to be.
+TEST(DeviceRankSettings, WireFormatsAreTakenFromWhereTheyPay) {
+  constexpr std::size_t kb = 1 << 10;
+  struct Case {
+    const char* setting;
+    std::size_t pays_bytes, first_bytes;
+  };
+  for (const Case& c : {Case{nullptr, 512 * kb, 512 * kb}, Case{nullptr, 7 * kb, 16 * kb},
+                        Case{"64K", 512 * kb, 64 * kb}, Case{"0", 512 * kb, 0}}) {
+    if (c.setting != nullptr) setenv("STRAIT_WIRE_BYTES", c.setting, 1);
+    fake_gpu.wire_pays_bytes = c.pays_bytes;
+    straitUniqueId id;
+    straitComm_t comm = nullptr;
+    straitConfig_t config = test_config();
+    config.device = 0;
+    config.wire = straitWireInt8;
+    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    STRAIT_EXPECT_OK(straitCommInitRank(&comm, 1, &id, 0, &config));
+    unsetenv("STRAIT_WIRE_BYTES");
+    fake_gpu.log.clear();
+    fake_gpu.logs = true;
+    float data = 0;  // the fake touches nothing
+    const auto all_reduce = [&](std::size_t bytes, const straitCallOptions_t* options) {
+      STRAIT_EXPECT_OK(straitAllReduceWithOptions(&data, &data, bytes / sizeof data, straitFloat32, straitSum, comm,
+                                                  reinterpret_cast<void*>(0x77), options));
+    };
+    straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+    options.wire = straitWireFp8;
+    if (c.first_bytes != 0) all_reduce(c.first_bytes - 4, nullptr);
+    all_reduce(std::max<std::size_t>(c.first_bytes, 4), nullptr);
+    all_reduce(4, &options);
+    fake_gpu.logs = false;
+    std::vector<std::string> expected{"0: all-reduce", "0: all-reduce in int8", "0: all-reduce in fp8"};
+    if (c.first_bytes == 0) expected.erase(expected.begin());
+    EXPECT_EQ(fake_gpu.log, expected) << c.pays_bytes;
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
   }
 }
 

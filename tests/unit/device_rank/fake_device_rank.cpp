@@ -32,10 +32,12 @@ class FakeDeviceRank final : public DeviceRank {
   const char* transport_name() const override { return "fake"; }
   const std::string& transport_why() const override { return why_; }
   const ExchangeRates& exchange_rates() const override { return rates_; }
+  std::size_t wire_pays_bytes() const override { return testing::fake_gpu.wire_pays_bytes; }
   Status prepare_call(const Call& /*call*/) override { return {}; }
   Status enqueue(const Call& call) override {
     if (testing::fake_gpu.logs)
-      testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": " + std::string(name(call.collective)));
+      testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": " + std::string(name(call.collective)) +
+                                      (call.wire == WireFormat::off ? "" : " in " + std::string(name(call.wire))));
     ++testing::fake_gpu.launches;
     started_.know({.signature = signature(call), .is_captured = is_capturing(call.stream).value()});
     if (testing::fake_gpu.looks_at_peers) STRAIT_TRY(request_.watch->examine_peers());

@@ -21,6 +21,7 @@ struct FakeGpu {
   std::atomic<int> idle{-1};                ///< 1, 0, or -1: unknown
   std::atomic<int> launches{0};
   std::atomic<std::size_t> aggregates{1};  ///< so many of a group's collectives go in one launch
+  std::atomic<std::size_t> wire_pays_bytes{0};
   bool logs = false;
   std::vector<std::string> log;  ///< what ranks of one thread do: "<rank>: <call>"
   bool asks_for_rates = false;   ///< when a communicator is made
