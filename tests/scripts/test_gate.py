@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Unit tests of perf/gate: what it reads, merges, judges and resumes. Nothing is measured: the programs are stand-ins."""
+"""Unit tests of perf/gate and perf/gate_table.py: what it reads, merges, judges and resumes. Nothing is measured: the programs are stand-ins."""
 
 import importlib.machinery
 import importlib.util
@@ -12,6 +12,9 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "perf"))  # as for a program of that folder
+import gate_table  # noqa: E402
+
 LOADER = importlib.machinery.SourceFileLoader("gate", str(ROOT / "perf/gate"))
 gate = importlib.util.module_from_spec(importlib.util.spec_from_loader("gate", LOADER))
 LOADER.exec_module(gate)
@@ -39,8 +42,8 @@ def row(strait_us, nccl_us, size=1024, wrong=0):
 class Sizes(unittest.TestCase):
     def test_texts_and_bytes(self):
         for text, size in {"8": 8, "1K": 1024, "1536": 1536, "4M": 4 << 20, "1G": 1 << 30}.items():
-            self.assertEqual(size, gate.bytes_of(text))
-            self.assertEqual(text, gate.text_of(size))
+            self.assertEqual(size, gate_table.bytes_of(text))
+            self.assertEqual(text, gate_table.text_of(size))
 
     def test_every_target_names_a_collective_and_a_size_that_are_measured(self):
         all_targets = json.loads((ROOT / "perf/targets.json").read_text())
@@ -53,21 +56,21 @@ class Sizes(unittest.TestCase):
                     for mode, table in modes.items():
                         self.assertIn((collective, data_type, mode), measured)
                         for size, time_us in table.items():
-                            self.assertIn(gate.bytes_of(size), [8 << i for i in range(28)])
-                            self.assertLessEqual(gate.bytes_of(size), gate.bytes_of(largest))
+                            self.assertIn(gate_table.bytes_of(size), [8 << i for i in range(28)])
+                            self.assertLessEqual(gate_table.bytes_of(size), gate_table.bytes_of(largest))
                             self.assertGreater(time_us, 0)
             self.assertGreater(targets["floor"]["times"], 1)
-            self.assertGreaterEqual(gate.bytes_of(targets["floor"]["from"]), 1 << 20)
+            self.assertGreaterEqual(gate_table.bytes_of(targets["floor"]["from"]), 1 << 20)
         self.assertEqual(set(gate.PROGRAMS), set(all_targets["p2p"]["mean_ratio"]))
 
     def test_the_decisive_shards_come_first(self):
-        names = [gate.name_of(shard) for shard in gate.shards(by_strait_perf=True)]
+        names = [gate_table.name_of(shard) for shard in gate.shards(by_strait_perf=True)]
         self.assertEqual("all-reduce_bfloat16_graph", names[0])
         self.assertEqual(len(names), len(set(names)))
-        self.assertEqual([f"all-reduce_bfloat16_{sms}_sms" for sms in (4, 8, 16)], names[1:4])
-        self.assertEqual(9 * 3 * 3 + 3, len(names))
-        self.assertEqual(9 * 3 * 2 + 3, len(gate.shards(by_strait_perf=False)))
-        names = [gate.name_of(shard) for shard in gate.shards(by_strait_perf=True, p2p=False)]
+        self.assertEqual([f"all-reduce_bfloat16_{sms}_sms" for sms in (4, 8, 16)] + ["all-reduce_bfloat16_beside"], names[1:5])
+        self.assertEqual(9 * 3 * 3 + 4, len(names))
+        self.assertEqual(9 * 3 * 2 + 4, len(gate.shards(by_strait_perf=False)))
+        names = [gate_table.name_of(shard) for shard in gate.shards(by_strait_perf=True, p2p=False)]
         self.assertEqual(["all-reduce_bfloat16_graph", "all-reduce_bfloat16_int8"], names[:2])
         self.assertEqual(9 * 3 * 3 + 1, len(set(names)))
         self.assertNotIn("int8", [mode for _, _, mode, _ in gate.shards(by_strait_perf=False, p2p=False)])
@@ -75,7 +78,7 @@ class Sizes(unittest.TestCase):
 
 class Judging(unittest.TestCase):
     def judge(self, shard=SHARD, **values):
-        return gate.judge(shard, row(**values), TARGETS, (values["nccl_us"], "graph"))
+        return gate_table.judge(shard, row(**values), TARGETS, (values["nccl_us"], "graph"))
 
     def test_as_fast_as_nccl_passes_within_the_noise(self):
         self.assertEqual("", self.judge(strait_us=4.9, nccl_us=4.9))
@@ -91,17 +94,17 @@ class Judging(unittest.TestCase):
 
     def test_what_is_as_near_to_the_floor_as_asked_may_miss_the_table(self):
         def judge(strait_us, size=8192, **floor):
-            return gate.judge(SHARD, {**row(strait_us, 90, size), **floor}, TARGETS, (90, "eager"))
+            return gate_table.judge(SHARD, {**row(strait_us, 90, size), **floor}, TARGETS, (90, "eager"))
         self.assertEqual("", judge(6.2, floor_us=5))
         self.assertEqual("above its target of 5.0 us and 1.25 times the floor of 5.00 us", judge(6.3, floor_us=5))
         self.assertEqual("", judge(4.9, floor_us=1), "the easier of both")
         self.assertEqual("above its target of 5.0 us", judge(5.1), "no floor")
         self.assertEqual("above its target of 5.0 us", judge(5.1, size=1024, floor_us=5), "small calls have none")
         self.assertEqual("slower than NCCL's best (graph)",
-                         gate.judge(SHARD, {**row(6, 5, 8192), "floor_us": 5}, TARGETS, (5, "graph")))
+                         gate_table.judge(SHARD, {**row(6, 5, 8192), "floor_us": 5}, TARGETS, (5, "graph")))
 
     def test_the_table_shows_how_near(self):
-        text, failures = gate.tabulate({SHARD: [{**row(6, 12, 8192), "floor_us": 5}, row(4, 12, 16384)]}, TARGETS)
+        text, failures = gate_table.tabulate({SHARD: [{**row(6, 12, 8192), "floor_us": 5}, row(4, 12, 16384)]}, TARGETS)
         self.assertEqual(0, failures, text)
         self.assertRegex(text, r"8K .* 12\.00 +1\.20  PASS\n.*16K .* 12\.00 +-  PASS\n")
 
@@ -110,14 +113,14 @@ class Judging(unittest.TestCase):
 
     def test_the_mean_is_geometric_and_leaves_out_the_smallest(self):
         rows = [row(1, 4), row(2, 2, size=2048), row(1, 100, size=512)]
-        self.assertAlmostEqual(2, gate.mean_ratio(rows))
-        self.assertIsNone(gate.mean_ratio([row(1, 1, size=8)]))
+        self.assertAlmostEqual(2, gate_table.mean_ratio(rows))
+        self.assertIsNone(gate_table.mean_ratio([row(1, 1, size=8)]))
 
     def test_the_table_counts_failures_of_rows_and_means(self):
-        text, failures = gate.tabulate({SHARD: [row(4, 8), row(8, 8, size=2048)]}, TARGETS)
+        text, failures = gate_table.tabulate({SHARD: [row(4, 8), row(8, 8, size=2048)]}, TARGETS)
         self.assertEqual(1, failures)  # the mean: 1.41
         self.assertIn("# all-reduce_bfloat16_eager              2 of   2 pass, mean ratio 1.41 FAIL: below 1.5", text)
-        text, failures = gate.tabulate({SHARD: [row(4, 8), row(9, 8, size=2048), row(1, 9, size=4096)]}, TARGETS)
+        text, failures = gate_table.tabulate({SHARD: [row(4, 8), row(9, 8, size=2048), row(1, 9, size=4096)]}, TARGETS)
         self.assertEqual(1, failures)
         self.assertEqual(2, sum(line.endswith("PASS") for line in text.splitlines()))
         self.assertIn("FAIL: slower than NCCL's best (eager)", text)
@@ -125,7 +128,7 @@ class Judging(unittest.TestCase):
     def test_every_mode_is_held_against_the_best_of_nccl(self):
         graph, registered = (("all-reduce", "bfloat16", mode, 0) for mode in ("graph", "registered"))
         results = {graph: [row(3, 9)], registered: [row(2, 4)], SHARD: [row(4.5, 9)]}
-        text, failures = gate.tabulate(results, {**TARGETS, "mean_ratio": {}})
+        text, failures = gate_table.tabulate(results, {**TARGETS, "mean_ratio": {}})
         self.assertEqual(1, failures)  # faster than eager NCCL, slower than on registered buffers
         failed, = (line for line in text.splitlines() if "FAIL" in line)
         self.assertRegex(failed, r"eager +1K .*  2\.00       4\.00      -  FAIL: slower than NCCL's best \(registered\)$")
@@ -135,11 +138,12 @@ class Judging(unittest.TestCase):
                   (("all-reduce", "float32", "graph", 0), row(1, 1)),
                   (("all-reduce", "bfloat16", "graph", 17), row(1, 1)),
                   (("all-reduce", "bfloat16", "4_sms", 0), row(1, 1)),
+                  (("all-reduce", "bfloat16", "beside", 0), row(1, 1)),
                   (("all-reduce", "bfloat16", "graph", 0), row(1, 1, size=2048)),
                   (("all-reduce", "bfloat16", "graph", 0), {**row(1, 1), "place": "in_place"})]
         for shard, other in others:
-            best = gate.best_of_nccl({shard: [other], SHARD: [row(4, 8)]})
-            self.assertEqual((8, "eager"), best[gate.key_of(SHARD, row(4, 8))])
+            best = gate_table.best_of_nccl({shard: [other], SHARD: [row(4, 8)]})
+            self.assertEqual((8, "eager"), best[gate_table.key_of(SHARD, row(4, 8))])
 
 
 class Reading(unittest.TestCase):
@@ -150,12 +154,12 @@ class Reading(unittest.TestCase):
              "baseline": {"out_of_place": one, "in_place": one}},
             {"bytes": 64, "count": 8, "out_of_place": {"time_us": 3.0, "wrong": None}, "in_place": None,
              "baseline": {"out_of_place": one}}]}
-        self.assertEqual([row(3.0, 4.0, size=64)], gate.rows_of_strait_perf(report))
+        self.assertEqual([row(3.0, 4.0, size=64)], gate_table.rows_of_strait_perf(report))
         report["results"][1]["floor"] = {"time_us": 2.5, "duplex_time_us": 2.6}
-        self.assertEqual([{**row(3.0, 4.0, size=64), "floor_us": 2.5}], gate.rows_of_strait_perf(report))
+        self.assertEqual([{**row(3.0, 4.0, size=64), "floor_us": 2.5}], gate_table.rows_of_strait_perf(report))
 
     def test_nccl_tests_best_of_the_rounds_and_all_that_is_wrong(self):
-        rows = gate.merge_nccl_tests([NCCL_TESTS.format("10.00", 1), NCCL_TESTS.format("8.00", 2)],
+        rows = gate_table.merge_nccl_tests([NCCL_TESTS.format("10.00", 1), NCCL_TESTS.format("8.00", 2)],
                                      [NCCL_TESTS.format("12.00", 0), NCCL_TESTS.format("11.00", 7)])
         self.assertIn(row(8.0, 11.0, wrong=3), rows)
         self.assertEqual([(1024, "out_of_place"), (1024, "in_place"), (2048, "out_of_place")],
@@ -165,7 +169,7 @@ class Reading(unittest.TestCase):
         for strait, nccl in ((NCCL_TESTS.format("1", 0), ""), ("", ""),
                              (NCCL_TESTS.format("1", 0).replace("2048  ", "4096  "), NCCL_TESTS.format("1", 0))):
             with self.assertRaises(ValueError):
-                gate.merge_nccl_tests([strait], [nccl])
+                gate_table.merge_nccl_tests([strait], [nccl])
 
 
 STRAIT = """#!/bin/sh
@@ -191,6 +195,19 @@ echo "1024 512 bfloat16 sum -1 $time 0.1 0.1 0 $time 0.1 0.1 0"
 """
 
 
+# torch.distributed.run, of a PyTorch that there need not be.
+TORCHRUN = """import json, os, sys
+served = os.environ.get("SERVED_BY", "nccl")
+with open(os.environ["CALLS"], "a") as calls:
+    print(served, *sys.argv[1:-1], file=calls)
+if served == os.environ.get("BROKEN"):
+    sys.exit(1)
+side_by_side_us = float(os.environ["BESIDE"]) if served == "strait" else 6300
+with open(sys.argv[-1], "w") as file:
+    json.dump({"bytes": 256 << 20, "products_us": 6000, "all_reduce_us": 1000, "side_by_side_us": side_by_side_us}, file)
+"""
+
+
 class Running(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -198,6 +215,10 @@ class Running(unittest.TestCase):
         self.folder = Path(folder.name)
         self.script("strait", STRAIT)
         self.calls = self.folder / "calls"
+        package = self.folder / "packages/torch/distributed"
+        package.mkdir(parents=True)
+        for path, text in (("../__init__.py", ""), ("__init__.py", ""), ("run.py", TORCHRUN)):
+            (package / path).write_text(text)
 
     def script(self, name, text):
         path = self.folder / name
@@ -208,7 +229,8 @@ class Running(unittest.TestCase):
         command = [sys.executable, str(ROOT / "perf/gate"), "--baseline", "libm.so.6", "--strait",
                    str(self.folder / "strait"), "--results", str(self.folder / "results"), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              env={**os.environ, "CALLS": str(self.calls), **environment})
+                              env={**os.environ, "CALLS": str(self.calls), "BESIDE": "6100",
+                                   "PYTHONPATH": str(self.folder / "packages"), **environment})
         calls = self.calls.read_text().splitlines() if self.calls.exists() else []
         self.calls.unlink(missing_ok=True)
         return done, calls
@@ -235,9 +257,25 @@ class Running(unittest.TestCase):
         few = [call for call in calls if "-b 256M -e 256M -w 5 -G 0 --check-limit" in call]
         for sms, call in zip((4, 8, 16), few, strict=True):
             self.assertTrue(call.endswith(f" -t 4 STRAIT_MAX_SMS={sms} NCCL_MAX_CTAS={sms}"), call)
-        others = [call for call in calls if call not in few]
+        others = [call for call in calls if call not in few and "overlap.py" not in call]
         self.assertEqual(9, len(others))
         self.assertFalse([call for call in others if "NCCL_MAX_CTAS" in call])
+
+    def test_an_all_reduce_beside_matrix_products(self):
+        done, calls = self.gate("--collectives", "all-reduce", "--gpus", "3")
+        beside = [call for call in calls if "overlap.py" in call]
+        self.assertEqual(["nccl", "strait"] * 2, [call.split()[0] for call in beside])
+        self.assertIn(f"--nproc-per-node 3 {ROOT}/examples/pytorch/overlap.py --json", beside[0])
+        line, = (line for line in done.stdout.splitlines() if " beside " in line)
+        self.assertRegex(line, r"256M in_place +6100\.00 +6300\.00 +1\.03 +6300\.00 +1\.02  PASS$")
+        for us, why in (("6200", "above its target of 6080 us and 1.031 times the floor of 6000.00 us"),
+                        ("6430", "slower than NCCL's best (beside)")):
+            done, _ = self.gate("--collectives", "all-reduce", "--results", str(self.folder / us), BESIDE=us)
+            line, = (line for line in done.stdout.splitlines() if " beside " in line)
+            self.assertIn(why, line)
+        done, _ = self.gate("--collectives", "all-reduce", "--results", str(self.folder / "none"), BROKEN="strait")
+        self.assertIn("# FAIL all-reduce_bfloat16_beside: ", done.stdout)
+        self.assertIn("overlap.py --json", done.stdout)
 
     def test_without_p2p_both_of_nccls_ways_are_measured(self):
         done, calls = self.gate("--collectives", "all-gather", "--no-p2p")
