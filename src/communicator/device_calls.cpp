@@ -101,7 +101,7 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   if (flagged != Wire::lines)
     return slots(call, message_bytes > std::min(flagged_bytes_, most_short) ? Wire::bulk : flagged);
   const Slots lines = slots(call, Wire::lines);
-  const bool few_blocks = lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
+  const bool few_blocks = bound(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
   // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.
   if (!few_blocks && !one_hop && call.collective == Collective::reduce) return lines;
   std::size_t most = flagged_bytes_;

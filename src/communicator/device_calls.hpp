@@ -156,11 +156,16 @@ class DeviceCalls {
   std::uint32_t bound(const Call& call) const {
     const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : options_.max_sms;
     const std::uint32_t asked = blocks_of(max_sms, is_reduction(call.collective));
-    if (asked == 0 || options_.most_blocks == 0) return std::max(asked, options_.most_blocks);
-    return std::min(asked, options_.most_blocks);
+    if (asked == 0) return options_.most_blocks;
+    return at_once(options_.most_blocks == 0 ? asked : std::min(asked, options_.most_blocks));
   }
   /// Thread blocks at most, where none are named as many as pay.
-  std::uint32_t blocks_for(const Call& call) const { return bound(call) != 0 ? bound(call) : borders_.blocks; }
+  std::uint32_t blocks_for(const Call& call) const { return bound(call) != 0 ? bound(call) : at_once(borders_.blocks); }
+  /// Of so many blocks, those that every GPU has an SM for. Each waits for one on every other GPU, so that those of a
+  /// second wave would only begin when the first ones have ended.
+  std::uint32_t at_once(std::uint32_t blocks) const {
+    return options_.sms != 0 ? std::min(blocks, options_.sms) : blocks;
+  }
   kernels::Slots slots(const Call& call, kernels::Wire wire) const;
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;

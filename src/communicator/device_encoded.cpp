@@ -11,10 +11,9 @@ using kernels::Slots;
 using kernels::TwoHop;
 using kernels::Wire;
 
-/// Lengths and slots in elements, for a message of so many. Blocks wait for those of other ranks, and one takes an SM.
+/// Lengths and slots in elements, for a message of so many.
 Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
-  const std::uint32_t sms = options_.sms != 0 ? options_.sms : kernels::max_lanes;
-  Slots through = kernels::slots_of(ring_, Wire::bulk, std::min(blocks_for(call), sms));
+  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
   through.rounds = rounds_for(call, one_hop, through, wire::blocks_of(elements) * wire::block_bytes(call.wire));
   through.grain_bytes = wire::granular_run_elements;
   through.slot_bytes = through.slot_bytes / wire::granular_run_bytes(call.wire) * wire::granular_run_elements;

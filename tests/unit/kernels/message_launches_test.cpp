@@ -20,14 +20,14 @@ using kernels::Exchange;
 using kernels::Wire;
 
 /// What ranks that NVLink joins make of calls.
-DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t max_sms,
-                         std::uint32_t most_blocks = 0) {
+DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t max_sms, std::uint32_t most_blocks = 0,
+                         std::uint32_t sms = 0) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
   kernels::Ring ring{};
   ring.rank = rank;
   ring.ranks = ranks;
   std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  return {ring, nullptr, {max_sms, std::size_t{16} << 20, "", ~std::size_t{0}, 0, most_blocks}};
+  return {ring, nullptr, {max_sms, std::size_t{16} << 20, "", ~std::size_t{0}, 0, most_blocks, sms}};
 }
 
 /// Short messages are sent once the one before them from this rank to that was received, long ones move while both of
@@ -250,6 +250,23 @@ TEST(SharedGpus, BoundEveryLaunch) {
     message.peer = 1;
     message.count = std::size_t{64} << 20;
     expect_bound(calls.launches_of(std::span(&message, 1)), max_sms == 0 ? most : std::min(max_sms, most));
+  }
+}
+
+/// On the smallest GPU of all, whatever is asked for, there is an SM for each block.
+TEST(MessagesOverNvlink, AllBlocksRunAtOnce) {
+  constexpr std::uint32_t sms = 78;
+  for (const std::uint32_t max_sms : {0u, 16u, 128u}) {
+    const DeviceCalls calls = nvlink_calls(0, 4, max_sms, 0, sms);
+    std::uint32_t most = 0;
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast})
+      for (const std::size_t count : {std::size_t{1} << 20, std::size_t{16} << 20, std::size_t{256} << 20}) {
+        Call call;
+        call.collective = collective;
+        call.count = count;
+        for (const DeviceLaunch& launch : calls.launches_of(call)) most = std::max(most, launch.blocks);
+      }
+    EXPECT_EQ(most, max_sms == 16 ? 16 : sms);
   }
 }
 
