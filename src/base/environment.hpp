@@ -130,7 +130,7 @@ inline constexpr Variable environment_table[] = {
      "(STRAIT_MEASURE_EXCHANGE; docs/gpus.md)."},
     {"STRAIT_MEASURE_EXCHANGE", VariableKind::choice, "1", true,
      "GPU ranks without P2P: 1: what each sends and receives while all exchange is measured when a communicator is "
-     "made, in some milliseconds, where it is neither given nor calibrated. 0: what the PCIe links tell holds "
+     "made, in some milliseconds, where it is not given. 0: what the calibration or the PCIe links tell holds "
      "(docs/gpus.md#borders).",
      "0|1"},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "", true,

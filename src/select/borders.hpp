@@ -60,10 +60,9 @@ CopyBorders copy_borders_of(std::uint32_t max_sms);
 
 /// What GPUs that PCIe joins give while all exchange with all, as far as it is known when ranks join.
 struct ExchangeRates {
-  double gbps = 0;       ///< of each GPU, each way; 0: unknown
-  double sums_gbps = 0;  ///< what CPU threads add up for all of them together, bytes of all sources; 0: not measured
-  /// The calibration tells `gbps`, or the user does, or wants it so: ranks need not measure it.
-  bool is_settled = false;
+  double gbps = 0;          ///< of each GPU, each way; 0: unknown
+  double sums_gbps = 0;     ///< what CPU threads add up for all of them together, bytes of all sources; 0: not measured
+  bool is_settled = false;  ///< the user says so: ranks need not measure it
   double measured_gbps = 0;  ///< when the communicator was made (measured_rate.hpp); 0: it was not
 };
 /// For what unknown rates are taken: of PCIe Gen5, 16 lanes, up to the host.

@@ -67,15 +67,6 @@ bool knows_rates(const Topology& topology, std::span<const DeviceId> gpus) {
   return std::all_of(gpus.begin(), gpus.end(), is_known);
 }
 
-bool are_calibrated(const Topology& topology, std::span<const DeviceId> gpus) {
-  const auto& links = topology.data().links;
-  return std::all_of(gpus.begin(), gpus.end(), [&](DeviceId gpu) {
-    return std::any_of(links.begin(), links.end(), [&](const Link& link) {
-      return link.kind == LinkKind::pcie && link.lower == gpu && is_measured(topology, link);
-    });
-  });
-}
-
 ExchangeRates exchange_rates(const Topology& topology, const KnownRates& known, const std::vector<std::string>& bus_ids,
                              bool through_host) {
   const Topology with_rates = without_assumptions(with_known_rates(topology, known));
@@ -89,7 +80,6 @@ ExchangeRates exchange_rates(const Topology& topology, const KnownRates& known, 
       }
   if (gpus.size() != bus_ids.size() || !knows_rates(with_rates, gpus)) return {};
   ExchangeRates rates{exchange_gbps(with_rates, gpus, through_host)};
-  rates.is_settled = are_calibrated(with_rates, gpus);
   const auto measured = known.gpus.find(topology_fingerprint(topology));
   if (measured != known.gpus.end())
     rates.sums_gbps = measured->second.host_sums_gbps * static_cast<double>(nodes.size());

@@ -20,9 +20,6 @@ double exchange_gbps(const Topology& topology, std::span<const DeviceId> gpus, b
 /// its links tell their speed.
 bool knows_rates(const Topology& topology, std::span<const DeviceId> gpus);
 
-/// Whether each way between these GPUs and the memory beside them was measured.
-bool are_calibrated(const Topology& topology, std::span<const DeviceId> gpus);
-
 /// Of the GPUs with these PCI addresses, by the topology with what the calibration knows of it. Nothing that is only
 /// assumed: unknown instead, and sockets that nobody measured are no limit. What CPUs add is known where it was
 /// measured.

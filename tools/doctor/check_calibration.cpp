@@ -32,8 +32,8 @@ Findings check_calibration(const Topology& topology, const KnownRates& known) {
   return {
       {Severity::warning, "gpu_calibration",
        "GPUs trade through host memory, and what their links give together has not been measured",
-       "predictions do not see the ports that they share, each communicator measures for some milliseconds while it "
-       "is made, and CPUs do not add up where that would spare half of the way down",
+       "predictions do not see the ports that they share, and CPUs do not add up where that would spare half of the "
+       "way down",
        "strait doctor --calibrate, on an idle machine"}};
 }
 
