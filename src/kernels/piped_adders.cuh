@@ -30,7 +30,8 @@ class Fetcher : Worker<Schedule, Memory> {
     this->for_streams([&](std::uint32_t i, const Stream& stream) { resulting[i] += this->uses_out(stream, 0); });
     bool goes_on = true;
     for (std::uint32_t round = 0; goes_on && round < schedule_.iterations(); ++round) goes_on = fetch_round(round);
-    if (!goes_on || !next_set() || thread_ != 0) return;
+    if (!goes_on || !next_set()) return await_loads();
+    if (thread_ != 0) return;
     memory_.sets.records[number_ % Sets::set_count].bytes = 0;
     arrive(memory_.sets.full[number_ % Sets::set_count]);
   }
@@ -83,6 +84,12 @@ class Fetcher : Worker<Schedule, Memory> {
            memory_.sources[round % Memory::rounds_ahead] + nth * this->peers_);
     }
     return true;
+  }
+  /// Before the block gives up its memory. Nobody else may wait for them any more.
+  __device__ void await_loads() {
+    const std::uint32_t first = number_ < Sets::set_count ? 0 : number_ - Sets::set_count;
+    for (std::uint32_t number = first; number < number_; ++number)
+      wait_for(memory_.sets.full[number % Sets::set_count], parity_of<Memory>(number));
   }
   /// Each thread what one rank contributes. Of the last granule, which the user's memory may not have as a whole, the
   /// adders take care.
@@ -187,7 +194,7 @@ class Storer : Worker<Schedule, Memory> {
       if (number_ + 1 > missing) written_.note(number_ + 1 - missing);
     }
     end_stores();
-    if (this->has_failed()) return;
+    if (this->has_failed()) return wait_stored<0>();
     const std::uint32_t all = schedule_.iterations() * schedule_.width();
     store_progress(memory_.sets.fetched, all);
     store_progress(memory_.sets.written.done, all);

@@ -19,6 +19,11 @@ namespace strait::kernels {
 
 class Barrier {
  public:
+  ~Barrier() {
+    if (loads_.empty()) return;
+    std::fprintf(stderr, "a block ended before what it loads was there\n");
+    std::abort();
+  }
   void prepare(std::uint32_t arrivals) {
     const std::lock_guard lock(mutex_);
     arrivals_ = missing_ = arrivals;

@@ -5,9 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace strait::testing {
 namespace {
+
+using namespace std::chrono_literals;
 
 using kernels::Mailbox;
 
@@ -181,6 +186,30 @@ TEST(Piped, WaitsEnd) {
         EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::timeout) << "rank " << rank;
       });
   }
+}
+
+/// What a block has begun to load or to store is done before it ends, whenever that is: the emulation looks.
+TEST(Piped, AnAbortLeavesNothingUnderWay) {
+  int aborted = 0;
+  for (const auto delay : {0us, 500us, 2000us, 5000us, 9000us})
+    for (const char* algorithm : {"one_hop", "two_hop"}) {
+      Machine machine(2, 1, {.p2p = true, .algorithm = algorithm, .piped = true});
+      std::vector<std::jthread> threads;
+      for (std::uint32_t rank = 0; rank < 2; ++rank)
+        threads.emplace_back([&, rank] {
+          CollectiveCase c;
+          c.type = DataType::float32;
+          c.count = 1 << 20;
+          Bytes from(c.count * 4), to(c.count * 4);
+          ASSERT_TRUE(kernels::is_aligned(from.data()) && kernels::is_aligned(to.data()));
+          machine.run(rank, call_of(c, from.data(), to.data(), Bytes(8)));
+        });
+      std::this_thread::sleep_for(delay);
+      for (std::uint32_t rank = 0; rank < 2; ++rank) std::atomic_ref(machine.mailbox(rank).abort) = 1;
+      threads.clear();
+      for (std::uint32_t rank = 0; rank < 2; ++rank) aborted += machine.mailbox(rank).event == Mailbox::Event::aborted;
+    }
+  EXPECT_GT(aborted, 0) << "no kernel ended before its time";
 }
 
 }  // namespace
