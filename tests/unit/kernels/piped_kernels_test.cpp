@@ -192,15 +192,19 @@ TEST(Piped, WaitsEnd) {
 TEST(Piped, AnAbortLeavesNothingUnderWay) {
   int aborted = 0;
   for (const auto delay : {0us, 500us, 2000us, 5000us, 9000us})
-    for (const char* algorithm : {"one_hop", "two_hop"}) {
+    for (const auto& [collective, algorithm] : {std::pair(Collective::all_reduce, "one_hop"),
+                                                {Collective::all_reduce, "two_hop"},
+                                                {Collective::all_to_all, ""}}) {
       Machine machine(2, 1, {.p2p = true, .algorithm = algorithm, .piped = true});
       std::vector<std::jthread> threads;
       for (std::uint32_t rank = 0; rank < 2; ++rank)
-        threads.emplace_back([&, rank] {
+        threads.emplace_back([&machine, collective = collective, rank] {
+          constexpr std::size_t bytes = 4 << 20;
+          Bytes from(bytes), to(bytes);
           CollectiveCase c;
+          c.collective = collective;
           c.type = DataType::float32;
-          c.count = 1 << 20;
-          Bytes from(c.count * 4), to(c.count * 4);
+          c.count = bytes / sizeof(float) / (collective == Collective::all_to_all ? 2 : 1);
           ASSERT_TRUE(kernels::is_aligned(from.data()) && kernels::is_aligned(to.data()));
           machine.run(rank, call_of(c, from.data(), to.data(), Bytes(8)));
         });
