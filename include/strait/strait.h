@@ -127,7 +127,7 @@ typedef struct {
   int device;              /* CUDA device of this rank; -1: a host rank */
   int64_t init_timeout_ms; /* deadline of init; 0: 60 s, or STRAIT_INIT_TIMEOUT_MS */
   int64_t timeout_ms;      /* deadline of every operation; 0: none, or STRAIT_TIMEOUT_MS */
-  int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 128 (large ones 64), or
+  int max_sms;             /* GPU ranks: thread blocks an operation may use; 0: up to 128 (large ones 64 or 32), or
                               STRAIT_MAX_SMS; or STRAIT_NO_SMS. With that, or up to 8, GPUs that reach one another's
                               memory carry large operations by copy engines, which take STRAIT_COPY_WINDOW_BYTES
                               (256 MB) of each */
