@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Draws committed results (perf/results): GPUs beside NCCL, ranks behind one link, and losses of wire formats. Needs
-python3-matplotlib.
+"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, ranks behind one link, and losses of wire
+formats. Needs python3-matplotlib.
 
-  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, shared_link.svg and wire_loss.svg there; into docs/images if
-                                     absent
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, shared_link.svg and wire_loss.svg there; into
+                                     docs/images if absent
 """
 import collections
 import json
@@ -47,6 +47,13 @@ FORMATS = {  # of gradients: wire format and error feedback
     ("int4", False): ("int4", "#d55e00"),
     ("int4", True): ("int4 with error feedback", "#cc79a7"),
 }
+
+
+BLOCKS = (  # of an all-reduce: whose times, and how
+    ("Strait, other kernels", "#e69f00", "v", "before", "other kernels"),
+    ("Strait, pipes before", "#009e73", "^", "before", "pipes, two hops"),
+    ("Strait, pipes", "#0072b2", "o", "after", "pipes"),
+)
 
 
 def size_name(size_bytes: int) -> str:
@@ -93,6 +100,33 @@ def draw_beside_nccl(output: pathlib.Path) -> None:
     for axes in grid[:, 0]:
         axes.set_ylabel("NCCL's time / Strait's", fontsize=9)
     save(figure, grid[0, 0].get_legend_handles_labels(), len(STYLES), output)
+
+
+def draw_few_blocks(output: pathlib.Path) -> None:
+    result = read("pipes_2xh100")
+    runs = [run for run in result["runs"] if run["collective"] == "all-reduce"]
+    nccl = [run for run in runs if run["environment"].get("NCCL_MAX_CTAS")]
+    figure, grid = pyplot.subplots(1, 2, figsize=(10, 3.6))
+    for axes, size in zip(grid.flat, (64 << 20, 256 << 20)):
+        def time_of(run, whose):
+            return next(row[whose] for row in run["results"] if row["bytes"] == size)
+        for label, colour, marker, state, how in BLOCKS:
+            best = {}  # by blocks: the way that the library takes, and the best of several runs
+            for run in runs:
+                blocks = int(run["environment"].get("STRAIT_MAX_SMS") or 0)
+                if run["state"] == state and run["how"].startswith(how) and blocks:
+                    best[blocks] = min(time_of(run, "out_of_place_us"), best.get(blocks, float("inf")))
+            plot(axes, list(best.items()), colour, marker, label)
+        plot(axes, [(int(run["environment"]["NCCL_MAX_CTAS"]), time_of(run, "nccl_out_of_place_us")) for run in nccl]
+             + [(24, result["nccl_us"]["all-reduce"][str(size >> 20)][0])], "#000000", "x", "NCCL")
+        axes.set_title(f"all-reduce of {size_name(size)}, 2x H100, CUDA graphs", fontsize=10, loc="left")
+        axes.set_xlabel("thread blocks", fontsize=9)
+        axes.set_xticks([8, 16, 24, 32, 48, 64])
+        axes.set_ylim(bottom=0)
+        axes.grid(color="#e3e3e3", linewidth=0.8)
+        axes.tick_params(labelsize=8)
+    grid.flat[0].set_ylabel("microseconds", fontsize=9)
+    save(figure, grid.flat[0].get_legend_handles_labels(), len(BLOCKS) + 1, output)
 
 
 def all_reduces_of_shared_link() -> dict:
@@ -146,6 +180,7 @@ def draw_wire_loss(output: pathlib.Path) -> None:
 def main() -> None:
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images"
     draw_beside_nccl(folder / "gpu_vs_nccl.svg")
+    draw_few_blocks(folder / "few_blocks.svg")
     draw_shared_link(folder / "shared_link.svg")
     draw_wire_loss(folder / "wire_loss.svg")
 
