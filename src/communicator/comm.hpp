@@ -36,7 +36,7 @@ struct CommOptions {
   std::optional<P2pSetting> p2p;     ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
   std::size_t lines_bytes = 0;       ///< GPU ranks with P2P: messages up to this go as lines
   double exchange_gbps = 0;          ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
-  bool measures_exchange = true;     ///< GPU ranks without P2P: they measure that where only links tell it
+  bool measures_exchange = true;     ///< GPU ranks without P2P: they measure whether that is much less than known
   /// GPU ranks by PCIe: messages up to this go as packets; unset: by what their links give.
   std::optional<std::size_t> packets_bytes;
   bool shares_gpus = false;     ///< GPU ranks: also with other processes
@@ -54,8 +54,8 @@ struct CommOptions {
   bool copies_messages = true;     ///< where copy engines carry calls: sends and receives, too
   std::uint32_t max_sms = 0;       ///< GPU ranks: thread blocks of an operation, or no_sms; 0: STRAIT_MAX_SMS
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
-  std::optional<std::size_t>
-      wire_bytes;  ///< of their larger buffer: smaller ones stay exact; unset: Comm::wire_bytes()
+  /// Of their larger buffer: smaller ones stay exact. Unset: Comm::wire_bytes().
+  std::optional<std::size_t> wire_bytes;
 };
 
 /// One rank of a communicator. Wires together bootstrap, transport, plans, selection and executor.

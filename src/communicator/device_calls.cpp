@@ -108,7 +108,7 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
   if (message_bytes <= std::min(most, most_short)) return lines;
-  return takes_many(call) ? slots(call, Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, large_call_blocks);
+  return takes_many(call) ? slots(call, Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, at_once(large_call_blocks));
 }
 
 /// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.

@@ -80,9 +80,9 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   if (has_parts && message_bytes % 16 != 0) return false;
   if (options_.piped_bytes == 0) return true;
   const bool few_blocks = bound(call) != 0 && bound(call) < large_call_blocks, is_pair = ring_.ranks == 2;
-  if (is_pair && !few_blocks && bound(call) != 0) return false;
+  const bool asks_for_many = bound(call) != 0 && !few_blocks;
   const PipedFactors factors = is_pair ? piped_factors_of_pair(call.collective) : piped_factors(call.collective);
-  const std::size_t factor = few_blocks ? factors.few_blocks : factors.any_blocks;
+  const std::size_t factor = few_blocks ? factors.few_blocks : is_pair && asks_for_many ? never : factors.any_blocks;
   const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
   if (factor == never || bytes < options_.piped_bytes * factor) return false;
   return !few_blocks || !reduces || bound(call) >= least_adding_blocks;
@@ -97,7 +97,7 @@ Slots DeviceCalls::piped_slots(Collective collective, std::uint32_t max_sms) con
   const std::uint32_t enough = is_pair                            ? pair_blocks
                                : collective == Collective::reduce ? reduce_blocks
                                                                   : large_call_blocks;
-  Slots through = kernels::slots_of(ring_, Wire::bulk, max_sms != 0 ? max_sms : enough);
+  Slots through = kernels::slots_of(ring_, Wire::bulk, max_sms != 0 ? max_sms : at_once(enough));
   through.piped = true;
   if (!is_pair) return through;
   through.lanes = std::min(through.lanes, through.blocks * pair_width);

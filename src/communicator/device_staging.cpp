@@ -61,8 +61,8 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   return {};
 }
 
-/// Where links alone tell what GPUs exchange. All copy at once, to and from the slots of bulk in their own arenas:
-/// there nothing lies yet, and no packets ever.
+/// Unless the user says what GPUs exchange. All copy at once, to and from the slots of bulk in their own arenas: there
+/// nothing lies yet, and no packets ever.
 Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const ArenaLayout& layout) {
   if (request.ranks == 1 || exchange_rates_.is_settled) return {};
   const std::size_t begin_bytes = layout.slots[static_cast<std::size_t>(kernels::Wire::bulk)].offset_bytes;

@@ -81,7 +81,9 @@ Status ExchangeCopies::State::await() {
     for (;;) {
       const cudaError_t state = cudaStreamQuery(stream);
       if (state == cudaSuccess) break;
-      STRAIT_TRY(state == cudaErrorNotReady ? setup.goes_on() : check(state, what + " failed"));
+      if (state != cudaErrorNotReady) return check(state, what + " failed");
+      if (const Status goes_on = setup.goes_on(); !goes_on)
+        return fail(goes_on.error().code, what + " have not ended: " + goes_on.error().message);
       cudaGetLastError();
       std::this_thread::sleep_for(look_every);
     }

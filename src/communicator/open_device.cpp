@@ -103,8 +103,9 @@ Status Comm::open_device(const Deadline& deadline) {
     return gather(*channel_, seen, deadline).map([](const auto& all) { return all.front(); });
   };
   request.goes_on = [this] {
-    return device_deadline_.expired() ? fail(Code::timeout, "the time to make the communicator is over")
-                                      : channel_->check();
+    return device_deadline_.expired()
+               ? fail(Code::timeout, "the time to make the communicator (STRAIT_INIT_TIMEOUT_MS) is over")
+               : channel_->check();
   };
   request.exchange = [this](int fd) { return exchange_descriptors(fd, device_deadline_); };
   request.watch = watch_.get();

@@ -77,7 +77,7 @@ std::string describe(const MeasuredExchange& measured, const ExchangeRates& know
           ? text("each GPU exchanges %.3g GB/s each way while all do (measured by %u of %u ranks, %.1f MB)",
                  measured.gbps, measured.ranks, ranks, static_cast<double>(measured.bytes) / (1 << 20))
           : text("what GPUs exchange could not be measured (by %u of %u ranks)", measured.ranks, ranks);
-  all += known.gbps > 0 ? text("; their links tell %.3g", known.gbps) : "; their links tell nothing";
+  all += known.gbps > 0 ? text("; otherwise known: %.3g", known.gbps) : "; otherwise nothing is known";
   return all + text(". Calls are cut for %.3g GB/s", used_gbps);
 }
 

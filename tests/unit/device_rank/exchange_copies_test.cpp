@@ -212,7 +212,7 @@ TEST_F(ExchangeCopiesTest, AreLeftAloneWhereTheyDoNotEnd) {
     goes_on_ = fail(Code::aborted, "aborted on rank 1");
     const auto took = copies->copy(mb);
     ASSERT_FALSE(took);
-    EXPECT_EQ(took.error().message, "aborted on rank 1");
+    EXPECT_EQ(took.error().message, "copies between GPU 0 and host memory have not ended: aborted on rank 1");
     EXPECT_FALSE(copies->have_ended());
     const ExchangeCopies moved = std::move(*copies);
     EXPECT_FALSE(moved.have_ended());

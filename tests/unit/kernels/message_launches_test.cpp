@@ -255,8 +255,7 @@ TEST(SharedGpus, BoundEveryLaunch) {
 
 /// On the smallest GPU of all, whatever is asked for, there is an SM for each block.
 TEST(MessagesOverNvlink, AllBlocksRunAtOnce) {
-  constexpr std::uint32_t sms = 78;
-  for (const std::uint32_t max_sms : {0u, 16u, 128u}) {
+  for (const auto& [sms, max_sms] : {std::pair(78u, 0u), {78u, 16u}, {78u, 128u}, {40u, 0u}}) {
     const DeviceCalls calls = nvlink_calls(0, 4, max_sms, 0, sms);
     std::uint32_t most = 0;
     for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast})

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t mb = std::size_t{1} << 20;
 
-DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, bool has_async_copies = true) {
+DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, bool has_async_copies = true,
+                       std::uint32_t sms = 0) {
   constexpr std::uint32_t ranks = 2;
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
   kernels::Ring ring{};
@@ -24,6 +25,7 @@ DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, 
   options.max_sms = max_sms;
   options.flagged_bytes = mb;
   options.piped_bytes = piped_bytes;
+  options.sms = sms;
   return {ring, nullptr, options};
 }
 
@@ -67,6 +69,7 @@ TEST(PipesOfTwoRanks, CarryLargeCallsWithFewBlocks) {
     const DeviceLaunch below = launch_of(calls, collective, bytes - 64);
     EXPECT_TRUE(!below.piped && below.blocks == 128) << name(collective);
   }
+  EXPECT_EQ(launch_of(pair_calls(0, 2 * mb, true, 20), Collective::all_reduce, 64 * mb).blocks, 20u) << "as it has SMs";
   for (const Collective other : {Collective::all_to_all, Collective::broadcast, Collective::reduce})
     EXPECT_FALSE(launch_of(calls, other, 1000 * mb).piped) << name(other);
 }

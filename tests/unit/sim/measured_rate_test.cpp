@@ -203,14 +203,14 @@ TEST(MeasuredRates, CountWhereTheyAreClearlyLess) {
 TEST(MeasuredRates, AreTold) {
   const MeasuredExchange measured{.gbps = 0.6, .ranks = 9, .bytes = 2 * mb, .own = {}};
   EXPECT_EQ(describe(measured, {.gbps = 12}, 10),
-            "each GPU exchanges 0.6 GB/s each way while all do (measured by 9 of 10 ranks, 2.0 MB); their links tell "
+            "each GPU exchanges 0.6 GB/s each way while all do (measured by 9 of 10 ranks, 2.0 MB); otherwise known: "
             "12. Calls are cut for 0.6 GB/s");
   EXPECT_THAT(describe({.gbps = 11, .ranks = 10, .bytes = mb, .own = {}}, {.gbps = 12}, 10),
               HasSubstr("exchanges 11 GB/s"));
   EXPECT_THAT(describe({.gbps = 11, .ranks = 10, .bytes = mb, .own = {}}, {.gbps = 12}, 10),
               HasSubstr("cut for 12 GB/s"));
-  EXPECT_THAT(describe({}, {}, 10),
-              AllOf(HasSubstr("could not be measured"), HasSubstr("links tell nothing"), HasSubstr("cut for 40 GB/s")));
+  EXPECT_THAT(describe({}, {}, 10), AllOf(HasSubstr("could not be measured"), HasSubstr("otherwise nothing is known"),
+                                          HasSubstr("cut for 40 GB/s")));
 }
 
 }  // namespace
