@@ -104,6 +104,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
   if (testing::fake_gpu.copy && !rates.is_settled) {
     const auto copy = [&](std::size_t bytes) { return testing::fake_gpu.copy(request, bytes); };
     STRAIT_ASSIGN(const MeasuredExchange measured, measure_exchange(copy, request.gather));
+    STRAIT_TRY(request.goes_on());  // as copies that do not end are an error of the real one
     rates = with_measured(rates, measured.gbps);
   }
   StagingShare staging;
