@@ -64,8 +64,8 @@ class RunDealer {
 template <WireFormat format, DataType type, class Call>
 class Coder {
  public:
-  using Codes = LaneCodes<format>;
   using RunOf = RunLane<format, type>;
+  using Codes = typename RunOf::Codes;
   __device__ explicit Coder(const Call& call) : call_(call) {}
 
   /// Sends `count` chunks. `own`: what is sent is this rank's own part, too, and lies there as the input does in its
@@ -183,7 +183,7 @@ class Coder {
     float values[lane_elements];
     lane_.widen(bits, values);
     if (call_.encoding.premultiplies) premultiply<type>(call_.premul_scalar, values);
-    return lane_.encode(values);
+    return Codes::of(values);
   }
   /// Of any run, whose residual is brought up to date.
   __device__ static Codes any_contribution(const Call& call, const std::byte* elements, std::uint32_t valid) {
@@ -191,7 +191,7 @@ class Coder {
     float values[lane_elements];
     lane.load(elements, valid, values);
     if (call.encoding.premultiplies) premultiply<type>(call.premul_scalar, values);
-    if (call.encoding.residual == nullptr) return lane.encode(values);
+    if (call.encoding.residual == nullptr) return Codes::of(values);
     const RunLane<format, DataType::float32> floats;
     const std::size_t first =
         static_cast<std::size_t>(elements - call.encoding.elements) / sizeof(typename RunOf::Element);
@@ -200,9 +200,9 @@ class Coder {
     floats.load(residual, valid, carried);
 #pragma unroll
     for (int e = 0; e < lane_elements; ++e) values[e] = spec::detail::add(values[e], carried[e]);
-    const Codes codes = lane.encode(values);
+    const Codes codes = Codes::of(values);
 #pragma unroll
-    for (int e = 0; e < lane_elements; ++e) carried[e] = spec::detail::add(values[e], -codes.value(e));
+    for (int e = 0; e < lane_elements; ++e) carried[e] = spec::detail::add(values[e], -RunOf::value(codes, e));
     if (!is_nan(codes.scale)) floats.store(residual, valid, carried);
     return codes;
   }
@@ -223,7 +223,7 @@ class Coder {
       }
 #pragma unroll
       for (int e = 0; e < lane_elements; ++e) {
-        const float value = codes.value(e);
+        const float value = RunOf::value(codes, e);
         sums[e] = rank == 0 ? value : spec::combine<ReduceOp::sum>(sums[e], value);
       }
     }
@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(max_threads, 1) encoded_two_hop_sum(const __gr
   const auto reduce = [&] {
     coder.sum(shared.own, shared.contributions_in,
               [&](std::uint32_t nth, const Runs& runs, std::uint32_t run, const auto& sums) {
-                const LaneCodes<format> codes = coder.lane().encode(sums);
+                const auto codes = RunLane<format, type>::Codes::of(sums);
                 const Outgoing* const results = shared.results_out + nth * peers;
                 for (std::uint32_t k = 0; k < peers; ++k)
                   if (results[k].bytes != 0)

@@ -13,9 +13,7 @@
 /// elements, whose codes are neighbours: a granule, or half of one.
 namespace strait::kernels {
 
-inline constexpr std::uint32_t lanes_of_block = 8;
-inline constexpr int lane_elements = 16;
-inline constexpr int lane_half = lane_elements / 2;
+inline constexpr int lane_elements = 16;  ///< of a thread, in each run
 
 /// By a whole warp: the scale of the block that so many neighbouring threads share, by each of them, of the values that
 /// it has.
@@ -35,27 +33,38 @@ __device__ __forceinline__ float scale_of_lanes(const float (&values)[count]) {
   return wire::scale_of<format>(largest);
 }
 
-/// The codes of a thread's elements, and its block's scale.
-template <WireFormat format>
-struct LaneCodes {
+/// The codes of a thread's elements of a block, and the block's scale. Elements are two halves of neighbours, and so
+/// are codes, a word each; int4 has a byte for two elements, one of each half.
+template <WireFormat format, class Word>
+struct Codes {
+  static constexpr int half = sizeof(Word), elements = 2 * half;
   static constexpr int words = format == WireFormat::int4 ? 1 : 2;
-  std::uint64_t bits[words];
+  static constexpr std::uint32_t lanes = wire::block_elements / elements;  ///< threads that share a block
+  Word bits[words];
   float scale;
 
-  __device__ __forceinline__ void set(int element, std::uint8_t code) {
-    const int half = element / lane_half, byte = 8 * (element % lane_half);
-    if constexpr (words == 1)
-      bits[0] |= std::uint64_t{code} << (byte + 4 * half);
-    else
-      bits[half] |= std::uint64_t{code} << byte;
+  /// By a whole warp.
+  __device__ __forceinline__ static Codes of(const float (&values)[elements]) {
+    Codes codes{{}, scale_of_lanes<format, lanes>(values)};
+    const float inverse = wire::inverse_of(codes.scale);
+    if (!is_nan(codes.scale)) {
+#pragma unroll
+      for (int e = 0; e < elements; ++e) codes.set(e, wire::code_of<format>(values[e], inverse));
+    }
+    return codes;
   }
-  /// But for which NaN (wire::inner_value_of).
-  __device__ __forceinline__ float value(int element) const {
-    const int half = element / lane_half, byte = 8 * (element % lane_half);
-    if constexpr (words == 1)
-      return wire::inner_value_of<format>(static_cast<std::uint8_t>(bits[0] >> (byte + 4 * half) & 0xf), scale);
-    else
-      return wire::inner_value_of<format>(static_cast<std::uint8_t>(bits[half] >> byte & 0xff), scale);
+  __device__ __forceinline__ void set(int element, std::uint8_t code) {
+    bits[word_of(element)] |= Word{code} << shift_of(element);
+  }
+  __device__ __forceinline__ std::uint8_t code(int element) const {
+    constexpr Word mask = words == 1 ? 0xf : 0xff;
+    return static_cast<std::uint8_t>(bits[word_of(element)] >> shift_of(element) & mask);
+  }
+
+ private:
+  __device__ __forceinline__ static int word_of(int element) { return words == 1 ? 0 : element / half; }
+  __device__ __forceinline__ static int shift_of(int element) {
+    return 8 * (element % half) + (words == 1 ? 4 * (element / half) : 0);
   }
 };
 
@@ -65,6 +74,8 @@ class RunLane {
  public:
   using Element = spec::ElementType<type>;
   using Values = float[lane_elements];
+  using Codes = kernels::Codes<format, std::uint64_t>;
+  static_assert(Codes::elements == lane_elements);
   /// The thread's elements as they lie in memory.
   struct Bits {
     Granule granules[lane_elements * sizeof(Element) / sizeof(Granule)];
@@ -99,7 +110,7 @@ class RunLane {
                     narrow<type, Granule>(granule_of(values, half * granules_of_half + i)));
   }
   /// The values of codes, of which all in a block are NaN, or none.
-  __device__ __forceinline__ void store(std::byte* elements, const LaneCodes<format>& codes) const {
+  __device__ __forceinline__ void store(std::byte* elements, const Codes& codes) const {
     Values values;
     decode(codes, values);
     const bool are_nan = is_nan(codes.scale);
@@ -136,55 +147,49 @@ class RunLane {
             narrow<type, Granule>(granule_of(values, half * granules_of_half + i)));
   }
 
-  /// By the whole warp.
-  __device__ __forceinline__ static LaneCodes<format> encode(const Values& values) {
-    LaneCodes<format> codes{{}, scale_of_lanes<format, lanes_of_block>(values)};
-    const float inverse = wire::inverse_of(codes.scale);
-    if (!is_nan(codes.scale)) {
-#pragma unroll
-      for (int e = 0; e < lane_elements; ++e) codes.set(e, wire::code_of<format>(values[e], inverse));
-    }
-    return codes;
+  /// But for which NaN (wire::inner_value_of).
+  __device__ __forceinline__ static float value(const Codes& codes, int element) {
+    return wire::inner_value_of<format>(codes.code(element), codes.scale);
   }
-  __device__ __forceinline__ static void decode(const LaneCodes<format>& codes, Values& values) {
+  __device__ __forceinline__ static void decode(const Codes& codes, Values& values) {
 #pragma unroll
-    for (int e = 0; e < lane_elements; ++e) values[e] = codes.value(e);
+    for (int e = 0; e < lane_elements; ++e) values[e] = value(codes, e);
   }
 
   /// To and from the run that begins at `run` in a slot.
-  __device__ __forceinline__ void write(std::byte* run, const LaneCodes<format>& codes) const {
-    if constexpr (LaneCodes<format>::words == 1)
+  __device__ __forceinline__ void write(std::byte* run, const Codes& codes) const {
+    if constexpr (Codes::words == 1)
       reinterpret_cast<std::uint64_t*>(run)[lane_] = codes.bits[0];
     else
       store_plain(run + lane_ * sizeof(Granule), {codes.bits[0], codes.bits[1]});
-    if (lane_ % lanes_of_block == 0) reinterpret_cast<float*>(run + codes_bytes)[lane_ / lanes_of_block] = codes.scale;
+    if (lane_ % Codes::lanes == 0) reinterpret_cast<float*>(run + codes_bytes)[lane_ / Codes::lanes] = codes.scale;
   }
-  __device__ __forceinline__ LaneCodes<format> read(const std::byte* run) const {
-    LaneCodes<format> codes;
-    if constexpr (LaneCodes<format>::words == 1) {
+  __device__ __forceinline__ Codes read(const std::byte* run) const {
+    Codes codes;
+    if constexpr (Codes::words == 1) {
       codes.bits[0] = reinterpret_cast<const std::uint64_t*>(run)[lane_];
     } else {
       const Granule bits = load_plain(run + lane_ * sizeof(Granule));
       codes.bits[0] = bits.low;
       codes.bits[1] = bits.high;
     }
-    codes.scale = reinterpret_cast<const float*>(run + codes_bytes)[lane_ / lanes_of_block];
+    codes.scale = reinterpret_cast<const float*>(run + codes_bytes)[lane_ / Codes::lanes];
     return codes;
   }
 
  private:
   static constexpr int in_granule = sizeof(Granule) / sizeof(Element);
-  static constexpr int granules_of_half = lane_half / in_granule;
+  static constexpr int granules_of_half = Codes::half / in_granule;
   using OfGranule = float[in_granule];
 
   /// Where the i-th granule of a half of this thread's elements is in the run. Int4 puts two elements that are 64 apart
   /// into a byte.
   __device__ std::uint32_t offset_of(int half, int i) const {
     constexpr bool shares_bytes = format == WireFormat::int4;
-    const std::uint32_t block = lane_ / lanes_of_block * wire::block_elements, lane = lane_ % lanes_of_block;
+    const std::uint32_t block = lane_ / Codes::lanes * wire::block_elements, lane = lane_ % Codes::lanes;
     const std::uint32_t first =
-        block + lane * (shares_bytes ? lane_half : lane_elements) +
-        static_cast<std::uint32_t>(half) * (shares_bytes ? wire::block_elements / 2 : lane_half);
+        block + lane * (shares_bytes ? Codes::half : lane_elements) +
+        static_cast<std::uint32_t>(half) * (shares_bytes ? wire::block_elements / 2 : Codes::half);
     return first * sizeof(Element) + static_cast<std::uint32_t>(i) * sizeof(Granule);
   }
   /// Of it, where `valid` elements of the run exist.

@@ -97,47 +97,22 @@ __device__ __forceinline__ float* scale_of_block(std::byte* run, const WirePass&
   return reinterpret_cast<float*>(run + pass.run_blocks * wire::payload_bytes(format)) + share.block;
 }
 
-/// The codes of a share: a word, or one for each half.
 template <WireFormat format>
-struct Codes {
-  static constexpr int words = format == WireFormat::int4 ? 1 : 2;
-  std::uint32_t bits[words];
-
-  __device__ __forceinline__ void set(int element, std::uint8_t code) {
-    const int half = element / half_elements, byte = 8 * (element % half_elements);
-    if constexpr (words == 1)
-      bits[0] |= std::uint32_t{code} << (byte + 4 * half);
-    else
-      bits[half] |= std::uint32_t{code} << byte;
-  }
-  __device__ __forceinline__ float value(int element, float scale) const {
-    const int half = element / half_elements, byte = 8 * (element % half_elements);
-    std::uint32_t code = 0;
-    if constexpr (words == 1)
-      code = bits[0] >> (byte + 4 * half) & 0xf;
-    else
-      code = bits[half] >> byte & 0xff;
-    return wire::value_of<format>(static_cast<std::uint8_t>(code), scale);
-  }
-};
+using ShareCodes = Codes<format, std::uint32_t>;
+static_assert(ShareCodes<WireFormat::int8>::lanes == wire_lanes && ShareCodes<WireFormat::int8>::half == half_elements);
 
 /// Writes the share's codes and the block's scale, and returns both, for who wants to know what was lost.
 template <WireFormat format>
-__device__ __forceinline__ float write_block(const WirePass& pass, std::byte* run, const BlockShare& share,
-                                             const float (&values)[own_elements], Codes<format>& codes) {
-  const float scale = scale_of_lanes<format, wire_lanes>(values);
-  const float inverse = wire::inverse_of(scale);
-  codes = {};
-#pragma unroll
-  for (int e = 0; e < own_elements; ++e)
-    if (!is_nan(scale)) codes.set(e, wire::code_of<format>(values[e], inverse));
+__device__ __forceinline__ ShareCodes<format> write_block(const WirePass& pass, std::byte* run, const BlockShare& share,
+                                                          const float (&values)[own_elements]) {
+  const auto codes = ShareCodes<format>::of(values);
   if (share.valid != 0) {
     std::uint32_t* const payload = payload_of<format>(run, share);
 #pragma unroll
-    for (int w = 0; w < Codes<format>::words; ++w) payload[w * wire_lanes] = codes.bits[w];
-    if (share.lane == 0) *scale_of_block<format>(run, pass, share) = scale;
+    for (int w = 0; w < codes.words; ++w) payload[w * wire_lanes] = codes.bits[w];
+    if (share.lane == 0) *scale_of_block<format>(run, pass, share) = codes.scale;
   }
-  return scale;
+  return codes;
 }
 
 /// The share's sums of all sources, in their order.
@@ -146,13 +121,13 @@ __device__ __forceinline__ void add_sources(const WirePass& pass, const BlockSha
                                             float (&sums)[own_elements]) {
   for (std::uint32_t source = 0; source < pass.sources; ++source) {
     std::byte* const run = pass.encoded + (share.run + source) * pass.run_bytes;
-    const float scale = *scale_of_block<format>(run, pass, share);
-    Codes<format> codes;
+    ShareCodes<format> codes;
+    codes.scale = *scale_of_block<format>(run, pass, share);
 #pragma unroll
-    for (int w = 0; w < Codes<format>::words; ++w) codes.bits[w] = payload_of<format>(run, share)[w * wire_lanes];
+    for (int w = 0; w < codes.words; ++w) codes.bits[w] = payload_of<format>(run, share)[w * wire_lanes];
 #pragma unroll
     for (int e = 0; e < own_elements; ++e) {
-      const float value = codes.value(e, scale);
+      const float value = wire::value_of<format>(codes.code(e), codes.scale);
       sums[e] = source == 0 ? value : spec::combine<ReduceOp::sum>(sums[e], value);
     }
   }
@@ -180,12 +155,12 @@ __global__ void __launch_bounds__(wire_threads) wire_encode(const __grid_constan
 #pragma unroll
       for (int e = 0; e < own_elements; ++e) values[e] = spec::detail::add(values[e], carried[e]);
     }
-    Codes<format> codes;
-    const float scale = write_block<format>(pass, pass.encoded + share.run * pass.run_bytes, share, values, codes);
-    if (pass.residual == nullptr || is_nan(scale)) return;
+    const auto codes = write_block<format>(pass, pass.encoded + share.run * pass.run_bytes, share, values);
+    if (pass.residual == nullptr || is_nan(codes.scale)) return;
     const Fours<DataType::float32> residual(pass.residual + share.first);
 #pragma unroll
-    for (int e = 0; e < own_elements; ++e) values[e] = spec::detail::add(values[e], -codes.value(e, scale));
+    for (int e = 0; e < own_elements; ++e)
+      values[e] = spec::detail::add(values[e], -wire::value_of<format>(codes.code(e), codes.scale));
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       residual.store(share.first_of(half), share.valid_of(half), values + half * half_elements);
@@ -212,8 +187,7 @@ __global__ void __launch_bounds__(wire_threads) wire_recode(const __grid_constan
   for_each_share(pass, [&](const BlockShare& share) {
     float sums[own_elements] = {};
     if (share.valid != 0) add_sources<format>(pass, share, sums);
-    Codes<format> codes;
-    write_block<format>(pass, pass.recoded, share, sums, codes);
+    write_block<format>(pass, pass.recoded, share, sums);
   });
 }
 
