@@ -206,6 +206,14 @@ STRAIT_API straitResult_t straitCommInitEnv(straitComm_t* comm, const straitConf
  * joins nothing and gets NULL. `config` may be NULL: that of `comm`. Collective over `comm`, which stays usable. */
 STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key, straitComm_t* split,
                                           const straitConfig_t* config);
+/* Makes a communicator of the ranks of `comm` but for the `count` in `excluded`, in the same order: to go on after a
+ * rank died, or after another failure with all of them (`count` 0), since one that failed stays so. Collective over
+ * the ranks that remain alone, which give the same list. Needs nothing of the others, nor that `comm` works, which
+ * stays as it is: end (straitCommAbort) what still runs on it before, and destroy it some time. `config` may be NULL:
+ * that of `comm`. Ranks that do not come are an error by the deadline, as in straitCommInitRank; then the remaining
+ * ones may try again, with fewer. */
+STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* excluded, int count, straitComm_t* smaller,
+                                           const straitConfig_t* config);
 /* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank
  * get straitRemoteError. NULL is allowed. */
 STRAIT_API straitResult_t straitCommDestroy(straitComm_t comm);
@@ -324,10 +332,10 @@ STRAIT_API straitResult_t straitScatterWithOptions(const void* sendbuff, void* r
 /* ---- groups ---- */
 
 /* Between start and end, calls of this thread are recorded; the end runs them together, so that their order among ranks
- * and communicators cannot deadlock: straitCommInitRank, straitCommSplit and straitCommRegister first, then operations.
- * Communicators made in a group are given back at once and usable after its end; if that fails they are good for
- * straitCommDestroy only. Groups nest. An argument error inside a group is returned by the call itself and
- * again by the end, which then runs nothing. */
+ * and communicators cannot deadlock: straitCommInitRank, straitCommSplit, straitCommShrink and straitCommRegister
+ * first, then operations. Communicators made in a group are given back at once and usable after its end; if that fails
+ * they are good for straitCommDestroy only. Groups nest. An argument error inside a group is returned by the call
+ * itself and again by the end, which then runs nothing. */
 STRAIT_API straitResult_t straitGroupStart(void);
 STRAIT_API straitResult_t straitGroupEnd(void);
 

@@ -173,6 +173,12 @@ class Communicator {
     check(straitCommSplit(comm_, color, key, &part, config));
     return Communicator(part);
   }
+  /// Those of its ranks that are not excluded, also once it has failed.
+  Communicator shrink(std::span<const int> excluded, const straitConfig_t* config = nullptr) const {
+    straitComm_t smaller = nullptr;
+    check(straitCommShrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &smaller, config));
+    return Communicator(smaller);
+  }
   void abort() const { check(straitCommAbort(comm_)); }
   /// The sticky error; from any thread.
   straitResult_t error() const {

@@ -34,10 +34,17 @@ struct JoinOptions {
   std::vector<Setting> settings;
   Wait wait;
   Environment environment;
+  /// The root that answers may be an earlier set's (RootOptions::set): this rank then waits for its own.
+  bool awaits_next_root = false;
 };
 
 /// Joins and returns when all ranks have. Any failure of one rank, or a difference between ranks, is the same error on
 /// all of them.
 Result<std::unique_ptr<Channel>> join(const UniqueId& id, const JoinOptions& options);
+
+/// Joins those ranks of a channel that remain, in ascending order, also when the channel has ended: the first of them
+/// listens where all others of the channel know it, since they joined. Collective over these ranks alone, which give
+/// the same list; `rank` and `ranks` of the options are not read. May be tried again.
+Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vector<int>& remaining, JoinOptions options);
 
 }  // namespace strait

@@ -43,6 +43,8 @@ class Channel {
   const Key& key() const { return key_; }
   const Session& session() const { return session_; }
   const SocketAddress& address() const { return address_; }
+  /// Where this rank listens for others in rejoin(): nothing does until then.
+  const Socket& meeting() const { return meeting_; }
 
   /// Every rank's bytes, by rank. Ranks may give different lengths; together at most 64 MiB.
   Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine, const Wait& wait);
@@ -111,6 +113,7 @@ class Channel {
   Key key_{};
   Session session_{};
   SocketAddress address_;
+  Socket meeting_;
   std::vector<Neighbour> neighbours_;
   std::optional<Connection> root_;  ///< until all ranks are linked: bad news may come from there, too
   std::uint64_t sequence_ = 0;

@@ -13,7 +13,7 @@ using Nonce = std::array<std::byte, 32>;
 enum class Purpose : std::uint8_t { join = 1, link = 2, data = 3 };
 
 /// Bumped whenever frames change. Ranks with different ones refuse each other by name instead of misreading frames.
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 
 /// Fails where libsodium cannot start.
 Status start_crypto();

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/connect_with_key.hpp"
@@ -29,15 +31,13 @@ class ChannelBuilder {
 
   Result<std::unique_ptr<Channel>> build() {
     STRAIT_ASSIGN(PeerInfo self, local_peer_info(options_.rank, options_.environment));
-    std::string context = "rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string();
-    auto announced = announce_self(self);
-    if (!announced) return tl::unexpected(in_context(context, std::move(announced).error()));
-    STRAIT_ASSIGN(Frame answer, wait_for_root());
+    STRAIT_ASSIGN(Frame answer, answer_of_own_root(self));
     STRAIT_ASSIGN(WelcomeMessage welcome, decode_welcome(answer.payload));
     channel_.reset(new Channel(options_.rank, options_.ranks));
     channel_->key_ = id_.key;
     channel_->session_ = welcome.session;
     channel_->address_ = address_;
+    channel_->meeting_ = std::move(meeting_);
     if (auto linked = link(welcome); !linked) return root_cause(std::move(linked).error());
     channel_->root_ = std::move(*root_);
     STRAIT_ASSIGN(std::vector<Bytes> infos, channel_->all_gather(encode(self), options_.wait));
@@ -55,7 +55,34 @@ class ChannelBuilder {
   }
 
  private:
-  Status announce_self(const PeerInfo& self) {
+  Result<Frame> answer_of_own_root(PeerInfo& self) {
+    auto answer = answer_of_root(self);
+    for (std::string why; !answer && options_.awaits_next_root;) {
+      Error& error = answer.error();
+      if (error.code != Code::in_progress) {
+        if (error.code == Code::timeout && !why.empty()) error.message += ". The last answer was: " + why;
+        return answer;
+      }
+      why = error.message;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      answer = answer_of_root(self);
+    }
+    return answer;
+  }
+
+  /// Code::in_progress: it was another set's root.
+  Result<Frame> answer_of_root(PeerInfo& self) {
+    if (auto announced = announce_self(self); !announced) {
+      const Error error =
+          in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(),
+                     std::move(announced).error());
+      if (root_) root_->send(FrameType::error, encode(error));  // the others need not wait for this rank
+      return tl::unexpected(error);
+    }
+    return wait_for_root();
+  }
+
+  Status announce_self(PeerInfo& self) {
     STRAIT_ASSIGN(Connection root,
                   connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, options_.wait));
     root_ = std::move(root);
@@ -68,6 +95,8 @@ class ChannelBuilder {
     message.settings.insert(message.settings.end(), options_.settings.begin(), options_.settings.end());
     message.settings.push_back({"Strait's version", STRAIT_VERSION_TEXT});
     STRAIT_ASSIGN(message.listener, listen());
+    STRAIT_ASSIGN(meeting_, reserve_at(address_));
+    STRAIT_ASSIGN(self.meeting, meeting_.local_address());
     message.remaining_ms = options_.wait.deadline.remaining_ms();
     root_->send(FrameType::join, encode(message));
     return {};
@@ -92,6 +121,7 @@ class ChannelBuilder {
     if (!answer && answer.error().code == Code::timeout)
       answer = root_->receive({Deadline::after_ms(verdict_ms), options_.wait.abort});
     if (!answer) {
+      if (options_.awaits_next_root && root_->ended()) answer.error().code = Code::in_progress;
       std::string context = "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.ranks) +
                             " joined and waited for the others";
       return tl::unexpected(in_context(context, std::move(answer).error()));
@@ -191,6 +221,7 @@ class ChannelBuilder {
   std::optional<Connection> root_;
   Socket listener_;
   SocketAddress address_;
+  Socket meeting_;
   std::unique_ptr<Channel> channel_;
 };
 

@@ -94,6 +94,7 @@ void pass(Wire& wire, PeerInfo& info) {
   wire.bytes(info.process_token);
   wire.number(info.network_namespace);
   wire.number(info.uid);
+  wire.address(info.meeting);
 }
 
 template <class Message>

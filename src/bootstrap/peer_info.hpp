@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/environment.hpp"
+#include "bootstrap/address.hpp"
 
 namespace strait {
 
@@ -18,6 +19,7 @@ struct PeerInfo {
   std::array<std::byte, 16> process_token{};  ///< random per process: equal exactly for ranks of one process
   std::uint64_t network_namespace = 0;        ///< inode of /proc/self/ns/net; 0 if unknown
   std::uint32_t uid = 0;
+  SocketAddress meeting;  ///< kept for rejoin(); of a rank that is alone no address
 
   bool same_host(const PeerInfo& other) const { return host_id == other.host_id; }
   bool same_process(const PeerInfo& other) const { return same_host(other) && process_token == other.process_token; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -23,10 +24,13 @@ class Root {
       : id_(id),
         deadline_(options.deadline),
         hand_out_(std::move(options.hand_out)),
-        doorman_(std::move(listener), id.key, Purpose::join, options.limits) {}
+        set_(std::move(options.set)),
+        doorman_(std::move(listener), id.key, Purpose::join, options.limits),
+        expected_(options.ranks) {}
 
   void run(const std::atomic<bool>& stop);
   std::int64_t strangers_dropped() const { return strangers_dropped_.load(std::memory_order_relaxed); }
+  int joined() const { return joined_.load(std::memory_order_relaxed); }
 
  private:
   struct Member {
@@ -41,6 +45,9 @@ class Root {
   void serve(Member& member);
   void take(Member& member, const Frame& frame);
   void take_join(Member& member, const Frame& frame);
+  static void put_off(Member& member, const std::string& why);
+  Status is_of_this_set(const JoinMessage& message) const;
+  void turn_away(Member& member, const JoinMessage& message, const Error& differs);
   void introduce();
   void fail_all(const Error& error);
   void tell_failure(Member& member);
@@ -50,15 +57,17 @@ class Root {
   UniqueId id_;
   Deadline deadline_;
   Socket hand_out_;
+  std::optional<Setting> set_;
   Doorman doorman_;
   std::list<Member> members_;
   Roster roster_;
   std::optional<Error> failure_;
   bool introduced_ = false;
   Deadline linger_ = Deadline::never();  ///< after a failure: until when ranks that come late are told of it
-  int expected_ = 1;                     ///< how many ranks there are at most, by what any has said
-  int told_ = 0;
+  int expected_;                         ///< how many ranks there are at most, by what is known or any has said
+  std::set<int> told_ranks_;             ///< of the failure; of a set, those that come again want the next root
   std::atomic<std::int64_t> strangers_dropped_{0};
+  std::atomic<int> joined_{0};
 };
 
 void Root::run(const std::atomic<bool>& stop) {
@@ -74,6 +83,9 @@ void Root::run(const std::atomic<bool>& stop) {
     check_deadline();
     strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
   }
+  if (!set_ || introduced_) return;
+  for (Member& member : members_)  // the next set's root is about to listen here
+    if (!member.closing) put_off(member, "another set of ranks was to join there");
 }
 
 void Root::poll_once() {
@@ -139,7 +151,10 @@ void Root::take_join(Member& member, const Frame& frame) {
     failure_ ? tell_failure(member) : fail_all(message.error());
     return;
   }
+  if (const Status same = is_of_this_set(*message); !same) return turn_away(member, *message, same.error());
+  if (failure_ && set_ && told_ranks_.contains(message->rank)) return put_off(member, failure_->message);
   if (failure_) {
+    member.rank = message->rank;
     tell_failure(member);
     return;
   }
@@ -151,8 +166,37 @@ void Root::take_join(Member& member, const Frame& frame) {
     return;
   }
   member.rank = rank;
+  joined_.fetch_add(1, std::memory_order_relaxed);
   if (remaining_ms < Deadline::never().remaining_ms())
     deadline_ = earlier(deadline_, Deadline::after_ms(remaining_ms - margin_ms(remaining_ms)));
+}
+
+Status Root::is_of_this_set(const JoinMessage& message) const {
+  if (!set_) return {};
+  const auto theirs = std::find_if(message.settings.begin(), message.settings.end(),
+                                   [&](const Setting& setting) { return setting.name == set_->name; });
+  if (theirs != message.settings.end() && theirs->value == set_->value) return {};
+  const std::string value = theirs == message.settings.end() ? "nothing" : "\"" + theirs->value + "\"";
+  return fail(Code::mismatch, set_->name + " is " + value + " on rank " + std::to_string(message.rank) + " " +
+                                  describe_process(message) + ", and \"" + set_->value +
+                                  "\" on the one that it joins. Give the same on all ranks");
+}
+
+/// Of a set of ranks that differs.
+void Root::turn_away(Member& member, const JoinMessage& message, const Error& differs) {
+  if (message.ranks < expected_) {
+    put_off(member, differs.message);
+  } else {
+    member.connection.send(FrameType::error, encode(differs));
+    member.closing = true;
+  }
+  if (message.ranks <= expected_) fail_all(differs);
+}
+
+/// It is to come again, for the next root.
+void Root::put_off(Member& member, const std::string& why) {
+  member.connection.send(FrameType::error, encode(Error{Code::in_progress, why}));
+  member.closing = true;
 }
 
 void Root::introduce() {
@@ -184,13 +228,14 @@ void Root::fail_all(const Error& error) {
   linger_ = Deadline::after_ms(std::clamp(deadline_.remaining_ms(), min_linger_ms, max_linger_ms));
   failure_ = error;
   log_info(-1, "start-up failed: " + error.message);
-  for (Member& member : members_) tell_failure(member);
+  for (Member& member : members_)
+    if (!set_ || member.rank >= 0) tell_failure(member);  // else it may mean another set, which it is about to say
 }
 
 void Root::tell_failure(Member& member) {
   if (!member.closing) member.connection.send(FrameType::error, encode(*failure_));
   member.closing = true;
-  ++told_;
+  if (member.rank >= 0) told_ranks_.insert(member.rank);
 }
 
 void Root::check_deadline() {
@@ -224,7 +269,9 @@ void Root::check_deadline() {
 }
 
 bool Root::finished() const {
-  if (failure_) return linger_.expired() || (members_.empty() && (introduced_ || told_ >= expected_));
+  if (failure_)
+    return linger_.expired() ||
+           (members_.empty() && (introduced_ || static_cast<int>(told_ranks_.size()) >= expected_));
   return introduced_ &&
          std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.ready; });
 }
@@ -258,7 +305,7 @@ class RunningRoot {
 
   bool finished() const { return finished_.load(std::memory_order_acquire); }
   const SocketAddress& address() const { return address_; }
-  RootReport report() const { return {finished(), root_.strangers_dropped()}; }
+  RootReport report() const { return {finished(), root_.joined(), root_.strangers_dropped()}; }
 
  private:
   SocketAddress address_;
@@ -283,11 +330,14 @@ Registry& registry() {
 
 Result<UniqueId> start_root(UniqueId id, RootOptions options) {
   STRAIT_TRY(start_crypto());
-  STRAIT_ASSIGN(Socket listener, listen_at(id.root));
-  STRAIT_ASSIGN(id.root, listener.local_address());
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
-  std::erase_if(all.roots, [](const auto& root) { return root->finished(); });
+  const auto is_over = [&](const auto& root) {
+    return root->finished() || (options.reserved != nullptr && root->address() == id.root);
+  };
+  std::erase_if(all.roots, is_over);
+  STRAIT_ASSIGN(Socket listener, options.reserved != nullptr ? listen_on(*options.reserved) : listen_at(id.root));
+  STRAIT_ASSIGN(id.root, listener.local_address());
   try {
     all.roots.push_back(std::make_unique<RunningRoot>(id, std::move(listener), std::move(options)));
   } catch (const std::system_error& error) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/environment.hpp"
 #include "bootstrap/doorman.hpp"
 #include "bootstrap/unique_id.hpp"
 
@@ -12,6 +13,13 @@ struct RootOptions {
   /// Until when ranks may join. Each rank's own deadline counts besides, from its joining on.
   Deadline deadline = Deadline::never();
   Doorman::Limits limits;
+  int ranks = 1;  ///< how many will come, as far as is known: that many hear of a failure
+  /// What all must give as it is here, else they mean another set of ranks. Of several, one after the other, that with
+  /// fewer ranks is the later: who still means an earlier one is refused alone, and a later one ends this one.
+  std::optional<Setting> set;
+  /// An address that is reserved (reserve_at), to listen at instead of the unique id's. A root that still listens there
+  /// ends first.
+  const Socket* reserved = nullptr;
   /// A listening unix socket: processes of the same user that connect to it are handed the unique id.
   Socket hand_out;
 };
@@ -19,6 +27,7 @@ struct RootOptions {
 /// What a root has seen so far.
 struct RootReport {
   bool finished = false;
+  int joined = 0;  ///< ranks
   std::int64_t strangers_dropped = 0;
 };
 

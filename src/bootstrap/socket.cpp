@@ -105,6 +105,33 @@ std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
   return std::nullopt;
 }
 
+tl::unexpected<Error> listen_failure(const SocketAddress& address, int errno_value) {
+  std::string remedy = "Choose an interface by STRAIT_SOCKET_IFNAME";
+  if (errno_value == EADDRINUSE)
+    remedy = "Another process listens there: choose another port by STRAIT_ROOT, or end it";
+  if (errno_value == EADDRNOTAVAIL)
+    remedy =
+        "The address is not one of this host: rank 0 must run on the host that STRAIT_ROOT (or the launcher) names";
+  if (errno_value == EACCES) remedy = "Ports below 1024 need privileges: choose a higher one";
+  if (const std::string descriptors = descriptor_remedy(errno_value); !descriptors.empty()) remedy = descriptors;
+  return fail_errno("cannot listen at " + address.to_string(), errno_value, std::move(remedy));
+}
+
+/// `shares`: with what is left of connections that others had there; somebody else may take the port, too, until one of
+/// both listens.
+Result<Socket> bind_to(const SocketAddress& address, bool shares) {
+  STRAIT_ASSIGN(Socket socket, open_socket(address.family));
+  if (shares) set_option(socket, SOL_SOCKET, SO_REUSEADDR);
+  if (address.family == 6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY);
+  sockaddr_storage storage;
+  const socklen_t size = address.to_sockaddr(storage);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0)
+    return listen_failure(address, errno);
+  return socket;
+}
+
+constexpr int backlog = 4096;
+
 }  // namespace
 
 void poll_slice(std::span<pollfd> fds, Deadline deadline) {
@@ -138,23 +165,18 @@ Result<SocketAddress> Socket::local_address() const {
 }
 
 Result<Socket> listen_at(const SocketAddress& address) {
-  STRAIT_ASSIGN(Socket socket, open_socket(address.family));
-  set_option(socket, SOL_SOCKET, SO_REUSEADDR);
-  if (address.family == 6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY);
-  sockaddr_storage storage;
-  socklen_t size = address.to_sockaddr(storage);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0 ||
-      ::listen(socket.get(), 4096) != 0) {
-    int error = errno;
-    std::string remedy = "Choose an interface by STRAIT_SOCKET_IFNAME";
-    if (error == EADDRINUSE) remedy = "Another process listens there: choose another port by STRAIT_ROOT, or end it";
-    if (error == EADDRNOTAVAIL)
-      remedy =
-          "The address is not one of this host: rank 0 must run on the host that STRAIT_ROOT (or the launcher) names";
-    if (error == EACCES) remedy = "Ports below 1024 need privileges: choose a higher one";
-    return fail_errno("cannot listen at " + address.to_string(), error, std::move(remedy));
-  }
+  STRAIT_ASSIGN(Socket socket, bind_to(address, true));
+  if (::listen(socket.get(), backlog) != 0) return listen_failure(address, errno);
   return socket;
+}
+
+Result<Socket> reserve_at(const SocketAddress& address) { return bind_to(address, false); }
+
+Result<Socket> listen_on(const Socket& reserved) {
+  STRAIT_ASSIGN(const SocketAddress address, reserved.local_address());
+  UniqueFd own(::fcntl(reserved.get(), F_DUPFD_CLOEXEC, 0));
+  if (!own || ::listen(own.get(), backlog) != 0) return listen_failure(address, errno);
+  return Socket(std::move(own));
 }
 
 bool somebody_waits(const Socket& listener) {

@@ -45,6 +45,11 @@ class Socket {
 /// Listens at the address; port 0 takes an ephemeral one.
 Result<Socket> listen_at(const SocketAddress& address);
 
+/// Keeps a port of the address (port 0: an ephemeral one) for listen_on(). Until then connections are refused.
+Result<Socket> reserve_at(const SocketAddress& address);
+/// Listens at a reserved address, any number of times, one after the other. `reserved` keeps it.
+Result<Socket> listen_on(const Socket& reserved);
+
 /// Whether a connection waits to be accepted.
 bool somebody_waits(const Socket& listener);
 

@@ -102,6 +102,42 @@ Result<SetUp> prepare_split(Comm& comm, int color, int key, const straitComm_t* 
   };
 }
 
+/// The ranks of `comm` but for those excluded, of which there may be none.
+Result<std::vector<std::uint32_t>> remaining_ranks(const Comm& comm, std::span<const int> excluded) {
+  std::vector<bool> remains(comm.ranks(), true);
+  for (const int rank : excluded) {
+    if (rank < 0 || static_cast<std::uint32_t>(rank) >= comm.ranks())
+      return fail(Code::invalid_argument, "straitCommShrink: rank " + std::to_string(rank) + " is not in 0 to " +
+                                              std::to_string(comm.ranks() - 1));
+    remains[static_cast<std::size_t>(rank)] = false;
+  }
+  if (!remains[comm.rank()])
+    return fail(Code::invalid_argument, "straitCommShrink: this rank, " + std::to_string(comm.rank()) +
+                                            ", is to be left out, and must not call then");
+  std::vector<std::uint32_t> remaining;
+  for (std::uint32_t rank = 0; rank < comm.ranks(); ++rank)
+    if (remains[rank]) remaining.push_back(rank);
+  return remaining;
+}
+
+Result<SetUp> prepare_shrink(const Comm& comm, const int* excluded, int count, const straitComm_t* smaller,
+                             straitComm& fresh, const straitConfig_t* config) {
+  if (smaller == nullptr) return fail(Code::invalid_argument, "straitCommShrink: the communicator pointer is NULL");
+  if (count < 0 || (excluded == nullptr && count > 0))
+    return fail(Code::invalid_argument, "straitCommShrink: there is no list of " + std::to_string(count) + " ranks");
+  STRAIT_ASSIGN(const auto remaining, remaining_ranks(comm, {excluded, static_cast<std::size_t>(count)}));
+  CommOptions options = comm.options();
+  if (config != nullptr) {
+    STRAIT_ASSIGN(options, read_config(config));
+  }
+  return [&comm, remaining, &fresh, options]() -> Status {
+    STRAIT_ASSIGN(const auto deadline, init_deadline(options));
+    STRAIT_ASSIGN(auto made, comm.shrink(remaining, options, {deadline, &fresh.is_cancelled}, cancellation_of(fresh)));
+    fresh.complete(std::move(made));
+    return {};
+  };
+}
+
 Result<SetUp> prepare_register(Comm& comm, void* pointer, std::size_t size_bytes, void* const* registration,
                                std::uint64_t number) {
   if (registration == nullptr) return fail(Code::invalid_argument, "straitCommRegister: the handle pointer is NULL");
@@ -167,6 +203,18 @@ straitResult_t straitCommSplit(straitComm_t handle, int color, int key, straitCo
     auto made = std::make_unique<straitComm>();
     const auto result = run_or_record(*comm, prepare_split(**comm, color, key, split, *made, config));
     if (result == straitSuccess) *split = color < 0 ? nullptr : made.release();
+    return result;
+  });
+}
+
+straitResult_t straitCommShrink(straitComm_t handle, const int* excluded, int count, straitComm_t* smaller,
+                                const straitConfig_t* config) {
+  return guarded([&] {
+    const auto comm = comm_of(handle);
+    if (!comm) return result_in_group(tl::unexpected(comm.error()));
+    auto made = std::make_unique<straitComm>();
+    const auto result = run_or_record(*comm, prepare_shrink(**comm, excluded, count, smaller, *made, config));
+    if (result == straitSuccess) *smaller = made.release();
     return result;
   });
 }

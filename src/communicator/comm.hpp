@@ -114,6 +114,10 @@ class Comm {
   /// Joins the ranks of the same color, ordered by (key, rank); nullptr for a negative color. Collective.
   Result<std::unique_ptr<Comm>> split(int color, int key, const CommOptions& options,
                                       const IsCancelled& is_cancelled = {});
+  /// Joins those of its ranks that `remaining` lists, in ascending order. Collective over these alone, and independent
+  /// of how this communicator fares.
+  Result<std::unique_ptr<Comm>> shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
+                                       const Wait& wait, const IsCancelled& is_cancelled) const;
   /// From any thread.
   void abort();
 

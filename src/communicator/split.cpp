@@ -20,6 +20,15 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
   return part;
 }
 
+Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
+                                           const Wait& wait, const IsCancelled& is_cancelled) const {
+  JoinOptions place;
+  place.wait = wait;
+  STRAIT_ASSIGN(auto channel, rejoin(*channel_, {remaining.begin(), remaining.end()}, place));
+  options.p2p = part_of(*options_.p2p, remaining);
+  return create(std::move(channel), options, is_cancelled);
+}
+
 Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOptions& options,
                                               const IsCancelled& is_cancelled) {
   struct Wish {

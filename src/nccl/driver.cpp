@@ -20,12 +20,9 @@ struct Driver {
   Result (*context_get_current)(Context*) = nullptr;
   Result (*context_set_current)(Context) = nullptr;
   Result (*context_get_device)(Device*) = nullptr;
-  Result (*context_synchronize)() = nullptr;
   Result (*primary_context_retain)(Context*, Device) = nullptr;
   Result (*allocate)(Pointer*, std::size_t) = nullptr;
   Result (*free)(Pointer) = nullptr;
-  Result (*copy_to_host)(void*, Pointer, std::size_t) = nullptr;
-  Result (*copy_to_device)(Pointer, const void*, std::size_t) = nullptr;
   Result (*error_string)(Result, const char**) = nullptr;
 
   template <class F>
@@ -47,12 +44,9 @@ struct Driver {
     find(library, "cuCtxGetCurrent", context_get_current);
     find(library, "cuCtxSetCurrent", context_set_current);
     find(library, "cuCtxGetDevice", context_get_device);
-    find(library, "cuCtxSynchronize", context_synchronize);
     find(library, "cuDevicePrimaryCtxRetain", primary_context_retain);
     find(library, "cuMemAlloc_v2", allocate);
     find(library, "cuMemFree_v2", free);
-    find(library, "cuMemcpyDtoH_v2", copy_to_host);
-    find(library, "cuMemcpyHtoD_v2", copy_to_device);
     find(library, "cuGetErrorString", error_string);
     if (problem.empty()) problem = check(init(0), "cuInit");
   }
@@ -109,35 +103,6 @@ Problem free(void* pointer) {
   const Driver& driver = the_driver();
   if (!driver.problem.empty()) return driver.problem;
   return driver.check(driver.free(reinterpret_cast<Pointer>(pointer)), "cuMemFree");
-}
-
-Problem read(void* host, const void* device, std::size_t size_bytes) {
-  const Driver& driver = the_driver();
-  if (!driver.problem.empty()) return driver.problem;
-  if (Problem p = driver.need_context(); !p.empty()) return p;
-  if (Problem p = driver.check(driver.context_synchronize(), "cuCtxSynchronize"); !p.empty()) return p;
-  return driver.check(driver.copy_to_host(host, reinterpret_cast<Pointer>(device), size_bytes), "cuMemcpyDtoH");
-}
-
-Problem write(void* device, const void* host, std::size_t size_bytes) {
-  const Driver& driver = the_driver();
-  if (!driver.problem.empty()) return driver.problem;
-  if (Problem p = driver.need_context(); !p.empty()) return p;
-  return driver.check(driver.copy_to_device(reinterpret_cast<Pointer>(device), host, size_bytes), "cuMemcpyHtoD");
-}
-
-OnDevice::OnDevice(int device) : problem_(the_driver().problem) {
-  const Driver& driver = the_driver();
-  Context context = nullptr, before = nullptr;
-  if (problem_.empty()) problem_ = driver.check(driver.context_get_current(&before), "cuCtxGetCurrent");
-  if (problem_.empty())
-    problem_ = driver.check(driver.primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain");
-  if (problem_.empty()) problem_ = driver.check(driver.context_set_current(context), "cuCtxSetCurrent");
-  before_ = before;
-}
-
-OnDevice::~OnDevice() {
-  if (problem_.empty()) the_driver().context_set_current(static_cast<Context>(before_));
 }
 
 }  // namespace strait::nccl::driver

@@ -17,23 +17,5 @@ Problem device_count(int& devices);
 /// Memory of the current device, or of device 0.
 Problem allocate(void** pointer, std::size_t size_bytes);
 Problem free(void* pointer);
-/// Waits for the device's work, then copies from its memory to the host's.
-Problem read(void* host, const void* device, std::size_t size_bytes);
-/// Copies from the host's memory to the device's.
-Problem write(void* device, const void* host, std::size_t size_bytes);
-
-/// Makes a device the calling thread's current one, until the end of its life.
-class OnDevice {
- public:
-  explicit OnDevice(int device);
-  ~OnDevice();
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  const Problem& problem() const { return problem_; }
-
- private:
-  Problem problem_;
-  void* before_ = nullptr;
-};
 
 }  // namespace strait::nccl::driver

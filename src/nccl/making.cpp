@@ -17,12 +17,11 @@ straitConfig_t straits_config(const ncclComm& comm, int device) {
   return config;
 }
 
-/// Joins. Done as a group, so that the handle is there while ranks still join, for ncclCommAbort.
-ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
-  const straitConfig_t wanted = straits_config(*comm, place.device);
+ncclResult_t make_in_group(ncclComm* comm, straitComm_t* made,
+                           const std::function<straitResult_t(straitComm_t* joining)>& begin) {
   if (const ncclResult_t result = checked(straitGroupStart()); result != ncclSuccess) return result;
   straitComm_t joining = nullptr;
-  (void)straitCommInitRank(&joining, place.ranks, &ticket, place.rank, &wanted);  // the end returns its error again
+  (void)begin(&joining);  // the end returns its error again
   {
     const std::scoped_lock lock(comm->mutex);
     comm->joining = joining;
@@ -38,6 +37,13 @@ ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const 
   else
     (void)straitCommDestroy(joining);
   return result;
+}
+
+ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
+  const straitConfig_t wanted = straits_config(*comm, place.device);
+  return make_in_group(comm, made, [&](straitComm_t* joining) {
+    return straitCommInitRank(joining, place.ranks, &ticket, place.rank, &wanted);
+  });
 }
 
 /// What every way to a new communicator does: reads the configuration, makes the handle, has the work done.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "nccl/group.hpp"
 
 namespace strait::nccl {
@@ -13,6 +15,11 @@ struct Place {
 
 /// What Strait is to make of `comm`.
 straitConfig_t straits_config(const ncclComm& comm, int device);
+
+/// Makes Strait's communicator by `begin`, as a group, so that there is a handle while ranks still join, for
+/// ncclCommAbort.
+ncclResult_t make_in_group(ncclComm* comm, straitComm_t* made,
+                           const std::function<straitResult_t(straitComm_t* joining)>& begin);
 
 /// Joins `comm`'s ranks by the ticket.
 ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket);

@@ -127,10 +127,8 @@ TEST(Shrink, FailsOnAllRanksWhereTheFirstCannotStartIt) {
       EXPECT_NE(result, ncclSuccess);
       EXPECT_NE(text.find("nowhere0"), std::string::npos) << text;
       EXPECT_EQ(less, nullptr);
-      if (rank == 2) {
-        EXPECT_EQ(result, ncclRemoteError);
-        EXPECT_NE(text.find("rank 1 cannot start"), std::string::npos) << text;
-      }
+      EXPECT_NE(text.find("ranks 1, 2, numbered from 0 on"), std::string::npos) << text;
+      EXPECT_NE(text.find("rank 0 cannot join"), std::string::npos) << text;
     }
     check_sum(comm, rank, all_of(3));
     if (rank == 1) unsetenv("STRAIT_SOCKET_IFNAME");
@@ -164,6 +162,68 @@ TEST(Shrink, ToOneRankAndInTheBackground) {
   for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
+/// Rank 2 never comes to a call that the others wait in: they end it, and go on without rank 2.
+TEST(Shrink, EndsWhatRunsAndGoesOn) {
+  on_threads(3, [](ncclComm_t comm, int rank, int) {
+    if (rank == 2) return meet();
+    ncclResult_t result = ncclSuccess;
+    std::jthread stuck([&] {
+      Values values(10);
+      result = ncclAllReduce(values.data(), values.data(), 10, ncclInt32, ncclSum, comm, nullptr);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    int excluded[] = {2};
+    ncclComm_t less = nullptr;
+    NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT));
+    stuck.join();
+    EXPECT_EQ(result, ncclRemoteError);
+    check_sum(less, rank, {0, 1});
+    NCCL_EXPECT_OK(ncclCommDestroy(less));
+    Values values(1);
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    meet();
+  });
+}
+
+/// As programs do that revoke first: the communicator has failed on all ranks, and is of use for this alone.
+TEST(Shrink, AfterARevoke) {
+  on_processes(3, [](ncclComm_t comm, int rank, int) {
+    if (rank == 0) NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
+    Values values(1);
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    int excluded[] = {1};
+    ncclComm_t less = nullptr;
+    if (rank == 1) return;
+    NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT));
+    check_sum(less, rank, {0, 2});
+    NCCL_EXPECT_OK(ncclCommDestroy(less));
+  });
+}
+
+/// Nobody else comes. The new communicator's abort ends that, and the old one is what it was.
+TEST(Shrink, IsEndedByAnAbort) {
+  on_threads(3, [](ncclComm_t comm, int rank, int) {
+    if (rank == 1) {
+      int excluded[] = {2};
+      std::atomic<ncclComm_t*> place{nullptr};
+      ncclResult_t result = ncclSuccess;
+      std::jthread caller([&] {
+        ncclComm_t less = nullptr;
+        place = &less;
+        result = ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT);
+      });
+      while (place == nullptr || *const_cast<ncclComm_t volatile*>(place.load()) == nullptr) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      const Stopwatch since_abort;
+      NCCL_EXPECT_OK(ncclCommAbort(*place.load()));
+      EXPECT_LT(since_abort.elapsed(), std::chrono::seconds(1));
+      caller.join();
+      EXPECT_EQ(result, ncclRemoteError);
+    }
+    check_sum(comm, rank, all_of(3));
+  });
+}
+
 TEST(Shrink, RefusesListsThatAreWrong) {
   on_threads(1, [](ncclComm_t comm, int, int) {
     ncclComm_t less = nullptr;
@@ -172,7 +232,10 @@ TEST(Shrink, RefusesListsThatAreWrong) {
     excluded[0] = 1;
     EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, 0), ncclInvalidArgument);
     EXPECT_EQ(ncclCommShrink(comm, nullptr, 0, &less, nullptr, 0), ncclInvalidArgument);
-    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT), ncclInvalidUsage);
+    excluded[0] = 0;
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, 2), ncclInvalidArgument);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("flags of 2"), std::string::npos);
     EXPECT_EQ(less, nullptr);
     check_sum(comm, 0, {0});
   });

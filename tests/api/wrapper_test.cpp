@@ -130,6 +130,9 @@ TEST(Wrapper, GroupsOfMessages) {
 
 TEST(Wrapper, SplitsRegistersAndMoves) {
   on_ranks([](const Communicator& comm) {
+    if (const int first[] = {0}; comm.rank() != 0) {
+      EXPECT_EQ(comm.shrink(first).rank(), comm.rank() - 1);
+    }
     Communicator half = comm.split(comm.rank() % 2, 0);
     EXPECT_EQ(half.ranks(), comm.rank() % 2 == 0 ? 2 : 1);
     Communicator moved = std::move(half);

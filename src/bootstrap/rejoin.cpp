@@ -1,0 +1,42 @@
+#include <algorithm>
+
+#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/root_state.hpp"
+
+namespace strait {
+
+Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vector<int>& remaining,
+                                        JoinOptions options) {
+  const auto own = std::find(remaining.begin(), remaining.end(), channel.rank());
+  const bool are_ranks =
+      std::adjacent_find(remaining.begin(), remaining.end(), std::greater_equal<>()) == remaining.end() &&
+      !remaining.empty() && remaining.front() >= 0 && remaining.back() < channel.ranks();
+  if (own == remaining.end() || !are_ranks)
+    return fail(Code::internal_error, "a rank that goes on with others is not one of them");
+  if (channel.ranks() == 1) return Channel::alone(channel.self());
+  const PeerInfo& first = channel.peers()[static_cast<std::size_t>(remaining.front())];
+  Bytes secret(channel.key().begin(), channel.key().end());
+  secret.insert(secret.end(), channel.session().begin(), channel.session().end());
+  const UniqueId id{first.meeting, derive_key(secret, "rejoin"), true};
+  options.rank = static_cast<int>(own - remaining.begin());
+  options.ranks = static_cast<int>(remaining.size());
+  const Setting list{"the list of ranks that go on", list_ranks(remaining)};
+  options.settings.push_back(list);
+  options.awaits_next_root = true;
+  if (options.rank == 0) {
+    RootOptions root;
+    root.deadline = options.wait.deadline;
+    root.ranks = options.ranks;
+    root.set = list;
+    root.reserved = &channel.meeting();
+    STRAIT_TRY(start_root(id, std::move(root)));
+  }
+  auto joined = join(id, options);
+  if (joined) return joined;
+  Error error = std::move(joined).error();
+  error.message = "ranks " + list_ranks(remaining) + ", numbered from 0 on, cannot go on by themselves, which " +
+                  first.describe() + " has to begin: " + error.message;
+  return tl::unexpected(std::move(error));
+}
+
+}  // namespace strait

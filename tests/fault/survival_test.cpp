@@ -1,0 +1,105 @@
+// Ranks are killed, and the others go on without them: the same work, on a smaller communicator.
+#include <algorithm>
+
+#include "fault/leftovers.hpp"
+#include "fault/rank_processes.hpp"
+#include "support/random_data.hpp"
+
+namespace strait::testing {
+namespace {
+
+/// All-reduces until one fails, which some rank's death must have caused.
+void run_until_a_death(straitComm_t comm, std::size_t count) {
+  int rank = -1, ranks = 0;
+  STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
+  STRAIT_EXPECT_OK(straitCommCount(comm, &ranks));
+  std::vector<std::int32_t> buffer;
+  straitResult_t result = straitSuccess;
+  for (int i = 0; result == straitSuccess; ++i) result = checked_all_reduce(comm, rank, ranks, count, i, buffer);
+  EXPECT_EQ(result, straitRemoteError) << straitGetLastError(comm);
+}
+
+/// So many that all are right, and the number of ranks that took part.
+int run_well(straitComm_t comm, std::size_t count) {
+  int rank = -1, ranks = 0;
+  STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
+  STRAIT_EXPECT_OK(straitCommCount(comm, &ranks));
+  std::vector<std::int32_t> buffer;
+  for (int i = 0; i < 20; ++i) STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, count, i, buffer));
+  return ranks;
+}
+
+struct Survival {
+  int ranks;
+  std::size_t count;
+  std::vector<int> victims;  ///< one after the other, by their first numbers
+};
+void PrintTo(const Survival& survival, std::ostream* out) {
+  *out << survival.ranks << " ranks, count " << survival.count << ", without "
+       << ::testing::PrintToString(survival.victims);
+}
+
+class Survivors : public ::testing::TestWithParam<Survival> {};
+INSTANTIATE_TEST_SUITE_P(Streams, Survivors,
+                         ::testing::Values(Survival{2, 16, {0}}, Survival{3, 300'000, {1}}, Survival{4, 16, {0, 2}},
+                                           Survival{4, 300'000, {3, 0, 1}}));
+
+/// What a rank does until all victims are dead, of which it may be one.
+void live_on(straitComm_t comm, const Survival& survival, Report& report) {
+  std::vector<int> alive(static_cast<std::size_t>(survival.ranks));
+  for (int rank = 0; rank < survival.ranks; ++rank) alive[static_cast<std::size_t>(rank)] = rank;
+  for (const int victim : survival.victims) {
+    run_until_a_death(comm, survival.count);
+    const auto dead = std::find(alive.begin(), alive.end(), victim);
+    const int excluded = static_cast<int>(dead - alive.begin());
+    straitConfig_t config = test_config();
+    straitComm_t smaller = nullptr;
+    STRAIT_EXPECT_OK(straitCommShrink(comm, &excluded, 1, &smaller, &config));
+    if (smaller == nullptr) return;
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    comm = smaller;
+    alive.erase(dead);
+    EXPECT_EQ(run_well(comm, survival.count), static_cast<int>(alive.size()));
+    report.completed.fetch_add(1);
+  }
+  STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+TEST_P(Survivors, GoOnWithTheSameWork) {
+  const Survival& survival = GetParam();
+  const Leftovers leftovers;
+  RankProcesses processes(survival.ranks, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, survival.ranks, report);
+    if (comm != nullptr) live_on(comm, survival, report);
+  });
+  ASSERT_TRUE(processes.await_joined());
+  std::vector<int> dead;
+  for (const int victim : survival.victims) {
+    std::this_thread::sleep_for(std::chrono::microseconds(mix(dead.size()) % 30'000));
+    processes.signal(victim, SIGKILL);
+    processes.end(victim, 1000);
+    dead.push_back(victim);
+    const auto goes_on = [&](int rank) {
+      return std::count(dead.begin(), dead.end(), rank) != 0 || processes.report(rank).completed.load() == dead.size();
+    };
+    ASSERT_TRUE(processes.await(goes_on, 20'000)) << "after the death of rank " << victim;
+  }
+  processes.expect_all_end_well();
+  EXPECT_EQ(leftovers.that_stay(), "");
+}
+
+/// Nobody died, but the communicator is of no use any more. A new one of all ranks is.
+TEST(Survival, OfAFailureThatKilledNobody) {
+  run_as_processes(3, [](straitComm_t comm, int rank, int ranks) {
+    if (rank == 1) STRAIT_EXPECT_OK(straitCommAbort(comm));
+    EXPECT_NE(straitBarrier(comm, nullptr), straitSuccess);
+    straitComm_t fresh = nullptr;
+    STRAIT_EXPECT_OK(straitCommShrink(comm, nullptr, 0, &fresh, nullptr));
+    EXPECT_EQ(run_well(fresh, 1000), ranks);
+    STRAIT_EXPECT_OK(straitCommDestroy(fresh));
+    EXPECT_NE(straitBarrier(comm, nullptr), straitSuccess) << "the old one stays as it was";
+  });
+}
+
+}  // namespace
+}  // namespace strait::testing
