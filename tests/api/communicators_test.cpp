@@ -1,6 +1,5 @@
 // Communicators: questions to them, split, two at once, their end, and joining by the environment.
 #include <dirent.h>
-#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +9,6 @@
 #include <fstream>
 #include <functional>
 #include <future>
-#include <numeric>
 #include <set>
 #include <span>
 #include <string>
@@ -22,18 +20,6 @@
 
 namespace strait::testing {
 namespace {
-
-using ::testing::HasSubstr;
-
-void check_sum(straitComm_t comm, std::size_t count, std::uint64_t seed) {
-  int rank = -1, ranks = 0;
-  STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
-  STRAIT_EXPECT_OK(straitCommCount(comm, &ranks));
-  const auto mine = numbers(count, seed + static_cast<std::uint64_t>(rank));
-  std::vector<std::int32_t> sum(count);
-  STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), count, straitInt32, straitSum, comm, nullptr));
-  EXPECT_EQ(sum, sum_of_numbers(count, seed, ranks));
-}
 
 TEST(Library, Version) {
   int version = 0;
@@ -159,55 +145,6 @@ void check_split(straitComm_t comm, int rank, int ranks) {
 }
 TEST(Split, Threads) { run_as_threads(5, check_split); }
 TEST(Split, Processes) { run_as_processes(3, check_split); }
-
-/// A part in the same order, of ranks that alone call; it outlives its parent, and has parts of its own.
-void check_shrink(straitComm_t comm, int rank, int ranks) {
-  const int excluded[] = {1, ranks - 1, 1};
-  straitComm_t smaller = comm, alone = nullptr;
-  if (rank == 1 || rank == ranks - 1) {
-    EXPECT_EQ(straitCommShrink(comm, excluded, 3, &smaller, nullptr), straitInvalidArgument);
-    EXPECT_EQ(smaller, comm);
-    return check_sum(comm, 10, 8);
-  }
-  STRAIT_EXPECT_OK(straitCommShrink(comm, excluded, 3, &smaller, nullptr));
-  int own = -1, count = 0;
-  STRAIT_EXPECT_OK(straitCommUserRank(smaller, &own));
-  STRAIT_EXPECT_OK(straitCommCount(smaller, &count));
-  EXPECT_EQ(own, rank == 0 ? 0 : rank - 1);
-  EXPECT_EQ(count, ranks - 2);
-  check_sum(smaller, 3000, 7);
-  check_sum(comm, 10, 8);
-  if (own == 0) {
-    std::vector<int> others(static_cast<std::size_t>(count) - 1);
-    std::iota(others.begin(), others.end(), 1);
-    STRAIT_EXPECT_OK(straitCommShrink(smaller, others.data(), count - 1, &alone, nullptr));
-    check_sum(alone, 10, 9);
-  }
-  check_sum(smaller, 3000, 10);
-  STRAIT_EXPECT_OK(straitCommDestroy(smaller));
-  STRAIT_EXPECT_OK(straitCommDestroy(alone));
-}
-TEST(Shrink, Threads) { run_as_threads(5, check_shrink); }
-TEST(Shrink, Processes) { run_as_processes(4, check_shrink); }
-
-TEST(Shrink, RefusesBadArguments) {
-  run_as_threads(1, [](straitComm_t comm, int, int) {
-    straitComm_t smaller = comm;
-    const int beyond = 1, below = -1;
-    for (const int* list : {&beyond, &below}) {
-      EXPECT_EQ(straitCommShrink(comm, list, 1, &smaller, nullptr), straitInvalidArgument);
-      EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("straitCommShrink: rank " + std::to_string(*list)));
-    }
-    EXPECT_EQ(straitCommShrink(comm, nullptr, 1, &smaller, nullptr), straitInvalidArgument);
-    EXPECT_EQ(straitCommShrink(comm, &beyond, -1, &smaller, nullptr), straitInvalidArgument);
-    EXPECT_EQ(straitCommShrink(comm, nullptr, 0, nullptr, nullptr), straitInvalidArgument);
-    EXPECT_EQ(straitCommShrink(nullptr, nullptr, 0, &smaller, nullptr), straitInvalidArgument);
-    EXPECT_EQ(smaller, comm);
-    STRAIT_EXPECT_OK(straitCommShrink(comm, nullptr, 0, &smaller, nullptr));
-    check_sum(smaller, 10, 1);
-    STRAIT_EXPECT_OK(straitCommDestroy(smaller));
-  });
-}
 
 TEST(Split, KeepsTheParentsDeadline) {
   straitUniqueId id;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "support/random_data.hpp"
+#include "support/ranks.hpp"
 
 namespace strait::testing {
 
@@ -23,6 +24,17 @@ inline std::vector<std::int32_t> sum_of_numbers(std::size_t count, std::uint64_t
     for (std::size_t i = 0; i < count; ++i) sum[i] += values[i];
   }
   return sum;
+}
+
+/// All-reduces numbers of all the communicator's ranks.
+inline void check_sum(straitComm_t comm, std::size_t count, std::uint64_t seed) {
+  int rank = -1, ranks = 0;
+  STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
+  STRAIT_EXPECT_OK(straitCommCount(comm, &ranks));
+  const auto mine = numbers(count, seed + static_cast<std::uint64_t>(rank));
+  std::vector<std::int32_t> sum(count);
+  STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), count, straitInt32, straitSum, comm, nullptr));
+  EXPECT_EQ(sum, sum_of_numbers(count, seed, ranks));
 }
 
 }  // namespace strait::testing

@@ -1,0 +1,165 @@
+// ncclCommShrink: ranks go on without others, of communicators that work and of those that do not.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/check_sum.hpp"
+#include "support/stopwatch.hpp"
+
+namespace strait::testing {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+/// The ranks that are left out take no part in it, and the old communicator remains.
+TEST(Shrink, LeavesRanksOut) {
+  on_processes(4, [](ncclComm_t comm, int rank, int) {
+    int excluded[] = {2, 0};
+    ncclComm_t less = comm;
+    if (rank == 1 || rank == 3) {
+      NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 2, &less, nullptr, NCCL_SHRINK_DEFAULT));
+      int count = 0, own = -1;
+      NCCL_EXPECT_OK(ncclCommCount(less, &count));
+      NCCL_EXPECT_OK(ncclCommUserRank(less, &own));
+      EXPECT_EQ(count, 2);
+      EXPECT_EQ(own, rank / 2);
+      check_sum(less, rank, {1, 3});
+      NCCL_EXPECT_OK(ncclCommDestroy(less));
+    }
+    check_sum(comm, rank, all_of(4));
+  });
+}
+
+/// The first of the remaining ranks cannot listen for the others: they hear of it, and nobody waits for a ticket.
+TEST(Shrink, FailsOnAllRanksWhereTheFirstCannotStartIt) {
+  on_processes(3, [](ncclComm_t comm, int rank, int) {
+    int excluded[] = {0};
+    ncclComm_t less = comm;
+    if (rank == 1) setenv("STRAIT_SOCKET_IFNAME", "=nowhere0", 1);
+    if (rank != 0) {
+      const ncclResult_t result = ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT);
+      const std::string text = ncclGetLastError(nullptr);
+      EXPECT_NE(result, ncclSuccess);
+      EXPECT_NE(text.find("nowhere0"), std::string::npos) << text;
+      EXPECT_EQ(less, nullptr);
+      EXPECT_NE(text.find("ranks 1, 2, numbered from 0 on"), std::string::npos) << text;
+      EXPECT_NE(text.find("rank 0 cannot join"), std::string::npos) << text;
+    }
+    check_sum(comm, rank, all_of(3));
+    if (rank == 1) unsetenv("STRAIT_SOCKET_IFNAME");
+    if (rank != 0) {
+      NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT));
+      check_sum(less, rank, {1, 2});
+      NCCL_EXPECT_OK(ncclCommDestroy(less));
+    }
+  });
+}
+
+TEST(Shrink, ToOneRankAndInTheBackground) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comms[3] = {}, two[2] = {}, one = nullptr;
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(ncclCommInitRankConfig(&comms[rank], 3, id, rank, &config), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  int excluded[] = {1, 0};
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ncclCommShrink(comms[2 * i], excluded, 1, &two[i], nullptr, 0), ncclInProgress);
+  for (ncclComm_t comm : two) EXPECT_EQ(await_ready(comm), ncclSuccess) << ncclGetLastError(comm);
+  EXPECT_EQ(await_ready(comms[2]), ncclSuccess);
+  EXPECT_EQ(ncclCommShrink(comms[2], excluded, 2, &one, nullptr, 0), ncclInProgress);
+  EXPECT_EQ(await_ready(one), ncclSuccess) << ncclGetLastError(one);
+  check_sum(one, 2, {2});
+  NCCL_EXPECT_OK(ncclCommDestroy(one));
+  for (ncclComm_t comm : two) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  EXPECT_EQ(await_ready(comms[0]), ncclSuccess);
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+/// Rank 2 never comes to a call that the others wait in: they end it, and go on without rank 2.
+TEST(Shrink, EndsWhatRunsAndGoesOn) {
+  on_threads(3, [](ncclComm_t comm, int rank, int) {
+    if (rank == 2) return meet();
+    ncclResult_t result = ncclSuccess;
+    std::jthread stuck([&] {
+      Values values(10);
+      result = ncclAllReduce(values.data(), values.data(), 10, ncclInt32, ncclSum, comm, nullptr);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    int excluded[] = {2};
+    ncclComm_t less = nullptr;
+    NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT));
+    stuck.join();
+    EXPECT_EQ(result, ncclRemoteError);
+    check_sum(less, rank, {0, 1});
+    NCCL_EXPECT_OK(ncclCommDestroy(less));
+    Values values(1);
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    meet();
+  });
+}
+
+/// As programs do that revoke first: the communicator has failed on all ranks, and is of use for this alone.
+TEST(Shrink, AfterARevoke) {
+  on_processes(3, [](ncclComm_t comm, int rank, int) {
+    if (rank == 0) NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
+    Values values(1);
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    int excluded[] = {1};
+    ncclComm_t less = nullptr;
+    if (rank == 1) return;
+    NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT));
+    check_sum(less, rank, {0, 2});
+    NCCL_EXPECT_OK(ncclCommDestroy(less));
+  });
+}
+
+/// Nobody else comes. The new communicator's abort ends that, and the old one is what it was.
+TEST(Shrink, IsEndedByAnAbort) {
+  on_threads(3, [](ncclComm_t comm, int rank, int) {
+    if (rank == 1) {
+      int excluded[] = {2};
+      std::atomic<ncclComm_t*> place{nullptr};
+      ncclResult_t result = ncclSuccess;
+      std::jthread caller([&] {
+        ncclComm_t less = nullptr;
+        place = &less;
+        result = ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT);
+      });
+      while (place == nullptr || *const_cast<ncclComm_t volatile*>(place.load()) == nullptr) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      const Stopwatch since_abort;
+      NCCL_EXPECT_OK(ncclCommAbort(*place.load()));
+      EXPECT_LT(since_abort.elapsed(), std::chrono::seconds(1));
+      caller.join();
+      EXPECT_EQ(result, ncclRemoteError);
+    }
+    check_sum(comm, rank, all_of(3));
+  });
+}
+
+TEST(Shrink, RefusesListsThatAreWrong) {
+  on_threads(1, [](ncclComm_t comm, int, int) {
+    ncclComm_t less = nullptr;
+    int excluded[] = {0};
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, 0), ncclInvalidArgument);
+    excluded[0] = 1;
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, 0), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommShrink(comm, nullptr, 0, &less, nullptr, 0), ncclInvalidArgument);
+    excluded[0] = 0;
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &less, nullptr, 2), ncclInvalidArgument);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("flags of 2"), std::string::npos);
+    EXPECT_EQ(less, nullptr);
+    check_sum(comm, 0, {0});
+  });
+}
+
+}  // namespace
+}  // namespace strait::testing
