@@ -101,8 +101,9 @@ ncclResult_t share_news_on_device(straitComm_t parent, const std::vector<int>& r
   return share_news(parent, remaining, is_first, device, news);
 }
 
-/// The ticket of the remaining ranks, made by the first of them.
-ncclResult_t find_ticket(straitComm_t parent, const std::vector<int>& remaining, const Place& place,
+/// The ticket of the remaining ranks, made by the first of them. Who aborts the new communicator `comm` meanwhile
+/// aborts the old one: others wait for this rank there.
+ncclResult_t find_ticket(ncclComm& comm, straitComm_t parent, const std::vector<int>& remaining, const Place& place,
                          straitUniqueId& ticket) {
   const bool is_first = place.rank == 0;
   News news{};
@@ -113,6 +114,7 @@ ncclResult_t find_ticket(straitComm_t parent, const std::vector<int>& remaining,
     if (news.is_bad) std::string_view(last_error()).copy(news.problem, sizeof news.problem - 1);
   }
   if (remaining.size() > 1) {
+    const Joining of_comm(comm, parent);
     const auto share = place.device < 0 ? share_news : share_news_on_device;
     if (const ncclResult_t result = share(parent, remaining, is_first, place.device, news); result != ncclSuccess)
       return result;
@@ -125,15 +127,15 @@ ncclResult_t find_ticket(straitComm_t parent, const std::vector<int>& remaining,
   return ncclSuccess;
 }
 
-ncclResult_t shrink(ncclComm* comm, straitComm_t* made, straitComm_t parent, const std::vector<int>& remaining,
-                    int rank) {
+ncclResult_t shrink(ncclComm& comm, straitComm_t* made, ncclComm& parent, const std::vector<int>& remaining, int rank) {
   Place place{static_cast<int>(remaining.size()), 0, -1};
   place.rank = static_cast<int>(std::find(remaining.begin(), remaining.end(), rank) - remaining.begin());
-  if (const ncclResult_t result = checked(straitCommDevice(parent, &place.device)); result != ncclSuccess)
+  if (const ncclResult_t result = checked(straitCommDevice(parent.strait, &place.device)); result != ncclSuccess)
     return result;
   straitUniqueId ticket{};
-  if (const ncclResult_t result = find_ticket(parent, remaining, place, ticket); result != ncclSuccess) return result;
-  return join(comm, made, place, ticket);
+  if (const ncclResult_t result = find_ticket(comm, parent.strait, remaining, place, ticket); result != ncclSuccess)
+    return result;
+  return join(comm, &parent, made, place, ticket);
 }
 
 ncclResult_t shrink_checked(ncclComm_t comm, const int* excluded, int excluded_count, ncclComm_t* newcomm,
@@ -157,8 +159,8 @@ ncclResult_t shrink_checked(ncclComm_t comm, const int* excluded, int excluded_c
                   "the list holds this rank, which then must not call, or ranks that are not in 0 to " +
                       std::to_string(ranks - 1));
   return set_up("ncclCommShrink", newcomm, comm, config,
-                [parent = comm->strait, remaining, rank](ncclComm* made_for, straitComm_t* made) {
-                  return shrink(made_for, made, parent, remaining, rank);
+                [parent = comm, remaining, rank](ncclComm* made_for, straitComm_t* made) {
+                  return shrink(*made_for, made, *parent, remaining, rank);
                 });
 }
 
