@@ -30,9 +30,9 @@ class ChannelBuilder {
   Result<std::unique_ptr<Channel>> build() {
     STRAIT_ASSIGN(PeerInfo self, local_peer_info(options_.rank, options_.environment));
     std::string context = "rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string();
-    auto announced = announce_self(self);
+    auto announced = announce_self(self, id_.root_may_be_late, options_.wait);
     if (!announced) return tl::unexpected(in_context(context, std::move(announced).error()));
-    STRAIT_ASSIGN(Frame answer, wait_for_root());
+    STRAIT_ASSIGN(Frame answer, wait_for_root(self));
     STRAIT_ASSIGN(WelcomeMessage welcome, decode_welcome(answer.payload));
     channel_.reset(new Channel(options_.rank, options_.ranks));
     channel_->key_ = id_.key;
@@ -55,9 +55,8 @@ class ChannelBuilder {
   }
 
  private:
-  Status announce_self(const PeerInfo& self) {
-    STRAIT_ASSIGN(Connection root,
-                  connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, options_.wait));
+  Status announce_self(const PeerInfo& self, bool may_be_late, const Wait& wait) {
+    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_.key, Purpose::join, may_be_late, wait));
     root_ = std::move(root);
     JoinMessage message;
     message.rank = options_.rank;
@@ -87,8 +86,17 @@ class ChannelBuilder {
     return listener_.local_address();
   }
 
-  Result<Frame> wait_for_root() {
+  Result<Frame> wait_for_root(const PeerInfo& self) {
+    constexpr int max_knocks = 5;
+    constexpr std::int64_t knock_ms = 5000;  // a root whose host is there answers sooner
     auto answer = root_->receive(options_.wait);
+    // Where a machine stands still the proof may come too late: the root took this rank for a stranger, told nobody of
+    // it, and knows nothing of it yet.
+    for (int knocks = 1; knocks < max_knocks && !answer && root_->ended(); ++knocks) {
+      const Wait wait{earlier(options_.wait.deadline, Deadline::after_ms(knock_ms)), options_.wait.abort};
+      if (!announce_self(self, false, wait)) break;
+      answer = root_->receive(options_.wait);
+    }
     if (!answer && answer.error().code == Code::timeout)
       answer = root_->receive({Deadline::after_ms(verdict_ms), options_.wait.abort});
     if (!answer) {
