@@ -55,36 +55,42 @@ class ChannelBuilder {
   }
 
  private:
+  /// A root that went away without an answer is knocked at again. Where a machine stands still the proof of the key may
+  /// come too late: the root took this rank for a stranger then, told nobody of it, and knows nothing of it yet. And
+  /// one that answers may be another set's.
   Result<Frame> answer_of_own_root(PeerInfo& self) {
-    auto answer = answer_of_root(self);
-    for (std::string why; !answer && options_.awaits_next_root;) {
-      Error& error = answer.error();
-      if (error.code != Code::in_progress) {
-        if (error.code == Code::timeout && !why.empty()) error.message += ". The last answer was: " + why;
-        return answer;
-      }
-      why = error.message;
+    constexpr int max_knocks = 5;
+    constexpr std::int64_t knock_ms = 5000;  // a root whose host is there answers sooner
+    STRAIT_TRY(announce_self(self, id_.root_may_be_late, options_.wait));
+    auto answer = wait_for_root();
+    for (int knocks = 1; !answer && answer.error().code == Code::in_progress; ++knocks) {
+      const std::string why = answer.error().message;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      answer = answer_of_root(self);
+      Status announced;
+      if (options_.awaits_next_root) {
+        announced = announce_self(self, true, options_.wait);
+      } else {
+        const Wait wait{earlier(options_.wait.deadline, Deadline::after_ms(knock_ms)), options_.wait.abort};
+        if (knocks == max_knocks || !announce_self(self, false, wait)) return fail(Code::remote_error, why);
+      }
+      answer = announced ? wait_for_root() : tl::unexpected(announced.error());
+      if (!answer && answer.error().code == Code::timeout) answer.error().message += ". The last answer was: " + why;
     }
     return answer;
   }
 
-  /// Code::in_progress: it was another set's root.
-  Result<Frame> answer_of_root(PeerInfo& self) {
-    if (auto announced = announce_self(self); !announced) {
-      const Error error =
-          in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(),
-                     std::move(announced).error());
-      if (root_) root_->send(FrameType::error, encode(error));  // the others need not wait for this rank
-      return tl::unexpected(error);
-    }
-    return wait_for_root();
+  Status announce_self(PeerInfo& self, bool may_be_late, const Wait& wait) {
+    const Status said = say_hello(self, may_be_late, wait);
+    if (said) return said;
+    const Error error =
+        in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(), said.error());
+    if (root_) root_->send(FrameType::error, encode(error));  // the others need not wait for this rank
+    return tl::unexpected(error);
   }
 
-  Status announce_self(PeerInfo& self) {
-    STRAIT_ASSIGN(Connection root,
-                  connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, options_.wait));
+  Status say_hello(PeerInfo& self, bool may_be_late, const Wait& wait) {
+    root_.reset();
+    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_.key, Purpose::join, may_be_late, wait));
     root_ = std::move(root);
     JoinMessage message;
     message.rank = options_.rank;
@@ -116,12 +122,13 @@ class ChannelBuilder {
     return listener_.local_address();
   }
 
+  /// Code::in_progress: it went away without an answer, or is another set's.
   Result<Frame> wait_for_root() {
     auto answer = root_->receive(options_.wait);
     if (!answer && answer.error().code == Code::timeout)
       answer = root_->receive({Deadline::after_ms(verdict_ms), options_.wait.abort});
     if (!answer) {
-      if (options_.awaits_next_root && root_->ended()) answer.error().code = Code::in_progress;
+      if (root_->ended()) answer.error().code = Code::in_progress;
       std::string context = "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.ranks) +
                             " joined and waited for the others";
       return tl::unexpected(in_context(context, std::move(answer).error()));

@@ -138,11 +138,13 @@ Result<SetUp> prepare_shrink(const Comm& comm, const int* excluded, int count, c
   };
 }
 
+/// `number` is counted alike on all ranks: what is refused here is not.
 Result<SetUp> prepare_register(Comm& comm, void* pointer, std::size_t size_bytes, void* const* registration,
-                               std::uint64_t number) {
+                               std::uint64_t& number) {
   if (registration == nullptr) return fail(Code::invalid_argument, "straitCommRegister: the handle pointer is NULL");
   if (pointer == nullptr || size_bytes == 0)
     return fail(Code::invalid_argument, "straitCommRegister: there is no memory to register");
+  number = comm.next_registration();
   return [&comm, pointer, size_bytes, number] { return comm.register_memory(number, pointer, size_bytes); };
 }
 
@@ -281,7 +283,7 @@ straitResult_t straitCommRegister(straitComm_t handle, void* pointer, size_t siz
   return guarded([&] {
     const auto comm = comm_of(handle);
     if (!comm) return result_in_group(tl::unexpected(comm.error()));
-    const std::uint64_t number = (*comm)->next_registration();
+    std::uint64_t number = 0;
     const auto result = run_or_record(*comm, prepare_register(**comm, pointer, size_bytes, registration, number));
     if (result == straitSuccess) *registration = reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
     return result;

@@ -2,6 +2,7 @@
 #include "communicator/comm.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -16,6 +17,8 @@ namespace {
 /// Programs hold scratch memory; a user that never repeats a size should not collect them.
 constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
+/// User-made reductions are known by their number beyond the built-in ones, an int.
+constexpr std::uint32_t premul_numbers = 1u << 30;
 
 }  // namespace
 
@@ -368,8 +371,13 @@ Result<std::unique_ptr<HostProgram>> Comm::make_block_program(const Call& call) 
 }
 
 std::uint32_t Comm::add_premul(const PremulOp& op) {
-  premul_ops_[next_premul_] = op;
-  return next_premul_++;
+  // By process, so that what another communicator made is not taken for one of this.
+  static std::atomic<std::uint32_t> next{0};
+  std::uint32_t id = 0;
+  do id = next.fetch_add(1, std::memory_order_relaxed) % premul_numbers;
+  while (premul_ops_.contains(id));
+  premul_ops_[id] = op;
+  return id;
 }
 
 Status Comm::remove_premul(std::uint32_t id) {

@@ -240,7 +240,6 @@ class Comm {
   /// For the words that tell of it once there is no other left.
   std::unique_ptr<std::byte[]> last_memory_ = std::make_unique<std::byte[]>(16 << 10);
   std::map<std::uint32_t, PremulOp> premul_ops_;
-  std::uint32_t next_premul_ = 0;
 };
 
 }  // namespace strait

@@ -1,6 +1,7 @@
 #include "communicator/group.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 
 namespace strait {
@@ -45,17 +46,24 @@ Status Group::end() {
 }
 
 Status Group::run_set_ups(const std::vector<SetUps>& set_ups) {
-  // Ranks wait for one another here, so each needs a thread of its own. After a failure the next call is made all the
-  // same: the other ranks make it, too.
+  // Ranks wait for one another here, so each needs a thread of its own, the first one this. After a failure the next
+  // call is made all the same: the other ranks make it, too.
   std::vector<Status> results(set_ups.size());
+  const auto run = [&](std::size_t i) {
+    for (const auto& call : set_ups[i].calls)
+      if (Status status = call(); !status && results[i]) results[i] = std::move(status);
+  };
+  Status started;
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < set_ups.size(); ++i)
-      threads.emplace_back([&, i] {
-        for (const auto& call : set_ups[i].calls)
-          if (Status status = call(); !status && results[i]) results[i] = std::move(status);
-      });
+    try {
+      for (std::size_t i = 1; i < set_ups.size(); ++i) threads.emplace_back(run, i);
+    } catch (const std::system_error& error) {
+      started = fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
+    }
+    if (started && !set_ups.empty()) run(0);
   }
+  STRAIT_TRY(std::move(started));  // of which other ranks' errors are a consequence
   for (Status& result : results) STRAIT_TRY(std::move(result));
   return {};
 }

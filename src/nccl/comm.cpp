@@ -36,8 +36,10 @@ straitResult_t let_go(ncclComm* comm) {
 ncclResult_t stop(ncclComm& comm) {
   const std::scoped_lock lock(comm.mutex);
   comm.is_aborted = true;
-  straitComm_t strait = comm.joining != nullptr ? comm.joining : comm.strait;
-  return strait == nullptr ? ncclSuccess : checked(straitCommAbort(strait));
+  ncclResult_t result = ncclSuccess;
+  for (straitComm_t strait : {comm.joining, comm.strait})
+    if (strait != nullptr && result == ncclSuccess) result = checked(straitCommAbort(strait));
+  return result;
 }
 
 straitResult_t end_stopped(const std::vector<ncclComm*>& comms) {

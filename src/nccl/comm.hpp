@@ -31,18 +31,20 @@ struct ncclComm {
 
   bool is_blocking = true;
   int max_sms = 0;  ///< by the configuration (max_sms_of)
-  /// Of the last set-up work: this communicator's own, or that of a part split off it.
-  std::atomic<ncclResult_t> progress{ncclSuccess};
+  /// Of the last set-up work: this communicator's own, or that of parts split off it, until all of them are over.
+  std::atomic<ncclResult_t> progress{ncclInProgress};
   straitComm_t strait = nullptr;  ///< written before `progress` leaves ncclInProgress
   std::atomic<bool> is_finalized{false};
 
   std::atomic<int> holders{1};
   std::atomic<int> running{0};  ///< calls inside Strait
 
-  std::mutex mutex;  ///< guards what follows
+  std::mutex mutex;                         ///< guards what follows
+  int set_ups = 0;                          ///< that have begun, and are not over
+  ncclResult_t setup_result = ncclSuccess;  ///< of these: the first error
   std::string setup_error;
   bool is_aborted = false;
-  straitComm_t joining = nullptr;                    ///< for ncclCommAbort, while ranks still join
+  straitComm_t joining = nullptr;                    ///< what else ncclCommAbort ends: see Joining
   std::vector<std::unique_ptr<char>> registrations;  ///< by address only
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
 };

@@ -38,7 +38,7 @@ ncclResult_t init_rank(const char* function, ncclComm_t* out, const Place& place
   straitUniqueId ticket;
   std::memcpy(&ticket, &id, sizeof ticket);
   return set_up(function, out, nullptr, config,
-                [place, ticket](ncclComm* comm, straitComm_t* made) { return join(comm, made, place, ticket); });
+                [place, ticket](ncclComm* comm, straitComm_t* made) { return join(*comm, made, place, ticket); });
 }
 
 ncclResult_t init_here(const char* function, ncclComm_t* out, int ranks, int rank, const ncclUniqueId& id,
@@ -90,12 +90,14 @@ ncclResult_t init_all(ncclComm_t* out, int ranks, const int* devices) {
 }
 
 /// `part` is NULL on a rank that leaves.
-ncclResult_t split(const ncclComm* part, straitComm_t* made, straitComm_t parent, int color, int key) {
+ncclResult_t split(ncclComm* part, straitComm_t* made, straitComm_t parent, int color, int key) {
   if (part == nullptr) return checked(straitCommSplit(parent, color, key, made, nullptr));
   int device = on_host;
   if (const ncclResult_t result = checked(straitCommDevice(parent, &device)); result != ncclSuccess) return result;
   const straitConfig_t wanted = straits_config(*part, device);
-  return checked(straitCommSplit(parent, color, key, made, &wanted));
+  return make_stoppable(*part, nullptr, made, [&](straitComm_t* joining) {  // Strait knows of the parent
+    return straitCommSplit(parent, color, key, joining, &wanted);
+  });
 }
 
 }  // namespace
@@ -154,7 +156,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int k
       return refuse(ncclInvalidArgument, "color " + std::to_string(color) + " is negative, and not NCCL_SPLIT_NOCOLOR");
     return set_up(
         "ncclCommSplit", newcomm, comm, config,
-        [parent = comm->strait, color, key](const ncclComm* part, straitComm_t* made) {
+        [parent = comm->strait, color, key](ncclComm* part, straitComm_t* made) {
           return split(part, made, parent, color, key);
         },
         color != NCCL_SPLIT_NOCOLOR);

@@ -26,14 +26,16 @@ bool is_blocking(const SetUp& work) {
 /// Ends the work: the communicators are usable, or say why not.
 void complete(const SetUp& work, straitComm_t made, ncclResult_t result, const std::string& text) {
   for_both(work, [&](ncclComm& comm) {
-    {
-      const std::scoped_lock lock(comm.mutex);
+    const std::scoped_lock lock(comm.mutex);
+    if (&comm == work.comm) comm.strait = made;
+    if (comm.is_aborted && made != nullptr) (void)straitCommAbort(made);
+    // The parent of a split that failed remains usable. Only a program that polls it has yet to learn.
+    const bool tells = &comm == work.comm || !is_blocking(work);
+    if (tells && result != ncclSuccess && comm.setup_result == ncclSuccess) {
+      comm.setup_result = result;
       comm.setup_error = text;
-      if (&comm == work.comm) comm.strait = made;
-      if (comm.is_aborted && made != nullptr) (void)straitCommAbort(made);
     }
-    // The parent of a split that failed remains usable, but a program that polls it must learn.
-    comm.progress.store(result, std::memory_order_release);
+    if (--comm.set_ups == 0) comm.progress.store(comm.setup_result, std::memory_order_release);
   });
 }
 
@@ -47,7 +49,7 @@ struct Outcome {
 };
 
 /// Ends work that has begun.
-void end(const SetUp& work, straitComm_t made, const Outcome& outcome) {
+void finish(const SetUp& work, straitComm_t made, const Outcome& outcome) {
   complete(work, made, outcome.result, outcome.text);
   for_both(work, [](ncclComm& comm) { end_call(&comm); });
   let_go_of(work);
@@ -61,14 +63,18 @@ Outcome run(const SetUp& work) {
     if (result != ncclSuccess) outcome.text = last_error();
     return result;
   });
-  end(work, made, outcome);
+  finish(work, made, outcome);
   return outcome;
 }
 
 void begin(const SetUp& work) {
   for_both(work, [](ncclComm& comm) {
-    comm.progress.store(ncclInProgress, std::memory_order_relaxed);
     begin_call(&comm);
+    const std::scoped_lock lock(comm.mutex);
+    if (comm.set_ups++ > 0) return;
+    comm.setup_result = ncclSuccess;
+    comm.setup_error.clear();
+    comm.progress.store(ncclInProgress, std::memory_order_relaxed);
   });
 }
 
@@ -127,7 +133,7 @@ Outcome start_all(const std::vector<Sequence>& sequences, Start&& start) {
     for (const SetUp& work : sequence) {
       // The other ranks are in it already, or will be, and nothing else tells them.
       if (work.parent != nullptr) (void)straitCommAbort(work.parent->strait);
-      end(work, nullptr, outcome);
+      finish(work, nullptr, outcome);
     }
   }
   for_all(sequences, [&](const SetUp& work) {
@@ -203,7 +209,10 @@ ncclResult_t Group::end() {
 ncclResult_t Group::run_set_ups() {
   auto works = std::exchange(set_ups_, {});
   ncclResult_t result = ncclSuccess;
-  if (!std::all_of(works.begin(), works.end(), is_blocking))
+  // Both a split and a registration ask all ranks of the old communicator, and have to do so in one order.
+  const bool windows_follow =
+      std::any_of(works.begin(), works.end(), [&](const SetUp& work) { return windows_.contains(work.parent); });
+  if (!windows_follow && !std::all_of(works.begin(), works.end(), is_blocking))
     result = run_in_background(std::move(works));
   else if (!works.empty())
     result = run_and_wait(std::move(works));
@@ -278,8 +287,8 @@ ncclResult_t Group::give_up(ncclResult_t result, std::string text) {
   spoil_straits_group();
   (void)run_operations();
   for (const SetUp& work : std::exchange(set_ups_, {})) {
-    complete(work, nullptr, result, text);
-    let_go_of(work);
+    begin(work);
+    finish(work, nullptr, {result, text});
   }
   first_error_ = ncclSuccess;
   first_text_.clear();
@@ -298,7 +307,6 @@ ncclResult_t Group::cancel(const std::string& text) {
 
 ncclResult_t Group::submit(SetUp work) {
   for_both(work, [](ncclComm& comm) { hold(&comm); });
-  if (work.comm != nullptr) work.comm->progress.store(ncclInProgress, std::memory_order_relaxed);
   if (is_open()) {
     set_ups_.push_back(std::move(work));
     return ncclSuccess;

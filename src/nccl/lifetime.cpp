@@ -41,8 +41,10 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
   return guarded([&] {
     if (comm == nullptr) return ncclSuccess;
     if (const ncclResult_t result = endable(comm, "ncclCommDestroy"); result != ncclSuccess) return result;
+    hold(comm);  // another thread may abort it meanwhile
     await_set_up(*comm);
-    return retire(comm) ? checked(let_go(comm)) : ncclSuccess;
+    if (retire(comm)) let_go(comm);
+    return checked(let_go(comm));
   });
 }
 

@@ -1,7 +1,9 @@
 // The part that every way to a new communicator shares.
 #include "nccl/making.hpp"
 
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "nccl/config.hpp"
@@ -17,20 +19,17 @@ straitConfig_t straits_config(const ncclComm& comm, int device) {
   return config;
 }
 
-ncclResult_t make_in_group(ncclComm* comm, straitComm_t* made,
-                           const std::function<straitResult_t(straitComm_t* joining)>& begin) {
+ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made,
+                            const std::function<straitResult_t(straitComm_t* joining)>& post) {
   if (const ncclResult_t result = checked(straitGroupStart()); result != ncclSuccess) return result;
   straitComm_t joining = nullptr;
-  (void)begin(&joining);  // the end returns its error again
+  (void)post(&joining);  // the end returns its error again
+  ncclResult_t result = ncclSuccess;
   {
-    const std::scoped_lock lock(comm->mutex);
-    comm->joining = joining;
-    if (comm->is_aborted && joining != nullptr) (void)straitCommAbort(joining);
-  }
-  const ncclResult_t result = checked(straitGroupEnd());
-  {
-    const std::scoped_lock lock(comm->mutex);
-    comm->joining = nullptr;
+    const Joining of_comm(comm, joining, true);
+    std::optional<Joining> of_parent;
+    if (parent != nullptr) of_parent.emplace(*parent, joining, false);
+    result = checked(straitGroupEnd());
   }
   if (result == ncclSuccess)
     *made = joining;
@@ -39,9 +38,9 @@ ncclResult_t make_in_group(ncclComm* comm, straitComm_t* made,
   return result;
 }
 
-ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
-  const straitConfig_t wanted = straits_config(*comm, place.device);
-  return make_in_group(comm, made, [&](straitComm_t* joining) {
+ncclResult_t join(ncclComm& comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
+  const straitConfig_t wanted = straits_config(comm, place.device);
+  return make_stoppable(comm, nullptr, made, [&](straitComm_t* joining) {
     return straitCommInitRank(joining, place.ranks, &ticket, place.rank, &wanted);
   });
 }
@@ -65,9 +64,9 @@ ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, con
                                                               : true;
   if (const auto forced = forced_blocking()) comm->is_blocking = *forced;
   const bool deferred = group.is_open() || !comm->is_blocking || (parent != nullptr && !parent->is_blocking);
-  *out = makes_one ? comm.get() : nullptr;
   ncclComm* made = makes_one ? comm.release() : nullptr;
-  if (made != nullptr) hold(made);  // another thread may abort it
+  if (made != nullptr) hold(made);  // from now on another thread may abort it
+  std::atomic_ref(*out).store(made, std::memory_order_release);
   const ncclResult_t result = group.submit({made, parent, std::move(make)});
   // Where the work is still to come, the program will ask the handle what went wrong. Here the result says it.
   if (result != ncclSuccess && !deferred && made != nullptr) {

@@ -1,10 +1,31 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 
 #include "nccl/group.hpp"
 
 namespace strait::nccl {
+
+/// While it lives, ncclCommAbort of `comm` aborts this communicator of Strait's, too; if `heeds_earlier`, at once where
+/// it has come already.
+class Joining {
+ public:
+  Joining(ncclComm& comm, straitComm_t joining, bool heeds_earlier) : comm_(comm) {
+    const std::scoped_lock lock(comm_.mutex);
+    comm_.joining = joining;
+    if (heeds_earlier && comm_.is_aborted && joining != nullptr) (void)straitCommAbort(joining);
+  }
+  ~Joining() {
+    const std::scoped_lock lock(comm_.mutex);
+    comm_.joining = nullptr;
+  }
+  Joining(const Joining&) = delete;
+  Joining& operator=(const Joining&) = delete;
+
+ private:
+  ncclComm& comm_;
+};
 
 /// Of a rank to be.
 struct Place {
@@ -16,13 +37,13 @@ struct Place {
 /// What Strait is to make of `comm`.
 straitConfig_t straits_config(const ncclComm& comm, int device);
 
-/// Makes Strait's communicator by `begin`, as a group, so that there is a handle while ranks still join, for
-/// ncclCommAbort.
-ncclResult_t make_in_group(ncclComm* comm, straitComm_t* made,
-                           const std::function<straitResult_t(straitComm_t* joining)>& begin);
+/// Has `post` call what makes a communicator out of other ranks' calls. Done as a group, so that its handle is there
+/// while ranks still wait for one another, for ncclCommAbort of `comm`, or meanwhile of `parent`, which may be NULL.
+ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made,
+                            const std::function<straitResult_t(straitComm_t* joining)>& post);
 
 /// Joins `comm`'s ranks by the ticket.
-ncclResult_t join(ncclComm* comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket);
+ncclResult_t join(ncclComm& comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket);
 
 /// What every way to a new communicator does: reads the configuration, fills in the handle, has the work done or
 /// recorded. `parent` may be NULL; without `makes_one` this rank gets no communicator, but takes part.

@@ -28,7 +28,7 @@ ncclResult_t guarded(F&& body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return ncclSystemError;
+    return failed(ncclSystemError, "out of memory");  // short enough to need none
   } catch (const std::exception& error) {
     try {
       return failed(ncclInternalError, error.what());

@@ -8,12 +8,13 @@
 namespace strait::nccl {
 namespace {
 
-ncclResult_t shrink(ncclComm* comm, straitComm_t* made, straitComm_t parent, const std::vector<int>& excluded) {
+ncclResult_t shrink(ncclComm& comm, straitComm_t* made, ncclComm& parent, const std::vector<int>& excluded) {
   int device = -1;
-  if (const ncclResult_t result = checked(straitCommDevice(parent, &device)); result != ncclSuccess) return result;
-  const straitConfig_t wanted = straits_config(*comm, device);
-  return make_in_group(comm, made, [&](straitComm_t* joining) {
-    return straitCommShrink(parent, excluded.data(), static_cast<int>(excluded.size()), joining, &wanted);
+  if (const ncclResult_t result = checked(straitCommDevice(parent.strait, &device)); result != ncclSuccess)
+    return result;
+  const straitConfig_t wanted = straits_config(comm, device);
+  return make_stoppable(comm, &parent, made, [&](straitComm_t* joining) {
+    return straitCommShrink(parent.strait, excluded.data(), static_cast<int>(excluded.size()), joining, &wanted);
   });
 }
 
@@ -43,10 +44,10 @@ ncclResult_t shrink_checked(ncclComm_t comm, const int* excluded, int count, ncc
   problem = problem_of(comm->strait, excluded, count);
   if (!problem.empty()) return refuse(ncclInvalidArgument, problem);
   return set_up("ncclCommShrink", newcomm, comm, config,
-                [parent = comm->strait, list = std::vector(excluded, excluded + count),
-                 aborts = flags == NCCL_SHRINK_ABORT](ncclComm* made_for, straitComm_t* made) {
-                  if (aborts) (void)straitCommAbort(parent);
-                  return shrink(made_for, made, parent, list);
+                [parent = comm, list = std::vector(excluded, excluded + count), aborts = flags == NCCL_SHRINK_ABORT](
+                    ncclComm* made_for, straitComm_t* made) {
+                  if (aborts) (void)straitCommAbort(parent->strait);
+                  return shrink(*made_for, made, *parent, list);
                 });
 }
 

@@ -183,6 +183,31 @@ TEST(Reductions, PreMulSumFromHostAndDevice) {
   });
 }
 
+/// Whose scalar it would otherwise be is chance.
+TEST(Reductions, OfAnotherCommunicatorAreRefused) {
+  ncclComm_t comms[2] = {};
+  ncclRedOp_t ops[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    NCCL_EXPECT_OK(ncclCommInitAll(&comms[i], 1, nullptr));
+    float scalar = 2 + static_cast<float>(i);
+    NCCL_EXPECT_OK(ncclRedOpCreatePreMulSum(&ops[i], &scalar, ncclFloat32, ncclScalarHostImmediate, comms[i]));
+  }
+  for (int i = 0; i < 2; ++i) {
+    float in = 1, out = -1;
+    EXPECT_EQ(ncclAllReduce(&in, &out, 1, ncclFloat32, ncclSum, comms[i], nullptr), ncclSuccess);
+    EXPECT_EQ(out, 1);
+    EXPECT_EQ(ncclAllReduce(&in, &out, 1, ncclFloat32, ops[1 - i], comms[i], nullptr), ncclInvalidArgument);
+    EXPECT_EQ(out, 1);
+    EXPECT_EQ(ncclRedOpDestroy(ops[1 - i], comms[i]), ncclInvalidArgument);
+    NCCL_EXPECT_OK(ncclAllReduce(&in, &out, 1, ncclFloat32, ops[i], comms[i], nullptr));
+    EXPECT_EQ(out, 2 + static_cast<float>(i));
+  }
+  for (int i = 0; i < 2; ++i) {
+    NCCL_EXPECT_OK(ncclRedOpDestroy(ops[i], comms[i]));
+    NCCL_EXPECT_OK(ncclCommDestroy(comms[i]));
+  }
+}
+
 TEST(Memory, AllocatedRegisteredAndFreed) {
   on_processes(2, [](ncclComm_t comm, int rank, int ranks) {
     constexpr std::size_t count = 10'000;

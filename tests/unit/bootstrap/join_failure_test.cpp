@@ -1,3 +1,4 @@
+#include <array>
 #include <chrono>
 #include <fstream>
 
@@ -91,6 +92,46 @@ TEST(Strangers, AFullHouseDropsTheOldest) {
   for (int i = 0; i < 20; ++i) silent.push_back(knock(id));
   EXPECT_TRUE(join(id, options_of(0, 1)));
   EXPECT_TRUE(is_dropped(silent.front(), 1000));
+}
+
+/// Passes on what goes between a rank and the root until one of them ends; but of a rank whose proof is late, only what
+/// it says before the root's challenge.
+void pass_on(const Socket& rank, const Socket& root, bool is_late) {
+  const auto bring = [](const Socket& from, const Socket& to, bool keeps) {
+    std::array<char, 4096> chunk;
+    const auto count = ::recv(from.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
+    if (count > 0 && !keeps) ::send(to.get(), chunk.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL);
+    return count;
+  };
+  for (bool is_challenged = false;;) {
+    pollfd fds[] = {{rank.get(), POLLIN, 0}, {root.get(), POLLIN, 0}};
+    poll_slice(fds, Deadline::never());
+    if (bring(rank, root, is_late && is_challenged) == 0) return;
+    const auto answered = bring(root, rank, false);
+    if (answered == 0) return;
+    is_challenged |= answered > 0;
+  }
+}
+
+/// As on a machine that stands still: the root took the rank for a stranger, and told nobody of it.
+TEST(Strangers, ARankWhoseProofWasLateKnocksAgain) {
+  const UniqueId id = make_id(with_handshake_ms(200));
+  auto listener = listen_at(address_of("127.0.0.1"));
+  ASSERT_TRUE(listener);
+  UniqueId by_way = id;
+  by_way.root = *listener->local_address();
+  std::jthread way([&] {
+    for (const bool is_late : {true, false}) {
+      pollfd fd{listener->get(), POLLIN, 0};
+      for (const auto until = Deadline::after_ms(10'000); fd.revents == 0 && !until.expired();)
+        poll_slice({&fd, 1}, until);
+      auto rank = accept_one(*listener);
+      if (!rank || !*rank) return;
+      pass_on(*rank, knock(id), is_late);
+    }
+  });
+  const Joined joined = join(by_way, options_of(0, 1));
+  EXPECT_TRUE(joined) << joined.error().message;
 }
 
 TEST(Keys, AWrongKeyIsRejectedByNameAndHurtsNobody) {

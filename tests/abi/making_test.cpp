@@ -1,0 +1,230 @@
+// Communicators of the drop-in that are still in the making: what ends them, and what the old ones say meanwhile; over
+// host ranks.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "abi/check_sum.hpp"
+#include "support/stopwatch.hpp"
+
+namespace {
+
+/// What this thread does in the place of naps, if not them.
+thread_local const std::function<void()>* in_place_of_naps = nullptr;
+
+}  // namespace
+
+/// In place of the C library's, also for libnccl.so.2.
+extern "C" __attribute__((visibility("default"))) int nanosleep(const timespec* time, timespec* left) {
+  static const auto real = reinterpret_cast<decltype(&nanosleep)>(dlsym(RTLD_NEXT, "nanosleep"));
+  if (in_place_of_naps == nullptr) return real(time, left);
+  (*in_place_of_naps)();
+  return 0;
+}
+
+namespace strait::testing {
+namespace {
+
+constexpr int ranks = 2;
+using Comms = std::array<ncclComm_t, ranks>;
+
+ncclConfig_t in_the_background() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+/// Communicators whose set-up goes on in the background.
+Comms make_comms() {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = in_the_background();
+  Comms comms{};
+  for (int rank = 0; rank < ranks; ++rank)
+    EXPECT_EQ(ncclCommInitRankConfig(&comms[static_cast<std::size_t>(rank)], ranks, id, rank, &config), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  return comms;
+}
+
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclInternalError;
+  NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+  return state;
+}
+
+void destroy(const Comms& comms) {
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+/// Long enough for what waits for other ranks to do so.
+void let_it_wait() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
+
+/// Less than the 10 s for which an abort waits for what does not end.
+constexpr auto soon = std::chrono::seconds(5);
+
+/// New contents for memory that was freed, by which a communicator that was there would be in progress for ever.
+std::vector<std::vector<int>> reuse_memory() {
+  std::vector<std::vector<int>> blocks;
+  for (std::size_t words = 4; words < 256; words += 4)
+    for (int i = 0; i < 8; ++i) blocks.emplace_back(words, ncclInProgress);
+  return blocks;
+}
+
+/// One thread waits for the end of the set-up, and looks again after another one has ended the communicator.
+TEST(InTheMaking, ACommunicatorIsDestroyedByOneThreadAndAbortedByAnother) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = in_the_background();
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
+  std::atomic<int> naps{0};
+  std::atomic<bool> aborted{false}, over{false};
+  std::jthread destroyer([&] {
+    const std::function<void()> nap = [&] {
+      for (++naps; !aborted;) std::this_thread::yield();
+    };
+    in_place_of_naps = &nap;
+    NCCL_EXPECT_OK(ncclCommDestroy(comm));
+    in_place_of_naps = nullptr;
+    over = true;
+  });
+  while (naps == 0) std::this_thread::yield();
+  NCCL_EXPECT_OK(ncclCommAbort(comm));
+  auto reused = reuse_memory();
+  aborted = true;
+  while (!over && naps == 1) std::this_thread::yield();
+  EXPECT_EQ(naps, 1) << "it looks at memory that is no communicator";
+  for (auto& block : reused) std::fill(block.begin(), block.end(), 0);
+}
+
+/// The other rank never comes to it.
+TEST(InTheMaking, ASplitEndsWhenItsPartIsAborted) {
+  const Comms comms = make_comms();
+  ncclComm_t part = nullptr;
+  EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &part, nullptr), ncclInProgress);
+  let_it_wait();
+  const Stopwatch watch;
+  NCCL_EXPECT_OK(ncclCommAbort(part));
+  EXPECT_EQ(await_ready(comms[0]), ncclRemoteError);
+  EXPECT_LT(watch.elapsed(), soon);
+  destroy(comms);
+}
+
+/// Rank 2 is left out, and only one of the others comes.
+TEST(InTheMaking, AShrinkEndsWhenTheNewCommunicatorIsAborted) {
+  for (const int rank : {0, 1}) {
+    ncclUniqueId id;
+    NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+    ncclConfig_t config = in_the_background();
+    ncclComm_t comms[3] = {}, less = nullptr;
+    for (int r = 0; r < 3; ++r) EXPECT_EQ(ncclCommInitRankConfig(&comms[r], 3, id, r, &config), ncclInProgress);
+    for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+    int excluded[] = {2};
+    EXPECT_EQ(ncclCommShrink(comms[rank], excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT), ncclInProgress);
+    let_it_wait();
+    const Stopwatch watch;
+    NCCL_EXPECT_OK(ncclCommAbort(less));
+    EXPECT_EQ(await_ready(comms[rank]), ncclRemoteError);
+    EXPECT_LT(watch.elapsed(), soon);
+    for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  }
+}
+
+/// The same, while it waits for rank 1.
+TEST(InTheMaking, AShrinkEndsWhenTheOldCommunicatorIsAborted) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = in_the_background();
+  ncclComm_t comms[3] = {}, less = nullptr;
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(ncclCommInitRankConfig(&comms[r], 3, id, r, &config), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  int excluded[] = {2};
+  EXPECT_EQ(ncclCommShrink(comms[0], excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT), ncclInProgress);
+  let_it_wait();
+  const Stopwatch watch;
+  NCCL_EXPECT_OK(ncclCommAbort(comms[0]));
+  EXPECT_EQ(await_ready(less), ncclRemoteError);
+  EXPECT_LT(watch.elapsed(), soon);
+  for (ncclComm_t comm : {less, comms[1], comms[2]}) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+/// A program that only asks the old communicator must not take the first part's end for that of both.
+TEST(InTheMaking, TheOldCommunicatorIsInProgressUntilItsLastPartIsThere) {
+  const Comms comms = make_comms();
+  Comms first{}, second{};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  NCCL_EXPECT_OK(ncclCommSplit(comms[0], 0, 0, &first[0], nullptr));
+  NCCL_EXPECT_OK(ncclCommSplit(comms[0], 0, 0, &second[0], nullptr));
+  EXPECT_EQ(ncclGroupEnd(), ncclInProgress);
+  EXPECT_EQ(ncclCommSplit(comms[1], 0, 1, &first[1], nullptr), ncclInProgress);
+  for (ncclComm_t part : first) EXPECT_EQ(await_ready(part), ncclSuccess);
+  EXPECT_EQ(await_ready(comms[1]), ncclSuccess);
+  EXPECT_EQ(state_of(second[0]), ncclInProgress);
+  let_it_wait();
+  EXPECT_EQ(state_of(comms[0]), ncclInProgress);
+  EXPECT_EQ(ncclCommSplit(comms[1], 0, 1, &second[1], nullptr), ncclInProgress);
+  for (ncclComm_t comm : {comms[0], comms[1], second[0], second[1]}) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  for (const Comms& some : {first, second, comms}) destroy(some);
+}
+
+/// Both ask the ranks of the old communicator something, one after the other.
+TEST(InTheMaking, ASplitIsOverBeforeWindowsOfItsGroupAreRegistered) {
+  for (int round = 0; round < 20; ++round) {
+    const Comms comms = make_comms();
+    Comms parts{};
+    std::vector<int> values(2000);
+    ncclWindow_t windows[ranks] = {};
+    NCCL_EXPECT_OK(ncclGroupStart());
+    for (std::size_t r = 0; r < ranks; ++r) {
+      NCCL_EXPECT_OK(ncclCommSplit(comms[r], 0, 0, &parts[r], nullptr));
+      NCCL_EXPECT_OK(ncclCommWindowRegister(comms[r], &values[1000 * r], 4000, &windows[r], NCCL_WIN_COLL_SYMMETRIC));
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    EXPECT_TRUE(ended == ncclSuccess || ended == ncclInProgress) << ncclGetLastError(nullptr);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      EXPECT_EQ(await_ready(parts[r]), ncclSuccess) << ncclGetLastError(parts[r]);
+      EXPECT_EQ(await_ready(comms[r]), ncclSuccess) << ncclGetLastError(comms[r]);
+      NCCL_EXPECT_OK(ncclCommWindowDeregister(comms[r], windows[r]));
+    }
+    destroy(parts);
+    destroy(comms);
+  }
+}
+
+/// The call has said it; the communicator is as good as before, and a watchdog that asks it must hear so.
+TEST(InTheMaking, ABlockingSplitThatFailsLeavesTheOldCommunicatorWell) {
+  for (const bool grouped : {false, true}) {
+    Comms comms{}, parts{};
+    NCCL_EXPECT_OK(ncclCommInitAll(comms.data(), ranks, nullptr));
+    setenv("STRAIT_SOCKET_IFNAME", "=nowhere0", 1);
+    {
+      std::jthread other([&] { EXPECT_NE(ncclCommSplit(comms[1], 0, 1, &parts[1], nullptr), ncclSuccess); });
+      if (grouped) NCCL_EXPECT_OK(ncclGroupStart());
+      const ncclResult_t split = ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr);
+      EXPECT_NE(grouped ? ncclGroupEnd() : split, ncclSuccess);
+    }
+    unsetenv("STRAIT_SOCKET_IFNAME");
+    if (grouped) {
+      EXPECT_NE(state_of(parts[0]), ncclSuccess);
+      NCCL_EXPECT_OK(ncclCommDestroy(parts[0]));
+    }
+    for (std::size_t r = 0; r < ranks; ++r) EXPECT_EQ(state_of(comms[r]), ncclSuccess);
+    {
+      std::jthread other([&] { check_sum(comms[1], 1, all_of(ranks)); });
+      check_sum(comms[0], 0, all_of(ranks));
+    }
+    destroy(comms);
+  }
+}
+
+}  // namespace
+}  // namespace strait::testing
