@@ -216,5 +216,34 @@ TEST(Piped, AnAbortLeavesNothingUnderWay) {
   EXPECT_GT(aborted, 0) << "no kernel ended before its time";
 }
 
+/// Nor where the abort comes when all has been begun, and the warps that wait for it leave.
+TEST(Piped, AnAbortAtTheLastLoadLeavesNothingUnderWay) {
+  Machine machine(2, 1, {.p2p = true, .algorithm = "one_hop", .piped = true});
+  CollectiveCase c;
+  c.collective = Collective::reduce;
+  c.type = DataType::float32;
+  c.count = 1000;
+  Bytes from = random_elements(c.type, c.count, 1), to(from.size());
+  const Call call = call_of(c, from.data(), to.data(), Bytes(8));
+  machine.run(1, call);  // sends, and waits for nobody
+  const DeviceLaunch launch = machine.calls(0).launches_of(call).at(0);
+  ASSERT_TRUE(launch.piped);
+  const kernels::ExchangeSchedule<true> schedule(std::get<kernels::Exchange>(launch.argument));
+  using Memory = kernels::PipedSumMemory;
+  run_threads(kernels::warp_threads, 1, 0, 1, [&] {
+    auto& memory = kernels::launched_memory<Memory>();
+    kernels::prepare_memory(memory, true, kernels::warp_threads);
+    if (threadIdx.x == 0) {
+      kernels::name_stream(schedule, 0, memory.streams[0]);
+      EXPECT_TRUE(kernels::resume(schedule.ring(), memory.streams[0]));
+      kernels::store_progress(memory.failed, 1);
+    }
+    __syncthreads();
+    kernels::Fetcher<kernels::ExchangeSchedule<true>, Memory>(schedule, memory).run();
+    __syncthreads();
+    EXPECT_EQ(std::memcmp(memory.sets.sets[0], from.data(), 16), 0) << "the contribution of rank 0 is not there";
+  });
+}
+
 }  // namespace
 }  // namespace strait::testing
