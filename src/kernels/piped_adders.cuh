@@ -61,9 +61,10 @@ class Fetcher : Worker<Schedule, Memory> {
       return (!this->takes(stream, round) || this->has_come(stream, in)) && (!results || this->is_free(stream, out)) &&
              (!must_wait || load_progress(memory_.sender.loaded.done) > this->task_of(i, round));
     };
+    const auto are_peers_late = [&] { return this->has_sent(round + 1) && this->has_received(round); };
     const std::uint32_t peers = this->peers_;
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
-      end = this->await(begin, peers, false, is_ready, [] {}) / peers * peers;
+      end = this->await(begin, peers, false, is_ready, are_peers_late, [] {}) / peers * peers;
       if (end == begin) return false;
       fence_async_global();
       for (std::uint32_t nth = begin / peers; nth < end / peers; ++nth)

@@ -188,6 +188,34 @@ TEST(Piped, WaitsEnd) {
   }
 }
 
+/// Not one that waits for it as well: soon nobody goes on, nor gives slots back.
+TEST(Piped, AWaitNamesTheRankThatIsLate) {
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true, .small_slots = true});
+    CollectiveCase c;
+    c.collective = collective;
+    c.type = DataType::float32;
+    c.count = 60'000;
+    Bytes input(c.count * 4 * 3), output(input.size()), others_output(input.size());
+    auto others = machine.calls(2).launches_of(call_of(c, input.data(), others_output.data(), Bytes(8)));
+    auto own = machine.calls(0).launches_of(call_of(c, input.data(), output.data(), Bytes(8)));
+    ASSERT_TRUE(own.at(0).piped && others.at(0).piped);
+    const std::jthread other([&] { machine.run(others, c.type); });
+    // Rank 2 has sent its first chunks when rank 0 comes; rank 1 does not.
+    const kernels::Ring& ring = machine.calls(0).ring();
+    const std::uint32_t lanes = std::visit([](const auto& argument) { return argument.width; }, own[0].argument);
+    for (std::uint32_t lane = 0; lane < lanes; ++lane)
+      while (kernels::acquire_word(
+                 kernels::LaneSlots<kernels::Bulk>(ring, {2, 0, kernels::Cast::single, lane}).flag(0)) == 0)
+        std::this_thread::sleep_for(1ms);
+    std::visit([](auto& argument) { argument.ring.timeout_ns = 300'000'000; }, own[0].argument);
+    machine.run(own, c.type);
+    EXPECT_EQ(machine.mailbox(0).event, Mailbox::Event::timeout) << name(collective);
+    EXPECT_EQ(machine.mailbox(0).peer, 1u) << name(collective);
+    std::atomic_ref(machine.mailbox(2).abort) = 1;
+  }
+}
+
 /// What a block has begun to load or to store is done before it ends, whenever that is: the emulation looks.
 TEST(Piped, AnAbortLeavesNothingUnderWay) {
   int aborted = 0;
