@@ -108,11 +108,25 @@ class Worker {
   __device__ bool has_failed() const { return load_progress(memory_.failed) != 0; }
   __device__ void fail() { store_progress(memory_.failed, 1); }
 
+  // Whether the sender, the fetcher or the receiver is through with so many iterations. Of what these wait for only
+  // that of the lowest iteration, and there of the first of them, is laid at a peer's door: the rest may come of it,
+  // for peers wait for one another. So one of them always looks at the clock.
+  __device__ bool has_sent(std::uint32_t iterations) const {
+    return load_progress(memory_.sender.loaded.done) >= iterations * streams_;
+  }
+  __device__ bool has_fetched(std::uint32_t iterations) const {
+    return load_progress(memory_.sets.fetched) >= iterations * schedule_.width();
+  }
+  __device__ bool has_received(std::uint32_t iterations) const {
+    return load_progress(memory_.receiver.loaded.done) >= iterations * streams_;
+  }
+
   /// By a whole warp: until the streams from `first` on to some other, `least` at the least, are ready; that other one.
   /// Before it waits its first thread ends what is under way, for others may wait for that. `first`: gave up.
-  template <class Ready, class Flush>
+  /// `are_peers_late()`: it is they for whom the block waits.
+  template <class Ready, class Late, class Flush>
   __device__ std::uint32_t await(std::uint32_t first, std::uint32_t least, bool sends, Ready&& is_ready,
-                                 Flush&& flush) {
+                                 Late&& are_peers_late, Flush&& flush) {
     Patience patience;
     for (bool waits = false;; waits = true) {
       std::uint32_t missing = streams_;
@@ -127,7 +141,7 @@ class Worker {
       if (!waits && thread_ == 0) flush();
       if (missing != streams_) {
         const Stream& stream = memory_.streams[missing];
-        if (patience.spent(ring_, stream.peer, stream.lane, sends)) fail();
+        if (patience.spent(ring_, stream.peer, stream.lane, sends, are_peers_late())) fail();
       }
       if (!all(!has_failed())) return first;
       pause();

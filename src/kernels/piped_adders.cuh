@@ -30,8 +30,10 @@ class Fetcher : Worker<Schedule, Memory> {
     this->for_streams([&](std::uint32_t i, const Stream& stream) { resulting[i] += this->uses_out(stream, 0); });
     bool goes_on = true;
     for (std::uint32_t round = 0; goes_on && round < schedule_.iterations(); ++round) goes_on = fetch_round(round);
-    if (!goes_on || !next_set()) return await_loads();
+    goes_on = goes_on && next_set();
     if (thread_ != 0) return;
+    await_loads();
+    if (!goes_on) return;
     memory_.sets.records[number_ % Sets::set_count].bytes = 0;
     arrive(memory_.sets.full[number_ % Sets::set_count]);
   }
@@ -59,9 +61,10 @@ class Fetcher : Worker<Schedule, Memory> {
       return (!this->takes(stream, round) || this->has_come(stream, in)) && (!results || this->is_free(stream, out)) &&
              (!must_wait || load_progress(memory_.sender.loaded.done) > this->task_of(i, round));
     };
+    const auto are_peers_late = [&] { return this->has_sent(round + 1) && this->has_received(round); };
     const std::uint32_t peers = this->peers_;
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
-      end = this->await(begin, peers, false, is_ready, [] {}) / peers * peers;
+      end = this->await(begin, peers, false, is_ready, are_peers_late, [] {}) / peers * peers;
       if (end == begin) return false;
       fence_async_global();
       for (std::uint32_t nth = begin / peers; nth < end / peers; ++nth)
@@ -85,7 +88,9 @@ class Fetcher : Worker<Schedule, Memory> {
     }
     return true;
   }
-  /// Before the block gives up its memory. Nobody else may wait for them any more.
+  /// By one thread, before the block gives up its memory: once another warp has given up, nobody else may wait for
+  /// them. And before the last set, which has no more: it has the barrier of one of these, which would be a phase
+  /// further.
   __device__ void await_loads() {
     const std::uint32_t first = number_ < Sets::set_count ? 0 : number_ - Sets::set_count;
     for (std::uint32_t number = first; number < number_; ++number)

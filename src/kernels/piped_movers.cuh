@@ -29,8 +29,9 @@ class Sender : Worker<Schedule, Memory> {
       memory_.sent[i] = {part.data, this->out_slot(stream, use), part.bytes};
       return part.bytes == 0 || this->is_free(stream, use);
     };
+    const auto are_peers_late = [&] { return this->has_fetched(iteration) && this->has_received(iteration); };
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
-      end = this->await(begin, 1, true, is_ready, [&] { pipe.flush(); });
+      end = this->await(begin, 1, true, is_ready, are_peers_late, [&] { pipe.flush(); });
       if (end == begin) return false;
       for (std::uint32_t i = begin; thread_ == 0 && i < end; ++i) {
         const Transfer& each = memory_.sent[i];
@@ -71,8 +72,9 @@ class Receiver : Worker<Schedule, Memory> {
              (this->has_come(stream, use) &&
               (!must_wait || load_progress(memory_.sender.loaded.done) > this->task_of(i, iteration)));
     };
+    const auto are_peers_late = [&] { return this->has_sent(iteration + 1) && this->has_fetched(iteration + 1); };
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
-      end = this->await(begin, 1, false, is_ready, [&] { pipe.pass_all(); });
+      end = this->await(begin, 1, false, is_ready, are_peers_late, [&] { pipe.pass_all(); });
       if (end == begin) return false;
       if (thread_ == 0) fence_async_global();
       for (std::uint32_t i = begin; thread_ == 0 && i < end; ++i) {

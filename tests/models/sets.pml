@@ -1,28 +1,23 @@
-// The sets of a piped kernel's block (src/kernels/piped_adders.cuh), in shared memory: the adders read contributions
-// from their slots and leave the sum in a set, or the fetcher loads what is sent on as it is; the storer sends the set
-// to peers and gives it back to the fetcher. Barriers tell that a set is full, summed, empty. What is fetched and what
-// is written the storer tells the clerk, which gives slots back for the one and publishes results for the other. Copies
-// land, leave shared memory and arrive late and in any order. At any time another warp may give up: then all end, but
-// not before what was begun has landed.
-// variants: COPIES ADDS
+// The sets of a piped kernel's block (src/kernels/piped_adders.cuh), in shared memory: the fetcher has contributions
+// loaded into a set, the adders leave the sum there (of the last granule, which is not loaded, they read what lies in
+// slots), the storer sends it to peers and gives the set back to the fetcher. Barriers tell that a set is full, summed,
+// empty. What is fetched and what is written the storer tells the clerk, which gives slots back for the one and
+// publishes results for the other. Copies land, leave shared memory and arrive late and in any order. At any time
+// another warp may give up: then all end, but not before what was begun has landed and arrived.
 // mutants: EMPTY_TOO_EARLY=assertion NOT_WAITED_FOR=assertion WRITTEN_WHEN_LEFT=assertion
 // mutants: ALL_WRITTEN_WHEN_LEFT=assertion FETCHED_WHEN_BEGUN=assertion
 // mutants: AHEAD_AS_MANY_AS_SETS=assertion EMPTY_ROUNDS_OVERWRITE=assertion
-// mutants: LEAVES_LOADS_ON_THEIR_WAY=assertion NO_TERMINATOR=deadlock
-// mutants: ADDS:EMPTY_ROUNDS_OVERWRITE=assertion ADDS:NOT_SUMMED=assertion ADDS:NO_ABORT=deadlock
+// mutants: LEAVES_LOADS_WHEN_THROUGH=assertion LEAVES_LOADS_WHEN_ABORTED=assertion AWAITS_LOADS_TOO_LATE=deadlock
+// mutants: LEAVES_STORES_ON_THEIR_WAY=assertion
+// mutants: NOT_SUMMED=assertion FETCHED_WHEN_FULL=assertion NO_TERMINATOR=deadlock NO_ABORT=deadlock
 #define SETS 3
 #ifdef AHEAD_AS_MANY_AS_SETS
 #define AHEAD SETS
 #else
 #define AHEAD (SETS + 1)  // rounds whose slots are kept for the adders and the storer
 #endif
-#ifdef COPIES
-#define ADDERS 0
-#define OWN_ROUNDS 7
-#else
 #define ADDERS 2
-#define OWN_ROUNDS 4
-#endif
+#define OWN_ROUNDS 5
 #define ROUNDS (OWN_ROUNDS + 2)  // in the last two this rank has nothing to bring together
 #define sets_of(round) (owns_nothing || (round) >= OWN_ROUNDS -> 0 : ((round) == 0 -> 2 : 1))
 #define last_of(round) ((round) + 1)  // of its sets
@@ -33,9 +28,10 @@
 // What becomes of a set of that number.
 #define LOADS 1
 #define LANDED 2
-#define LEAVES 3
-#define ARRIVES 4
-#define ARRIVED 5
+#define SUMMED 3
+#define LEAVES 4
+#define ARRIVES 5
+#define ARRIVED 6
 byte state[MOST_SETS];
 byte stored, left, arrived;  // sets before the first that is not
 byte content[SETS];  // whose data; NOBODYS: about to change
@@ -79,10 +75,10 @@ inline next_set() {
   fi
 }
 
-// A round is written when its last set is, and fetched when that has landed.
+// A round is written when its last set is, and fetched when that is summed.
 inline tell_fetched(rounds) {
   fetched = rounds;
-  assert(fetched == 0 || state[last_of(fetched - 1)] >= LANDED)
+  assert(fetched == 0 || state[last_of(fetched - 1)] >= SUMMED)
 }
 inline note_written(sets) {
   note(written, sets);
@@ -108,13 +104,17 @@ inline fetch() {
   content[at(number)] = NOBODYS;
   added[at(number)] = 0;
   state[number] = LOADS;
-#ifndef COPIES
-  filled[at(number)] = 1 - filled[at(number)];
-#endif
   number++;
 #ifdef FETCHED_WHEN_BEGUN
   tell_fetched(round + records[at(number - 1)].ends_task)
 #endif
+}
+
+// Before the last set, whose barrier is that of one of these: it would be a phase further.
+inline await_loads() {
+  for (nth : 1 .. (number < SETS -> number : SETS)) {
+    has_ended(filled, number - nth)
+  }
 }
 
 proctype Fetcher() {
@@ -131,25 +131,31 @@ proctype Fetcher() {
       atomic { next_set(); fetch() }
     }
   }
+  atomic { next_set() };
+#if !defined(LEAVES_LOADS_WHEN_THROUGH) && !defined(AWAITS_LOADS_TOO_LATE)
+  await_loads();
+#endif
 #ifndef NO_TERMINATOR
   atomic {
-    next_set();
     records[at(number)].no_more = 1;
-    filled[at(number)] = 1 - filled[at(number)];
-    number++
-  }
+    filled[at(number)] = 1 - filled[at(number)]
+  };
 #endif
+#ifdef AWAITS_LOADS_TOO_LATE
+  await_loads();
+#endif
+  goto ended;
 gave_up:
-  printf("the fetcher has begun %d sets\n", number);
-#ifndef LEAVES_LOADS_ON_THEIR_WAY
-  for (nth : 1 .. (number < SETS -> number : SETS)) {
-    has_ended(filled, number - nth)
-  }
+#ifdef LEAVES_LOADS_WHEN_ABORTED
+  skip;
+#else
+  await_loads();
 #endif
+ended:
+  printf("the fetcher has begun %d sets\n", number);
   roles--
 }
 
-#ifndef COPIES
 proctype Adder() {
   byte number;
   do
@@ -160,11 +166,11 @@ proctype Adder() {
        :: else -> skip
        fi;
        assert_slots();
+       assert(content[at(number)] == number);
        added[at(number)]++;
        if
        :: added[at(number)] == ADDERS ->
-          state[number] = LANDED;
-          content[at(number)] = number;
+          state[number] = SUMMED;
           summed[at(number)] = 1 - summed[at(number)]
        :: else -> skip
        fi;
@@ -174,7 +180,6 @@ proctype Adder() {
 gave_up:
   roles--
 }
-#endif
 
 // wait_left, wait_stored: all of the groups before the last `pending`.
 #define have_left(pending) (left + (pending) >= stored)
@@ -252,7 +257,10 @@ proctype Storer() {
        :: else -> skip
        fi
      };
-#if !defined(COPIES) && !defined(NOT_SUMMED)
+#ifdef FETCHED_WHEN_FULL
+     tell_fetched(records[at(number)].round + records[at(number)].ends_task);
+#endif
+#ifndef NOT_SUMMED
      await_or_give_up(has_ended(summed, number));
 #endif
      atomic { store() };
@@ -282,12 +290,16 @@ gave_up:
   end_stores();
   atomic {
     if
-    :: failed -> skip
+    :: failed ->
+#ifndef LEAVES_STORES_ON_THEIR_WAY
+       are_stored(0)
+#endif
     :: else ->
        assert(owns_nothing || arrived == MOST_SETS);
        fetched = ROUNDS;
        written.done = ROUNDS
     fi;
+    assert(arrived == stored);
     roles--
   }
 }
@@ -305,7 +317,6 @@ inline count_moved() {
 
 // The hardware, with one set. What is stored is read as late as it leaves.
 proctype Set(byte number) {
-#ifdef COPIES
 end:
   d_step {
     state[number] == LOADS;
@@ -314,19 +325,16 @@ end:
     content[at(number)] = number;
     filled[at(number)] = 1 - filled[at(number)]
   }
-#endif
 end_here:
   d_step {
     state[number] == LEAVES;
     printf("set %d leaves\n", number);
     assert(roles > 0 && content[at(number)] == number);
-#ifdef COPIES
     state[number] = ARRIVES;
     count_moved()
   }
   d_step {
     printf("set %d arrives\n", number);
-#endif
     state[number] = ARRIVED;
     count_moved()
   }
@@ -350,11 +358,9 @@ init {
     roles = 2 + ADDERS;
     run Fetcher();
     run Storer();
-#ifndef COPIES
     for (each : 1 .. ADDERS) {
       run Adder()
     }
-#endif
     for (each : 0 .. MOST_SETS - 1) {
       run Set(each)
     }

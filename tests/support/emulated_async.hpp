@@ -114,10 +114,21 @@ inline bool has_ended(Barrier& barrier, std::uint32_t parity) {
   pause();
   return false;
 }
+/// What the hardware asks of a copy, which is no copy at all else.
+inline void check_copy(const std::byte* a, const std::byte* b, std::uint32_t bytes) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | bytes;
+  if (bits % 16 == 0 && bytes != 0) return;
+  std::fprintf(stderr, "an asynchronous copy of %u bytes whose addresses or length are no multiples of 16\n", bytes);
+  std::abort();
+}
 inline void load_async(std::byte* shared, const std::byte* from, std::uint32_t bytes, Barrier& barrier) {
+  check_copy(shared, from, bytes);
   barrier.load(shared, from, bytes);
 }
-inline void store_async(std::byte* to, const std::byte* shared, std::uint32_t bytes) { stores.add(to, shared, bytes); }
+inline void store_async(std::byte* to, const std::byte* shared, std::uint32_t bytes) {
+  check_copy(to, shared, bytes);
+  stores.add(to, shared, bytes);
+}
 inline void close_group() { stores.close(); }
 template <int pending>
 void wait_left() {

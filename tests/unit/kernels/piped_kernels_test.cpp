@@ -188,6 +188,34 @@ TEST(Piped, WaitsEnd) {
   }
 }
 
+/// Not one that waits for it as well: soon nobody goes on, nor gives slots back.
+TEST(Piped, AWaitNamesTheRankThatIsLate) {
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true, .small_slots = true});
+    CollectiveCase c;
+    c.collective = collective;
+    c.type = DataType::float32;
+    c.count = 60'000;
+    Bytes input(c.count * 4 * 3), output(input.size()), others_output(input.size());
+    auto others = machine.calls(2).launches_of(call_of(c, input.data(), others_output.data(), Bytes(8)));
+    auto own = machine.calls(0).launches_of(call_of(c, input.data(), output.data(), Bytes(8)));
+    ASSERT_TRUE(own.at(0).piped && others.at(0).piped);
+    const std::jthread other([&] { machine.run(others, c.type); });
+    // Rank 2 has sent its first chunks when rank 0 comes; rank 1 does not.
+    const kernels::Ring& ring = machine.calls(0).ring();
+    const std::uint32_t lanes = std::visit([](const auto& argument) { return argument.width; }, own[0].argument);
+    for (std::uint32_t lane = 0; lane < lanes; ++lane)
+      while (kernels::acquire_word(
+                 kernels::LaneSlots<kernels::Bulk>(ring, {2, 0, kernels::Cast::single, lane}).flag(0)) == 0)
+        std::this_thread::sleep_for(1ms);
+    std::visit([](auto& argument) { argument.ring.timeout_ns = 300'000'000; }, own[0].argument);
+    machine.run(own, c.type);
+    EXPECT_EQ(machine.mailbox(0).event, Mailbox::Event::timeout) << name(collective);
+    EXPECT_EQ(machine.mailbox(0).peer, 1u) << name(collective);
+    std::atomic_ref(machine.mailbox(2).abort) = 1;
+  }
+}
+
 /// What a block has begun to load or to store is done before it ends, whenever that is: the emulation looks.
 TEST(Piped, AnAbortLeavesNothingUnderWay) {
   int aborted = 0;
@@ -214,6 +242,35 @@ TEST(Piped, AnAbortLeavesNothingUnderWay) {
       for (std::uint32_t rank = 0; rank < 2; ++rank) aborted += machine.mailbox(rank).event == Mailbox::Event::aborted;
     }
   EXPECT_GT(aborted, 0) << "no kernel ended before its time";
+}
+
+/// Nor where the abort comes when all has been begun, and the warps that wait for it leave.
+TEST(Piped, AnAbortAtTheLastLoadLeavesNothingUnderWay) {
+  Machine machine(2, 1, {.p2p = true, .algorithm = "one_hop", .piped = true});
+  CollectiveCase c;
+  c.collective = Collective::reduce;
+  c.type = DataType::float32;
+  c.count = 1000;
+  Bytes from = random_elements(c.type, c.count, 1), to(from.size());
+  const Call call = call_of(c, from.data(), to.data(), Bytes(8));
+  machine.run(1, call);  // sends, and waits for nobody
+  const DeviceLaunch launch = machine.calls(0).launches_of(call).at(0);
+  ASSERT_TRUE(launch.piped);
+  const kernels::ExchangeSchedule<true> schedule(std::get<kernels::Exchange>(launch.argument));
+  using Memory = kernels::PipedSumMemory;
+  run_threads(kernels::warp_threads, 1, 0, 1, [&] {
+    auto& memory = kernels::launched_memory<Memory>();
+    kernels::prepare_memory(memory, true, kernels::warp_threads);
+    if (threadIdx.x == 0) {
+      kernels::name_stream(schedule, 0, memory.streams[0]);
+      EXPECT_TRUE(kernels::resume(schedule.ring(), memory.streams[0]));
+      kernels::store_progress(memory.failed, 1);
+    }
+    __syncthreads();
+    kernels::Fetcher<kernels::ExchangeSchedule<true>, Memory>(schedule, memory).run();
+    __syncthreads();
+    EXPECT_EQ(std::memcmp(memory.sets.sets[0], from.data(), 16), 0) << "the contribution of rank 0 is not there";
+  });
 }
 
 }  // namespace
