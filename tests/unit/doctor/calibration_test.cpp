@@ -103,6 +103,24 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
   }
 }
 
+/// To print them, too, takes the stack: a file that is short enough must not end the program that reads it.
+TEST(Calibration, DeepNestingIsBadLikeAnythingElse) {
+  const test::FakeTree tree;
+  const std::string path = tree.path("machine.json");
+  ASSERT_TRUE(save_calibration(sample(), path));
+  const std::string good = text_of(path), deep = std::string(400'000, '[') + std::string(400'000, ']');
+  for (const std::string& text :
+       {changed(good, "1.25", deep), changed(good, "11.5", deep), changed(good, "4.5", deep),
+        changed(good, "\"transports\": {}", "\"transports\": {\"cuda\": {\"push_gbps\": " + deep + "}}")}) {
+    tree.write("machine.json", text);
+    const auto loaded = load_calibration(path, machine);
+    ASSERT_FALSE(loaded);
+    EXPECT_LT(loaded.error().message.size(), 1000u);
+    EXPECT_TRUE(save_calibration(sample(), path)) << "the remedy";
+  }
+  EXPECT_FALSE(parse_ratios(deep));
+}
+
 TEST(Calibration, TimesOfPlansTravelAsText) {
   const PlanRatios ratios = sample().plans.at("shm/4");
   const auto parsed = parse_ratios(ratios_text(ratios));
