@@ -23,6 +23,7 @@
 #include "communicator/island_messages.hpp"
 #include "communicator/started_calls.hpp"
 #include "executor/cuda/runtime.hpp"
+#include "transports/host_staged/host_memory.hpp"
 
 namespace strait {
 
@@ -87,6 +88,7 @@ class CudaRank final : public DeviceRank {
   void look_after(const std::stop_token& stop);
 
   Request request_;
+  std::shared_ptr<const void> keeps_pinned_ = host_staged::HostMemory::keep_pinned();  ///< until all else has ended
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};
