@@ -68,6 +68,7 @@ class CudaRank final : public DeviceRank {
   }
   void begin_marking(const Call& call);
   void end_marking(const Call& call, Tail tail);
+  Status end(const Call& call, const Result<Tail>& tail);
   bool goes_by_islands(const Call& call) const;
   Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);
