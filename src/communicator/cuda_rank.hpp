@@ -23,6 +23,7 @@
 #include "communicator/island_messages.hpp"
 #include "communicator/started_calls.hpp"
 #include "executor/cuda/runtime.hpp"
+#include "transports/host_staged/host_memory.hpp"
 
 namespace strait {
 
@@ -67,6 +68,7 @@ class CudaRank final : public DeviceRank {
   }
   void begin_marking(const Call& call);
   void end_marking(const Call& call, Tail tail);
+  Status end(const Call& call, const Result<Tail>& tail);
   bool goes_by_islands(const Call& call) const;
   Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);
@@ -87,6 +89,7 @@ class CudaRank final : public DeviceRank {
   void look_after(const std::stop_token& stop);
 
   Request request_;
+  std::shared_ptr<const void> keeps_pinned_ = host_staged::HostMemory::keep_pinned();  ///< until all else has ended
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};

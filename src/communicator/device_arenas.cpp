@@ -130,9 +130,8 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   constexpr std::uint32_t by_nvlink = 1, by_async_copies = 2;
   // Piped kernels take whole SMs: those of ranks that share a GPU might not all find one.
   const bool alone = std::count(bus_ids.begin(), bus_ids.end(), request.bus_ids[request.rank]) == 1;
-  STRAIT_ASSIGN(const bool async_copies, has_async_copies(request.device));
-  STRAIT_ASSIGN(const auto can,
-                request.gather((nvlink ? by_nvlink : 0) | (alone && async_copies ? by_async_copies : 0)));
+  const bool async_copies = alone && has_async_copies(request.device).value_or(false);  // no return: the others wait
+  STRAIT_ASSIGN(const auto can, request.gather((nvlink ? by_nvlink : 0) | (async_copies ? by_async_copies : 0)));
   const auto all_can = [&](std::uint32_t what) {
     return std::all_of(island.begin(), island.end(), [&](std::uint32_t peer) { return (can[peer] & what) == what; });
   };

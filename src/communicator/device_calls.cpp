@@ -50,6 +50,9 @@ std::size_t slice_bytes_of(std::size_t bytes, std::size_t owners) {
   return (bytes + owners * grain - 1) / (owners * grain) * grain;
 }
 
+/// Its bit. What has none may have a hash in its place (DeviceQuantized).
+std::uint32_t root_bit(const Call& call) { return has_root(call.collective) ? 1u << call.root : 0; }
+
 /// Whether all ranks send and take as much.
 bool has_equal_parts(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::all_gather ||
@@ -241,7 +244,7 @@ MessageRows DeviceCalls::rows_of(const Call& call) const {
   const std::size_t block = call.count * size_bytes(call.type);
   auto* const from = static_cast<std::byte*>(const_cast<void*>(call.send));
   auto* const to = static_cast<std::byte*>(call.receive);
-  const std::uint32_t everybody = (1u << ring_.ranks) - 1, root = 1u << call.root;
+  const std::uint32_t everybody = (1u << ring_.ranks) - 1, root = root_bit(call);
   const bool is_root = call.root == ring_.rank;
   switch (call.collective) {
     case Collective::all_reduce:
@@ -314,7 +317,7 @@ void DeviceCalls::place_blocks(Exchange& exchange, const Call& call, kernels::Cu
 
 TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through, std::size_t length, std::size_t slice) const {
   TwoHop two_hop{};
-  const std::uint32_t everybody = (1u << ring_.ranks) - 1, root = 1u << call.root;
+  const std::uint32_t everybody = (1u << ring_.ranks) - 1, root = root_bit(call);
   two_hop.ring = ring_;
   two_hop.input = static_cast<const std::byte*>(call.send);
   two_hop.output = static_cast<std::byte*>(call.receive);

@@ -83,13 +83,18 @@ Status CudaRank::enqueue(const Call& call) {
   // Also a call that has nothing to do comes after the last one, and before the next.
   STRAIT_TRY(order_->begin(call.stream));
   begin_marking(call);
-  STRAIT_ASSIGN(Tail tail, carry_out(call));
+  Result<Tail> tail = carry_out(call);
   // Every GPU counts it, also one that has no part in it.
-  if (mark_ != 0) {
-    STRAIT_ASSIGN(tail, launch_all({calls_.launch_of_nothing()}, call));
-  }
-  end_marking(call, tail);
-  return order_->end(call.stream, tail);
+  if (tail && mark_ != 0) tail = launch_all({calls_.launch_of_nothing()}, call);
+  return end(call, tail);
+}
+
+/// Of a call that failed on its way the last work does not count itself: what comes before is to be waited for all the
+/// same before memory is let go of.
+Status CudaRank::end(const Call& call, const Result<Tail>& tail) {
+  if (tail) end_marking(call, *tail);
+  const Status ended = order_->end(call.stream, tail.value_or(Tail::other));
+  return tail ? ended : Status(tl::unexpected(tail.error()));
 }
 
 std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
@@ -237,11 +242,10 @@ Status CudaRank::enqueue_messages(std::span<const Call> calls) {
     if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
   STRAIT_TRY(order_->begin(stream));
   begin_marking(calls.front());
-  STRAIT_ASSIGN(const Tail tail, carry_messages(calls));
-  end_marking(calls.front(), tail);
+  const Result<Tail> tail = carry_messages(calls);
   for (const Call& call : calls)
-    if (call.stream != stream) STRAIT_TRY(order_->order(stream, call.stream));
-  return order_->end(stream, tail);
+    if (tail && call.stream != stream) STRAIT_TRY(order_->order(stream, call.stream));
+  return end(calls.front(), tail);
 }
 
 }  // namespace strait

@@ -162,7 +162,7 @@ CudaRank::~CudaRank() {
                std::to_string(request_.device) + " is not freed");
   (void)new auto(std::tuple(std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_),
                             std::move(questions_), std::move(seen_), std::move(wire_scratch_), std::move(arenas_),
-                            std::move(mailbox_)));
+                            std::move(mailbox_), std::move(keeps_pinned_)));
 }
 
 /// Kernels end by themselves, or by the abort word that the attendant raises, and with them streams that wait for them.

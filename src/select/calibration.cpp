@@ -17,6 +17,19 @@ tl::unexpected<Error> bad_file(const std::string& path, const std::string& probl
   return fail(Code::invalid_usage, "the calibration file " + path + " " + problem + ". " + std::string(remedy));
 }
 
+/// Discarded where it is not JSON, or nested deeper than any file of ours: messages print what is bad, level by level
+/// on the stack.
+nlohmann::json parse(std::string_view text) {
+  constexpr int most_depth = 16;
+  bool is_deep = false;
+  const auto look = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+    is_deep |= depth > most_depth;
+    return !is_deep;
+  };
+  auto json = nlohmann::json::parse(text, look, false);
+  return is_deep ? nlohmann::json(nlohmann::json::value_t::discarded) : json;
+}
+
 /// "" where there is no text of that name.
 std::string text_in(const nlohmann::json& json, const char* name) {
   const auto found = json.is_object() ? json.find(name) : json.end();
@@ -195,9 +208,7 @@ std::string ratios_key(std::string_view transport, std::uint32_t ranks) {
 
 std::string ratios_text(const PlanRatios& ratios) { return to_json(ratios).dump(); }
 
-Result<PlanRatios> parse_ratios(std::string_view text) {
-  return parse_ratios(nlohmann::json::parse(text, nullptr, false));
-}
+Result<PlanRatios> parse_ratios(std::string_view text) { return parse_ratios(parse(text)); }
 
 namespace {
 
@@ -234,7 +245,7 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
   if (!text && text.error().code == Code::unsupported)
     return fail(Code::unsupported, "there is no calibration at " + path + ". `strait doctor --calibrate` makes one");
   if (!text) return bad_file(path, text.error().message);
-  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  const nlohmann::json json = parse(*text);
   if (json.is_discarded() || !json.is_object()) return bad_file(path, "is not JSON: it was cut short or changed");
   const auto version = json.find("strait_calibration");
   if (version == json.end() || !version->is_number_integer()) return bad_file(path, "is not one of Strait's");

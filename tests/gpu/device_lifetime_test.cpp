@@ -78,6 +78,34 @@ std::size_t staging_bytes() {
   return bytes;
 }
 
+/// Nor does it to destroy the last one through host memory, beside one that has none: by STRAIT_P2P, that is one of
+/// this rank alone.
+void check_end_of_host_memory(straitComm_t comm, int rank, int /*ranks*/) {
+  const char* transport = nullptr;
+  STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, nullptr));
+  if (std::string(transport) != "cuda_p2p") GTEST_SKIP() << "all go through host memory here";
+  straitConfig_t config = test_config();
+  STRAIT_EXPECT_CUDA(cudaGetDevice(&config.device));
+  straitUniqueId id;
+  straitComm_t staged = nullptr;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  meet_on_host();
+  if (rank == 0 || threads_to_meet == 0) setenv("STRAIT_P2P", "off", 1);
+  meet_on_host();
+  STRAIT_EXPECT_OK(straitCommInitRank(&staged, 1, &id, 0, &config));
+  meet_on_host();
+  EXPECT_GT(staging_bytes(), 0u);
+  meet_on_host();
+  if (rank == 0 || threads_to_meet == 0) unsetenv("STRAIT_P2P");
+  {
+    const OtherWork other;
+    meet_on_host();
+    STRAIT_EXPECT_OK(straitCommDestroy(staged));
+    EXPECT_TRUE(other.runs());
+    meet_on_host();
+  }
+}
+
 /// Three communicators together pin no more of the host than one may, and work.
 void check_host_memory(straitComm_t comm, int rank, int ranks) {
   const char* transport = nullptr;
@@ -296,6 +324,7 @@ TEST_P(DeviceLifetime, ForksAfterInit) {
 }
 TEST_P(DeviceLifetime, KeepsToTheHostMemoryOfAll) { run(check_host_memory); }
 TEST_P(DeviceLifetime, BesideOtherWork) { run(check_beside_other_work); }
+TEST_P(DeviceLifetime, EndsHostMemoryBesideOtherWork) { run(check_end_of_host_memory); }
 TEST_P(DeviceLifetime, AbortsEachForItself) { run(check_aborts); }
 TEST_P(DeviceLifetime, GraphsBesideCalls) { run(check_mixed); }
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceLifetime, ::testing::Values(Setup{false, 2}, Setup{false, 3}, Setup{true, 2}),

@@ -4,14 +4,37 @@
 #include "support/emulated_launch.hpp"
 //
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "executor/cpu_reducers/lane_reducers.hpp"
 
 namespace strait::testing {
+
+/// CPU threads that there are now, by the system's numbers.
+inline std::vector<pid_t> adding_threads() {
+  std::vector<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(entry.path() / "comm"), name);
+    if (name == "strait-reduce") threads.push_back(static_cast<pid_t>(std::stoi(entry.path().filename())));
+  }
+  return threads;
+}
+/// Waits until there are so many; false: there were not within 20 seconds.
+inline bool await_adding_threads(std::size_t count) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (adding_threads().size() != count) {
+    if (std::chrono::steady_clock::now() > give_up) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 /// GPUs whose all-reduces meet in host memory, and each one's CPU threads, which add up what the kernels bring.
 class ReducedRanks {

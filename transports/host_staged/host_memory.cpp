@@ -38,6 +38,11 @@ void place(const Mapping& mapping, std::span<const PlacedPart> places) {
 
 }  // namespace
 
+std::shared_ptr<const void> HostMemory::keep_pinned() {
+  pinned().take();
+  return {&pinned(), [](Pinned* memory) { memory->let_go(); }};
+}
+
 Status HostMemory::register_for(int device) {
   const auto failed = [&](cudaError_t result) {
     cudaGetLastError();

@@ -18,6 +18,9 @@ class HostMemory {
  public:
   /// What is held as long as the memory is pinned: that may be longer than this lives.
   using Lease = std::shared_ptr<const void>;
+  /// For every communicator, as long as its kernels may run: while any is held, no memory is unpinned, which would wait
+  /// for them, unless much has gathered.
+  static std::shared_ptr<const void> keep_pinned();
 
   HostMemory() = default;
   /// Zeroed, for access by `device`. Parts whose place cannot be had lie anywhere.

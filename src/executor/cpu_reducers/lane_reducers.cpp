@@ -77,8 +77,7 @@ Status LaneReducers::start() {
       threads_.emplace_back([this, index] { work(index); });
     } catch (const std::system_error& error) {
       return fail(Code::system_error, "cannot start CPU reducer " + std::to_string(index + 1) + " of " +
-                                          std::to_string(setup_.options.threads) + " of rank " +
-                                          std::to_string(setup_.rank) + ": " + error.what() +
+                                          std::to_string(setup_.options.threads) + ": " + error.what() +
                                           ". Allow more threads (ulimit -u), or set STRAIT_CPU_REDUCERS lower");
     }
     STRAIT_TRY(place(threads_.back()));
@@ -96,9 +95,8 @@ Status LaneReducers::place(std::jthread& thread) const {
     names += (names.empty() ? "" : ",") + std::to_string(core);
   }
   if (const int result = pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores); result != 0)
-    return fail(Code::invalid_argument, "CPU reducers of rank " + std::to_string(setup_.rank) +
-                                            " cannot run on cores " + names +
-                                            " (STRAIT_CPU_REDUCER_CORES): " + std::strerror(result));
+    return fail(Code::invalid_argument,
+                "CPU reducers cannot run on cores " + names + " (STRAIT_CPU_REDUCER_CORES): " + std::strerror(result));
   return {};
 }
 

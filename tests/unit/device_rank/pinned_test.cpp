@@ -45,6 +45,17 @@ TEST_F(PinnedTest, MemoryIsUnregisteredWithTheLastOfItAndHoldsItsLeaseUntilThen)
   EXPECT_TRUE(third.expired());
 }
 
+/// Whose kernels may wait for what the thread that unregisters does next, though it has no such memory itself.
+TEST_F(PinnedTest, NotWhileAnotherCommunicatorIsInUse) {
+  take(2);
+  const auto held = let_go(4096);
+  EXPECT_TRUE(unregistered_.empty());
+  EXPECT_FALSE(held.expired());
+  pinned_.let_go();
+  EXPECT_EQ(unregistered_, std::vector<std::size_t>{4096});
+  EXPECT_TRUE(held.expired());
+}
+
 TEST_F(PinnedTest, OrWhenMuchHasGathered) {
   take(3);
   const auto first = let_go(Pinned::most_unused_bytes);

@@ -6,9 +6,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "support/reference.hpp"
 
 namespace strait::testing {
@@ -138,11 +135,13 @@ TEST(Reducers, DoNotMixCallsThatDiffer) {
     });
 }
 
-/// Asleep, in naps, or between reductions: threads end soon after an abort, and when the communicator fails.
+/// Asleep or in naps: a rank's threads end after an abort, and when the communicator fails. Those of another one, which
+/// are between reductions, sleep on.
 TEST(Reducers, EndWhenAborted) {
   for (const bool fails : {false, true})
     for (const bool has_begun : {false, true}) {
       ReducedRanks machine(2, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}, .timeout_ns = 30'000'000});
+      EXPECT_TRUE(await_adding_threads(4));
       CollectiveCase c;
       c.count = 1000;
       Bytes data(4000);
@@ -154,7 +153,8 @@ TEST(Reducers, EndWhenAborted) {
         machine.failed = true;
       else
         machine.reducers(0).abort();
-    }  // the destructor joins the threads
+      EXPECT_TRUE(await_adding_threads(2)) << (fails ? "failed" : "aborted") << (has_begun ? ", has begun" : "");
+    }
 }
 
 /// Headers, results and uploads do not overlap, and one offset leads from either header of a ring to its slots.
@@ -177,17 +177,6 @@ TEST(ReducerMemory, HasPlaceForEverything) {
     EXPECT_EQ(layout.size_bytes() % 4096, 0u);
     EXPECT_GE(layout.slot_bytes, 4096u);
   }
-}
-
-/// Those that run now, by the system's numbers.
-std::vector<pid_t> adding_threads() {
-  std::vector<pid_t> threads;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::getline(std::ifstream(entry.path() / "comm"), name);
-    if (name == "strait-reduce") threads.push_back(static_cast<pid_t>(std::stoi(entry.path().filename())));
-  }
-  return threads;
 }
 
 cpu_set_t cores_of(pid_t thread) {
@@ -214,8 +203,7 @@ TEST(CpuReducers, RunWhereTheyAreToldTo) {
     cpu_reducers::Options options{.threads = 3};
     if (named) options.cores = {cores.back()};
     ReducedRanks machine(2, {.threads = options});
-    for (int tries = 0; tries < 1000 && adding_threads().size() < 6; ++tries) std::this_thread::sleep_for(5ms);
-    EXPECT_EQ(adding_threads().size(), 6u);
+    EXPECT_TRUE(await_adding_threads(6));
     for (const pid_t thread : adding_threads()) {
       const cpu_set_t own = cores_of(thread);
       EXPECT_TRUE(CPU_EQUAL(&own, named ? &other : &one)) << (named ? "named" : "inherited");
@@ -230,6 +218,8 @@ TEST(CpuReducers, RunWhereTheyAreToldTo) {
   const Status started = reducers.start();
   ASSERT_FALSE(started);
   EXPECT_NE(started.error().message.find("STRAIT_CPU_REDUCER_CORES"), std::string::npos);
+  // Of islands its place in the layout is another number than that in the communicator, which callers name.
+  EXPECT_EQ(started.error().message.find(" rank "), std::string::npos) << started.error().message;
 }
 
 }  // namespace

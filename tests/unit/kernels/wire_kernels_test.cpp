@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "communicator/device_calls.hpp"
 #include "executor/host/quantize.hpp"
 #include "host/collective_case.hpp"
+#include "kernels/layout.hpp"
 #include "support/random_data.hpp"
 #include "support/wire_collectives.hpp"
 
@@ -225,6 +227,30 @@ TEST(WireSteps, ExchangesTellCallsApart) {
   other = c;
   other.count = 1001;
   EXPECT_NE(signature_of(other), own);
+}
+
+/// By a hash in the place of a root, which is no rank of anybody.
+TEST(WireSteps, ExchangesAreLaunchedLikeOthers) {
+  kernels::Ring ring{};
+  ring.ranks = 2;
+  ring.staged = true;
+  const kernels::ArenaLayout layout = kernels::arena_layout(kernels::ArenaKind::host, 2);
+  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+  const DeviceCalls calls(ring, nullptr, {});
+  const Machine machine(2, ample);
+  CollectiveCase c;
+  c.count = 1000;
+  c.wire = WireFormat::int8;
+  for (const QuantizedStep& step : machine.steps(0, call_of(c, nullptr, nullptr, Bytes(4)))) {
+    const auto* call = std::get_if<Call>(&step);
+    if (call == nullptr) continue;
+    EXPECT_GT(call->root, 31u);
+    const auto launches = calls.launches_of(*call);
+    ASSERT_EQ(launches.size(), 1u);
+    const auto& exchange = std::get<kernels::Exchange>(launches[0].argument);
+    for (const kernels::Message* message : {&exchange.send[1], &exchange.receive[0], &exchange.receive[1]})
+      EXPECT_EQ(message->bytes, call->count);
+  }
 }
 
 }  // namespace

@@ -205,14 +205,16 @@ TEST(WireReducers, DoNotMixFormats) {
     });
 }
 
-/// Asleep, or in naps: threads end soon after an abort.
+/// Asleep, or in naps: a rank's threads end after an abort.
 TEST(WireReducers, EndWhenAborted) {
   Ranks machine(2, ample, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}, .timeout_ns = 30'000'000});
+  EXPECT_TRUE(await_adding_threads(4));
   Bytes data(4 * 3000);
   const CollectiveCase c = all_reduce(0, WireFormat::fp8, DataType::float32, 3000);
   machine.run(0, wire_call_of(c, data.data(), data.data(), Bytes(8)));
   machine.reduced().reducers(0).abort();
-}  // the destructor joins the threads
+  EXPECT_TRUE(await_adding_threads(2));
+}
 
 /// Chunks are whole runs, in the smallest slots that there are, and one long exchange is one turn.
 TEST(WireReducers, CutChunksIntoWholeRuns) {
