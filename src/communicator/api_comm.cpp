@@ -107,6 +107,9 @@ Result<SetUp> prepare_register(Comm& comm, void* pointer, std::size_t size_bytes
   if (registration == nullptr) return fail(Code::invalid_argument, "straitCommRegister: the handle pointer is NULL");
   if (pointer == nullptr || size_bytes == 0)
     return fail(Code::invalid_argument, "straitCommRegister: there is no memory to register");
+  if (size_bytes > ~std::uintptr_t{0} - reinterpret_cast<std::uintptr_t>(pointer))
+    return fail(Code::invalid_argument,
+                "straitCommRegister: " + std::to_string(size_bytes) + " bytes are more than memory can hold");
   return [&comm, pointer, size_bytes, number] { return comm.register_memory(number, pointer, size_bytes); };
 }
 

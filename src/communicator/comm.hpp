@@ -227,7 +227,14 @@ class Comm {
   bool has_waited_ = false;
   std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
 
-  std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;
+  struct Registered {
+    const std::byte* begin;
+    std::size_t bytes;
+    std::uint64_t turn;  ///< its number among the ranks
+  };
+  std::map<std::uint64_t, Registered> registered_;  ///< by number
+  /// Calls to register_memory(), as many on all ranks. Numbers may differ: a rank's own refusals take some.
+  std::uint64_t registrations_ = 0;
   Deadline device_deadline_ = Deadline::never();  ///< of what device_ asks the other ranks
   std::uint64_t next_registration_ = 1;
   QuantizedCall quantized_;

@@ -124,6 +124,25 @@ TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   fake_gpu.refusing_rank = -1;
 }
 
+/// By them ranks find out that their outputs lie in the same registration.
+TEST(DeviceRankMemory, HasTheSameNumberOnAllRanksWhateverARankWasRefusedBefore) {
+  run_two_ranks([](straitComm_t comm, int rank, int) {
+    float memory[4];
+    void* handle = nullptr;
+    if (rank == 1) {
+      EXPECT_EQ(straitCommRegister(comm, memory, 0, &handle), straitInvalidArgument);
+      STRAIT_EXPECT_OK(straitGroupStart());
+      STRAIT_EXPECT_OK(straitCommRegister(comm, memory, sizeof memory, &handle));
+      EXPECT_EQ(straitCommRegister(comm, nullptr, 1, &handle), straitInvalidArgument) << "spoils the group";
+      EXPECT_EQ(straitGroupEnd(), straitInvalidArgument);
+    }
+    STRAIT_EXPECT_OK(straitCommRegister(comm, memory, sizeof memory, &handle));
+    meet();
+    EXPECT_EQ(fake_gpu.registered[0], fake_gpu.registered[1]);
+    STRAIT_EXPECT_OK(straitCommDeregister(comm, handle));
+  });
+}
+
 straitResult_t sum_of(straitComm_t comm, std::size_t count) {
   std::array<float, 8> values{};
   const straitResult_t result =
