@@ -68,7 +68,7 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   std::bitset<kernels::max_aggregated> captured;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const bool is_asked = i != 0 && calls[i].stream == calls[i - 1].stream;
-    STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1]) : is_captured(calls[i], number));
+    STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1]) : is_captured(calls[i]));
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
@@ -84,10 +84,10 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   return launched(first, number, calls.size() == 1 ? device_->enqueue(first) : device_->enqueue_aggregate(calls));
 }
 
-Result<bool> Comm::is_captured(const Call& call, std::uint64_t number) {
+Result<bool> Comm::is_captured(const Call& call) {
   auto captured = device_->is_capturing(call.stream);
   if (captured || captured.error().code == Code::invalid_usage) return captured;
-  return tl::unexpected(launched(call, number, tl::unexpected(std::move(captured).error())).error());
+  return tl::unexpected(launched(call, 0, tl::unexpected(std::move(captured).error())).error());
 }
 
 Result<std::size_t> Comm::begin_first_of(std::span<Call> group) {
@@ -212,7 +212,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   if (watch_->has_failed()) return watch_->sticky();
   if (device_) {
     STRAIT_TRY(check_own_messages(calls, rank_));
-    STRAIT_TRY(is_captured(calls.front(), 0).map([](bool) {}));
+    STRAIT_TRY(is_captured(calls.front()).map([](bool) {}));
     program_ = nullptr;
     recorder_->post_messages(calls);
     return launched(calls.front(), 0, device_->enqueue_messages(calls));

@@ -142,8 +142,8 @@ class Comm {
   /// One, or several that go along with the first.
   Status begin_on_device(std::span<const Call> calls);
   /// Whether a GPU rank's call is captured. What its stream refuses (Code::invalid_usage) changes nothing; all else
-  /// that a GPU reports instead is news to the peers. `number`: as for launched().
-  Result<bool> is_captured(const Call& call, std::uint64_t number);
+  /// that a GPU reports instead is news to the peers.
+  Result<bool> is_captured(const Call& call);
   /// The result of a launch, with what was launched if it failed. `number`: of a collective, as it would be counted.
   Status launched(const Call& call, std::uint64_t number, Status result);
   /// `carried`: what moves the data, `call` itself or one of the exchanges of a quantised call.
