@@ -1,9 +1,11 @@
 // The C interface: the life of a communicator and what may be asked of it.
 #include "communicator/api.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
@@ -13,6 +15,9 @@
 
 namespace strait::api {
 namespace {
+
+/// Waits are counted in nanoseconds of 64 bits, here and on GPUs. It is 73 years.
+constexpr std::int64_t longest_timeout_ms = std::numeric_limits<std::int64_t>::max() / 4'000'000;
 
 Result<CommOptions> read_config(const straitConfig_t* config) {
   CommOptions options;
@@ -27,7 +32,7 @@ Result<CommOptions> read_config(const straitConfig_t* config) {
   if (known.device < -1)
     return fail(Code::invalid_argument, "device " + std::to_string(known.device) + " is none; -1 means a host rank");
   if (known.device >= 0) STRAIT_TRY(check_devices_supported(known.device));
-  options.timeout_ms = known.timeout_ms;
+  options.timeout_ms = std::min(known.timeout_ms, longest_timeout_ms);
   options.device = known.device;
   const auto sms = sms_of(known.max_sms);
   if (!sms) return fail(Code::invalid_argument, "max_sms in the configuration " + sms.error().message);
@@ -138,13 +143,14 @@ Result<SetUp> prepare_shrink(const Comm& comm, const int* excluded, int count, c
   };
 }
 
-/// `number` is counted alike on all ranks: what is refused here is not.
 Result<SetUp> prepare_register(Comm& comm, void* pointer, std::size_t size_bytes, void* const* registration,
-                               std::uint64_t& number) {
+                               std::uint64_t number) {
   if (registration == nullptr) return fail(Code::invalid_argument, "straitCommRegister: the handle pointer is NULL");
   if (pointer == nullptr || size_bytes == 0)
     return fail(Code::invalid_argument, "straitCommRegister: there is no memory to register");
-  number = comm.next_registration();
+  if (size_bytes > ~std::uintptr_t{0} - reinterpret_cast<std::uintptr_t>(pointer))
+    return fail(Code::invalid_argument,
+                "straitCommRegister: " + std::to_string(size_bytes) + " bytes are more than memory can hold");
   return [&comm, pointer, size_bytes, number] { return comm.register_memory(number, pointer, size_bytes); };
 }
 
@@ -283,7 +289,7 @@ straitResult_t straitCommRegister(straitComm_t handle, void* pointer, size_t siz
   return guarded([&] {
     const auto comm = comm_of(handle);
     if (!comm) return result_in_group(tl::unexpected(comm.error()));
-    std::uint64_t number = 0;
+    const std::uint64_t number = (*comm)->next_registration();
     const auto result = run_or_record(*comm, prepare_register(**comm, pointer, size_bytes, registration, number));
     if (result == straitSuccess) *registration = reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
     return result;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bitset>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "executor/host/reduce.hpp"
+#include "kernels/launch.hpp"
 
 namespace strait {
 namespace {
@@ -65,12 +67,15 @@ Status Comm::finish() {
 Status Comm::begin_on_device(std::span<const Call> calls) {
   const Call& first = calls.front();
   const std::uint64_t number = sequence_ + 1;
-  STRAIT_ASSIGN(bool captures, device_->is_capturing(first.stream));
-  for (const Call& call : calls) {
-    if (call.stream != first.stream) {
-      STRAIT_ASSIGN(captures, device_->is_capturing(call.stream));
-    }
-    if (captures) {
+  // All streams are asked before any call is posted.
+  std::bitset<kernels::max_aggregated> captured;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const bool is_asked = i != 0 && calls[i].stream == calls[i - 1].stream;
+    STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1]) : is_captured(calls[i]));
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const Call& call = calls[i];
+    if (captured[i]) {
       has_captured_ = true;
     } else {
       const CallSignature posted = has_captured_ ? after_capture(signature(call)) : signature(call);
@@ -80,6 +85,12 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   }
   program_ = nullptr;
   return launched(first, number, calls.size() == 1 ? device_->enqueue(first) : device_->enqueue_aggregate(calls));
+}
+
+Result<bool> Comm::is_captured(const Call& call) {
+  auto captured = device_->is_capturing(call.stream);
+  if (captured || captured.error().code == Code::invalid_usage) return captured;
+  return tl::unexpected(launched(call, 0, tl::unexpected(std::move(captured).error())).error());
 }
 
 Result<std::size_t> Comm::begin_first_of(std::span<Call> group) {
@@ -204,6 +215,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   if (watch_->has_failed()) return watch_->sticky();
   if (device_) {
     STRAIT_TRY(check_own_messages(calls, rank_));
+    STRAIT_TRY(is_captured(calls.front()).map([](bool) {}));
     program_ = nullptr;
     recorder_->post_messages(calls);
     return launched(calls.front(), 0, device_->enqueue_messages(calls));

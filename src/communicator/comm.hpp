@@ -145,6 +145,9 @@ class Comm {
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
   /// One, or several that go along with the first.
   Status begin_on_device(std::span<const Call> calls);
+  /// Whether a GPU rank's call is captured. What its stream refuses (Code::invalid_usage) changes nothing; all else
+  /// that a GPU reports instead is news to the peers.
+  Result<bool> is_captured(const Call& call);
   /// The result of a launch, with what was launched if it failed. `number`: of a collective, as it would be counted.
   Status launched(const Call& call, std::uint64_t number, Status result);
   /// `carried`: what moves the data, `call` itself or one of the exchanges of a quantised call.
@@ -231,7 +234,14 @@ class Comm {
   bool has_waited_ = false;
   std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
 
-  std::map<std::uint64_t, std::pair<const std::byte*, std::size_t>> registered_;
+  struct Registered {
+    const std::byte* begin;
+    std::size_t bytes;
+    std::uint64_t turn;  ///< its number among the ranks
+  };
+  std::map<std::uint64_t, Registered> registered_;  ///< by number
+  /// Calls to register_memory(), as many on all ranks. Numbers may differ: a rank's own refusals take some.
+  std::uint64_t registrations_ = 0;
   Deadline device_deadline_ = Deadline::never();  ///< of what device_ asks the other ranks
   std::uint64_t next_registration_ = 1;
   QuantizedCall quantized_;

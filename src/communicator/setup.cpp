@@ -360,10 +360,9 @@ Status Comm::agree(const Status& own, const std::string& what, const Deadline& d
 Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
   STRAIT_TRY(failure());
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
-  if (device_) {
-    device_deadline_ = deadline;
-    STRAIT_TRY(device_->register_memory(number, pointer, bytes));
-  }
+  device_deadline_ = deadline;
+  const std::uint64_t turn = ++registrations_;
+  if (device_) STRAIT_TRY(device_->register_memory(turn, pointer, bytes));
   Status own;
   if (!all_in_one_process_ && !device_) {
     auto heap = shm::SharedHeap::instance();
@@ -378,22 +377,23 @@ Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t by
                                         "moment). Check the limit of address space (ulimit -v), or do without "
                                         "straitCommRegister: calls then copy once more");
   STRAIT_TRY(agree(own, "register its memory", deadline));
-  registered_[number] = {static_cast<const std::byte*>(pointer), bytes};
+  registered_[number] = {static_cast<const std::byte*>(pointer), bytes, turn};
   return {};
 }
 
 Status Comm::deregister_memory(std::uint64_t number) {
-  if (registered_.erase(number) == 0)
+  const auto own = registered_.extract(number);
+  if (own.empty())
     return fail(Code::invalid_argument, "this handle was not given by straitCommRegister, or already given back");
-  return device_ ? device_->deregister_memory(number) : Status();
+  return device_ ? device_->deregister_memory(own.mapped().turn) : Status();
 }
 
 bool Comm::is_registered(const void* pointer, std::size_t bytes) const {
   if (bytes == 0) return true;  // a rank that has no such buffer must not stand against those that have
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   return std::any_of(registered_.begin(), registered_.end(), [&](const auto& entry) {
-    const auto range = reinterpret_cast<std::uintptr_t>(entry.second.first);
-    return begin >= range && begin + bytes <= range + entry.second.second;
+    const auto range = reinterpret_cast<std::uintptr_t>(entry.second.begin);
+    return begin >= range && begin + bytes <= range + entry.second.bytes;
   });
 }
 

@@ -212,6 +212,7 @@ TEST(CommunicatorArguments, AreRefused) {
     EXPECT_REFUSED(straitCommRegister(comm, nullptr, 16, &handle), "memory");
     EXPECT_REFUSED(straitCommRegister(comm, memory.data(), 0, &handle), "memory");
     EXPECT_REFUSED(straitCommRegister(comm, memory.data(), 16, nullptr), "NULL");
+    EXPECT_REFUSED(straitCommRegister(comm, memory.data(), ~std::size_t{0}, &handle), "more than memory can hold");
     EXPECT_REFUSED(straitCommDeregister(comm, memory.data()), "handle");
     EXPECT_REFUSED(straitRedOpCreatePreMulSum(nullptr, memory.data(), straitInt32, straitScalarHostImmediate, comm),
                    "NULL");

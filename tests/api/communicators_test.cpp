@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <limits>
 #include <set>
 #include <span>
 #include <string>
@@ -162,6 +163,23 @@ TEST(Split, KeepsTheParentsDeadline) {
       }
       if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
       STRAIT_EXPECT_OK(straitCommDestroy(part));
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    });
+}
+
+/// As programs give it that want none, but no 0.
+TEST(Deadline, TheLongestThereIsIsNotOverAtOnce) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  straitConfig_t config = test_config();
+  config.timeout_ms = config.init_timeout_ms = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      straitComm_t comm = nullptr;
+      STRAIT_EXPECT_OK(straitCommInitRank(&comm, 2, &id, rank, &config));
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
       STRAIT_EXPECT_OK(straitCommDestroy(comm));
     });
 }

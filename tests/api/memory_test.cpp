@@ -157,24 +157,6 @@ TEST(Registered, MemoryFromElsewhereIsRefusedOnAllRanks) {
   });
 }
 
-/// Registrations are known by their number: GPU ranks that count them differently would make different calls.
-TEST(Registered, WhatIsRefusedIsNotCounted) {
-  std::array<void*, 2> handles{};
-  run_as_threads(2, [&](straitComm_t comm, int rank, int) {
-    Values values(1000);
-    void*& handle = handles[static_cast<std::size_t>(rank)];
-    if (rank == 0) {
-      EXPECT_EQ(straitCommRegister(comm, nullptr, 4000, &handle), straitInvalidArgument);
-      EXPECT_EQ(straitCommRegister(comm, values.data(), 0, &handle), straitInvalidArgument);
-      EXPECT_EQ(straitCommRegister(comm, values.data(), 4000, nullptr), straitInvalidArgument);
-      EXPECT_EQ(handle, nullptr);
-    }
-    STRAIT_EXPECT_OK(straitCommRegister(comm, values.data(), 4000, &handle));
-    STRAIT_EXPECT_OK(straitCommDeregister(comm, handle));
-  });
-  EXPECT_EQ(handles[0], handles[1]);
-}
-
 TEST(Memory, BlocksAreSeparateZeroedAndReused) {
   std::array<void*, 3> blocks{};
   for (void*& pointer : blocks) {

@@ -82,7 +82,18 @@ Result<StreamState> CudaStreams::look_at(Stream stream) {
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   unsigned long long id = 0, capture_id = 0;
   cudaStreamCaptureStatus status{};
-  STRAIT_TRY(check(cudaStreamGetCaptureInfo(cuda_stream, &status, &capture_id), "the stream cannot be used"));
+  const cudaError_t looked = cudaStreamGetCaptureInfo(cuda_stream, &status, &capture_id);
+  if (looked == cudaErrorStreamCaptureImplicit) {
+    cudaGetLastError();
+    return fail(Code::invalid_usage,
+                "the default stream cannot be used while a stream that waits for it is being captured. Give the call "
+                "another stream");
+  }
+  STRAIT_TRY(check(looked, "the stream cannot be used"));
+  if (status == cudaStreamCaptureStatusInvalidated)  // of which CUDA gives no number
+    return fail(Code::invalid_usage,
+                "an error has ended the capture of its stream, and whatever the stream is given fails until "
+                "cudaStreamEndCapture() is called");
   if (status != cudaStreamCaptureStatusNone) return StreamState{reinterpret_cast<std::uintptr_t>(stream), capture_id};
   STRAIT_TRY(check(cudaStreamGetId(cuda_stream, &id), "the stream cannot be used"));
   return StreamState{id, 0};

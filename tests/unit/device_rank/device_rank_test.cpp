@@ -93,7 +93,51 @@ TEST_F(DeviceRankTest, TheFlightRecorderHasStreamsAndAsksTheGpu) {
   EXPECT_TRUE(calls[0].at("finished_unix_us").is_null()) << "only the GPU knows";
 }
 
-/// What links give decides how calls are cut, so all ranks go by what rank 0 sees, whatever each sees itself.
+/// Else this rank would have posted the calls before it, which it never launches, and be ahead of its peers.
+TEST_F(DeviceRankTest, AStreamThatIsRefusedChangesNothing) {
+  const auto call = [&](std::uintptr_t stream) {
+    STRAIT_EXPECT_OK(straitBarrier(comm_, reinterpret_cast<straitStream_t>(stream)));
+  };
+  fake_gpu.aggregates = 3;
+  fake_gpu.bad_stream = 2;
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (const std::uintptr_t stream : {1, 1, 2}) call(stream);
+  EXPECT_EQ(straitGroupEnd(), straitInvalidUsage);
+  EXPECT_EQ(dump().at("seen").at(0).at("calls").size(), 0u);
+  EXPECT_EQ(straitSend(buffer_, 0, straitFloat32, 0, comm_, reinterpret_cast<straitStream_t>(2)), straitInvalidUsage);
+  fake_gpu.bad_stream = 0;
+  fake_gpu.aggregates = 1;
+  call(2);
+  EXPECT_EQ(dump().at("seen").at(0).at("calls").at(0).at("sequence"), 1);
+}
+
+/// The first thing that a call asks of a GPU may be the first to hear that it has failed: peers must not wait for it.
+TEST_F(DeviceRankTest, AGpuThatCannotBeAskedIsNews) {
+  fake_gpu.bad_stream = 0x77;
+  fake_gpu.bad_because = Code::cuda_error;
+  EXPECT_EQ(all_reduce(), straitCudaError);
+  fake_gpu.bad_stream = 0;
+  fake_gpu.bad_because = Code::invalid_usage;
+  EXPECT_EQ(all_reduce(), straitCudaError) << "sticky";
+  EXPECT_THAT(straitGetLastError(comm_), AllOf(HasSubstr("all-reduce(count 4, float32, sum) on rank 0 (host "),
+                                               HasSubstr("): the stream cannot be used")));
+}
+
+/// Calls that are captured are not recorded; those beside them are.
+TEST_F(DeviceRankTest, EachCallOfAGroupIsCapturedOrNotByItsOwnStream) {
+  fake_gpu.aggregates = 3;
+  fake_gpu.capturing_stream = 2;
+  STRAIT_EXPECT_OK(straitGroupStart());
+  for (const std::uintptr_t stream : {1, 2, 1})
+    STRAIT_EXPECT_OK(straitBarrier(comm_, reinterpret_cast<straitStream_t>(stream)));
+  STRAIT_EXPECT_OK(straitGroupEnd());
+  fake_gpu.capturing_stream = 0;
+  fake_gpu.aggregates = 1;
+  const Json calls = dump().at("seen").at(0).at("calls");
+  ASSERT_EQ(calls.size(), 2u);
+  for (const Json& call : calls) EXPECT_EQ(call.at("stream"), 1);
+}
+
 /// All are asked, long after the communicator was made; what one cannot do none has.
 TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   straitUniqueId id;
@@ -122,6 +166,25 @@ TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   }
   EXPECT_EQ(fake_gpu.registrations, 0);
   fake_gpu.refusing_rank = -1;
+}
+
+/// By them ranks find out that their outputs lie in the same registration.
+TEST(DeviceRankMemory, HasTheSameNumberOnAllRanksWhateverARankWasRefusedBefore) {
+  run_two_ranks([](straitComm_t comm, int rank, int) {
+    float memory[4];
+    void* handle = nullptr;
+    if (rank == 1) {
+      EXPECT_EQ(straitCommRegister(comm, memory, 0, &handle), straitInvalidArgument);
+      STRAIT_EXPECT_OK(straitGroupStart());
+      STRAIT_EXPECT_OK(straitCommRegister(comm, memory, sizeof memory, &handle));
+      EXPECT_EQ(straitCommRegister(comm, nullptr, 1, &handle), straitInvalidArgument) << "spoils the group";
+      EXPECT_EQ(straitGroupEnd(), straitInvalidArgument);
+    }
+    STRAIT_EXPECT_OK(straitCommRegister(comm, memory, sizeof memory, &handle));
+    meet();
+    EXPECT_EQ(fake_gpu.registered[0], fake_gpu.registered[1]);
+    STRAIT_EXPECT_OK(straitCommDeregister(comm, handle));
+  });
 }
 
 straitResult_t sum_of(straitComm_t comm, std::size_t count) {

@@ -67,13 +67,18 @@ class FakeDeviceRank final : public DeviceRank {
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
   }
   std::optional<DeviceProgress> progress() const override { return std::nullopt; }
-  Result<bool> is_capturing(void* /*stream*/) override {
+  Result<bool> is_capturing(void* stream) override {
+    const auto number = reinterpret_cast<std::uintptr_t>(stream);
+    if (number != 0 && number == testing::fake_gpu.bad_stream)
+      return fail(testing::fake_gpu.bad_because, "the stream cannot be used");
+    if (number != 0 && number == testing::fake_gpu.capturing_stream) return true;
     return testing::fake_gpu.captures || testing::fake_gpu.capturing_rank == static_cast<int>(request_.rank);
   }
-  Status register_memory(std::uint64_t /*number*/, void* /*pointer*/, std::size_t /*bytes*/) override {
+  Status register_memory(std::uint64_t number, void* /*pointer*/, std::size_t /*bytes*/) override {
     const bool refuses = testing::fake_gpu.refusing_rank == static_cast<int>(request_.rank);
     STRAIT_TRY(request_.agree(refuses ? fail(Code::invalid_argument, "it is not shared") : Status(), "register"));
     ++testing::fake_gpu.registrations;
+    testing::fake_gpu.registered[request_.rank] = number;
     return {};
   }
   Status deregister_memory(std::uint64_t /*number*/) override {

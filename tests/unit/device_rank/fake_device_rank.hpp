@@ -17,6 +17,9 @@ struct FakeGpu {
   std::string launch_error;  ///< of the next launches; "": they succeed
   std::atomic<bool> captures{false};
   std::atomic<int> capturing_rank{-1};      ///< that captures alone
+  std::uintptr_t capturing_stream = 0;      ///< likewise
+  std::uintptr_t bad_stream = 0;            ///< that cannot be looked at,
+  Code bad_because = Code::invalid_usage;   ///< for this
   std::atomic<bool> looks_at_peers{false};  ///< what a rank's attendant does now and then, before each launch
   std::atomic<int> idle{-1};                ///< 1, 0, or -1: unknown
   std::atomic<int> launches{0};
@@ -35,7 +38,8 @@ struct FakeGpu {
   std::atomic<int> late_rank{-1};           ///< that stays there
   int refusing_rank = -1;                   ///< that cannot register memory
   std::atomic<int> registrations{0};
-  std::atomic<bool> has_attendants{false};  ///< ranks look at what their GPUs have started, and at their peers
+  std::array<std::uint64_t, 4> registered{};  ///< by rank: the last one's number
+  std::atomic<bool> has_attendants{false};    ///< ranks look at what their GPUs have started, and at their peers
   /// What GPUs have started, by rank: for tests that start calls.
   std::array<kernels::Mailbox, 4> mailboxes{};
 };
