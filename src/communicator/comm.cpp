@@ -2,7 +2,6 @@
 #include "communicator/comm.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <bitset>
 #include <new>
 #include <type_traits>
@@ -19,8 +18,6 @@ namespace {
 /// Programs hold scratch memory; a user that never repeats a size should not collect them.
 constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
-/// User-made reductions are known by their number beyond the built-in ones, an int.
-constexpr std::uint32_t premul_numbers = 1u << 30;
 
 }  // namespace
 
@@ -380,26 +377,6 @@ Result<std::unique_ptr<HostProgram>> Comm::make_block_program(const Call& call) 
   for (const Algorithm& algorithm : catalogue())
     if (algorithm.supports(request)) return HostProgram::bind(algorithm.build(request, rank_), options, *transport_);
   return fail(Code::internal_error, "no algorithm for all-to-all-v");
-}
-
-std::uint32_t Comm::add_premul(const PremulOp& op) {
-  // By process, so that what another communicator made is not taken for one of this.
-  static std::atomic<std::uint32_t> next{0};
-  std::uint32_t id = 0;
-  do id = next.fetch_add(1, std::memory_order_relaxed) % premul_numbers;
-  while (premul_ops_.contains(id));
-  premul_ops_[id] = op;
-  return id;
-}
-
-Status Comm::remove_premul(std::uint32_t id) {
-  if (premul_ops_.erase(id) == 0) return fail(Code::invalid_argument, "this reduction was not created, or destroyed");
-  return {};
-}
-
-const Comm::PremulOp* Comm::find_premul(std::uint32_t id) const {
-  const auto found = premul_ops_.find(id);
-  return found == premul_ops_.end() ? nullptr : &found->second;
 }
 
 }  // namespace strait
