@@ -11,6 +11,8 @@ Status shake_hands(Connection& connection, const ClientHandshake& handshake, con
   STRAIT_ASSIGN(Bytes proof, handshake.answer(challenge));
   connection.send(FrameType::proof, proof);
   connection.trust();
+  STRAIT_ASSIGN(const Frame answer, connection.receive(wait));
+  if (answer.type != FrameType::admitted) return fail(Code::remote_error, "no answer to the proof of the key");
   return {};
 }
 

@@ -89,6 +89,7 @@ std::vector<Connection> Doorman::admit() {
       it = pending_.erase(it);
     } else if (it->handshake.done()) {
       it->connection.trust();
+      it->connection.send(FrameType::admitted, {});
       admitted.push_back(std::move(it->connection));
       it = pending_.erase(it);
     } else {

@@ -12,6 +12,7 @@ enum class FrameType : std::uint16_t {
   hello = 1,     ///< client to server: a nonce
   challenge,     ///< server to client: a nonce, and the proof that the server has the key
   proof,         ///< client to server: the proof that the client has the key
+  admitted,      ///< server to client: it came in time
   join,          ///< rank to root: who it is and where it listens
   welcome,       ///< root to rank: all have joined; the parent's address
   ready,         ///< rank to root: linked to all its neighbours; the root is not needed any more

@@ -27,6 +27,7 @@ Key derive_key(std::span<const std::byte> secret, std::string_view context);
 ///   client -> server  hello      protocol version, purpose, client nonce
 ///   server -> client  challenge  server nonce, server's proof
 ///   client -> server  proof      client's proof
+///   server -> client  admitted   (who is dropped for being late may knock again)
 /// The server proves first, so that a client tells nothing to a stranger who took the address. Neither class does I/O.
 class ClientHandshake {
  public:

@@ -55,32 +55,23 @@ class ChannelBuilder {
   }
 
  private:
-  /// A root that went away without an answer is knocked at again. Where a machine stands still the proof of the key may
-  /// come too late: the root took this rank for a stranger then, told nobody of it, and knows nothing of it yet. And
-  /// one that answers may be another set's.
   Result<Frame> answer_of_own_root(PeerInfo& self) {
-    constexpr int max_knocks = 5;
-    constexpr std::int64_t knock_ms = 5000;  // a root whose host is there answers sooner
-    STRAIT_TRY(announce_self(self, id_.root_may_be_late, options_.wait));
-    auto answer = wait_for_root();
-    for (int knocks = 1; !answer && answer.error().code == Code::in_progress; ++knocks) {
-      const std::string why = answer.error().message;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      Status announced;
-      if (options_.awaits_next_root) {
-        announced = announce_self(self, true, options_.wait);
-      } else {
-        const Wait wait{earlier(options_.wait.deadline, Deadline::after_ms(knock_ms)), options_.wait.abort};
-        if (knocks == max_knocks || !announce_self(self, false, wait)) return fail(Code::remote_error, why);
+    for (std::string why;;) {
+      const Status announced = announce_self(self);
+      auto answer = announced ? wait_for_root() : tl::unexpected(announced.error());
+      if (!answer && answer.error().code == Code::in_progress) {  // another set's root
+        why = answer.error().message;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        continue;
       }
-      answer = announced ? wait_for_root() : tl::unexpected(announced.error());
-      if (!answer && answer.error().code == Code::timeout) answer.error().message += ". The last answer was: " + why;
+      if (!answer && answer.error().code == Code::timeout && !why.empty())
+        answer.error().message += ". The last answer was: " + why;
+      return answer;
     }
-    return answer;
   }
 
-  Status announce_self(PeerInfo& self, bool may_be_late, const Wait& wait) {
-    const Status said = say_hello(self, may_be_late, wait);
+  Status announce_self(PeerInfo& self) {
+    const Status said = say_hello(self);
     if (said) return said;
     const Error error =
         in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(), said.error());
@@ -88,9 +79,10 @@ class ChannelBuilder {
     return tl::unexpected(error);
   }
 
-  Status say_hello(PeerInfo& self, bool may_be_late, const Wait& wait) {
+  Status say_hello(PeerInfo& self) {
     root_.reset();
-    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_.key, Purpose::join, may_be_late, wait));
+    STRAIT_ASSIGN(Connection root,
+                  connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, options_.wait));
     root_ = std::move(root);
     JoinMessage message;
     message.rank = options_.rank;
@@ -122,13 +114,13 @@ class ChannelBuilder {
     return listener_.local_address();
   }
 
-  /// Code::in_progress: it went away without an answer, or is another set's.
+  /// Code::in_progress: it is another set's.
   Result<Frame> wait_for_root() {
     auto answer = root_->receive(options_.wait);
     if (!answer && answer.error().code == Code::timeout)
       answer = root_->receive({Deadline::after_ms(verdict_ms), options_.wait.abort});
     if (!answer) {
-      if (root_->ended()) answer.error().code = Code::in_progress;
+      if (options_.awaits_next_root && root_->ended()) answer.error().code = Code::in_progress;
       std::string context = "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.ranks) +
                             " joined and waited for the others";
       return tl::unexpected(in_context(context, std::move(answer).error()));

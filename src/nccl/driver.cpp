@@ -102,6 +102,7 @@ Problem allocate(void** pointer, std::size_t size_bytes) {
 Problem free(void* pointer) {
   const Driver& driver = the_driver();
   if (!driver.problem.empty()) return driver.problem;
+  if (Problem p = driver.need_context(); !p.empty()) return p;
   return driver.check(driver.free(reinterpret_cast<Pointer>(pointer)), "cuMemFree");
 }
 

@@ -243,6 +243,27 @@ void check_mixed(straitComm_t comm, int rank, int ranks) {
   }
 }
 
+/// A program's error ends its capture: a call into that is refused and changes nothing, so that the next one is as good
+/// as ever.
+void check_spoiled_capture(straitComm_t comm, int rank, int ranks) {
+  Mixed eager(comm, rank, ranks, 3000, 3);
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  meet_on_host();
+  STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  EXPECT_NE(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(straitBarrier(comm, stream), straitInvalidUsage) << straitGetLastError(nullptr);
+  EXPECT_NE(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  cudaGetLastError();
+  for (int turn = 0; turn < 3; ++turn) {
+    eager.call();
+    EXPECT_EQ(eager.wrong(), 0u) << turn;
+  }
+  STRAIT_EXPECT_CUDA(cudaStreamDestroy(stream));
+  meet_on_host();
+}
+
 /// Communicators that are destroyed, or aborted with a call that waits, leave no memory of the GPU behind.
 void check_leaks(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
@@ -327,6 +348,7 @@ TEST_P(DeviceLifetime, BesideOtherWork) { run(check_beside_other_work); }
 TEST_P(DeviceLifetime, EndsHostMemoryBesideOtherWork) { run(check_end_of_host_memory); }
 TEST_P(DeviceLifetime, AbortsEachForItself) { run(check_aborts); }
 TEST_P(DeviceLifetime, GraphsBesideCalls) { run(check_mixed); }
+TEST_P(DeviceLifetime, RefusesCallsIntoACaptureThatAnErrorEnded) { run(check_spoiled_capture); }
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceLifetime, ::testing::Values(Setup{false, 2}, Setup{false, 3}, Setup{true, 2}),
                          name_of);
 
