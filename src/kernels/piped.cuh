@@ -141,7 +141,7 @@ class Worker {
       if (!waits && thread_ == 0) flush();
       if (missing != streams_) {
         const Stream& stream = memory_.streams[missing];
-        if (patience.spent(ring_, stream.peer, stream.lane, sends, are_peers_late())) fail();
+        if (patience.spent(ring_, stream.peer, stream.lane, sends, are_peers_late)) fail();
       }
       if (!all(!has_failed())) return first;
       pause();

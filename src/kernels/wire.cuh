@@ -16,14 +16,19 @@ inline constexpr std::uint32_t warp_threads = 32;
 /// How long a thread goes on polling. Looks at the mailbox (over PCIe) and the clock only now and then.
 class Patience {
  public:
-  /// Whether to give up. `is_for_peer`: it is the peer who is late, so that it counts and is told of how long this
+  /// Whether to give up.
+  __device__ bool spent(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends) {
+    return spent(ring, peer, lane, sends, [] { return true; });
+  }
+  /// `is_for_peer()`, asked now and then: it is the peer who is late, so that it counts and is told of how long this
   /// takes.
-  __device__ bool spent(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends, bool is_for_peer = true) {
+  template <class IsForPeer>
+  __device__ bool spent(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends, IsForPeer&& is_for_peer) {
     if (++polls_ % polls_between_looks != 0) return false;
     Mailbox& mailbox = *ring.mailbox;
     if (*static_cast<volatile std::uint32_t*>(&mailbox.abort) != 0)
       return tell(mailbox, Mailbox::Event::aborted, ring.members[peer], lane, sends);
-    if (!is_for_peer) return false;
+    if (!is_for_peer()) return false;
     const std::uint64_t now_ns = device_now_ns();
     if (began_ns_ == 0) began_ns_ = now_ns;
     if (ring.timeout_ns != 0 && now_ns - began_ns_ > ring.timeout_ns)
