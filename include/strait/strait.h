@@ -210,8 +210,8 @@ STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key,
  * rank died, or after another failure with all of them (`count` 0), since one that failed stays so. Collective over
  * the ranks that remain alone, which give the same list. Needs nothing of the others, nor that `comm` works, which
  * stays as it is: end (straitCommAbort) what still runs on it before, and destroy it some time. `config` may be NULL:
- * that of `comm`. Ranks that do not come are an error by the deadline, as in straitCommInitRank; then the remaining
- * ones may try again, with fewer. */
+ * that of `comm`. Ranks that do not come are an error by the deadline, as in straitCommInitRank, or at once where they
+ * are seen to have died; then the remaining ones may try again, with fewer. */
 STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* excluded, int count, straitComm_t* smaller,
                                            const straitConfig_t* config);
 /* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank

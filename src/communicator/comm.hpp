@@ -160,6 +160,9 @@ class Comm {
   /// that cannot join is news to all at once.
   Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
                                              const Deadline& deadline);
+  /// An error if one of them, which has yet to come, will not.
+  Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
+  Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait) const;
   /// The sticky error. Ranks that wait on the channel are told of it, too.
   Status failure();
   /// From now on waits on the channel end when the communicator fails, or is_cancelled() says so.

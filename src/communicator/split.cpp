@@ -10,6 +10,15 @@
 #include "communicator/gather.hpp"
 
 namespace strait {
+namespace {
+
+constexpr std::chrono::milliseconds news_every(10);
+
+tl::unexpected<Error> cannot_start_thread(const std::system_error& error) {
+  return fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled) {
@@ -22,11 +31,39 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
 
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
                                            const Wait& wait, const IsCancelled& is_cancelled) const {
-  JoinOptions place;
-  place.wait = wait;
-  STRAIT_ASSIGN(auto channel, rejoin(*channel_, {remaining.begin(), remaining.end()}, place));
+  STRAIT_ASSIGN(auto channel, rejoin_living(remaining, wait));
   options.p2p = part_of(*options_.p2p, remaining);
   return create(std::move(channel), options, is_cancelled);
+}
+
+Status Comm::check_will_come(const std::vector<std::uint32_t>& remaining) const {
+  for (const std::uint32_t rank : remaining)
+    if (watch_->has_died(rank) || watch_->has_left(rank))
+      return fail(Code::remote_error, watch_->name_of(rank) + ", which is to go on with others, has " +
+                                          (watch_->has_left(rank) ? "destroyed its communicator" : "died") +
+                                          ". Go on without it, too");
+  return {};
+}
+
+/// Ranks that have not come yet have no connection that would tell of their death: the old communicator does.
+Result<std::unique_ptr<Channel>> Comm::rejoin_living(const std::vector<std::uint32_t>& remaining,
+                                                     const Wait& wait) const {
+  std::atomic<bool> gives_up{false};
+  JoinOptions place;
+  place.wait = {wait.deadline, &gives_up};
+  std::future<Result<std::unique_ptr<Channel>>> joining;
+  try {
+    joining = std::async(std::launch::async, [&] {
+      return rejoin(*channel_, {remaining.begin(), remaining.end()}, place);
+    });
+  } catch (const std::system_error& error) {
+    return cannot_start_thread(error);
+  }
+  while (joining.wait_for(news_every) != std::future_status::ready)
+    if (wait.aborted() || !check_will_come(remaining)) gives_up.store(true, std::memory_order_release);
+  auto joined = joining.get();
+  if (!joined && !wait.aborted()) STRAIT_TRY(check_will_come(remaining));
+  return joined;
 }
 
 Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOptions& options,
@@ -74,7 +111,6 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
 Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
                                                  const Deadline& deadline) {
   using Joined = Result<std::unique_ptr<Channel>>;
-  constexpr std::chrono::milliseconds news_every(10);
   std::atomic<bool> give_up{false};
   place.wait = {deadline, &give_up};
   const auto join_now = [&]() -> Joined {
@@ -87,7 +123,7 @@ Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, uni
   try {
     joining = std::async(std::launch::async, join_now);
   } catch (const std::system_error& error) {
-    joined = fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
+    joined = cannot_start_thread(error);
   }
   // In rounds, so that all leave at the same one: as soon as all have joined, or any cannot.
   for (bool all_joined = false; !all_joined;) {

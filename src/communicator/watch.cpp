@@ -142,8 +142,7 @@ Status Watch::compare_calls(std::uint64_t sequence, const CallSignature& own) {
 
 Status Watch::examine_peers() {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
-    if (rank != peers_.rank && peers_.has_died && peers_.has_died(rank) &&
-        controls_[rank]->left.load(std::memory_order_acquire) == 0)
+    if (has_died(rank))
       return tl::unexpected(
           raise({Code::remote_error, "the process of " + name_of(rank) + ", which " + name_of(peers_.rank) +
                                          " works with, has died. See that rank's output and the kernel log for why"}));

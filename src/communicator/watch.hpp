@@ -55,6 +55,10 @@ class Watch {
   const RankName& name_of(std::uint32_t rank) const { return peers_.names[rank]; }
   /// Whether a rank has destroyed its communicator.
   bool has_left(std::uint32_t rank) const { return controls_[rank]->left.load(std::memory_order_acquire) != 0; }
+  /// Whether the process of a rank, which has not left, is seen to have died.
+  bool has_died(std::uint32_t rank) const {
+    return rank != peers_.rank && peers_.has_died && peers_.has_died(rank) && !has_left(rank);
+  }
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
 

@@ -101,5 +101,43 @@ TEST(Survival, OfAFailureThatKilledNobody) {
   });
 }
 
+/// One of those that are to go on does not come either: the rest is told at once, and goes on without it.
+void go_on_without_rank_3(const std::function<void(straitComm_t comm)>& end_of_rank_3, const std::string& words) {
+  RankProcesses processes(4, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, 4, report);
+    if (comm == nullptr) return;
+    run_until_a_death(comm, 16);
+    if (rank == 3) return end_of_rank_3(comm);
+    const int excluded[] = {1, 3};
+    straitComm_t smaller = nullptr;
+    const Stopwatch watch;
+    const straitResult_t result = straitCommShrink(comm, excluded, 1, &smaller, nullptr);
+    EXPECT_LT(watch.elapsed(), seconds(5)) << "not after test_config()'s 20 s";
+    report.fail_with(result, straitGetLastError(nullptr));
+    EXPECT_EQ(smaller, nullptr);
+    STRAIT_EXPECT_OK(straitCommShrink(comm, excluded, 2, &smaller, nullptr));
+    EXPECT_EQ(run_well(smaller, 1000), 2);
+    STRAIT_EXPECT_OK(straitCommDestroy(smaller));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  const std::string name = "rank 3 (host " + host_name() + ", pid " + std::to_string(processes.pid(3)) + ")";
+  processes.signal(1, SIGKILL);
+  processes.end(1, 1000);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(processes.end(rank, 20'000), 0);
+    EXPECT_EQ(processes.report(rank).result, straitRemoteError);
+    EXPECT_THAT(processes.report(rank).message,
+                ::testing::StartsWith(name + ", which is to go on with others, has " + words));
+  }
+}
+TEST(Survival, OfASecondDeath) {
+  go_on_without_rank_3([](straitComm_t) { raise(SIGKILL); }, "died");
+}
+TEST(Survival, OfARankThatLeaves) {
+  go_on_without_rank_3([](straitComm_t comm) { STRAIT_EXPECT_OK(straitCommDestroy(comm)); },
+                       "destroyed its communicator");
+}
+
 }  // namespace
 }  // namespace strait::testing
