@@ -71,7 +71,7 @@ class ChannelBuilder {
   }
 
   Status announce_self(PeerInfo& self) {
-    const Status said = say_hello(self);
+    Status said = say_hello(self);
     if (said) return said;
     const Error error =
         in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(), said.error());
