@@ -326,18 +326,26 @@ Registry& registry() {
   return instance;
 }
 
+/// Waits for their threads, and keeps nobody from the registry meanwhile.
+template <class IsOver>
+void end_roots(Registry& registry, const IsOver& is_over) {
+  std::list<std::unique_ptr<RunningRoot>> over;
+  std::lock_guard lock(registry.mutex);
+  for (auto next = registry.roots.begin(); next != registry.roots.end();)
+    if (const auto root = next++; is_over(**root)) over.splice(over.end(), registry.roots, root);
+}
+
 }  // namespace
 
 Result<UniqueId> start_root(UniqueId id, RootOptions options) {
   STRAIT_TRY(start_crypto());
   Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  const auto is_over = [&](const auto& root) {
-    return root->finished() || (options.reserved != nullptr && root->address() == id.root);
-  };
-  std::erase_if(all.roots, is_over);
+  end_roots(all, [&](const RunningRoot& root) {
+    return root.finished() || (options.reserved != nullptr && root.address() == id.root);
+  });
   STRAIT_ASSIGN(Socket listener, options.reserved != nullptr ? listen_on(*options.reserved) : listen_at(id.root));
   STRAIT_ASSIGN(id.root, listener.local_address());
+  std::lock_guard lock(all.mutex);
   try {
     all.roots.push_back(std::make_unique<RunningRoot>(id, std::move(listener), std::move(options)));
   } catch (const std::system_error& error) {

@@ -117,8 +117,8 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
   const std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
   if (!awaited.empty()) note_awaited(awaited.front());
   for (std::uint32_t rank : awaited) {
-    const bool left = controls_[rank]->left.load(std::memory_order_acquire) != 0;
-    if (!left && !(peers_.has_died && peers_.has_died(rank))) continue;
+    const bool left = has_left(rank);
+    if (!left && !has_died(rank)) continue;
     gone.push_back(rank);
     if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
     const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);

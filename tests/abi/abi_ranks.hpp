@@ -1,11 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
 
 #include "nccl/nccl_abi.h"
 #include "support/ranks.hpp"
+#include "support/stopwatch.hpp"
 
 /// Ranks for tests of the drop-in. (strait_over_nccl.cpp lets them join through it.)
 namespace strait::testing {
@@ -35,6 +37,25 @@ inline ncclResult_t await_ready(ncclComm_t comm) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return state;
+}
+
+/// Calls on a thread what makes a communicator, with ranks that do not come. This thread, which has the handle already,
+/// aborts it.
+inline void expect_abort_ends(const std::function<ncclResult_t(ncclComm_t* made)>& make) {
+  std::atomic<ncclComm_t*> place{nullptr};
+  ncclResult_t result = ncclSuccess;
+  std::jthread caller([&] {
+    ncclComm_t made = nullptr;
+    place = &made;
+    result = make(&made);
+  });
+  while (place == nullptr || *const_cast<ncclComm_t volatile*>(place.load()) == nullptr) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const Stopwatch since_abort;
+  NCCL_EXPECT_OK(ncclCommAbort(*place.load()));
+  EXPECT_LT(since_abort.elapsed(), std::chrono::seconds(1));
+  caller.join();
+  EXPECT_EQ(result, ncclRemoteError);
 }
 
 }  // namespace strait::testing

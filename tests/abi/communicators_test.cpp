@@ -164,20 +164,7 @@ TEST(NonBlocking, AbortWhileRanksAreMissing) {
 TEST(Abort, FromAnotherThreadReleasesAnInit) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
-  std::atomic<ncclComm_t*> place{nullptr};
-  ncclResult_t result = ncclSuccess;
-  std::jthread caller([&] {
-    ncclComm_t comm = nullptr;
-    place = &comm;
-    result = ncclCommInitRank(&comm, 2, id, 0);
-  });
-  while (place == nullptr || *const_cast<ncclComm_t volatile*>(place.load()) == nullptr) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const Stopwatch since_abort;
-  NCCL_EXPECT_OK(ncclCommAbort(*place.load()));
-  EXPECT_LT(since_abort.elapsed(), std::chrono::seconds(1));
-  caller.join();
-  EXPECT_EQ(result, ncclRemoteError);
+  expect_abort_ends([&](ncclComm_t* comm) { return ncclCommInitRank(comm, 2, id, 0); });
 }
 
 /// A split in the background that not all ranks come to.

@@ -192,7 +192,9 @@ TEST(Rejoin, ADeathOnTheWayIsTold) {
     const auto report = report_of_root(channels[0]->self().meeting);
     return report ? report->joined : 0;
   };
-  while (joined() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (const Stopwatch watch; joined() < 2 && watch.elapsed() < std::chrono::seconds(15);)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(joined(), 2);
   const Stopwatch since_death;
   dies = true;
   first.join();
