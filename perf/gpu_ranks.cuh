@@ -62,7 +62,7 @@ class GpuRanks {
       STRAIT_TRY(cuda::check(cudaEventCreate(&rank.start), "cannot make an event"));
       STRAIT_TRY(cuda::check(cudaEventCreate(&rank.stop), "cannot make an event"));
       for (cuda::DeviceMemory* memory : {&rank.input, &rank.output, &rank.expected}) {
-        STRAIT_ASSIGN(*memory, cuda::DeviceMemory::allocate(device, most_bytes + 2 * guard_bytes));
+        STRAIT_ASSIGN(*memory, cuda::DeviceMemory::allocate(device, most_bytes + 2 * guard_bytes, devices));
       }
       STRAIT_ASSIGN(rank.differences, cuda::DeviceMemory::allocate(device, sizeof(unsigned long long)));
       ranks->ranks.push_back(std::move(rank));

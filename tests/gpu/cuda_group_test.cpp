@@ -79,7 +79,7 @@ void CudaGroup::expect_reference_bits(const Plan& plan, Protocol protocol, DataT
     inputs.push_back(strait::testing::random_elements(type, plan[r].input_blocks() * count, r + 1));
     const std::size_t output_bytes = plan[r].output_blocks() * count * size_bytes(type);
     for (const std::size_t bytes : {inputs[r].size(), std::max(inputs[r].size(), output_bytes)})
-      memory.push_back(DeviceMemory::allocate(devices_[r], bytes + shift + 16).value());
+      memory.push_back(DeviceMemory::allocate(devices_[r], bytes + shift + 16, devices_).value());
     std::byte* output = memory.back().data() + shift;
     std::byte* input = in_place ? output : memory[memory.size() - 2].data() + shift;
     buffers.push_back({input, output});
@@ -161,7 +161,7 @@ TEST_F(CudaGroup, AWaitForAMissingRankEndsByDeadlineOrAbort) {
       std::vector<DeviceMemory> memory;
       std::vector<RankBuffers> buffers;
       for (const int device : devices_) {
-        memory.push_back(DeviceMemory::allocate(device, 1024).value());
+        memory.push_back(DeviceMemory::allocate(device, 1024, devices_).value());
         buffers.push_back({memory.back().data(), memory.back().data() + 512});
       }
       const Status status = run_without_rank_1(**group, DataType::float32, buffers, streams_, [&] {

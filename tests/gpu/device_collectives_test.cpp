@@ -114,7 +114,7 @@ void check_kinds_of_memory(straitComm_t comm, int rank, int ranks) {
     ASSERT_TRUE(part) << part.error().message;
     parts.push_back(std::move(*part));
   }
-  auto segments = cuda::AddressRange::map(parts, std::vector(parts.size(), part_bytes), device);
+  auto segments = cuda::AddressRange::map(parts, std::vector(parts.size(), part_bytes), {&device, 1});
   ASSERT_TRUE(segments) << segments.error().message;
   meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
   std::vector<std::int32_t> numbers(count), got(count);

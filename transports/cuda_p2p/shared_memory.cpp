@@ -29,7 +29,7 @@ Result<SharedMemory> SharedMemory::map(Allocation allocation, std::size_t bytes,
   SharedMemory memory;
   memory.allocation_ = std::move(allocation);
   STRAIT_ASSIGN(const std::size_t whole_bytes, Allocation::rounded(device, bytes, true));
-  STRAIT_ASSIGN(memory.range_, AddressRange::map({&memory.allocation_, 1}, {&whole_bytes, 1}, device));
+  STRAIT_ASSIGN(memory.range_, AddressRange::map({&memory.allocation_, 1}, {&whole_bytes, 1}, {&device, 1}));
   return memory;
 }
 

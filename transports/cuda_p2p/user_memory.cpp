@@ -75,7 +75,7 @@ Result<PeerMemory> PeerMemory::import(std::span<const UniqueFd> shared, std::spa
   for (const UniqueFd& each : shared) {
     STRAIT_ASSIGN(memory.allocations_.emplace_back(), Allocation::import(each.get()));
   }
-  STRAIT_ASSIGN(memory.range_, cuda::AddressRange::map(memory.allocations_, sizes_bytes, device));
+  STRAIT_ASSIGN(memory.range_, cuda::AddressRange::map(memory.allocations_, sizes_bytes, {&device, 1}));
   return memory;
 }
 

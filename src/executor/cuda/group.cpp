@@ -79,7 +79,8 @@ Status Group::upload(const RankProgram& program) {
   const auto sharers = std::count(options_.devices.begin(), options_.devices.end(), rank.device);
   rank.blocks_limit = static_cast<std::uint32_t>(multiprocessors / sharers);
 
-  STRAIT_ASSIGN(rank.arena, DeviceMemory::allocate(rank.device, program.arena_bytes + counter_stride));
+  STRAIT_ASSIGN(rank.arena,
+                DeviceMemory::allocate(rank.device, program.arena_bytes + counter_stride, options_.devices));
   Upload upload;
   const std::size_t steps = upload.add(std::span(program.steps));
   const std::size_t operands = upload.add(std::span(program.operands));

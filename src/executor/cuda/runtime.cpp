@@ -58,12 +58,14 @@ Status clear(int device, void* memory, std::size_t size_bytes) {
   return cleared;
 }
 
-Result<DeviceMemory> DeviceMemory::allocate_uncleared(int device, std::size_t size_bytes) {
+Result<DeviceMemory> DeviceMemory::allocate_uncleared(int device, std::size_t size_bytes, std::span<const int> peers) {
   const DeviceGuard guard(device);
   DeviceMemory memory;
   if (auto whole_bytes = Allocation::rounded(device, size_bytes, false)) {
     STRAIT_ASSIGN(memory.allocation_, Allocation::create(device, size_bytes, false));
-    STRAIT_ASSIGN(memory.range_, AddressRange::map({&memory.allocation_, 1}, {&*whole_bytes, 1}, device));
+    std::vector<int> devices(peers.begin(), peers.end());
+    devices.push_back(device);
+    STRAIT_ASSIGN(memory.range_, AddressRange::map({&memory.allocation_, 1}, {&*whole_bytes, 1}, devices));
     return memory;
   }
   const std::string what = std::to_string(size_bytes) + " bytes on GPU " + std::to_string(device);
@@ -71,8 +73,8 @@ Result<DeviceMemory> DeviceMemory::allocate_uncleared(int device, std::size_t si
   return memory;
 }
 
-Result<DeviceMemory> DeviceMemory::allocate(int device, std::size_t size_bytes) {
-  STRAIT_ASSIGN(DeviceMemory memory, allocate_uncleared(device, size_bytes));
+Result<DeviceMemory> DeviceMemory::allocate(int device, std::size_t size_bytes, std::span<const int> peers) {
+  STRAIT_ASSIGN(DeviceMemory memory, allocate_uncleared(device, size_bytes, peers));
   STRAIT_TRY(clear(device, memory.data(), size_bytes));
   return memory;
 }

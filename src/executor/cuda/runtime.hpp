@@ -58,9 +58,9 @@ Status clear(int device, void* memory, std::size_t size_bytes);
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// Zeroed.
-  static Result<DeviceMemory> allocate(int device, std::size_t size_bytes);
-  static Result<DeviceMemory> allocate_uncleared(int device, std::size_t size_bytes);
+  /// Zeroed. `peers`: other devices that reach it, too; enable_peer_access() must have been called for them.
+  static Result<DeviceMemory> allocate(int device, std::size_t size_bytes, std::span<const int> peers = {});
+  static Result<DeviceMemory> allocate_uncleared(int device, std::size_t size_bytes, std::span<const int> peers = {});
   ~DeviceMemory() { cudaFree(plain_); }
   DeviceMemory(DeviceMemory&& other) noexcept
       : allocation_(std::move(other.allocation_)),

@@ -66,7 +66,7 @@ Result<UniqueFd> Allocation::share() const {
 }
 
 Result<AddressRange> AddressRange::map(std::span<const Allocation> allocations,
-                                       std::span<const std::size_t> sizes_bytes, int device) {
+                                       std::span<const std::size_t> sizes_bytes, std::span<const int> devices) {
   AddressRange range;
   STRAIT_ASSIGN(range.driver_, Driver::instance());
   const Driver& driver = *range.driver_;
@@ -78,14 +78,16 @@ Result<AddressRange> AddressRange::map(std::span<const Allocation> allocations,
                      "cannot map device memory"));
     range.mapped_bytes_ += sizes_bytes[i];
   }
-  CUmemAccessDesc access{};
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.location.id = device;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  STRAIT_TRY(
-      driver.check(driver.set_access(range.address_, range.bytes_, &access, 1),
-                   "device " + std::to_string(device) +
-                       " cannot reach this memory directly (if a peer's: no P2P; `strait topo` gives the reason)"));
+  for (const int device : devices) {
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    STRAIT_TRY(
+        driver.check(driver.set_access(range.address_, range.bytes_, &access, 1),
+                     "device " + std::to_string(device) +
+                         " cannot reach this memory directly (if a peer's: no P2P; `strait topo` gives the reason)"));
+  }
   return range;
 }
 

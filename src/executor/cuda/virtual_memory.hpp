@@ -42,13 +42,13 @@ class Allocation {
   CUmemGenericAllocationHandle handle_ = 0;
 };
 
-/// Addresses at which a device reaches allocations, one behind the other.
+/// Addresses at which devices reach allocations, one behind the other.
 class AddressRange {
  public:
   AddressRange() = default;
-  /// `sizes_bytes`: of the allocations, whole.
+  /// `sizes_bytes`: of the allocations, whole. `devices`: that reach them.
   static Result<AddressRange> map(std::span<const Allocation> allocations, std::span<const std::size_t> sizes_bytes,
-                                  int device);
+                                  std::span<const int> devices);
   ~AddressRange();
   AddressRange(AddressRange&& other) noexcept
       : driver_(other.driver_),

@@ -120,7 +120,7 @@ Status check(cudaError_t result, std::string_view what) {
 }
 Allocation::~Allocation() { EXPECT_EQ(driver_, nullptr); }
 AddressRange::~AddressRange() { EXPECT_EQ(driver_, nullptr); }
-Result<DeviceMemory> DeviceMemory::allocate(int /*device*/, std::size_t size_bytes) {
+Result<DeviceMemory> DeviceMemory::allocate(int /*device*/, std::size_t size_bytes, std::span<const int> /*peers*/) {
   STRAIT_TRY(check(testing::fake.fails(), "no memory"));
   DeviceMemory memory;
   memory.plain_ = std::calloc(1, size_bytes);
