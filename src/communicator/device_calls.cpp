@@ -46,7 +46,7 @@ std::size_t free_bytes(const Slots& through) {
 
 /// Of the slices that so many ranks own: every one but the last begins aligned if the buffer does.
 std::size_t slice_bytes_of(std::size_t bytes, std::size_t owners) {
-  constexpr std::size_t grain = kernels::line_bytes;  // bulk copies go line by line
+  constexpr std::size_t grain = 16;
   return (bytes + owners * grain - 1) / (owners * grain) * grain;
 }
 

@@ -89,12 +89,11 @@ __device__ __forceinline__ void wait_for(Barrier& barrier, std::uint32_t parity)
   }
 }
 
-/// `bytes` in parts of at most `most`, a multiple of lines, and of one length: a short one costs as much time as a long
-/// one. Of whole lines, for asynchronous copies go line by line: between memory in which these begin at different
-/// places they take a tenth longer.
+/// `bytes` in parts of at most `most` and of one length, which is a multiple of 16: a short one costs as much time as a
+/// long one.
 __device__ __forceinline__ std::uint32_t even_part(std::uint32_t bytes, std::uint32_t most) {
-  const std::uint32_t parts = (bytes + most - 1) / most, lines = (bytes + line_bytes - 1) / line_bytes;
-  return parts == 0 ? 0 : (lines + parts - 1) / parts * line_bytes;
+  const std::uint32_t parts = (bytes + most - 1) / most, granules = (bytes + 15) / 16;
+  return parts == 0 ? 0 : (granules + parts - 1) / parts * 16;
 }
 
 /// The end of a chunk, of less than 16 bytes, which asynchronous copies cannot carry.

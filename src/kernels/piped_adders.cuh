@@ -13,7 +13,7 @@ __device__ __forceinline__ std::uint32_t parity_of(std::uint32_t number) {
 /// Of a set, what a contribution has.
 template <class Sets>
 __device__ __forceinline__ std::uint32_t addend_bytes(std::uint32_t ranks) {
-  return Sets::set_bytes / ranks / line_bytes * line_bytes;
+  return Sets::set_bytes / ranks / 16 * 16;
 }
 
 /// Waits for contributions, and has them loaded into sets, part by part.
