@@ -97,7 +97,7 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
 }
 
 Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
-  if (is_piped(call, one_hop, message_bytes)) return piped_slots(call.collective, bound(call));
+  if (is_piped(call, one_hop, message_bytes)) return piped_slots(call, one_hop, message_bytes);
   const Wire flagged = kernels::flagged_wire(ring_);
   const bool is_message = call.collective == Collective::send_recv;
   const std::size_t most_short = is_message ? free_bytes(slots(call, flagged)) : ~std::size_t{0};

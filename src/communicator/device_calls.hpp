@@ -175,7 +175,8 @@ class DeviceCalls {
   bool is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const;
   /// Whether each of two ranks adds up half of an all-reduce, and not all of it.
   bool halves_sums(const Call& call, std::size_t bytes) const;
-  kernels::Slots piped_slots(Collective collective, std::uint32_t max_sms) const;
+  std::uint32_t piped_blocks(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  kernels::Slots piped_slots(const Call& call, bool one_hop, std::size_t message_bytes) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
   /// `length`: of a message, as `through` counts.
   kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through, std::size_t length) const;

@@ -52,9 +52,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) co
     const Wire wire = turn.part == Part::long_ones ? Wire::bulk : kernels::flagged_wire(ring_);
     ends.exchange.ring = ring_;
     const std::size_t before = launches.size();
-    add(ends.exchange,
-        ends.piped ? piped_slots(Collective::send_recv, bound({})) : kernels::slots_of(ring_, wire, blocks_for({})),
-        false, launches);
+    add(ends.exchange, ends.piped ? piped_slots({}, true, 0) : kernels::slots_of(ring_, wire, blocks_for({})), false,
+        launches);
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();
     launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, wire);

@@ -55,9 +55,13 @@ PipedFactors piped_factors_of_pair(Collective collective) {
 
 /// Without a bound, two ranks: all that there are would be up to a fifth faster, and leave no SM to anything else.
 constexpr std::uint32_t pair_blocks = 32;
+/// Of an all-reduce as few as are no slower than NCCL: more are up to a twentieth faster by themselves, and beside
+/// matrix products hide less. From some length on fewer of them with longer slots are even faster.
+constexpr std::uint32_t halved_blocks = 20, long_halved_blocks = 16;
+constexpr std::size_t long_halved_bytes = std::size_t{192} << 20;
 /// With fewer, only copies gain.
 constexpr std::uint32_t least_adding_blocks = 12;
-/// With fewer, what blocks of two ranks add up takes the time.
+/// With fewer, what blocks of two ranks add up takes the time. As many are taken only where asked for.
 constexpr std::uint32_t least_one_hop_blocks = 24;
 /// A reduce takes, if the user sets no bound: more bring no more.
 constexpr std::uint32_t reduce_blocks = 20;
@@ -89,17 +93,20 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
 }
 
 bool DeviceCalls::halves_sums(const Call& call, std::size_t bytes) const {
-  return bound(call) != 0 && bound(call) < least_one_hop_blocks && is_piped(call, false, bytes / 2);
+  return bound(call) < least_one_hop_blocks && is_piped(call, false, bytes / 2);
 }
 
-Slots DeviceCalls::piped_slots(Collective collective, std::uint32_t max_sms) const {
-  const bool is_pair = ring_.ranks == 2;
-  const std::uint32_t enough = is_pair                            ? pair_blocks
-                               : collective == Collective::reduce ? reduce_blocks
-                                                                  : large_call_blocks;
-  Slots through = kernels::slots_of(ring_, Wire::bulk, max_sms != 0 ? max_sms : at_once(enough));
+std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::size_t message_bytes) const {
+  if (bound(call) != 0) return bound(call);
+  if (ring_.ranks != 2) return at_once(call.collective == Collective::reduce ? reduce_blocks : large_call_blocks);
+  if (one_hop) return at_once(pair_blocks);
+  return at_once(message_bytes * 2 < long_halved_bytes ? halved_blocks : long_halved_blocks);
+}
+
+Slots DeviceCalls::piped_slots(const Call& call, bool one_hop, std::size_t message_bytes) const {
+  Slots through = kernels::slots_of(ring_, Wire::bulk, piped_blocks(call, one_hop, message_bytes));
   through.piped = true;
-  if (!is_pair) return through;
+  if (ring_.ranks != 2) return through;
   through.lanes = std::min(through.lanes, through.blocks * pair_width);
   const std::size_t slot_bytes = pair_slots_bytes / (kernels::slot_depth * through.lanes);
   through.slot_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(slot_bytes, through.slot_bytes));
