@@ -13,11 +13,6 @@ using kernels::Wire;
 
 namespace {
 
-/// Calls of so many bytes and more take no more blocks than other large ones through host memory, where the link takes
-/// most of the time and not the codes: what is computed beside them would have no SMs. (A part in which PyTorch reduces
-/// gradients has 25 MiB.)
-constexpr std::size_t large_encoded_bytes = 24 << 20;
-
 std::size_t larger_buffer_bytes(const Call& call, const kernels::Ring& ring) {
   const BufferSizes sizes = buffer_sizes(call, ring.rank, ring.ranks);
   return std::max(sizes.send_bytes, sizes.receive_bytes);
@@ -27,9 +22,7 @@ std::size_t larger_buffer_bytes(const Call& call, const kernels::Ring& ring) {
 
 /// Lengths and slots in elements, for a message of so many.
 Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
-  const bool leaves_sms = ring_.staged && bound(call) == 0 && larger_buffer_bytes(call, ring_) >= large_encoded_bytes;
-  const std::uint32_t blocks = blocks_for(call);
-  Slots through = kernels::slots_of(ring_, Wire::bulk, leaves_sms ? std::min(blocks, large_call_blocks) : blocks);
+  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
   through.rounds = rounds_for(call, one_hop, through, wire::blocks_of(elements) * wire::block_bytes(call.wire));
   through.grain_bytes = wire::granular_run_elements;
   through.slot_bytes = through.slot_bytes / wire::granular_run_bytes(call.wire) * wire::granular_run_elements;
