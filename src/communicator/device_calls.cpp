@@ -154,9 +154,9 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
 
 DeviceLaunch DeviceCalls::launch_of(const TwoHop& made, const Slots& through, bool reduces) const {
   TwoHop two_hop = made;
-  const kernels::Shape shape = kernels::shape_of(through, two_hop.lanes);
-  two_hop.width = shape.width;
   const bool piped = through.piped && kernels::can_be_piped(two_hop);
+  const kernels::Shape shape = kernels::shape_of(through, two_hop.lanes, piped);
+  two_hop.width = shape.width;
   const std::uint32_t threads =
       piped ? kernels::piped_threads : kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width);
   return {through.wire, reduces, two_hop, shape.blocks, threads, piped};
@@ -227,10 +227,10 @@ void DeviceCalls::add(const Exchange& made, const Slots& through, bool reduces,
           std::max(exchange.rounds, kernels::rounds_of(message->bytes, {message->chunk_bytes, message->lanes}));
     }
   if (lanes == 0) return launches.pop_back();
-  const kernels::Shape shape = kernels::shape_of(through, lanes);
+  launch.piped = through.piped && kernels::can_be_piped(exchange);
+  const kernels::Shape shape = kernels::shape_of(through, lanes, launch.piped);
   exchange.width = shape.width;
   launch.blocks = shape.blocks;
-  launch.piped = through.piped && kernels::can_be_piped(exchange);
   launch.threads =
       launch.piped ? kernels::piped_threads : kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
 }

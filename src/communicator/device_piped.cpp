@@ -106,6 +106,7 @@ std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::siz
 Slots DeviceCalls::piped_slots(const Call& call, bool one_hop, std::size_t message_bytes) const {
   Slots through = kernels::slots_of(ring_, Wire::bulk, piped_blocks(call, one_hop, message_bytes));
   through.piped = true;
+  through.blocks_unpiped = blocks_for(call);
   if (ring_.ranks != 2) return through;
   through.lanes = std::min(through.lanes, through.blocks * pair_width);
   const std::size_t slot_bytes = pair_slots_bytes / (kernels::slot_depth * through.lanes);

@@ -31,9 +31,10 @@ struct Slots {
   std::uint32_t slot_bytes;
   std::uint32_t lanes;
   std::uint32_t blocks;
-  std::uint32_t rounds = 1;     ///< at least so many chunks for each lane, as far as the message has them
-  bool piped = false;           ///< by piped kernels, on each rank that can (piped.hpp)
-  std::size_t grain_bytes = 0;  ///< bulk: what chunks are multiples of, of 16 itself; 0: pieces
+  std::uint32_t rounds = 1;          ///< at least so many chunks for each lane, as far as the message has them
+  bool piped = false;                ///< by piped kernels, on each rank that can (piped.hpp)
+  std::uint32_t blocks_unpiped = 0;  ///< piped: that serve the lanes of a rank which cannot
+  std::size_t grain_bytes = 0;       ///< bulk: what chunks are multiples of, of 16 itself; 0: pieces
 };
 
 /// Blocks serve several lanes each only of a wire that flags slots.
@@ -115,8 +116,9 @@ struct Shape {
   std::uint32_t blocks;
   std::uint32_t width;
 };
-inline Shape shape_of(const Slots& through, std::uint32_t lanes) {
-  const std::uint32_t blocks = std::clamp(lanes, 1u, std::max(through.blocks, 1u));
+inline Shape shape_of(const Slots& through, std::uint32_t lanes, bool piped = false) {
+  const std::uint32_t most = through.piped && !piped ? through.blocks_unpiped : through.blocks;
+  const std::uint32_t blocks = std::clamp(lanes, 1u, std::max(most, 1u));
   return {blocks, (lanes + blocks - 1) / blocks};
 }
 

@@ -31,7 +31,7 @@ DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, 
 
 /// `bytes`: of the larger buffer.
 DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::size_t bytes,
-                       DataType type = DataType::bfloat16) {
+                       DataType type = DataType::bfloat16, std::size_t misaligned_bytes = 0) {
   const bool has_blocks = collective == Collective::all_gather || collective == Collective::all_to_all ||
                           collective == Collective::reduce_scatter;
   Call call;
@@ -39,7 +39,7 @@ DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::siz
   call.type = type;
   call.op = ReduceOp::sum;
   call.count = bytes / (has_blocks ? 2 : 1) / size_bytes(type);
-  call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  call.send = call.receive = reinterpret_cast<std::byte*>((std::uintptr_t{1} << 32) + misaligned_bytes);
   const auto launches = calls.launches_of(call);
   EXPECT_EQ(launches.size(), 1u);
   return launches.at(0);
@@ -55,21 +55,30 @@ std::size_t slots_bytes(const DeviceLaunch& launch) {
 }
 
 TEST(PipesOfTwoRanks, CarryLargeCallsWithFewBlocks) {
+  struct Expected {
+    Collective collective;
+    std::size_t from_bytes, below_bytes;
+    std::uint32_t blocks;
+  };
   const DeviceCalls calls = pair_calls(0);
-  const std::array first_bytes{std::pair{Collective::all_reduce, 24 * mb}, std::pair{Collective::all_gather, 48 * mb},
-                               std::pair{Collective::reduce_scatter, 48 * mb}};
-  for (const auto& [collective, bytes] : first_bytes) {
-    for (const std::size_t more : {std::size_t{0}, 1000 * mb}) {
-      const DeviceLaunch launch = launch_of(calls, collective, bytes + more);
-      EXPECT_TRUE(launch.piped && !takes_two_hops(launch)) << name(collective);
-      EXPECT_EQ(launch.blocks, 32u) << name(collective);
+  for (const Expected& expected : {Expected{Collective::all_reduce, 24 * mb, 192 * mb, 20},
+                                   {Collective::all_reduce, 192 * mb, 1024 * mb, 16},
+                                   {Collective::all_gather, 48 * mb, 1024 * mb, 32},
+                                   {Collective::reduce_scatter, 48 * mb, 1024 * mb, 32}}) {
+    const auto& [collective, from_bytes, below_bytes, blocks] = expected;
+    for (const std::size_t bytes : {from_bytes, below_bytes - 64}) {
+      const DeviceLaunch launch = launch_of(calls, collective, bytes);
+      EXPECT_TRUE(launch.piped) << name(collective);
+      EXPECT_EQ(takes_two_hops(launch), collective == Collective::all_reduce) << name(collective);
+      EXPECT_EQ(launch.blocks, blocks) << name(collective) << " " << bytes;
       EXPECT_EQ(launch.threads, kernels::piped_threads) << name(collective);
       EXPECT_LE(slots_bytes(launch), 12 * mb) << name(collective);
     }
-    const DeviceLaunch below = launch_of(calls, collective, bytes - 64);
+    if (from_bytes == 192 * mb) continue;
+    const DeviceLaunch below = launch_of(calls, collective, from_bytes - 64);
     EXPECT_TRUE(!below.piped && below.blocks == 128) << name(collective);
   }
-  EXPECT_EQ(launch_of(pair_calls(0, 2 * mb, true, 20), Collective::all_reduce, 64 * mb).blocks, 20u) << "as it has SMs";
+  EXPECT_EQ(launch_of(pair_calls(0, 2 * mb, true, 18), Collective::all_reduce, 64 * mb).blocks, 18u) << "as it has SMs";
   for (const Collective other : {Collective::all_to_all, Collective::broadcast, Collective::reduce})
     EXPECT_FALSE(launch_of(calls, other, 1000 * mb).piped) << name(other);
 }
@@ -89,6 +98,22 @@ TEST(PipesOfTwoRanks, HalveSumsOfFewBlocks) {
     const DeviceLaunch launch = launch_of(pair_calls(max_sms), Collective::all_reduce, 64 * mb);
     EXPECT_TRUE(launch.piped && !takes_two_hops(launch)) << max_sms;
     EXPECT_EQ(launch.blocks, max_sms);
+  }
+}
+
+/// A rank whose buffers pipes cannot carry moves the same chunks on the same lanes, with all blocks that it may take.
+TEST(PipesOfTwoRanks, MeetOtherKernels) {
+  for (const auto& [max_sms, blocks] : {std::pair{0u, 80u}, {16u, 16u}}) {
+    const DeviceCalls calls = pair_calls(max_sms);
+    const DeviceLaunch piped = launch_of(calls, Collective::all_reduce, 64 * mb);
+    const DeviceLaunch other = launch_of(calls, Collective::all_reduce, 64 * mb, DataType::bfloat16, 4);
+    ASSERT_TRUE(piped.piped && !other.piped && takes_two_hops(piped) && takes_two_hops(other));
+    const auto& these = std::get<kernels::TwoHop>(piped.argument);
+    const auto& those = std::get<kernels::TwoHop>(other.argument);
+    EXPECT_EQ(these.lanes, those.lanes);
+    EXPECT_EQ(these.chunk_bytes, those.chunk_bytes);
+    EXPECT_EQ(other.blocks, blocks);
+    EXPECT_EQ(other.blocks * those.width, those.lanes);
   }
 }
 
