@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, ranks behind one link, and losses of wire
-formats. Needs python3-matplotlib.
+"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, all-reduces beside matrix products, ranks
+behind one link, and losses of wire formats. Needs python3-matplotlib.
 
-  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, shared_link.svg and wire_loss.svg there; into
-                                     docs/images if absent
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, overlap.svg, shared_link.svg and
+                                     wire_loss.svg there; into docs/images if absent
 """
 import collections
 import json
@@ -54,6 +54,17 @@ BLOCKS = (  # of an all-reduce: whose times, and how
     ("Strait, pipes before", "#009e73", "^", "before", "pipes, two hops"),
     ("Strait, pipes", "#0072b2", "o", "after", "pipes"),
 )
+
+
+BESIDE = {  # thread blocks of an all-reduce beside matrix products; None: NCCL's 24
+    None: ("NCCL", "#000000", "x"),
+    128: ("128 blocks", "#e69f00", "v"),
+    32: ("32", "#cc79a7", "D"),
+    24: ("24", "#56b4e9", "P"),
+    20: ("20", "#009e73", "^"),
+    16: ("16, the default", "#0072b2", "o"),
+    12: ("12", "#d55e00", "s"),
+}
 
 
 def size_name(size_bytes: int) -> str:
@@ -129,6 +140,23 @@ def draw_few_blocks(output: pathlib.Path) -> None:
     save(figure, grid.flat[0].get_legend_handles_labels(), len(BLOCKS) + 1, output)
 
 
+def draw_overlap(output: pathlib.Path) -> None:
+    points = collections.defaultdict(list)
+    for run in read("overlap_2xh100")["runs"]:
+        if "blocks" in run or run["library"].startswith("NCCL"):
+            points[run.get("blocks")].append((run["all_reduce_us"], run["side_by_side_us"] - run["products_us"]))
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    for blocks, (label, colour, marker) in BESIDE.items():
+        axes.scatter(*zip(*points[blocks]), color=colour, marker=marker, s=28, label=label)
+    axes.set_title("all-reduce of 256 MB beside matrix products, 2x H100, each run a point", fontsize=10, loc="left")
+    axes.set_xlabel("all-reduce by itself, microseconds", fontsize=9)
+    axes.set_ylabel("both take longer than the products by", fontsize=9)
+    axes.set_ylim(bottom=0)
+    axes.grid(color="#e3e3e3", linewidth=0.8)
+    axes.tick_params(labelsize=8)
+    save(figure, axes.get_legend_handles_labels(), len(BESIDE), output)
+
+
 def all_reduces_of_shared_link() -> dict:
     """{ranks: {way: {bytes: median microseconds}}}"""
     times = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(list)))
@@ -181,6 +209,7 @@ def main() -> None:
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images"
     draw_beside_nccl(folder / "gpu_vs_nccl.svg")
     draw_few_blocks(folder / "few_blocks.svg")
+    draw_overlap(folder / "overlap.svg")
     draw_shared_link(folder / "shared_link.svg")
     draw_wire_loss(folder / "wire_loss.svg")
 
