@@ -231,6 +231,10 @@ straitResult_t straitCommDestroy(straitComm_t handle) {
   return guarded([&] {
     if (handle == nullptr) return straitSuccess;
     if (handle->mark != straitComm::live) return invalid("straitCommDestroy: this is not a communicator");
+    if (handle->is_inherited()) {  // all that it holds is the parent's, until this process ends
+      handle->mark = 0;
+      return straitSuccess;
+    }
     const Group& group = Group::of_this_thread();
     if (handle->comm ? group.uses(handle->comm.get()) : group.is_open())
       return result_of(
@@ -247,6 +251,7 @@ straitResult_t straitCommAbort(straitComm_t handle) {
     if (handle == nullptr) return invalid("straitCommAbort: the communicator is NULL");
     if (handle->mark != straitComm::live)
       return invalid("straitCommAbort: this is not a communicator, or it was destroyed");
+    if (handle->is_inherited()) return result_of(strait::fail_inherited("communicator").value());
     handle->abort();
     return straitSuccess;
   });

@@ -6,6 +6,11 @@
 
 namespace strait {
 
+tl::unexpected<Error> fail_inherited(const std::string& what) {
+  return fail(Code::invalid_usage,
+              "the " + what + " is that of the process which this one was forked from. A child may make its own");
+}
+
 Group& Group::of_this_thread() {
   thread_local Group group;
   return group;
@@ -41,6 +46,7 @@ Status Group::end() {
   const auto set_ups = std::exchange(set_ups_, {});
   auto queues = std::exchange(queues_, {});
   STRAIT_TRY(std::exchange(refused_, Status()));
+  if (fork_generation_ != fork_generation()) return fail_inherited("open group");
   STRAIT_TRY(run_set_ups(set_ups));
   return run_queues(queues);
 }
