@@ -139,9 +139,11 @@ Status Group::run_queues(std::vector<Queue>& queues) {
   for (Queue& queue : queues) open.push_back(&queue);
   while (!open.empty()) {
     std::erase_if(open, [&](Queue* queue) {
-      Result<Turn> turn = advance(*queue);
-      if (turn && *turn == Turn::waits)
-        if (Status waited = queue->comm->pause(); !waited) turn = tl::unexpected(std::move(waited).error());
+      Result<Turn> turn = queue->comm->or_out_of_memory([&]() -> Result<Turn> {
+        STRAIT_ASSIGN(const Turn how, advance(*queue));
+        if (how == Turn::waits) STRAIT_TRY(queue->comm->pause());
+        return how;
+      });
       if (!turn && first_error) first_error = tl::unexpected(turn.error());
       return !turn || *turn == Turn::nothing_left;
     });

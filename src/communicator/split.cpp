@@ -24,9 +24,9 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
                                           const IsCancelled& is_cancelled) {
   STRAIT_TRY(failure());
   heed(is_cancelled);
-  auto part = make_part(color, key, options, is_cancelled);
-  heed({});
-  return part;
+  // Whatever ends this, also want of memory: what it refers to is the caller's.
+  const std::unique_ptr<Comm, void (*)(Comm*)> until_made(this, [](Comm* comm) { comm->heed({}); });
+  return make_part(color, key, options, is_cancelled);
 }
 
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
