@@ -4,6 +4,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/shortage.hpp"
+
 namespace strait {
 
 tl::unexpected<Error> fail_inherited(const std::string& what) {
@@ -65,7 +67,7 @@ Status Group::run_set_ups(const std::vector<SetUps>& set_ups) {
     try {
       for (std::size_t i = 1; i < set_ups.size(); ++i) threads.emplace_back(run, i);
     } catch (const std::system_error& error) {
-      started = fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
+      started = cannot_start_thread(error);
     }
     if (started && !set_ups.empty()) run(0);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/shortage.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
 
@@ -13,10 +14,6 @@ namespace strait {
 namespace {
 
 constexpr std::chrono::milliseconds news_every(10);
-
-tl::unexpected<Error> cannot_start_thread(const std::system_error& error) {
-  return fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
-}
 
 }  // namespace
 

@@ -1,10 +1,13 @@
 // A machine that has run short: the error names what is missing and what to raise; no crash, no hang, no leak.
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "fault/leftovers.hpp"
@@ -115,6 +118,31 @@ TEST(FewFiles, ARankThatCannotJoinItsPartIsNewsToAllAtOnce) {
     STRAIT_EXPECT_OK(checked_all_reduce(part, rank, ranks, 100, 2, buffer));
     STRAIT_EXPECT_OK(straitCommDestroy(part));
   });
+}
+
+/// From now on this process can start no thread.
+void leave_no_thread() {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, std::size_t{1} << 47);  // more than there are addresses
+  ASSERT_EQ(pthread_setattr_default_np(&attributes), 0);
+  ASSERT_THROW(std::thread([] {}).join(), std::system_error);
+}
+
+/// The rank that cannot go on tells the others, who do not wait until their deadline.
+TEST(FewThreads, JoiningOverTcpSaysSo) {
+  const Stopwatch watch;
+  RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
+    setenv("STRAIT_TRANSPORT", "tcp", 1);
+    if (rank == 1) leave_no_thread();
+    EXPECT_EQ(join(id, rank, 3, report), nullptr);
+  });
+  processes.expect_all_end_well();
+  EXPECT_LT(watch.elapsed(), seconds(5));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(processes.report(rank).result, rank == 1 ? straitSystemError : straitRemoteError);
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("ulimit -u")) << "rank " << rank;
+  }
 }
 
 std::size_t address_space_bytes() {
