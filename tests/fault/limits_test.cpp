@@ -177,6 +177,26 @@ TEST(LittleMemory, TheSharedHeapSaysSo) {
   EXPECT_EQ(wait_for(child, 10'000), 0);
 }
 
+/// What makes files too large there would end the process by a signal, without a word.
+TEST(SmallFiles, SharedMemoryIsRefusedAndRanksGoOverTcp) {
+  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    set_limit(RLIMIT_FSIZE, 1 << 20);
+    void* memory = nullptr;
+    EXPECT_EQ(straitMemAlloc(&memory, 4096), straitSystemError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("ulimit -f"));
+    straitComm_t comm = join(id, rank, 2, report);
+    ASSERT_NE(comm, nullptr) << report.message;
+    const char *transport = nullptr, *why = nullptr;
+    STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, &why));
+    EXPECT_STREQ(transport, "tcp");
+    EXPECT_THAT(why, ::testing::AllOf(HasSubstr("shm: "), HasSubstr("shm_file: "), HasSubstr("ulimit -f")));
+    std::vector<std::int32_t> buffer;
+    STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, 2, 500, 1, buffer));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  processes.expect_all_end_well();
+}
+
 /// Rank 1 has no addresses left for its peers' heaps. Nobody may then rely on peers' memory, and copies go on.
 TEST(LittleMemory, RegistrationIsRefusedOnAllRanks) {
   constexpr int ranks = 3;
