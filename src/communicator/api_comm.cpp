@@ -73,7 +73,8 @@ Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ra
   };
   if (handle == nullptr) return refuse("the communicator pointer is NULL");
   if (id == nullptr) return refuse("the unique id is NULL");
-  if (ranks < 1) return refuse(std::to_string(ranks) + " ranks; there must be at least 1");
+  if (ranks < 1 || ranks > most_ranks)
+    return refuse(std::to_string(ranks) + " ranks; there must be 1 to " + std::to_string(most_ranks));
   if (rank < 0 || rank >= ranks)
     return refuse("rank " + std::to_string(rank) + " is not in 0 to " + std::to_string(ranks - 1));
   STRAIT_ASSIGN(const auto options, read_config(config));
