@@ -215,7 +215,8 @@ STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key,
 STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* excluded, int count, straitComm_t* smaller,
                                            const straitConfig_t* config);
 /* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank
- * get straitRemoteError. NULL is allowed. */
+ * get straitRemoteError. NULL is allowed. A forked child may destroy what it inherited of communicators, which frees
+ * nothing and leaves its parent's alone; all else on them is straitInvalidUsage there. It may make its own. */
 STRAIT_API straitResult_t straitCommDestroy(straitComm_t comm);
 /* Makes every operation on the communicator, running or later, on this and all other ranks, return straitAborted; from
  * any thread. Also on one whose set-up another thread has in hand (a split; an init in a group): that fails, too. The

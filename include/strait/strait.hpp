@@ -66,14 +66,16 @@ inline straitUniqueId make_unique_id() {
 }
 
 /// Calls of this thread in its lifetime are recorded; end() runs them together. Leaving the scope without end(), by an
-/// exception say, closes the group all the same and ignores its result.
+/// exception say, runs none of them, nor those of the groups around it: their buffers may be gone by then.
 class Group {
  public:
   Group() { throw_on_failure(straitGroupStart()); }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   ~Group() {
-    if (open_) static_cast<void>(straitGroupEnd());
+    if (!open_) return;
+    static_cast<void>(straitBarrier(nullptr, nullptr));  // an argument error spoils the group
+    static_cast<void>(straitGroupEnd());
   }
   void end() {
     open_ = false;

@@ -250,10 +250,11 @@ Result<UniqueId> unique_id_at(const HostPort& root, const Key& key, const Enviro
 Result<UniqueId> host_unique_id(const UniqueId& id, RootOptions options) { return start_root(id, std::move(options)); }
 
 Result<std::unique_ptr<Channel>> join(const UniqueId& id, const JoinOptions& options) {
-  if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks)
-    return fail(Code::invalid_argument, "rank " + std::to_string(options.rank) + " of " +
-                                            std::to_string(options.ranks) +
-                                            " is out of range: ranks go from 0 to the number of ranks less 1");
+  if (options.ranks < 1 || options.ranks > most_ranks || options.rank < 0 || options.rank >= options.ranks)
+    return fail(Code::invalid_argument,
+                "rank " + std::to_string(options.rank) + " of " + std::to_string(options.ranks) +
+                    " is out of range: ranks go from 0 to the number of ranks less 1, and there are " +
+                    std::to_string(most_ranks) + " at most");
   STRAIT_TRY(start_crypto());
   return ChannelBuilder(id, options).build();
 }

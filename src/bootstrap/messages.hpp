@@ -13,6 +13,9 @@ namespace strait {
 
 using Session = std::array<std::byte, 16>;
 
+/// More ranks are a mistake, and would cost the root their number in memory.
+inline constexpr int most_ranks = 1 << 19;
+
 /// rank -> root. What the root needs in order to introduce ranks and to name them in errors.
 struct JoinMessage {
   std::int32_t rank = 0;

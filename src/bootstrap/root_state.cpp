@@ -26,6 +26,9 @@ std::string describe_process(const JoinMessage& message) {
 
 Status Roster::add(JoinMessage message) {
   std::string who = "rank " + std::to_string(message.rank) + " " + describe_process(message);
+  if (message.ranks > most_ranks)
+    return fail(Code::invalid_argument, who + " is one of " + std::to_string(message.ranks) + " ranks; there are " +
+                                            std::to_string(most_ranks) + " at most");
   if (message.ranks < 1 || message.rank < 0 || message.rank >= message.ranks)
     return fail(Code::invalid_argument,
                 who + " is out of range: ranks go from 0 to " + std::to_string(message.ranks - 1));

@@ -26,9 +26,11 @@ class ForkGuard {
     std::lock_guard lock(mutex_);
     fds_.insert(fd);
   }
-  void remove(int fd) {
+  /// At once as far as forks go: no child has a copy that it does not know of.
+  void close(UniqueFd& fd) {
     std::lock_guard lock(mutex_);
-    fds_.erase(fd);
+    fds_.erase(fd.get());
+    fd.reset();
   }
 
  private:
@@ -39,9 +41,14 @@ class ForkGuard {
   /// Replaces each socket by /dev/null: its number stays taken, so that the child's copies of the owners may close it.
   void release_in_child() {
     int null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null_fd < 0 &&
+        !fds_.empty()) {  // no descriptor is left: one of these makes room, and the new one has its number
+      ::close(*fds_.begin());
+      null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    }
     if (null_fd >= 0) {
       for (int fd : fds_) ::dup3(null_fd, fd, O_CLOEXEC);
-      ::close(null_fd);
+      if (!fds_.contains(null_fd)) ::close(null_fd);
     }
     mutex_.unlock();
   }
@@ -152,8 +159,7 @@ Socket& Socket::operator=(Socket&& other) noexcept {
 }
 Socket::~Socket() { reset(); }
 void Socket::reset() {
-  if (fd_) ForkGuard::instance().remove(fd_.get());
-  fd_.reset();
+  if (fd_) ForkGuard::instance().close(fd_);
 }
 
 Result<SocketAddress> Socket::local_address() const {

@@ -52,6 +52,7 @@ straitResult_t result_in_group(const Status& status) {
 
 Result<Comm*> comm_of(straitComm_t handle) {
   if (handle == nullptr) return fail(Code::invalid_argument, "the communicator is NULL");
+  if (handle->mark == straitComm::live && handle->is_inherited()) return fail_inherited("communicator");
   if (handle->mark != straitComm::live || !handle->is_ready)
     return fail(Code::invalid_argument,
                 "this is not a communicator, or it was destroyed, or the group that makes it has not ended well");

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/forks.hpp"
 #include "communicator/comm.hpp"
 #include "strait/strait.h"
 
@@ -20,6 +21,7 @@
 struct straitComm {
   static constexpr std::uint64_t live = 0x5374726169744c69ull;
   std::uint64_t mark = live;
+  const std::uint32_t fork_generation = strait::fork_generation();
   std::unique_ptr<strait::Comm> comm;  ///< once `is_ready`
   std::atomic<bool> is_ready{false};
   std::atomic<bool> is_cancelled{false};  ///< straitCommAbort has come; who makes the communicator looks
@@ -29,6 +31,9 @@ struct straitComm {
     is_ready = true;
     if (is_cancelled) comm->abort();
   }
+  /// A forked child has a copy of its parent's communicator, but none of the threads behind it, and shares with it what
+  /// peers see.
+  bool is_inherited() const { return fork_generation != strait::fork_generation(); }
   /// From any thread, also while another one is joining.
   void abort() {
     is_cancelled = true;

@@ -111,7 +111,8 @@ straitResult_t collective(straitComm_t handle, Call call, straitDataType_t type,
                           const straitCallOptions_t* options = nullptr) noexcept {
   return guarded([&] {
     const auto comm = comm_of(handle);
-    return result_in_group(comm ? submit(**comm, call, type, op, options) : Status(tl::unexpected(comm.error())));
+    if (!comm) return result_in_group(tl::unexpected(comm.error()));
+    return result_in_group((*comm)->or_out_of_memory([&] { return submit(**comm, call, type, op, options); }));
   });
 }
 

@@ -73,7 +73,8 @@ Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ra
   };
   if (handle == nullptr) return refuse("the communicator pointer is NULL");
   if (id == nullptr) return refuse("the unique id is NULL");
-  if (ranks < 1) return refuse(std::to_string(ranks) + " ranks; there must be at least 1");
+  if (ranks < 1 || ranks > most_ranks)
+    return refuse(std::to_string(ranks) + " ranks; there must be 1 to " + std::to_string(most_ranks));
   if (rank < 0 || rank >= ranks)
     return refuse("rank " + std::to_string(rank) + " is not in 0 to " + std::to_string(ranks - 1));
   STRAIT_ASSIGN(const auto options, read_config(config));
@@ -231,6 +232,10 @@ straitResult_t straitCommDestroy(straitComm_t handle) {
   return guarded([&] {
     if (handle == nullptr) return straitSuccess;
     if (handle->mark != straitComm::live) return invalid("straitCommDestroy: this is not a communicator");
+    if (handle->is_inherited()) {  // all that it holds is the parent's, until this process ends
+      handle->mark = 0;
+      return straitSuccess;
+    }
     const Group& group = Group::of_this_thread();
     if (handle->comm ? group.uses(handle->comm.get()) : group.is_open())
       return result_of(
@@ -247,6 +252,7 @@ straitResult_t straitCommAbort(straitComm_t handle) {
     if (handle == nullptr) return invalid("straitCommAbort: the communicator is NULL");
     if (handle->mark != straitComm::live)
       return invalid("straitCommAbort: this is not a communicator, or it was destroyed");
+    if (handle->is_inherited()) return result_of(strait::fail_inherited("communicator").value());
     handle->abort();
     return straitSuccess;
   });

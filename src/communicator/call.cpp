@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/hash.hpp"
+#include "bootstrap/messages.hpp"
 #include "plan/request.hpp"
 
 namespace strait {
@@ -23,7 +24,7 @@ constexpr Field collective_field{0, 5}, after_capture_field{5, 1}, type_field{6,
     aggregated_field{51, 1}, number_field{52, 12};
 static_assert(collective_count - 1 <= collective_field.most() && data_type_count - 1 <= type_field.most() &&
               reduce_op_count - 1 <= op_field.most() && wire_format_count - 1 <= wire_field.most() &&
-              no_sms <= sms_field.most());
+              no_sms <= sms_field.most() && std::uint64_t{most_ranks} - 1 <= root_field.most());
 
 std::uintptr_t begin_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <bitset>
-#include <new>
-#include <type_traits>
 #include <utility>
 
 #include "base/hash.hpp"
@@ -21,16 +19,12 @@ constexpr int quick_tries = 8;
 
 }  // namespace
 
-template <class F>
-std::invoke_result_t<F> Comm::or_out_of_memory(F&& make) {
-  try {
-    return make();
-  } catch (const std::bad_alloc&) {
-    last_memory_.reset();
-    return fail(Code::out_of_memory,
-                "no memory left to prepare the operation. Check the limit of address space "
-                "(ulimit -v) and the memory limit of the container");
-  }
+Error Comm::raise_out_of_memory() {
+  last_memory_.reset();
+  transport_->abandon();
+  return watch_->raise({Code::out_of_memory,
+                        "no memory left to prepare the operation. Check the limit of address space (ulimit -v) and the "
+                        "memory limit of the container"});
 }
 
 Comm::~Comm() {
@@ -145,14 +139,11 @@ Status Comm::begin(const Call& call) {
   const auto begin_contribution = [&](const Call& own) {
     return is_encoded(own, ranks_) ? begin_quantized(own) : begin_on_host(own, own);
   };
-  if (call.op != ReduceOp::premul_sum) return begin_contribution(call);
-  auto multiplied = or_out_of_memory([&] { return premultiplied(call); });
-  if (!multiplied) return tl::unexpected(watch_->raise(std::move(multiplied).error()));
-  return begin_contribution(*multiplied);
+  return begin_contribution(call.op == ReduceOp::premul_sum ? premultiplied(call) : call);
 }
 
 /// No plan knows of scalars: what this rank contributes lies multiplied in memory of the communicator.
-Result<Call> Comm::premultiplied(const Call& call) {
+Call Comm::premultiplied(const Call& call) {
   const std::size_t bytes = buffer_sizes(call, rank_, ranks_).send_bytes;
   if (bytes > contribution_bytes_) {
     contribution_bytes_ = 0;
@@ -169,9 +160,7 @@ Result<Call> Comm::premultiplied(const Call& call) {
 
 Status Comm::begin_quantized(const Call& call) {
   quantized_.cancel();
-  auto exchange = or_out_of_memory([&]() -> Result<Call> { return quantized_.begin(call, simd_); });
-  if (!exchange) return tl::unexpected(watch_->raise(std::move(exchange).error()));
-  return begin_on_host(call, *exchange);
+  return begin_on_host(call, quantized_.begin(call, simd_));
 }
 
 Result<bool> Comm::begin_next_exchange() {
@@ -200,7 +189,7 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
     recorder_->finish(sequence_, true);
     return {};
   }
-  auto program = or_out_of_memory([&] { return find_program(carried); });
+  auto program = find_program(carried);
   // The peers are on their way into this operation: a rank that cannot take part must tell them.
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   program_ = *program;
@@ -236,8 +225,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   recorder_->post_messages(calls);
   signature_ = signature(calls.front());
   begin_waiting();
-  auto program =
-      or_out_of_memory([&] { return HostProgram::bind(algorithm.build(request, rank_), options, *transport_); });
+  auto program = HostProgram::bind(algorithm.build(request, rank_), options, *transport_);
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   own_program_ = std::move(*program);
   program_ = own_program_.get();

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -96,6 +97,15 @@ class Comm {
 
   /// Comes before any of these, for every collective, and before anything of its group has begun.
   Status prepare(const Call& call);
+  /// What a call does. To run out of memory ends an operation like any other failure: the peers are told.
+  template <class F>
+  std::invoke_result_t<F> or_out_of_memory(F&& work) {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      return tl::unexpected(raise_out_of_memory());
+    }
+  }
   /// Begins, steps and waits until done. Calls are valid (validate()).
   Status run(const Call& call);
   Status run_message(const Call& call);  ///< a send or a receive on its own
@@ -155,7 +165,7 @@ class Comm {
   Status begin_quantized(const Call& call);
   /// The next exchange of the quantised call in progress, if any.
   Result<bool> begin_next_exchange();
-  Result<Call> premultiplied(const Call& call);
+  Call premultiplied(const Call& call);
   /// Joins with that unique id, for a split; nullptr where it is null. All ranks of this communicator take part: a rank
   /// that cannot join is news to all at once.
   Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
@@ -173,9 +183,7 @@ class Comm {
   Status agree(const Status& own, const std::string& what, const Deadline& deadline);
 
   Status finish();
-  /// Running out of memory ends an operation like any other failure: the peers are told.
-  template <class F>
-  std::invoke_result_t<F> or_out_of_memory(F&& make);
+  Error raise_out_of_memory();
   /// Whether the other ranks' calls were there to be compared.
   Result<bool> compare_with_heard();
   Result<HostProgram*> find_program(const Call& call);

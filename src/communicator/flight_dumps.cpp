@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/unique_fd.hpp"
 #include "communicator/flight_recorder.hpp"
 
 namespace strait {
@@ -72,9 +74,17 @@ void listen_for_signal() {
     log_warn(-1, "the flight recorder cannot listen for SIGUSR1: no pipe. Raise the limit of open files (ulimit -n)");
     return;
   }
-  wake_up = ends[1];
+  UniqueFd reading(ends[0]), writing(ends[1]);
+  fcntl(writing.get(), F_SETFL, O_NONBLOCK);  // a handler must not wait
+  try {
+    std::thread(dump_all_at_each_byte, reading.get()).detach();
+  } catch (const std::system_error&) {
+    log_warn(-1, "the flight recorder cannot listen for SIGUSR1: no thread. Raise the limit of processes (ulimit -u)");
+    return;
+  }
+  (void)reading.release();  // the thread's, which does not end
+  wake_up = writing.release();
   owner = getpid();
-  std::thread(dump_all_at_each_byte, ends[0]).detach();
   if (inherited) {
     recorders().live.clear();  // the parent's, who writes them itself
     return;

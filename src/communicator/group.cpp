@@ -4,7 +4,14 @@
 #include <system_error>
 #include <thread>
 
+#include "base/shortage.hpp"
+
 namespace strait {
+
+tl::unexpected<Error> fail_inherited(const std::string& what) {
+  return fail(Code::invalid_usage,
+              "the " + what + " is that of the process which this one was forked from. A child may make its own");
+}
 
 Group& Group::of_this_thread() {
   thread_local Group group;
@@ -41,6 +48,7 @@ Status Group::end() {
   const auto set_ups = std::exchange(set_ups_, {});
   auto queues = std::exchange(queues_, {});
   STRAIT_TRY(std::exchange(refused_, Status()));
+  if (fork_generation_ != fork_generation()) return fail_inherited("open group");
   STRAIT_TRY(run_set_ups(set_ups));
   return run_queues(queues);
 }
@@ -59,7 +67,7 @@ Status Group::run_set_ups(const std::vector<SetUps>& set_ups) {
     try {
       for (std::size_t i = 1; i < set_ups.size(); ++i) threads.emplace_back(run, i);
     } catch (const std::system_error& error) {
-      started = fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
+      started = cannot_start_thread(error);
     }
     if (started && !set_ups.empty()) run(0);
   }
@@ -133,9 +141,11 @@ Status Group::run_queues(std::vector<Queue>& queues) {
   for (Queue& queue : queues) open.push_back(&queue);
   while (!open.empty()) {
     std::erase_if(open, [&](Queue* queue) {
-      Result<Turn> turn = advance(*queue);
-      if (turn && *turn == Turn::waits)
-        if (Status waited = queue->comm->pause(); !waited) turn = tl::unexpected(std::move(waited).error());
+      Result<Turn> turn = queue->comm->or_out_of_memory([&]() -> Result<Turn> {
+        STRAIT_ASSIGN(const Turn how, advance(*queue));
+        if (how == Turn::waits) STRAIT_TRY(queue->comm->pause());
+        return how;
+      });
       if (!turn && first_error) first_error = tl::unexpected(turn.error());
       return !turn || *turn == Turn::nothing_left;
     });

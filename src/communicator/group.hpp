@@ -1,14 +1,20 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/forks.hpp"
 #include "communicator/call.hpp"
 #include "communicator/comm.hpp"
 
 namespace strait {
+
+/// The error of a forked child that uses what is its parent's.
+tl::unexpected<Error> fail_inherited(const std::string& what);
 
 /// The calls that this thread has recorded between straitGroupStart and straitGroupEnd.
 class Group {
@@ -16,7 +22,9 @@ class Group {
   static Group& of_this_thread();
 
   bool is_open() const { return depth_ > 0; }
-  void start() { ++depth_; }
+  void start() {
+    if (depth_++ == 0) fork_generation_ = fork_generation();
+  }
   /// Ends the innermost group; the outermost runs everything.
   Status end();
 
@@ -54,6 +62,7 @@ class Group {
   static Result<Turn> advance(Queue& queue);
 
   int depth_ = 0;
+  std::uint32_t fork_generation_ = 0;  ///< of the process that opened it
   Status refused_;
   std::vector<SetUps> set_ups_;
   std::vector<Queue> queues_;

@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -127,6 +128,7 @@ Result<std::vector<UniqueFd>> Comm::exchange_descriptors(int fd, const Deadline&
   STRAIT_ASSIGN(const auto offers, gather(*channel_, own, deadline));
   const auto& peers = channel_->peers();
   std::vector<UniqueFd> descriptors(ranks_);
+  Status taken;
   if (!std::all_of(peers.begin(), peers.end(),
                    [&](const PeerInfo& peer) { return peer.same_process(peers.front()); })) {
     shm::RendezvousRequest request;
@@ -138,13 +140,20 @@ Result<std::vector<UniqueFd>> Comm::exchange_descriptors(int fd, const Deadline&
     request.deadline = deadline;
     request.check = [this] { return channel_->check(); };
     request.agree = agreement(*channel_, deadline);
-    STRAIT_ASSIGN(auto met, shm::meet(request));
-    descriptors = std::move(met.heaps);
+    auto met = shm::meet(request);
+    if (met)
+      descriptors = std::move(met->heaps);
+    else
+      taken = tl::unexpected(std::move(met).error());
   }
-  for (std::uint32_t peer = 0; peer < ranks_; ++peer)
-    if (peer != rank_ && peers[peer].same_process(channel_->self()))
-      descriptors[peer].reset(fcntl(offers[peer].fd, F_DUPFD_CLOEXEC, 0));
-  STRAIT_TRY(channel_->barrier({deadline, nullptr}));  // nobody closes its own before all have taken it
+  for (std::uint32_t peer = 0; peer < ranks_ && taken; ++peer) {
+    if (peer == rank_ || !peers[peer].same_process(channel_->self())) continue;
+    descriptors[peer].reset(fcntl(offers[peer].fd, F_DUPFD_CLOEXEC, 0));
+    if (!descriptors[peer])
+      taken = fail_errno("cannot keep a descriptor from " + peers[peer].describe(), errno, descriptor_remedy(errno));
+  }
+  // Also since nobody may close its own before all have taken it.
+  STRAIT_TRY(agree(taken, "take its peers' descriptors", deadline));
   return descriptors;
 }
 

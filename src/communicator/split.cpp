@@ -6,6 +6,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/shortage.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
 
@@ -14,19 +15,15 @@ namespace {
 
 constexpr std::chrono::milliseconds news_every(10);
 
-tl::unexpected<Error> cannot_start_thread(const std::system_error& error) {
-  return fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled) {
   STRAIT_TRY(failure());
   heed(is_cancelled);
-  auto part = make_part(color, key, options, is_cancelled);
-  heed({});
-  return part;
+  // Whatever ends this, also want of memory: what it refers to is the caller's.
+  const std::unique_ptr<Comm, void (*)(Comm*)> until_made(this, [](Comm* comm) { comm->heed({}); });
+  return make_part(color, key, options, is_cancelled);
 }
 
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,

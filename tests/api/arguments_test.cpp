@@ -76,6 +76,7 @@ TEST(InitArguments, RankAndRanks) {
   EXPECT_REFUSED(straitCommInitRank(&comm, 1, nullptr, 0, nullptr), "unique id");
   EXPECT_REFUSED(straitCommInitRank(&comm, 0, &id, 0, nullptr), "0 ranks");
   EXPECT_REFUSED(straitCommInitRank(&comm, -2, &id, 0, nullptr), "-2 ranks");
+  EXPECT_REFUSED(straitCommInitRank(&comm, std::numeric_limits<int>::max(), &id, 0, nullptr), "2147483647 ranks");
   EXPECT_REFUSED(straitCommInitRank(&comm, 2, &id, 2, nullptr), "rank 2");
   EXPECT_REFUSED(straitCommInitRank(&comm, 2, &id, -1, nullptr), "rank -1");
   EXPECT_REFUSED(straitCommInitEnv(nullptr, nullptr), "NULL");

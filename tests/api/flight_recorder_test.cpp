@@ -1,5 +1,6 @@
 // The flight recorder through the public interface: dumps on request, on failure, on abort and by a signal.
 #include <gmock/gmock.h>
+#include <pthread.h>
 #include <signal.h>
 
 #include <chrono>
@@ -149,6 +150,26 @@ TEST_F(FlightRecorderTest, AFailureDumpsWithItsMessage) {
 volatile sig_atomic_t signals_before = 0;
 /// Of the program, from before its first communicator.
 const bool has_handler = signal(SIGUSR1, [](int) { signals_before = signals_before + 1; }) != SIG_ERR;
+
+/// Dumps by a signal are not worth a communicator.
+TEST_F(FlightRecorderTest, WithoutAThreadForSignalsThereAreCommunicatorsAllTheSame) {
+  ask_for_dumps();
+  const pid_t child = fork_rank([] {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, std::size_t{1} << 47);  // more than there are addresses
+    ASSERT_EQ(pthread_setattr_default_np(&attributes), 0);
+    ASSERT_THROW(std::thread([] {}).join(), std::system_error);
+    straitComm_t comm = nullptr;
+    STRAIT_EXPECT_OK(straitCommInitEnv(&comm, nullptr));
+    if (comm == nullptr) return;
+    all_reduce(comm);
+    STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  EXPECT_EQ(wait_for(child, 10'000), 0);
+  dumps(1);
+}
 
 TEST_F(FlightRecorderTest, ASignalDumpsAndReachesTheHandlerOfBefore) {
   ask_for_dumps();

@@ -128,6 +128,31 @@ TEST(Wrapper, GroupsOfMessages) {
   });
 }
 
+/// What an exception leaves behind is not run: buffers that were made after the group are gone before it.
+TEST(Wrapper, GroupsThatAreLeftRunNothing) {
+  on_ranks([](const Communicator& comm) {
+    const Values mine{1};
+    Values sum{-1}, outer_sum{-1};
+    try {
+      strait::api::Group group;
+      comm.all_reduce<int>(mine, std::span(sum));
+      throw std::runtime_error("something else went wrong");
+    } catch (const std::runtime_error&) {
+    }
+    EXPECT_EQ(sum, (Values{-1}));
+    strait::api::Group outer;
+    comm.all_reduce<int>(mine, std::span(outer_sum));
+    {
+      const strait::api::Group inner;
+      comm.all_reduce<int>(mine, std::span(sum));
+    }
+    EXPECT_THROW(outer.end(), strait::Exception);
+    EXPECT_EQ(outer_sum, (Values{-1}));
+    comm.all_reduce<int>(mine, std::span(sum));  // no group is open any more
+    EXPECT_EQ(sum, (Values{ranks}));
+  });
+}
+
 TEST(Wrapper, SplitsRegistersAndMoves) {
   on_ranks([](const Communicator& comm) {
     if (const int first[] = {0}; comm.rank() != 0) {

@@ -1,10 +1,13 @@
 // A machine that has run short: the error names what is missing and what to raise; no crash, no hang, no leak.
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "fault/leftovers.hpp"
@@ -117,6 +120,31 @@ TEST(FewFiles, ARankThatCannotJoinItsPartIsNewsToAllAtOnce) {
   });
 }
 
+/// From now on this process can start no thread.
+void leave_no_thread() {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, std::size_t{1} << 47);  // more than there are addresses
+  ASSERT_EQ(pthread_setattr_default_np(&attributes), 0);
+  ASSERT_THROW(std::thread([] {}).join(), std::system_error);
+}
+
+/// The rank that cannot go on tells the others, who do not wait until their deadline.
+TEST(FewThreads, JoiningOverTcpSaysSo) {
+  const Stopwatch watch;
+  RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
+    setenv("STRAIT_TRANSPORT", "tcp", 1);
+    if (rank == 1) leave_no_thread();
+    EXPECT_EQ(join(id, rank, 3, report), nullptr);
+  });
+  processes.expect_all_end_well();
+  EXPECT_LT(watch.elapsed(), seconds(5));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(processes.report(rank).result, rank == 1 ? straitSystemError : straitRemoteError);
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("ulimit -u")) << "rank " << rank;
+  }
+}
+
 std::size_t address_space_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::size_t pages = 0;
@@ -147,6 +175,26 @@ TEST(LittleMemory, TheSharedHeapSaysSo) {
     EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("ulimit -v"));
   });
   EXPECT_EQ(wait_for(child, 10'000), 0);
+}
+
+/// What makes files too large there would end the process by a signal, without a word.
+TEST(SmallFiles, SharedMemoryIsRefusedAndRanksGoOverTcp) {
+  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    set_limit(RLIMIT_FSIZE, 1 << 20);
+    void* memory = nullptr;
+    EXPECT_EQ(straitMemAlloc(&memory, 4096), straitSystemError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("ulimit -f"));
+    straitComm_t comm = join(id, rank, 2, report);
+    ASSERT_NE(comm, nullptr) << report.message;
+    const char *transport = nullptr, *why = nullptr;
+    STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, &why));
+    EXPECT_STREQ(transport, "tcp");
+    EXPECT_THAT(why, ::testing::AllOf(HasSubstr("shm: "), HasSubstr("shm_file: "), HasSubstr("ulimit -f")));
+    std::vector<std::int32_t> buffer;
+    STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, 2, 500, 1, buffer));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  processes.expect_all_end_well();
 }
 
 /// Rank 1 has no addresses left for its peers' heaps. Nobody may then rely on peers' memory, and copies go on.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# namespaces_test.sh <scenario> <net_rank>: two ranks of one host in separate namespaces, and which transport they find.
+# namespaces_test.sh <scenario> <net_rank>: ranks of one host in separate namespaces, and which transport they find. Two
+# ranks, each in namespaces of its own:
 #   everything_apart  network (joined by a veth pair), PID, IPC and mount namespaces, /dev/shm of 64 MB; 256 MB of data
 #   same_network      PID and IPC namespaces only
 #   death             as everything_apart; rank 1 is killed
@@ -10,6 +11,9 @@
 #   nothing_shared    TCP
 #   nothing_shared_death  likewise; rank 1 is killed
 #   vanished          likewise; the network of rank 1 goes down
+# or four that share nothing, ranks 0 and 1 in one network namespace, 2 and 3 in the other:
+#   shrink            rank 2 is killed, and the others go on without it
+#   shrink_first      rank 0 is, through which all have joined
 # Nothing here needs the right to trace another process, so Yama's ptrace_scope, whatever it is, makes no difference:
 # memory is shared by descriptors that its owner hands out, and death is seen through a pidfd that came the same way, a
 # lock on a file or a connection.
@@ -34,9 +38,13 @@ cleanup() {
 }
 trap cleanup EXIT
 
+ranks=2
+case $scenario in
+  shrink*) ranks=4 ;;
+esac
 # Shell words that put a command into the network namespace of rank $1.
 network_of() {
-  [ "$scenario" = same_network ] || echo "ip netns exec $name-$1"
+  [ "$scenario" = same_network ] || echo "ip netns exec $name-$(($1 * 2 / ranks))"
 }
 
 if [ "$scenario" = same_network ]; then
@@ -46,27 +54,30 @@ else
   ip netns add "$name-1"
   ip link add eth0 netns "$name-0" type veth peer name eth0 netns "$name-1" 2>/dev/null ||
     skip "this kernel makes no veth pairs"
-  for rank in 0 1; do
-    ip -n "$name-$rank" address add "10.83.0.$((rank + 1))/24" dev eth0
-    ip -n "$name-$rank" link set eth0 up
-    ip -n "$name-$rank" link set lo up
+  for side in 0 1; do
+    ip -n "$name-$side" address add "10.83.0.$((side + 1))/24" dev eth0
+    ip -n "$name-$side" link set eth0 up
+    ip -n "$name-$side" link set lo up
   done
   root=10.83.0.1
 fi
 
 megabytes=256
 victim=
+then=
 transport=shm
 own_folders='mount -t tmpfs -o size=64m tmpfs /dev/shm'
 private_tmp='mount -t tmpfs tmpfs /tmp'
 case $scenario in
   no_socket*) transport=shm_file own_folders=$private_tmp ;;
   small_dev_shm) transport=tcp own_folders=$private_tmp ;;
-  nothing_shared* | vanished) transport=tcp own_folders="$own_folders && $private_tmp" ;;
+  nothing_shared* | vanished | shrink*) transport=tcp own_folders="$own_folders && $private_tmp" ;;
 esac
 case $scenario in
   *death) victim=1 ;;
   vanished) victim=network ;;
+  shrink) victim=2 then=shrink ;;
+  shrink_first) victim=0 then=shrink ;;
 esac
 [ -z "$victim" ] || megabytes=1
 
@@ -75,20 +86,29 @@ esac
 cd "$(dirname "$rank_program")/.."
 start_rank() {
   # shellcheck disable=SC2046,SC2086
-  STRAIT_RANK=$1 STRAIT_RANKS=2 STRAIT_ROOT=$root:$((20000 + $$ % 10000)) STRAIT_KEY=$(printf '%064d' $$) \
+  STRAIT_RANK=$1 STRAIT_RANKS=$ranks STRAIT_ROOT=$root:$((20000 + $$ % 10000)) STRAIT_KEY=$(printf '%064d' $$) \
     LD_LIBRARY_PATH=lib \
     $(network_of "$1") unshare --pid --fork --ipc --mount --mount-proc sh -c \
-    "$own_folders"' && "$@"; exit $?' sh "bin/$(basename "$rank_program")" $transport $megabytes $victim
+    "$own_folders"' && "$@"; exit $?' sh "bin/$(basename "$rank_program")" $transport $megabytes $victim $then
 }
-start_rank 1 &
-second=$!
-start_rank 0
-case $scenario in
-  *death)
-    if wait $second; then
-      echo "rank 1 should have died"
-      exit 1
-    fi
-    ;;
-  *) wait $second ;;
-esac
+processes=
+rank=0
+while [ $rank -lt $ranks ]; do
+  start_rank $rank &
+  processes="$processes $!"
+  rank=$((rank + 1))
+done
+rank=0
+failed=0
+for process in $processes; do
+  ended=well
+  wait "$process" || ended=badly
+  expected=well
+  [ "$rank" != "$victim" ] || expected=badly
+  if [ $ended != $expected ]; then
+    echo "rank $rank ended $ended"
+    failed=1
+  fi
+  rank=$((rank + 1))
+done
+exit $failed

@@ -1,7 +1,7 @@
-// One rank, told by its environment where the others are: net_rank <transport> <megabytes> [victim]. Expects that
-// transport, all-reduces that much and checks every number. Then the victim (a rank), if there is one, dies, and the
-// others must hear of it within a second; or rank 1's network goes down (victim "network"), and both must hear of it
-// within five.
+// One rank, told by its environment where the others are: net_rank <transport> <megabytes> [victim] [shrink]. Expects
+// that transport, all-reduces that much and checks every number. Then the victim (a rank), if there is one, dies, and
+// the others must hear of it within a second, and with "shrink" go on without it; or rank 1's network goes down (victim
+// "network"), and both must hear of it within five.
 #include <signal.h>
 
 #include <chrono>
@@ -53,6 +53,21 @@ void outlive(straitComm_t comm, int rank, const std::string& victim) {
   expect_error(comm, 1 - rank, std::chrono::seconds(5));
 }
 
+/// The same work without the victim.
+void go_on(straitComm_t comm, int rank, int ranks, int victim, std::size_t count, const straitConfig_t& config) {
+  straitComm_t smaller = nullptr;
+  int new_rank = -1, new_ranks = 0;
+  require(straitCommShrink(comm, &victim, 1, &smaller, &config) == straitSuccess, "shrink");
+  require(
+      straitCommUserRank(smaller, &new_rank) == straitSuccess && straitCommCount(smaller, &new_ranks) == straitSuccess,
+      "the rank of those that remain");
+  require(new_ranks == ranks - 1 && new_rank == (rank > victim ? rank - 1 : rank), "the wrong ranks remain");
+  for (int i = 0; i < 10; ++i) all_reduce(smaller, new_rank, new_ranks, count + static_cast<std::size_t>(i));
+  require(straitBarrier(smaller, nullptr) == straitSuccess, "the barrier of those that remain");
+  require(straitCommDestroy(smaller) == straitSuccess, "destroy");
+  std::printf("rank %d goes on as rank %d of %d\n", rank, new_rank, new_ranks);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,13 +79,15 @@ int main(int argc, char** argv) {
   int rank = 0, ranks = 0;
   require(straitCommInitEnv(&comm, &config) == straitSuccess, "init");
   require(straitCommUserRank(comm, &rank) == straitSuccess && straitCommCount(comm, &ranks) == straitSuccess, "rank");
-  require(ranks == 2, "there should be two ranks");
+  require(std::to_string(ranks) == std::getenv("STRAIT_RANKS"), "another number of ranks was expected");
   const char *transport = "", *why = "";
   require(straitCommGetTransport(comm, &transport, &why) == straitSuccess, "transport");
   std::printf("rank %d goes over %s%s%s\n", rank, transport, *why == '\0' ? "" : ", because ", why);
   require(std::strcmp(transport, argv[1]) == 0, "another transport was expected");
-  all_reduce(comm, rank, ranks, megabytes << 18);
+  const std::size_t count = megabytes << 18;
+  all_reduce(comm, rank, ranks, count);
   if (argc > 3) outlive(comm, rank, argv[3]);
+  if (argc > 4) go_on(comm, rank, ranks, std::stoi(argv[3]), count, config);
   require(straitCommDestroy(comm) == straitSuccess, "destroy");
   std::printf("rank %d of %d: ok\n", rank, ranks);
 }

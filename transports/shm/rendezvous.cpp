@@ -80,11 +80,9 @@ class Listener {
   static Result<Listener> open(const Address& address) {
     UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd) return fail_errno("cannot open a unix socket", errno, "Raise the limit of open files (ulimit -n)");
-    const mode_t mask = umask(0177);  // a socket file for this user only
-    const int bound = bind(fd.get(), generic(address), address.size);
-    const int reason = errno;
-    umask(mask);
-    if (bound != 0) return fail_errno("cannot bind a unix socket", reason, "Check that /tmp is writable");
+    // A socket file is for this user only. By the socket's mode: a umask would be one of all threads.
+    if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0 || bind(fd.get(), generic(address), address.size) != 0)
+      return fail_errno("cannot bind a unix socket", errno, "Check that /tmp is writable");
     Listener listener(std::move(fd), address);
     if (listen(listener.fd_.get(), 512) != 0) return fail_errno("cannot listen on a unix socket", errno);
     return listener;
@@ -139,6 +137,9 @@ class Leader {
     STRAIT_TRY(request_.agree({}));  // the others have connected
     deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     UniqueFd heap(request_.heap_fd >= 0 ? fcntl(request_.heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
+    if (request_.heap_fd >= 0 && !heap)
+      return fail_errno("cannot keep a descriptor for the ranks of this host", errno,
+                        "Raise the limit of open files (ulimit -n)");
     STRAIT_ASSIGN(UniqueFd pidfd, own_pidfd());
     result.has_own_pidfd = static_cast<bool>(pidfd);
     rows_.push_back({request_.rank, std::move(pidfd), std::move(heap)});

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <string>
 
+#include "transports/shm/shared_heap.hpp"
+
 namespace strait::shm {
 namespace {
 
@@ -26,6 +28,7 @@ tl::unexpected<Error> no_room(std::size_t bytes) {
 }
 
 Result<UniqueFd> create(const RendezvousRequest& request) {
+  STRAIT_TRY(check_file_size(request.segment_bytes + request.secret.password.size()));
   const std::string path = path_of(request.secret);
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return fail_errno("cannot create a file in " + std::string(folder), errno);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,14 +17,21 @@ constexpr std::size_t page_bytes = 4096;
 
 }  // namespace
 
+Status check_file_size(std::size_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur) return {};
+  return fail_errno("cannot size " + std::to_string(bytes >> 20) + " MB of shared memory", EFBIG,
+                    "Raise the limit of file sizes (ulimit -f)");
+}
+
 Result<UniqueFd> make_sealed_memory(const char* name, std::size_t size_bytes) {
+  STRAIT_TRY(check_file_size(size_bytes));
   UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd)
     return fail_errno("cannot create shared memory (memfd_create)", errno,
                       "Raise the limit of open files (ulimit -n) if it is reached");
   if (ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0)
-    return fail_errno("cannot size " + std::to_string(size_bytes >> 20) + " MB of shared memory", errno,
-                      "Raise the limit of file sizes (ulimit -f)");
+    return fail_errno("cannot size " + std::to_string(size_bytes >> 20) + " MB of shared memory", errno);
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return fail_errno("cannot seal shared memory", errno);
   return fd;

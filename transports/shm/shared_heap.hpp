@@ -40,6 +40,8 @@ class SharedHeap {
   std::map<std::size_t, std::size_t> used_;  ///< offset -> bytes
 };
 
+/// An error where the limit of file sizes is below: the kernel would end the process by a signal (SIGXFSZ).
+Status check_file_size(std::size_t bytes);
 /// A memfd of this size that nobody can shrink, grow or unseal: its readers need not fear SIGBUS.
 Result<UniqueFd> make_sealed_memory(const char* name, std::size_t size_bytes);
 

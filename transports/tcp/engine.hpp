@@ -99,11 +99,12 @@ class Engine {
     std::unordered_map<std::uint64_t, std::unique_ptr<Incoming>> incoming;
     std::unordered_map<std::uint64_t, Outgoing*> outgoing;  ///< that it reads
     std::unordered_map<std::uint64_t, std::uint64_t> signals;
-    std::vector<Incoming*> untold;       ///< links with released messages that it does not know of
-    std::uint64_t posted = 0;            ///< its last collective
-    bool is_dirty = false;               ///< has something queued that nobody has tried to send
-    bool waits_for_room = false;         ///< EPOLLOUT is asked for
-    bool is_down = false;                ///< the end of the connection has been dealt with
+    std::array<char, max_error_bytes + 1> error_text{};  ///< arriving
+    std::vector<Incoming*> untold;                       ///< links with released messages that it does not know of
+    std::uint64_t posted = 0;                            ///< its last collective
+    bool is_dirty = false;                               ///< has something queued that nobody has tried to send
+    bool waits_for_room = false;                         ///< EPOLLOUT is asked for
+    bool is_down = false;                                ///< the end of the connection has been dealt with
     Deadline death = Deadline::never();  ///< its process is gone; what it sent may still arrive until then
     std::chrono::steady_clock::time_point answered_at{};  ///< or when it last owed no answer
   };
@@ -117,7 +118,8 @@ class Engine {
   bool take_slot(Peer& peer, const FrameHeader& frame);
   bool take_released(Peer& peer, std::uint32_t rank, const FrameHeader& frame);
   void take_call(std::uint32_t rank, const FrameHeader& frame);
-  void take_error(const FrameHeader& frame);
+  void take_error(Peer& peer, const FrameHeader& frame);
+  bool take_signal(Peer& peer, std::uint64_t stream);
 
   void mark_dirty(std::uint32_t rank);
   void flush(std::uint32_t rank);
@@ -142,7 +144,6 @@ class Engine {
   std::vector<Peer> peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Outgoing>> outgoing_;
   std::vector<std::uint32_t> dirty_;
-  std::array<char, max_error_bytes + 1> error_text_{};  ///< arriving
   bool error_told_ = false;
   std::uint32_t polls_ = 0;
   std::chrono::steady_clock::time_point examined_{};

@@ -8,11 +8,12 @@ namespace {
 
 /// A peer cannot make this rank allocate without end.
 constexpr std::size_t most_links_of_a_peer = 4096;
+constexpr std::size_t most_signals_of_a_peer = 1 << 16;  // as many as there are tags
 
 }  // namespace
 
 std::byte* Engine::place_of(Peer& peer, const FrameHeader& frame) {
-  if (frame.kind == FrameKind::error) return reinterpret_cast<std::byte*>(error_text_.data());
+  if (frame.kind == FrameKind::error) return reinterpret_cast<std::byte*>(peer.error_text.data());
   if (peer.incoming.size() >= most_links_of_a_peer && !peer.incoming.contains(frame.stream)) return nullptr;
   Incoming& link = incoming(frame.stream, static_cast<std::uint32_t>(&peer - peers_.data()));
   if (link.arrived - link.released >= geometry_.depth) return nullptr;  // more than there are slots
@@ -31,13 +32,12 @@ bool Engine::take(std::uint32_t rank, const FrameHeader& frame) {
     case FrameKind::released:
       return take_released(peer, rank, frame);
     case FrameKind::signal:
-      ++peer.signals[frame.stream];
-      return true;
+      return take_signal(peer, frame.stream);
     case FrameKind::call:
       take_call(rank, frame);
       return true;
     case FrameKind::error:
-      take_error(frame);
+      take_error(peer, frame);
       return true;
     case FrameKind::left:
       controls_[rank].left.store(1, std::memory_order_release);
@@ -50,6 +50,12 @@ bool Engine::take_slot(Peer& peer, const FrameHeader& frame) {
   if (frame.payload_bytes == 0 && place_of(peer, frame) == nullptr) return false;
   Incoming& link = *peer.incoming.at(frame.stream);
   link.signatures[link.arrived++ % geometry_.depth] = {frame.a, frame.b};
+  return true;
+}
+
+bool Engine::take_signal(Peer& peer, std::uint64_t stream) {
+  if (peer.signals.size() >= most_signals_of_a_peer && !peer.signals.contains(stream)) return false;
+  ++peer.signals[stream];
   return true;
 }
 
@@ -69,11 +75,11 @@ void Engine::take_call(std::uint32_t rank, const FrameHeader& frame) {
   peers_[rank].posted = frame.stream;
 }
 
-void Engine::take_error(const FrameHeader& frame) {
-  error_text_[frame.payload_bytes] = '\0';
+void Engine::take_error(Peer& peer, const FrameHeader& frame) {
+  peer.error_text[frame.payload_bytes] = '\0';
   std::uint32_t empty = 0;
   if (!control_.error.state.compare_exchange_strong(empty, 1)) return;  // this rank has its own already
-  write_error(control_, static_cast<std::uint32_t>(frame.a), error_text_.data());
+  write_error(control_, static_cast<std::uint32_t>(frame.a), peer.error_text.data());
 }
 
 }  // namespace strait::tcp

@@ -48,6 +48,11 @@ Result<FrameHeader> decode(std::span<const std::byte, header_bytes> bytes, std::
   if (const std::size_t most = longest_payload(header.kind, slot_bytes); header.payload_bytes > most)
     return fail(Code::remote_error, "a frame of " + std::to_string(header.payload_bytes) + " bytes where at most " +
                                         std::to_string(most) + " are accepted");
+  const auto is_error = [](std::uint64_t code) {
+    return code > static_cast<std::uint64_t>(Code::success) && code <= static_cast<std::uint64_t>(Code::in_progress);
+  };
+  if (header.kind == FrameKind::error && !is_error(header.a))
+    return fail(Code::remote_error, "an error of the unknown code " + std::to_string(header.a));
   return header;
 }
 

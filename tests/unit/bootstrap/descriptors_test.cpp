@@ -1,6 +1,9 @@
 // Where file descriptors run out. A program of its own: roots of other tests would still close some, and each of those
 // is room for one rank more.
+#include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -47,6 +50,25 @@ TEST(Descriptors, RunningOutIsAnErrorWithARemedy) {
               JoinOptions options = options_of(0, 2);
               limit_descriptors(0);
               return fails_for_want_of_descriptors(join(id, options).map([](auto&&) {}));
+            }),
+            0);
+}
+
+/// What a rank's forked child keeps open would hide the rank's death from ranks of other hosts.
+TEST(Descriptors, AForkedChildClosesItsCopiesAlsoWhereNoneAreLeft) {
+  EXPECT_EQ(exit_code_of([] {
+              int ends[2];
+              if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+              Socket rank{UniqueFd(ends[0])};
+              limit_descriptors(0);
+              const pid_t loader = ::fork();
+              if (loader == 0) ::pause();
+              rank = Socket();
+              pollfd peer{ends[1], POLLIN, 0};
+              const bool is_told = ::poll(&peer, 1, 2000) == 1 && (peer.revents & POLLHUP) != 0;
+              ::kill(loader, SIGKILL);
+              ::waitpid(loader, nullptr, 0);
+              return is_told;
             }),
             0);
 }

@@ -252,6 +252,7 @@ TEST(Ranks, OneThatComesAfterAFailureIsToldOfIt) {
 TEST(Ranks, OutOfRangeIsRefused) {
   UniqueId id = make_id();
   EXPECT_THAT(join(id, options_of(4, 4)), FailsWith(Code::invalid_argument, HasSubstr("rank 4 of 4 is out of range")));
+  EXPECT_THAT(join(id, options_of(0, most_ranks + 1)), FailsWith(Code::invalid_argument, HasSubstr("at most")));
   EXPECT_THAT(join(id, options_of(-1, 4)), FailsWith(Code::invalid_argument, HasSubstr("out of range")));
   EXPECT_THAT(join(id, options_of(0, 0)), FailsWith(Code::invalid_argument, HasSubstr("out of range")));
 }

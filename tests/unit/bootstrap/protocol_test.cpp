@@ -214,6 +214,7 @@ TEST(Rosters, RefuseWhatDoesNotFit) {
   Roster roster;
   EXPECT_THAT(roster.add(join_message(8, 8)),
               FailsWith(Code::invalid_argument, HasSubstr("rank 8 (host node8, pid 108) is out of range")));
+  EXPECT_THAT(roster.add(join_message(0, most_ranks + 1)), FailsWith(Code::invalid_argument, HasSubstr("at most")));
   EXPECT_THAT(roster.add(join_message(-1, 8)), FailsWith(Code::invalid_argument, HasSubstr("out of range")));
   ASSERT_TRUE(roster.add(join_message(1, 3)));
   EXPECT_THAT(roster.add(join_message(1, 3)),

@@ -112,6 +112,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
     STRAIT_TRY(request.goes_on());  // as copies that do not end are an error of the real one
     rates = with_measured(rates, measured.gbps);
   }
+  if (testing::fake_gpu.on_open) STRAIT_TRY(testing::fake_gpu.on_open(request));
   StagingShare staging;
   if (testing::fake_gpu.stages) {
     STRAIT_ASSIGN(staging, agree_on_staging(request, false, false));

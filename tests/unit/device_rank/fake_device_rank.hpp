@@ -31,6 +31,8 @@ struct FakeGpu {
   std::atomic<int> looks{0};     ///< at what joins the GPUs: each sees something else
   /// Stands for what ranks measure; none: they measure nothing.
   std::function<Result<std::chrono::nanoseconds>(const DeviceRank::Request& request, std::size_t bytes)> copy;
+  /// What else ranks do when a communicator is made; none: nothing.
+  std::function<Status(const DeviceRank::Request& request)> on_open;
   bool stages = false;                      ///< ranks agree on their host memory, and keep it
   std::array<std::size_t, 4> staged_for{};  ///< by rank: what they agreed on
   bool agrees = false;                      ///< when a communicator is made, that all are well

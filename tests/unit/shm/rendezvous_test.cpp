@@ -4,14 +4,18 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <thread>
+#include <vector>
 
 #include "transports/shm/strangers.hpp"
 
@@ -156,6 +160,64 @@ TEST(Meeting, StrangersDoNotTakeTheLeadersDescriptors) {
   EXPECT_EQ(status, 0);
   ASSERT_TRUE(met) << met.error().message;
   EXPECT_TRUE(met->segment);
+}
+
+RendezvousRequest request_alone(std::uint8_t number) {
+  Secret secret = secret_of_this_test();
+  secret.name.back() = std::byte{number};
+  RendezvousRequest request = request_of(0, secret);
+  request.ranks.resize(1);
+  return request;
+}
+
+TEST(Meeting, WhatCannotBeHandedOutIsAnError) {
+  RendezvousRequest request = request_alone(0);
+  request.heap_fd = 1 << 30;  // never open
+  EXPECT_FALSE(meet(request));
+}
+
+std::string umask_of_this_process() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word)
+    if (word == "Umask:" && status >> word) return word;
+  return "";
+}
+
+/// A process's umask is that of all its threads, some of which may make files at any moment.
+TEST(Meeting, LeavesTheUmaskAlone) {
+  const std::string before = umask_of_this_process();
+  ASSERT_NE(before, "");
+  std::atomic<int> meeting{2};
+  std::vector<std::jthread> leaders;
+  for (std::uint8_t number : {1, 2})
+    leaders.emplace_back([&, number] {
+      for (int i = 0; i < 10'000; ++i) EXPECT_TRUE(meet(request_alone(number)));
+      --meeting;
+    });
+  while (meeting > 0) ASSERT_EQ(umask_of_this_process(), before);
+  EXPECT_EQ(umask_of_this_process(), before);
+}
+
+/// Ranks of another network namespace come through a file, which is nobody else's.
+TEST(Meeting, ASocketFileIsForItsUserOnly) {
+  const Secret secret = secret_of_this_test();
+  const std::string path = "/tmp/" + socket_name(secret);
+  RendezvousRequest request = request_of(0, secret);
+  request.ranks[1].net_namespace = 2;
+  bool has_looked = false;
+  request.agree = [&](const Status& own) {
+    struct stat status {};
+    if (!has_looked) {
+      EXPECT_EQ(stat(path.c_str(), &status), 0);
+      EXPECT_EQ(status.st_mode & 0777, 0600u);
+    }
+    has_looked = true;
+    return own ? Status(fail(Code::aborted, "enough")) : own;
+  };
+  EXPECT_FALSE(meet(request));
+  EXPECT_TRUE(has_looked);
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
 }  // namespace

@@ -225,6 +225,10 @@ TEST(PeerSocket, WhatIsNoFrameEndsTheConnection) {
   expect_end(too_long(FrameKind::slot, slot_bytes + 1), "at most 1048576");
   expect_end(too_long(FrameKind::error, max_error_bytes + 1), "at most");
   expect_end(too_long(FrameKind::released, 1), "at most 0");
+  const auto error_of = [](std::uint64_t code) { return stream_of({{{FrameKind::error, 0, 0, code, 0}, {}}}); };
+  const auto last = static_cast<std::uint64_t>(Code::in_progress);
+  for (const std::uint64_t code : {std::uint64_t{0}, last + 1, (std::uint64_t{1} << 32) + 6})
+    expect_end(error_of(code), "unknown code");  // that the communicator failed with "success" would be a lie
 }
 
 TEST(PeerSocket, FramesThatTheEngineRefusesEndTheConnection) {

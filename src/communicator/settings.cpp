@@ -1,0 +1,113 @@
+// What a communicator takes from the environment where its configuration does not say.
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "communicator/comm.hpp"
+
+namespace strait {
+namespace {
+
+/// 0: unset.
+Result<double> exchange_gbps(const Environment& environment) {
+  STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_EXCHANGE_GBPS"));
+  double gbps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gbps);
+  if (!text.empty() && !(error == std::errc{} && end == text.data() + text.size() && gbps > 0 && gbps < 1e6))
+    return fail(Code::invalid_argument,
+                "STRAIT_EXCHANGE_GBPS=\"" + text + "\" is not accepted: give GB/s such as 0.6 or 12");
+  return gbps;
+}
+
+/// "0-3,16"; none: unset.
+Result<std::vector<std::uint32_t>> reducer_cores(const Environment& environment) {
+  STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_CPU_REDUCER_CORES"));
+  std::vector<std::uint32_t> cores;
+  const char *next = text.data(), *const end = next + text.size();
+  const auto take = [&](std::uint32_t& core) {
+    const auto [after, error] = std::from_chars(next, end, core);
+    next = after;
+    return error == std::errc{} && core < CPU_SETSIZE;
+  };
+  bool is_good = true;
+  while (is_good && next != end) {
+    std::uint32_t first = 0;
+    is_good = (cores.empty() || *next++ == ',') && take(first);
+    std::uint32_t last = first;
+    if (is_good && next != end && *next == '-') is_good = (++next, take(last)) && first <= last;
+    for (std::uint32_t core = first; is_good && core <= last; ++core) cores.push_back(core);
+  }
+  if (is_good) return cores;
+  return fail(Code::invalid_argument, "STRAIT_CPU_REDUCER_CORES=\"" + text +
+                                          "\" is not accepted: give the numbers of cores below " +
+                                          std::to_string(CPU_SETSIZE) + ", such as 0-3,16");
+}
+
+Result<std::size_t> bytes_of(const Environment& environment, VariableName name) {
+  return environment.integer(name).map([](std::int64_t bytes) { return static_cast<std::size_t>(bytes); });
+}
+
+Result<std::optional<std::size_t>> bytes_if_set(const Environment& environment, VariableName name) {
+  if (!environment.is_set(name)) return std::nullopt;
+  return bytes_of(environment, name).map([](std::size_t bytes) { return std::optional(bytes); });
+}
+
+}  // namespace
+
+Status Comm::read_settings(const Environment& environment) {
+  STRAIT_ASSIGN(const std::string simd, environment.text("STRAIT_SIMD"));
+  simd_ = best_simd();
+  if (const auto forced = simd_from_name(simd)) {
+    if (*forced > best_simd())
+      return fail(Code::invalid_usage,
+                  "STRAIT_SIMD=" + simd + ", but this processor has no more than " + std::string(name(best_simd())));
+    simd_ = *forced;
+  }
+  STRAIT_ASSIGN(select_options_.algorithm, environment.text("STRAIT_ALGORITHM"));
+  if (select_options_.algorithm == "auto") select_options_.algorithm.clear();
+  if (!select_options_.algorithm.empty() && find_algorithm(select_options_.algorithm) == nullptr)
+    return fail(Code::invalid_usage, "STRAIT_ALGORITHM=" + select_options_.algorithm +
+                                         " names no algorithm. `strait plan --list` prints them");
+  STRAIT_ASSIGN(select_options_.slice_bytes, bytes_of(environment, "STRAIT_SLICE_BYTES"));
+  if (options_.max_sms == 0) {
+    STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
+    options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), Call::most_sms);
+  }
+  if (!options_.p2p) {
+    STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));
+    STRAIT_ASSIGN(options_.p2p, parse_p2p(p2p));
+  }
+  STRAIT_ASSIGN(options_.lines_bytes, bytes_of(environment, "STRAIT_LINES_BYTES"));
+  STRAIT_ASSIGN(options_.piped_bytes, bytes_of(environment, "STRAIT_PIPED_BYTES"));
+  STRAIT_ASSIGN(options_.joins_graphs, environment.flag("STRAIT_GRAPH_MIXING"));
+  STRAIT_ASSIGN(options_.aggregates, environment.flag("STRAIT_AGGREGATE"));
+  STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
+  STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
+  STRAIT_ASSIGN(options_.measures_exchange, environment.flag("STRAIT_MEASURE_EXCHANGE"));
+  STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
+  STRAIT_ASSIGN(options_.host_memory_bytes, bytes_of(environment, "STRAIT_HOST_MEMORY_BYTES"));
+  STRAIT_ASSIGN(options_.copy_engine_bytes, bytes_of(environment, "STRAIT_COPY_ENGINE_BYTES"));
+  STRAIT_ASSIGN(options_.copies_messages, environment.flag("STRAIT_COPY_MESSAGES"));
+  STRAIT_ASSIGN(options_.copy_window_bytes, bytes_of(environment, "STRAIT_COPY_WINDOW_BYTES"));
+  STRAIT_ASSIGN(options_.cpu_reduce_bytes, bytes_if_set(environment, "STRAIT_CPU_REDUCE_BYTES"));
+  STRAIT_ASSIGN(const std::int64_t cpu_reducers, environment.integer("STRAIT_CPU_REDUCERS"));
+  options_.cpu_reducers = static_cast<std::uint32_t>(cpu_reducers);
+  STRAIT_ASSIGN(options_.cpu_reducer_cores, reducer_cores(environment));
+  STRAIT_ASSIGN(const std::int64_t spin_us, environment.integer("STRAIT_CPU_REDUCER_SPIN_US"));
+  options_.cpu_reducer_spin_us = static_cast<std::uint32_t>(spin_us);
+  STRAIT_ASSIGN(options_.wire_bytes, bytes_if_set(environment, "STRAIT_WIRE_BYTES"));
+  if (!options_.wire) {
+    STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
+    for (int format = 0; format < wire_format_count; ++format)
+      if (wire == name(static_cast<WireFormat>(format))) options_.wire = static_cast<WireFormat>(format);
+  }
+  STRAIT_ASSIGN(tuning_, load_tuning(environment));
+  return {};
+}
+
+}  // namespace strait

@@ -1,0 +1,124 @@
+// Any allocation of one rank's call may be the one that memory no longer suffices for: the call says so, and the peers
+// do not wait for ever.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "support/ranks.hpp"
+
+namespace {
+
+thread_local int allocations = 0;          ///< that this thread has asked for,
+thread_local int failing_allocation = -1;  ///< and which of them fails
+
+void* allocate(std::size_t bytes) {
+  void* const memory = allocations++ == failing_allocation ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes); }
+void* operator new[](std::size_t bytes) { return allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace strait::testing {
+namespace {
+
+constexpr int ranks = 3;
+constexpr std::size_t count = 100'000;
+
+struct Buffers {
+  std::vector<float> send = std::vector<float>(ranks * count, 1), receive = std::vector<float>(ranks * count);
+};
+using Work = straitResult_t (*)(straitComm_t comm, int rank, Buffers& buffers);
+
+straitResult_t all_reduce(straitComm_t comm, int, Buffers& buffers) {
+  return straitAllReduce(buffers.send.data(), buffers.receive.data(), count, straitFloat32, straitSum, comm, nullptr);
+}
+straitResult_t quantized_all_reduce(straitComm_t comm, int, Buffers& buffers) {
+  straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+  options.wire = straitWireInt8;
+  return straitAllReduceWithOptions(buffers.send.data(), buffers.receive.data(), count, straitFloat32, straitSum, comm,
+                                    nullptr, &options);
+}
+straitResult_t all_to_all_v(straitComm_t comm, int, Buffers& buffers) {
+  const std::array<std::size_t, ranks> counts{count, count, count}, offsets{0, count, 2 * count};
+  return straitAllToAllv(buffers.send.data(), counts.data(), offsets.data(), buffers.receive.data(), counts.data(),
+                         offsets.data(), straitFloat32, comm, nullptr);
+}
+straitResult_t ring(straitComm_t comm, int rank, Buffers& buffers) {
+  straitGroupStart();
+  straitSend(buffers.send.data(), count, straitFloat32, (rank + 1) % ranks, comm, nullptr);
+  straitRecv(buffers.receive.data(), count, straitFloat32, (rank + ranks - 1) % ranks, comm, nullptr);
+  return straitGroupEnd();
+}
+straitResult_t mixed_group(straitComm_t comm, int rank, Buffers& buffers) {
+  straitGroupStart();
+  straitSend(buffers.send.data(), count, straitFloat32, (rank + 1) % ranks, comm, nullptr);
+  straitRecv(buffers.receive.data(), count, straitFloat32, (rank + ranks - 1) % ranks, comm, nullptr);
+  straitAllReduce(buffers.send.data(), buffers.receive.data() + count, count, straitFloat32, straitSum, comm, nullptr);
+  straitBroadcast(buffers.send.data(), buffers.receive.data() + 2 * count, count, straitFloat32, 1, comm, nullptr);
+  return straitGroupEnd();
+}
+
+/// Runs it on all ranks, of which rank 1 fails at that allocation; gives how many it has asked for.
+int run_with_failure(Work work, int failing) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  std::array<straitResult_t, ranks> results{};
+  int asked_for = 0;
+  std::vector<std::jthread> threads;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      straitConfig_t config = test_config();
+      config.timeout_ms = 5000;
+      straitComm_t comm = nullptr;
+      STRAIT_EXPECT_OK(straitCommInitRank(&comm, ranks, &id, static_cast<int>(rank), &config));
+      if (comm == nullptr) return;
+      Buffers buffers;
+      if (rank == 1) {
+        allocations = 0;
+        failing_allocation = failing;
+      }
+      results[rank] = work(comm, static_cast<int>(rank), buffers);
+      failing_allocation = -1;
+      if (rank == 1) asked_for = allocations;
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    });
+  threads.clear();
+  // Some do without: it may be a sort's buffer.
+  EXPECT_THAT(results[1], ::testing::AnyOf(straitOutOfMemory, straitSuccess)) << "allocation " << failing;
+  if (results[1] == straitSuccess) {
+    EXPECT_THAT(results, ::testing::Each(straitSuccess)) << "allocation " << failing;
+  }
+  EXPECT_THAT(results, ::testing::Not(::testing::Contains(straitTimeout))) << "allocation " << failing;
+  return asked_for;
+}
+
+/// The first and the last allocations one by one, and some of those between, which choose a plan.
+void run_with_failures(Work work) {
+  constexpr int ends = 12, samples = 20;
+  const int all = run_with_failure(work, -1);
+  ASSERT_GT(all, 0);
+  for (int failing = 0; failing < all && !::testing::Test::HasFailure(); ++failing) {
+    const bool is_at_end = failing < ends || failing >= all - ends;
+    if (is_at_end || failing % (all / samples + 1) == 0) run_with_failure(work, failing);
+  }
+}
+
+TEST(OutOfMemory, AllReduce) { run_with_failures(all_reduce); }
+TEST(OutOfMemory, QuantizedAllReduce) { run_with_failures(quantized_all_reduce); }
+TEST(OutOfMemory, AllToAllV) { run_with_failures(all_to_all_v); }
+TEST(OutOfMemory, Ring) { run_with_failures(ring); }
+TEST(OutOfMemory, MixedGroup) { run_with_failures(mixed_group); }
+
+}  // namespace
+}  // namespace strait::testing

@@ -1,0 +1,95 @@
+// An engine whose peers are bare sockets, which send what no Strait would, or in pieces.
+#include <gtest/gtest.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "transports/tcp/engine.hpp"
+
+namespace strait::tcp {
+namespace {
+
+/// Until it holds, or for 10 s.
+template <class Condition>
+bool soon(const Condition& condition) {
+  const Deadline deadline = Deadline::after_ms(10'000);
+  while (!condition()) {
+    if (deadline.expired()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
+}
+
+/// Rank 0's engine; ranks 1 and 2 are the other ends of its connections.
+class BarePeers : public ::testing::Test {
+ protected:
+  BarePeers() {
+    std::vector<MeshPeer> mesh(3);
+    for (std::size_t rank : {1, 2}) {
+      int ends[2];
+      EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+      mesh[rank].socket = Socket(UniqueFd(ends[0]));
+      peers_[rank] = UniqueFd(ends[1]);
+    }
+    engine_ = std::make_unique<Engine>(0, Geometry{.depth = 4, .slot_bytes = 4096}, std::move(mesh));
+    EXPECT_TRUE(engine_->start());
+  }
+  /// Returns once the engine has taken it in, or will take nothing more from there.
+  void send(std::uint32_t rank, std::span<const std::byte> bytes) {
+    const int fd = peers_[rank].get();
+    while (!bytes.empty() && !engine_->has_died(rank)) {
+      const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    int left = 0;
+    EXPECT_TRUE(soon([&] { return engine_->has_died(rank) || (ioctl(fd, SIOCOUTQ, &left) == 0 && left == 0); }));
+  }
+  void send(std::uint32_t rank, const FrameHeader& header) { send(rank, encode(header)); }
+  void send(std::uint32_t rank, std::string_view text) { send(rank, std::as_bytes(std::span(text))); }
+
+  std::unique_ptr<Engine> engine_;
+  std::array<UniqueFd, 3> peers_;  ///< closed first: they would not answer a goodbye
+};
+
+constexpr FrameHeader error_of_10_bytes{FrameKind::error, 10, 0, 6, 0};
+
+/// Two ranks fail at once, and their errors come in pieces: the first that is whole is the one that holds.
+TEST_F(BarePeers, ErrorsOfSeveralDoNotMix) {
+  send(1, error_of_10_bytes);
+  send(1, "aaaaa");
+  send(2, error_of_10_bytes);
+  send(2, "bbbbbbb");
+  send(1, "AAAAA");
+  EXPECT_TRUE(soon([&] { return engine_->control().abort.load() != 0; }));
+  EXPECT_STREQ(engine_->control().error.message, "aaaaaAAAAA");
+  send(2, "BBB");
+  EXPECT_STREQ(engine_->control().error.message, "aaaaaAAAAA");
+  EXPECT_FALSE(engine_->has_died(1) || engine_->has_died(2));
+}
+
+/// There are no more signals than tags: a peer cannot make this rank take memory without end.
+TEST_F(BarePeers, SignalsWithoutEndEndTheConnection) {
+  constexpr std::size_t tags = 1 << 16;
+  Bytes all;
+  for (std::uint64_t stream = 0; stream < tags + 1; ++stream) {
+    if (stream == tags) {
+      send(1, all);
+      EXPECT_FALSE(engine_->has_died(1));
+      all.clear();
+    }
+    const HeaderBytes header = encode({FrameKind::signal, 0, stream, 0, 0});
+    all.insert(all.end(), header.begin(), header.end());
+  }
+  send(1, all);
+  EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
+}
+
+}  // namespace
+}  // namespace strait::tcp
