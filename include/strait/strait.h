@@ -295,7 +295,8 @@ STRAIT_API straitResult_t straitGather(const void* sendbuff, void* recvbuff, siz
 STRAIT_API straitResult_t straitScatter(const void* sendbuff, void* recvbuff, size_t count, straitDataType_t datatype,
                                         int root, straitComm_t comm, straitStream_t stream);
 /* Point to point. The receive of the same count and type on rank `peer` takes it; between two ranks in order of
- * posting. Sends and receives that must progress together belong in one group. */
+ * posting. Sends and receives that must progress together belong in one group, where what is received lies in memory
+ * that no other of them uses (host ranks: straitInvalidArgument from the group's end). */
 STRAIT_API straitResult_t straitSend(const void* sendbuff, size_t count, straitDataType_t datatype, int peer,
                                      straitComm_t comm, straitStream_t stream);
 STRAIT_API straitResult_t straitRecv(void* recvbuff, size_t count, straitDataType_t datatype, int peer,

@@ -250,6 +250,34 @@ Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   return {};
 }
 
+Status check_places(std::span<const Call> messages) {
+  struct Place {
+    std::uintptr_t begin, end;
+    const Call* message;
+  };
+  std::vector<Place> places;
+  for (const Call& message : messages) {
+    const void* buffer = message.sends ? message.send : message.receive;
+    if (const std::size_t bytes = message.count * size_bytes(message.type); bytes != 0)
+      places.push_back({begin_of(buffer), begin_of(buffer) + bytes, &message});
+  }
+  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.begin < b.begin; });
+  const Place *last = nullptr, *last_received = nullptr;  // of those that begin earlier: that which ends last
+  const auto name = [](const Call& message) {
+    return (message.sends ? "the send to rank " : "the receive from rank ") + std::to_string(message.peer);
+  };
+  for (const Place& place : places) {
+    const Place* const other = place.message->sends ? last_received : last;
+    if (other != nullptr && place.begin < other->end)
+      return fail(Code::invalid_argument, "send-recv: in a group the buffer of " + name(*other->message) +
+                                              " overlaps that of " + name(*place.message) +
+                                              "; only what is sent may be shared");
+    if (last == nullptr || place.end > last->end) last = &place;
+    if (!place.message->sends && (last_received == nullptr || place.end > last_received->end)) last_received = &place;
+  }
+  return {};
+}
+
 Status check_own_messages(std::span<const Call> messages, std::uint32_t rank) {
   std::vector<CallSignature> sent, received;
   for (const Call& message : messages)

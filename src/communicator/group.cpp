@@ -59,7 +59,7 @@ Status Group::run_set_ups(const std::vector<SetUps>& set_ups) {
   std::vector<Status> results(set_ups.size());
   const auto run = [&](std::size_t i) {
     for (const auto& call : set_ups[i].calls)
-      if (Status status = call(); !status && results[i]) results[i] = std::move(status);
+      if (Status status = or_shortage(call); !status && results[i]) results[i] = std::move(status);
   };
   Status started;
   {

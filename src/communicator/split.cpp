@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
+#include <new>
 #include <optional>
 #include <system_error>
 
@@ -19,11 +21,16 @@ constexpr std::chrono::milliseconds news_every(10);
 
 Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled) {
-  STRAIT_TRY(failure());
-  heed(is_cancelled);
-  // Whatever ends this, also want of memory: what it refers to is the caller's.
-  const std::unique_ptr<Comm, void (*)(Comm*)> until_made(this, [](Comm* comm) { comm->heed({}); });
-  return make_part(color, key, options, is_cancelled);
+  try {
+    STRAIT_TRY(failure());
+    heed(is_cancelled);
+    // Whatever ends this, also want of memory: what it refers to is the caller's.
+    const std::unique_ptr<Comm, void (*)(Comm*)> until_made(this, [](Comm* comm) { comm->heed({}); });
+    return make_part(color, key, options, is_cancelled);
+  } catch (const std::bad_alloc&) {  // the others wait for this rank, and nothing else tells them
+    channel_->announce({Code::remote_error, channel_->self().describe() + " has no memory left to split with"});
+    throw;
+  }
 }
 
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
@@ -117,6 +124,9 @@ Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, uni
   };
   std::future<Joined> joining;
   std::optional<Joined> joined;
+  // Whatever ends this: the future's end waits for the thread.
+  const auto set = [](std::atomic<bool>* flag) { flag->store(true, std::memory_order_release); };
+  const std::unique_ptr<std::atomic<bool>, decltype(set)> gives_up(&give_up, set);
   try {
     joining = std::async(std::launch::async, join_now);
   } catch (const std::system_error& error) {
@@ -129,10 +139,7 @@ Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, uni
     Status agreed = agree(own, "join its part of a split communicator", deadline);
     auto states =
         agreed ? gather(*channel_, std::uint8_t{joined.has_value()}, deadline) : tl::unexpected(agreed.error());
-    if (!states) {
-      give_up.store(true, std::memory_order_release);  // the future's end waits for the thread
-      return tl::unexpected(states.error());
-    }
+    if (!states) return tl::unexpected(states.error());
     all_joined = std::all_of(states->begin(), states->end(), [](std::uint8_t done) { return done != 0; });
   }
   return std::move(*joined);

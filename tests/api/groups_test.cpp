@@ -316,6 +316,45 @@ TEST(GroupErrors, SelfMessagesThatDoNotFit) {
   });
 }
 
+/// Rank 0 and 1 swap `count` numbers that lie at these places of one array.
+straitResult_t swap_within(straitComm_t comm, int rank, Values& array, std::size_t send_at, std::size_t receive_at,
+                           std::size_t count) {
+  STRAIT_EXPECT_OK(straitGroupStart());
+  STRAIT_EXPECT_OK(straitRecv(array.data() + receive_at, count, straitInt32, 1 - rank, comm, nullptr));
+  STRAIT_EXPECT_OK(straitSend(array.data() + send_at, count, straitInt32, 1 - rank, comm, nullptr));
+  return straitGroupEnd();
+}
+
+/// Messages of a group take place side by side: what is sent would be written over, more or less of it.
+TEST(GroupErrors, WhatIsReceivedLiesWhereNothingElseDoes) {
+  constexpr std::size_t count = 100'000;
+  run_as_threads(2, [](straitComm_t comm, int rank, int) {
+    const Values before = numbers(3 * count, static_cast<std::uint64_t>(rank));
+    Values array = before;
+    for (const std::size_t receive_at : {count, count - 1, std::size_t{1}, 2 * count - 1}) {
+      EXPECT_EQ(swap_within(comm, rank, array, count, receive_at, count), straitInvalidArgument);
+      EXPECT_NE(std::string(straitGetLastError(nullptr)).find("overlaps"), std::string::npos) << receive_at;
+      EXPECT_EQ(array, before);
+    }
+    STRAIT_EXPECT_OK(swap_within(comm, rank, array, 0, 0, 0));
+    STRAIT_EXPECT_OK(swap_within(comm, rank, array, count, 0, count));
+    STRAIT_EXPECT_OK(swap_within(comm, rank, array, count, 2 * count, count));
+    const Values theirs = numbers(3 * count, static_cast<std::uint64_t>(1 - rank));
+    Values expected = before;
+    for (const std::size_t at : {std::size_t{0}, 2 * count})
+      std::copy_n(theirs.begin() + count, count, expected.begin() + static_cast<std::ptrdiff_t>(at));
+    EXPECT_EQ(array, expected);
+    for (const std::size_t second : {2 * count, count - 1, std::size_t{0}}) {  // only what is sent may be shared
+      STRAIT_EXPECT_OK(straitGroupStart());
+      STRAIT_EXPECT_OK(straitRecv(array.data(), count, straitInt32, 1 - rank, comm, nullptr));
+      STRAIT_EXPECT_OK(straitSend(array.data() + count, count, straitInt32, 1 - rank, comm, nullptr));
+      STRAIT_EXPECT_OK(swap_within(comm, rank, array, count, second, count));  // its end is not the outer one
+      EXPECT_EQ(straitGroupEnd(), second == 2 * count ? straitSuccess : straitInvalidArgument);
+      EXPECT_EQ(array, expected);
+    }
+  });
+}
+
 TEST(GroupErrors, EndWithoutStart) { EXPECT_EQ(straitGroupEnd(), straitInvalidUsage); }
 
 TEST(GroupErrors, DestroyWithinItsOwnGroup) {

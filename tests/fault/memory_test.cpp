@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <vector>
@@ -11,8 +12,9 @@
 
 namespace {
 
-thread_local int allocations = 0;          ///< that this thread has asked for,
-thread_local int failing_allocation = -1;  ///< and which of them fails
+thread_local int allocations = 0;  ///< that this thread has asked for,
+std::atomic<int> failing_of_next_thread = -1;
+thread_local int failing_allocation = failing_of_next_thread.exchange(-1);  ///< and which of them fails
 
 void* allocate(std::size_t bytes) {
   void* const memory = allocations++ == failing_allocation ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
@@ -111,6 +113,29 @@ void run_with_failures(Work work) {
   for (int failing = 0; failing < all && !::testing::Test::HasFailure(); ++failing) {
     const bool is_at_end = failing < ends || failing >= all - ends;
     if (is_at_end || failing % (all / samples + 1) == 0) run_with_failure(work, failing);
+  }
+}
+
+/// One thread drives both ranks, so that the second one's set-up has a thread of its own, which must not throw.
+TEST(OutOfMemory, OfAThreadThatSetsUp) {
+  for (int failing = 0; failing < 20; ++failing) {
+    const pid_t child = fork_rank([&] {
+      straitUniqueId id;
+      std::array<straitComm_t, 2> comms{}, parts{};
+      const straitConfig_t config = test_config();
+      STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+      STRAIT_EXPECT_OK(straitGroupStart());
+      for (int rank : {0, 1})
+        STRAIT_EXPECT_OK(straitCommInitRank(&comms[static_cast<std::size_t>(rank)], 2, &id, rank, &config));
+      STRAIT_EXPECT_OK(straitGroupEnd());
+      STRAIT_EXPECT_OK(straitGroupStart());
+      for (std::size_t rank : {0, 1}) STRAIT_EXPECT_OK(straitCommSplit(comms[rank], 0, 0, &parts[rank], &config));
+      failing_of_next_thread = failing;
+      EXPECT_NE(straitGroupEnd(), straitSuccess);
+      for (std::size_t rank : {0, 1}) STRAIT_EXPECT_OK(straitCommDestroy(parts[rank]));
+      for (std::size_t rank : {0, 1}) STRAIT_EXPECT_OK(straitCommDestroy(comms[rank]));
+    });
+    ASSERT_EQ(wait_for(child, 5'000), 0) << "allocation " << failing;
   }
 }
 
