@@ -250,16 +250,23 @@ Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   return {};
 }
 
-Status check_places(std::span<const Call> messages) {
+Status check_places(std::span<const Call> messages, std::uint32_t rank) {
   struct Place {
     std::uintptr_t begin, end;
     const Call* message;
   };
   std::vector<Place> places;
+  const auto buffer_of = [](const Call& message) { return message.sends ? message.send : message.receive; };
   for (const Call& message : messages) {
-    const void* buffer = message.sends ? message.send : message.receive;
-    if (const std::size_t bytes = message.count * size_bytes(message.type); bytes != 0)
-      places.push_back({begin_of(buffer), begin_of(buffer) + bytes, &message});
+    const void* buffer = buffer_of(message);
+    const std::size_t bytes = message.count * size_bytes(message.type);
+    const auto is_other_end = [&](const Call& other) {
+      return other.sends != message.sends && other.peer == rank && buffer_of(other) == buffer &&
+             other.count == message.count;
+    };
+    // What stays where it is changes nothing: as in a scatter in place that is made of messages.
+    if (message.peer == rank && std::any_of(messages.begin(), messages.end(), is_other_end)) continue;
+    if (bytes != 0) places.push_back({begin_of(buffer), begin_of(buffer) + bytes, &message});
   }
   std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.begin < b.begin; });
   const Place *last = nullptr, *last_received = nullptr;  // of those that begin earlier: that which ends last

@@ -89,7 +89,8 @@ std::string wire_problem(const Call& call);
 Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks);
 /// Of the messages of a group, those of this rank to itself must pair up: no other rank can complete them.
 Status check_own_messages(std::span<const Call> messages, std::uint32_t rank);
-/// What one of them receives must not lie where another one sends from or receives: they take place side by side.
-Status check_places(std::span<const Call> messages);
+/// What one of them receives must not lie where another one sends from or receives: they take place side by side. But
+/// what `rank`, whose messages they are, sends to itself may stay where it is.
+Status check_places(std::span<const Call> messages, std::uint32_t rank);
 
 }  // namespace strait

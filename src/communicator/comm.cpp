@@ -220,7 +220,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
     (call.sends ? options.input_messages : options.output_messages).push_back({place, signature(call)});
   }
   STRAIT_TRY(check_own_messages(calls, rank_));
-  STRAIT_TRY(check_places(calls));
+  STRAIT_TRY(check_places(calls, rank_));
   const Algorithm& algorithm = *find_algorithm("point_to_point");
   is_collective_ = false;
   recorder_->post_messages(calls);

@@ -355,6 +355,23 @@ TEST(GroupErrors, WhatIsReceivedLiesWhereNothingElseDoes) {
   });
 }
 
+/// As in a scatter in place that is made of messages.
+TEST(GroupErrors, WhatStaysWhereItIsMayBeAMessage) {
+  constexpr std::size_t count = 1000;
+  run_as_threads(2, [](straitComm_t comm, int rank, int) {
+    const Values before = numbers(2 * count, static_cast<std::uint64_t>(rank));
+    Values array = before;
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitSend(array.data(), count, straitInt32, rank, comm, nullptr));
+    STRAIT_EXPECT_OK(straitRecv(array.data(), count, straitInt32, rank, comm, nullptr));
+    STRAIT_EXPECT_OK(swap_within(comm, rank, array, 0, count, count));  // its end is not the outer one
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    Values expected = before;
+    std::copy_n(numbers(2 * count, static_cast<std::uint64_t>(1 - rank)).begin(), count, expected.begin() + count);
+    EXPECT_EQ(array, expected);
+  });
+}
+
 TEST(GroupErrors, EndWithoutStart) { EXPECT_EQ(straitGroupEnd(), straitInvalidUsage); }
 
 TEST(GroupErrors, DestroyWithinItsOwnGroup) {
