@@ -162,13 +162,24 @@ void heed_nccl_p2p_disable() {
   if (disabled != nullptr && std::atoi(disabled) != 0) setenv("STRAIT_P2P", "off", 0);
 }
 
+/// Only the process that reports may have the folders. The others learn of it by the abort.
+Status check_files(const Options& options, const Process& process) {
+  if (process.index != 0) return {};
+  for (const std::string& path : {options.json_path, options.plot_path}) {
+    const Status writable = path.empty() ? Status{} : check_writable(path);
+    if (!writable) straitCommAbort(process.comm.get());
+    STRAIT_TRY(writable);
+  }
+  return {};
+}
+
 }  // namespace
 
 int run(const Options& options) {
   heed_nccl_p2p_disable();
   auto process = join_processes(options);
-  if (!process) {
-    fmt::print(stderr, "strait perf: {}\n", process.error().message);
+  if (const Status ready = process ? check_files(options, *process) : tl::unexpected(process.error()); !ready) {
+    fmt::print(stderr, "strait perf: {}\n", ready.error().message);
     return 1;
   }
   int version = 0;

@@ -159,14 +159,10 @@ Result<Explanation> explain(const MachineWish& machine, const OperationWish& wis
   return e;
 }
 
-Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) return fail_errno("cannot read " + path, errno, "Write it with `strait perf ... --json " + path + "`");
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("program", Json()) != "strait perf" || !json.contains("results") ||
-      !json["results"].is_array() || !json.contains("ranks"))
-    return fail(Code::invalid_argument, path + " holds no results of `strait perf --json`");
+namespace {
+
+/// What lies in the way of something else than results throws.
+std::optional<Measured> find_row(const Json& json, const std::string& path, const Explanation& about) {
   const OperationWish& wish = about.wish;
   const Json op = is_reduction(wish.collective) ? Json(name(wish.op)) : Json();
   if (json.contains("prediction") || json["ranks"].size() != about.machine.request.ranks ||
@@ -183,6 +179,22 @@ Result<std::optional<Measured>> find_measured(const std::string& path, const Exp
     if (time_us > 0) return Measured{time_us, found.value("busbw_gbps", 0.0), path + (time.empty() ? "" : ", " + time)};
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) return fail_errno("cannot read " + path, errno, "Write it with `strait perf ... --json " + path + "`");
+  const Json json = Json::parse(text, nullptr, false);
+  try {
+    if (json.is_object() && json.value("program", Json()) == "strait perf" && json.contains("results") &&
+        json["results"].is_array() && json.contains("ranks"))
+      return find_row(json, path, about);
+  } catch (const Json::exception&) {  // said below
+  }
+  return fail(Code::invalid_argument, path + " holds no results of `strait perf --json`");
 }
 
 Result<std::optional<Measured>> find_kept(const std::string& path, const Explanation& about,

@@ -182,6 +182,18 @@ TEST(Explain, ShowsWhatWasMeasured) {
   ASSERT_FALSE(wrong);
   EXPECT_THAT(wrong.error().message, HasSubstr("no results of `strait perf --json`"));
   EXPECT_FALSE(find_measured("/no/such/file", e));
+  results["ranks"] = {1, 2, 3, 4};
+  const auto changed = [&](const char* place, const Json& value) {
+    Json other = results;
+    other[Json::json_pointer(place)] = value;
+    const auto found = find_measured(File(other.dump()).path(), e);
+    return found ? "no error" : found.error().message;
+  };
+  EXPECT_EQ(changed("/unknown", 5), "no error");
+  for (const char* place :
+       {"/settings", "/settings/collective", "/results/1", "/results/1/bytes", "/results/1/type",
+        "/results/1/out_of_place", "/results/1/out_of_place/time_us", "/provenance", "/provenance/time"})
+    EXPECT_THAT(changed(place, {5}), HasSubstr("no results of `strait perf --json`")) << place;
 }
 
 TEST(Explain, ShowsWhatPerfLastMeasuredHere) {
