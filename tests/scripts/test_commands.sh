@@ -28,6 +28,10 @@ refuses 2 "--iters: Value 0 not in range 1 to" perf all-reduce -n 0
 refuses 2 "sizes. Give a larger step" perf all-reduce -b 1 -e 4G -i 1
 refuses 2 "excludes" topo --list --json
 
+STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
+STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
+STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
+
 # Known before anything is measured, so that no table is printed, and no file is left.
 small=(perf all-reduce -t 2 -b 8 -e 8 -n 1)
 refuses 1 "Cannot write $work/none/results.json: No such file" "${small[@]}" --json "$work/none/results.json"
@@ -35,6 +39,10 @@ refuses 1 "Cannot write $work/none/results.json: No such file" "${small[@]}" --j
 refuses 1 "Cannot write $work: Is a directory" "${small[@]}" --json "$work"
 refuses 1 "Cannot write none/plot.svg: No such file" "${small[@]}" --json results.json --plot none/plot.svg
 [[ ! -e results.json && ! -e none ]] || { echo "a refused run left a file" && exit 1; }
+
+# What calls go by on this machine, and the choice does not.
+STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K >out 2>/dev/null
+grep -q "calls go by STRAIT_ALGORITHM=ring here" out
 
 # A full disk is no success.
 for command in version "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \

@@ -256,6 +256,10 @@ Status validate(const Options& o) {
   if (o.gpus < 0) return fail(Code::invalid_argument, "--ngpus is a number of GPUs: from 0 on");
   STRAIT_TRY(validate_registration(o));
   STRAIT_TRY(validate_gpu_options(o));
+  if (o.cycles == 0 && !(o.json_path.empty() && o.plot_path.empty()))
+    return fail(Code::invalid_argument,
+                "--run_cycles 0 runs until it is interrupted, so that --json and --plot would never be written. Give a "
+                "number of cycles");
   const std::string_view path = o.plot_path;
   if (!path.empty() && !path.ends_with(".svg") && !path.ends_with(".html"))
     return fail(Code::invalid_argument, "--plot " + o.plot_path + ": the name must end in .svg or .html");

@@ -159,6 +159,13 @@ Result<Explanation> explain(const MachineWish& machine, const OperationWish& wis
   return e;
 }
 
+Result<std::string> settings_left_out(const Environment& environment) {
+  STRAIT_ASSIGN(std::string text, perf::settings_text(environment));
+  if (environment.is_set("STRAIT_TUNING_FILE"))
+    text += (text.empty() ? "" : " ") + ("STRAIT_TUNING_FILE=" + environment.raw("STRAIT_TUNING_FILE"));
+  return text;
+}
+
 namespace {
 
 /// What lies in the way of something else than results throws.
@@ -224,8 +231,9 @@ std::string to_text(const Explanation& e) {
                       choice.steps.empty() ? "" : "up to ", perf::bytes_label(static_cast<double>(choice.slice_bytes)),
                       choice.lanes > 1 ? fmt::format(" on {} lanes", choice.lanes) : "");
   text += fmt::format("predicted {}, {:.2f} GB/s of bus bandwidth\n", time_text(choice.time.total_us), bus_gbps);
-  text +=
-      fmt::format("binding   {}\nwhy       {}\nmeasured  {}\n\n", binding_text(e), e.prediction.why, measured_text(e));
+  text += fmt::format("binding   {}\nwhy       {}\n", binding_text(e), e.prediction.why);
+  if (!e.left_out.empty()) text += fmt::format("but       calls go by {} here, which is left out above\n", e.left_out);
+  text += fmt::format("measured  {}\n\n", measured_text(e));
   text += fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9}  {:>5} {:<32}\n", "plan", "executor", "slices", "predicted",
                       "bus GB/s", "busy", "binding");
   for (const PredictedPlan& plan : e.prediction.plans) text += plan_line(e, plan, &plan == &choice);
@@ -247,6 +255,7 @@ std::string to_json(const Explanation& e) {
   json["wire"] = name(e.wish.wire);
   json["root"] = has_root(e.wish.collective) ? Json(e.wish.root) : Json();
   json["why"] = e.prediction.why;
+  json["left_out"] = e.left_out;
   json["measured_us"] = e.measured ? Json(e.measured->time_us) : Json();
   if (e.machine.arena) {
     const Borders borders = borders_of(*e.machine.arena, e.machine.request.ranks, e.machine.exchange.gbps);
