@@ -55,6 +55,14 @@ for command in version "topo --list" "explain all-reduce 1K --topology 4x-h200" 
   fi
 done
 
+# Where nothing can be said, a measurement goes on, and what is said gets into no socket.
+for streams in "2>/dev/full" "2>&-" "<&- >&- 2>&-"; do
+  eval "timeout 60 \"\$strait\" ${small[*]} >out $streams" || { echo "strait perf $streams: status $?" && exit 1; }
+done
+status=0
+"$strait" trace none 2>/dev/full || status=$?
+[[ $status -eq 1 ]] || { echo "strait trace none 2>/dev/full: status $status" && exit 1; }
+
 # A good one still writes where it was told to.
 "$strait" "${small[@]}" --json results.json --plot plot.svg >/dev/null
 [[ -s results.json && -s plot.svg ]]
