@@ -38,7 +38,9 @@ refuses 1 "Cannot write $work/none/results.json: No such file" "${small[@]}" --j
 [[ ! -s out ]] || { echo "it measured before it looked for the folder" && exit 1; }
 refuses 1 "Cannot write $work: Is a directory" "${small[@]}" --json "$work"
 refuses 1 "Cannot write none/plot.svg: No such file" "${small[@]}" --json results.json --plot none/plot.svg
-[[ ! -e results.json && ! -e none ]] || { echo "a refused run left a file" && exit 1; }
+refuses 2 "cannot write $work: Is a directory" doctor --calibrate -o "$work"
+refuses 2 "there is no calibration at none/file.json" doctor --plans -o none/file.json
+[[ ! -e results.json && ! -e none && ! -e "$work.measuring" ]] || { echo "a refused run left a file" && exit 1; }
 
 # What calls go by on this machine, and the choice does not.
 STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K >out 2>/dev/null

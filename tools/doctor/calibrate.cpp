@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <thread>
@@ -144,6 +145,8 @@ int calibrate_in_turn(const std::string& wanted_path, bool only_if_missing) {
 }  // namespace
 
 Result<std::string> calibration_file(const std::string& wanted_path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(wanted_path, ignored)) return fail_errno("cannot write " + wanted_path, EISDIR);
   if (!wanted_path.empty()) return wanted_path;
   return calibration_path(Environment(), machine_fingerprint());
 }

@@ -59,6 +59,7 @@ Status measure(const std::string& path, const std::string& transport, const std:
 Status measure_all(const std::string& wanted_path, const std::vector<std::uint32_t>& rank_counts,
                    const std::vector<std::size_t>& sizes_bytes) {
   STRAIT_ASSIGN(const std::string path, calibration_file(wanted_path));
+  STRAIT_TRY(load_calibration(path, machine_fingerprint()));  // before anything is made for it
   STRAIT_ASSIGN(const UniqueFd turn, take_turn(path));
   STRAIT_ASSIGN(const Calibration calibration, load_calibration(path, machine_fingerprint()));
   const double began_us = now_us();
