@@ -1,5 +1,7 @@
-"""Whether the pages hold together: links and their anchors, results that pages name, and commands with their options."""
+"""Whether the pages hold together: links and their anchors, commands with their options, and times in tables, which must
+be those of the results that their section names."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -50,6 +52,32 @@ def options_of(words):
     return [word.split("=")[0] for word in own if re.match(r"--?[A-Za-z]", word)]
 
 
+def numbers(value):
+    """All of a result file; also those within texts, such as the tables of nccl-tests."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return {number for part in value for number in numbers(part)}
+    if isinstance(value, str):
+        return {float(text) for text in re.findall(r"\b\d+\.\d+\b", value)}
+    return {float(value)} if isinstance(value, (int, float)) else set()
+
+
+def times(section):
+    """Those of its tables' cells, "63.04 (1.51)" or "1.51 (2114)": the time and a ratio, which is never a whole number.
+    Of two digits and less most would be found by chance."""
+    for first, second in re.findall(r"\|\s*\**(\d+(?:\.\d+)?) \((\d+(?:\.\d+)?)", section):
+        time = first if "." in second else second
+        if len(time.replace(".", "")) >= 3:
+            yield time
+
+
+def is_among(time, found):
+    """As far as it is rounded; microseconds may be shown as milliseconds."""
+    half_digit = 0.5001 * 10 ** -len(time.partition(".")[2])
+    return any(abs(number * scale - float(time)) <= half_digit for number in found for scale in (1, 1e-3))
+
+
 class Pages(unittest.TestCase):
     def test_links_resolve(self):
         for page in PAGES:
@@ -74,6 +102,17 @@ class Pages(unittest.TestCase):
                         self.assertTrue(page.exists())
                         if anchor:
                             self.assertIn(anchor, anchors(page))
+
+    def test_times_are_those_of_the_results(self):
+        looked_at = 0
+        for section in re.split(r"(?m)^(?=##+ )", (ROOT / "docs/performance.md").read_text()):
+            files = sorted(set(re.findall(r"\(\.\./(perf/results/[\w.]+\.json)", section)))
+            found = {number for file in files for number in numbers(json.loads((ROOT / file).read_text()))}
+            for time in times(section):
+                with self.subTest(section=section.splitlines()[0], time=time):
+                    self.assertTrue(is_among(time, found), f"in none of {', '.join(files)}")
+                looked_at += 1
+        self.assertGreater(looked_at, 500, "the tables show more times than that")
 
     def test_commands_have_these_options(self):
         if STRAIT is None:
