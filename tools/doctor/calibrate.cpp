@@ -156,12 +156,13 @@ Result<UniqueFd> take_turn(const std::string& path) {
   STRAIT_TRY(make_folder_of(name));
   UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return fail_errno("cannot open " + name, errno, "Check the permissions of its folder");
-  const Deadline deadline = Deadline::after_ms(120'000);
+  const Deadline deadline = Deadline::after_ms(600'000);  // that of plans takes two minutes, on a busy machine longer
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       return fail_errno("cannot lock " + name, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
     if (deadline.expired())
-      return fail(Code::timeout, name + " has been locked for 2 minutes: another calibration hangs. End it");
+      return fail(Code::timeout,
+                  name + " has been locked for 10 minutes by another calibration. Wait for it, or end it");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return file;
