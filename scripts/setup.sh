@@ -44,6 +44,13 @@ if [[ ${#lacking[@]} -eq 0 ]]; then
   exit 0
 fi
 
+# Ends, in an error unless it is only extras that are lacking.
+go_on_without() {
+  [[ ${#lacking_needed[@]} -eq 0 ]] || exit 1
+  echo "setup: going on without them; the tests that need them are left out"
+  exit 0
+}
+
 as_root=()
 if [[ $EUID -ne 0 ]]; then
   as_root=(sudo)
@@ -51,9 +58,7 @@ if [[ $EUID -ne 0 ]]; then
   if ! command -v sudo >/dev/null || { [[ ! -t 0 ]] && ! sudo --non-interactive true 2>/dev/null; }; then
     echo "setup: missing: ${lacking[*]}"
     echo "setup: this needs root. Run: apt-get update && apt-get install --yes --no-install-recommends ${lacking[*]}"
-    [[ ${#lacking_needed[@]} -eq 0 ]] || exit 1
-    echo "setup: going on without them; the tests that need them are left out"
-    exit 0
+    go_on_without
   fi
 fi
 
@@ -64,8 +69,8 @@ trap 'rm -f "$log"' EXIT
 apt_get() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 "$@" </dev/null >"$log" 2>&1 && return
   cat "$log" >&2
-  echo "setup: apt-get $1 failed; what it said is above" >&2
-  exit 1
+  echo "setup: apt-get $1 failed; what it said is above. Missing: ${lacking[*]}" >&2
+  go_on_without
 }
 apt_get update
 apt_get install --yes --no-install-recommends -o Dpkg::Use-Pty=0 "${lacking[@]}"

@@ -48,8 +48,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "doctor", "Look for what makes this machine slow. Exit codes: 0 nothing to mend, 1 warnings, 2 errors");
   const auto wish = std::make_shared<Wish>();
-  CLI::Option* calibrate =
-      command->add_flag("--calibrate", wish->calibrates, "Measure this machine's rates (10 s) and keep them");
+  CLI::Option* calibrate = command->add_flag(
+      "--calibrate", wish->calibrates, "Measure this machine's rates (10 s, longer where it is busy) and keep them");
   CLI::Option* plans =
       command
           ->add_flag(

@@ -51,6 +51,9 @@ void recall(sim::Explanation& e) {
 Status answer(const Question& question) {
   STRAIT_ASSIGN(const std::size_t bytes, perf::parse_bytes(question.size));
   STRAIT_ASSIGN(sim::Explanation e, sim::explain(question.machine, question.operation, bytes, question.algorithm));
+  if (question.machine.topology.empty()) {
+    STRAIT_ASSIGN(e.left_out, sim::settings_left_out(Environment()));
+  }
   if (!question.measured.empty()) {
     STRAIT_ASSIGN(e.measured, sim::find_measured(question.measured, e));
   } else if (question.machine.topology.empty() && question.algorithm.empty()) {

@@ -1,12 +1,47 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <string>
 
 #include "command.hpp"
 
 namespace {
+
 constexpr int usage_error = 2;  // told apart from 1: a run that failed or was wrong
+
+/// Where the caller has closed one of the three, a socket would take its number, and get what is printed.
+void hold_standard_streams() {
+  int file = 0;
+  while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDWR);
+  if (file > STDERR_FILENO) ::close(file);
 }
 
+/// CLI11 would only say that a subcommand is missing.
+bool is_unknown_subcommand(const CLI::App& app, const std::string& word) {
+  const auto has_its_name = [&](const CLI::App* known) { return known->check_name(word); };
+  if (word.empty() || word.front() == '-' || !app.get_subcommands(has_its_name).empty()) return false;
+  std::cerr << "strait: there is no subcommand '" << word << "'. Run with --help for those that there are\n";
+  return true;
+}
+
+/// A full disk must not pass for a success.
+bool is_all_printed() {
+  errno = 0;
+  if (std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  std::cerr << "strait: cannot write to standard output" << (errno != 0 ? ": " : "")
+            << (errno != 0 ? std::strerror(errno) : "") << "\n";
+  return false;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  hold_standard_streams();
   CLI::App app("Strait: collective communication for narrow links", "strait");
   app.require_subcommand(1);
   int exit_code = 0;
@@ -20,10 +55,11 @@ int main(int argc, char** argv) {
   strait::tools::add_topo(app, exit_code);
   strait::tools::add_environment(app, exit_code);
   strait::tools::add_version(app, exit_code);
+  if (argc > 1 && is_unknown_subcommand(app, argv[1])) return usage_error;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : usage_error;
   }
-  return exit_code;
+  return is_all_printed() ? exit_code : 1;
 }

@@ -14,8 +14,9 @@ void add_perf(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<perf::Options>();
   const auto calibrates = std::make_shared<bool>(false);
   perf::declare_options(*perf, *options);
-  perf->add_flag("--calibrate", *calibrates,
-                 "First measure this machine's rates (10 s) and keep them, if none are kept yet");
+  perf->add_flag(
+      "--calibrate", *calibrates,
+      "First measure this machine's rates (10 s, longer where it is busy) and keep them, if none are kept yet");
   perf->callback([options, calibrates, &exit_code] {
     if (auto status = perf::validate(*options); !status) throw CLI::ValidationError(status.error().message);
     if (!options->simulate.empty()) {

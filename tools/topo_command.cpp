@@ -47,6 +47,7 @@ std::string today() {
 
 /// `topology` is this machine.
 Status measure(const Question& question, const Topology& topology) {
+  if (!question.save.empty()) STRAIT_TRY(perf::check_writable(question.save));
   std::cerr << "strait topo: measuring; nothing else should run meanwhile\n";
   topo::Measurements found;
   if (auto gpus = topo::measure_gpus(topology))
@@ -89,13 +90,15 @@ void add_topo(CLI::App& app, int& exit_code) {
   CLI::Option* from = command->add_option(
       "--from,--topology", question->from,
       "Another machine than this one: a file (Strait's JSON, NCCL's or hwloc's XML), or a name of --list");
-  command->add_flag("--json", question->json, "For programs; --from reads it again (not that of --measure)");
+  CLI::Option* json =
+      command->add_flag("--json", question->json, "For programs; --from reads it again (not that of --measure)");
   CLI::Option* svg = command->add_option("--svg", question->svg, "Write a drawing to this file");
-  command->add_flag("--list", question->list, "The machines that come with Strait");
+  CLI::Option* list = command->add_flag("--list", question->list, "The machines that come with Strait");
   CLI::Option* measure =
       command->add_flag("--measure", question->measure, "Measure this machine's links, alone and all at once")
           ->excludes(svg)
           ->excludes(from);
+  list->excludes(from)->excludes(json)->excludes(svg)->excludes(measure);
   command
       ->add_option(
           "--save", question->save,

@@ -1,10 +1,10 @@
-#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
 #include "command.hpp"
+#include "safe_print.hpp"
 #include "trace/flight.hpp"
 
 namespace strait::tools {
@@ -22,12 +22,12 @@ void add_trace(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     const auto flights = trace::read_flights(options->paths);
     if (!flights) {
-      fmt::print(stderr, "strait trace: {}\n", flights.error().message);
+      tools::print(stderr, "strait trace: {}\n", flights.error().message);
       exit_code = 1;
       return;
     }
     for (const trace::Flight& flight : *flights)
-      fmt::print("{}{}", &flight == &flights->front() ? "" : "\n", trace::report(flight, options->all_calls));
+      tools::print(stdout, "{}{}", &flight == &flights->front() ? "" : "\n", trace::report(flight, options->all_calls));
   });
 }
 

@@ -128,6 +128,7 @@ Result<Launcher> read_launcher(const Environment& environment) {
   if (is_set(environment, "OMPI_COMM_WORLD_RANK")) return read_open_mpi(environment);
   if (is_set(environment, "SLURM_STEP_ID") && is_set(environment, "SLURM_PROCID")) return read_slurm(environment);
   if (is_set(environment, "PMIX_RANK")) return read_pmix(environment);
+  if (environment.is_set("STRAIT_RANKS")) return read_by_hand(environment);  // which says what is missing
   Launcher none;
   none.info.launcher = "none";
   return none;

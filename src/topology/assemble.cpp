@@ -28,7 +28,10 @@ class Assembler {
   Result<Topology> run(std::string name, std::vector<HostSurvey> hosts) {
     data_.name = std::move(name);
     const bool networked = std::any_of(hosts.begin(), hosts.end(), [](const HostSurvey& h) { return !h.nics.empty(); });
-    if (networked) network_ = add({.kind = DeviceKind::network_switch, .name = "network"});
+    // A host may have that name, too.
+    const bool is_taken =
+        std::any_of(hosts.begin(), hosts.end(), [](const HostSurvey& h) { return h.name == "network"; });
+    if (networked) network_ = add({.kind = DeviceKind::network_switch, .name = is_taken ? "the network" : "network"});
     for (HostSurvey& host : hosts) {
       const bool several = hosts.size() > 1;
       if (host.name.empty()) host.name = "host" + (several ? std::to_string(&host - hosts.data()) : "");

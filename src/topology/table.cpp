@@ -25,11 +25,8 @@ class Table {
   std::string print() {
     const bool has_gpus = !topology_.all(DeviceKind::gpu).empty();
     out_ << topology_.name() << "\n";
-    out_ << hosts_ << (hosts_ == 1 ? " host, " : " hosts, ") << all_ranks_.size()
-         << (has_gpus                 ? " GPUs"
-             : all_ranks_.size() == 1 ? " NUMA node, no GPU"
-                                      : " NUMA nodes, no GPU")
-         << "\n\n";
+    out_ << hosts_ << (hosts_ == 1 ? " host, " : " hosts, ") << all_ranks_.size() << (has_gpus ? " GPU" : " NUMA node")
+         << (all_ranks_.size() == 1 ? "" : "s") << (has_gpus ? "" : ", no GPU") << "\n\n";
     matrix();
     legend();
     if (has_gpus) host_links();

@@ -86,7 +86,9 @@ Status Topology::check_parent(DeviceId id) const {
 }
 
 Status Topology::check_devices() {
+  constexpr std::uint32_t most_levels = 128;  // what draws and climbs goes down a level on the stack for each
   if (data_.devices.empty()) return bad("there are no devices");
+  std::vector<std::uint32_t> levels;
   for (DeviceId id = 0; id < data_.devices.size(); ++id) {
     const Device& device = data_.devices[id];
     if (device.name.empty()) return bad("device " + std::to_string(id) + " has no name");
@@ -94,6 +96,8 @@ Status Topology::check_devices() {
     STRAIT_TRY(check_parent(id));
     if (!is_rate(device.memory_gbps)) return bad("the memory rate of " + quoted(device.name) + " is no rate");
     const bool inside = device.parent != no_device;
+    levels.push_back(inside ? levels[device.parent] + 1 : 0);
+    if (levels.back() > most_levels) return bad(quoted(device.name) + " is nested deeper than any machine is");
     host_.push_back(device.kind == DeviceKind::host ? id : inside ? host_[device.parent] : no_device);
     numa_.push_back(device.kind == DeviceKind::numa ? id : inside ? numa_[device.parent] : no_device);
     if (inside) members_[host_[id]].push_back(id);

@@ -15,9 +15,12 @@ class XmlFile {
 
   Status parse() {
     const auto result = document_.load_buffer(text_.data(), text_.size());
-    if (result) return {};
-    return fail(Code::invalid_argument,
-                at(result.offset) + "this is not XML, or was cut short: " + result.description());
+    if (!result)
+      return fail(Code::invalid_argument,
+                  at(result.offset) + "this is not XML, or was cut short: " + result.description());
+    Levels levels;
+    if (!document_.traverse(levels)) return error(levels.deepest, "nested deeper than any machine is");
+    return {};
   }
   pugi::xml_node root() const { return document_.document_element(); }
   tl::unexpected<Error> error(const pugi::xml_node& node, const std::string& message) const {
@@ -25,6 +28,17 @@ class XmlFile {
   }
 
  private:
+  /// Readers go down a level on the stack for each level of the file; this does not.
+  struct Levels : pugi::xml_tree_walker {
+    pugi::xml_node deepest{};
+    bool for_each(pugi::xml_node& node) override {
+      constexpr int most = 256;
+      if (depth() < most) return true;
+      deepest = node;
+      return false;
+    }
+  };
+
   /// "file, line 12: "
   std::string at(std::ptrdiff_t offset) const {
     const std::string_view before = text_.substr(0, static_cast<std::size_t>(offset < 0 ? 0 : offset));

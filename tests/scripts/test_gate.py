@@ -328,6 +328,20 @@ class Running(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         self.assertEqual(12, done.stdout.count("  2.00       4.00   2.00  PASS"), done.stdout)
 
+    def test_a_baseline_that_the_loader_leaves_out_is_no_baseline(self):
+        self.script("reduce_perf", PROGRAM)
+        for i, name in enumerate(("none/libnccl.so.2", "libnone.so.2")):
+            done, _ = self.gate("--collectives", "reduce", "--nccl-tests", str(self.folder), "--baseline", name,
+                                "--results", str(self.folder / f"results{i}"))
+            self.assertEqual(1, done.returncode, done.stdout)
+            self.assertIn(f"'{name}' from LD_PRELOAD cannot be preloaded", done.stdout)
+
+    def test_what_cannot_be_run_is_refused_before_anything_is(self):
+        for bad in (["--collectives", "reduce,all-reduec"], ["--strait", str(self.folder / "none")]):
+            done, calls = self.gate(*bad)
+            self.assertEqual((2, 0), (done.returncode, len(calls)), done.stderr)
+            self.assertRegex(done.stderr, r"gate: error: .*(all-reduec|none)")
+
 
 if __name__ == "__main__":
     unittest.main()

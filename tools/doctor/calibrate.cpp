@@ -1,7 +1,6 @@
 #include "doctor/calibrate.hpp"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <thread>
@@ -22,6 +22,7 @@
 #include "doctor/measure.hpp"
 #include "doctor/measure_host_sums.hpp"
 #include "doctor/team.hpp"
+#include "safe_print.hpp"
 #include "select/calibration.hpp"
 #include "select/kept_file.hpp"
 #include "topo/measurements.hpp"
@@ -42,10 +43,10 @@ std::string utc_now() {
 template <class Rates>
 void print_table(const Rates& rates, std::span<const RateFieldOf<Rates>> fields) {
   const Rates defaults;
-  fmt::print("{:<20}{:>12}{:>12}  {:<6}{}\n", "rate", "measured", "default", "", "meaning");
+  tools::print(stdout, "{:<20}{:>12}{:>12}  {:<6}{}\n", "rate", "measured", "default", "", "meaning");
   for (const RateFieldOf<Rates>& field : fields)
-    fmt::print("{:<20}{:>12.4g}{:>12.4g}  {:<6}{}\n", field.name, field.get(rates), field.get(defaults), field.unit,
-               field.meaning);
+    tools::print(stdout, "{:<20}{:>12.4g}{:>12.4g}  {:<6}{}\n", field.name, field.get(rates), field.get(defaults),
+                 field.unit, field.meaning);
 }
 
 /// What depends on where the cores are that a virtual machine has at the moment: next to one another, or not.
@@ -83,20 +84,20 @@ Status calibrate_gpus(const std::string& path) {
   STRAIT_ASSIGN(const Topology topology, detect());
   const auto links = measure_links(topology, "copy engine, " + utc_now());
   if (!links && links.error().code == Code::unsupported) {
-    fmt::print("\nGPUs: not measured, {}\n", links.error().message);
+    tools::print(stdout, "\nGPUs: not measured, {}\n", links.error().message);
     return {};
   }
   if (!links) return tl::unexpected(links.error());
-  fmt::print("\n{}", links_text(topology, *links));
+  tools::print(stdout, "\n{}", links_text(topology, *links));
   STRAIT_TRY(keep(path, [&](Calibration& calibration) { calibration.links[links->machine] = links->rates; }));
   auto rates = topo::measure_kernels(topology);
   if (!rates && rates.error().code == Code::unsupported) {
-    fmt::print("\nwhat GPUs take apart from links: not measured, {}\n", rates.error().message);
+    tools::print(stdout, "\nwhat GPUs take apart from links: not measured, {}\n", rates.error().message);
     return {};
   }
   if (!rates) return tl::unexpected(rates.error());
   rates->host_sums_gbps = measure_host_sums_gbps(topology);
-  fmt::print("\nof GPUs\n");
+  tools::print(stdout, "\nof GPUs\n");
   print_table(*rates, gpu_rate_fields());
   return keep(path, [&](Calibration& calibration) { calibration.gpus[links->machine] = *rates; });
 }
@@ -117,10 +118,10 @@ void warn_if_bound() {
   const auto usable = static_cast<long>(usable_cores().size());
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   if (usable < online)
-    fmt::print(stderr,
-               "strait: this process may use {} of {} cores, and measures those only. Calibrate without a launcher "
-               "(strait doctor --calibrate), or unbound (mpirun --bind-to none)\n",
-               usable, online);
+    tools::print(stderr,
+                 "strait: this process may use {} of {} cores, and measures those only. Calibrate without a launcher "
+                 "(strait doctor --calibrate), or unbound (mpirun --bind-to none)\n",
+                 usable, online);
 }
 
 int calibrate_in_turn(const std::string& wanted_path, bool only_if_missing) {
@@ -133,17 +134,19 @@ int calibrate_in_turn(const std::string& wanted_path, bool only_if_missing) {
   const double began = now_us();
   const Status status = turn ? measure_and_keep(*path) : tl::unexpected(turn.error());
   if (!status) {
-    fmt::print(stderr, "strait doctor: {}\n", status.error().message);
+    tools::print(stderr, "strait doctor: {}\n", status.error().message);
     return 2;
   }
-  fmt::print("\nMeasured in {:.1f} s with {} cores and saved as {}\n", (now_us() - began) * 1e-6, usable_cores().size(),
-             *path);
+  tools::print(stdout, "\nMeasured in {:.1f} s with {} cores and saved as {}\n", (now_us() - began) * 1e-6,
+               usable_cores().size(), *path);
   return 0;
 }
 
 }  // namespace
 
 Result<std::string> calibration_file(const std::string& wanted_path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(wanted_path, ignored)) return fail_errno("cannot write " + wanted_path, EISDIR);
   if (!wanted_path.empty()) return wanted_path;
   return calibration_path(Environment(), machine_fingerprint());
 }
@@ -153,12 +156,13 @@ Result<UniqueFd> take_turn(const std::string& path) {
   STRAIT_TRY(make_folder_of(name));
   UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return fail_errno("cannot open " + name, errno, "Check the permissions of its folder");
-  const Deadline deadline = Deadline::after_ms(120'000);
+  const Deadline deadline = Deadline::after_ms(600'000);  // that of plans takes two minutes, on a busy machine longer
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       return fail_errno("cannot lock " + name, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
     if (deadline.expired())
-      return fail(Code::timeout, name + " has been locked for 2 minutes: another calibration hangs. End it");
+      return fail(Code::timeout,
+                  name + " has been locked for 10 minutes by another calibration. Wait for it, or end it");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return file;

@@ -1,6 +1,5 @@
 #include "doctor/calibrate_plans.hpp"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "doctor/calibrate.hpp"
 #include "doctor/team.hpp"
 #include "doctor/time_plans.hpp"
+#include "safe_print.hpp"
 #include "select/calibration.hpp"
 
 namespace strait::doctor {
@@ -39,15 +39,15 @@ Status measure(const std::string& path, const std::string& transport, const std:
   const bool shows = isatty(fileno(stderr)) != 0;
   STRAIT_ASSIGN(const PlanTiming timing,
                 time_plans(plans, transport, rates.latency_us, [&](std::size_t done, std::size_t all) {
-                  if (shows) fmt::print(stderr, "\r{}: {} of {} measurements ", transport, done, all);
+                  if (shows) tools::print(stderr, "\r{}: {} of {} measurements ", transport, done, all);
                 }));
-  if (shows) fmt::print(stderr, "\n");
-  fmt::print("{}: {} plans, by the rates alone the median is predicted {:.0f}% off\n", transport, plans.size(),
-             100 * median_error(plans));
+  if (shows) tools::print(stderr, "\n");
+  tools::print(stdout, "{}: {} plans, by the rates alone the median is predicted {:.0f}% off\n", transport,
+               plans.size(), 100 * median_error(plans));
   if (timing.strange_windows > 0)
-    fmt::print("  in {:.0f}% of the time the processors were not as they were at calibration: {}\n",
-               100.0 * timing.strange_windows / timing.windows,
-               timing.strange ? "some plans were measured then. Calibrate again, on an idle machine" : "left out");
+    tools::print(stdout, "  in {:.0f}% of the time the processors were not as they were at calibration: {}\n",
+                 100.0 * timing.strange_windows / timing.windows,
+                 timing.strange ? "some plans were measured then. Calibrate again, on an idle machine" : "left out");
   return update_calibration(path, machine_fingerprint(), [&](Calibration& calibration) {
     for (const PlanTime& plan : plans)
       calibration.plans[ratios_key(transport, plan.ranks)].add(
@@ -59,12 +59,13 @@ Status measure(const std::string& path, const std::string& transport, const std:
 Status measure_all(const std::string& wanted_path, const std::vector<std::uint32_t>& rank_counts,
                    const std::vector<std::size_t>& sizes_bytes) {
   STRAIT_ASSIGN(const std::string path, calibration_file(wanted_path));
+  STRAIT_TRY(load_calibration(path, machine_fingerprint()));  // before anything is made for it
   STRAIT_ASSIGN(const UniqueFd turn, take_turn(path));
   STRAIT_ASSIGN(const Calibration calibration, load_calibration(path, machine_fingerprint()));
   const double began_us = now_us();
   for (const char* transport : {"loopback", "shm"})
     STRAIT_TRY(measure(path, transport, rank_counts, sizes_bytes, calibration.host));
-  fmt::print("\nMeasured in {:.0f} s and saved as {}\n", (now_us() - began_us) * 1e-6, path);
+  tools::print(stdout, "\nMeasured in {:.0f} s and saved as {}\n", (now_us() - began_us) * 1e-6, path);
   return {};
 }
 
@@ -76,7 +77,7 @@ int calibrate_plans(const std::string& path, std::vector<std::uint32_t> rank_cou
   if (sizes_bytes.empty()) sizes_bytes = usual_sizes_bytes;
   const Status status = measure_all(path, rank_counts, sizes_bytes);
   if (status) return 0;
-  fmt::print(stderr, "strait doctor: {}\n", status.error().message);
+  tools::print(stderr, "strait doctor: {}\n", status.error().message);
   return 2;
 }
 

@@ -21,17 +21,37 @@ std::string bracketed(const std::string& line) {
 
 Finding fine(std::string check, std::string what) { return {Severity::ok, std::move(check), std::move(what), "", ""}; }
 
-/// Cores' worth of time that the control group allows; 0: no limit, or unknown.
-double quota_cores(const Machine& machine) {
-  const SysDirectory groups(machine.root + "/sys/fs/cgroup");
-  std::istringstream both(groups.line("cpu.max"));  // version 2: "200000 100000" or "max 100000"
+/// Cores' worth of time that one control group allows; 0: no limit, or unknown.
+double quota_cores(const SysDirectory& group) {
+  std::istringstream both(group.line("cpu.max"));  // version 2: "200000 100000" or "max 100000"
   double quota = 0, period = 0;
   if (both >> quota >> period && period > 0) return quota / period;
-  const auto old_quota = groups.sub("cpu").number("cpu.cfs_quota_us");
-  const auto old_period = groups.sub("cpu").number("cpu.cfs_period_us");
+  const auto old_quota = group.number("cpu.cfs_quota_us");
+  const auto old_period = group.number("cpu.cfs_period_us");
   if (old_quota && old_period && *old_quota > 0 && *old_period > 0)
     return static_cast<double>(*old_quota) / static_cast<double>(*old_period);
   return 0;
+}
+
+/// The least that this process's group, or one above it, allows.
+double quota_cores(const Machine& machine) {
+  double least = 0;
+  const auto look = [&](const std::string& folder) {
+    const double cores = quota_cores(SysDirectory(machine.root + folder));
+    if (cores > 0 && (least == 0 || cores < least)) least = cores;
+  };
+  const std::string tree = "/sys/fs/cgroup", old_tree = tree + "/cpu";
+  for (const std::string& top : {tree, old_tree}) look(top);  // within a container this may be all that is told
+  std::istringstream groups(SysDirectory(machine.root + "/proc/self").text("cgroup"));
+  for (std::string line; std::getline(groups, line);) {  // "0::/jobs/mine"; version 1: "4:cpuacct,cpu:/jobs/mine"
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos || line.find("..") != std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers != ",," && controllers.find(",cpu,") == std::string::npos) continue;
+    for (std::string group = line.substr(second + 1); group.size() > 1; group = parent_path(group))
+      look((controllers == ",," ? tree : old_tree) + group);
+  }
+  return least;
 }
 
 }  // namespace

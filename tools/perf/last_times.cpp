@@ -43,11 +43,17 @@ Result<Json> read(const std::string& path) {
   return parse(text);
 }
 
+/// "" where there is no text of that name.
+std::string text_in(const Json& entry, const char* key) {
+  const auto value = entry.is_object() ? entry.find(key) : entry.end();
+  return value != entry.end() && value->is_string() ? value->get<std::string>() : std::string();
+}
+
 void drop_oldest(Json& times) {
   while (times.size() > most_times) {
     auto oldest = times.begin();
     for (auto entry = times.begin(); entry != times.end(); ++entry)
-      if (entry->value("time", "") < oldest->value("time", "")) oldest = entry;
+      if (text_in(*entry, "time") < text_in(*oldest, "time")) oldest = entry;
     times.erase(oldest);
   }
 }
@@ -118,11 +124,7 @@ Result<std::optional<LastTime>> find_last_time(const std::string& path, const Ti
     const auto value = found->is_object() ? found->find(key) : found->end();
     return value != found->end() && value->is_number() ? value->get<double>() : 0;
   };
-  const auto text = [&](const char* key) {
-    const auto value = found->is_object() ? found->find(key) : found->end();
-    return value != found->end() && value->is_string() ? value->get<std::string>() : std::string();
-  };
-  const LastTime last{number("time_us"), number("busbw_gbps"), text("time"), text("transport")};
+  const LastTime last{number("time_us"), number("busbw_gbps"), text_in(*found, "time"), text_in(*found, "transport")};
   if (last.time_us <= 0)
     return fail(Code::invalid_usage,
                 path + " holds " + found->dump() + ", which is no time. Delete the file; `strait perf` writes another");

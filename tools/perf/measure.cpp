@@ -1,5 +1,4 @@
 // One size in one place: times of Strait, and of a baseline in turn with it; then the check of the results.
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "perf/rank_run.hpp"
+#include "safe_print.hpp"
 
 namespace strait::perf {
 namespace {
@@ -206,9 +206,9 @@ Result<std::int64_t> RankRun::verify(Operation o, const Contender& c) {
     wrong_here += changed;
   }
   if (wrong_here != 0)  // said here too, because the sum below is the library's own work
-    fmt::print(stderr, "strait perf: rank {}: {} wrong elements{}, {} {} of {} bytes, {}, seed {}\n", rank_, wrong_here,
-               c.is_baseline ? " of the baseline" : "", name(o.collective), name(o.type), o.bytes,
-               o.in_place ? "in place" : "out of place", o.seed);
+    tools::print(stderr, "strait perf: rank {}: {} wrong elements{}, {} {} of {} bytes, {}, seed {}\n", rank_,
+                 wrong_here, c.is_baseline ? " of the baseline" : "", name(o.collective), name(o.type), o.bytes,
+                 o.in_place ? "in place" : "out of place", o.seed);
   auto wrong = static_cast<std::int64_t>(wrong_here);
   STRAIT_TRY(all_reduce(&wrong, 1, straitInt64, straitSum));
   if (!c.is_baseline) wrong_ += std::max(wrong, static_cast<std::int64_t>(wrong_here));

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 
 namespace strait::perf {
@@ -14,6 +15,9 @@ namespace {
 constexpr std::array<std::string_view, data_type_count> table_names = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
 constexpr int public_reduce_ops = 5;  // premul_sum needs a scalar
+constexpr int most_threads = 1024;
+constexpr std::size_t most_sizes = 100'000;
+const CLI::Range at_least_one(1, std::numeric_limits<int>::max());
 
 std::string joined(int count, const std::function<std::string_view(int)>& name_of) {
   std::string text;
@@ -65,7 +69,7 @@ void declare_how(CLI::App& app, Options& o) {
   app.add_option(
          "-t,--nthreads", o.threads,
          "Ranks of this process, one a thread (default: 1 under a launcher or with -g, else one a core, at least 2)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, most_threads))
       ->group(ranks);
   app.add_option("-g,--ngpus", o.gpus, "GPUs of each thread, one a rank; 0: host ranks")
       ->capture_default_str()
@@ -73,12 +77,12 @@ void declare_how(CLI::App& app, Options& o) {
   const char* timing = "Timing";
   app.add_option("-n,--iters", o.iterations, "Timed iterations")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(at_least_one)
       ->group(timing);
   app.add_option("-m,--agg_iters", o.aggregated,
                  "Calls in a group that make an iteration, each with buffers of its own; the first one is verified")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(at_least_one)
       ->group(timing);
   app.add_option("-w,--warmup_iters", o.warmup_iterations, "Iterations before them")
       ->capture_default_str()
@@ -245,9 +249,17 @@ Status validate(const Options& o) {
     return fail(Code::invalid_argument, "--minbytes is above --maxbytes: no sizes to measure. Exchange them");
   if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)
     return fail(Code::invalid_argument, "--stepbytes 0 never reaches --maxbytes. Give a step, or a factor with -f 2");
+  if (o.step_factor <= 1 && o.step_bytes > 0 && (o.max_bytes - o.min_bytes) / o.step_bytes >= most_sizes)
+    return fail(Code::invalid_argument, "--stepbytes " + std::to_string(o.step_bytes) + " makes more than " +
+                                            std::to_string(most_sizes) +
+                                            " sizes. Give a larger step, or a factor with -f 2");
   if (o.gpus < 0) return fail(Code::invalid_argument, "--ngpus is a number of GPUs: from 0 on");
   STRAIT_TRY(validate_registration(o));
   STRAIT_TRY(validate_gpu_options(o));
+  if (o.cycles == 0 && !(o.json_path.empty() && o.plot_path.empty()))
+    return fail(Code::invalid_argument,
+                "--run_cycles 0 runs until it is interrupted, so that --json and --plot would never be written. Give a "
+                "number of cycles");
   const std::string_view path = o.plot_path;
   if (!path.empty() && !path.ends_with(".svg") && !path.ends_with(".html"))
     return fail(Code::invalid_argument, "--plot " + o.plot_path + ": the name must end in .svg or .html");

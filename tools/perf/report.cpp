@@ -1,8 +1,10 @@
 #include "perf/report.hpp"
 
 #include <strait/strait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -73,6 +75,10 @@ Json links_json(const LinkRates& links) {
   return {{"up_gbps", host.up_gbps}, {"down_gbps", host.down_gbps}, {"duplex_gbps", host.duplex_gbps}};
 }
 
+tl::unexpected<Error> cannot_write(const std::string& path, int reason) {
+  return fail_errno("Cannot write " + path, reason, "Check the folder and its permissions");
+}
+
 }  // namespace
 
 std::string to_json(const Report& report) {
@@ -96,7 +102,18 @@ std::string to_json(const Report& report) {
 Status write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text << std::flush;
-  if (!file) return fail_errno("Cannot write " + path, errno, "Check the folder and its permissions");
+  if (!file) return cannot_write(path, errno);
+  return {};
+}
+
+Status check_writable(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return cannot_write(path, EISDIR);
+  const fs::path folder = fs::path(path).parent_path();
+  const bool is_there = fs::exists(path, ignored);
+  const std::string asked = is_there ? path : folder.empty() ? "." : folder.string();
+  if (::access(asked.c_str(), is_there ? W_OK : W_OK | X_OK) != 0) return cannot_write(path, errno);
   return {};
 }
 

@@ -27,4 +27,7 @@ std::string to_json(const Report& report);
 
 Status write_file(const std::string& path, const std::string& text);
 
+/// That `write_file` will be able to, as far as can be told without writing: asked before what takes long.
+Status check_writable(const std::string& path);
+
 }  // namespace strait::perf

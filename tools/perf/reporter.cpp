@@ -1,6 +1,5 @@
 #include "perf/reporter.hpp"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,6 +8,7 @@
 #include "perf/last_times.hpp"
 #include "perf/plot.hpp"
 #include "perf/table.hpp"
+#include "safe_print.hpp"
 
 namespace strait::perf {
 namespace {
@@ -32,14 +32,14 @@ void Progress::show(const std::string& what) {
   if (now < next_) return;
   next_ = now + (terminal_ ? Clock::duration(terminal_interval) : Clock::duration(log_interval));
   if (terminal_)
-    fmt::print(stderr, "\r{}\x1b[K", what);
+    tools::print(stderr, "\r{}\x1b[K", what);
   else
-    fmt::print(stderr, "strait perf: {}\n", what);
+    tools::print(stderr, "strait perf: {}\n", what);
   shown_ = terminal_;
 }
 
 void Progress::clear() {
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  if (shown_) tools::print(stderr, "\r\x1b[K");
   shown_ = false;
 }
 

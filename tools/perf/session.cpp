@@ -19,6 +19,7 @@
 #include "perf/gpu.hpp"
 #include "perf/rank_run.hpp"
 #include "perf/reporter.hpp"
+#include "safe_print.hpp"
 #include "select/calibration.hpp"
 
 namespace strait::perf {
@@ -132,7 +133,7 @@ class Session {
     failed_ = true;
     if (error.code == Code::aborted && reported_) return;  // the consequence of what was said already
     reported_ = true;
-    fmt::print(stderr, "strait perf: {}\n", error.message);
+    tools::print(stderr, "strait perf: {}\n", error.message);
   }
 
   bool failed() const { return failed_; }    ///< an error, or wrong elements
@@ -162,13 +163,24 @@ void heed_nccl_p2p_disable() {
   if (disabled != nullptr && std::atoi(disabled) != 0) setenv("STRAIT_P2P", "off", 0);
 }
 
+/// Only the process that reports may have the folders. The others learn of it by the abort.
+Status check_files(const Options& options, const Process& process) {
+  if (process.index != 0) return {};
+  for (const std::string& path : {options.json_path, options.plot_path}) {
+    const Status writable = path.empty() ? Status{} : check_writable(path);
+    if (!writable) straitCommAbort(process.comm.get());
+    STRAIT_TRY(writable);
+  }
+  return {};
+}
+
 }  // namespace
 
 int run(const Options& options) {
   heed_nccl_p2p_disable();
   auto process = join_processes(options);
-  if (!process) {
-    fmt::print(stderr, "strait perf: {}\n", process.error().message);
+  if (const Status ready = process ? check_files(options, *process) : tl::unexpected(process.error()); !ready) {
+    tools::print(stderr, "strait perf: {}\n", ready.error().message);
     return 1;
   }
   int version = 0;
@@ -177,7 +189,7 @@ int run(const Options& options) {
   if (process->index == 0) {
     reporter = std::make_unique<Reporter>(options, version);
     if (const KnownRates known = known_rates(Environment()); !known.calibrated && options.gpus == 0)
-      fmt::print(stderr, "# Algorithms are chosen by {}\n", known.source);
+      tools::print(stderr, "# Algorithms are chosen by {}\n", known.source);
     if (options.gpus > 1)
       reporter->remark(
           fmt::format("-g {}: each GPU has a thread of its own, {} in a process", options.gpus, process->threads));

@@ -159,14 +159,17 @@ Result<Explanation> explain(const MachineWish& machine, const OperationWish& wis
   return e;
 }
 
-Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) return fail_errno("cannot read " + path, errno, "Write it with `strait perf ... --json " + path + "`");
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("program", Json()) != "strait perf" || !json.contains("results") ||
-      !json["results"].is_array() || !json.contains("ranks"))
-    return fail(Code::invalid_argument, path + " holds no results of `strait perf --json`");
+Result<std::string> settings_left_out(const Environment& environment) {
+  STRAIT_ASSIGN(std::string text, perf::settings_text(environment));
+  if (environment.is_set("STRAIT_TUNING_FILE"))
+    text += (text.empty() ? "" : " ") + ("STRAIT_TUNING_FILE=" + environment.raw("STRAIT_TUNING_FILE"));
+  return text;
+}
+
+namespace {
+
+/// What lies in the way of something else than results throws.
+std::optional<Measured> find_row(const Json& json, const std::string& path, const Explanation& about) {
   const OperationWish& wish = about.wish;
   const Json op = is_reduction(wish.collective) ? Json(name(wish.op)) : Json();
   if (json.contains("prediction") || json["ranks"].size() != about.machine.request.ranks ||
@@ -183,6 +186,22 @@ Result<std::optional<Measured>> find_measured(const std::string& path, const Exp
     if (time_us > 0) return Measured{time_us, found.value("busbw_gbps", 0.0), path + (time.empty() ? "" : ", " + time)};
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) return fail_errno("cannot read " + path, errno, "Write it with `strait perf ... --json " + path + "`");
+  const Json json = Json::parse(text, nullptr, false);
+  try {
+    if (json.is_object() && json.value("program", Json()) == "strait perf" && json.contains("results") &&
+        json["results"].is_array() && json.contains("ranks"))
+      return find_row(json, path, about);
+  } catch (const Json::exception&) {  // said below
+  }
+  return fail(Code::invalid_argument, path + " holds no results of `strait perf --json`");
 }
 
 Result<std::optional<Measured>> find_kept(const std::string& path, const Explanation& about,
@@ -212,8 +231,9 @@ std::string to_text(const Explanation& e) {
                       choice.steps.empty() ? "" : "up to ", perf::bytes_label(static_cast<double>(choice.slice_bytes)),
                       choice.lanes > 1 ? fmt::format(" on {} lanes", choice.lanes) : "");
   text += fmt::format("predicted {}, {:.2f} GB/s of bus bandwidth\n", time_text(choice.time.total_us), bus_gbps);
-  text +=
-      fmt::format("binding   {}\nwhy       {}\nmeasured  {}\n\n", binding_text(e), e.prediction.why, measured_text(e));
+  text += fmt::format("binding   {}\nwhy       {}\n", binding_text(e), e.prediction.why);
+  if (!e.left_out.empty()) text += fmt::format("but       calls go by {} here, which is left out above\n", e.left_out);
+  text += fmt::format("measured  {}\n\n", measured_text(e));
   text += fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9}  {:>5} {:<32}\n", "plan", "executor", "slices", "predicted",
                       "bus GB/s", "busy", "binding");
   for (const PredictedPlan& plan : e.prediction.plans) text += plan_line(e, plan, &plan == &choice);
@@ -235,6 +255,7 @@ std::string to_json(const Explanation& e) {
   json["wire"] = name(e.wish.wire);
   json["root"] = has_root(e.wish.collective) ? Json(e.wish.root) : Json();
   json["why"] = e.prediction.why;
+  json["left_out"] = e.left_out;
   json["measured_us"] = e.measured ? Json(e.measured->time_us) : Json();
   if (e.machine.arena) {
     const Borders borders = borders_of(*e.machine.arena, e.machine.request.ranks, e.machine.exchange.gbps);

@@ -24,10 +24,14 @@ struct Explanation {
   Prediction prediction;
   std::optional<Measured> measured;
   std::string not_measured;  ///< why there is nothing, where it is worth saying
+  std::string left_out{};    ///< settings of this environment that calls heed, and this choice does not
 };
 
 Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
                             const std::string& algorithm);
+
+/// "STRAIT_ALGORITHM=ring STRAIT_TUNING_FILE=..."; an error if one of them is not accepted.
+Result<std::string> settings_left_out(const Environment& environment);
 
 /// Nothing if the file has no such line. An error names the file, and that it is none of `strait perf`.
 Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about);

@@ -1,6 +1,5 @@
 #include "sim/perf_rows.hpp"
 
-#include <fmt/core.h>
 #include <strait/strait.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "perf/geometry.hpp"
 #include "perf/plot.hpp"
 #include "perf/table.hpp"
+#include "safe_print.hpp"
 #include "sim/gpu_ranks.hpp"
 #include "sim/machine_source.hpp"
 
@@ -41,9 +41,10 @@ std::vector<std::uint32_t> roots_of(const perf::Options& options, std::uint32_t 
 
 Status print(const perf::Options& options) {
   STRAIT_ASSIGN(const perf::Report report, predicted_report(options));
-  fmt::print("{}", perf::prediction_header(options, report.ranks, report.predicted_on));
-  for (const perf::Row& row : report.rows) fmt::print("{}", perf::table_row(row, false));
-  fmt::print("# {:<20} : {:g} (predicted)\n", "Avg bus bandwidth", perf::summarise(report.rows).mean_bus_gbps);
+  tools::print(stdout, "{}", perf::prediction_header(options, report.ranks, report.predicted_on));
+  for (const perf::Row& row : report.rows) tools::print(stdout, "{}", perf::table_row(row, false));
+  tools::print(stdout, "# {:<20} : {:g} (predicted)\n", "Avg bus bandwidth",
+               perf::summarise(report.rows).mean_bus_gbps);
   if (!options.json_path.empty()) STRAIT_TRY(perf::write_file(options.json_path, perf::to_json(report)));
   if (!options.plot_path.empty())
     STRAIT_TRY(perf::write_file(
@@ -79,7 +80,7 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
 
 int predict_rows(const perf::Options& options) {
   if (auto status = print(options); !status) {
-    fmt::print(stderr, "strait perf: {}\n", status.error().message);
+    tools::print(stderr, "strait perf: {}\n", status.error().message);
     return 1;
   }
   return 0;

@@ -54,6 +54,8 @@ TEST(Launch, ByHand) {
   EXPECT_EQ(info->root.port, 7000);
   EXPECT_FALSE(info->key_is_derived);
   EXPECT_THAT(read({{"STRAIT_RANK", "2"}}), FailsWith(Code::invalid_argument, HasSubstr("STRAIT_RANKS is not set")));
+  // Else each process of a job would be rank 0 of 1.
+  EXPECT_THAT(read({{"STRAIT_RANKS", "4"}}), FailsWith(Code::invalid_argument, HasSubstr("STRAIT_RANK is not set")));
   EXPECT_THAT(read({{"STRAIT_RANK", "x"}, {"STRAIT_RANKS", "4"}}),
               FailsWith(Code::invalid_argument, HasSubstr("STRAIT_RANK=\"x\"")));
   EXPECT_THAT(read({{"STRAIT_RANK", "4"}, {"STRAIT_RANKS", "4"}}),

@@ -11,6 +11,8 @@
 namespace strait::doctor {
 namespace {
 
+using testing::HasSubstr;
+
 /// A machine in good order with nothing in it, in a folder of its own.
 class Doctor : public ::testing::Test {
  protected:
@@ -137,6 +139,22 @@ TEST_F(Doctor, SeesQuotaLoadAndGovernor) {
   tree.write("sys/fs/cgroup/cpu.max", "max 100000\n");
   tree.write("proc/loadavg", "0.10 1.0 1.0 1/100 1\n");
   tree.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "intel_pstate\n");
+  EXPECT_EQ(exit_code(check_processor(machine)), 0);
+}
+
+TEST_F(Doctor, SeesTheQuotaOfItsOwnGroupAndOfThoseAboveIt) {
+  const auto what = [&] { return only(check_processor(machine), "cpu_quota").what; };
+  tree.write("proc/self/cgroup", "3:cpuset:/other\n0::/jobs/mine\n");
+  tree.write("sys/fs/cgroup/jobs/mine/cpu.max", "50000 100000\n");
+  tree.write("sys/fs/cgroup/jobs/cpu.max", "max 100000\n");
+  EXPECT_THAT(what(), HasSubstr("allows 0.5 cores"));
+  tree.write("sys/fs/cgroup/jobs/cpu.max", "25000 100000\n");
+  EXPECT_THAT(what(), HasSubstr("allows 0.25 cores"));
+  tree.write("proc/self/cgroup", "0::/\n4:cpuacct,cpu:/docker/1\n");  // version 1
+  tree.write("sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us", "75000\n");
+  tree.write("sys/fs/cgroup/cpu/docker/1/cpu.cfs_period_us", "100000\n");
+  EXPECT_THAT(what(), HasSubstr("allows 0.75 cores"));
+  tree.write("proc/self/cgroup", "0::/../jobs/mine\n");  // of a namespace that is not ours
   EXPECT_EQ(exit_code(check_processor(machine)), 0);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <thread>
 
@@ -152,6 +153,23 @@ TEST_F(LastTimes, ABadFileIsToldAndBegunAnew) {
   }
   keep(report(25));
   EXPECT_EQ(time_of(same()), 25);
+}
+
+TEST_F(LastTimes, OfTooManyTheStrangeAndTheOldestLeave) {
+  keep(report(20));
+  std::ifstream in(path_);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string begin = "\"times\": {";
+  std::string others;
+  for (int i = 0; i < 9000; ++i)
+    others += "\"k" + std::to_string(i) + "\": " + (i % 2 == 0 ? "5, " : "{\"time\": 5}, ");
+  ASSERT_NE(text.find(begin), std::string::npos);
+  std::ofstream(path_) << text.insert(text.find(begin) + begin.size(), others);
+  keep(report(30, 64));
+  EXPECT_EQ(time_of(same()), 20);
+  std::getline(std::ifstream(path_), text, '\0');
+  EXPECT_EQ(text.find("\"k0\""), std::string::npos);
+  EXPECT_NE(text.find("\"k8999\""), std::string::npos);
 }
 
 TEST_F(LastTimes, SeveralWritersLoseNothing) {

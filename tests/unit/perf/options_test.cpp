@@ -122,6 +122,12 @@ TEST(Options, WhatContradictsItselfIsRefused) {
   EXPECT_TRUE(validate(parsed("all-reduce")));
   EXPECT_FALSE(validate(parsed("all-reduce -b 2K -e 1K")));
   EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 2K -i 0")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 1 -e 4G -i 1"))) << "the sizes alone would take 32 GB";
+  EXPECT_TRUE(validate(parsed("all-reduce -b 1 -e 100000 -i 1")));
+  EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 1 -e 100000 -i 1")).size(), 100000U);
+  EXPECT_TRUE(validate(parsed("all-reduce -N 0")));
+  EXPECT_FALSE(validate(parsed("all-reduce -N 0 --json x.json")));
+  EXPECT_FALSE(validate(parsed("all-reduce -N 0 --plot x.svg")));
   EXPECT_FALSE(validate(parsed("all-reduce --plot x.png")));
   EXPECT_FALSE(validate(parsed("barrier --plot x.svg")));
   EXPECT_EQ(validate(parsed("all-reduce -g -1")).error().code, Code::invalid_argument);

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "perf/last_times.hpp"
@@ -182,6 +183,36 @@ TEST(Explain, ShowsWhatWasMeasured) {
   ASSERT_FALSE(wrong);
   EXPECT_THAT(wrong.error().message, HasSubstr("no results of `strait perf --json`"));
   EXPECT_FALSE(find_measured("/no/such/file", e));
+  results["ranks"] = {1, 2, 3, 4};
+  const auto changed = [&](const char* place, const Json& value) {
+    Json other = results;
+    other[Json::json_pointer(place)] = value;
+    const auto found = find_measured(File(other.dump()).path(), e);
+    return found ? "no error" : found.error().message;
+  };
+  EXPECT_EQ(changed("/unknown", 5), "no error");
+  for (const char* place :
+       {"/settings", "/settings/collective", "/results/1", "/results/1/bytes", "/results/1/type",
+        "/results/1/out_of_place", "/results/1/out_of_place/time_us", "/provenance", "/provenance/time"})
+    EXPECT_THAT(changed(place, {5}), HasSubstr("no results of `strait perf --json`")) << place;
+}
+
+TEST(Explain, TellsOfSettingsThatTheChoiceDoesNotHeed) {
+  const auto left_out = [](std::map<std::string, std::string> values) {
+    return settings_left_out(Environment([values](const char* name) -> const char* {
+      const auto found = values.find(name);
+      return found == values.end() ? nullptr : found->second.c_str();
+    }));
+  };
+  EXPECT_EQ(left_out({{"STRAIT_DEBUG", "info"}}).value(), "");
+  EXPECT_EQ(left_out({{"STRAIT_ALGORITHM", "ring"}, {"STRAIT_TUNING_FILE", "my.toml"}}).value(),
+            "STRAIT_ALGORITHM=ring STRAIT_TUNING_FILE=my.toml");
+  EXPECT_THAT(left_out({{"STRAIT_SLICE_BYTES", "x"}}).error().message, HasSubstr("STRAIT_SLICE_BYTES=\"x\""));
+  Explanation e = explained({"4x-h200", 0, false});
+  EXPECT_THAT(to_text(e), Not(HasSubstr("left out")));
+  e.left_out = "STRAIT_ALGORITHM=ring";
+  EXPECT_THAT(to_text(e), HasSubstr("calls go by STRAIT_ALGORITHM=ring here"));
+  EXPECT_EQ(Json::parse(to_json(e))["left_out"], "STRAIT_ALGORITHM=ring");
 }
 
 TEST(Explain, ShowsWhatPerfLastMeasuredHere) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "topology/files.hpp"
+#include "topology/survey.hpp"
 #include "topology/sysfs_files.hpp"
 
 namespace strait {
@@ -289,6 +290,16 @@ TEST(Detection, ThisMachine) {
   const auto topology = detect();
   ASSERT_TRUE(topology) << topology.error().message;
   EXPECT_FALSE(topology->ranks().empty());
+}
+
+TEST(Assemble, AHostMayBeCalledNetwork) {
+  HostSurvey host;
+  host.name = "network";
+  host.nics.push_back({.name = "eth0", .gbps = 1});
+  const auto topology = assemble("a machine", {host});
+  ASSERT_TRUE(topology) << topology.error().message;
+  EXPECT_TRUE(topology->find("network/eth0"));
+  EXPECT_EQ(topology->all(DeviceKind::network_switch).size(), 1U);
 }
 
 }  // namespace

@@ -76,6 +76,14 @@ TEST(TopologyJson, ParentsInACircleAreAnError) {
               HasSubstr("cycle"));
 }
 
+TEST(TopologyJson, ParentsWithoutEndAreAnError) {
+  std::string deep = R"({"name": "s0", "kind": "pcie_switch", "parent": "numa0"})";
+  for (int i = 0; i < 200; ++i)
+    deep += R"(, {"name": "s)" + std::to_string(i + 1) + R"(", "kind": "pcie_switch", "parent": "s)" +
+            std::to_string(i) + R"("})";
+  EXPECT_THAT(error_of(host(deep)), HasSubstr("nested deeper"));
+}
+
 TEST(TopologyData, ParentsInACircleAreAnError) {
   TopologyData data;
   data.devices.push_back({.kind = DeviceKind::host, .name = "h"});

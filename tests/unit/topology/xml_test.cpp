@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdio>
 #include <fstream>
 
 #include "topology/file.hpp"
@@ -159,6 +161,25 @@ TEST(HwlocXml, MistakesNameTheLine) {
   EXPECT_THAT(hwloc_error(replaced(hwloc2, "type=\"Machine\"", "type=\"Cluster\"")), HasSubstr("Machine"));
 }
 
+// Readers go down a level on the stack for each level of the file.
+TEST(Xml, WhatIsNestedDeeperThanAnyMachineIsAnErrorWithTheLine) {
+  constexpr int depth = 60000;
+  std::string pci = "<system>\n<cpu host_hash=\"0x1\" numaid=\"0\">\n";
+  std::string objects = "<topology>\n<object type=\"Machine\">\n";
+  std::string pci_ends, objects_end;
+  for (int i = 0; i < depth; ++i) {
+    std::array<char, 64> function{};
+    std::snprintf(function.data(), function.size(), "<pci busid=\"%04x:%02x:00.0\">\n", i >> 8, i & 0xff);
+    pci += function.data();
+    objects += "<object type=\"Group\">\n";
+    pci_ends += "</pci>";
+    objects_end += "</object>";
+  }
+  EXPECT_THAT(nccl_error(pci + pci_ends + "</cpu></system>"), AllOf(HasSubstr("dump.xml, line "), HasSubstr("nested")));
+  EXPECT_THAT(hwloc_error(objects + objects_end + "</object></topology>"),
+              AllOf(HasSubstr("lstopo.xml, line "), HasSubstr("nested")));
+}
+
 TEST(TopologyFile, KindsAreToldApart) {
   std::string path = ::testing::TempDir() + "strait-topology-file-XXXXXX";
   const int fd = ::mkstemp(path.data());
@@ -169,8 +190,14 @@ TEST(TopologyFile, KindsAreToldApart) {
     const auto topology = load_topology_file(path);
     EXPECT_TRUE(topology) << topology.error().message;
   }
-  std::ofstream(path, std::ios::trunc) << "\n";
-  EXPECT_THAT(load_topology_file(path).error().message, HasSubstr("is empty"));
+  for (const char* nothing : {"", "\n"}) {
+    std::ofstream(path, std::ios::trunc) << nothing;
+    EXPECT_THAT(load_topology_file(path).error().message, HasSubstr("is empty"));
+  }
+  ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 40), 0);  // a hole: no disk is that large
+  EXPECT_THAT(load_topology_file(path).error().message, HasSubstr("far too long"));
+  EXPECT_THAT(load_topology_file("/dev/zero").error().message, HasSubstr("far too long"));
+  EXPECT_THAT(load_topology_file(::testing::TempDir()).error().message, HasSubstr("Is a directory"));
   ::unlink(path.c_str());
   EXPECT_THAT(load_topology_file(path).error().message, HasSubstr("No such file"));
 }
