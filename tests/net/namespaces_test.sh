@@ -111,4 +111,4 @@ for process in $processes; do
   fi
   rank=$((rank + 1))
 done
-exit $failed
+[ $failed = 0 ]
