@@ -20,11 +20,22 @@ constexpr int quick_tries = 8;
 }  // namespace
 
 Error Comm::raise_out_of_memory() {
-  last_memory_.reset();
-  transport_->abandon();
-  return watch_->raise({Code::out_of_memory,
+  Error error = end_in({Code::out_of_memory,
                         "no memory left to prepare the operation. Check the limit of address space (ulimit -v) and the "
                         "memory limit of the container"});
+  last_memory_.reset();  // others may have read it
+  return error;
+}
+
+Error Comm::end_in(Error error) {
+  error = watch_->raise(std::move(error));
+  abandon();
+  return error;
+}
+
+void Comm::abandon() {
+  transport_->abandon();
+  if (transport_->reaches_buffers()) watch_->await_steps();
 }
 
 Comm::~Comm() {
@@ -234,16 +245,22 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   return {};
 }
 
+Result<Comm::State> Comm::progress() {
+  if (!transport_->reaches_buffers()) return program_->progress();
+  if (!watch_->begin_step()) return tl::unexpected(watch_->sticky().error());
+  const std::unique_ptr<Watch, void (*)(Watch*)> until_done(watch_.get(), [](Watch* watch) { watch->end_step(); });
+  return program_->progress();
+}
+
 Result<Comm::State> Comm::step() {
   if (program_ == nullptr) return State::done;
-  auto state = program_->progress();
+  auto state = progress();
   if (!state) {
     Error error = std::move(state).error();
     if (const auto& foreign = program_->foreign())
       error = watch_->mismatch(foreign->expected, foreign->rank, foreign->seen);
     program_ = nullptr;
-    transport_->abandon();
-    return tl::unexpected(watch_->raise(std::move(error)));
+    return tl::unexpected(end_in(std::move(error)));
   }
   if (*state == State::done) {
     if (is_collective_ && hears_all_) {
@@ -283,7 +300,7 @@ void Comm::begin_waiting() {
 Status Comm::pause() {
   has_waited_ = true;
   Status paused = watch_->pause(backoff_, waiting());
-  if (!paused) transport_->abandon();
+  if (!paused) abandon();
   return paused;
 }
 

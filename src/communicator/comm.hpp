@@ -184,6 +184,11 @@ class Comm {
 
   Status finish();
   Error raise_out_of_memory();
+  /// Ends the operation in progress in this error, or the one that was before it, which it returns.
+  Error end_in(Error error);
+  /// Of a communicator that has failed: until no other rank reads or writes what this one's calls were given.
+  void abandon();
+  Result<State> progress();
   /// Whether the other ranks' calls were there to be compared.
   Result<bool> compare_with_heard();
   Result<HostProgram*> find_program(const Call& call);

@@ -67,6 +67,24 @@ Error Watch::raise(Error error) {
   return sticky().error();
 }
 
+bool Watch::begin_step() {
+  own_control().is_in_step.store(1, std::memory_order_relaxed);
+  // Either this sees that the communicator has failed, or who awaits steps after that sees this one.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!has_failed()) return true;
+  end_step();
+  return false;
+}
+
+void Watch::await_steps() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto deadline = Clock::now() + std::chrono::seconds(10);  // a step is a copy or a sum of a slice
+  for (std::uint32_t rank = 0; rank < controls_.size(); ++rank)
+    while (rank != peers_.rank && controls_[rank]->is_in_step.load(std::memory_order_acquire) != 0 &&
+           Clock::now() < deadline)
+      sched_yield();
+}
+
 void Watch::record(const Error& error) { write_error(control_, static_cast<std::uint32_t>(error.code), error.message); }
 
 Status Watch::pause(Backoff& backoff, const Waiting& waiting) {

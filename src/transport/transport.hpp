@@ -41,6 +41,8 @@ class Transport {
 
   /// After an operation that failed: the memory of its buffers is its caller's again.
   virtual void abandon() {}
+  /// Whether ranks of this process read and write the buffers of one another.
+  virtual bool reaches_buffers() const { return false; }
 
   /// Makes this rank's collective known to peers under its sequence number. Visible to a peer once it takes a signal or
   /// a slot of that operation from this rank.

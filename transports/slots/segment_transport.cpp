@@ -16,7 +16,10 @@ SegmentTransport::SegmentTransport(std::string_view name, Segment segment, std::
       views_(std::move(views)),
       own_heap_(own_heap),
       resources_(std::move(resources)),
-      has_peer_memory_(has_peer_memory) {}
+      has_peer_memory_(has_peer_memory) {
+  for (std::uint32_t peer = 0; peer < views_.size(); ++peer)
+    reaches_buffers_ |= peer != rank_ && views_[peer].kind == PeerView::Kind::same_addresses;
+}
 
 Result<std::byte*> SegmentTransport::link_block(const LinkEnd& end) const {
   return segment_.find_or_make({Key::Kind::link, end.tag, end.writer, end.readers},

@@ -34,6 +34,7 @@ class SegmentTransport : public Transport {
   std::size_t slot_bytes() const override { return segment_.geometry().slot_bytes; }
   bool has_peer_memory() const override { return has_peer_memory_; }
   bool has_multicast() const override { return true; }
+  bool reaches_buffers() const override { return reaches_buffers_; }
   const Segment& segment() const { return segment_; }
 
   Result<SendLink*> open_send(const LinkEnd& end) override;
@@ -57,7 +58,7 @@ class SegmentTransport : public Transport {
   std::vector<PeerView> views_;
   std::byte* own_heap_;
   std::vector<std::shared_ptr<void>> resources_;
-  bool has_peer_memory_;
+  bool has_peer_memory_, reaches_buffers_ = false;
   std::map<LinkKey, std::unique_ptr<SendLink>> sends_;
   std::map<LinkKey, std::unique_ptr<ReceiveLink>> receives_;
   std::map<SignalKey, std::unique_ptr<SignalSender>> signals_;
