@@ -35,7 +35,7 @@ Error Comm::end_in(Error error) {
 
 void Comm::abandon() {
   transport_->abandon();
-  if (transport_->reaches_buffers()) watch_->await_steps();
+  if (transport_->reaches_buffers()) watch_->await_steps(operation());
 }
 
 Comm::~Comm() {
@@ -247,7 +247,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
 
 Result<Comm::State> Comm::progress() {
   if (!transport_->reaches_buffers()) return program_->progress();
-  if (!watch_->begin_step()) return tl::unexpected(watch_->sticky().error());
+  if (!watch_->begin_step(operation())) return tl::unexpected(watch_->sticky().error());
   const std::unique_ptr<Watch, void (*)(Watch*)> until_done(watch_.get(), [](Watch* watch) { watch->end_step(); });
   return program_->progress();
 }

@@ -188,6 +188,8 @@ class Comm {
   Error end_in(Error error);
   /// Of a communicator that has failed: until no other rank reads or writes what this one's calls were given.
   void abandon();
+  /// The number of the one in progress, equal on all its ranks: messages have that between two collectives.
+  std::uint64_t operation() const { return 2 * sequence_ + (is_collective_ ? 1 : 2); }
   Result<State> progress();
   /// Whether the other ranks' calls were there to be compared.
   Result<bool> compare_with_heard();

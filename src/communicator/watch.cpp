@@ -67,16 +67,22 @@ Error Watch::raise(Error error) {
   return sticky().error();
 }
 
-bool Watch::begin_step() {
+bool Watch::begin_step(std::uint64_t operation) {
   own_control().is_in_step.store(1, std::memory_order_relaxed);
-  // Either this sees that the communicator has failed, or who awaits steps after that sees this one.
+  // Either this sees that a rank has abandoned the operation, or that rank sees this one in a step.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!has_failed()) return true;
+  const auto has_abandoned = [&](const RankControl* rank) {
+    const std::uint64_t abandoned = rank->abandoned.load(std::memory_order_acquire);
+    return abandoned != 0 && abandoned <= operation;
+  };
+  if (!has_failed() || std::none_of(controls_.begin(), controls_.end(), has_abandoned)) return true;
   end_step();
   return false;
 }
 
-void Watch::await_steps() const {
+void Watch::await_steps(std::uint64_t operation) {
+  std::uint64_t none = 0;
+  own_control().abandoned.compare_exchange_strong(none, operation);  // the first: the communicator stays failed
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const auto deadline = Clock::now() + std::chrono::seconds(10);  // a step is a copy or a sum of a slice
   for (std::uint32_t rank = 0; rank < controls_.size(); ++rank)

@@ -66,12 +66,13 @@ class Watch {
   void note_awaited(std::uint32_t rank) { controls_[peers_.rank]->awaited.store(rank + 1, std::memory_order_relaxed); }
   void forget_awaited() { controls_[peers_.rank]->awaited.store(0, std::memory_order_relaxed); }
 
-  /// Between these this rank may read and write buffers of other ranks of its process, whose calls end only when it no
-  /// longer does (await_steps()). False: the communicator has failed, and no step may be made.
-  bool begin_step();
+  /// Between these this rank may read and write buffers that other ranks of its process have given the operation of
+  /// that number, one that grows from each to the next. False: it has failed on one of them, and no step may be made.
+  /// (Who has failed in a later one needs nothing of this one any more, so that it may still end well.)
+  bool begin_step(std::uint64_t operation);
   void end_step() { own_control().is_in_step.store(0, std::memory_order_release); }
-  /// After the communicator has failed: until no other rank is in a step, which none begins any more.
-  void await_steps() const;
+  /// After an operation that has failed: until no other rank is in a step of it, which none begins any more.
+  void await_steps(std::uint64_t operation);
 
   /// One operation's wait, as far as this watch must know it.
   struct Waiting {
