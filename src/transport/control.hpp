@@ -38,7 +38,8 @@ struct alignas(cache_line_bytes) RankControl {
   std::atomic<std::uint32_t> left{0};        ///< this rank destroyed its communicator
   std::atomic<std::uint32_t> awaited{0};     ///< 1 + the rank that its call in progress has waited for a while; 0: none
   std::atomic<std::uint32_t> is_in_step{0};  ///< it may read and write buffers of other ranks of its process
-  /// The number of its operation (Watch::begin_step()) that has failed here, so that its buffers are no peer's; 0: none.
+  /// The number of its operation (Watch::begin_step()) that has failed here, so that its buffers are no peer's; 0:
+  /// none.
   std::atomic<std::uint64_t> abandoned{0};
   std::array<PostedCall, posted_calls> calls;
   std::array<PostedCall, posted_calls> messages;  ///< sends and receives, by a number of their own
