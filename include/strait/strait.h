@@ -220,7 +220,8 @@ STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* exclude
 STRAIT_API straitResult_t straitCommDestroy(straitComm_t comm);
 /* Makes every operation on the communicator, running or later, on this and all other ranks, return straitAborted; from
  * any thread. Also on one whose set-up another thread has in hand (a split; an init in a group): that fails, too. The
- * communicator remains to be destroyed. */
+ * communicator remains to be destroyed. Buffers of a host rank's call that ran are its caller's again once it has
+ * returned (registered ones of ranks that are processes: once the others' have, too). */
 STRAIT_API straitResult_t straitCommAbort(straitComm_t comm);
 /* The sticky error of the communicator (straitSuccess: none). From any thread. */
 STRAIT_API straitResult_t straitCommGetAsyncError(straitComm_t comm, straitResult_t* error);

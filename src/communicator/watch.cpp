@@ -85,10 +85,17 @@ void Watch::await_steps(std::uint64_t operation) {
   own_control().abandoned.compare_exchange_strong(none, operation);  // the first: the communicator stays failed
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const auto deadline = Clock::now() + std::chrono::seconds(10);  // a step is a copy or a sum of a slice
-  for (std::uint32_t rank = 0; rank < controls_.size(); ++rank)
-    while (rank != peers_.rank && controls_[rank]->is_in_step.load(std::memory_order_acquire) != 0 &&
-           Clock::now() < deadline)
-      sched_yield();
+  for (std::uint32_t rank = 0; rank < controls_.size(); ++rank) {
+    const auto is_in_step = [&] {
+      return rank != peers_.rank && controls_[rank]->is_in_step.load(std::memory_order_acquire) != 0;
+    };
+    while (is_in_step() && Clock::now() < deadline) sched_yield();
+    if (is_in_step())
+      log_warn(static_cast<int>(peers_.rank),
+               name_of(rank) +
+                   " has been at work on a failed operation for 10 s, and may still read and write its "
+                   "buffers. Keep them, and look at what that thread is doing");
+  }
 }
 
 void Watch::record(const Error& error) { write_error(control_, static_cast<std::uint32_t>(error.code), error.message); }
