@@ -54,56 +54,81 @@ class Transformer(nn.Module):
         return self.head(self.layers(self.embedding(words), mask=mask, is_causal=True))
 
 
-def train(arguments):
-    rank = int(os.environ["RANK"])
+class Trainer:
+    """A model on this rank's GPU, and what trains it on words of its own. Every one begins with the same parameters and
+    sees the same words.
+
+    `wrap(module)` is the module that trades gradients; `alone`: they are not traded."""
+
+    def __init__(self, name, device, wrap, alone=False):
+        self.sizes = MODELS[name]
+        self.device = device
+        torch.manual_seed(1)
+        module = Transformer(self.sizes["width"], self.sizes["depth"], self.sizes["heads"]).to(device)
+        self.parameters = sum(each.numel() for each in module.parameters())
+        self.precision = torch.autocast("cuda", dtype=torch.bfloat16, enabled=name != "small")
+        self.model = wrap(module)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.sizes["lr"], fused=True)
+        self.steps_alone = self.model.no_sync if alone else contextlib.nullcontext
+        self.generator = torch.Generator(device=device).manual_seed(1000 + dist.get_rank())
+
+    def step(self):
+        """The loss of this rank's words."""
+        # Each word is the one before it, plus one: something that can be learnt.
+        first = torch.randint(0, 512, (self.sizes["batch"], 1), generator=self.generator, device=self.device)
+        words = (first + torch.arange(self.sizes["length"] + 1, device=self.device)) % 512
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.steps_alone():
+            with self.precision:
+                logits = self.model(words[:, :-1])
+                loss = nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
+            loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+def join():
+    """This rank's GPU, once its process group is there."""
     # More ranks than GPUs is for trying out: with NCCL an error, with Strait by STRAIT_SHARE_GPUS=1.
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
-    torch.manual_seed(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    sizes = MODELS[arguments.model]
-    model = Transformer(sizes["width"], sizes["depth"], sizes["heads"]).to(device)
-    parameters = sum(each.numel() for each in model.parameters())
-    precision = torch.autocast("cuda", dtype=torch.bfloat16, enabled=arguments.model != "small")
-    if arguments.mode == "ddp":
-        model = DistributedDataParallel(model, device_ids=[device.index])
-        if arguments.wire_hook:
-            hook_state = WireState(arguments.wire_hook, device)
-            model.register_comm_hook(hook_state, average_in_wire_format)
-    else:
-        model = FullyShardedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=sizes["lr"], fused=True)
-    steps_alone = model.no_sync if arguments.alone else contextlib.nullcontext
-    generator = torch.Generator(device=device).manual_seed(1000 + rank)
+    return device
+
+
+def train(arguments):
+    device = join()
+    rank = dist.get_rank()
+
+    def wrap(module):
+        if arguments.mode == "fsdp":
+            return FullyShardedDataParallel(module)
+        return DistributedDataParallel(module, device_ids=[device.index])
+
+    trainer = Trainer(arguments.model, device, wrap, arguments.alone)
+    if arguments.wire_hook:
+        hook_state = WireState(arguments.wire_hook, device)
+        trainer.model.register_comm_hook(hook_state, average_in_wire_format)
     losses, began = [], time.perf_counter()
     for step in range(arguments.steps):
         if step == WARMUP_STEPS:
             torch.cuda.synchronize()
             began_warm = time.perf_counter()
-        # Each word is the one before it, plus one: something that can be learnt.
-        first = torch.randint(0, 512, (sizes["batch"], 1), generator=generator, device=device)
-        words = (first + torch.arange(sizes["length"] + 1, device=device)) % 512
-        optimizer.zero_grad(set_to_none=True)
-        with steps_alone():
-            with precision:
-                logits = model(words[:, :-1])
-                loss = nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
-            loss.backward()
-        optimizer.step()
-        mean = loss.detach().clone()
+        mean = trainer.step().clone()
         dist.all_reduce(mean, op=dist.ReduceOp.AVG)
         losses.append(mean)
     losses = [value.item() for value in losses]
     seconds = time.perf_counter() - began
-    trained = dist.get_world_size() * sizes["batch"] * (arguments.steps - WARMUP_STEPS)
+    trained = dist.get_world_size() * trainer.sizes["batch"] * (arguments.steps - WARMUP_STEPS)
     samples_per_s = trained / (time.perf_counter() - began_warm)
     if arguments.mode == "ddp" and not arguments.alone:
-        check_same(model)
+        check_same(trainer.model)
     check_calls(rank, device)
     if arguments.wire_hook:
         hook_state.destroy()
     if rank == 0:
+        parameters = trainer.parameters
         print(f"{arguments.mode}, {parameters / 1e6:.0f} M parameters: {arguments.steps} steps in {seconds:.1f} s, "
               f"{samples_per_s:.1f} samples/s, loss {losses[0]:.4f} -> {losses[-1]:.4f}, "
               f"NCCL interface {torch.cuda.nccl.version()}")

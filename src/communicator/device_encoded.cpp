@@ -13,6 +13,13 @@ using kernels::Wire;
 
 namespace {
 
+/// Through host memory calls of so many bytes and more take no more than so many blocks: the link takes most of the
+/// time, and what is computed beside them has the other SMs. Two H100 train a transformer 17% faster so than with 128
+/// blocks, 5 and 11% faster than with 64 and 32; by themselves calls take from a tenth less to a tenth more time. (A
+/// part in which PyTorch reduces gradients has 25 MiB.)
+constexpr std::size_t large_staged_bytes = std::size_t{24} << 20;
+constexpr std::uint32_t large_staged_blocks = 48;
+
 std::size_t larger_buffer_bytes(const Call& call, const kernels::Ring& ring) {
   const BufferSizes sizes = buffer_sizes(call, ring.rank, ring.ranks);
   return std::max(sizes.send_bytes, sizes.receive_bytes);
@@ -22,7 +29,9 @@ std::size_t larger_buffer_bytes(const Call& call, const kernels::Ring& ring) {
 
 /// Lengths and slots in elements, for a message of so many.
 Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
-  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  const bool leaves_sms = ring_.staged && bound(call) == 0 && larger_buffer_bytes(call, ring_) >= large_staged_bytes;
+  const std::uint32_t blocks = blocks_for(call);
+  Slots through = kernels::slots_of(ring_, Wire::bulk, leaves_sms ? std::min(blocks, large_staged_blocks) : blocks);
   through.rounds = rounds_for(call, one_hop, through, wire::blocks_of(elements) * wire::block_bytes(call.wire));
   through.grain_bytes = wire::granular_run_elements;
   through.slot_bytes = through.slot_bytes / wire::granular_run_bytes(call.wire) * wire::granular_run_elements;

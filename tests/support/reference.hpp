@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -133,6 +134,7 @@ inline std::string first_difference(std::span<const std::byte> expected, std::sp
                                     std::span<const Bytes> inputs = {}) {
   if (expected.size() != got.size())
     return "expected " + std::to_string(expected.size()) + " bytes, got " + std::to_string(got.size());
+  if (std::equal(expected.begin(), expected.end(), got.begin())) return "";
   const std::size_t count = expected.size() / size_bytes(type);
   const auto differs = [&](std::size_t i) {
     return std::memcmp(expected.data() + i * size_bytes(type), got.data() + i * size_bytes(type), size_bytes(type)) !=
@@ -143,7 +145,6 @@ inline std::string first_difference(std::span<const std::byte> expected, std::sp
     if (!differs(i)) continue;
     if (differences++ == 0) first = i;
   }
-  if (differences == 0) return "";
   std::string text = std::string(name(type)) + " [" + std::to_string(first) + "] of " + std::to_string(count) +
                      ": expected " + bits_text(expected, first, type) + ", got " + bits_text(got, first, type) + "; " +
                      std::to_string(differences) + " elements differ";

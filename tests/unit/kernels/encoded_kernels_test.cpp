@@ -120,25 +120,29 @@ TEST(EncodedLaunches, TakeNoMoreBlocksThanTheSmallestGpuHasSms) {
   }
 }
 
-/// Also large ones through host memory: half of the SMs trained slower.
-TEST(EncodedLaunches, TakeAsManyBlocksAsTheyMay) {
+/// Through host memory large ones leave most SMs to what runs beside, unless the user says how many they may have.
+TEST(EncodedLaunches, LeaveSmsToOthers) {
   for (const bool p2p : {false, true}) {
     Machine machine(2, 0, {.p2p = p2p});
     CollectiveCase c;
-    c.count = 6 << 20;
     c.wire = WireFormat::int8;
     Bytes data(16);
     for (const Collective collective : wire_collectives) {
       c.collective = collective;
-      const Call call = call_of(c, data.data(), data.data(), Bytes(4));
-      const auto blocks_with = [&](std::uint32_t max_sms) {
+      const auto blocks_of = [&](std::size_t elements, std::uint32_t max_sms) {
+        const bool has_parts = collective != Collective::all_reduce;  // two, in the larger buffer
+        c.count = elements / (has_parts ? 2 : 1);
+        const Call call = call_of(c, data.data(), data.data(), Bytes(4));
         return DeviceCalls(machine.calls(0).ring(), nullptr, {.max_sms = max_sms})
             .encoded_launches_of(call)
             .at(0)
             .blocks;
       };
-      EXPECT_EQ(blocks_with(0), 128u) << name(collective);
-      EXPECT_EQ(blocks_with(16), 16u) << name(collective);
+      constexpr std::size_t large = 6 << 20;  // float32
+      EXPECT_EQ(blocks_of(large, 0), p2p ? 128u : 48u) << name(collective);
+      EXPECT_EQ(blocks_of(large - 1024, 0), 128u) << name(collective);
+      EXPECT_EQ(blocks_of(large, 128), 128u) << name(collective);
+      EXPECT_EQ(blocks_of(large, 16), 16u) << name(collective);
     }
   }
 }
