@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, all-reduces beside matrix products, ranks
-behind one link, and losses of wire formats. Needs python3-matplotlib.
+"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, all-reduces beside matrix products, training,
+ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
 
-  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, overlap.svg, shared_link.svg and
-                                     wire_loss.svg there; into docs/images if absent
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, overlap.svg, training.svg, shared_link.svg
+                                     and wire_loss.svg there; into docs/images if absent
 """
 import collections
 import json
@@ -65,6 +65,17 @@ BESIDE = {  # thread blocks of an all-reduce beside matrix products; None: NCCL'
     16: ("16, the default", "#0072b2", "o"),
     12: ("12", "#d55e00", "s"),
 }
+
+
+TRAININGS = (  # a bar each: its label, of which run, and with how many thread blocks
+    ("no P2P, NCCL", "NCCL", {"NCCL_P2P_DISABLE": "1"}, "0"),
+    ("no P2P, Strait", "Strait", {"STRAIT_P2P": "off"}, "0"),
+    *((f"no P2P, Strait, int8, {blocks} blocks{note}", "Strait", {"STRAIT_P2P": "off", "STRAIT_WIRE": "int8"}, max_ctas)
+      for blocks, max_ctas, note in ((128, "0", ""), (64, "64", ""), (48, "48", ": the default"), (32, "32", ""))),
+    ("NVLink, NCCL", "NCCL", {}, "0"),
+    ("NVLink, Strait", "Strait", {}, "0"),
+)
+TRAINING_COLOURS = {"NCCL": "#8c8c8c", "Strait": "#0072b2"}
 
 
 def size_name(size_bytes: int) -> str:
@@ -157,6 +168,23 @@ def draw_overlap(output: pathlib.Path) -> None:
     save(figure, axes.get_legend_handles_labels(), len(BESIDE), output)
 
 
+def draw_training(output: pathlib.Path) -> None:
+    runs = [run for run in read("train_in_turn_2xh100")["runs"] if run["call"] == 1 and run["mode"] == "ddp"]
+    alone = [run["max_ctas"]["alone"]["samples_per_s"] for run in runs]
+    figure, axes = pyplot.subplots(figsize=(9, 3.6))
+    axes.axvspan(min(alone), max(alone), color="#e69f00", alpha=0.25, linewidth=0, label="no gradients traded")
+    for label, library, environment, max_ctas in TRAININGS:
+        run = next(run for run in runs if run["library"].startswith(library) and run["environment"] == environment)
+        bars = axes.barh(label, run["max_ctas"][max_ctas]["samples_per_s"], color=TRAINING_COLOURS[library], height=0.7)
+        axes.bar_label(bars, fmt="%.0f", padding=3, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_title("DDP, 304 million parameters, 2x H100, samples/s", fontsize=10, loc="left")
+    axes.grid(axis="x", color="#e3e3e3", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+    save(figure, axes.get_legend_handles_labels(), 1, output)
+
+
 def all_reduces_of_shared_link() -> dict:
     """{ranks: {way: {bytes: median microseconds}}}"""
     times = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(list)))
@@ -210,6 +238,7 @@ def main() -> None:
     draw_beside_nccl(folder / "gpu_vs_nccl.svg")
     draw_few_blocks(folder / "few_blocks.svg")
     draw_overlap(folder / "overlap.svg")
+    draw_training(folder / "training.svg")
     draw_shared_link(folder / "shared_link.svg")
     draw_wire_loss(folder / "wire_loss.svg")
 
