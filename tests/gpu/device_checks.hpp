@@ -32,7 +32,7 @@ inline void check_shapes(straitComm_t comm, int rank, int ranks, const Islands& 
 }
 
 inline void check_arithmetic(straitComm_t comm, int rank, int ranks, const Islands& islands = {}) {
-  DeviceSide side(std::size_t{16} << 20);
+  DeviceSide side((std::size_t{1} << 20) * static_cast<std::size_t>(ranks));
   std::uint64_t seed = 1000;
   for (Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
     for (int type = 0; type < data_type_count; ++type)

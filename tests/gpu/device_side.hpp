@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <ostream>
 #include <thread>
 
 #include "host/collective_case.hpp"
@@ -63,11 +64,9 @@ class DeviceSide {
 
   void check(straitComm_t comm, std::uint32_t rank, std::uint32_t ranks, const CollectiveCase& c, Mode mode) {
     const BufferBytes sizes = buffer_bytes(c, ranks);
-    std::vector<Bytes> inputs, scalars;
-    for (std::uint32_t r = 0; r < ranks; ++r) {
-      inputs.push_back(random_input(c, ranks, r));
-      scalars.push_back(random_scalar(c, r));
-    }
+    const std::vector<Bytes> inputs = random_inputs(c, ranks);
+    std::vector<Bytes> scalars;
+    for (std::uint32_t r = 0; r < ranks; ++r) scalars.push_back(random_scalar(c, r));
     auto op = static_cast<straitRedOp_t>(c.op);
     if (c.op == ReduceOp::premul_sum)
       STRAIT_EXPECT_OK(straitRedOpCreatePreMulSum(
@@ -136,6 +135,14 @@ class DeviceSide {
     return static_cast<int>(std::count_if(nodes.begin(), nodes.end(), is_kernel));
   }
 
+  /// Of all ranks, a thread each: they take longer than the call.
+  static std::vector<Bytes> random_inputs(const CollectiveCase& c, std::uint32_t ranks) {
+    std::vector<Bytes> inputs(ranks);
+    std::vector<std::jthread> makers;
+    for (std::uint32_t r = 0; r < ranks; ++r) makers.emplace_back([&, r] { inputs[r] = random_input(c, ranks, r); });
+    for (std::jthread& maker : makers) maker.join();
+    return inputs;
+  }
   /// The result is the reference's, the input is as it was, and nothing else was written.
   void expect_contents(const CollectiveCase& c, std::uint32_t rank, std::uint32_t ranks,
                        const std::vector<Bytes>& inputs, std::ptrdiff_t input_offset, std::ptrdiff_t output_offset,
@@ -241,6 +248,9 @@ inline void meet_on_host() {
 struct Setup {
   bool as_processes;
   int ranks;
+  friend std::ostream& operator<<(std::ostream& out, const Setup& setup) {
+    return out << setup.ranks << (setup.as_processes ? " processes" : " threads");
+  }
 };
 /// Ranks as threads or processes.
 class DeviceRanks : public ::testing::TestWithParam<Setup> {

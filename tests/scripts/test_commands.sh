@@ -68,3 +68,17 @@ status=0
 # A good one still writes where it was told to.
 "$strait" "${small[@]}" --json results.json --plot plot.svg >/dev/null
 [[ -s results.json && -s plot.svg ]]
+
+# What was there stays where the new does not fit, and devices are written to.
+cp results.json before.json
+status=0
+(ulimit -f 1 && exec "$strait" explain all-reduce 1K --topology 4x-h200 --svg results.json >/dev/null 2>err) || status=$?
+[[ $status -eq 1 && ! -e results.json.part ]]
+grep -q "Cannot write results.json: File too large" err
+cmp results.json before.json
+ln -s results.json link.json
+"$strait" "${small[@]}" --json link.json >/dev/null
+[[ -L link.json && -s results.json ]]
+[[ "$(cat results.json)" != "$(cat before.json)" ]]
+"$strait" "${small[@]}" --json /dev/stdout >out
+grep -q '"program": "strait perf"' out

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -75,6 +77,18 @@ Json links_json(const LinkRates& links) {
   return {{"up_gbps", host.up_gbps}, {"down_gbps", host.down_gbps}, {"duplex_gbps", host.duplex_gbps}};
 }
 
+/// A limit of file sizes gives an error, and no signal that ends the process.
+class SizeLimitIsNoSignal {
+ public:
+  SizeLimitIsNoSignal() : before_(std::signal(SIGXFSZ, SIG_IGN)) {}
+  ~SizeLimitIsNoSignal() { std::signal(SIGXFSZ, before_); }
+  SizeLimitIsNoSignal(const SizeLimitIsNoSignal&) = delete;
+  SizeLimitIsNoSignal& operator=(const SizeLimitIsNoSignal&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
 tl::unexpected<Error> cannot_write(const std::string& path, int reason) {
   return fail_errno("Cannot write " + path, reason, "Check the folder and its permissions");
 }
@@ -99,11 +113,25 @@ std::string to_json(const Report& report) {
   return json.dump(2) + "\n";
 }
 
+/// A file that is there stays as it is until the new one is whole, for a disk may be full. Devices, pipes, and files in
+/// folders in which nothing can be made, are written to where they are.
 Status write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path target = fs::is_symlink(path, ignored) ? fs::weakly_canonical(path, ignored) : fs::path(path);
+  const bool is_replaced = !fs::exists(target, ignored) || fs::is_regular_file(target, ignored);
+  const fs::path folder = target.parent_path().empty() ? "." : target.parent_path();
+  const bool has_room = is_replaced && ::access(folder.c_str(), W_OK | X_OK) == 0;
+  const fs::path written = has_room ? fs::path(target.string() + ".part") : target;
+  const SizeLimitIsNoSignal no_signal;
+  std::ofstream file(written);
   file << text << std::flush;
-  if (!file) return cannot_write(path, errno);
-  return {};
+  int reason = file ? 0 : errno;
+  file.close();
+  if (has_room && reason == 0 && std::rename(written.c_str(), target.c_str()) != 0) reason = errno;
+  if (reason == 0) return {};
+  if (has_room) fs::remove(written, ignored);
+  return cannot_write(path, reason);
 }
 
 Status check_writable(const std::string& path) {
