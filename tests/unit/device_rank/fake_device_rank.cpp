@@ -59,6 +59,7 @@ class FakeDeviceRank final : public DeviceRank {
     if (testing::fake_gpu.logs)
       testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": stream " + number(then) + " waits for " +
                                       number(first));
+    for (void* const stream : {first, then}) STRAIT_TRY(is_capturing(stream).map([](bool) {}));
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
   }
