@@ -213,6 +213,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& qua
 Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
   STRAIT_ASSIGN(const Tail tail, launch_all(calls.launches_of(call), call));
   if (!calls.leaves_own(call) || call.count == 0) return tail;
+  const cuda::DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
   STRAIT_TRY(check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type),
                                    cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(call.stream)),
                    "cannot copy the root's own part of a broadcast"));
