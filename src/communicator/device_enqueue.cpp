@@ -243,9 +243,11 @@ Status CudaRank::enqueue_messages(std::span<const Call> calls) {
     if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
   STRAIT_TRY(order_->begin(stream));
   begin_marking(calls.front());
-  const Result<Tail> tail = carry_messages(calls);
-  for (const Call& call : calls)
-    if (tail && call.stream != stream) STRAIT_TRY(order_->order(stream, call.stream));
+  Result<Tail> tail = carry_messages(calls);
+  for (const Call& call : calls) {
+    if (!tail || call.stream == stream) continue;
+    if (Status joined = order_->order(stream, call.stream); !joined) tail = tl::unexpected(std::move(joined).error());
+  }
   return end(calls.front(), tail);
 }
 
