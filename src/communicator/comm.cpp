@@ -73,7 +73,8 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   std::bitset<kernels::max_aggregated> captured;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const bool is_asked = i != 0 && calls[i].stream == calls[i - 1].stream;
-    STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1]) : is_captured(calls[i]));
+    STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1])
+                                        : capture_of(calls[i]).map([](std::uint64_t number) { return number != 0; }));
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];

@@ -138,8 +138,8 @@ TEST_F(DeviceRankTest, EachCallOfAGroupIsCapturedOrNotByItsOwnStream) {
   for (const Json& call : calls) EXPECT_EQ(call.at("stream"), 1);
 }
 
-/// They run on one stream: those of a graph would run now, or what is called would never run.
-TEST_F(DeviceRankTest, MessagesOfAGroupAreAllCapturedOrNone) {
+/// They run on one stream: those of a graph would run now, or with another one, or what is called would not run.
+TEST_F(DeviceRankTest, MessagesOfAGroupAreAllInOneCaptureOrInNone) {
   const auto messages = [&](std::uintptr_t sends, std::uintptr_t receives) {
     STRAIT_EXPECT_OK(straitGroupStart());
     STRAIT_EXPECT_OK(straitSend(buffer_, 2, straitFloat32, 0, comm_, reinterpret_cast<straitStream_t>(sends)));
@@ -151,12 +151,14 @@ TEST_F(DeviceRankTest, MessagesOfAGroupAreAllCapturedOrNone) {
   EXPECT_EQ(messages(1, 2), straitInvalidUsage);
   EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("some of their streams are being captured and others are not"));
   EXPECT_EQ(messages(2, 1), straitInvalidUsage);
+  fake_gpu.other_capturing_stream = 4;
+  EXPECT_EQ(messages(2, 4), straitInvalidUsage);
   fake_gpu.bad_stream = 3;
   EXPECT_EQ(messages(1, 3), straitInvalidUsage) << "of each of their streams it is asked";
   EXPECT_EQ(fake_gpu.launches, before);
   EXPECT_EQ(messages(2, 2), straitSuccess);
   EXPECT_EQ(messages(1, 1), straitSuccess) << "what is refused changes nothing";
-  fake_gpu.capturing_stream = fake_gpu.bad_stream = 0;
+  fake_gpu.capturing_stream = fake_gpu.other_capturing_stream = fake_gpu.bad_stream = 0;
 }
 
 /// All are asked, long after the communicator was made; what one cannot do none has.
