@@ -50,7 +50,8 @@ class CallOrder {
   Status end(void* stream, Tail tail);
   /// Of the call that has begun: where its launches count. Null: they do not.
   std::uint32_t* finished() const { return is_captured() ? nullptr : &setup_.counts->finished; }
-  bool is_captured() const { return now_.capture_id != 0; }
+  bool is_captured() const { return capture_id() != 0; }
+  std::uint64_t capture_id() const { return now_.capture_id; }
   /// A launch that counts there was made.
   void launched(std::uint32_t blocks) {
     if (!is_captured()) launched_ += blocks;

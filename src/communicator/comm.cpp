@@ -73,7 +73,8 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   std::bitset<kernels::max_aggregated> captured;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const bool is_asked = i != 0 && calls[i].stream == calls[i - 1].stream;
-    STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1]) : is_captured(calls[i]));
+    STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1])
+                                        : capture_of(calls[i]).map([](std::uint64_t number) { return number != 0; }));
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
@@ -87,12 +88,6 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   }
   program_ = nullptr;
   return launched(first, number, calls.size() == 1 ? device_->enqueue(first) : device_->enqueue_aggregate(calls));
-}
-
-Result<bool> Comm::is_captured(const Call& call) {
-  auto captured = device_->is_capturing(call.stream);
-  if (captured || captured.error().code == Code::invalid_usage) return captured;
-  return tl::unexpected(launched(call, 0, tl::unexpected(std::move(captured).error())).error());
 }
 
 Result<std::size_t> Comm::begin_first_of(std::span<Call> group) {
@@ -110,15 +105,6 @@ Status Comm::launched(const Call& call, std::uint64_t number, Status result) {
   error.message = describe(signature(call)) + (is_counted ? ", collective number " + std::to_string(number) : "") +
                   " on " + watch_->name_of(rank_) + ": " + error.message;
   if (error.code == Code::cuda_error) error.message += " (CUDA may report here what earlier work on this GPU did)";
-  return tl::unexpected(watch_->raise(std::move(error)));
-}
-
-Status Comm::order_streams(const Call& first, const Call& then) {
-  Status ordered = device_->order_streams(first.stream, then.stream);
-  if (ordered) return {};
-  Error error = std::move(ordered).error();
-  error.message = "the streams of a group's calls, such as " + describe(signature(then)) + ", on " +
-                  watch_->name_of(rank_) + ": " + error.message;
   return tl::unexpected(watch_->raise(std::move(error)));
 }
 
@@ -212,7 +198,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   if (watch_->has_failed()) return watch_->sticky();
   if (device_) {
     STRAIT_TRY(check_own_messages(calls, rank_));
-    STRAIT_TRY(is_captured(calls.front()).map([](bool) {}));
+    STRAIT_TRY(check_streams(calls));
     program_ = nullptr;
     recorder_->post_messages(calls);
     return launched(calls.front(), 0, device_->enqueue_messages(calls));

@@ -45,7 +45,9 @@ class CudaRank final : public DeviceRank {
   Status enqueue_aggregate(std::span<const Call> calls) override;
   Status enqueue_messages(std::span<const Call> calls) override;
   Status order_streams(void* first, void* then) override { return order_->order(first, then); }
-  Result<bool> is_capturing(void* stream) override { return order_->look_at(stream); }
+  Result<std::uint64_t> capture_of(void* stream) override {
+    return order_->look_at(stream).map([this](bool) { return order_->capture_id(); });
+  }
   std::optional<bool> is_idle() const override;
   std::optional<DeviceProgress> progress() const override;
   Status prepare_call(const Call& call) override;

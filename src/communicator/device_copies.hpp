@@ -48,6 +48,10 @@ class DeviceCopies {
   /// `place` is that of the call's output.
   Status enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place);
 
+  /// Whether there is anything that streams could wait for.
+  bool are_open() const { return staged_ || peers_ || messages_; }
+  /// When the communicator has failed, again and again: ends what streams wait for. Asks nothing of the driver.
+  void release_waits();
   /// From the rank's attendant, again and again: tells of waits, and ends them when the communicator has failed.
   void look_after();
 
@@ -56,7 +60,6 @@ class DeviceCopies {
   Status open_peers(const DeviceArenas& arenas, LaunchAdd launch_add);
   Status open_staged(const host_staged::HostMemory& windows);
   CopyBorders borders_for(const Call& call) const;
-  void release_waits();
   std::optional<staged::Wait> wait();
 
   const DeviceRank::Request* request_ = nullptr;

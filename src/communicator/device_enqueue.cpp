@@ -213,6 +213,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& qua
 Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
   STRAIT_ASSIGN(const Tail tail, launch_all(calls.launches_of(call), call));
   if (!calls.leaves_own(call) || call.count == 0) return tail;
+  const cuda::DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
   STRAIT_TRY(check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type),
                                    cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(call.stream)),
                    "cannot copy the root's own part of a broadcast"));
@@ -242,9 +243,11 @@ Status CudaRank::enqueue_messages(std::span<const Call> calls) {
     if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
   STRAIT_TRY(order_->begin(stream));
   begin_marking(calls.front());
-  const Result<Tail> tail = carry_messages(calls);
-  for (const Call& call : calls)
-    if (tail && call.stream != stream) STRAIT_TRY(order_->order(stream, call.stream));
+  Result<Tail> tail = carry_messages(calls);
+  for (const Call& call : calls) {
+    if (!tail || call.stream == stream) continue;
+    if (Status joined = order_->order(stream, call.stream); !joined) tail = tl::unexpected(std::move(joined).error());
+  }
   return end(calls.front(), tail);
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <tuple>
 
@@ -27,6 +28,24 @@ constexpr std::int64_t slow_ms = DeviceRank::slow_wait.count();
 constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
 constexpr auto longest_question = std::chrono::milliseconds(100);
+
+/// Kernels that begin at last find the abort word. But what a stream waits for with copies, nobody knows before it has
+/// come to them. Both outlive the thread.
+void go_on_releasing(DeviceCopies& copies, CallOrder& order) {
+  constexpr int looks_between_questions = 200;
+  try {
+    std::thread([&copies, &order] {
+      for (int looks = 1; looks % looks_between_questions != 0 || order.is_idle() != true; ++looks) {
+        copies.release_waits();
+        std::this_thread::sleep_for(look_every);
+      }
+    }).detach();
+  } catch (const std::system_error& error) {
+    log_warn(-1,
+             std::string("no thread ends the copies of an aborted communicator, whose streams may wait for ever: ") +
+                 error.what());
+  }
+}
 
 }  // namespace
 
@@ -160,9 +179,11 @@ CudaRank::~CudaRank() {
            "what was enqueued on an aborted communicator has not ended after 10 s, perhaps for other work before it on "
            "its stream; its memory of GPU " +
                std::to_string(request_.device) + " is not freed");
-  (void)new auto(std::tuple(std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_),
-                            std::move(questions_), std::move(seen_), std::move(wire_scratch_), std::move(arenas_),
-                            std::move(mailbox_), std::move(keeps_pinned_)));
+  auto* const left = new auto(std::tuple(
+      std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_), std::move(questions_),
+      std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_), std::move(keeps_pinned_)));
+  auto& copies = std::get<DeviceCopies>(*left);
+  if (copies.are_open()) go_on_releasing(copies, *std::get<std::unique_ptr<CallOrder>>(*left));
 }
 
 /// Kernels end by themselves, or by the abort word that the attendant raises, and with them streams that wait for them.
@@ -220,6 +241,7 @@ std::optional<DeviceProgress> CudaRank::progress() const {
 
 Status CudaRank::prepare_call(const Call& call) {
   if (!is_encoded(call, request_.ranks) || wire_scratch_.data() != nullptr) return {};
+  DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
   cudaStreamCaptureStatus status{};
   STRAIT_TRY(
       check(cudaStreamIsCapturing(static_cast<cudaStream_t>(call.stream), &status), "the stream cannot be used"));

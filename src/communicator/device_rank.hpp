@@ -104,9 +104,9 @@ class DeviceRank {
   virtual std::optional<bool> is_idle() const = 0;
   /// What the GPU has started, or had when the communicator failed; nothing where it does not answer. From any thread.
   virtual std::optional<DeviceProgress> progress() const = 0;
-  /// Whether the stream records into a graph: such calls run later, any number of times. Asked right before a call is
-  /// enqueued on it.
-  virtual Result<bool> is_capturing(void* stream) = 0;
+  /// The number of the capture if the stream records into a graph, else 0: what is captured runs later, any number of
+  /// times. Asked right before a call is enqueued on it.
+  virtual Result<std::uint64_t> capture_of(void* stream) = 0;
 };
 
 /// Memory of a device that peers' GPUs can map (straitMemAllocDevice). Code::unsupported without CUDA.

@@ -138,6 +138,29 @@ TEST_F(DeviceRankTest, EachCallOfAGroupIsCapturedOrNotByItsOwnStream) {
   for (const Json& call : calls) EXPECT_EQ(call.at("stream"), 1);
 }
 
+/// They run on one stream: those of a graph would run now, or with another one, or what is called would not run.
+TEST_F(DeviceRankTest, MessagesOfAGroupAreAllInOneCaptureOrInNone) {
+  const auto messages = [&](std::uintptr_t sends, std::uintptr_t receives) {
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitSend(buffer_, 2, straitFloat32, 0, comm_, reinterpret_cast<straitStream_t>(sends)));
+    STRAIT_EXPECT_OK(straitRecv(buffer_ + 2, 2, straitFloat32, 0, comm_, reinterpret_cast<straitStream_t>(receives)));
+    return straitGroupEnd();
+  };
+  fake_gpu.capturing_stream = 2;
+  const int before = fake_gpu.launches;
+  EXPECT_EQ(messages(1, 2), straitInvalidUsage);
+  EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("some of their streams are being captured and others are not"));
+  EXPECT_EQ(messages(2, 1), straitInvalidUsage);
+  fake_gpu.other_capturing_stream = 4;
+  EXPECT_EQ(messages(2, 4), straitInvalidUsage);
+  fake_gpu.bad_stream = 3;
+  EXPECT_EQ(messages(1, 3), straitInvalidUsage) << "of each of their streams it is asked";
+  EXPECT_EQ(fake_gpu.launches, before);
+  EXPECT_EQ(messages(2, 2), straitSuccess);
+  EXPECT_EQ(messages(1, 1), straitSuccess) << "what is refused changes nothing";
+  fake_gpu.capturing_stream = fake_gpu.other_capturing_stream = fake_gpu.bad_stream = 0;
+}
+
 /// All are asked, long after the communicator was made; what one cannot do none has.
 TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   straitUniqueId id;

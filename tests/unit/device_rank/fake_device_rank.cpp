@@ -39,7 +39,7 @@ class FakeDeviceRank final : public DeviceRank {
       testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": " + std::string(name(call.collective)) +
                                       (call.wire == WireFormat::off ? "" : " in " + std::string(name(call.wire))));
     ++testing::fake_gpu.launches;
-    started_.know({.signature = signature(call), .is_captured = is_capturing(call.stream).value()});
+    started_.know({.signature = signature(call), .is_captured = capture_of(call.stream).value() != 0});
     if (testing::fake_gpu.looks_at_peers) STRAIT_TRY(request_.watch->examine_peers());
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
@@ -59,6 +59,7 @@ class FakeDeviceRank final : public DeviceRank {
     if (testing::fake_gpu.logs)
       testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": stream " + number(then) + " waits for " +
                                       number(first));
+    for (void* const stream : {first, then}) STRAIT_TRY(capture_of(stream).map([](std::uint64_t) {}));
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
   }
@@ -67,12 +68,13 @@ class FakeDeviceRank final : public DeviceRank {
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
   }
   std::optional<DeviceProgress> progress() const override { return std::nullopt; }
-  Result<bool> is_capturing(void* stream) override {
+  Result<std::uint64_t> capture_of(void* stream) override {
     const auto number = reinterpret_cast<std::uintptr_t>(stream);
     if (number != 0 && number == testing::fake_gpu.bad_stream)
       return fail(testing::fake_gpu.bad_because, "the stream cannot be used");
-    if (number != 0 && number == testing::fake_gpu.capturing_stream) return true;
-    return testing::fake_gpu.captures || testing::fake_gpu.capturing_rank == static_cast<int>(request_.rank);
+    if (number != 0 && number == testing::fake_gpu.capturing_stream) return 1;
+    if (number != 0 && number == testing::fake_gpu.other_capturing_stream) return 2;
+    return testing::fake_gpu.captures || testing::fake_gpu.capturing_rank == static_cast<int>(request_.rank) ? 1 : 0;
   }
   Status register_memory(std::uint64_t number, void* /*pointer*/, std::size_t /*bytes*/) override {
     const bool refuses = testing::fake_gpu.refusing_rank == static_cast<int>(request_.rank);

@@ -16,12 +16,13 @@ namespace strait::testing {
 struct FakeGpu {
   std::string launch_error;  ///< of the next launches; "": they succeed
   std::atomic<bool> captures{false};
-  std::atomic<int> capturing_rank{-1};      ///< that captures alone
-  std::uintptr_t capturing_stream = 0;      ///< likewise
-  std::uintptr_t bad_stream = 0;            ///< that cannot be looked at,
-  Code bad_because = Code::invalid_usage;   ///< for this
-  std::atomic<bool> looks_at_peers{false};  ///< what a rank's attendant does now and then, before each launch
-  std::atomic<int> idle{-1};                ///< 1, 0, or -1: unknown
+  std::atomic<int> capturing_rank{-1};        ///< that captures alone
+  std::uintptr_t capturing_stream = 0;        ///< likewise
+  std::uintptr_t other_capturing_stream = 0;  ///< into another graph
+  std::uintptr_t bad_stream = 0;              ///< that cannot be looked at,
+  Code bad_because = Code::invalid_usage;     ///< for this
+  std::atomic<bool> looks_at_peers{false};    ///< what a rank's attendant does now and then, before each launch
+  std::atomic<int> idle{-1};                  ///< 1, 0, or -1: unknown
   std::atomic<int> launches{0};
   std::atomic<std::size_t> aggregates{1};  ///< so many of a group's collectives go in one launch
   std::atomic<std::size_t> wire_pays_bytes{0};
