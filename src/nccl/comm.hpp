@@ -41,6 +41,7 @@ struct ncclComm {
 
   std::mutex mutex;                         ///< guards what follows
   int set_ups = 0;                          ///< that have begun, and are not over
+  bool is_polled = false;                   ///< for one of these; else the calls that wait for them say how they end
   ncclResult_t setup_result = ncclSuccess;  ///< of these: the first error
   std::string setup_error;
   bool is_aborted = false;

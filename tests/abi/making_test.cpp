@@ -226,5 +226,51 @@ TEST(InTheMaking, ABlockingSplitThatFailsLeavesTheOldCommunicatorWell) {
   }
 }
 
+/// A watchdog asks in another thread meanwhile, and may take anything but success for the end of the communicator.
+TEST(InTheMaking, ABlockingSplitIsNoStateOfTheOldCommunicator) {
+  for (const bool grouped : {false, true}) {
+    Comms comms{}, parts{};
+    NCCL_EXPECT_OK(ncclCommInitAll(comms.data(), ranks, nullptr));
+    std::atomic<bool> over{false};
+    std::jthread caller([&] {
+      if (grouped) NCCL_EXPECT_OK(ncclGroupStart());
+      NCCL_EXPECT_OK(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr));
+      if (grouped) NCCL_EXPECT_OK(ncclGroupEnd());
+      over = true;
+    });
+    let_it_wait();
+    EXPECT_FALSE(over);
+    EXPECT_EQ(state_of(comms[0]), ncclSuccess);
+    NCCL_EXPECT_OK(ncclCommSplit(comms[1], 0, 1, &parts[1], nullptr));
+    caller.join();
+    destroy(parts);
+    destroy(comms);
+  }
+}
+
+/// What hangs is what it is for: the other rank never comes.
+TEST(InTheMaking, ARevokeEndsASplitAndAnInit) {
+  Comms comms{}, parts{};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms.data(), ranks, nullptr));
+  const Stopwatch watch;
+  std::jthread caller([&] { EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr), ncclRemoteError); });
+  let_it_wait();
+  NCCL_EXPECT_OK(ncclCommRevoke(comms[0], 0));
+  caller.join();
+  EXPECT_EQ(state_of(comms[0]), ncclRemoteError);
+  destroy(comms);
+
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = in_the_background();
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
+  let_it_wait();
+  NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
+  EXPECT_EQ(await_ready(comm), ncclRemoteError);
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  EXPECT_LT(watch.elapsed(), soon);
+}
+
 }  // namespace
 }  // namespace strait::testing

@@ -69,6 +69,8 @@ TEST(Arguments, AreRefusedByName) {
   refused(ncclCommAbort(reinterpret_cast<ncclComm_t>(no_comm)), ncclInvalidArgument, "not a communicator");
   EXPECT_EQ(ncclCommDestroy(nullptr), ncclSuccess);
   EXPECT_EQ(ncclCommAbort(nullptr), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(nullptr), ncclSuccess);
+  EXPECT_EQ(ncclCommRevoke(nullptr, 0), ncclSuccess);
   refused(ncclGroupEnd(), ncclInvalidUsage, "ncclGroupStart");
 }
 
@@ -87,7 +89,7 @@ TEST(Arguments, OfOperationsLeaveTheCommunicatorUsable) {
     refused(ncclCommCount(comm, nullptr));
     refused(ncclRedOpDestroy(ncclSum, comm));
     refused(ncclCommDeregister(comm, values.data()));
-    refused(ncclCommWindowDeregister(comm, nullptr));
+    refused(ncclCommWindowDeregister(comm, reinterpret_cast<ncclWindow_t>(values.data())));
     refused(ncclCommSplit(comm, -2, 0, &comm, nullptr));
     ncclResult_t error = ncclInternalError;
     NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
@@ -229,6 +231,20 @@ TEST(Memory, AllocatedRegisteredAndFreed) {
     EXPECT_EQ(ncclMemFree(nullptr), ncclSuccess);
     EXPECT_EQ(ncclMemAlloc(nullptr, 1), ncclInvalidArgument);
   });
+}
+
+/// NCCL takes them, and programs for it leave out their own checks: with NCCL a registration that does nothing is NULL.
+TEST(Memory, NothingIsAllocatedAndGivenBack) {
+  int none = 0;
+  void* memory = &none;
+  NCCL_EXPECT_OK(ncclMemAlloc(&memory, 0));
+  EXPECT_EQ(memory, nullptr);
+  NCCL_EXPECT_OK(ncclMemFree(memory));
+  ncclComm_t comm = nullptr;
+  NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+  NCCL_EXPECT_OK(ncclCommDeregister(comm, nullptr));
+  NCCL_EXPECT_OK(ncclCommWindowDeregister(comm, nullptr));
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
 /// One thread with several ranks, as nccl-tests has it.
