@@ -1,14 +1,17 @@
 // What is NCCL's own in the drop-in besides communicators: errors, groups, reductions, memory; over host ranks.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "abi/check_sum.hpp"
+#include "support/freed_memory.hpp"
 
 namespace strait::testing {
 namespace {
@@ -38,6 +41,20 @@ TEST(Library, LastErrorOfAnotherThreadIsSeenWhereThisOneHasNone) {
   std::string seen;
   std::jthread([&] { seen = ncclGetLastError(nullptr); }).join();
   EXPECT_EQ(seen, "ncclGetVersion: the pointer is NULL");
+}
+
+/// As destructors of a program's static objects do, after those of what is thread_local.
+TEST(Library, AnErrorAtTheEndOfTheProcessHarmsNothing) {
+  const auto end = [] {
+    EXPECT_EQ(ncclCommCount(nullptr, nullptr), ncclInvalidArgument);
+    EXPECT_STRNE(ncclGetLastError(nullptr), "");
+    std::atexit([] {
+      if (!fails_and_writes_nowhere([] { return ncclCommCount(nullptr, nullptr) != ncclSuccess; })) _exit(1);
+      if (std::string(ncclGetLastError(nullptr)).find("ncclCommCount") != 0) _exit(2);
+    });
+    std::exit(0);
+  };
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Arguments, AreRefusedByName) {
