@@ -179,11 +179,15 @@ Group& Group::of_this_thread() {
   return group;
 }
 
+/// Strait's own is made first, and so ends after this one, which needs it. None is open yet that this could spoil.
+Group::Group() { spoil_straits_group(); }
+
+/// Other threads may wait for what was to be set up at the end.
 Group::~Group() {
-  set_awaiting(windows_, false);
+  if (is_open())
+    (void)guarded(
+        [&] { return give_up(ncclInvalidUsage, "the thread ended before its group: ncclGroupEnd is missing"); });
   for (ncclComm* comm : aborted_) let_go(comm);
-  for (ncclComm* comm : kept_) let_go(comm);
-  for (const SetUp& work : set_ups_) let_go_of(work);
 }
 
 ncclResult_t Group::start() {
