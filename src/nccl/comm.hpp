@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -28,6 +30,8 @@ struct ncclComm {
   static constexpr std::uint64_t live = 0x6e63636c436f6d6dull;
   /// A live handle carries the mark; a destroyed or foreign pointer most likely does not.
   std::atomic<std::uint64_t> mark{live};
+
+  const pid_t process = getpid();
 
   bool is_blocking = true;
   int max_sms = 0;  ///< by the configuration (max_sms_of)
