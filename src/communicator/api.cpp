@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/environment.hpp"
+#include "base/thread_text.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "communicator/device_rank.hpp"
 #include "communicator/group.hpp"
@@ -27,12 +28,12 @@ static_assert(straitWireOff + int(WireFormat::off) == straitWireOff &&
               straitWireOff + int(WireFormat::int4) == straitWireInt4);
 static_assert(unique_id_bytes == STRAIT_UNIQUE_ID_BYTES);
 
-thread_local std::string last_error = "no error";
+std::string& last_error() { return thread_text<struct LastError>(); }
 
 }  // namespace
 
 straitResult_t result_of(const Error& error) {
-  last_error = error.message;
+  last_error() = error.message;
   return static_cast<straitResult_t>(error.code);
 }
 
@@ -41,7 +42,7 @@ straitResult_t result_of(const Status& status) { return status ? straitSuccess :
 straitResult_t invalid(std::string message) { return result_of(Error{Code::invalid_argument, std::move(message)}); }
 
 straitResult_t out_of_memory() noexcept {
-  last_error = "out of memory";  // short enough to need none
+  last_error() = "out of memory";  // short enough to need none
   return straitOutOfMemory;
 }
 
@@ -103,10 +104,10 @@ const char* straitGetErrorString(straitResult_t result) {
 const char* straitGetLastError(straitComm_t handle) {
   (void)guarded([&] {
     if (auto comm = comm_of(handle); handle != nullptr && comm)
-      if (const Status sticky = (*comm)->watch().sticky(); !sticky) last_error = sticky.error().message;
+      if (const Status sticky = (*comm)->watch().sticky(); !sticky) last_error() = sticky.error().message;
     return straitSuccess;
   });
-  return last_error.c_str();
+  return last_error().empty() ? "no error" : last_error().c_str();
 }
 
 straitResult_t straitGetSetting(const char* name, const char** value) {
@@ -114,7 +115,7 @@ straitResult_t straitGetSetting(const char* name, const char** value) {
     if (name == nullptr || value == nullptr) return invalid("straitGetSetting: a pointer is NULL");
     auto text = strait::Environment().value(name);
     if (!text) return result_of(text.error());
-    thread_local std::string kept;
+    std::string& kept = strait::thread_text<struct Setting>();
     kept = std::move(*text);
     *value = kept.c_str();
     return straitSuccess;

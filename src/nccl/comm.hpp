@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -29,6 +31,8 @@ struct ncclComm {
   /// A live handle carries the mark; a destroyed or foreign pointer most likely does not.
   std::atomic<std::uint64_t> mark{live};
 
+  const pid_t process = getpid();
+
   bool is_blocking = true;
   int max_sms = 0;  ///< by the configuration (max_sms_of)
   /// Of the last set-up work: this communicator's own, or that of parts split off it, until all of them are over.
@@ -41,6 +45,7 @@ struct ncclComm {
 
   std::mutex mutex;                         ///< guards what follows
   int set_ups = 0;                          ///< that have begun, and are not over
+  bool is_polled = false;                   ///< for one of these; else the calls that wait for them say how they end
   ncclResult_t setup_result = ncclSuccess;  ///< of these: the first error
   std::string setup_error;
   bool is_aborted = false;

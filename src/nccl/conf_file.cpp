@@ -38,8 +38,8 @@ const std::map<std::string, std::string>& settings_of_files() {
       read(file, found);
     } else {
       if (const std::string folder = home(); !folder.empty()) read(folder + "/.nccl.conf", found);
-      read("/etc/nccl.conf", found);
     }
+    read("/etc/nccl.conf", found);
     return found;
   }();
   return settings;

@@ -67,10 +67,13 @@ Outcome run(const SetUp& work) {
   return outcome;
 }
 
-void begin(const SetUp& work) {
-  for_both(work, [](ncclComm& comm) {
+/// `is_awaited`: by the call that has the work done.
+void begin(const SetUp& work, bool is_awaited) {
+  for_both(work, [&](ncclComm& comm) {
     begin_call(&comm);
     const std::scoped_lock lock(comm.mutex);
+    const bool is_polled = &comm == work.comm || !is_awaited || !is_blocking(work);
+    comm.is_polled = is_polled || (comm.set_ups > 0 && comm.is_polled);
     if (comm.set_ups++ > 0) return;
     comm.setup_result = ncclSuccess;
     comm.setup_error.clear();
@@ -121,9 +124,9 @@ Outcome try_start(Start&& start) {
 /// Has `start` start a thread for each sequence. Without one of them none can go on: its ranks are missing to those of
 /// other threads, and of other processes.
 template <class Start>
-Outcome start_all(const std::vector<Sequence>& sequences, Start&& start) {
-  for_all(sequences, [](const SetUp& work) {
-    begin(work);
+Outcome start_all(const std::vector<Sequence>& sequences, bool is_awaited, Start&& start) {
+  for_all(sequences, [&](const SetUp& work) {
+    begin(work, is_awaited);
     for_both(work, [](ncclComm& comm) { hold(&comm); });  // a thread may be done with it at once
   });
   Outcome outcome;
@@ -144,7 +147,7 @@ Outcome start_all(const std::vector<Sequence>& sequences, Start&& start) {
 }
 
 ncclResult_t run_in_background(std::vector<SetUp> works) {
-  const Outcome started = start_all(sequences_of(std::move(works)), [](const Sequence& sequence) {
+  const Outcome started = start_all(sequences_of(std::move(works)), false, [](const Sequence& sequence) {
     std::thread([sequence] { run_all(sequence); }).detach();
   });
   return started.result == ncclSuccess ? ncclInProgress : failed(started.result, started.text);
@@ -156,7 +159,7 @@ ncclResult_t run_and_wait(std::vector<SetUp> works) {
   Outcome started;
   {
     std::vector<std::jthread> threads;
-    started = start_all(sequences, [&](const Sequence& sequence) {
+    started = start_all(sequences, true, [&](const Sequence& sequence) {
       threads.emplace_back([&sequence, &outcome = outcomes[threads.size()]] { outcome = run_all(sequence); });
     });
   }
@@ -176,11 +179,15 @@ Group& Group::of_this_thread() {
   return group;
 }
 
+/// Strait's own is made first, and so ends after this one, which needs it. None is open yet that this could spoil.
+Group::Group() { spoil_straits_group(); }
+
+/// Other threads may wait for what was to be set up at the end.
 Group::~Group() {
-  set_awaiting(windows_, false);
+  if (is_open())
+    (void)guarded(
+        [&] { return give_up(ncclInvalidUsage, "the thread ended before its group: ncclGroupEnd is missing"); });
   for (ncclComm* comm : aborted_) let_go(comm);
-  for (ncclComm* comm : kept_) let_go(comm);
-  for (const SetUp& work : set_ups_) let_go_of(work);
 }
 
 ncclResult_t Group::start() {
@@ -287,7 +294,7 @@ ncclResult_t Group::give_up(ncclResult_t result, std::string text) {
   spoil_straits_group();
   (void)run_operations();
   for (const SetUp& work : std::exchange(set_ups_, {})) {
-    begin(work);
+    begin(work, true);
     finish(work, nullptr, {result, text});
   }
   first_error_ = ncclSuccess;
@@ -316,7 +323,7 @@ ncclResult_t Group::submit(SetUp work) {
     works.push_back(std::move(work));
     return run_in_background(std::move(works));
   }
-  begin(work);
+  begin(work, true);
   const Outcome outcome = run(work);
   return outcome.result == ncclSuccess ? ncclSuccess : failed(outcome.result, outcome.text);
 }

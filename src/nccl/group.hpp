@@ -23,7 +23,11 @@ struct SetUp {
 class Group {
  public:
   static Group& of_this_thread();
+  Group();
+  /// Gives up a group that is still open.
   ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
 
   bool is_open() const { return depth_ > 0; }
   ncclResult_t start();

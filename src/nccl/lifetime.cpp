@@ -24,12 +24,39 @@ void await_set_up(const ncclComm& comm) {
   while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(glance);
 }
 
+/// A forked child has a copy of its parent's communicator, but none of the threads that set it up or use it: whoever
+/// waited for them would wait for ever.
+bool is_inherited(const ncclComm& comm) { return comm.process != getpid(); }
+
+ncclResult_t refuse_inherited(const char* function) {
+  return failed(ncclInvalidUsage, std::string(function) +
+                                      ": the communicator is that of the process which this one was forked from. A "
+                                      "child may make its own");
+}
+
+/// A blocking split of it is no news to a watchdog in another thread: some take what is not ncclSuccess for the end.
+ncclResult_t state_of(ncclComm& comm) {
+  const ncclResult_t progress = comm.progress.load(std::memory_order_acquire);
+  if (progress != ncclInProgress) return progress;
+  const std::scoped_lock lock(comm.mutex);
+  return comm.set_ups > 0 && !comm.is_polled ? ncclSuccess : comm.progress.load(std::memory_order_relaxed);
+}
+
+/// A communicator that is still being made, or that another thread splits, is what needs it most.
+ncclResult_t revoke(ncclComm& comm) {
+  const std::scoped_lock lock(comm.mutex);
+  if (comm.strait == nullptr) comm.is_aborted = true;
+  const straitComm_t strait = comm.strait != nullptr ? comm.strait : comm.joining;
+  return strait == nullptr ? ncclSuccess : checked(straitCommAbort(strait));
+}
+
 }  // namespace
 }  // namespace strait::nccl
 
 using namespace strait::nccl;
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommFinalize, ncclComm_t comm) {
+  if (comm == nullptr) return ncclSuccess;  // as in NCCL
   return with_comm(comm, "ncclCommFinalize", [](ncclComm& live) {
     if (live.is_finalized.exchange(true))
       return failed(ncclInvalidUsage, "ncclCommFinalize: the communicator is finalized already");
@@ -41,6 +68,10 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
   return guarded([&] {
     if (comm == nullptr) return ncclSuccess;
     if (const ncclResult_t result = endable(comm, "ncclCommDestroy"); result != ncclSuccess) return result;
+    if (is_inherited(*comm)) {  // all that it holds is the parent's
+      retire(comm);
+      return ncclSuccess;
+    }
     hold(comm);  // another thread may abort it meanwhile
     await_set_up(*comm);
     if (retire(comm)) let_go(comm);
@@ -53,6 +84,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
     if (comm == nullptr) return ncclSuccess;
     if (const ncclResult_t result = endable(comm, "ncclCommAbort"); result != ncclSuccess) return result;
     if (!retire(comm)) return ncclSuccess;  // another thread is at it
+    if (is_inherited(*comm)) return refuse_inherited("ncclCommAbort");
     const ncclResult_t result = stop(*comm);
     // Kernels of communicators that the group is still to abort may hang on the same GPU, so that this one's end would
     // wait for them: the end of the group comes after all of them are stopped.
@@ -66,18 +98,25 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags) {
-  return with_comm(comm, "ncclCommRevoke", [&](ncclComm& live) {
+  return guarded([&] {
+    if (comm == nullptr) return ncclSuccess;
     if (revokeFlags != 0) return failed(ncclInvalidArgument, "ncclCommRevoke: the flags must be 0");
-    return checked(straitCommAbort(live.strait));
+    ncclComm* live = live_comm(comm);
+    if (live == nullptr)
+      return failed(ncclInvalidArgument, "ncclCommRevoke: this is not a communicator, or it was destroyed");
+    if (is_inherited(*live)) return refuse_inherited("ncclCommRevoke");
+    const Running running(live);
+    return revoke(*live);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t* asyncError) {
   return guarded([&] {
-    const ncclComm* live = live_comm(comm);
+    ncclComm* live = live_comm(comm);
     if (live == nullptr) return failed(ncclInvalidArgument, "ncclCommGetAsyncError: this is not a communicator");
     if (asyncError == nullptr) return failed(ncclInvalidArgument, "ncclCommGetAsyncError: the pointer is NULL");
-    *asyncError = live->progress.load(std::memory_order_acquire);
+    if (is_inherited(*live)) return refuse_inherited("ncclCommGetAsyncError");
+    *asyncError = state_of(*live);
     if (*asyncError != ncclSuccess || live->strait == nullptr) return ncclSuccess;
     straitResult_t error = straitSuccess;
     const ncclResult_t result = checked(straitCommGetAsyncError(live->strait, &error));

@@ -105,7 +105,10 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclMemAlloc, void** ptr, size_t size) {
   return guarded([&] {
     apply_settings();
     if (ptr == nullptr) return failed(ncclInvalidArgument, "ncclMemAlloc: the pointer is NULL");
-    if (size == 0) return failed(ncclInvalidArgument, "ncclMemAlloc: 0 bytes");
+    if (size == 0) {  // as NCCL, and cudaMalloc
+      *ptr = nullptr;
+      return ncclSuccess;
+    }
     return allocate(ptr, size);
   });
 }
@@ -127,6 +130,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* b
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle) {
   return with_comm(comm, "ncclCommDeregister", [&](ncclComm& live) {
+    if (handle == nullptr) return ncclSuccess;  // NCCL gives NULL where it registers nothing
     const std::scoped_lock lock(live.mutex);
     const auto registration = find_handle(live.registrations, handle);
     if (registration == live.registrations.end())
@@ -158,6 +162,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* b
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win) {
   return with_comm(comm, "ncclCommWindowDeregister", [&](ncclComm& live) {
+    if (win == nullptr) return ncclSuccess;  // the same
     std::unique_ptr<ncclWindow_vidmem> taken;
     if (const ncclResult_t result = take_window(live, win, taken); result != ncclSuccess) return result;
     // Waits for the GPU, where an abort by another thread may have to end what runs: that needs the lock.

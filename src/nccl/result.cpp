@@ -1,6 +1,9 @@
 #include "nccl/result.hpp"
 
+#include <cstddef>
 #include <mutex>
+#include <new>
+#include <utility>
 
 #include "nccl/settings.hpp"
 
@@ -9,10 +12,37 @@ namespace {
 
 constexpr int first_version_with_timeout = 23000;
 
-thread_local std::string thread_error;
-thread_local std::string returned_text;
-std::mutex process_mutex;
-std::string process_error;
+struct Texts {
+  std::string error;
+  std::string returned;
+};
+
+/// Of this thread. They may be used as long as the process: destructors of a program's static objects call the library,
+/// too, and come after those of all that is thread_local.
+Texts& thread_texts() {
+  alignas(Texts) thread_local std::byte place[sizeof(Texts)];
+  struct Owner {
+    Texts* const texts = new (place) Texts;
+    /// Leaves empty ones, which need no memory but their place.
+    ~Owner() {
+      Texts taken;
+      std::swap(*texts, taken);
+    }
+  };
+  thread_local const Owner owner;
+  return *std::launder(reinterpret_cast<Texts*>(place));
+}
+
+/// Of the whole process, to the very end of it.
+struct ProcessError {
+  std::mutex mutex;
+  std::string text;
+};
+ProcessError& process_error() {
+  alignas(ProcessError) static std::byte place[sizeof(ProcessError)];  // there is none to be had where memory is short
+  static auto* const error = new (place) ProcessError;
+  return *error;
+}
 
 }  // namespace
 
@@ -45,9 +75,9 @@ ncclResult_t to_nccl(straitResult_t result) {
 }
 
 ncclResult_t failed(ncclResult_t result, const std::string& text) {
-  thread_error = text;
-  const std::scoped_lock lock(process_mutex);
-  process_error = text;
+  thread_texts().error = text;
+  const std::scoped_lock lock(process_error().mutex);
+  process_error().text = text;
   return result;
 }
 
@@ -57,14 +87,14 @@ ncclResult_t checked(straitResult_t result) {
 }
 
 const char* last_error() {
-  if (!thread_error.empty()) return kept_text(thread_error);
-  const std::scoped_lock lock(process_mutex);
-  return kept_text(process_error);
+  if (!thread_texts().error.empty()) return kept_text(thread_texts().error);
+  const std::scoped_lock lock(process_error().mutex);
+  return kept_text(process_error().text);
 }
 
 const char* kept_text(std::string text) {
-  returned_text = std::move(text);
-  return returned_text.c_str();
+  thread_texts().returned = std::move(text);
+  return thread_texts().returned.c_str();
 }
 
 }  // namespace strait::nccl

@@ -79,6 +79,8 @@ STRAIT_NCCL_UNSUPPORTED(ncclGetMultimemDevicePointer, void)
 STRAIT_NCCL_UNSUPPORTED(ncclGetLsaDevicePointer, ncclWindow_t, size_t, int, void**)
 STRAIT_NCCL_UNSUPPORTED(ncclGetPeerDevicePointer, ncclWindow_t, size_t, int, void**)
 STRAIT_NCCL_UNSUPPORTED(ncclGinBarrierCreateRequirement, void)
+STRAIT_NCCL_UNSUPPORTED(ncclGinInboxA2ACreateRequirement, void)
+STRAIT_NCCL_UNSUPPORTED(ncclGinOutboxCreateRequirement, void)
 STRAIT_NCCL_UNSUPPORTED(ncclLsaBarrierCreateRequirement, void)
 STRAIT_NCCL_UNSUPPORTED(ncclLLA2ACreateRequirement, void)
 STRAIT_NCCL_ENTRY(int, ncclLLA2ACalcSlots, int, int) { return 0; }

@@ -158,6 +158,38 @@ void expect_told_and_over(ncclResult_t ended) {
 }
 
 /// Those that have one wait for the others, which do not come.
+/// A thread that leaves its group by an exception, say. Whoever waits for what it was to set up must hear of it.
+TEST(MissingEnds, OfThreadsAreToldToOthers) {
+  for (const bool aborts : {false, true}) {
+    ncclComm_t comm = nullptr, fresh = nullptr, part = nullptr;
+    NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+    int value = 1;
+    ncclWindow_t window = nullptr;
+    std::jthread([&] {
+      ncclUniqueId id;
+      NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+      NCCL_EXPECT_OK(ncclGroupStart());
+      NCCL_EXPECT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr));
+      NCCL_EXPECT_OK(ncclCommInitRank(&fresh, 1, id, 0));
+      NCCL_EXPECT_OK(ncclCommSplit(comm, 0, 0, &part, nullptr));
+      NCCL_EXPECT_OK(ncclCommWindowRegister(comm, &value, sizeof value, &window, NCCL_WIN_COLL_SYMMETRIC));
+      if (aborts) std::jthread([&] { NCCL_EXPECT_OK(ncclCommAbort(comm)); }).join();
+    }).join();
+    for (ncclComm_t made : {fresh, part}) {
+      ncclResult_t state = ncclInProgress;
+      NCCL_EXPECT_OK(ncclCommGetAsyncError(made, &state));
+      ASSERT_EQ(state, ncclInvalidUsage);
+      EXPECT_NE(std::string(ncclGetLastError(made)).find("ncclGroupEnd is missing"), std::string::npos);
+      NCCL_EXPECT_OK(ncclCommDestroy(made));
+    }
+    if (aborts) continue;
+    NCCL_EXPECT_OK(ncclCommWindowDeregister(comm, window));
+    NCCL_EXPECT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr));
+    EXPECT_EQ(value, 1);
+    NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  }
+}
+
 TEST(MissingThreads, OfInitsAreToldOfAndNobodyWaitsForThem) {
   for (const int blocking : {1, 0})
     for (const int threads : {0, 1}) {

@@ -2,7 +2,10 @@
 // host ranks.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -224,6 +227,78 @@ TEST(InTheMaking, ABlockingSplitThatFailsLeavesTheOldCommunicatorWell) {
     }
     destroy(comms);
   }
+}
+
+/// A watchdog asks in another thread meanwhile, and may take anything but success for the end of the communicator.
+TEST(InTheMaking, ABlockingSplitIsNoStateOfTheOldCommunicator) {
+  for (const bool grouped : {false, true}) {
+    Comms comms{}, parts{};
+    NCCL_EXPECT_OK(ncclCommInitAll(comms.data(), ranks, nullptr));
+    std::atomic<bool> over{false};
+    std::jthread caller([&] {
+      if (grouped) NCCL_EXPECT_OK(ncclGroupStart());
+      NCCL_EXPECT_OK(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr));
+      if (grouped) NCCL_EXPECT_OK(ncclGroupEnd());
+      over = true;
+    });
+    let_it_wait();
+    EXPECT_FALSE(over);
+    EXPECT_EQ(state_of(comms[0]), ncclSuccess);
+    NCCL_EXPECT_OK(ncclCommSplit(comms[1], 0, 1, &parts[1], nullptr));
+    caller.join();
+    destroy(parts);
+    destroy(comms);
+  }
+}
+
+/// What hangs is what it is for: the other rank never comes.
+TEST(InTheMaking, ARevokeEndsASplitAndAnInit) {
+  Comms comms{}, parts{};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms.data(), ranks, nullptr));
+  const Stopwatch watch;
+  std::jthread caller([&] { EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr), ncclRemoteError); });
+  let_it_wait();
+  NCCL_EXPECT_OK(ncclCommRevoke(comms[0], 0));
+  caller.join();
+  EXPECT_EQ(state_of(comms[0]), ncclRemoteError);
+  destroy(comms);
+
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = in_the_background();
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
+  let_it_wait();
+  NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
+  EXPECT_EQ(await_ready(comm), ncclRemoteError);
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  EXPECT_LT(watch.elapsed(), soon);
+}
+
+/// It has none of its parent's threads, and must not wait for what these do.
+TEST(InTheMaking, AForkedChildWaitsForNothing) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = in_the_background();
+  ncclComm_t comms[2] = {};
+  for (ncclComm_t& comm : comms)
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, 4, id, &comm == comms, &config), ncclInProgress);
+  let_it_wait();
+  const Stopwatch watch;
+  const pid_t child = fork();
+  if (child == 0) {
+    ncclResult_t state = ncclSuccess;
+    const bool refused = ncclCommGetAsyncError(comms[0], &state) == ncclInvalidUsage &&
+                         ncclCommRevoke(comms[0], 0) == ncclInvalidUsage && ncclCommAbort(comms[1]) == ncclInvalidUsage;
+    _exit(refused && ncclCommDestroy(comms[0]) == ncclSuccess ? 0 : 1);
+  }
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0 && watch.elapsed() < soon) let_it_wait();
+  EXPECT_LT(watch.elapsed(), soon);
+  if (watch.elapsed() > soon) kill(child, SIGKILL);
+  EXPECT_EQ(status, 0);
+  for (ncclComm_t comm : comms) EXPECT_EQ(state_of(comm), ncclInProgress);
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommAbort(comm));
 }
 
 }  // namespace

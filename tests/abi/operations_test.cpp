@@ -1,14 +1,17 @@
 // What is NCCL's own in the drop-in besides communicators: errors, groups, reductions, memory; over host ranks.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "abi/check_sum.hpp"
+#include "support/freed_memory.hpp"
 
 namespace strait::testing {
 namespace {
@@ -40,6 +43,20 @@ TEST(Library, LastErrorOfAnotherThreadIsSeenWhereThisOneHasNone) {
   EXPECT_EQ(seen, "ncclGetVersion: the pointer is NULL");
 }
 
+/// As destructors of a program's static objects do, after those of what is thread_local.
+TEST(Library, AnErrorAtTheEndOfTheProcessHarmsNothing) {
+  const auto end = [] {
+    EXPECT_EQ(ncclCommCount(nullptr, nullptr), ncclInvalidArgument);
+    EXPECT_STRNE(ncclGetLastError(nullptr), "");
+    std::atexit([] {
+      if (!fails_and_writes_nowhere([] { return ncclCommCount(nullptr, nullptr) != ncclSuccess; })) _exit(1);
+      if (std::string(ncclGetLastError(nullptr)).find("ncclCommCount") != 0) _exit(2);
+    });
+    std::exit(0);
+  };
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(0), "");
+}
+
 TEST(Arguments, AreRefusedByName) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
@@ -69,6 +86,8 @@ TEST(Arguments, AreRefusedByName) {
   refused(ncclCommAbort(reinterpret_cast<ncclComm_t>(no_comm)), ncclInvalidArgument, "not a communicator");
   EXPECT_EQ(ncclCommDestroy(nullptr), ncclSuccess);
   EXPECT_EQ(ncclCommAbort(nullptr), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(nullptr), ncclSuccess);
+  EXPECT_EQ(ncclCommRevoke(nullptr, 0), ncclSuccess);
   refused(ncclGroupEnd(), ncclInvalidUsage, "ncclGroupStart");
 }
 
@@ -87,7 +106,7 @@ TEST(Arguments, OfOperationsLeaveTheCommunicatorUsable) {
     refused(ncclCommCount(comm, nullptr));
     refused(ncclRedOpDestroy(ncclSum, comm));
     refused(ncclCommDeregister(comm, values.data()));
-    refused(ncclCommWindowDeregister(comm, nullptr));
+    refused(ncclCommWindowDeregister(comm, reinterpret_cast<ncclWindow_t>(values.data())));
     refused(ncclCommSplit(comm, -2, 0, &comm, nullptr));
     ncclResult_t error = ncclInternalError;
     NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
@@ -229,6 +248,20 @@ TEST(Memory, AllocatedRegisteredAndFreed) {
     EXPECT_EQ(ncclMemFree(nullptr), ncclSuccess);
     EXPECT_EQ(ncclMemAlloc(nullptr, 1), ncclInvalidArgument);
   });
+}
+
+/// NCCL takes them, and programs for it leave out their own checks: with NCCL a registration that does nothing is NULL.
+TEST(Memory, NothingIsAllocatedAndGivenBack) {
+  int none = 0;
+  void* memory = &none;
+  NCCL_EXPECT_OK(ncclMemAlloc(&memory, 0));
+  EXPECT_EQ(memory, nullptr);
+  NCCL_EXPECT_OK(ncclMemFree(memory));
+  ncclComm_t comm = nullptr;
+  NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+  NCCL_EXPECT_OK(ncclCommDeregister(comm, nullptr));
+  NCCL_EXPECT_OK(ncclCommWindowDeregister(comm, nullptr));
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
 /// One thread with several ranks, as nccl-tests has it.

@@ -32,7 +32,7 @@ grep -q "nowhere0" <<<"$said" || fail "NCCL_SOCKET_IFNAME is not taken: $said"
 run NCCL_SOCKET_IFNAME==nowhere0 STRAIT_SOCKET_IFNAME=lo >/dev/null || fail "STRAIT_SOCKET_IFNAME does not win"
 
 # Settings of files: the environment's come first, those of the home folder before the machine's, and a file that is named
-# stands for both.
+# stands for that of the home folder.
 home="$(mktemp -d)"
 trap 'rm -rf "$home"' EXIT
 printf '# the fabric\nNCCL_SOCKET_IFNAME==nowhere1\r\nNCCL_TOPO_FILE=x\n' >"$home/.nccl.conf"
@@ -41,6 +41,17 @@ grep -q "nowhere1" <<<"$(run HOME="$home" || true)" || fail "the .nccl.conf of t
 grep -q "nowhere2" <<<"$(run HOME="$home" NCCL_CONF_FILE="$home/other.conf" || true)" || fail "NCCL_CONF_FILE is not read"
 said="$(run HOME="$home" NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO)" || fail "the environment does not come first: $said"
 grep "ignored settings" <<<"$said" | grep -q NCCL_TOPO_FILE || fail "NCCL_TOPO_FILE of the file is not named: $said"
+# (The machine's own file is not touched: /etc is another one in a namespace, where this user may have one.)
+with_etc() { env "$@" unshare --user --map-root-user --mount bash -c 'mount --bind "$1" /etc && exec "$2" run --quiet -- "$3"' \
+               - "$home/etc" "$strait" "$program" 2>&1; }
+mkdir "$home/etc" && cp /etc/ld.so.cache /etc/hosts "$home/etc/"
+if with_etc HOME=/ >/dev/null; then
+  printf 'NCCL_SOCKET_IFNAME==nowhere3\nNCCL_TOPO_FILE=x\n' >"$home/etc/nccl.conf"
+  printf 'NCCL_NET_PLUGIN=x\n' >"$home/more.conf"
+  grep -q "nowhere3" <<<"$(with_etc HOME=/ || true)" || fail "/etc/nccl.conf is not read"
+  grep -q "nowhere3" <<<"$(with_etc NCCL_CONF_FILE="$home/more.conf" || true)" || fail "NCCL_CONF_FILE hides /etc/nccl.conf"
+  grep -q "nowhere1" <<<"$(with_etc HOME="$home" || true)" || fail "/etc/nccl.conf comes before the home folder's"
+fi
 
 # Configurations: ranks have one bound on thread blocks, and the environment's overrides theirs. Fields that mean nothing
 # are named once.

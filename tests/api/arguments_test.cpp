@@ -1,10 +1,13 @@
 // Bad arguments to every function: the right code, a message that names the argument, and a communicator that goes on.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <limits>
 
 #include "api/values.hpp"
+#include "support/freed_memory.hpp"
 #include "support/ranks.hpp"
 
 namespace strait::testing {
@@ -34,6 +37,20 @@ TEST(NullArguments, OutsideACommunicator) {
   EXPECT_REFUSED(straitGetUniqueId(nullptr), "NULL");
   EXPECT_NE(straitGetLastError(nullptr), nullptr);
   STRAIT_EXPECT_OK(straitCommDestroy(nullptr));
+}
+
+/// As destructors of a program's static objects do, after those of what is thread_local.
+TEST(NullArguments, AtTheEndOfTheProcess) {
+  const auto end = [] {
+    const char* value = nullptr;
+    EXPECT_REFUSED(straitGetSetting(nullptr, &value), "NULL");
+    std::atexit([] {
+      if (!fails_and_writes_nowhere([] { return straitCommCount(nullptr, nullptr) != straitSuccess; })) _exit(1);
+      if (std::string(straitGetLastError(nullptr)).find("NULL") == std::string::npos) _exit(2);
+    });
+    std::exit(0);
+  };
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(NullArguments, NoCommunicator) {
