@@ -42,6 +42,7 @@ grep -q "nowhere2" <<<"$(run HOME="$home" NCCL_CONF_FILE="$home/other.conf" || t
 said="$(run HOME="$home" NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO)" || fail "the environment does not come first: $said"
 grep "ignored settings" <<<"$said" | grep -q NCCL_TOPO_FILE || fail "NCCL_TOPO_FILE of the file is not named: $said"
 # (The machine's own file is not touched: /etc is another one in a namespace, where this user may have one.)
+# shellcheck disable=SC2016  # the inner shell's arguments
 with_etc() { env "$@" unshare --user --map-root-user --mount bash -c 'mount --bind "$1" /etc && exec "$2" run --quiet -- "$3"' \
                - "$home/etc" "$strait" "$program" 2>&1; }
 mkdir "$home/etc" && cp /etc/ld.so.cache /etc/hosts "$home/etc/"
