@@ -276,8 +276,10 @@ Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t by
     if (!heap || !(*heap)->contains(pointer, bytes))
       own = fail(Code::invalid_argument, "memory to be registered must come from straitMemAlloc");
   }
-  // A rank that cannot reach a peer's memory would find out in the middle of an operation.
-  for (std::uint32_t peer = 0; peer < ranks_ && own && transport_->has_peer_memory(); ++peer)
+  // A rank that cannot reach a peer's memory would find out in the middle of an operation. (GPU ranks have seen to
+  // that.)
+  const bool reads_peers = !device_ && transport_->has_peer_memory();
+  for (std::uint32_t peer = 0; peer < ranks_ && own && reads_peers; ++peer)
     if (!transport_->sees_memory_of(peer))
       own = fail(Code::unsupported, "the shared memory of " + watch_->name_of(peer) +
                                         " could not be mapped when the communicator was made (see the warnings of that "

@@ -107,6 +107,10 @@ void report_ignored() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
     note(std::string_view(*entry, std::strcspn(*entry, "=")));
   for (const auto& [name, value] : settings_of_files()) note(name);
+  if (ignored.contains("NCCL_COMM_ID"))
+    log(LogLevel::warn,
+        "NCCL_COMM_ID means nothing here: give all ranks the unique id that one of them gets, or each waits for ranks "
+        "that will never come");
   std::string names;
   for (const std::string& name : ignored) names += (names.empty() ? "" : ", ") + name;
   if (!names.empty()) log(LogLevel::info, "ignored settings, which mean nothing here: " + names);

@@ -22,6 +22,10 @@ grep "ignored settings" <<<"$said" | grep -q NCCL_ALGO || fail "NCCL_ALGO is not
 grep "ignored settings" <<<"$said" | grep -q NCCL_NET_PLUGIN || fail "NCCL_NET_PLUGIN is not named: $said"
 grep "ignored settings" <<<"$said" | grep -Eq "NCCL_(DEBUG|SOCKET_IFNAME|HOSTID|P2P_DISABLE)" && fail "a known one is named: $said"
 
+# Who relies on this one would wait for half an hour.
+[[ "$(run NCCL_COMM_ID=localhost:4711)" == *"NCCL_COMM_ID means nothing here"*"sums are right, NCCL 22809" ]] ||
+  fail "NCCL_COMM_ID: $(run NCCL_COMM_ID=localhost:4711)"
+
 # Strait's own win, and an empty one is none.
 [[ "$(run NCCL_DEBUG=INFO STRAIT_DEBUG=warn)" == "sums are right, NCCL 22809" ]] || fail "STRAIT_DEBUG does not win"
 grep -q "served by" <<<"$(run NCCL_DEBUG=INFO STRAIT_DEBUG=)" || fail "an empty STRAIT_DEBUG counts"
