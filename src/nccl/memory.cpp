@@ -1,7 +1,9 @@
 // Memory, and its registration. Registration is an optimisation: memory that Strait cannot have peers read in place is
 // registered all the same, and every operation on it works.
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "nccl/comm.hpp"
 #include "nccl/driver.hpp"
@@ -146,6 +148,10 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* b
     if (buff == nullptr || size == 0 || win == nullptr)
       return Group::of_this_thread().note(
           failed(ncclInvalidArgument, "ncclCommWindowRegister: a pointer is NULL, or the size 0"));
+    if (size > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(buff))
+      return Group::of_this_thread().note(
+          failed(ncclInvalidArgument,
+                 "ncclCommWindowRegister: " + std::to_string(size) + " bytes are more than memory can hold"));
     ncclWindow_vidmem* const window = add_window(live, buff, size);
     // Only symmetric windows promise what Strait needs: that all ranks use them in the same calls.
     Group& group = Group::of_this_thread();

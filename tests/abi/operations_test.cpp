@@ -353,6 +353,7 @@ TEST(Memory, AnyMemoryCanBeRegistered) {
     if (rank == 0) NCCL_EXPECT_OK(ncclCommRegister(comm, in.data(), in.size() * sizeof(int), &handle));
     for (const int flags : {0, NCCL_WIN_COLL_SYMMETRIC}) {
       ncclWindow_t window = nullptr;
+      EXPECT_EQ(ncclCommWindowRegister(comm, out.data(), ~std::size_t{0}, &window, flags), ncclInvalidArgument);
       NCCL_EXPECT_OK(ncclCommWindowRegister(comm, out.data(), out.size() * sizeof(int), &window, flags));
       NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), out.size(), ncclInt32, ncclSum, comm, nullptr));
       EXPECT_EQ(out, std::vector<int>(1000, ranks * (ranks + 1) / 2));
