@@ -155,9 +155,10 @@ class Comm {
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
   /// One, or several that go along with the first.
   Status begin_on_device(std::span<const Call> calls);
-  /// Whether a GPU rank's call is captured. What its stream refuses (Code::invalid_usage) changes nothing; all else
-  /// that a GPU reports instead is news to the peers.
+  /// Of a GPU rank's call: the capture's number, 0 if it is not captured. What its stream refuses (Code::invalid_usage)
+  /// changes nothing; all else that a GPU reports instead is news to the peers.
   Result<std::uint64_t> capture_of(const Call& call);
+  /// Of a group's messages: whether all are in one capture, or in none.
   Status check_streams(std::span<const Call> messages);
   /// The result of a launch, with what was launched if it failed. `number`: of a collective, as it would be counted.
   Status launched(const Call& call, std::uint64_t number, Status result);

@@ -31,7 +31,7 @@ constexpr auto longest_question = std::chrono::milliseconds(100);
 
 /// Kernels that begin at last find the abort word. But what a stream waits for with copies, nobody knows before it has
 /// come to them. Both outlive the thread.
-void go_on_releasing(DeviceCopies& copies, CallOrder& order) {
+void go_on_releasing(std::uint32_t rank, DeviceCopies& copies, CallOrder& order) {
   constexpr int looks_between_questions = 200;
   try {
     std::thread([&copies, &order] {
@@ -41,9 +41,9 @@ void go_on_releasing(DeviceCopies& copies, CallOrder& order) {
       }
     }).detach();
   } catch (const std::system_error& error) {
-    log_warn(-1,
+    log_warn(static_cast<int>(rank),
              std::string("no thread ends the copies of an aborted communicator, whose streams may wait for ever: ") +
-                 error.what());
+                 error.what() + ". Raise the limit on processes (ulimit -u)");
   }
 }
 
@@ -183,7 +183,7 @@ CudaRank::~CudaRank() {
       std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_), std::move(questions_),
       std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_), std::move(keeps_pinned_)));
   auto& copies = std::get<DeviceCopies>(*left);
-  if (copies.are_open()) go_on_releasing(copies, *std::get<std::unique_ptr<CallOrder>>(*left));
+  if (copies.are_open()) go_on_releasing(request_.rank, copies, *std::get<std::unique_ptr<CallOrder>>(*left));
 }
 
 /// Kernels end by themselves, or by the abort word that the attendant raises, and with them streams that wait for them.

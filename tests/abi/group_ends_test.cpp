@@ -157,7 +157,6 @@ void expect_told_and_over(ncclResult_t ended) {
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
 }
 
-/// Those that have one wait for the others, which do not come.
 /// A thread that leaves its group by an exception, say. Whoever waits for what it was to set up must hear of it.
 TEST(MissingEnds, OfThreadsAreToldToOthers) {
   for (const bool aborts : {false, true}) {
@@ -190,6 +189,7 @@ TEST(MissingEnds, OfThreadsAreToldToOthers) {
   }
 }
 
+/// Those that have one wait for the others, which do not come.
 TEST(MissingThreads, OfInitsAreToldOfAndNobodyWaitsForThem) {
   for (const int blocking : {1, 0})
     for (const int threads : {0, 1}) {
