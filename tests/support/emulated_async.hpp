@@ -1,6 +1,6 @@
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -8,7 +8,6 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "support/emulated_gpu.hpp"
@@ -102,12 +101,12 @@ class Stores {
   std::vector<Store> open_;
   std::deque<std::vector<Store>> groups_;
 };
-inline thread_local Stores stores;
+inline Stores& stores() { return testing::block->threads[threadIdx.x].of<Stores>(); }
 
 inline void prepare_barrier(Barrier& barrier, std::uint32_t arrivals) { barrier.prepare(arrivals); }
 inline void arrive(Barrier& barrier) { barrier.arrive(0); }
 inline void arrive_expecting(Barrier& barrier, std::uint32_t bytes) { barrier.arrive(bytes); }
-inline void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+inline void pause() { testing::Fibers::let_others(); }
 inline std::uint64_t clock_cycles() { return device_now_ns(); }
 inline bool has_ended(Barrier& barrier, std::uint32_t parity) {
   if (barrier.has_ended(parity)) return true;
@@ -127,16 +126,16 @@ inline void load_async(std::byte* shared, const std::byte* from, std::uint32_t b
 }
 inline void store_async(std::byte* to, const std::byte* shared, std::uint32_t bytes) {
   check_copy(to, shared, bytes);
-  stores.add(to, shared, bytes);
+  stores().add(to, shared, bytes);
 }
-inline void close_group() { stores.close(); }
+inline void close_group() { stores().close(); }
 template <int pending>
 void wait_left() {
-  stores.wait_left(pending);
+  stores().wait_left(pending);
 }
 template <int pending>
 void wait_stored() {
-  stores.wait_stored(pending);
+  stores().wait_stored(pending);
 }
 inline void fence_async_shared() {}
 inline void fence_async_global() {}
@@ -150,7 +149,7 @@ inline void store_progress(std::uint32_t& progress, std::uint32_t value) {
 }
 template <class T>
 T& launched_memory() {
-  return testing::block->memory<T>();
+  return testing::block->shared.of<T>();
 }
 
 }  // namespace strait::kernels

@@ -1,8 +1,5 @@
 #pragma once
 
-// First: it stands for CUDA's headers.
-#include "support/emulated_machine.hpp"
-//
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "host/collective_case.hpp"
 #include "support/calls.hpp"
+#include "support/emulated_machine.hpp"
 #include "support/random_data.hpp"
 #include "support/reference.hpp"
 

@@ -1,23 +1,23 @@
 #pragma once
 
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <type_traits>
 #include <typeindex>
 #include <vector>
 
-/// Enough of CUDA to compile the kernels of src/kernels for the CPU: a thread of a block is a thread, memory is memory
-/// that arrives 8 bytes at a time, and now and then a thread is held up. What rests on more than that (lines, which
-/// need 128 bytes to arrive whole) cannot be tested so.
+#include "support/fibers.hpp"
+
+/// Enough of CUDA to compile the kernels of src/kernels for the CPU: a block is a thread whose own threads are fibers,
+/// memory is memory that arrives 8 bytes at a time, and now and then a thread is held up. What rests on more than that
+/// (lines, which need 128 bytes to arrive whole) cannot be tested so.
 #define STRAIT_EMULATED_GPU
 #define __device__
 #define __global__
@@ -28,14 +28,11 @@
 
 namespace strait::testing {
 
-/// A running block: what its threads share.
-struct EmulatedBlock {
-  explicit EmulatedBlock(std::uint32_t threads) : everyone(threads), warps(threads / 32), voted_(threads) {
-    for (auto& warp : warps) warp = std::make_unique<std::barrier<>>(32);
-  }
+/// What belongs to a block or to a thread, by type.
+class OwnMemory {
+ public:
   template <class T>
-  T& memory() {
-    const std::lock_guard lock(mutex_);
+  T& of() {
     auto& place = memory_[typeid(T)];
     if (!place) {
       place = std::make_shared<T>();
@@ -44,8 +41,18 @@ struct EmulatedBlock {
     }
     return *static_cast<T*>(place.get());
   }
+
+ private:
+  std::map<std::type_index, std::shared_ptr<void>> memory_;
+};
+
+/// A running block: what its threads share.
+struct EmulatedBlock {
+  using Meeting = Fibers::Meeting;
+  explicit EmulatedBlock(std::uint32_t count)
+      : everyone(count), warps(count / 32, Meeting(32)), threads(count), voted_(count) {}
   /// Whether any of the threads [first, first + count), which `meeting` joins, says yes.
-  bool any(std::barrier<>& meeting, std::uint32_t first, std::uint32_t count, std::uint32_t thread, bool yes) {
+  bool any(Meeting& meeting, std::uint32_t first, std::uint32_t count, std::uint32_t thread, bool yes) {
     voted_[thread] = yes ? 1 : 0;
     meeting.arrive_and_wait();
     bool result = false;
@@ -55,7 +62,7 @@ struct EmulatedBlock {
   }
 
   /// The value of another thread of the 32 that `meeting` joins.
-  std::uint32_t exchange(std::barrier<>& meeting, std::uint32_t thread, std::uint32_t other, std::uint32_t value) {
+  std::uint32_t exchange(Meeting& meeting, std::uint32_t thread, std::uint32_t other, std::uint32_t value) {
     voted_[thread] = value;
     meeting.arrive_and_wait();
     const std::uint32_t result = voted_[other];
@@ -63,12 +70,12 @@ struct EmulatedBlock {
     return result;
   }
 
-  std::barrier<> everyone;
-  std::vector<std::unique_ptr<std::barrier<>>> warps;
+  Meeting everyone;
+  std::vector<Meeting> warps;
+  OwnMemory shared;
+  std::vector<OwnMemory> threads;
 
  private:
-  std::mutex mutex_;
-  std::map<std::type_index, std::shared_ptr<void>> memory_;
   std::vector<std::uint32_t> voted_;
 };
 
@@ -81,29 +88,49 @@ inline thread_local std::uint32_t delay_state = 1;
 /// Holds a thread up now and then, for a while.
 inline void perhaps_delay() {
   delay_state = delay_state * 1664525u + 1013904223u;
-  if (delay_state >> 24 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_state >> 16 & 0xff));
+  const std::uint32_t chance = delay_state >> 24;
+  if (chance >= 32) return;
+  for (std::uint32_t turns = chance == 0 ? delay_state >> 16 & 0xff : 1; turns != 0; --turns) Fibers::let_others();
 }
 
 }  // namespace strait::testing
 
 inline thread_local strait::testing::Index threadIdx, blockIdx, blockDim, gridDim;
 
+namespace strait::testing {
+
+/// Runs the block of that index.
+inline void run_threads(std::uint32_t threads, std::uint32_t blocks, std::uint32_t index, std::uint32_t seed,
+                        const std::function<void()>& run_thread) {
+  EmulatedBlock running(threads);
+  block = &running;
+  delay_state = seed * 131 + index * 17;
+  blockIdx.x = index;
+  blockDim.x = threads;
+  gridDim.x = blocks;
+  Fibers::run(
+      threads, delay_state, [&](std::uint32_t) { run_thread(); }, [](std::uint32_t thread) { threadIdx.x = thread; });
+  block = nullptr;
+}
+
+}  // namespace strait::testing
+
 inline void __syncthreads() { strait::testing::block->everyone.arrive_and_wait(); }
 inline int __syncthreads_or(int yes) {
   auto& block = *strait::testing::block;
   return block.any(block.everyone, 0, blockDim.x, threadIdx.x, yes != 0) ? 1 : 0;
 }
-inline void __syncwarp() { strait::testing::block->warps[threadIdx.x / 32]->arrive_and_wait(); }
+inline void __syncwarp() { strait::testing::block->warps[threadIdx.x / 32].arrive_and_wait(); }
 inline int __any_sync(unsigned /*mask*/, int yes) {
   auto& block = *strait::testing::block;
   const std::uint32_t warp = threadIdx.x / 32;
-  return block.any(*block.warps[warp], warp * 32, 32, threadIdx.x, yes != 0) ? 1 : 0;
+  return block.any(block.warps[warp], warp * 32, 32, threadIdx.x, yes != 0) ? 1 : 0;
 }
 /// Of the whole warp.
 inline std::uint32_t __shfl_xor_sync(unsigned /*mask*/, std::uint32_t value, int apart) {
   auto& block = *strait::testing::block;
   const std::uint32_t thread = threadIdx.x;
-  return block.exchange(*block.warps[thread / 32], thread, thread ^ static_cast<std::uint32_t>(apart), value);
+  return block.exchange(block.warps[thread / 32], thread, thread ^ static_cast<std::uint32_t>(apart), value);
 }
 inline void __threadfence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
@@ -171,7 +198,7 @@ inline void after_predecessor() {}
 inline void prefetch(const std::byte* /*from*/) {}
 template <class T>
 T& shared_memory() {
-  return testing::block->memory<T>();
+  return testing::block->shared.of<T>();
 }
 
 }  // namespace strait::kernels

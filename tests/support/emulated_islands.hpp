@@ -1,8 +1,5 @@
 #pragma once
 
-// First: it stands for CUDA's headers.
-#include "support/emulated_reducers.hpp"
-//
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +10,9 @@
 #include "communicator/device_calls.hpp"
 #include "communicator/device_islands.hpp"
 #include "kernels/layout.hpp"
+#include "support/emulated_reducers.hpp"
 #include "support/island_reference.hpp"
+#include "support/random_data.hpp"
 
 namespace strait::testing {
 

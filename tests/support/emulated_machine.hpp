@@ -1,8 +1,5 @@
 #pragma once
 
-// First: it stands for CUDA's headers.
-#include "support/emulated_launch.hpp"
-//
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -11,6 +8,8 @@
 
 #include "communicator/device_calls.hpp"
 #include "kernels/layout.hpp"
+#include "support/emulated_launch.hpp"
+#include "support/random_data.hpp"
 
 namespace strait::testing {
 

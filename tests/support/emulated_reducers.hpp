@@ -1,8 +1,8 @@
 #pragma once
 
-// First: it stands for CUDA's headers.
-#include "support/emulated_launch.hpp"
-//
+#include <gtest/gtest.h>
+
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -10,9 +10,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "executor/cpu_reducers/lane_reducers.hpp"
+#include "support/emulated_launch.hpp"
 
 namespace strait::testing {
 

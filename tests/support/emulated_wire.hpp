@@ -4,8 +4,6 @@
 #include "support/emulated_gpu.hpp"
 //
 #include <algorithm>
-#include <thread>
-#include <vector>
 
 #include "communicator/device_quantized.hpp"
 #include "kernels/wire_format.cuh"
@@ -31,19 +29,7 @@ inline void run_thread(const WireLaunch& launch) {
 /// One warp a block, and at most two blocks: the kernels take any number.
 inline void run(const WireLaunch& launch) {
   const std::uint32_t blocks = std::min(launch.blocks, 2u);
-  for (std::uint32_t index = 0; index < blocks; ++index) {
-    EmulatedBlock shared(32);
-    std::vector<std::jthread> running;
-    for (std::uint32_t thread = 0; thread < 32; ++thread)
-      running.emplace_back([&, thread] {
-        block = &shared;
-        threadIdx.x = thread;
-        blockIdx.x = index;
-        blockDim.x = 32;
-        gridDim.x = blocks;
-        run_thread(launch);
-      });
-  }
+  for (std::uint32_t index = 0; index < blocks; ++index) run_threads(32, blocks, index, 1, [&] { run_thread(launch); });
 }
 
 }  // namespace strait::testing

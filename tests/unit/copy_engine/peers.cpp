@@ -7,24 +7,14 @@ namespace strait::testing {
 namespace {
 
 void run_add(const kernels::Add& add, DataType type, std::uint32_t index, std::uint32_t blocks, std::uint32_t seed) {
-  constexpr std::uint32_t threads = 32;
-  EmulatedBlock shared(threads);
-  std::vector<std::jthread> running;
-  for (std::uint32_t thread = 0; thread < threads; ++thread)
-    running.emplace_back([&, thread] {
-      block = &shared;
-      delay_state = seed * 131 + index * 17 + thread;
-      threadIdx.x = thread;
-      blockIdx.x = index;
-      blockDim.x = threads;
-      gridDim.x = blocks;
-      spec::visit(type, [&]<DataType t>() {
-        if (add.op == ReduceOp::sum)
-          kernels::add_chunks<t, true>(add);
-        else
-          kernels::add_chunks<t, false>(add);
-      });
+  run_threads(32, blocks, index, seed, [&] {
+    spec::visit(type, [&]<DataType t>() {
+      if (add.op == ReduceOp::sum)
+        kernels::add_chunks<t, true>(add);
+      else
+        kernels::add_chunks<t, false>(add);
     });
+  });
 }
 
 }  // namespace

@@ -6,9 +6,12 @@
 #include <deque>
 #include <functional>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "communicator/aggregates.hpp"
 #include "communicator/started_calls.hpp"
+#include "host/collective_case.hpp"
 #include "plan/request.hpp"
 
 namespace strait::testing {

@@ -3,10 +3,16 @@
 //
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <variant>
+#include <vector>
 #include "communicator/aggregates.hpp"
 #include "communicator/started_calls.hpp"
 #include "plan/request.hpp"
 #include "support/calls.hpp"
+#include "support/random_data.hpp"
 
 namespace strait::testing {
 namespace {

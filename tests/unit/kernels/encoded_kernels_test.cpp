@@ -6,7 +6,11 @@
 
 #include <thread>
 #include <variant>
+#include <vector>
 
+#include "host/collective_case.hpp"
+#include "support/calls.hpp"
+#include "support/random_data.hpp"
 #include "support/wire_collectives.hpp"
 
 namespace strait::testing {

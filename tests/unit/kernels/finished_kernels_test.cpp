@@ -1,8 +1,15 @@
 // What a launch leaves for streams that wait for it (Ring::finished), by the kernels of src/kernels on the CPU. That
 // each block counts once, also one that gives up, all tests of kernels check (run_launches()).
+#include "host/collective_case.hpp"
+#include "support/calls.hpp"
 #include "support/emulated_machine.hpp"
+#include "support/random_data.hpp"
 //
 #include <gtest/gtest.h>
+#include <atomic>
+#include <thread>
+#include <variant>
+#include <vector>
 
 namespace strait::testing {
 namespace {

@@ -4,10 +4,16 @@
 //
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <thread>
+#include <vector>
 
+#include "host/collective_case.hpp"
 #include "support/blocks_of_lengths.hpp"
+#include "support/calls.hpp"
 #include "support/island_reference.hpp"
+#include "support/random_data.hpp"
 
 namespace strait::testing {
 namespace {

@@ -3,7 +3,13 @@
 //
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <memory>
 #include <numeric>
+#include <thread>
+#include <variant>
+#include <vector>
 
 #include "communicator/island_messages.hpp"
 #include "support/fake_streams.hpp"

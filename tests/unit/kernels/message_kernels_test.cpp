@@ -4,6 +4,9 @@
 //
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+#include <vector>
 #include "support/message_memory.hpp"
 #include "support/random_data.hpp"
 #include "support/random_messages.hpp"

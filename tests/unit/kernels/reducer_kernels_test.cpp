@@ -5,7 +5,14 @@
 //
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
 
+#include "host/collective_case.hpp"
+#include "support/calls.hpp"
+#include "support/random_data.hpp"
 #include "support/reference.hpp"
 
 namespace strait::testing {

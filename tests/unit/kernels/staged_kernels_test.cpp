@@ -5,7 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <variant>
+#include <vector>
 
+#include "host/collective_case.hpp"
+#include "support/calls.hpp"
+#include "support/random_data.hpp"
 #include "support/stopwatch.hpp"
 
 namespace strait::testing {

@@ -1,8 +1,16 @@
 // What launches leave for the host: which calls have started, and whether what has begun has ended; by the kernels of
 // src/kernels on the CPU.
+#include "host/collective_case.hpp"
+#include "support/calls.hpp"
 #include "support/emulated_machine.hpp"
+#include "support/random_data.hpp"
 //
 #include <gtest/gtest.h>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <variant>
+#include <vector>
 
 namespace strait::testing {
 namespace {

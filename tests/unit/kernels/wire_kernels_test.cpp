@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <variant>
+#include <vector>
 
 #include "communicator/device_calls.hpp"
 #include "executor/host/quantize.hpp"
 #include "host/collective_case.hpp"
 #include "kernels/layout.hpp"
+#include "support/calls.hpp"
 #include "support/random_data.hpp"
 #include "support/wire_collectives.hpp"
 

@@ -6,7 +6,16 @@
 //
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <variant>
+#include <vector>
 #include "executor/host/quantize.hpp"
+#include "host/collective_case.hpp"
+#include "support/calls.hpp"
+#include "support/random_data.hpp"
 
 namespace strait::testing {
 namespace {

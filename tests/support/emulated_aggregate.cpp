@@ -1,0 +1,26 @@
+// First: it stands for CUDA's headers.
+#include "support/emulated_gpu.hpp"
+//
+#include <algorithm>
+
+#include "kernels/aggregate.cuh"
+#include "support/emulated_launch.hpp"
+
+namespace strait::testing {
+namespace {
+
+template <class W>
+void run_thread(const AggregateLaunch& launch) {
+  if (!launch.reduces) return kernels::aggregate_copy<W>(launch.argument);
+  spec::visit(launch.type, [&]<DataType t>() { kernels::aggregate_reduce<W, t>(launch.argument); });
+}
+
+}  // namespace
+
+void run_block(const AggregateLaunch& launch, std::uint32_t index, std::uint32_t seed) {
+  run_threads(std::min(launch.threads, 128u), launch.blocks, index, seed, [&] {
+    launch.wire == kernels::Wire::bulk ? run_thread<kernels::Bulk>(launch) : run_thread<kernels::Packets>(launch);
+  });
+}
+
+}  // namespace strait::testing

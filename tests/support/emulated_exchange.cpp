@@ -1,0 +1,37 @@
+// First: it stands for CUDA's headers.
+#include "support/emulated_gpu.hpp"
+//
+#include "support/emulated_async.hpp"
+//
+#include "kernels/bulk_exchange.cuh"
+#include "kernels/bulk_messages.cuh"
+#include "kernels/exchange.cuh"
+#include "kernels/piped_kernels.cuh"
+#include "support/emulated_launch.hpp"
+
+namespace strait::testing {
+namespace {
+
+void run_piped(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
+  if (!launch.reduces) return kernels::piped_exchange_copy(argument);
+  spec::visit(type, [&]<DataType t>() {
+    if constexpr (kernels::has_pair_sum<t>) kernels::piped_exchange_sum<t>(argument);
+  });
+}
+
+}  // namespace
+
+void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
+  if (launch.piped) return run_piped(launch, argument, type);
+  const bool is_bulk = launch.wire == kernels::Wire::bulk;
+  if (launch.apart)
+    return is_bulk ? kernels::bulk_messages(argument) : kernels::exchange_copy<kernels::Packets, true>(argument);
+  if (!launch.reduces)
+    return is_bulk ? kernels::bulk_exchange_copy(argument) : kernels::exchange_copy<kernels::Packets>(argument);
+  spec::visit(type, [&]<DataType t>() {
+    is_bulk ? kernels::bulk_exchange_reduce<t>(argument)
+            : kernels::exchange_reduce<kernels::Packets, t, false>(argument);
+  });
+}
+
+}  // namespace strait::testing

@@ -1,0 +1,35 @@
+// First: it stands for CUDA's headers.
+#include "support/emulated_gpu.hpp"
+//
+#include "support/emulated_async.hpp"
+//
+#include <cstdlib>
+
+#include "kernels/bulk_two_hop.cuh"
+#include "kernels/piped_kernels.cuh"
+#include "kernels/two_hop.cuh"
+#include "support/emulated_launch.hpp"
+
+namespace strait::testing {
+namespace {
+
+void run_piped(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
+  if (!launch.reduces) std::abort();  // there is none
+  spec::visit(type, [&]<DataType t>() {
+    if constexpr (kernels::has_pair_sum<t>) kernels::piped_two_hop_sum<t>(argument);
+  });
+}
+
+}  // namespace
+
+void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
+  if (launch.piped) return run_piped(launch, argument, type);
+  const bool is_bulk = launch.wire == kernels::Wire::bulk;
+  if (!launch.reduces)
+    return is_bulk ? kernels::bulk_two_hop_copy(argument) : kernels::two_hop_copy<kernels::Packets>(argument);
+  spec::visit(type, [&]<DataType t>() {
+    is_bulk ? kernels::bulk_two_hop_reduce<t>(argument) : kernels::two_hop_reduce<kernels::Packets, t, false>(argument);
+  });
+}
+
+}  // namespace strait::testing

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#if defined(__has_feature)
+#define STRAIT_HAS_FEATURE(name) __has_feature(name)
+#else
+#define STRAIT_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || STRAIT_HAS_FEATURE(address_sanitizer)
+#include <sanitizer/common_interface_defs.h>
+#define STRAIT_ASAN_FIBERS
+#elif defined(__SANITIZE_THREAD__) || STRAIT_HAS_FEATURE(thread_sanitizer)
+#include <sanitizer/tsan_interface.h>
+#define STRAIT_TSAN_FIBERS
+#endif
+
+namespace strait::testing {
+
+/// Functions that run side by side on one thread of the CPU and take turns where they say so, in an order that a seed
+/// gives. Hundreds of them wait for one another without a call of the system.
+class Fibers {
+ public:
+  /// Where `count` of them meet, again and again.
+  class Meeting {
+   public:
+    explicit Meeting(std::uint32_t count) : count_(count) {}
+    void arrive_and_wait() {
+      Fibers& all = *current_;
+      if (waiting_.size() + 1 == count_) {
+        all.runnable_.insert(all.runnable_.end(), waiting_.begin(), waiting_.end());
+        waiting_.clear();
+        return all.yield();
+      }
+      waiting_.push_back(all.leave());
+      all.next();
+    }
+
+   private:
+    std::uint32_t count_;
+    std::vector<std::uint32_t> waiting_;
+  };
+
+  /// Runs `body(i)` for i < count, until all have ended. `resumed(i)` is called whenever i goes on.
+  static void run(std::uint32_t count, std::uint32_t seed, const std::function<void(std::uint32_t)>& body,
+                  const std::function<void(std::uint32_t)>& resumed) {
+    Fibers all(count, seed, body, resumed);
+    current_ = &all;
+    all.next();  // comes back when the last has ended
+    current_ = nullptr;
+  }
+  /// Lets others go on, or with luck the caller; outside of a fiber, other threads.
+  static void let_others() { current_ != nullptr ? current_->yield() : std::this_thread::yield(); }
+
+ private:
+  static constexpr std::size_t stack_bytes = 128 << 10;
+  struct Fiber {
+    ucontext_t context{};
+    void* sanitizer = nullptr;  ///< what it keeps of a fiber
+    const void* stack = nullptr;
+    std::size_t stack_bytes = 0;
+  };
+
+  Fibers(std::uint32_t count, std::uint32_t seed, const std::function<void(std::uint32_t)>& body,
+         const std::function<void(std::uint32_t)>& resumed)
+      : body_(body), resumed_(resumed), fibers_(count + 1), caller_(count), running_(count), random_(seed * 2 + 1) {
+    stacks_ =
+        mmap(nullptr, count * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks_ == MAP_FAILED) std::abort();
+    for (std::uint32_t i = 0; i < count; ++i) {
+      Fiber& fiber = fibers_[i];
+      getcontext(&fiber.context);
+      fiber.stack = fiber.context.uc_stack.ss_sp = static_cast<std::byte*>(stacks_) + i * stack_bytes;
+      fiber.stack_bytes = fiber.context.uc_stack.ss_size = stack_bytes;
+      makecontext(&fiber.context, &Fibers::enter, 0);
+#ifdef STRAIT_TSAN_FIBERS
+      fiber.sanitizer = __tsan_create_fiber(0);
+#endif
+      runnable_.push_back(i);
+    }
+#ifdef STRAIT_TSAN_FIBERS
+    fibers_[caller_].sanitizer = __tsan_get_current_fiber();
+#endif
+  }
+  ~Fibers() {
+#ifdef STRAIT_TSAN_FIBERS
+    for (std::uint32_t i = 0; i < caller_; ++i) __tsan_destroy_fiber(fibers_[i].sanitizer);
+#endif
+    munmap(stacks_, caller_ * stack_bytes);
+  }
+  Fibers(const Fibers&) = delete;
+  Fibers& operator=(const Fibers&) = delete;
+
+  static void enter() {
+    Fibers& all = *current_;
+    all.arrived(nullptr);
+    all.body_(all.running_);
+    all.leave();
+    ++all.ended_;
+    all.next(true);
+  }
+  /// The running one goes on when another puts it back.
+  std::uint32_t leave() {
+    std::erase(runnable_, running_);
+    return running_;
+  }
+  void yield() {
+    // Who waits for another thread's work must not take the time that this needs.
+    if (++yields_ % (runnable_.size() + 1) == 0) std::this_thread::yield();
+    next();
+  }
+  void next(bool for_good = false) {
+    std::uint32_t other = caller_;
+    if (!runnable_.empty()) {
+      random_ = random_ * 1664525u + 1013904223u;
+      other = runnable_[(random_ >> 8) % runnable_.size()];
+    } else if (ended_ != caller_) {
+      std::fprintf(stderr, "%u threads of a block wait for others that never come\n", caller_ - ended_);
+      std::abort();
+    }
+    if (other != running_) change_to(other, for_good);
+  }
+  void change_to(std::uint32_t other, bool for_good) {
+    Fiber &from = fibers_[running_], &to = fibers_[other];
+    void** const kept = for_good ? nullptr : &from.sanitizer;
+    running_ = other;
+    if (other != caller_) resumed_(other);
+#ifdef STRAIT_ASAN_FIBERS
+    __sanitizer_start_switch_fiber(kept, to.stack, to.stack_bytes);
+#elif defined(STRAIT_TSAN_FIBERS)
+    __tsan_switch_to_fiber(to.sanitizer, 0);
+#endif
+    swapcontext(&from.context, &to.context);
+    arrived(kept == nullptr ? nullptr : *kept);
+  }
+  /// On the stack of whoever goes on.
+  void arrived([[maybe_unused]] void* kept) {
+#ifdef STRAIT_ASAN_FIBERS
+    Fiber& caller = fibers_[caller_];
+    const bool from_caller = caller.stack == nullptr;
+    __sanitizer_finish_switch_fiber(kept, from_caller ? &caller.stack : nullptr,
+                                    from_caller ? &caller.stack_bytes : nullptr);
+#endif
+  }
+
+  static inline thread_local Fibers* current_ = nullptr;
+  const std::function<void(std::uint32_t)>& body_;
+  const std::function<void(std::uint32_t)>& resumed_;
+  std::vector<Fiber> fibers_;  ///< and the one that runs them
+  std::uint32_t caller_, running_, random_, ended_ = 0;
+  std::vector<std::uint32_t> runnable_;
+  std::uint64_t yields_ = 0;
+  void* stacks_;
+};
+
+}  // namespace strait::testing
