@@ -10,8 +10,7 @@ namespace {
 using proof::Expressions;
 using proof::Machine;
 using proof::Operation;
-
-tl::unexpected<Error> wrong(std::string message) { return fail(Code::internal_error, std::move(message)); }
+using proof::wrong;
 
 std::string place(const Operation& operation, std::uint32_t rank, std::uint32_t chunk, std::uint32_t slice) {
   return std::string(name(operation.of(rank).collective)) + " '" + operation.of(rank).algorithm + "', rank " +

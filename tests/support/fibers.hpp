@@ -17,6 +17,7 @@
 #define STRAIT_HAS_FEATURE(name) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || STRAIT_HAS_FEATURE(address_sanitizer)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #define STRAIT_ASAN_FIBERS
 #elif defined(__SANITIZE_THREAD__) || STRAIT_HAS_FEATURE(thread_sanitizer)
@@ -94,6 +95,9 @@ class Fibers {
   ~Fibers() {
 #ifdef STRAIT_TSAN_FIBERS
     for (std::uint32_t i = 0; i < caller_; ++i) __tsan_destroy_fiber(fibers_[i].sanitizer);
+#endif
+#ifdef STRAIT_ASAN_FIBERS
+    ASAN_UNPOISON_MEMORY_REGION(stacks_, caller_ * stack_bytes);  // what lies here next is no stack
 #endif
     munmap(stacks_, caller_ * stack_bytes);
   }

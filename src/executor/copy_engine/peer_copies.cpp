@@ -103,10 +103,10 @@ Status PeerCopies::enqueue_part(const StagedCall& call, std::uint32_t hash, Stre
   return end(traffic, stream);
 }
 
-PeerCopies::Cut PeerCopies::cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t most_bytes) {
+PeerCopies::Cut PeerCopies::cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t largest_bytes) {
   const std::size_t wanted = (bytes / wanted_chunks + grain_bytes - 1) / grain_bytes * grain_bytes;
   Cut parts;
-  parts.chunk_bytes = std::min(most_bytes, std::max(wanted, least_chunk_bytes));
+  parts.chunk_bytes = std::min(largest_bytes, std::max(wanted, least_chunk_bytes));
   parts.chunks = static_cast<std::uint32_t>((bytes + parts.chunk_bytes - 1) / parts.chunk_bytes);
   return parts;
 }

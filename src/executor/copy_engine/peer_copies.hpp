@@ -138,7 +138,7 @@ class PeerCopies {
   Lane& lane_to(Lanes& lanes, std::uint32_t after, std::uint32_t chunk) const;
   std::size_t most_elements(const StagedCall& call) const;
   Status enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
-  static Cut cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t most_bytes);
+  static Cut cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t largest_bytes);
   Cut cut(const PeerTraffic& traffic) const;
   Cut cut_straight(const StagedCall& call, std::size_t longest_bytes) const;
   Straight straight(const StagedCall& call, const PeerAddresses& outputs) const;

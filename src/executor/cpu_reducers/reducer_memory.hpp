@@ -29,10 +29,10 @@ struct ReducerMemory {
   /// As many lanes as a kernel takes blocks, or as have slots of 4 KB, each with little in flight: what is in flight
   /// should be in the last-level cache, and no more than this is pinned in all.
   static constexpr std::size_t budget_bytes = std::size_t{64} << 20;
-  static constexpr ReducerMemory of(std::uint32_t ranks, std::size_t budget_bytes = ReducerMemory::budget_bytes) {
+  static constexpr ReducerMemory of(std::uint32_t ranks, std::size_t most_bytes = budget_bytes) {
     constexpr std::uint32_t most_lanes = 128, least_slot_bytes = 4 << 10, most_slot_bytes = 24 << 10;
     const std::size_t headers_bytes = ranks * (ranks + std::size_t{3}) / 2 * header_bytes;
-    const std::size_t a_lane = (budget_bytes - headers_bytes) / ((std::size_t{ranks} + 1) * kernels::slot_depth);
+    const std::size_t a_lane = (most_bytes - headers_bytes) / ((std::size_t{ranks} + 1) * kernels::slot_depth);
     const auto lanes = static_cast<std::uint32_t>(std::clamp<std::size_t>(a_lane / least_slot_bytes, 1, most_lanes));
     const std::size_t fair = a_lane / lanes;
     const std::uint32_t slot_bytes = fair < most_slot_bytes ? static_cast<std::uint32_t>(fair) : most_slot_bytes;

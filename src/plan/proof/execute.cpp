@@ -6,11 +6,6 @@
 
 /// What one step does to the symbolic machine.
 namespace strait::proof {
-namespace {
-
-tl::unexpected<Error> wrong(std::string message) { return fail(Code::internal_error, std::move(message)); }
-
-}  // namespace
 
 Status Machine::execute(LaneState& lane, const Step& step) {
   RankState& rank = ranks_[lane.rank];

@@ -5,11 +5,6 @@
 #include "plan/print.hpp"
 
 namespace strait::proof {
-namespace {
-
-tl::unexpected<Error> wrong(std::string message) { return fail(Code::internal_error, std::move(message)); }
-
-}  // namespace
 
 Machine::Machine(std::span<const Operation> operations, std::uint32_t depth)
     : operations_(operations), depth_(depth), ranks_(operations.front().ranks()) {

@@ -8,6 +8,9 @@
 
 namespace strait::proof {
 
+/// What a proof finds is an error of the plan, not of the call.
+inline tl::unexpected<Error> wrong(std::string message) { return fail(Code::internal_error, std::move(message)); }
+
 /// Names the elements of a chunk by who counts them: chunks with equal lengths are equally long, whatever the count.
 struct Length {
   std::uint32_t owner = 0;

@@ -8,8 +8,6 @@
 namespace strait::proof {
 namespace {
 
-tl::unexpected<Error> wrong(std::string message) { return fail(Code::internal_error, std::move(message)); }
-
 /// Which lane uses an end of a link or signal, and how often in one slice.
 struct Use {
   std::size_t lane = 0;
