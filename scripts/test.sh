@@ -22,8 +22,8 @@ arguments=("$@")
 # Relative paths in ctest's arguments are relative to here: go nowhere, name everything absolutely.
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
-# Sanitizers are clang's, which builds them in half of the time.
-if [[ "$preset" == asan || "$preset" == tsan ]]; then "$root/scripts/setup.sh" --dev; else "$root/scripts/setup.sh"; fi
+# The address sanitizer is clang's, which builds it in half of the time.
+if [[ "$preset" == asan ]]; then "$root/scripts/setup.sh" --dev; else "$root/scripts/setup.sh"; fi
 # build <preset> [targets]
 build() {
   cmake -S "$root" --preset "$1" >"$root/build/$1.log" || { cat "$root/build/$1.log" && return 1; }
