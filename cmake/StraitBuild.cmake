@@ -43,8 +43,9 @@ target_compile_options(strait_flags INTERFACE
 if(STRAIT_SANITIZE)
   target_compile_options(strait_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${STRAIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
-  # What g++ does not look at: functions of a library have other types of arguments where they are found by name, and
-  # places in a buffer that a call leaves out are computed like others, though nobody goes there.
+  # Clang alone looks at types of functions, which differ where a library's are found by name, and at offsets to NULL: places
+  # in a buffer that a call leaves out are computed like others, though nobody goes there. With the latter goes its look
+  # at pointers that wrap around.
   target_compile_options(strait_flags INTERFACE
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fno-sanitize=function,pointer-overflow>)
   target_link_options(strait_flags INTERFACE -fsanitize=${STRAIT_SANITIZE})
@@ -94,28 +95,33 @@ if(STRAIT_HAS_CUDA)
     $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off>)
 endif()
 
-# Under a sanitizer the sources of a target are compiled together, which takes a third of the time. With APART they are not:
-# some have names of their own in common. (Elsewhere each is compiled alone, and so includes what it uses.)
-macro(strait_compile target)
-  if(STRAIT_SANITIZE AND NOT ARG_APART)
+# Under a sanitizer the sources of a target are compiled together, which takes a third of the time. Elsewhere each is
+# compiled alone, and so includes what it uses.
+function(strait_compile_together target)
+  if(STRAIT_SANITIZE)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
-endmacro()
+endfunction()
 
-# strait_module(<name> SOURCES ... [DEPENDS ...] [APART]): the static library strait_<name> of one folder.
+# strait_module(<name> [APART] SOURCES ... [DEPENDS ...]): the static library strait_<name> of one folder. APART: its sources
+# are never compiled together; some have names of their own in common, or another target replaces one.
 function(strait_module name)
   cmake_parse_arguments(ARG "APART" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(strait_${name} STATIC ${ARG_SOURCES})
-  strait_compile(strait_${name})
+  if(NOT ARG_APART)
+    strait_compile_together(strait_${name})
+  endif()
   target_link_libraries(strait_${name} PUBLIC strait_flags ${ARG_DEPENDS})
 endfunction()
 
-# strait_test(<name> SOURCES ... [DEPENDS ...] [LABELS ...] [PROCESSORS n] [APART]): a GoogleTest program, one CTest entry, that
-# includes what is in tests/ by its path there. The target tests_<label> builds all of a label.
+# strait_test(<name> [APART] SOURCES ... [DEPENDS ...] [LABELS ...] [PROCESSORS n]): a GoogleTest program, one CTest entry,
+# that includes what is in tests/ by its path there. The target tests_<label> builds all of a label.
 function(strait_test name)
   cmake_parse_arguments(ARG "APART" "PROCESSORS;TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  strait_compile(${name})
+  if(NOT ARG_APART)
+    strait_compile_together(${name})
+  endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE strait_flags ${ARG_DEPENDS} GTest::gtest_main GTest::gmock Threads::Threads)
   add_test(NAME ${name} COMMAND ${name})

@@ -151,7 +151,7 @@ __device__ __forceinline__ void add_share(const Add& add, const AddedChunk& chun
   Share share{first, first + each < granules ? first + each : granules};
   if constexpr (has_pair_sum<type>) {
     float scale = 1;
-    const bool is_sum = sum_only || is_pair_sum<type>(Operation{add.op, add.ring.averaged, 0}, scale);
+    const bool is_sum = sum_only || is_pair_sum<type>({add.op, add.ring.averaged, 0}, scale);
     const std::uint32_t whole = chunk.bytes / 16;
     const Share fast{share.first, share.last < whole ? share.last : whole};
     if (is_sum && (add_if_whole<type, 2>(add, chunk, fast, scale) || add_if_whole<type, 3>(add, chunk, fast, scale) ||

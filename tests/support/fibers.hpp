@@ -76,7 +76,10 @@ class Fibers {
       : body_(body), resumed_(resumed), fibers_(count + 1), caller_(count), running_(count), random_(seed * 2 + 1) {
     stacks_ =
         mmap(nullptr, count * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stacks_ == MAP_FAILED) std::abort();
+    if (stacks_ == MAP_FAILED) {
+      std::perror("no memory for the stacks of a block's threads");
+      std::abort();
+    }
     for (std::uint32_t i = 0; i < count; ++i) {
       Fiber& fiber = fibers_[i];
       getcontext(&fiber.context);

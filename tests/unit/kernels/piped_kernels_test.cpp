@@ -1,16 +1,10 @@
 // The piped kernels on the CPU, with asynchronous copies that are as late as they may be: every collective bit by bit,
 // beside ranks that run the other kernels in bulk, slots used again, waits that end.
+//
 // First: they stand for CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include "support/emulated_async.hpp"
-//
-#include "host/collective_case.hpp"
-#include "kernels/bulk_exchange.cuh"
-#include "kernels/piped_kernels.cuh"
-#include "support/calls.hpp"
-#include "support/emulated_collectives.hpp"
-#include "support/random_data.hpp"
 //
 #include <gtest/gtest.h>
 
@@ -21,6 +15,13 @@
 #include <thread>
 #include <variant>
 #include <vector>
+
+#include "host/collective_case.hpp"
+#include "kernels/bulk_exchange.cuh"
+#include "kernels/piped_kernels.cuh"
+#include "support/calls.hpp"
+#include "support/emulated_collectives.hpp"
+#include "support/random_data.hpp"
 
 namespace strait::testing {
 namespace {

@@ -5,6 +5,7 @@
 //
 #include <gtest/gtest.h>
 #include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>

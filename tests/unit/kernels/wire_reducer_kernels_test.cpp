@@ -12,6 +12,7 @@
 #include <thread>
 #include <variant>
 #include <vector>
+
 #include "executor/host/quantize.hpp"
 #include "host/collective_case.hpp"
 #include "support/calls.hpp"
