@@ -117,6 +117,8 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
 }
 
 Status CudaRank::open_order() {
+  STRAIT_ASSIGN(auto beside, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(side_, SideStreams::open(std::move(beside)));
   STRAIT_ASSIGN(seen_, cuda::MappedMemory::allocate(sizeof(kernels::LaunchCounts)));
   CallOrder::Setup setup;
   STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
