@@ -29,10 +29,10 @@ CopyBorders borders(const DeviceRank::Request& request, bool staged) {
 /// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two H200 have
 /// shown it to be faster than kernels of all blocks. The two meetings cost 35 us, in which four blocks move 6 MB.
 /// An all-to-all in place is cut into chunks that are saved first: between two H100 that takes longer than kernels do.
-std::size_t in_place_border_bytes(std::uint32_t max_sms, bool saves) {
+std::size_t in_place_border_bytes(std::uint32_t max_sms, std::uint32_t ranks, bool saves) {
   if (max_sms == no_sms) return 1;
   if (max_sms != 0 && max_sms <= 4) return 16 * mb;
-  return saves ? ~std::size_t{0} : 64 * mb;
+  return saves || ranks > 2 ? ~std::size_t{0} : 64 * mb;
 }
 
 /// A ring whose kernels wait without a deadline, until an abort.
@@ -176,7 +176,7 @@ bool DeviceCopies::carries_in_place(const Call& call) const {
   const bool saves = call.collective == Collective::all_to_all && call.send == call.receive;
   const std::size_t least_bytes = request_->copy_engine_bytes != 0 && max_sms != no_sms
                                       ? request_->copy_engine_bytes
-                                      : in_place_border_bytes(max_sms, saves);
+                                      : in_place_border_bytes(max_sms, request_->ranks, saves);
   return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
 }
 
