@@ -20,6 +20,11 @@ using kernels::Wire;
 
 /// Of slices that are cut so that the hops overlap.
 constexpr std::uint32_t overlap_rounds = 3;
+/// Likewise through host memory, where each of four steps, up and down the link twice, waits for the one before.
+constexpr std::size_t most_host_overlap_rounds = 8, host_overlap_parts = 16;
+/// Blocks that begin at different times keep links busier while the first rounds go from hop to hop: between four H200
+/// broadcasts of 64 to 256 MB take 5 to 8% less time so, all-reduces of 64 MB 2%, and larger calls not more.
+constexpr std::uint32_t stagger_ns = 3000, least_staggered_rounds = 4;
 /// Of messages that are cut so that links carry both ways: more bring no more.
 constexpr double most_rounds = 16;
 
@@ -89,7 +94,15 @@ Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message
 /// part of the time goes by one way only, and each round costs as much as the link takes for `round_bytes`.
 std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slots& through,
                                       std::size_t message_bytes) const {
-  if (!one_hop) return message_bytes / through.lanes >= borders_.overlap_bytes ? overlap_rounds : 1;
+  if (!one_hop) {
+    const std::size_t lane_bytes = message_bytes / through.lanes;
+    if (ring_.staged && through.wire == Wire::bulk && call.wire == WireFormat::off) {
+      const std::size_t round_bytes = std::max<std::size_t>(borders_.overlap_bytes / host_overlap_parts, 1);
+      const std::size_t rounds = (lane_bytes + round_bytes - 1) / round_bytes;
+      return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
+    }
+    return lane_bytes >= borders_.overlap_bytes ? overlap_rounds : 1;
+  }
   if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
   const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));
   const double worth = static_cast<double>(message_bytes) * (ring_.ranks - 1) / round_bytes;
@@ -148,7 +161,10 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
   const Slots through = slots_for(call, false, bytes / owners);
-  launches.push_back(launch_of(two_hop_of(call, through, bytes, slice_bytes_of(bytes, owners)), through, reduces));
+  TwoHop two_hop = two_hop_of(call, through, bytes, slice_bytes_of(bytes, owners));
+  const bool by_peers = through.wire == Wire::bulk && !ring_.staged;
+  if (by_peers && ring_.ranks > 2 && two_hop.rounds >= least_staggered_rounds) two_hop.stagger_ns = stagger_ns;
+  launches.push_back(launch_of(two_hop, through, reduces));
   return launches;
 }
 

@@ -3,8 +3,24 @@
 
 namespace strait {
 
+using kernels::Exchange;
 using kernels::Slots;
 using kernels::Wire;
+
+namespace {
+
+/// Whether a rank sends to one peer at most, and takes from one at most.
+bool has_one_way_each(const Exchange& exchange) {
+  int sends = 0, receives = 0;
+  for (std::uint32_t peer = 0; peer < exchange.ring.ranks; ++peer) {
+    if (peer == exchange.ring.rank) continue;
+    sends += exchange.send[peer].bytes != 0 ? 1 : 0;
+    receives += exchange.receive[peer].bytes != 0 ? 1 : 0;
+  }
+  return sends <= 1 && receives <= 1;
+}
+
+}  // namespace
 
 std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> messages) const {
   Turns turns;
@@ -52,7 +68,11 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) co
     const Wire wire = turn.part == Part::long_ones ? Wire::bulk : kernels::flagged_wire(ring_);
     ends.exchange.ring = ring_;
     const std::size_t before = launches.size();
-    add(ends.exchange, ends.piped ? piped_slots({}, true, 0) : kernels::slots_of(ring_, wire, blocks_for({})), false,
+    Call any;
+    any.collective = Collective::send_recv;
+    // In pipes what goes to several peers goes in step: only who asks for few blocks has it wait for one another.
+    const bool piped = ends.piped && (bound(any) != 0 || ring_.ranks == 2 || has_one_way_each(ends.exchange));
+    add(ends.exchange, piped ? piped_slots(any, true, 0) : kernels::slots_of(ring_, wire, blocks_for(any)), false,
         launches);
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();

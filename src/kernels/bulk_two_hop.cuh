@@ -74,6 +74,15 @@ class Keep {
   bool keeps_;
 };
 
+/// Before a barrier of the block.
+__device__ __forceinline__ void stagger(const TwoHop& call) {
+  const std::uint64_t wait_ns = std::uint64_t{call.stagger_ns} * (blockIdx.x % stagger_groups);
+  if (threadIdx.x != 0 || wait_ns == 0) return;
+  const std::uint64_t begin_ns = device_now_ns();
+  while (device_now_ns() - begin_ns < wait_ns) {
+  }
+}
+
 /// With the chunks of all of the block's lanes: `contribute()` sends contributions, `reduce()` reduces them (false:
 /// gave up), `take()` takes results.
 template <class Call, class Contribute, class Reduce, class Take>
@@ -93,6 +102,7 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
   const int last = static_cast<int>(call.rounds) + 1;
+  stagger(call);
   for (int iteration = 0; iteration <= last; ++iteration) {
     const auto prepare_all = [&] {
       prepare(call, lane, results, minder, iteration, shared);

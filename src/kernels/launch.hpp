@@ -233,7 +233,10 @@ struct TwoHop {
   ReduceOp op;
   Cast results;         ///< multi: all ranks are receivers
   std::uint32_t width;  ///< as in an Exchange
+  /// Of bulk: by so much blocks of each of `stagger_groups`, every fourth one, begin after those of the group before.
+  std::uint32_t stagger_ns;
 };
+inline constexpr std::uint32_t stagger_groups = 4;
 
 /// How what an Exchange or a TwoHop moves is encoded on its way (base/wire_format.hpp). Lengths of its messages, chunks
 /// and slices count elements in the place of bytes; slices are whole blocks, chunks whole granular runs.

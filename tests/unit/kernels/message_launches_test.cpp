@@ -323,9 +323,9 @@ TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
   }
 }
 
-/// The rounds of a message in a collective of two ranks that trade through host memory.
-std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, double exchange_gbps = 0) {
-  constexpr std::uint32_t ranks = 2;
+/// The rounds of a message in a collective of ranks that trade through host memory.
+std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, double exchange_gbps = 0,
+                            std::uint32_t ranks = 2) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::host, ranks);
   kernels::Ring ring{};
   ring.ranks = ranks;
@@ -343,7 +343,7 @@ std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, do
   const auto launches =
       collective == Collective::send_recv ? calls.launches_of(std::span(&call, 1)) : calls.launches_of(call);
   EXPECT_EQ(launches.size(), 1u);
-  return std::get<Exchange>(launches.at(0).argument).rounds;
+  return std::visit([](const auto& argument) { return argument.rounds; }, launches.at(0).argument);
 }
 
 /// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
@@ -361,6 +361,22 @@ TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
   const kernels::WireSlots& bulk = layout.slots[static_cast<std::size_t>(Wire::bulk)];
   const std::size_t bytes = 256'000 * kb, a_round = std::size_t{bulk.lanes} * bulk.slot_bytes;
   EXPECT_EQ(staged_rounds(Collective::all_gather, bytes), (bytes + a_round - 1) / a_round) << "as slots ask for";
+}
+
+/// Up, down, up and down again: of four ranks so many rounds that the four overlap, none of more than 2 KB a lane
+/// before there are eight.
+TEST(RoundsThroughHostMemory, LetHopsOverlap) {
+  const auto rounds = [](Collective collective, std::size_t bytes, double gbps = 0) {
+    return staged_rounds(collective, bytes, gbps, 4);
+  };
+  const std::vector<std::tuple<Collective, std::size_t, std::uint32_t>> cases{
+      {Collective::reduce, 1024 * kb, 2},     {Collective::reduce, 2048 * kb, 4},
+      {Collective::reduce, 4096 * kb, 8},     {Collective::reduce, 8192 * kb, 8},
+      {Collective::all_reduce, 512 * kb, 1},  {Collective::all_reduce, 2048 * kb, 3},
+      {Collective::all_reduce, 4096 * kb, 6}, {Collective::all_reduce, 8192 * kb, 8}};
+  for (const auto& [collective, bytes, expected] : cases)
+    EXPECT_EQ(rounds(collective, bytes), expected) << name(collective) << " " << bytes / kb;
+  EXPECT_EQ(rounds(Collective::reduce, 2048 * kb, 20), 8u) << "a link of half the rate";
 }
 
 }  // namespace

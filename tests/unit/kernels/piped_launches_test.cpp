@@ -1,4 +1,4 @@
-// Which calls of two ranks go through pipes, whose kernels cannot run without a GPU, and in what.
+// Which calls go through pipes, whose kernels cannot run without a GPU, and in what.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,9 +13,8 @@ namespace {
 
 constexpr std::size_t mb = std::size_t{1} << 20;
 
-DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, bool has_async_copies = true,
-                       std::uint32_t sms = 0) {
-  constexpr std::uint32_t ranks = 2;
+DeviceCalls calls_of(std::uint32_t ranks, std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb,
+                     bool has_async_copies = true, std::uint32_t sms = 0) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
   kernels::Ring ring{};
   ring.ranks = ranks;
@@ -28,6 +27,10 @@ DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, 
   options.sms = sms;
   return {ring, nullptr, options};
 }
+DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, bool has_async_copies = true,
+                       std::uint32_t sms = 0) {
+  return calls_of(2, max_sms, piped_bytes, has_async_copies, sms);
+}
 
 /// `bytes`: of the larger buffer.
 DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::size_t bytes,
@@ -38,7 +41,7 @@ DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::siz
   call.collective = collective;
   call.type = type;
   call.op = ReduceOp::sum;
-  call.count = bytes / (has_blocks ? 2 : 1) / size_bytes(type);
+  call.count = bytes / (has_blocks ? calls.ring().ranks : 1) / size_bytes(type);
   call.send = call.receive = reinterpret_cast<std::byte*>((std::uintptr_t{1} << 32) + misaligned_bytes);
   const auto launches = calls.launches_of(call);
   EXPECT_EQ(launches.size(), 1u);
@@ -130,6 +133,79 @@ TEST(PipesOfTwoRanks, LeaveTheRest) {
   EXPECT_FALSE(launch_of(pair_calls(0, none), Collective::all_reduce, 1000 * mb).piped);
   EXPECT_FALSE(launch_of(pair_calls(16, none), Collective::all_gather, 1000 * mb).piped);
   EXPECT_TRUE(launch_of(pair_calls(0, 0), Collective::all_reduce, 4096).piped) << "all that can";
+}
+
+/// Of a group: what goes to `to`, and comes from `from`.
+DeviceLaunch launch_of_messages(const DeviceCalls& calls, std::size_t bytes, const std::vector<std::uint32_t>& to,
+                                const std::vector<std::uint32_t>& from) {
+  std::vector<Call> group;
+  const auto add = [&](bool sends, std::uint32_t peer) {
+    Call& call = group.emplace_back();
+    call.collective = Collective::send_recv;
+    call.type = DataType::uint8;
+    call.sends = sends;
+    call.peer = peer;
+    call.count = bytes;
+    call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  };
+  for (const std::uint32_t peer : to) add(true, peer);
+  for (const std::uint32_t peer : from) add(false, peer);
+  const auto launches = calls.launches_of(group);
+  EXPECT_EQ(launches.size(), 1u);
+  return launches.at(0);
+}
+
+/// As four H200 showed. Of messages, what goes to several peers goes in step in pipes, and one of them may wait for
+/// another.
+TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
+  const DeviceCalls calls = calls_of(4, 0);
+  const DeviceLaunch ring = launch_of_messages(calls, 16 * mb, {1}, {3});
+  EXPECT_TRUE(ring.piped && !ring.apart);
+  EXPECT_EQ(ring.blocks, 32u);
+  EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {}, {3}).piped);
+  EXPECT_FALSE(launch_of_messages(calls, 16 * mb - 16, {1}, {3}).piped);
+  for (const DeviceLaunch& several :
+       {launch_of_messages(calls, 16 * mb, {1, 2}, {}), launch_of_messages(calls, 16 * mb, {1}, {2, 3})}) {
+    EXPECT_TRUE(!several.piped && several.apart);
+    EXPECT_EQ(several.blocks, 128u);
+    const auto &piped = std::get<kernels::Exchange>(ring.argument).send[1],
+               &other = std::get<kernels::Exchange>(several.argument).send[1];
+    EXPECT_TRUE(piped.lanes == other.lanes && piped.chunk_bytes == other.chunk_bytes);
+  }
+  EXPECT_TRUE(launch_of_messages(calls_of(4, 16), 16 * mb, {1, 2}, {3}).piped) << "who asks for few blocks";
+}
+
+TEST(PipesOfFourRanks, CarryTheLargestReduceScattersWithoutABound) {
+  const DeviceCalls calls = calls_of(4, 0);
+  const DeviceLaunch large = launch_of(calls, Collective::reduce_scatter, 256 * mb);
+  EXPECT_TRUE(large.piped);
+  EXPECT_EQ(large.blocks, 32u);
+  EXPECT_LE(slots_bytes(large), 6 * mb) << "of each peer, three of which have to stay in the L2 cache";
+  const DeviceLaunch below = launch_of(calls, Collective::reduce_scatter, 256 * mb - 64);
+  EXPECT_FALSE(below.piped);
+  EXPECT_EQ(below.blocks, 64u);
+}
+
+TEST(PipesOfFourRanks, KeepTheLanesOfSumsInTheCache) {
+  for (const auto& [blocks, lanes] : {std::pair{12u, 64u}, {16u, 64u}, {24u, 96u}, {32u, 128u}, {48u, 96u}}) {
+    const DeviceLaunch launch = launch_of(calls_of(4, blocks), Collective::all_reduce, 256 * mb);
+    ASSERT_TRUE(launch.piped && takes_two_hops(launch));
+    EXPECT_EQ(launch.blocks, blocks);
+    EXPECT_EQ(std::get<kernels::TwoHop>(launch.argument).lanes, lanes) << blocks;
+  }
+}
+
+/// Blocks of two hops in bulk begin one after another, where there are rounds enough for that to pay.
+TEST(TwoHopsOfFourRanks, Stagger) {
+  const auto stagger = [](const DeviceLaunch& launch) { return std::get<kernels::TwoHop>(launch.argument).stagger_ns; };
+  const DeviceCalls calls = calls_of(4, 0);
+  for (const Collective collective : {Collective::all_reduce, Collective::broadcast}) {
+    const DeviceLaunch large = launch_of(calls, collective, 256 * mb);
+    EXPECT_FALSE(large.piped);
+    EXPECT_EQ(large.wire, kernels::Wire::bulk);
+    EXPECT_NE(stagger(large), 0u) << name(collective);
+    EXPECT_EQ(stagger(launch_of(calls, collective, 4 * mb)), 0u) << name(collective);
+  }
 }
 
 }  // namespace
