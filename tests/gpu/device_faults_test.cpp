@@ -362,7 +362,13 @@ TEST_P(DeviceFaults, ADeadlineNamesTheRankThatIsMissing) {
   RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
     const DeviceSide side(id, rank, ranks_, report, 400);
     if (side.comm == nullptr) return;
-    if (rank != 1) STRAIT_EXPECT_OK(side.all_reduce(1000));
+    if (rank != 1) {
+      STRAIT_EXPECT_OK(side.all_reduce(1000));
+      EXPECT_EQ(cudaStreamSynchronize(side.stream), cudaSuccess);
+      straitResult_t at_once = straitSuccess;
+      STRAIT_EXPECT_OK(straitCommGetAsyncError(side.comm, &at_once));
+      EXPECT_EQ(at_once, straitTimeout);
+    }
     const straitResult_t error = side.await_error(5000);
     report.fail_with(error, straitGetLastError(side.comm));
     STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
