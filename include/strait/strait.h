@@ -223,7 +223,8 @@ STRAIT_API straitResult_t straitCommDestroy(straitComm_t comm);
  * communicator remains to be destroyed. Buffers of a host rank's call that ran are its caller's again once it has
  * returned (registered ones of ranks that are processes: once the others' have, too). */
 STRAIT_API straitResult_t straitCommAbort(straitComm_t comm);
-/* The sticky error of the communicator (straitSuccess: none). From any thread. */
+/* The sticky error of the communicator (straitSuccess: none). From any thread. On GPU ranks success, asked after a
+ * stream was synchronized, says that the calls on it have their results: one that gave up ends its stream, too. */
 STRAIT_API straitResult_t straitCommGetAsyncError(straitComm_t comm, straitResult_t* error);
 /* Writes the last calls of this communicator's ranks, as far as this rank sees them, as JSON to a file, which `strait
  * trace` reads: who posted what, and what has finished (docs/flight-recorder.md). `path` NULL: into the folder that

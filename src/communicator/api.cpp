@@ -104,7 +104,7 @@ const char* straitGetErrorString(straitResult_t result) {
 const char* straitGetLastError(straitComm_t handle) {
   (void)guarded([&] {
     if (auto comm = comm_of(handle); handle != nullptr && comm)
-      if (const Status sticky = (*comm)->watch().sticky(); !sticky) last_error() = sticky.error().message;
+      if (const Status sticky = (*comm)->sticky(); !sticky) last_error() = sticky.error().message;
     return straitSuccess;
   });
   return last_error().empty() ? "no error" : last_error().c_str();

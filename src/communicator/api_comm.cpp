@@ -259,7 +259,7 @@ straitResult_t straitCommAbort(straitComm_t handle) {
 }
 
 straitResult_t straitCommGetAsyncError(straitComm_t handle, straitResult_t* error) {
-  return answer("straitCommGetAsyncError", handle, error, [](Comm& comm) { return result_of(comm.watch().sticky()); });
+  return answer("straitCommGetAsyncError", handle, error, [](Comm& comm) { return result_of(comm.sticky()); });
 }
 
 straitResult_t straitCommDumpFlightRecorder(straitComm_t handle, const char* path) {

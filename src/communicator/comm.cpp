@@ -91,7 +91,7 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
 }
 
 Result<std::size_t> Comm::begin_first_of(std::span<Call> group) {
-  const std::size_t together = device_ && !watch_->has_failed() ? device_->aggregated_calls(group) : 1;
+  const std::size_t together = device_ && !has_failed() ? device_->aggregated_calls(group) : 1;
   if (together == 1) return begin(group.front()).map([] { return std::size_t{1}; });
   for (Call& call : group.subspan(1, together - 1)) call.aggregated = true;
   return begin_on_device(group.first(together)).map([&] { return together; });
@@ -123,7 +123,7 @@ Status Comm::check_algorithm(const Call& call) const {
 
 Status Comm::prepare(const Call& call) {
   STRAIT_TRY(check_algorithm(call));
-  if (!device_ || watch_->has_failed()) return {};
+  if (!device_ || has_failed()) return {};
   Status prepared = device_->prepare_call(call);
   // A refusal changes nothing; a rank that has no memory left is news to its peers.
   if (prepared || prepared.error().code == Code::invalid_usage) return prepared;
@@ -131,7 +131,7 @@ Status Comm::prepare(const Call& call) {
 }
 
 Status Comm::begin(const Call& call) {
-  if (watch_->has_failed()) return watch_->sticky();
+  if (has_failed()) return watch_->sticky();
   if (device_) return begin_on_device({&call, 1});
   const auto begin_contribution = [&](const Call& own) {
     return is_encoded(own, ranks_) ? begin_quantized(own) : begin_on_host(own, own);
@@ -195,7 +195,7 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
 }
 
 Status Comm::begin_messages(std::span<const Call> calls) {
-  if (watch_->has_failed()) return watch_->sticky();
+  if (has_failed()) return watch_->sticky();
   if (device_) {
     STRAIT_TRY(check_own_messages(calls, rank_));
     STRAIT_TRY(check_streams(calls));

@@ -77,6 +77,8 @@ class Comm {
   std::uint32_t rank() const { return rank_; }
   std::uint32_t ranks() const { return ranks_; }
   const Watch& watch() const { return *watch_; }
+  /// The communicator's error, also one of which only this rank's GPU knows so far. From any thread.
+  Status sticky() const { return has_failed() ? watch_->sticky() : Status(); }
   const CommOptions& options() const { return options_; }
   const FlightRecorder& flight_recorder() const { return *recorder_; }
   bool is_on_device() const { return device_ != nullptr; }
@@ -175,7 +177,11 @@ class Comm {
   /// An error if one of them, which has yet to come, will not.
   Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
   Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait) const;
-  /// The sticky error. Ranks that wait on the channel are told of it, too.
+  bool has_failed() const {
+    if (device_) device_->hear_of_failures();
+    return watch_->has_failed();
+  }
+  /// sticky(). Ranks that wait on the channel are told of it, too.
   Status failure();
   /// From now on waits on the channel end when the communicator fails, or is_cancelled() says so.
   void heed(const IsCancelled& is_cancelled);

@@ -49,6 +49,7 @@ class CudaRank final : public DeviceRank {
   Result<std::uint64_t> capture_of(void* stream) override {
     return order_->look_at(stream).map([this](bool) { return order_->capture_id(); });
   }
+  void hear_of_failures() const override;
   std::optional<bool> is_idle() const override;
   std::optional<DeviceProgress> progress() const override;
   Status prepare_call(const Call& call) override;

@@ -171,6 +171,7 @@ CudaRank::~CudaRank() {
   const cuda::RelaxedCapture relaxed;
   const bool ended = !order_ || await_own_work();
   attendant_ = {};
+  hear_of_failures();  // else the peers would not
   if (ended) {
     questions_ = {};
     copies_ = {};
@@ -227,6 +228,13 @@ void CudaRank::look_after(const std::stop_token& stop) {
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     std::this_thread::sleep_for(look_every);
   }
+}
+
+/// By the abort word they end only when the error is there.
+void CudaRank::hear_of_failures() const {
+  kernels::Mailbox* const mailbox = ring_.mailbox;
+  if (mailbox != nullptr && std::atomic_ref(mailbox->timed_out).load() != 0 && !request_.watch->has_failed())
+    tell_of_mailbox(*mailbox, request_, reducers_);
 }
 
 std::optional<bool> CudaRank::is_idle() const {

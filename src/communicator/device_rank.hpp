@@ -100,6 +100,9 @@ class DeviceRank {
   virtual Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) = 0;
   /// Waits for what this rank's GPU does.
   virtual Status deregister_memory(std::uint64_t number) = 0;
+  /// If a kernel of this rank has given up, that is the communicator's error from now on: who has seen a stream end
+  /// need not wait until it is noticed. From any thread.
+  virtual void hear_of_failures() const = 0;
   /// Whether the GPU has finished all that was enqueued; nothing where that cannot be asked now. From any thread.
   virtual std::optional<bool> is_idle() const = 0;
   /// What the GPU has started, or had when the communicator failed; nothing where it does not answer. From any thread.

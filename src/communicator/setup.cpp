@@ -247,7 +247,7 @@ void Comm::heed(const IsCancelled& is_cancelled) {
 }
 
 Status Comm::failure() {
-  Status sticky = watch_->sticky();
+  Status sticky = this->sticky();
   if (!sticky) channel_->announce(sticky.error());  // also where the data's way to a rank is cut
   return sticky;
 }

@@ -71,7 +71,7 @@ inline void check_messages(straitComm_t comm, int rank, int ranks) {
   for (int turn = 0; turn < 4; ++turn) {
     // In two messages each, the shorter one first or last, the second from where the first ends.
     const auto first_of = [&](std::size_t bytes) { return turn % 2 == 0 ? bytes / 3 : bytes - bytes / 16; };
-    STRAIT_EXPECT_CUDA(cudaMemset(receive, poison, slot_bytes * static_cast<std::size_t>(ranks)));
+    STRAIT_EXPECT_CUDA(cudaMemsetAsync(receive, poison, slot_bytes * static_cast<std::size_t>(ranks), side.stream()));
     STRAIT_EXPECT_OK(straitGroupStart());
     for (int peer = 0; peer < ranks; ++peer) {
       const std::size_t out = mixed_bytes(rank, peer, turn), in = mixed_bytes(peer, rank, turn);
@@ -79,7 +79,7 @@ inline void check_messages(straitComm_t comm, int rank, int ranks) {
       const Bytes data = random_elements(DataType::uint8, out, static_cast<std::uint64_t>(rank * 16 + peer + turn));
       std::byte* const from = send + static_cast<std::size_t>(peer) * slot_bytes;
       std::byte* const to = receive + static_cast<std::size_t>(peer) * slot_bytes;
-      STRAIT_EXPECT_CUDA(cudaMemcpy(from, data.data(), out, cudaMemcpyHostToDevice));
+      STRAIT_EXPECT_CUDA(cudaMemcpyAsync(from, data.data(), out, cudaMemcpyHostToDevice, side.stream()));
       STRAIT_EXPECT_OK(straitSend(from, first_out, straitUint8, peer, comm, side.stream()));
       STRAIT_EXPECT_OK(straitSend(from + first_out, out - first_out, straitUint8, peer, comm, side.stream()));
       STRAIT_EXPECT_OK(straitRecv(to, first_in, straitUint8, peer, comm, side.stream()));
@@ -187,7 +187,7 @@ inline void check_repeats(straitComm_t comm, int rank, int ranks) {
     numbers[i] = static_cast<std::int32_t>(i * 7 + static_cast<std::size_t>(rank));
   STRAIT_EXPECT_CUDA(cudaMalloc(&input, numbers.size() * 4));
   STRAIT_EXPECT_CUDA(cudaMalloc(&output, static_cast<std::size_t>(calls) * count * 4));
-  STRAIT_EXPECT_CUDA(cudaMemcpy(input, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice));
+  STRAIT_EXPECT_CUDA(cudaMemcpyAsync(input, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice, side.stream()));
   for (int call = 0; call < calls; ++call)
     STRAIT_EXPECT_OK(straitAllReduce(input + call, output + std::size_t{count} * static_cast<std::size_t>(call), count,
                                      straitInt32, straitSum, comm, side.stream()));

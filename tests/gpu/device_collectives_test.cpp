@@ -59,7 +59,8 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
   for (std::size_t i = 0; i < numbers; ++i) own[i] = static_cast<std::int32_t>(i * 7) + rank;
   STRAIT_EXPECT_CUDA(cudaMalloc(&input, own.size() * 4));
   STRAIT_EXPECT_CUDA(cudaMalloc(&output, got.size() * 4));
-  STRAIT_EXPECT_CUDA(cudaMemcpy(input, own.data(), own.size() * 4, cudaMemcpyHostToDevice));
+  STRAIT_EXPECT_CUDA(cudaMemcpyAsync(input, own.data(), own.size() * 4, cudaMemcpyHostToDevice, last.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(last.stream()));  // the others do not wait for it
   const auto all_reduce = [&](std::size_t call, cudaStream_t stream) {
     STRAIT_EXPECT_OK(straitAllReduce(input + call, output + call * count, count, straitInt32, straitSum, comm, stream));
   };

@@ -179,7 +179,8 @@ class Mixed {
     STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     STRAIT_EXPECT_CUDA(cudaMalloc(&input_, bytes()));
     STRAIT_EXPECT_CUDA(cudaMalloc(&output_, bytes()));
-    STRAIT_EXPECT_CUDA(cudaMemcpy(input_, input.data(), bytes(), cudaMemcpyHostToDevice));
+    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(input_, input.data(), bytes(), cudaMemcpyHostToDevice, stream_));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
   ~Mixed() {
     cudaFree(input_);

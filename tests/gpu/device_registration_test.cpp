@@ -197,7 +197,7 @@ TEST_P(DeviceRegistration, OutputsAtOtherPlacesDoNotMeet) {
     DeviceSide side(1 << 20, true);
     void* handle = nullptr;  // ends with the communicator
     STRAIT_EXPECT_OK(straitCommRegister(comm, side.receive(), side.bytes(), &handle));
-    STRAIT_EXPECT_CUDA(cudaMemset(side.receive(), poison, side.bytes()));
+    STRAIT_EXPECT_CUDA(cudaMemsetAsync(side.receive(), poison, side.bytes(), side.stream()));
     (void)straitAllGather(side.send(), side.receive() + (rank == 0 ? 0 : 256), 1000, straitInt8, comm, side.stream());
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
     straitResult_t error = straitSuccess;

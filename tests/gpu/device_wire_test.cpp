@@ -96,8 +96,8 @@ void check_configured(straitComm_t comm, int rank, int ranks) {
       inputs[r][i] = static_cast<float>(static_cast<std::int32_t>(mix(i + 1'000'000 * r))) * 0x1p-24F;
   float* data = nullptr;
   STRAIT_EXPECT_CUDA(cudaMalloc(&data, count * sizeof(float)));
-  STRAIT_EXPECT_CUDA(
-      cudaMemcpy(data, inputs[static_cast<std::size_t>(rank)].data(), count * sizeof(float), cudaMemcpyHostToDevice));
+  STRAIT_EXPECT_CUDA(cudaMemcpyAsync(data, inputs[static_cast<std::size_t>(rank)].data(), count * sizeof(float),
+                                     cudaMemcpyHostToDevice, side.stream()));
   STRAIT_EXPECT_OK(straitAllReduce(data, data, count, straitFloat32, straitSum, comm, side.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
   std::vector<float> result(count);

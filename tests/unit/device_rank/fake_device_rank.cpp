@@ -63,6 +63,11 @@ class FakeDeviceRank final : public DeviceRank {
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
   }
+  void hear_of_failures() const override {
+    auto& mailboxes = testing::fake_gpu.mailboxes;
+    if (request_.rank < mailboxes.size() && std::atomic_ref(mailboxes[request_.rank].timed_out) != 0)
+      request_.watch->raise({Code::timeout, "a kernel has waited longer than its deadline"});
+  }
   std::optional<bool> is_idle() const override {
     const int idle = testing::fake_gpu.idle;
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
