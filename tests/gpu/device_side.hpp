@@ -25,10 +25,20 @@ namespace strait::testing {
 inline constexpr std::size_t guard_bytes = 256;
 inline constexpr unsigned char poison = 0xa5;
 
+/// Of ranks that are threads; processes do not wait.
+inline std::atomic<int> threads_to_meet = 0, threads_met = 0;
+inline void meet_on_host() {
+  if (threads_to_meet == 0) return;
+  const int turn = threads_met++ / threads_to_meet;
+  while (threads_met < (turn + 1) * threads_to_meet) std::this_thread::yield();
+}
+
 /// How a case is called: on the stream, or recorded into a graph that is then launched twice.
 enum class Mode { eager, graph };
 
-/// One rank's device, stream and buffers, used again from case to case.
+/// One rank's device, stream and buffers, used again from case to case. All ranks make theirs together, and lose them
+/// together: cudaMalloc() and cudaFree() may wait for kernels of ranks on the same GPU, and keep these from launching
+/// meanwhile what such a kernel waits for.
 class DeviceSide {
  public:
   /// `shared`: buffers that can be registered.
@@ -37,8 +47,10 @@ class DeviceSide {
     STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (std::byte** buffer : {&send_, &receive_}) *buffer = allocate(bytes_, shared);
     scalar_ = allocate(sizeof(std::uint64_t), false);
+    meet_on_host();
   }
   ~DeviceSide() {
+    meet_on_host();
     for (std::byte* buffer : {send_, receive_}) release(buffer, shared_);
     release(scalar_, false);
     cudaStreamDestroy(stream_);
@@ -234,16 +246,8 @@ inline int gpus_in_a_child() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-/// Of ranks that are threads; processes do not wait.
-inline std::atomic<int> threads_to_meet = 0, threads_met = 0;
 /// Whether ranks take turns of milliseconds on a GPU, so that a call takes several.
 inline bool takes_turns(int ranks) { return threads_to_meet == 0 && gpu_count() < ranks; }
-
-inline void meet_on_host() {
-  if (threads_to_meet == 0) return;
-  const int turn = threads_met++ / threads_to_meet;
-  while (threads_met < (turn + 1) * threads_to_meet) std::this_thread::yield();
-}
 
 struct Setup {
   bool as_processes;
