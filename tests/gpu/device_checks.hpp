@@ -68,6 +68,7 @@ inline void check_messages(straitComm_t comm, int rank, int ranks) {
   std::byte *send = nullptr, *receive = nullptr;
   STRAIT_EXPECT_CUDA(cudaMalloc(&send, slot_bytes * static_cast<std::size_t>(ranks)));
   STRAIT_EXPECT_CUDA(cudaMalloc(&receive, slot_bytes * static_cast<std::size_t>(ranks)));
+  meet_on_host();  // as what frees, what allocates waits for kernels of ranks on the same GPU
   for (int turn = 0; turn < 4; ++turn) {
     // In two messages each, the shorter one first or last, the second from where the first ends.
     const auto first_of = [&](std::size_t bytes) { return turn % 2 == 0 ? bytes / 3 : bytes - bytes / 16; };
@@ -102,6 +103,7 @@ inline void check_messages(straitComm_t comm, int rank, int ranks) {
     STRAIT_EXPECT_OK(straitRecv(receive, 1000, straitFloat32, 0, comm, side.stream()));
   STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  meet_on_host();
   cudaFree(send);
   cudaFree(receive);
 }
@@ -172,6 +174,7 @@ inline void check_all_to_all_v(straitComm_t comm, int rank, int ranks) {
   }
   STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  meet_on_host();
   cudaFree(send);
   cudaFree(receive);
 }
@@ -188,6 +191,7 @@ inline void check_repeats(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaMalloc(&input, numbers.size() * 4));
   STRAIT_EXPECT_CUDA(cudaMalloc(&output, static_cast<std::size_t>(calls) * count * 4));
   STRAIT_EXPECT_CUDA(cudaMemcpyAsync(input, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice, side.stream()));
+  meet_on_host();  // as what frees, what allocates waits for kernels of ranks on the same GPU
   for (int call = 0; call < calls; ++call)
     STRAIT_EXPECT_OK(straitAllReduce(input + call, output + std::size_t{count} * static_cast<std::size_t>(call), count,
                                      straitInt32, straitSum, comm, side.stream()));
@@ -199,6 +203,7 @@ inline void check_repeats(straitComm_t comm, int rank, int ranks) {
     for (std::size_t i = 0; i < count; ++i)
       wrong += got[call * count + i] != static_cast<std::int32_t>((call + i) * 7) * ranks + ranks * (ranks - 1) / 2;
   EXPECT_EQ(wrong, 0u);
+  meet_on_host();
   cudaFree(input);
   cudaFree(output);
 }

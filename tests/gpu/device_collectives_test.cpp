@@ -41,6 +41,7 @@ void check_order(straitComm_t comm, int /*rank*/, int ranks) {
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(first.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamQuery(other.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(other.stream()));
+  meet_on_host();
   cudaFree(buffer);
 }
 
@@ -89,6 +90,7 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
     for (std::size_t i = 0; i < count; ++i)
       wrong += got[call * count + i] != static_cast<std::int32_t>((call + i) * 7) * ranks + ranks * (ranks - 1) / 2;
   EXPECT_EQ(wrong, 0u);
+  meet_on_host();
   for (const cudaStream_t stream : streams)
     if (stream != nullptr) cudaStreamDestroy(stream);
   cudaGraphExecDestroy(ready);

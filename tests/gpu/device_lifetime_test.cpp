@@ -231,6 +231,7 @@ void check_mixed(straitComm_t comm, int rank, int ranks) {
     meet_on_host();  // what uses the device as a whole may wait for kernels of ranks on the same GPU
     graph.capture(3);
     more.capture(1);
+    meet_on_host();
     for (int turn = 0; turn < 60; ++turn) {
       if (turn % 3 != 0) eager.call();
       graph.replay();

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ostream>
 #include <thread>
+#include <vector>
 
 #include "host/collective_case.hpp"
 #include "support/ranks.hpp"
@@ -16,8 +19,28 @@
 /// Ranks on GPUs, and their collectives, for tests.
 namespace strait::testing {
 
+/// Of the thread; -1: none.
+inline thread_local int rank_of_thread = -1;
+/// Says which calls of CUDA took long, and on which rank: where ranks share a GPU, one may hold up the others.
+class SlowCall {
+ public:
+  explicit SlowCall(const char* what) : what_(what) {}
+  ~SlowCall() {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
+    if (took > std::chrono::seconds(5))
+      std::fprintf(stderr, "rank %d of the test: %s took %.1f s\n", rank_of_thread, what_, took.count());
+  }
+  SlowCall(const SlowCall&) = delete;
+  SlowCall& operator=(const SlowCall&) = delete;
+
+ private:
+  const char* what_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
 #define STRAIT_EXPECT_CUDA(call)                                                             \
   do {                                                                                       \
+    const ::strait::testing::SlowCall timed(#call);                                          \
     const cudaError_t cuda_result = (call);                                                  \
     EXPECT_EQ(cuda_result, cudaSuccess) << #call << ": " << cudaGetErrorString(cuda_result); \
   } while (false)
@@ -25,10 +48,69 @@ namespace strait::testing {
 inline constexpr std::size_t guard_bytes = 256;
 inline constexpr unsigned char poison = 0xa5;
 
+/// Of ranks that are threads; processes do not wait.
+inline std::atomic<int> threads_to_meet = 0, threads_met = 0;
+inline void meet_on_host() {
+  if (threads_to_meet == 0) return;
+  const int turn = threads_met++ / threads_to_meet;
+  while (threads_met < (turn + 1) * threads_to_meet) std::this_thread::yield();
+}
+
+/// What `record` gives to the stream. Ranks make theirs together, and lose them together: where they share a GPU,
+/// either may wait for kernels of others, which must be there then.
+class Graph {
+ public:
+  template <class Record>
+  Graph(cudaStream_t stream, Record&& record) {
+    cudaGraph_t graph = nullptr;
+    STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    record();
+    STRAIT_EXPECT_CUDA(cudaStreamEndCapture(stream, &graph));
+    const std::vector<cudaGraphNode_t> nodes = nodes_of(graph);
+    kernels_ = static_cast<int>(std::count_if(nodes.begin(), nodes.end(), is_kernel));
+    meet_on_host();
+    STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready_, graph, 0));
+    STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
+    // Else its first launch does so, for which the driver may wait for kernels of ranks on the same GPU.
+    if (!nodes.empty()) STRAIT_EXPECT_CUDA(cudaGraphUpload(ready_, stream));
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
+    meet_on_host();
+  }
+  ~Graph() {
+    meet_on_host();
+    cudaGraphExecDestroy(ready_);
+    meet_on_host();
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(cudaStream_t stream) const { STRAIT_EXPECT_CUDA(cudaGraphLaunch(ready_, stream)); }
+  int kernels() const { return kernels_; }
+
+ private:
+  static std::vector<cudaGraphNode_t> nodes_of(cudaGraph_t graph) {
+    std::size_t count = 0;
+    STRAIT_EXPECT_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    if (count != 0) STRAIT_EXPECT_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
+    return nodes;
+  }
+  static bool is_kernel(cudaGraphNode_t node) {  // the runtime does not know the type of every node
+    cudaKernelNodeParams parameters{};
+    const bool is = cudaGraphKernelNodeGetParams(node, &parameters) == cudaSuccess;
+    cudaGetLastError();
+    return is;
+  }
+
+  cudaGraphExec_t ready_ = nullptr;
+  int kernels_ = 0;
+};
+
 /// How a case is called: on the stream, or recorded into a graph that is then launched twice.
 enum class Mode { eager, graph };
 
-/// One rank's device, stream and buffers, used again from case to case.
+/// One rank's device, stream and buffers, used again from case to case. All ranks make theirs together, and lose them
+/// together: cudaMalloc() and cudaFree() may wait for kernels of ranks on the same GPU, and keep these from launching
+/// meanwhile what such a kernel waits for.
 class DeviceSide {
  public:
   /// `shared`: buffers that can be registered.
@@ -37,8 +119,10 @@ class DeviceSide {
     STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (std::byte** buffer : {&send_, &receive_}) *buffer = allocate(bytes_, shared);
     scalar_ = allocate(sizeof(std::uint64_t), false);
+    meet_on_host();
   }
   ~DeviceSide() {
+    meet_on_host();
     for (std::byte* buffer : {send_, receive_}) release(buffer, shared_);
     release(scalar_, false);
     cudaStreamDestroy(stream_);
@@ -93,20 +177,13 @@ class DeviceSide {
       STRAIT_EXPECT_OK(call());
       STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
     } else {
-      cudaGraph_t graph = nullptr;
-      cudaGraphExec_t ready = nullptr;
-      STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-      STRAIT_EXPECT_OK(call());
-      STRAIT_EXPECT_CUDA(cudaStreamEndCapture(stream_, &graph));
-      STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
-      kernels_in_graph_ = kernels_in(graph);
+      const Graph graph(stream_, [&] { STRAIT_EXPECT_OK(call()); });
+      kernels_in_graph_ = graph.kernels();
       for (int replay = 0; replay < 2; ++replay) {
         prepare();
-        STRAIT_EXPECT_CUDA(cudaGraphLaunch(ready, stream_));
+        graph.launch(stream_);
         STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
       }
-      cudaGraphExecDestroy(ready);
-      cudaGraphDestroy(graph);
     }
     const Bytes expected = expected_output(c, inputs, scalars, rank);
     expect_contents(c, rank, ranks, inputs, input - send_, output - (c.in_place ? send_ : receive_), expected);
@@ -121,20 +198,6 @@ class DeviceSide {
   int kernels_in_graph() const { return kernels_in_graph_; }
 
  private:
-  static int kernels_in(cudaGraph_t graph) {
-    std::size_t count = 0;
-    STRAIT_EXPECT_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
-    std::vector<cudaGraphNode_t> nodes(count);
-    STRAIT_EXPECT_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
-    const auto is_kernel = [](cudaGraphNode_t node) {  // the runtime does not know the type of every node
-      cudaKernelNodeParams parameters{};
-      const bool is = cudaGraphKernelNodeGetParams(node, &parameters) == cudaSuccess;
-      cudaGetLastError();
-      return is;
-    };
-    return static_cast<int>(std::count_if(nodes.begin(), nodes.end(), is_kernel));
-  }
-
   /// Of all ranks, a thread each: they take longer than the call.
   static std::vector<Bytes> random_inputs(const CollectiveCase& c, std::uint32_t ranks) {
     std::vector<Bytes> inputs(ranks);
@@ -197,6 +260,7 @@ inline int gpu_count() {
 inline void join_on_device(const straitUniqueId& id, int rank, int ranks, const RankBody& body,
                            straitWireFormat_t wire = straitWireDefault) {
   const int gpus = gpu_count();
+  rank_of_thread = rank;
   straitConfig_t config = test_config();
   config.device = rank % gpus;
   config.wire = wire;
@@ -234,16 +298,8 @@ inline int gpus_in_a_child() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-/// Of ranks that are threads; processes do not wait.
-inline std::atomic<int> threads_to_meet = 0, threads_met = 0;
 /// Whether ranks take turns of milliseconds on a GPU, so that a call takes several.
 inline bool takes_turns(int ranks) { return threads_to_meet == 0 && gpu_count() < ranks; }
-
-inline void meet_on_host() {
-  if (threads_to_meet == 0) return;
-  const int turn = threads_met++ / threads_to_meet;
-  while (threads_met < (turn + 1) * threads_to_meet) std::this_thread::yield();
-}
 
 struct Setup {
   bool as_processes;

@@ -95,9 +95,11 @@ void check_configured(straitComm_t comm, int rank, int ranks) {
     for (std::size_t i = 0; i < count; ++i)
       inputs[r][i] = static_cast<float>(static_cast<std::int32_t>(mix(i + 1'000'000 * r))) * 0x1p-24F;
   float* data = nullptr;
+  meet_on_host();  // as what frees, what allocates waits for kernels of ranks on the same GPU
   STRAIT_EXPECT_CUDA(cudaMalloc(&data, count * sizeof(float)));
   STRAIT_EXPECT_CUDA(cudaMemcpyAsync(data, inputs[static_cast<std::size_t>(rank)].data(), count * sizeof(float),
                                      cudaMemcpyHostToDevice, side.stream()));
+  meet_on_host();
   STRAIT_EXPECT_OK(straitAllReduce(data, data, count, straitFloat32, straitSum, comm, side.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
   std::vector<float> result(count);
@@ -107,6 +109,7 @@ void check_configured(straitComm_t comm, int rank, int ranks) {
   } else {
     EXPECT_EQ(result, inputs[0]);
   }
+  meet_on_host();
   cudaFree(data);
 }
 
@@ -143,6 +146,7 @@ void check_residual(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaMalloc(&data, input.size()));
   STRAIT_EXPECT_CUDA(cudaMalloc(&residual, input.size()));
   STRAIT_EXPECT_CUDA(cudaMemsetAsync(residual, 0, input.size(), side.stream()));
+  meet_on_host();
   for (int step = 0; step < 3; ++step) {
     STRAIT_EXPECT_CUDA(cudaMemcpyAsync(data, input.data(), input.size(), cudaMemcpyHostToDevice, side.stream()));
     STRAIT_EXPECT_OK(call_with_options(c, data, data, straitSum, comm, side.stream(), residual));
@@ -151,6 +155,7 @@ void check_residual(straitComm_t comm, int rank, int ranks) {
     STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), residual, input.size(), cudaMemcpyDeviceToHost));
     EXPECT_EQ(first_difference(std::as_bytes(std::span(expected)), std::as_bytes(std::span(got)), c.type), "");
   }
+  meet_on_host();
   cudaFree(data);
   cudaFree(residual);
 }
@@ -162,6 +167,7 @@ void check_mismatch(straitComm_t comm, int rank, int ranks) {
   float* data = nullptr;
   STRAIT_EXPECT_CUDA(cudaMalloc(&data, 4000));
   STRAIT_EXPECT_CUDA(cudaMemsetAsync(data, 0, 4000, side.stream()));
+  meet_on_host();
   CollectiveCase c;
   c.count = 1000;
   c.wire = rank == 0 ? WireFormat::int8 : WireFormat::fp8;
@@ -173,6 +179,7 @@ void check_mismatch(straitComm_t comm, int rank, int ranks) {
     STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &result));
   EXPECT_EQ(result, straitMismatch);
   EXPECT_THAT(straitGetLastError(comm), ::testing::AllOf(HasSubstr("int8 on the wire"), HasSubstr("fp8 on the wire")));
+  meet_on_host();
   cudaFree(data);
 }
 

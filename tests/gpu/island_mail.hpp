@@ -92,33 +92,6 @@ class Mail {
   std::uint64_t seed_ = 0;
 };
 
-/// What `record` gives to the stream. Ranks make theirs together: where they share a GPU, to make one may wait for
-/// kernels of others, which must be there then.
-class Graph {
- public:
-  template <class Record>
-  Graph(cudaStream_t stream, Record&& record) {
-    cudaGraph_t graph = nullptr;
-    STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    record();
-    STRAIT_EXPECT_CUDA(cudaStreamEndCapture(stream, &graph));
-    meet_on_host();
-    STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready_, graph, 0));
-    STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
-    // Else its first launch does so, for which the driver may wait for kernels of ranks on the same GPU.
-    STRAIT_EXPECT_CUDA(cudaGraphUpload(ready_, stream));
-    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
-    meet_on_host();
-  }
-  ~Graph() { cudaGraphExecDestroy(ready_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(cudaStream_t stream) const { STRAIT_EXPECT_CUDA(cudaGraphLaunch(ready_, stream)); }
-
- private:
-  cudaGraphExec_t ready_ = nullptr;
-};
-
 /// Groups back to back, each with those peers; a graph of them is launched twice.
 inline void check_mail(const std::vector<std::pair<Mail*, Mail::Peers>>& groups, cudaStream_t stream, Mode mode,
                        Mail::Length length, std::uint64_t seed) {
@@ -133,8 +106,6 @@ inline void check_mail(const std::vector<std::pair<Mail*, Mail::Peers>>& groups,
     for (const auto& [mail, peers] : groups) mail->expect_received(peers);
   };
   prepare(seed);
-  // The graph before is gone: for that, too, the driver may wait for kernels of ranks on the same GPU.
-  meet_on_host();
   if (mode == Mode::eager) {
     post();
     return check();
