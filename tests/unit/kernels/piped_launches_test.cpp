@@ -175,8 +175,14 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
   EXPECT_TRUE(launch_of_messages(calls_of(4, 16), 16 * mb, {1, 2}, {3}).piped) << "who asks for few blocks";
 }
 
-TEST(PipesOfFourRanks, CarryTheLargestReduceScattersWithoutABound) {
+TEST(PipesOfFourRanks, CarryTheLargestSumsWithoutABound) {
   const DeviceCalls calls = calls_of(4, 0);
+  const DeviceLaunch sums = launch_of(calls, Collective::all_reduce, 256 * mb);
+  EXPECT_TRUE(sums.piped && takes_two_hops(sums));
+  EXPECT_EQ(sums.blocks, 16u);
+  EXPECT_EQ(std::get<kernels::TwoHop>(sums.argument).lanes, 64u);
+  const DeviceLaunch fewer = launch_of(calls, Collective::all_reduce, 256 * mb - 64);
+  EXPECT_TRUE(!fewer.piped && fewer.blocks == 64u);
   const DeviceLaunch large = launch_of(calls, Collective::reduce_scatter, 256 * mb);
   EXPECT_TRUE(large.piped);
   EXPECT_EQ(large.blocks, 32u);
@@ -200,7 +206,7 @@ TEST(TwoHopsOfFourRanks, Stagger) {
   const auto stagger = [](const DeviceLaunch& launch) { return std::get<kernels::TwoHop>(launch.argument).stagger_ns; };
   const DeviceCalls calls = calls_of(4, 0);
   for (const Collective collective : {Collective::all_reduce, Collective::broadcast}) {
-    const DeviceLaunch large = launch_of(calls, collective, 256 * mb);
+    const DeviceLaunch large = launch_of(calls, collective, 128 * mb);
     EXPECT_FALSE(large.piped);
     EXPECT_EQ(large.wire, kernels::Wire::bulk);
     EXPECT_NE(stagger(large), 0u) << name(collective);
