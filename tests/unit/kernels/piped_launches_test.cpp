@@ -210,6 +210,7 @@ TEST(TwoHopsOfFourRanks, Stagger) {
     EXPECT_FALSE(large.piped);
     EXPECT_EQ(large.wire, kernels::Wire::bulk);
     EXPECT_NE(stagger(large), 0u) << name(collective);
+    EXPECT_EQ(stagger(launch_of(calls, collective, 512 * mb)), 0u) << name(collective);
     EXPECT_EQ(stagger(launch_of(calls, collective, 4 * mb)), 0u) << name(collective);
   }
 }
