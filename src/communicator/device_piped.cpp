@@ -10,11 +10,11 @@ namespace {
 using kernels::Slots;
 using kernels::Wire;
 
-/// From which multiple of STRAIT_PIPED_BYTES on messages go through pipes, with few blocks and without a bound. With
-/// few they beat the other kernels as soon as messages take many rounds. Nowhere: never.
+/// From which multiple of STRAIT_PIPED_BYTES on messages go through pipes: with few blocks, which beat the other
+/// kernels as soon as messages take many rounds; without a bound; and where many are asked for. Nowhere: never.
 constexpr std::size_t never = 0;
 struct PipedFactors {
-  std::size_t few_blocks, any_blocks;
+  std::size_t few_blocks, no_bound, many_blocks = never;
 };
 /// As 4 H200 showed: without a bound only where the copies of large parts or the sums of a reduce take most of the
 /// time, and of messages, which each take a third of the slots, in chunks so short that other kernels wait more than
@@ -29,9 +29,10 @@ PipedFactors piped_factors(Collective collective) {
       return {4, never};
     case Collective::all_gather:
     case Collective::all_to_all:
-      return {1, 16};
-    case Collective::all_reduce:
+      return {1, 16, 16};
     case Collective::reduce:
+      return {1, 32, 32};
+    case Collective::all_reduce:
     case Collective::reduce_scatter:
       return {1, 32};
     default:
@@ -97,7 +98,7 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   const bool few_blocks = bound(call) != 0 && bound(call) < large_call_blocks, is_pair = ring_.ranks == 2;
   const bool asks_for_many = bound(call) != 0 && !few_blocks;
   const PipedFactors factors = is_pair ? piped_factors_of_pair(call.collective) : piped_factors(call.collective);
-  const std::size_t factor = few_blocks ? factors.few_blocks : is_pair && asks_for_many ? never : factors.any_blocks;
+  const std::size_t factor = few_blocks ? factors.few_blocks : asks_for_many ? factors.many_blocks : factors.no_bound;
   const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
   if (factor == never || bytes < options_.piped_bytes * factor) return false;
   return !few_blocks || !reduces || bound(call) >= least_adding_blocks;

@@ -192,6 +192,18 @@ TEST(PipesOfFourRanks, CarryTheLargestSumsWithoutABound) {
   EXPECT_EQ(below.blocks, 64u);
 }
 
+/// Other kernels make more of many.
+TEST(PipesOfFourRanks, LeaveTheRestToWhoAsksForMany) {
+  const DeviceCalls calls = calls_of(4, 128);
+  for (const Collective other : {Collective::all_reduce, Collective::reduce_scatter}) {
+    const DeviceLaunch launch = launch_of(calls, other, 1024 * mb);
+    EXPECT_TRUE(!launch.piped && launch.blocks == 128u) << name(other);
+  }
+  EXPECT_FALSE(launch_of_messages(calls, 64 * mb, {1}, {3}).piped);
+  for (const Collective other : {Collective::all_gather, Collective::reduce})
+    EXPECT_TRUE(launch_of(calls, other, 1024 * mb).piped) << name(other);
+}
+
 TEST(PipesOfFourRanks, KeepTheLanesOfSumsInTheCache) {
   for (const auto& [blocks, lanes] : {std::pair{12u, 64u}, {16u, 64u}, {24u, 96u}, {32u, 128u}, {48u, 96u}}) {
     const DeviceLaunch launch = launch_of(calls_of(4, blocks), Collective::all_reduce, 256 * mb);
