@@ -57,6 +57,10 @@ Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, cons
   DeviceCopies copies;
   copies.request_ = &request;
   copies.borders_ = borders(request, arenas.is_staged());
+  if (request.timeout_ms != 0) {
+    STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request.device));
+    copies.gate_ = staged::Gate(std::move(driver), &arenas.ring().mailbox->holds_copies);
+  }
   if (arenas.windows() != nullptr) STRAIT_TRY(copies.open_staged(*arenas.windows()));
   if (arenas.peer_words() != nullptr) STRAIT_TRY(copies.open_peers(arenas, std::move(launch_add)));
   return copies;
@@ -155,6 +159,7 @@ bool DeviceCopies::carries_message(const Call& message) const {
 
 Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stream,
                                       const std::function<Status()>& beside) {
+  STRAIT_TRY(gate_.hold(stream));
   std::vector<staged::Message> ends;
   for (const Call& call : messages)
     ends.push_back({.sends = call.sends,
@@ -166,6 +171,7 @@ Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stre
 }
 
 Status DeviceCopies::enqueue(const Call& call) {
+  STRAIT_TRY(gate_.hold(call.stream));
   return staged_ ? staged_->enqueue(staged_call(call), call.stream)
                  : peers_->enqueue(staged_call(call), hash_of(signature(call)), call.stream);
 }
@@ -181,12 +187,14 @@ bool DeviceCopies::carries_in_place(const Call& call) const {
 }
 
 Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
+  STRAIT_TRY(gate_.hold(call.stream));
   // Ranks whose outputs are at other places must not meet.
   const auto hash = static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.number)) ^ place.offset));
   return peers_->enqueue_in_place(staged_call(call), place.addresses, hash, call.stream);
 }
 
 void DeviceCopies::release_waits() {
+  gate_.open();
   if (staged_) staged_->release_waits();
   if (peers_) peers_->release_waits();
   if (messages_) messages_->release_waits();
