@@ -19,6 +19,7 @@ constexpr std::size_t mb = std::size_t{1} << 20;
 constexpr std::uint32_t most_adding_blocks = 8;
 
 CopyBorders borders(const DeviceRank::Request& request, bool staged) {
+  if (!request.shares_control) return {};
   // Too many streams of one process would wait on one device for one another.
   if (!staged && request.threads_share_a_gpu) return {};
   if (request.max_sms == no_sms) return copy_borders_of(no_sms);
@@ -94,6 +95,7 @@ Result<staged::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& are
 
 Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
   if (arenas.is_staged() || request_->ranks < 2 || request_->threads_share_a_gpu || peers_) return {};
+  if (!request_->shares_control) return {};
   STRAIT_TRY(arenas.open_peer_words(*request_));
   auto setup = setup_of(arenas);
   STRAIT_TRY(request_->agree(setup.map([](const auto&) {}), "use its copy engines"));
