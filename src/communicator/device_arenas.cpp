@@ -61,7 +61,8 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
     ring->mailbox = mailbox;
     ring->counts = reinterpret_cast<kernels::LaneCounts*>(std::exchange(next, next + counts_bytes));
   }
-  if (rings.size() > 1)  // one word for all of them
+  // One word for all of them. Else only a failure that all ranks see makes launches give up.
+  if (rings.size() > 1 || request.timeout_ms != 0 || !request.shares_control)
     for (Ring* ring : rings) ring->gave_up = reinterpret_cast<std::uint32_t*>(next);
   arenas.words_ = next + alignment;
   for (Ring* ring : rings) ring->launch_counts = arenas.launch_counts();

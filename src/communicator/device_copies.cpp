@@ -19,6 +19,7 @@ constexpr std::size_t mb = std::size_t{1} << 20;
 constexpr std::uint32_t most_adding_blocks = 8;
 
 CopyBorders borders(const DeviceRank::Request& request, bool staged) {
+  if (!request.shares_control) return {};
   // Too many streams of one process would wait on one device for one another.
   if (!staged && request.threads_share_a_gpu) return {};
   if (request.max_sms == no_sms) return copy_borders_of(no_sms);
@@ -57,6 +58,10 @@ Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, cons
   DeviceCopies copies;
   copies.request_ = &request;
   copies.borders_ = borders(request, arenas.is_staged());
+  if (request.timeout_ms != 0) {
+    STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request.device));
+    copies.gate_ = staged::Gate(std::move(driver), &arenas.ring().mailbox->holds_copies);
+  }
   if (arenas.windows() != nullptr) STRAIT_TRY(copies.open_staged(*arenas.windows()));
   if (arenas.peer_words() != nullptr) STRAIT_TRY(copies.open_peers(arenas, std::move(launch_add)));
   return copies;
@@ -90,6 +95,7 @@ Result<staged::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& are
 
 Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
   if (arenas.is_staged() || request_->ranks < 2 || request_->threads_share_a_gpu || peers_) return {};
+  if (!request_->shares_control) return {};
   STRAIT_TRY(arenas.open_peer_words(*request_));
   auto setup = setup_of(arenas);
   STRAIT_TRY(request_->agree(setup.map([](const auto&) {}), "use its copy engines"));
@@ -155,6 +161,7 @@ bool DeviceCopies::carries_message(const Call& message) const {
 
 Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stream,
                                       const std::function<Status()>& beside) {
+  STRAIT_TRY(gate_.hold(stream));
   std::vector<staged::Message> ends;
   for (const Call& call : messages)
     ends.push_back({.sends = call.sends,
@@ -166,6 +173,7 @@ Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stre
 }
 
 Status DeviceCopies::enqueue(const Call& call) {
+  STRAIT_TRY(gate_.hold(call.stream));
   return staged_ ? staged_->enqueue(staged_call(call), call.stream)
                  : peers_->enqueue(staged_call(call), hash_of(signature(call)), call.stream);
 }
@@ -181,12 +189,14 @@ bool DeviceCopies::carries_in_place(const Call& call) const {
 }
 
 Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
+  STRAIT_TRY(gate_.hold(call.stream));
   // Ranks whose outputs are at other places must not meet.
   const auto hash = static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.number)) ^ place.offset));
   return peers_->enqueue_in_place(staged_call(call), place.addresses, hash, call.stream);
 }
 
 void DeviceCopies::release_waits() {
+  gate_.open();
   if (staged_) staged_->release_waits();
   if (peers_) peers_->release_waits();
   if (messages_) messages_->release_waits();

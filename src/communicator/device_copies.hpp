@@ -10,6 +10,7 @@
 #include "communicator/device_arenas.hpp"
 #include "communicator/device_rank.hpp"
 #include "communicator/device_registrations.hpp"
+#include "executor/copy_engine/gate.hpp"
 #include "executor/copy_engine/peer_copies.hpp"
 #include "executor/copy_engine/peer_messages.hpp"
 #include "executor/copy_engine/staged_copies.hpp"
@@ -68,6 +69,7 @@ class DeviceCopies {
   std::unique_ptr<staged::StagedCopies> staged_;
   std::unique_ptr<staged::PeerCopies> peers_;
   std::unique_ptr<staged::PeerMessages> messages_;  ///< where peers_ has windows
+  staged::Gate gate_;                               ///< where kernels have a deadline
   std::chrono::milliseconds told_{0};
 };
 

@@ -37,6 +37,7 @@ class DeviceRank {
     bool threads_share_a_gpu = false;          ///< ranks of one process, whichever
     std::uint32_t max_sms = 0;                 ///< 0: as many as pay; or no_sms
     std::int64_t timeout_ms = 0;               ///< of an operation; 0: none
+    bool shares_control = true;                ///< a failure of any rank is seen by all at once
     std::string algorithm;                     ///< forced where it can; empty: chosen
     P2pSetting p2p;                            ///< of which all ranks exist
     std::size_t lines_bytes = 0;               ///< through peers' memory: messages up to this go as lines

@@ -15,6 +15,19 @@
 namespace strait {
 namespace {
 
+/// When the communicator fails copies of copy engines are let go on, and tell peers that what they wait for has come,
+/// which it has not. That is no result to a peer only if it knows of the failure by then.
+bool shares_control(const Transport& transport) { return transport.name() != "tcp"; }
+
+void warn_of_copies(const DeviceRank::Request& request, const std::string& why_tcp) {
+  const bool asks = request.copy_engine_bytes != 0 || copy_borders_of(request.max_sms).others_bytes != 0;
+  if (request.rank != 0 || !asks || request.shares_control) return;
+  log_warn(0,
+           "copy engines carry nothing, and kernels all, because the ranks hear of failures over TCP and share no "
+           "memory for it" +
+               (why_tcp.empty() ? " (STRAIT_TRANSPORT)" : ": " + why_tcp));
+}
+
 std::string describe_sms(std::uint32_t max_sms) { return max_sms == no_sms ? "none" : std::to_string(max_sms); }
 
 }  // namespace
@@ -69,6 +82,7 @@ Status Comm::open_device(const Deadline& deadline) {
   }
   request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
+  request.shares_control = shares_control(*transport_);
   request.algorithm = select_options_.algorithm;
   if (rank_ == 0 && !request.algorithm.empty() && request.algorithm != "one_hop" && request.algorithm != "two_hop")
     log_warn(0, "STRAIT_ALGORITHM=" + request.algorithm +
@@ -110,6 +124,7 @@ Status Comm::open_device(const Deadline& deadline) {
   };
   request.exchange = [this](int fd) { return exchange_descriptors(fd, device_deadline_); };
   request.watch = watch_.get();
+  warn_of_copies(request, transport_why_);
   STRAIT_ASSIGN(device_, DeviceRank::open(request));
   asked_device_ = device_.get();
   transport_name_ = device_->transport_name();  // the other one only passes on news of the ranks

@@ -58,7 +58,7 @@ class Lane {
         returned_word_(returned_word<W>(ring, {ring.rank, peer, cast, lane})),
         peers_returned_word_(returned_word<W>(ring, {peer, ring.rank, cast, lane})) {}
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
-  /// sends for what the earlier one owes.
+  /// sends for what the earlier one owes, or for a result, which it may have got from what that one left behind.
   __device__ bool resume() {
     const LaneCounts counts = *counts_;
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;

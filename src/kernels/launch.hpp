@@ -91,6 +91,9 @@ struct Mailbox {
   std::uint32_t lane = 0;
   std::uint32_t sends = 0;      ///< it waits for the peer to take, not to send
   std::uint32_t unreached = 0;  ///< of the probe: bit r: rank r of its ring
+  /// Not 0: as `timed_out`, until the host has made that the communicator's error. Copies of copy engines wait for that
+  /// (staged::Gate).
+  std::uint32_t holds_copies = 0;
   /// The collective of each number modulo kept_marks: number << 32 | Ring::call. One store, so that none is torn.
   std::uint64_t started[kept_marks] = {};
   /// The last group of sends and receives. Not all ranks take part in one, so that it has no number of its own: the one
@@ -114,8 +117,8 @@ struct Ring {
   Mailbox* mailbox;
   std::uint64_t slow_ns;     ///< waits longer than this are told to the host
   std::uint64_t timeout_ns;  ///< waits longer than this end; 0: none does
-  /// In this device's memory, where a rank has several rings: not 0: a launch gave up, and none of any ring may follow
-  /// with what it left behind. Else null.
+  /// In this device's memory, where a rank has several rings, or launches may give up before all ranks know that the
+  /// communicator has failed: not 0: one did, and none of any ring may follow with what it left behind. Else null.
   std::uint32_t* gave_up;
   LaunchCounts* launch_counts;
   std::uint32_t* finished;  ///< LaunchCounts::finished, or null in graphs

@@ -46,7 +46,10 @@ class Patience {
     *static_cast<volatile std::uint32_t*>(&mailbox.peer) = peer;
     *static_cast<volatile std::uint32_t*>(&mailbox.lane) = lane;
     *static_cast<volatile std::uint32_t*>(&mailbox.sends) = sends ? 1 : 0;
-    if (event == Mailbox::Event::timeout) *static_cast<volatile std::uint32_t*>(&mailbox.timed_out) = 1;
+    if (event == Mailbox::Event::timeout) {
+      *static_cast<volatile std::uint32_t*>(&mailbox.timed_out) = 1;
+      *static_cast<volatile std::uint32_t*>(&mailbox.holds_copies) = 1;
+    }
     if (event == Mailbox::Event::aborted) *static_cast<volatile std::uint32_t*>(&mailbox.aborted) = 1;
     __threadfence_system();
     *static_cast<volatile Mailbox::Event*>(&mailbox.event) = event;

@@ -33,6 +33,7 @@ class Machine {
         together_(options.together),
         mailboxes_(ranks),
         launch_counts_(ranks),
+        gave_up_(ranks),
         counts_(ranks) {
     const std::uint64_t first_use = options.first_use;
     auto layout = kernels::arena_layout(options.p2p ? kernels::ArenaKind::pcie : kernels::ArenaKind::host, ranks);
@@ -50,6 +51,7 @@ class Machine {
       ring.counts = counts_[rank].data();
       ring.mailbox = &mailboxes_[rank];
       ring.launch_counts = &launch_counts_[rank];
+      ring.gave_up = &gave_up_[rank];  // as where there are deadlines
       ring.slow_ns = ~std::uint64_t{0} >> 8;
       ring.timeout_ns = 60'000'000'000;
       ring.rank = rank;
@@ -84,6 +86,7 @@ class Machine {
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<kernels::Mailbox> mailboxes_;
   std::vector<kernels::LaunchCounts> launch_counts_;
+  std::vector<std::uint32_t> gave_up_;
   std::vector<std::vector<kernels::LaneCounts>> counts_;
   std::vector<Bytes> tokens_;
   std::vector<kernels::Ring> rings_;

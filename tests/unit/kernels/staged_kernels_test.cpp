@@ -204,6 +204,34 @@ TEST(Waiting, NothingFollowsALaunchThatGaveUp) {
   }
 }
 
+/// Nor on lanes that the launch that gave up did not have: what it would send may be what that one left behind, and the
+/// peer, which was late, may have got all that it was owed.
+TEST(Waiting, NothingFollowsOnOtherLanesEither) {
+  for (const bool p2p : {false, true}) {
+    Machine machine(2, 1, {.flagged_bytes = 2048, .p2p = p2p});
+    const auto run = [&](std::uint32_t rank, std::size_t count, Bytes& input, std::uint64_t timeout_ns) {
+      CollectiveCase c;
+      c.collective = Collective::all_gather;
+      c.type = DataType::uint8;
+      c.count = count;
+      Bytes output(2 * count, std::byte{0xa5});
+      auto launches = machine.calls(rank).launches_of(call_of(c, input.data(), output.data(), Bytes(8)));
+      std::get<kernels::Exchange>(launches.at(0).argument).ring.timeout_ns = timeout_ns;
+      machine.run(launches, c.type);
+      return output;
+    };
+    Bytes first(4096, std::byte{1}), second(4096, std::byte{2});
+    Bytes left = run(0, first.size(), first, 20'000'000);  // nobody is there
+    ASSERT_EQ(machine.mailbox(0).event, Mailbox::Event::timeout);
+    std::jthread next([&] { run(0, 1000, left, 500'000'000); });
+    Bytes late = run(1, second.size(), second, 5'000'000'000);
+    EXPECT_EQ(machine.mailbox(1).event, Mailbox::Event::none) << "the first call is whole there";
+    const Bytes output = run(1, 1000, late, 500'000'000);
+    EXPECT_EQ(machine.mailbox(1).event, Mailbox::Event::timeout) << (p2p ? "peers'" : "host") << " memory";
+    EXPECT_TRUE(std::all_of(output.begin(), output.begin() + 1000, [](std::byte b) { return b == std::byte{0xa5}; }));
+  }
+}
+
 TEST(Barrier, WaitsForEverybody) {
   Machine machine(3, 2, {.flagged_bytes = 4096});
   std::atomic<int> came{0};
@@ -229,6 +257,7 @@ TEST(Waiting, EndsAtTheDeadlineAndNamesThePeer) {
   machine.run(launches, c.type);
   EXPECT_EQ(machine.mailbox(1).event, Mailbox::Event::timeout);
   EXPECT_EQ(machine.mailbox(1).peer, 0u);
+  EXPECT_NE(machine.mailbox(1).holds_copies, 0u) << "its peers do not know of it";
 }
 
 TEST(Waiting, EndsWhenTheHostSaysSo) {
@@ -243,6 +272,7 @@ TEST(Waiting, EndsWhenTheHostSaysSo) {
     });
     machine.run(0, call_of(c, data.data(), data.data(), Bytes(4)));
     EXPECT_EQ(machine.mailbox(0).event, Mailbox::Event::aborted);
+    EXPECT_EQ(machine.mailbox(0).holds_copies, 0u) << "its peers know of it";
   }
 }
 

@@ -1,0 +1,107 @@
+// What a kernel that gave up left behind does not go to peers before they know of that.
+#include "executor/copy_engine/gate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "machine.hpp"
+#include "support/random_data.hpp"
+
+namespace strait::testing {
+namespace {
+
+using staged::StagedCall;
+using namespace std::chrono_literals;
+
+struct Gated {
+  std::unique_ptr<FakeStreams> own = std::make_unique<FakeStreams>(FakeStreams::Options{});
+  FakeStreams* driver = own.get();
+  std::uint32_t word = 0;
+  staged::Gate gate{std::move(own), &word};
+  void shut() { std::atomic_ref<std::uint32_t>(word).store(1); }
+};
+
+TEST(Gate, HoldsWhatComesAfterAKernelThatGaveUp) {
+  Gated gated;
+  std::atomic<int> passed = 0;
+  const staged::StreamDriver::Stream stream = gated.driver->create_stream().value();
+  const auto call = [&] {
+    ASSERT_TRUE(gated.gate.hold(stream));
+    gated.driver->run(stream, [&] { ++passed; });
+  };
+  call();
+  gated.driver->finish(stream);
+  EXPECT_EQ(passed, 1);
+  for (const int before : {1, 3}) {  // again, after it was opened
+    gated.driver->run(stream, [&] { gated.shut(); });
+    call();
+    call();
+    std::this_thread::sleep_for(20ms);
+    EXPECT_EQ(passed, before);
+    gated.gate.open();
+    gated.driver->finish(stream);
+    EXPECT_EQ(passed, before + 2);
+  }
+}
+
+TEST(Gate, OfGraphsHoldsEachLaunch) {
+  Gated gated;
+  std::atomic<int> passed = 0;
+  const staged::StreamDriver::Stream stream = gated.driver->create_stream().value();
+  gated.driver->begin_capture();
+  ASSERT_TRUE(gated.gate.hold(stream));
+  gated.driver->run(stream, [&] { ++passed; });
+  gated.driver->end_capture();
+  gated.driver->replay();
+  gated.driver->finish(stream);
+  gated.driver->run(stream, [&] { gated.shut(); });
+  gated.driver->replay();
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(passed, 1);
+  gated.gate.open();
+  gated.driver->finish(stream);
+  EXPECT_EQ(passed, 2);
+}
+
+TEST(Gate, OfKernelsWithoutADeadlineIsNone) {
+  staged::Gate gate;
+  EXPECT_TRUE(gate.hold(nullptr));
+  gate.open();
+}
+
+/// The peer is late, and would end well, with what is no result of anything.
+TEST(Gate, APeerWaitsUntilTheFailureIsKnown) {
+  constexpr std::size_t count = 100'000;
+  Machine machine(2, 4 << 20);
+  Bytes data(count, std::byte{0xa5}), output(2 * count), other(count, std::byte{2}), others(2 * count);
+  Rank rank(machine, 0, small_options(), {}), peer(machine, 1, small_options(), {});
+  std::uint32_t word = 0;
+  auto driver = std::make_unique<FakeStreams>(FakeStreams::Options{});
+  staged::Gate gate(std::move(driver), &word);
+  const auto call = [&](Bytes& send, Bytes& receive) {
+    return StagedCall{.collective = Collective::all_gather,
+                      .type = DataType::int8,
+                      .count = count,
+                      .send = send.data(),
+                      .receive = receive.data()};
+  };
+  rank.driver->run(rank.stream, [&] {
+    std::atomic_ref<std::uint32_t>(word).store(1);
+  });  // a kernel that gave up, and left data as it was
+  ASSERT_TRUE(gate.hold(rank.stream));
+  ASSERT_TRUE(rank.copies->enqueue(call(data, output), rank.stream));
+  ASSERT_TRUE(peer.copies->enqueue(call(other, others), peer.stream));
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(peer.driver->is_idle(peer.stream));
+  machine.failed() = true;
+  gate.open();
+  rank.drain();
+  peer.drain();
+}
+
+}  // namespace
+}  // namespace strait::testing
