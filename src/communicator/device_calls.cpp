@@ -23,7 +23,7 @@ constexpr std::uint32_t overlap_rounds = 3;
 /// Likewise through host memory, where each of four steps, up and down the link twice, waits for the one before.
 constexpr std::size_t most_host_overlap_rounds = 8, host_overlap_parts = 16;
 /// Blocks that begin at different times keep links busier while the first rounds go from hop to hop: between four H200
-/// broadcasts of 64 to 256 MB take 5 to 8% less time so, all-reduces of 64 MB 2%, and larger calls not more.
+/// broadcasts in place of 64 to 256 MB take 5 to 8% less time so, all-reduces of 64 MB 2%, and larger calls as long.
 constexpr std::uint32_t stagger_ns = 3000, least_staggered_rounds = 4;
 /// Of messages that are cut so that links carry both ways: more bring no more.
 constexpr double most_rounds = 16;
