@@ -100,7 +100,7 @@ class CudaRank final : public DeviceRank {
   DeviceCalls calls_;
   DeviceIslands islands_;
   DeviceCalls island_calls_, across_calls_;
-  std::unique_ptr<SideStreams> side_;                ///< for the root's own part of a broadcast
+  std::unique_ptr<SideStreams> side_;                ///< for the root's own part of a broadcast; may be null
   std::unique_ptr<IslandMessages> island_messages_;  ///< where there are islands
   bool can_encode_ = false;                          ///< from the first need of it on
   cuda::DeviceMemory wire_scratch_;  ///< of steps (DeviceQuantized); where all is encoded on the way, none

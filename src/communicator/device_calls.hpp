@@ -161,6 +161,8 @@ class DeviceCalls {
   }
   /// Thread blocks at most, where none are named as many as pay.
   std::uint32_t blocks_for(const Call& call) const { return bound(call) != 0 ? bound(call) : at_once(borders_.blocks); }
+  /// Whether the user has asked for few.
+  bool has_few_blocks(const Call& call) const { return bound(call) != 0 && bound(call) < large_call_blocks; }
   /// Of so many blocks, those that every GPU has an SM for. Each waits for one on every other GPU, so that those of a
   /// second wave would only begin when the first ones have ended.
   std::uint32_t at_once(std::uint32_t blocks) const {

@@ -28,7 +28,8 @@ CopyBorders borders(const DeviceRank::Request& request, bool staged) {
 }
 
 /// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two H200 have
-/// shown it to be faster than kernels of all blocks. The two meetings cost 35 us, in which four blocks move 6 MB.
+/// shown it to be faster than kernels of all blocks; of more ranks these are (4 H200). The two meetings cost 35 us, in
+/// which four blocks move 6 MB.
 /// An all-to-all in place is cut into chunks that are saved first: between two H100 that takes longer than kernels do.
 std::size_t in_place_border_bytes(std::uint32_t max_sms, std::uint32_t ranks, bool saves) {
   if (max_sms == no_sms) return 1;

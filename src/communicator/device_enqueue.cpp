@@ -224,7 +224,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
                                  static_cast<cudaStream_t>(stream)),
                  "cannot copy the root's own part of a broadcast");
   };
-  if (own_bytes < least_bytes_beside) {
+  if (!side_ || own_bytes < least_bytes_beside) {
     STRAIT_TRY(launch());
     STRAIT_TRY(copy_own(call.stream));
     return Tail::other;

@@ -70,8 +70,10 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) co
     const std::size_t before = launches.size();
     Call any;
     any.collective = Collective::send_recv;
-    // In pipes what goes to several peers goes in step: only who asks for few blocks has it wait for one another.
-    const bool piped = ends.piped && (bound(any) != 0 || ring_.ranks == 2 || has_one_way_each(ends.exchange));
+    // In pipes what goes to several peers goes in step: only who asks for few blocks, or for pipes wherever they can
+    // be, has it wait for one another.
+    const bool may_step = has_few_blocks(any) || options_.piped_bytes == 0;
+    const bool piped = ends.piped && (may_step || has_one_way_each(ends.exchange));
     add(ends.exchange, piped ? piped_slots(any, true, 0) : kernels::slots_of(ring_, wire, blocks_for(any)), false,
         launches);
     if (launches.size() == before) continue;

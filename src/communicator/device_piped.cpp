@@ -95,7 +95,7 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
                          call.collective == Collective::scatter;
   if (has_parts && message_bytes % 16 != 0) return false;
   if (options_.piped_bytes == 0) return true;
-  const bool few_blocks = bound(call) != 0 && bound(call) < large_call_blocks, is_pair = ring_.ranks == 2;
+  const bool few_blocks = has_few_blocks(call), is_pair = ring_.ranks == 2;
   const bool asks_for_many = bound(call) != 0 && !few_blocks;
   const PipedFactors factors = is_pair ? piped_factors_of_pair(call.collective) : piped_factors(call.collective);
   const std::size_t factor = few_blocks ? factors.few_blocks : asks_for_many ? factors.many_blocks : factors.no_bound;

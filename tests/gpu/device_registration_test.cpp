@@ -100,8 +100,8 @@ TEST_P(DeviceRegistration, LargeCalls) {
     {
       const Registration receive(comm, side.receive(), side.bytes());
       check_case(side, comm, rank, ranks, c, Mode::graph);
-      // Of more than two ranks kernels are faster. Processes that share a GPU have so few blocks that copy engines carry
-      // large calls.
+      // Of more than two ranks kernels are faster. Processes that share a GPU have so few blocks that copy engines
+      // carry large calls.
       const bool is_straight = ranks == 2 && goes_in_place(comm, ranks);
       if (ranks <= gpu_count()) {
         EXPECT_EQ(side.kernels_in_graph() == 0, is_straight);

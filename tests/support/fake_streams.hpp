@@ -61,6 +61,8 @@ class FakeStreams final : public staged::StreamDriver {
     const auto* const fake = static_cast<const FakeStream*>(stream);
     EXPECT_FALSE(fake->forgotten);
     ++looks_;
+    if (captures_ && fake->captured && invalidated_)
+      return fail(Code::invalid_usage, "an error has ended the capture of a fake stream");
     return staged::StreamState{reinterpret_cast<std::uintptr_t>(stream),
                                captures_ && fake->captured ? capture_number_ : 0};
   }
@@ -146,7 +148,10 @@ class FakeStreams final : public staged::StreamDriver {
     captured_end_ = {};
     capture_number_ = number != 0 ? number : capture_number_ + 1;
     captures_ = true;
+    invalidated_ = false;
   }
+  /// As an error does: its streams cannot be used until end_capture().
+  void invalidate_capture() { invalidated_ = true; }
   void end_capture() { captures_ = false; }
   void replay() {
     for (const auto& command : captured_) command();
@@ -277,7 +282,7 @@ class FakeStreams final : public staged::StreamDriver {
   std::vector<std::function<void()>> captured_;
   std::function<void()> captured_end_;
   std::function<void(const staged::MemoryOperation&)> hook_;
-  bool captures_ = false;
+  bool captures_ = false, invalidated_ = false;
   std::uint64_t capture_number_ = 0;
   std::atomic<int> looks_ = 0;
   std::vector<std::unique_ptr<Queue>> queues_;  ///< last: their threads use events

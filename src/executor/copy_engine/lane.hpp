@@ -41,8 +41,8 @@ struct Lane {
   /// What comes next waits for `begun`, of a stream in the capture of that number (0: none). A stream that has waited
   /// for one in a capture belongs to it until it ends: what comes from elsewhere until then has another one.
   Status fork(StreamDriver& driver, StreamDriver::Event begun, std::uint64_t capture_id) {
-    STRAIT_ASSIGN(const StreamState now, driver.look_at(stream));
-    if (now.capture_id != capture_id) STRAIT_TRY(change_stream(driver, now.capture_id == 0, capture_id));
+    const std::uint64_t now = capture_of(driver, stream);
+    if (now != capture_id) STRAIT_TRY(change_stream(driver, now == 0, capture_id));
     return driver.wait(stream, begun);
   }
   void add(MemoryOperation::Kind kind, void* word, std::uint32_t value = 0) {
@@ -62,16 +62,22 @@ struct Lane {
   }
 
  private:
+  /// The number of no capture where nothing can be known of it, as of one that an error has ended: until the user ends
+  /// it, too, the stream is of no use.
+  static std::uint64_t capture_of(StreamDriver& driver, StreamDriver::Stream stream) {
+    const Result<StreamState> now = driver.look_at(stream);
+    return now ? now->capture_id : ~std::uint64_t{0};
+  }
   /// To one of that capture if there is any; else to a free one, if this is none.
   Status change_stream(StreamDriver& driver, bool is_free, std::uint64_t capture_id) {
     StreamDriver::Stream* free = is_free ? &stream : nullptr;
     for (StreamDriver::Stream& other : others) {
-      STRAIT_ASSIGN(const StreamState now, driver.look_at(other));
-      if (now.capture_id == capture_id) {
+      const std::uint64_t now = capture_of(driver, other);
+      if (now == capture_id) {
         std::swap(stream, other);
         return {};
       }
-      if (now.capture_id == 0 && free == nullptr) free = &other;
+      if (now == 0 && free == nullptr) free = &other;
     }
     if (free == nullptr) {
       STRAIT_ASSIGN(const StreamDriver::Stream fresh, driver.create_stream());

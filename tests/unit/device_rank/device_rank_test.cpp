@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -68,49 +67,6 @@ TEST_F(DeviceRankTest, AFailedLaunchNamesTheCallItsNumberAndTheRank) {
                     HasSubstr("): cannot launch a kernel on GPU 0: an illegal memory access was encountered"),
                     HasSubstr("earlier work")));
   EXPECT_EQ(all_reduce(), straitCudaError) << "sticky";
-}
-
-/// Who has seen a stream end asks at once, and the attendant looks now and then: here never.
-TEST(DeviceRankDeadline, IsAnErrorToWhoeverAsksFirst) {
-  using Ask = std::function<straitResult_t(straitComm_t)>;
-  float buffer[4] = {};
-  const auto barrier = [](straitComm_t comm) { return straitBarrier(comm, nullptr); };
-  const auto group = [&](straitComm_t comm) {
-    STRAIT_EXPECT_OK(straitGroupStart());
-    for (int i = 0; i < 2; ++i) STRAIT_EXPECT_OK(barrier(comm));
-    return straitGroupEnd();
-  };
-  const Ask asks[] = {
-      [](straitComm_t comm) {
-        EXPECT_THAT(straitGetLastError(comm), HasSubstr("longer than its deadline"));
-        return straitTimeout;
-      },
-      [](straitComm_t comm) {
-        straitResult_t error = straitSuccess;
-        STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
-        return error;
-      },
-      barrier,
-      [&](straitComm_t comm) { return straitSend(buffer, 4, straitFloat32, 0, comm, nullptr); },
-      group,
-      [](straitComm_t comm) {
-        straitComm_t part = nullptr;
-        return straitCommSplit(comm, 0, 0, &part, nullptr);
-      },
-  };
-  fake_gpu.launch_error.clear();
-  fake_gpu.captures = false;
-  for (std::size_t i = 0; i < std::size(asks); ++i) {
-    const straitComm_t comm = join_in_a_group(1).front();
-    STRAIT_EXPECT_OK(barrier(comm));
-    std::atomic_ref(fake_gpu.mailboxes[0].timed_out) = 1;
-    const int launches = fake_gpu.launches;
-    EXPECT_EQ(asks[i](comm), straitTimeout) << i;
-    EXPECT_EQ(fake_gpu.launches, launches) << i;
-    fake_gpu.mailboxes[0].timed_out = 0;
-    EXPECT_EQ(barrier(comm), straitTimeout) << "sticky, " << i;
-    STRAIT_EXPECT_OK(straitCommDestroy(comm));
-  }
 }
 
 TEST_F(DeviceRankTest, AFailedMessageNamesItself) {

@@ -99,5 +99,21 @@ TEST_F(SideStreamsTest, OfACaptureAreLeftToIt) {
   driver_->end_capture();
 }
 
+/// Of which CUDA tells nothing more than that it has ended so, until the user has ended it, too.
+TEST_F(SideStreamsTest, OfACaptureThatAnErrorHasEndedAreLeftToIt) {
+  const Stream captured = driver_->create_stream().value();
+  driver_->begin_capture();
+  const Stream in_capture = fork(captured), stream = driver_->create_stream().value();
+  driver_->invalidate_capture();
+  for (int i = 0; i < 2; ++i) give(stream);
+  EXPECT_NE(fork(stream), in_capture);
+  driver_->finish(stream);
+  EXPECT_EQ(done_, 8);
+  driver_->end_capture();
+  give(captured);
+  driver_->finish(captured);
+  EXPECT_EQ(done_, 12);
+}
+
 }  // namespace
 }  // namespace strait::testing

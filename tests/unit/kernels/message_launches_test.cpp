@@ -1,5 +1,4 @@
-// The launches in which ranks that NVLink joins send and receive messages, whose kernels cannot run without a GPU; and
-// in how many rounds messages go through host memory.
+// The launches in which ranks that NVLink joins send and receive messages, whose kernels cannot run without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,17 +20,20 @@ using kernels::Wire;
 
 /// What ranks that NVLink joins make of calls.
 DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t max_sms, std::uint32_t most_blocks = 0,
-                         std::uint32_t sms = 0) {
+                         std::uint32_t sms = 0, bool has_pipes = false) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
   kernels::Ring ring{};
   ring.rank = rank;
   ring.ranks = ranks;
+  ring.has_async_copies = has_pipes;
   std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  return {ring, nullptr, {max_sms, std::size_t{16} << 20, "", ~std::size_t{0}, 0, most_blocks, sms}};
+  const std::size_t piped_bytes = has_pipes ? std::size_t{2} << 20 : ~std::size_t{0};
+  return {ring, nullptr, {max_sms, std::size_t{16} << 20, "", piped_bytes, 0, most_blocks, sms}};
 }
 
 /// Short messages are sent once the one before them from this rank to that was received, long ones move while both of
-/// their ranks run a launch that has them, and a launch ends when all that it has is done.
+/// their ranks run a launch that has them, and a launch ends when all that it has is done. What a launch in pipes sends
+/// goes round by round, and so does what it receives.
 class Rendezvous {
  public:
   explicit Rendezvous(std::vector<std::vector<DeviceLaunch>> launches) : launches_(std::move(launches)) {
@@ -88,13 +90,29 @@ class Rendezvous {
           moved = true;
         }
         const auto *out = to_send(from, to, Wire::bulk), *in = to_receive(to, from, Wire::bulk);
-        if (out == nullptr || in == nullptr) continue;
+        if (out == nullptr || in == nullptr || is_ahead(from, to)) continue;
+        moved = true;
+        if (++rounds_[{from, to}] < long_rounds) continue;
         expect_alike(*out, *in);
         ranks_[from].sent.insert(to);
         ranks_[to].received.insert(from);
-        moved = true;
+        rounds_.erase({from, to});
       }
     return moved;
+  }
+  /// Of another message with which either end of this one goes in step.
+  bool is_ahead(std::uint32_t from, std::uint32_t to) const {
+    const auto rounds = [&](std::uint32_t sender, std::uint32_t receiver) {
+      const auto known = rounds_.find({sender, receiver});
+      return known == rounds_.end() ? 0 : known->second;
+    };
+    for (std::uint32_t other = 0; other < ranks_.size(); ++other) {
+      const bool sends = current(from)->piped && to_send(from, other, Wire::bulk) != nullptr;
+      const bool receives = current(to)->piped && to_receive(to, other, Wire::bulk) != nullptr;
+      if (sends && rounds(from, other) < rounds(from, to)) return true;
+      if (receives && rounds(other, to) < rounds(from, to)) return true;
+    }
+    return false;
   }
   void end_launch(std::uint32_t number) {
     const DeviceLaunch* launch = current(number);
@@ -104,8 +122,11 @@ class Rendezvous {
     ranks_[number] = {ranks_[number].launch + 1, {}, {}};
   }
 
+  static constexpr int long_rounds = 3;
+
   std::vector<std::vector<DeviceLaunch>> launches_;
   std::vector<Rank> ranks_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, int> rounds_;  ///< that long messages under way have gone
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<kernels::Message>> on_their_way_;
 };
 
@@ -117,23 +138,29 @@ const std::vector<std::size_t> any_length{0, 1, 1000, 500 * kb, 3000 * kb, 3001 
 std::byte* buffer_of(std::size_t number, bool /*sends*/) { return reinterpret_cast<std::byte*>((number + 1) << 32); }
 
 TEST(MessagesOverNvlink, NoRankWaitsForEver) {
-  std::size_t of_two_wires = 0;
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+  std::size_t of_two_wires = 0, in_pipes = 0;
+  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     Random random(seed);
     const auto ranks = static_cast<std::uint32_t>(random() % 7 + 2);
-    const std::uint32_t max_sms = std::array{0u, few_sms, 1u}[random() % 3];
+    const std::uint32_t max_sms = std::array{0u, few_sms, 1u, 64u}[random() % 4];
+    const bool has_pipes = random() % 2 == 0;
     const Messages messages = random_messages(random, ranks, any_length);
     std::vector<std::vector<DeviceLaunch>> launches;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      launches.push_back(nvlink_calls(rank, ranks, max_sms).launches_of(calls_of(messages, rank, random, buffer_of)));
+      launches.push_back(
+          nvlink_calls(rank, ranks, max_sms, 0, 0, has_pipes).launches_of(calls_of(messages, rank, random, buffer_of)));
       std::set<Wire> wires;
-      for (const DeviceLaunch& launch : launches.back()) wires.insert(launch.wire);
+      for (const DeviceLaunch& launch : launches.back()) {
+        wires.insert(launch.wire);
+        in_pipes += launch.piped ? 1 : 0;
+      }
       of_two_wires += wires.size() == 2 ? 1 : 0;
     }
     Rendezvous(std::move(launches)).expect_all_end();
     if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
   }
   EXPECT_GT(of_two_wires, 500u);
+  EXPECT_GT(in_pipes, 500u);
 }
 
 /// Whatever their wires, messages between two ranks go in the order of posting.
@@ -159,18 +186,20 @@ TEST(MessagesOverNvlink, OneByOneFromAGroup) {
 
 /// Some ranks post as a group what others post one by one, in an order in which all could: with one message from a rank
 /// to another, launches do not wait for one another in a circle, no matter which ranks do, and which messages are
-/// short. (Messages move as wholes here.)
+/// short. (Messages move as wholes here.) In pipes that is so unless few blocks are asked for.
 TEST(MessagesOverNvlink, GroupsAndOthersDoNotWaitForEver) {
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  std::size_t in_pipes = 0;
+  for (std::uint64_t seed = 0; seed < 6000; ++seed) {
     Random random(seed);
     const auto ranks = static_cast<std::uint32_t>(random() % 5 + 2);
     Messages messages = random_messages(random, ranks, any_length);
     std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
     std::erase_if(messages, [&](const Sent& m) { return m.from == m.to || !seen.insert({m.from, m.to}).second; });
-    const std::uint32_t max_sms = random() % 2 == 0 ? 0 : few_sms;
+    const bool has_pipes = random() % 2 == 0;
+    const std::uint32_t max_sms = random() % 2 == 0 ? 0 : has_pipes ? 64 : few_sms;
     std::vector<std::vector<DeviceLaunch>> launches(ranks);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const DeviceCalls calls = nvlink_calls(rank, ranks, max_sms);
+      const DeviceCalls calls = nvlink_calls(rank, ranks, max_sms, 0, 0, has_pipes);
       const bool at_once = random() % 2 == 0;
       if (at_once) launches[rank] = calls.launches_of(calls_of(messages, rank, random, buffer_of));
       for (std::size_t number = 0; !at_once && number < messages.size(); ++number) {
@@ -179,10 +208,12 @@ TEST(MessagesOverNvlink, GroupsAndOthersDoNotWaitForEver) {
         for (const DeviceLaunch& launch : calls.launches_of(calls_of(one, rank, random, own_buffer)))
           launches[rank].push_back(launch);
       }
+      for (const DeviceLaunch& launch : launches[rank]) in_pipes += launch.piped ? 1 : 0;
     }
     Rendezvous(std::move(launches)).expect_all_end();
     if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
   }
+  EXPECT_GT(in_pipes, 1000u);
 }
 
 /// Messages that differ travel in one launch unless some are short and some are long.
@@ -321,62 +352,6 @@ TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
           << bytes << " bytes, max_sms " << max_sms;
     }
   }
-}
-
-/// The rounds of a message in a collective of ranks that trade through host memory.
-std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, double exchange_gbps = 0,
-                            std::uint32_t ranks = 2) {
-  const auto layout = kernels::arena_layout(kernels::ArenaKind::host, ranks);
-  kernels::Ring ring{};
-  ring.ranks = ranks;
-  ring.staged = true;
-  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  DeviceCalls::Options options;
-  options.exchange_gbps = exchange_gbps;
-  const DeviceCalls calls(ring, nullptr, options);
-  Call call;
-  call.collective = collective;
-  call.count = message_bytes;
-  call.sends = true;
-  call.peer = 1;
-  call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
-  const auto launches =
-      collective == Collective::send_recv ? calls.launches_of(std::span(&call, 1)) : calls.launches_of(call);
-  EXPECT_EQ(launches.size(), 1u);
-  return std::visit([](const auto& argument) { return argument.rounds; }, launches.at(0).argument);
-}
-
-/// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
-/// 240 KB times r squared, r rounds cost as much as they spare.
-TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
-  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::all_to_all}) {
-    EXPECT_EQ(staged_rounds(collective, 480 * kb), 1u) << name(collective);
-    for (const std::uint32_t rounds : {2U, 3U, 4U, 5U})
-      EXPECT_EQ(staged_rounds(collective, rounds * rounds * 240 * kb), rounds) << name(collective);
-    EXPECT_EQ(staged_rounds(collective, 9 * 120 * kb, 20), 3u) << "a link of half the rate";
-  }
-  for (const Collective one_way : {Collective::broadcast, Collective::send_recv})
-    EXPECT_EQ(staged_rounds(one_way, 9 * 240 * kb), 1u) << name(one_way);
-  const auto layout = kernels::arena_layout(kernels::ArenaKind::host, 2);
-  const kernels::WireSlots& bulk = layout.slots[static_cast<std::size_t>(Wire::bulk)];
-  const std::size_t bytes = 256'000 * kb, a_round = std::size_t{bulk.lanes} * bulk.slot_bytes;
-  EXPECT_EQ(staged_rounds(Collective::all_gather, bytes), (bytes + a_round - 1) / a_round) << "as slots ask for";
-}
-
-/// Up, down, up and down again: of four ranks so many rounds that the four overlap, none of more than 2 KB a lane
-/// before there are eight.
-TEST(RoundsThroughHostMemory, LetHopsOverlap) {
-  const auto rounds = [](Collective collective, std::size_t bytes, double gbps = 0) {
-    return staged_rounds(collective, bytes, gbps, 4);
-  };
-  const std::vector<std::tuple<Collective, std::size_t, std::uint32_t>> cases{
-      {Collective::reduce, 1024 * kb, 2},     {Collective::reduce, 2048 * kb, 4},
-      {Collective::reduce, 4096 * kb, 8},     {Collective::reduce, 8192 * kb, 8},
-      {Collective::all_reduce, 512 * kb, 1},  {Collective::all_reduce, 2048 * kb, 3},
-      {Collective::all_reduce, 4096 * kb, 6}, {Collective::all_reduce, 8192 * kb, 8}};
-  for (const auto& [collective, bytes, expected] : cases)
-    EXPECT_EQ(rounds(collective, bytes), expected) << name(collective) << " " << bytes / kb;
-  EXPECT_EQ(rounds(Collective::reduce, 2048 * kb, 20), 8u) << "a link of half the rate";
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "support/calls.hpp"
 #include "support/emulated_collectives.hpp"
 #include "support/random_data.hpp"
+#include "support/random_messages.hpp"
 
 namespace strait::testing {
 namespace {
@@ -160,6 +161,41 @@ TEST(Piped, TradesWithOtherKernels) {
             reference_output({.collective = collective, .type = c.type, .op = c.op, .inputs = inputs}, rank);
         EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "") << "rank " << rank;
       });
+  }
+}
+
+/// Nor do those of a group's messages, where one rank's do not wait for one another (DeviceLaunch::apart).
+TEST(Piped, TradesWithMessagesApart) {
+  constexpr std::uint32_t ranks = 3, apart = 1;
+  const Messages messages{{0, 1, 150'007}, {1, 2, 90'000}, {2, 0, 150'001}, {1, 0, 40'000}};
+  for (const std::uint32_t lanes : {1u, 2u}) {
+    Machine machine(ranks, lanes, options());
+    std::vector<Bytes> sent, memory(messages.size());
+    for (const Sent& message : messages) {
+      sent.push_back(random_elements(DataType::uint8, message.bytes, message.bytes));
+      memory[sent.size() - 1].resize(2 * (message.bytes + 48));
+    }
+    const auto buffer_of = [&](std::size_t number, std::uint32_t rank, bool sends) {
+      std::byte* const begin = memory[number].data() + (sends ? 0 : memory[number].size() / 2);
+      return begin + (16 - reinterpret_cast<std::uintptr_t>(begin) % 16) + (rank == apart ? 4 : 0);
+    };
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        Random random(rank);
+        const auto own_buffer = [&](std::size_t number, bool sends) { return buffer_of(number, rank, sends); };
+        for (std::size_t number = 0; number < messages.size(); ++number)
+          if (messages[number].from == rank)
+            std::copy(sent[number].begin(), sent[number].end(), own_buffer(number, true));
+        const auto launches = machine.calls(rank).launches_of(calls_of(messages, rank, random, own_buffer));
+        ASSERT_EQ(launches.size(), 1u);
+        ASSERT_TRUE(launches[0].piped == (rank != apart) && launches[0].apart == (rank == apart));
+        machine.run(launches, DataType::uint8);
+      });
+    threads.clear();
+    for (std::size_t number = 0; number < messages.size(); ++number)
+      EXPECT_EQ(std::memcmp(buffer_of(number, messages[number].to, false), sent[number].data(), sent[number].size()), 0)
+          << number << ", lanes " << lanes;
   }
 }
 

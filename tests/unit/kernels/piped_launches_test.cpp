@@ -163,6 +163,7 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
   EXPECT_TRUE(ring.piped && !ring.apart);
   EXPECT_EQ(ring.blocks, 32u);
   EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {}, {3}).piped);
+  EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {0, 1}, {0, 3}).piped) << "what stays on this rank waits for nobody";
   EXPECT_FALSE(launch_of_messages(calls, 16 * mb - 16, {1}, {3}).piped);
   for (const DeviceLaunch& several :
        {launch_of_messages(calls, 16 * mb, {1, 2}, {}), launch_of_messages(calls, 16 * mb, {1}, {2, 3})}) {
@@ -173,6 +174,20 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
     EXPECT_TRUE(piped.lanes == other.lanes && piped.chunk_bytes == other.chunk_bytes);
   }
   EXPECT_TRUE(launch_of_messages(calls_of(4, 16), 16 * mb, {1, 2}, {3}).piped) << "who asks for few blocks";
+  for (const std::uint32_t many : {64u, 128u}) {
+    EXPECT_TRUE(launch_of_messages(calls_of(4, many), 16 * mb, {1}, {3}).piped);
+    const DeviceLaunch several = launch_of_messages(calls_of(4, many), 16 * mb, {1, 2}, {3});
+    EXPECT_TRUE(!several.piped && several.apart) << "who asks for many";
+  }
+  // All that can, as all messages of all ranks do in an all-to-all-v.
+  EXPECT_TRUE(launch_of_messages(calls_of(4, 0, 0), 4096, {1, 2}, {3}).piped);
+  Call all_to_all_v;
+  all_to_all_v.collective = Collective::all_to_all_v;
+  all_to_all_v.send_counts = all_to_all_v.receive_counts = std::vector<std::size_t>(4, 16 * mb);
+  all_to_all_v.send_offsets = all_to_all_v.receive_offsets = {0, 16 * mb, 32 * mb, 48 * mb};
+  for (const auto& [max_sms, piped_bytes, is_piped] :
+       {std::tuple(0u, 0 * mb, true), {16u, 2 * mb, true}, {0u, 2 * mb, false}, {64u, 2 * mb, false}})
+    EXPECT_EQ(calls_of(4, max_sms, piped_bytes).launches_of(all_to_all_v).at(0).piped, is_piped) << max_sms;
 }
 
 TEST(PipesOfFourRanks, CarryTheLargestSumsWithoutABound) {
@@ -190,6 +205,9 @@ TEST(PipesOfFourRanks, CarryTheLargestSumsWithoutABound) {
   const DeviceLaunch below = launch_of(calls, Collective::reduce_scatter, 256 * mb - 64);
   EXPECT_FALSE(below.piped);
   EXPECT_EQ(below.blocks, 64u);
+  const DeviceLaunch bounded = launch_of(calls_of(4, 16), Collective::reduce_scatter, 256 * mb);
+  EXPECT_TRUE(bounded.piped);
+  EXPECT_GT(slots_bytes(bounded), 6 * mb) << "whole slots";
 }
 
 /// Other kernels make more of many.
@@ -225,6 +243,28 @@ TEST(TwoHopsOfFourRanks, Stagger) {
     EXPECT_EQ(stagger(launch_of(calls, collective, 512 * mb)), 0u) << name(collective);
     EXPECT_EQ(stagger(launch_of(calls, collective, 4 * mb)), 0u) << name(collective);
   }
+  const DeviceLaunch lines = launch_of(calls, Collective::reduce, 64 * mb);
+  EXPECT_EQ(lines.wire, kernels::Wire::lines);
+  EXPECT_EQ(stagger(lines), 0u);
+  EXPECT_EQ(stagger(launch_of(pair_calls(16), Collective::all_reduce, 256 * mb)), 0u) << "two ranks";
+  Call encoded;
+  encoded.collective = Collective::all_reduce;
+  encoded.type = DataType::float32;
+  encoded.wire = WireFormat::int8;
+  encoded.count = 256 * mb / 4;
+  encoded.send = encoded.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  EXPECT_EQ(std::get<kernels::EncodedTwoHop>(calls.encoded_launches_of(encoded).at(0).argument).stagger_ns, 0u);
+}
+
+TEST(TwoHopsOfFourRanks, DoNotStaggerThroughHostMemory) {
+  const auto layout = kernels::arena_layout(kernels::ArenaKind::host, 4);
+  kernels::Ring ring{};
+  ring.ranks = 4;
+  ring.staged = true;
+  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+  const DeviceLaunch launch = launch_of({ring, nullptr, {}}, Collective::all_reduce, 256 * mb);
+  EXPECT_EQ(launch.wire, kernels::Wire::bulk);
+  EXPECT_EQ(std::get<kernels::TwoHop>(launch.argument).stagger_ns, 0u);
 }
 
 }  // namespace

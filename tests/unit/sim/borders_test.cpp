@@ -133,8 +133,8 @@ TEST(Borders, FewBlocksFillANarrowLink) {
 /// The root of a reduce takes n-1, or one.
 TEST(Borders, GoDownWithTheRanks) {
   const Borders ten = borders_of(ArenaKind::host, 10, 0.6);
-  EXPECT_EQ(ten.packets_bytes, std::size_t(32 * kb * 0.6 / 40 * 3 / 9));          // 163
-  EXPECT_EQ(ten.one_hop_bytes, std::size_t(32 * kb * (0.6 / 40 * (1.5 / 7.2))));  // 102
+  EXPECT_EQ(ten.packets_bytes, std::size_t(32 * kb * 0.6 / 40 * 3 / 9));            // 163
+  EXPECT_EQ(ten.one_hop_bytes, std::size_t(32 * kb * (0.6 / 40 * (1.5 / 7.2))));    // 102
   EXPECT_EQ(ten.one_hop_reduce_bytes, std::size_t(512 * kb * (0.6 / 40 * 2 / 8)));  // 1966
   EXPECT_EQ(borders_of(ArenaKind::nvlink, 8).one_hop_bytes, std::size_t(512 * kb * (1.5 / 5.25)));
 }

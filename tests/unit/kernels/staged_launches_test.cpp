@@ -1,0 +1,106 @@
+// In how many rounds messages go through host memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "communicator/device_calls.hpp"
+#include "kernels/layout.hpp"
+
+namespace strait::testing {
+namespace {
+
+using kernels::Wire;
+
+constexpr std::size_t kb = 1 << 10;
+
+DeviceCalls staged_calls(std::uint32_t ranks, const DeviceCalls::Options& options) {
+  const auto layout = kernels::arena_layout(kernels::ArenaKind::host, ranks);
+  kernels::Ring ring{};
+  ring.ranks = ranks;
+  ring.staged = true;
+  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+  return {ring, nullptr, options};
+}
+
+/// The rounds of a message in a collective of ranks that trade through host memory.
+std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, double exchange_gbps = 0,
+                            std::uint32_t ranks = 2) {
+  DeviceCalls::Options options;
+  options.exchange_gbps = exchange_gbps;
+  const DeviceCalls calls = staged_calls(ranks, options);
+  Call call;
+  call.collective = collective;
+  call.count = message_bytes;
+  call.sends = true;
+  call.peer = 1;
+  call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  const auto launches =
+      collective == Collective::send_recv ? calls.launches_of(std::span(&call, 1)) : calls.launches_of(call);
+  EXPECT_EQ(launches.size(), 1u);
+  return std::visit([](const auto& argument) { return argument.rounds; }, launches.at(0).argument);
+}
+
+/// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
+/// 240 KB times r squared, r rounds cost as much as they spare.
+TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::all_to_all}) {
+    EXPECT_EQ(staged_rounds(collective, 480 * kb), 1u) << name(collective);
+    for (const std::uint32_t rounds : {2U, 3U, 4U, 5U})
+      EXPECT_EQ(staged_rounds(collective, rounds * rounds * 240 * kb), rounds) << name(collective);
+    EXPECT_EQ(staged_rounds(collective, 9 * 120 * kb, 20), 3u) << "a link of half the rate";
+  }
+  for (const Collective one_way : {Collective::broadcast, Collective::send_recv})
+    EXPECT_EQ(staged_rounds(one_way, 9 * 240 * kb), 1u) << name(one_way);
+  const auto layout = kernels::arena_layout(kernels::ArenaKind::host, 2);
+  const kernels::WireSlots& bulk = layout.slots[static_cast<std::size_t>(Wire::bulk)];
+  const std::size_t bytes = 256'000 * kb, a_round = std::size_t{bulk.lanes} * bulk.slot_bytes;
+  EXPECT_EQ(staged_rounds(Collective::all_gather, bytes), (bytes + a_round - 1) / a_round) << "as slots ask for";
+}
+
+/// Up, down, up and down again: of four ranks so many rounds that the four overlap, none of more than 2 KB a lane
+/// before there are eight.
+TEST(RoundsThroughHostMemory, LetHopsOverlap) {
+  const auto rounds = [](Collective collective, std::size_t bytes, double gbps = 0) {
+    return staged_rounds(collective, bytes, gbps, 4);
+  };
+  const std::vector<std::tuple<Collective, std::size_t, std::uint32_t>> cases{
+      {Collective::reduce, 1024 * kb, 2},     {Collective::reduce, 2048 * kb, 4},
+      {Collective::reduce, 4096 * kb, 8},     {Collective::reduce, 8192 * kb, 8},
+      {Collective::all_reduce, 512 * kb, 1},  {Collective::all_reduce, 2048 * kb, 3},
+      {Collective::all_reduce, 4096 * kb, 6}, {Collective::all_reduce, 8192 * kb, 8}};
+  for (const auto& [collective, bytes, expected] : cases)
+    EXPECT_EQ(rounds(collective, bytes), expected) << name(collective) << " " << bytes / kb;
+  EXPECT_EQ(rounds(Collective::reduce, 2048 * kb, 20), 8u) << "a link of half the rate";
+  // However slow a link is, and however short a message that goes in bulk.
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, 1024 * kb})
+    EXPECT_GE(rounds(Collective::all_reduce, bytes, 1e-9), 1u) << bytes;
+}
+
+/// Hops in packets, and of calls that are encoded on their way, overlap when lanes have more to move.
+TEST(RoundsThroughHostMemory, OfOtherHopsAreFew) {
+  DeviceCalls::Options options;
+  options.algorithm = "two_hop";
+  options.flagged_bytes = 1024 * kb;
+  Call call;
+  call.collective = Collective::all_reduce;
+  call.type = DataType::float32;
+  call.count = 1024 * kb / 4;
+  call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  const auto launches = staged_calls(4, options).launches_of(call);
+  ASSERT_EQ(launches.at(0).wire, Wire::packets);
+  const auto& packets = std::get<kernels::TwoHop>(launches.at(0).argument);
+  EXPECT_EQ(packets.rounds,
+            kernels::rounds_of(packets.slice_bytes,
+                               kernels::cut(kernels::slots_of(packets.ring, Wire::packets, 0), packets.slice_bytes)));
+  call.wire = WireFormat::int8;
+  call.count = 8192 * kb / 4;
+  const auto encoded = staged_calls(4, options).encoded_launches_of(call);
+  EXPECT_EQ(std::get<kernels::EncodedTwoHop>(encoded.at(0).argument).rounds, 1u);
+}
+
+}  // namespace
+}  // namespace strait::testing
