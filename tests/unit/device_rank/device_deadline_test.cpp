@@ -24,7 +24,7 @@ TEST(DeviceRankDeadline, IsAnErrorToWhoeverAsksFirst) {
   const auto send = [&](straitComm_t comm) { return straitSend(buffer, 4, straitFloat32, 0, comm, nullptr); };
   const auto receive = [&](straitComm_t comm) { return straitRecv(buffer + 4, 4, straitFloat32, 0, comm, nullptr); };
   /// It passes when the group's calls are made, and before it ends.
-  const auto group_of = [](std::vector<Ask> calls) -> Ask {
+  const auto group_of = [](const std::vector<Ask>& calls) -> Ask {
     return [calls](straitComm_t comm) {
       const std::atomic_ref timed_out(fake_gpu.mailboxes[0].timed_out);
       timed_out = 0;
