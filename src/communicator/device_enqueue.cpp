@@ -229,7 +229,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
     STRAIT_TRY(copy_own(call.stream));
     return Tail::other;
   }
-  STRAIT_ASSIGN(SideStreams::Stream const beside, side_->fork(call.stream));
+  STRAIT_ASSIGN(const SideStreams::Stream beside, side_->fork(call.stream));
   Status given = copy_own(beside);
   if (given) given = launch().map([](Tail) {});
   const Status joined = side_->join(call.stream);  // also when that failed: a capture ends with nothing left open
