@@ -69,14 +69,14 @@ class FakeStreams final : public staged::StreamDriver {
   Status record(Event event, Stream stream) override {
     STRAIT_TRY(command());
     issue(stream, [=, this, fake = static_cast<FakeEvent*>(event)] {
-      push(stream, [fake, number = ++fake->recorded] { fake->reached = number; });
+      push(stream, [passed = fake->record()] { *passed = true; });
     });
     return {};
   }
   Status wait(Stream stream, Event event) override {
     STRAIT_TRY(command());
     issue(stream, [=, this, fake = static_cast<FakeEvent*>(event)] {
-      push(stream, [fake, number = fake->recorded.load()] { await([&] { return fake->reached >= number; }); });
+      push(stream, [passed = fake->last()] { await([&] { return passed->load(); }); });
     });
     return {};
   }
@@ -89,7 +89,7 @@ class FakeStreams final : public staged::StreamDriver {
     EXPECT_TRUE(captures_);
     end.node = event;
     captured_end_ = [=, this, fake = static_cast<FakeEvent*>(event)] {
-      push(stream, [fake, number = ++fake->recorded] { fake->reached = number; });
+      push(stream, [passed = fake->record()] { *passed = true; });
     };
     return {};
   }
@@ -124,10 +124,7 @@ class FakeStreams final : public staged::StreamDriver {
     return {};
   }
   bool is_idle(Stream stream) override { return queue(stream).is_idle(); }
-  std::optional<bool> has_passed(Event event) override {
-    const auto* const fake = static_cast<const FakeEvent*>(event);
-    return fake->reached >= fake->recorded;
-  }
+  std::optional<bool> has_passed(Event event) override { return static_cast<const FakeEvent*>(event)->last()->load(); }
 
   /// Anything else on a stream, such as a user's own work.
   void run(Stream stream, std::function<void()> work) {
@@ -163,9 +160,23 @@ class FakeStreams final : public staged::StreamDriver {
   }
 
  private:
-  struct FakeEvent {
-    std::atomic<std::uint64_t> recorded = 0, reached = 0;
+  /// Each record is passed on its own: an event that two streams record may be passed on the second first.
+  class FakeEvent {
+   public:
+    using Record = std::shared_ptr<std::atomic<bool>>;
+    Record record() {
+      const std::lock_guard lock(mutex_);
+      return last_ = std::make_shared<std::atomic<bool>>(false);
+    }
+    Record last() const {
+      const std::lock_guard lock(mutex_);
+      return last_;
+    }
     bool destroyed = false;
+
+   private:
+    mutable std::mutex mutex_;
+    Record last_ = std::make_shared<std::atomic<bool>>(true);
   };
 
   /// As a stream waits: for ever, but tests are to end.

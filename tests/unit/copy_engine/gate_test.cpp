@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "machine.hpp"
@@ -97,10 +98,10 @@ TEST(Gate, APeerWaitsUntilTheFailureIsKnown) {
   ASSERT_TRUE(peer.copies->enqueue(call(other, others), peer.stream));
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(peer.driver->is_idle(peer.stream));
-  machine.failed() = true;
-  gate.open();
-  rank.drain();
-  peer.drain();
+  gate.open();  // as when all ranks know; that other waits end as well is for the tests of aborts
+  rank.driver->finish(rank.stream);
+  peer.driver->finish(peer.stream);
+  EXPECT_EQ(std::memcmp(others.data(), data.data(), count), 0);
 }
 
 }  // namespace
