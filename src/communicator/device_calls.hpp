@@ -49,6 +49,8 @@ struct MessageRows {
 /// every message cut it alike and use the same wire.
 class DeviceCalls {
  public:
+  /// Thread blocks of large calls: more make them hardly faster. What is bound to less has few.
+  static constexpr std::uint32_t large_call_blocks = 64;
   struct Options {
     std::uint32_t max_sms = 0;  ///< thread blocks at most, or no_sms, of calls that say nothing else; 0: as many as pay
     /// Messages up to this bear flags with their data: packets or lines; else bulk. Packets, unset: by their border.
@@ -140,9 +142,6 @@ class DeviceCalls {
   /// Packets carry as many bytes of flags as of data, and spare a fence: that is for one call, and goes on being worth
   /// it up to so many times their border in a group, whose calls do not wait for one another.
   static constexpr std::size_t packets_of_a_group = 4;
-  /// Thread blocks of large calls: more make them hardly faster. What is bound to less has few.
-  static constexpr std::uint32_t large_call_blocks = 64;
-
   using Turns = std::map<Turn, Ends>;
   /// One end of a message.
   struct End {

@@ -18,6 +18,8 @@ constexpr std::size_t mb = std::size_t{1} << 20;
 /// Of blocks that add: more than eight are faster than what comes over the link.
 constexpr std::uint32_t most_adding_blocks = 8;
 
+/// None where not all ranks see a failure at once: when the communicator fails its copies are let go on, and tell peers
+/// that what they wait for has come, which it has not. That is no result to a peer only if it knows of the failure.
 CopyBorders borders(const DeviceRank::Request& request, bool staged) {
   if (!request.shares_control) return {};
   // Too many streams of one process would wait on one device for one another.

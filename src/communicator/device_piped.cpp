@@ -10,68 +10,73 @@ namespace {
 using kernels::Slots;
 using kernels::Wire;
 
-/// From which multiple of STRAIT_PIPED_BYTES on messages go through pipes: with few blocks, which beat the other
-/// kernels as soon as messages take many rounds; without a bound; and where many are asked for. Nowhere: never.
+/// The calls of a collective that go through pipes, as multiples of STRAIT_PIPED_BYTES that their messages have at
+/// least: with few blocks, where pipes beat the other kernels as soon as messages take many rounds; without a bound;
+/// and where many are asked for. Nowhere: never.
 constexpr std::size_t never = 0;
-struct PipedFactors {
+struct Piping {
   std::size_t few_blocks, no_bound, many_blocks = never;
+  std::uint32_t blocks = DeviceCalls::large_call_blocks;  ///< without a bound
 };
 /// As 4 H200 showed: without a bound only where the copies of large parts or the sums of a reduce take most of the
 /// time, and of messages, which each take a third of the slots, in chunks so short that other kernels wait more than
-/// they move.
-PipedFactors piped_factors(Collective collective) {
+/// they move. More blocks bring no more, or less. (An all-reduce of 256 MB and more takes as long as in other kernels
+/// of 64 blocks, within 1%, and leaves the SMs to what is computed beside it.)
+constexpr Piping piping_of_more(Collective collective) {
   switch (collective) {
     case Collective::broadcast:  // in one hop, for two would have to be copied on
-      return {never, never};
+      return {.few_blocks = never, .no_bound = never};
     case Collective::send_recv:
-      return {4, 8};
+      return {.few_blocks = 4, .no_bound = 8, .blocks = 32};
     case Collective::all_to_all_v:
-      return {4, never};
+      return {.few_blocks = 4, .no_bound = never};
     case Collective::all_gather:
     case Collective::all_to_all:
-      return {1, 16, 16};
+      return {.few_blocks = 1, .no_bound = 16, .many_blocks = 16};
     case Collective::reduce:
-      return {1, 32, 32};
+      return {.few_blocks = 1, .no_bound = 32, .many_blocks = 32, .blocks = 20};
     case Collective::all_reduce:
+      return {.few_blocks = 1, .no_bound = 32, .blocks = 16};
     case Collective::reduce_scatter:
-      return {1, 32};
+      return {.few_blocks = 1, .no_bound = 32, .blocks = 32};
     default:
-      return {1, never};
+      return {.few_blocks = 1, .no_bound = never};
   }
 }
 /// Of two ranks, as 2 H100 showed: without a bound what is computed beside, as gradients are reduced (by PyTorch in
-/// parts of 25 MiB) and parameters gathered, as soon as pair_blocks are no slower than NCCL.
-PipedFactors piped_factors_of_pair(Collective collective) {
+/// parts of 25 MiB) and parameters gathered, as soon as pair_blocks are no slower than NCCL. All that there are would
+/// be up to a fifth faster, and leave no SM to anything else.
+constexpr std::uint32_t pair_blocks = 32;
+constexpr Piping piping_of_pair(Collective collective) {
   switch (collective) {
     case Collective::all_reduce:
-      return {8, 12};
+      return {.few_blocks = 8, .no_bound = 12, .blocks = pair_blocks};
     case Collective::all_gather:
-      return {4, 12};
+      return {.few_blocks = 4, .no_bound = 12, .blocks = pair_blocks};
     case Collective::reduce_scatter:
-      return {12, 12};
+      return {.few_blocks = 12, .no_bound = 12, .blocks = pair_blocks};
     case Collective::all_to_all:
     case Collective::send_recv:
     case Collective::all_to_all_v:
-      return {4, never};
+      return {.few_blocks = 4, .no_bound = never, .blocks = pair_blocks};
     default:
-      return {never, never};
+      return {.few_blocks = never, .no_bound = never, .blocks = pair_blocks};
   }
 }
 
-/// Without a bound, two ranks: all that there are would be up to a fifth faster, and leave no SM to anything else.
-constexpr std::uint32_t pair_blocks = 32;
-/// Of an all-reduce as few as are no slower than NCCL: more are up to a twentieth faster by themselves, and beside
-/// matrix products hide less. From some length on fewer of them with longer slots are even faster.
+constexpr Piping piping(Collective collective, std::uint32_t ranks) {
+  return ranks == 2 ? piping_of_pair(collective) : piping_of_more(collective);
+}
+
+/// Of an all-reduce of two ranks in two hops as few as are no slower than NCCL: more are up to a twentieth faster by
+/// themselves, and beside matrix products hide less. From some length on fewer of them with longer slots are even
+/// faster.
 constexpr std::uint32_t halved_blocks = 20, long_halved_blocks = 16;
 constexpr std::size_t long_halved_bytes = std::size_t{192} << 20;
 /// With fewer, only copies gain.
 constexpr std::uint32_t least_adding_blocks = 12;
 /// With fewer, what blocks of two ranks add up takes the time. As many are taken only where asked for.
 constexpr std::uint32_t least_one_hop_blocks = 24;
-/// Of three ranks and more these take, if the user sets no bound: more bring no more, or less. (An all-reduce of 256 MB
-/// and more takes as long as in other kernels of 64 blocks, within 1%, and leaves the SMs to what is computed beside
-/// it.)
-constexpr std::uint32_t all_reduce_blocks = 16, reduce_blocks = 20, message_blocks = 32, reduce_scatter_blocks = 32;
 /// A reduce-scatter's chunks: in 24 KB, as slots of four ranks have room for, one of 1 GB takes 7% longer.
 constexpr std::uint32_t reduce_scatter_chunk_bytes = 12 << 10;
 /// Lanes of an all-reduce: an SM's share of them should stay in the L2 cache, so that 16 blocks take 7% less time for
@@ -97,8 +102,8 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   if (options_.piped_bytes == 0) return true;
   const bool few_blocks = has_few_blocks(call), is_pair = ring_.ranks == 2;
   const bool asks_for_many = bound(call) != 0 && !few_blocks;
-  const PipedFactors factors = is_pair ? piped_factors_of_pair(call.collective) : piped_factors(call.collective);
-  const std::size_t factor = few_blocks ? factors.few_blocks : asks_for_many ? factors.many_blocks : factors.no_bound;
+  const Piping least = piping(call.collective, ring_.ranks);
+  const std::size_t factor = few_blocks ? least.few_blocks : asks_for_many ? least.many_blocks : least.no_bound;
   const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
   if (factor == never || bytes < options_.piped_bytes * factor) return false;
   return !few_blocks || !reduces || bound(call) >= least_adding_blocks;
@@ -110,21 +115,7 @@ bool DeviceCalls::halves_sums(const Call& call, std::size_t bytes) const {
 
 std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (bound(call) != 0) return bound(call);
-  if (ring_.ranks != 2) {
-    switch (call.collective) {
-      case Collective::all_reduce:
-        return at_once(all_reduce_blocks);
-      case Collective::reduce:
-        return at_once(reduce_blocks);
-      case Collective::reduce_scatter:
-        return at_once(reduce_scatter_blocks);
-      case Collective::send_recv:
-        return at_once(message_blocks);
-      default:
-        return at_once(large_call_blocks);
-    }
-  }
-  if (one_hop) return at_once(pair_blocks);
+  if (ring_.ranks != 2 || one_hop) return at_once(piping(call.collective, ring_.ranks).blocks);
   return at_once(message_bytes * 2 < long_halved_bytes ? halved_blocks : long_halved_blocks);
 }
 

@@ -15,10 +15,6 @@
 namespace strait {
 namespace {
 
-/// When the communicator fails copies of copy engines are let go on, and tell peers that what they wait for has come,
-/// which it has not. That is no result to a peer only if it knows of the failure by then.
-bool shares_control(const Transport& transport) { return transport.name() != "tcp"; }
-
 void warn_of_copies(const DeviceRank::Request& request, const std::string& why_tcp) {
   const bool asks = request.copy_engine_bytes != 0 || copy_borders_of(request.max_sms).others_bytes != 0;
   if (request.rank != 0 || !asks || request.shares_control) return;
@@ -82,7 +78,7 @@ Status Comm::open_device(const Deadline& deadline) {
   }
   request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
-  request.shares_control = shares_control(*transport_);
+  request.shares_control = transport_->shares_control();
   request.algorithm = select_options_.algorithm;
   if (rank_ == 0 && !request.algorithm.empty() && request.algorithm != "one_hop" && request.algorithm != "two_hop")
     log_warn(0, "STRAIT_ALGORITHM=" + request.algorithm +

@@ -32,6 +32,8 @@ class Transport {
   virtual bool has_peer_memory() const = 0;
   /// Whether a link costs its writer the same for one reader and for several. The same on all ranks.
   virtual bool has_multicast() const = 0;
+  /// Whether the ranks' control lies in memory that all see: a failure of one is then known to all at once.
+  virtual bool shares_control() const { return true; }
 
   /// Owned by the transport. The error says which rank could not be reached, and why.
   virtual Result<SendLink*> open_send(const LinkEnd& end) = 0;

@@ -18,6 +18,7 @@ class TcpTransport final : public Transport {
   std::size_t slot_bytes() const override { return engine_->geometry().slot_bytes; }
   bool has_peer_memory() const override { return false; }
   bool has_multicast() const override { return false; }
+  bool shares_control() const override { return false; }
   Engine& engine() { return *engine_; }
 
   Result<SendLink*> open_send(const LinkEnd& end) override;
