@@ -244,6 +244,7 @@ class Running(unittest.TestCase):
         self.assertEqual((0, 9), (done.returncode, len(calls)), done.stdout)
         self.assertIn("-G 5 --check-limit 4M --extra-elements 0", calls[0])
         self.assertIn("-b 8 -e 1G ", calls[0])
+        self.assertIn(" --budget-ms 60", calls[0])
         self.assertTrue(calls[0].endswith(" -t 4"), calls[0])
         self.assertNotIn("NCCL_P2P_DISABLE", "".join(calls))
         self.assertIn("-G 0 --check-limit", calls[1])

@@ -109,7 +109,16 @@ Status RankRun::prepare(const Operation& o, Contender& c) {
   c.enqueue = c.call;
   c.repeats = options_.iterations;
   c.calls_each = options_.aggregated;
-  if (options_.graph_launches == 0) return {};
+  if (options_.graph_launches != 0) STRAIT_TRY(record_graphs(o, c));
+  if (options_.graph_launches == 0 && options_.budget_ms == 0) return {};
+  STRAIT_TRY(barrier());  // preparing a graph may wait for kernels of the process, and those for this rank
+  const auto start = Clock::now();
+  STRAIT_TRY(c.enqueue());
+  STRAIT_TRY(complete());
+  return keep_to_budget(c, elapsed_us(start));
+}
+
+Status RankRun::record_graphs(const Operation& o, Contender& c) {
   const auto calls = [&](int count) -> Enqueue {
     return [&c, count]() -> Status {
       for (int i = 0; i < count; ++i) STRAIT_TRY(c.call());
@@ -123,15 +132,21 @@ Status RankRun::prepare(const Operation& o, Contender& c) {
   c.enqueue = [this, &c] { return gpu_->launch(*c.graph); };
   c.repeats = options_.graph_launches;
   c.calls_each = options_.iterations * options_.aggregated;
-  STRAIT_TRY(barrier());  // preparing a graph may wait for kernels of the process, and those for this rank
-  STRAIT_TRY(c.enqueue());
-  return complete();
+  return {};
+}
+
+/// `time_us`: of what is repeated. As often on all ranks, which wait for one another.
+Status RankRun::keep_to_budget(Contender& c, double time_us) {
+  if (options_.budget_ms == 0) return {};
+  STRAIT_TRY(all_reduce(&time_us, 1, straitFloat64, straitMax));
+  const double fitting = options_.budget_ms * 1e3 / turns() / std::max(time_us, 1e-3);
+  c.repeats = fitting < c.repeats ? std::max(static_cast<int>(fitting), 1) : c.repeats;
+  return {};
 }
 
 /// Each pass begins with a barrier and ends when its work is complete: no library's kernels meet the other's.
 Status RankRun::time_in_turns(std::vector<Contender>& contenders) {
-  const int turns = baseline_ ? options_.turns : 1;
-  for (int turn = 0; turn < turns; ++turn)
+  for (int turn = 0; turn < turns(); ++turn)
     for (Contender& contender : contenders) {
       STRAIT_TRY(time_mean(contender, contender.turns.emplace_back()));
     }
@@ -165,6 +180,7 @@ Status RankRun::time_mean(const Contender& c, Measurement& m) {
   }
   m.time_us = timed_us / c.repeats / c.calls_each;
   m.cpu_time_us = cpu_us / c.repeats / c.calls_each;
+  m.calls = std::int64_t{c.repeats} * c.calls_each;
   STRAIT_TRY(average(m.time_us));
   return average(m.cpu_time_us);
 }

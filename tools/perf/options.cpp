@@ -101,6 +101,10 @@ void declare_how(CLI::App& app, Options& o) {
   app.add_option("-G,--cudagraph", o.graph_launches, "Record the iterations in a CUDA graph, and launch it this often")
       ->check(CLI::NonNegativeNumber)
       ->group(timing);
+  app.add_option("--budget-ms", o.budget_ms,
+                 "Call less often what would take longer, of a size, place and library; once a turn at least")
+      ->check(CLI::PositiveNumber)
+      ->group(timing);
   app.add_option("-C,--report_cputime", o.cpu_time, "1: print the calling thread's CPU time instead of latency")
       ->group(timing);
   app.add_option("-c,--check", o.checks, "Verified runs of each size; 0: none")

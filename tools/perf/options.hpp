@@ -48,6 +48,7 @@ struct Options {
   int graph_launches = 0;       ///< above 0: the iterations lie in a CUDA graph, which is launched so often
   std::string baseline_path{};  ///< a libnccl.so.2 to measure in turn with Strait
   int turns = 5;                ///< timed passes of each library beside a baseline, in turn; the median counts
+  double budget_ms = 0;         ///< above 0: a size that would take longer is called less often, once a turn at least
   std::size_t check_limit_bytes = std::numeric_limits<std::size_t>::max();  ///< larger sizes are timed only
   std::size_t extra_elements = 0;                                           ///< in each size, beyond what it says
   std::optional<WireFormat> wire;  ///< none: STRAIT_WIRE, for the calls that can have one

@@ -59,6 +59,8 @@ class RankRun {
   struct Contender;
   Result<std::vector<Measurement>> measure(Operation operation);
   Status prepare(const Operation& operation, Contender& contender);
+  Status record_graphs(const Operation& operation, Contender& contender);
+  Status keep_to_budget(Contender& contender, double time_us);
   Status time_in_turns(std::vector<Contender>& contenders);
   Status time_mean(const Contender& contender, Measurement& measurement);
   Status time_single_iterations(const Contender& contender, Measurement& measurement);
@@ -73,6 +75,7 @@ class RankRun {
   Enqueue strait_call(const Operation& operation) const;
   Enqueue baseline_call(const Operation& operation) const;
   bool is_checked(const Operation& operation) const;
+  int turns() const { return baseline_ ? options_.turns : 1; }
   /// Until all calls are complete. Calls of host ranks are on return.
   Status complete();
   Status barrier();

@@ -31,6 +31,7 @@ Json settings(const Options& o) {
           {"average", static_cast<int>(o.average)},
           {"gpus", o.gpus},
           {"graph_launches", o.graph_launches},
+          {"budget_ms", o.budget_ms > 0 ? Json(o.budget_ms) : Json()},
           {"extra_elements", o.extra_elements},
           {"registered_memory", o.registration != 0},
           {"wire", o.wire ? Json(name(*o.wire)) : Json()}};
@@ -45,6 +46,7 @@ Json rank_json(const RankInfo& r) {
 Json measurement(const Measurement& m) {
   Json json = {{"time_us", m.time_us},
                {"cpu_time_us", m.cpu_time_us},
+               {"calls", m.calls > 0 ? Json(m.calls) : Json()},
                {"algbw_gbps", m.algorithm_gbps},
                {"busbw_gbps", m.bus_gbps}};
   if (m.p50_us > 0) json.update({{"p50_us", m.p50_us}, {"p99_us", m.p99_us}});

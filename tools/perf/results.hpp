@@ -21,6 +21,7 @@ struct Measurement {
   double p50_us = 0;  ///< median of a rank's single iterations, over ranks likewise; 0 beside a baseline: not measured
   double p99_us = 0;
   std::optional<std::int64_t> wrong;  ///< elements; nothing: not checked
+  std::int64_t calls = 0;             ///< that the mean is of; 0: none was made
 
   /// Bus bandwidth had every iteration taken this long.
   double bus_gbps_at(double iteration_us) const { return iteration_us > 0 ? bus_gbps * time_us / iteration_us : 0; }

@@ -85,12 +85,13 @@ TEST(Options, GpusAreOfEachThread) {
 }
 
 TEST(Options, GraphsAndABaselineAreOfGpus) {
-  const Options o =
-      parsed("all-reduce -g 1 -G 3 --baseline libnccl.so.2 --turns 7 --check-limit 4M --extra-elements 17");
+  const Options o = parsed(
+      "all-reduce -g 1 -G 3 --baseline libnccl.so.2 --turns 7 --check-limit 4M --extra-elements 17 --budget-ms 1.5");
   EXPECT_TRUE(validate(o));
   EXPECT_EQ(o.graph_launches, 3);
   EXPECT_EQ(o.baseline_path, "libnccl.so.2");
   EXPECT_EQ(o.turns, 7);
+  EXPECT_EQ(o.budget_ms, 1.5);
   EXPECT_EQ(o.check_limit_bytes, 4U << 20);
   EXPECT_EQ(o.extra_elements, 17U);
   EXPECT_TRUE(validate(parsed("all-reduce -g 1 --baseline x --plot x.svg")));
@@ -110,7 +111,7 @@ TEST(Options, SymmetricWindowsAreOfGpus) {
 
 TEST(Options, MalformedValuesAreRefused) {
   for (const char* arguments : {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9",
-                                "all-reduce -R 3", "all-reduce --turns 0"}) {
+                                "all-reduce -R 3", "all-reduce --turns 0", "all-reduce --budget-ms 0"}) {
     CLI::App app;
     Options options;
     declare_options(app, options);

@@ -90,6 +90,17 @@ grep -q "^# No floors: one rank copies to nobody" "$folder/out" || fail "one ran
 if run all-reduce -t 2 --floors; then fail "host ranks have floors"; fi
 grep -q "Measure them with -g 1" "$folder/err" || fail "--floors of host ranks is not refused"
 
+# Calls that would take too long are fewer, on all ranks alike; at least one.
+calls_of() { python3 -c 'import json, sys; print(*(row["out_of_place"]["calls"] for row in json.load(open(sys.argv[1]))["results"]))' "$folder/json"; }
+run all-reduce -t 2 -b 8 -e 32M -f 4194304 -n 3000 -w 0 --budget-ms 50 --json "$folder/json" || fail "--budget-ms failed"
+read -r of_short of_long <<<"$(calls_of)"
+[[ "$of_short" -gt "$of_long" && "$of_long" -ge 1 && "$of_long" -lt 3000 ]] || fail "--budget-ms 50: $of_short and $of_long calls"
+grep -q "^# No longer than 50 ms a size" "$folder/out" || fail "--budget-ms is not in the header"
+run all-reduce -t 2 -g 1 -b 8 -e 8 -n 3 -G 7 --budget-ms 0.0001 --json "$folder/json" || fail "--budget-ms of graphs failed"
+[[ "$(calls_of)" == 3 ]] || fail "--budget-ms of graphs: $(calls_of) calls"
+run all-reduce -t 2 -g 1 -b 8 -e 8 -n 3 -G 2 --budget-ms 60000 --json "$folder/json" || fail "a large --budget-ms failed"
+[[ "$(calls_of)" == 6 ]] || fail "a large --budget-ms: $(calls_of) calls"
+
 # NCCL's setting holds for Strait, too, but for one of its own.
 p2p() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["provenance"]["environment"].get("STRAIT_P2P"))' "$folder/json"; }
 NCCL_P2P_DISABLE=1 run all-reduce -t 2 -g 1 -b 8 -e 8 --json "$folder/json" || fail "NCCL_P2P_DISABLE=1 failed"
