@@ -271,7 +271,8 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
   if (arenas_.is_staged() || request_.ranks < 2) return {};
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;  // programs register what they have just allocated for a graph
-  STRAIT_TRY(check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used"));  // by this thread
+  const Status usable = check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used");
+  STRAIT_TRY(request_.agree(usable, "use its GPU"));  // by this thread
   STRAIT_TRY(registrations_.add(request_, number, pointer, bytes));
   const std::lock_guard lock(copies_mutex_);
   Status ready = copies_.open_in_place(arenas_);
