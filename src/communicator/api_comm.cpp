@@ -228,6 +228,10 @@ straitResult_t straitCommShrink(straitComm_t handle, const int* excluded, int co
   });
 }
 
+straitResult_t straitCommSynchronize(straitComm_t handle) {
+  return with_comm(handle, [](Comm& comm) { return result_of(comm.await_device()); });
+}
+
 straitResult_t straitCommDestroy(straitComm_t handle) {
   return guarded([&] {
     if (handle == nullptr) return straitSuccess;

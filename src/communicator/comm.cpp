@@ -90,6 +90,11 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   return launched(first, number, calls.size() == 1 ? device_->enqueue(first) : device_->enqueue_aggregate(calls));
 }
 
+Status Comm::await_device() const {
+  if (device_) STRAIT_TRY(device_->await_work());
+  return sticky();
+}
+
 Result<std::size_t> Comm::begin_first_of(std::span<Call> group) {
   const std::size_t together = device_ && !has_failed() ? device_->aggregated_calls(group) : 1;
   if (together == 1) return begin(group.front()).map([] { return std::size_t{1}; });

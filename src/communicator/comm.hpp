@@ -120,6 +120,8 @@ class Comm {
   Status order_streams(const Call& first, const Call& then);
   using State = HostProgram::State;
   Result<State> step();
+  /// Until this rank's GPU, if any, has done all that has begun; then sticky(). From any thread.
+  Status await_device() const;
   /// Waits a little for others to advance the operation in progress.
   Status pause();
 

@@ -282,12 +282,17 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
 
 Status CudaRank::deregister_memory(std::uint64_t number) {
   if (!registrations_.has(number)) return {};
+  STRAIT_TRY(await_work());
   DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;
-  if (!await_own_work())
-    return fail(Code::aborted, "calls on registered memory have not ended 10 s after the communicator failed");
   registrations_.remove(number);
   return {};
+}
+
+Status CudaRank::await_work() {
+  DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;
+  if (await_own_work()) return {};
+  return fail(Code::aborted, "calls have not ended 10 s after the communicator failed");
 }
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {

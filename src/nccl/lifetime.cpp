@@ -60,7 +60,9 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommFinalize, ncclComm_t comm) {
   return with_comm(comm, "ncclCommFinalize", [](ncclComm& live) {
     if (live.is_finalized.exchange(true))
       return failed(ncclInvalidUsage, "ncclCommFinalize: the communicator is finalized already");
-    return ncclSuccess;  // what was posted is flushed by ncclCommDestroy
+    const ncclResult_t result = Group::of_this_thread().finalize(&live);
+    if (result != ncclSuccess && result != ncclInProgress) live.is_finalized = false;
+    return result;
   });
 }
 
