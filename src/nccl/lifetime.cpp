@@ -8,7 +8,7 @@
 namespace strait::nccl {
 namespace {
 
-constexpr auto glance = std::chrono::microseconds(100);
+constexpr auto look_every = std::chrono::microseconds(100);
 
 /// A communicator that this call may end: live, and not in this thread's open group.
 ncclResult_t endable(ncclComm_t handle, const char* function) {
@@ -21,7 +21,7 @@ ncclResult_t endable(ncclComm_t handle, const char* function) {
 }
 
 void await_set_up(const ncclComm& comm) {
-  while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(glance);
+  while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(look_every);
 }
 
 /// A forked child has a copy of its parent's communicator, but none of the threads that set it up or use it: whoever
