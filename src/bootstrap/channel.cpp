@@ -36,7 +36,8 @@ Channel::~Channel() {
       if (!error_) neighbour.connection.send(FrameType::goodbye, {});
       // Unread data would turn the close into a reset, which can overtake what was sent last.
       neighbour.connection.fill();
-    } catch (const std::bad_alloc&) {  // the end of the connection says enough
+    } catch (const std::bad_alloc&) {
+      continue;  // the end of the connection says enough
     }
   }
 }
