@@ -243,8 +243,8 @@ STRAIT_API straitResult_t straitCommGetTransport(straitComm_t comm, const char**
 /* The CUDA device of this rank; -1 on a host rank. */
 STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
 /* Declares that this memory will be used in the same calls on all ranks, so that peers reach it in place. Collective.
- * `handle` undoes it; that comes before the memory is freed, and waits for this rank's GPU. If any rank's memory cannot
- * be reached, all get the reason, and none is registered.
+ * `handle` undoes it; that comes before the memory is freed and behind the last launch of graphs with calls on it, and
+ * waits for this rank's GPU. If any rank's memory cannot be reached, all get the reason, and none is registered.
  *  - Host ranks: memory from straitMemAlloc, as send and receive buffers.
  *  - GPU ranks: memory of this rank's device from straitMemAllocDevice, or any other of the CUDA driver's virtual
  * memory interface that POSIX file descriptors can share (ncclMemAlloc, PyTorch's pools of it), as receive buffers of
