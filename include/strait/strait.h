@@ -214,6 +214,10 @@ STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key,
  * are seen to have died; then the remaining ones may try again, with fewer. */
 STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* excluded, int count, straitComm_t* smaller,
                                            const straitConfig_t* config);
+/* Waits until this rank's GPU has done all calls made before, on whatever streams, those of launched graphs too; within
+ * a group that is those of groups that have ended. straitSuccess: they have their results; else the sticky error of the
+ * communicator. Calls of host ranks are done when they return. From any thread. */
+STRAIT_API straitResult_t straitCommSynchronize(straitComm_t comm);
 /* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank
  * get straitRemoteError. NULL is allowed. A forked child may destroy what it inherited of communicators, which frees
  * nothing and leaves its parent's alone; all else on them is straitInvalidUsage there. It may make its own. */
@@ -239,13 +243,14 @@ STRAIT_API straitResult_t straitCommGetTransport(straitComm_t comm, const char**
 /* The CUDA device of this rank; -1 on a host rank. */
 STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
 /* Declares that this memory will be used in the same calls on all ranks, so that peers reach it in place. Collective.
- * `handle` undoes it; that comes before the memory is freed, and waits for this rank's GPU. If any rank's memory cannot
- * be reached, all get the reason, and none is registered.
+ * `handle` undoes it; that comes before the memory is freed and behind the last launch of graphs with calls on it, and
+ * waits for this rank's GPU. If any rank's memory cannot be reached, all get the reason, and none is registered.
  *  - Host ranks: memory from straitMemAlloc, as send and receive buffers.
  *  - GPU ranks: memory of this rank's device from straitMemAllocDevice, or any other of the CUDA driver's virtual
  * memory interface that POSIX file descriptors can share (ncclMemAlloc, PyTorch's pools of it), as receive buffers of
  * large all-gathers, all-to-alls (in place on all ranks or on none) and broadcasts, which begin at the same distance
- * from `pointer` on all ranks. Where GPUs trade through host memory it changes nothing. */
+ * from `pointer` on all ranks. Once the communicator has failed, peers that have made such a call may write there even
+ * if this rank has not made it. Where GPUs trade through host memory it changes nothing. */
 STRAIT_API straitResult_t straitCommRegister(straitComm_t comm, void* pointer, size_t size_bytes, void** handle);
 STRAIT_API straitResult_t straitCommDeregister(straitComm_t comm, void* handle);
 

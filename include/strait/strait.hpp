@@ -181,6 +181,8 @@ class Communicator {
     check(straitCommShrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &smaller, config));
     return Communicator(smaller);
   }
+  /// Until its GPU has done all calls.
+  void synchronize() const { check(straitCommSynchronize(comm_)); }
   void abort() const { check(straitCommAbort(comm_)); }
   /// The sticky error; from any thread.
   straitResult_t error() const {

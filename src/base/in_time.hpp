@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -28,15 +29,15 @@ class InTime {
     changed_.notify_all();
   }
 
-  /// What the question gives, an optional; nothing if that does not come in time, or an earlier one is still open. What
-  /// it refers to must outlive this.
+  /// What the question gives, an optional; nothing if that does not come in time, or an earlier one is still open, or
+  /// there is no thread to be had. What it refers to must outlive this.
   template <class Question, class Answer = std::invoke_result_t<Question>>
   Answer ask(Question question, std::chrono::milliseconds limit) {
     auto promise = std::make_shared<std::promise<Answer>>();
     std::future<Answer> answer = promise->get_future();
     {
       const std::scoped_lock lock(mutex_);
-      if (is_asking_) return std::nullopt;
+      if (is_asking_ || !start()) return std::nullopt;
       is_asking_ = true;
       question_ = [this, promise = std::move(promise), question = std::move(question)] {
         Answer result = question();
@@ -46,13 +47,21 @@ class InTime {
         }
         promise->set_value(std::move(result));
       };
-      if (!thread_.joinable()) thread_ = std::jthread([this] { answer_all(); });
     }
     changed_.notify_all();
     return answer.wait_for(limit) == std::future_status::ready ? answer.get() : std::nullopt;
   }
 
  private:
+  bool start() {
+    if (thread_.joinable()) return true;
+    try {
+      thread_ = std::jthread([this] { answer_all(); });
+    } catch (const std::system_error&) {
+      return false;
+    }
+    return true;
+  }
   void answer_all() {
     std::unique_lock lock(mutex_);
     for (;;) {

@@ -1,6 +1,7 @@
 #include "bootstrap/channel.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace strait {
 namespace {
@@ -31,9 +32,13 @@ std::unique_ptr<Channel> Channel::alone(PeerInfo self) {
 
 Channel::~Channel() {
   for (Neighbour& neighbour : neighbours_) {
-    if (!error_) neighbour.connection.send(FrameType::goodbye, {});
-    // Unread data would turn the close into a reset, which can overtake what was sent last.
-    neighbour.connection.fill();
+    try {
+      if (!error_) neighbour.connection.send(FrameType::goodbye, {});
+      // Unread data would turn the close into a reset, which can overtake what was sent last.
+      neighbour.connection.fill();
+    } catch (const std::bad_alloc&) {
+      continue;  // the end of the connection says enough
+    }
   }
 }
 

@@ -224,10 +224,14 @@ straitResult_t straitAllToAllv(const void* sendbuff, const size_t sendcounts[], 
           strait::fail(Code::invalid_argument, "all-to-all-v: an array of counts or offsets is NULL"));
     const std::size_t ranks = (*comm)->ranks();
     Call call = make_call(stream, Collective::all_to_all_v, sendbuff, recvbuff, 0);
-    call.send_counts.assign(sendcounts, sendcounts + ranks);
-    call.send_offsets.assign(senddispls, senddispls + ranks);
-    call.receive_counts.assign(recvcounts, recvcounts + ranks);
-    call.receive_offsets.assign(recvdispls, recvdispls + ranks);
+    const strait::Status enough = (*comm)->or_out_of_memory([&]() -> strait::Status {
+      call.send_counts.assign(sendcounts, sendcounts + ranks);
+      call.send_offsets.assign(senddispls, senddispls + ranks);
+      call.receive_counts.assign(recvcounts, recvcounts + ranks);
+      call.receive_offsets.assign(recvdispls, recvdispls + ranks);
+      return {};
+    });
+    if (!enough) return result_in_group(enough);
     return collective(handle, std::move(call), datatype);
   });
 }

@@ -57,12 +57,34 @@ using SetUp = std::function<Status()>;
 
 /// Runs it; or leaves it to the end of the open group, for ranks that one thread drives wait for one another. `comm` is
 /// null where there is none yet. What the call gives back is written at once: the pointers to it need not outlive it.
-straitResult_t run_or_record(const Comm* comm, Result<SetUp> set_up) {
+straitResult_t run_or_record(Comm* comm, Result<SetUp> set_up) {
   if (!set_up) return result_in_group(tl::unexpected(set_up.error()));
   Group& group = Group::of_this_thread();
   if (!group.is_open()) return result_of((*set_up)());
   group.add_set_up(comm, std::move(*set_up));
   return straitSuccess;
+}
+
+/// A call that may stand in a group, which it spoils if there is no memory left for it.
+template <class F>
+straitResult_t recorded(F&& body) noexcept {
+  return guarded([&] {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) {
+      return result_in_group(strait::fail(Code::out_of_memory, "out of memory"));  // short enough to need none
+    }
+  });
+}
+
+/// One on a communicator, all of whose ranks make it: they are told then.
+template <class F>
+straitResult_t recorded(straitComm_t handle, F&& body) noexcept {
+  return recorded([&] {
+    const auto comm = comm_of(handle);
+    if (!comm) return result_in_group(tl::unexpected(comm.error()));
+    return (*comm)->or_tell_out_of_memory([&] { return body(**comm); });
+  });
 }
 
 /// The result fills in `fresh`.
@@ -177,7 +199,7 @@ using namespace strait::api;
 
 straitResult_t straitCommInitRank(straitComm_t* handle, int ranks, const straitUniqueId* id, int rank,
                                   const straitConfig_t* config) {
-  return guarded([&] {
+  return recorded([&] {
     auto made = std::make_unique<straitComm>();
     const auto result = run_or_record(nullptr, prepare_init(handle, *made, ranks, id, rank, config));
     if (result == straitSuccess) *handle = made.release();
@@ -206,11 +228,9 @@ straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* con
 
 straitResult_t straitCommSplit(straitComm_t handle, int color, int key, straitComm_t* split,
                                const straitConfig_t* config) {
-  return guarded([&] {
-    const auto comm = comm_of(handle);
-    if (!comm) return result_in_group(tl::unexpected(comm.error()));
+  return recorded(handle, [&](Comm& comm) {
     auto made = std::make_unique<straitComm>();
-    const auto result = run_or_record(*comm, prepare_split(**comm, color, key, split, *made, config));
+    const auto result = run_or_record(&comm, prepare_split(comm, color, key, split, *made, config));
     if (result == straitSuccess) *split = color < 0 ? nullptr : made.release();
     return result;
   });
@@ -218,7 +238,7 @@ straitResult_t straitCommSplit(straitComm_t handle, int color, int key, straitCo
 
 straitResult_t straitCommShrink(straitComm_t handle, const int* excluded, int count, straitComm_t* smaller,
                                 const straitConfig_t* config) {
-  return guarded([&] {
+  return recorded([&] {
     const auto comm = comm_of(handle);
     if (!comm) return result_in_group(tl::unexpected(comm.error()));
     auto made = std::make_unique<straitComm>();
@@ -226,6 +246,10 @@ straitResult_t straitCommShrink(straitComm_t handle, const int* excluded, int co
     if (result == straitSuccess) *smaller = made.release();
     return result;
   });
+}
+
+straitResult_t straitCommSynchronize(straitComm_t handle) {
+  return with_comm(handle, [](Comm& comm) { return result_of(comm.await_device()); });
 }
 
 straitResult_t straitCommDestroy(straitComm_t handle) {
@@ -292,11 +316,9 @@ straitResult_t straitCommDevice(straitComm_t handle, int* device) {
 }
 
 straitResult_t straitCommRegister(straitComm_t handle, void* pointer, size_t size_bytes, void** registration) {
-  return guarded([&] {
-    const auto comm = comm_of(handle);
-    if (!comm) return result_in_group(tl::unexpected(comm.error()));
-    const std::uint64_t number = (*comm)->next_registration();
-    const auto result = run_or_record(*comm, prepare_register(**comm, pointer, size_bytes, registration, number));
+  return recorded(handle, [&](Comm& comm) {
+    const std::uint64_t number = comm.next_registration();
+    const auto result = run_or_record(&comm, prepare_register(comm, pointer, size_bytes, registration, number));
     if (result == straitSuccess) *registration = reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
     return result;
   });

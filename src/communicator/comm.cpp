@@ -20,11 +20,15 @@ constexpr int quick_tries = 8;
 }  // namespace
 
 Error Comm::raise_out_of_memory() {
-  Error error = end_in({Code::out_of_memory,
-                        "no memory left to prepare the operation. Check the limit of address space (ulimit -v) and the "
-                        "memory limit of the container"});
-  last_memory_.reset();  // others may have read it
-  return error;
+  last_memory_.reset();
+  return end_in({Code::out_of_memory,
+                 "no memory left to prepare the operation. Check the limit of address space (ulimit -v) and the memory "
+                 "limit of the container"});
+}
+
+void Comm::give_up_set_up(const Error& error) {
+  last_memory_.reset();
+  channel_->announce({Code::remote_error, channel_->self().describe() + " cannot go on: " + error.message});
 }
 
 Error Comm::end_in(Error error) {
@@ -88,6 +92,11 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   }
   program_ = nullptr;
   return launched(first, number, calls.size() == 1 ? device_->enqueue(first) : device_->enqueue_aggregate(calls));
+}
+
+Status Comm::await_device() const {
+  if (device_) STRAIT_TRY(device_->await_work());
+  return sticky();
 }
 
 Result<std::size_t> Comm::begin_first_of(std::span<Call> group) {

@@ -108,6 +108,18 @@ class Comm {
       return tl::unexpected(raise_out_of_memory());
     }
   }
+  /// What asks all ranks besides operations (splits, registrations), and does not go on here: tells those that wait for
+  /// this rank in it. There is none any more from then on; operations go on.
+  void give_up_set_up(const Error& error);
+  template <class F>
+  std::invoke_result_t<F> or_tell_out_of_memory(F&& work) {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      give_up_set_up({Code::out_of_memory, "no memory left"});
+      throw;
+    }
+  }
   /// Begins, steps and waits until done. Calls are valid (validate()).
   Status run(const Call& call);
   Status run_message(const Call& call);  ///< a send or a receive on its own
@@ -120,6 +132,8 @@ class Comm {
   Status order_streams(const Call& first, const Call& then);
   using State = HostProgram::State;
   Result<State> step();
+  /// Until this rank's GPU, if any, has done all that has begun; then sticky(). From any thread.
+  Status await_device() const;
   /// Waits a little for others to advance the operation in progress.
   Status pause();
 
@@ -177,13 +191,16 @@ class Comm {
   /// An error if one of them, which has yet to come, will not.
   Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
   Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait) const;
+  Status register_on_all(std::uint64_t number, void* pointer, std::size_t bytes);
   bool has_failed() const {
     if (device_) device_->hear_of_failures();
     return watch_->has_failed();
   }
   /// sticky(). Ranks that wait on the channel are told of it, too.
   Status failure();
-  /// From now on waits on the channel end when the communicator fails, or is_cancelled() says so.
+  /// What ends waits on the channel: a failure of the communicator, or that is_cancelled() says so.
+  std::function<Status()> news_of(const IsCancelled& is_cancelled) const;
+  /// From now on they end so.
   void heed(const IsCancelled& is_cancelled);
   Result<std::unique_ptr<Comm>> make_part(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled);

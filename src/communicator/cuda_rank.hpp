@@ -55,6 +55,7 @@ class CudaRank final : public DeviceRank {
   Status prepare_call(const Call& call) override;
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
   Status deregister_memory(std::uint64_t number) override;
+  Status await_work() override;
 
  private:
   using Tail = CallOrder::Tail;

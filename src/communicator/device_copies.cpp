@@ -194,7 +194,8 @@ bool DeviceCopies::carries_in_place(const Call& call) const {
 Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
   STRAIT_TRY(gate_.hold(call.stream));
   // Ranks whose outputs are at other places must not meet.
-  const auto hash = static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.number)) ^ place.offset));
+  const auto distance = static_cast<std::uint64_t>(place.distance);
+  const auto hash = static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.frame)) ^ distance));
   return peers_->enqueue_in_place(staged_call(call), place.addresses, hash, call.stream);
 }
 

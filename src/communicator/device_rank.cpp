@@ -29,19 +29,27 @@ constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
+/// Of the current device: nothing runs there any more.
+bool gpu_has_failed() { return cudaFree(nullptr) != cudaSuccess; }
+
 /// Kernels that begin at last find the abort word. But what a stream waits for with copies, nobody knows before it has
 /// come to them. Both outlive the thread.
-void go_on_releasing(std::uint32_t rank, DeviceCopies& copies, CallOrder& order) {
+void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, CallOrder& order) {
   constexpr int looks_between_questions = 200;
   try {
-    std::thread([&copies, &order] {
-      for (int looks = 1; looks % looks_between_questions != 0 || order.is_idle() != true; ++looks) {
+    std::thread([&copies, &order, device = request.device] {
+      const DeviceGuard guard(device);
+      const cuda::RelaxedCapture relaxed;
+      for (int looks = 1;; ++looks) {
         copies.release_waits();
         std::this_thread::sleep_for(look_every);
+        if (looks % looks_between_questions != 0) continue;
+        const std::optional<bool> idle = order.is_idle();
+        if (idle == true || (!idle && gpu_has_failed())) return;
       }
     }).detach();
   } catch (const std::system_error& error) {
-    log_warn(static_cast<int>(rank),
+    log_warn(static_cast<int>(request.rank),
              std::string("no thread ends the copies of an aborted communicator, whose streams may wait for ever: ") +
                  error.what() + ". Raise the limit on processes (ulimit -u)");
   }
@@ -190,7 +198,7 @@ CudaRank::~CudaRank() {
       std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_), std::move(questions_),
       std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_), std::move(keeps_pinned_)));
   auto& copies = std::get<DeviceCopies>(*left);
-  if (copies.are_open()) go_on_releasing(request_.rank, copies, *std::get<std::unique_ptr<CallOrder>>(*left));
+  if (copies.are_open()) go_on_releasing(request_, copies, *std::get<std::unique_ptr<CallOrder>>(*left));
 }
 
 /// Kernels end by themselves, or by the abort word that the attendant raises, and with them streams that wait for them.
@@ -202,7 +210,7 @@ bool CudaRank::await_own_work() {
   for (;; std::this_thread::sleep_for(std::chrono::microseconds(200))) {
     const std::optional<bool> idle = order_->is_idle();
     if (idle == true) return true;
-    if (!idle && cudaFree(nullptr) != cudaSuccess) return true;  // the GPU has failed: nothing runs any more
+    if (!idle && gpu_has_failed()) return true;
     if (!idle && !order_->knows_graphs()) return cudaDeviceSynchronize(), true;
     if (!request_.watch->has_failed()) continue;
     const auto now = std::chrono::steady_clock::now();
@@ -271,7 +279,8 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
   if (arenas_.is_staged() || request_.ranks < 2) return {};
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;  // programs register what they have just allocated for a graph
-  STRAIT_TRY(check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used"));  // by this thread
+  const Status usable = check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used");
+  STRAIT_TRY(request_.agree(usable, "use its GPU"));  // by this thread
   STRAIT_TRY(registrations_.add(request_, number, pointer, bytes));
   const std::lock_guard lock(copies_mutex_);
   Status ready = copies_.open_in_place(arenas_);
@@ -281,12 +290,17 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
 
 Status CudaRank::deregister_memory(std::uint64_t number) {
   if (!registrations_.has(number)) return {};
+  STRAIT_TRY(await_work());
   DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;
-  if (!await_own_work())
-    return fail(Code::aborted, "calls on registered memory have not ended 10 s after the communicator failed");
   registrations_.remove(number);
   return {};
+}
+
+Status CudaRank::await_work() {
+  DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;
+  if (await_own_work()) return {};
+  return fail(Code::aborted, "calls have not ended 10 s after the communicator failed");
 }
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {

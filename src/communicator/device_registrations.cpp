@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/log.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "transports/cuda_p2p/shared_memory.hpp"
 
@@ -60,7 +61,7 @@ bool free_device_memory(void* pointer) {
 
 Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_t number, void* pointer,
                                 std::size_t bytes) {
-  Registration registration{static_cast<std::byte*>(pointer), bytes, {}, {}, {}, 0};
+  Registration registration{static_cast<std::byte*>(pointer), {}, {}, {}};
   Status own;
   if (auto memory = cuda_p2p::UserMemory::find(pointer, bytes, request.device))
     registration.own = std::move(*memory);
@@ -68,14 +69,35 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
     own = tl::unexpected(memory.error());
   STRAIT_TRY(request.agree(own, "register its memory"));
   STRAIT_TRY(map_peers(request, registration));
+  STRAIT_TRY(add_range(request, number, pointer, bytes));
   all_.insert_or_assign(number, std::move(registration));
+  return {};
+}
+
+Status DeviceRegistrations::add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer,
+                                      std::size_t bytes) {
+  STRAIT_ASSIGN(const auto lengths, gather(request, bytes));
+  const std::size_t least_bytes = *std::min_element(lengths.begin(), lengths.end());
+  const auto own = ranges_.overlaps(pointer, least_bytes);
+  STRAIT_ASSIGN(const auto counts, gather(request, own.size()));
+  std::vector<std::vector<RegisteredRanges::Overlap>> all(request.ranks);
+  for (std::size_t i = 0; i < *std::max_element(counts.begin(), counts.end()); ++i) {
+    const auto each = i < own.size() ? own[i] : RegisteredRanges::Overlap{};
+    STRAIT_ASSIGN(const auto frames, gather(request, each.frame));
+    STRAIT_ASSIGN(const auto distances, gather(request, static_cast<std::size_t>(each.distance)));
+    for (std::uint32_t rank = 0; rank < request.ranks; ++rank)
+      if (i < counts[rank]) all[rank].push_back({frames[rank], static_cast<std::int64_t>(distances[rank])});
+  }
+  if (!ranges_.add(number, pointer, least_bytes, all) && request.rank == 0)
+    log_info(0,
+             "memory that is registered overlaps what was registered before, and not alike on all ranks: calls do "
+             "not go straight into either");
   return {};
 }
 
 /// All ranks trade as many allocations as the one with the most has; those that have fewer give their first again.
 Status DeviceRegistrations::map_peers(const DeviceRank::Request& request, Registration& registration) {
   const std::vector<std::size_t> own_sizes = registration.own.sizes_bytes();
-  STRAIT_ASSIGN(const auto lengths, gather(request, registration.bytes));
   STRAIT_ASSIGN(const auto offsets, gather(request, registration.own.offset()));
   STRAIT_ASSIGN(const auto counts, gather(request, own_sizes.size()));
   std::vector<std::vector<UniqueFd>> shared(request.ranks);
@@ -105,27 +127,23 @@ Status DeviceRegistrations::map_peers(const DeviceRank::Request& request, Regist
     registration.peers[rank] = std::move(*memory);
     registration.addresses[rank] = registration.peers[rank].data() + offsets[rank];
   }
-  registration.least_bytes = *std::min_element(lengths.begin(), lengths.end());
   return request.agree(mapped, "map its peers' registered memory");
 }
 
 Result<std::optional<DeviceRegistrations::Place>> DeviceRegistrations::find(const void* pointer,
                                                                             std::size_t bytes) const {
-  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
-  for (const auto& [number, registration] : all_) {
-    const auto registered = reinterpret_cast<std::uintptr_t>(registration.begin);
-    if (begin < registered || begin + bytes > registered + registration.least_bytes) continue;
-    if (!registration.own.is_still_there())
-      return fail(Code::invalid_usage,
-                  "the memory of this buffer was registered, and freed since then, so that its peers would write into "
-                  "what no longer is there. Deregister memory before it is freed (straitCommDeregister, "
-                  "ncclCommWindowDeregister)");
-    Place place{number, begin - registered, registration.addresses};
-    for (std::byte*& address : place.addresses)
-      if (address != nullptr) address += place.offset;
-    return place;
-  }
-  return std::optional<Place>();
+  const auto found = ranges_.find(pointer, bytes);
+  if (!found) return std::optional<Place>();
+  const Registration& registration = all_.at(found->number);
+  if (!registration.own.is_still_there())
+    return fail(Code::invalid_usage,
+                "the memory of this buffer was registered, and freed since then, so that its peers would write into "
+                "what no longer is there. Deregister memory before it is freed (straitCommDeregister, "
+                "ncclCommWindowDeregister)");
+  Place place{found->frame, found->distance, registration.addresses};
+  for (std::byte*& address : place.addresses)
+    if (address != nullptr) address += found->offset;
+  return place;
 }
 
 }  // namespace strait

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "communicator/device_rank.hpp"
+#include "communicator/registered_ranges.hpp"
 #include "kernels/launch.hpp"
 #include "transports/cuda_p2p/user_memory.hpp"
 
@@ -22,30 +23,34 @@ class DeviceRegistrations {
   /// Collective: all ranks' memory is registered with that number, or that of none. It need not be of one length.
   Status add(const DeviceRank::Request& request, std::uint64_t number, void* pointer, std::size_t bytes);
   /// Nothing that uses it may be under way on this rank's device.
-  void remove(std::uint64_t number) { all_.erase(number); }
+  void remove(std::uint64_t number) {
+    ranges_.remove(number);
+    all_.erase(number);
+  }
   bool has(std::uint64_t number) const { return all_.count(number) != 0; }
 
-  /// Memory that lies in what is registered: in which, where, and what peers have at that place of theirs.
+  /// Memory that lies in what is registered: where, as all ranks tell it, and what peers have at that place of theirs.
   struct Place {
-    std::uint64_t number;
-    std::size_t offset;
+    std::uint64_t frame;  ///< RegisteredRanges
+    std::int64_t distance;
     Addresses addresses;
   };
-  /// Nothing: it is not registered. Code::invalid_usage: it was freed since then.
+  /// Nothing: it is not registered, or so that ranks could not tell where. Code::invalid_usage: it was freed since
+  /// then.
   Result<std::optional<Place>> find(const void* pointer, std::size_t bytes) const;
 
  private:
   struct Registration {
     std::byte* begin;
-    std::size_t bytes;
     cuda_p2p::UserMemory own;
     std::vector<cuda_p2p::PeerMemory> peers;  ///< by rank; this rank's is empty
     Addresses addresses;                      ///< where the registered memory begins
-    std::size_t least_bytes;                  ///< of any rank
   };
   static Status map_peers(const DeviceRank::Request& request, Registration& registration);
+  Status add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer, std::size_t bytes);
 
   std::map<std::uint64_t, Registration> all_;
+  RegisteredRanges ranges_;
 };
 
 }  // namespace strait

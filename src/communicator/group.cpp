@@ -1,7 +1,7 @@
 #include "communicator/group.hpp"
 
 #include <algorithm>
-#include <system_error>
+#include <functional>
 #include <thread>
 
 #include "base/shortage.hpp"
@@ -20,7 +20,7 @@ Group& Group::of_this_thread() {
 
 void Group::add(Comm& comm, Call call) {
   auto queue = std::find_if(queues_.begin(), queues_.end(), [&](const Queue& q) { return q.comm == &comm; });
-  if (queue == queues_.end()) queue = queues_.insert(queues_.end(), Queue{&comm, {}, {}, 0, false, false, false});
+  if (queue == queues_.end()) queue = queues_.insert(queues_.end(), Queue{&comm, {}, {}});
   (call.collective == Collective::send_recv ? queue->messages : queue->collectives).push_back(std::move(call));
 }
 
@@ -30,10 +30,10 @@ bool Group::uses(const Comm* comm) const {
          std::any_of(set_ups_.begin(), set_ups_.end(), is_on_comm);
 }
 
-void Group::add_set_up(const Comm* comm, std::function<Status()> set_up) {
+void Group::add_set_up(Comm* comm, std::function<Status()> set_up) {
   auto found = std::find_if(set_ups_.begin(), set_ups_.end(),
                             [&](const SetUps& set_ups) { return comm != nullptr && set_ups.comm == comm; });
-  if (found == set_ups_.end()) found = set_ups_.insert(set_ups_.end(), SetUps{comm, {}});
+  if (found == set_ups_.end()) found = set_ups_.insert(set_ups_.end(), SetUps{comm, {}, {}});
   found->calls.push_back(std::move(set_up));
 }
 
@@ -45,7 +45,7 @@ Status Group::end() {
   if (depth_ == 0) return fail(Code::invalid_usage, "straitGroupEnd without straitGroupStart");
   if (--depth_ > 0) return {};
   // Taken out first: whatever happens, the next group starts empty.
-  const auto set_ups = std::exchange(set_ups_, {});
+  auto set_ups = std::exchange(set_ups_, {});
   auto queues = std::exchange(queues_, {});
   STRAIT_TRY(std::exchange(refused_, Status()));
   if (fork_generation_ != fork_generation()) return fail_inherited("open group");
@@ -53,26 +53,26 @@ Status Group::end() {
   return run_queues(queues);
 }
 
-Status Group::run_set_ups(const std::vector<SetUps>& set_ups) {
+Status Group::run_set_ups(std::vector<SetUps>& set_ups) {
   // Ranks wait for one another here, so each needs a thread of its own, the first one this. After a failure the next
   // call is made all the same: the other ranks make it, too.
-  std::vector<Status> results(set_ups.size());
-  const auto run = [&](std::size_t i) {
-    for (const auto& call : set_ups[i].calls)
-      if (Status status = or_shortage(call); !status && results[i]) results[i] = std::move(status);
+  const auto run = [](SetUps& own) {
+    for (const auto& call : own.calls)
+      if (Status status = or_shortage(call); !status && own.result) own.result = std::move(status);
   };
   Status started;
   {
     std::vector<std::jthread> threads;
-    try {
-      for (std::size_t i = 1; i < set_ups.size(); ++i) threads.emplace_back(run, i);
-    } catch (const std::system_error& error) {
-      started = cannot_start_thread(error);
-    }
-    if (started && !set_ups.empty()) run(0);
+    started = or_shortage([&]() -> Status {
+      for (std::size_t i = 1; i < set_ups.size(); ++i) threads.emplace_back(run, std::ref(set_ups[i]));
+      return {};
+    });
+    if (started && !set_ups.empty()) run(set_ups.front());
+    for (const SetUps& each : set_ups)
+      if (!started && each.comm != nullptr) each.comm->give_up_set_up(started.error());
   }
   STRAIT_TRY(std::move(started));  // of which other ranks' errors are a consequence
-  for (Status& result : results) STRAIT_TRY(std::move(result));
+  for (SetUps& each : set_ups) STRAIT_TRY(std::move(each.result));
   return {};
 }
 
@@ -137,18 +137,18 @@ Status Group::run_queues(std::vector<Queue>& queues) {
   // In turn, an operation each: the calls of one GPU alone could fill its queue, and a driver whose queue is full waits
   // for kernels, which wait for those of the GPUs whose turn then never comes.
   Status first_error;
-  std::vector<Queue*> open;
-  for (Queue& queue : queues) open.push_back(&queue);
-  while (!open.empty()) {
-    std::erase_if(open, [&](Queue* queue) {
-      Result<Turn> turn = queue->comm->or_out_of_memory([&]() -> Result<Turn> {
-        STRAIT_ASSIGN(const Turn how, advance(*queue));
-        if (how == Turn::waits) STRAIT_TRY(queue->comm->pause());
+  for (std::size_t open = queues.size(); open > 0;) {
+    for (Queue& queue : queues) {
+      if (queue.is_over) continue;
+      Result<Turn> turn = queue.comm->or_out_of_memory([&]() -> Result<Turn> {
+        STRAIT_ASSIGN(const Turn how, advance(queue));
+        if (how == Turn::waits) STRAIT_TRY(queue.comm->pause());
         return how;
       });
       if (!turn && first_error) first_error = tl::unexpected(turn.error());
-      return !turn || *turn == Turn::nothing_left;
-    });
+      queue.is_over = !turn || *turn == Turn::nothing_left;
+      if (queue.is_over) --open;
+    }
   }
   return first_error;
 }

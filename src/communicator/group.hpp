@@ -33,7 +33,7 @@ class Group {
   bool uses(const Comm* comm) const;
   /// A call that waits for other ranks outside of operations: init, split, register. All of a group's run side by side
   /// before its operations, those on the same communicator in order. `comm` is null where there is none yet.
-  void add_set_up(const Comm* comm, std::function<Status()> set_up);
+  void add_set_up(Comm* comm, std::function<Status()> set_up);
   /// Spoils the group: its end returns this error and runs nothing.
   void refuse(const Error& error);
 
@@ -46,12 +46,14 @@ class Group {
     bool has_begun = false;
     bool messages_begun = false;
     bool in_progress = false;
+    bool is_over = false;
   };
   struct SetUps {
-    const Comm* comm;
+    Comm* comm;
     std::vector<std::function<Status()>> calls;
+    Status result;
   };
-  static Status run_set_ups(const std::vector<SetUps>& set_ups);
+  static Status run_set_ups(std::vector<SetUps>& set_ups);
   static Status run_queues(std::vector<Queue>& queues);
   static std::vector<const Call*> on_other_streams(const Queue& queue, const Call& call);
   static Status begin_streams(const Queue& queue);

@@ -237,14 +237,16 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   return {};
 }
 
-void Comm::heed(const IsCancelled& is_cancelled) {
-  channel_->heed([this, is_cancelled]() -> Status {
+std::function<Status()> Comm::news_of(const IsCancelled& is_cancelled) const {
+  return [this, is_cancelled]() -> Status {
     if (is_cancelled && is_cancelled())
       return fail(Code::aborted, "a communicator was aborted while it was made, on " + channel_->self().describe() +
                                      " (straitCommAbort)");
     return watch_ ? watch_->sticky() : Status();
-  });
+  };
 }
+
+void Comm::heed(const IsCancelled& is_cancelled) { channel_->heed(news_of(is_cancelled)); }
 
 Status Comm::failure() {
   Status sticky = this->sticky();
@@ -265,6 +267,10 @@ Status Comm::agree(const Status& own, const std::string& what, const Deadline& d
 }
 
 Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
+  return or_tell_out_of_memory([&] { return register_on_all(number, pointer, bytes); });
+}
+
+Status Comm::register_on_all(std::uint64_t number, void* pointer, std::size_t bytes) {
   STRAIT_TRY(failure());
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
   device_deadline_ = deadline;
@@ -285,9 +291,10 @@ Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t by
                                         " could not be mapped when the communicator was made (see the warnings of that "
                                         "moment). Check the limit of address space (ulimit -v), or do without "
                                         "straitCommRegister: calls then copy once more");
-  STRAIT_TRY(agree(own, "register its memory", deadline));
-  registered_[number] = {static_cast<const std::byte*>(pointer), bytes, turn};
-  return {};
+  registered_[number] = {static_cast<const std::byte*>(pointer), bytes, turn};  // which may need memory
+  Status agreed = agree(own, "register its memory", deadline);
+  if (!agreed) registered_.erase(number);
+  return agreed;
 }
 
 Status Comm::deregister_memory(std::uint64_t number) {

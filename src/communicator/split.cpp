@@ -4,7 +4,6 @@
 #include <chrono>
 #include <future>
 #include <memory>
-#include <new>
 #include <optional>
 #include <system_error>
 
@@ -21,16 +20,18 @@ constexpr std::chrono::milliseconds news_every(10);
 
 Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled) {
-  try {
+  return or_tell_out_of_memory([&]() -> Result<std::unique_ptr<Comm>> {
     STRAIT_TRY(failure());
+    // Whatever ends this, also want of memory: what the news of now refers to is the caller's.
+    struct UntilMade {
+      Channel& channel;
+      std::function<Status()> later;
+      ~UntilMade() { channel.heed(std::move(later)); }
+    };
+    const UntilMade until_made{*channel_, news_of({})};
     heed(is_cancelled);
-    // Whatever ends this, also want of memory: what it refers to is the caller's.
-    const std::unique_ptr<Comm, void (*)(Comm*)> until_made(this, [](Comm* comm) { comm->heed({}); });
     return make_part(color, key, options, is_cancelled);
-  } catch (const std::bad_alloc&) {  // the others wait for this rank, and nothing else tells them
-    channel_->announce({Code::remote_error, channel_->self().describe() + " has no memory left to split with"});
-    throw;
-  }
+  });
 }
 
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,

@@ -59,7 +59,9 @@ ncclResult_t usable(const ncclComm* handle, std::string& problem) {
   }
   const ncclResult_t progress = comm->progress.load(std::memory_order_acquire);
   if (progress == ncclInProgress) {
-    problem = "the communicator is still being set up. Poll ncclCommGetAsyncError until it is not ncclInProgress";
+    problem =
+        "the communicator is still being set up, split or finalized. Poll ncclCommGetAsyncError until it is not "
+        "ncclInProgress";
     return ncclInvalidArgument;
   }
   if (comm->strait == nullptr) {

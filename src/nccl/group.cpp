@@ -135,7 +135,7 @@ Outcome start_all(const std::vector<Sequence>& sequences, bool is_awaited, Start
     if (outcome.result == ncclSuccess) continue;
     for (const SetUp& work : sequence) {
       // The other ranks are in it already, or will be, and nothing else tells them.
-      if (work.parent != nullptr) (void)straitCommAbort(work.parent->strait);
+      if (work.parent != nullptr && !work.finalizes) (void)straitCommAbort(work.parent->strait);
       finish(work, nullptr, outcome);
     }
   }
@@ -209,7 +209,10 @@ ncclResult_t Group::end() {
   const ncclResult_t result = guarded([&] { return run_set_ups(); });
   if (result != ncclSuccess && result != ncclInProgress) return give_up(result, last_error());
   const ncclResult_t ran = run_operations();
-  return ran == ncclSuccess ? result : ran;
+  const std::string text = ran == ncclSuccess ? "" : last_error();
+  const ncclResult_t finalized = guarded([&] { return run_finalizations(); });
+  if (ran != ncclSuccess) return failed(ran, text);
+  return finalized == ncclSuccess ? result : finalized;
 }
 
 /// What comes before the operations.
@@ -289,10 +292,28 @@ ncclResult_t Group::run_operations() {
   return result;
 }
 
+/// Each waits for what its own GPU has already. The first error counts.
+ncclResult_t Group::run_finalizations() {
+  ncclResult_t result = ncclSuccess;
+  for (SetUp& work : std::exchange(finalizations_, {})) {
+    if (live_comm(work.parent) == nullptr) {  // the group has ended it, too
+      let_go_of(work);
+      continue;
+    }
+    const ncclResult_t one = run_now(std::move(work));
+    if (result == ncclSuccess || result == ncclInProgress) result = one == ncclSuccess ? result : one;
+  }
+  return result;
+}
+
 ncclResult_t Group::give_up(ncclResult_t result, std::string text) {
   set_awaiting(std::exchange(windows_, {}), false);
   spoil_straits_group();
   (void)run_operations();
+  for (SetUp& work : std::exchange(finalizations_, {})) {
+    work.parent->is_finalized = false;
+    set_ups_.push_back(std::move(work));
+  }
   for (const SetUp& work : std::exchange(set_ups_, {})) {
     begin(work, true);
     finish(work, nullptr, {result, text});
@@ -314,10 +335,17 @@ ncclResult_t Group::cancel(const std::string& text) {
 
 ncclResult_t Group::submit(SetUp work) {
   for_both(work, [](ncclComm& comm) { hold(&comm); });
-  if (is_open()) {
-    set_ups_.push_back(std::move(work));
-    return ncclSuccess;
-  }
+  if (!is_open()) return run_now(std::move(work));
+  (work.finalizes ? finalizations_ : set_ups_).push_back(std::move(work));
+  return ncclSuccess;
+}
+
+ncclResult_t Group::finalize(ncclComm* comm) {
+  const auto finish = [comm](ncclComm*, straitComm_t*) { return checked(straitCommSynchronize(comm->strait)); };
+  return submit({nullptr, comm, finish, true});
+}
+
+ncclResult_t Group::run_now(SetUp work) {
   if (!is_blocking(work)) {
     std::vector<SetUp> works;
     works.push_back(std::move(work));

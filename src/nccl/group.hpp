@@ -16,6 +16,7 @@ struct SetUp {
   ncclComm* parent = nullptr;
   /// Runs without an open group. Fills in what `comm` (given again) will be. The text of an error is the last one's.
   std::function<ncclResult_t(ncclComm* comm, straitComm_t* made)> make;
+  bool finalizes = false;  ///< makes nothing: waits for all that runs on `parent`, behind the operations of a group
 };
 
 /// What this thread has between ncclGroupStart and ncclGroupEnd. Operations are Strait's to record; set-up work, which
@@ -37,6 +38,9 @@ class Group {
 
   /// Runs or records set-up work. `comm` and `parent` are held until it is done.
   ncclResult_t submit(SetUp work);
+  /// Success once all that runs on it is done: now, in the background if it does not block, or behind the operations of
+  /// this group.
+  ncclResult_t finalize(ncclComm* comm);
   /// Has peers read a window's memory in place, now or at the end of the group: a thread may register windows of
   /// several ranks, which wait for one another in it. The window is among the communicator's, and until then remains.
   ncclResult_t share(ncclComm* comm, ncclWindow_vidmem* window);
@@ -51,16 +55,19 @@ class Group {
  private:
   using Windows = std::map<ncclComm*, std::vector<ncclWindow_vidmem*>>;
   void end_aborted();
+  /// Of work that is held.
+  static ncclResult_t run_now(SetUp work);
   static void set_awaiting(const Windows& windows, bool awaits_group);
   ncclResult_t run_set_ups();
   ncclResult_t run_operations();
   ncclResult_t share_windows();
+  ncclResult_t run_finalizations();
   ncclResult_t give_up(ncclResult_t result, std::string text);
 
   int depth_ = 0;
   ncclResult_t first_error_ = ncclSuccess;
   std::string first_text_;
-  std::vector<SetUp> set_ups_;
+  std::vector<SetUp> set_ups_, finalizations_;
   Windows windows_;
   std::vector<ncclComm*> kept_;
   std::vector<ncclComm*> aborted_;

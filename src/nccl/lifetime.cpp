@@ -8,7 +8,7 @@
 namespace strait::nccl {
 namespace {
 
-constexpr auto glance = std::chrono::microseconds(100);
+constexpr auto look_every = std::chrono::microseconds(100);
 
 /// A communicator that this call may end: live, and not in this thread's open group.
 ncclResult_t endable(ncclComm_t handle, const char* function) {
@@ -21,7 +21,7 @@ ncclResult_t endable(ncclComm_t handle, const char* function) {
 }
 
 void await_set_up(const ncclComm& comm) {
-  while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(glance);
+  while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(look_every);
 }
 
 /// A forked child has a copy of its parent's communicator, but none of the threads that set it up or use it: whoever
@@ -60,7 +60,9 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommFinalize, ncclComm_t comm) {
   return with_comm(comm, "ncclCommFinalize", [](ncclComm& live) {
     if (live.is_finalized.exchange(true))
       return failed(ncclInvalidUsage, "ncclCommFinalize: the communicator is finalized already");
-    return ncclSuccess;  // what was posted is flushed by ncclCommDestroy
+    const ncclResult_t result = Group::of_this_thread().finalize(&live);
+    if (result != ncclSuccess && result != ncclInProgress) live.is_finalized = false;
+    return result;
   });
 }
 

@@ -271,5 +271,18 @@ TEST(Finalize, EndsOperationsAndKeepsTheRest) {
   });
 }
 
+TEST(Finalize, OfOneThatDoesNotBlockIsAskedFor) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInProgress);
+  EXPECT_EQ(await_ready(comm), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+  EXPECT_EQ(await_ready(comm), ncclSuccess);
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
 }  // namespace
 }  // namespace strait::testing

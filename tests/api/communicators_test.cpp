@@ -44,6 +44,7 @@ TEST(Communicators, KnowTheirRank) {
     STRAIT_EXPECT_OK(straitCommCount(comm, &got_ranks));
     STRAIT_EXPECT_OK(straitCommDevice(comm, &device));
     STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+    STRAIT_EXPECT_OK(straitCommSynchronize(comm));
     EXPECT_EQ(got_rank, rank);
     EXPECT_EQ(got_ranks, 3);
     EXPECT_EQ(device, -1);

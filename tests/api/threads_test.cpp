@@ -4,9 +4,12 @@
 #include <pthread.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "support/ranks.hpp"
+#include "support/stopwatch.hpp"
 
 namespace {
 
@@ -52,6 +55,46 @@ TEST(MissingThreads, OfOtherRanksAreToldOf) {
   EXPECT_THAT(straitGetLastError(nullptr), ::testing::HasSubstr("ulimit -u"));
   EXPECT_EQ(straitGroupEnd(), straitInvalidUsage) << "the group is over";
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+/// Of another thread's rank, which waits for this one's two.
+TEST(MissingThreads, OfSplitsAndRegistrationsAreToldToWhoWaitsForThem) {
+  const auto split = [](straitComm_t comm) {
+    straitComm_t part = nullptr;
+    return straitCommSplit(comm, -1, 0, &part, nullptr);
+  };
+  const auto registers = [](straitComm_t comm) {
+    static int memory[4];
+    void* handle = nullptr;
+    return straitCommRegister(comm, memory, sizeof memory, &handle);
+  };
+  for (const auto call : {+split, +registers}) {
+    straitUniqueId id;
+    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    const straitConfig_t config = test_config();
+    std::jthread other([&] {
+      straitComm_t comm = nullptr;
+      STRAIT_EXPECT_OK(straitCommInitRank(&comm, 3, &id, 2, &config));
+      const Stopwatch watch;
+      EXPECT_EQ(call(comm), straitRemoteError);
+      EXPECT_THAT(straitGetLastError(nullptr), ::testing::HasSubstr("ulimit -u"));
+      EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+      STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    });
+    straitComm_t comms[2] = {};
+    const auto in_a_group = [&](auto&& each) {
+      STRAIT_EXPECT_OK(straitGroupStart());
+      for (const int rank : {0, 1}) STRAIT_EXPECT_OK(each(rank));
+      return straitGroupEnd();
+    };
+    STRAIT_EXPECT_OK(in_a_group([&](int rank) { return straitCommInitRank(&comms[rank], 3, &id, rank, &config); }));
+    no_threads = true;
+    EXPECT_EQ(in_a_group([&](int rank) { return call(comms[rank]); }), straitSystemError);
+    no_threads = false;
+    STRAIT_EXPECT_OK(in_a_group([&](int rank) { return straitBarrier(comms[rank], nullptr); }));
+    for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  }
 }
 
 }  // namespace

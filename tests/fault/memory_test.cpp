@@ -1,11 +1,14 @@
 // Any allocation of one rank's call may be the one that memory no longer suffices for: the call says so, and the peers
 // do not wait for ever.
 #include <gmock/gmock.h>
+#include <malloc.h>
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <cstdlib>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "support/ranks.hpp"
@@ -16,20 +19,30 @@ thread_local int allocations = 0;  ///< that this thread has asked for,
 std::atomic<int> failing_of_next_thread = -1;
 thread_local int failing_allocation = failing_of_next_thread.exchange(-1);  ///< and which of them fails
 
+/// From there on all fail, until something large is freed.
+thread_local bool lasts = false, is_short = false;
+
 void* allocate(std::size_t bytes) {
-  void* const memory = allocations++ == failing_allocation ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  const bool fails = allocations++ == failing_allocation;
+  is_short |= fails && lasts;
+  void* const memory = fails || is_short ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+
+void release(void* memory) {
+  if (memory != nullptr && malloc_usable_size(memory) >= 16 << 10) is_short = false;
+  std::free(memory);
 }
 
 }  // namespace
 
 void* operator new(std::size_t bytes) { return allocate(bytes); }
 void* operator new[](std::size_t bytes) { return allocate(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
 
 namespace strait::testing {
 namespace {
@@ -71,28 +84,55 @@ straitResult_t mixed_group(straitComm_t comm, int rank, Buffers& buffers) {
   return straitGroupEnd();
 }
 
+straitResult_t register_memory(straitComm_t comm, int, Buffers& buffers) {
+  void* handle = nullptr;
+  const straitResult_t result = straitCommRegister(comm, buffers.send.data(), 1000, &handle);
+  return result == straitSuccess ? straitCommDeregister(comm, handle) : result;
+}
+straitResult_t register_in_a_group(straitComm_t comm, int rank, Buffers& buffers) {
+  void *handle = nullptr, *other = nullptr;
+  straitGroupStart();
+  straitCommRegister(comm, buffers.send.data(), 1000, &handle);
+  straitCommRegister(comm, buffers.receive.data(), 1000, &other);
+  all_reduce(comm, rank, buffers);
+  return straitGroupEnd();
+}
+straitResult_t split(straitComm_t comm, int rank, Buffers&) {
+  straitComm_t part = nullptr;
+  const straitResult_t result = straitCommSplit(comm, 0, rank, &part, nullptr);
+  const int failing = std::exchange(failing_allocation, -1);
+  is_short = false;
+  if (result == straitSuccess) straitCommDestroy(part);
+  failing_allocation = failing;
+  return result;
+}
+
 /// Runs it on all ranks, of which rank 1 fails at that allocation; gives how many it has asked for.
-int run_with_failure(Work work, int failing) {
+int run_with_failure(Work work, int failing, bool for_long = false) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
   std::array<straitResult_t, ranks> results{};
   int asked_for = 0;
+  std::barrier told(ranks);  // of which the end of a communicator would tell, too
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       straitConfig_t config = test_config();
-      config.timeout_ms = 5000;
+      config.timeout_ms = config.init_timeout_ms = 5000;
       straitComm_t comm = nullptr;
       STRAIT_EXPECT_OK(straitCommInitRank(&comm, ranks, &id, static_cast<int>(rank), &config));
-      if (comm == nullptr) return;
+      if (comm == nullptr) return told.arrive_and_drop();
       Buffers buffers;
       if (rank == 1) {
         allocations = 0;
         failing_allocation = failing;
+        lasts = for_long;
       }
       results[rank] = work(comm, static_cast<int>(rank), buffers);
       failing_allocation = -1;
+      is_short = false;
       if (rank == 1) asked_for = allocations;
+      told.arrive_and_wait();
       STRAIT_EXPECT_OK(straitCommDestroy(comm));
     });
   threads.clear();
@@ -112,7 +152,8 @@ void run_with_failures(Work work) {
   ASSERT_GT(all, 0);
   for (int failing = 0; failing < all && !::testing::Test::HasFailure(); ++failing) {
     const bool is_at_end = failing < ends || failing >= all - ends;
-    if (is_at_end || failing % (all / samples + 1) == 0) run_with_failure(work, failing);
+    if (!is_at_end && failing % (all / samples + 1) != 0) continue;
+    for (const bool for_long : {false, true}) run_with_failure(work, failing, for_long);
   }
 }
 
@@ -144,6 +185,9 @@ TEST(OutOfMemory, QuantizedAllReduce) { run_with_failures(quantized_all_reduce);
 TEST(OutOfMemory, AllToAllV) { run_with_failures(all_to_all_v); }
 TEST(OutOfMemory, Ring) { run_with_failures(ring); }
 TEST(OutOfMemory, MixedGroup) { run_with_failures(mixed_group); }
+TEST(OutOfMemory, Registration) { run_with_failures(register_memory); }
+TEST(OutOfMemory, RegistrationInAGroup) { run_with_failures(register_in_a_group); }
+TEST(OutOfMemory, Split) { run_with_failures(split); }
 
 }  // namespace
 }  // namespace strait::testing

@@ -1,6 +1,8 @@
 // Registered memory of GPU ranks, into which peers write in place, through the public interface.
 #include <gmock/gmock.h>
 
+#include <optional>
+
 #include "gpu/device_side.hpp"
 
 namespace strait::testing {
@@ -141,6 +143,43 @@ TEST_P(DeviceRegistration, ComeAndGo) {
         c.seed = turn;
         check_case(*side, comm, rank, ranks, c, turn % 2 == 0 ? Mode::graph : Mode::eager);
       }
+    }
+  });
+  unsetenv("STRAIT_COPY_ENGINE_BYTES");
+}
+
+/// Rank 0 has the output in both, the others in one of them: nobody could tell which one is meant.
+TEST_P(DeviceRegistration, OverlapsOnOneRankAlone) {
+  setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide one(1 << 20, true), other(1 << 20, true);
+    DeviceSide& used = rank == 0 ? one : other;
+    const Registration first(comm, one.receive(), one.bytes()), second(comm, used.receive(), used.bytes());
+    CollectiveCase c;
+    c.collective = Collective::all_gather;
+    c.type = DataType::uint8;
+    c.count = 100'000;
+    for (const Mode mode : {Mode::eager, Mode::graph}) check_case(used, comm, rank, ranks, c, mode);
+  });
+  unsetenv("STRAIT_COPY_ENGINE_BYTES");
+}
+
+/// Of which each rank undoes another one.
+TEST_P(DeviceRegistration, TheSameMemoryTwice) {
+  setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(1 << 20, true);
+    std::optional<Registration> registrations[2];
+    for (auto& each : registrations) each.emplace(comm, side.receive(), side.bytes());
+    CollectiveCase c;
+    c.collective = Collective::all_gather;
+    c.type = DataType::uint8;
+    c.count = 100'000;
+    check_case(side, comm, rank, ranks, c, Mode::eager);
+    registrations[rank % 2].reset();
+    check_case(side, comm, rank, ranks, c, Mode::graph);
+    if (goes_in_place(comm, ranks)) {
+      EXPECT_EQ(side.kernels_in_graph(), 0);
     }
   });
   unsetenv("STRAIT_COPY_ENGINE_BYTES");

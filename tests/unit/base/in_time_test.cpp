@@ -1,10 +1,26 @@
 #include "base/in_time.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <atomic>
+#include <cerrno>
 #include <latch>
 
 #include "support/stopwatch.hpp"
+
+namespace {
+thread_local bool can_start_threads = true;
+}  // namespace
+
+/// In place of the C library's.
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* attributes,
+                                                                     void* (*body)(void*), void* argument) noexcept {
+  static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return can_start_threads ? real(thread, attributes, body, argument) : EAGAIN;
+}
 
 namespace strait::testing {
 namespace {
@@ -15,6 +31,18 @@ TEST(InTime, Answers) {
   InTime questions;
   EXPECT_EQ(questions.ask([] { return std::optional(3); }, seconds(10)), 3);
   EXPECT_EQ(questions.ask([] { return std::optional<int>(); }, seconds(10)), std::nullopt);
+}
+
+/// Who asks may be a thread that nobody catches anything for.
+TEST(InTime, KnowsNothingWhereThereIsNoThread) {
+  InTime questions;
+  const auto question = [] { return std::optional(3); };
+  can_start_threads = false;
+  std::optional<int> answer;
+  EXPECT_NO_THROW(answer = questions.ask(question, seconds(10)));
+  can_start_threads = true;
+  EXPECT_EQ(answer, std::nullopt);
+  EXPECT_EQ(questions.ask(question, seconds(10)), 3);
 }
 
 /// Who asks does not wait for what hangs, nor does who asks next; and the end waits until it does no more.

@@ -92,6 +92,11 @@ class FakeDeviceRank final : public DeviceRank {
     --testing::fake_gpu.registrations;
     return {};
   }
+  Status await_work() override {
+    while (testing::fake_gpu.idle == 0 && !request_.watch->has_failed())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return {};
+  }
 
  private:
   Request request_;

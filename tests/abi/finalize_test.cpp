@@ -1,0 +1,138 @@
+// That a communicator is finalized once its work on the GPU is done: over GPU ranks of no GPU.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+
+#include "abi/abi_ranks.hpp"
+#include "nccl/driver.hpp"
+#include "unit/device_rank/fake_device_rank.hpp"
+
+/// Of one device, whose memory nobody asks for.
+namespace strait::nccl::driver {
+Problem current_device(int& device) {
+  device = 0;
+  return {};
+}
+Problem device_count(int& devices) {
+  devices = 1;
+  return {};
+}
+Problem allocate(void** /*pointer*/, std::size_t /*size_bytes*/) { return "no memory"; }
+Problem free(void* /*pointer*/) { return "no memory"; }
+}  // namespace strait::nccl::driver
+
+namespace strait::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+ncclComm_t make(int blocking) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = blocking;
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), blocking ? ncclSuccess : ncclInProgress);
+  EXPECT_EQ(await_ready(comm), ncclSuccess);
+  fake_gpu.idle = 0;
+  return comm;
+}
+
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclInternalError;
+  NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+  return state;
+}
+
+/// On another thread, which is to wait for the GPU; what it returns.
+template <class Call>
+std::future<ncclResult_t> call_that_waits(Call&& call) {
+  auto result = std::async(std::launch::async, std::forward<Call>(call));
+  EXPECT_EQ(result.wait_for(50ms), std::future_status::timeout);
+  return result;
+}
+
+TEST(Finalize, WaitsForTheGpu) {
+  ncclComm_t comm = make(1);
+  auto result = call_that_waits([&] { return ncclCommFinalize(comm); });
+  EXPECT_EQ(state_of(comm), ncclSuccess) << "it is no news to a watchdog";
+  fake_gpu.idle = 1;
+  EXPECT_EQ(result.get(), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+TEST(Finalize, IsInProgressMeanwhileWhereItDoesNotBlock) {
+  ncclComm_t comm = make(0);
+  EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(state_of(comm), ncclInProgress);
+  EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidArgument);
+  EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("finalized"), std::string::npos);
+  fake_gpu.idle = 1;
+  EXPECT_EQ(await_ready(comm), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+/// Also where the program gives the communicator back within.
+TEST(Finalize, ComesBehindTheOperationsOfAGroup) {
+  for (const bool destroys : {false, true}) {
+    ncclComm_t comm = make(1), other = make(1);
+    const int before = fake_gpu.launches;
+    auto result = call_that_waits([&] {
+      int value = 0;
+      NCCL_EXPECT_OK(ncclGroupStart());
+      NCCL_EXPECT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr));
+      NCCL_EXPECT_OK(ncclCommFinalize(comm));
+      NCCL_EXPECT_OK(ncclCommFinalize(other));
+      if (destroys) NCCL_EXPECT_OK(ncclCommDestroy(other));
+      return ncclGroupEnd();
+    });
+    EXPECT_EQ(fake_gpu.launches, before + 1);
+    fake_gpu.idle = 1;
+    EXPECT_EQ(result.get(), ncclSuccess);
+    NCCL_EXPECT_OK(ncclCommDestroy(comm));
+    if (!destroys) NCCL_EXPECT_OK(ncclCommDestroy(other));
+  }
+}
+
+TEST(Finalize, IsLeftToAnotherTimeByAGroupThatFails) {
+  ncclComm_t comm = make(1);
+  fake_gpu.idle = 1;
+  NCCL_EXPECT_OK(ncclGroupStart());
+  NCCL_EXPECT_OK(ncclCommFinalize(comm));
+  EXPECT_EQ(ncclCommInitAll(nullptr, 1, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  NCCL_EXPECT_OK(ncclCommFinalize(comm));
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+TEST(Finalize, IsEndedByARevokeAndByAnAbort) {
+  for (const int blocking : {1, 0})
+    for (const bool aborts : {false, true}) {
+      ncclComm_t comm = make(blocking);
+      std::future<ncclResult_t> result;
+      if (blocking == 1)
+        result = call_that_waits([&] { return ncclCommFinalize(comm); });
+      else
+        EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+      const Stopwatch watch;
+      NCCL_EXPECT_OK(aborts ? ncclCommAbort(comm) : ncclCommRevoke(comm, 0));
+      if (blocking == 1) {
+        EXPECT_EQ(result.get(), ncclRemoteError);
+      } else if (!aborts) {
+        EXPECT_EQ(await_ready(comm), ncclRemoteError);
+      }
+      EXPECT_LT(watch.elapsed(), 5s);
+      if (!aborts) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+      fake_gpu.idle = 1;
+    }
+}
+
+}  // namespace
+}  // namespace strait::testing
