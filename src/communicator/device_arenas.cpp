@@ -23,13 +23,12 @@ namespace {
 constexpr std::size_t alignment = 4096;  ///< of copy windows
 
 Result<bool> has_async_copies(int device) {
-  int capability = 0, block_memory_bytes = 0;
-  const auto ask = [&](cudaDeviceAttr what, int& answer) {
-    return check(cudaDeviceGetAttribute(&answer, what, device), "cannot ask a GPU what it has");
-  };
-  STRAIT_TRY(ask(cudaDevAttrComputeCapabilityMajor, capability));
-  STRAIT_TRY(ask(cudaDevAttrMaxSharedMemoryPerBlockOptin, block_memory_bytes));
-  return capability >= 9 && static_cast<std::uint32_t>(block_memory_bytes) >= kernels::piped_memory_bytes();
+  int block_memory_bytes = 0;
+  STRAIT_TRY(check(cudaDeviceGetAttribute(&block_memory_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+                   "cannot ask a GPU what it has"));
+  STRAIT_ASSIGN(const int compiled, cuda::compiled_for(kernels::piped_copy_kernel().kernel));
+  return compiled >= kernels::least_piped_capability &&
+         static_cast<std::uint32_t>(block_memory_bytes) >= kernels::piped_memory_bytes();
 }
 
 }  // namespace

@@ -77,10 +77,8 @@ Status CudaRank::prepare() {
   STRAIT_TRY(open_order());
   STRAIT_TRY(load_kernels());
   stages.done("kernels");
-  int capability = 0;
-  STRAIT_TRY(check(cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, request_.device),
-                   "cannot ask a GPU for its compute capability"));
-  overlaps_launches_ = capability >= 9;
+  STRAIT_ASSIGN(const int compiled, cuda::compiled_for(kernels::two_hop_copy_kernel(kernels::Wire::bulk)));
+  overlaps_launches_ = compiled >= kernels::least_overlapping_capability;
   ring_ = arenas_.ring();
   calls_ = calls_over(ring_, arenas_.most_blocks());
   if (!arenas_.islands().empty()) STRAIT_TRY(request_.agree(open_islands(), "use its island"));

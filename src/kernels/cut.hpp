@@ -116,10 +116,16 @@ struct Shape {
   std::uint32_t blocks;
   std::uint32_t width;
 };
+/// What a block looks after beyond the message's lanes is idle, but it must have counters of its own: else it would
+/// take and put back those of the next peer's lanes.
 inline Shape shape_of(const Slots& through, std::uint32_t lanes, bool piped = false) {
   const std::uint32_t most = through.piped && !piped ? through.blocks_unpiped : through.blocks;
-  const std::uint32_t blocks = std::clamp(lanes, 1u, std::max(most, 1u));
-  return {blocks, (lanes + blocks - 1) / blocks};
+  std::uint32_t blocks = std::clamp(lanes, 1u, std::max(most, 1u));
+  for (;;) {
+    const std::uint32_t width = (lanes + blocks - 1) / blocks;
+    if (blocks * width <= max_lanes) return {blocks, width};
+    blocks = max_lanes / width;
+  }
 }
 
 /// The threads of a block: a warp for each piece on each of its lanes to each of the peers, as far as a block has them,

@@ -28,9 +28,14 @@ const void* add_kernel(DataType type, ReduceOp op);
 std::vector<const void*> all_add_kernels();
 /// Every kernel of a wire once, to be loaded before the first one waits for another.
 std::vector<const void*> all_kernels(Wire wire);
+/// Compiled for this and more (cuda::compiled_for()), kernels may begin while the one before still runs, for they wait
+/// for its end by themselves.
+inline constexpr int least_overlapping_capability = 90;
 
 /// The kernels of piped.cuh, of piped_threads, and what a launch must give a block besides. Loaded by
-/// cudaFuncSetAttribute(), which allows them so much.
+/// cudaFuncSetAttribute(), which allows them so much. Compiled for less than least_piped_capability
+/// (cuda::compiled_for()), they do nothing.
+inline constexpr int least_piped_capability = 90;
 struct PipedKernel {
   const void* kernel;
   std::uint32_t memory_bytes;

@@ -103,6 +103,12 @@ Status load_kernels(std::span<const void* const> kernels) {
   return {};
 }
 
+Result<int> compiled_for(const void* kernel) {
+  cudaFuncAttributes attributes;
+  STRAIT_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "cannot load a kernel"));
+  return attributes.ptxVersion;
+}
+
 Status launch_kernel(int device, const void* kernel, const void* argument, const LaunchShape& shape, void* stream) {
   DeviceGuard guard(device);
   cudaLaunchAttribute overlap{};

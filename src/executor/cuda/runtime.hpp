@@ -104,6 +104,9 @@ class MappedMemory {
 
 /// Loads these kernels onto the current device: what is loaded only at its first launch waits for kernels that run.
 Status load_kernels(std::span<const void* const> kernels);
+/// The compute capability, times ten, that the code of a kernel was compiled for, of what the current device runs of
+/// it. A driver makes code for a device out of that for an older one, too, without what only newer ones can do.
+Result<int> compiled_for(const void* kernel);
 
 struct LaunchShape {
   std::uint32_t blocks, threads;

@@ -172,6 +172,33 @@ TEST_P(MessagesOfAnyLength, AllToAllV) {
   EXPECT_GT(of_two_wires, 0);
 }
 
+/// So many that the lanes of long messages are no multiple of them: some blocks have less to do than others, and what
+/// they look after in vain is no lane of another peer.
+TEST(MessagesOfManyBlocks, LeaveLanesOfOthersAlone) {
+  constexpr std::uint32_t ranks = 3, blocks = 48;
+  Machine machine(ranks, blocks, {.flagged_bytes = flagged_bytes, .together = true});
+  const Messages messages{{0, 1, 1'300'000}, {0, 2, 1'300'000}, {1, 0, 1'300'000}, {2, 0, 1'300'000}};
+  for (std::uint64_t turn = 0; turn < 3; ++turn) {
+    MessageMemory memory(messages, turn);
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        Random random(rank);
+        const auto buffer_of = [&](std::size_t number, bool sends) {
+          return (sends ? memory.send : memory.receive)[number].data();
+        };
+        auto launches = machine.calls(rank).launches_of(calls_of(messages, rank, random, buffer_of));
+        ASSERT_EQ(launches.size(), 1u);
+        std::get<kernels::Exchange>(launches[0].argument).ring.timeout_ns = 10'000'000'000;
+        machine.run(launches, DataType::uint8);
+        EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::none) << "rank " << rank << " gave up in turn " << turn;
+      });
+    threads.clear();
+    memory.expect_received(messages);
+    if (HasFailure()) return;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, MessagesOfAnyLength,
                          ::testing::Values(Setup{false, 2, 1}, Setup{false, 3, 3}, Setup{false, 4, 1},
                                            Setup{false, 3, 0}, Setup{true, 2, 0}, Setup{true, 3, 1}, Setup{true, 4, 3}),
