@@ -68,6 +68,12 @@ Result<std::size_t> slice_bytes(const Environment& environment) {
 
 Status Comm::read_settings(const Environment& environment) {
   STRAIT_TRY(environment.validate());
+  if (options_.init_timeout_ms == 0) {
+    STRAIT_ASSIGN(options_.init_timeout_ms, environment.integer("STRAIT_INIT_TIMEOUT_MS"));
+  }
+  if (options_.timeout_ms == 0) {
+    STRAIT_ASSIGN(options_.timeout_ms, environment.integer("STRAIT_TIMEOUT_MS"));
+  }
   STRAIT_ASSIGN(const std::string simd, environment.text("STRAIT_SIMD"));
   simd_ = best_simd();
   if (const auto forced = simd_from_name(simd)) {
