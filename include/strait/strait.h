@@ -193,7 +193,8 @@ STRAIT_API straitResult_t straitMemFree(void* pointer);
 
 /* ---- communicators ---- */
 
-/* Makes a ticket and starts listening for the ranks that will join with it, in this process. Call it on one rank. */
+/* Makes a ticket and starts listening for the ranks that will join with it, in this process, for a day at most. Call it
+ * on one rank. */
 STRAIT_API straitResult_t straitGetUniqueId(straitUniqueId* id);
 /* Joins as `rank` of `ranks`. Collective: returns when all have joined, or with an error by the deadline. `config` may
  * be NULL. The caller owns the communicator and ends it with straitCommDestroy or straitCommAbort. */

@@ -258,10 +258,12 @@ void Root::check_deadline() {
                   "STRAIT_SOCKET_IFNAME chooses the interface on which ranks listen"});
     return;
   }
-  auto missing = roster_.missing();
+  const std::string who = roster_.ranks() == 0
+                              ? "no rank joined at " + address + " by the deadline"
+                              : "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " + address +
+                                    " by the deadline: " + list_ranks(roster_.missing());
   fail_all(
-      {Code::timeout, "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " + address +
-                          " by the deadline: " + list_ranks(missing) +
+      {Code::timeout, who +
                           ". Check that they run and see their own errors; that they have the unique id of this job; "
                           "that no firewall blocks that address, else choose another interface by "
                           "STRAIT_SOCKET_IFNAME; or allow more time by STRAIT_INIT_TIMEOUT_MS" +

@@ -163,10 +163,10 @@ straitResult_t straitMemFree(void* pointer) {
 straitResult_t straitGetUniqueId(straitUniqueId* id) {
   return guarded([&] {
     if (id == nullptr) return invalid("straitGetUniqueId: the pointer is NULL");
-    auto deadline = init_deadline({});
-    if (!deadline) return result_of(deadline.error());
+    // How long ranks wait is theirs to say, by their configurations, from their joining on.
+    constexpr std::int64_t day_ms = 86'400'000;
     strait::RootOptions root;
-    root.deadline = *deadline;
+    root.deadline = strait::Deadline::after_ms(day_ms);
     auto made = strait::create_unique_id(strait::Environment(), std::move(root));
     if (!made) return result_of(made.error());
     const auto packed = made->pack();

@@ -57,9 +57,23 @@ Result<std::optional<std::size_t>> bytes_if_set(const Environment& environment, 
   return bytes_of(environment, name).map([](std::size_t bytes) { return std::optional(bytes); });
 }
 
+Result<std::size_t> slice_bytes(const Environment& environment) {
+  STRAIT_ASSIGN(const std::size_t bytes, bytes_of(environment, "STRAIT_SLICE_BYTES"));
+  if (bytes % 16 == 0) return bytes;
+  return fail(Code::invalid_argument,
+              "STRAIT_SLICE_BYTES=" + std::to_string(bytes) + " is not accepted: give a multiple of 16");
+}
+
 }  // namespace
 
 Status Comm::read_settings(const Environment& environment) {
+  STRAIT_TRY(environment.validate());
+  if (options_.init_timeout_ms == 0) {
+    STRAIT_ASSIGN(options_.init_timeout_ms, environment.integer("STRAIT_INIT_TIMEOUT_MS"));
+  }
+  if (options_.timeout_ms == 0) {
+    STRAIT_ASSIGN(options_.timeout_ms, environment.integer("STRAIT_TIMEOUT_MS"));
+  }
   STRAIT_ASSIGN(const std::string simd, environment.text("STRAIT_SIMD"));
   simd_ = best_simd();
   if (const auto forced = simd_from_name(simd)) {
@@ -72,8 +86,9 @@ Status Comm::read_settings(const Environment& environment) {
   if (select_options_.algorithm == "auto") select_options_.algorithm.clear();
   if (!select_options_.algorithm.empty() && find_algorithm(select_options_.algorithm) == nullptr)
     return fail(Code::invalid_usage, "STRAIT_ALGORITHM=" + select_options_.algorithm +
-                                         " names no algorithm. `strait plan --list` prints them");
-  STRAIT_ASSIGN(select_options_.slice_bytes, bytes_of(environment, "STRAIT_SLICE_BYTES"));
+                                         " names no algorithm. `strait plan all-reduce --algorithm ?` names those "
+                                         "of a collective");
+  STRAIT_ASSIGN(select_options_.slice_bytes, slice_bytes(environment));
   if (options_.max_sms == 0) {
     STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
     options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), Call::most_sms);

@@ -123,17 +123,12 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   const Environment environment;
   std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
-  if (options.init_timeout_ms == 0) {
-    STRAIT_ASSIGN(comm->options_.init_timeout_ms, environment.integer("STRAIT_INIT_TIMEOUT_MS"));
-  }
-  if (options.timeout_ms == 0) {
-    STRAIT_ASSIGN(comm->options_.timeout_ms, environment.integer("STRAIT_TIMEOUT_MS"));
-  }
-  const Deadline deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
   comm->heed(is_cancelled);
+  Deadline deadline = Deadline::never();
   Stages stages;
   Status opened = or_shortage([&]() -> Status {
     STRAIT_TRY(comm->read_settings(environment));
+    deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
     stages.done("settings");
     STRAIT_TRY(comm->open_transport(environment, deadline));
     stages.done("transport");

@@ -39,6 +39,19 @@ TEST(NullArguments, OutsideACommunicator) {
   STRAIT_EXPECT_OK(straitCommDestroy(nullptr));
 }
 
+/// Of every variable in the table, also of those that are read later, or that a host rank has no use for.
+TEST(Settings, ThatAreNotAcceptedAreRefusedAtInit) {
+  for (const auto& [name, value] : {std::pair("STRAIT_SLICE_BYTES", "65544"), std::pair("STRAIT_DEBUG", "loud"),
+                                    std::pair("STRAIT_NCCL_VERSION", "3")}) {
+    straitUniqueId id;
+    straitComm_t comm = nullptr;
+    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    setenv(name, value, 1);
+    EXPECT_REFUSED(straitCommInitRank(&comm, 1, &id, 0, nullptr), name);
+    unsetenv(name);
+  }
+}
+
 /// As destructors of a program's static objects do, after those of what is thread_local.
 TEST(NullArguments, AtTheEndOfTheProcess) {
   const auto end = [] {

@@ -185,6 +185,24 @@ TEST(Deadline, TheLongestThereIsIsNotOverAtOnce) {
     });
 }
 
+/// As where a program loads for minutes between the two: how long ranks wait is what their configurations say.
+TEST(Deadline, OfInitBeginsWhenARankJoins) {
+  setenv("STRAIT_INIT_TIMEOUT_MS", "50", 1);
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+  const straitConfig_t config = test_config();
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      straitComm_t comm = nullptr;
+      STRAIT_EXPECT_OK(straitCommInitRank(&comm, 2, &id, rank, &config));
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    });
+  threads.clear();
+  unsetenv("STRAIT_INIT_TIMEOUT_MS");
+}
+
 TEST(Split, EndsWhenTheCommunicatorIsAborted) {
   run_as_threads(3, [](straitComm_t comm, int rank, int) {
     const Stopwatch watch;

@@ -82,6 +82,18 @@ TEST(Joining, SettingsThatDifferAreNamedOnAllRanks) {
   }
 }
 
+TEST(Joining, ASettingThatOneRankCannotTakeIsNamedOnAllRanks) {
+  RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
+    if (rank == 1) setenv("STRAIT_TIMEOUT_MS", "soon", 1);
+    EXPECT_EQ(join(id, rank, 3, report, impatient(5000)), nullptr);
+  });
+  processes.expect_all_end_well();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(processes.report(rank).result, rank == 1 ? straitInvalidArgument : straitRemoteError);
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("STRAIT_TIMEOUT_MS=\"soon\""));
+  }
+}
+
 straitUniqueId with_another_key(const straitUniqueId& id) {
   auto forged = unpack_unique_id(std::as_bytes(std::span(id.internal)));
   EXPECT_TRUE(forged);

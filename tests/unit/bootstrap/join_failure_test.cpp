@@ -236,6 +236,15 @@ TEST(Ranks, MissingOnesAreNamedOnAllThatCame) {
                                                HasSubstr(id.root.to_string()), HasSubstr("STRAIT_SOCKET_IFNAME"))));
 }
 
+TEST(Ranks, WhereNoneCameInTimeNoneAreCounted) {
+  RootOptions root;
+  root.deadline = Deadline::after_ms(0);
+  UniqueId id = make_id(std::move(root));
+  EXPECT_THAT(join(id, options_of(0, 2)),
+              FailsWith(Code::timeout, AllOf(HasSubstr("no rank joined at " + id.root.to_string()),
+                                             ::testing::Not(HasSubstr("of 0 ranks")))));
+}
+
 TEST(Ranks, ARankTwiceIsAnErrorThatNamesBoth) {
   UniqueId id = make_id();
   for (const Joined& result : join_all(id, {options_of(0, 3), options_of(2, 3), options_of(2, 3)}))
