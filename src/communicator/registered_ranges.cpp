@@ -1,6 +1,7 @@
 #include "communicator/registered_ranges.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace strait {
 namespace {
@@ -15,7 +16,9 @@ std::vector<RegisteredRanges::Overlap> RegisteredRanges::overlaps(const void* be
   for (const auto& [number, range] : all_)
     if (address < range.begin + range.bytes && range.begin < address + bytes)
       found.push_back({range.frame, range.distance + distance_between(range.begin, address)});
-  std::sort(found.begin(), found.end());
+  std::sort(found.begin(), found.end(), [](const Overlap& a, const Overlap& b) {
+    return std::tie(a.frame, a.distance) < std::tie(b.frame, b.distance);
+  });
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }

@@ -21,7 +21,7 @@ class RegisteredRanges {
   struct Overlap {
     std::uint64_t frame;
     std::int64_t distance;
-    friend auto operator<=>(const Overlap&, const Overlap&) = default;
+    friend bool operator==(const Overlap&, const Overlap&) = default;
   };
   /// In order; each frame once. `bytes`: those that all ranks have of it.
   std::vector<Overlap> overlaps(const void* begin, std::size_t bytes) const;

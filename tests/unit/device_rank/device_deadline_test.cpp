@@ -44,6 +44,7 @@ TEST(DeviceRankDeadline, IsAnErrorToWhoeverAsksFirst) {
         STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
         return error;
       },
+      straitCommSynchronize,
       barrier,
       send,
       group_of({barrier}),
