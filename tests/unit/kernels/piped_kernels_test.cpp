@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -236,6 +237,31 @@ TEST(Piped, WaitsEnd) {
         EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::timeout) << "rank " << rank;
       });
   }
+}
+
+/// Also on lanes that the launch that gave up did not have, and whichever of the two were pipes.
+TEST(Piped, NothingFollowsALaunchThatGaveUp) {
+  for (const auto& [first, second] : {std::pair(true, true), {true, false}, {false, true}})
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+      Machine machine(2, 2, {.p2p = true, .algorithm = "two_hop", .piped = true});
+      alignas(16) static std::byte input[500'016], output[500'016];
+      const auto run = [&](std::size_t count, bool piped) {
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = DataType::float32;
+        c.count = count;
+        const std::size_t shift = piped ? 0 : 4;
+        auto launches = machine.calls(0).launches_of(call_of(c, input + shift, output + shift, Bytes(8)));
+        std::visit([](auto& argument) { argument.ring.timeout_ns = 50'000'000; }, launches.at(0).argument);
+        ASSERT_EQ(launches[0].piped, piped);
+        machine.run(launches, c.type);
+        EXPECT_EQ(launches[0].blocks, count == 64 ? 1u : 2u);
+      };
+      run(64, first);  // rank 1 does not come
+      EXPECT_EQ(std::exchange(machine.mailbox(0).event, Mailbox::Event::none), Mailbox::Event::timeout);
+      run(60'000, second);
+      EXPECT_EQ(machine.mailbox(0).event, Mailbox::Event::none) << name(collective) << ": it waited";
+    }
 }
 
 /// Not one that waits for it as well: soon nobody goes on, nor gives slots back.

@@ -189,6 +189,22 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
     EXPECT_EQ(calls_of(4, max_sms, piped_bytes).launches_of(all_to_all_v).at(0).piped, is_piped) << max_sms;
 }
 
+/// They wait for what is sent to have been read chunk by chunk.
+TEST(PipesOfTwoRanks, DoNotWriteOverWhatIsCutOtherwise) {
+  auto* const data = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  kernels::Exchange exchange{};
+  exchange.ring.ranks = 2;
+  exchange.ring.has_async_copies = true;
+  exchange.send[1] = exchange.receive[1] = {data, 1 << 20, 8 << 10, 16, 0};
+  EXPECT_TRUE(kernels::can_be_piped(exchange)) << "in place";
+  for (kernels::Message other : {kernels::Message{data, 2 << 20, 16 << 10, 16, 0}, {data, 2 << 20, 8 << 10, 32, 0}}) {
+    exchange.receive[1] = other;
+    EXPECT_FALSE(kernels::can_be_piped(exchange));
+    exchange.receive[1].data = data + (4 << 20);
+    EXPECT_TRUE(kernels::can_be_piped(exchange)) << "elsewhere";
+  }
+}
+
 TEST(PipesOfFourRanks, CarryTheLargestSumsWithoutABound) {
   const DeviceCalls calls = calls_of(4, 0);
   const DeviceLaunch sums = launch_of(calls, Collective::all_reduce, 256 * mb);
