@@ -27,6 +27,7 @@ refuses 2 "--nthreads: Value 100000 not in range 1 to" perf all-reduce -t 100000
 refuses 2 "--iters: Value 0 not in range 1 to" perf all-reduce -n 0
 refuses 2 "sizes. Give a larger step" perf all-reduce -b 1 -e 4G -i 1
 refuses 2 "excludes" topo --list --json
+refuses 2 "--parameters requires --train" sim all-reduce --topology laptop --parameters 1M
 
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
