@@ -5,6 +5,7 @@
 set -euo pipefail
 
 if [[ "${1:-}" == --help ]]; then sed -n '2,4s/^# \{0,1\}//p' "$0" && exit 0; fi
+if [[ $# -gt 0 ]]; then echo "package: it takes no arguments, and there are: $*" >&2 && exit 2; fi
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 "$root/scripts/setup.sh"
 if ! command -v dpkg-shlibdeps >/dev/null; then

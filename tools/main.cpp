@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : usage_error;
+    if (app.exit(error) != 0) return usage_error;
+    return is_all_printed() ? 0 : 1;
   }
   return is_all_printed() ? exit_code : 1;
 }

@@ -105,7 +105,9 @@ CLI::callback_t into(T& target, Result<T> (*parse)(std::string_view)) {
 
 void declare_training(CLI::App& command, Question& q) {
   const char* group = "Training";
-  command.add_flag("--train", q.train, "Estimate data-parallel training, gradients summed by all-reduce")->group(group);
+  CLI::Option* train =
+      command.add_flag("--train", q.train, "Estimate data-parallel training, gradients summed by all-reduce")
+          ->group(group);
   command
       .add_option_function<std::string>(
           "--parameters",
@@ -115,19 +117,28 @@ void declare_training(CLI::App& command, Question& q) {
             q.training.parameters = *value;
           },
           "Of the model: 350M, 7B (powers of ten)")
+      ->needs(train)
       ->group(group);
   command.add_option("--bytes-per-parameter", q.training.bytes_per_parameter, "Of a gradient")
       ->capture_default_str()
+      ->needs(train)
       ->group(group);
-  command.add_option("--compute-ms", q.training.compute_ms, "A step's computation on one rank")->group(group);
+  command.add_option("--compute-ms", q.training.compute_ms, "A step's computation on one rank")
+      ->needs(train)
+      ->group(group);
   command.add_option("--backward-share", q.training.backward_share, "Of it, while gradients become ready")
       ->capture_default_str()
+      ->needs(train)
       ->group(group);
   command.add_option("--buckets", q.training.buckets, "Equal parts in which gradients are summed")
       ->capture_default_str()
       ->check(CLI::Range(1U, 10000U))
+      ->needs(train)
       ->group(group);
-  command.add_option("--samples", q.training.samples, "Of a rank in a step")->capture_default_str()->group(group);
+  command.add_option("--samples", q.training.samples, "Of a rank in a step")
+      ->capture_default_str()
+      ->needs(train)
+      ->group(group);
 }
 
 }  // namespace

@@ -115,7 +115,9 @@ Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason)
   if (path.empty())
     return fail(Code::invalid_argument,
                 "there is no file name for the flight recorder. Give one, or set STRAIT_FLIGHT_RECORDER to a folder");
-  mkdir(path.c_str(), 0777);  // one that is there is as good; any other failure shows at the file
+  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+    return fail_errno("cannot make the folder " + path + " (STRAIT_FLIGHT_RECORDER)", errno,
+                      "Name one that is there, or can be made");
   return recorder.dump(path + "/" + recorder.file_name(), reason);
 }
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "base/size_limit.hpp"
 
 namespace strait {
 namespace {
@@ -150,14 +151,17 @@ std::string FlightRecorder::file_name() const {
 Status FlightRecorder::dump(const std::string& path, const std::string& reason) const {
   // A file that is there is whole, and two dumps at once leave one of them.
   const std::string unfinished = path + ".part-" + std::to_string(about_.rank);
+  const SizeLimitIsNoSignal no_signal;
+  errno = 0;
   std::ofstream file(unfinished, std::ios::trunc);
-  file << json(reason) << std::flush;
-  std::error_code renamed;
-  if (file) std::filesystem::rename(unfinished, path, renamed);
-  if (!file || renamed)
-    return fail_errno("cannot write the flight recorder's file " + path, renamed ? renamed.value() : errno,
-                      "Check the folder and its permissions");
-  return {};
+  const bool opened = file.is_open();
+  if (opened) file << json(reason) << std::flush;
+  file.close();
+  int problem = file ? 0 : errno != 0 ? errno : EIO;
+  if (problem == 0 && std::rename(unfinished.c_str(), path.c_str()) != 0) problem = errno;
+  if (problem == 0) return {};
+  if (opened) std::remove(unfinished.c_str());
+  return fail_errno("cannot write the flight recorder's file " + path, problem, "Check the folder and its permissions");
 }
 
 }  // namespace strait

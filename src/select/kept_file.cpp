@@ -12,11 +12,13 @@
 #include <thread>
 
 #include "base/deadline.hpp"
+#include "base/size_limit.hpp"
 
 namespace strait {
 namespace {
 
 Status write_all(const UniqueFd& file, std::string_view text, const std::string& path) {
+  const SizeLimitIsNoSignal no_signal;
   while (!text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -66,13 +68,14 @@ Result<UniqueFd> lock_kept_file(const std::string& path) {
 
 Status replace_kept_file(const std::string& path, const std::string& text) {
   const std::string draft = path + ".new";
-  {
-    const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!file) return fail_errno("cannot write " + draft, errno, "Check the permissions of its folder");
-    STRAIT_TRY(write_all(file, text, draft));
-  }
-  if (std::rename(draft.c_str(), path.c_str()) != 0) return fail_errno("cannot put " + draft + " into place", errno);
-  return {};
+  UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file) return fail_errno("cannot write " + draft, errno, "Check the permissions of its folder");
+  Status written = write_all(file, text, draft);
+  file.reset();
+  if (written && std::rename(draft.c_str(), path.c_str()) != 0)
+    written = fail_errno("cannot put " + draft + " into place", errno);
+  if (!written) ::unlink(draft.c_str());
+  return written;
 }
 
 Result<std::string> read_kept_file(const std::string& path, std::size_t most_bytes) {

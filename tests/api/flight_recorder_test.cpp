@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <filesystem>
@@ -55,6 +56,29 @@ class FlightRecorderTest : public ::testing::Test {
 void all_reduce(straitComm_t comm, straitResult_t expected = straitSuccess) {
   std::int32_t value = 1;
   EXPECT_EQ(straitAllReduce(&value, &value, 1, straitInt32, straitSum, comm, nullptr), expected);
+}
+
+TEST_F(FlightRecorderTest, ALimitOfFileSizesIsAnErrorThatLeavesNothing) {
+  run_as_threads(1, [&](straitComm_t comm, int, int) {
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit small{16, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const straitResult_t dumped = straitCommDumpFlightRecorder(comm, (folder_ + "/dump").c_str());
+    const std::string message = straitGetLastError(nullptr);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(dumped, straitSystemError);
+    EXPECT_THAT(message, HasSubstr("/dump: File too large"));
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  });
+}
+
+TEST_F(FlightRecorderTest, AFolderThatCannotBeMadeIsNamed) {
+  setenv("STRAIT_FLIGHT_RECORDER", "/proc/strait", 1);
+  run_as_threads(1, [&](straitComm_t comm, int, int) {
+    EXPECT_EQ(straitCommDumpFlightRecorder(comm, nullptr), straitSystemError);
+    EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("cannot make the folder /proc/strait (STRAIT_FLIGHT_RECORDER)"));
+  });
 }
 
 TEST_F(FlightRecorderTest, ShowsWhatWasPostedAndFinished) {

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/size_limit.hpp"
 #include "perf/provenance.hpp"
 
 namespace strait::perf {
@@ -78,18 +78,6 @@ Json links_json(const LinkRates& links) {
   const auto& host = std::get<HostLinkRates>(links);
   return {{"up_gbps", host.up_gbps}, {"down_gbps", host.down_gbps}, {"duplex_gbps", host.duplex_gbps}};
 }
-
-/// A limit of file sizes gives an error, and no signal that ends the process.
-class SizeLimitIsNoSignal {
- public:
-  SizeLimitIsNoSignal() : before_(std::signal(SIGXFSZ, SIG_IGN)) {}
-  ~SizeLimitIsNoSignal() { std::signal(SIGXFSZ, before_); }
-  SizeLimitIsNoSignal(const SizeLimitIsNoSignal&) = delete;
-  SizeLimitIsNoSignal& operator=(const SizeLimitIsNoSignal&) = delete;
-
- private:
-  void (*before_)(int);
-};
 
 tl::unexpected<Error> cannot_write(const std::string& path, int reason) {
   return fail_errno("Cannot write " + path, reason, "Check the folder and its permissions");

@@ -51,6 +51,7 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
   if (json.at("format") != "strait flight recorder 1") throw Json::other_error::create(0, "another format", nullptr);
   const std::string id = json.at("communicator");
   const std::size_t ranks = json.at("ranks"), own = json.at("rank");
+  if (json.at("seen").size() != ranks) throw Json::other_error::create(0, "\"seen\" is not of all ranks", nullptr);
   Flight& flight = flights[id];
   flight.communicator = id;
   flight.transport = json.at("transport");
@@ -218,8 +219,9 @@ Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths) 
   }
   if (files.empty())
     return fail(Code::invalid_argument,
-                "no file of a flight recorder is there. Set STRAIT_FLIGHT_RECORDER to a folder "
-                "before the program starts, and name that folder");
+                fmt::format("no file of a flight recorder is in {}. Set STRAIT_FLIGHT_RECORDER to a folder before the "
+                            "program starts, and name that folder",
+                            fmt::join(paths, ", ")));
   std::map<std::string, Flight> flights;
   for (const std::string& file : files) {
     std::ifstream stream(file);

@@ -18,6 +18,7 @@ Status send_message(int socket, std::span<const std::byte> body, std::span<const
 struct Message {
   std::vector<std::byte> body;
   std::vector<UniqueFd> fds;
+  bool lost_fds = false;  ///< some were dropped: this process has no room for them, or they were too many
 };
 /// Takes one message of at most `max_body_bytes`. An empty body: the peer closed. Does not wait: EAGAIN is an error
 /// of Code::in_progress.

@@ -119,6 +119,11 @@ Result<UniqueFd> own_pidfd() {
   return fd;
 }
 
+tl::unexpected<Error> lost_descriptors(const std::string& sender) {
+  return fail(Code::system_error, "there is no room for the file descriptors that " + sender +
+                                      " passed on. Raise the limit of open files (ulimit -n)");
+}
+
 /// Moves a row's descriptors to their places in the result.
 void keep(RendezvousResult& result, Row row) {
   result.pidfds[row.rank] = std::move(row.pidfd);
@@ -192,9 +197,13 @@ class Leader {
     if (whole) std::memcpy(&hello, message->body.data(), sizeof hello);
     const bool known = whole && equal_in_constant_time(hello.password, request_.secret.password) &&
                        hello.self.rank < clients_.size() && hello.self.rank != request_.rank &&
-                       !clients_[hello.self.rank] &&
-                       message->fds.size() == std::size_t{hello.self.has_pidfd} + hello.self.has_heap;
-    if (!known) return Strangers::Verdict::dropped;
+                       !clients_[hello.self.rank];
+    if (known && message->lost_fds) {
+      failed_ = lost_descriptors("rank " + std::to_string(hello.self.rank));
+      return Strangers::Verdict::dropped;
+    }
+    if (!known || message->fds.size() != std::size_t{hello.self.has_pidfd} + hello.self.has_heap)
+      return Strangers::Verdict::dropped;
     if (hello.self.has_failed != 0) {
       failed_ = fail(Code::remote_error, "rank " + std::to_string(hello.self.rank) + " failed during the set-up");
       return Strangers::Verdict::dropped;
@@ -320,6 +329,7 @@ class Follower {
       auto message = receive_message(socket_.get(), max_body_bytes);
       if (message && message->body.empty())
         return fail(Code::remote_error, "rank 0 of this host closed the shared memory set-up: it failed or died");
+      if (message && message->lost_fds) return lost_descriptors("rank 0 of this host");
       if (message || message.error().code != Code::in_progress) return message;
       STRAIT_TRY(check_wait(request_, deadline_, "rank 0 of this host, which waits for all ranks,"));
       pollfd polled{socket_.get(), POLLIN, 0};

@@ -1,7 +1,9 @@
 // Strangers where the ranks of a host meet: they are dropped and counted, and no rank suffers.
 #include "transports/shm/rendezvous.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -160,6 +162,69 @@ TEST(Meeting, StrangersDoNotTakeTheLeadersDescriptors) {
   EXPECT_EQ(status, 0);
   ASSERT_TRUE(met) << met.error().message;
   EXPECT_TRUE(met->segment);
+}
+
+/// Of a leader and its ranks, before they meet.
+struct Progress {
+  std::atomic<bool> listens{false};
+  std::atomic<int> connected{0};
+};
+
+RendezvousRequest request_of_three(std::uint32_t rank, const Secret& secret, Progress& progress) {
+  RendezvousRequest request = request_of(rank, secret);
+  request.ranks.push_back({2, "process 2", 1});
+  request.agree = [&progress, is_leader = rank == 0, times = 0](const Status& own) mutable {
+    const Deadline deadline = Deadline::after_ms(5000);
+    const bool first = times++ == 0;
+    if (is_leader && first) progress.listens = true;
+    if (!is_leader && !first) ++progress.connected;
+    while ((is_leader ? !first && progress.connected < 2 : first && !progress.listens) && !deadline.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (is_leader && !first) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // both have spoken, too
+    return own;
+  };
+  return request;
+}
+
+/// With few files to spare the leader has room for both connections, and none for what comes through the second.
+TEST(Meeting, DescriptorsThatDoNotFitAreAnErrorAtOnce) {
+  auto* const progress = static_cast<Progress*>(
+      mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(progress, MAP_FAILED);
+  const UniqueFd heap(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  for (int spare_files = 6; spare_files < 12; ++spare_files) {
+    new (progress) Progress;
+    Secret secret = secret_of_this_test();
+    secret.name.back() = std::byte(spare_files);
+    const pid_t leader = fork();
+    if (leader == 0) {
+      const int lowest_free = dup(0);
+      close(lowest_free);
+      const rlimit limit{static_cast<rlim_t>(lowest_free + spare_files),
+                         static_cast<rlim_t>(lowest_free + spare_files)};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      RendezvousRequest request = request_of_three(0, secret, *progress);
+      request.heap_fd = heap.get();
+      const Deadline soon = Deadline::after_ms(5000);
+      const auto met = meet(request);
+      if (!met) std::fprintf(stderr, "leader: %s\n", met.error().message.c_str());
+      const bool says_why = met || met.error().message.find("ulimit -n") != std::string::npos;
+      _exit(says_why && !soon.expired() ? 0 : 1);
+    }
+    {
+      std::vector<std::jthread> followers;
+      for (std::uint32_t rank : {1U, 2U})
+        followers.emplace_back([&, rank] {
+          RendezvousRequest request = request_of_three(rank, secret, *progress);
+          request.heap_fd = heap.get();
+          (void)meet(request);
+        });
+    }
+    int status = -1;
+    waitpid(leader, &status, 0);
+    EXPECT_EQ(status, 0) << spare_files << " files to spare";
+  }
+  munmap(progress, sizeof(Progress));
 }
 
 RendezvousRequest request_alone(std::uint8_t number) {

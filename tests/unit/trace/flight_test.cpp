@@ -339,9 +339,14 @@ TEST(Flight, NumbersOnGpusWrap) {
 
 TEST(Flight, WhatIsNoSuchFileIsRefusedByName) {
   Job job(1);
-  EXPECT_THAT(read_flights({job.folder()}).error().message, HasSubstr("Set STRAIT_FLIGHT_RECORDER"));
+  EXPECT_THAT(read_flights({job.folder()}).error().message,
+              AllOf(HasSubstr(job.folder()), HasSubstr("Set STRAIT_FLIGHT_RECORDER")));
   EXPECT_THAT(read_flights({job.folder() + "/none"}).error().message, HasSubstr("cannot read"));
-  for (const char* text : {"", "{}", "{\"format\": \"something else\"}", "[1, 2"}) {
+  const std::string of_ranks =
+      R"({"format": "strait flight recorder 1", "communicator": "a", "rank": 0, "seen": [], "transport": "shm",
+          "unix_us": 1, "reason": "", "ranks": )";
+  for (const std::string& text : {std::string(), std::string("{}"), std::string("{\"format\": \"something else\"}"),
+                                  std::string("[1, 2"), of_ranks + "1000000000000}", of_ranks + "-1}"}) {
     std::ofstream(job.folder() + "/strait-flight-x.json", std::ios::trunc) << text;
     EXPECT_THAT(read_flights({job.folder()}).error().message, HasSubstr("strait-flight-x.json is not what")) << text;
   }
