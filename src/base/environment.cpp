@@ -39,6 +39,13 @@ std::string accepted(const Variable& variable) {
   return "text";
 }
 
+/// Of a choice, which is accepted in either case: NCCL_DEBUG=INFO is what fingers know.
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
 bool is_choice(std::string_view choices, std::string_view value) {
   while (true) {
     auto bar = choices.find('|');
@@ -133,11 +140,9 @@ Result<std::string> Environment::canonical(const Variable& variable) const {
     return fail(Code::invalid_argument,
                 std::string(variable.name) + "=\"" + value + "\" is not accepted: give " + accepted(variable));
   };
-  if (variable.kind == VariableKind::choice) {
-    if (!is_choice(variable.choices, value)) return refuse();
-    return value;
-  }
-  if (!variable.choices.empty() && is_choice(variable.choices, value)) return value;
+  const std::string choice = lower(value);
+  if (!variable.choices.empty() && is_choice(variable.choices, choice)) return choice;
+  if (variable.kind == VariableKind::choice) return refuse();
   auto number = parse_number(variable, value);
   if (!number) return refuse();
   return std::to_string(*number);

@@ -77,6 +77,15 @@ TEST(Environment, AWordMayStandForANumber) {
   EXPECT_FALSE(environment_of({{"STRAIT_RANK", "none"}}).text("STRAIT_RANK"));
 }
 
+TEST(Environment, ChoicesAreAcceptedInEitherCase) {
+  EXPECT_EQ(*environment_of({{"STRAIT_DEBUG", "INFO"}}).text("STRAIT_DEBUG"), "info");
+  EXPECT_EQ(*environment_of({{"STRAIT_MAX_SMS", "None"}}).text("STRAIT_MAX_SMS"), "none");
+  EXPECT_EQ(*environment_of({{"STRAIT_FLIGHT_RECORDER", "/Tmp"}}).text("STRAIT_FLIGHT_RECORDER"), "/Tmp");
+  const auto upper = environment_of({{"STRAIT_WIRE", "INT8"}}).shared_settings();
+  ASSERT_TRUE(upper);
+  EXPECT_THAT(*upper, ::testing::Contains(Setting{"STRAIT_WIRE", "int8"}));
+}
+
 TEST(Environment, RefusesMalformedValuesByName) {
   for (auto [name, value, accepted] : {std::tuple{"STRAIT_TIMEOUT_MS", "soon", "a whole number from 0 to 86400000"},
                                        {"STRAIT_TIMEOUT_MS", "-1", "a whole number"},
