@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "base/log.hpp"
+
 namespace strait {
 namespace {
 
@@ -129,6 +131,10 @@ Result<Launcher> read_launcher(const Environment& environment) {
   if (is_set(environment, "SLURM_STEP_ID") && is_set(environment, "SLURM_PROCID")) return read_slurm(environment);
   if (is_set(environment, "PMIX_RANK")) return read_pmix(environment);
   if (environment.is_set("STRAIT_RANKS")) return read_by_hand(environment);  // which says what is missing
+  if (is_set(environment, "RANK") && is_set(environment, "WORLD_SIZE") && environment.raw("WORLD_SIZE") != "1")
+    log_warn(-1, "RANK and WORLD_SIZE=" + environment.raw("WORLD_SIZE") +
+                     " are set, as torchrun does, but MASTER_ADDR and MASTER_PORT are not both: this process is a rank "
+                     "on its own. Set them, too, to join the others");
   Launcher none;
   none.info.launcher = "none";
   return none;

@@ -42,6 +42,23 @@ TEST(Launch, NoLauncherIsOneRank) {
   EXPECT_EQ(info->meeting, Meeting::alone);
 }
 
+/// Each process of a job would be rank 0 of 1. But other programs set them, too.
+TEST(Launch, PartOfTorchrunsVariablesIsSaid) {
+  for (const auto& [missing, others] : {std::pair{"MASTER_ADDR", "8"}, {"MASTER_PORT", "8"}, {"MASTER_ADDR", "1"}}) {
+    Variables variables = with(torchrun, {{"WORLD_SIZE", others}});
+    variables.erase(missing);
+    ::testing::internal::CaptureStderr();
+    const auto info = read(variables);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(info);
+    EXPECT_EQ(info->meeting, Meeting::alone);
+    if (std::string_view(others) == "1")
+      EXPECT_EQ(said, "");
+    else
+      EXPECT_THAT(said, AllOf(HasSubstr("WORLD_SIZE=8"), HasSubstr(missing)));
+  }
+}
+
 TEST(Launch, ByHand) {
   Variables variables = {
       {"STRAIT_RANK", "2"}, {"STRAIT_RANKS", "4"}, {"STRAIT_ROOT", "[::1]:7000"}, {"STRAIT_KEY", secret}};
