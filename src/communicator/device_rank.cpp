@@ -290,6 +290,7 @@ Status CudaRank::deregister_memory(std::uint64_t number) {
   if (!registrations_.has(number)) return {};
   STRAIT_TRY(await_work());
   DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;  // it unmaps memory
   registrations_.remove(number);
   return {};
 }
@@ -298,7 +299,8 @@ Status CudaRank::await_work() {
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
   if (await_own_work()) return {};
-  return fail(Code::aborted, "calls have not ended 10 s after the communicator failed");
+  return fail(Code::aborted, "calls on GPU " + std::to_string(request_.device) +
+                                 " have not ended 10 s after the communicator failed. Let what else runs there end");
 }
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {

@@ -69,9 +69,10 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
     own = tl::unexpected(memory.error());
   STRAIT_TRY(request.agree(own, "register its memory"));
   STRAIT_TRY(map_peers(request, registration));
-  STRAIT_TRY(add_range(request, number, pointer, bytes));
   all_.insert_or_assign(number, std::move(registration));
-  return {};
+  Status ranged = add_range(request, number, pointer, bytes);  // now: what a range names must be there
+  if (!ranged) all_.erase(number);
+  return ranged;
 }
 
 Status DeviceRegistrations::add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer,

@@ -109,8 +109,10 @@ Status RankRun::prepare(const Operation& o, Contender& c) {
   c.enqueue = c.call;
   c.repeats = options_.iterations;
   c.calls_each = options_.aggregated;
-  if (options_.graph_launches != 0) STRAIT_TRY(record_graphs(o, c));
-  if (options_.graph_launches == 0 && options_.budget_ms == 0) return {};
+  if (options_.graph_launches != 0)
+    STRAIT_TRY(record_graphs(o, c));
+  else if (options_.budget_ms == 0)
+    return {};
   STRAIT_TRY(barrier());  // preparing a graph may wait for kernels of the process, and those for this rank
   const auto start = Clock::now();
   STRAIT_TRY(c.enqueue());

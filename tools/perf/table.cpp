@@ -118,7 +118,8 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
   if (o.graph_launches != 0)
     text += fmt::format("# CUDA graph of {} iterations, launched {} times\n", o.iterations, o.graph_launches);
   if (o.budget_ms > 0)
-    text += fmt::format("# No longer than {:g} ms a size, place and library, by fewer iterations\n", o.budget_ms);
+    text += fmt::format("# Fewer iterations of a size, place and library that would take longer than {:g} ms\n",
+                        o.budget_ms);
   if (o.aggregated > 1) text += fmt::format("# Groups of {} calls; times are of one of them\n", o.aggregated);
   if (links)
     text += "# " + describe(*links) + "\n# floor: the least bytes over these rates, each direction by itself\n";
