@@ -39,6 +39,8 @@ class FakeStreams final : public staged::StreamDriver {
   int commands() const { return commands_; }
   /// Called by a stream's thread before each of its operations on memory.
   void set_hook(std::function<void(const staged::MemoryOperation&)> hook) { hook_ = std::move(hook); }
+  /// Called when a stream is given a copy.
+  void set_copy_hook(std::function<void(const staged::RowCopy&, Stream)> hook) { copy_hook_ = std::move(hook); }
 
   Result<Stream> create_stream() override {
     STRAIT_TRY(command());
@@ -97,6 +99,7 @@ class FakeStreams final : public staged::StreamDriver {
     STRAIT_TRY(command());
     check(copy.to);
     check(copy.from);
+    if (copy_hook_) copy_hook_(copy, stream);
     issue(stream, [=, this] {
       push(stream, [copy] {
         if (is_word(copy)) {  // which others may be writing
@@ -293,6 +296,7 @@ class FakeStreams final : public staged::StreamDriver {
   std::vector<std::function<void()>> captured_;
   std::function<void()> captured_end_;
   std::function<void(const staged::MemoryOperation&)> hook_;
+  std::function<void(const staged::RowCopy&, Stream)> copy_hook_;
   bool captures_ = false, invalidated_ = false;
   std::uint64_t capture_number_ = 0;
   std::atomic<int> looks_ = 0;

@@ -39,18 +39,12 @@ std::vector<Lane*> PeerCopies::lanes_of(bool contributes, bool sends, bool recei
 }
 
 Status PeerCopies::prepare() {
-  const std::size_t to_peers = std::max(setup_.ranks - 1, PeerWords::lanes);
-  contributions_.resize(setup_.window_bytes != 0 ? to_peers : 0);
-  messages_.resize(to_peers);
+  contributions_.resize(setup_.window_bytes != 0 ? PeerWords::lanes : 0);
+  messages_.resize(PeerWords::lanes);
   pulls_.resize(PeerWords::lanes);
   for (Lane* lane : all_lanes()) STRAIT_TRY(lane->open(*setup_.driver));
   STRAIT_ASSIGN(begun_, setup_.driver->create_event());
   return {};
-}
-
-/// For a chunk to the rank that is `after` this one.
-Lane& PeerCopies::lane_to(Lanes& lanes, std::uint32_t after, std::uint32_t chunk) const {
-  return lanes[setup_.ranks == 2 ? chunk % PeerWords::lanes : after - 1];
 }
 
 PeerCopies::~PeerCopies() {
@@ -208,7 +202,7 @@ Status PeerCopies::move(const PeerTraffic& traffic, const Cut& cut) {
   return {};
 }
 
-/// To all peers, each rank beginning with the one after it, so that no link is hit by all at once.
+/// To one peer after the other, each rank beginning with the one after it: no two of them hit one link.
 Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk) {
   const bool contributes = kind == Kind::contribution;
   const PeerTraffic::Spans& spans = contributes ? traffic.contributions : traffic.sends;
@@ -218,7 +212,7 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
     if (!spans[peer].has_chunk(cut.chunk_bytes, chunk)) continue;
     const PeerTraffic::Span piece = spans[peer].chunk(cut.chunk_bytes, chunk);
     std::byte* const window = setup_.windows_there[peer] + (contributes ? 0 : cut.messages_begin);
-    Lane& lane = lane_to(contributes ? contributions_ : messages_, k, chunk);
+    Lane& lane = (contributes ? contributions_ : messages_)[parity];
     if (chunk >= depth) {  // the slot's last chunk must be out of it
       const std::uint32_t out = chunk - depth + 1;
       wait_for(lane, contributes ? words_.added(own, peer) : words_.taken(own, peer, parity), out);

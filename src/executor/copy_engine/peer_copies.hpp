@@ -42,8 +42,9 @@ namespace strait::staged {
 /// A reduce's sums have no output to lie in, but at the root. They lie where the root would put messages for this rank,
 /// of which there are none; a reduce of more than finds room there is made in several parts.
 ///
-/// Every peer has a lane of its own, so that ranks that drift apart do not end up in turns at one peer's link; two
-/// ranks have two, in turns by chunks.
+/// What goes to peers goes through two lanes, in turns by chunks, and in each to one peer after the other, beginning
+/// with the rank after this one: an engine carries large copies one by one, and on a lane for each peer takes them in
+/// an order of its own, so that several ranks are at one peer's link while others lie idle.
 ///
 /// Where peers' outputs are mapped here, windows are spared: between the two meetings everything goes straight to where
 /// it belongs (enqueue_in_place()), and mostly as a whole. In chunks goes
@@ -135,7 +136,6 @@ class PeerCopies {
 
   explicit PeerCopies(Setup setup) : setup_(std::move(setup)), words_{setup_.ranks} {}
   Status prepare();
-  Lane& lane_to(Lanes& lanes, std::uint32_t after, std::uint32_t chunk) const;
   std::size_t most_elements(const StagedCall& call) const;
   Status enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
   static Cut cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t largest_bytes);

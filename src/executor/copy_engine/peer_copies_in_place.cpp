@@ -68,7 +68,7 @@ Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses&
   const bool has_own = from.bytes != 0 && from.data != to.data;
   std::vector<Lane*> lanes;
   for (Lane& lane : messages_) lanes.push_back(&lane);
-  if (setup_.ranks == 2) lanes.resize(std::min<std::size_t>(lanes.size(), way.cut.chunks));
+  lanes.resize(std::min<std::size_t>(lanes.size(), way.cut.chunks));
   if (has_own) lanes.push_back(&pulls_[0]);
   STRAIT_TRY(fork(hash, stream, lanes));
   for (Lane* lane : lanes) STRAIT_TRY(flush(*lane));
@@ -89,7 +89,7 @@ Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses&
 Status PeerCopies::save(const Straight& way, std::uint32_t after, std::uint32_t chunk) {
   const std::uint32_t own = setup_.rank, peer = (own + after) % setup_.ranks, parity = chunk % PeerWords::lanes;
   const PeerTraffic::Span piece = way.traffic.sends[peer].chunk(way.cut.chunk_bytes, chunk);
-  Lane& lane = lane_to(messages_, after, chunk);
+  Lane& lane = messages_[parity];
   STRAIT_TRY(setup_.driver->copy(
       {.to = setup_.windows_here[peer] + parity * way.cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes},
       lane.stream));
@@ -103,7 +103,7 @@ Status PeerCopies::place(const Straight& way, std::uint32_t after, std::uint32_t
   if (!traffic.sends[peer].has_chunk(way.cut.chunk_bytes, chunk)) return {};
   const PeerTraffic::Span from = traffic.sends[peer].chunk(way.cut.chunk_bytes, chunk);
   const PeerTraffic::Span to = way.there[peer].chunk(way.cut.chunk_bytes, chunk);
-  Lane& lane = lane_to(messages_, after, chunk);
+  Lane& lane = messages_[parity];
   if (way.saves) wait_for(lane, words_.arrived(own, peer, parity), chunk + 1);
   if (traffic.relayed) wait_for(lane, words_.arrived(own, *traffic.relayed, parity), chunk + 1);
   STRAIT_TRY(flush(lane));

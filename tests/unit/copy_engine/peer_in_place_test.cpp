@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <barrier>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "late.hpp"
 #include "peers.hpp"
@@ -135,6 +137,56 @@ TEST(PeersInPlace, LongBroadcastsArePassedOn) {
         EXPECT_EQ(told, is_a_root ? 2 * static_cast<int>(ranks - 1) : 0);  // chunks 1 and 2 to each
       });
       for (std::uint32_t rank = 0; rank < ranks; ++rank) calls.check(rank);
+    }
+}
+
+/// By the streams that carry them, in order: how far behind a rank those are which its copies go to.
+std::vector<std::vector<std::uint32_t>> copies_to_peers(PeerRank& rank, std::uint32_t number, Peers& peers,
+                                                        const Calls& calls, std::size_t i, bool through_windows) {
+  std::vector<staged::StreamDriver::Stream> streams;
+  std::vector<std::vector<std::uint32_t>> all;
+  const std::uint32_t ranks = peers.machine.ranks();
+  rank.driver->set_copy_hook([&](const staged::RowCopy& copy, staged::StreamDriver::Stream stream) {
+    for (std::uint32_t after = 1; after < ranks; ++after) {
+      const std::uint32_t peer = (number + after) % ranks;
+      const auto* const begin = through_windows ? peers.window(number, peer) : calls.outputs(i)[peer];
+      const std::size_t bytes = through_windows ? peers.window_bytes : calls.call(peer, i).count * ranks;
+      const std::less<const void*> is_before;
+      if (is_before(copy.to, begin) || !is_before(copy.to, begin + bytes)) continue;
+      const auto found = std::find(streams.begin(), streams.end(), stream);
+      all.resize(std::max<std::size_t>(all.size(), found - streams.begin() + 1));
+      all[found - streams.begin()].push_back(after);
+      if (found == streams.end()) streams.push_back(stream);
+    }
+  });
+  EXPECT_TRUE(through_windows ? rank.enqueue(calls.call(number, i)) : calls.enqueue(rank, number, i));
+  rank.driver->set_copy_hook({});
+  return all;
+}
+
+/// An engine carries one large copy after the other, and those of several streams in an order of its own.
+TEST(PeersInPlace, RanksGoToPeersOneAfterTheOtherAndNoTwoToOne) {
+  for (const std::uint32_t ranks : {3u, 4u})
+    for (const bool through_windows : {false, true}) {
+      SCOPED_TRACE(std::to_string(ranks) + (through_windows ? " through windows" : " in place"));
+      Peers peers(ranks);
+      const Calls calls(ranks, {make_case(Collective::all_gather, ranks, 40'000, false),
+                                make_case(Collective::all_to_all, ranks, 40'000, false)});
+      std::vector<std::vector<std::vector<std::uint32_t>>> of_rank(ranks * calls.number());
+      as_threads(ranks, [&](std::uint32_t number) {
+        PeerRank rank(peers, number, {.seed = number});
+        for (std::size_t i = 0; i < calls.number(); ++i)
+          of_rank[i * ranks + number] = copies_to_peers(rank, number, peers, calls, i, through_windows);
+        rank.driver->finish(rank.stream);
+      });
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) calls.check(rank);
+      for (std::size_t i = 0; i < calls.number(); ++i) {
+        const auto& first = of_rank[i * ranks];
+        ASSERT_EQ(first.size(), through_windows ? PeerWords::lanes : 1);
+        for (const auto& stream : first)
+          for (std::size_t at = 0; at < stream.size(); ++at) EXPECT_EQ(stream[at], 1 + at % (ranks - 1));
+        for (std::uint32_t rank = 1; rank < ranks; ++rank) EXPECT_EQ(of_rank[i * ranks + rank], first);
+      }
     }
 }
 
