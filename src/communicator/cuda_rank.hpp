@@ -75,6 +75,8 @@ class CudaRank final : public DeviceRank {
   void end_marking(const Call& call, Tail tail);
   Status end(const Call& call, const Result<Tail>& tail);
   bool goes_by_islands(const Call& call) const;
+  bool may_go_straight(const Call& call) const;
+  Result<std::optional<DeviceRegistrations::Place>> place_of_output(const Call& call) const;
   Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);
   /// `exchange`: what carries its exchanges of bytes out.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -21,7 +22,9 @@ namespace strait {
 struct DeviceLaunch {
   kernels::Wire wire = kernels::Wire::lines;
   bool reduces = false;
-  std::variant<kernels::Exchange, kernels::TwoHop, kernels::EncodedExchange, kernels::EncodedTwoHop> argument;
+  std::variant<kernels::Exchange, kernels::TwoHop, kernels::EncodedExchange, kernels::EncodedTwoHop,
+               kernels::StraightExchange>
+      argument;
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  ///< of a block
   bool piped = false;         ///< kernels/piped.cuh
@@ -77,6 +80,11 @@ class DeviceCalls {
   /// Of the larger buffer: from there on it does.
   std::size_t encoded_bytes() const { return borders_.encoded_bytes; }
   std::vector<DeviceLaunch> encoded_launches_of(const Call& call) const;
+  /// Whether a call goes straight into the outputs of peers, if all ranks have registered theirs; all decide alike.
+  bool goes_straight(const Call& call) const;
+  /// `outputs`: by rank, as this device addresses them. `hash`: of the call and of where outputs are.
+  DeviceLaunch straight_launch_of(const Call& call, const std::array<std::byte*, kernels::max_ranks>& outputs,
+                                  std::uint16_t hash) const;
   /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
   /// sends.
   bool leaves_own(const Call& call) const;

@@ -191,12 +191,15 @@ bool DeviceCopies::carries_in_place(const Call& call) const {
   return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
 }
 
+/// Ranks whose outputs are at other places must not meet.
+std::uint32_t DeviceCopies::hash_at(const Call& call, const DeviceRegistrations::Place& place) {
+  const auto distance = static_cast<std::uint64_t>(place.distance);
+  return static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.frame)) ^ distance));
+}
+
 Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
   STRAIT_TRY(gate_.hold(call.stream));
-  // Ranks whose outputs are at other places must not meet.
-  const auto distance = static_cast<std::uint64_t>(place.distance);
-  const auto hash = static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.frame)) ^ distance));
-  return peers_->enqueue_in_place(staged_call(call), place.addresses, hash, call.stream);
+  return peers_->enqueue_in_place(staged_call(call), place.addresses, hash_at(call, place), call.stream);
 }
 
 void DeviceCopies::release_waits() {

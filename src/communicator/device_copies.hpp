@@ -48,6 +48,8 @@ class DeviceCopies {
   bool carries_in_place(const Call& call) const;
   /// `place` is that of the call's output.
   Status enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place);
+  /// By which ranks meet for such a call: those whose outputs are at other places do not.
+  static std::uint32_t hash_at(const Call& call, const DeviceRegistrations::Place& place);
 
   /// Whether there is anything that streams could wait for.
   bool are_open() const { return staged_ || peers_ || messages_; }

@@ -21,6 +21,7 @@ constexpr std::size_t least_bytes_beside = std::size_t{16} << 20;
 /// Of a launch that is not piped.
 const void* kernel_of(const DeviceLaunch& what, const Call& call) {
   using kernels::EncodedKernel;
+  if (std::holds_alternative<kernels::StraightExchange>(what.argument)) return kernels::straight_copy_kernel();
   if (what.encoding != WireFormat::off) {
     const bool two_hops = std::holds_alternative<kernels::EncodedTwoHop>(what.argument);
     const auto kernel = two_hops ? EncodedKernel::two_hop_sum : what.reduces ? EncodedKernel::sum : EncodedKernel::copy;
@@ -106,7 +107,7 @@ std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
   const auto together = group.first(strait::aggregated_calls(calls_, group));
   const auto goes_other_way = [this](const Call& call) {
     return goes_by_islands(call) || is_encoded(call, request_.ranks) || reducers_.carries(call) ||
-           copies_.carries(call) || copies_.carries_in_place(call);
+           copies_.carries(call) || copies_.carries_in_place(call) || may_go_straight(call);
   };
   const auto end = std::find_if(together.begin(), together.end(), goes_other_way);
   return std::max<std::size_t>(static_cast<std::size_t>(end - together.begin()), 1);
@@ -167,15 +168,30 @@ Result<CallOrder::Tail> CudaRank::enqueue_encoded(const std::vector<QuantizedSte
   return Tail::other;
 }
 
+Result<std::optional<DeviceRegistrations::Place>> CudaRank::place_of_output(const Call& call) const {
+  return registrations_.find(call.receive, buffer_sizes(call, request_.rank, request_.ranks).receive_bytes);
+}
+
+/// All ranks have registered something, or none.
+bool CudaRank::may_go_straight(const Call& call) const {
+  return registrations_.are_any() && !copies_.carries(call) && calls_.goes_straight(call);
+}
+
 /// What copy engines carry takes no SM, and so no kernel to count it: it does on no rank.
 Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
   if (copies_.carries_in_place(call)) {
-    const std::size_t bytes = buffer_sizes(call, request_.rank, request_.ranks).receive_bytes;
-    STRAIT_ASSIGN(const auto place, registrations_.find(call.receive, bytes));
+    STRAIT_ASSIGN(const auto place, place_of_output(call));
     if (place) {
       mark_ = 0;
       return copies_.enqueue_in_place(call, *place).map([] { return Tail::other; });
     }
+  }
+  if (may_go_straight(call)) {
+    STRAIT_ASSIGN(const auto place, place_of_output(call));
+    if (place)
+      return launch_all({calls_.straight_launch_of(call, place->addresses,
+                                                   static_cast<std::uint16_t>(DeviceCopies::hash_at(call, *place)))},
+                        call);
   }
   if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
   if (copies_.carries(call)) {

@@ -28,6 +28,7 @@ class DeviceRegistrations {
     all_.erase(number);
   }
   bool has(std::uint64_t number) const { return all_.count(number) != 0; }
+  bool are_any() const { return !all_.empty(); }
 
   /// Memory that lies in what is registered: where, as all ranks tell it, and what peers have at that place of theirs.
   struct Place {

@@ -9,6 +9,7 @@
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/piped_kernels.cuh"
+#include "kernels/straight.cuh"
 #include "kernels/two_hop.cuh"
 
 namespace strait::kernels {
@@ -49,6 +50,7 @@ const void* exchange_copy_kernel(Wire wire, bool apart) {
   return reinterpret_cast<const void*>(&bulk_messages<>);
 }
 const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
+const void* straight_copy_kernel() { return reinterpret_cast<const void*>(&straight_copy<>); }
 const void* aggregate_copy_kernel(Wire wire) {
   if (wire == Wire::lines) return reinterpret_cast<const void*>(&aggregate_copy<Lines>);
   return wire == Wire::packets ? reinterpret_cast<const void*>(&aggregate_copy<Packets>)
@@ -100,6 +102,7 @@ std::vector<const void*> all_kernels(Wire wire) {
         all.insert(all.end(), {pair.exchange, pair.two_hop});
     }
   all.push_back(aggregate_copy_kernel(wire));
+  if (wire == Wire::bulk) all.push_back(straight_copy_kernel());
   for (std::size_t type = 0; type < data_type_count; ++type)
     all.push_back(aggregate_reduce_kernel(wire, static_cast<DataType>(type)));
   return all;

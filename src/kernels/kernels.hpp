@@ -17,6 +17,8 @@ namespace strait::kernels {
 /// whose data bear flags must then fit into free slots.
 const void* exchange_copy_kernel(Wire wire, bool apart);
 const void* two_hop_copy_kernel(Wire wire);
+/// Of a StraightExchange.
+const void* straight_copy_kernel();
 /// Of an Aggregate.
 const void* aggregate_copy_kernel(Wire wire);
 const void* aggregate_reduce_kernel(Wire wire, DataType type);

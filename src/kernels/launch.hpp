@@ -175,6 +175,12 @@ struct Exchange {
   std::uint32_t lead = 1;  ///< of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth
 };
 
+/// An exchange as a copy, of bulk, straight into what all ranks have registered: what goes to rank r begins at there[r],
+/// as this device addresses it. `receive` means nothing, and the width is 1.
+struct StraightExchange : Exchange {
+  std::byte* there[max_ranks];
+};
+
 /// One call of an Aggregate, as an Exchange whose messages all have one length: what goes to rank r, and what comes
 /// from it, begin r strides into the buffers. Or an all-reduce in two hops: first a slice goes to each rank, which
 /// reduces its own at `receive`, and then goes from there to all.

@@ -59,6 +59,10 @@ class CheckedCall {
   CheckedCall(const CheckedCall&) = delete;
   CheckedCall& operator=(const CheckedCall&) = delete;
   const Call& call() const { return call_; }
+  /// Nothing was written to the output yet: out of place.
+  bool is_untouched() const {
+    return std::all_of(second_.begin(), second_.end(), [](std::byte b) { return b == poison; });
+  }
   /// The result bit by bit, and that nothing around it is written.
   void verify() {
     const Bytes expected = of_.expected(rank_);

@@ -7,6 +7,7 @@
 #include "kernels/bulk_messages.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/piped_kernels.cuh"
+#include "kernels/straight.cuh"
 #include "support/emulated_launch.hpp"
 
 namespace strait::testing {
@@ -32,6 +33,10 @@ void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, D
     is_bulk ? kernels::bulk_exchange_reduce<t>(argument)
             : kernels::exchange_reduce<kernels::Packets, t, false>(argument);
   });
+}
+
+void run_thread(const DeviceLaunch& /*launch*/, const kernels::StraightExchange& argument, DataType /*type*/) {
+  kernels::straight_copy(argument);
 }
 
 }  // namespace strait::testing

@@ -1,0 +1,144 @@
+// Calls that go straight into the peers' outputs, by the kernel of src/kernels on the CPU.
+#include "host/collective_case.hpp"
+#include "support/calls.hpp"
+#include "support/emulated_collectives.hpp"
+#include "support/emulated_machine.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <array>
+#include <barrier>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <variant>
+#include <vector>
+
+namespace strait::testing {
+namespace {
+
+constexpr std::uint16_t hash = 77;
+
+class Straight : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  Straight() : machine_(GetParam(), 3, {.p2p = true, .small_slots = true, .together = true}) {}
+  std::uint32_t ranks() const { return GetParam(); }
+  /// Call `c` of all ranks; `late` begins when the others have waited for it.
+  void check(const CollectiveCase& c, std::uint32_t late = ~0u) {
+    const CheckedCase of(c, ranks());
+    std::vector<std::unique_ptr<CheckedCall>> calls;
+    std::array<std::byte*, kernels::max_ranks> outputs{};
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+      calls.push_back(std::make_unique<CheckedCall>(of, rank));
+      outputs[rank] = static_cast<std::byte*>(calls[rank]->call().receive);
+    }
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+      threads.emplace_back([&, rank] {
+        if (rank == late) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          EXPECT_TRUE(calls[rank]->is_untouched()) << "written before its stream has come to the call";
+        }
+        machine_.run({machine_.calls(rank).straight_launch_of(calls[rank]->call(), outputs, hash)}, c.type);
+        calls[rank]->verify();
+      });
+  }
+
+  Machine machine_;
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, Straight, ::testing::Values(2u, 3u, 4u),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+TEST_P(Straight, HaveTheBitsOfTheReference) {
+  std::uint64_t seed = 1;
+  for (const Collective collective : {Collective::all_gather, Collective::all_to_all})
+    for (const std::size_t count : {1, 7, 500, 4096, 100'000, 200'003})
+      for (const bool in_place : {false, true}) {
+        if (in_place && collective == Collective::all_to_all) continue;
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = std::array{DataType::uint8, DataType::bfloat16, DataType::float32}[seed % 3];
+        c.count = count;
+        c.in_place = in_place;
+        c.misalignment_bytes = seed % 2 == 0 ? size_bytes(c.type) : 0;
+        c.seed = ++seed;
+        check(c);
+      }
+}
+
+TEST_P(Straight, OutputsAreNotWrittenBeforeTheCall) {
+  CollectiveCase c;
+  c.collective = Collective::all_gather;
+  c.type = DataType::uint8;
+  c.count = 5000;
+  for (std::uint32_t late = 0; late < ranks(); ++late) check(c, late);
+}
+
+/// Lanes go on from call to call, whichever kernel has them.
+TEST_P(Straight, BesideCallsThroughSlots) {
+  CollectiveCase c;
+  c.type = DataType::uint8;
+  for (int turn = 0; turn < 12; ++turn) {
+    c.collective = turn % 2 == 0 ? Collective::all_gather : Collective::all_to_all;
+    c.count = static_cast<std::size_t>(3000 + 500 * turn);
+    c.seed = static_cast<std::uint64_t>(turn) + 1;
+    if (turn % 3 == 0)
+      testing::check(machine_, c);
+    else
+      check(c);
+  }
+}
+
+/// Ranks whose outputs are at other places never meet, and say so.
+TEST_P(Straight, OfOtherPlacesGivesUp) {
+  CollectiveCase c;
+  c.collective = Collective::all_gather;
+  c.type = DataType::uint8;
+  c.count = 5000;
+  const CheckedCase of(c, ranks());
+  std::vector<std::unique_ptr<CheckedCall>> calls;
+  std::array<std::byte*, kernels::max_ranks> outputs{};
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+    calls.push_back(std::make_unique<CheckedCall>(of, rank));
+    outputs[rank] = static_cast<std::byte*>(calls[rank]->call().receive);
+  }
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+    threads.emplace_back([&, rank] {
+      const auto other = static_cast<std::uint16_t>(hash + rank);
+      DeviceLaunch launch = machine_.calls(rank).straight_launch_of(calls[rank]->call(), outputs, other);
+      std::visit([](auto& argument) { argument.ring.timeout_ns = 20'000'000; }, launch.argument);
+      machine_.run({launch}, c.type);
+    });
+  threads.clear();
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+    EXPECT_TRUE(calls[rank]->is_untouched()) << rank;
+    EXPECT_NE(machine_.mailbox(rank).timed_out, 0u) << rank;
+  }
+}
+
+TEST(GoesStraight, WhatIsLargeAndWritesOverNothing) {
+  const Machine pair(2, 3, {.p2p = true}), staged(2, 3, {});
+  CollectiveCase c;
+  c.type = DataType::uint8;
+  c.count = std::size_t{4} << 20;
+  Bytes input, output;
+  const auto goes = [&](const Machine& machine, Collective collective, bool in_place, std::size_t count) {
+    c.collective = collective;
+    c.count = count;
+    return machine.calls(0).goes_straight(call_of(c, input.data(), in_place ? input.data() : output.data(), Bytes(8)));
+  };
+  input.resize(1);
+  output.resize(1);
+  const std::size_t count = std::size_t{4} << 20;
+  EXPECT_TRUE(goes(pair, Collective::all_gather, false, count));
+  EXPECT_TRUE(goes(pair, Collective::all_gather, true, count));
+  EXPECT_TRUE(goes(pair, Collective::all_to_all, false, count));
+  EXPECT_FALSE(goes(pair, Collective::all_to_all, true, count)) << "peers would write over what is still to be sent";
+  EXPECT_FALSE(goes(pair, Collective::all_gather, false, count - 1));
+  EXPECT_FALSE(goes(pair, Collective::all_reduce, false, count));
+  EXPECT_FALSE(goes(staged, Collective::all_gather, false, count)) << "no peer reaches it";
+}
+
+}  // namespace
+}  // namespace strait::testing
