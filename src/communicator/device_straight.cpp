@@ -10,7 +10,7 @@ using kernels::Wire;
 
 namespace {
 
-/// Of a rank's output, from which on it is worth that ranks meet before anything moves.
+/// Of a rank's output, from which on it is worth that ranks meet before anything moves (four H200).
 constexpr std::size_t least_straight_bytes = std::size_t{8} << 20;
 /// What a block writes to one peer before it turns to the next: long enough that all of its threads have much under
 /// way.
@@ -18,8 +18,11 @@ constexpr std::uint32_t straight_chunk_bytes = 64 << 10;
 
 }  // namespace
 
+/// Of three ranks and more that may have all blocks, where it was measured.
 bool DeviceCalls::goes_straight(const Call& call) const {
-  if (ring_.staged || ring_.ranks < 2 || !call.receive_offsets.empty() || call.wire != WireFormat::off) return false;
+  if (ring_.staged || ring_.ranks <= 2 || bound(call) != 0 || !call.receive_offsets.empty() ||
+      call.wire != WireFormat::off)
+    return false;
   const bool writes_over_inputs = call.collective == Collective::all_to_all && call.send == call.receive;
   if ((call.collective != Collective::all_gather && call.collective != Collective::all_to_all) || writes_over_inputs)
     return false;
@@ -29,8 +32,7 @@ bool DeviceCalls::goes_straight(const Call& call) const {
 DeviceLaunch DeviceCalls::straight_launch_of(const Call& call,
                                              const std::array<std::byte*, kernels::max_ranks>& outputs,
                                              std::uint16_t hash) const {
-  const std::uint32_t most = bound(call) != 0 ? bound(call) : at_once(large_call_blocks);
-  Slots through = kernels::slots_of(ring_, Wire::bulk, most);
+  Slots through = kernels::slots_of(ring_, Wire::bulk, at_once(large_call_blocks));
   through.lanes = through.blocks;
   through.slot_bytes = straight_chunk_bytes;
   const MessageRows rows = rows_of(call);

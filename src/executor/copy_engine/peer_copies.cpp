@@ -26,25 +26,34 @@ Result<std::unique_ptr<PeerCopies>> PeerCopies::open(Setup setup) {
   return copies;
 }
 
-std::vector<Lane*> PeerCopies::lanes_of(bool contributes, bool sends, bool receives) {
+std::vector<Lane*> PeerCopies::lanes_of(bool contributes, std::size_t message_lanes, bool receives) {
   std::vector<Lane*> lanes;
-  const auto take = [&](Lanes& all, bool uses) {
-    for (Lane& lane : all)
-      if (uses) lanes.push_back(&lane);
+  const auto take = [&](Lanes& all, std::size_t used) {
+    for (std::size_t lane = 0; lane < used; ++lane) lanes.push_back(&all[lane]);
   };
-  take(contributions_, contributes);
-  take(messages_, sends);
-  take(pulls_, receives);
+  take(contributions_, contributes ? contributions_.size() : 0);
+  take(messages_, message_lanes);
+  take(pulls_, receives ? pulls_.size() : 0);
   return lanes;
 }
 
 Status PeerCopies::prepare() {
   contributions_.resize(setup_.window_bytes != 0 ? PeerWords::lanes : 0);
-  messages_.resize(PeerWords::lanes);
+  messages_.resize(std::max(setup_.ranks - 1, PeerWords::lanes));
   pulls_.resize(PeerWords::lanes);
   for (Lane* lane : all_lanes()) STRAIT_TRY(lane->open(*setup_.driver));
   STRAIT_ASSIGN(begun_, setup_.driver->create_event());
   return {};
+}
+
+/// How many of `messages_` a call uses.
+std::size_t PeerCopies::message_lanes(const PeerTraffic& traffic, const Cut& cut) const {
+  return traffic.is_passed_on ? setup_.ranks - 1 : std::min<std::size_t>(PeerWords::lanes, cut.chunks);
+}
+
+/// Which of them carries a chunk to the rank that is `after` this one.
+std::size_t PeerCopies::message_lane(const PeerTraffic& traffic, std::uint32_t after, std::uint32_t chunk) const {
+  return traffic.is_passed_on ? after - 1 : chunk % PeerWords::lanes;
 }
 
 PeerCopies::~PeerCopies() {
@@ -89,8 +98,9 @@ Status PeerCopies::enqueue_part(const StagedCall& call, std::uint32_t hash, Stre
   // The kernel first: streams that share a hardware queue with it must not wait for it before it is there. They are
   // forked from what comes before it, for it waits for them.
   if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
-  const std::vector<Lane*> lanes = lanes_of(PeerTraffic::has(traffic.contributions), PeerTraffic::has(traffic.sends),
-                                            PeerTraffic::has(traffic.receives));
+  const std::vector<Lane*> lanes =
+      lanes_of(PeerTraffic::has(traffic.contributions),
+               PeerTraffic::has(traffic.sends) ? message_lanes(traffic, parts) : 0, PeerTraffic::has(traffic.receives));
   STRAIT_TRY(fork(hash, stream, lanes));
   STRAIT_TRY(move(traffic, parts));
   STRAIT_TRY(join(lanes, stream));
@@ -212,7 +222,7 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
     if (!spans[peer].has_chunk(cut.chunk_bytes, chunk)) continue;
     const PeerTraffic::Span piece = spans[peer].chunk(cut.chunk_bytes, chunk);
     std::byte* const window = setup_.windows_there[peer] + (contributes ? 0 : cut.messages_begin);
-    Lane& lane = (contributes ? contributions_ : messages_)[parity];
+    Lane& lane = contributes ? contributions_[parity] : messages_[message_lane(traffic, k, chunk)];
     if (chunk >= depth) {  // the slot's last chunk must be out of it
       const std::uint32_t out = chunk - depth + 1;
       wait_for(lane, contributes ? words_.added(own, peer) : words_.taken(own, peer, parity), out);

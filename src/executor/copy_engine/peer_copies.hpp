@@ -44,7 +44,8 @@ namespace strait::staged {
 ///
 /// What goes to peers goes through two lanes, in turns by chunks, and in each to one peer after the other, beginning
 /// with the rank after this one: an engine carries large copies one by one, and on a lane for each peer takes them in
-/// an order of its own, so that several ranks are at one peer's link while others lie idle.
+/// an order of its own, so that several ranks are at one peer's link while others lie idle. What a broadcast's ranks
+/// pass on comes when it comes, and so has a lane for each peer: no copy waits behind one whose chunk is late.
 ///
 /// Where peers' outputs are mapped here, windows are spared: between the two meetings everything goes straight to where
 /// it belongs (enqueue_in_place()), and mostly as a whole. In chunks goes
@@ -130,7 +131,6 @@ class PeerCopies {
     PeerTraffic traffic;
     PeerTraffic::Spans there;  ///< where what is sent to each peer belongs
     bool saves = false;        ///< it is written over by what comes from there
-    bool passes_on = false;    ///< what the root sends, on all ranks
     Cut cut{};
   };
 
@@ -140,7 +140,9 @@ class PeerCopies {
   Status enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
   static Cut cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t largest_bytes);
   Cut cut(const PeerTraffic& traffic) const;
-  Cut cut_straight(const StagedCall& call, std::size_t longest_bytes) const;
+  Cut cut_straight(const StagedCall& call, const PeerTraffic& traffic) const;
+  std::size_t message_lanes(const PeerTraffic& traffic, const Cut& cut) const;
+  std::size_t message_lane(const PeerTraffic& traffic, std::uint32_t after, std::uint32_t chunk) const;
   Straight straight(const StagedCall& call, const PeerAddresses& outputs) const;
   Status save(const Straight& way, std::uint32_t after, std::uint32_t chunk);
   Status place(const Straight& way, std::uint32_t after, std::uint32_t chunk);
@@ -157,8 +159,8 @@ class PeerCopies {
   static void tell(Lane& lane, std::uint32_t* word, std::uint32_t value);
   void clear(Lane& lane, std::size_t word, std::uint32_t words) const;
   Status flush(Lane& lane) { return lane.flush(*setup_.driver); }
-  std::vector<Lane*> all_lanes() { return lanes_of(true, true, true); }
-  std::vector<Lane*> lanes_of(bool contributes, bool sends, bool receives);
+  std::vector<Lane*> all_lanes() { return lanes_of(true, messages_.size(), true); }
+  std::vector<Lane*> lanes_of(bool contributes, std::size_t message_lanes, bool receives);
   std::atomic_ref<std::uint32_t> host_word(std::size_t word) const;
   std::uint64_t progress_of(std::uint32_t peer, std::uint32_t hash) const;
 

@@ -20,39 +20,34 @@ bool is_written_over(const StagedCall& call) {
   return call.collective == Collective::all_to_all && call.send == call.receive;
 }
 
-bool is_passed_on(const StagedCall& call, std::uint32_t ranks) {
-  return call.collective == Collective::broadcast && ranks > 2;
-}
-
 }  // namespace
 
 bool PeerCopies::supports_in_place(const StagedCall& call) const {
   if (call.count == 0) return false;
   if (is_written_over(call))
     return setup_.window_bytes != 0 &&
-           cut_straight(call, call.count * size_bytes(call.type)).chunks <= most_saved_chunks;
+           cut_straight(call, PeerTraffic::of(call, setup_.rank, setup_.ranks)).chunks <= most_saved_chunks;
   return call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
          call.collective == Collective::broadcast;
 }
 
-PeerCopies::Cut PeerCopies::cut_straight(const StagedCall& call, std::size_t longest_bytes) const {
+PeerCopies::Cut PeerCopies::cut_straight(const StagedCall& call, const PeerTraffic& traffic) const {
+  const std::size_t longest_bytes = traffic.longest_bytes;
   if (is_written_over(call))
     return cut_into(longest_bytes, wanted_chunks,
                     std::min(setup_.window_bytes / PeerWords::lanes / grain_bytes * grain_bytes, most_saved_bytes));
-  return cut_into(longest_bytes, is_passed_on(call, setup_.ranks) ? wanted_relayed_chunks : 1, longest_bytes);
+  return cut_into(longest_bytes, traffic.is_passed_on ? wanted_relayed_chunks : 1, longest_bytes);
 }
 
 PeerCopies::Straight PeerCopies::straight(const StagedCall& call, const PeerAddresses& outputs) const {
-  Straight way{.traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks),
-               .there = {},
-               .saves = is_written_over(call),
-               .passes_on = is_passed_on(call, setup_.ranks)};
+  Straight way{
+      .traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks), .there = {}, .saves = is_written_over(call)};
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
     StagedCall theirs = call;
     theirs.receive = outputs[peer];
     way.there[peer] = PeerTraffic::of(theirs, peer, setup_.ranks).receives[setup_.rank];
   }
-  way.cut = cut_straight(call, way.traffic.longest_bytes);
+  way.cut = cut_straight(call, way.traffic);
   return way;
 }
 
@@ -66,9 +61,7 @@ Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses&
   STRAIT_TRY(begin(hash, stream));
   const PeerTraffic::Span &from = way.traffic.sends[setup_.rank], &to = way.traffic.receives[setup_.rank];
   const bool has_own = from.bytes != 0 && from.data != to.data;
-  std::vector<Lane*> lanes;
-  for (Lane& lane : messages_) lanes.push_back(&lane);
-  lanes.resize(std::min<std::size_t>(lanes.size(), way.cut.chunks));
+  std::vector<Lane*> lanes = lanes_of(false, message_lanes(way.traffic, way.cut), false);
   if (has_own) lanes.push_back(&pulls_[0]);
   STRAIT_TRY(fork(hash, stream, lanes));
   for (Lane* lane : lanes) STRAIT_TRY(flush(*lane));
@@ -81,7 +74,7 @@ Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses&
     STRAIT_TRY(setup_.driver->copy({.to = to.data, .from = from.data, .row_bytes = to.bytes}, pulls_[0].stream));
   STRAIT_TRY(join(lanes, stream));
   PeerTraffic told;
-  if (way.saves || way.passes_on) told.receives = way.there;
+  if (way.saves || way.traffic.is_passed_on) told.receives = way.there;
   return end(told, stream);
 }
 
@@ -89,7 +82,7 @@ Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses&
 Status PeerCopies::save(const Straight& way, std::uint32_t after, std::uint32_t chunk) {
   const std::uint32_t own = setup_.rank, peer = (own + after) % setup_.ranks, parity = chunk % PeerWords::lanes;
   const PeerTraffic::Span piece = way.traffic.sends[peer].chunk(way.cut.chunk_bytes, chunk);
-  Lane& lane = messages_[parity];
+  Lane& lane = messages_[message_lane(way.traffic, after, chunk)];
   STRAIT_TRY(setup_.driver->copy(
       {.to = setup_.windows_here[peer] + parity * way.cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes},
       lane.stream));
@@ -103,13 +96,13 @@ Status PeerCopies::place(const Straight& way, std::uint32_t after, std::uint32_t
   if (!traffic.sends[peer].has_chunk(way.cut.chunk_bytes, chunk)) return {};
   const PeerTraffic::Span from = traffic.sends[peer].chunk(way.cut.chunk_bytes, chunk);
   const PeerTraffic::Span to = way.there[peer].chunk(way.cut.chunk_bytes, chunk);
-  Lane& lane = messages_[parity];
+  Lane& lane = messages_[message_lane(traffic, after, chunk)];
   if (way.saves) wait_for(lane, words_.arrived(own, peer, parity), chunk + 1);
   if (traffic.relayed) wait_for(lane, words_.arrived(own, *traffic.relayed, parity), chunk + 1);
   STRAIT_TRY(flush(lane));
   const std::byte* const source = way.saves ? setup_.windows_here[peer] + parity * way.cut.chunk_bytes : from.data;
   STRAIT_TRY(setup_.driver->copy({.to = to.data, .from = source, .row_bytes = from.bytes}, lane.stream));
-  if (way.passes_on && !traffic.relayed) tell(lane, words_.arrived(peer, own, parity), chunk + 1);
+  if (traffic.is_passed_on && !traffic.relayed) tell(lane, words_.arrived(peer, own, parity), chunk + 1);
   return flush(lane);
 }
 

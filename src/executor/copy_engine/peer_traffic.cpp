@@ -47,6 +47,7 @@ PeerTraffic broadcast(const StagedCall& call, std::uint32_t rank, std::uint32_t 
   };
   PeerTraffic traffic;
   traffic.longest_bytes = slice;
+  traffic.is_passed_on = ranks > 2;
   if (rank == call.root) {
     for (std::uint32_t peer = 0; peer < ranks; ++peer)
       if (peer != rank) traffic.sends[peer] = slice_of(call.send, peer);

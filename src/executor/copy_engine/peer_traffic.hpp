@@ -32,6 +32,7 @@ struct PeerTraffic {
   std::byte* sums = nullptr;  ///< where that goes, of the same length; null: the caller finds a place (place_sums())
   Spans sends, receives;      ///< messages to and from each peer; [own rank]: what is copied here
   bool sends_sums = false;
+  bool is_passed_on = false;             ///< of a broadcast to several: each of them sends on what it gets of the root
   std::optional<std::uint32_t> relayed;  ///< what comes from this rank is what is sent to the others, of a broadcast
   std::size_t longest_bytes = 0;         ///< of any rank's messages and contributions: all ranks cut alike
 

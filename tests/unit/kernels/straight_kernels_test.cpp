@@ -118,25 +118,28 @@ TEST_P(Straight, OfOtherPlacesGivesUp) {
 }
 
 TEST(GoesStraight, WhatIsLargeAndWritesOverNothing) {
-  const Machine pair(2, 3, {.p2p = true}), staged(2, 3, {});
-  CollectiveCase c;
-  c.type = DataType::uint8;
-  c.count = std::size_t{4} << 20;
-  Bytes input, output;
-  const auto goes = [&](const Machine& machine, Collective collective, bool in_place, std::size_t count) {
+  const Machine pair(2, 0, {.p2p = true}), four(4, 0, {.p2p = true}), staged(4, 0, {});
+  const std::byte input{};
+  std::byte output{};
+  const auto goes = [&](const Machine& machine, Collective collective, bool in_place, std::size_t count,
+                        std::uint32_t max_sms = 0) {
+    CollectiveCase c;
     c.collective = collective;
+    c.type = DataType::uint8;
     c.count = count;
-    return machine.calls(0).goes_straight(call_of(c, input.data(), in_place ? input.data() : output.data(), Bytes(8)));
+    Call call = call_of(c, in_place ? &output : &input, &output, Bytes(8));
+    call.max_sms = max_sms;
+    return machine.calls(0).goes_straight(call);
   };
-  input.resize(1);
-  output.resize(1);
-  const std::size_t count = std::size_t{4} << 20;
-  EXPECT_TRUE(goes(pair, Collective::all_gather, false, count));
-  EXPECT_TRUE(goes(pair, Collective::all_gather, true, count));
-  EXPECT_TRUE(goes(pair, Collective::all_to_all, false, count));
-  EXPECT_FALSE(goes(pair, Collective::all_to_all, true, count)) << "peers would write over what is still to be sent";
-  EXPECT_FALSE(goes(pair, Collective::all_gather, false, count - 1));
-  EXPECT_FALSE(goes(pair, Collective::all_reduce, false, count));
+  const std::size_t count = std::size_t{2} << 20;
+  EXPECT_TRUE(goes(four, Collective::all_gather, false, count));
+  EXPECT_TRUE(goes(four, Collective::all_gather, true, count));
+  EXPECT_TRUE(goes(four, Collective::all_to_all, false, count));
+  EXPECT_FALSE(goes(four, Collective::all_to_all, true, count)) << "peers would write over what is still to be sent";
+  EXPECT_FALSE(goes(four, Collective::all_gather, false, count - 1));
+  EXPECT_FALSE(goes(four, Collective::all_reduce, false, count));
+  EXPECT_FALSE(goes(four, Collective::all_gather, false, count, 16)) << "not measured with few blocks";
+  EXPECT_FALSE(goes(pair, Collective::all_gather, false, 2 * count)) << "nor between two";
   EXPECT_FALSE(goes(staged, Collective::all_gather, false, count)) << "no peer reaches it";
 }
 
