@@ -60,7 +60,7 @@ class CudaRank final : public DeviceRank {
  private:
   using Tail = CallOrder::Tail;
   Status open_order();
-  Status load_kernels() const;
+  Status load_kernels();
   /// `most_blocks`: as in DeviceCalls::Options.
   DeviceCalls calls_over(kernels::Ring ring, std::uint32_t most_blocks) const;
   Status open_islands();
@@ -119,9 +119,10 @@ class CudaRank final : public DeviceRank {
   StartedCalls started_;
   /// Of the call that is being enqueued: what its first launch is to mark; then, or where none does, 0.
   std::uint32_t mark_ = 0;
-  std::uint32_t launches_ = 0;      ///< likewise: made so far
-  bool overlaps_launches_ = false;  ///< kernels may be launched while the one before still runs
-  std::jthread attendant_;          ///< last: it uses the rest
+  std::uint32_t launches_ = 0;               ///< likewise: made so far
+  bool overlaps_launches_ = false;           ///< kernels may be launched while the one before still runs
+  std::uint32_t most_clustered_blocks_ = 0;  ///< kernels::cluster_of()
+  std::jthread attendant_;                   ///< last: it uses the rest
 };
 
 }  // namespace strait

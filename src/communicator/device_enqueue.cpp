@@ -6,6 +6,7 @@
 
 #include "communicator/cuda_rank.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/piped.hpp"
 #include "kernels/wire_format.hpp"
 
 namespace strait {
@@ -53,6 +54,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
         what.reduces ? kernels::piped_sum_kernel(one_hop, call.type) : kernels::piped_copy_kernel();
     kernel = piped.kernel;
     shape.memory_bytes = piped.memory_bytes;
+    shape.cluster_blocks = kernels::cluster_of(what.blocks, most_clustered_blocks_);
   } else {
     kernel = kernel_of(what, call);
   }

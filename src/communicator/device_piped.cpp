@@ -18,27 +18,26 @@ struct Piping {
   std::size_t few_blocks, no_bound, many_blocks = never;
   std::uint32_t blocks = DeviceCalls::large_call_blocks;  ///< without a bound
 };
-/// As 4 H200 showed: without a bound only where the copies of large parts or the sums of a reduce take most of the
-/// time, and of messages, which each take a third of the slots, in chunks so short that other kernels wait more than
-/// they move. More blocks bring no more, or less. (An all-reduce of 256 MB and more takes as long as in other kernels
-/// of 64 blocks, within 1%, and leaves the SMs to what is computed beside it.)
+/// As 4 H200 showed: without a bound only where large parts take most of the time, and of messages, which each take a
+/// third of the slots, in chunks so short that other kernels wait more than they move. More blocks bring no more, or
+/// less, and leave less to what is computed beside.
 constexpr Piping piping_of_more(Collective collective) {
   switch (collective) {
     case Collective::broadcast:  // in one hop, for two would have to be copied on
       return {.few_blocks = never, .no_bound = never};
     case Collective::send_recv:
-      return {.few_blocks = 4, .no_bound = 8, .blocks = 32};
+      return {.few_blocks = 4, .no_bound = 8, .blocks = 24};
     case Collective::all_to_all_v:
       return {.few_blocks = 4, .no_bound = never};
     case Collective::all_gather:
     case Collective::all_to_all:
-      return {.few_blocks = 1, .no_bound = 16, .many_blocks = 16};
+      return {.few_blocks = 1, .no_bound = 16, .many_blocks = 16, .blocks = 32};
     case Collective::reduce:
-      return {.few_blocks = 1, .no_bound = 32, .many_blocks = 32, .blocks = 20};
+      return {.few_blocks = 1, .no_bound = 32, .many_blocks = 32, .blocks = 32};
     case Collective::all_reduce:
       return {.few_blocks = 1, .no_bound = 32, .blocks = 16};
     case Collective::reduce_scatter:
-      return {.few_blocks = 1, .no_bound = 32, .blocks = 32};
+      return {.few_blocks = 1, .no_bound = 16, .blocks = 32};
     default:
       return {.few_blocks = 1, .no_bound = never};
   }

@@ -15,6 +15,7 @@
 #include "communicator/device_mailbox.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/piped.hpp"
 #include "kernels/wire_format.hpp"
 
 namespace strait {
@@ -140,7 +141,7 @@ Status CudaRank::open_order() {
   return {};
 }
 
-Status CudaRank::load_kernels() const {
+Status CudaRank::load_kernels() {
   std::vector<kernels::Wire> wires{kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk};
   if (!arenas_.islands().empty()) wires.push_back(kernels::flagged_wire(arenas_.island_ring()));
   for (const kernels::Wire wire : wires) STRAIT_TRY(cuda::load_kernels(kernels::all_kernels(wire)));
@@ -149,6 +150,14 @@ Status CudaRank::load_kernels() const {
     STRAIT_TRY(check(cudaFuncSetAttribute(piped.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(piped.memory_bytes)),
                      "cannot load a kernel"));
+  // A block of any of them takes all shared memory of its SM, so that one speaks for all.
+  const kernels::PipedKernel piped = kernels::piped_copy_kernel();
+  STRAIT_ASSIGN(most_clustered_blocks_,
+                cuda::most_blocks_at_once(piped.kernel, {.blocks = kernels::piped_cluster,
+                                                         .threads = kernels::piped_threads,
+                                                         .overlaps = false,
+                                                         .memory_bytes = piped.memory_bytes,
+                                                         .cluster_blocks = kernels::piped_cluster}));
   return {};
 }
 

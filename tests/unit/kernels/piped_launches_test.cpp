@@ -161,14 +161,14 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
   const DeviceCalls calls = calls_of(4, 0);
   const DeviceLaunch ring = launch_of_messages(calls, 16 * mb, {1}, {3});
   EXPECT_TRUE(ring.piped && !ring.apart);
-  EXPECT_EQ(ring.blocks, 32u);
+  EXPECT_EQ(ring.blocks, 24u);
   EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {}, {3}).piped);
   EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {0, 1}, {0, 3}).piped) << "what stays on this rank waits for nobody";
   EXPECT_FALSE(launch_of_messages(calls, 16 * mb - 16, {1}, {3}).piped);
   for (const DeviceLaunch& several :
        {launch_of_messages(calls, 16 * mb, {1, 2}, {}), launch_of_messages(calls, 16 * mb, {1}, {2, 3})}) {
     EXPECT_TRUE(!several.piped && several.apart);
-    EXPECT_EQ(several.blocks, 128u);
+    EXPECT_EQ(several.blocks, 120u);
     const auto &piped = std::get<kernels::Exchange>(ring.argument).send[1],
                &other = std::get<kernels::Exchange>(several.argument).send[1];
     EXPECT_TRUE(piped.lanes == other.lanes && piped.chunk_bytes == other.chunk_bytes);
@@ -213,16 +213,37 @@ TEST(PipesOfFourRanks, CarryTheLargestSumsWithoutABound) {
   EXPECT_EQ(std::get<kernels::TwoHop>(sums.argument).lanes, 64u);
   const DeviceLaunch fewer = launch_of(calls, Collective::all_reduce, 256 * mb - 64);
   EXPECT_TRUE(!fewer.piped && fewer.blocks == 64u);
-  const DeviceLaunch large = launch_of(calls, Collective::reduce_scatter, 256 * mb);
+  const DeviceLaunch large = launch_of(calls, Collective::reduce_scatter, 128 * mb);
   EXPECT_TRUE(large.piped);
   EXPECT_EQ(large.blocks, 32u);
   EXPECT_LE(slots_bytes(large), 6 * mb) << "of each peer, three of which have to stay in the L2 cache";
-  const DeviceLaunch below = launch_of(calls, Collective::reduce_scatter, 256 * mb - 64);
+  const DeviceLaunch below = launch_of(calls, Collective::reduce_scatter, 128 * mb - 64);
   EXPECT_FALSE(below.piped);
   EXPECT_EQ(below.blocks, 64u);
   const DeviceLaunch bounded = launch_of(calls_of(4, 16), Collective::reduce_scatter, 256 * mb);
   EXPECT_TRUE(bounded.piped);
   EXPECT_GT(slots_bytes(bounded), 6 * mb) << "whole slots";
+  for (const Collective other : {Collective::all_gather, Collective::all_to_all, Collective::reduce}) {
+    const DeviceLaunch launch = launch_of(calls, other, 256 * mb);
+    EXPECT_TRUE(launch.piped && launch.blocks == 32u) << name(other);
+  }
+}
+
+/// Where there is no bound, so that all blocks are in clusters; not where a bound asks for few.
+TEST(PipesInClusters, AreThoseOfManyBlocks) {
+  constexpr std::uint32_t at_once = 128;
+  for (const std::uint32_t blocks : {16u, 20u, 24u, 32u, 64u, 128u})
+    EXPECT_EQ(kernels::cluster_of(blocks, at_once), 4u);
+  for (const std::uint32_t blocks : {1u, 4u, 12u}) EXPECT_EQ(kernels::cluster_of(blocks, at_once), 1u) << "few";
+  for (const std::uint32_t blocks : {17u, 63u, 66u})
+    EXPECT_EQ(kernels::cluster_of(blocks, at_once), 1u) << "some are left";
+  EXPECT_EQ(kernels::cluster_of(132, at_once), 1u) << "they would not all run at once";
+  EXPECT_EQ(kernels::cluster_of(16, 0), 1u) << "the GPU has none";
+  for (const std::uint32_t ranks : {2u, 4u})
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+      const DeviceLaunch launch = launch_of(ranks == 2 ? pair_calls(0) : calls_of(4, 0), collective, 512 * mb);
+      EXPECT_TRUE(launch.piped && kernels::cluster_of(launch.blocks, at_once) == 4) << ranks << name(collective);
+    }
 }
 
 /// Other kernels make more of many.
