@@ -115,8 +115,12 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   const Wire flagged = kernels::flagged_wire(ring_);
   const bool is_message = call.collective == Collective::send_recv;
   const std::size_t most_short = is_message ? free_bytes(slots(call, flagged)) : ~std::size_t{0};
-  if (flagged != Wire::lines)
-    return slots(call, message_bytes > std::min(flagged_bytes_, most_short) ? Wire::bulk : flagged);
+  if (flagged != Wire::lines) {
+    // What a reduce's root takes no other rank does, and it sends nothing beside (4 H200, through host memory).
+    const bool only_takes = ring_.staged && one_hop && call.collective == Collective::reduce;
+    const std::size_t most = only_takes ? flagged_bytes_ * 2 : flagged_bytes_;
+    return slots(call, message_bytes > std::min(most, most_short) ? Wire::bulk : flagged);
+  }
   const Slots lines = slots(call, Wire::lines);
   const bool few_blocks = bound(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
   // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.

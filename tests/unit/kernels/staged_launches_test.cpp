@@ -44,6 +44,27 @@ std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, do
   return std::visit([](const auto& argument) { return argument.rounds; }, launches.at(0).argument);
 }
 
+/// The longest message of a collective of four ranks in one hop that travels as packets.
+std::size_t longest_in_packets(Collective collective) {
+  const DeviceCalls calls = staged_calls(4, {});
+  std::size_t longest = 0;
+  for (std::size_t bytes = kb; bytes <= 512 * kb; bytes += kb) {
+    Call call;
+    call.collective = collective;
+    call.count = bytes;
+    call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+    if (calls.launches_of(call).at(0).wire == Wire::packets) longest = bytes;
+  }
+  return longest;
+}
+
+/// A reduce's root sends nothing beside what it takes.
+TEST(PacketsThroughHostMemory, AreForLongerReduces) {
+  EXPECT_EQ(longest_in_packets(Collective::all_gather), 32 * kb);
+  EXPECT_EQ(longest_in_packets(Collective::broadcast), 32 * kb);
+  EXPECT_EQ(longest_in_packets(Collective::reduce), 64 * kb);
+}
+
 /// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
 /// 240 KB times r squared, r rounds cost as much as they spare.
 TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
