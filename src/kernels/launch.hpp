@@ -175,8 +175,8 @@ struct Exchange {
   std::uint32_t lead = 1;  ///< of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth
 };
 
-/// An exchange as a copy, of bulk, straight into what all ranks have registered: what goes to rank r begins at there[r],
-/// as this device addresses it. `receive` means nothing, and the width is 1.
+/// An exchange as a copy, of bulk, straight into what all ranks have registered: what goes to rank r begins at
+/// there[r], as this device addresses it. `receive` means nothing, and the width is 1.
 struct StraightExchange : Exchange {
   std::byte* there[max_ranks];
 };
