@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, all-reduces beside matrix products, training,
-ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
+"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, what each of them takes, all-reduces beside
+matrix products, training, ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
 
-  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, overlap.svg, training.svg, shared_link.svg
-                                     and wire_loss.svg there; into docs/images if absent
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, clusters.svg, overlap.svg, training.svg,
+                                     shared_link.svg and wire_loss.svg there; into docs/images if absent
 """
 import collections
 import json
@@ -151,6 +151,21 @@ def draw_few_blocks(output: pathlib.Path) -> None:
     save(figure, grid.flat[0].get_legend_handles_labels(), len(BLOCKS) + 1, output)
 
 
+def draw_clusters(output: pathlib.Path) -> None:
+    senders = read("clusters_4xh200")["senders"]
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 3.8))
+    for axes, (collective, blocks) in zip(panels, (("all-reduce", 16), ("reduce-scatter", 32))):
+        for way, colour, marker in ((f"{blocks} blocks", "#d9822b", "s"), (f"{blocks} blocks, clusters of 4", "#1f6f8b", "o")):
+            points = [(block, time_us) for block, _, time_us in senders[collective][way]]
+            plot(axes, points, colour, marker, "in clusters of four" if "clusters" in way else "without clusters")
+        axes.set_title(f"{collective} of 1 GB, {blocks} thread blocks, 4x H200", fontsize=10, loc="left")
+        axes.set_xlabel("thread block", fontsize=9)
+        axes.set_ylabel("sends for microseconds", fontsize=9)
+        axes.grid(color="#e3e3e3", linewidth=0.8)
+        axes.tick_params(labelsize=8)
+    save(figure, panels[0].get_legend_handles_labels(), 2, output)
+
+
 def draw_overlap(output: pathlib.Path) -> None:
     points = collections.defaultdict(list)
     for run in read("overlap_2xh100")["runs"]:
@@ -237,6 +252,7 @@ def main() -> None:
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images"
     draw_beside_nccl(folder / "gpu_vs_nccl.svg")
     draw_few_blocks(folder / "few_blocks.svg")
+    draw_clusters(folder / "clusters.svg")
     draw_overlap(folder / "overlap.svg")
     draw_training(folder / "training.svg")
     draw_shared_link(folder / "shared_link.svg")

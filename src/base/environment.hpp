@@ -106,8 +106,8 @@ inline constexpr Variable environment_table[] = {
     {"STRAIT_PIPED_BYTES", VariableKind::bytes, "2M", true,
      "GPU ranks that NVLink joins, from compute capability 9.0 on: with a bound on thread blocks, messages of so many "
      "bytes and more go through pipes in shared memory, which need few blocks to fill a link; without one, only "
-     "messages to one peer of 8 times as many, all-gathers and all-to-alls of 16, all-reduces, reduces and "
-     "reduce-scatters of 32, and of two ranks all-reduces of 12 times as many and other collectives likewise "
+     "messages to one peer of 8 times as many, all-gathers, all-to-alls and reduce-scatters of 16, all-reduces and "
+     "reduces of 32, and of two ranks all-reduces of 12 times as many and other collectives likewise "
      "(docs/gpus.md#pipes). 0: all; 1024G: none.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_GRAPH_MIXING", VariableKind::choice, "1", false,
@@ -136,7 +136,8 @@ inline constexpr Variable environment_table[] = {
      "0|1"},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "
-     "which takes half the bytes. Unset: 96K for all peers together over PCIe Gen5, and less where links are known to "
+     "which takes half the bytes; reduces in one hop through host memory up to twice this. Unset: 96K for all peers "
+     "together over PCIe Gen5, and less where links are known to "
      "be slower (docs/gpus.md).",
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_HOST_MEMORY_BYTES", VariableKind::bytes, "128M", true,

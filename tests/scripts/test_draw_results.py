@@ -17,6 +17,8 @@ TEXTS = {
     "wire_loss.svg": ("exact", "int8", "fp8", "int4", "int4 with error feedback", "training loss", "step"),
     "few_blocks.svg": ("all-reduce of 64 MB", "all-reduce of 256 MB", "Strait, pipes before", "Strait, other kernels", "NCCL",
                        "thread blocks", "microseconds"),
+    "clusters.svg": ("all-reduce of 1 GB, 16 thread blocks", "reduce-scatter of 1 GB, 32", "without clusters", "in clusters of four",
+                     "sends for microseconds"),
     "training.svg": ("304 million", "no P2P, NCCL", "48 blocks: the default", "NVLink, Strait", "no gradients traded", "658"),
     "overlap.svg": ("beside matrix products", "NCCL", "128 blocks", "16, the default", "by itself"),
     "shared_link.svg": ("6 ranks", "8 ranks", "10 ranks", "islands, CPU threads across", "256 MB"),
