@@ -18,7 +18,7 @@ constexpr std::uint32_t straight_chunk_bytes = 64 << 10;
 
 }  // namespace
 
-/// Of three ranks and more that may have all blocks, where it was measured.
+/// Of three ranks and more that may have all blocks: of others it was not measured.
 bool DeviceCalls::goes_straight(const Call& call) const {
   if (ring_.staged || ring_.ranks <= 2 || bound(call) != 0 || !call.receive_offsets.empty() ||
       call.wire != WireFormat::off)

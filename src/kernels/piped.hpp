@@ -16,8 +16,7 @@ inline constexpr std::uint32_t piped_threads = piped_mover_threads + piped_adder
 
 /// Blocks of a launch that begin together, close to one another on the GPU (a cluster). Without, eight blocks of any
 /// launch share ways out of their SMs two by two, and the others have one each: on four H200 these were done up to 13%
-/// earlier, and every peer waited for the former. Blocks are few where a bound says so, for which this was not
-/// measured.
+/// earlier, and every peer waited for the former. Not measured of fewer blocks.
 inline constexpr std::uint32_t piped_cluster = 4, least_clustered_blocks = 16;
 /// Of a launch of so many blocks, on a GPU that runs so many in clusters at a time.
 constexpr std::uint32_t cluster_of(std::uint32_t blocks, std::uint32_t most_clustered) {

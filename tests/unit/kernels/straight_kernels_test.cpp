@@ -23,24 +23,32 @@ class Straight : public ::testing::TestWithParam<std::uint32_t> {
  protected:
   Straight() : machine_(GetParam(), 3, {.p2p = true, .small_slots = true, .together = true}) {}
   std::uint32_t ranks() const { return GetParam(); }
+  /// Of all ranks: their calls, and where their outputs are.
+  struct Calls {
+    std::vector<std::unique_ptr<CheckedCall>> calls;
+    std::array<std::byte*, kernels::max_ranks> outputs{};
+  };
+  Calls calls_of(const CheckedCase& of) const {
+    Calls all;
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+      all.calls.push_back(std::make_unique<CheckedCall>(of, rank));
+      all.outputs[rank] = static_cast<std::byte*>(all.calls[rank]->call().receive);
+    }
+    return all;
+  }
   /// Call `c` of all ranks; `late` begins when the others have waited for it.
   void check(const CollectiveCase& c, std::uint32_t late = ~0u) {
     const CheckedCase of(c, ranks());
-    std::vector<std::unique_ptr<CheckedCall>> calls;
-    std::array<std::byte*, kernels::max_ranks> outputs{};
-    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-      calls.push_back(std::make_unique<CheckedCall>(of, rank));
-      outputs[rank] = static_cast<std::byte*>(calls[rank]->call().receive);
-    }
+    const Calls all = calls_of(of);
     std::vector<std::jthread> threads;
     for (std::uint32_t rank = 0; rank < ranks(); ++rank)
       threads.emplace_back([&, rank] {
         if (rank == late) {
           std::this_thread::sleep_for(std::chrono::milliseconds(30));
-          EXPECT_TRUE(calls[rank]->is_untouched()) << "written before its stream has come to the call";
+          EXPECT_TRUE(all.calls[rank]->is_untouched()) << "written before its stream has come to the call";
         }
-        machine_.run({machine_.calls(rank).straight_launch_of(calls[rank]->call(), outputs, hash)}, c.type);
-        calls[rank]->verify();
+        machine_.run({machine_.calls(rank).straight_launch_of(all.calls[rank]->call(), all.outputs, hash)}, c.type);
+        all.calls[rank]->verify();
       });
   }
 
@@ -96,23 +104,18 @@ TEST_P(Straight, OfOtherPlacesGivesUp) {
   c.type = DataType::uint8;
   c.count = 5000;
   const CheckedCase of(c, ranks());
-  std::vector<std::unique_ptr<CheckedCall>> calls;
-  std::array<std::byte*, kernels::max_ranks> outputs{};
-  for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-    calls.push_back(std::make_unique<CheckedCall>(of, rank));
-    outputs[rank] = static_cast<std::byte*>(calls[rank]->call().receive);
-  }
+  const Calls all = calls_of(of);
   std::vector<std::jthread> threads;
   for (std::uint32_t rank = 0; rank < ranks(); ++rank)
     threads.emplace_back([&, rank] {
       const auto other = static_cast<std::uint16_t>(hash + rank);
-      DeviceLaunch launch = machine_.calls(rank).straight_launch_of(calls[rank]->call(), outputs, other);
+      DeviceLaunch launch = machine_.calls(rank).straight_launch_of(all.calls[rank]->call(), all.outputs, other);
       std::visit([](auto& argument) { argument.ring.timeout_ns = 20'000'000; }, launch.argument);
       machine_.run({launch}, c.type);
     });
   threads.clear();
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-    EXPECT_TRUE(calls[rank]->is_untouched()) << rank;
+    EXPECT_TRUE(all.calls[rank]->is_untouched()) << rank;
     EXPECT_NE(machine_.mailbox(rank).timed_out, 0u) << rank;
   }
 }
