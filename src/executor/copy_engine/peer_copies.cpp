@@ -26,13 +26,13 @@ Result<std::unique_ptr<PeerCopies>> PeerCopies::open(Setup setup) {
   return copies;
 }
 
-std::vector<Lane*> PeerCopies::lanes_of(bool contributes, std::size_t message_lanes, bool receives) {
+std::vector<Lane*> PeerCopies::lanes_of(bool contributes, std::size_t sending, bool receives) {
   std::vector<Lane*> lanes;
   const auto take = [&](Lanes& all, std::size_t used) {
     for (std::size_t lane = 0; lane < used; ++lane) lanes.push_back(&all[lane]);
   };
   take(contributions_, contributes ? contributions_.size() : 0);
-  take(messages_, message_lanes);
+  take(messages_, sending);
   take(pulls_, receives ? pulls_.size() : 0);
   return lanes;
 }

@@ -99,6 +99,8 @@ class PeerCopies {
   /// place on all ranks. A gather's is known to its root alone; that of a scatter's root is elsewhere if it is in
   /// place.
   bool supports_in_place(const StagedCall& call) const;
+  /// Whether it would go in chunks that wait for those of others.
+  bool goes_in_chunks(const StagedCall& call) const;
 
   /// The call must be one that is supported; `hash` is the same on all ranks that make the same call. After an error of
   /// the driver this object is of no more use, and the outputs of all that was under way are undefined.
@@ -160,7 +162,7 @@ class PeerCopies {
   void clear(Lane& lane, std::size_t word, std::uint32_t words) const;
   Status flush(Lane& lane) { return lane.flush(*setup_.driver); }
   std::vector<Lane*> all_lanes() { return lanes_of(true, messages_.size(), true); }
-  std::vector<Lane*> lanes_of(bool contributes, std::size_t message_lanes, bool receives);
+  std::vector<Lane*> lanes_of(bool contributes, std::size_t sending, bool receives);
   std::atomic_ref<std::uint32_t> host_word(std::size_t word) const;
   std::uint64_t progress_of(std::uint32_t peer, std::uint32_t hash) const;
 

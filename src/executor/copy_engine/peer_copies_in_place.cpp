@@ -31,6 +31,10 @@ bool PeerCopies::supports_in_place(const StagedCall& call) const {
          call.collective == Collective::broadcast;
 }
 
+bool PeerCopies::goes_in_chunks(const StagedCall& call) const {
+  return is_written_over(call) || PeerTraffic::of(call, setup_.rank, setup_.ranks).is_passed_on;
+}
+
 PeerCopies::Cut PeerCopies::cut_straight(const StagedCall& call, const PeerTraffic& traffic) const {
   const std::size_t longest_bytes = traffic.longest_bytes;
   if (is_written_over(call))
