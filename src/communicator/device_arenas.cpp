@@ -26,7 +26,7 @@ Result<bool> has_async_copies(int device) {
   int block_memory_bytes = 0;
   STRAIT_TRY(check(cudaDeviceGetAttribute(&block_memory_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
                    "cannot ask a GPU what it has"));
-  STRAIT_ASSIGN(const int compiled, cuda::compiled_for(kernels::piped_copy_kernel().kernel));
+  STRAIT_ASSIGN(const int compiled, cuda::compiled_for(kernels::piped_copy_kernel(true).kernel));
   return compiled >= kernels::least_piped_capability &&
          static_cast<std::uint32_t>(block_memory_bytes) >= kernels::piped_memory_bytes();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "executor/cpu_reducers/reducer_memory.hpp"
@@ -102,7 +103,10 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
       const std::size_t rounds = (lane_bytes + round_bytes - 1) / round_bytes;
       return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
     }
-    return lane_bytes >= borders_.overlap_bytes ? overlap_rounds : 1;
+    static const char* const rounds = std::getenv("STRAIT_X_OVERLAP_ROUNDS");
+    return lane_bytes >= borders_.overlap_bytes
+               ? (rounds != nullptr ? static_cast<std::uint32_t>(std::atoi(rounds)) : overlap_rounds)
+               : 1;
   }
   if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
   const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));

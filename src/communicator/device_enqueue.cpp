@@ -51,7 +51,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   if (what.piped) {
     const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
     const kernels::PipedKernel piped =
-        what.reduces ? kernels::piped_sum_kernel(one_hop, call.type) : kernels::piped_copy_kernel();
+        what.reduces ? kernels::piped_sum_kernel(one_hop, call.type) : kernels::piped_copy_kernel(one_hop);
     kernel = piped.kernel;
     shape.memory_bytes = piped.memory_bytes;
     shape.cluster_blocks = kernels::cluster_of(what.blocks, most_clustered_blocks_);

@@ -23,8 +23,8 @@ struct Piping {
 /// less, and leave less to what is computed beside.
 constexpr Piping piping_of_more(Collective collective) {
   switch (collective) {
-    case Collective::broadcast:  // in one hop, for two would have to be copied on
-      return {.few_blocks = never, .no_bound = never};
+    case Collective::broadcast:
+      return {.few_blocks = never, .no_bound = never, .blocks = 32};
     case Collective::send_recv:
       return {.few_blocks = 4, .no_bound = 8, .blocks = 24};
     case Collective::all_to_all_v:
@@ -91,7 +91,7 @@ constexpr std::uint32_t pair_width = 4;
 /// As all ranks decide alike: a rank whose buffers begin where asynchronous copies cannot goes the other way in bulk.
 bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const {
   const bool reduces = is_reduction(call.collective);
-  if (!ring_.has_async_copies || (call.collective == Collective::broadcast && !one_hop)) return false;
+  if (!ring_.has_async_copies) return false;
   if (reduces && !kernels::is_piped_sum(call.type, call.op, ring_.averaged)) return false;
   // One after another in memory, parts begin aligned only if they are of such a length.
   const bool has_parts = call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||

@@ -151,7 +151,7 @@ Status CudaRank::load_kernels() {
                                           static_cast<int>(piped.memory_bytes)),
                      "cannot load a kernel"));
   // A block of any of them takes all shared memory of its SM, so that one speaks for all.
-  const kernels::PipedKernel piped = kernels::piped_copy_kernel();
+  const kernels::PipedKernel piped = kernels::piped_copy_kernel(true);
   STRAIT_ASSIGN(most_clustered_blocks_,
                 cuda::most_blocks_at_once(piped.kernel, {.blocks = kernels::piped_cluster,
                                                          .threads = kernels::piped_threads,

@@ -71,7 +71,8 @@ std::vector<const void*> all_add_kernels() {
   return all;
 }
 
-PipedKernel piped_copy_kernel() {
+PipedKernel piped_copy_kernel(bool one_hop) {
+  if (!one_hop) return {reinterpret_cast<const void*>(&piped_two_hop_copy<>), sizeof(PipedTwoHopMemory)};
   return {reinterpret_cast<const void*>(&piped_exchange_copy<>), sizeof(PipedCopyMemory)};
 }
 PipedKernel piped_sum_kernel(bool one_hop, DataType type) {
@@ -83,7 +84,7 @@ std::uint32_t piped_memory_bytes() {
   return std::max({sizeof(PipedCopyMemory), sizeof(PipedSumMemory), sizeof(PipedTwoHopMemory)});
 }
 std::vector<PipedKernel> all_piped_kernels() {
-  std::vector<PipedKernel> all{piped_copy_kernel()};
+  std::vector<PipedKernel> all{piped_copy_kernel(true), piped_copy_kernel(false)};
   for (const bool one_hop : {true, false})
     for (std::size_t type = 0; type < data_type_count; ++type) {
       const PipedKernel sum = piped_sum_kernel(one_hop, static_cast<DataType>(type));

@@ -43,7 +43,7 @@ struct PipedKernel {
   std::uint32_t memory_bytes;
 };
 /// Of an Exchange.
-PipedKernel piped_copy_kernel();
+PipedKernel piped_copy_kernel(bool one_hop);
 /// Of types and operations that is_piped_sum().
 PipedKernel piped_sum_kernel(bool one_hop, DataType type);
 std::vector<PipedKernel> all_piped_kernels();

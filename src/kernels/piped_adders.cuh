@@ -11,9 +11,9 @@ __device__ __forceinline__ std::uint32_t parity_of(std::uint32_t number) {
 }
 
 /// Of a set, what a contribution has.
-template <class Sets>
-__device__ __forceinline__ std::uint32_t addend_bytes(std::uint32_t ranks) {
-  return Sets::set_bytes / ranks / 16 * 16;
+template <class Sets, class Schedule>
+__device__ __forceinline__ std::uint32_t addend_bytes(const Schedule& schedule) {
+  return Sets::set_bytes / __popc(schedule.contributors()) / 16 * 16;
 }
 
 /// Waits for contributions, and has them loaded into sets, part by part.
@@ -78,7 +78,7 @@ class Fetcher : Worker<Schedule, Memory> {
   }
   __device__ bool fetch_chunk(std::uint32_t round, std::uint32_t nth) {
     const Own own = schedule_.own(this->lane_of(nth), round);
-    const std::uint32_t part = even_part(own.bytes, addend_bytes<Sets>(ring_.ranks));
+    const std::uint32_t part = even_part(own.bytes, addend_bytes<Sets>(schedule_));
     for (std::uint32_t offset = 0; offset < own.bytes; offset += part) {
       if (!next_set()) return false;
       const std::uint32_t rest = own.bytes - offset, bytes = rest < part ? rest : part;
@@ -100,20 +100,22 @@ class Fetcher : Worker<Schedule, Memory> {
   /// adders take care.
   __device__ void load(const typename Sets::Record& record, const std::byte* const* slots) {
     const std::uint32_t at = number_++ % Sets::set_count, whole = record.bytes / 16 * 16;
+    const std::uint32_t contributors = schedule_.contributors();
     if (thread_ == 0) {
       memory_.sets.records[at] = record;
-      arrive_expecting(memory_.sets.full[at], whole * ring_.ranks);
+      arrive_expecting(memory_.sets.full[at], whole * __popc(contributors));
     }
     const std::uint32_t rank = thread_;  // there are no more ranks than threads
-    if (rank >= ring_.ranks || whole == 0) return;
+    if (!has(contributors, rank) || whole == 0) return;
     const std::byte* const from = rank == ring_.rank ? record.input : slots[position_of(rank, ring_.rank, ring_.ranks)];
-    load_async(memory_.sets.sets[at] + rank * addend_bytes<Sets>(ring_.ranks), from + record.offset, whole,
+    const std::uint32_t before = __popc(contributors & ((1u << rank) - 1));
+    load_async(memory_.sets.sets[at] + before * addend_bytes<Sets>(schedule_), from + record.offset, whole,
                memory_.sets.full[at]);
   }
   std::uint32_t number_ = 0;  ///< of the next set
 };
 
-/// Parts of contributions to a chunk, as they lie in a set: by rank. But for the last granule: slots hold it whole, the
+/// Parts of contributions to a chunk, as they lie in a set: by rank, where all contribute. But for the last granule: slots hold it whole, the
 /// user's memory may end before.
 class Addends {
  public:
@@ -161,7 +163,7 @@ class Adder : Worker<Schedule, Memory> {
       const typename Sets::Record& record = memory_.sets.records[at];
       if (record.bytes == 0) return;
       const std::uint32_t round = record.task / schedule_.width(), nth = record.task % schedule_.width();
-      const Addends addends(memory_.sets.sets[at], addend_bytes<Sets>(this->ring_.ranks), record.input,
+      const Addends addends(memory_.sets.sets[at], addend_bytes<Sets>(schedule_), record.input,
                             memory_.sources[round % Memory::rounds_ahead] + nth * this->peers_, record.offset,
                             this->ring_);
       sum(addends, memory_.sets.sets[at], record.bytes, thread, threads);

@@ -5,8 +5,8 @@
 #include "kernels/piped_adders.cuh"
 #include "kernels/piped_movers.cuh"
 
-/// The kernels of Exchange and TwoHop (launch.hpp) in bulk through shared memory (piped.cuh), an exchange as a copy
-/// and as a sum, two hops as a sum. Of peers' memory only, of buffers that begin at multiples of 16 bytes, and sums
+/// The kernels of Exchange and TwoHop (launch.hpp) in bulk through shared memory (piped.cuh), as a copy and as a sum.
+/// Of peers' memory only, of buffers that begin at multiples of 16 bytes, and sums
 /// that has_pair_sum and is_pair_sum() know; for GPUs from compute capability 9.0 on. A block has `piped_threads`.
 namespace strait::kernels {
 
@@ -184,6 +184,17 @@ struct PartSum {
     return result_of(sum);
   }
 };
+/// Where one rank alone contributes: that is the sum, but for its last granule, which was not loaded.
+struct OnlyPart {
+  std::uint32_t contributor;
+  __device__ void operator()(const Addends& addends, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
+                             std::uint32_t /*threads*/) const {
+    const std::uint32_t whole = bytes / 16 * 16;
+    if (thread == 0 && whole != bytes)
+      *reinterpret_cast<Granule*>(to + whole) = addends.last(contributor, whole, bytes - whole);
+  }
+};
+
 template <DataType type, class Call>
 __device__ __forceinline__ PartSum<type> part_sum_of(const Call& call) {
   float scale = 1;
@@ -202,6 +213,14 @@ template <class W = Bulk>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_exchange_copy(const __grid_constant__ Exchange call) {
   STRAIT_PIPED((run_piped<false>(ExchangeSchedule<false>(call), launched_memory<PipedCopyMemory>(), 0)));
+}
+/// Of one contributor.
+template <class W = Bulk>
+__global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
+    piped_two_hop_copy(const __grid_constant__ TwoHop call) {
+  const OnlyPart part{static_cast<std::uint32_t>(__ffs(static_cast<int>(call.contributors)) - 1)};
+  STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), part)));
+  (void)part;
 }
 template <DataType type>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)

@@ -40,6 +40,8 @@ class ExchangeSchedule {
   __device__ Part result_from(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
     return reduces ? Part{nullptr, 0} : part_of(call_.receive[peer], lane, iteration);
   }
+  /// Of each owner's part.
+  __device__ std::uint32_t contributors() const { return (1u << call_.ring.ranks) - 1; }
   /// This rank's own part: what it reduces, or copies.
   __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
     const std::uint32_t rank = call_.ring.rank;
@@ -98,6 +100,7 @@ class TwoHopSchedule {
     const std::uint32_t bytes = slice_chunk_of(call_, lane, peer, static_cast<int>(iteration) - 1, offset);
     return {call_.output + offset, bytes};
   }
+  __device__ std::uint32_t contributors() const { return call_.contributors; }
   __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
     std::size_t offset = 0;
     const std::uint32_t bytes = slice_chunk_of(call_, lane, call_.ring.rank, static_cast<int>(round), offset);
