@@ -104,9 +104,8 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
       return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
     }
     static const char* const rounds = std::getenv("STRAIT_X_OVERLAP_ROUNDS");
-    return lane_bytes >= borders_.overlap_bytes
-               ? (rounds != nullptr ? static_cast<std::uint32_t>(std::atoi(rounds)) : overlap_rounds)
-               : 1;
+    if (rounds != nullptr) return static_cast<std::uint32_t>(std::atoi(rounds));
+    return lane_bytes >= borders_.overlap_bytes ? overlap_rounds : 1;
   }
   if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
   const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));
@@ -231,9 +230,9 @@ DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
   return launches.at(0);
 }
 
-bool DeviceCalls::leaves_own(const Call& call) const {
+bool DeviceCalls::leaves_own(const Call& call, const std::vector<DeviceLaunch>& launches) const {
   return call.collective == Collective::broadcast && call.root == ring_.rank && call.send != call.receive &&
-         !takes_one_hop(call, call.count * size_bytes(call.type));
+         !launches.empty() && std::holds_alternative<TwoHop>(launches.front().argument) && !launches.front().piped;
 }
 
 void DeviceCalls::add(const Exchange& made, const Slots& through, bool reduces,

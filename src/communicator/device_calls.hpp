@@ -87,7 +87,7 @@ class DeviceCalls {
                                   std::uint16_t hash) const;
   /// Whether this rank's own part is left to a plain copy from `send` to `receive`: a broadcast's root in two hops only
   /// sends.
-  bool leaves_own(const Call& call) const;
+  bool leaves_own(const Call& call, const std::vector<DeviceLaunch>& launches) const;
   /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory). Of a call with a
   /// wire format the bytes are encoded already.
   DeviceLaunch launch_to_reducers(const Call& call) const;

@@ -233,8 +233,9 @@ Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& qua
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
-  const auto launch = [&] { return launch_all(calls.launches_of(call), call); };
-  const std::size_t own_bytes = calls.leaves_own(call) ? call.count * size_bytes(call.type) : 0;
+  std::vector<DeviceLaunch> launches = calls.launches_of(call);
+  const std::size_t own_bytes = calls.leaves_own(call, launches) ? call.count * size_bytes(call.type) : 0;
+  const auto launch = [&] { return launch_all(std::move(launches), call); };
   if (own_bytes == 0) return launch();
   const cuda::DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
   const auto copy_own = [&](void* stream) {

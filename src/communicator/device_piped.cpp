@@ -1,5 +1,6 @@
 // Which calls go through pipes (kernels/piped.cuh), and how.
 #include <algorithm>
+#include <cstdlib>
 
 #include "communicator/device_calls.hpp"
 #include "kernels/piped.hpp"
@@ -127,6 +128,13 @@ Slots DeviceCalls::piped_slots(const Call& call, bool one_hop, std::size_t messa
       through.lanes = std::min(through.lanes, std::max(through.blocks * sums_width, least_sums_lanes));
     if (call.collective == Collective::reduce_scatter && bound(call) == 0)
       through.slot_bytes = std::min(through.slot_bytes, reduce_scatter_chunk_bytes);
+    static const char* const x_lanes = std::getenv("STRAIT_X_LANES");
+    static const char* const x_chunk = std::getenv("STRAIT_X_CHUNK");
+    if (x_lanes != nullptr)
+      through.lanes = std::min<std::uint32_t>(kernels::slots_of(ring_, Wire::bulk, through.blocks).lanes,
+                                              static_cast<std::uint32_t>(std::atoi(x_lanes)));
+    if (x_chunk != nullptr)
+      through.slot_bytes = std::min<std::uint32_t>(through.slot_bytes, static_cast<std::uint32_t>(std::atoi(x_chunk)));
     return through;
   }
   through.lanes = std::min(through.lanes, through.blocks * pair_width);

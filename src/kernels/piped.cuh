@@ -8,7 +8,7 @@
 ///  - the sender carries contributions into the peers' slots, the receiver results from this rank's to where they
 ///    belong;
 ///  - the fetcher waits for what this rank adds up, the adders do so, and the storer sends the results;
-///  - the clerk publishes what has arrived and gives slots back.
+///  - the clerk publishes what has arrived, the returner gives slots back.
 /// The far end sees slots, flags and counters as of any kernel in bulk. A Schedule (schedule.cuh) says what is moved.
 namespace strait::kernels {
 
@@ -55,9 +55,9 @@ struct SetsMemory {
   std::uint32_t fetched;  ///< tasks
 };
 
-/// Who goes through the iterations. The clerk does so stream by stream.
+/// Who goes through the iterations. The clerk and the returner do so stream by stream.
 enum class Walker : std::uint32_t { contributed, results, returns, sender, receiver, taking, resulting, count };
-inline constexpr std::uint32_t clerk_walkers = 3;
+inline constexpr std::uint32_t stream_walkers = 3;
 
 /// What the warps of a block share.
 template <class SenderPipe, class ReceiverPipe, class SetsOf>
@@ -77,7 +77,7 @@ struct PipedMemory {
   std::byte* results[rounds_ahead][max_streams];
   /// Slots of a stream used in the iterations that a warp has gone through.
   std::uint32_t walks[static_cast<std::uint32_t>(Walker::count)][max_streams];
-  std::uint32_t iterations[clerk_walkers][max_streams];  ///< that it is through
+  std::uint32_t iterations[stream_walkers][max_streams];  ///< that it is through
   std::uint32_t failed;
 };
 
@@ -173,6 +173,16 @@ class Worker {
   }
   __device__ const std::byte* in_slot(const Stream& stream, std::uint64_t use) const {
     return stream.in_slots + use % slot_depth * slot_bytes_;
+  }
+
+  // Of a Walker that goes through the iterations stream by stream.
+  __device__ std::uint32_t& iteration_of(Walker walker, std::uint32_t i) {
+    return memory_.iterations[static_cast<std::uint32_t>(walker)][i];
+  }
+  __device__ bool is_left(Walker walker, std::uint32_t i) { return iteration_of(walker, i) < schedule_.iterations(); }
+  /// Whether the storer or the fetcher is through with the stream's lane in a round of this rank's own part.
+  __device__ bool is_through(std::uint32_t tasks, std::uint32_t i, std::uint32_t round) const {
+    return round * schedule_.width() + i / peers_ < tasks;
   }
 
   // Slots that a stream uses in an iteration.

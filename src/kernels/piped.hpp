@@ -10,7 +10,7 @@
 /// What the host knows of piped kernels (piped.cuh).
 namespace strait::kernels {
 
-inline constexpr std::uint32_t piped_mover_threads = 5 * 32;
+inline constexpr std::uint32_t piped_mover_threads = 6 * 32;
 inline constexpr std::uint32_t piped_adder_threads = 16 * 32;  ///< they add, or copy what does not leave the rank
 inline constexpr std::uint32_t piped_threads = piped_mover_threads + piped_adder_threads;
 

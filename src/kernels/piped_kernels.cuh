@@ -18,7 +18,7 @@ using PipedSumMemory = PipedMemory<PipeMemory<4, 16 * pipe_kb>, PipeMemory<2, 16
 using PipedTwoHopMemory =
     PipedMemory<PipeMemory<4, 12 * pipe_kb>, PipeMemory<4, 12 * pipe_kb>, SetsMemory<3, 32 * pipe_kb>>;
 
-enum class PipedRole : std::uint32_t { sender, receiver, fetcher, storer, clerk, adders };
+enum class PipedRole : std::uint32_t { sender, receiver, fetcher, storer, clerk, returner, adders };
 static_assert(piped_mover_threads == static_cast<std::uint32_t>(PipedRole::adders) * warp_threads);
 
 #ifndef STRAIT_EMULATED_GPU
@@ -91,27 +91,55 @@ __device__ __forceinline__ void prepare_memory(Memory& memory, bool adds, std::u
   fence_async_shared();
 }
 
-/// What does not leave this rank, which waits for nobody.
+/// What stays on this rank, which waits for nobody.
+__device__ __forceinline__ void copy_chunk(const std::byte* from, std::byte* to, std::uint32_t bytes,
+                                           std::uint32_t thread, std::uint32_t threads) {
+  constexpr std::uint32_t batch = 8;
+  if (from == to) return;
+  const std::uint32_t whole = bytes / 16 * 16, stride = threads * 16;
+  for (std::uint32_t begin = thread * 16; begin < whole; begin += batch * stride) {
+    Granule values[batch];
+#pragma unroll
+    for (std::uint32_t b = 0; b < batch; ++b)
+      if (begin + b * stride < whole) values[b] = load_plain(from + begin + b * stride);
+#pragma unroll
+    for (std::uint32_t b = 0; b < batch; ++b)
+      if (begin + b * stride < whole) store_plain(to + begin + b * stride, values[b]);
+  }
+  if (thread == 0 && whole != bytes) copy_tail(from + whole, to + whole, bytes - whole);
+}
 template <class Schedule>
 __device__ __forceinline__ void copy_own(const Schedule& schedule, std::uint32_t thread, std::uint32_t threads) {
-  constexpr std::uint32_t batch = 8;
   for (std::uint32_t round = 0; round < schedule.iterations(); ++round)
     for (std::uint32_t nth = 0; nth < schedule.width(); ++nth) {
       const Own own = schedule.own(blockIdx.x + nth * gridDim.x, round);
-      if (own.input == own.output) continue;
-      const std::uint32_t whole = own.bytes / 16 * 16, stride = threads * 16;
-      for (std::uint32_t begin = thread * 16; begin < whole; begin += batch * stride) {
-        Granule values[batch];
-#pragma unroll
-        for (std::uint32_t b = 0; b < batch; ++b)
-          if (begin + b * stride < whole) values[b] = load_plain(own.input + begin + b * stride);
-#pragma unroll
-        for (std::uint32_t b = 0; b < batch; ++b)
-          if (begin + b * stride < whole) store_plain(own.output + begin + b * stride, values[b]);
-      }
-      if (thread == 0 && whole != own.bytes) copy_tail(own.input + whole, own.output + whole, own.bytes - whole);
+      copy_chunk(own.input, own.output, own.bytes, thread, threads);
     }
 }
+/// Of a broadcast's root, all that it sends. A few warps are as fast as the link, and leave memory to what is sent.
+__device__ __forceinline__ void copy_sent(const TwoHop& call, std::uint32_t thread) {
+  constexpr std::uint32_t threads = 4 * warp_threads;
+  if (thread >= threads || !has(call.contributors, call.ring.rank)) return;
+  const TwoHopSchedule schedule(call);
+  for (std::uint32_t round = 0; round < schedule.iterations(); ++round)
+    for (std::uint32_t nth = 0; nth < call.width; ++nth)
+      for (std::uint32_t peer = 0; peer < call.ring.ranks; ++peer) {
+        const Part part = schedule.contribution_to(peer, blockIdx.x + nth * gridDim.x, round);
+        if (part.bytes != 0) copy_chunk(part.data, call.output + (part.data - call.input), part.bytes, thread, threads);
+      }
+}
+
+/// Of a broadcast the root's part is the sum, but for its last granule, which was not loaded. The root has nothing to
+/// add.
+struct OnlyPart {
+  const TwoHop& call;
+  __device__ void operator()(const Addends& addends, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
+                             std::uint32_t /*threads*/) const {
+    const std::uint32_t whole = bytes / 16 * 16, root = static_cast<std::uint32_t>(__ffs(call.contributors) - 1);
+    if (thread == 0 && whole != bytes)
+      *reinterpret_cast<Granule*>(to + whole) = addends.last(root, whole, bytes - whole);
+  }
+};
 
 /// `adds`: what comes to this rank's own part is added up by `sum`.
 template <bool adds, class Schedule, class Memory, class Sum>
@@ -131,6 +159,7 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
   if (goes_on && role == PipedRole::sender) Sender<Schedule, Memory>(schedule, memory).run();
   if (goes_on && role == PipedRole::receiver) Receiver<Schedule, Memory>(schedule, memory).run();
   if (goes_on && role == PipedRole::clerk) Clerk<Schedule, Memory>(schedule, memory).run();
+  if (goes_on && role == PipedRole::returner) Returner<Schedule, Memory>(schedule, memory).run();
   if constexpr (!adds) {
     if (goes_on && role >= PipedRole::adders)
       copy_own(schedule, threadIdx.x - piped_mover_threads, blockDim.x - piped_mover_threads);
@@ -138,8 +167,11 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
     if (goes_on && role == PipedRole::fetcher) Fetcher<Schedule, Memory>(schedule, memory).run();
     if (goes_on && threadIdx.x == static_cast<std::uint32_t>(PipedRole::storer) * warp_threads)
       Storer<Schedule, Memory>(schedule, memory).run();
-    if (goes_on && role >= PipedRole::adders)
+    if (goes_on && role >= PipedRole::adders) {
       Adder<Schedule, Memory>(schedule, memory).run(threadIdx.x - piped_mover_threads, adders, sum);
+      if constexpr (std::is_same_v<std::remove_cvref_t<Sum>, OnlyPart>)
+        copy_sent(sum.call, threadIdx.x - piped_mover_threads);
+    }
   }
   __syncthreads();
   if (threadIdx.x < streams) save(ring, memory, threadIdx.x);
@@ -184,17 +216,6 @@ struct PartSum {
     return result_of(sum);
   }
 };
-/// Where one rank alone contributes: that is the sum, but for its last granule, which was not loaded.
-struct OnlyPart {
-  std::uint32_t contributor;
-  __device__ void operator()(const Addends& addends, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
-                             std::uint32_t /*threads*/) const {
-    const std::uint32_t whole = bytes / 16 * 16;
-    if (thread == 0 && whole != bytes)
-      *reinterpret_cast<Granule*>(to + whole) = addends.last(contributor, whole, bytes - whole);
-  }
-};
-
 template <DataType type, class Call>
 __device__ __forceinline__ PartSum<type> part_sum_of(const Call& call) {
   float scale = 1;
@@ -214,13 +235,11 @@ __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_exchange_copy(const __grid_constant__ Exchange call) {
   STRAIT_PIPED((run_piped<false>(ExchangeSchedule<false>(call), launched_memory<PipedCopyMemory>(), 0)));
 }
-/// Of one contributor.
+/// A broadcast. The root's adders copy what it keeps.
 template <class W = Bulk>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_two_hop_copy(const __grid_constant__ TwoHop call) {
-  const OnlyPart part{static_cast<std::uint32_t>(__ffs(static_cast<int>(call.contributors)) - 1)};
-  STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), part)));
-  (void)part;
+  STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), OnlyPart{call})));
 }
 template <DataType type>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)

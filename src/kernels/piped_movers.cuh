@@ -89,7 +89,7 @@ class Receiver : Worker<Schedule, Memory> {
   }
 };
 
-/// Tells peers what has come to them and what they may use again, of all that is due with one fence.
+/// Tells peers what has come to them, of all that is due with one fence.
 template <class Schedule, class Memory>
 class Clerk : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
@@ -101,12 +101,10 @@ class Clerk : Worker<Schedule, Memory> {
     for (;;) {
       sent_ = load_progress(memory_.sender.written.done);
       stored_ = load_progress(memory_.sets.written.done);
-      fetched_ = load_progress(memory_.sets.fetched);
-      received_ = load_progress(memory_.receiver.loaded.done);
       bool due = false, left = false;
       this->for_streams([&](std::uint32_t i, const Stream&) {
-        due |= may_publish_contribution(i) || may_publish_result(i) || may_give_back(i);
-        left |= is_left(Walker::contributed, i) || is_left(Walker::results, i) || is_left(Walker::returns, i);
+        due |= may_publish_contribution(i) || may_publish_result(i);
+        left |= this->is_left(Walker::contributed, i) || this->is_left(Walker::results, i);
       });
       if (this->all(!left)) return;
       if (this->all(!due)) {
@@ -115,42 +113,30 @@ class Clerk : Worker<Schedule, Memory> {
         continue;
       }
       __threadfence_system();
-      this->for_streams([&](std::uint32_t i, Stream& stream) {
+      this->for_streams([&](std::uint32_t i, const Stream& stream) {
         while (may_publish_contribution(i)) publish_contribution(i, stream);
         while (may_publish_result(i)) publish_result(i, stream);
-        if (may_give_back(i)) give_back(i, stream);
       });
     }
   }
 
  private:
-  __device__ std::uint32_t& iteration_of(Walker walker, std::uint32_t i) {
-    return memory_.iterations[static_cast<std::uint32_t>(walker)][i];
-  }
-  __device__ bool is_left(Walker walker, std::uint32_t i) { return iteration_of(walker, i) < schedule_.iterations(); }
-  /// Whether the storer or the fetcher is through with the stream's lane in a round of this rank's own part.
-  __device__ bool is_through(std::uint32_t tasks, std::uint32_t i, std::uint32_t round) const {
-    return round * schedule_.width() + i / this->peers_ < tasks;
-  }
   __device__ bool may_publish_contribution(std::uint32_t i) {
-    return is_left(Walker::contributed, i) && this->task_of(i, iteration_of(Walker::contributed, i)) < sent_;
+    return this->is_left(Walker::contributed, i) &&
+           this->task_of(i, this->iteration_of(Walker::contributed, i)) < sent_;
   }
   __device__ bool may_publish_result(std::uint32_t i) {
-    const std::uint32_t iteration = iteration_of(Walker::results, i);
-    return is_left(Walker::results, i) && (iteration == 0 || is_through(stored_, i, iteration - 1));
-  }
-  __device__ bool may_give_back(std::uint32_t i) {
-    const std::uint32_t iteration = iteration_of(Walker::returns, i);
-    return is_left(Walker::returns, i) && is_through(fetched_, i, iteration) && this->task_of(i, iteration) < received_;
+    const std::uint32_t iteration = this->iteration_of(Walker::results, i);
+    return this->is_left(Walker::results, i) && (iteration == 0 || this->is_through(stored_, i, iteration - 1));
   }
   __device__ void publish_contribution(std::uint32_t i, const Stream& stream) {
-    const std::uint32_t iteration = iteration_of(Walker::contributed, i)++;
+    const std::uint32_t iteration = this->iteration_of(Walker::contributed, i)++;
     std::uint32_t& walked = this->walk(Walker::contributed)[i];
     if (this->contributes(stream, iteration)) publish(stream, stream.sent + walked);
     walked += this->uses_out(stream, iteration);
   }
   __device__ void publish_result(std::uint32_t i, const Stream& stream) {
-    const std::uint32_t iteration = iteration_of(Walker::results, i)++;
+    const std::uint32_t iteration = this->iteration_of(Walker::results, i)++;
     std::uint32_t& walked = this->walk(Walker::results)[i];
     if (this->results(stream, iteration))
       publish(stream, stream.sent + walked + (this->contributes(stream, iteration) ? 1 : 0));
@@ -159,17 +145,53 @@ class Clerk : Worker<Schedule, Memory> {
   static __device__ void publish(const Stream& stream, std::uint64_t use) {
     store_word(stream.out_flags + use % slot_depth, Bulk::flag(use, stream.hash_to));
   }
+  /// How far the others are.
+  std::uint32_t sent_ = 0, stored_ = 0;
+};
+
+/// Tells peers which slots they may use again. What lay there has been read by then, and no later write can change what
+/// a read has brought: that takes no fence, which under load would wait for all that the SM is sending.
+template <class Schedule, class Memory>
+class Returner : Worker<Schedule, Memory> {
+  using Base = Worker<Schedule, Memory>;
+  using Base::memory_;
+
+ public:
+  using Base::Base;
+  __device__ void run() {
+    for (;;) {
+      fetched_ = load_progress(memory_.sets.fetched);
+      received_ = load_progress(memory_.receiver.loaded.done);
+      bool due = false, left = false;
+      this->for_streams([&](std::uint32_t i, Stream& stream) {
+        due |= may_give_back(i);
+        give_back(i, stream);
+        left |= this->is_left(Walker::returns, i);
+      });
+      if (this->all(!left)) return;
+      if (!this->all(!due)) continue;
+      if (!this->all(!this->has_failed())) return;
+      pause();
+    }
+  }
+
+ private:
+  __device__ bool may_give_back(std::uint32_t i) {
+    const std::uint32_t iteration = this->iteration_of(Walker::returns, i);
+    return this->is_left(Walker::returns, i) && this->is_through(fetched_, i, iteration) &&
+           this->task_of(i, iteration) < received_;
+  }
   /// What the last iteration took, the next launch gives back (Lane::give_back).
   __device__ void give_back(std::uint32_t i, Stream& stream) {
     std::uint32_t& walked = this->walk(Walker::returns)[i];
-    while (may_give_back(i)) walked += this->uses_in(stream, iteration_of(Walker::returns, i)++);
+    while (may_give_back(i)) walked += this->uses_in(stream, this->iteration_of(Walker::returns, i)++);
     const std::uint64_t taken = stream.taken + walked;
-    if (!is_left(Walker::returns, i) || taken == stream.given_back) return;
+    if (!this->is_left(Walker::returns, i) || taken == stream.given_back) return;
     stream.given_back = taken;
     store_word(stream.peers_returned, taken);
   }
   /// How far the others are.
-  std::uint32_t sent_ = 0, stored_ = 0, fetched_ = 0, received_ = 0;
+  std::uint32_t fetched_ = 0, received_ = 0;
 };
 
 }  // namespace strait::kernels

@@ -1,9 +1,9 @@
 // Piped kernels of two ranks (src/kernels/piped.cuh), a stream each way: the sender puts contributions into the peer's
 // slots, the owner (fetcher, adders and storer) takes those that come and puts results into slots between them, the
 // receiver takes such; each goes through the iterations as fast as it can, and counts slots alike. The clerk publishes
-// what is written and gives back, in order, what is both fetched and received. Two launches follow one another; what
-// the first takes last the second gives back. Two hops: an all-reduce, whose second slice is shorter, and a reduce,
-// whose root owns nothing. An exchange in place: what comes overwrites what was sent.
+// what is written, the returner gives back, in order, what is both fetched and received. Two launches follow one
+// another; what the first takes last the second gives back. Two hops: an all-reduce, whose second slice is shorter, and
+// a reduce, whose root owns nothing. An exchange in place: what comes overwrites what was sent.
 // variants: TWO_HOP EXCHANGE
 // mutants: NO_CREDIT=assertion RESULTS_WITHOUT_CREDIT=assertion THREE_SLOTS=deadlock
 // mutants: RETURNED_BEFORE_FETCHED=assertion RETURNED_BEFORE_RECEIVED=assertion RETURNED_WHEN_BEGUN=assertion
@@ -307,7 +307,7 @@ inline save() {
   given_back = 0
 }
 
-// All that is due in one step: who looks for it may be late for each flag.
+// The clerk, and the returner. Of each all that is due in one step: who looks for it may be late for each flag.
 proctype Clerk(byte me) {
   byte launch;
   byte contributed, contributed_uses, resulted, resulted_uses, back, back_uses;  // iterations, and slots in them
@@ -315,13 +315,13 @@ proctype Clerk(byte me) {
   do
   :: atomic { begun[me] == launch -> resume() }
   :: atomic {
-       begun[me] > launch && (may_publish_contribution || may_publish_result || may_give_back) ->
+       begun[me] > launch && (may_publish_contribution || may_publish_result) ->
        publish_contributions();
 #ifndef EXCHANGE
        publish_results();
 #endif
-       give_back()
      }
+  :: atomic { begun[me] > launch && may_give_back -> give_back() }
   :: atomic {
        ended[me] == ROLES && !(may_publish_contribution || may_publish_result || may_give_back) ->
        save();

@@ -57,8 +57,9 @@ class EmulatedIslands {
       const DeviceCalls& calls = step.among == IslandStep::Among::all      ? rank.all
                                  : step.among == IslandStep::Among::island ? rank.island
                                                                            : rank.across;
-      run_launches(calls.launches_of(step.call), call.type, seed_);
-      EXPECT_FALSE(calls.leaves_own(step.call));
+      const std::vector<DeviceLaunch> launches = calls.launches_of(step.call);
+      run_launches(launches, call.type, seed_);
+      EXPECT_FALSE(calls.leaves_own(step.call, launches));
     }
   }
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }

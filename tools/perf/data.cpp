@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "base/float_formats.hpp"
 #include "base/hash.hpp"
@@ -13,6 +15,8 @@ namespace {
 
 constexpr std::size_t block_elements = 1024;
 static_assert(block_elements % wire::block_elements == 0);
+/// That a thread makes in as much time as it takes to start some.
+constexpr std::size_t least_shared_elements = 64 * block_elements;
 constexpr unsigned char poison_byte = 0xa5;
 
 /// Keeps sign and mantissa of random bits and sets the exponent so that the magnitude lies between 1/4 and 4.
@@ -143,12 +147,25 @@ void generate_block(const Operation& operation, const Segment& segment, std::siz
   }
 }
 
-/// Calls use(offset of the block in the buffer in elements, elements in the block, segment, offset in the segment).
+/// Calls use(offset of the block in the buffer in elements, elements in the block, segment, offset in the segment), by
+/// so many threads at once.
 template <class Use>
-void for_each_block(const Contents& contents, Use&& use) {
-  for (const Segment& segment : contents)
-    for (std::size_t from = 0; from < segment.count; from += block_elements)
-      use(segment.offset + from, std::min(block_elements, segment.count - from), segment, from);
+void for_each_block(const Contents& contents, std::size_t threads, Use&& use) {
+  const auto take = [&](std::size_t nth) {
+    std::size_t number = 0;
+    for (const Segment& segment : contents)
+      for (std::size_t from = 0; from < segment.count; from += block_elements)
+        if (number++ % threads == nth)
+          use(segment.offset + from, std::min(block_elements, segment.count - from), segment, from);
+  };
+  std::vector<std::jthread> others;
+  for (std::size_t nth = 1; nth < threads; ++nth) others.emplace_back(take, nth);
+  take(0);
+}
+
+std::size_t threads_for(const Contents& contents, std::size_t threads) {
+  const std::size_t elements = contents.empty() ? 0 : contents.back().offset + contents.back().count;
+  return elements < least_shared_elements ? 1 : std::max<std::size_t>(threads, 1);
 }
 
 /// Puts a segment over what the contents hold there.
@@ -269,24 +286,26 @@ std::size_t extent_bytes(const Operation& o, const Contents& contents) {
   return contents.empty() ? 0 : (contents.back().offset + contents.back().count) * size_bytes(o.type);
 }
 
-void write(const Operation& o, const Contents& contents, void* buffer) {
+void write(const Operation& o, const Contents& contents, void* buffer, std::size_t threads) {
   const std::size_t width = size_bytes(o.type);
-  for_each_block(contents, [&](std::size_t offset, std::size_t count, const Segment& segment, std::size_t from) {
+  const auto put = [&](std::size_t offset, std::size_t count, const Segment& segment, std::size_t from) {
     generate_block(o, segment, from, count, static_cast<unsigned char*>(buffer) + offset * width);
-  });
+  };
+  for_each_block(contents, threads_for(contents, threads), put);
 }
 
-std::size_t count_wrong(const Operation& o, const Contents& contents, const void* buffer) {
+std::size_t count_wrong(const Operation& o, const Contents& contents, const void* buffer, std::size_t threads) {
   const std::size_t width = size_bytes(o.type);
-  alignas(16) std::array<unsigned char, block_elements * sizeof(std::uint64_t)> expected;
-  std::size_t wrong = 0;
-  for_each_block(contents, [&](std::size_t offset, std::size_t count, const Segment& segment, std::size_t from) {
+  std::atomic<std::size_t> wrong{0};
+  const auto compare = [&](std::size_t offset, std::size_t count, const Segment& segment, std::size_t from) {
+    alignas(16) std::array<unsigned char, block_elements * sizeof(std::uint64_t)> expected;
     generate_block(o, segment, from, count, expected.data());
     const unsigned char* found = static_cast<const unsigned char*>(buffer) + offset * width;
     if (std::memcmp(found, expected.data(), count * width) == 0) return;
     for (std::size_t i = 0; i < count; ++i)
-      wrong += std::memcmp(found + i * width, expected.data() + i * width, width) != 0;
-  });
+      wrong += std::memcmp(found + i * width, expected.data() + i * width, width) != 0 ? 1 : 0;
+  };
+  for_each_block(contents, threads_for(contents, threads), compare);
   return wrong;
 }
 

@@ -59,10 +59,12 @@ Contents receive_contents_after(const Operation& operation);
 /// From the start of the buffer to the end of the contents.
 std::size_t extent_bytes(const Operation& operation, const Contents& contents);
 
+// What is random takes longer to make than to move: by so many threads, the caller's among them, if it is long.
 /// Writes contents into a buffer.
-void write(const Operation& operation, const Contents& contents, void* buffer);
+void write(const Operation& operation, const Contents& contents, void* buffer, std::size_t threads = 1);
 /// The number of elements of a buffer that differ from what it must hold.
-std::size_t count_wrong(const Operation& operation, const Contents& contents, const void* buffer);
+std::size_t count_wrong(const Operation& operation, const Contents& contents, const void* buffer,
+                        std::size_t threads = 1);
 
 /// Elements first ... first + count - 1 of a rank's input. Integers and a quarter of the floating-point elements are
 /// any bits; the other floating-point elements lie between 1/4 and 4, so that sums round (not where they are exact).

@@ -30,18 +30,6 @@ double thread_cpu_us() {
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
 }
 
-/// Fills a buffer on whatever side it lies.
-Status fill(const Operation& o, const Contents& contents, Memory& memory) {
-  write(o, contents, memory.host());
-  return memory.from_host(extent_bytes(o, contents));
-}
-
-/// The elements of a buffer that differ from what it must hold.
-Result<std::size_t> wrong_in(const Operation& o, const Contents& contents, Memory& memory) {
-  STRAIT_TRY(memory.to_host(extent_bytes(o, contents)));
-  return count_wrong(o, contents, memory.host());
-}
-
 /// Whether another library's results must have the same bits: it may divide where Strait multiplies, and what Strait
 /// sends in a wire format it does not.
 bool baseline_is_exact(const Operation& o) {
@@ -51,6 +39,16 @@ bool baseline_is_exact(const Operation& o) {
 }
 
 }  // namespace
+
+Status RankRun::fill(const Operation& o, const Contents& contents, Memory& memory) {
+  write(o, contents, memory.host(), check_threads_);
+  return memory.from_host(extent_bytes(o, contents));
+}
+
+Result<std::size_t> RankRun::wrong_in(const Operation& o, const Contents& contents, Memory& memory) {
+  STRAIT_TRY(memory.to_host(extent_bytes(o, contents)));
+  return count_wrong(o, contents, memory.host(), check_threads_);
+}
 
 /// A library and how one size of it is run: call by call, or by launches of a graph of calls.
 struct RankRun::Contender {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <optional>
 #include <string_view>
+#include <thread>
 
 #include "perf/host_rates.hpp"
 #include "perf/peer_rates.hpp"
@@ -150,6 +151,8 @@ Status RankRun::learn_ranks() {
     const WireInfo& info = wire[static_cast<std::size_t>(r)];
     ranks.push_back({r, info.pid, text_of(info.host), info.device, text_of(info.bus_id), text_of(info.gpu)});
   }
+  const auto here = std::count_if(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.host == mine.host; });
+  check_threads_ = std::max<std::size_t>(std::thread::hardware_concurrency() / static_cast<std::size_t>(here), 1);
   STRAIT_TRY(limit_sizes(ranks));
   const char *name = "", *why = "";
   STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));

@@ -66,6 +66,10 @@ class RankRun {
   Status time_single_iterations(const Contender& contender, Measurement& measurement);
   Status run_once(const Contender& contender);
   Result<std::int64_t> verify(Operation operation, const Contender& contender);
+  /// Fills a buffer on whatever side it lies.
+  Status fill(const Operation& operation, const Contents& contents, Memory& memory);
+  /// The elements of a buffer that differ from what it must hold.
+  Result<std::size_t> wrong_in(const Operation& operation, const Contents& contents, Memory& memory);
 
   WireFormat wire_of(const Subject& subject) const;
   Operation operation(const Subject& subject, std::size_t bytes, bool in_place) const;
@@ -96,6 +100,7 @@ class RankRun {
   WireFormat wire_ = WireFormat::off;
   int rank_ = 0;
   int ranks_ = 0;
+  std::size_t check_threads_ = 1;  ///< this rank's share of the host's
   std::uint64_t verified_calls_ = 0;
   std::int64_t wrong_ = 0;
 };

@@ -81,6 +81,26 @@ TEST(Piped, LanesOfFewerRounds) {
   }
 }
 
+/// Of a broadcast, whose root copies what it keeps beside.
+TEST(Piped, BroadcastsInTwoHops) {
+  for (const std::uint32_t ranks : {3u, 4u}) {
+    Machine machine(ranks, 2, {.p2p = true, .algorithm = "two_hop", .piped = true});
+    std::uint64_t seed = 1;
+    for (const std::size_t count : {1u, 47u, 20'016u, 150'007u})
+      for (const bool in_place : {false, true}) {
+        CollectiveCase c;
+        c.collective = Collective::broadcast;
+        c.type = DataType::uint8;
+        c.count = count;
+        c.in_place = in_place;
+        c.root = static_cast<std::uint32_t>(seed % ranks);
+        c.seed = ++seed;
+        EXPECT_TRUE(is_piped(machine, c));
+        check(machine, c);
+      }
+  }
+}
+
 TEST(Piped, AllSums) {
   std::uint64_t seed = 1;
   for (const std::uint32_t ranks : {4u, 5u}) {
@@ -137,13 +157,17 @@ TEST(Piped, OthersAreNot) {
 /// Ranks choose their kernels by themselves: the slots of a call look alike.
 TEST(Piped, TradesWithOtherKernels) {
   Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true});
-  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce}) {
+  for (const auto& [collective, root] : {std::pair{Collective::all_reduce, 0u},
+                                         {Collective::all_gather, 0u},
+                                         {Collective::reduce, 0u},
+                                         {Collective::broadcast, 0u},
+                                         {Collective::broadcast, 1u}}) {
     constexpr std::size_t count = 100'000;
     std::vector<Bytes> inputs(3);
     for (std::uint32_t rank = 0; rank < 3; ++rank) inputs[rank] = random_elements(DataType::float32, count, rank);
     std::vector<std::jthread> threads;
     for (std::uint32_t rank = 0; rank < 3; ++rank)
-      threads.emplace_back([&, rank] {
+      threads.emplace_back([&, rank, collective = collective, root = root] {
         const std::size_t shift = rank == 1 ? 4 : 0;  // its buffers begin where they cannot be piped
         Bytes from(count * 4 + 32), to(3 * count * 4 + 32);
         const auto aligned = [&](Bytes& bytes) {
@@ -153,13 +177,14 @@ TEST(Piped, TradesWithOtherKernels) {
         std::copy(inputs[rank].begin(), inputs[rank].end(), input);
         CollectiveCase c;
         c.collective = collective;
+        c.root = root;
         c.type = DataType::float32;
         c.count = count;
         const auto launches = machine.calls(rank).launches_of(call_of(c, input, output, Bytes(8)));
         ASSERT_EQ(launches.at(0).piped, rank != 1);
         machine.run(rank, call_of(c, input, output, Bytes(8)));
         const Bytes expected =
-            reference_output({.collective = collective, .type = c.type, .op = c.op, .inputs = inputs}, rank);
+            reference_output({.collective = collective, .type = c.type, .op = c.op, .root = root, .inputs = inputs}, rank);
         EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "") << "rank " << rank;
       });
   }
