@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "executor/cpu_reducers/reducer_memory.hpp"
@@ -19,8 +18,15 @@ using kernels::Slots;
 using kernels::TwoHop;
 using kernels::Wire;
 
-/// Of slices that are cut so that the hops overlap.
-constexpr std::uint32_t overlap_rounds = 3;
+/// Rounds of slices that are cut so that the hops overlap. `parts`: what a lane has of a slice, in overlap_bytes. What
+/// a rank sends in both hops of an all-reduce fills its links; of a reduce or a broadcast one hop would leave most of
+/// them idle, so that more rounds pay, and earlier (4 H100).
+std::uint32_t overlapping_rounds(Collective collective, double parts) {
+  constexpr double all_reduce_rounds = 3, most_rounds = 12, reduce_part = 0.3, broadcast_part = 0.55;
+  if (collective == Collective::all_reduce) return parts < 1 ? 1 : all_reduce_rounds;
+  const double part = collective == Collective::reduce ? reduce_part : broadcast_part;
+  return static_cast<std::uint32_t>(std::clamp(std::round(parts / part), 1.0, most_rounds));
+}
 /// Likewise through host memory, where each of four steps, up and down the link twice, waits for the one before.
 constexpr std::size_t most_host_overlap_rounds = 8, host_overlap_parts = 16;
 /// Blocks that begin at different times keep links busier while the first rounds go from hop to hop: between four H200
@@ -103,9 +109,8 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
       const std::size_t rounds = (lane_bytes + round_bytes - 1) / round_bytes;
       return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
     }
-    static const char* const rounds = std::getenv("STRAIT_X_OVERLAP_ROUNDS");
-    if (rounds != nullptr) return static_cast<std::uint32_t>(std::atoi(rounds));
-    return lane_bytes >= borders_.overlap_bytes ? overlap_rounds : 1;
+    return overlapping_rounds(call.collective,
+                              static_cast<double>(lane_bytes) / static_cast<double>(borders_.overlap_bytes));
   }
   if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
   const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));

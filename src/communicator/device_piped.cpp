@@ -1,6 +1,5 @@
 // Which calls go through pipes (kernels/piped.cuh), and how.
 #include <algorithm>
-#include <cstdlib>
 
 #include "communicator/device_calls.hpp"
 #include "kernels/piped.hpp"
@@ -25,9 +24,11 @@ struct Piping {
 constexpr Piping piping_of_more(Collective collective) {
   switch (collective) {
     case Collective::broadcast:
-      return {.few_blocks = never, .no_bound = never, .blocks = 32};
+      return {.few_blocks = never, .no_bound = 10, .many_blocks = 10, .blocks = 32};
+    case Collective::scatter:
+      return {.few_blocks = 1, .no_bound = 8, .blocks = 24};
     case Collective::send_recv:
-      return {.few_blocks = 4, .no_bound = 8, .blocks = 24};
+      return {.few_blocks = 4, .no_bound = 8, .blocks = 32};
     case Collective::all_to_all_v:
       return {.few_blocks = 4, .no_bound = never};
     case Collective::all_gather:
@@ -128,13 +129,6 @@ Slots DeviceCalls::piped_slots(const Call& call, bool one_hop, std::size_t messa
       through.lanes = std::min(through.lanes, std::max(through.blocks * sums_width, least_sums_lanes));
     if (call.collective == Collective::reduce_scatter && bound(call) == 0)
       through.slot_bytes = std::min(through.slot_bytes, reduce_scatter_chunk_bytes);
-    static const char* const x_lanes = std::getenv("STRAIT_X_LANES");
-    static const char* const x_chunk = std::getenv("STRAIT_X_CHUNK");
-    if (x_lanes != nullptr)
-      through.lanes = std::min<std::uint32_t>(kernels::slots_of(ring_, Wire::bulk, through.blocks).lanes,
-                                              static_cast<std::uint32_t>(std::atoi(x_lanes)));
-    if (x_chunk != nullptr)
-      through.slot_bytes = std::min<std::uint32_t>(through.slot_bytes, static_cast<std::uint32_t>(std::atoi(x_chunk)));
     return through;
   }
   through.lanes = std::min(through.lanes, through.blocks * pair_width);

@@ -115,8 +115,8 @@ class Fetcher : Worker<Schedule, Memory> {
   std::uint32_t number_ = 0;  ///< of the next set
 };
 
-/// Parts of contributions to a chunk, as they lie in a set: by rank, where all contribute. But for the last granule: slots hold it whole, the
-/// user's memory may end before.
+/// Parts of contributions to a chunk, as they lie in a set: by rank, where all contribute. But for the last granule:
+/// slots hold it whole, the user's memory may end before.
 class Addends {
  public:
   __device__ Addends(const std::byte* set, std::uint32_t addend_bytes, const std::byte* own,

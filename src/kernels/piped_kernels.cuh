@@ -116,9 +116,10 @@ __device__ __forceinline__ void copy_own(const Schedule& schedule, std::uint32_t
       copy_chunk(own.input, own.output, own.bytes, thread, threads);
     }
 }
-/// Of a broadcast's root, all that it sends. A few warps are as fast as the link, and leave memory to what is sent.
-__device__ __forceinline__ void copy_sent(const TwoHop& call, std::uint32_t thread) {
-  constexpr std::uint32_t threads = 4 * warp_threads;
+/// Half as many keep a broadcast's root from sending as fast as its link is; more leave less memory to what is sent.
+inline constexpr std::uint32_t copying_threads = 8 * warp_threads;
+/// Of a broadcast's root, all that it sends.
+__device__ __forceinline__ void copy_sent(const TwoHop& call, std::uint32_t thread, std::uint32_t threads) {
   if (thread >= threads || !has(call.contributors, call.ring.rank)) return;
   const TwoHopSchedule schedule(call);
   for (std::uint32_t round = 0; round < schedule.iterations(); ++round)
@@ -170,7 +171,7 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
     if (goes_on && role >= PipedRole::adders) {
       Adder<Schedule, Memory>(schedule, memory).run(threadIdx.x - piped_mover_threads, adders, sum);
       if constexpr (std::is_same_v<std::remove_cvref_t<Sum>, OnlyPart>)
-        copy_sent(sum.call, threadIdx.x - piped_mover_threads);
+        copy_sent(sum.call, threadIdx.x - piped_mover_threads, adders < copying_threads ? adders : copying_threads);
     }
   }
   __syncthreads();

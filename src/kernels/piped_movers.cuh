@@ -5,6 +5,9 @@
 /// The warps of a piped kernel that carry chunks as they are (piped.cuh).
 namespace strait::kernels {
 
+/// Rounds that a rank contributes beyond those that it has added up.
+inline constexpr std::uint32_t rounds_in_hand = 2;
+
 template <class Schedule, class Memory>
 class Sender : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
@@ -20,6 +23,12 @@ class Sender : Worker<Schedule, Memory> {
   }
 
  private:
+  /// What all ranks contribute meets at its owner. Ranks that send as far ahead as slots allow fill the owner's link
+  /// with what waits there for a slower rank's, which is slower still for that.
+  __device__ bool keeps_pace(std::uint32_t i, std::uint32_t iteration) const {
+    return iteration < rounds_in_hand ||
+           this->is_through(load_progress(memory_.sets.fetched), i, iteration - rounds_in_hand);
+  }
   template <class P>
   __device__ bool send(P& pipe, std::uint32_t iteration) {
     std::uint32_t* const walk = this->walk(Walker::sender);
@@ -27,7 +36,7 @@ class Sender : Worker<Schedule, Memory> {
       const Part part = schedule_.contribution_to(stream.peer, stream.lane, iteration);
       const std::uint64_t use = stream.sent + walk[i];
       memory_.sent[i] = {part.data, this->out_slot(stream, use), part.bytes};
-      return part.bytes == 0 || this->is_free(stream, use);
+      return part.bytes == 0 || (this->is_free(stream, use) && keeps_pace(i, iteration));
     };
     const auto are_peers_late = [&] { return this->has_fetched(iteration) && this->has_received(iteration); };
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {

@@ -9,10 +9,15 @@
 // mutants: RETURNED_BEFORE_FETCHED=assertion RETURNED_BEFORE_RECEIVED=assertion RETURNED_WHEN_BEGUN=assertion
 // mutants: PUBLISHED_WHEN_LOADED=assertion PUBLISHED_WHEN_FETCHED=assertion
 // mutants: SENDER_DOES_NOT_FLUSH=deadlock RECEIVER_DOES_NOT_PASS=deadlock OWNER_DOES_NOT_FLUSH=deadlock
-// mutants: COUNTS_WITHOUT_RESULTS=deadlock
+// mutants: COUNTS_WITHOUT_RESULTS=deadlock NO_ROUND_IN_HAND=deadlock
 // mutants: EXCHANGE:NO_GIVE_BACK_AT_START=deadlock EXCHANGE:OVERWRITES_AT_ONCE=assertion
 #define RANKS 2
 #define LAUNCHES 2
+#ifdef NO_ROUND_IN_HAND
+#define ROUNDS_IN_HAND 0
+#else
+#define ROUNDS_IN_HAND 2
+#endif
 #if defined(EXCHANGE)
 #define DEPTH 2
 #elif defined(THREE_SLOTS)
@@ -43,7 +48,13 @@ bit is_late;
 // step ends the launch.
 proctype Sender(byte me) {
   byte launch, iteration, uses, written_uses;
-#define may_send (!contributes(me, iteration) || is_free(me, sent[me] + uses))
+// A rank contributes no more than so many rounds beyond those that it has added up.
+#ifdef EXCHANGE
+#define keeps_pace true
+#else
+#define keeps_pace (iteration < ROUNDS_IN_HAND || fetched[me] > iteration - ROUNDS_IN_HAND)
+#endif
+#define may_send (!contributes(me, iteration) || (is_free(me, sent[me] + uses) && keeps_pace))
   do
   :: atomic {
        goes_on && may_send ->

@@ -183,8 +183,8 @@ TEST(Piped, TradesWithOtherKernels) {
         const auto launches = machine.calls(rank).launches_of(call_of(c, input, output, Bytes(8)));
         ASSERT_EQ(launches.at(0).piped, rank != 1);
         machine.run(rank, call_of(c, input, output, Bytes(8)));
-        const Bytes expected =
-            reference_output({.collective = collective, .type = c.type, .op = c.op, .root = root, .inputs = inputs}, rank);
+        const Bytes expected = reference_output(
+            {.collective = collective, .type = c.type, .op = c.op, .root = root, .inputs = inputs}, rank);
         EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "") << "rank " << rank;
       });
   }

@@ -161,14 +161,14 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
   const DeviceCalls calls = calls_of(4, 0);
   const DeviceLaunch ring = launch_of_messages(calls, 16 * mb, {1}, {3});
   EXPECT_TRUE(ring.piped && !ring.apart);
-  EXPECT_EQ(ring.blocks, 24u);
+  EXPECT_EQ(ring.blocks, 32u);
   EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {}, {3}).piped);
   EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {0, 1}, {0, 3}).piped) << "what stays on this rank waits for nobody";
   EXPECT_FALSE(launch_of_messages(calls, 16 * mb - 16, {1}, {3}).piped);
   for (const DeviceLaunch& several :
        {launch_of_messages(calls, 16 * mb, {1, 2}, {}), launch_of_messages(calls, 16 * mb, {1}, {2, 3})}) {
     EXPECT_TRUE(!several.piped && several.apart);
-    EXPECT_EQ(several.blocks, 120u);
+    EXPECT_EQ(several.blocks, 128u);
     const auto &piped = std::get<kernels::Exchange>(ring.argument).send[1],
                &other = std::get<kernels::Exchange>(several.argument).send[1];
     EXPECT_TRUE(piped.lanes == other.lanes && piped.chunk_bytes == other.chunk_bytes);
@@ -229,6 +229,22 @@ TEST(PipesOfFourRanks, CarryTheLargestSumsWithoutABound) {
   }
 }
 
+TEST(PipesOfFourRanks, CarryLargeCopiesOfARoot) {
+  const DeviceCalls calls = calls_of(4, 0);
+  const DeviceLaunch broadcast = launch_of(calls, Collective::broadcast, 64 * mb);
+  EXPECT_TRUE(broadcast.piped && takes_two_hops(broadcast) && !broadcast.reduces);
+  EXPECT_EQ(broadcast.blocks, 32u);
+  EXPECT_TRUE(launch_of(calls_of(4, 64), Collective::broadcast, 64 * mb).piped);
+  EXPECT_FALSE(launch_of(calls_of(4, 16), Collective::broadcast, 64 * mb).piped);
+  EXPECT_FALSE(launch_of(calls, Collective::broadcast, 32 * mb).piped);
+  EXPECT_FALSE(launch_of(calls, Collective::broadcast, 64 * mb, DataType::bfloat16, 4).piped);
+  const DeviceLaunch scatter = launch_of(calls, Collective::scatter, 16 * mb);  // of each rank
+  EXPECT_TRUE(scatter.piped);
+  EXPECT_EQ(scatter.blocks, 24u);
+  EXPECT_FALSE(launch_of(calls, Collective::scatter, 16 * mb - 64).piped);
+  EXPECT_FALSE(launch_of(calls, Collective::gather, 256 * mb).piped);
+}
+
 /// Where there is no bound, so that all blocks are in clusters; not where a bound asks for few.
 TEST(PipesInClusters, AreThoseOfManyBlocks) {
   constexpr std::uint32_t at_once = 128;
@@ -271,14 +287,15 @@ TEST(PipesOfFourRanks, KeepTheLanesOfSumsInTheCache) {
 TEST(TwoHopsOfFourRanks, Stagger) {
   const auto stagger = [](const DeviceLaunch& launch) { return std::get<kernels::TwoHop>(launch.argument).stagger_ns; };
   const DeviceCalls calls = calls_of(4, 0);
-  for (const Collective collective : {Collective::all_reduce, Collective::broadcast}) {
-    const DeviceLaunch large = launch_of(calls, collective, 128 * mb);
+  for (const auto& [collective, bytes] :
+       {std::pair{Collective::all_reduce, 128 * mb}, {Collective::broadcast, 32 * mb}}) {
+    const DeviceLaunch large = launch_of(calls, collective, bytes);
     EXPECT_FALSE(large.piped);
     EXPECT_EQ(large.wire, kernels::Wire::bulk);
     EXPECT_NE(stagger(large), 0u) << name(collective);
-    EXPECT_EQ(stagger(launch_of(calls, collective, 512 * mb)), 0u) << name(collective);
     EXPECT_EQ(stagger(launch_of(calls, collective, 4 * mb)), 0u) << name(collective);
   }
+  EXPECT_EQ(stagger(launch_of(calls, Collective::all_reduce, 512 * mb)), 0u);
   const DeviceLaunch lines = launch_of(calls, Collective::reduce, 64 * mb);
   EXPECT_EQ(lines.wire, kernels::Wire::lines);
   EXPECT_EQ(stagger(lines), 0u);
@@ -290,6 +307,23 @@ TEST(TwoHopsOfFourRanks, Stagger) {
   encoded.count = 256 * mb / 4;
   encoded.send = encoded.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
   EXPECT_EQ(std::get<kernels::EncodedTwoHop>(calls.encoded_launches_of(encoded).at(0).argument).stagger_ns, 0u);
+}
+
+/// Of the more rounds the longer slices are.
+TEST(TwoHopsOfFourRanks, Overlap) {
+  const DeviceCalls calls = calls_of(4, 0);
+  const auto rounds = [&](Collective collective, std::size_t bytes) {
+    return std::get<kernels::TwoHop>(launch_of(calls, collective, bytes).argument).rounds;
+  };
+  using Rounds = std::vector<std::uint32_t>;
+  const auto rounds_of = [&](Collective collective) {
+    Rounds all;
+    for (const std::size_t bytes : {2 * mb, 4 * mb, 8 * mb, 16 * mb}) all.push_back(rounds(collective, bytes));
+    return all;
+  };
+  EXPECT_EQ(rounds_of(Collective::all_reduce), (Rounds{1, 1, 3, 3}));
+  EXPECT_EQ(rounds_of(Collective::reduce), (Rounds{1, 3, 6, 12}));
+  EXPECT_EQ(rounds_of(Collective::broadcast), (Rounds{1, 2, 3, 6}));
 }
 
 TEST(TwoHopsOfFourRanks, DoNotStaggerThroughHostMemory) {
