@@ -5,9 +5,6 @@
 /// The warps of a piped kernel that carry chunks as they are (piped.cuh).
 namespace strait::kernels {
 
-/// Rounds that a rank contributes beyond those that it has added up.
-inline constexpr std::uint32_t rounds_in_hand = 2;
-
 template <class Schedule, class Memory>
 class Sender : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
@@ -23,11 +20,9 @@ class Sender : Worker<Schedule, Memory> {
   }
 
  private:
-  /// What all ranks contribute meets at its owner. Ranks that send as far ahead as slots allow fill the owner's link
-  /// with what waits there for a slower rank's, which is slower still for that.
   __device__ bool keeps_pace(std::uint32_t i, std::uint32_t iteration) const {
-    return iteration < rounds_in_hand ||
-           this->is_through(load_progress(memory_.sets.fetched), i, iteration - rounds_in_hand);
+    const std::uint32_t ahead = schedule_.rounds_in_hand();
+    return iteration < ahead || this->is_through(load_progress(memory_.sets.fetched), i, iteration - ahead);
   }
   template <class P>
   __device__ bool send(P& pipe, std::uint32_t iteration) {
