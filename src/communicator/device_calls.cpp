@@ -22,8 +22,8 @@ using kernels::Wire;
 /// a rank sends in both hops of an all-reduce fills its links; of a reduce or a broadcast one hop would leave most of
 /// them idle, so that more rounds pay, and earlier (4 H100).
 std::uint32_t overlapping_rounds(Collective collective, double parts) {
-  constexpr double all_reduce_rounds = 3, most_rounds = 12, reduce_part = 0.3, broadcast_part = 0.55;
-  if (collective == Collective::all_reduce) return parts < 1 ? 1 : all_reduce_rounds;
+  constexpr double most_rounds = 12, reduce_part = 0.3, broadcast_part = 0.55;
+  if (collective == Collective::all_reduce) return parts < 1 ? 1 : 3;
   const double part = collective == Collective::reduce ? reduce_part : broadcast_part;
   return static_cast<std::uint32_t>(std::clamp(std::round(parts / part), 1.0, most_rounds));
 }

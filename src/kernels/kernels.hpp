@@ -42,7 +42,7 @@ struct PipedKernel {
   const void* kernel;
   std::uint32_t memory_bytes;
 };
-/// Of an Exchange.
+/// Of an Exchange, or of a TwoHop.
 PipedKernel piped_copy_kernel(bool one_hop);
 /// Of types and operations that is_piped_sum().
 PipedKernel piped_sum_kernel(bool one_hop, DataType type);
