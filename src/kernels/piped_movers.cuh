@@ -20,10 +20,6 @@ class Sender : Worker<Schedule, Memory> {
   }
 
  private:
-  __device__ bool keeps_pace(std::uint32_t i, std::uint32_t iteration) const {
-    const std::uint32_t ahead = schedule_.rounds_in_hand();
-    return iteration < ahead || this->is_through(load_progress(memory_.sets.fetched), i, iteration - ahead);
-  }
   template <class P>
   __device__ bool send(P& pipe, std::uint32_t iteration) {
     std::uint32_t* const walk = this->walk(Walker::sender);
@@ -31,7 +27,7 @@ class Sender : Worker<Schedule, Memory> {
       const Part part = schedule_.contribution_to(stream.peer, stream.lane, iteration);
       const std::uint64_t use = stream.sent + walk[i];
       memory_.sent[i] = {part.data, this->out_slot(stream, use), part.bytes};
-      return part.bytes == 0 || (this->is_free(stream, use) && keeps_pace(i, iteration));
+      return part.bytes == 0 || this->is_free(stream, use);
     };
     const auto are_peers_late = [&] { return this->has_fetched(iteration) && this->has_received(iteration); };
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {

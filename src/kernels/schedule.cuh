@@ -42,8 +42,6 @@ class ExchangeSchedule {
   }
   /// Of each owner's part.
   __device__ std::uint32_t contributors() const { return (1u << call_.ring.ranks) - 1; }
-  /// Rounds that this rank may contribute beyond those that it has added up.
-  __device__ std::uint32_t rounds_in_hand() const { return call_.rounds; }
   /// This rank's own part: what it reduces, or copies.
   __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
     const std::uint32_t rank = call_.ring.rank;
@@ -103,9 +101,6 @@ class TwoHopSchedule {
     return {call_.output + offset, bytes};
   }
   __device__ std::uint32_t contributors() const { return call_.contributors; }
-  /// Of a reduce few. All contributions meet at their owners: the root has more to send than the others, who would fill
-  /// the owners' links with what then waits there for the root's. Where all send alike it only costs time.
-  __device__ std::uint32_t rounds_in_hand() const { return call_.owners == call_.contributors ? call_.rounds : 2; }
   __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
     std::size_t offset = 0;
     const std::uint32_t bytes = slice_chunk_of(call_, lane, call_.ring.rank, static_cast<int>(round), offset);

@@ -3,22 +3,16 @@
 // receiver takes such; each goes through the iterations as fast as it can, and counts slots alike. The clerk publishes
 // what is written, the returner gives back, in order, what is both fetched and received. Two launches follow one
 // another; what the first takes last the second gives back. Two hops: an all-reduce, whose second slice is shorter, and
-// a reduce, whose root owns nothing. PACED: likewise, and who contributes waits for what it adds up. An exchange in
-// place: what comes overwrites what was sent.
-// variants: TWO_HOP PACED EXCHANGE
+// a reduce, whose root owns nothing. An exchange in place: what comes overwrites what was sent.
+// variants: TWO_HOP EXCHANGE
 // mutants: NO_CREDIT=assertion RESULTS_WITHOUT_CREDIT=assertion THREE_SLOTS=deadlock
 // mutants: RETURNED_BEFORE_FETCHED=assertion RETURNED_BEFORE_RECEIVED=assertion RETURNED_WHEN_BEGUN=assertion
 // mutants: PUBLISHED_WHEN_LOADED=assertion PUBLISHED_WHEN_FETCHED=assertion
 // mutants: SENDER_DOES_NOT_FLUSH=deadlock RECEIVER_DOES_NOT_PASS=deadlock OWNER_DOES_NOT_FLUSH=deadlock
-// mutants: COUNTS_WITHOUT_RESULTS=deadlock PACED:NO_ROUND_IN_HAND=deadlock
+// mutants: COUNTS_WITHOUT_RESULTS=deadlock
 // mutants: EXCHANGE:NO_GIVE_BACK_AT_START=deadlock EXCHANGE:OVERWRITES_AT_ONCE=assertion
 #define RANKS 2
 #define LAUNCHES 2
-#ifdef NO_ROUND_IN_HAND
-#define ROUNDS_IN_HAND 0
-#else
-#define ROUNDS_IN_HAND 2
-#endif
 #if defined(EXCHANGE)
 #define DEPTH 2
 #elif defined(THREE_SLOTS)
@@ -49,12 +43,7 @@ bit is_late;
 // step ends the launch.
 proctype Sender(byte me) {
   byte launch, iteration, uses, written_uses;
-#ifdef PACED
-#define keeps_pace (iteration < ROUNDS_IN_HAND || fetched[me] > iteration - ROUNDS_IN_HAND)
-#else
-#define keeps_pace true
-#endif
-#define may_send (!contributes(me, iteration) || (is_free(me, sent[me] + uses) && keeps_pace))
+#define may_send (!contributes(me, iteration) || is_free(me, sent[me] + uses))
   do
   :: atomic {
        goes_on && may_send ->
