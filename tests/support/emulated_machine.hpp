@@ -71,7 +71,8 @@ class Machine {
   void run(std::uint32_t rank, const Call& call) {
     const std::vector<DeviceLaunch> launches = calls_[rank].launches_of(call);
     run(launches, call.type);
-    if (calls_[rank].leaves_own(call, launches)) std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
+    if (calls_[rank].leaves_own(call, launches))
+      std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
   }
   void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_, together_); }
   void run(const AggregateLaunch& launch) { run_launch(launch, seed_); }
