@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, what each of them takes, all-reduces beside
-matrix products, training, ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
+"""Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, what each of them takes, rounds of two hops,
+all-reduces beside matrix products, training, ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
 
-  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, clusters.svg, overlap.svg, training.svg,
-                                     shared_link.svg and wire_loss.svg there; into docs/images if absent
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, clusters.svg, rounds.svg, overlap.svg,
+                                     training.svg, shared_link.svg and wire_loss.svg there; into docs/images if absent
 """
 import collections
 import json
@@ -166,6 +166,26 @@ def draw_clusters(output: pathlib.Path) -> None:
     save(figure, panels[0].get_legend_handles_labels(), 2, output)
 
 
+def draw_rounds(output: pathlib.Path) -> None:
+    results = read("rounds_of_two_hops_4xh100")
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 3.8))
+    styles = list(STYLES.values())
+    for axes, (collective, sizes_mb) in zip(panels, (("reduce", (4, 8, 16, 32)), ("broadcast", (2, 4, 8, 16)))):
+        for size_mb, (colour, marker) in zip(sizes_mb, styles[: len(sizes_mb)]):
+            points = [(int(way.split()[0]), time_us) for way, rows in results[collective].items()
+                      for size_bytes, time_us, _ in rows if size_bytes == size_mb << 20]
+            plot(axes, points, colour, marker, f"{size_mb} MB")
+        axes.set_title(f"{collective}, 4x H100", fontsize=10, loc="left")
+        axes.set_xlabel("rounds", fontsize=9)
+        axes.set_ylabel("microseconds", fontsize=9)
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter("{x:.0f}")
+        axes.grid(color="#e3e3e3", linewidth=0.8)
+        axes.tick_params(labelsize=8)
+        axes.legend(frameon=False, fontsize=8)
+    save(figure, ([], []), 1, output)
+
+
 def draw_overlap(output: pathlib.Path) -> None:
     points = collections.defaultdict(list)
     for run in read("overlap_2xh100")["runs"]:
@@ -253,6 +273,7 @@ def main() -> None:
     draw_beside_nccl(folder / "gpu_vs_nccl.svg")
     draw_few_blocks(folder / "few_blocks.svg")
     draw_clusters(folder / "clusters.svg")
+    draw_rounds(folder / "rounds.svg")
     draw_overlap(folder / "overlap.svg")
     draw_training(folder / "training.svg")
     draw_shared_link(folder / "shared_link.svg")
