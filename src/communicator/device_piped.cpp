@@ -45,8 +45,8 @@ constexpr Piping piping_of_more(Collective collective) {
   }
 }
 /// Of two ranks, as 2 H100 showed: without a bound what is computed beside, as gradients are reduced (by PyTorch in
-/// parts of 25 MiB) and parameters gathered, as soon as pair_blocks are no slower than NCCL. All that there are would
-/// be up to a fifth faster, and leave no SM to anything else.
+/// parts of 25 MiB) and parameters gathered, as soon as pair_blocks are no slower than NCCL: all that there are would
+/// be up to a fifth faster, and leave no SM to anything else. And what pair_blocks move no slower than all.
 constexpr std::uint32_t pair_blocks = 32;
 constexpr Piping piping_of_pair(Collective collective) {
   switch (collective) {
@@ -57,7 +57,9 @@ constexpr Piping piping_of_pair(Collective collective) {
     case Collective::reduce_scatter:
       return {.few_blocks = 12, .no_bound = 12, .blocks = pair_blocks};
     case Collective::all_to_all:
+      return {.few_blocks = 4, .no_bound = 16, .blocks = pair_blocks};
     case Collective::send_recv:
+      return {.few_blocks = 4, .no_bound = 32, .blocks = 24};
     case Collective::all_to_all_v:
       return {.few_blocks = 4, .no_bound = never, .blocks = pair_blocks};
     default:

@@ -67,6 +67,7 @@ TEST(PipesOfTwoRanks, CarryLargeCallsWithFewBlocks) {
   for (const Expected& expected : {Expected{Collective::all_reduce, 24 * mb, 192 * mb, 20},
                                    {Collective::all_reduce, 192 * mb, 1024 * mb, 16},
                                    {Collective::all_gather, 48 * mb, 1024 * mb, 32},
+                                   {Collective::all_to_all, 64 * mb, 1024 * mb, 32},
                                    {Collective::reduce_scatter, 48 * mb, 1024 * mb, 32}}) {
     const auto& [collective, from_bytes, below_bytes, blocks] = expected;
     for (const std::size_t bytes : {from_bytes, below_bytes - 64}) {
@@ -82,7 +83,7 @@ TEST(PipesOfTwoRanks, CarryLargeCallsWithFewBlocks) {
     EXPECT_TRUE(!below.piped && below.blocks == 128) << name(collective);
   }
   EXPECT_EQ(launch_of(pair_calls(0, 2 * mb, true, 18), Collective::all_reduce, 64 * mb).blocks, 18u) << "as it has SMs";
-  for (const Collective other : {Collective::all_to_all, Collective::broadcast, Collective::reduce})
+  for (const Collective other : {Collective::broadcast, Collective::reduce})
     EXPECT_FALSE(launch_of(calls, other, 1000 * mb).piped) << name(other);
 }
 
@@ -153,6 +154,15 @@ DeviceLaunch launch_of_messages(const DeviceCalls& calls, std::size_t bytes, con
   const auto launches = calls.launches_of(group);
   EXPECT_EQ(launches.size(), 1u);
   return launches.at(0);
+}
+
+TEST(PipesOfTwoRanks, CarryLongMessages) {
+  const DeviceCalls calls = pair_calls(0);
+  const DeviceLaunch launch = launch_of_messages(calls, 64 * mb, {1}, {1});
+  EXPECT_TRUE(launch.piped && launch.blocks == 24u);
+  EXPECT_TRUE(launch_of_messages(calls, 64 * mb, {}, {1}).piped);
+  EXPECT_FALSE(launch_of_messages(calls, 64 * mb - 16, {1}, {1}).piped);
+  EXPECT_FALSE(launch_of_messages(pair_calls(128), 64 * mb, {1}, {1}).piped) << "who asks for many";
 }
 
 /// As four H200 showed. Of messages, what goes to several peers goes in step in pipes, and one of them may wait for
