@@ -169,9 +169,8 @@ def draw_clusters(output: pathlib.Path) -> None:
 def draw_rounds(output: pathlib.Path) -> None:
     results = read("rounds_of_two_hops_4xh100")
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 3.8))
-    styles = list(STYLES.values())
     for axes, (collective, sizes_mb) in zip(panels, (("reduce", (4, 8, 16, 32)), ("broadcast", (2, 4, 8, 16)))):
-        for size_mb, (colour, marker) in zip(sizes_mb, styles[: len(sizes_mb)]):
+        for size_mb, (colour, marker) in zip(sizes_mb, STYLES.values()):
             points = [(int(way.split()[0]), time_us) for way, rows in results[collective].items()
                       for size_bytes, time_us, _ in rows if size_bytes == size_mb << 20]
             plot(axes, points, colour, marker, f"{size_mb} MB")

@@ -13,10 +13,10 @@ struct Borders {
   std::size_t packets_bytes = 0;         ///< messages up to this as packets, where there are no lines
   std::size_t one_hop_bytes = 0;         ///< all-reduces and broadcasts up to this in one hop, which sends more
   std::size_t one_hop_reduce_bytes = 0;  ///< reduces likewise
-  std::size_t overlap_bytes = 0;         ///< slices of so many bytes a lane and more are cut so that the hops overlap
-  std::size_t round_bytes = 0;           ///< what a link to the host carries while a round begins and ends
-  std::uint32_t blocks = 0;              ///< thread blocks of a call in bulk through host memory
-  std::size_t encoded_bytes = 0;         ///< calls in a wire format are encoded on their way from this on
+  std::size_t overlap_bytes = 0;  ///< of an all-reduce, slices of so many a lane and more are cut so that hops overlap
+  std::size_t round_bytes = 0;    ///< what a link to the host carries while a round begins and ends
+  std::uint32_t blocks = 0;       ///< thread blocks of a call in bulk through host memory
+  std::size_t encoded_bytes = 0;  ///< calls in a wire format are encoded on their way from this on
 
   friend bool operator==(const Borders&, const Borders&) = default;
 };

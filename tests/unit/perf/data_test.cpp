@@ -192,6 +192,21 @@ TEST(CountWrong, FindsEachChangedElement) {
   EXPECT_EQ(count_wrong(o, contents, buffer.data()), 3U);
 }
 
+/// However many threads share the blocks of a long buffer: as many as it has, or no divisor of them.
+TEST(CountWrong, IsTheSameByManyThreads) {
+  Operation o = example(Collective::all_reduce, 1);
+  o.bytes = 600'004;
+  const Contents contents = receive_contents_after(o);
+  const auto expected = buffer_of(o, contents);
+  for (const std::size_t threads : {2u, 5u, 300u}) {
+    std::vector<unsigned char> buffer(expected.size());
+    write(o, contents, buffer.data(), threads);
+    EXPECT_EQ(buffer, expected) << threads;
+    for (std::size_t at = 0; at < buffer.size(); at += 4096) buffer[at] ^= 1;  // one of each block of 1024
+    EXPECT_EQ(count_wrong(o, contents, buffer.data(), threads), (buffer.size() + 4095) / 4096) << threads;
+  }
+}
+
 TEST(CountWrong, SeesResultsThatWereNeverWritten) {
   const Operation o = example(Collective::broadcast, 0);
   const auto untouched = buffer_of(o, receive_contents_before(o));
