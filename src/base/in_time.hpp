@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -29,27 +30,38 @@ class InTime {
     changed_.notify_all();
   }
 
-  /// What the question gives, an optional; nothing if that does not come in time, or an earlier one is still open, or
-  /// there is no thread to be had. What it refers to must outlive this.
+  /// What the question gives, an optional; nothing if that does not come in time, or an earlier one did not and is
+  /// still open, or there is no thread to be had. What it refers to must outlive this.
   template <class Question, class Answer = std::invoke_result_t<Question>>
   Answer ask(Question question, std::chrono::milliseconds limit) {
     auto promise = std::make_shared<std::promise<Answer>>();
     std::future<Answer> answer = promise->get_future();
+    std::uint64_t number = 0;
     {
-      const std::scoped_lock lock(mutex_);
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !is_asking_ || is_late_; });
       if (is_asking_ || !start()) return std::nullopt;
       is_asking_ = true;
+      is_late_ = false;
+      number = ++asked_;
       question_ = [this, promise = std::move(promise), question = std::move(question)] {
         Answer result = question();
         {
           const std::scoped_lock asked(mutex_);
           is_asking_ = false;
         }
+        changed_.notify_all();
         promise->set_value(std::move(result));
       };
     }
     changed_.notify_all();
-    return answer.wait_for(limit) == std::future_status::ready ? answer.get() : std::nullopt;
+    if (answer.wait_for(limit) == std::future_status::ready) return answer.get();
+    {
+      const std::scoped_lock lock(mutex_);
+      if (asked_ == number) is_late_ = true;
+    }
+    changed_.notify_all();
+    return std::nullopt;
   }
 
  private:
@@ -78,7 +90,9 @@ class InTime {
   std::condition_variable changed_;
   std::function<void()> question_;  ///< that has yet to be asked
   bool is_asking_ = false, ends_ = false;
-  std::jthread thread_;  ///< from the first question on; last: it uses the rest
+  bool is_late_ = false;     ///< the question that is asked has not been answered in time
+  std::uint64_t asked_ = 0;  ///< questions so far
+  std::jthread thread_;      ///< from the first question on; last: it uses the rest
 };
 
 }  // namespace strait

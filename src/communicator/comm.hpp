@@ -253,8 +253,8 @@ class Comm {
   std::string transport_why_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<FlightRecorder> recorder_;
-  std::unique_ptr<DeviceRank> device_;                    ///< GPU ranks
-  std::atomic<const DeviceRank*> asked_device_{nullptr};  ///< the same, for other threads
+  std::unique_ptr<DeviceRank> device_;              ///< GPU ranks
+  std::atomic<DeviceRank*> asked_device_{nullptr};  ///< the same, for other threads
 
   std::unordered_map<ProgramKey, std::unique_ptr<HostProgram>, ProgramKeyHash> programs_;
   ProgramKey last_key_{};

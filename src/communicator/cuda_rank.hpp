@@ -51,7 +51,7 @@ class CudaRank final : public DeviceRank {
   }
   void hear_of_failures() const override;
   std::optional<bool> is_idle() const override;
-  std::optional<DeviceProgress> progress() const override;
+  std::optional<DeviceProgress> progress() override;
   Status prepare_call(const Call& call) override;
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
   Status deregister_memory(std::uint64_t number) override;
@@ -94,6 +94,7 @@ class CudaRank final : public DeviceRank {
   Status launch(const WireLaunch& what, void* stream);
   bool await_own_work();
   void look_after(const std::stop_token& stop);
+  std::optional<kernels::LaunchCounts> read_counts() const;
 
   Request request_;
   std::shared_ptr<const void> keeps_pinned_ = host_staged::HostMemory::keep_pinned();  ///< until all else has ended

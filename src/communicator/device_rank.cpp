@@ -237,14 +237,16 @@ void CudaRank::look_after(const std::stop_token& stop) {
       tells = true;
     }
     tell_of_mailbox(*ring_.mailbox, request_, reducers_);
-    started_.put_down(*ring_.mailbox, request_.watch->own_control());
     {
       const std::unique_lock lock(copies_mutex_, std::try_to_lock);  // a registration waits for other ranks in it
       if (lock) copies_.look_after();
     }
     // This rank has seen it, though its own thread may be elsewhere. Last, for it asks the driver.
     if (std::exchange(tells, false)) (void)request_.watch->sticky();
-    if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
+    if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) {
+      started_.look(*ring_.mailbox, *request_.watch, [this] { return read_counts(); });
+      (void)request_.watch->examine_peers();
+    }
     std::this_thread::sleep_for(look_every);
   }
 }
@@ -260,9 +262,18 @@ std::optional<bool> CudaRank::is_idle() const {
   return questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
 }
 
+std::optional<kernels::LaunchCounts> CudaRank::read_counts() const {
+  const auto read = [order = order_.get()] {
+    const cuda::RelaxedCapture relaxed;  // another thread may be capturing
+    return order->read_counts();
+  };
+  return questions_->ask(read, longest_question);
+}
+
 /// Kernels that give up end, too, and those behind them: once one has, that something has ended means nothing.
-std::optional<DeviceProgress> CudaRank::progress() const {
-  const auto counts = questions_->ask([order = order_.get()] { return order->read_counts(); }, longest_question);
+std::optional<DeviceProgress> CudaRank::progress() {
+  const auto counts = read_counts();
+  if (counts) started_.put_down(*counts, *ring_.mailbox, request_.watch->own_control());
   for (std::uint32_t* gave_up : {&ring_.mailbox->timed_out, &ring_.mailbox->aborted})
     if (std::atomic_ref(*gave_up).load() != 0) return DeviceProgress{};
   return counts ? std::optional(DeviceProgress{counts->collectives, counts->have_ended()}) : std::nullopt;

@@ -109,8 +109,9 @@ class DeviceRank {
   virtual void hear_of_failures() const = 0;
   /// Whether the GPU has finished all that was enqueued; nothing where that cannot be asked now. From any thread.
   virtual std::optional<bool> is_idle() const = 0;
-  /// What the GPU has started, or had when the communicator failed; nothing where it does not answer. From any thread.
-  virtual std::optional<DeviceProgress> progress() const = 0;
+  /// What the GPU has started, or had when the communicator failed, which is put down then in the rank's control words
+  /// (RankControl::started); nothing where it does not answer. From any thread.
+  virtual std::optional<DeviceProgress> progress() = 0;
   /// The number of the capture if the stream records into a graph, else 0: what is captured runs later, any number of
   /// times. Asked right before a call is enqueued on it.
   virtual Result<std::uint64_t> capture_of(void* stream) = 0;

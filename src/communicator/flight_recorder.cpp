@@ -124,6 +124,7 @@ std::string FlightRecorder::json(const std::string& reason) const {
     const auto idle = about_.is_idle ? about_.is_idle() : std::nullopt;
     json["gpu"] = {{"device", about_.device}, {"work", !idle ? "unknown" : *idle ? "finished" : "running"}};
   }
+  if (about_.progress) (void)about_.progress();  // puts down what has started
   json["seen"] = Json::array();
   for (std::size_t rank = 0; rank < about_.names.size(); ++rank) {
     json["seen"].push_back(rank_json(about_.names[rank], *controls_[rank], time));

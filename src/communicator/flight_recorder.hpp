@@ -31,7 +31,8 @@ class FlightRecorder {
     int device = -1;  ///< -1: a host rank
     /// GPU ranks: whether all that was posted is finished; nothing where it is not known. Null: host ranks.
     std::function<std::optional<bool>()> is_idle;
-    std::function<std::optional<DeviceProgress>()> progress;  ///< likewise, of what the GPU has started
+    /// Likewise, of what the GPU has started, which it puts down.
+    std::function<std::optional<DeviceProgress>()> progress;
   };
   /// `controls`: by rank; they outlive the recorder.
   FlightRecorder(std::vector<RankControl*> controls, About about)

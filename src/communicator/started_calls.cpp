@@ -26,14 +26,21 @@ StartedCalls::Mark StartedCalls::read(std::uint64_t mark) const {
   return {newest_ + static_cast<std::uint64_t>(std::int64_t{ahead}), static_cast<std::uint32_t>(mark)};
 }
 
-void StartedCalls::put_down(kernels::Mailbox& mailbox, RankControl& control) {
-  std::array<Mark, kernels::kept_marks> marks;
-  const auto load = [](std::uint64_t& word) { return std::atomic_ref(word).load(std::memory_order_acquire); };
-  std::transform(std::begin(mailbox.started), std::end(mailbox.started), marks.begin(),
-                 [&](std::uint64_t& word) { return read(load(word)); });
-  Mark messages = read(load(mailbox.started_messages));
+void StartedCalls::look(kernels::Mailbox& mailbox, Watch& watch, const Read& read) {
+  if (std::atomic_ref(mailbox.waits).exchange(0) != 0) watch.ask_what_started();
+  const bool was_asked = watch.was_asked_what_started();
+  if (!was_asked && ++looks_ < most_looks) return;
+  looks_ = 0;
+  if (const auto counts = read()) put_down(*counts, mailbox, watch.own_control());
+}
+
+void StartedCalls::put_down(const kernels::LaunchCounts& counts, kernels::Mailbox& mailbox, RankControl& control) {
   // What starts behind a call that gave up does so as well.
   if (std::atomic_ref(mailbox.abort).load() != 0 || std::atomic_ref(mailbox.timed_out).load() != 0) return;
+  const std::scoped_lock lock(mutex_);
+  std::array<Mark, kernels::kept_marks> marks;
+  std::transform(std::begin(counts.started), std::end(counts.started), marks.begin(),
+                 [&](std::uint64_t word) { return read(word); });
   for (const Mark& mark : marks) {
     if (mark.call == 0) continue;
     newest_ = std::max(newest_, mark.sequence);
@@ -45,16 +52,17 @@ void StartedCalls::put_down(kernels::Mailbox& mailbox, RankControl& control) {
     if (sequence != 0 && sequence < newest_ && call.finished_ticks.load(std::memory_order_relaxed) == 0)
       call.finished_ticks.store(ticks_now(), std::memory_order_relaxed);
   }
+  Mark messages = read(counts.started_messages);
   if (messages.call == 0) return;
   ++messages.sequence;  // of an entry it is never 0
   write(control.started_messages, messages);
 }
 
 /// A call that is not known yet is looked for again the next time.
-void StartedCalls::write(PostedCall& place, const Mark& mark) {
+void StartedCalls::write(PostedCall& place, const Mark& mark) const {
   const std::uint64_t there = place.sequence.load(std::memory_order_relaxed);
+  if (there > mark.sequence) return;  // a newer copy was put down meanwhile
   if (there == mark.sequence && place.input.load(std::memory_order_relaxed) == mark.call) return;
-  const std::scoped_lock lock(mutex_);
   const auto known = known_.find(mark.call);
   if (known == known_.end()) return;
   write_call(place, mark.sequence,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/log.hpp"
 #include "communicator/call.hpp"
@@ -192,6 +193,12 @@ Status Watch::examine_peers() {
   return compare_all(own_control().started, [this](std::uint64_t sequence, const CallSignature& call) {
     return compare_started(sequence, call);
   });
+}
+
+bool Watch::was_asked_what_started() {
+  std::uint32_t asked = 0;
+  for (const RankControl* rank : controls_) asked += rank->asked.load(std::memory_order_acquire);
+  return std::exchange(heard_, asked) != asked;
 }
 
 /// Every rank's GPU counts every collective that kernels carry, and no other. So ranks may be far apart, and captures

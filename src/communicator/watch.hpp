@@ -49,6 +49,10 @@ class Watch {
   Status examine_peers();
   /// This rank's words, for what its GPU has started.
   RankControl& own_control() { return *controls_[peers_.rank]; }
+  /// Has all ranks put down what their GPUs have started, for examine_peers() to compare.
+  void ask_what_started() { own_control().asked.fetch_add(1, std::memory_order_release); }
+  /// Whether a rank has asked for that since the last time. From one thread.
+  bool was_asked_what_started();
   /// The error of two calls that do not fit.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
   bool has_deadline() const { return peers_.timeout_ms > 0; }
@@ -106,6 +110,7 @@ class Watch {
   const Transport& transport_;
   Peers peers_;
   mutable std::atomic<bool> told_{false};
+  std::uint32_t heard_ = 0;  ///< of the ranks' RankControl::asked, all together
 };
 
 }  // namespace strait

@@ -54,6 +54,7 @@ __device__ __forceinline__ bool begins_launch(const AggregatePart& part) { retur
 __device__ __forceinline__ bool ends_launch(const AggregatePart& part) {
   return part.is_second || !takes_two_hops(part.call);
 }
+__device__ __forceinline__ const Aggregate& arguments_of(const AggregatePart& part) { return part.aggregate; }
 __device__ __forceinline__ std::uint32_t lane_of(const AggregatePart& part, std::uint32_t lane) {
   return lane - part.call.first_lane;
 }
@@ -69,7 +70,7 @@ __device__ __forceinline__ void mark_start(const Aggregate& aggregate, std::uint
   std::uint32_t number = collectives_before;
   for (std::uint32_t i = 0; i < aggregate.count; ++i) {
     ++number;
-    mark_call(aggregate.ring.mailbox->started[number % kept_marks], number, aggregate.calls[i].call);
+    mark_call(aggregate.ring.launch_counts->started[number % kept_marks], number, aggregate.calls[i].call);
   }
   store_count(&aggregate.ring.launch_counts->collectives, number);
 }

@@ -79,6 +79,7 @@ __device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchan
 template <class Call, class SendChunks, class Combine>
 __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExchangeRound& shared,
                                                   SendChunks&& send_chunks, Combine&& combine) {
+  if (begins_launch(exchange)) fetch_arguments(arguments_of(exchange));
   const Ring& ring = exchange.ring;
   const Minder minder = minder_of(exchange);
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
@@ -88,12 +89,13 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
   if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
+  const std::byte* const pushed_first = first_pushed<Bulk>(shared.first, copies, exchange.pieces);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
+  if (pushed_first != nullptr) prefetch(pushed_first);
   const bool goes_on = minder.minds && lane.resume();
   if (begins_launch(exchange)) mark_start(exchange, before);
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
-  prefetch_first<Bulk>(shared.first, copies, exchange.pieces);
   const std::uint32_t last = exchange.rounds + exchange.lead - 1;
   for (std::uint32_t round = 0; round <= last; ++round) {
     const auto prepare = [&] {

@@ -79,6 +79,7 @@ __device__ __forceinline__ void prepare_own(const Message& send, const Message& 
 /// A template only so that a header may hold it.
 template <class W = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_constant__ Exchange exchange) {
+  fetch_arguments(exchange);
   auto& shared = shared_memory<BulkMessagesRound>();
   const Ring& ring = exchange.ring;
   const std::uint32_t peers = ring.ranks - 1, width = exchange.width, pieces = exchange.pieces;
@@ -89,7 +90,9 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_con
   if (threadIdx.x == 0) shared.failed = 0;
   if (threadIdx.x == 0) store_progress(shared.failed_or_ready, 0);
   __syncthreads();
+  const std::byte* const pushed_first = first_pushed<Bulk>(shared.first, peers, pieces);
   const std::uint32_t before = begin_launch(ring);
+  if (pushed_first != nullptr) prefetch(pushed_first);
   Way sent, taken;
   taken.is_late = true;  // what has just begun has not come yet
   const auto fail = [&] {
@@ -99,7 +102,6 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_con
   const bool goes_on = minder.minds && lane.resume();
   mark_start(ring, before);
   if (minder.minds && !goes_on) fail();
-  prefetch_first<Bulk>(shared.first, peers, pieces);
   bool gives_up = false;
   for (bool is_first = true, left = true; left; is_first = false) {
     const auto prepare = [&] {

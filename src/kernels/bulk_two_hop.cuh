@@ -88,6 +88,7 @@ __device__ __forceinline__ void stagger(const TwoHop& call) {
 template <class Call, class Contribute, class Reduce, class Take>
 __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRound& shared, Contribute&& contribute,
                                                  Reduce&& reduce, Take&& take) {
+  fetch_arguments(call);
   const Ring& ring = call.ring;
   const Minder minder(ring, call.width);
   const std::uint32_t at = minder.chunk;

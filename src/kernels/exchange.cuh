@@ -70,6 +70,7 @@ __device__ __forceinline__ void receive_nothing(const Ring& ring, std::uint32_t 
 template <class W, bool apart, class Call, class Contribution, class Combine>
 __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound& shared, Contribution&& contribution,
                                              Combine&& combine) {
+  if (begins_launch(exchange)) fetch_arguments(arguments_of(exchange));
   const Ring& ring = exchange.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
@@ -82,12 +83,13 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   if (has_peer) name_first(send, lane_of(exchange, blockIdx.x), position, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
+  const std::byte* const pushed_first = first_pushed<W>(shared.first, copies, exchange.pieces);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
+  if (pushed_first != nullptr) prefetch(pushed_first);
   const bool goes_on = minds_a_peer && lane.resume();
   if (begins_launch(exchange)) mark_start(exchange, before);
   if (minds_a_peer && !goes_on) shared.failed = 1;
   bool gives_up = false;
-  prefetch_first<W>(shared.first, copies, exchange.pieces);
   const std::uint32_t lead = apart ? exchange.rounds : 0, rounds = exchange.rounds + lead;
   for (std::uint32_t round = 0; round < rounds; ++round) {
     if (goes_on) {

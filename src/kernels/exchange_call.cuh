@@ -20,6 +20,8 @@ __device__ __forceinline__ constexpr std::uint32_t unit_bytes(const Call& /*call
 }
 /// Which of the messages' lanes a lane of the ring is.
 __device__ __forceinline__ std::uint32_t lane_of(const Exchange& /*exchange*/, std::uint32_t lane) { return lane; }
+/// What its launch was given.
+__device__ __forceinline__ const Exchange& arguments_of(const Exchange& exchange) { return exchange; }
 /// Whether it is the first thing that a block does in a launch, and the last.
 __device__ __forceinline__ bool begins_launch(const Exchange& /*exchange*/) { return true; }
 __device__ __forceinline__ bool ends_launch(const Exchange& /*exchange*/) { return true; }

@@ -60,14 +60,18 @@ class Lane {
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
   /// sends for what the earlier one owes, or for a result, which it may have got from what that one left behind.
   __device__ bool resume() {
-    const LaneCounts counts = *counts_;
+    // All at a time: each takes as long as all. `returned` is of this GPU's own memory, beside the counts; from the
+    // host's it would take as long as a small call.
+    const auto* const counts = reinterpret_cast<const std::byte*>(counts_);
+    const Granule sent_and_taken = load_plain(counts);
+    const Granule back = load_plain(counts + sizeof(Granule));
+    const std::uint64_t returned = ring_.staged ? back.high : load_returned();
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
-    if (counts.sent == gave_up || gave_up_elsewhere) return false;
-    // Of this GPU's own memory, beside the counts; from the host's it would take as long as a small call.
-    returned_ = ring_.staged ? counts.returned : load_returned();
-    sent_ = counts.sent;
-    taken_ = counts.taken;
-    given_back_ = counts.given_back;
+    if (sent_and_taken.low == gave_up || gave_up_elsewhere) return false;
+    sent_ = sent_and_taken.low;
+    taken_ = sent_and_taken.high;
+    given_back_ = back.low;
+    returned_ = returned;
     give_back();
     return true;
   }
@@ -198,16 +202,16 @@ __device__ __forceinline__ void note_begun(const Ring& ring) {
   if (ring.finished != nullptr) add_count(&ring.launch_counts->begun, gridDim.x);
 }
 
-/// Notes that this launch has begun and, of a call's first one, marks for the host that the call has started: by stores
-/// that nobody waits for.
+/// Notes that this launch has begun and, of a call's first one, marks that the call has started: by stores that nobody
+/// waits for. (In host memory a mark would hold up the end of the launch.)
 __device__ __forceinline__ void mark_start(const Ring& ring, std::uint32_t collectives_before) {
   if (!is_marker()) return;
   note_begun(ring);
   if (ring.call == 0) return;
   const std::uint32_t number = collectives_before + (ring.is_message ? 0 : 1);
-  mark_call(ring.is_message ? ring.mailbox->started_messages : ring.mailbox->started[number % kept_marks], number,
-            ring.call);
-  store_count(&ring.launch_counts->collectives, number);
+  LaunchCounts& counts = *ring.launch_counts;
+  mark_call(ring.is_message ? counts.started_messages : counts.started[number % kept_marks], number, ring.call);
+  store_count(&counts.collectives, number);
 }
 
 /// By all threads of a block, as the last of what they do, on every way out: a stream that waits for this launch would
@@ -285,13 +289,14 @@ __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count
   });
 }
 
-/// Fetches what this thread will push first: of `chunks`, of which no more than `source` and `bytes` is known.
+/// What this thread will push first, or null: of `chunks`, of which no more than `source` and `bytes` is known.
 template <class W>
-__device__ __forceinline__ void prefetch_first(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
+__device__ __forceinline__ const std::byte* first_pushed(const Outgoing* chunks, std::uint32_t count,
+                                                         std::uint32_t pieces) {
   const std::uint32_t number = threadIdx.x / warp_threads;
-  if (count == 0 || number >= count * pieces) return;
+  if (count == 0 || number >= count * pieces) return nullptr;
   const Task task = task_of<W>(number, chunks, count);
-  if (task.place.valid != 0) prefetch(chunks[task.chunk].source + task.place.offset);
+  return task.place.valid != 0 ? chunks[task.chunk].source + task.place.offset : nullptr;
 }
 
 /// A granule that is to come: where, and from whom. `slot` == nullptr: none.

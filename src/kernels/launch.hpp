@@ -44,7 +44,7 @@ inline constexpr std::uint32_t cast_count = 2;
 
 /// What this rank did on one lane of one ring with a peer: in its own device's memory, kept from launch to launch, so
 /// that captured graphs replay right.
-struct LaneCounts {
+struct alignas(16) LaneCounts {
   std::uint64_t sent;        ///< slots filled for the peer; all bits: a launch gave up here
   std::uint64_t taken;       ///< slots of the peer's read here
   std::uint64_t given_back;  ///< of those: the rest is given back by the next launch
@@ -80,7 +80,7 @@ inline constexpr std::size_t flags_offset_bytes = returned_bytes;
 inline constexpr std::uint32_t kept_marks = 64;
 
 /// In mapped host memory, one a rank. The host raises `abort`; a kernel says there why and for whom it waits or gave
-/// up, and which call has started.
+/// up. Nothing that waits for nobody writes here: the end of a launch would wait for the store.
 struct Mailbox {
   enum class Event : std::uint32_t { none, slow, timeout, aborted };
   std::uint32_t abort = 0;
@@ -94,18 +94,19 @@ struct Mailbox {
   /// Not 0: as `timed_out`, until the host has made that the communicator's error. Copies of copy engines wait for that
   /// (staged::Gate).
   std::uint32_t holds_copies = 0;
-  /// The collective of each number modulo kept_marks: number << 32 | Ring::call. One store, so that none is torn.
-  std::uint64_t started[kept_marks] = {};
-  /// The last group of sends and receives. Not all ranks take part in one, so that it has no number of its own: the one
-  /// here is that of the collective before it.
-  std::uint64_t started_messages = 0;
+  std::uint32_t waits = 0;  ///< not 0: a kernel has waited a while since the host last took it back
 };
 
-/// In this device's memory, one a rank: how far its launches are.
+/// In this device's memory, one a rank: how far its launches are. The host reads a copy.
 struct LaunchCounts {
   std::uint32_t collectives;  ///< that have started, in graphs too
   std::uint32_t begun;        ///< blocks of the launches that have begun, outside of graphs
   std::uint32_t finished;     ///< blocks that have ended, likewise: streams wait for it
+  /// The collective of each number modulo kept_marks: number << 32 | Ring::call. One store, so that none is torn.
+  std::uint64_t started[kept_marks];
+  /// The last group of sends and receives. Not all ranks take part in one, so that it has no number of its own: the one
+  /// here is that of the collective before it.
+  std::uint64_t started_messages;
   constexpr bool have_ended() const { return begun == finished; }
 };
 

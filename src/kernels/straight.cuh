@@ -34,6 +34,7 @@ __device__ __forceinline__ void push_straight(const StraightExchange& call) {
 /// A template only so that a header may hold it.
 template <class W = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) straight_copy(const __grid_constant__ StraightExchange call) {
+  fetch_arguments(call);
   int& failed = shared_memory<StraightMemory>().failed;
   const Ring& ring = call.ring;
   const Minder minder(ring, 1);

@@ -49,6 +49,7 @@ __device__ __forceinline__ void prepare(const TwoHop& call, Lane<W>& lane, Lane<
 template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce) {
+  fetch_arguments(call);
   const Ring& ring = call.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;

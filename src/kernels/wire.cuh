@@ -28,6 +28,8 @@ class Patience {
     Mailbox& mailbox = *ring.mailbox;
     if (*static_cast<volatile std::uint32_t*>(&mailbox.abort) != 0)
       return tell(mailbox, Mailbox::Event::aborted, ring.members[peer], lane, sends);
+    if (polls_ / polls_between_looks % looks_between_notes == 1)
+      *static_cast<volatile std::uint32_t*>(&mailbox.waits) = 1;
     if (!is_for_peer()) return false;
     const std::uint64_t now_ns = device_now_ns();
     if (began_ns_ == 0) began_ns_ = now_ns;
@@ -55,6 +57,9 @@ class Patience {
     *static_cast<volatile Mailbox::Event*>(&mailbox.event) = event;
     return true;
   }
+
+  /// How often it looks before it notes again that it waits.
+  static constexpr std::uint32_t looks_between_notes = 16;
 
   std::uint32_t polls_ = 0;
   std::uint64_t began_ns_ = 0;

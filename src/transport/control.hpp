@@ -38,14 +38,15 @@ struct alignas(cache_line_bytes) RankControl {
   std::atomic<std::uint32_t> left{0};        ///< this rank destroyed its communicator
   std::atomic<std::uint32_t> awaited{0};     ///< 1 + the rank that its call in progress has waited for a while; 0: none
   std::atomic<std::uint32_t> is_in_step{0};  ///< it may read and write buffers of other ranks of its process
+  std::atomic<std::uint32_t> asked{0};       ///< GPU ranks: how often it has asked all for what their GPUs have started
   /// The number of its operation (Watch::begin_step()) that has failed here, so that its buffers are no peer's; 0:
   /// none.
   std::atomic<std::uint64_t> abandoned{0};
   std::array<PostedCall, posted_calls> calls;
   std::array<PostedCall, posted_calls> messages;  ///< sends and receives, by a number of their own
   /// GPU ranks (communicator/started_calls.hpp): collectives that the GPU has started, in graphs too, by its own count
-  /// of them. `posted_ticks`: when that was noticed; `finished_ticks`: when it was noticed that a later one has
-  /// started; `input`: the mark; `output`: 1: it is several launches.
+  /// of them, as it last said. `posted_ticks`: when that was noticed; `finished_ticks`: when it was noticed that a
+  /// later one has started; `input`: the mark; `output`: 1: it is several launches.
   std::array<PostedCall, posted_calls> started;
   PostedCall started_messages;  ///< the last group of them, with the number of the collective that comes next
 };

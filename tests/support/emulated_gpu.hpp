@@ -195,6 +195,8 @@ inline std::uint64_t device_now_ns() {
           .count());
 }
 inline void after_predecessor() {}
+template <class Argument>
+void fetch_arguments(const Argument& /*argument*/) {}
 inline void prefetch(const std::byte* /*from*/) {}
 template <class T>
 T& shared_memory() {

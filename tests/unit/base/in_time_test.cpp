@@ -70,6 +70,24 @@ TEST(InTime, DoesNotWaitForWhatHangs) {
   EXPECT_TRUE(ended);
 }
 
+/// Of several that ask at a time each has an answer.
+TEST(InTime, WaitsForAnEarlierQuestion) {
+  InTime questions;
+  std::atomic<int> answered{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int number = 0; number < 8; ++number)
+      threads.emplace_back([&, number] {
+        const auto question = [number] {
+          std::this_thread::sleep_for(milliseconds(10));
+          return std::optional(number);
+        };
+        if (questions.ask(question, seconds(10)) == number) ++answered;
+      });
+  }
+  EXPECT_EQ(answered, 8);
+}
+
 TEST(InTime, AnswersAgainAfterOneThatCameLate) {
   InTime questions;
   const auto late = [] {

@@ -23,7 +23,7 @@ class FakeDeviceRank final : public DeviceRank {
       kernels::Mailbox& mailbox = testing::fake_gpu.mailboxes[request_.rank];
       for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
         if (request_.watch->has_failed()) std::atomic_ref(mailbox.abort) = 1;
-        started_.put_down(mailbox, request_.watch->own_control());
+        started_.look(mailbox, *request_.watch, [this] { return read_counts(); });
         if (!request_.watch->has_failed()) (void)request_.watch->examine_peers();
       }
     });
@@ -72,7 +72,7 @@ class FakeDeviceRank final : public DeviceRank {
     const int idle = testing::fake_gpu.idle;
     return idle < 0 ? std::nullopt : std::optional(idle == 1);
   }
-  std::optional<DeviceProgress> progress() const override { return std::nullopt; }
+  std::optional<DeviceProgress> progress() override { return std::nullopt; }
   Result<std::uint64_t> capture_of(void* stream) override {
     const auto number = reinterpret_cast<std::uintptr_t>(stream);
     if (number != 0 && number == testing::fake_gpu.bad_stream)
@@ -99,6 +99,15 @@ class FakeDeviceRank final : public DeviceRank {
   }
 
  private:
+  std::optional<kernels::LaunchCounts> read_counts() const {
+    ++testing::fake_gpu.reads[request_.rank];
+    kernels::LaunchCounts& there = testing::fake_gpu.counts[request_.rank];
+    kernels::LaunchCounts counts{};
+    for (std::uint32_t i = 0; i < kernels::kept_marks; ++i)
+      counts.started[i] = std::atomic_ref(there.started[i]).load();
+    return counts;
+  }
+
   Request request_;
   ExchangeRates rates_;
   StagingShare staging_;

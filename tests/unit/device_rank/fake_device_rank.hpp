@@ -43,8 +43,10 @@ struct FakeGpu {
   std::atomic<int> registrations{0};
   std::array<std::uint64_t, 4> registered{};  ///< by rank: the last one's number
   std::atomic<bool> has_attendants{false};    ///< ranks look at what their GPUs have started, and at their peers
-  /// What GPUs have started, by rank: for tests that start calls.
+  /// What GPUs have started, and whether their kernels wait, by rank: for tests that start calls.
+  std::array<kernels::LaunchCounts, 4> counts{};
   std::array<kernels::Mailbox, 4> mailboxes{};
+  std::array<std::atomic<int>, 4> reads{};  ///< by rank: how often the counts were read
 };
 inline FakeGpu fake_gpu;
 

@@ -27,7 +27,9 @@ class StartedCallsTest : public ::testing::Test {
     fake_gpu.launch_error.clear();
     fake_gpu.captures = true;
     fake_gpu.has_attendants = true;
-    for (kernels::Mailbox& mailbox : fake_gpu.mailboxes) mailbox = {};
+    fake_gpu.counts = {};
+    fake_gpu.mailboxes = {};
+    for (std::atomic<int>& reads : fake_gpu.reads) reads = 0;
     comms_ = join_in_a_group(2);
   }
   ~StartedCallsTest() override {
@@ -46,8 +48,15 @@ class StartedCallsTest : public ::testing::Test {
     call.type = DataType::float32;
     call.op = op;
     call.count = count;
-    std::atomic_ref(fake_gpu.mailboxes[rank].started[number % kernels::kept_marks])
+    std::atomic_ref(fake_gpu.counts[rank].started[number % kernels::kept_marks])
         .store(number << 32 | StartedCalls::mark_of(signature(call)));
+  }
+  /// A kernel of the rank waits, and says so again and again.
+  static std::jthread wait(std::size_t rank) {
+    return std::jthread([rank](const std::stop_token& stop) {
+      for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+        std::atomic_ref(fake_gpu.mailboxes[rank].waits) = 1;
+    });
   }
   straitResult_t error_of(std::size_t rank) const {
     straitResult_t error = straitSuccess;
@@ -77,6 +86,7 @@ TEST_F(StartedCallsTest, CallsThatDifferAreShownToAll) {
   capture(0, 3);
   capture(1, 5);
   for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, rank == 0 ? 3 : 5);
+  const std::jthread waits = wait(1);  // the other one may have found what it wanted
   expect_mismatch("all-reduce(count 3, float32, sum)", "all-reduce(count 5, float32, sum)");
 }
 
@@ -86,6 +96,7 @@ TEST_F(StartedCallsTest, CallsThatDifferLaterAreShownToAll) {
     capture(rank, 3, rank == 0 ? straitMax : straitMin);
     for (std::uint64_t number = 1; number <= 100; ++number) start(rank, number, 3);
   }
+  const std::jthread waits = wait(0);
   expect_no_error();
   start(0, 101, 3, ReduceOp::max);
   expect_no_error();  // the other one has yet to come to it
@@ -94,10 +105,27 @@ TEST_F(StartedCallsTest, CallsThatDifferLaterAreShownToAll) {
   EXPECT_THAT(straitGetLastError(comms_[0]), HasSubstr("number 101 of the collectives on its GPU"));
 }
 
+/// Nothing is asked of a GPU while no kernel waits; once one does, of all.
+TEST_F(StartedCallsTest, GpusAreAskedWhereOneWaits) {
+  for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
+  for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
+  expect_no_error();
+  for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(fake_gpu.reads[rank], 0);
+  std::atomic_ref(fake_gpu.mailboxes[1].waits) = 1;
+  const Stopwatch watch;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    while (fake_gpu.reads[rank] == 0 && watch.elapsed() < std::chrono::seconds(10)) std::this_thread::yield();
+    EXPECT_GE(fake_gpu.reads[rank], 1) << rank;
+  }
+  expect_no_error();
+  for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(fake_gpu.reads[rank], 1) << "it waits no more";
+}
+
 /// Only what has the same number is the same call, however far ranks are apart, and whatever they do next.
 TEST_F(StartedCallsTest, RanksMayBeFarApart) {
   for (std::size_t rank = 0; rank < 2; ++rank)
     for (const std::size_t count : {3, 4, 5}) capture(rank, count);
+  const std::jthread waits = wait(1);
   const auto count_of = [](std::uint64_t number) { return 3 + number % 3; };
   std::uint64_t ahead = 0;
   for (std::uint64_t behind = 1; behind < 300; ++behind) {
@@ -114,6 +142,7 @@ TEST_F(StartedCallsTest, RanksMayBeFarApart) {
 TEST_F(StartedCallsTest, MayBeCallsOfTheOtherRank) {
   fake_gpu.captures = false;
   fake_gpu.capturing_rank = 1;
+  const std::jthread waits = wait(0);
   for (std::uint64_t number = 1; number <= 3; ++number)
     for (std::size_t rank = 0; rank < 2; ++rank) {
       capture(rank, number);

@@ -70,13 +70,23 @@ class Started : public ::testing::TestWithParam<Kernel> {
       blocks.emplace_back([&, index] { run_block(launch, index, c_.type, ++seed_); });
   }
   std::uint64_t marked(std::uint32_t rank, std::uint64_t number) {
-    return std::atomic_ref(machine_.mailbox(rank).started[number % kernels::kept_marks]).load();
+    return std::atomic_ref(machine_.launch_counts(rank).started[number % kernels::kept_marks]).load();
   }
   /// Of running kernels.
   kernels::LaunchCounts launch_counts(std::uint32_t rank) {
     kernels::LaunchCounts& there = machine_.launch_counts(rank);
-    return {std::atomic_ref(there.collectives).load(), std::atomic_ref(there.begun).load(),
-            std::atomic_ref(there.finished).load()};
+    kernels::LaunchCounts counts{};
+    counts.collectives = std::atomic_ref(there.collectives).load();
+    counts.begun = std::atomic_ref(there.begun).load();
+    counts.finished = std::atomic_ref(there.finished).load();
+    return counts;
+  }
+  /// Waits until the rank's kernels have noted that they wait.
+  std::uint32_t waited(std::uint32_t rank) {
+    const std::atomic_ref waits(machine_.mailbox(rank).waits);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (waits == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    return waits;
   }
   template <class Body>
   void on_all_ranks(Body&& body) {
@@ -115,7 +125,7 @@ TEST_P(Started, PlacesAreUsedAgain) {
     machine_.launch_counts(rank).collectives = 0xffffffff;
     const auto all = launches(rank, hash);
     for (std::uint32_t number = 0; number < 2; ++number) {
-      machine_.mailbox(rank).started[number] = 77;
+      machine_.launch_counts(rank).started[number] = 77;
       for (const DeviceLaunch& launch : all) run(rank, launch, true);
       EXPECT_EQ(marked(rank, number), std::uint64_t{number} << 32 | hash);
     }
@@ -141,7 +151,7 @@ TEST_P(Started, MessagesHaveNoNumberOfTheirOwn) {
       mark(launch, hash + 5, true);
       run(rank, launch, false);
     }
-    EXPECT_EQ(machine_.mailbox(rank).started_messages, std::uint64_t{1} << 32 | (hash + 5));
+    EXPECT_EQ(machine_.launch_counts(rank).started_messages, std::uint64_t{1} << 32 | (hash + 5));
     EXPECT_EQ(launch_counts(rank).collectives, 1u);
     EXPECT_EQ(marked(rank, 2), 0u);
   });
@@ -163,6 +173,7 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
     EXPECT_EQ(marked(rank, number), std::uint64_t{number} << 32 | hash);
     if (!in_graph) {
       EXPECT_FALSE(launch_counts(rank).have_ended());  // what follows one that gave up ends at once
+      EXPECT_NE(waited(rank), 0u);
     }
     launcher.join();
     EXPECT_TRUE(launch_counts(rank).have_ended());

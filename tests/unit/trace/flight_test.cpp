@@ -69,16 +69,16 @@ class Job {
     call.type = DataType::int32;
     call.collective = Collective::all_reduce;
     started_[rank].know({.signature = signature(call), .is_captured = true, .has_parts = has_parts});
-    mailboxes_[rank].started[number % kernels::kept_marks] = number << 32 | StartedCalls::mark_of(signature(call));
-    started_[rank].put_down(mailboxes_[rank], controls_[rank]);
+    counts_[rank].started[number % kernels::kept_marks] = number << 32 | StartedCalls::mark_of(signature(call));
+    started_[rank].put_down(counts_[rank], mailboxes_[rank], controls_[rank]);
   }
   void start_message(std::uint32_t rank, std::uint64_t after) {
     Call call;
     call.collective = Collective::send_recv;
     call.count = 16;
     started_[rank].know({.signature = signature(call)});
-    mailboxes_[rank].started_messages = after << 32 | StartedCalls::mark_of(signature(call));
-    started_[rank].put_down(mailboxes_[rank], controls_[rank]);
+    counts_[rank].started_messages = after << 32 | StartedCalls::mark_of(signature(call));
+    started_[rank].put_down(counts_[rank], mailboxes_[rank], controls_[rank]);
   }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   std::string folder() const { return folder_; }
@@ -99,6 +99,7 @@ class Job {
   std::array<std::optional<bool>, 4> idle_{};
   std::array<std::optional<DeviceProgress>, 4> progress_{};
   std::array<kernels::Mailbox, 4> mailboxes_{};
+  std::array<kernels::LaunchCounts, 4> counts_{};
   std::array<StartedCalls, 4> started_;
   std::string folder_;
 };
