@@ -93,18 +93,22 @@ __device__ __forceinline__ void after_predecessor() {
 #endif
 }
 
-/// By all threads of a block, as the first of what they do: has a launch's arguments come to its SM, all at a time and
-/// while the launch before this one still runs. They come by 64 bytes, of which each takes a third of a microsecond
-/// when it is first needed, which after that launch's end all would wait for.
+/// By all threads of a block, as the first of what they do: has a launch's arguments come to its SM while the launch
+/// before this one still runs. They come by lines of 64 bytes, of each of which else all would wait, one after another,
+/// when it is first needed after that launch's end.
 template <class Argument>
 __device__ __forceinline__ void fetch_arguments(const Argument& argument) {
-  constexpr std::uint32_t words = sizeof(Argument) / sizeof(std::uint32_t), line_words = 16;
+  constexpr std::uint32_t words = sizeof(Argument) / sizeof(std::uint32_t), line_words = 16, at_once = 8;
   const auto* const first = reinterpret_cast<const std::uint32_t*>(&argument);
+  const std::uint32_t stride = blockDim.x / 32 * line_words;
   std::uint32_t all = 0;
-#pragma unroll 4
-  for (std::uint32_t at = threadIdx.x / 32 * line_words; at < words + line_words; at += blockDim.x / 32 * line_words)
-    all ^= first[at < words ? at : words - 1];
-  asm volatile("" ::"r"(all));
+#pragma unroll 1
+  for (std::uint32_t at = threadIdx.x / 32 * line_words; at < words + line_words; at += at_once * stride) {
+#pragma unroll
+    for (std::uint32_t i = 0; i < at_once; ++i) all ^= first[min(at + i * stride, words - 1)];
+  }
+  __shared__ std::uint32_t kept;  // else no load would be left
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(&kept))), "r"(all));
 }
 
 /// A block's memory for a T: the same for all its threads.
