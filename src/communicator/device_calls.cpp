@@ -244,8 +244,11 @@ void DeviceCalls::add(const Exchange& made, const Slots& through, bool reduces,
                       std::vector<DeviceLaunch>& launches) const {
   std::uint32_t lanes = 0;
   std::size_t last_bytes = 0;  // most have one length
-  DeviceLaunch& launch = launches.emplace_back(DeviceLaunch{through.wire, reduces, made});
-  Exchange& exchange = std::get<Exchange>(launch.argument);
+  DeviceLaunch& launch =
+      launches.emplace_back();  // in its place: arguments are long, and their copies cost most of a call
+  launch.wire = through.wire;
+  launch.reduces = reduces;
+  Exchange& exchange = launch.argument.emplace<Exchange>(made);
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
     for (const Message* message : {&exchange.send[peer], &exchange.receive[peer]}) {
       if (message->bytes == 0 || message->bytes == last_bytes) continue;
