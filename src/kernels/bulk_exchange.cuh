@@ -89,9 +89,9 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
   if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  const std::byte* const pushed_first = first_pushed<Bulk>(shared.first, copies, exchange.pieces);
+  const FirstPush<Bulk> first(shared.first, copies, exchange.pieces);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
-  if (pushed_first != nullptr) prefetch(pushed_first);
+  first.prefetch();
   const bool goes_on = minder.minds && lane.resume();
   if (begins_launch(exchange)) mark_start(exchange, before);
   if (minder.minds && !goes_on) shared.failed = 1;

@@ -90,9 +90,9 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_con
   if (threadIdx.x == 0) shared.failed = 0;
   if (threadIdx.x == 0) store_progress(shared.failed_or_ready, 0);
   __syncthreads();
-  const std::byte* const pushed_first = first_pushed<Bulk>(shared.first, peers, pieces);
+  const FirstPush<Bulk> first(shared.first, peers, pieces);
   const std::uint32_t before = begin_launch(ring);
-  if (pushed_first != nullptr) prefetch(pushed_first);
+  first.prefetch();
   Way sent, taken;
   taken.is_late = true;  // what has just begun has not come yet
   const auto fail = [&] {

@@ -16,57 +16,63 @@ struct ExchangeRound {
   Incoming incoming[max_ranks];
   Own own;
   int failed;
-  Outgoing first[max_ranks];  ///< what the first round sends: where from, and how much
 };
 
-/// By the thread that looks after a peer: what its first chunk is.
-__device__ __forceinline__ void name_first(const Message& send, std::uint32_t lane, std::uint32_t position,
-                                           ExchangeRound& shared) {
-  std::size_t offset = 0;
-  shared.first[position].bytes = chunk_of(send, lane, 0, offset);
-  shared.first[position].source = send.data + offset;
-}
+/// Of a round, whether it sends something to a peer, and takes something from it.
+struct PeerRound {
+  bool sends;
+  bool takes;
+};
 
-/// By the thread that looks after `peer`: what this round sends it.
-template <class W, class Call>
-__device__ __forceinline__ void prepare_send(const Call& exchange, const Message& send, Lane<W>& lane,
-                                             std::uint32_t peer, std::uint32_t round, ExchangeRound& shared) {
-  const Ring& ring = exchange.ring;
-  if (peer == ring.rank) return;
-  std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(send, lane_of(exchange, blockIdx.x), round, offset);
-  const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
-  Outgoing outgoing;
-  if (!lane.next_slot(send.data + offset, bytes, send.call_hash, outgoing)) shared.failed = 1;
-  if (exchange.cast == Cast::single || position == 0) shared.outgoing[position] = outgoing;
-}
-
-/// Likewise, what comes from it, or of this rank's own.
-template <class W, class Call>
-__device__ __forceinline__ void prepare_receive(const Call& exchange, const Message& send, const Message& receive,
-                                                Lane<W>& lane, std::uint32_t peer, std::uint32_t round,
+/// By the thread that looks after `peer`: what a round sends it, and what comes from it, or of this rank's own; but not
+/// in which slots. `round`: of what is sent; what is taken is `lead` rounds behind.
+template <class Call>
+__device__ __forceinline__ PeerRound plan_round(const Call& exchange, const Message& send, const Message& receive,
+                                                std::uint32_t peer, std::uint32_t round, std::uint32_t lead,
                                                 ExchangeRound& shared) {
   const Ring& ring = exchange.ring;
-  std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(receive, lane_of(exchange, blockIdx.x), round, offset);
+  const std::uint32_t lane = lane_of(exchange, blockIdx.x);
+  std::size_t at = 0;
+  const std::uint32_t taken = round < lead ? 0 : chunk_of(receive, lane, round - lead, at);
   if (peer == ring.rank) {
-    shared.own = {send.data + offset, receive.data + offset, bytes};
-  } else {
-    lane.expect(receive.data + offset, bytes, receive.call_hash,
-                shared.incoming[position_of(peer, ring.rank, ring.ranks)]);
+    shared.own = {send.data + at, receive.data + at, taken};
+    return {};
   }
+  const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
+  Incoming& incoming = shared.incoming[position];
+  incoming.destination = receive.data + at;
+  incoming.bytes = taken;
+  incoming.peer = peer;
+  const std::uint32_t sent = chunk_of(send, lane, round, at);
+  if (exchange.cast == Cast::single || position == 0) {
+    shared.outgoing[position].source = send.data + at;
+    shared.outgoing[position].bytes = sent;
+  }
+  return {sent != 0, taken != 0};
 }
 
-/// Before any thread takes what comes in the first round.
-__device__ __forceinline__ void receive_nothing(const Ring& ring, std::uint32_t peer, ExchangeRound& shared) {
-  if (peer == ring.rank)
-    shared.own.bytes = 0;
-  else
-    shared.incoming[position_of(peer, ring.rank, ring.ranks)].bytes = 0;
+/// Likewise, which slots.
+template <class W, class Call>
+__device__ __forceinline__ void find_slots(const Call& exchange, const Message& send, const Message& receive,
+                                           Lane<W>& lane, std::uint32_t position, const PeerRound& planned,
+                                           ExchangeRound& shared) {
+  if (planned.sends) {
+    Outgoing claimed;
+    if (!lane.claim_slot(send.call_hash, claimed)) shared.failed = 1;
+    if (exchange.cast == Cast::single || position == 0) {
+      shared.outgoing[position].slot = claimed.slot;
+      shared.outgoing[position].flag = claimed.flag;
+    }
+  }
+  if (planned.takes) lane.expect_slot(receive.call_hash, shared.incoming[position]);
 }
 
 /// `Call`: an Exchange, or what stands for one. `combine()` takes what comes; false: gave up. `apart`: all is sent
-/// before the first that comes is waited for. False, to all threads: gave up.
+/// before the first that comes is waited for. False, to all threads, if more of the launch follows: gave up.
+///
+/// Small calls wait for every instruction between the end of the launch before this one and their first store, so that
+/// as little as can be stands there: what the arguments alone decide comes before, and what only later launches need,
+/// while data is on its way.
 template <class W, bool apart, class Call, class Contribution, class Combine>
 __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound& shared, Contribution&& contribution,
                                              Combine&& combine) {
@@ -77,28 +83,26 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   const bool has_peer = minds_a_peer && peer != ring.rank;
   const std::uint32_t position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
-  // What the arguments alone decide comes before the wait, while the launch before this one still runs.
+  const std::uint32_t lead = apart ? exchange.rounds : 0, rounds = exchange.rounds + lead;
   const Message send = message_to(exchange, peer), receive = message_from(exchange, peer);
   Lane<W> lane(ring, peer, exchange.cast);
-  if (has_peer) name_first(send, lane_of(exchange, blockIdx.x), position, shared);
+  PeerRound planned{};
+  if (minds_a_peer) planned = plan_round(exchange, send, receive, peer, 0, lead, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  const std::byte* const pushed_first = first_pushed<W>(shared.first, copies, exchange.pieces);
+  FirstPush<W> first(shared.outgoing, copies, rounds != 0 ? exchange.pieces : 0);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
-  if (pushed_first != nullptr) prefetch(pushed_first);
+  first.load();
   const bool goes_on = minds_a_peer && lane.resume();
-  if (begins_launch(exchange)) mark_start(exchange, before);
   if (minds_a_peer && !goes_on) shared.failed = 1;
-  bool gives_up = false;
-  const std::uint32_t lead = apart ? exchange.rounds : 0, rounds = exchange.rounds + lead;
+  bool gives_up = false, is_marked = !begins_launch(exchange);
+  const auto mark = [&] {
+    if (!is_marked) mark_start(exchange, before);
+    is_marked = true;
+  };
   for (std::uint32_t round = 0; round < rounds; ++round) {
-    if (goes_on) {
-      prepare_send(exchange, send, lane, peer, round, shared);
-      if (apart && round < exchange.rounds)
-        receive_nothing(ring, peer, shared);
-      else
-        prepare_receive(exchange, send, receive, lane, peer, round - lead, shared);
-    }
+    if (round != 0 && goes_on) planned = plan_round(exchange, send, receive, peer, round, lead, shared);
+    if (goes_on && has_peer) find_slots(exchange, send, receive, lane, position, planned, shared);
     const bool has_stale = meet<W>(goes_on && lane.takes_stale_slots());
     gives_up = shared.failed != 0;
     if (gives_up) break;
@@ -106,17 +110,29 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
       wipe<W>(ring, shared.outgoing, copies);
       __syncthreads();
     }
-    push<W>(shared.outgoing, copies, exchange.pieces, contribution);
+    if (round == 0) first.push(shared.outgoing, contribution);
+    push<W>(shared.outgoing, copies, exchange.pieces, contribution, round == 0 ? blockDim.x / warp_threads : 0);
+    const bool is_last = round + 1 == rounds;
+    if (is_last && has_peer) {
+      lane.refresh();
+      lane.save(false);
+    }
     // In place, what comes overwrites what was sent.
     __syncthreads();
+    mark();
     const bool done = combine();
+    if (is_last && ends_launch(exchange)) {
+      // Nobody waits for the others here: who gave up says so for all.
+      if (!done) give_up_lanes<W>(ring, exchange.cast);
+      break;
+    }
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (!has_peer || round + 1 == rounds) continue;
-    lane.give_back();
+    if (has_peer && !is_last) lane.give_back();
   }
+  mark();
   // A lane on which an earlier launch gave up stays so, though this one may have had nothing to do.
-  if (has_peer && (goes_on || gives_up)) lane.save(gives_up);
+  if (has_peer && (gives_up || (goes_on && rounds == 0))) lane.save(gives_up);
   if (gives_up || ends_launch(exchange)) tell_finished(ring);
   return !gives_up;
 }

@@ -60,20 +60,21 @@ class Lane {
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
   /// sends for what the earlier one owes, or for a result, which it may have got from what that one left behind.
   __device__ bool resume() {
-    // All at a time: each takes as long as all. `returned` is of this GPU's own memory, beside the counts; from the
-    // host's it would take as long as a small call.
     const auto* const counts = reinterpret_cast<const std::byte*>(counts_);
-    const Granule sent_and_taken = load_plain(counts);
-    const Granule back = load_plain(counts + sizeof(Granule));
-    const std::uint64_t returned = ring_.staged ? back.high : load_returned();
+    const Granule sent_and_taken = load_plain(counts), back = load_plain(counts + sizeof(Granule));
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
     if (sent_and_taken.low == gave_up || gave_up_elsewhere) return false;
     sent_ = sent_and_taken.low;
     taken_ = sent_and_taken.high;
     given_back_ = back.low;
-    returned_ = returned;
+    returned_ = back.high;
     give_back();
     return true;
+  }
+  /// Asks what the peer has given back, for a later launch to begin without a question. Not where that would take as
+  /// long as a small call.
+  __device__ void refresh() {
+    if (!ring_.staged) returned_ = load_returned();
   }
   /// What later launches start from.
   __device__ void save(bool gives_up) {
@@ -87,12 +88,21 @@ class Lane {
                             std::uint32_t lane = 0) {
     chunk.bytes = 0;
     if (bytes == 0) return true;
+    if (!claim_slot(call_hash, chunk, lane)) return false;
+    chunk.source = source;
+    chunk.bytes = bytes;
+    return true;
+  }
+  /// Likewise, of a chunk whose source and length stand there.
+  __device__ bool claim_slot(std::uint16_t call_hash, Outgoing& chunk, std::uint32_t lane = 0) {
     Patience patience;
     while (sent_ >= returned_ + slot_depth) {
       returned_ = load_returned();
       if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<W>(lane), true)) return false;
     }
-    chunk = {source, out_.slot(sent_), out_.flag(sent_), W::flag(sent_, call_hash), bytes};
+    chunk.slot = out_.slot(sent_);
+    if constexpr (W::flags_slots) chunk.slot_flag = out_.flag(sent_);
+    chunk.flag = W::flag(sent_, call_hash);
     if constexpr (W::wire == Wire::packets) is_stale_ = is_stale_ || W::wipes(sent_);
     ++sent_;
     return true;
@@ -112,7 +122,15 @@ class Lane {
   __device__ void expect(std::byte* destination, std::uint32_t bytes, std::uint16_t call_hash, Incoming& chunk) {
     chunk.bytes = bytes;
     if (bytes == 0) return;
-    chunk = {in_.slot(taken_), in_.flag(taken_), destination, W::flag(taken_, call_hash), bytes, peer_};
+    chunk.destination = destination;
+    chunk.peer = peer_;
+    expect_slot(call_hash, chunk);
+  }
+  /// Likewise, of a chunk whose destination, length and peer stand there.
+  __device__ void expect_slot(std::uint16_t call_hash, Incoming& chunk) {
+    chunk.slot = in_.slot(taken_);
+    if constexpr (W::flags_slots) chunk.slot_flag = in_.flag(taken_);
+    chunk.flag = W::flag(taken_, call_hash);
     ++taken_;
   }
   /// Whether what expect() would name is there, where slots are flagged.
@@ -146,6 +164,14 @@ class Lane {
   std::uint64_t given_back_ = 0;
   bool is_stale_ = false;
 };
+
+/// By a thread that has given up, for all lanes of a ring that its block serves, after a barrier that follows save().
+template <class W>
+__device__ __forceinline__ void give_up_lanes(const Ring& ring, Cast cast) {
+  for (std::uint32_t peer = 0; peer < ring.ranks; ++peer)
+    if (peer != ring.rank) ring.counts[lane_index(W::wire, cast, peer, lane_number<W>(blockIdx.x))].sent = gave_up;
+  if (ring.gave_up != nullptr) *ring.gave_up = 1;
+}
 
 /// By all threads of the block, after a barrier that follows next_slot(): who multicasts must wait until all readers
 /// have returned a slot.
@@ -223,11 +249,11 @@ __device__ __forceinline__ void tell_finished(const Ring& ring) {
 }
 
 /// The pieces of several chunks, dealt to the warps of a block in turn. A warp works on `batch` of them at a time: all
-/// are loaded before the first is stored, because one access takes as long as many.
+/// are loaded before the first is stored, because one access takes as long as many. Those before `begin` are done.
 template <int batch, class Body>
-__device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body) {
+__device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body, std::uint32_t begin = 0) {
   const std::uint32_t warp = threadIdx.x / warp_threads, warps = blockDim.x / warp_threads;
-  for (std::uint32_t first = warp; first < tasks; first += batch * warps) {
+  for (std::uint32_t first = begin + warp; first < tasks; first += batch * warps) {
     std::uint32_t numbers[batch];
 #pragma unroll
     for (int b = 0; b < batch; ++b) numbers[b] = first + b * warps;
@@ -265,39 +291,61 @@ __device__ __forceinline__ void clear(T (&values)[count]) {
   }
 }
 
-/// Sends all chunks: `count` of them, of at most `pieces` pieces each. `contribution(granule)` is what is sent of a
-/// granule of the user's.
+/// Sends all chunks: `count` of them, of at most `pieces` pieces each, but the first `begin` of all pieces.
+/// `contribution(granule)` is what is sent of a granule of the user's.
 template <class W, class Contribution>
 __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
-                                     Contribution&& contribution) {
+                                     Contribution&& contribution, std::uint32_t begin = 0) {
   const std::uint32_t tasks = count * pieces;
-  for_tasks<batch_size>(tasks, [&](const std::uint32_t(&numbers)[batch_size]) {
-    Task batch[batch_size];
-    Granule values[batch_size];
-    clear<W>(batch);
-    clear<W>(values);
+  for_tasks<batch_size>(
+      tasks,
+      [&](const std::uint32_t(&numbers)[batch_size]) {
+        Task batch[batch_size];
+        Granule values[batch_size];
+        clear<W>(batch);
+        clear<W>(values);
 #pragma unroll
-    for (int b = 0; b < batch_size; ++b) {
-      if (numbers[b] >= tasks) continue;
-      batch[b] = task_of<W>(numbers[b], chunks, count);
-      values[b] = UserBytes<W::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
-    }
+        for (int b = 0; b < batch_size; ++b) {
+          if (numbers[b] >= tasks) continue;
+          batch[b] = task_of<W>(numbers[b], chunks, count);
+          values[b] =
+              UserBytes<W::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
+        }
 #pragma unroll
-    for (int b = 0; b < batch_size; ++b)
-      if (numbers[b] < tasks) send<W>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
-    return true;
-  });
+        for (int b = 0; b < batch_size; ++b)
+          if (numbers[b] < tasks) send<W>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
+        return true;
+      },
+      begin);
 }
 
-/// What this thread will push first, or null: of `chunks`, of which no more than `source` and `bytes` is known.
+/// What each thread pushes first: found before the launch before this one has ended, and loaded before it is known
+/// where it goes.
 template <class W>
-__device__ __forceinline__ const std::byte* first_pushed(const Outgoing* chunks, std::uint32_t count,
-                                                         std::uint32_t pieces) {
-  const std::uint32_t number = threadIdx.x / warp_threads;
-  if (count == 0 || number >= count * pieces) return nullptr;
-  const Task task = task_of<W>(number, chunks, count);
-  return task.place.valid != 0 ? chunks[task.chunk].source + task.place.offset : nullptr;
-}
+class FirstPush {
+ public:
+  /// Of `chunks`, of which no more than `source` and `bytes` is known.
+  __device__ FirstPush(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
+    const std::uint32_t number = threadIdx.x / warp_threads;
+    if (count == 0 || number >= count * pieces) return;
+    task_ = task_of<W>(number, chunks, count);
+    source_ = chunks[task_.chunk].source;
+  }
+  __device__ void load() { value_ = UserBytes<W::stride>(source_).load(task_.place.offset, task_.place.valid); }
+  /// For who loads it later.
+  __device__ void prefetch() const {
+    if (task_.place.valid != 0) kernels::prefetch(source_ + task_.place.offset);
+  }
+  template <class Contribution>
+  __device__ void push(const Outgoing* chunks, Contribution&& contribution) const {
+    send<W>(chunks[task_.chunk], task_.place, contribution(value_));
+  }
+
+ private:
+  Task task_{};
+  const std::byte* source_ = nullptr;
+  Granule value_{};
+};
 
 /// A granule that is to come: where, and from whom. `slot` == nullptr: none.
 struct Awaited {
