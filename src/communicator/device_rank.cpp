@@ -91,6 +91,7 @@ Status CudaRank::prepare() {
     STRAIT_TRY(request_.agree(open_wire_formats(), "prepare its wire format"));
   stages.done("copy engines and wire formats");
   log_trace(static_cast<int>(request_.rank), "set-up of the GPU: " + stages.text());
+  (void)read_counts();  // what CUDA needs for the first question it might not get while kernels wait
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
   return {};
 }

@@ -110,11 +110,10 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
       wipe<W>(ring, shared.outgoing, copies);
       __syncthreads();
     }
-    if (round == 0) first.push(shared.outgoing, contribution);
-    push<W>(shared.outgoing, copies, exchange.pieces, contribution, round == 0 ? blockDim.x / warp_threads : 0);
+    if (round != 0 || !first.push(shared.outgoing, contribution))
+      push<W>(shared.outgoing, copies, exchange.pieces, contribution);
     const bool is_last = round + 1 == rounds;
     if (is_last && has_peer) {
-      lane.refresh();
       lane.save(false);
     }
     // In place, what comes overwrites what was sent.

@@ -62,19 +62,18 @@ class Lane {
   __device__ bool resume() {
     const auto* const counts = reinterpret_cast<const std::byte*>(counts_);
     const Granule sent_and_taken = load_plain(counts), back = load_plain(counts + sizeof(Granule));
+    // On its way beside the counts, and not waited for until it is needed. From the host's memory it would take as long
+    // as a small call.
+    const std::uint64_t returned = ring_.staged ? back.high : load_returned();
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
     if (sent_and_taken.low == gave_up || gave_up_elsewhere) return false;
     sent_ = sent_and_taken.low;
     taken_ = sent_and_taken.high;
     given_back_ = back.low;
-    returned_ = back.high;
+    returned_before_ = back.high;
+    returned_ = returned;
     give_back();
     return true;
-  }
-  /// Asks what the peer has given back, for a later launch to begin without a question. Not where that would take as
-  /// long as a small call.
-  __device__ void refresh() {
-    if (!ring_.staged) returned_ = load_returned();
   }
   /// What later launches start from.
   __device__ void save(bool gives_up) {
@@ -95,10 +94,12 @@ class Lane {
   }
   /// Likewise, of a chunk whose source and length stand there.
   __device__ bool claim_slot(std::uint16_t call_hash, Outgoing& chunk, std::uint32_t lane = 0) {
-    Patience patience;
-    while (sent_ >= returned_ + slot_depth) {
-      returned_ = load_returned();
-      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<W>(lane), true)) return false;
+    if (sent_ >= returned_before_ + slot_depth) {
+      Patience patience;
+      while (sent_ >= returned_ + slot_depth) {
+        returned_ = load_returned();
+        if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<W>(lane), true)) return false;
+      }
     }
     chunk.slot = out_.slot(sent_);
     if constexpr (W::flags_slots) chunk.slot_flag = out_.flag(sent_);
@@ -160,6 +161,7 @@ class Lane {
   std::uint64_t* const peers_returned_word_;  ///< of the peer's, which this rank does
   std::uint64_t sent_ = 0;
   std::uint64_t taken_ = 0;
+  std::uint64_t returned_before_ = 0;  ///< as the last launch saw it: mostly enough
   std::uint64_t returned_ = 0;
   std::uint64_t given_back_ = 0;
   bool is_stale_ = false;
@@ -249,11 +251,11 @@ __device__ __forceinline__ void tell_finished(const Ring& ring) {
 }
 
 /// The pieces of several chunks, dealt to the warps of a block in turn. A warp works on `batch` of them at a time: all
-/// are loaded before the first is stored, because one access takes as long as many. Those before `begin` are done.
+/// are loaded before the first is stored, because one access takes as long as many.
 template <int batch, class Body>
-__device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body, std::uint32_t begin = 0) {
+__device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body) {
   const std::uint32_t warp = threadIdx.x / warp_threads, warps = blockDim.x / warp_threads;
-  for (std::uint32_t first = begin + warp; first < tasks; first += batch * warps) {
+  for (std::uint32_t first = warp; first < tasks; first += batch * warps) {
     std::uint32_t numbers[batch];
 #pragma unroll
     for (int b = 0; b < batch; ++b) numbers[b] = first + b * warps;
@@ -291,57 +293,62 @@ __device__ __forceinline__ void clear(T (&values)[count]) {
   }
 }
 
-/// Sends all chunks: `count` of them, of at most `pieces` pieces each, but the first `begin` of all pieces.
-/// `contribution(granule)` is what is sent of a granule of the user's.
+/// Sends all chunks: `count` of them, of at most `pieces` pieces each. `contribution(granule)` is what is sent of a
+/// granule of the user's.
 template <class W, class Contribution>
 __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
-                                     Contribution&& contribution, std::uint32_t begin = 0) {
+                                     Contribution&& contribution) {
   const std::uint32_t tasks = count * pieces;
-  for_tasks<batch_size>(
-      tasks,
-      [&](const std::uint32_t(&numbers)[batch_size]) {
-        Task batch[batch_size];
-        Granule values[batch_size];
-        clear<W>(batch);
-        clear<W>(values);
+  for_tasks<batch_size>(tasks, [&](const std::uint32_t(&numbers)[batch_size]) {
+    Task batch[batch_size];
+    Granule values[batch_size];
+    clear<W>(batch);
+    clear<W>(values);
 #pragma unroll
-        for (int b = 0; b < batch_size; ++b) {
-          if (numbers[b] >= tasks) continue;
-          batch[b] = task_of<W>(numbers[b], chunks, count);
-          values[b] =
-              UserBytes<W::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
-        }
+    for (int b = 0; b < batch_size; ++b) {
+      if (numbers[b] >= tasks) continue;
+      batch[b] = task_of<W>(numbers[b], chunks, count);
+      values[b] = UserBytes<W::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
+    }
 #pragma unroll
-        for (int b = 0; b < batch_size; ++b)
-          if (numbers[b] < tasks) send<W>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
-        return true;
-      },
-      begin);
+    for (int b = 0; b < batch_size; ++b)
+      if (numbers[b] < tasks) send<W>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
+    return true;
+  });
 }
 
-/// What each thread pushes first: found before the launch before this one has ended, and loaded before it is known
-/// where it goes.
+/// What each thread pushes of the first round where that is one granule at most, as of small calls: found before the
+/// launch before this one has ended, and loaded before it is known where it goes. Where it is more, all are to be under
+/// way together (push()), and the first is only fetched.
 template <class W>
 class FirstPush {
  public:
   /// Of `chunks`, of which no more than `source` and `bytes` is known.
   __device__ FirstPush(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
-    const std::uint32_t number = threadIdx.x / warp_threads;
-    if (count == 0 || number >= count * pieces) return;
+    const std::uint32_t number = threadIdx.x / warp_threads, tasks = count * pieces;
+    is_all_ = tasks <= blockDim.x / warp_threads;
+    if (number >= tasks) return;
     task_ = task_of<W>(number, chunks, count);
     source_ = chunks[task_.chunk].source;
   }
-  __device__ void load() { value_ = UserBytes<W::stride>(source_).load(task_.place.offset, task_.place.valid); }
-  /// For who loads it later.
+  __device__ void load() {
+    if (is_all_)
+      value_ = UserBytes<W::stride>(source_).load(task_.place.offset, task_.place.valid);
+    else
+      prefetch();
+  }
   __device__ void prefetch() const {
     if (task_.place.valid != 0) kernels::prefetch(source_ + task_.place.offset);
   }
+  /// False, to all threads: there is more, and nothing was pushed.
   template <class Contribution>
-  __device__ void push(const Outgoing* chunks, Contribution&& contribution) const {
-    send<W>(chunks[task_.chunk], task_.place, contribution(value_));
+  __device__ bool push(const Outgoing* chunks, Contribution&& contribution) const {
+    if (is_all_) send<W>(chunks[task_.chunk], task_.place, contribution(value_));
+    return is_all_;
   }
 
  private:
+  bool is_all_ = false;
   Task task_{};
   const std::byte* source_ = nullptr;
   Granule value_{};

@@ -106,7 +106,6 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
     if (iteration != 0 && goes_on) planned = plan_iteration(call, peer, iteration, shared);
     if (goes_on && has_peer && !find_slots(call, lane, results, position, planned, shared)) shared.failed = 1;
     if (iteration == last && goes_on && has_peer) {
-      lane.refresh();
       lane.save(false);
       if (multicast) cast_lane.save(false);
     }
@@ -118,9 +117,8 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
       wipe<W>(ring, shared.results_out, ring.ranks - 1);
       __syncthreads();
     }
-    if (iteration == 0) first.push(shared.contributions_out, contribution);
-    push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution,
-            iteration == 0 ? blockDim.x / warp_threads : 0);
+    if (iteration != 0 || !first.push(shared.contributions_out, contribution))
+      push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
     mark();
     const bool done = reduce_own<W>(call, shared.own, shared.results_out, contribution, reduce) &&
                       collect<W>(ring, shared.results_in, ring.ranks - 1, call.pieces);
