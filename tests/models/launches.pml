@@ -92,6 +92,14 @@ proctype Block(byte me; byte call; byte lane) {
        :: lane < lanes_of(call, me) -> send_chunk()
        :: else -> skip
        fi;
+#ifndef NO_SAVE
+       if  // while what the last round takes is on its way
+       :: round + 1 == rounds_of(call) ->
+          sent[out] = here_sent;
+          taken[in] = here_taken + (lane < lanes_of(call, 1 - me) -> 1 : 0)
+       :: else -> skip
+       fi;
+#endif
        if
        :: lane < lanes_of(call, 1 - me) -> take_chunk()
        :: else -> skip
@@ -103,9 +111,6 @@ proctype Block(byte me; byte call; byte lane) {
        fi
      }
   od;
-#ifndef NO_SAVE
-  atomic { sent[out] = here_sent; taken[in] = here_taken };
-#endif
   goto done;
 gave_up:
   printf("rank %d, lane %d: gives up in call %d\n", me, lane, call);
