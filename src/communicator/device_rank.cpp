@@ -274,7 +274,8 @@ std::optional<kernels::LaunchCounts> CudaRank::read_counts() const {
 /// Kernels that give up end, too, and those behind them: once one has, that something has ended means nothing.
 std::optional<DeviceProgress> CudaRank::progress() {
   const auto counts = read_counts();
-  if (counts) started_.put_down(*counts, *ring_.mailbox, request_.watch->own_control());
+  started_.put_down_waits(*ring_.mailbox, request_.watch->own_control());
+  if (counts) started_.put_down(counts->started, *ring_.mailbox, request_.watch->own_control());
   for (std::uint32_t* gave_up : {&ring_.mailbox->timed_out, &ring_.mailbox->aborted})
     if (std::atomic_ref(*gave_up).load() != 0) return DeviceProgress{};
   return counts ? std::optional(DeviceProgress{counts->collectives, counts->have_ended()}) : std::nullopt;

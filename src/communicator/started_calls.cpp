@@ -27,19 +27,30 @@ StartedCalls::Mark StartedCalls::read(std::uint64_t mark) const {
 }
 
 void StartedCalls::look(kernels::Mailbox& mailbox, Watch& watch, const Read& read) {
-  if (std::atomic_ref(mailbox.waits).exchange(0) != 0) watch.ask_what_started();
+  if (std::atomic_ref(mailbox.waits).exchange(0) != 0) {
+    put_down_waits(mailbox, watch.own_control());
+    watch.ask_what_started();
+  }
   const bool was_asked = watch.was_asked_what_started();
   if (!was_asked && ++looks_ < most_looks) return;
   looks_ = 0;
-  if (const auto counts = read()) put_down(*counts, mailbox, watch.own_control());
+  if (const auto counts = read()) put_down(counts->started, mailbox, watch.own_control());
 }
 
-void StartedCalls::put_down(const kernels::LaunchCounts& counts, kernels::Mailbox& mailbox, RankControl& control) {
+void StartedCalls::put_down_waits(kernels::Mailbox& mailbox, RankControl& control) {
+  const auto load = [](std::uint64_t& word) { return std::atomic_ref(word).load(std::memory_order_acquire); };
+  kernels::StartedMarks started{};
+  std::transform(std::begin(mailbox.started.calls), std::end(mailbox.started.calls), std::begin(started.calls), load);
+  started.messages = load(mailbox.started.messages);
+  put_down(started, mailbox, control);
+}
+
+void StartedCalls::put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control) {
   // What starts behind a call that gave up does so as well.
   if (std::atomic_ref(mailbox.abort).load() != 0 || std::atomic_ref(mailbox.timed_out).load() != 0) return;
   const std::scoped_lock lock(mutex_);
   std::array<Mark, kernels::kept_marks> marks;
-  std::transform(std::begin(counts.started), std::end(counts.started), marks.begin(),
+  std::transform(std::begin(started.calls), std::end(started.calls), marks.begin(),
                  [&](std::uint64_t word) { return read(word); });
   for (const Mark& mark : marks) {
     if (mark.call == 0) continue;
@@ -52,7 +63,7 @@ void StartedCalls::put_down(const kernels::LaunchCounts& counts, kernels::Mailbo
     if (sequence != 0 && sequence < newest_ && call.finished_ticks.load(std::memory_order_relaxed) == 0)
       call.finished_ticks.store(ticks_now(), std::memory_order_relaxed);
   }
-  Mark messages = read(counts.started_messages);
+  Mark messages = read(started.messages);
   if (messages.call == 0) return;
   ++messages.sequence;  // of an entry it is never 0
   write(control.started_messages, messages);

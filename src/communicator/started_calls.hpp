@@ -36,7 +36,9 @@ class StartedCalls {
   /// Now and then, by one thread: if this rank's kernels wait, asks all ranks; if one has asked, puts down.
   void look(kernels::Mailbox& mailbox, Watch& watch, const Read& read);
   /// Puts down what is new, until a call has given up. Between two times kernels may start more than are kept.
-  void put_down(const kernels::LaunchCounts& counts, kernels::Mailbox& mailbox, RankControl& control);
+  void put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control);
+  /// Likewise, what kernels have said that wait.
+  void put_down_waits(kernels::Mailbox& mailbox, RankControl& control);
 
  private:
   /// Between two times that are put down, so that the 32 bits of a mark's number tell which is newer.

@@ -70,7 +70,7 @@ __device__ __forceinline__ void mark_start(const Aggregate& aggregate, std::uint
   std::uint32_t number = collectives_before;
   for (std::uint32_t i = 0; i < aggregate.count; ++i) {
     ++number;
-    mark_call(aggregate.ring.launch_counts->started[number % kept_marks], number, aggregate.calls[i].call);
+    mark_call(aggregate.ring.launch_counts->started.calls[number % kept_marks], number, aggregate.calls[i].call);
   }
   store_count(&aggregate.ring.launch_counts->collectives, number);
 }

@@ -93,7 +93,7 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   FirstPush<W> first(shared.outgoing, copies, rounds != 0 ? exchange.pieces : 0);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
   first.load();
-  const bool goes_on = minds_a_peer && lane.resume();
+  const bool goes_on = minds_a_peer && lane.template resume<false>();
   if (minds_a_peer && !goes_on) shared.failed = 1;
   bool gives_up = false, is_marked = !begins_launch(exchange);
   const auto mark = [&] {
@@ -114,6 +114,7 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
       push<W>(shared.outgoing, copies, exchange.pieces, contribution);
     const bool is_last = round + 1 == rounds;
     if (is_last && has_peer) {
+      lane.ask_if_due();
       lane.save(false);
     }
     // In place, what comes overwrites what was sent.

@@ -59,21 +59,24 @@ class Lane {
         peers_returned_word_(returned_word<W>(ring, {peer, ring.rank, cast, lane})) {}
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
   /// sends for what the earlier one owes, or for a result, which it may have got from what that one left behind.
+  /// `asks`: now what the peer has given back since; else ask_if_due() is for the launch to call.
+  template <bool asks = true>
   __device__ bool resume() {
     const auto* const counts = reinterpret_cast<const std::byte*>(counts_);
     const Granule sent_and_taken = load_plain(counts), back = load_plain(counts + sizeof(Granule));
-    // On its way beside the counts, and not waited for until it is needed. From the host's memory it would take as long
-    // as a small call.
-    const std::uint64_t returned = ring_.staged ? back.high : load_returned();
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
     if (sent_and_taken.low == gave_up || gave_up_elsewhere) return false;
+    // Of this GPU's own memory, beside the counts; from the host's it would take as long as a small call.
+    returned_ = !asks || ring_.staged ? back.high : load_returned();
     sent_ = sent_and_taken.low;
     taken_ = sent_and_taken.high;
     given_back_ = back.low;
-    returned_before_ = back.high;
-    returned_ = returned;
     give_back();
     return true;
+  }
+  /// Asks what the peer has given back if the next launch would have to, while there is something else to wait for.
+  __device__ void ask_if_due() {
+    if (!ring_.staged && sent_ + 1 >= returned_ + slot_depth) returned_ = load_returned();
   }
   /// What later launches start from.
   __device__ void save(bool gives_up) {
@@ -94,12 +97,10 @@ class Lane {
   }
   /// Likewise, of a chunk whose source and length stand there.
   __device__ bool claim_slot(std::uint16_t call_hash, Outgoing& chunk, std::uint32_t lane = 0) {
-    if (sent_ >= returned_before_ + slot_depth) {
-      Patience patience;
-      while (sent_ >= returned_ + slot_depth) {
-        returned_ = load_returned();
-        if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<W>(lane), true)) return false;
-      }
+    Patience patience;
+    while (sent_ >= returned_ + slot_depth) {
+      returned_ = load_returned();
+      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<W>(lane), true)) return false;
     }
     chunk.slot = out_.slot(sent_);
     if constexpr (W::flags_slots) chunk.slot_flag = out_.flag(sent_);
@@ -161,7 +162,6 @@ class Lane {
   std::uint64_t* const peers_returned_word_;  ///< of the peer's, which this rank does
   std::uint64_t sent_ = 0;
   std::uint64_t taken_ = 0;
-  std::uint64_t returned_before_ = 0;  ///< as the last launch saw it: mostly enough
   std::uint64_t returned_ = 0;
   std::uint64_t given_back_ = 0;
   bool is_stale_ = false;
@@ -238,7 +238,7 @@ __device__ __forceinline__ void mark_start(const Ring& ring, std::uint32_t colle
   if (ring.call == 0) return;
   const std::uint32_t number = collectives_before + (ring.is_message ? 0 : 1);
   LaunchCounts& counts = *ring.launch_counts;
-  mark_call(ring.is_message ? counts.started_messages : counts.started[number % kept_marks], number, ring.call);
+  mark_call(ring.is_message ? counts.started.messages : counts.started.calls[number % kept_marks], number, ring.call);
   store_count(&counts.collectives, number);
 }
 

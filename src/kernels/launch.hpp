@@ -79,6 +79,15 @@ inline constexpr std::size_t flags_offset_bytes = returned_bytes;
 /// Collectives of which a rank keeps that they have started: the last ones.
 inline constexpr std::uint32_t kept_marks = 64;
 
+/// What a rank's GPU has started last.
+struct StartedMarks {
+  /// The collective of each number modulo kept_marks: number << 32 | Ring::call. One store, so that none is torn.
+  std::uint64_t calls[kept_marks];
+  /// The last group of sends and receives. Not all ranks take part in one, so that it has no number of its own: the one
+  /// here is that of the collective before it.
+  std::uint64_t messages;
+};
+
 /// In mapped host memory, one a rank. The host raises `abort`; a kernel says there why and for whom it waits or gave
 /// up. Nothing that waits for nobody writes here: the end of a launch would wait for the store.
 struct Mailbox {
@@ -94,7 +103,8 @@ struct Mailbox {
   /// Not 0: as `timed_out`, until the host has made that the communicator's error. Copies of copy engines wait for that
   /// (staged::Gate).
   std::uint32_t holds_copies = 0;
-  std::uint32_t waits = 0;  ///< not 0: a kernel has waited a while since the host last took it back
+  std::uint32_t waits = 0;    ///< not 0: a kernel has waited a while since the host last took it back
+  StartedMarks started = {};  ///< LaunchCounts::started, as of then
 };
 
 /// In this device's memory, one a rank: how far its launches are. The host reads a copy.
@@ -102,11 +112,7 @@ struct LaunchCounts {
   std::uint32_t collectives;  ///< that have started, in graphs too
   std::uint32_t begun;        ///< blocks of the launches that have begun, outside of graphs
   std::uint32_t finished;     ///< blocks that have ended, likewise: streams wait for it
-  /// The collective of each number modulo kept_marks: number << 32 | Ring::call. One store, so that none is torn.
-  std::uint64_t started[kept_marks];
-  /// The last group of sends and receives. Not all ranks take part in one, so that it has no number of its own: the one
-  /// here is that of the collective before it.
-  std::uint64_t started_messages;
+  StartedMarks started;
   constexpr bool have_ended() const { return begun == finished; }
 };
 

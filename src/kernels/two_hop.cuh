@@ -19,62 +19,33 @@ struct TwoHopRound {
   int failed;
 };
 
-/// Of an iteration, what a rank and a peer have for one another.
-struct PeerIteration {
-  bool contributes;
-  bool passes_on;  ///< results
-  bool takes;      ///< contributions
-  bool collects;   ///< results
-};
-
-/// By the thread that looks after `peer`: what an iteration sends it, and what comes from it, or of this rank's own;
-/// but not in which slots.
-__device__ __forceinline__ PeerIteration plan_iteration(const TwoHop& call, std::uint32_t peer, int iteration,
-                                                        TwoHopRound& shared) {
+/// By the thread that looks after `peer`. `results` is `lane` where results are no multicast.
+template <class W>
+__device__ __forceinline__ void prepare(const TwoHop& call, Lane<W>& lane, Lane<W>& results, std::uint32_t peer,
+                                        int iteration, TwoHopRound& shared) {
   const Ring& ring = call.ring;
-  std::size_t at = 0;
-  const std::uint32_t own = slice_chunk_of(call, blockIdx.x, ring.rank, iteration - 1, at);
+  std::size_t offset = 0;
+  const std::uint32_t own = slice_chunk_of(call, blockIdx.x, ring.rank, iteration - 1, offset);
   if (peer == ring.rank) {
-    shared.own = {call.input + at, call.output + at, own};
-    return {};
+    shared.own = {call.input + offset, call.output + offset, own};
+    return;
   }
   const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
   const std::uint32_t contributed =
-      has(call.contributors, ring.rank) ? slice_chunk_of(call, blockIdx.x, peer, iteration, at) : 0;
-  shared.contributions_out[position].source = call.input + at;
-  shared.contributions_out[position].bytes = contributed;
-  const bool passes_on = own != 0 && has(call.receivers, peer), takes = own != 0 && has(call.contributors, peer);
-  shared.results_out[position].bytes = passes_on && (call.results == Cast::single || position == 0) ? own : 0;
-  shared.contributions_in[position].bytes = takes ? own : 0;
-  shared.contributions_in[position].peer = peer;
+      has(call.contributors, ring.rank) ? slice_chunk_of(call, blockIdx.x, peer, iteration, offset) : 0;
+  bool is_free = lane.next_slot(call.input + offset, contributed, call.call_hash, shared.contributions_out[position]);
+  Outgoing result{};
+  is_free = is_free && results.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result);
+  if (call.results == Cast::multi && position != 0) result.bytes = 0;
+  shared.results_out[position] = result;
+  if (!is_free) shared.failed = 1;
+  lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[position]);
   const std::uint32_t collected =
-      has(call.receivers, ring.rank) ? slice_chunk_of(call, blockIdx.x, peer, iteration - 2, at) : 0;
-  Incoming& result = shared.results_in[position];
-  result.destination = call.output + at;
-  result.bytes = collected;
-  result.peer = peer;
-  return {contributed != 0, passes_on, takes, collected != 0};
+      has(call.receivers, ring.rank) ? slice_chunk_of(call, blockIdx.x, peer, iteration - 2, offset) : 0;
+  results.expect(call.output + offset, collected, call.call_hash, shared.results_in[position]);
 }
 
-/// Likewise, which slots. `results` is `lane` where results are no multicast. False: gave up.
-template <class W>
-__device__ __forceinline__ bool find_slots(const TwoHop& call, Lane<W>& lane, Lane<W>& results, std::uint32_t position,
-                                           const PeerIteration& planned, TwoHopRound& shared) {
-  const auto claim = [&](Lane<W>& of, Outgoing& chunk) {
-    Outgoing claimed;
-    if (!of.claim_slot(call.call_hash, claimed)) return false;
-    chunk.slot = claimed.slot;
-    chunk.flag = claimed.flag;
-    return true;
-  };
-  if (planned.contributes && !claim(lane, shared.contributions_out[position])) return false;
-  if (planned.passes_on && !claim(results, shared.results_out[position])) return false;
-  if (planned.takes) lane.expect_slot(call.call_hash, shared.contributions_in[position]);
-  if (planned.collects) results.expect_slot(call.call_hash, shared.results_in[position]);
-  return true;
-}
-
-/// `reduce`: as of reduce_own(). What stands between the launch before this one and the first store: run_exchange().
+/// `reduce`: as of reduce_own().
 template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce) {
@@ -83,32 +54,19 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   const bool minds_a_peer = threadIdx.x < ring.ranks;
   const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
   const bool has_peer = minds_a_peer && peer != ring.rank;
-  const std::uint32_t position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
   const bool multicast = W::wire != Wire::lines && call.results == Cast::multi;
   Lane<W> lane(ring, peer, Cast::single), cast_lane(ring, peer, Cast::multi);
   Lane<W>& results = multicast ? cast_lane : lane;
-  PeerIteration planned{};
-  if (minds_a_peer) planned = plan_iteration(call, peer, 0, shared);
   if (threadIdx.x == 0) shared.failed = 0;
-  __syncthreads();
-  FirstPush<W> first(shared.contributions_out, ring.ranks - 1, call.pieces);
+  __syncwarp();  // those who mind a peer are of one warp
   const std::uint32_t before = begin_launch(ring);
-  first.load();
   const bool goes_on = minds_a_peer && lane.resume() && (!multicast || cast_lane.resume());
+  mark_start(ring, before);
   if (minds_a_peer && !goes_on) shared.failed = 1;
-  bool gives_up = false, is_marked = false;
-  const auto mark = [&] {
-    if (!is_marked) mark_start(ring, before);
-    is_marked = true;
-  };
+  bool gives_up = false;
   const int last = static_cast<int>(call.rounds) + 1;
   for (int iteration = 0; iteration <= last; ++iteration) {
-    if (iteration != 0 && goes_on) planned = plan_iteration(call, peer, iteration, shared);
-    if (goes_on && has_peer && !find_slots(call, lane, results, position, planned, shared)) shared.failed = 1;
-    if (iteration == last && goes_on && has_peer) {
-      lane.save(false);
-      if (multicast) cast_lane.save(false);
-    }
+    if (goes_on) prepare(call, lane, results, peer, iteration, shared);
     const bool has_stale = meet<W>(goes_on && (lane.takes_stale_slots() | results.takes_stale_slots()));
     gives_up = shared.failed != 0;
     if (gives_up) break;
@@ -117,26 +75,18 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
       wipe<W>(ring, shared.results_out, ring.ranks - 1);
       __syncthreads();
     }
-    if (iteration != 0 || !first.push(shared.contributions_out, contribution))
-      push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
-    mark();
+    push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
     const bool done = reduce_own<W>(call, shared.own, shared.results_out, contribution, reduce) &&
                       collect<W>(ring, shared.results_in, ring.ranks - 1, call.pieces);
-    if (iteration == last) {
-      if (!done) give_up_lanes<W>(ring, Cast::single);
-      if (!done && multicast) give_up_lanes<W>(ring, Cast::multi);
-      break;
-    }
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (!has_peer) continue;
+    if (!has_peer || iteration == last) continue;
     lane.give_back();
     if (multicast) cast_lane.give_back();
   }
-  mark();
-  if (gives_up) {
-    if (has_peer) lane.save(true);
-    if (has_peer && multicast) cast_lane.save(true);
+  if (has_peer) {
+    lane.save(gives_up);
+    if (multicast) cast_lane.save(gives_up);
   }
   tell_finished(ring);
 }

@@ -28,8 +28,7 @@ class Patience {
     Mailbox& mailbox = *ring.mailbox;
     if (*static_cast<volatile std::uint32_t*>(&mailbox.abort) != 0)
       return tell(mailbox, Mailbox::Event::aborted, ring.members[peer], lane, sends);
-    if (polls_ / polls_between_looks % looks_between_notes == 1)
-      *static_cast<volatile std::uint32_t*>(&mailbox.waits) = 1;
+    if (polls_ / polls_between_looks % looks_between_notes == 1) note_wait(ring);
     if (!is_for_peer()) return false;
     const std::uint64_t now_ns = device_now_ns();
     if (began_ns_ == 0) began_ns_ = now_ns;
@@ -43,6 +42,19 @@ class Patience {
   }
 
  private:
+  /// Tells the host, and what has started: a copy that it asked for might have to wait in a queue behind this launch.
+  static __device__ __forceinline__ void note_wait(const Ring& ring) {
+    Mailbox& mailbox = *ring.mailbox;
+    if (blockIdx.x == 0) {
+      StartedMarks& started = ring.launch_counts->started;
+#pragma unroll 1
+      for (std::uint32_t i = 0; i < kept_marks; ++i)
+        store_word(&mailbox.started.calls[i], load_word(&started.calls[i]));
+      store_word(&mailbox.started.messages, load_word(&started.messages));
+      __threadfence_system();
+    }
+    *static_cast<volatile std::uint32_t*>(&mailbox.waits) = 1;
+  }
   static __device__ bool tell(Mailbox& mailbox, Mailbox::Event event, std::uint32_t peer, std::uint32_t lane,
                               bool sends) {
     *static_cast<volatile std::uint32_t*>(&mailbox.peer) = peer;

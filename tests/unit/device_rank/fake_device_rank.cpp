@@ -104,7 +104,7 @@ class FakeDeviceRank final : public DeviceRank {
     kernels::LaunchCounts& there = testing::fake_gpu.counts[request_.rank];
     kernels::LaunchCounts counts{};
     for (std::uint32_t i = 0; i < kernels::kept_marks; ++i)
-      counts.started[i] = std::atomic_ref(there.started[i]).load();
+      counts.started.calls[i] = std::atomic_ref(there.started.calls[i]).load();
     return counts;
   }
 

@@ -48,7 +48,7 @@ class StartedCallsTest : public ::testing::Test {
     call.type = DataType::float32;
     call.op = op;
     call.count = count;
-    std::atomic_ref(fake_gpu.counts[rank].started[number % kernels::kept_marks])
+    std::atomic_ref(fake_gpu.counts[rank].started.calls[number % kernels::kept_marks])
         .store(number << 32 | StartedCalls::mark_of(signature(call)));
   }
   /// A kernel of the rank waits, and says so again and again.

@@ -246,11 +246,11 @@ TEST_F(AggregateRules, EachCallIsMarkedAsStarted) {
       for (std::uint64_t number = 1; number <= 7; number += 3) {
         machine_.run(launches.at(0));
         for (std::size_t i = 0; i < 3; ++i)
-          EXPECT_EQ(std::atomic_ref(machine_.launch_counts(rank).started[number + i]).load(),
+          EXPECT_EQ(std::atomic_ref(machine_.launch_counts(rank).started.calls[number + i]).load(),
                     (number + i) << 32 | StartedCalls::mark_of(signature(group[i])));
       }
       EXPECT_EQ(machine_.launch_counts(rank).collectives, 9u);
-      EXPECT_EQ(machine_.launch_counts(rank).started[10], 0u);
+      EXPECT_EQ(machine_.launch_counts(rank).started.calls[10], 0u);
     });
 }
 

@@ -70,7 +70,7 @@ class Started : public ::testing::TestWithParam<Kernel> {
       blocks.emplace_back([&, index] { run_block(launch, index, c_.type, ++seed_); });
   }
   std::uint64_t marked(std::uint32_t rank, std::uint64_t number) {
-    return std::atomic_ref(machine_.launch_counts(rank).started[number % kernels::kept_marks]).load();
+    return std::atomic_ref(machine_.launch_counts(rank).started.calls[number % kernels::kept_marks]).load();
   }
   /// Of running kernels.
   kernels::LaunchCounts launch_counts(std::uint32_t rank) {
@@ -125,7 +125,7 @@ TEST_P(Started, PlacesAreUsedAgain) {
     machine_.launch_counts(rank).collectives = 0xffffffff;
     const auto all = launches(rank, hash);
     for (std::uint32_t number = 0; number < 2; ++number) {
-      machine_.launch_counts(rank).started[number] = 77;
+      machine_.launch_counts(rank).started.calls[number] = 77;
       for (const DeviceLaunch& launch : all) run(rank, launch, true);
       EXPECT_EQ(marked(rank, number), std::uint64_t{number} << 32 | hash);
     }
@@ -151,7 +151,7 @@ TEST_P(Started, MessagesHaveNoNumberOfTheirOwn) {
       mark(launch, hash + 5, true);
       run(rank, launch, false);
     }
-    EXPECT_EQ(machine_.launch_counts(rank).started_messages, std::uint64_t{1} << 32 | (hash + 5));
+    EXPECT_EQ(machine_.launch_counts(rank).started.messages, std::uint64_t{1} << 32 | (hash + 5));
     EXPECT_EQ(launch_counts(rank).collectives, 1u);
     EXPECT_EQ(marked(rank, 2), 0u);
   });
@@ -174,6 +174,7 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
     if (!in_graph) {
       EXPECT_FALSE(launch_counts(rank).have_ended());  // what follows one that gave up ends at once
       EXPECT_NE(waited(rank), 0u);
+      EXPECT_EQ(std::atomic_ref(machine_.mailbox(rank).started.calls[number]).load(), marked(rank, number));
     }
     launcher.join();
     EXPECT_TRUE(launch_counts(rank).have_ended());

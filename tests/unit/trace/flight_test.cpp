@@ -69,16 +69,16 @@ class Job {
     call.type = DataType::int32;
     call.collective = Collective::all_reduce;
     started_[rank].know({.signature = signature(call), .is_captured = true, .has_parts = has_parts});
-    counts_[rank].started[number % kernels::kept_marks] = number << 32 | StartedCalls::mark_of(signature(call));
-    started_[rank].put_down(counts_[rank], mailboxes_[rank], controls_[rank]);
+    counts_[rank].started.calls[number % kernels::kept_marks] = number << 32 | StartedCalls::mark_of(signature(call));
+    started_[rank].put_down(counts_[rank].started, mailboxes_[rank], controls_[rank]);
   }
   void start_message(std::uint32_t rank, std::uint64_t after) {
     Call call;
     call.collective = Collective::send_recv;
     call.count = 16;
     started_[rank].know({.signature = signature(call)});
-    counts_[rank].started_messages = after << 32 | StartedCalls::mark_of(signature(call));
-    started_[rank].put_down(counts_[rank], mailboxes_[rank], controls_[rank]);
+    counts_[rank].started.messages = after << 32 | StartedCalls::mark_of(signature(call));
+    started_[rank].put_down(counts_[rank].started, mailboxes_[rank], controls_[rank]);
   }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   std::string folder() const { return folder_; }
