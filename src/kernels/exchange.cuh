@@ -93,13 +93,14 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   FirstPush<W> first(shared.outgoing, copies, rounds != 0 ? exchange.pieces : 0);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
   first.load();
-  const bool goes_on = minds_a_peer && lane.template resume<false>();
+  const bool goes_on = minds_a_peer && lane.resume(receive.bytes == 0);
   if (minds_a_peer && !goes_on) shared.failed = 1;
   bool gives_up = false, is_marked = !begins_launch(exchange);
   const auto mark = [&] {
     if (!is_marked) mark_start(exchange, before);
     is_marked = true;
   };
+  if (blockDim.x > warp_threads) mark();  // by a warp that has nothing else to do; else once data is on its way
   for (std::uint32_t round = 0; round < rounds; ++round) {
     if (round != 0 && goes_on) planned = plan_round(exchange, send, receive, peer, round, lead, shared);
     if (goes_on && has_peer) find_slots(exchange, send, receive, lane, position, planned, shared);
@@ -110,11 +111,11 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
       wipe<W>(ring, shared.outgoing, copies);
       __syncthreads();
     }
-    if (round != 0 || !first.push(shared.outgoing, contribution))
-      push<W>(shared.outgoing, copies, exchange.pieces, contribution);
+    const std::uint32_t pushed = round == 0 ? first.push(shared.outgoing, contribution) : 0;
+    push<W>(shared.outgoing, copies, exchange.pieces, contribution, pushed);
     const bool is_last = round + 1 == rounds;
     if (is_last && has_peer) {
-      lane.ask_if_due();
+      if (receive.bytes != 0) lane.ask_if_due();
       lane.save(false);
     }
     // In place, what comes overwrites what was sent.

@@ -60,8 +60,7 @@ class Lane {
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
   /// sends for what the earlier one owes, or for a result, which it may have got from what that one left behind.
   /// `asks`: now what the peer has given back since; else ask_if_due() is for the launch to call.
-  template <bool asks = true>
-  __device__ bool resume() {
+  __device__ bool resume(bool asks = true) {
     const auto* const counts = reinterpret_cast<const std::byte*>(counts_);
     const Granule sent_and_taken = load_plain(counts), back = load_plain(counts + sizeof(Granule));
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
@@ -251,11 +250,11 @@ __device__ __forceinline__ void tell_finished(const Ring& ring) {
 }
 
 /// The pieces of several chunks, dealt to the warps of a block in turn. A warp works on `batch` of them at a time: all
-/// are loaded before the first is stored, because one access takes as long as many.
+/// are loaded before the first is stored, because one access takes as long as many. Those before `begin` are done.
 template <int batch, class Body>
-__device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body) {
+__device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body, std::uint32_t begin = 0) {
   const std::uint32_t warp = threadIdx.x / warp_threads, warps = blockDim.x / warp_threads;
-  for (std::uint32_t first = warp; first < tasks; first += batch * warps) {
+  for (std::uint32_t first = begin + warp; first < tasks; first += batch * warps) {
     std::uint32_t numbers[batch];
 #pragma unroll
     for (int b = 0; b < batch; ++b) numbers[b] = first + b * warps;
@@ -293,62 +292,59 @@ __device__ __forceinline__ void clear(T (&values)[count]) {
   }
 }
 
-/// Sends all chunks: `count` of them, of at most `pieces` pieces each. `contribution(granule)` is what is sent of a
-/// granule of the user's.
+/// Sends all chunks: `count` of them, of at most `pieces` pieces each, but the first `begin` pieces of all.
+/// `contribution(granule)` is what is sent of a granule of the user's.
 template <class W, class Contribution>
 __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
-                                     Contribution&& contribution) {
+                                     Contribution&& contribution, std::uint32_t begin = 0) {
   const std::uint32_t tasks = count * pieces;
-  for_tasks<batch_size>(tasks, [&](const std::uint32_t(&numbers)[batch_size]) {
-    Task batch[batch_size];
-    Granule values[batch_size];
-    clear<W>(batch);
-    clear<W>(values);
+  for_tasks<batch_size>(
+      tasks,
+      [&](const std::uint32_t(&numbers)[batch_size]) {
+        Task batch[batch_size];
+        Granule values[batch_size];
+        clear<W>(batch);
+        clear<W>(values);
 #pragma unroll
-    for (int b = 0; b < batch_size; ++b) {
-      if (numbers[b] >= tasks) continue;
-      batch[b] = task_of<W>(numbers[b], chunks, count);
-      values[b] = UserBytes<W::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
-    }
+        for (int b = 0; b < batch_size; ++b) {
+          if (numbers[b] >= tasks) continue;
+          batch[b] = task_of<W>(numbers[b], chunks, count);
+          values[b] =
+              UserBytes<W::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
+        }
 #pragma unroll
-    for (int b = 0; b < batch_size; ++b)
-      if (numbers[b] < tasks) send<W>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
-    return true;
-  });
+        for (int b = 0; b < batch_size; ++b)
+          if (numbers[b] < tasks) send<W>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
+        return true;
+      },
+      begin);
 }
 
-/// What each thread pushes of the first round where that is one granule at most, as of small calls: found before the
-/// launch before this one has ended, and loaded before it is known where it goes. Where it is more, all are to be under
-/// way together (push()), and the first is only fetched.
+/// What each thread pushes first: found before the launch before this one has ended, and loaded before it is known
+/// where it goes.
 template <class W>
 class FirstPush {
  public:
   /// Of `chunks`, of which no more than `source` and `bytes` is known.
   __device__ FirstPush(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
-    const std::uint32_t number = threadIdx.x / warp_threads, tasks = count * pieces;
-    is_all_ = tasks <= blockDim.x / warp_threads;
-    if (number >= tasks) return;
+    const std::uint32_t number = threadIdx.x / warp_threads;
+    if (number >= count * pieces) return;
     task_ = task_of<W>(number, chunks, count);
     source_ = chunks[task_.chunk].source;
   }
-  __device__ void load() {
-    if (is_all_)
-      value_ = UserBytes<W::stride>(source_).load(task_.place.offset, task_.place.valid);
-    else
-      prefetch();
-  }
+  __device__ void load() { value_ = UserBytes<W::stride>(source_).load(task_.place.offset, task_.place.valid); }
+  /// For who loads it later.
   __device__ void prefetch() const {
     if (task_.place.valid != 0) kernels::prefetch(source_ + task_.place.offset);
   }
-  /// False, to all threads: there is more, and nothing was pushed.
+  /// How many tasks are done so, of those that push() has.
   template <class Contribution>
-  __device__ bool push(const Outgoing* chunks, Contribution&& contribution) const {
-    if (is_all_) send<W>(chunks[task_.chunk], task_.place, contribution(value_));
-    return is_all_;
+  __device__ std::uint32_t push(const Outgoing* chunks, Contribution&& contribution) const {
+    send<W>(chunks[task_.chunk], task_.place, contribution(value_));
+    return blockDim.x / warp_threads;
   }
 
  private:
-  bool is_all_ = false;
   Task task_{};
   const std::byte* source_ = nullptr;
   Granule value_{};
