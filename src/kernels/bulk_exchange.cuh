@@ -4,6 +4,7 @@
 #include "kernels/chunks.cuh"
 #include "kernels/combine.cuh"
 #include "kernels/exchange_call.cuh"
+#include "kernels/first_push.cuh"
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"

@@ -2,6 +2,7 @@
 
 #include "kernels/async_copy.cuh"
 #include "kernels/bulk_exchange.cuh"
+#include "kernels/first_push.cuh"
 
 /// The kernel of an Exchange (launch.hpp) in bulk that consists of messages which do not depend on one another, as
 /// those of a group of sends and receives: each goes on as its own peer does. A peer that makes its calls one after

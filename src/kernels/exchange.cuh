@@ -4,6 +4,7 @@
 #include "kernels/chunks.cuh"
 #include "kernels/combine.cuh"
 #include "kernels/exchange_call.cuh"
+#include "kernels/first_push.cuh"
 #include "kernels/lane.cuh"
 
 /// The kernels of Exchange (launch.hpp) over wires whose data bears flags, lines and packets: one hop, as a copy and as
