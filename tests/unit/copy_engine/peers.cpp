@@ -99,6 +99,7 @@ Status PeerRank::launch(const StagedCall& call, kernels::Add add, staged::Stream
   add.ring.rank = rank_;
   add.ring.ranks = add.ring.averaged = peers_.machine.ranks();
   add.ring.mailbox = &peers_.mailbox(rank_);
+  add.ring.launch_counts = &peers_.launch_counts(rank_);
   add.ring.slow_ns = ~std::uint64_t{0} >> 8;
   add.ring.timeout_ns = 60'000'000'000;
   const auto begin = [this, type = call.type, add] {

@@ -28,7 +28,8 @@ class Peers {
         window_bytes(all_window_bytes),
         windows_(ranks * ranks, Bytes(window_bytes)),
         contributed_(ranks * ranks * staged::PeerWords::lanes),
-        mailboxes_(ranks) {}
+        mailboxes_(ranks),
+        launch_counts_(ranks) {}
 
   std::byte* window(std::uint32_t writer, std::uint32_t reader) {
     return windows_[writer * machine.ranks() + reader].data();
@@ -37,6 +38,7 @@ class Peers {
     return &contributed_[(writer * machine.ranks() + reader) * staged::PeerWords::lanes];
   }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
+  kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }
   /// Ends all waits of kernels, and all that look whether the communicator has failed.
   void fail() {
     machine.failed() = true;
@@ -50,6 +52,7 @@ class Peers {
   std::vector<Bytes> windows_;
   std::vector<std::uint32_t> contributed_;
   std::vector<kernels::Mailbox> mailboxes_;
+  std::vector<kernels::LaunchCounts> launch_counts_;
 };
 
 /// One rank, with a stream of the user's.

@@ -170,7 +170,9 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
       const auto told = [&] { return std::atomic_ref(machine_.mailbox(rank).started.calls[number]).load(); };
       while (told() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
       EXPECT_EQ(told(), marked(rank, number));
-      EXPECT_NE(std::atomic_ref(machine_.mailbox(rank).waits).load(), 0u);
+      const std::atomic_ref waits(machine_.mailbox(rank).waits);
+      while (waits == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+      EXPECT_NE(waits.load(), 0u);
     }
     launcher.join();
     EXPECT_TRUE(launch_counts(rank).have_ended());
