@@ -244,8 +244,8 @@ void DeviceCalls::add(const Exchange& made, const Slots& through, bool reduces,
                       std::vector<DeviceLaunch>& launches) const {
   std::uint32_t lanes = 0;
   std::size_t last_bytes = 0;  // most have one length
-  DeviceLaunch& launch =
-      launches.emplace_back();  // in its place: arguments are long, and their copies cost most of a call
+  // In its place: arguments are long, and copies of them cost most of a call.
+  DeviceLaunch& launch = launches.emplace_back();
   launch.wire = through.wire;
   launch.reduces = reduces;
   Exchange& exchange = launch.argument.emplace<Exchange>(made);

@@ -38,10 +38,11 @@ void StartedCalls::look(kernels::Mailbox& mailbox, Watch& watch, const Read& rea
 }
 
 void StartedCalls::put_down_waits(kernels::Mailbox& mailbox, RankControl& control) {
-  const auto load = [](std::uint64_t& word) { return std::atomic_ref(word).load(std::memory_order_acquire); };
+  // Taken, for a mark that stays there for very long would look newer than what has come since.
+  const auto take = [](std::uint64_t& word) { return std::atomic_ref(word).exchange(0, std::memory_order_acquire); };
   kernels::StartedMarks started{};
-  std::transform(std::begin(mailbox.started.calls), std::end(mailbox.started.calls), std::begin(started.calls), load);
-  started.messages = load(mailbox.started.messages);
+  std::transform(std::begin(mailbox.started.calls), std::end(mailbox.started.calls), std::begin(started.calls), take);
+  started.messages = take(mailbox.started.messages);
   put_down(started, mailbox, control);
 }
 

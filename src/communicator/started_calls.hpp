@@ -37,7 +37,7 @@ class StartedCalls {
   void look(kernels::Mailbox& mailbox, Watch& watch, const Read& read);
   /// Puts down what is new, until a call has given up. Between two times kernels may start more than are kept.
   void put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control);
-  /// Likewise, what kernels have said that wait.
+  /// Likewise, what kernels have said that wait, and takes it.
   void put_down_waits(kernels::Mailbox& mailbox, RankControl& control);
 
  private:

@@ -72,6 +72,17 @@ class Job {
     counts_[rank].started.calls[number % kernels::kept_marks] = number << 32 | StartedCalls::mark_of(signature(call));
     started_[rank].put_down(counts_[rank].started, mailboxes_[rank], controls_[rank]);
   }
+  /// Likewise, and its kernel waits and says so.
+  void start_and_wait(std::uint32_t rank, std::uint64_t number, std::size_t count) {
+    Call call;
+    call.count = count;
+    call.type = DataType::int32;
+    call.collective = Collective::all_reduce;
+    started_[rank].know({.signature = signature(call), .is_captured = true});
+    mailboxes_[rank].started.calls[number % kernels::kept_marks] =
+        number << 32 | StartedCalls::mark_of(signature(call));
+    started_[rank].put_down_waits(mailboxes_[rank], controls_[rank]);
+  }
   void start_message(std::uint32_t rank, std::uint64_t after) {
     Call call;
     call.collective = Collective::send_recv;
@@ -275,6 +286,22 @@ TEST(Flight, GpusSayWhatTheyHaveStartedAndFinished) {
   EXPECT_EQ(json["seen"][0]["started"][1]["finished"], true);
   EXPECT_EQ(json["seen"][0]["started"][2]["finished"], false);
   EXPECT_TRUE(json["seen"][1]["started"][1]["finished"].is_null()) << "of another rank's GPU it is not known";
+}
+
+/// What a waiting kernel told once does not come back, however long nothing waits.
+TEST(Flight, WhatKernelsTellThatWaitIsTaken) {
+  Job job(1, "cuda_p2p", 0);
+  job.start_and_wait(0, 1, 8);
+  EXPECT_EQ(job.mailbox(0).started.calls[1], 0u);
+  job.set_progress(0, {1, false});
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("in its #1 all-reduce"));
+  for (const std::uint64_t number : {std::uint64_t{1} << 30, std::uint64_t{1} << 31, (std::uint64_t{1} << 31) + 2})
+    job.start(0, number, 8);
+  job.start_and_wait(0, (std::uint64_t{1} << 31) + 3, 8);
+  job.set_progress(0, {(1u << 31) + 3, false});
+  job.dump(0);
+  EXPECT_THAT(job.said(), HasSubstr("in its #2147483651 all-reduce"));
 }
 
 TEST(Flight, CallsThatGpusStartedDifferentlyAreShown) {
