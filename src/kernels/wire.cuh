@@ -44,6 +44,7 @@ class Patience {
  private:
   /// Tells the host, and what has started: a copy that it asked for might have to wait in a queue behind this launch.
   static __device__ __forceinline__ void note_wait(const Ring& ring) {
+    if (ring.launch_counts == nullptr) return;
     Mailbox& mailbox = *ring.mailbox;
     if (blockIdx.x == 0) {
       StartedMarks& started = ring.launch_counts->started;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpu/litmus_memory.hpp"
+#include "gpu/litmus_pipes.cuh"
 
 namespace strait::testing {
 namespace {
@@ -30,6 +31,14 @@ constexpr Shape watching_shapes[] = {
 constexpr Shape control_shapes[] = {{4, 64, 4, 1, 1, 0, 2000}};
 /// The same, for long, for controls that may well pass.
 constexpr Shape long_control_shapes[] = {{4, 64, 4, 1, 3, 1000, 20'000}, {16, 512, 16, 4, 5, 0, 10'000}};
+
+/// Of two warps and more: 1.1 million uses of slots.
+constexpr Shape piped_shapes[] = {{1, 64, 1, 1, 1, 0, 100'000},
+                                  {4, 64, 4, 1, 1, 1000, 50'000},
+                                  {16, 512, 16, 4, 1, 0, 25'000},
+                                  {32, 128, 8, 2, 1, 4000, 10'000},
+                                  {8, 256, 32, 4, 1, 20'000, 10'000}};
+constexpr Shape piped_long_control_shapes[] = {{4, 64, 4, 1, 1, 1000, 20'000}, {16, 512, 16, 4, 1, 0, 10'000}};
 
 /// The sum of all that ran, and what there was of it.
 struct Outcome {
@@ -172,6 +181,18 @@ class Litmus : public ::testing::TestWithParam<Where> {
   std::vector<cudaStream_t> streams_;
 };
 
+bool have_async_copies(int devices) {
+  bool have = true;
+  for (int device = 0; device < devices; ++device) {
+    int major = 0;
+    have =
+        have && cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major >= 9;
+  }
+  return have;
+}
+#define SKIP_WITHOUT_PIPES()                                                    \
+  if (is_host(GetParam()) || !have_async_copies(has_peers(GetParam()) ? 2 : 1)) \
+  GTEST_SKIP() << "pipes are not used here: they are for the memory of GPUs from compute capability 9.0 on"
 #define SKIP_WITHOUT_LINES() \
   if (!lines_arrive_whole()) \
   GTEST_SKIP() << "lines are not used here: no more than 8 bytes are sure to arrive whole over PCIe"
@@ -200,6 +221,13 @@ TEST_P(Litmus, WipedPackets) {
 // Data of many threads, a barrier, the fence of one, its flag; an acquire, a barrier, reads of many threads.
 TEST_P(Litmus, Bulk) { expect_none("bulk", run(pass_messages<Bulk, Weakness::none>, Wire::bulk, passing_shapes)); }
 
+// Asynchronous copies, the fence of another warp, its flag; an acquire, asynchronous copies: these see those. Slots are
+// given back by another warp without a fence: what has been read does not see the next use.
+TEST_P(Litmus, Pipes) {
+  SKIP_WITHOUT_PIPES();
+  expect_none("pipes", run(pass_by_pipes<Weakness::none>, Wire::bulk, piped_shapes));
+}
+
 // Wrong in a way that shows on any machine: the tests above would notice.
 TEST_P(Litmus, ControlFlagFirst) {
   if (lines_arrive_whole()) {
@@ -217,6 +245,16 @@ TEST_P(Litmus, ControlFlagFirst) {
 TEST_P(Litmus, ControlReturnFirst) {
   expect_some("bulk, returned before read (control)",
               run(pass_messages<Bulk, Weakness::return_first>, Wire::bulk, control_shapes));
+}
+TEST_P(Litmus, ControlsOfPipes) {
+  SKIP_WITHOUT_PIPES();
+  expect_some("pipes, flag first (control)", run(pass_by_pipes<Weakness::flag_first>, Wire::bulk, control_shapes));
+  expect_some("pipes, returned before read (control)",
+              run(pass_by_pipes<Weakness::return_first>, Wire::bulk, control_shapes));
+  report("pipes without the fence (control)",
+         run(pass_by_pipes<Weakness::no_fence>, Wire::bulk, piped_long_control_shapes, false, 500));
+  report("pipes without the acquire (control)",
+         run(pass_by_pipes<Weakness::no_acquire>, Wire::bulk, piped_long_control_shapes, false, 500));
 }
 // Without what the protocols rest on: how often this machine makes something of it. None is sure to.
 TEST_P(Litmus, ControlsThatMayHold) {

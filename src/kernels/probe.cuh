@@ -1,0 +1,28 @@
+#pragma once
+
+#include "kernels/wire.cuh"
+
+/// What the probe of peers' memory does (probe.cu).
+namespace strait::kernels {
+
+constexpr std::uint64_t probe_word(std::uint32_t from, std::uint32_t to) {
+  return 0x5374726169740000ull | from << 8 | to | 0x80;
+}
+
+/// Where the first flags of bulk slots will be: this is none of them.
+__device__ __forceinline__ std::uint64_t* probe_cell(const Ring& ring, std::uint32_t owner, std::uint32_t writer) {
+  return reinterpret_cast<std::uint64_t*>(ring.arenas[owner] + flags_offset_bytes) + writer;
+}
+
+/// Whether what this rank writes comes back from the peer's memory, and what the peer writes arrives in this rank's.
+__device__ __forceinline__ bool reaches(const Ring& ring, std::uint32_t peer) {
+  if (peer >= ring.ranks || peer == ring.rank) return true;
+  const std::uint64_t mine = probe_word(ring.rank, peer), theirs = probe_word(peer, ring.rank);
+  store_word(probe_cell(ring, peer, ring.rank), mine);
+  Patience patience;
+  while (load_word(probe_cell(ring, ring.rank, peer)) != theirs || load_word(probe_cell(ring, peer, ring.rank)) != mine)
+    if (patience.spent(ring, peer, 0, false)) return false;
+  return true;
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,68 @@
+// The probe of peers' memory, on the CPU: it runs before a communicator has anything but arenas and a mailbox.
+#include "support/emulated_gpu.hpp"
+//
+#include "kernels/probe.cuh"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace strait::kernels {
+namespace {
+
+constexpr std::uint32_t ranks = 3;
+
+class Probe : public ::testing::Test {
+ protected:
+  /// As launch_probe() does.
+  std::uint32_t unreached(std::uint32_t rank, std::chrono::milliseconds timeout) {
+    Ring ring{};
+    for (std::uint32_t each = 0; each < ranks; ++each) {
+      ring.arenas[each] = reinterpret_cast<std::byte*>(arenas_[each].data());
+      ring.members[each] = static_cast<std::uint8_t>(each);
+    }
+    ring.mailbox = &mailboxes_[rank];
+    ring.rank = rank;
+    ring.ranks = ranks;
+    ring.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
+    ring.slow_ns = ~std::uint64_t{0} >> 8;
+    std::uint32_t unreached = 0;
+    testing::run_threads(warp_threads, 1, 0, rank + 1, [&] {
+      if (!reaches(ring, threadIdx.x)) unreached |= 1u << threadIdx.x;
+    });
+    return unreached;
+  }
+
+  std::array<Mailbox, ranks> mailboxes_{};
+  std::array<std::vector<std::uint64_t>, ranks> arenas_ = [] {
+    std::array<std::vector<std::uint64_t>, ranks> arenas;
+    arenas.fill(std::vector<std::uint64_t>(flags_offset_bytes / sizeof(std::uint64_t) + ranks));
+    return arenas;
+  }();
+};
+
+/// Longer than many looks at the mailbox.
+TEST_F(Probe, WaitsForALateRank) {
+  std::array<std::uint32_t, ranks> missing;
+  missing.fill(~0u);
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        missing[rank] = unreached(rank, std::chrono::seconds(60));
+      });
+  }
+  EXPECT_EQ(missing, (std::array<std::uint32_t, ranks>{}));
+}
+
+TEST_F(Probe, NamesWhomItDoesNotReach) {
+  EXPECT_EQ(unreached(1, std::chrono::milliseconds(200)), 0b101u);
+  EXPECT_NE(mailboxes_[1].timed_out, 0u);
+}
+
+}  // namespace
+}  // namespace strait::kernels
