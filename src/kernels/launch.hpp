@@ -128,7 +128,7 @@ struct Ring {
   /// communicator has failed: not 0: one did, and none of any ring may follow with what it left behind. Else null.
   std::uint32_t* gave_up;
   LaunchCounts* launch_counts;  ///< null where nothing counts: of the probe
-  std::uint32_t* finished;  ///< LaunchCounts::finished, or null in graphs
+  std::uint32_t* finished;      ///< LaunchCounts::finished, or null in graphs
   /// Of the first launch of a call, which marks its start: a hash of its signature. 0: of any other.
   std::uint32_t call;
   bool is_message;  ///< the call is a group of sends and receives
