@@ -37,7 +37,7 @@ constexpr Piping piping_of_more(Collective collective) {
     case Collective::reduce:
       return {.few_blocks = 1, .no_bound = 32, .many_blocks = 32, .blocks = 32};
     case Collective::all_reduce:
-      return {.few_blocks = 1, .no_bound = 32, .blocks = 16};
+      return {.few_blocks = 1, .no_bound = 8, .blocks = 32};
     case Collective::reduce_scatter:
       return {.few_blocks = 1, .no_bound = 16, .blocks = 32};
     default:
@@ -82,9 +82,13 @@ constexpr std::uint32_t least_adding_blocks = 12;
 constexpr std::uint32_t least_one_hop_blocks = 24;
 /// A reduce-scatter's chunks: in 24 KB, as slots of four ranks have room for, one of 1 GB takes 7% longer.
 constexpr std::uint32_t reduce_scatter_chunk_bytes = 12 << 10;
-/// Lanes of an all-reduce: an SM's share of them should stay in the L2 cache, so that 16 blocks take 7% less time for
-/// 256 MB with 64 lanes than with 128; with 32 a third more.
-constexpr std::uint32_t sums_width = 4, least_sums_lanes = 64;
+/// Lanes of an all-reduce, and their slots, which should stay in the L2 cache: of 24 KB each 16 blocks take 7% less
+/// time for 256 MB with 64 lanes than with 128; with 32 a third more. 32 blocks take 12% less for 64 MB with slots of
+/// 12 KB on 128 lanes than with 24, and 4% less than other kernels of 64 blocks; from some length of a slice on 16 are
+/// no slower.
+constexpr std::uint32_t sums_width = 4, least_sums_lanes = 64, sums_slots_bytes = least_sums_lanes * (24 << 10);
+constexpr std::uint32_t long_sums_blocks = 16;
+constexpr std::size_t long_slice_bytes = std::size_t{64} << 20;
 /// Slots that two ranks use should stay in the L2 cache (50 MB), beside what passes through it: in 12 MB of them an
 /// all-reduce of 256 MB took 32 blocks of two H100 816 us, in 37 MB 1071.
 constexpr std::size_t pair_slots_bytes = 12 << 20;
@@ -118,6 +122,8 @@ bool DeviceCalls::halves_sums(const Call& call, std::size_t bytes) const {
 
 std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (bound(call) != 0) return bound(call);
+  if (ring_.ranks != 2 && call.collective == Collective::all_reduce && message_bytes >= long_slice_bytes)
+    return at_once(long_sums_blocks);
   if (ring_.ranks != 2 || one_hop) return at_once(piping(call.collective, ring_.ranks).blocks);
   return at_once(message_bytes * 2 < long_halved_bytes ? halved_blocks : long_halved_blocks);
 }
@@ -127,8 +133,10 @@ Slots DeviceCalls::piped_slots(const Call& call, bool one_hop, std::size_t messa
   through.piped = true;
   through.blocks_unpiped = blocks_for(call);
   if (ring_.ranks != 2) {
-    if (call.collective == Collective::all_reduce)
+    if (call.collective == Collective::all_reduce) {
       through.lanes = std::min(through.lanes, std::max(through.blocks * sums_width, least_sums_lanes));
+      through.slot_bytes = std::min(through.slot_bytes, sums_slots_bytes / through.lanes);
+    }
     if (call.collective == Collective::reduce_scatter && bound(call) == 0)
       through.slot_bytes = std::min(through.slot_bytes, reduce_scatter_chunk_bytes);
     return through;

@@ -112,6 +112,8 @@ struct LaunchCounts {
   std::uint32_t collectives;  ///< that have started, in graphs too
   std::uint32_t begun;        ///< blocks of the launches that have begun, outside of graphs
   std::uint32_t finished;     ///< blocks that have ended, likewise: streams wait for it
+  /// While a StraightExchange runs, else 0: chunks that its warps have taken, and blocks that are through with taking.
+  std::uint32_t taken, through;
   StartedMarks started;
   constexpr bool have_ended() const { return begun == finished; }
 };
@@ -183,7 +185,8 @@ struct Exchange {
 };
 
 /// An exchange as a copy, of bulk, straight into what all ranks have registered: what goes to rank r begins at
-/// there[r], as this device addresses it. `receive` means nothing, and the width is 1.
+/// there[r], as this device addresses it. All messages have one length and are cut into chunks alike, which the warps
+/// of all blocks take in turn. `receive` and `rounds` mean nothing, and the width is 1.
 struct StraightExchange : Exchange {
   std::byte* there[max_ranks];
 };

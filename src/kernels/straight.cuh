@@ -6,36 +6,79 @@
 
 /// The kernel of StraightExchange (launch.hpp): it writes into the peers' outputs themselves, and no slot. A lane's
 /// slots carry nothing but their flags: the first says that this rank's output may be written, because its stream has
-/// come to the call; the second that all has been written which comes on this lane.
+/// come to the call; the second that all has been written which comes from the peer's block of that lane.
 namespace strait::kernels {
 
 struct StraightMemory {
+  std::uint32_t taken[max_threads / warp_threads];
   int failed;
 };
 
-/// By all threads of a block: its lane's chunks for all ranks, this one's own last.
-__device__ __forceinline__ void push_straight(const StraightExchange& call) {
-  const Ring& ring = call.ring;
-  CopyDealer dealer(ring.ranks * call.pieces);
-  for (std::uint32_t round = 0; round < call.rounds; ++round)
-    for (std::uint32_t after = 1; after <= ring.ranks; ++after) {
-      const std::uint32_t to = ring.rank + after < ring.ranks ? ring.rank + after : ring.rank + after - ring.ranks;
-      std::size_t offset = 0;
-      const std::uint32_t bytes = chunk_of(call.send[to], blockIdx.x, round, offset);
-      const Own part{call.send[to].data + offset, call.there[to] + offset, bytes};
-      if (bytes == 0 || part.input == part.output) continue;
-      if (are_granules(part))
-        copy_granules(dealer, part.output, part.input, bytes);
-      else
-        out_of_line([part, pieces = call.pieces] { copy_own<Bulk>(part, pieces); });
+/// Which chunk a warp takes next, among those of all messages. Some SMs store up to a third faster than others, by how
+/// many share a way out of the GPU's clusters of SMs, so that equal shares would leave links idle at the end.
+__device__ __forceinline__ std::uint32_t take_chunk(const Ring& ring, StraightMemory& shared) {
+  std::uint32_t& taken = shared.taken[threadIdx.x / warp_threads];
+  if (threadIdx.x % warp_threads == 0) taken = count_up(&ring.launch_counts->taken);
+  __syncwarp();
+  const std::uint32_t chunk = taken;
+  __syncwarp();
+  return chunk;
+}
+
+/// By a warp.
+__device__ __forceinline__ void copy_straight(const std::byte* from, std::byte* to, std::uint32_t bytes) {
+  const std::uint32_t thread = threadIdx.x % warp_threads;
+  if (are_granules(bytes, from, to)) {
+    const std::uint32_t granules = bytes / sizeof(Granule);
+    for (std::uint32_t first = thread; first < granules; first += copy_batch * warp_threads) {
+      const Segment segment{first, granules};
+      Granule values[copy_batch];
+      load_granules(from, segment, values);
+      store_granules(to, segment, values);
     }
+    return;
+  }
+  out_of_line([=] {
+    const UserBytes<16> input(from), output(to);
+    for (std::uint32_t at = thread * 16; at < bytes; at += warp_threads * 16) {
+      const std::uint32_t valid = valid_bytes(at, bytes, 16);
+      output.store(at, valid, input.load(at, valid));
+    }
+  });
+}
+
+/// By all threads of a block, until nothing is left to take: what goes to the rank after this one comes first, and this
+/// rank's own last.
+__device__ __forceinline__ void push_straight(const StraightExchange& call, StraightMemory& shared) {
+  const Ring& ring = call.ring;
+  const std::size_t bytes = call.send[0].bytes;
+  const std::uint32_t chunk_bytes = call.send[0].chunk_bytes;
+  const auto chunks = static_cast<std::uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes) * ring.ranks;
+  for (;;) {
+    const std::uint32_t chunk = take_chunk(ring, shared);
+    if (chunk >= chunks) return;
+    const std::uint32_t after = ring.rank + chunk % ring.ranks + 1;
+    const std::uint32_t to = after < ring.ranks ? after : after - ring.ranks;
+    const std::size_t offset = std::size_t{chunk / ring.ranks} * chunk_bytes, left = bytes - offset;
+    const std::byte* const from = call.send[to].data + offset;
+    std::byte* const there = call.there[to] + offset;
+    if (from != there) copy_straight(from, there, left < chunk_bytes ? static_cast<std::uint32_t>(left) : chunk_bytes);
+  }
+}
+
+/// By one thread of each block, at its end: the last one leaves nothing taken for the next launch.
+__device__ __forceinline__ void end_taking(LaunchCounts& counts) {
+  if (count_up(&counts.through) + 1 != gridDim.x) return;
+  store_count(&counts.taken, 0);
+  store_count(&counts.through, 0);
 }
 
 /// A template only so that a header may hold it.
 template <class W = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) straight_copy(const __grid_constant__ StraightExchange call) {
   fetch_arguments(call);
-  int& failed = shared_memory<StraightMemory>().failed;
+  auto& shared = shared_memory<StraightMemory>();
+  int& failed = shared.failed;
   const Ring& ring = call.ring;
   const Minder minder(ring, 1);
   Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane);
@@ -59,13 +102,14 @@ __global__ void __launch_bounds__(max_threads, 1) straight_copy(const __grid_con
   __syncthreads();
   bool gives_up = failed != 0;
   if (!gives_up) {
-    push_straight(call);
+    push_straight(call, shared);
     __syncthreads();
     if (minder.has_peer) __threadfence_system();
     out_of_line(meet);
     __syncthreads();
     gives_up = failed != 0;
   }
+  if (threadIdx.x == 0) end_taking(*ring.launch_counts);
   if (minder.has_peer) lane.save(gives_up);
   tell_finished(ring);
 }

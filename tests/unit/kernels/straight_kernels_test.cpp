@@ -117,6 +117,34 @@ TEST_P(Straight, OfOtherPlacesGivesUp) {
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
     EXPECT_TRUE(all.calls[rank]->is_untouched()) << rank;
     EXPECT_NE(machine_.mailbox(rank).timed_out, 0u) << rank;
+    EXPECT_EQ(machine_.launch_counts(rank).taken, 0u) << "what the next call begins with";
+    EXPECT_EQ(machine_.launch_counts(rank).through, 0u);
+  }
+}
+
+/// Every warp has something to take, and of long calls several chunks, so that fast ones can take more.
+TEST(GoesStraight, ChunksAreShort) {
+  const Machine four(4, 0, {.p2p = true});
+  std::array<std::byte*, kernels::max_ranks> outputs{};
+  const std::byte input{};
+  std::byte output{};
+  struct Case {
+    std::size_t bytes, least_of_a_warp;
+    std::uint32_t blocks;
+  };
+  constexpr std::size_t mb = std::size_t{1} << 20;
+  for (const Case& of : {Case{1, 1, 4}, Case{2 * mb, 1, 64}, Case{4 * mb, 2, 64}, Case{8 * mb, 8, 32}}) {
+    CollectiveCase c;
+    c.collective = Collective::all_gather;
+    c.type = DataType::uint8;
+    c.count = of.bytes;
+    const DeviceLaunch launch = four.calls(0).straight_launch_of(call_of(c, &input, &output, Bytes(8)), outputs, hash);
+    const auto& call = std::get<kernels::StraightExchange>(launch.argument);
+    const std::size_t chunks = (of.bytes + call.send[0].chunk_bytes - 1) / call.send[0].chunk_bytes * 4;
+    EXPECT_EQ(launch.blocks, of.blocks) << of.bytes;
+    EXPECT_EQ(launch.threads % 32, 0u);
+    EXPECT_LE(launch.threads, kernels::max_threads);
+    EXPECT_GE(chunks, of.least_of_a_warp * launch.blocks * launch.threads / 32) << of.bytes;
   }
 }
 
@@ -134,7 +162,7 @@ TEST(GoesStraight, WhatIsLargeAndWritesOverNothing) {
     call.max_sms = max_sms;
     return machine.calls(0).goes_straight(call);
   };
-  const std::size_t count = std::size_t{2} << 20;
+  const std::size_t count = std::size_t{4} << 20;
   EXPECT_TRUE(goes(four, Collective::all_gather, false, count));
   EXPECT_TRUE(goes(four, Collective::all_gather, true, count));
   EXPECT_TRUE(goes(four, Collective::all_to_all, false, count));
