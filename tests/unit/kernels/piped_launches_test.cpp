@@ -221,8 +221,15 @@ TEST(PipesOfFourRanks, CarryTheLargestSumsWithoutABound) {
   EXPECT_TRUE(sums.piped && takes_two_hops(sums));
   EXPECT_EQ(sums.blocks, 16u);
   EXPECT_EQ(std::get<kernels::TwoHop>(sums.argument).lanes, 64u);
-  const DeviceLaunch fewer = launch_of(calls, Collective::all_reduce, 256 * mb - 64);
-  EXPECT_TRUE(!fewer.piped && fewer.blocks == 64u);
+  for (const std::size_t bytes : {64 * mb, 256 * mb - 64}) {
+    const DeviceLaunch shorter = launch_of(calls, Collective::all_reduce, bytes);
+    EXPECT_TRUE(shorter.piped && shorter.blocks == 32u) << bytes;
+    const auto& call = std::get<kernels::TwoHop>(shorter.argument);
+    EXPECT_EQ(call.lanes, 128u);
+    EXPECT_LE(call.chunk_bytes, 12u << 10) << "as much of the L2 cache as with 64 lanes";
+  }
+  const DeviceLaunch short_sums = launch_of(calls, Collective::all_reduce, 64 * mb - 64);
+  EXPECT_TRUE(!short_sums.piped && short_sums.blocks == 64u);
   const DeviceLaunch large = launch_of(calls, Collective::reduce_scatter, 128 * mb);
   EXPECT_TRUE(large.piped);
   EXPECT_EQ(large.blocks, 32u);
@@ -253,6 +260,17 @@ TEST(PipesOfFourRanks, CarryLargeCopiesOfARoot) {
   EXPECT_EQ(scatter.blocks, 24u);
   EXPECT_FALSE(launch_of(calls, Collective::scatter, 16 * mb - 64).piped);
   EXPECT_FALSE(launch_of(calls, Collective::gather, 256 * mb).piped);
+}
+
+/// Which have one link for all that comes.
+TEST(GathersOfFourRanks, GoInBulkSooner) {
+  const auto wire = [](std::uint32_t ranks, Collective collective, std::size_t bytes) {
+    return launch_of(calls_of(ranks, 0), collective, bytes).wire;
+  };
+  EXPECT_EQ(wire(4, Collective::gather, mb / 4), kernels::Wire::lines);  // of each rank
+  EXPECT_EQ(wire(4, Collective::gather, mb / 4 + 64), kernels::Wire::bulk);
+  EXPECT_EQ(wire(2, Collective::gather, mb), kernels::Wire::lines);
+  EXPECT_EQ(wire(4, Collective::scatter, mb), kernels::Wire::lines);
 }
 
 /// Where there is no bound, so that all blocks are in clusters; not where a bound asks for few.
@@ -298,7 +316,7 @@ TEST(TwoHopsOfFourRanks, Stagger) {
   const auto stagger = [](const DeviceLaunch& launch) { return std::get<kernels::TwoHop>(launch.argument).stagger_ns; };
   const DeviceCalls calls = calls_of(4, 0);
   for (const auto& [collective, bytes] :
-       {std::pair{Collective::all_reduce, 128 * mb}, {Collective::broadcast, 32 * mb}}) {
+       {std::pair{Collective::all_reduce, 60 * mb}, {Collective::broadcast, 32 * mb}}) {
     const DeviceLaunch large = launch_of(calls, collective, bytes);
     EXPECT_FALSE(large.piped);
     EXPECT_EQ(large.wire, kernels::Wire::bulk);
@@ -334,6 +352,8 @@ TEST(TwoHopsOfFourRanks, Overlap) {
   EXPECT_EQ(rounds_of(Collective::all_reduce), (Rounds{1, 1, 3, 3}));
   EXPECT_EQ(rounds_of(Collective::reduce), (Rounds{1, 3, 6, 12}));
   EXPECT_EQ(rounds_of(Collective::broadcast), (Rounds{1, 2, 3, 6}));
+  EXPECT_EQ(rounds(Collective::reduce, 64 * mb), 24u);
+  EXPECT_EQ(rounds(Collective::broadcast, 48 * mb), 12u);
 }
 
 TEST(TwoHopsOfFourRanks, DoNotStaggerThroughHostMemory) {
