@@ -2,7 +2,7 @@
 """Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, what each of them takes, rounds of two hops,
 all-reduces beside matrix products, training, ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
 
-  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, clusters.svg, rounds.svg, overlap.svg,
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, clusters.svg, block_ends.svg, rounds.svg,
                                      training.svg, shared_link.svg and wire_loss.svg there; into docs/images if absent
 """
 import collections
@@ -166,6 +166,23 @@ def draw_clusters(output: pathlib.Path) -> None:
     save(figure, panels[0].get_legend_handles_labels(), 2, output)
 
 
+def draw_block_ends(output: pathlib.Path) -> None:
+    traces = read("block_shares_4xh200")["traces"]
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 3.8))
+    ways = (("all-gather", "#1f6f8b", "o", "128 blocks"), ("all-gather, clusters of 8", "#d9822b", "s", "in clusters of eight"))
+    for axes, shown in zip(panels, (ways, (("all-reduce", "#1f6f8b", "o", "64 blocks"),))):
+        for name, colour, marker, label in shown:
+            ends = sorted(end_us for _, _, _, end_us in traces[name])
+            plot(axes, [(end_us, 100 * (i + 1) / len(ends)) for i, end_us in enumerate(ends)], colour, marker, label)
+        axes.set_title(f"{shown[0][0]} of 64 MB, 4x H200", fontsize=10, loc="left")
+        axes.set_xlabel("microseconds", fontsize=9)
+        axes.set_ylabel("thread blocks that have ended, %", fontsize=9)
+        axes.grid(color="#e3e3e3", linewidth=0.8)
+        axes.tick_params(labelsize=8)
+        axes.legend(frameon=False, fontsize=8)
+    save(figure, ([], []), 1, output)
+
+
 def draw_rounds(output: pathlib.Path) -> None:
     results = read("rounds_of_two_hops_4xh100")
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 3.8))
@@ -272,6 +289,7 @@ def main() -> None:
     draw_beside_nccl(folder / "gpu_vs_nccl.svg")
     draw_few_blocks(folder / "few_blocks.svg")
     draw_clusters(folder / "clusters.svg")
+    draw_block_ends(folder / "block_ends.svg")
     draw_rounds(folder / "rounds.svg")
     draw_overlap(folder / "overlap.svg")
     draw_training(folder / "training.svg")

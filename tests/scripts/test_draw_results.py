@@ -19,6 +19,7 @@ TEXTS = {
                        "thread blocks", "microseconds"),
     "clusters.svg": ("all-reduce of 1 GB, 16 thread blocks", "reduce-scatter of 1 GB, 32", "without clusters", "in clusters of four",
                      "sends for microseconds"),
+    "block_ends.svg": ("all-gather of 64 MB", "all-reduce of 64 MB", "128 blocks", "in clusters of eight", "have ended, %"),
     "rounds.svg": ("reduce, 4x H100", "broadcast, 4x H100", "32 MB", "2 MB", "rounds", "microseconds"),
     "training.svg": ("304 million", "no P2P, NCCL", "48 blocks: the default", "NVLink, Strait", "no gradients traded", "658"),
     "overlap.svg": ("beside matrix products", "NCCL", "128 blocks", "16, the default", "by itself"),
