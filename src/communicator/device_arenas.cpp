@@ -187,8 +187,7 @@ Status DeviceArenas::run_probe(int device, std::uint32_t& unreached) const {
   cudaStreamDestroy(stream);
   STRAIT_TRY(ran);
   STRAIT_TRY(ended);
-  unreached = std::exchange(island_ring_.mailbox->unreached, 0);
-  island_ring_.mailbox->event = kernels::Mailbox::Event::none;
+  unreached = kernels::take_unreached(*island_ring_.mailbox);
   return {};
 }
 

@@ -107,6 +107,13 @@ struct Mailbox {
   StartedMarks started = {};  ///< LaunchCounts::started, as of then
 };
 
+/// What the probe has found. Nothing is left of its waits, which are none of the communicator's.
+inline std::uint32_t take_unreached(Mailbox& mailbox) {
+  const std::uint32_t unreached = mailbox.unreached;
+  mailbox = {};
+  return unreached;
+}
+
 /// In this device's memory, one a rank: how far its launches are. The host reads a copy.
 struct LaunchCounts {
   std::uint32_t collectives;  ///< that have started, in graphs too
