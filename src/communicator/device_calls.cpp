@@ -137,7 +137,7 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   std::size_t most = flagged_bytes_;
   if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
-  // What one rank takes from several fills its link better in bulk from 8 MB of each on (4 H200).
+  // What one rank takes from several fills its link better in bulk: 8 and 16 MB of each, but not 4 (4 H200).
   if (call.collective == Collective::gather && ring_.ranks > 2) most /= 4;
   if (message_bytes <= std::min(most, most_short)) return lines;
   return takes_many(call) ? slots(call, Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, at_once(large_call_blocks));
