@@ -7,6 +7,7 @@
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"
+#include "kernels/receive.cuh"
 
 /// The kernels of TwoHop (launch.hpp) in bulk: as a copy and as a reduction. A block serves several lanes (minder.cuh).
 /// What an iteration writes is published at its end, with one fence.
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
 #pragma unroll
           for (int b = 0; b < Bulk::reduce_batch; ++b)
             awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
-          return receive<Bulk>(all->ring, awaited, values);
+          return receive<Bulk, true>(all->ring, awaited, values);
         };
         return reduce_own<Bulk>(*all, own, results_out, as_it_is, receive_it);
       };

@@ -3,6 +3,7 @@
 #include "kernels/arithmetic.cuh"
 #include "kernels/chunks.cuh"
 #include "kernels/lane.cuh"
+#include "kernels/receive.cuh"
 
 /// What becomes of this rank's own part of one lane's round, and of what comes to it: over any wire, and at any address
 /// and of any length.
@@ -28,38 +29,65 @@ __device__ __forceinline__ void copy_own(const Own& own, std::uint32_t pieces) {
   });
 }
 
-inline constexpr int peers_at_once = 4;  ///< whose granules a thread has in flight together, for W::reduce_batch places
+inline constexpr std::uint32_t peers_at_once = 3;  ///< whose granules a thread has in flight together
+
+/// The others that a rank has, in rank order, a few at a time.
+class PeersInTurn {
+ public:
+  /// From the `first`-th on.
+  __device__ PeersInTurn(const Ring& ring, std::uint32_t first)
+      : first_(first), rank_(ring.rank), others_(ring.ranks - 1), own_(ring.rank - first) {
+    const bool is_last = first + peers_at_once >= others_;
+    has_own_ = ring.rank >= first && (own_ < peers_at_once || (is_last && own_ == peers_at_once));
+  }
+  /// The i-th of these: its rank.
+  __device__ std::uint32_t peer(std::uint32_t i) const { return first_ + i + (first_ + i >= rank_ ? 1 : 0); }
+  __device__ bool has(std::uint32_t i) const { return i < peers_at_once && first_ + i < others_; }
+  /// With this rank between them, where it belongs: whether the i-th is this one, and whether it was before.
+  __device__ bool is_own(std::uint32_t i) const { return has_own_ && i == own_; }
+  __device__ bool is_behind_own(std::uint32_t i) const { return has_own_ && i > own_; }
+
+ private:
+  const std::uint32_t first_, rank_, others_, own_;
+  bool has_own_;
+};
 
 /// Adds the granules of all contributors to some places, in rank order. `chunks` by position; this rank's own
-/// contributions are `mine`. False: gave up.
+/// contributions are `mine`; `has_more`: as of receive(). False: gave up.
 template <class W, class R>
 __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* chunks, std::uint32_t contributors,
                                               const Place (&places)[W::reduce_batch],
                                               const Granule (&mine)[W::reduce_batch], const Operation& operation,
-                                              R (&reductions)[W::reduce_batch]) {
+                                              R (&reductions)[W::reduce_batch], bool has_more = true) {
+  constexpr int batch = W::reduce_batch;
   bool is_first = true;
-  for (std::uint32_t first = 0; first < ring.ranks; first += peers_at_once) {
-    Granule values[peers_at_once * W::reduce_batch];
-    Awaited awaited[peers_at_once * W::reduce_batch];
+  for (std::uint32_t first = 0; first == 0 || first + 1 < ring.ranks; first += peers_at_once) {
+    const PeersInTurn turn(ring, first);
+    Granule values[peers_at_once * batch];
+    Awaited awaited[peers_at_once * batch];
     clear<W>(values);
 #pragma unroll
     for (std::uint32_t i = 0; i < peers_at_once; ++i) {
-      const std::uint32_t peer = first + i;
-      const bool reads = peer < ring.ranks && peer != ring.rank && (contributors >> peer & 1) != 0;
-      const Incoming& chunk = chunks[reads ? position_of(peer, ring.rank, ring.ranks) : 0];
+      const bool reads = turn.has(i) && (contributors >> turn.peer(i) & 1) != 0;
+      const Incoming& chunk = chunks[reads ? position_of(turn.peer(i), ring.rank, ring.ranks) : 0];
 #pragma unroll
-      for (int b = 0; b < W::reduce_batch; ++b)
-        awaited[i * W::reduce_batch + b] = {reads && places[b].active ? chunk.slot + places[b].slot_offset : nullptr,
-                                            chunk.flag, peer};
+      for (int b = 0; b < batch; ++b)
+        awaited[i * batch + b] = {reads && places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag,
+                                  turn.peer(i)};
     }
-    if (!receive<W>(ring, awaited, values)) return false;
+    if (!receive<W, true>(ring, awaited, values, has_more)) return false;
 #pragma unroll
-    for (std::uint32_t i = 0; i < peers_at_once; ++i) {
-      const std::uint32_t peer = first + i;
-      if (peer >= ring.ranks || (contributors >> peer & 1) == 0) continue;
+    for (std::uint32_t i = 0; i <= peers_at_once; ++i) {
+      const bool is_own = turn.is_own(i), is_behind = turn.is_behind_own(i);
+      const std::uint32_t peer = is_own ? ring.rank : turn.peer(is_behind ? i - 1 : i);
+      if (!is_own && !turn.has(is_behind ? i - 1 : i)) continue;
+      if ((contributors >> peer & 1) == 0) continue;
 #pragma unroll
-      for (int b = 0; b < W::reduce_batch; ++b) {
-        const Granule& value = peer == ring.rank ? mine[b] : values[i * W::reduce_batch + b];
+      for (int b = 0; b < batch; ++b) {
+        // By value: references would need memory.
+        Granule value = values[(i == peers_at_once ? i - 1 : i) * batch + b];
+        if (is_behind) value = values[(i == 0 ? 0 : i - 1) * batch + b];
+        if (is_own) value = mine[b];
         if (is_first) {
           reductions[b].first(value);
         } else {
@@ -85,7 +113,8 @@ __device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own
       places[b] = W::place_of(numbers[b], own.bytes);
       mine[b] = contribute(UserBytes<W::stride>(own.input).load(places[b].offset, places[b].valid));
     }
-    if (!reduce_places<W>(exchange.ring, incoming, ~0u, places, mine, operation, reductions)) return false;
+    const bool has_more = W::reduce_batch > 1 || exchange.ring.ranks > 2;
+    if (!reduce_places<W>(exchange.ring, incoming, ~0u, places, mine, operation, reductions, has_more)) return false;
 #pragma unroll
     for (int b = 0; b < W::reduce_batch; ++b)
       UserBytes<W::stride>(own.output).store(places[b].offset, places[b].valid, reductions[b].result(operation));

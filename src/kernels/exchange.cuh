@@ -6,6 +6,7 @@
 #include "kernels/exchange_call.cuh"
 #include "kernels/first_push.cuh"
 #include "kernels/lane.cuh"
+#include "kernels/receive.cuh"
 
 /// The kernels of Exchange (launch.hpp) over wires whose data bears flags, lines and packets: one hop, as a copy and as
 /// a reduction. Block l serves lane l.

@@ -3,6 +3,7 @@
 #include "kernels/combine.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/pair_arithmetic.cuh"
+#include "kernels/receive.cuh"
 
 /// Bulk chunks that are whole granules at aligned places, as nearly all are, in plain loops: how much a few blocks move
 /// is decided by what their threads have in flight, and by how few instructions that takes. Chunks of an odd address or

@@ -4,6 +4,7 @@
 #include "kernels/chunks.cuh"
 #include "kernels/combine.cuh"
 #include "kernels/lane.cuh"
+#include "kernels/receive.cuh"
 
 /// The kernels of TwoHop (launch.hpp) over wires whose data bears flags, lines and packets: as a copy and as a
 /// reduction. Block l serves lane l.
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_cons
 #pragma unroll
     for (int b = 0; b < W::reduce_batch; ++b)
       awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
-    return receive<W>(call.ring, awaited, values);
+    return receive<W, false>(call.ring, awaited, values);
   });
 }
 

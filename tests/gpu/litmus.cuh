@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/lane.cuh"
+#include "kernels/receive.cuh"
 
 /// Litmus tests of what the kernels' protocols ask of the memory system, with the kernels' own primitives, wires and
 /// functions. One block writes slots, another one, mostly on another GPU, reads them: what it takes must be of the very
@@ -245,7 +246,7 @@ __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
       places[b] = place_of<W>(traffic, round, b);
       awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, 0};
     }
-    const bool done = kernels::receive<W>(traffic.ring, awaited, values);
+    const bool done = kernels::receive<W, true>(traffic.ring, awaited, values);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
     if (weakness != Weakness::return_first && threadIdx.x == 0) {

@@ -65,6 +65,8 @@ class Litmus : public ::testing::TestWithParam<Where> {
                        LitmusMemory(through_host ? -1 : reader, words_bytes),
                        LitmusMemory(through_host ? -1 : gpu, words_bytes)});
       tallies_.emplace_back(gpu, sizeof(Tally));
+      constexpr std::size_t most_blocks = 4096;
+      counts_.emplace_back(gpu, most_blocks * sizeof(kernels::LaneCounts));
       LITMUS_CUDA(cudaSetDevice(gpu));
       streams_.push_back(nullptr);
       LITMUS_CUDA(cudaStreamCreateWithFlags(&streams_.back(), cudaStreamNonBlocking));
@@ -146,6 +148,7 @@ class Litmus : public ::testing::TestWithParam<Where> {
       traffic.ring.slots[static_cast<std::size_t>(wire)].slot_bytes = shape.pieces * kernels::piece_bytes;
       traffic.out = channel(ways_[gpu]);
       traffic.in = channel(ways_[(gpu + ways_.size() - 1) % ways_.size()]);
+      traffic.ring.counts = counts_[gpu].as<kernels::LaneCounts>();  // receive() loads one for each block
       traffic.tally = tallies_[gpu].as<Tally>();
       traffic.lanes = lanes;
       traffic.depth = shape.depth;
@@ -178,6 +181,7 @@ class Litmus : public ::testing::TestWithParam<Where> {
 
   std::vector<LitmusWay> ways_;
   std::vector<LitmusMemory> tallies_;
+  std::vector<LitmusMemory> counts_;
   std::vector<cudaStream_t> streams_;
 };
 
