@@ -100,8 +100,8 @@ inline constexpr Variable environment_table[] = {
      "(docs/gpus.md)."},
     {"STRAIT_LINES_BYTES", VariableKind::bytes, "16M", true,
      "GPU ranks that NVLink joins: messages up to this travel as lines, which come sooner, and longer ones in bulk, "
-     "which fills the link better. Up to twice this where all send to all, half of it for the slices of an all-reduce; "
-     "sends as far as they fit into free slots.",
+     "which fills the link better. Up to twice this where all send to all, half of it for the slices of an all-reduce, "
+     "of three ranks and more a quarter for gathers; sends as far as they fit into free slots.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_PIPED_BYTES", VariableKind::bytes, "2M", true,
      "GPU ranks that NVLink joins, from compute capability 9.0 on: with a bound on thread blocks, messages of so many "

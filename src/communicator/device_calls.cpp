@@ -1,7 +1,6 @@
 #include "communicator/device_calls.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "executor/cpu_reducers/reducer_memory.hpp"
@@ -18,25 +17,10 @@ using kernels::Slots;
 using kernels::TwoHop;
 using kernels::Wire;
 
-/// Rounds of slices that are cut so that the hops overlap. `parts`: what a lane has of a slice, in overlap_bytes. What
-/// a rank sends in both hops of an all-reduce fills its links; of a reduce or a broadcast one hop would leave most of
-/// them idle, so that more rounds pay, and earlier (4 H100).
-std::uint32_t overlapping_rounds(Collective collective, double parts) {
-  constexpr double reduce_part = 0.3, broadcast_part = 0.55, most_reduce_rounds = 24, most_broadcast_rounds = 12;
-  if (collective == Collective::all_reduce) return parts < 1 ? 1 : 3;
-  const bool reduces = collective == Collective::reduce;
-  const double rounds = std::round(parts / (reduces ? reduce_part : broadcast_part));
-  return static_cast<std::uint32_t>(std::clamp(rounds, 1.0, reduces ? most_reduce_rounds : most_broadcast_rounds));
-}
-/// Likewise through host memory, where each of four steps, up and down the link twice, waits for the one before.
-constexpr std::size_t most_host_overlap_rounds = 8, host_overlap_parts = 16;
 /// Blocks that begin at different times keep links busier while the first rounds go from hop to hop: between four H200
 /// broadcasts of 64 to 256 MB take 5 to 8% less time so in place, all-reduces of 64 MB 2%. Of more rounds that is
 /// nothing, and out of place broadcasts take 2% more.
 constexpr std::uint32_t stagger_ns = 3000, least_staggered_rounds = 4, most_staggered_rounds = 32;
-/// Of messages that are cut so that links carry both ways: more bring no more.
-constexpr double most_rounds = 16;
-
 /// Collectives of equal parts, of so many bytes and more, take no more than large_call_blocks if the user sets no other
 /// bound: more make them hardly faster (4 H200), and leave no SM to what runs beside them.
 constexpr std::size_t large_call_bytes = 32 << 20;
@@ -64,14 +48,15 @@ std::size_t slice_bytes_of(std::size_t bytes, std::size_t owners) {
   return (bytes + owners * grain - 1) / (owners * grain) * grain;
 }
 
+/// What each rank but the root owns of a reduce in so many rounds. The root owns the rest: as much as crosses in the
+/// first round, while there are no results yet that its link could carry.
+std::size_t slice_beside_root(std::size_t bytes, std::size_t ranks, std::size_t rounds) {
+  const std::size_t parts = rounds * (ranks - 1) + 1;
+  return slice_bytes_of(bytes * rounds / parts + 1, 1);
+}
+
 /// Its bit. What has none may have a hash in its place (DeviceQuantized).
 std::uint32_t root_bit(const Call& call) { return has_root(call.collective) ? 1u << call.root : 0; }
-
-/// Whether all ranks send and take as much.
-bool has_equal_parts(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::all_gather ||
-         collective == Collective::reduce_scatter || collective == Collective::all_to_all;
-}
 
 /// Whether a rank sends the same to all others, and nothing but that.
 bool is_multicast(Collective collective) {
@@ -80,44 +65,6 @@ bool is_multicast(Collective collective) {
 }
 
 }  // namespace
-
-/// Where PCIe takes the time, blocks that only copy have 32 KB or more between two fences, and few of them fill a link.
-Slots DeviceCalls::slots(const Call& call, Wire wire) const {
-  constexpr std::size_t least_block_bytes = 32 << 10, most_blocks = 32;
-  std::size_t blocks = blocks_for(call);
-  const kernels::WireSlots& all = ring_.slots[static_cast<std::size_t>(wire)];
-  if (wire == Wire::bulk && kernels::flagged_wire(ring_) == Wire::packets)
-    blocks = std::min(
-        blocks, std::clamp(all.lanes * std::size_t{all.slot_bytes} / least_block_bytes, std::size_t{1}, most_blocks));
-  return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks));
-}
-
-Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
-  Slots through = wire_for(call, one_hop, message_bytes);
-  through.rounds = rounds_for(call, one_hop, through, message_bytes);
-  return through;
-}
-
-/// In how many chunks a lane moves a message, at least. Of two hops, so many that they overlap. Through host memory, so
-/// many that links carry both ways at once: what comes is one round behind what is sent, so that of r rounds the r-th
-/// part of the time goes by one way only, and each round costs as much as the link takes for `round_bytes`.
-std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slots& through,
-                                      std::size_t message_bytes) const {
-  if (!one_hop) {
-    const std::size_t lane_bytes = message_bytes / through.lanes;
-    if (ring_.staged && through.wire == Wire::bulk && call.wire == WireFormat::off) {
-      const std::size_t round_bytes = std::max<std::size_t>(borders_.overlap_bytes / host_overlap_parts, 1);
-      const std::size_t rounds = (lane_bytes + round_bytes - 1) / round_bytes;
-      return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
-    }
-    return overlapping_rounds(call.collective,
-                              static_cast<double>(lane_bytes) / static_cast<double>(borders_.overlap_bytes));
-  }
-  if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
-  const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));
-  const double worth = static_cast<double>(message_bytes) * (ring_.ranks - 1) / round_bytes;
-  return static_cast<std::uint32_t>(std::clamp(std::round(std::sqrt(worth)), 1.0, most_rounds));
-}
 
 Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (is_piped(call, one_hop, message_bytes)) return piped_slots(call, one_hop, message_bytes);
@@ -128,7 +75,7 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
     // What a reduce's root takes no other rank does, and it sends nothing beside (4 H200, through host memory).
     const bool only_takes = ring_.staged && one_hop && call.collective == Collective::reduce;
     const std::size_t most = only_takes ? flagged_bytes_ * 2 : flagged_bytes_;
-    return slots(call, message_bytes > std::min(most, most_short) ? Wire::bulk : flagged);
+    return slots(call, message_bytes > std::min(most, most_short) ? Wire::bulk : flagged, message_bytes);
   }
   const Slots lines = slots(call, Wire::lines);
   const bool few_blocks = bound(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
@@ -178,6 +125,10 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
   const Slots through = slots_for(call, false, bytes / owners);
   TwoHop two_hop = two_hop_of(call, through, bytes, slice_bytes_of(bytes, owners));
+  if (call.collective == Collective::reduce && !through.piped) {  // of many rounds, as pipes have, one is nothing
+    two_hop = two_hop_of(call, through, bytes, slice_beside_root(bytes, ring_.ranks, two_hop.rounds));
+    two_hop.owners |= root_bit(call);
+  }
   const bool by_peers = through.wire == Wire::bulk && !ring_.staged;
   const bool is_middling = two_hop.rounds >= least_staggered_rounds && two_hop.rounds <= most_staggered_rounds;
   if (by_peers && ring_.ranks > 2 && is_middling) two_hop.stagger_ns = stagger_ns;
@@ -201,7 +152,9 @@ std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   if (!is_one_to_all_alike || bytes == 0 || !takes_many(call)) return {};
   const bool one_hop = takes_one_hop(call, bytes);
   const std::size_t message_bytes = aggregable_bytes(call);
-  if (message_bytes > most_aggregated_bytes || (!one_hop && call.collective != Collective::all_reduce)) return {};
+  // Those of a launch share lanes, of which a long one's blocks serve others.
+  if (message_bytes > most_aggregated_bytes || is_long_through_host(message_bytes)) return {};
+  if (!one_hop && call.collective != Collective::all_reduce) return {};
   Slots through = wire_for(call, one_hop, message_bytes);
   if (through.piped) return {};
   through.rounds = rounds_for(call, true, through, message_bytes);  // hops follow one another
@@ -359,7 +312,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through, std::size
   two_hop.output = static_cast<std::byte*>(call.receive);
   two_hop.bytes = length;
   two_hop.contributors = call.collective == Collective::broadcast ? root : everybody;
-  two_hop.owners = call.collective == Collective::all_reduce ? everybody : everybody & ~root;
+  two_hop.owners = two_hop.first_owners = call.collective == Collective::all_reduce ? everybody : everybody & ~root;
   two_hop.receivers = call.collective == Collective::all_reduce  ? everybody
                       : call.collective == Collective::broadcast ? everybody & ~root
                                                                  : root;

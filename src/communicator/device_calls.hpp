@@ -175,7 +175,10 @@ class DeviceCalls {
   std::uint32_t at_once(std::uint32_t blocks) const {
     return options_.sms != 0 ? std::min(blocks, options_.sms) : blocks;
   }
-  kernels::Slots slots(const Call& call, kernels::Wire wire) const;
+  kernels::Slots slots(const Call& call, kernels::Wire wire, std::size_t message_bytes = 0) const;
+  bool is_long_through_host(std::size_t message_bytes) const;
+  /// Whether all ranks send and take as much.
+  static bool has_equal_parts(Collective collective);
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,

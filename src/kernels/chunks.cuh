@@ -28,8 +28,11 @@ __device__ __forceinline__ bool has(std::uint32_t set, std::uint32_t rank) { ret
 /// A lane's chunk in a round of `owner`'s slice, and where it lies in the message. Round numbers below 0 have none.
 __device__ __forceinline__ std::uint32_t slice_chunk_of(const TwoHop& call, std::uint32_t lane, std::uint32_t owner,
                                                         int round, std::size_t& offset) {
-  const std::size_t begin = __popc(call.owners & ((1u << owner) - 1)) * call.slice_bytes;
-  if (round < 0 || begin >= call.bytes || !has(call.owners, owner)) return 0;
+  if (!has(call.owners, owner)) return 0;
+  const std::uint32_t before =
+      has(call.first_owners, owner) ? call.first_owners & ((1u << owner) - 1) : call.first_owners;
+  const std::size_t begin = __popc(before) * call.slice_bytes;
+  if (round < 0 || begin >= call.bytes) return 0;
   const std::size_t left = call.bytes - begin;
   const Message slice{nullptr, left < call.slice_bytes ? left : call.slice_bytes, call.chunk_bytes, call.lanes, 0};
   const std::uint32_t bytes = chunk_of(slice, lane, static_cast<std::uint32_t>(round), offset);

@@ -239,8 +239,8 @@ struct Aggregate {
 
 /// Two hops. The message is cut into a slice for every owner. Contributors send slice o to owner o, who reduces the
 /// contributions in rank order (copies, where there is but one), and sends the result to the receivers.
-/// all-reduce: everyone is all three; reduce: all but the root own, the root receives; broadcast: the root contributes,
-/// the others own and receive. Accelerates the plan two_hop.
+/// all-reduce: everyone is all three; reduce: all own, the root a shorter slice, or all but the root, which receives;
+/// broadcast: the root contributes, the others own and receive. Accelerates the plan two_hop.
 struct TwoHop {
   Ring ring;
   const std::byte* input;
@@ -254,6 +254,7 @@ struct TwoHop {
   std::uint32_t rounds;        ///< in which a lane moves the longest slice
   std::uint32_t contributors;  ///< bit r: rank r
   std::uint32_t owners;
+  std::uint32_t first_owners;  ///< of these, those whose slices come first, in rank order; another one has the last
   std::uint32_t receivers;
   PremulScalar premul_scalar;
   ReduceOp op;

@@ -119,8 +119,16 @@ class Fits {
     check_shape(launch, two_hop.width);
     const Message slice{nullptr, std::min(two_hop.slice_bytes, two_hop.bytes), two_hop.chunk_bytes, two_hop.lanes, 0};
     check_parts(launch, slice, two_hop.width, two_hop.rounds, two_hop.pieces, 1);
+    check_slices(two_hop);
+  }
+  /// Each owner has one of its own, all bytes are somebody's, and the last slice is no longer than others.
+  static void check_slices(const TwoHop& two_hop) {
     const auto owners = static_cast<std::size_t>(std::popcount(two_hop.owners));
     EXPECT_GE(owners * two_hop.slice_bytes, two_hop.bytes);
+    EXPECT_EQ(two_hop.first_owners & ~two_hop.owners, 0u);
+    EXPECT_LE(std::popcount(two_hop.owners & ~two_hop.first_owners), 1);
+    const std::size_t before = std::min((owners - 1) * two_hop.slice_bytes, two_hop.bytes);
+    EXPECT_LE(two_hop.bytes - before, two_hop.slice_bytes);
   }
   void check_shape(const DeviceLaunch& launch, std::uint32_t width) const {
     EXPECT_LE(launch.blocks * width, kernels::max_lanes) << "lanes have counters";
@@ -172,8 +180,8 @@ inline auto cut_of(Wire wire, const Message& message) {
 }
 inline auto cut_of(const TwoHop& two_hop) {
   return std::tuple(two_hop.bytes, two_hop.slice_bytes, two_hop.chunk_bytes, two_hop.lanes, two_hop.call_hash,
-                    two_hop.pieces, two_hop.rounds, two_hop.contributors, two_hop.owners, two_hop.receivers,
-                    two_hop.results);
+                    two_hop.pieces, two_hop.rounds, two_hop.contributors, two_hop.owners, two_hop.first_owners,
+                    two_hop.receivers, two_hop.results);
 }
 
 /// All that ranks send, in the order of their launches, is what their peers take. Of launches of two hops all have the

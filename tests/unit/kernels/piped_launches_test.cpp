@@ -352,8 +352,22 @@ TEST(TwoHopsOfFourRanks, Overlap) {
   EXPECT_EQ(rounds_of(Collective::all_reduce), (Rounds{1, 1, 3, 3}));
   EXPECT_EQ(rounds_of(Collective::reduce), (Rounds{1, 3, 6, 12}));
   EXPECT_EQ(rounds_of(Collective::broadcast), (Rounds{1, 2, 3, 6}));
-  EXPECT_EQ(rounds(Collective::reduce, 64 * mb), 23u);  // of 24, in chunks of whole pieces
+  EXPECT_EQ(rounds(Collective::reduce, 64 * mb), 24u);
   EXPECT_EQ(rounds(Collective::broadcast, 48 * mb), 12u);
+}
+
+/// In the first round, before there are results that its link could carry.
+TEST(TwoHopsOfFourRanks, TheRootOfAReduceOwnsOneRound) {
+  const DeviceCalls calls = calls_of(4, 0);
+  for (const std::size_t bytes : {2 * mb, 8 * mb, 16 * mb}) {
+    const auto call = std::get<kernels::TwoHop>(launch_of(calls, Collective::reduce, bytes).argument);
+    ASSERT_EQ(call.owners, 0b1111u);
+    ASSERT_EQ(call.first_owners, 0b1110u) << "the root has the last slice";
+    EXPECT_NEAR(static_cast<double>(bytes - 3 * call.slice_bytes), static_cast<double>(call.slice_bytes) / call.rounds,
+                64);
+  }
+  const auto piped = std::get<kernels::TwoHop>(launch_of(calls, Collective::reduce, 256 * mb).argument);
+  EXPECT_EQ(piped.owners, 0b1110u) << "of so many rounds one is nothing";
 }
 
 TEST(TwoHopsOfFourRanks, DoNotStaggerThroughHostMemory) {

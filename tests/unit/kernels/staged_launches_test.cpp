@@ -82,6 +82,30 @@ TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
   EXPECT_EQ(staged_rounds(Collective::all_gather, bytes), (bytes + a_round - 1) / a_round) << "as slots ask for";
 }
 
+/// What is written once, for all to read, takes the way up for less time.
+TEST(RoundsThroughHostMemory, AreFewerWhereOneMessageIsForAll) {
+  for (const std::uint32_t rounds : {1U, 2U}) {
+    EXPECT_EQ(staged_rounds(Collective::all_gather, rounds * rounds * 240 * kb, 0, 4), rounds);
+    EXPECT_EQ(staged_rounds(Collective::all_to_all, rounds * rounds * 80 * kb, 0, 4), rounds);
+  }
+}
+
+/// Of four ranks, so that links have more to do while blocks wait for their fences.
+TEST(BlocksThroughHostMemory, AreMoreForLongMessages) {
+  const auto blocks = [](Collective collective, std::size_t bytes, std::uint32_t ranks) {
+    Call call;
+    call.collective = collective;
+    call.count = bytes;
+    call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+    return staged_calls(ranks, {}).launches_of(call).at(0).blocks;
+  };
+  for (const Collective collective : {Collective::all_gather, Collective::all_to_all, Collective::broadcast}) {
+    EXPECT_EQ(blocks(collective, 1023 * kb, 4), 22u) << name(collective);
+    EXPECT_EQ(blocks(collective, 4096 * kb, 4), 45u) << name(collective);
+    EXPECT_EQ(blocks(collective, 4096 * kb, 2), 32u) << name(collective);
+  }
+}
+
 /// Up, down, up and down again: of four ranks so many rounds that the four overlap, none of more than 2 KB a lane
 /// before there are eight.
 TEST(RoundsThroughHostMemory, LetHopsOverlap) {
