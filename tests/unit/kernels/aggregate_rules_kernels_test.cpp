@@ -67,14 +67,18 @@ TEST_F(AggregateRules, SmallCallsGoTogetherWhileThereAreLanes) {
 TEST_F(AggregateRules, CallsInBulkGoTogetherToo) {
   EXPECT_EQ(together(40, 8193), lanes) << "half as many blocks as lanes";
   const std::size_t bulk_lanes = machine_.calls(0).ring().slots[static_cast<std::size_t>(kernels::Wire::bulk)].lanes;
-  const auto of = [&](std::size_t count, std::size_t flagged_bytes) {
-    const DeviceCalls calls(machine_.calls(0).ring(), nullptr,
-                            {.flagged_bytes = flagged_bytes, .algorithm = "one_hop"});
+  const auto of = [&](std::size_t count, bool staged) {
+    kernels::Ring ring = machine_.calls(0).ring();
+    ring.staged = staged;
+    const DeviceCalls calls(ring, nullptr, {.flagged_bytes = 32 << 10, .algorithm = "one_hop"});
     return aggregated_calls(calls, std::vector<Call>(40, call(count)));
   };
-  EXPECT_EQ(of(8193, 32 << 10), std::min<std::size_t>(bulk_lanes, kernels::max_aggregated));
-  EXPECT_EQ(of((8 << 20) - 1, 32 << 10), std::min<std::size_t>(bulk_lanes, kernels::max_aggregated));
-  EXPECT_EQ(of(8 << 20, 32 << 10), 1u) << "long enough by itself";
+  const std::size_t all = std::min<std::size_t>(bulk_lanes, kernels::max_aggregated);
+  EXPECT_EQ(of(8193, true), all);
+  EXPECT_EQ(of((8 << 20) - 1, false), all);
+  EXPECT_EQ(of(8 << 20, false), 1u) << "long enough by itself";
+  EXPECT_EQ(of((256 << 10) - 1, true), all);
+  EXPECT_EQ(of(256 << 10, true), 1u) << "of 1 MB, whose blocks serve other lanes";
 }
 
 /// Where they would take more lanes than there are, each has one, and the rest by its bytes.
