@@ -34,7 +34,8 @@ bool DeviceCalls::has_equal_parts(Collective collective) {
 }
 
 /// Where PCIe takes the time, blocks that only copy have 32 KB or more between two fences, and few of them fill a link.
-/// But of long messages through host memory twice as many, with half of that, take 5 to 10% less time (4 H200).
+/// But of long messages through host memory twice as many, with half of that, mostly take 2 to 10% less time (4 H200;
+/// other links and numbers of ranks were not measured).
 Slots DeviceCalls::slots(const Call& call, Wire wire, std::size_t message_bytes) const {
   const bool is_long = is_long_through_host(message_bytes);
   const std::size_t least_block_bytes = is_long ? 16 << 10 : 32 << 10, most_blocks = is_long ? 64 : 32;
@@ -46,6 +47,7 @@ Slots DeviceCalls::slots(const Call& call, Wire wire, std::size_t message_bytes)
   return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks));
 }
 
+/// The same on all ranks. What a group launches together is not long, for all its calls have blocks of one width.
 bool DeviceCalls::is_long_through_host(std::size_t message_bytes) const {
   constexpr std::size_t long_message_bytes = 1 << 20;
   return ring_.staged && ring_.ranks > 2 && message_bytes >= long_message_bytes;
