@@ -5,6 +5,7 @@
 
 #include "executor/cpu_reducers/reducer_memory.hpp"
 #include "kernels/piped.hpp"
+#include "kernels/prompt.hpp"
 #include "plan/request.hpp"
 
 namespace strait {
@@ -217,11 +218,13 @@ void DeviceCalls::add(const Exchange& made, const Slots& through, bool reduces,
     }
   if (lanes == 0) return launches.pop_back();
   launch.piped = through.piped && kernels::can_be_piped(exchange);
+  launch.prompt = kernels::can_be_prompt(exchange, through.wire, reduces);
   const kernels::Shape shape = kernels::shape_of(through, lanes, launch.piped);
   exchange.width = shape.width;
   launch.blocks = shape.blocks;
-  launch.threads =
-      launch.piped ? kernels::piped_threads : kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
+  launch.threads = launch.piped    ? kernels::piped_threads
+                   : launch.prompt ? kernels::prompt_threads(exchange)
+                                   : kernels::threads_for(exchange.pieces, ring_.ranks, shape.width);
 }
 
 Cast DeviceCalls::cast_of(const Call& call) const {

@@ -28,6 +28,7 @@ struct DeviceLaunch {
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  ///< of a block
   bool piped = false;         ///< kernels/piped.cuh
+  bool prompt = false;        ///< kernels/prompt.cuh
   bool apart = false;         ///< its messages do not wait for one another (kernels::exchange_copy_kernel())
   std::uint32_t turn = 0;     ///< of messages: their place in the order of turns (DeviceCalls::Turn)
   WireFormat encoding = WireFormat::off;  ///< of an EncodedExchange or an EncodedTwoHop

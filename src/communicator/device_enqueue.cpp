@@ -29,6 +29,8 @@ const void* kernel_of(const DeviceLaunch& what, const Call& call) {
     return kernels::encoded_kernel(kernel, what.encoding, call.type);
   }
   const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
+  if (what.prompt)
+    return what.reduces ? kernels::prompt_reduce_kernel(what.wire, call.type) : kernels::prompt_copy_kernel(what.wire);
   if (what.reduces)
     return one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
                    : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);

@@ -158,7 +158,23 @@ class Reduction {
         for (int e = 0; e < count; ++e) values_[e] = spec::finish<ReduceOp::avg>(values_[e], operation.averaged);
       }
     }
+    if constexpr (type == DataType::bfloat16 || type == DataType::float16) {
+      bool has_nan = false;
+#pragma unroll
+      for (int e = 0; e < count; ++e) has_nan |= values_[e] != values_[e];
+      if (!has_nan) return narrow_numbers<type, Bits16>(values_);
+    }
     return narrow<type, Bits16>(values_);
+  }
+  /// Of a sum, what changes nothing that it is added to: of floats minus zero, for zero would take its sign.
+  static __device__ __forceinline__ Bits16 neutral() {
+    using Element = spec::ElementType<type>;
+    constexpr std::uint64_t sign = std::is_integral_v<Element> ? 0 : std::uint64_t{1} << (8 * sizeof(Element) - 1);
+    constexpr std::uint64_t word = sizeof(Element) == 8   ? sign
+                                   : sizeof(Element) == 4 ? sign * 0x0000000100000001
+                                   : sizeof(Element) == 2 ? sign * 0x0001000100010001
+                                                          : sign * 0x0101010101010101;
+    return {word, word};
   }
 
  private:

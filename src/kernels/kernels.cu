@@ -9,6 +9,7 @@
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/piped_kernels.cuh"
+#include "kernels/prompt.cuh"
 #include "kernels/straight.cuh"
 #include "kernels/two_hop.cuh"
 
@@ -48,6 +49,13 @@ const void* exchange_copy_kernel(Wire wire, bool apart) {
   if (wire == Wire::lines) return reinterpret_cast<const void*>(&exchange_copy<Lines, true>);
   if (wire == Wire::packets) return reinterpret_cast<const void*>(&exchange_copy<Packets, true>);
   return reinterpret_cast<const void*>(&bulk_messages<>);
+}
+const void* prompt_copy_kernel(Wire wire) {
+  return wire == Wire::lines ? reinterpret_cast<const void*>(&prompt_exchange_copy<Lines>)
+                             : reinterpret_cast<const void*>(&prompt_exchange_copy<Packets>);
+}
+const void* prompt_reduce_kernel(Wire wire, DataType type) {
+  return table()[static_cast<std::size_t>(type)].prompt[wire == Wire::lines ? 0 : 1];
 }
 const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
 const void* straight_copy_kernel() { return reinterpret_cast<const void*>(&straight_copy<>); }
@@ -102,6 +110,11 @@ std::vector<const void*> all_kernels(Wire wire) {
       if (std::find(all.begin(), all.end(), pair.exchange) == all.end())
         all.insert(all.end(), {pair.exchange, pair.two_hop});
     }
+  if (wire != Wire::bulk) {
+    all.push_back(prompt_copy_kernel(wire));
+    for (std::size_t type = 0; type < data_type_count; ++type)
+      all.push_back(prompt_reduce_kernel(wire, static_cast<DataType>(type)));
+  }
   all.push_back(aggregate_copy_kernel(wire));
   if (wire == Wire::bulk) all.push_back(straight_copy_kernel());
   for (std::size_t type = 0; type < data_type_count; ++type)

@@ -22,6 +22,9 @@ const void* straight_copy_kernel();
 /// Of an Aggregate.
 const void* aggregate_copy_kernel(Wire wire);
 const void* aggregate_reduce_kernel(Wire wire, DataType type);
+/// Of an Exchange that can_be_prompt(), of prompt_threads().
+const void* prompt_copy_kernel(Wire wire);
+const void* prompt_reduce_kernel(Wire wire, DataType type);
 /// For every type and operation.
 const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op);
 const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op);
@@ -65,6 +68,7 @@ struct TypeKernels {
   Pair lines[2];
   Pair packets;
   Pair bulk;
+  const void* prompt[2];  ///< lines, which only add up, and packets
   const void* aggregate[wire_count];
   const void* add[2];  ///< as lines
   Pair piped;          ///< sums; null where there are none

@@ -24,6 +24,13 @@ __device__ __forceinline__ Granule load_granule(const std::byte* from) {
 __device__ __forceinline__ void store_granule(std::byte* to, const Granule& g) {
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(g.low), "l"(g.high) : "memory");
 }
+/// Without a branch, behind which the address would be worked out once it is known.
+__device__ __forceinline__ void store_granule_if(bool condition, std::byte* to, const Granule& g) {
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t@p st.relaxed.sys.global.v2.u64 [%0], {%1, %2};\n\t}" ::"l"(to),
+      "l"(g.low), "l"(g.high), "r"(static_cast<std::uint32_t>(condition))
+      : "memory");
+}
 /// The same in no order but that of barriers and fences: of a slot whose flag was acquired before, or is to be written
 /// after them, and of the user's memory.
 __device__ __forceinline__ Granule load_plain(const std::byte* from) {
@@ -76,6 +83,9 @@ __device__ __forceinline__ void count_up_released(std::uint32_t* word) {
 __device__ __forceinline__ void prefetch(const std::byte* from) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
 }
+
+/// Likewise, of what the launch before this one may still write: not into what only this SM sees.
+__device__ __forceinline__ void prefetch_far(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 
 /// How often a thread polls before it looks at the mailbox and the clock, which cost more.
 inline constexpr std::uint32_t polls_between_looks = 4096;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,6 +16,18 @@ struct Awaited {
   std::uint64_t flag;
   std::uint32_t peer;
 };
+
+/// Zero, of which the compiler knows no more than that it comes of all values: what is compared with it waits for all
+/// of them. Else the first would be looked at before the last is under way, wherever the compiler finds that it has a
+/// register less to keep.
+template <int count>
+__device__ __forceinline__ std::uint32_t zero_once_loaded(const Ring& ring, const Granule (&values)[count]) {
+  static_assert(std::has_single_bit(max_ranks));  // no rank has that bit
+  std::uint64_t all = 0;
+#pragma unroll
+  for (const Granule& value : values) all ^= value.low;
+  return static_cast<std::uint32_t>(all) & ring.rank & max_ranks;
+}
 
 /// Loads granules until all have come, by a whole warp together. False: gave up.
 ///

@@ -7,6 +7,7 @@
 #include "kernels/exchange.cuh"
 #include "kernels/kernels.hpp"
 #include "kernels/piped_kernels.cuh"
+#include "kernels/prompt.cuh"
 #include "kernels/two_hop.cuh"
 
 namespace strait::kernels {
@@ -25,17 +26,19 @@ TypeKernels::Pair piped_pair() {
     reinterpret_cast<const void*>(&exchange_reduce<wire, DataType::type, sum_only>),   \
         reinterpret_cast<const void*>(&two_hop_reduce<wire, DataType::type, sum_only>) \
   }
-#define STRAIT_TYPE_KERNELS(type)                                                            \
-  template <>                                                                                \
-  TypeKernels kernels_of<DataType::type>() {                                                 \
-    return {{STRAIT_KERNEL_PAIR(Lines, type, true), STRAIT_KERNEL_PAIR(Lines, type, false)}, \
-            STRAIT_KERNEL_PAIR(Packets, type, false),                                        \
-            {reinterpret_cast<const void*>(&bulk_exchange_reduce<DataType::type>),           \
-             reinterpret_cast<const void*>(&bulk_two_hop_reduce<DataType::type>)},           \
-            {reinterpret_cast<const void*>(&aggregate_reduce<Lines, DataType::type>),        \
-             reinterpret_cast<const void*>(&aggregate_reduce<Packets, DataType::type>),      \
-             reinterpret_cast<const void*>(&aggregate_reduce<Bulk, DataType::type>)},        \
-            {reinterpret_cast<const void*>(&add_chunks<DataType::type, true>),               \
-             reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)},             \
-            piped_pair<DataType::type>()};                                                   \
+#define STRAIT_TYPE_KERNELS(type)                                                                     \
+  template <>                                                                                         \
+  TypeKernels kernels_of<DataType::type>() {                                                          \
+    return {{STRAIT_KERNEL_PAIR(Lines, type, true), STRAIT_KERNEL_PAIR(Lines, type, false)},          \
+            STRAIT_KERNEL_PAIR(Packets, type, false),                                                 \
+            {reinterpret_cast<const void*>(&bulk_exchange_reduce<DataType::type>),                    \
+             reinterpret_cast<const void*>(&bulk_two_hop_reduce<DataType::type>)},                    \
+            {reinterpret_cast<const void*>(&prompt_exchange_reduce<Lines, DataType::type, true>),     \
+             reinterpret_cast<const void*>(&prompt_exchange_reduce<Packets, DataType::type, false>)}, \
+            {reinterpret_cast<const void*>(&aggregate_reduce<Lines, DataType::type>),                 \
+             reinterpret_cast<const void*>(&aggregate_reduce<Packets, DataType::type>),               \
+             reinterpret_cast<const void*>(&aggregate_reduce<Bulk, DataType::type>)},                 \
+            {reinterpret_cast<const void*>(&add_chunks<DataType::type, true>),                        \
+             reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)},                      \
+            piped_pair<DataType::type>()};                                                            \
   }

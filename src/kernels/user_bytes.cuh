@@ -65,6 +65,22 @@ class UserBytes {
     alignment_ = bits % stride == 0 ? stride : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : bits % 2 == 0 ? 2 : 1;
   }
 
+  /// Whether load_whole() and store_whole() may be used, which have no branches: of aligned words of 8 bytes, all of
+  /// which exist or none.
+  __device__ __forceinline__ bool is_whole(std::uint32_t valid) const {
+    return ((static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(data_)) | valid) & 7) == 0;
+  }
+  __device__ __forceinline__ Granule load_whole(std::uint32_t valid) const {
+    Granule g{};
+    if (valid != 0) g.low = *reinterpret_cast<const std::uint64_t*>(data_);
+    if (valid == 16) g.high = *reinterpret_cast<const std::uint64_t*>(data_ + 8);
+    return g;
+  }
+  __device__ __forceinline__ void store_whole(std::uint32_t valid, const Granule& g) const {
+    if (valid != 0) *reinterpret_cast<std::uint64_t*>(data_) = g.low;
+    if (valid == 16) *reinterpret_cast<std::uint64_t*>(data_ + 8) = g.high;
+  }
+
   /// The granule at `offset`, of which `valid` bytes (at most 16) exist; the rest is zero.
   __device__ __forceinline__ Granule load(std::size_t offset, std::uint32_t valid) const {
     const std::byte* from = data_ + offset;

@@ -7,6 +7,7 @@
 #include "kernels/bulk_messages.cuh"
 #include "kernels/exchange.cuh"
 #include "kernels/piped_kernels.cuh"
+#include "kernels/prompt.cuh"
 #include "kernels/straight.cuh"
 #include "support/emulated_launch.hpp"
 
@@ -20,10 +21,19 @@ void run_piped(const DeviceLaunch& launch, const kernels::Exchange& argument, Da
   });
 }
 
+void run_prompt(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
+  if (!launch.reduces) return kernels::prompt_exchange_copy<kernels::Packets>(argument);
+  spec::visit(type, [&]<DataType t>() {
+    argument.op == ReduceOp::sum ? kernels::prompt_exchange_reduce<kernels::Packets, t, true>(argument)  // as by lines
+                                 : kernels::prompt_exchange_reduce<kernels::Packets, t, false>(argument);
+  });
+}
+
 }  // namespace
 
 void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
   if (launch.piped) return run_piped(launch, argument, type);
+  if (launch.prompt) return run_prompt(launch, argument, type);
   const bool is_bulk = launch.wire == kernels::Wire::bulk;
   if (launch.apart)
     return is_bulk ? kernels::bulk_messages(argument) : kernels::exchange_copy<kernels::Packets, true>(argument);

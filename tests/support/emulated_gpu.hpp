@@ -180,6 +180,9 @@ inline void count_up_released(std::uint32_t* word) {
   std::atomic_ref(*word).fetch_add(1, std::memory_order_release);
 }
 /// As on a GPU, not atomic: whoever reads it too early or writes it too late has a race, which ThreadSanitizer sees.
+inline void store_granule_if(bool condition, std::byte* to, const Granule& g) {
+  if (condition) store_granule(to, g);
+}
 inline Granule load_plain(const std::byte* from) {
   testing::perhaps_delay();
   return *reinterpret_cast<const Granule*>(from);
@@ -198,6 +201,7 @@ inline void after_predecessor() {}
 template <class Argument>
 void fetch_arguments(const Argument& /*argument*/) {}
 inline void prefetch(const std::byte* /*from*/) {}
+inline void prefetch_far(const void* /*from*/) {}
 template <class T>
 T& shared_memory() {
   return testing::block->shared.of<T>();

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/launch.hpp"
+
+/// What the host knows of prompt kernels (prompt.cuh).
+namespace strait::kernels {
+
+inline constexpr std::uint32_t max_prompt_threads = 320;  ///< of a block: a warp for each piece
+/// Of messages in packets that are longer more threads fetch more at a time (4 H200, through host memory).
+inline constexpr std::size_t most_prompt_packets_copied = 4 << 10, most_prompt_packets_reduced = 8 << 10;
+
+constexpr std::size_t longest_message(const Exchange& call) {
+  std::size_t longest = 0;
+  for (std::uint32_t peer = 0; peer < call.ring.ranks; ++peer)
+    longest = std::max({longest, call.send[peer].bytes, call.receive[peer].bytes});
+  return longest;
+}
+
+/// Whether they can carry it, and are faster: that is this rank's alone to say. By lines they add up, and nothing else.
+constexpr bool can_be_prompt(const Exchange& call, Wire wire, bool reduces) {
+  if (wire == Wire::bulk || call.rounds != 1 || call.pieces * 32 > max_prompt_threads) return false;
+  if (wire == Wire::lines) return !reduces || call.op == ReduceOp::sum;
+  return longest_message(call) <= (reduces ? most_prompt_packets_reduced : most_prompt_packets_copied);
+}
+
+constexpr std::uint32_t prompt_threads(const Exchange& call) { return 32 * call.pieces; }
+
+}  // namespace strait::kernels

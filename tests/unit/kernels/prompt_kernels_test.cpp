@@ -1,0 +1,123 @@
+// Prompt kernels (kernels/prompt.cuh) on the CPU: every collective bit by bit, of more ranks than a thread has in
+// flight at a time, flags that wrap, and a rank that has nothing for a peer that is late.
+#include "support/emulated_collectives.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "host/collective_case.hpp"
+#include "kernels/prompt.hpp"
+#include "support/calls.hpp"
+#include "support/random_data.hpp"
+
+namespace strait::testing {
+namespace {
+
+using kernels::Exchange;
+using kernels::Wire;
+
+constexpr std::size_t always = ~std::size_t{0} >> 1;
+
+/// Over memory of peers, or of the host, where what is for all is written once.
+class Prompt : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Memory, Prompt, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Peers" : "Host"; });
+
+/// Two, three and four ranks: staged_kernels_test.
+TEST_P(Prompt, EveryCollectiveOfManyRanks) {
+  for (const std::uint32_t ranks : {5u, 9u}) {
+    Machine machine(ranks, 2, {.flagged_bytes = always, .p2p = GetParam(), .algorithm = "one_hop"});
+    CollectiveCase c;
+    c.type = DataType::float32;
+    c.count = 77;
+    Bytes data(c.count * sizeof(float));
+    const auto launches = machine.calls(0).launches_of(call_of(c, data.data(), data.data(), Bytes(4)));
+    ASSERT_TRUE(launches.at(0).prompt);
+    check_collectives(machine, {1, 77});
+  }
+}
+
+TEST_P(Prompt, FlagsOfManyRanksWrap) {
+  Machine machine(6, 1, {.flagged_bytes = always, .first_use = (std::uint64_t{1} << 22) - 2, .p2p = GetParam()});
+  check_collectives(machine, {3, 100});
+}
+
+/// The root runs ahead by all slots. Ranks beyond the first four have read nothing yet when it wipes one.
+TEST(PromptBroadcast, FlagsWrapWhileTheLastReaderIsLate) {
+  constexpr std::uint32_t ranks = 6;
+  Machine machine(ranks, 1, {.flagged_bytes = always, .first_use = (std::uint64_t{1} << 22) - 4});
+  constexpr int calls = 8;
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      if (rank + 1 == ranks) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      for (int turn = 0; turn < calls; ++turn) {
+        Bytes data(64, rank == 0 ? static_cast<std::byte>(turn) : poison);
+        CollectiveCase c;
+        c.collective = Collective::broadcast;
+        c.type = DataType::uint8;
+        c.count = data.size();
+        auto launches = machine.calls(rank).launches_of(call_of(c, data.data(), data.data(), Bytes(8)));
+        ASSERT_TRUE(launches.at(0).prompt);
+        std::get<Exchange>(launches[0].argument).ring.timeout_ns = 5'000'000'000;
+        machine.run(launches, c.type);
+        ASSERT_EQ(machine.mailbox(rank).event, kernels::Mailbox::Event::none) << "rank " << rank << ", call " << turn;
+        EXPECT_EQ(data, Bytes(64, static_cast<std::byte>(turn)));
+      }
+    });
+}
+
+/// Rank 0 has filled all slots to rank 2, which takes nothing, and goes on with rank 1.
+TEST(PromptMessages, NobodyWaitsForASlotThatNothingGoesTo) {
+  Machine machine(3, 1, {.flagged_bytes = always, .p2p = true});
+  const auto send = [&](std::uint32_t to, std::byte value) {
+    Bytes data(64, value);
+    CollectiveCase c;
+    c.collective = Collective::gather;
+    c.root = static_cast<int>(to);
+    c.type = DataType::uint8;
+    c.count = data.size();
+    auto launches = machine.calls(0).launches_of(call_of(c, data.data(), nullptr, Bytes(8)));
+    ASSERT_TRUE(launches.at(0).prompt);
+    std::get<Exchange>(launches[0].argument).ring.timeout_ns = 200'000'000;
+    machine.run(launches, c.type);
+  };
+  for (std::uint32_t use = 0; use < kernels::slot_depth; ++use) send(2, std::byte{1});
+  for (std::uint32_t use = 0; use < kernels::slot_depth; ++use) send(1, std::byte{1});
+  EXPECT_EQ(machine.mailbox(0).event, kernels::Mailbox::Event::none);
+  send(1, std::byte{1});
+  EXPECT_EQ(machine.mailbox(0).event, kernels::Mailbox::Event::timeout) << "here it must";
+  EXPECT_EQ(machine.mailbox(0).peer, 1u);
+}
+
+TEST(PromptCalls, AreShort) {
+  Exchange call{};
+  call.rounds = 1;
+  call.pieces = kernels::max_prompt_threads / 32;
+  call.op = ReduceOp::sum;
+  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::lines, true));
+  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::bulk, true));
+  call.op = ReduceOp::max;
+  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::lines, true));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::packets, true));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::lines, false));
+  ++call.pieces;
+  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::lines, false)) << "a block has no warp for it";
+  call.pieces = 1;
+  call.ring.ranks = 2;
+  call.send[1].bytes = kernels::most_prompt_packets_copied + 1;
+  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::packets, false));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::packets, true));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::lines, false));
+  call.receive[0].bytes = kernels::most_prompt_packets_reduced + 1;
+  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::packets, true));
+  call.rounds = 2;
+  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::lines, false));
+}
+
+}  // namespace
+}  // namespace strait::testing
