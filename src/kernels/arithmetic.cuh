@@ -158,7 +158,7 @@ class Reduction {
         for (int e = 0; e < count; ++e) values_[e] = spec::finish<ReduceOp::avg>(values_[e], operation.averaged);
       }
     }
-    if constexpr (type == DataType::bfloat16 || type == DataType::float16) {
+    if constexpr (sum_only && (type == DataType::bfloat16 || type == DataType::float16)) {
       bool has_nan = false;
 #pragma unroll
       for (int e = 0; e < count; ++e) has_nan |= values_[e] != values_[e];

@@ -45,13 +45,14 @@ __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaite
   const auto slot_or_nothing = [&](int i) { return awaited[i].slot != nullptr ? awaited[i].slot : nothing; };
   Patience patience;
   for (;;) {
+    std::uint64_t zero = 0;
     if constexpr (at_once) {
       values[0] = load_granule(slot_or_nothing(0));
       if (has_more) {
 #pragma unroll
         for (int i = 1; i < count; ++i) values[i] = load_granule(slot_or_nothing(i));
+        zero = zero_once_loaded(ring, values);
       }
-      __syncwarp();
     } else {
 #pragma unroll
       for (int i = 0; i < count; ++i)
@@ -61,7 +62,7 @@ __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaite
     std::uint32_t missing = none;
 #pragma unroll
     for (int i = 0; i < count; ++i)
-      if (awaited[i].slot != nullptr && !W::has_come(values[i], awaited[i].flag))
+      if (awaited[i].slot != nullptr && !W::has_come(values[i], awaited[i].flag ^ zero))
         missing = at_once ? static_cast<std::uint32_t>(i) : awaited[i].peer;
     if (!__any_sync(0xffffffffu, missing != none)) break;
     std::uint32_t peer = missing;
