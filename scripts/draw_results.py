@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, what each of them takes, rounds of two hops,
-all-reduces beside matrix products, training, ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
+small calls, all-reduces beside matrix products, training, ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
 
   scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, clusters.svg, block_ends.svg, rounds.svg,
-                                     training.svg, shared_link.svg and wire_loss.svg there; into docs/images if absent
+                                     small_calls.svg, overlap.svg, training.svg, shared_link.svg and wire_loss.svg there; into docs/images if absent
 """
 import collections
 import json
@@ -93,8 +93,9 @@ def plot(axes, points: list, colour: str, marker: str, label: str) -> None:
     axes.plot(*zip(*sorted(points)), color=colour, marker=marker, markersize=4, linewidth=1.4, label=label)
 
 
-def prepare(axes, title: str, sizes: list) -> None:
-    axes.axhline(1, color="#444444", linewidth=1)
+def prepare(axes, title: str, sizes: list, of_ratios: bool = True) -> None:
+    if of_ratios:
+        axes.axhline(1, color="#444444", linewidth=1)
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [size_name(size) for size in sizes])
@@ -202,6 +203,24 @@ def draw_rounds(output: pathlib.Path) -> None:
     save(figure, ([], []), 1, output)
 
 
+def draw_small_calls(output: pathlib.Path) -> None:
+    """Before prompt kernels and with them; NCCL from the gate, another machine of the kind."""
+    results, gate = read("prompt_4xh200"), read("gate_4xh200")["shards"]
+    figure, grid = pyplot.subplots(1, 4, figsize=(11, 3.4), sharey=True)
+    most_bytes = 512 << 10
+    for axes, collective in zip(grid, ("all-reduce", "all-gather", "reduce-scatter", "broadcast")):
+        nccl = [(row[0], row[3]) for row in gate[f"{collective}_bfloat16_graph"]
+                if row[1] == "out_of_place" and 64 <= row[0] <= most_bytes]
+        plot(axes, nccl, "#8c8c8c", "x", "NCCL")
+        for when, label, colour, marker in (("before", "Strait before", "#e69f00", "v"), ("now", "Strait", "#0072b2", "o")):
+            points = [(row[0], row[1]) for row in results["nvlink"][collective][when] if row[0] <= most_bytes]
+            plot(axes, points, colour, marker, label)
+        prepare(axes, collective, [1 << shift for shift in (6, 10, 14, 18)], of_ratios=False)
+        axes.set_ylim(0, 15)
+    grid[0].set_ylabel("microseconds, CUDA graphs", fontsize=9)
+    save(figure, grid[0].get_legend_handles_labels(), 3, output)
+
+
 def draw_overlap(output: pathlib.Path) -> None:
     points = collections.defaultdict(list)
     for run in read("overlap_2xh100")["runs"]:
@@ -291,6 +310,7 @@ def main() -> None:
     draw_clusters(folder / "clusters.svg")
     draw_block_ends(folder / "block_ends.svg")
     draw_rounds(folder / "rounds.svg")
+    draw_small_calls(folder / "small_calls.svg")
     draw_overlap(folder / "overlap.svg")
     draw_training(folder / "training.svg")
     draw_shared_link(folder / "shared_link.svg")
