@@ -51,7 +51,8 @@ class PromptLane {
     now_ = load_plain(reinterpret_cast<const std::byte*>(counts_));
     back_ = load_plain(reinterpret_cast<const std::byte*>(counts_) + sizeof(Granule));
   }
-  /// Gives back what the launch before took, and asks what the peer has given back if the next launch would have to.
+  /// Of a launch that goes on. Gives back what the launch before took, and asks what the peer has given back if the
+  /// next launch would have to.
   __device__ void trade() {
     if (now_.high != back_.low) store_word(peers_returned_word_, now_.high);
     back_.low = now_.high;
@@ -279,7 +280,7 @@ __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& cont
   lane.load();
   bool goes_on = parts.send(true), gives_up = false;
   const auto meanwhile = [&] {
-    if (minds_a_peer) lane.trade();
+    if (minds_a_peer && goes_on) lane.trade();
     mark_start(call, before);
   };
   const auto receive = [&] {
