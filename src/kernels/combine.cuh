@@ -113,7 +113,7 @@ __device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own
       places[b] = W::place_of(numbers[b], own.bytes);
       mine[b] = contribute(UserBytes<W::stride>(own.input).load(places[b].offset, places[b].valid));
     }
-    const bool has_more = W::reduce_batch > 1 || exchange.ring.ranks > 2;
+    const bool has_more = W::reduce_batch > 1 || exchange.ring.ranks > 2;  // in bulk two places are of the first peer
     if (!reduce_places<W>(exchange.ring, incoming, ~0u, places, mine, operation, reductions, has_more)) return false;
 #pragma unroll
     for (int b = 0; b < W::reduce_batch; ++b)
