@@ -21,6 +21,8 @@ TEXTS = {
                      "sends for microseconds"),
     "block_ends.svg": ("all-gather of 64 MB", "all-reduce of 64 MB", "128 blocks", "in clusters of eight", "have ended, %"),
     "rounds.svg": ("reduce, 4x H100", "broadcast, 4x H100", "32 MB", "2 MB", "rounds", "microseconds"),
+    "small_calls.svg": ("all-reduce", "reduce-scatter", "broadcast", "NCCL", "Strait before", "256 KB",
+                        "microseconds, CUDA graphs"),
     "training.svg": ("304 million", "no P2P, NCCL", "48 blocks: the default", "NVLink, Strait", "no gradients traded", "658"),
     "overlap.svg": ("beside matrix products", "NCCL", "128 blocks", "16, the default", "by itself"),
     "shared_link.svg": ("6 ranks", "8 ranks", "10 ranks", "islands, CPU threads across", "256 MB"),
