@@ -11,7 +11,7 @@
 /// of the block's chunks, to and from all ranks.
 ///
 /// A small call takes as long as the instructions between the end of the launch before it and its first store, between
-/// that and its first look for what comes, and behind that: a thread waits for each result about 5 cycles, and nothing
+/// that and its first look for what comes, and behind that: a thread waits for each result about 6 cycles, and nothing
 /// runs beside it. In run_exchange() one thread looks after each lane and tells the others. Here every thread counts
 /// slots by itself. What the arguments decide comes before the end of the launch before, what later launches need while
 /// data is on its way, and one barrier is left. The far end sees the same slots, flags and counters.
@@ -51,11 +51,14 @@ class PromptLane {
     now_ = load_plain(reinterpret_cast<const std::byte*>(counts_));
     back_ = load_plain(reinterpret_cast<const std::byte*>(counts_) + sizeof(Granule));
   }
-  /// Of a launch that goes on. Gives back what the launch before took, and asks what the peer has given back if the
-  /// next launch would have to.
-  __device__ void trade() {
+  /// Of a launch that goes on: what the launch before took.
+  __device__ void give_back() {
     if (now_.high != back_.low) store_word(peers_returned_word_, now_.high);
     back_.low = now_.high;
+  }
+  /// Likewise, unless that was done, and asks what the peer has given back if the next launch would have to.
+  __device__ void trade() {
+    give_back();
     now_.low += sends_ ? 1 : 0;
     now_.high += takes_ ? 1 : 0;
     if (now_.low + 1 >= back_.high + slot_depth) back_.high = load_word(returned_word_);
@@ -137,9 +140,14 @@ class PromptParts {
     }
   }
   /// Of a multicast, what goes to all with the last of them. False: gave up, or an earlier launch did, or not
-  /// `goes_on`.
-  __device__ __forceinline__ bool send(bool goes_on) {
-    goes_on = goes_on && goes_on_ && (is_free_ || await_slots<W>(call_, first));
+  /// `goes_on`. `before_waiting()`, if there is no slot: what peers may wait for meanwhile.
+  template <class BeforeWaiting>
+  __device__ __forceinline__ bool send(bool goes_on, BeforeWaiting&& before_waiting) {
+    goes_on = goes_on && goes_on_;
+    if (goes_on && !is_free_) {
+      before_waiting();
+      goes_on = await_slots<W>(call_, first);
+    }
     if constexpr (W::wire == Wire::packets)
       if (must_wipe_) goes_on = wipe_slots(goes_on);
     if (!goes_on) return false;
@@ -278,7 +286,10 @@ __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& cont
   const std::uint32_t before = begin_launch(ring);
   parts.load(contribution);
   lane.load();
-  bool goes_on = parts.send(true), gives_up = false;
+  const auto give_back = [&] {
+    if (minds_a_peer) lane.give_back();
+  };
+  bool goes_on = parts.send(true, give_back), gives_up = false;
   const auto meanwhile = [&] {
     if (minds_a_peer && goes_on) lane.trade();
     mark_start(call, before);
@@ -299,7 +310,7 @@ __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& cont
     for (std::uint32_t step = 1; step < 2 * groups && !gives_up; ++step) {
       parts.find((step < groups ? step : step - groups) * parts_at_once);
       parts.load(contribution);
-      if (step < groups) goes_on = parts.send(goes_on);
+      if (step < groups) goes_on = parts.send(goes_on, give_back);
       if (step + 1 == groups) meanwhile();
       if (step >= groups) receive();
     }

@@ -152,39 +152,90 @@ TEST_P(Packets, FlagsWrap) {
   }
 }
 
-/// A broadcast's root runs ahead of its readers by all slots of its ring; one reader is early, the other late.
+/// A broadcast's root runs ahead of its readers by all slots of its ring, and wipes one; the last reader is late. By
+/// prompt kernels also with more ranks than these look after at a time, and by the others.
 TEST(Broadcast, FlagsWrapWhileOneReaderIsLate) {
-  Machine machine(3, 1, {.flagged_bytes = always, .first_use = (std::uint64_t{1} << 22) - 4});
+  struct Form {
+    std::uint32_t ranks;
+    std::size_t bytes;
+    bool prompt;
+  };
   constexpr int calls = 8;
-  std::vector<std::jthread> threads;
-  for (std::uint32_t rank = 0; rank < 3; ++rank)
-    threads.emplace_back([&, rank] {
-      if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      for (int turn = 0; turn < calls; ++turn) {
-        Bytes data(64, rank == 0 ? static_cast<std::byte>(turn) : poison);
-        CollectiveCase c;
-        c.collective = Collective::broadcast;
-        c.type = DataType::uint8;
-        c.count = data.size();
-        auto launches = machine.calls(rank).launches_of(call_of(c, data.data(), data.data(), Bytes(8)));
-        std::get<kernels::Exchange>(launches.at(0).argument).ring.timeout_ns = 3'000'000'000;
-        machine.run(launches, c.type);
-        ASSERT_EQ(machine.mailbox(rank).event, Mailbox::Event::none) << "rank " << rank << ", call " << turn;
-        EXPECT_EQ(data, Bytes(64, static_cast<std::byte>(turn)));
-      }
-    });
+  for (const Form form : {Form{3, 64, true}, Form{6, 64, true}, Form{3, 6000, false}}) {
+    Machine machine(form.ranks, 1, {.flagged_bytes = always, .first_use = (std::uint64_t{1} << 22) - 4});
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < form.ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        if (rank + 1 == form.ranks) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        for (int turn = 0; turn < calls; ++turn) {
+          Bytes data(form.bytes, rank == 0 ? static_cast<std::byte>(turn) : poison);
+          CollectiveCase c;
+          c.collective = Collective::broadcast;
+          c.type = DataType::uint8;
+          c.count = data.size();
+          auto launches = machine.calls(rank).launches_of(call_of(c, data.data(), data.data(), Bytes(8)));
+          ASSERT_EQ(launches.at(0).prompt, form.prompt);
+          std::get<kernels::Exchange>(launches[0].argument).ring.timeout_ns = 5'000'000'000;
+          machine.run(launches, c.type);
+          ASSERT_EQ(machine.mailbox(rank).event, Mailbox::Event::none) << "rank " << rank << ", call " << turn;
+          EXPECT_EQ(data, Bytes(form.bytes, static_cast<std::byte>(turn)));
+        }
+      });
+  }
+}
+
+/// Of a sum of `count`: by prompt kernels, by others in packets, and in bulk.
+struct WaitingForm {
+  std::size_t flagged_bytes;
+  std::size_t count;
+  bool prompt;
+};
+void expect_form(const std::vector<DeviceLaunch>& launches, const WaitingForm& form) {
+  EXPECT_EQ(launches.at(0).prompt, form.prompt);
+  EXPECT_EQ(launches[0].wire, form.flagged_bytes == 0 ? kernels::Wire::bulk : kernels::Wire::packets);
+}
+
+/// Rank 1 has taken one of four slots from rank 0, and waits for rank 2: what it took it has given back by then.
+TEST(Waiting, NobodyWaitsBeforeItHasGivenBack) {
+  for (const std::size_t bytes : {std::size_t{64}, std::size_t{6000}}) {
+    Machine machine(3, 1, {.flagged_bytes = always, .p2p = true});
+    const auto gather = [&](std::uint32_t rank, std::uint32_t root, std::uint64_t timeout_ns) {
+      Bytes data(bytes, std::byte{1}), output(3 * bytes);
+      CollectiveCase c;
+      c.collective = Collective::gather;
+      c.root = static_cast<int>(root);
+      c.type = DataType::uint8;
+      c.count = bytes;
+      auto launches = machine.calls(rank).launches_of(call_of(c, data.data(), output.data(), Bytes(8)));
+      EXPECT_EQ(launches.at(0).prompt, bytes == 64);
+      std::get<kernels::Exchange>(launches[0].argument).ring.timeout_ns = timeout_ns;
+      machine.run(launches, c.type);
+    };
+    constexpr std::uint64_t soon_ns = 1'000'000'000, late_ns = 3'000'000'000;
+    for (std::uint32_t use = 0; use < kernels::slot_depth; ++use) gather(0, 1, soon_ns);
+    for (std::uint32_t use = 0; use < kernels::slot_depth; ++use) gather(1, 2, soon_ns);
+    gather(2, 1, soon_ns);
+    gather(1, 1, soon_ns);
+    {
+      std::jthread waiting([&] { gather(1, 2, late_ns); });  // rank 2 takes nothing
+      gather(0, 1, soon_ns);
+    }
+    EXPECT_EQ(machine.mailbox(0).event, Mailbox::Event::none) << bytes;
+    EXPECT_EQ(machine.mailbox(1).event, Mailbox::Event::timeout) << bytes;
+  }
 }
 
 /// A launch that waits in the stream behind one that gave up must not send: its peer would take that for the earlier.
 TEST(Waiting, NothingFollowsALaunchThatGaveUp) {
-  for (const std::size_t flagged_bytes : {always, std::size_t{0}}) {
-    Machine machine(2, 1, {.flagged_bytes = flagged_bytes});
+  for (const WaitingForm form : {WaitingForm{always, 1000, true}, {always, 9000, false}, {0, 200'000, false}}) {
+    Machine machine(2, 1, {.flagged_bytes = form.flagged_bytes});
     CollectiveCase c;
     c.type = DataType::uint8;
-    c.count = flagged_bytes == 0 ? 200'000 : 1000;  // bulk: several rounds
+    c.count = form.count;  // bulk: several rounds
     const auto run = [&](std::uint32_t rank, int value, std::uint64_t timeout_ns) {
       Bytes data(c.count, static_cast<std::byte>(value));
       auto launches = machine.calls(rank).launches_of(call_of(c, data.data(), data.data(), Bytes(8)));
+      expect_form(launches, form);
       std::get<kernels::Exchange>(launches.at(0).argument).ring.timeout_ns = timeout_ns;
       machine.run(launches, c.type);
       return data;
@@ -261,16 +312,18 @@ TEST(Waiting, EndsAtTheDeadlineAndNamesThePeer) {
 }
 
 TEST(Waiting, EndsWhenTheHostSaysSo) {
-  for (const std::size_t flagged_bytes : {always, std::size_t{0}}) {
-    Machine machine(2, 1, {.flagged_bytes = flagged_bytes});
-    Bytes data(4096);
+  for (const WaitingForm form : {WaitingForm{always, 500, true}, {always, 3000, false}, {0, 1000, false}}) {
+    Machine machine(2, 1, {.flagged_bytes = form.flagged_bytes});
+    Bytes data(form.count * sizeof(float));
     CollectiveCase c;
-    c.count = 1000;
+    c.count = form.count;
+    const Call call = call_of(c, data.data(), data.data(), Bytes(4));
+    expect_form(machine.calls(0).launches_of(call), form);
     std::jthread host([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
       std::atomic_ref(machine.mailbox(0).abort) = 1;
     });
-    machine.run(0, call_of(c, data.data(), data.data(), Bytes(4)));
+    machine.run(0, call);
     EXPECT_EQ(machine.mailbox(0).event, Mailbox::Event::aborted);
     EXPECT_EQ(machine.mailbox(0).holds_copies, 0u) << "its peers know of it";
   }
@@ -278,19 +331,20 @@ TEST(Waiting, EndsWhenTheHostSaysSo) {
 
 /// A rank whose call differs takes nothing of the others' data.
 TEST(Waiting, CallsThatDifferDoNotMeet) {
-  for (const std::size_t flagged_bytes : {always, std::size_t{0}}) {
-    Machine machine(2, 1, {.flagged_bytes = flagged_bytes});
+  for (const WaitingForm form : {WaitingForm{always, 500, true}, {always, 3000, false}, {0, 1000, false}}) {
+    Machine machine(2, 1, {.flagged_bytes = form.flagged_bytes});
     std::vector<std::jthread> threads;
     for (std::uint32_t rank = 0; rank < 2; ++rank)
       threads.emplace_back([&, rank] {
-        Bytes input(8000, std::byte{1}), output(8000, poison);
+        Bytes input(16'000, std::byte{1}), output(input.size(), poison);
         CollectiveCase c;
-        c.count = 1000 + rank;
+        c.count = form.count + rank;
         auto launches = machine.calls(rank).launches_of(call_of(c, input.data(), output.data(), Bytes(4)));
+        expect_form(launches, form);
         std::get<kernels::Exchange>(launches.at(0).argument).ring.timeout_ns = 50'000'000;
         machine.run(launches, c.type);
         EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::timeout);
-        EXPECT_EQ(output, Bytes(8000, poison));
+        EXPECT_EQ(output, Bytes(input.size(), poison));
       });
   }
 }
