@@ -30,6 +30,7 @@ struct Tally {
   unsigned long long overwritten;  ///< newer
   unsigned long long torn;         ///< neither: of no use at all
   unsigned long long stuck;        ///< blocks that gave up waiting
+  unsigned long long apart_ns;     ///< how long the kernel waited for those of other GPUs to begin
 };
 
 /// Slots from a writer to a reader, at addresses that both use.
@@ -44,6 +45,9 @@ struct Traffic {
   kernels::Ring ring;  ///< its mailbox, times and slot sizes; arenas are not used
   Channel out, in;
   Tally* tally;
+  std::uint64_t* begun;  ///< in the host's memory: of each GPU, whether its kernel runs
+  std::uint32_t gpus;
+  std::uint32_t gpu;
   std::uint32_t lanes;
   std::uint32_t depth;         ///< slots of a lane, a power of two
   std::uint32_t pieces;        ///< of a slot, a power of two, at most batch_size a warp
@@ -73,6 +77,19 @@ __device__ __forceinline__ void perhaps_pause(const Traffic& traffic, std::uint3
   const std::uint32_t who = blockIdx.x << 8 | threadIdx.x / kernels::warp_threads;
   const std::uint32_t random = mixed(round * 0x9e3779b9u ^ who ^ traffic.seed);
   if (random % 4 == 0) pause((random >> 2) % traffic.pause_cycles);
+}
+
+/// By all threads of a kernel at its start: how long others wait for it is nothing that the test is about.
+__device__ __forceinline__ void meet(const Traffic& traffic) {
+  constexpr std::uint64_t most_ns = 60'000'000'000;
+  if (threadIdx.x == 0) {
+    const std::uint64_t began_ns = kernels::device_now_ns();
+    if (blockIdx.x == 0) kernels::store_word(traffic.begun + traffic.gpu, 1);
+    for (std::uint32_t gpu = 0; gpu < traffic.gpus; ++gpu)
+      while (kernels::load_word(traffic.begun + gpu) == 0 && kernels::device_now_ns() - began_ns < most_ns) continue;
+    if (blockIdx.x == 0) traffic.tally->apart_ns = kernels::device_now_ns() - began_ns;
+  }
+  __syncthreads();
 }
 
 /// What a granule holds in a use of its slot: the use, and a hash of it and of the place.
@@ -265,6 +282,7 @@ __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
 /// Message passing in slots that are given back.
 template <class W, Weakness weakness>
 __global__ void __launch_bounds__(kernels::max_threads, 1) pass_messages(const __grid_constant__ Traffic traffic) {
+  meet(traffic);
   if (blockIdx.x < traffic.lanes)
     write_slots<W, weakness>(traffic, blockIdx.x);
   else
@@ -302,6 +320,7 @@ __device__ __forceinline__ void examine_whole(const Granule& got, const kernels:
 /// time: lines and packets must be whole whenever they are looked at. Of lines, `overwritten` is no violation here.
 template <class W, Weakness weakness>
 __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __grid_constant__ Traffic traffic) {
+  meet(traffic);
   if (blockIdx.x < traffic.lanes) {
     for (std::uint32_t round = 0; round < traffic.rounds; ++round) {
       const kernels::Outgoing chunk = outgoing<W>(traffic, blockIdx.x, round);
@@ -327,6 +346,7 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __
     const bool has_come = flagged_round<W>(got, round);
     if (has_come && round != last) {
       last = round;
+      patience = {};  // where host memory is read as often as it is written, all may take seconds
       examine_whole<W>(got, place, lane, round, mine);
     }
     gives_up = __any_sync(0xffffffffu, patience.spent(traffic.ring, 0, lane, false)) != 0;

@@ -98,6 +98,7 @@ __device__ void read_by_pipe(const Traffic& traffic, std::uint32_t lane, LitmusP
 template <Weakness weakness>
 __global__ void __launch_bounds__(kernels::max_threads, 1) pass_by_pipes(const __grid_constant__ Traffic traffic) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  meet(traffic);
   __shared__ LitmusPipe pipe;
   if (threadIdx.x == 0) {
     kernels::prepare_barrier(pipe.landed, 1);

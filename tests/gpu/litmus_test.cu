@@ -95,8 +95,9 @@ class Litmus : public ::testing::TestWithParam<Where> {
     const Tally& t = outcome.tally;
     std::printf(
         "[  litmus  ] %-34s %9llu uses of slots, %11llu checked: %llu stale, %llu overwritten, %llu torn, %llu "
-        "stuck; %.1f s\n",
-        what.c_str(), outcome.uses, t.checked, t.stale, t.overwritten, t.torn, t.stuck, outcome.seconds);
+        "stuck; %.1f s, begun %.1f ms apart\n",
+        what.c_str(), outcome.uses, t.checked, t.stale, t.overwritten, t.torn, t.stuck, outcome.seconds,
+        static_cast<double>(t.apart_ns) / 1e6);
   }
   void expect_none(const std::string& what, const Outcome& outcome, bool counts_overwritten = true) {
     report(what, outcome);
@@ -122,8 +123,9 @@ class Litmus : public ::testing::TestWithParam<Where> {
   };
 
   void run_shape(Kernel kernel, Wire wire, const Shape& shape, const Extras& extras, Outcome& outcome) {
-    const LitmusMemory mailbox(-1, sizeof(kernels::Mailbox));
+    const LitmusMemory mailbox(-1, sizeof(kernels::Mailbox)), begun(-1, words_bytes);
     mailbox.clear();
+    begun.clear();
     for (const LitmusWay& way : ways_)
       for (const LitmusMemory* memory : {&way.slots, &way.flags, &way.returned}) memory->clear();
     // A kernel that loads at its first launch would wait for one that waits for it.
@@ -150,6 +152,9 @@ class Litmus : public ::testing::TestWithParam<Where> {
       traffic.in = channel(ways_[(gpu + ways_.size() - 1) % ways_.size()]);
       traffic.ring.counts = counts_[gpu].as<kernels::LaneCounts>();  // receive() loads one for each block
       traffic.tally = tallies_[gpu].as<Tally>();
+      traffic.begun = begun.as<std::uint64_t>();
+      traffic.gpus = static_cast<std::uint32_t>(ways_.size());
+      traffic.gpu = static_cast<std::uint32_t>(gpu);
       traffic.lanes = lanes;
       traffic.depth = shape.depth;
       traffic.pieces = shape.pieces;
@@ -172,6 +177,7 @@ class Litmus : public ::testing::TestWithParam<Where> {
       outcome.tally.overwritten += seen.overwritten;
       outcome.tally.torn += seen.torn;
       outcome.tally.stuck += seen.stuck;
+      outcome.tally.apart_ns = std::max(outcome.tally.apart_ns, seen.apart_ns);
       outcome.uses += std::uint64_t{lanes} * shape.rounds;
     }
   }
