@@ -117,8 +117,12 @@ __device__ __forceinline__ void fetch_arguments(const Argument& argument) {
 #pragma unroll
     for (std::uint32_t i = 0; i < at_once; ++i) all ^= first[min(at + i * stride, words - 1)];
   }
-  __shared__ std::uint32_t kept;  // else no load would be left
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(&kept))), "r"(all));
+  // Else no load would be left. Whatever they are, nobody reads this; the condition is none that the compiler knows of,
+  // and keeps threads from storing to one place all together.
+  __shared__ std::uint32_t kept;
+  asm volatile("{\n\t.reg .pred is;\n\tsetp.eq.u32 is, %1, 0x57ae17;\n\t@is st.shared.u32 [%0], %1;\n\t}" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(&kept))),
+               "r"(all));
 }
 
 /// A block's memory for a T: the same for all its threads.
