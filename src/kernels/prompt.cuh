@@ -159,18 +159,36 @@ class PromptParts {
     }
     return true;
   }
-  /// Until all has come, in the place of the values of other ranks. False: gave up.
+  /// Until all has come, in the place of the values of other ranks. False: gave up. As kernels::receive(), but that
+  /// what is loaded where nothing comes was loaded before: through host memory an all-reduce of 1 KB takes 7% longer
+  /// without.
   __device__ __forceinline__ bool receive() {
-    Awaited awaited[parts_at_once];
+    constexpr std::uint32_t none = max_ranks;
+    const auto* const nothing = reinterpret_cast<const std::byte*>(lane_counts(ring_.rank));
+    const std::byte* slots[parts_at_once];
+    std::uint64_t flags[parts_at_once];
+#pragma unroll
+    for (std::uint32_t i = 0; i < parts_at_once; ++i) {
+      slots[i] = parts[i].takes ? parts[i].in + slot_offset(parts[i].taken) : nothing;
+      flags[i] = W::flag(parts[i].taken, parts[i].hash_from);
+    }
+    Patience patience;
     Granule come[parts_at_once];
+    for (;;) {
+#pragma unroll
+      for (std::uint32_t i = 0; i < parts_at_once; ++i) come[i] = load_granule(slots[i]);
+      const std::uint64_t zero = zero_once_loaded(ring_, come);
+      std::uint32_t missing = none;
+#pragma unroll
+      for (std::uint32_t i = 0; i < parts_at_once; ++i)
+        if (parts[i].takes && !W::has_come(come[i], flags[i] ^ zero)) missing = first + i;
+      if (!__any_sync(0xffffffffu, missing != none)) break;
+      const bool gives_up = missing != none && patience.spent(ring_, missing, blockIdx.x, false);
+      if (__any_sync(0xffffffffu, gives_up)) return false;
+    }
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i)
-      awaited[i] = {parts[i].takes ? parts[i].in + slot_offset(parts[i].taken) : nullptr,
-                    W::flag(parts[i].taken, parts[i].hash_from), first + i};
-    if (!kernels::receive<W, true>(ring_, awaited, come)) return false;
-#pragma unroll
-    for (std::uint32_t i = 0; i < parts_at_once; ++i)
-      if (!parts[i].is_own) parts[i].value = come[i];
+      if (!parts[i].is_own) parts[i].value = W::unpacked(come[i]);
     return true;
   }
 
