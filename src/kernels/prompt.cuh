@@ -160,8 +160,7 @@ class PromptParts {
     return true;
   }
   /// Until all has come, in the place of the values of other ranks. False: gave up. As kernels::receive(), but that
-  /// what is loaded where nothing comes was loaded before: through host memory an all-reduce of 1 KB takes 7% longer
-  /// without.
+  /// what is loaded where nothing comes was loaded before: else sums of two ranks through host memory take longer.
   __device__ __forceinline__ bool receive() {
     constexpr std::uint32_t none = max_ranks;
     const auto* const nothing = reinterpret_cast<const std::byte*>(lane_counts(ring_.rank));
