@@ -23,6 +23,7 @@
 #include "communicator/island_messages.hpp"
 #include "communicator/side_streams.hpp"
 #include "communicator/started_calls.hpp"
+#include "executor/cuda/launcher.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "transports/host_staged/host_memory.hpp"
 
@@ -98,6 +99,7 @@ class CudaRank final : public DeviceRank {
 
   Request request_;
   std::shared_ptr<const void> keeps_pinned_ = host_staged::HostMemory::keep_pinned();  ///< until all else has ended
+  std::optional<cuda::Launcher> launcher_;                                             ///< from load_kernels() on
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};

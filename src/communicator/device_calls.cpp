@@ -120,7 +120,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   const bool reduces = is_reduction(call.collective);
   if (takes_one_hop(call, bytes)) {
     const Slots through = slots_for(call, true, bytes);
-    add(exchange_of(call, through, rows_of(call).bytes), through, reduces, launches);
+    fill_in(exchange_in(launches.emplace_back()), call, through, rows_of(call).bytes);
+    shape_last(through, reduces, launches);
     return launches;
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
@@ -182,13 +183,12 @@ DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
   if (call.wire != WireFormat::off) through.grain_bytes = cpu_reducers::ReducerMemory::run_bytes(call.wire);
   const std::size_t bytes = call.count * size_bytes(call.type);
   const std::uint16_t hash = short_hash_of(signature(call));
-  Exchange exchange{};
-  exchange.ring = ring_;
+  std::vector<DeviceLaunch> launches(1);
+  Exchange& exchange = exchange_in(launches.front());
   exchange.send[cpu_reducers::ReducerMemory::threads] = kernels::message(through, call.send, bytes, hash);
   exchange.receive[cpu_reducers::ReducerMemory::threads] = kernels::message(through, call.receive, bytes, hash);
   exchange.lead = reducers_lead;
-  std::vector<DeviceLaunch> launches;
-  add(exchange, through, false, launches);
+  shape_last(through, false, launches);
   return launches.at(0);
 }
 
@@ -197,15 +197,19 @@ bool DeviceCalls::leaves_own(const Call& call, const std::vector<DeviceLaunch>& 
          !launches.empty() && std::holds_alternative<TwoHop>(launches.front().argument) && !launches.front().piped;
 }
 
-void DeviceCalls::add(const Exchange& made, const Slots& through, bool reduces,
-                      std::vector<DeviceLaunch>& launches) const {
-  std::uint32_t lanes = 0;
-  std::size_t last_bytes = 0;  // most have one length
-  // In its place: arguments are long, and copies of them cost most of a call.
-  DeviceLaunch& launch = launches.emplace_back();
+Exchange& DeviceCalls::exchange_in(DeviceLaunch& launch) const {
+  auto& exchange = std::get<Exchange>(launch.argument);
+  exchange.ring = ring_;
+  return exchange;
+}
+
+void DeviceCalls::shape_last(const Slots& through, bool reduces, std::vector<DeviceLaunch>& launches) const {
+  DeviceLaunch& launch = launches.back();
   launch.wire = through.wire;
   launch.reduces = reduces;
-  Exchange& exchange = launch.argument.emplace<Exchange>(made);
+  auto& exchange = std::get<Exchange>(launch.argument);
+  std::uint32_t lanes = 0;
+  std::size_t last_bytes = 0;  // most have one length
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
     for (const Message* message : {&exchange.send[peer], &exchange.receive[peer]}) {
       if (message->bytes == 0 || message->bytes == last_bytes) continue;
@@ -269,9 +273,7 @@ MessageRows DeviceCalls::rows_of_sums(const Call& call) const {
   return {slice, {from, slice, everybody}, {to + ring_.rank * slice, 0, everybody}, bytes};
 }
 
-Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through, std::size_t length) const {
-  Exchange exchange{};
-  exchange.ring = ring_;
+void DeviceCalls::fill_in(Exchange& exchange, const Call& call, const Slots& through, std::size_t length) const {
   exchange.op = call.op;
   exchange.premul_scalar = call.premul_scalar;
   exchange.cast = cast_of(call);
@@ -284,7 +286,6 @@ Exchange DeviceCalls::exchange_of(const Call& call, const Slots& through, std::s
   if (!call.send_offsets.empty() || !call.send_counts.empty() || !call.receive_offsets.empty() ||
       !call.receive_counts.empty())
     place_blocks(exchange, call, part);
-  return exchange;
 }
 
 /// Of a step of DeviceIslands, whose blocks lie elsewhere or differ in length.

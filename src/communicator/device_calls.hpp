@@ -191,8 +191,11 @@ class DeviceCalls {
   std::uint32_t piped_blocks(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots piped_slots(const Call& call, bool one_hop, std::size_t message_bytes) const;
   bool takes_one_hop(const Call& call, std::size_t bytes) const;
+  /// That of a new launch, among these ranks. Exchanges are made where they stay: they are long, and copies of them
+  /// cost most of a call.
+  kernels::Exchange& exchange_in(DeviceLaunch& launch) const;
   /// `length`: of a message, as `through` counts.
-  kernels::Exchange exchange_of(const Call& call, const kernels::Slots& through, std::size_t length) const;
+  void fill_in(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through, std::size_t length) const;
   void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;
   /// `at_once`: all ranks are sure to make the same launches at the same time.
   std::vector<DeviceLaunch> launches_of(Turns turns, bool at_once) const;
@@ -203,8 +206,8 @@ class DeviceCalls {
                              std::size_t slice) const;
   kernels::Slots encoded_slots(const Call& call, bool one_hop, std::size_t elements) const;
   DeviceLaunch launch_of(const kernels::TwoHop& two_hop, const kernels::Slots& through, bool reduces) const;
-  void add(const kernels::Exchange& made, const kernels::Slots& through, bool reduces,
-           std::vector<DeviceLaunch>& launches) const;
+  /// Of the last one, whose exchange is filled in: all else. Takes it away if it would move nothing.
+  void shape_last(const kernels::Slots& through, bool reduces, std::vector<DeviceLaunch>& launches) const;
 
   kernels::Ring ring_{};
   std::byte* barrier_tokens_ = nullptr;

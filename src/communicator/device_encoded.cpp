@@ -53,7 +53,8 @@ std::vector<DeviceLaunch> DeviceCalls::encoded_launches_of(const Call& call) con
     launches[0].argument = kernels::EncodedTwoHop{std::get<TwoHop>(launches[0].argument), encoding};
   } else {
     const Slots through = encoded_slots(call, true, call.count);
-    add(exchange_of(call, through, call.count), through, is_reduction(call.collective), launches);
+    fill_in(exchange_in(launches.emplace_back()), call, through, call.count);
+    shape_last(through, is_reduction(call.collective), launches);
     launches[0].argument = kernels::EncodedExchange{std::get<Exchange>(launches[0].argument), encoding};
   }
   launches[0].encoding = call.wire;

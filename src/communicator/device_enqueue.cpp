@@ -60,7 +60,7 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   } else {
     kernel = kernel_of(what, call);
   }
-  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, argument, shape, call.stream));
+  STRAIT_TRY(launcher_->launch(kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
   ++launches_;
   return {};
@@ -75,8 +75,7 @@ Status CudaRank::launch(AggregateLaunch& what) {
   what.argument.ring.finished = order_->finished();
   const void* const kernel =
       what.reduces ? kernels::aggregate_reduce_kernel(what.wire, what.type) : kernels::aggregate_copy_kernel(what.wire);
-  STRAIT_TRY(cuda::launch_kernel(request_.device, kernel, &what.argument,
-                                 {what.blocks, what.threads, overlaps_launches_}, what.stream));
+  STRAIT_TRY(launcher_->launch(kernel, &what.argument, {what.blocks, what.threads, overlaps_launches_}, what.stream));
   order_->launched(what.blocks);
   return {};
 }
@@ -84,8 +83,8 @@ Status CudaRank::launch(AggregateLaunch& what) {
 /// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
 /// for an exchange, which may wait for just those.
 Status CudaRank::launch(const WireLaunch& what, void* stream) {
-  return cuda::launch_kernel(request_.device, kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
-                             {what.blocks, kernels::wire_threads, false}, stream);
+  return launcher_->launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
+                           {what.blocks, kernels::wire_threads, false}, stream);
 }
 
 Status CudaRank::enqueue(const Call& call) {

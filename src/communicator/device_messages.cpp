@@ -74,8 +74,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) co
     // be, has it wait for one another.
     const bool may_step = has_few_blocks(any) || options_.piped_bytes == 0;
     const bool piped = ends.piped && (may_step || has_one_way_each(ends.exchange));
-    add(ends.exchange, piped ? piped_slots(any, true, 0) : kernels::slots_of(ring_, wire, blocks_for(any)), false,
-        launches);
+    launches.emplace_back().argument = ends.exchange;
+    shape_last(piped ? piped_slots(any, true, 0) : kernels::slots_of(ring_, wire, blocks_for(any)), false, launches);
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();
     launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, wire);

@@ -143,6 +143,7 @@ Status CudaRank::open_order() {
 }
 
 Status CudaRank::load_kernels() {
+  STRAIT_ASSIGN(launcher_, cuda::Launcher::open(request_.device));
   std::vector<kernels::Wire> wires{kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk};
   if (!arenas_.islands().empty()) wires.push_back(kernels::flagged_wire(arenas_.island_ring()));
   for (const kernels::Wire wire : wires) STRAIT_TRY(cuda::load_kernels(kernels::all_kernels(wire)));
@@ -154,17 +155,17 @@ Status CudaRank::load_kernels() {
   // A block of any of them takes all shared memory of its SM, so that one speaks for all.
   const kernels::PipedKernel piped = kernels::piped_copy_kernel(true);
   STRAIT_ASSIGN(most_clustered_blocks_,
-                cuda::most_blocks_at_once(piped.kernel, {.blocks = kernels::piped_cluster,
-                                                         .threads = kernels::piped_threads,
-                                                         .overlaps = false,
-                                                         .memory_bytes = piped.memory_bytes,
-                                                         .cluster_blocks = kernels::piped_cluster}));
+                launcher_->most_blocks_at_once(piped.kernel, {.blocks = kernels::piped_cluster,
+                                                              .threads = kernels::piped_threads,
+                                                              .overlaps = false,
+                                                              .memory_bytes = piped.memory_bytes,
+                                                              .cluster_blocks = kernels::piped_cluster}));
   return {};
 }
 
 Status CudaRank::open_copies() {
   const auto launch_add = [this](const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream) {
-    return cuda::launch_kernel(request_.device, kernel, &add, {blocks, kernels::max_threads, false}, stream);
+    return launcher_->launch(kernel, &add, {blocks, kernels::max_threads, false}, stream);
   };
   STRAIT_ASSIGN(copies_, DeviceCopies::open(request_, arenas_, launch_add));
   return {};

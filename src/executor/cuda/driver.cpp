@@ -42,6 +42,8 @@ Result<Driver> load() {
   STRAIT_TRY(find(driver.get_properties, "cuMemGetAllocationPropertiesFromHandle"));
   STRAIT_TRY(find(driver.export_handle, "cuMemExportToShareableHandle"));
   STRAIT_TRY(find(driver.import_handle, "cuMemImportFromShareableHandle"));
+  STRAIT_TRY(find(driver.launch_kernel, "cuLaunchKernelEx"));
+  STRAIT_TRY(find(driver.most_active_clusters, "cuOccupancyMaxActiveClusters"));
   STRAIT_TRY(find(driver.batch_memory_operations, "cuStreamBatchMemOp"));
   STRAIT_TRY(find(driver.write_value, "cuStreamWriteValue32"));
   STRAIT_TRY(find(driver.wait_value, "cuStreamWaitValue32"));

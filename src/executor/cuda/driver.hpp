@@ -26,6 +26,8 @@ struct Driver {
   decltype(&cuMemGetAllocationPropertiesFromHandle) get_properties;
   decltype(&cuMemExportToShareableHandle) export_handle;
   decltype(&cuMemImportFromShareableHandle) import_handle;
+  decltype(&cuLaunchKernelEx) launch_kernel;
+  decltype(&cuOccupancyMaxActiveClusters) most_active_clusters;
   decltype(&cuStreamBatchMemOp) batch_memory_operations;
   decltype(&cuStreamWriteValue32) write_value;
   decltype(&cuStreamWaitValue32) wait_value;

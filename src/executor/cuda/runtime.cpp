@@ -109,58 +109,6 @@ Result<int> compiled_for(const void* kernel) {
   return attributes.ptxVersion;
 }
 
-namespace {
-
-/// The same, as CUDA takes it. Stays where it is made.
-class LaunchConfig {
- public:
-  explicit LaunchConfig(const LaunchShape& shape) {
-    config_.gridDim = dim3(shape.blocks);
-    config_.blockDim = dim3(shape.threads);
-    config_.dynamicSmemBytes = shape.memory_bytes;
-    config_.attrs = attributes_;
-    if (shape.overlaps)
-      add(cudaLaunchAttributeProgrammaticStreamSerialization).programmaticStreamSerializationAllowed = 1;
-    if (shape.cluster_blocks > 1) add(cudaLaunchAttributeClusterDimension).clusterDim = {shape.cluster_blocks, 1, 1};
-  }
-  LaunchConfig(const LaunchConfig&) = delete;
-  LaunchConfig& operator=(const LaunchConfig&) = delete;
-  cudaLaunchConfig_t& operator*() { return config_; }
-
- private:
-  cudaLaunchAttributeValue& add(cudaLaunchAttributeID what) {
-    cudaLaunchAttribute& attribute = attributes_[config_.numAttrs++];
-    attribute.id = what;
-    return attribute.val;
-  }
-  cudaLaunchConfig_t config_{};
-  cudaLaunchAttribute attributes_[2]{};
-};
-
-}  // namespace
-
-Result<std::uint32_t> most_blocks_at_once(const void* kernel, const LaunchShape& shape) {
-  LaunchConfig config(shape);
-  int clusters = 0;
-  const cudaError_t asked = cudaOccupancyMaxActiveClusters(&clusters, kernel, &*config);
-  if (asked == cudaErrorInvalidClusterSize || asked == cudaErrorNotSupported) {
-    (void)cudaGetLastError();
-    return 0;
-  }
-  STRAIT_TRY(check(asked, "cannot ask how many blocks run at a time"));
-  return static_cast<std::uint32_t>(clusters) * shape.cluster_blocks;
-}
-
-Status launch_kernel(int device, const void* kernel, const void* argument, const LaunchShape& shape, void* stream) {
-  DeviceGuard guard(device);
-  LaunchConfig config(shape);
-  (*config).stream = static_cast<cudaStream_t>(stream);
-  void* arguments[] = {const_cast<void*>(argument)};
-  const cudaError_t launched = cudaLaunchKernelExC(&*config, kernel, arguments);
-  if (launched == cudaSuccess) return {};
-  return check(launched, "cannot launch a kernel on GPU " + std::to_string(device));
-}
-
 Status enable_peer_access(std::span<const int> devices) {
   for (const int device : devices)
     for (const int peer : devices) {

@@ -108,19 +108,6 @@ Status load_kernels(std::span<const void* const> kernels);
 /// it. A driver makes code for a device out of that for an older one, too, without what only newer ones can do.
 Result<int> compiled_for(const void* kernel);
 
-struct LaunchShape {
-  std::uint32_t blocks, threads;
-  bool overlaps;                   ///< may begin while the kernel before it still runs
-  std::uint32_t memory_bytes = 0;  ///< of a block, besides what the kernel has in any launch
-  /// So many neighbours begin together, close to one another; from compute capability 9.0 on. Divides `blocks`.
-  std::uint32_t cluster_blocks = 1;
-};
-/// Blocks that the current device has room for at a time, if launches of a kernel have that shape; 0: it cannot cluster
-/// them so.
-Result<std::uint32_t> most_blocks_at_once(const void* kernel, const LaunchShape& shape);
-/// Launches a kernel with one argument, to which that pointer points.
-Status launch_kernel(int device, const void* kernel, const void* argument, const LaunchShape& shape, void* stream);
-
 /// Lets every device reach the memory of every other; fails with Code::unsupported and the pair where it cannot.
 Status enable_peer_access(std::span<const int> devices);
 
