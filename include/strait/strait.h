@@ -8,9 +8,9 @@
  * library reads send buffers and writes receive buffers from the call until it completes and keeps no pointer after.
  * Send and receive buffers must not overlap except where a call names its in-place form.
  *
- * Completion. On host ranks a call returns when its buffers may be reused and its result is there. On GPU ranks it
- * returns when the work is enqueued, and is ordered on `stream`. Inside a group (straitGroupStart ... straitGroupEnd)
- * calls are only recorded, and straitGroupEnd stands for them all.
+ * Completion. On host ranks a call returns when its buffers may be reused and its result is there; `stream` is NULL. On
+ * GPU ranks it returns when the work is enqueued, and is ordered on `stream`. Inside a group (straitGroupStart ...
+ * straitGroupEnd) calls are only recorded, and straitGroupEnd stands for them all.
  *
  * Order. All ranks of a communicator call the same collectives in the same order with the same count, type, operation
  * and root. Ranks that do not are told: straitMismatch on every rank, with both calls in straitCommLastError.

@@ -84,8 +84,19 @@ ProfilerRange profiled(const Comm& comm, const Call& call) {
           }};
 }
 
+/// Who has a stream means buffers of a GPU, which a host rank would read itself, and crash.
+Status check_stream(const Comm& comm, const Call& call) {
+  if (call.stream == nullptr || comm.is_on_device()) return {};
+  return fail(
+      Code::invalid_argument,
+      std::string(name(call.collective)) +
+          ": a stream, but this communicator's ranks exchange host memory, and their calls end before they "
+          "return. For memory of a GPU name its device in the configuration (straitConfig_t); else pass no stream");
+}
+
 /// Validates the call, then runs it, or records it in the open group.
 Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const straitCallOptions_t* options) {
+  STRAIT_TRY(check_stream(comm, call));
   STRAIT_TRY(set_types(call, comm, type, op));
   STRAIT_TRY(set_options(call, comm, options));
   STRAIT_TRY(validate(call, comm.rank(), comm.ranks()));

@@ -12,6 +12,7 @@
 
 #include "nccl/nccl_abi.h"
 #include "nccl/result.hpp"
+#include "nccl/settings.hpp"
 #include "strait/strait.h"
 
 /// A window on registered memory.
@@ -32,6 +33,7 @@ struct ncclComm {
   std::atomic<std::uint64_t> mark{live};
 
   const pid_t process = getpid();
+  const bool is_on_host = strait::nccl::makes_host_ranks();
 
   bool is_blocking = true;
   int max_sms = 0;  ///< by the configuration (max_sms_of)

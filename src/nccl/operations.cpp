@@ -15,9 +15,10 @@ static_assert(int(ncclFloat8e5m2) == straitFloat8e5m2 && int(ncclBfloat16) == st
 straitDataType_t type_of(ncclDataType_t type) { return static_cast<straitDataType_t>(type); }
 straitRedOp_t op_of(ncclRedOp_t op) { return static_cast<straitRedOp_t>(op); }
 
-/// One operation, run now or recorded in the open group. `body` posts it on Strait's communicator.
+/// One operation, run now or recorded in the open group. `body` posts it on Strait's communicator and a stream: the
+/// program's, or none where ranks are the host's.
 template <class F>
-ncclResult_t operation(const char* name, ncclComm_t handle, F&& body) noexcept {
+ncclResult_t operation(const char* name, ncclComm_t handle, cudaStream_t stream, F&& body) noexcept {
   return guarded([&] {
     Group& group = Group::of_this_thread();
     std::string problem;
@@ -28,7 +29,7 @@ ncclResult_t operation(const char* name, ncclComm_t handle, F&& body) noexcept {
     }
     if (result != ncclSuccess) return group.note(failed(result, std::string(name) + ": " + problem));
     const Running running(handle);
-    result = checked(body(handle->strait));
+    result = checked(body(handle->strait, handle->is_on_host ? nullptr : stream));
     if (group.is_open()) group.keep(handle);
     return group.note(result);
   });
@@ -51,77 +52,79 @@ using namespace strait::nccl;
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count,
                   ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclAllReduce", comm, [&](straitComm_t to) {
-    return straitAllReduce(sendbuff, recvbuff, count, type_of(datatype), op_of(op), to, stream);
+  return operation("ncclAllReduce", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitAllReduce(sendbuff, recvbuff, count, type_of(datatype), op_of(op), to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                   ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclReduce", comm, [&](straitComm_t to) {
-    return straitReduce(sendbuff, recvbuff, count, type_of(datatype), op_of(op), root, to, stream);
+  return operation("ncclReduce", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitReduce(sendbuff, recvbuff, count, type_of(datatype), op_of(op), root, to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount,
                   ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclReduceScatter", comm, [&](straitComm_t to) {
-    return straitReduceScatter(sendbuff, recvbuff, recvcount, type_of(datatype), op_of(op), to, stream);
+  return operation("ncclReduceScatter", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitReduceScatter(sendbuff, recvbuff, recvcount, type_of(datatype), op_of(op), to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount,
                   ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclAllGather", comm, [&](straitComm_t to) {
-    return straitAllGather(sendbuff, recvbuff, sendcount, type_of(datatype), to, stream);
+  return operation("ncclAllGather", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitAllGather(sendbuff, recvbuff, sendcount, type_of(datatype), to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count,
                   ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclAlltoAll", comm, [&](straitComm_t to) {
-    return straitAllToAll(sendbuff, recvbuff, count, type_of(datatype), to, stream);
+  return operation("ncclAlltoAll", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitAllToAll(sendbuff, recvbuff, count, type_of(datatype), to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count,
                   ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclBroadcast", comm, [&](straitComm_t to) {
-    return straitBroadcast(sendbuff, recvbuff, count, type_of(datatype), root, to, stream);
+  return operation("ncclBroadcast", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitBroadcast(sendbuff, recvbuff, count, type_of(datatype), root, to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclBcast, void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                   cudaStream_t stream) {
-  return operation("ncclBcast", comm, [&](straitComm_t to) {
-    return straitBroadcast(buff, buff, count, type_of(datatype), root, to, stream);
+  return operation("ncclBcast", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitBroadcast(buff, buff, count, type_of(datatype), root, to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclGather, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                   int root, ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclGather", comm, [&](straitComm_t to) {
-    return straitGather(sendbuff, recvbuff, count, type_of(datatype), root, to, stream);
+  return operation("ncclGather", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitGather(sendbuff, recvbuff, count, type_of(datatype), root, to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclScatter, const void* sendbuff, void* recvbuff, size_t count,
                   ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclScatter", comm, [&](straitComm_t to) {
-    return straitScatter(sendbuff, recvbuff, count, type_of(datatype), root, to, stream);
+  return operation("ncclScatter", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitScatter(sendbuff, recvbuff, count, type_of(datatype), root, to, on);
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclSend, const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
                   ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclSend", comm,
-                   [&](straitComm_t to) { return straitSend(sendbuff, count, type_of(datatype), peer, to, stream); });
+  return operation("ncclSend", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitSend(sendbuff, count, type_of(datatype), peer, to, on);
+  });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclRecv, void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
                   ncclComm_t comm, cudaStream_t stream) {
-  return operation("ncclRecv", comm,
-                   [&](straitComm_t to) { return straitRecv(recvbuff, count, type_of(datatype), peer, to, stream); });
+  return operation("ncclRecv", comm, stream, [&](straitComm_t to, straitStream_t on) {
+    return straitRecv(recvbuff, count, type_of(datatype), peer, to, on);
+  });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,

@@ -196,6 +196,10 @@ void refuse_collective_arguments(straitComm_t comm, int rank, int ranks) {
   EXPECT_REFUSED(straitGather(a.data(), nullptr, 4, straitInt32, rank, comm, nullptr), "receive buffer");
   EXPECT_REFUSED(straitSend(nullptr, 4, straitInt32, 0, comm, nullptr), "send buffer");
   EXPECT_REFUSED(straitRecv(nullptr, 4, straitInt32, 0, comm, nullptr), "receive buffer");
+  void* const stream = a.data();
+  EXPECT_REFUSED(straitAllReduce(a.data(), b.data(), 4, straitInt32, straitSum, comm, stream), "name its device");
+  EXPECT_REFUSED(straitSend(a.data(), 4, straitInt32, 0, comm, stream), "name its device");
+  EXPECT_REFUSED(straitBarrier(comm, stream), "name its device");
   check_works(comm, rank, ranks);
 }
 TEST(CollectiveArguments, AreRefused) { run_as_threads(2, refuse_collective_arguments); }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
@@ -94,11 +96,13 @@ class Graph {
     if (count != 0) STRAIT_EXPECT_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
     return nodes;
   }
-  static bool is_kernel(cudaGraphNode_t node) {  // the runtime does not know the type of every node
-    cudaKernelNodeParams parameters{};
-    const bool is = cudaGraphKernelNodeGetParams(node, &parameters) == cudaSuccess;
-    cudaGetLastError();
-    return is;
+  /// By the driver: the runtime does not know the type of every node.
+  static bool is_kernel(cudaGraphNode_t node) {
+    static const auto type_of = reinterpret_cast<decltype(&cuGraphNodeGetType)>(
+        ::dlsym(::dlopen("libcuda.so.1", RTLD_LAZY), "cuGraphNodeGetType"));
+    CUgraphNodeType type{};
+    EXPECT_EQ(type_of(node, &type), CUDA_SUCCESS);
+    return type == CU_GRAPH_NODE_TYPE_KERNEL;
   }
 
   cudaGraphExec_t ready_ = nullptr;

@@ -14,6 +14,8 @@
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
+/// Strait's own.
+#define REAL(function) reinterpret_cast<decltype(&function)>(::dlsym(RTLD_NEXT, #function))
 
 namespace {
 
@@ -47,22 +49,61 @@ EXPORT straitResult_t straitCommSplit(straitComm_t comm, int color, int key, str
   straitConfig_t host = *config;
   if (host.device != key % 2) return straitInvalidArgument;  // each rank has the GPU of its turn
   host.device = -1;
-  const auto real = reinterpret_cast<decltype(&straitCommSplit)>(::dlsym(RTLD_NEXT, "straitCommSplit"));
-  return real(comm, color, key, split, &host);
+  return REAL(straitCommSplit)(comm, color, key, split, &host);
 }
 
-EXPORT straitResult_t straitAllReduceWithOptions(const void* send, void* receive, size_t count, straitDataType_t type,
-                                                 straitRedOp_t op, straitComm_t comm, straitStream_t stream,
-                                                 const straitCallOptions_t* options) {
-  const auto real =
-      reinterpret_cast<decltype(&straitAllReduceWithOptions)>(::dlsym(RTLD_NEXT, "straitAllReduceWithOptions"));
-  if (recording == nullptr) return real(send, receive, count, type, op, comm, stream, options);
-  recording->push_back([=, kept = *options] { real(send, receive, count, type, op, comm, stream, &kept); });
+/// Host ranks have no stream.
+#define WITHOUT_STREAM(function, parameters, ...) \
+  EXPORT straitResult_t function parameters { return REAL(function)(__VA_ARGS__, nullptr); }
+#define WITHOUT_STREAM_BUT_OPTIONS(function, parameters, ...) \
+  EXPORT straitResult_t function parameters { return REAL(function)(__VA_ARGS__, nullptr, options); }
+using Type = straitDataType_t;
+using Op = straitRedOp_t;
+using Comm = straitComm_t;
+using Stream = straitStream_t;
+using Options = straitCallOptions_t;
+
+EXPORT straitResult_t straitAllReduceWithOptions(const void* from, void* to, size_t count, Type type, Op op, Comm comm,
+                                                 Stream, const Options* options) {
+  const auto real = REAL(straitAllReduceWithOptions);
+  if (recording == nullptr) return real(from, to, count, type, op, comm, nullptr, options);
+  recording->push_back([=, kept = *options] { real(from, to, count, type, op, comm, nullptr, &kept); });
   return straitSuccess;
 }
+WITHOUT_STREAM(straitAllReduce, (const void* from, void* to, size_t count, Type type, Op op, Comm comm, Stream), from,
+               to, count, type, op, comm)
+WITHOUT_STREAM_BUT_OPTIONS(straitAllGatherWithOptions,
+                           (const void* from, void* to, size_t count, Type type, Comm comm, Stream,
+                            const Options* options),
+                           from, to, count, type, comm)
+WITHOUT_STREAM_BUT_OPTIONS(straitReduceScatterWithOptions,
+                           (const void* from, void* to, size_t count, Type type, Op op, Comm comm, Stream,
+                            const Options* options),
+                           from, to, count, type, op, comm)
+WITHOUT_STREAM_BUT_OPTIONS(straitAllToAllWithOptions,
+                           (const void* from, void* to, size_t count, Type type, Comm comm, Stream,
+                            const Options* options),
+                           from, to, count, type, comm)
+WITHOUT_STREAM(straitBroadcast, (const void* from, void* to, size_t count, Type type, int root, Comm comm, Stream),
+               from, to, count, type, root, comm)
+WITHOUT_STREAM(straitReduce, (const void* from, void* to, size_t count, Type type, Op op, int root, Comm comm, Stream),
+               from, to, count, type, op, root, comm)
+WITHOUT_STREAM(straitGather, (const void* from, void* to, size_t count, Type type, int root, Comm comm, Stream), from,
+               to, count, type, root, comm)
+WITHOUT_STREAM(straitScatter, (const void* from, void* to, size_t count, Type type, int root, Comm comm, Stream), from,
+               to, count, type, root, comm)
+WITHOUT_STREAM(straitAllToAllv,
+               (const void* from, const size_t* send_counts, const size_t* send_offsets, void* to,
+                const size_t* receive_counts, const size_t* receive_offsets, Type type, Comm comm, Stream),
+               from, send_counts, send_offsets, to, receive_counts, receive_offsets, type, comm)
+WITHOUT_STREAM(straitBarrier, (Comm comm, Stream), comm)
+WITHOUT_STREAM(straitSend, (const void* from, size_t count, Type type, int peer, Comm comm, Stream), from, count, type,
+               peer, comm)
+WITHOUT_STREAM(straitRecv, (void* to, size_t count, Type type, int peer, Comm comm, Stream), to, count, type, peer,
+               comm)
+
 EXPORT straitResult_t straitCommGetTransport(straitComm_t comm, const char** name, const char** why) {
-  const auto real = reinterpret_cast<decltype(&straitCommGetTransport)>(::dlsym(RTLD_NEXT, "straitCommGetTransport"));
-  const straitResult_t result = real(comm, name, why);
+  const straitResult_t result = REAL(straitCommGetTransport)(comm, name, why);
   if (std::getenv("FAKE_GPUS_P2P") != nullptr) *name = "cuda_p2p";
   return result;
 }
@@ -71,9 +112,7 @@ EXPORT straitResult_t straitMemAllocDevice(void** pointer, size_t size_bytes, in
   if (device != current) return straitInvalidArgument;
   return ++held, straitMemAlloc(pointer, size_bytes);
 }
-EXPORT straitResult_t straitMemFree(void* pointer) {
-  return --held, reinterpret_cast<decltype(&straitMemFree)>(::dlsym(RTLD_NEXT, "straitMemFree"))(pointer);
-}
+EXPORT straitResult_t straitMemFree(void* pointer) { return --held, REAL(straitMemFree)(pointer); }
 
 EXPORT int cuStreamBeginCapture_v2(void*, int) { return ++held, recording = new Graph, success; }
 EXPORT int cuStreamEndCapture(void*, void** graph) {
