@@ -262,7 +262,9 @@ Status Comm::agree(const Status& own, const std::string& what, const Deadline& d
 }
 
 Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
-  return or_tell_out_of_memory([&] { return register_on_all(number, pointer, bytes); });
+  Status registered = or_tell_out_of_memory([&] { return register_on_all(number, pointer, bytes); });
+  if (!registered) STRAIT_TRY(sticky());  // of which what reached this rank first may be a consequence
+  return registered;
 }
 
 Status Comm::register_on_all(std::uint64_t number, void* pointer, std::size_t bytes) {

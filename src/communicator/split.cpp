@@ -30,7 +30,9 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
     };
     const UntilMade until_made{*channel_, news_of({})};
     heed(is_cancelled);
-    return make_part(color, key, options, is_cancelled);
+    auto part = make_part(color, key, options, is_cancelled);
+    if (!part) STRAIT_TRY(sticky());  // of which what reached this rank first may be a consequence
+    return part;
   });
 }
 

@@ -1,0 +1,241 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "fault/hunted_call.hpp"
+#include "fault/rank_processes.hpp"
+
+/// Hunts for hangs and lies: rounds in which ranks make random calls until one of them, at a random moment, dies,
+/// aborts, leaves, calls something else, stays away or stands still. Every other one must be told what happened, by
+/// name and in time; whatever ended with success must have the right bits. A round follows from its seed alone.
+namespace strait::testing::hunt {
+
+enum class Fault : std::uint8_t { dies, exits, aborts, leaves, differs, stays_away, stands_still };
+inline constexpr std::array<const char*, 7> fault_names{"dies",    "exits",      "aborts",      "leaves",
+                                                        "differs", "stays away", "stands still"};
+
+/// What the kind of ranks makes possible.
+struct Limits {
+  int ranks = 2;
+  std::size_t most_bytes = std::size_t{1} << 20;            ///< of a call's larger buffer
+  std::chrono::milliseconds told_within{1000};              ///< of what is noticed by itself
+  std::chrono::milliseconds missed_within{1000};            ///< that a rank has left, or called something else
+  std::int64_t deadline_ms = 400, join_deadline_ms = 3000;  ///< where ranks are missed
+};
+
+struct Round {
+  Limits limits;
+  std::uint64_t seed = 0;
+  Fault fault = Fault::dies;
+  int victim = 0;
+  std::uint64_t call = 0;           ///< of the victim, at which it happens
+  std::chrono::microseconds after;  ///< its beginning, of what happens beside it
+  bool goes_on = false;             ///< the others do, without it
+
+  straitConfig_t config() const {
+    straitConfig_t config = test_config();
+    if (!is_missed()) return config;
+    config.timeout_ms = limits.deadline_ms;
+    config.init_timeout_ms = limits.join_deadline_ms;
+    return config;
+  }
+  bool is_missed() const { return fault == Fault::stays_away || fault == Fault::stands_still; }
+  bool kills() const { return fault == Fault::dies || fault == Fault::exits; }
+};
+
+inline Round make_round(std::uint64_t seed, const Limits& limits) {
+  Draws draws(seed);
+  Round round{.limits = limits, .seed = seed, .after = {}};
+  round.fault = static_cast<Fault>(draws.below(fault_names.size()));
+  round.victim = static_cast<int>(draws.below(static_cast<std::uint64_t>(limits.ranks)));
+  round.call = draws.below(12);
+  // A split is told from another call only by its deadline.
+  while (round.fault == Fault::differs &&
+         make_call(seed, round.call, limits.ranks, limits.most_bytes).kind == Kind::split)
+    ++round.call;
+  round.after = std::chrono::microseconds(draws.below(2) == 0 ? 0 : draws.below(1000));
+  round.goes_on = limits.ranks > 2 && draws.below(2) == 0;
+  return round;
+}
+
+inline std::string describe(const Round& round) {
+  return "seed " + std::to_string(round.seed) + ": of " + std::to_string(round.limits.ranks) + " ranks number " +
+         std::to_string(round.victim) + " " + fault_names[static_cast<std::size_t>(round.fault)] + " at its call " +
+         std::to_string(round.call) + " (" +
+         describe(make_call(round.seed, round.call, round.limits.ranks, round.limits.most_bytes)) + ")";
+}
+
+/// What the ranks of a round know of one another by other means than those under test.
+struct Shared {
+  std::atomic<Clock::time_point> happened{Clock::time_point{}};
+  std::atomic<int> told{0};  ///< ranks that know of the failure
+};
+
+/// What happens to the victim, from the moment that its call begins; false: it makes no more calls.
+class Trouble {
+ public:
+  bool begin(const Round& round, straitComm_t& comm, Shared& shared) {
+    const auto others_are_told = [&shared, others = round.limits.ranks - 1] {
+      for (int i = 0; i < 30'000 && shared.told.load() < others; ++i) std::this_thread::sleep_for(milliseconds(1));
+    };
+    const auto beside = [&](const std::function<void()>& happens) {
+      beside_ = std::jthread([&shared, after = round.after, happens] {
+        std::this_thread::sleep_for(after);
+        shared.happened.store(Clock::now());
+        happens();
+      });
+      return true;
+    };
+    switch (round.fault) {
+      case Fault::dies:
+        return beside([] { raise(SIGKILL); });
+      case Fault::exits:
+        return beside([] { _exit(0); });
+      case Fault::aborts:
+        return beside([comm] { STRAIT_EXPECT_OK(straitCommAbort(comm)); });
+      default:
+        shared.happened.store(Clock::now());
+    }
+    if (round.fault == Fault::differs) return true;
+    if (round.fault == Fault::stands_still) return raise(SIGSTOP) == 0;
+    if (round.fault == Fault::leaves) STRAIT_EXPECT_OK(straitCommDestroy(std::exchange(comm, nullptr)));
+    others_are_told();
+    return false;
+  }
+
+ private:
+  std::jthread beside_;
+};
+
+/// The survivors make some more calls among themselves.
+template <class Side>
+void go_on(Side& side, straitComm_t& comm, const Round& round) {
+  straitComm_t smaller = nullptr;
+  STRAIT_EXPECT_OK(straitCommShrink(comm, &round.victim, 1, &smaller, nullptr));
+  STRAIT_EXPECT_OK(straitCommDestroy(std::exchange(comm, smaller)));
+  if (comm == nullptr) return;
+  int rank = -1;
+  STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
+  for (std::uint64_t number = 1000; number < 1006; ++number) {
+    const auto call = make_call(round.seed, number, round.limits.ranks - 1, round.limits.most_bytes);
+    EXPECT_EQ(run_checked(side, call, comm, rank), straitSuccess) << straitGetLastError(comm);
+  }
+}
+
+/// What a rank does in a round. `Side`: where its numbers lie, and how calls on them are made (HostSide).
+template <class Side>
+void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& shared, Report& report) {
+  Side side(rank, round);
+  straitComm_t comm = join(id, rank, round.limits.ranks, report, side.config());
+  if (comm == nullptr) return;
+  Trouble trouble;
+  straitResult_t result = straitSuccess;
+  bool was_split = false;
+  for (std::uint64_t number = 0; result == straitSuccess; ++number) {
+    auto call = make_call(round.seed, number, round.limits.ranks, round.limits.most_bytes);
+    if (rank == round.victim && number == round.call) {
+      if (round.fault == Fault::differs) call = differing(call);
+      if (!trouble.begin(round, comm, shared)) break;
+    }
+    result = run_checked(side, call, comm, rank);
+    was_split = call.kind == Kind::split;
+  }
+  if (result == straitSuccess) {  // a victim that needs no telling
+    if (comm != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    return;
+  }
+  report.fail_with(result, straitGetLastError(comm));
+  shared.told.fetch_add(1);
+  if (!was_split) {  // a communicator that could not be split need not have failed
+    EXPECT_EQ(straitBarrier(comm, side.stream()), result) << "the error is sticky";
+    straitResult_t kept = straitSuccess;
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &kept));
+    EXPECT_EQ(kept, result);
+  }
+  if (round.goes_on && round.kills()) go_on(side, comm, round);
+  if (comm != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+/// Of a rank that was told. `since`: what it has to be told of.
+inline void check(const Round& round, int rank, const Report& report, Clock::time_point since, const Stopwatch& watch) {
+  using ::testing::HasSubstr;
+  const std::string victim = "rank " + std::to_string(round.victim), message = report.message;
+  const auto expect = [&](straitResult_t result, const std::string& words, milliseconds within) {
+    EXPECT_EQ(report.result, result) << message;
+    EXPECT_THAT(message, HasSubstr(words));
+    EXPECT_LT(report.failed_at - since - watch.stalled(), within) << report.message;
+  };
+  SCOPED_TRACE("rank " + std::to_string(rank));
+  if (round.kills()) {
+    expect(straitRemoteError, victim, round.limits.told_within);
+  } else if (round.fault == Fault::aborts) {
+    expect(straitAborted, "aborted by " + victim, round.limits.told_within);
+  } else if (round.fault == Fault::leaves) {
+    expect(straitRemoteError, victim, round.limits.missed_within);
+  } else if (round.fault == Fault::differs) {
+    expect(straitMismatch, "called", round.limits.missed_within);
+  } else {
+    const bool in_a_split = message.find("out-of-band") != std::string::npos;  // which has the deadline of joining
+    const milliseconds deadline(in_a_split ? round.limits.join_deadline_ms : round.limits.deadline_ms);
+    expect(straitTimeout, "its deadline", deadline + round.limits.told_within);
+    EXPECT_TRUE(rank == round.victim || report.failed_at - since > deadline / 2) << message;
+  }
+}
+
+template <class Side>
+void run_round(const Round& round) {
+  SCOPED_TRACE(describe(round));
+  const int ranks = round.limits.ranks, victim = round.victim;
+  auto* const shared =
+      new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
+  {
+    const Stopwatch watch;
+    RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
+      run_rank<Side>(rank, id, round, *shared, report);
+    });
+    EXPECT_TRUE(
+        processes.await([&](int rank) { return rank == victim || processes.report(rank).failed.load() != 0; }, 60'000));
+    if (round.kills()) processes.end(victim, 5000);
+    const auto goes_on = Clock::now();
+    if (round.fault == Fault::stands_still) processes.signal(victim, SIGCONT);
+    processes.expect_all_end_well(30'000);
+    const Clock::time_point happened = shared->happened;
+    for (int rank = 0; rank < ranks; ++rank)
+      if (rank != victim) check(round, rank, processes.report(rank), happened, watch);
+    if (round.fault == Fault::aborts || round.fault == Fault::differs)
+      check(round, victim, processes.report(victim), happened, watch);
+    if (round.fault == Fault::stands_still) check(round, victim, processes.report(victim), goes_on, watch);
+  }
+  munmap(shared, sizeof(Shared));
+}
+
+/// Rounds until STRAIT_HUNT_SECONDS are over, or until one fails; from STRAIT_HUNT_SEED on.
+template <class Side>
+void run(Limits limits, double usual_seconds) {
+  const auto number = [](const char* name, double usual) {
+    const char* const text = std::getenv(name);
+    return text != nullptr ? std::atof(text) : usual;
+  };
+  const std::chrono::duration<double> time(number("STRAIT_HUNT_SECONDS", usual_seconds));
+  const auto first = static_cast<std::uint64_t>(number("STRAIT_HUNT_SEED", 1));
+  const auto began = Clock::now();
+  std::uint64_t rounds = 0;
+  for (; Clock::now() - began < time && !::testing::Test::HasFailure(); ++rounds)
+    run_round<Side>(make_round(first + rounds, limits));
+  std::printf("%llu rounds of %d ranks, from seed %llu on\n", static_cast<unsigned long long>(rounds), limits.ranks,
+              static_cast<unsigned long long>(first));
+}
+
+}  // namespace strait::testing::hunt
