@@ -78,7 +78,7 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const bool is_asked = i != 0 && calls[i].stream == calls[i - 1].stream;
     STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1])
-                                        : capture_of(calls[i]).map([](std::uint64_t number) { return number != 0; }));
+                                        : capture_of(calls[i]).map([](std::uint64_t capture) { return capture != 0; }));
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];

@@ -32,6 +32,8 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
     heed(is_cancelled);
     auto part = make_part(color, key, options, is_cancelled);
     if (!part) STRAIT_TRY(sticky());  // of which what reached this rank first may be a consequence
+    // Who has come to the next collective all the same will not split any more, and would wait in it for ever.
+    if (!part && part.error().code == Code::timeout && !has_captured_) STRAIT_TRY(watch_->compare_split(sequence_ + 1));
     return part;
   });
 }

@@ -172,6 +172,19 @@ Status Watch::compare_calls(std::uint64_t sequence, const CallSignature& own) {
   return {};
 }
 
+Status Watch::compare_split(std::uint64_t next) {
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
+    const auto call = rank != peers_.rank ? transport_.peer_call(next, rank) : std::nullopt;
+    if (!call || is_after_capture(call->signature)) continue;
+    return tl::unexpected(
+        raise({Code::mismatch, "ranks made different calls: " + name_of(peers_.rank) +
+                                   " called a split of the communicator, " + name_of(rank) + " called " +
+                                   describe(call->signature) +
+                                   ". Every rank must make the same collective calls and splits in the same order"}));
+  }
+  return {};
+}
+
 Status Watch::examine_peers() {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
     if (has_died(rank))

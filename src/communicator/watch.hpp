@@ -44,6 +44,8 @@ class Watch {
   /// Raises an error if a rank is seen to have made another call than `own` as its collective number `sequence`.
   /// Numbers of ranks that have captured calls say nothing.
   Status compare_calls(std::uint64_t sequence, const CallSignature& own);
+  /// Likewise, of a rank that has waited for others to split their communicator and has yet to make call `next`.
+  Status compare_split(std::uint64_t next);
   /// Looks, for an attendant that waits for nothing itself, whether a peer has died, and whether ranks made different
   /// calls of late, or their GPUs have started different ones; raises the error. May run beside this rank's own thread.
   Status examine_peers();

@@ -46,9 +46,8 @@ struct Round {
 
   straitConfig_t config() const {
     straitConfig_t config = test_config();
-    if (!is_missed()) return config;
-    config.timeout_ms = limits.deadline_ms;
-    config.init_timeout_ms = limits.join_deadline_ms;
+    if (is_missed()) config.timeout_ms = limits.deadline_ms;
+    if (is_missed() || fault == Fault::differs) config.init_timeout_ms = limits.join_deadline_ms;
     return config;
   }
   bool is_missed() const { return fault == Fault::stays_away || fault == Fault::stands_still; }
@@ -61,10 +60,6 @@ inline Round make_round(std::uint64_t seed, const Limits& limits) {
   round.fault = static_cast<Fault>(draws.below(fault_names.size()));
   round.victim = static_cast<int>(draws.below(static_cast<std::uint64_t>(limits.ranks)));
   round.call = draws.below(12);
-  // A split is told from another call only by its deadline.
-  while (round.fault == Fault::differs &&
-         make_call(seed, round.call, limits.ranks, limits.most_bytes).kind == Kind::split)
-    ++round.call;
   round.after = std::chrono::microseconds(draws.below(2) == 0 ? 0 : draws.below(1000));
   round.goes_on = limits.ranks > 2 && draws.below(2) == 0;
   return round;
@@ -156,7 +151,7 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
     if (comm != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm));
     return;
   }
-  report.fail_with(result, straitGetLastError(comm));
+  report.fail_with(result, straitGetLastError(was_split ? nullptr : comm));
   shared.told.fetch_add(1);
   if (!was_split) {  // a communicator that could not be split need not have failed
     EXPECT_EQ(straitBarrier(comm, side.stream()), result) << "the error is sticky";
@@ -185,7 +180,10 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
   } else if (round.fault == Fault::leaves) {
     expect(straitRemoteError, victim, round.limits.missed_within);
   } else if (round.fault == Fault::differs) {
-    expect(straitMismatch, "called", round.limits.missed_within);
+    const bool of_a_split = message.find("called a split") != std::string::npos;
+    expect(straitMismatch, "ranks made different calls",
+           of_a_split ? milliseconds(round.limits.join_deadline_ms) + round.limits.told_within
+                      : round.limits.missed_within);
   } else {
     const bool in_a_split = message.find("out-of-band") != std::string::npos;  // which has the deadline of joining
     const milliseconds deadline(in_a_split ? round.limits.join_deadline_ms : round.limits.deadline_ms);

@@ -210,6 +210,28 @@ TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
   });
 }
 
+/// Who waits for a split has no other sign of it than that its deadline passes.
+TEST(MismatchOfASplit, IsToldAtItsDeadline) {
+  RankProcesses processes(3, [](int rank, const straitUniqueId& id, Report& report) {
+    straitConfig_t config = test_config();
+    config.init_timeout_ms = 2000;
+    straitComm_t comm = join(id, rank, 3, report, config), part = nullptr;
+    if (comm == nullptr) return;
+    std::array<std::int32_t, 8> a{}, b{};
+    STRAIT_EXPECT_OK(straitAllReduce(a.data(), b.data(), 8, straitInt32, straitSum, comm, nullptr));
+    const Stopwatch watch;
+    EXPECT_EQ(rank == 1 ? straitAllReduce(a.data(), b.data(), 8, straitInt32, straitSum, comm, nullptr)
+                        : straitCommSplit(comm, 0, 0, &part, nullptr),
+              straitMismatch);
+    EXPECT_LT(watch.elapsed(), seconds(3));
+    const std::string message = straitGetLastError(comm);
+    EXPECT_THAT(message, AllOf(HasSubstr("called a split"), HasSubstr("rank 1 (host"), HasSubstr("called all-reduce")));
+    expect_sticky(comm, straitMismatch, message);
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  processes.expect_all_end_well();
+}
+
 void check_messages(straitComm_t comm, int rank, int) {
   std::array<std::int32_t, 8> values{};
   if (rank == 0) {
