@@ -42,7 +42,8 @@ struct Round {
   int victim = 0;
   std::uint64_t call = 0;           ///< of the victim, at which it happens
   std::chrono::microseconds after;  ///< its beginning, of what happens beside it
-  bool goes_on = false;             ///< the others do, without it
+  bool shrinks = false;             ///< the others make a communicator without it
+  bool keeps_others = false;        ///< they have one already
 
   straitConfig_t config() const {
     straitConfig_t config = test_config();
@@ -61,7 +62,8 @@ inline Round make_round(std::uint64_t seed, const Limits& limits) {
   round.victim = static_cast<int>(draws.below(static_cast<std::uint64_t>(limits.ranks)));
   round.call = draws.below(12);
   round.after = std::chrono::microseconds(draws.below(2) == 0 ? 0 : draws.below(1000));
-  round.goes_on = limits.ranks > 2 && draws.below(2) == 0;
+  round.shrinks = limits.ranks > 2 && draws.below(2) == 0;
+  round.keeps_others = limits.ranks > 2 && draws.below(2) == 0;
   return round;
 }
 
@@ -114,12 +116,9 @@ class Trouble {
   std::jthread beside_;
 };
 
-/// The survivors make some more calls among themselves.
+/// The others make some calls among themselves, which are nobody else's concern.
 template <class Side>
-void go_on(Side& side, straitComm_t& comm, const Round& round) {
-  straitComm_t smaller = nullptr;
-  STRAIT_EXPECT_OK(straitCommShrink(comm, &round.victim, 1, &smaller, nullptr));
-  STRAIT_EXPECT_OK(straitCommDestroy(std::exchange(comm, smaller)));
+void go_on(Side& side, straitComm_t comm, const Round& round) {
   if (comm == nullptr) return;
   int rank = -1;
   STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
@@ -135,6 +134,12 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
   Side side(rank, round);
   straitComm_t comm = join(id, rank, round.limits.ranks, report, side.config());
   if (comm == nullptr) return;
+  straitComm_t others = nullptr;
+  if (round.keeps_others) {
+    STRAIT_EXPECT_OK(straitCommSplit(comm, rank == round.victim ? -1 : 0, 0, &others, nullptr));
+    // An abort of the whole would end the split on ranks that are still at it.
+    EXPECT_EQ(run_checked(side, {.kind = Kind::barrier, .ranks = round.limits.ranks}, comm, rank), straitSuccess);
+  }
   Trouble trouble;
   straitResult_t result = straitSuccess;
   bool was_split = false;
@@ -159,8 +164,15 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
     STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &kept));
     EXPECT_EQ(kept, result);
   }
-  if (round.goes_on && round.kills()) go_on(side, comm, round);
-  if (comm != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  go_on(side, others, round);
+  if (round.shrinks && round.kills()) {
+    straitComm_t smaller = nullptr;
+    STRAIT_EXPECT_OK(straitCommShrink(comm, &round.victim, 1, &smaller, nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(std::exchange(comm, smaller)));
+    go_on(side, smaller, round);
+  }
+  for (straitComm_t left : {others, comm})
+    if (left != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(left));
 }
 
 /// Of a rank that was told. `since`: what it has to be told of.
@@ -187,7 +199,7 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
   } else {
     const bool in_a_split = message.find("out-of-band") != std::string::npos;  // which has the deadline of joining
     const milliseconds deadline(in_a_split ? round.limits.join_deadline_ms : round.limits.deadline_ms);
-    expect(straitTimeout, "its deadline", deadline + round.limits.told_within);
+    expect(straitTimeout, "deadline", deadline + round.limits.told_within);
     EXPECT_TRUE(rank == round.victim || report.failed_at - since > deadline / 2) << message;
   }
 }
