@@ -1,12 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -36,9 +38,28 @@ struct straitComm {
   bool is_inherited() const { return fork_generation != strait::fork_generation(); }
   /// From any thread, also while another one is joining.
   void abort() {
+    const Abort in_progress(aborts_);
     is_cancelled = true;
     if (is_ready) comm->abort();
   }
+  /// A call that an abort has ended may have been its thread's last but for straitCommDestroy, which comes while the
+  /// abort is still telling others.
+  void await_aborts() const {
+    while (aborts_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+
+ private:
+  class Abort {
+   public:
+    explicit Abort(std::atomic<int>& aborts) : aborts_(aborts) { ++aborts_; }
+    ~Abort() { --aborts_; }
+    Abort(const Abort&) = delete;
+    Abort& operator=(const Abort&) = delete;
+
+   private:
+    std::atomic<int>& aborts_;
+  };
+  std::atomic<int> aborts_{0};  ///< in progress
 };
 
 namespace strait::api {

@@ -266,6 +266,7 @@ straitResult_t straitCommDestroy(straitComm_t handle) {
           Error{Code::invalid_usage,
                 "straitCommDestroy: the open group holds calls on this communicator. End the group first"});
     handle->mark = 0;
+    handle->await_aborts();
     delete handle;
     return straitSuccess;
   });
