@@ -43,7 +43,7 @@ struct straitComm {
     if (is_ready) comm->abort();
   }
   /// A call that an abort has ended may have been its thread's last but for straitCommDestroy, which comes while the
-  /// abort is still telling others.
+  /// abort is still telling others: which ends soon, for it waits for nobody else.
   void await_aborts() const {
     while (aborts_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }

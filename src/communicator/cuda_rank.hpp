@@ -99,7 +99,7 @@ class CudaRank final : public DeviceRank {
 
   Request request_;
   std::shared_ptr<const void> keeps_pinned_ = host_staged::HostMemory::keep_pinned();  ///< until all else has ended
-  std::optional<cuda::Launcher> launcher_;                                             ///< from load_kernels() on
+  std::optional<cuda::Launcher> launcher_;                                             ///< from prepare() on
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};

@@ -76,6 +76,7 @@ Status CudaRank::prepare() {
   STRAIT_ASSIGN(arenas_, DeviceArenas::open(request_, static_cast<kernels::Mailbox*>(mailbox_.data())));
   stages.done("arenas");
   STRAIT_TRY(open_order());
+  STRAIT_ASSIGN(launcher_, cuda::Launcher::open(request_.device));
   STRAIT_TRY(load_kernels());
   stages.done("kernels");
   STRAIT_ASSIGN(const int compiled, cuda::compiled_for(kernels::two_hop_copy_kernel(kernels::Wire::bulk)));
@@ -143,7 +144,6 @@ Status CudaRank::open_order() {
 }
 
 Status CudaRank::load_kernels() {
-  STRAIT_ASSIGN(launcher_, cuda::Launcher::open(request_.device));
   std::vector<kernels::Wire> wires{kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk};
   if (!arenas_.islands().empty()) wires.push_back(kernels::flagged_wire(arenas_.island_ring()));
   for (const kernels::Wire wire : wires) STRAIT_TRY(cuda::load_kernels(kernels::all_kernels(wire)));

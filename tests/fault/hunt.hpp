@@ -183,7 +183,7 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
   const auto expect = [&](straitResult_t result, const std::string& words, milliseconds within) {
     EXPECT_EQ(report.result, result) << message;
     EXPECT_THAT(message, HasSubstr(words));
-    EXPECT_LT(report.failed_at - since - watch.stalled(), within) << report.message;
+    EXPECT_LT(report.failed_at - since - watch.stalled(), within) << message;
   };
   SCOPED_TRACE("rank " + std::to_string(rank));
   if (round.kills()) {
@@ -197,6 +197,7 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
     expect(straitMismatch, "ranks made different calls",
            of_a_split ? milliseconds(round.limits.join_deadline_ms) + round.limits.told_within
                       : round.limits.missed_within);
+    EXPECT_THAT(message, HasSubstr(victim));  // all others call alike
   } else {
     const bool in_a_split = message.find("out-of-band") != std::string::npos;  // which has the deadline of joining
     const milliseconds deadline(in_a_split ? round.limits.join_deadline_ms : round.limits.deadline_ms);
@@ -243,8 +244,8 @@ void run(Limits limits, double usual_seconds) {
   const auto first = static_cast<std::uint64_t>(number("STRAIT_HUNT_SEED", 1));
   const auto began = Clock::now();
   std::uint64_t rounds = 0;
-  for (; Clock::now() - began < time && !::testing::Test::HasFailure(); ++rounds)
-    run_round<Side>(make_round(first + rounds, limits));
+  do run_round<Side>(make_round(first + rounds++, limits));
+  while (Clock::now() - began < time && !::testing::Test::HasFailure());
   std::printf("%llu rounds of %d ranks, from seed %llu on\n", static_cast<unsigned long long>(rounds), limits.ranks,
               static_cast<unsigned long long>(first));
 }
