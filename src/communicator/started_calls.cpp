@@ -27,9 +27,10 @@ StartedCalls::Mark StartedCalls::read(std::uint64_t mark) const {
 }
 
 void StartedCalls::look(kernels::Mailbox& mailbox, Watch& watch, const Read& read) {
-  if (std::atomic_ref(mailbox.waits).exchange(0) != 0) {
+  if (const std::uint32_t waits = std::atomic_ref(mailbox.waits).exchange(0); waits != 0) {
     put_down_waits(mailbox, watch.own_control());
     watch.ask_what_started();
+    (void)watch.see_kernel_waiting(waits - 1);
   }
   const bool was_asked = watch.was_asked_what_started();
   if (!was_asked && ++looks_ < most_looks) return;

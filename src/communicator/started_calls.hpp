@@ -33,7 +33,8 @@ class StartedCalls {
   };
   /// That a call was enqueued, or captured.
   void know(const Known& call);
-  /// Now and then, by one thread: if this rank's kernels wait, asks all ranks; if one has asked, puts down.
+  /// Now and then, by one thread: if this rank's kernels wait, asks all ranks, and raises an error if they wait for one
+  /// that has left; if one has asked, puts down.
   void look(kernels::Mailbox& mailbox, Watch& watch, const Read& read);
   /// Puts down what is new, until a call has given up. Between two times kernels may start more than are kept.
   void put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control);

@@ -41,7 +41,11 @@ std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
 }  // namespace
 
 Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers)
-    : control_(control), controls_(std::move(controls)), transport_(transport), peers_(std::move(peers)) {}
+    : control_(control),
+      controls_(std::move(controls)),
+      transport_(transport),
+      peers_(std::move(peers)),
+      missed_(peers_.names.size()) {}
 
 Status Watch::sticky() const {
   if (!has_failed()) return {};
@@ -212,6 +216,13 @@ bool Watch::was_asked_what_started() {
   std::uint32_t asked = 0;
   for (const RankControl* rank : controls_) asked += rank->asked.load(std::memory_order_acquire);
   return std::exchange(heard_, asked) != asked;
+}
+
+/// What a rank has sent before it left still counts, and what is seen first may have been written before that.
+Status Watch::see_kernel_waiting(std::uint32_t rank) {
+  if (rank >= missed_.size() || !has_left(rank) || ++missed_[rank] < 3) return {};
+  return tl::unexpected(raise({Code::remote_error, "a kernel on " + name_of(peers_.rank) + " needs " + name_of(rank) +
+                                                       ", which has destroyed its communicator"}));
 }
 
 /// Every rank's GPU counts every collective that kernels carry, and no other. So ranks may be far apart, and captures

@@ -55,6 +55,9 @@ class Watch {
   void ask_what_started() { own_control().asked.fetch_add(1, std::memory_order_release); }
   /// Whether a rank has asked for that since the last time. From one thread.
   bool was_asked_what_started();
+  /// That a kernel of this rank has been seen waiting for `rank`, which may be a number that no rank has. Raises an
+  /// error if that rank has left, and had when this was seen before. From one thread.
+  Status see_kernel_waiting(std::uint32_t rank);
   /// The error of two calls that do not fit.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
   bool has_deadline() const { return peers_.timeout_ms > 0; }
@@ -112,7 +115,8 @@ class Watch {
   const Transport& transport_;
   Peers peers_;
   mutable std::atomic<bool> told_{false};
-  std::uint32_t heard_ = 0;  ///< of the ranks' RankControl::asked, all together
+  std::uint32_t heard_ = 0;            ///< of the ranks' RankControl::asked, all together
+  std::vector<std::uint32_t> missed_;  ///< by rank: how often a kernel was seen waiting for it since it has left
 };
 
 }  // namespace strait

@@ -103,7 +103,9 @@ struct Mailbox {
   /// Not 0: as `timed_out`, until the host has made that the communicator's error. Copies of copy engines wait for that
   /// (staged::Gate).
   std::uint32_t holds_copies = 0;
-  std::uint32_t waits = 0;    ///< not 0: a kernel has waited a while since the host last took it back
+  /// Not 0: a kernel has waited a while since the host last took this back, for the communicator's rank of this number
+  /// less one, or of a greater one than there are for nobody in particular.
+  std::uint32_t waits = 0;
   StartedMarks started = {};  ///< LaunchCounts::started, as of then
 };
 

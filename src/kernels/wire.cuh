@@ -28,8 +28,10 @@ class Patience {
     Mailbox& mailbox = *ring.mailbox;
     if (*static_cast<volatile std::uint32_t*>(&mailbox.abort) != 0)
       return tell(mailbox, Mailbox::Event::aborted, ring.members[peer], lane, sends);
-    if (polls_ / polls_between_looks % looks_between_notes == 1) note_wait(ring);
-    if (!is_for_peer()) return false;
+    const bool is_peer_late = is_for_peer();
+    if (polls_ / polls_between_looks % looks_between_notes == 1)
+      note_wait(ring, is_peer_late ? ring.members[peer] + 1 : ~std::uint32_t{0});
+    if (!is_peer_late) return false;
     const std::uint64_t now_ns = device_now_ns();
     if (began_ns_ == 0) began_ns_ = now_ns;
     if (ring.timeout_ns != 0 && now_ns - began_ns_ > ring.timeout_ns)
@@ -43,7 +45,7 @@ class Patience {
 
  private:
   /// Tells the host, and what has started: a copy that it asked for might have to wait in a queue behind this launch.
-  static __device__ __forceinline__ void note_wait(const Ring& ring) {
+  static __device__ __forceinline__ void note_wait(const Ring& ring, std::uint32_t waits) {
     if (ring.launch_counts == nullptr) return;
     Mailbox& mailbox = *ring.mailbox;
     if (blockIdx.x == 0) {
@@ -54,7 +56,7 @@ class Patience {
       store_word(&mailbox.started.messages, load_word(&started.messages));
       __threadfence_system();
     }
-    *static_cast<volatile std::uint32_t*>(&mailbox.waits) = 1;
+    *static_cast<volatile std::uint32_t*>(&mailbox.waits) = waits;
   }
   static __device__ bool tell(Mailbox& mailbox, Mailbox::Event event, std::uint32_t peer, std::uint32_t lane,
                               bool sends) {

@@ -28,10 +28,10 @@ inline constexpr std::array<const char*, 7> fault_names{"dies",    "exits",     
 
 /// What the kind of ranks makes possible.
 struct Limits {
-  int ranks = 2;
-  std::size_t most_bytes = std::size_t{1} << 20;            ///< of a call's larger buffer
+  CallLimits calls;
   std::chrono::milliseconds told_within{1000};              ///< of what is noticed by itself
-  std::chrono::milliseconds missed_within{1000};            ///< that a rank has left, or called something else
+  std::chrono::milliseconds left_within{1000};              ///< that a rank has left
+  std::chrono::milliseconds differs_within{1000};           ///< that it called something else
   std::int64_t deadline_ms = 400, join_deadline_ms = 5000;  ///< where ranks are missed
 };
 
@@ -59,19 +59,18 @@ inline Round make_round(std::uint64_t seed, const Limits& limits) {
   Draws draws(seed);
   Round round{.limits = limits, .seed = seed, .after = {}};
   round.fault = static_cast<Fault>(draws.below(fault_names.size()));
-  round.victim = static_cast<int>(draws.below(static_cast<std::uint64_t>(limits.ranks)));
+  round.victim = static_cast<int>(draws.below(static_cast<std::uint64_t>(limits.calls.ranks)));
   round.call = draws.below(12);
   round.after = std::chrono::microseconds(draws.below(2) == 0 ? 0 : draws.below(1000));
-  round.shrinks = limits.ranks > 2 && draws.below(2) == 0;
-  round.keeps_others = limits.ranks > 2 && draws.below(2) == 0;
+  round.shrinks = limits.calls.ranks > 2 && draws.below(2) == 0;
+  round.keeps_others = limits.calls.ranks > 2 && draws.below(2) == 0;
   return round;
 }
 
 inline std::string describe(const Round& round) {
-  return "seed " + std::to_string(round.seed) + ": of " + std::to_string(round.limits.ranks) + " ranks number " +
+  return "seed " + std::to_string(round.seed) + ": of " + std::to_string(round.limits.calls.ranks) + " ranks number " +
          std::to_string(round.victim) + " " + fault_names[static_cast<std::size_t>(round.fault)] + " at its call " +
-         std::to_string(round.call) + " (" +
-         describe(make_call(round.seed, round.call, round.limits.ranks, round.limits.most_bytes)) + ")";
+         std::to_string(round.call) + " (" + describe(make_call(round.seed, round.call, round.limits.calls)) + ")";
 }
 
 /// What the ranks of a round know of one another by other means than those under test.
@@ -84,7 +83,7 @@ struct Shared {
 class Trouble {
  public:
   bool begin(const Round& round, straitComm_t& comm, Shared& shared) {
-    const auto others_are_told = [&shared, others = round.limits.ranks - 1] {
+    const auto others_are_told = [&shared, others = round.limits.calls.ranks - 1] {
       for (int i = 0; i < 30'000 && shared.told.load() < others; ++i) std::this_thread::sleep_for(milliseconds(1));
     };
     const auto beside = [&](const std::function<void()>& happens) {
@@ -122,8 +121,10 @@ void go_on(Side& side, straitComm_t comm, const Round& round) {
   if (comm == nullptr) return;
   int rank = -1;
   STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
+  CallLimits limits = round.limits.calls;
+  --limits.ranks;
   for (std::uint64_t number = 1000; number < 1006; ++number) {
-    const auto call = make_call(round.seed, number, round.limits.ranks - 1, round.limits.most_bytes);
+    const auto call = make_call(round.seed, number, limits);
     EXPECT_EQ(run_checked(side, call, comm, rank), straitSuccess) << straitGetLastError(comm);
   }
 }
@@ -132,7 +133,7 @@ void go_on(Side& side, straitComm_t comm, const Round& round) {
 template <class Side>
 void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& shared, Report& report) {
   Side side(rank, round);
-  straitComm_t comm = join(id, rank, round.limits.ranks, report, side.config());
+  straitComm_t comm = join(id, rank, round.limits.calls.ranks, report, side.config());
   if (comm == nullptr) return;
   straitComm_t others = nullptr;
   if (round.keeps_others) {
@@ -145,7 +146,7 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
   straitResult_t result = straitSuccess;
   bool was_split = false;
   for (std::uint64_t number = 0; result == straitSuccess; ++number) {
-    auto call = make_call(round.seed, number, round.limits.ranks, round.limits.most_bytes);
+    auto call = make_call(round.seed, number, round.limits.calls);
     if (rank == round.victim && number == round.call) {
       if (round.fault == Fault::differs) call = differing(call);
       if (!trouble.begin(round, comm, shared)) break;
@@ -191,12 +192,12 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
   } else if (round.fault == Fault::aborts) {
     expect(straitAborted, "aborted by " + victim, round.limits.told_within);
   } else if (round.fault == Fault::leaves) {
-    expect(straitRemoteError, victim, round.limits.missed_within);
+    expect(straitRemoteError, victim, round.limits.left_within);
   } else if (round.fault == Fault::differs) {
     const bool of_a_split = message.find("called a split") != std::string::npos;
     expect(straitMismatch, "ranks made different calls",
            of_a_split ? milliseconds(round.limits.join_deadline_ms) + round.limits.told_within
-                      : round.limits.missed_within);
+                      : round.limits.differs_within);
     EXPECT_THAT(message, HasSubstr(victim));  // all others call alike
   } else {
     const bool in_a_split = message.find("out-of-band") != std::string::npos;  // which has the deadline of joining
@@ -209,7 +210,7 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
 template <class Side>
 void run_round(const Round& round) {
   SCOPED_TRACE(describe(round));
-  const int ranks = round.limits.ranks, victim = round.victim;
+  const int ranks = round.limits.calls.ranks, victim = round.victim;
   auto* const shared =
       new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
   {
@@ -246,8 +247,8 @@ void run(Limits limits, double usual_seconds) {
   std::uint64_t rounds = 0;
   do run_round<Side>(make_round(first + rounds++, limits));
   while (Clock::now() - began < time && !::testing::Test::HasFailure());
-  std::printf("%llu rounds of %d ranks, from seed %llu on\n", static_cast<unsigned long long>(rounds), limits.ranks,
-              static_cast<unsigned long long>(first));
+  std::printf("%llu rounds of %d ranks, from seed %llu on\n", static_cast<unsigned long long>(rounds),
+              limits.calls.ranks, static_cast<unsigned long long>(first));
 }
 
 }  // namespace strait::testing::hunt

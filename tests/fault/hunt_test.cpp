@@ -8,25 +8,21 @@ namespace {
 class HostSide {
  public:
   HostSide(int, const Round& round)
-      : round_(round),
-        input_(round.limits.most_bytes / sizeof(std::int32_t)),
-        output_(round.limits.most_bytes / sizeof(std::int32_t)) {}
+      : round_(round), input_(round.limits.calls.most_bytes), output_(round.limits.calls.most_bytes) {}
   straitConfig_t config() const { return round_.config(); }
   straitStream_t stream() const { return nullptr; }
-  void set(const std::vector<std::int32_t>& input) {
+  void set(const Bytes& input) {
     std::copy(input.begin(), input.end(), input_.begin());
-    std::fill(output_.begin(), output_.end(), -1);
+    std::fill(output_.begin(), output_.end(), std::byte{0xa5});
   }
-  std::vector<std::int32_t> get(std::size_t count) const {
-    return {output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(count)};
-  }
+  Bytes get(std::size_t count) const { return {output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(count)}; }
   straitResult_t run(const Call& call, straitComm_t comm, int rank) {
     return make(call, input_.data(), output_.data(), comm, rank, nullptr);
   }
 
  private:
   const Round& round_;
-  std::vector<std::int32_t> input_, output_;
+  Bytes input_, output_;
 };
 
 class FaultHunt : public ::testing::TestWithParam<int> {};
@@ -34,7 +30,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, FaultHunt, ::testing::Values(2, 3, 5));
 
 TEST_P(FaultHunt, EveryRankIsToldAndNothingStays) {
   const Leftovers leftovers;
-  run<HostSide>({.ranks = GetParam()}, 5);
+  const CallLimits calls{.ranks = GetParam(),
+                         .wires = {WireFormat::off, WireFormat::int8, WireFormat::fp8, WireFormat::int4}};
+  run<HostSide>({.calls = calls}, 5);
   EXPECT_EQ(leftovers.that_stay(), "");
 }
 

@@ -41,7 +41,7 @@ class DeviceSide {
   DeviceSide(int rank, const Round& round) : round_(round), device_(rank % gpus()) {
     EXPECT_CUDA(cudaSetDevice(device_));
     EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    for (std::int32_t** memory : {&input_, &output_}) EXPECT_CUDA(cudaMalloc(memory, round.limits.most_bytes));
+    for (std::byte** memory : {&input_, &output_}) EXPECT_CUDA(cudaMalloc(memory, round.limits.calls.most_bytes));
   }
   straitConfig_t config() const {
     straitConfig_t config = round_.config();
@@ -49,14 +49,14 @@ class DeviceSide {
     return config;
   }
   straitStream_t stream() const { return stream_; }
-  void set(const std::vector<std::int32_t>& input) {
-    EXPECT_CUDA(cudaMemcpyAsync(input_, input.data(), input.size() * sizeof input[0], cudaMemcpyDefault, stream_));
-    EXPECT_CUDA(cudaMemsetAsync(output_, 0xff, round_.limits.most_bytes, stream_));
+  void set(const Bytes& input) {
+    EXPECT_CUDA(cudaMemcpyAsync(input_, input.data(), input.size(), cudaMemcpyDefault, stream_));
+    EXPECT_CUDA(cudaMemsetAsync(output_, 0xa5, round_.limits.calls.most_bytes, stream_));
     EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
-  std::vector<std::int32_t> get(std::size_t count) const {
-    std::vector<std::int32_t> output(count);
-    EXPECT_CUDA(cudaMemcpyAsync(output.data(), output_, count * sizeof output[0], cudaMemcpyDefault, stream_));
+  Bytes get(std::size_t count) const {
+    Bytes output(count);
+    EXPECT_CUDA(cudaMemcpyAsync(output.data(), output_, count, cudaMemcpyDefault, stream_));
     EXPECT_CUDA(cudaStreamSynchronize(stream_));
     return output;
   }
@@ -94,7 +94,7 @@ class DeviceSide {
   const Round& round_;
   int device_;
   cudaStream_t stream_ = nullptr;
-  std::int32_t *input_ = nullptr, *output_ = nullptr;
+  std::byte *input_ = nullptr, *output_ = nullptr;
 };
 
 /// As many ranks as GPUs, four at most, or where there is but one GPU two that share it.
@@ -103,9 +103,14 @@ TEST(DeviceFaultHunt, EveryRankIsToldAndNothingStays) {
   if (there_are == 0) GTEST_SKIP() << "needs a GPU, here is none";
   const std::uint64_t free_before = asked_in_a_child(free_bytes);
   setenv("STRAIT_SHARE_GPUS", there_are < 2 ? "1" : "0", 1);
-  run<DeviceSide>({.ranks = std::clamp(there_are, 2, 4),
-                   .most_bytes = std::size_t{16} << 20,
-                   .missed_within = milliseconds(12'000),
+  const CallLimits calls{
+      .ranks = std::clamp(there_are, 2, 4), .most_bytes = std::size_t{16} << 20, .most_elements = std::size_t{4} << 20};
+  // Kernels name the rank that they wait for at once, copies and CPU threads when they have waited for ten seconds.
+  const bool by_kernels = getenv("STRAIT_MAX_SMS") == nullptr && getenv("STRAIT_COPY_ENGINE_BYTES") == nullptr &&
+                          getenv("STRAIT_CPU_REDUCE_BYTES") == nullptr;
+  run<DeviceSide>({.calls = calls,
+                   .left_within = milliseconds(by_kernels ? 1000 : 12'000),
+                   .differs_within = milliseconds(12'000),
                    .deadline_ms = 1000},
                   20);
   EXPECT_GE(asked_in_a_child(free_bytes) + (std::uint64_t{64} << 20), free_before) << "bytes of GPU memory stay";

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fake_device_rank.hpp"
@@ -34,7 +35,8 @@ class StartedCallsTest : public ::testing::Test {
   }
   ~StartedCallsTest() override {
     fake_gpu.captures = false;
-    for (straitComm_t comm : comms_) STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    for (straitComm_t comm : comms_)
+      if (comm != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm));
     fake_gpu.has_attendants = false;
   }
   void capture(std::size_t rank, std::size_t count, straitRedOp_t op = straitSum) {
@@ -51,13 +53,18 @@ class StartedCallsTest : public ::testing::Test {
     std::atomic_ref(fake_gpu.counts[rank].started.calls[number % kernels::kept_marks])
         .store(number << 32 | StartedCalls::mark_of(signature(call)));
   }
-  /// A kernel of the rank waits, and says so again and again.
+  /// A kernel of the rank waits for the other one, and says so again and again.
   static std::jthread wait(std::size_t rank) {
     return std::jthread([rank](const std::stop_token& stop) {
       for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2)))
-        std::atomic_ref(fake_gpu.mailboxes[rank].waits) = 1;
+        say_that_it_waits(rank, other(rank) + 1);
     });
   }
+  static std::uint32_t other(std::size_t rank) { return rank == 0 ? 1 : 0; }
+  static void say_that_it_waits(std::size_t rank, std::uint32_t waits) {
+    std::atomic_ref(fake_gpu.mailboxes[rank].waits) = waits;
+  }
+  void destroy(std::size_t rank) { STRAIT_EXPECT_OK(straitCommDestroy(std::exchange(comms_[rank], nullptr))); }
   straitResult_t error_of(std::size_t rank) const {
     straitResult_t error = straitSuccess;
     STRAIT_EXPECT_OK(straitCommGetAsyncError(comms_[rank], &error));
@@ -111,7 +118,7 @@ TEST_F(StartedCallsTest, GpusAreAskedWhereOneWaits) {
   for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
   expect_no_error();
   for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(fake_gpu.reads[rank], 0);
-  std::atomic_ref(fake_gpu.mailboxes[1].waits) = 1;
+  say_that_it_waits(1, 1);
   const Stopwatch watch;
   for (std::size_t rank = 0; rank < 2; ++rank) {
     while (fake_gpu.reads[rank] == 0 && watch.elapsed() < std::chrono::seconds(10)) std::this_thread::yield();
@@ -150,6 +157,40 @@ TEST_F(StartedCallsTest, MayBeCallsOfTheOtherRank) {
     }
   expect_no_error();
   fake_gpu.capturing_rank = -1;
+}
+
+TEST_F(StartedCallsTest, WaitsForARankThatHasLeftAreAnError) {
+  destroy(1);
+  const std::jthread waits = wait(0);
+  const Stopwatch watch;
+  while (error_of(0) == straitSuccess && watch.elapsed() < std::chrono::seconds(10))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(error_of(0), straitRemoteError);
+  EXPECT_THAT(straitGetLastError(comms_[0]),
+              AllOf(HasSubstr("a kernel on rank 0 (host "), HasSubstr("needs rank 1 (host "),
+                    HasSubstr("which has destroyed its communicator")));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+}
+
+/// What it sent before counts, and of a wait that has ended the word may come late.
+TEST_F(StartedCallsTest, ShortWaitsForARankThatHasLeftAreNone) {
+  const auto stays_usable = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return error_of(0) == straitSuccess;
+  };
+  say_that_it_waits(0, 2);
+  EXPECT_TRUE(stays_usable());
+  destroy(1);
+  for (int times = 0; times < 2; ++times) {
+    say_that_it_waits(0, 2);
+    EXPECT_TRUE(stays_usable());
+  }
+  for (int times = 0; times < 10; ++times)
+    for (const std::uint32_t nobody : {1u, 3u, ~0u}) {
+      say_that_it_waits(0, nobody);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  EXPECT_TRUE(stays_usable());
 }
 
 }  // namespace
