@@ -20,9 +20,9 @@ constexpr std::size_t long_straight_bytes = std::size_t{32} << 20;
 
 }  // namespace
 
-/// Of three ranks and more that may have all blocks: of others it was not measured.
+/// Of calls that may have all blocks: of others it was not measured.
 bool DeviceCalls::goes_straight(const Call& call) const {
-  if (ring_.staged || ring_.ranks <= 2 || bound(call) != 0 || !call.receive_offsets.empty() ||
+  if (ring_.staged || ring_.ranks < 2 || bound(call) != 0 || !call.receive_offsets.empty() ||
       call.wire != WireFormat::off)
     return false;
   const bool writes_over_inputs = call.collective == Collective::all_to_all && call.send == call.receive;

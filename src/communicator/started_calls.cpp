@@ -31,6 +31,9 @@ void StartedCalls::look(kernels::Mailbox& mailbox, Watch& watch, const Read& rea
     put_down_waits(mailbox, watch.own_control());
     watch.ask_what_started();
     (void)watch.see_kernel_waiting(waits - 1);
+    looks_since_wait_ = 0;
+  } else if (++looks_since_wait_ == short_wait_looks) {
+    watch.forget_awaited();
   }
   const bool was_asked = watch.was_asked_what_started();
   if (!was_asked && ++looks_ < most_looks) return;

@@ -33,8 +33,8 @@ class StartedCalls {
   };
   /// That a call was enqueued, or captured.
   void know(const Known& call);
-  /// Now and then, by one thread: if this rank's kernels wait, asks all ranks, and raises an error if they wait for one
-  /// that has left; if one has asked, puts down.
+  /// Now and then, by one thread: if this rank's kernels wait, asks all ranks, and raises an error where they wait in
+  /// vain; if one has asked, puts down.
   void look(kernels::Mailbox& mailbox, Watch& watch, const Read& read);
   /// Puts down what is new, until a call has given up. Between two times kernels may start more than are kept.
   void put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control);
@@ -46,6 +46,8 @@ class StartedCalls {
   static constexpr int most_looks = 10'000;
   /// Words for so many different calls outside of graphs; more are those of a program whose counts never repeat.
   static constexpr std::size_t most_known = std::size_t{1} << 16;
+  /// A kernel that waits says so more often than that.
+  static constexpr int short_wait_looks = 20;
   struct Mark {
     std::uint64_t sequence;
     std::uint32_t call;
@@ -59,6 +61,7 @@ class StartedCalls {
   std::optional<Known> last_;                       ///< most calls are like the one before
   std::uint64_t newest_ = 0;
   int looks_ = 0;  ///< since the last time that all was put down
+  int looks_since_wait_ = 0;
 };
 
 }  // namespace strait

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "communicator/call.hpp"
 
@@ -23,6 +25,8 @@ constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
 constexpr auto warn_after = milliseconds(10'000);
+/// A kernel, waiting for what will not come. It says so every twentieth of a second or less often.
+constexpr std::uint32_t times_seen = 5;
 
 void spin() {
 #if defined(__x86_64__)
@@ -38,6 +42,28 @@ std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
   return ", and in the same groups; STRAIT_AGGREGATE=0 on all ranks serves a program that groups them differently";
 }
 
+/// What a GPU has started last.
+struct Started {
+  std::uint64_t number;  ///< of a collective; of messages: of the collective that comes next
+  bool is_messages;
+  std::uint64_t mark;
+  CallSignature signature;
+};
+std::optional<Started> last_started(const RankControl& control) {
+  std::optional<Started> last;
+  const auto look = [&last](const PostedCall& each, bool is_messages) {
+    const std::uint64_t number = each.sequence.load(std::memory_order_acquire);
+    if (number == 0 || (last && number <= last->number)) return;
+    if (const auto call = read_call(each, number)) last = {number, is_messages, call->input, call->signature};
+  };
+  for (const PostedCall& each : control.started) look(each, false);
+  look(control.started_messages, true);
+  return last;
+}
+std::uint64_t hash_of(const Started& started) {
+  return mix(started.number * 2 + (started.is_messages ? 1 : 0)) ^ started.mark;
+}
+
 }  // namespace
 
 Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers)
@@ -45,7 +71,7 @@ Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transpo
       controls_(std::move(controls)),
       transport_(transport),
       peers_(std::move(peers)),
-      missed_(peers_.names.size()) {}
+      awaited_(peers_.names.size()) {}
 
 Status Watch::sticky() const {
   if (!has_failed()) return {};
@@ -181,10 +207,8 @@ Status Watch::compare_split(std::uint64_t next) {
     const auto call = rank != peers_.rank ? transport_.peer_call(next, rank) : std::nullopt;
     if (!call || is_after_capture(call->signature)) continue;
     return tl::unexpected(
-        raise({Code::mismatch, "ranks made different calls: " + name_of(peers_.rank) +
-                                   " called a split of the communicator, " + name_of(rank) + " called " +
-                                   describe(call->signature) +
-                                   ". Every rank must make the same collective calls and splits in the same order"}));
+        raise(made_differently("called a split of the communicator", rank, "called " + describe(call->signature),
+                               "collective calls and splits in the same order")));
   }
   return {};
 }
@@ -220,9 +244,31 @@ bool Watch::was_asked_what_started() {
 
 /// What a rank has sent before it left still counts, and what is seen first may have been written before that.
 Status Watch::see_kernel_waiting(std::uint32_t rank) {
-  if (rank >= missed_.size() || !has_left(rank) || ++missed_[rank] < 3) return {};
+  if (rank >= awaited_.size()) return {};
+  note_awaited(rank);
+  Awaited& awaited = awaited_[rank];
+  if (!has_left(rank)) return see_opposed(rank, awaited);
+  if (++awaited.times_left < times_seen) return {};
   return tl::unexpected(raise({Code::remote_error, "a kernel on " + name_of(peers_.rank) + " needs " + name_of(rank) +
                                                        ", which has destroyed its communicator"}));
+}
+
+/// Messages have no number by which they could be compared. But a GPU makes one call after another: who is in a
+/// collective has made all its messages before that, so that nobody still waits for them.
+Status Watch::see_opposed(std::uint32_t rank, Awaited& awaited) {
+  if (controls_[rank]->awaited.load(std::memory_order_relaxed) != peers_.rank + 1) return {};
+  const auto own = last_started(own_control()), other = last_started(*controls_[rank]);
+  if (!own || !other || own->is_messages == other->is_messages) return {};
+  const Started &messages = own->is_messages ? *own : *other, &collective = own->is_messages ? *other : *own;
+  if (collective.number < messages.number) return {};
+  const std::uint64_t own_call = hash_of(*own), call = hash_of(*other);
+  if (awaited.own_call != own_call || awaited.call != call)
+    awaited = {.times_opposed = 0, .own_call = own_call, .call = call};
+  if (++awaited.times_opposed < times_seen) return {};
+  return tl::unexpected(raise(made_differently(
+      "has started " + describe(own->signature), rank,
+      describe(other->signature) + ", and each GPU waits for the other",
+      "collective calls in the same order, in graphs, too, and messages between the same two of them")));
 }
 
 /// Every rank's GPU counts every collective that kernels carry, and no other. So ranks may be far apart, and captures
@@ -233,26 +279,27 @@ Status Watch::compare_started(std::uint64_t sequence, const CallSignature& own) 
     if (rank == peers_.rank) continue;
     const auto call = read_call(controls_[rank]->started[sequence % posted_calls], sequence);
     if (!call || hash_of(call->signature) == hash_of(own)) continue;
-    return tl::unexpected(raise(
-        {Code::mismatch, "ranks made different calls: as number " + std::to_string(sequence) +
-                             " of the collectives on its GPU, " + name_of(peers_.rank) + " has started " +
-                             describe(own) + ", " + name_of(rank) + " " + describe(call->signature) +
-                             ". Every rank must make the same collective calls in the same order, in graphs, too" +
-                             advice_on_groups(own, call->signature)}));
+    return tl::unexpected(raise(made_differently(
+        "has started " + describe(own) + " as number " + std::to_string(sequence) + " of the collectives on its GPU",
+        rank, describe(call->signature),
+        "collective calls in the same order, in graphs, too" + advice_on_groups(own, call->signature))));
   }
   return {};
 }
 
 Error Watch::mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const {
   const bool alike = describe(own) == describe(other);
-  const auto called = [&](std::uint32_t who, const CallSignature& call) {
-    return name_of(who) + " called " + describe(call) +
-           (alike ? " as its collective number " + std::to_string(number_of(call)) : "");
+  const auto called = [&](const CallSignature& call) {
+    return "called " + describe(call) + (alike ? " as its collective number " + std::to_string(number_of(call)) : "");
   };
-  return {Code::mismatch, "ranks made different calls: " + called(peers_.rank, own) + ", " + called(rank, other) +
-                              (alike ? " (modulo 4096)" : "") +
-                              ". Every rank must make the same collective calls in the same order" +
-                              advice_on_groups(own, other)};
+  return made_differently(called(own), rank, called(other) + (alike ? " (modulo 4096)" : ""),
+                          "collective calls in the same order" + advice_on_groups(own, other));
+}
+
+Error Watch::made_differently(const std::string& own, std::uint32_t rank, const std::string& other,
+                              const std::string& rule) const {
+  return {Code::mismatch, "ranks made different calls: " + name_of(peers_.rank) + " " + own + ", " + name_of(rank) +
+                              " " + other + ". Every rank must make the same " + rule};
 }
 
 std::string Watch::awaited_names(const Waiting& waiting) const {

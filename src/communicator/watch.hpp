@@ -56,7 +56,8 @@ class Watch {
   /// Whether a rank has asked for that since the last time. From one thread.
   bool was_asked_what_started();
   /// That a kernel of this rank has been seen waiting for `rank`, which may be a number that no rank has. Raises an
-  /// error if that rank has left, and had when this was seen before. From one thread.
+  /// error if that was seen before, and each time that rank had left, or waited for this one in another call. From one
+  /// thread.
   Status see_kernel_waiting(std::uint32_t rank);
   /// The error of two calls that do not fit.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
@@ -108,6 +109,9 @@ class Watch {
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
   Status compare_started(std::uint64_t sequence, const CallSignature& own);
+  /// `own` and `other`: what this rank and that one did. `rule`: what every rank must make alike.
+  Error made_differently(const std::string& own, std::uint32_t rank, const std::string& other,
+                         const std::string& rule) const;
   std::string awaited_names(const Waiting& waiting) const;
 
   Control& control_;
@@ -115,8 +119,15 @@ class Watch {
   const Transport& transport_;
   Peers peers_;
   mutable std::atomic<bool> told_{false};
-  std::uint32_t heard_ = 0;            ///< of the ranks' RankControl::asked, all together
-  std::vector<std::uint32_t> missed_;  ///< by rank: how often a kernel was seen waiting for it since it has left
+  std::uint32_t heard_ = 0;  ///< of the ranks' RankControl::asked, all together
+  /// Of a rank for which a kernel was seen waiting.
+  struct Awaited {
+    std::uint32_t times_left = 0;          ///< how often, since it has left
+    std::uint32_t times_opposed = 0;       ///< how often while it waited for this one, both in the same calls
+    std::uint64_t own_call = 0, call = 0;  ///< those, by hashes
+  };
+  Status see_opposed(std::uint32_t rank, Awaited& awaited);
+  std::vector<Awaited> awaited_;  ///< by rank
 };
 
 }  // namespace strait

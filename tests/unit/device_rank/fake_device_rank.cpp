@@ -105,6 +105,7 @@ class FakeDeviceRank final : public DeviceRank {
     kernels::LaunchCounts counts{};
     for (std::uint32_t i = 0; i < kernels::kept_marks; ++i)
       counts.started.calls[i] = std::atomic_ref(there.started.calls[i]).load();
+    counts.started.messages = std::atomic_ref(there.started.messages).load();
     return counts;
   }
 

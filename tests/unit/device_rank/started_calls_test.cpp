@@ -39,6 +39,18 @@ class StartedCallsTest : public ::testing::Test {
       if (comm != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm));
     fake_gpu.has_attendants = false;
   }
+  void capture_message(std::size_t rank) {
+    std::array<float, 8> values{};
+    STRAIT_EXPECT_OK(straitRecv(values.data(), 3, straitFloat32, static_cast<int>(other(rank)), comms_[rank], nullptr));
+  }
+  /// Messages, after the collective of that number.
+  static void start_message(std::size_t rank, std::uint64_t after) {
+    Call call;
+    call.collective = Collective::send_recv;
+    call.type = DataType::float32;
+    call.count = 3;
+    std::atomic_ref(fake_gpu.counts[rank].started.messages).store(after << 32 | StartedCalls::mark_of(signature(call)));
+  }
   void capture(std::size_t rank, std::size_t count, straitRedOp_t op = straitSum) {
     std::array<float, 8> values{};
     STRAIT_EXPECT_OK(straitAllReduce(values.data(), values.data(), count, straitFloat32, op, comms_[rank], nullptr));
@@ -159,6 +171,53 @@ TEST_F(StartedCallsTest, MayBeCallsOfTheOtherRank) {
   fake_gpu.capturing_rank = -1;
 }
 
+/// A collective and messages that wait for one another have no number in common.
+TEST_F(StartedCallsTest, MessagesAndACollectiveThatWaitForOneAnotherAreShownToAll) {
+  for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
+  capture(0, 5);
+  capture_message(1);
+  for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
+  start(0, 2, 5);
+  start_message(1, 1);
+  const std::jthread first = wait(0), second = wait(1);
+  expect_mismatch("all-reduce(count 5, float32, sum)", "send-recv(count 3, float32)");
+  EXPECT_THAT(straitGetLastError(comms_[0]), HasSubstr("each GPU waits for the other"));
+}
+
+/// Who is in a collective and waits has nothing to do with messages that wait for another rank, or are over.
+TEST_F(StartedCallsTest, MessagesAndACollectiveThatDoNotWaitForOneAnotherAreNone) {
+  for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
+  capture(0, 5);
+  capture_message(1);
+  for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
+  start(0, 2, 5);
+  start_message(1, 1);
+  {
+    const std::jthread first = wait(0);
+    expect_no_error();  // the other one is about to come
+    const std::jthread second([](const std::stop_token& stop) {
+      for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+        say_that_it_waits(1, 3);  // for a third one
+    });
+    expect_no_error();
+  }
+  capture(1, 5);
+  start(1, 2, 5);
+  const std::jthread first = wait(0),
+                     second = wait(1);  // in the same collective, for what a third one has yet to bring
+  expect_no_error();
+}
+
+/// In a collective that comes before the messages.
+TEST_F(StartedCallsTest, ARankThatIsBehindIsNoError) {
+  for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
+  capture_message(1);
+  for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
+  start_message(1, 1);
+  const std::jthread first = wait(0), second = wait(1);
+  expect_no_error();
+}
+
 TEST_F(StartedCallsTest, WaitsForARankThatHasLeftAreAnError) {
   destroy(1);
   const std::jthread waits = wait(0);
@@ -181,7 +240,7 @@ TEST_F(StartedCallsTest, ShortWaitsForARankThatHasLeftAreNone) {
   say_that_it_waits(0, 2);
   EXPECT_TRUE(stays_usable());
   destroy(1);
-  for (int times = 0; times < 2; ++times) {
+  for (int times = 0; times < 4; ++times) {
     say_that_it_waits(0, 2);
     EXPECT_TRUE(stays_usable());
   }
