@@ -72,7 +72,8 @@ class DeviceCalls {
         barrier_tokens_(barrier_tokens),
         options_(std::move(options)),
         borders_(borders_of(kernels::kind_of(ring), ring.ranks, options_.exchange_gbps)),
-        flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes)) {}
+        flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes)),
+        lone_flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes * (std::max(ring.ranks, 2u) - 1))) {}
 
   /// Nothing where this rank has nothing to do.
   std::vector<DeviceLaunch> launches_of(const Call& call) const;
@@ -213,7 +214,8 @@ class DeviceCalls {
   std::byte* barrier_tokens_ = nullptr;
   Options options_;
   Borders borders_;
-  std::size_t flagged_bytes_ = 0;
+  std::size_t flagged_bytes_ = 0,
+              lone_flagged_bytes_ = 0;  ///< the latter: where a rank takes one message, not one of each
 };
 
 }  // namespace strait
