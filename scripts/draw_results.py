@@ -19,10 +19,10 @@ from matplotlib import pyplot  # noqa: E402: after the choice of the backend
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PANELS = (
-    ("4x H200, NVLink", "gpu_vs_nccl_4xh200_bfloat16"),
-    ("2x H200, NVLink", "gpu_vs_nccl_2xh200_bfloat16"),
-    ("4x H200 without P2P (an earlier version)", "gpu_vs_nccl_staged_4xh200_bfloat16"),
-    ("2x H200 without P2P", "gpu_vs_nccl_staged_2xh200_bfloat16"),
+    ("4x H200, NVLink", "gate_4xh200"),
+    ("2x H200, NVLink", "gate_2xh200"),
+    ("4x H200 without P2P", "gate_no_p2p_4xh200"),
+    ("2x H100 without P2P", "gate_no_p2p_2xh100"),
 )
 # Colours of Okabe and Ito, told apart with any colour vision; markers for print.
 STYLES = {
@@ -32,6 +32,8 @@ STYLES = {
     "all-to-all": ("#cc79a7", "D"),
     "broadcast": ("#e69f00", "v"),
     "reduce": ("#56b4e9", "P"),
+    "gather": ("#8c564b", "<"),
+    "scatter": ("#7f7f7f", ">"),
     "send-recv": ("#000000", "x"),
 }
 WAYS = {  # of ranks behind one link: whether they form islands, and whether CPU threads add up
@@ -104,25 +106,26 @@ def prepare(axes, title: str, sizes: list, of_ratios: bool = True) -> None:
     axes.tick_params(labelsize=8)
 
 
-def save(figure, handles_and_labels: tuple, columns: int, output: pathlib.Path) -> None:
+def save(figure, handles_and_labels: tuple, columns: int, output: pathlib.Path, top: float = 0.9) -> None:
     figure.legend(*handles_and_labels, loc="upper center", ncols=columns, fontsize=9, frameon=False)
-    figure.tight_layout(rect=(0, 0, 1, 0.95 if columns > len(WAYS) else 0.9))
+    figure.tight_layout(rect=(0, 0, 1, top))
     figure.savefig(output, metadata={"Date": None})
 
 
 def draw_beside_nccl(output: pathlib.Path) -> None:
     figure, grid = pyplot.subplots(2, 2, figsize=(10, 7), sharex=True, sharey=True)
     for axes, (title, name) in zip(grid.flat, PANELS):
-        result = read(name)
+        shards = read(name)["shards"]
         for collective, (colour, marker) in STYLES.items():
-            points = [(row["bytes"], row["nccl_graph_us"] / row["strait_graph_us"]) for row in result["rows"]
-                      if row["collective"] == collective]
+            points = [(size, nccl_us / strait_us)
+                      for size, place, strait_us, nccl_us, *_ in shards.get(f"{collective}_bfloat16_graph", [])
+                      if place == "out_of_place" and size >= 1 << 10]
             if points:
                 plot(axes, points, colour, marker, collective)
-        prepare(axes, f"{title}, {result['type']}, CUDA graphs", [1 << shift for shift in range(10, 31, 4)])
+        prepare(axes, f"{title}, bfloat16, CUDA graphs", [1 << shift for shift in range(10, 31, 4)])
     for axes in grid[:, 0]:
         axes.set_ylabel("NCCL's time / Strait's", fontsize=9)
-    save(figure, grid[0, 0].get_legend_handles_labels(), len(STYLES), output)
+    save(figure, grid[0, 0].get_legend_handles_labels(), 5, output, 0.93)
 
 
 def draw_few_blocks(output: pathlib.Path) -> None:
@@ -149,7 +152,7 @@ def draw_few_blocks(output: pathlib.Path) -> None:
         axes.grid(color="#e3e3e3", linewidth=0.8)
         axes.tick_params(labelsize=8)
     grid.flat[0].set_ylabel("microseconds", fontsize=9)
-    save(figure, grid.flat[0].get_legend_handles_labels(), len(BLOCKS) + 1, output)
+    save(figure, grid.flat[0].get_legend_handles_labels(), len(BLOCKS) + 1, output, 0.95)
 
 
 def draw_clusters(output: pathlib.Path) -> None:
@@ -235,7 +238,7 @@ def draw_overlap(output: pathlib.Path) -> None:
     axes.set_ylim(bottom=0)
     axes.grid(color="#e3e3e3", linewidth=0.8)
     axes.tick_params(labelsize=8)
-    save(figure, axes.get_legend_handles_labels(), len(BESIDE), output)
+    save(figure, axes.get_legend_handles_labels(), len(BESIDE), output, 0.95)
 
 
 def draw_training(output: pathlib.Path) -> None:
@@ -300,7 +303,7 @@ def draw_wire_loss(output: pathlib.Path) -> None:
         axes.set_xlabel("step", fontsize=9)
         axes.grid(color="#e3e3e3", linewidth=0.8)
         axes.tick_params(labelsize=8)
-    save(figure, whole.get_legend_handles_labels(), len(FORMATS), output)
+    save(figure, whole.get_legend_handles_labels(), len(FORMATS), output, 0.95)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ if subprocess.run([PYTHON, "-c", "import matplotlib"], stderr=subprocess.DEVNULL
     print("skipped: python3-matplotlib is not installed")
     sys.exit(77)
 TEXTS = {
-    "gpu_vs_nccl.svg": ("4x H200, NVLink", "2x H200, NVLink", "4x H200 without P2P", "2x H200 without P2P", "all-reduce",
+    "gpu_vs_nccl.svg": ("4x H200, NVLink", "2x H200, NVLink", "4x H200 without P2P", "2x H100 without P2P", "all-reduce",
                         "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv",
                         "NCCL's time / Strait's", "64 MB"),
     "wire_loss.svg": ("exact", "int8", "fp8", "int4", "int4 with error feedback", "training loss", "step"),

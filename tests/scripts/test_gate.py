@@ -253,6 +253,19 @@ class Running(unittest.TestCase):
         done, calls = self.gate("--collectives", "reduce")
         self.assertEqual((0, []), (done.returncode, calls))
 
+    def test_finished_shards_fit_into_one_file(self):
+        path = self.folder / "all.json"
+        self.gate("--collectives", "reduce", "--json", str(path))
+        kept = json.loads(path.read_text())
+        self.assertEqual(9, len(kept["shards"]))
+        row = dict(zip(kept["columns"], kept["shards"]["reduce_bfloat16_graph"][0]))
+        self.assertEqual({"bytes": 1024, "place": "out_of_place", "strait_us": 2.0, "nccl_us": 4.0, "wrong": 0,
+                          "floor_us": 1.0}, row)
+        self.assertEqual(4, kept["settings"]["gpus"])
+        done, calls = self.gate("--collectives", "reduce", "--table", "--json", str(path))
+        self.assertEqual((0, []), (done.returncode, calls))
+        self.assertEqual(kept, json.loads(path.read_text()))
+
     def test_both_libraries_are_given_the_same_few_thread_blocks(self):
         _, calls = self.gate("--collectives", "all-reduce")
         few = [call for call in calls if "-b 256M -e 256M -w 5 -G 0 --check-limit" in call]
