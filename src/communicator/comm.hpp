@@ -59,6 +59,9 @@ struct CommOptions {
   std::optional<std::size_t> wire_bytes;
 };
 
+/// A call that all ranks make together beside collectives.
+enum class SetUpCall : std::uint32_t { split, registration };
+
 /// One rank of a communicator. Wires together bootstrap, transport, plans, selection and executor.
 /// Operations are begun, then stepped until done, so that a group can drive several communicators from one thread;
 /// run() does both. One operation at a time.
@@ -206,6 +209,11 @@ class Comm {
                                           const IsCancelled& is_cancelled);
   /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".
   Status agree(const Status& own, const std::string& what, const Deadline& deadline);
+  /// Of a set-up call of all ranks that has failed on this one: the communicator's failure, of which what reached this
+  /// rank first may be a consequence; or that another rank called something else; success: neither.
+  Status cause_of(const Error& error, SetUpCall call);
+  /// First of all in such a call: whether all ranks make the same one.
+  Status begin_set_up(SetUpCall call, const Deadline& deadline);
 
   Status finish();
   Error raise_out_of_memory();

@@ -110,6 +110,10 @@ void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
       model.paths[from * peers.size() + to] = peers[from].same_host(peers[to]) ? within : between;
 }
 
+std::string text_of(SetUpCall call) {
+  return call == SetUpCall::split ? "called a split of the communicator" : "registered memory";
+}
+
 }  // namespace
 
 Comm::Comm(std::unique_ptr<Channel> channel)
@@ -263,14 +267,29 @@ Status Comm::agree(const Status& own, const std::string& what, const Deadline& d
 
 Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
   Status registered = or_tell_out_of_memory([&] { return register_on_all(number, pointer, bytes); });
-  if (!registered) STRAIT_TRY(sticky());  // of which what reached this rank first may be a consequence
+  if (!registered) STRAIT_TRY(cause_of(registered.error(), SetUpCall::registration));
   return registered;
+}
+
+Status Comm::cause_of(const Error& error, SetUpCall call) {
+  STRAIT_TRY(sticky());
+  return error.code == Code::timeout && !has_captured_ ? watch_->compare_set_up(text_of(call), sequence_ + 1)
+                                                       : Status();
+}
+
+Status Comm::begin_set_up(SetUpCall call, const Deadline& deadline) {
+  STRAIT_ASSIGN(const auto calls, gather(*channel_, call, deadline));
+  for (std::uint32_t other = 0; other < ranks_; ++other)
+    if (calls[other] != call)
+      return tl::unexpected(watch_->raise_difference(text_of(call), other, text_of(calls[other])));
+  return {};
 }
 
 Status Comm::register_on_all(std::uint64_t number, void* pointer, std::size_t bytes) {
   STRAIT_TRY(failure());
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
   device_deadline_ = deadline;
+  STRAIT_TRY(begin_set_up(SetUpCall::registration, deadline));
   const std::uint64_t turn = ++registrations_;
   if (device_) STRAIT_TRY(device_->register_memory(turn, pointer, bytes));
   Status own;

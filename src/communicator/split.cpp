@@ -31,9 +31,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
     const UntilMade until_made{*channel_, news_of({})};
     heed(is_cancelled);
     auto part = make_part(color, key, options, is_cancelled);
-    if (!part) STRAIT_TRY(sticky());  // of which what reached this rank first may be a consequence
-    // Who has come to the next collective all the same will not split any more, and would wait in it for ever.
-    if (!part && part.error().code == Code::timeout && !has_captured_) STRAIT_TRY(watch_->compare_split(sequence_ + 1));
+    if (!part) STRAIT_TRY(cause_of(part.error(), SetUpCall::split));
     return part;
   });
 }
@@ -82,6 +80,7 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
     int key;
   };
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
+  STRAIT_TRY(begin_set_up(SetUpCall::split, deadline));
   STRAIT_ASSIGN(const auto wishes, gather(*channel_, Wish{color, key}, deadline));
   std::vector<std::uint32_t> members;
   for (std::uint32_t other = 0; other < ranks_; ++other)

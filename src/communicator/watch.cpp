@@ -202,15 +202,17 @@ Status Watch::compare_calls(std::uint64_t sequence, const CallSignature& own) {
   return {};
 }
 
-Status Watch::compare_split(std::uint64_t next) {
+Status Watch::compare_set_up(const std::string& own, std::uint64_t next) {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
     const auto call = rank != peers_.rank ? transport_.peer_call(next, rank) : std::nullopt;
     if (!call || is_after_capture(call->signature)) continue;
-    return tl::unexpected(
-        raise(made_differently("called a split of the communicator", rank, "called " + describe(call->signature),
-                               "collective calls and splits in the same order")));
+    return tl::unexpected(raise_difference(own, rank, "called " + describe(call->signature)));
   }
   return {};
+}
+
+Error Watch::raise_difference(const std::string& own, std::uint32_t rank, const std::string& other) {
+  return raise(made_differently(own, rank, other, "collective calls, splits and registrations in the same order"));
 }
 
 Status Watch::examine_peers() {

@@ -44,8 +44,11 @@ class Watch {
   /// Raises an error if a rank is seen to have made another call than `own` as its collective number `sequence`.
   /// Numbers of ranks that have captured calls say nothing.
   Status compare_calls(std::uint64_t sequence, const CallSignature& own);
-  /// Likewise, of a rank that has waited for others to split their communicator and has yet to make call `next`.
-  Status compare_split(std::uint64_t next);
+  /// Likewise, of a rank that has waited for others in a call of the set-up ("called a split of ...") and has yet to
+  /// make collective `next`. Who has come to that all the same would wait in it for ever.
+  Status compare_set_up(const std::string& own, std::uint64_t next);
+  /// Raises that this rank and `rank` made calls that differ, at least one of the set-up.
+  Error raise_difference(const std::string& own, std::uint32_t rank, const std::string& other);
   /// Looks, for an attendant that waits for nothing itself, whether a peer has died, and whether ranks made different
   /// calls of late, or their GPUs have started different ones; raises the error. May run beside this rank's own thread.
   Status examine_peers();

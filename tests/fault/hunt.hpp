@@ -144,7 +144,7 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
   }
   Trouble trouble;
   straitResult_t result = straitSuccess;
-  bool was_split = false;
+  bool was_set_up = false;
   for (std::uint64_t number = 0; result == straitSuccess; ++number) {
     auto call = make_call(round.seed, number, round.limits.calls);
     if (rank == round.victim && number == round.call) {
@@ -152,15 +152,15 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
       if (!trouble.begin(round, comm, shared)) break;
     }
     result = run_checked(side, call, comm, rank);
-    was_split = call.kind == Kind::split;
+    was_set_up = call.is_set_up();
   }
   if (result == straitSuccess) {  // a victim that needs no telling
     if (comm != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm));
     return;
   }
-  report.fail_with(result, straitGetLastError(was_split ? nullptr : comm));
+  report.fail_with(result, straitGetLastError(was_set_up ? nullptr : comm));
   shared.told.fetch_add(1);
-  if (!was_split) {  // a communicator that could not be split need not have failed
+  if (!was_set_up) {  // which leaves the communicator as it is
     EXPECT_EQ(straitBarrier(comm, side.stream()), result) << "the error is sticky";
     straitResult_t kept = straitSuccess;
     STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &kept));
@@ -194,14 +194,15 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
   } else if (round.fault == Fault::leaves) {
     expect(straitRemoteError, victim, round.limits.left_within);
   } else if (round.fault == Fault::differs) {
-    const bool of_a_split = message.find("called a split") != std::string::npos;
+    const bool of_set_up =
+        message.find("called a split") != std::string::npos || message.find("registered memory") != std::string::npos;
     expect(straitMismatch, "ranks made different calls",
-           of_a_split ? milliseconds(round.limits.join_deadline_ms) + round.limits.told_within
-                      : round.limits.differs_within);
+           of_set_up ? milliseconds(round.limits.join_deadline_ms) + round.limits.told_within
+                     : round.limits.differs_within);
     EXPECT_THAT(message, HasSubstr(victim));  // all others call alike
   } else {
-    const bool in_a_split = message.find("out-of-band") != std::string::npos;  // which has the deadline of joining
-    const milliseconds deadline(in_a_split ? round.limits.join_deadline_ms : round.limits.deadline_ms);
+    const bool in_set_up = message.find("out-of-band") != std::string::npos;
+    const milliseconds deadline(in_set_up ? round.limits.join_deadline_ms : round.limits.deadline_ms);
     expect(straitTimeout, "deadline", deadline + round.limits.told_within);
     EXPECT_TRUE(rank == round.victim || report.failed_at - since > deadline / 2) << message;
   }

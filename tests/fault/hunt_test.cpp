@@ -8,7 +8,12 @@ namespace {
 class HostSide {
  public:
   HostSide(int, const Round& round)
-      : round_(round), input_(round.limits.calls.most_bytes), output_(round.limits.calls.most_bytes) {}
+      : round_(round), input_(round.limits.calls.most_bytes), output_(round.limits.calls.most_bytes) {
+    STRAIT_EXPECT_OK(straitMemAlloc(&memory_, memory_bytes));
+  }
+  ~HostSide() { STRAIT_EXPECT_OK(straitMemFree(memory_)); }
+  HostSide(const HostSide&) = delete;
+  HostSide& operator=(const HostSide&) = delete;
   straitConfig_t config() const { return round_.config(); }
   straitStream_t stream() const { return nullptr; }
   void set(const Bytes& input) {
@@ -17,12 +22,14 @@ class HostSide {
   }
   Bytes get(std::size_t count) const { return {output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(count)}; }
   straitResult_t run(const Call& call, straitComm_t comm, int rank) {
-    return make(call, input_.data(), output_.data(), comm, rank, nullptr);
+    return make(call, {input_.data(), output_.data(), memory_, memory_bytes}, comm, rank, nullptr);
   }
 
  private:
+  static constexpr std::size_t memory_bytes = 1 << 16;
   const Round& round_;
   Bytes input_, output_;
+  void* memory_ = nullptr;
 };
 
 class FaultHunt : public ::testing::TestWithParam<int> {};

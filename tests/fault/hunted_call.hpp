@@ -18,10 +18,11 @@
 namespace strait::testing::hunt {
 
 enum class Kind : std::uint8_t {
-  collective,  ///< any of them, barriers too
-  messages,    ///< to the next rank, from the previous one
-  two_sums,    ///< all-reduces of the halves, as a group
-  split        ///< into ranks of even and of odd numbers, and these destroyed again
+  collective,   ///< any of them, barriers too
+  messages,     ///< to the next rank, from the previous one
+  two_sums,     ///< all-reduces of the halves, as a group
+  split,        ///< into ranks of even and of odd numbers, and these destroyed again
+  registration  ///< of memory, which is undone at once
 };
 
 struct Call {
@@ -30,6 +31,8 @@ struct Call {
   int ranks = 2;
   bool in_graph = false;  ///< where there are graphs
 
+  /// Whether it is part of the set-up, whose failure need not be the communicator's, and has the deadline of joining.
+  bool is_set_up() const { return kind == Kind::split || kind == Kind::registration; }
   std::uint32_t rank_count() const { return static_cast<std::uint32_t>(ranks); }
 };
 
@@ -66,7 +69,7 @@ inline bool has_wire(const CollectiveCase& c) {
 inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits& limits) {
   Draws draws(mix(seed) ^ mix(number + 1));
   Call call{.ranks = limits.ranks};
-  const std::uint64_t kind = draws.below(12);  // three of which are not single collectives
+  const std::uint64_t kind = draws.below(13);  // four of which are not single collectives
   call.kind = kind < 9 ? Kind::collective : static_cast<Kind>(kind - 8);
   call.c.collective = call.kind == Kind::collective ? draw_collective(draws) : Collective::all_reduce;
   call.c.type = static_cast<DataType>(draws.below(data_type_count));
@@ -78,7 +81,7 @@ inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits
   std::uint64_t magnitude = 2;  // as many of each
   while (magnitude < most && draws.below(5) != 0) magnitude *= 4;
   call.c.count = std::min<std::size_t>(1 + draws.below(magnitude), most);
-  call.in_graph = draws.below(4) == 0 && call.kind != Kind::split;
+  call.in_graph = draws.below(4) == 0 && !call.is_set_up();
   const WireFormat wire = limits.wires[draws.below(limits.wires.size())];
   if (call.kind == Kind::collective && has_wire(call.c)) call.c.wire = wire;
   return call;
@@ -86,7 +89,11 @@ inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits
 
 /// A call that differs from that one.
 inline Call differing(Call call) {
-  if (call.kind == Kind::messages || call.kind == Kind::split || call.c.collective == Collective::barrier) {
+  if (call.is_set_up() && call.c.seed % 2 == 0) {
+    call.kind = call.kind == Kind::split ? Kind::registration : Kind::split;
+    return call;
+  }
+  if (call.kind == Kind::messages || call.is_set_up() || call.c.collective == Collective::barrier) {
     call.kind = Kind::collective;
     call.c.collective = Collective::all_reduce;
   }
@@ -95,7 +102,7 @@ inline Call differing(Call call) {
 }
 
 inline std::string describe(const Call& call) {
-  constexpr std::array words{"", "messages of ", "two halves of ", "split beside "};
+  constexpr std::array words{"", "messages of ", "two halves of ", "split beside ", "registration beside "};
   return words[static_cast<std::size_t>(call.kind)] + describe(call.c) +
          (call.in_graph ? ", in a graph if there are any" : "");
 }
@@ -107,7 +114,7 @@ inline Bytes input_of(const Call& call, std::uint32_t rank) { return random_inpu
 inline Bytes expected(const Call& call, std::uint32_t rank) {
   const std::uint32_t ranks = call.rank_count();
   if (call.kind == Kind::messages) return input_of(call, (rank + ranks - 1) % ranks);
-  if (call.kind == Kind::split || call.c.collective == Collective::barrier) return {};
+  if (call.is_set_up() || call.c.collective == Collective::barrier) return {};
   std::vector<Bytes> inputs;
   for (std::uint32_t peer = 0; peer < ranks; ++peer) inputs.push_back(input_of(call, peer));
   return expected_output(call.c, inputs, {}, rank);
@@ -129,8 +136,24 @@ inline straitResult_t split(straitComm_t comm, int rank) {
   return result;
 }
 
-inline straitResult_t make(const Call& call, const std::byte* in, std::byte* out, straitComm_t comm, int rank,
+/// What a rank gives a call, and what `memory` can be registered.
+struct Buffers {
+  const std::byte* in;
+  std::byte* out;
+  void* memory;
+  std::size_t memory_bytes;
+};
+
+inline straitResult_t register_for_a_while(straitComm_t comm, const Buffers& buffers) {
+  void* handle = nullptr;
+  const straitResult_t result = straitCommRegister(comm, buffers.memory, buffers.memory_bytes, &handle);
+  if (result == straitSuccess) STRAIT_EXPECT_OK(straitCommDeregister(comm, handle));
+  return result;
+}
+
+inline straitResult_t make(const Call& call, const Buffers& buffers, straitComm_t comm, int rank,
                            straitStream_t stream) {
+  const auto [in, out, memory, memory_bytes] = buffers;
   const auto type = static_cast<straitDataType_t>(call.c.type);
   const auto op = static_cast<straitRedOp_t>(call.c.op);
   switch (call.kind) {
@@ -147,6 +170,8 @@ inline straitResult_t make(const Call& call, const std::byte* in, std::byte* out
       });
     case Kind::split:
       return split(comm, rank);
+    case Kind::registration:
+      return register_for_a_while(comm, buffers);
     case Kind::collective:
       break;
   }

@@ -210,26 +210,49 @@ TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
   });
 }
 
-/// Who waits for a split has no other sign of it than that its deadline passes.
-TEST(MismatchOfASplit, IsToldAtItsDeadline) {
-  RankProcesses processes(3, [](int rank, const straitUniqueId& id, Report& report) {
+/// What ranks may call of which all must call the same.
+enum class Called { all_reduce, split, registration };
+straitResult_t make(Called call, straitComm_t comm) {
+  std::array<std::int32_t, 8> a{}, b{};
+  if (call == Called::all_reduce) return straitAllReduce(a.data(), b.data(), 8, straitInt32, straitSum, comm, nullptr);
+  straitComm_t part = nullptr;
+  if (call == Called::split) return straitCommSplit(comm, 0, 0, &part, nullptr);
+  void *memory = nullptr, *handle = nullptr;
+  STRAIT_EXPECT_OK(straitMemAlloc(&memory, 4096));
+  const straitResult_t result = straitCommRegister(comm, memory, 4096, &handle);
+  STRAIT_EXPECT_OK(straitMemFree(memory));
+  return result;
+}
+
+/// Rank 1 of three makes another call than the others.
+void expect_difference(Called call, Called other, const char* first, const char* second, milliseconds within) {
+  RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
     straitConfig_t config = test_config();
     config.init_timeout_ms = 2000;
-    straitComm_t comm = join(id, rank, 3, report, config), part = nullptr;
+    straitComm_t comm = join(id, rank, 3, report, config);
     if (comm == nullptr) return;
-    std::array<std::int32_t, 8> a{}, b{};
-    STRAIT_EXPECT_OK(straitAllReduce(a.data(), b.data(), 8, straitInt32, straitSum, comm, nullptr));
+    STRAIT_EXPECT_OK(make(Called::all_reduce, comm));
     const Stopwatch watch;
-    EXPECT_EQ(rank == 1 ? straitAllReduce(a.data(), b.data(), 8, straitInt32, straitSum, comm, nullptr)
-                        : straitCommSplit(comm, 0, 0, &part, nullptr),
-              straitMismatch);
-    EXPECT_LT(watch.elapsed(), seconds(3));
+    EXPECT_EQ(make(rank == 1 ? other : call, comm), straitMismatch);
+    EXPECT_LT(watch.elapsed(), within);
     const std::string message = straitGetLastError(comm);
-    EXPECT_THAT(message, AllOf(HasSubstr("called a split"), HasSubstr("rank 1 (host"), HasSubstr("called all-reduce")));
+    EXPECT_THAT(message, AllOf(HasSubstr(first), HasSubstr("rank 1 (host"), HasSubstr(second)));
     expect_sticky(comm, straitMismatch, message);
     STRAIT_EXPECT_OK(straitCommDestroy(comm));
   });
   processes.expect_all_end_well();
+}
+
+/// Who waits for others in the set-up has no other sign of it than that the deadline passes.
+TEST(MismatchOfSetUp, IsToldAtItsDeadlineWhereOthersMakeACollective) {
+  expect_difference(Called::split, Called::all_reduce, "called a split", "called all-reduce", milliseconds(3000));
+  expect_difference(Called::registration, Called::all_reduce, "registered memory", "called all-reduce",
+                    milliseconds(3000));
+}
+
+TEST(MismatchOfSetUp, IsToldAtOnceWhereAllAreInIt) {
+  expect_difference(Called::split, Called::registration, "called a split", "registered memory", milliseconds(1000));
+  expect_difference(Called::registration, Called::split, "registered memory", "called a split", milliseconds(1000));
 }
 
 void check_messages(straitComm_t comm, int rank, int) {

@@ -42,6 +42,7 @@ class DeviceSide {
     EXPECT_CUDA(cudaSetDevice(device_));
     EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (std::byte** memory : {&input_, &output_}) EXPECT_CUDA(cudaMalloc(memory, round.limits.calls.most_bytes));
+    STRAIT_EXPECT_OK(straitMemAllocDevice(&memory_, memory_bytes, device_));
   }
   straitConfig_t config() const {
     straitConfig_t config = round_.config();
@@ -62,7 +63,7 @@ class DeviceSide {
   }
   /// Asks for the error once the stream has been waited for: no error then says that the results are there.
   straitResult_t run(const Call& call, straitComm_t comm, int rank) {
-    if (call.kind == Kind::split) return enqueue(call, comm, rank);
+    if (call.is_set_up()) return enqueue(call, comm, rank);
     const straitResult_t called = call.in_graph ? replay(call, comm, rank) : enqueue(call, comm, rank);
     EXPECT_CUDA(cudaStreamSynchronize(stream_));
     straitResult_t error = straitSuccess;
@@ -73,7 +74,7 @@ class DeviceSide {
 
  private:
   straitResult_t enqueue(const Call& call, straitComm_t comm, int rank) {
-    return make(call, input_, output_, comm, rank, stream_);
+    return make(call, {input_, output_, memory_, memory_bytes}, comm, rank, stream_);
   }
   straitResult_t replay(const Call& call, straitComm_t comm, int rank) {
     cudaGraph_t graph = nullptr;
@@ -91,8 +92,10 @@ class DeviceSide {
     return called;
   }
 
+  static constexpr std::size_t memory_bytes = std::size_t{2} << 20;
   const Round& round_;
   int device_;
+  void* memory_ = nullptr;
   cudaStream_t stream_ = nullptr;
   std::byte *input_ = nullptr, *output_ = nullptr;
 };
