@@ -153,7 +153,8 @@ inline straitResult_t register_for_a_while(straitComm_t comm, const Buffers& buf
 
 inline straitResult_t make(const Call& call, const Buffers& buffers, straitComm_t comm, int rank,
                            straitStream_t stream) {
-  const auto [in, out, memory, memory_bytes] = buffers;
+  const std::byte* const in = buffers.in;
+  std::byte* const out = buffers.out;
   const auto type = static_cast<straitDataType_t>(call.c.type);
   const auto op = static_cast<straitRedOp_t>(call.c.op);
   switch (call.kind) {
