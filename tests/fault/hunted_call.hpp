@@ -73,7 +73,9 @@ inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits
   call.kind = kind < 9 ? Kind::collective : static_cast<Kind>(kind - 8);
   call.c.collective = call.kind == Kind::collective ? draw_collective(draws) : Collective::all_reduce;
   call.c.type = static_cast<DataType>(draws.below(data_type_count));
-  call.c.op = call.kind == Kind::two_sums ? ReduceOp::sum : static_cast<ReduceOp>(draws.below(5));
+  call.c.op = call.kind == Kind::two_sums
+                  ? ReduceOp::sum
+                  : static_cast<ReduceOp>(draws.below(static_cast<std::uint64_t>(ReduceOp::premul_sum)));
   call.c.root = static_cast<std::uint32_t>(draws.below(call.rank_count()));
   call.c.seed = seed + number;
   const std::size_t most =

@@ -66,11 +66,21 @@ class StartedCallsTest : public ::testing::Test {
         .store(number << 32 | StartedCalls::mark_of(signature(call)));
   }
   /// A kernel of the rank waits for the other one, and says so again and again.
-  static std::jthread wait(std::size_t rank) {
-    return std::jthread([rank](const std::stop_token& stop) {
+  static std::jthread wait(std::size_t rank) { return wait_for(rank, other(rank)); }
+  static std::jthread wait_for(std::size_t rank, std::uint32_t whom) {
+    return std::jthread([=](const std::stop_token& stop) {
       for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2)))
-        say_that_it_waits(rank, other(rank) + 1);
+        say_that_it_waits(rank, whom + 1);
     });
+  }
+  /// After a collective of both rank 0 starts another one, and rank 1 messages.
+  void start_apart() {
+    for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
+    capture(0, 5);
+    capture_message(1);
+    for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
+    start(0, 2, 5);
+    start_message(1, 1);
   }
   static std::uint32_t other(std::size_t rank) { return rank == 0 ? 1 : 0; }
   static void say_that_it_waits(std::size_t rank, std::uint32_t waits) {
@@ -173,12 +183,7 @@ TEST_F(StartedCallsTest, MayBeCallsOfTheOtherRank) {
 
 /// A collective and messages that wait for one another have no number in common.
 TEST_F(StartedCallsTest, MessagesAndACollectiveThatWaitForOneAnotherAreShownToAll) {
-  for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
-  capture(0, 5);
-  capture_message(1);
-  for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
-  start(0, 2, 5);
-  start_message(1, 1);
+  start_apart();
   const std::jthread first = wait(0), second = wait(1);
   expect_mismatch("all-reduce(count 5, float32, sum)", "send-recv(count 3, float32)");
   EXPECT_THAT(straitGetLastError(comms_[0]), HasSubstr("each GPU waits for the other"));
@@ -186,19 +191,11 @@ TEST_F(StartedCallsTest, MessagesAndACollectiveThatWaitForOneAnotherAreShownToAl
 
 /// Who is in a collective and waits has nothing to do with messages that wait for another rank, or are over.
 TEST_F(StartedCallsTest, MessagesAndACollectiveThatDoNotWaitForOneAnotherAreNone) {
-  for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
-  capture(0, 5);
-  capture_message(1);
-  for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
-  start(0, 2, 5);
-  start_message(1, 1);
+  start_apart();
   {
     const std::jthread first = wait(0);
-    expect_no_error();  // the other one is about to come
-    const std::jthread second([](const std::stop_token& stop) {
-      for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2)))
-        say_that_it_waits(1, 3);  // for a third one
-    });
+    expect_no_error();                           // the other one is about to come
+    const std::jthread second = wait_for(1, 2);  // a third one
     expect_no_error();
   }
   capture(1, 5);
