@@ -179,6 +179,7 @@ class DeviceCalls {
   }
   kernels::Slots slots(const Call& call, kernels::Wire wire, std::size_t message_bytes = 0) const;
   bool is_long_through_host(std::size_t message_bytes) const;
+  static std::uint32_t most_lanes(Collective collective);
   /// Whether all ranks send and take as much.
   static bool has_equal_parts(Collective collective);
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;

@@ -34,17 +34,26 @@ bool DeviceCalls::has_equal_parts(Collective collective) {
 }
 
 /// Where PCIe takes the time, blocks that only copy have 32 KB or more between two fences, and few of them fill a link.
-/// But of long messages through host memory twice as many, with half of that, mostly take 2 to 10% less time (4 H200;
-/// other links and numbers of ranks were not measured).
+/// But long messages through host memory take up to 10% less time with a block for each lane: the more blocks, the more
+/// is under way while each waits for its fence (4 H200; other links and numbers of ranks were not measured).
 Slots DeviceCalls::slots(const Call& call, Wire wire, std::size_t message_bytes) const {
-  const bool is_long = is_long_through_host(message_bytes);
-  const std::size_t least_block_bytes = is_long ? 16 << 10 : 32 << 10, most_blocks = is_long ? 64 : 32;
+  constexpr std::size_t least_block_bytes = 32 << 10, most_blocks = 32;
   std::size_t blocks = blocks_for(call);
   const kernels::WireSlots& all = ring_.slots[static_cast<std::size_t>(wire)];
-  if (wire == Wire::bulk && kernels::flagged_wire(ring_) == Wire::packets)
-    blocks = std::min(
-        blocks, std::clamp(all.lanes * std::size_t{all.slot_bytes} / least_block_bytes, std::size_t{1}, most_blocks));
+  if (wire != Wire::bulk || kernels::flagged_wire(ring_) != Wire::packets)
+    return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks));
+  if (is_long_through_host(message_bytes))
+    return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks), most_lanes(call.collective));
+  blocks = std::min(
+      blocks, std::clamp(all.lanes * std::size_t{all.slot_bytes} / least_block_bytes, std::size_t{1}, most_blocks));
   return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks));
+}
+
+/// Of a long message through host memory. Where all ranks write to all others more slots gain nothing, and all-reduces
+/// take up to 14% more time: what is written meets who reads it in the host's caches (4 H200).
+std::uint32_t DeviceCalls::most_lanes(Collective collective) {
+  const bool all_write = has_equal_parts(collective) || collective == Collective::reduce;
+  return all_write ? large_call_blocks : kernels::max_lanes;
 }
 
 /// The same on all ranks. What a group launches together is not long, for all its calls have blocks of one width.
@@ -66,14 +75,14 @@ Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message
 std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slots& through,
                                       std::size_t message_bytes) const {
   if (!one_hop) {
-    const std::size_t lane_bytes = message_bytes / through.lanes;
     if (ring_.staged && through.wire == Wire::bulk && call.wire == WireFormat::off) {
+      const std::size_t lane_bytes = message_bytes / ring_.slots[static_cast<std::size_t>(Wire::bulk)].lanes;
       const std::size_t round_bytes = std::max<std::size_t>(borders_.overlap_bytes / host_overlap_parts, 1);
       const std::size_t rounds = (lane_bytes + round_bytes - 1) / round_bytes;
       return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
     }
-    return overlapping_rounds(call.collective,
-                              static_cast<double>(lane_bytes) / static_cast<double>(borders_.overlap_bytes));
+    const auto lane_bytes = static_cast<double>(message_bytes / through.lanes);
+    return overlapping_rounds(call.collective, lane_bytes / static_cast<double>(borders_.overlap_bytes));
   }
   if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
   const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));

@@ -16,13 +16,16 @@ struct AggregatePart {
   std::uint32_t rounds;
   Cast cast;
   std::uint32_t width;
-  static constexpr std::uint32_t lead = 1;
+  std::uint32_t lead;
+  static constexpr std::uint32_t stagger_ns = 0;
 };
 __device__ __forceinline__ bool takes_two_hops(const AggregatedCall& call) { return call.whole_bytes != 0; }
 __device__ __forceinline__ AggregatePart part_of(const Aggregate& aggregate, const AggregatedCall& call,
                                                  bool is_second = false) {
   const Cast cast = takes_two_hops(call) && !is_second ? Cast::single : call.cast;
-  return {aggregate.ring, aggregate, call, is_second, call.pieces, call.rounds, cast, call.width};
+  const std::uint32_t peers = ~(1u << aggregate.ring.rank);
+  const bool both = takes_two_hops(call) || ((call.to & peers) != 0 && (call.from & peers) != 0);
+  return {aggregate.ring, aggregate, call, is_second, call.pieces, call.rounds, cast, call.width, both ? 1u : 0u};
 }
 
 /// Of a call's message, or of the slice of a rank.

@@ -8,6 +8,7 @@
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"
+#include "kernels/stagger.cuh"
 
 /// The kernels of Exchange (launch.hpp) in bulk: one hop, as a copy and as a reduction. A block serves several lanes
 /// (minder.cuh).
@@ -98,6 +99,7 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
   const std::uint32_t last = exchange.rounds + exchange.lead - 1;
+  stagger(exchange.stagger_ns);
   for (std::uint32_t round = 0; round <= last; ++round) {
     const auto prepare = [&] {
       prepare_send(exchange, send, lane, minder, round, shared);
@@ -114,12 +116,11 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
     if (gives_up) break;
     const bool done = run_round(
         ring, [&] { send_chunks(copies * exchange.width); }, combine, [] {});
+    const Notice sent(shared.outgoing, copies * exchange.width);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (!minder.has_peer || round == last) continue;
-    __threadfence_system();
-    if (minder.position < copies) publish(shared.outgoing[minder.nth * copies + minder.position]);
-    lane.give_back();
+    if (minder.has_peer && round != last) lane.give_back();
+    fence_and_publish(sent);
   }
   if (minder.has_peer) lane.save(gives_up);
   if (gives_up || ends_launch(exchange)) tell_finished(ring);
@@ -129,13 +130,11 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
 template <class Call>
 __device__ __forceinline__ bool bulk_copy(const Call& exchange, BulkExchangeRound& shared) {
   const auto as_it_is = [](const Granule& value) { return value; };
-  const std::uint32_t peers = exchange.ring.ranks - 1, width = exchange.width;
   const auto send_chunks = [&](std::uint32_t count) {
     push_all(shared.outgoing, count, exchange.pieces, true, as_it_is);
   };
   return run_bulk_exchange(exchange, shared, send_chunks, [&] {
-    copy_all_own(shared.own, width, exchange.pieces);
-    collect_all(exchange.ring, shared.incoming, width * peers, exchange.pieces);
+    take_all(exchange.ring, shared.own, shared.incoming, exchange.width, exchange.pieces);
     return true;
   });
 }

@@ -116,8 +116,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_con
     if (gives_up) break;
     const auto as_it_is = [](const Granule& value) { return value; };
     const auto take = [&] {
-      copy_all_own(shared.own, width, pieces);
-      collect_all(ring, shared.incoming, width * peers, pieces);
+      take_all(ring, shared.own, shared.incoming, width, pieces);
       return true;
     };
     run_round(
@@ -125,11 +124,10 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_con
     if (threadIdx.x == 0) store_progress(shared.failed_or_ready, 0);
     const bool is_left =
         minder.minds && (taken.is_left(receive, minder.lane) || (minder.has_peer && sent.is_left(send, minder.lane)));
+    const Notice notice(shared.outgoing, width * peers);
     left = __syncthreads_or(is_left) != 0;
-    if (!minder.has_peer || (!left && shared.outgoing[minder.chunk].bytes == 0)) continue;
-    __threadfence_system();
-    publish(shared.outgoing[minder.chunk]);
-    if (left) lane.give_back();
+    if (minder.has_peer && left) lane.give_back();
+    fence_and_publish(notice);
   }
   if (minder.has_peer) lane.save(gives_up);
   tell_finished(ring);

@@ -8,6 +8,7 @@
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"
 #include "kernels/receive.cuh"
+#include "kernels/stagger.cuh"
 
 /// The kernels of TwoHop (launch.hpp) in bulk: as a copy and as a reduction. A block serves several lanes (minder.cuh).
 /// What an iteration writes is published at its end, with one fence.
@@ -75,15 +76,6 @@ class Keep {
   bool keeps_;
 };
 
-/// Before a barrier of the block.
-__device__ __forceinline__ void stagger(const TwoHop& call) {
-  const std::uint64_t wait_ns = std::uint64_t{call.stagger_ns} * (blockIdx.x % stagger_groups);
-  if (threadIdx.x != 0 || wait_ns == 0) return;
-  const std::uint64_t begin_ns = device_now_ns();
-  while (device_now_ns() - begin_ns < wait_ns) {
-  }
-}
-
 /// With the chunks of all of the block's lanes: `contribute()` sends contributions, `reduce()` reduces them (false:
 /// gave up), `take()` takes results.
 template <class Call, class Contribute, class Reduce, class Take>
@@ -103,8 +95,8 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
   mark_start(ring, before);
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
-  const int last = static_cast<int>(call.rounds) + 1;
-  stagger(call);
+  const int last = static_cast<int>(call.rounds) + (has(call.receivers, ring.rank) ? 1 : 0);
+  stagger(call.stagger_ns);
   for (int iteration = 0; iteration <= last; ++iteration) {
     const auto prepare_all = [&] {
       prepare(call, lane, results, minder, iteration, shared);
@@ -117,14 +109,15 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
     gives_up = shared.failed != 0;
     if (gives_up) break;
     const bool done = run_round(ring, contribute, reduce, take);
+    const std::uint32_t chunks = (ring.ranks - 1) * call.width;
+    const Notice contributed(shared.contributions_out, chunks), reduced(shared.results_out, chunks);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (!minder.has_peer || iteration == last) continue;
-    __threadfence_system();
-    publish(shared.contributions_out[at]);
-    publish(shared.results_out[at]);
-    lane.give_back();
-    if (multicast) cast_lane.give_back();
+    if (minder.has_peer && iteration != last) {
+      lane.give_back();
+      if (multicast) cast_lane.give_back();
+    }
+    fence_and_publish(contributed, reduced);
   }
   if (minder.has_peer) {
     lane.save(gives_up);

@@ -38,10 +38,11 @@ struct Slots {
 };
 
 /// Blocks serve several lanes each only of a wire that flags slots.
-inline Slots slots_of(const Ring& ring, Wire wire, std::uint32_t max_blocks) {
+inline Slots slots_of(const Ring& ring, Wire wire, std::uint32_t max_blocks, std::uint32_t most_lanes = max_lanes) {
   const WireSlots& all = ring.slots[static_cast<std::size_t>(wire)];
-  const std::uint32_t blocks = max_blocks == 0 ? all.lanes : std::min(max_blocks, all.lanes);
-  const std::uint32_t width = wire == Wire::bulk ? std::clamp(all.lanes / std::max(blocks, 1u), 1u, max_width) : 1;
+  const std::uint32_t lanes = std::min(all.lanes, most_lanes);
+  const std::uint32_t blocks = max_blocks == 0 ? lanes : std::min(max_blocks, lanes);
+  const std::uint32_t width = wire == Wire::bulk ? std::clamp(lanes / std::max(blocks, 1u), 1u, max_width) : 1;
   return {wire, all.slot_bytes, blocks * width, blocks};
 }
 

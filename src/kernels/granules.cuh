@@ -100,9 +100,8 @@ __device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t c
 }
 
 /// Likewise collect(), which here waits for nothing.
-__device__ __forceinline__ void collect_all(const Ring& ring, const Incoming* chunks, std::uint32_t count,
-                                            std::uint32_t pieces) {
-  CopyDealer dealer(count * pieces);
+__device__ __forceinline__ void collect_all(CopyDealer& dealer, const Ring& ring, const Incoming* chunks,
+                                            std::uint32_t count, std::uint32_t pieces) {
   for (std::uint32_t i = 0; i < count; ++i) {
     const Incoming& chunk = chunks[i];
     if (chunk.bytes == 0) continue;
@@ -114,8 +113,8 @@ __device__ __forceinline__ void collect_all(const Ring& ring, const Incoming* ch
 }
 
 /// copy_own() of all of a block's lanes.
-__device__ __forceinline__ void copy_all_own(const Own* all, std::uint32_t width, std::uint32_t pieces) {
-  CopyDealer dealer(width * pieces);
+__device__ __forceinline__ void copy_all_own(CopyDealer& dealer, const Own* all, std::uint32_t width,
+                                             std::uint32_t pieces) {
   for (std::uint32_t nth = 0; nth < width; ++nth) {
     const Own& own = all[nth];
     if (!are_granules(own))
@@ -123,6 +122,21 @@ __device__ __forceinline__ void copy_all_own(const Own* all, std::uint32_t width
     else if (own.output != own.input)
       copy_granules(dealer, own.output, own.input, own.bytes);
   }
+}
+
+__device__ __forceinline__ void collect_all(const Ring& ring, const Incoming* chunks, std::uint32_t count,
+                                            std::uint32_t pieces) {
+  CopyDealer dealer(count * pieces);
+  collect_all(dealer, ring, chunks, count, pieces);
+}
+
+/// Both, side by side: a link does not wait for what is copied within the GPU.
+__device__ __forceinline__ void take_all(const Ring& ring, const Own* own, const Incoming* chunks, std::uint32_t width,
+                                         std::uint32_t pieces) {
+  const std::uint32_t count = (ring.ranks - 1) * width;
+  CopyDealer dealer((count + width) * pieces);
+  copy_all_own(dealer, own, width, pieces);
+  collect_all(dealer, ring, chunks, count, pieces);
 }
 
 /// Granules that a thread sums at a time.

@@ -138,10 +138,9 @@ class Lane {
   __device__ bool has_come(std::uint16_t call_hash) const {
     return acquire_word(in_.flag(taken_)) == W::flag(taken_, call_hash);
   }
-  /// After a barrier that follows the last read of what was expected, and where slots are flagged, after a fence. Where
-  /// every datum bears a flag the store needs none: it depends on flags that came with the data, which every thread of
-  /// the block has compared. What a launch took last, the next one gives back: a launch that ends with a store to a
-  /// peer would end only when that has arrived.
+  /// After a barrier that follows the last read of what was expected. That takes no fence: what a read has brought, no
+  /// later write can change, and every thread has compared it or stored it elsewhere. What a launch took last, the next
+  /// one gives back: a launch that ends with a store to a peer would end only when that has arrived.
   __device__ void give_back() {
     if (taken_ == given_back_) return;
     given_back_ = taken_;
@@ -199,6 +198,33 @@ __device__ __forceinline__ bool meet(bool takes_stale_slots) {
 /// has shown it: the readers may read it.
 __device__ __forceinline__ void publish(const Outgoing& chunk) {
   if (chunk.bytes != 0) store_word(chunk.slot_flag, chunk.flag);
+}
+/// What a thread tells of a chunk that its block has written: that it is there. A fence waits, under load, for all that
+/// the SM is sending, so that other threads do it than those that look after the next round meanwhile: the last ones.
+class Notice {
+ public:
+  /// Before the barrier that follows the last write into the slots: then the next round's chunks may stand there.
+  __device__ Notice(const Outgoing* chunks, std::uint32_t count) {
+    const std::uint32_t nth = blockDim.x - 1 - threadIdx.x;
+    if (nth >= count || chunks[nth].bytes == 0) return;
+    slot_flag_ = chunks[nth].slot_flag;
+    flag_ = chunks[nth].flag;
+  }
+  __device__ bool is_due() const { return slot_flag_ != nullptr; }
+  __device__ void post() const {
+    if (is_due()) store_word(slot_flag_, flag_);
+  }
+
+ private:
+  std::uint64_t* slot_flag_ = nullptr;
+  std::uint64_t flag_ = 0;
+};
+/// After that barrier: the readers may read the slots.
+template <class... Notices>
+__device__ __forceinline__ void fence_and_publish(const Notices&... notices) {
+  if (!(notices.is_due() || ...)) return;
+  __threadfence_system();
+  (notices.post(), ...);
 }
 /// Before a barrier that precedes the first read of the slot. False: gave up.
 __device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk, std::uint32_t lane) {

@@ -175,6 +175,8 @@ constexpr Chunk chunk_at(const Message& message, std::uint32_t lane, std::uint32
   return {offset, left < message.chunk_bytes ? static_cast<std::uint32_t>(left) : message.chunk_bytes};
 }
 
+inline constexpr std::uint32_t stagger_groups = 4;  ///< every fourth block is one
+
 /// One hop. Every rank sends a message to every peer and takes one from it (either may be empty).
 ///  - As a copy: what comes from peer q is written to receive[q].data; receive[rank] is a copy of send[rank].
 ///  - As a reduction: what comes from the peers is reduced with send[rank], in rank order, into receive[rank].data; all
@@ -188,9 +190,12 @@ struct Exchange {
   std::uint32_t pieces;        ///< of the longest chunk
   std::uint32_t rounds;        ///< in which a lane moves the longest message
   ReduceOp op;
-  Cast cast;               ///< multi: what a rank sends is the same for every peer, and goes to all of them
-  std::uint32_t width;     ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
-  std::uint32_t lead = 1;  ///< of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth
+  Cast cast;            ///< multi: what a rank sends is the same for every peer, and goes to all of them
+  std::uint32_t width;  ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
+  /// Of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth. 0: nothing is, or nothing is
+  /// sent.
+  std::uint32_t lead = 1;
+  std::uint32_t stagger_ns = 0;  ///< of bulk: by so much each group of blocks begins after the one before
 };
 
 /// An exchange as a copy, of bulk, straight into what all ranks have registered: what goes to rank r begins at
@@ -260,12 +265,10 @@ struct TwoHop {
   std::uint32_t receivers;
   PremulScalar premul_scalar;
   ReduceOp op;
-  Cast results;         ///< multi: all ranks are receivers
-  std::uint32_t width;  ///< as in an Exchange
-  /// Of bulk: by so much blocks of each of `stagger_groups`, every fourth one, begin after those of the group before.
-  std::uint32_t stagger_ns;
+  Cast results;              ///< multi: all ranks are receivers
+  std::uint32_t width;       ///< as in an Exchange
+  std::uint32_t stagger_ns;  ///< of bulk, as in an Exchange
 };
-inline constexpr std::uint32_t stagger_groups = 4;
 
 /// How what an Exchange or a TwoHop moves is encoded on its way (base/wire_format.hpp). Lengths of its messages, chunks
 /// and slices count elements in the place of bytes; slices are whole blocks, chunks whole granular runs.

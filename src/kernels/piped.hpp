@@ -46,7 +46,7 @@ inline bool overwrites_unevenly(const Exchange& call) {
 /// contributions are what their adders wait for.
 inline bool can_be_piped(const Exchange& call) {
   const auto is_well = [](const Message& message) { return message.bytes == 0 || is_aligned(message.data); };
-  return call.ring.ranks > 1 && call.ring.has_async_copies && call.cast == Cast::single && call.lead == 1 &&
+  return call.ring.ranks > 1 && call.ring.has_async_copies && call.cast == Cast::single && call.lead <= 1 &&
          std::all_of(call.send, call.send + call.ring.ranks, is_well) &&
          std::all_of(call.receive, call.receive + call.ring.ranks, is_well) && !overwrites_unevenly(call);
 }

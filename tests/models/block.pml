@@ -1,5 +1,5 @@
-// The threads of a block: one looks after the peer (finds slots, publishes, gives back), all write and read their part
-// of a slot, and barriers stand between. A block that only sends and one that only takes, of two threads each, three
+// The threads of a block: one looks after the peer (finds slots, gives back), another one publishes in bulk, all write
+// and read their part of a slot, and barriers stand between. A block that only sends and one that only takes, of two threads each, three
 // rounds, two slots. Whoever gives up must take the whole block with it: a thread that leaves alone leaves the others
 // at a barrier.
 // variants: BULK LINES
@@ -76,14 +76,15 @@ waited:
     barrier(SENDER);
 #endif
     if
-    :: me == 0 ->
+    :: me == 0 -> sent[0]++
+    :: else ->
 #ifdef BULK
        arrive_all(0, PLACES);  // this thread's fence covers what the barrier has shown it
        printf("sender: publishes round %d\n", round);
-       store(flag_place(round), 0, flag_of(round, 0));
+       store(flag_place(round), 0, flag_of(round, 0))
+#else
+       skip
 #endif
-       sent[0]++
-    :: else -> skip
     fi
   }
 done:

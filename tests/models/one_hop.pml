@@ -1,6 +1,6 @@
 // One hop between three ranks (run_exchange): every rank sends a chunk to every peer in a round and takes one from it.
-// An exchange of all with all, a broadcast, a gather and an exchange follow one another, with two slots a ring. Bulk
-// sends a round ahead of what it takes.
+// An exchange of all with all, a broadcast, a gather and an exchange follow one another, with two slots a ring. In
+// bulk who does both sends a round ahead of what it takes.
 // variants: LINES BULK
 // mutants: NO_CREDIT=assertion FLAG_WITHOUT_USE=assertion TAKE_BEFORE_SENDING=deadlock NO_GIVE_BACK_AT_START=deadlock
 // mutants: NO_ABORT=deadlock BULK:NO_FENCE=assertion
@@ -9,10 +9,10 @@
 #define RINGS (RANKS * RANKS)
 #define CALLS 4
 #ifdef BULK
-#define LEAD 1
+#define lead_of(call) ((call) == 0 || (call) == 3)
 #define PLACES (2 * RINGS * DEPTH)
 #else
-#define LEAD 0
+#define lead_of(call) 0
 #define PLACES (RINGS * DEPTH)
 #endif
 #ifdef LINES
@@ -23,6 +23,12 @@ byte late = RANKS;  // the rank whose deadline has passed
 #endif
 #include "memory.inc"
 #include "lane.inc"
+
+#ifdef BULK
+bit due[RINGS];       // a chunk that is to be published
+bit is_due[RANKS];    // a round's chunks
+bit has_left[RANKS];  // the rank
+#endif
 
 // Rings by their writer, so that what one rank stores to lies together: the slots, and after those of all ranks, flags.
 #define ring(writer, reader) ((writer) * RANKS + (reader))
@@ -38,7 +44,7 @@ byte late = RANKS;  // the rank whose deadline has passed
 inline prepare() {
   for (peer : 0 .. RANKS - 1) {
     outgoing[peer] = sends(call, me, peer) && round < rounds_of(call);
-    incoming[peer] = sends(call, peer, me) && round >= LEAD;
+    incoming[peer] = sends(call, peer, me) && round >= lead_of(call);
     if
     :: outgoing[peer] -> wait_for(has_room(ring(me, peer)))
     :: else -> skip
@@ -73,8 +79,8 @@ inline take_from(a_peer) {
 #else
     take(slot_place(ring(a_peer, me), taken[ring(a_peer, me)]), flag_of(taken[ring(a_peer, me)], 0), datum);
 #endif
-    printf("rank %d: call %d, round %d from %d is datum %d\n", me, call, round - LEAD, a_peer, datum);
-    assert(datum == datum_of(call, round - LEAD, a_peer, me));
+    printf("rank %d: call %d, round %d from %d is datum %d\n", me, call, round - lead_of(call), a_peer, datum);
+    assert(datum == datum_of(call, round - lead_of(call), a_peer, me));
     datum = 0;
     incoming[a_peer] = 0;
     taken[ring(a_peer, me)]++;
@@ -93,22 +99,47 @@ inline combine() {
 }
 
 inline publish() {
-#if defined(BULK) && !defined(NO_FENCE)
-  arrive_all(ring(me, 0) * DEPTH, RANKS * DEPTH);
-  arrive_all((RINGS + ring(me, 0)) * DEPTH, RANKS * DEPTH);
-#endif
   for (peer : 0 .. RANKS - 1) {
     if
     :: outgoing[peer] ->
 #ifdef BULK
-       store(flag_place(ring(me, peer), sent[ring(me, peer)]), 0, flag_of(sent[ring(me, peer)], 0));
+       due[ring(me, peer)] = 1;
 #endif
        sent[ring(me, peer)]++;
        outgoing[peer] = 0
     :: else -> skip
     fi
   }
+#ifdef BULK
+  is_due[me] = 1
+#endif
 }
+
+#ifdef BULK
+// The threads that publish, while others prepare the next round.
+proctype Clerk(byte me) {
+  byte peer;
+  do
+  :: atomic {
+       is_due[me] ->
+#ifndef NO_FENCE
+       arrive_all(ring(me, 0) * DEPTH, RANKS * DEPTH);
+       arrive_all((RINGS + ring(me, 0)) * DEPTH, RANKS * DEPTH);
+#endif
+       for (peer : 0 .. RANKS - 1) {
+         if
+         :: due[ring(me, peer)] ->
+            store(flag_place(ring(me, peer), sent[ring(me, peer)] - 1), 0, flag_of(sent[ring(me, peer)] - 1, 0));
+            due[ring(me, peer)] = 0
+         :: else -> skip
+         fi
+       }
+       is_due[me] = 0
+     }
+  :: has_left[me] && !is_due[me] -> break
+  od
+}
+#endif
 
 inline give_back_all() {
   for (peer : 0 .. RANKS - 1) {
@@ -125,25 +156,34 @@ proctype Rank(byte me) {
 #ifndef NO_GIVE_BACK_AT_START
     atomic { give_back_all() };
 #endif
-    for (round : 0 .. rounds_of(call) - 1 + LEAD) {
+    for (round : 0 .. rounds_of(call) - 1 + lead_of(call)) {
 #ifdef TAKE_BEFORE_SENDING
       atomic { prepare() };
       combine();
       atomic { push() };
 #else
-      atomic { prepare(); push() };
+      atomic {
+        prepare();
+#ifdef BULK
+        wait_for(!is_due[me]);  // the barrier
+#endif
+        push()
+      };
       combine();
 #endif
       atomic {
-        publish();
         if
-        :: round < rounds_of(call) - 1 + LEAD -> give_back_all()
+        :: round < rounds_of(call) - 1 + lead_of(call) -> give_back_all()
         :: else -> skip  // the next launch does
         fi
-      }
+      };
+      atomic { publish() }
     }
   }
 gave_up:
+#ifdef BULK
+  has_left[me] = 1
+#endif
 }
 
 #ifdef LINES
@@ -163,7 +203,16 @@ proctype Host() {
 #endif
 
 init {
-  atomic { run Rank(0); run Rank(1); run Rank(2) };
+  atomic {
+    run Rank(0);
+    run Rank(1);
+    run Rank(2);
+#ifdef BULK
+    run Clerk(0);
+    run Clerk(1);
+    run Clerk(2)
+#endif
+  };
 #ifdef LINES
   run Host()
 #endif

@@ -51,6 +51,8 @@
 #define sum_of(lane, use, differs) (datum_of(0, lane, use, differs) + datum_of(1, lane, use, differs))
 
 byte other_call = CALLS;  // which of rank 1's is not rank 0's
+byte due[RINGS];          // the flag of a chunk that is to be published
+bit is_due[RANKS], has_left[RANKS];
 #define differs_in(rank, call) ((rank) == 1 && (call) == other_call)
 
 #ifdef NO_CREDIT_OF_CHUNKS
@@ -121,20 +123,40 @@ inline combine() {
 }
 
 inline publish() {
-#ifndef NO_FENCE
-  arrive_all(chunk_place(me, 0, 0), LANES * DEPTH);
-  arrive_all(chunk_flag_place(me, 0, 0), LANES * DEPTH);
-#endif
   for (lane : 0 .. LANES - 1) {
     if
     :: outgoing[lane] ->
-       store(chunk_flag_place(me, lane, sent[up(me, lane)]), 0,
-             flag_of(sent[up(me, lane)], differs_in(me, call)));
+       due[up(me, lane)] = flag_of(sent[up(me, lane)], differs_in(me, call));
        sent[up(me, lane)]++;
        outgoing[lane] = 0
     :: else -> skip
     fi
   }
+  is_due[me] = 1
+}
+
+// The threads that publish, while others prepare the next round.
+proctype Clerk(byte me) {
+  byte lane;
+  do
+  :: atomic {
+       is_due[me] ->
+#ifndef NO_FENCE
+       arrive_all(chunk_place(me, 0, 0), LANES * DEPTH);
+       arrive_all(chunk_flag_place(me, 0, 0), LANES * DEPTH);
+#endif
+       for (lane : 0 .. LANES - 1) {
+         if
+         :: due[up(me, lane)] != 0 ->
+            store(chunk_flag_place(me, lane, sent[up(me, lane)] - 1), 0, due[up(me, lane)]);
+            due[up(me, lane)] = 0
+         :: else -> skip
+         fi
+       }
+       is_due[me] = 0
+     }
+  :: has_left[me] && !is_due[me] -> break
+  od
 }
 
 inline give_back_all() {
@@ -152,6 +174,7 @@ proctype Gpu(byte me) {
     for (round : 0 .. rounds_of(call, 0) - 1 + LEAD) {
       atomic {
         prepare();
+        wait_for(!is_due[me]);  // the barrier
         if
         :: push(); lane = 0
         :: lane = LANES  // a block of odd number: it takes before it sends
@@ -163,16 +186,19 @@ proctype Gpu(byte me) {
         :: lane == LANES -> push()
         :: else -> skip
         fi;
-        publish();
         if
         :: round < rounds_of(call, 0) - 1 + LEAD -> give_back_all()
         :: else -> skip  // the next launch does
-        fi;
+        fi
+      };
+      atomic {
+        publish();
         lane = 0
       }
     }
   }
 gave_up:
+  has_left[me] = 1
 }
 
 #define uses(lane) sent[down(0, lane)]
@@ -303,6 +329,8 @@ init {
 #endif
     run Gpu(0);
     run Gpu(1);
+    run Clerk(0);
+    run Clerk(1);
 #ifdef BOTH_LANES
     run Thread(0, 0, 1)
 #else

@@ -50,6 +50,11 @@
 #define receives(call, rank) ((call) == 0 || (call) == 1 && (rank) == 0 || (call) == 2 && (rank) != 1)
 // The last rank's slice is shorter.
 #define rounds_of(call, owner) ((call) == 0 -> ROUNDS - ((owner) == 2) : 3 - (call))
+#ifdef BULK
+#define last_of(call, rank) (rounds_of(call, 0) + receives(call, rank))
+#else
+#define last_of(call, rank) (rounds_of(call, 0) + 1)
+#endif
 #define has_chunk(call, owner, round) (owns(call, owner) && (round) >= 0 && (round) < rounds_of(call, owner))
 #define contribution_of(call, round, owner, rank) (1 + (((call) * ROUNDS + (round)) * RANKS + (owner)) * RANKS + (rank))
 #define result_of(call, round, owner) (128 + ((call) * ROUNDS + (round)) * RANKS + (owner))
@@ -186,23 +191,48 @@ inline collect() {
   }
 }
 
+#ifdef BULK
+// The uses that are to be published, and of which ranks.
+Uses due[PAIRS];
+bit is_due[RANKS], has_left[RANKS];
+
+inline publish() {
+  for (peer : 0 .. RANKS - 1) {
+    due[ring(me, peer)].contribution_out = uses[peer].contribution_out;
+    due[ring(me, peer)].result_out = uses[peer].result_out
+  }
+  is_due[me] = 1
+}
+
 inline publish_use(use) {
   if
-  :: use != NONE -> store(flag_place(ring(me, peer), use), 0, flag_of(use, 0))
+  :: use != NONE ->
+     store(flag_place(ring(me, peer), use), 0, flag_of(use, 0));
+     use = NONE
   :: else -> skip
   fi
 }
 
-inline publish() {
+// The threads that publish, while others prepare the next iteration.
+proctype Clerk(byte me) {
+  byte peer;
+  do
+  :: atomic {
+       is_due[me] ->
 #ifndef NO_FENCE
-  arrive_all(ring(me, 0) * DEPTH, RANKS * DEPTH);
-  arrive_all((PAIRS + ring(me, 0)) * DEPTH, RANKS * DEPTH);
+       arrive_all(ring(me, 0) * DEPTH, RANKS * DEPTH);
+       arrive_all((PAIRS + ring(me, 0)) * DEPTH, RANKS * DEPTH);
 #endif
-  for (peer : 0 .. RANKS - 1) {
-    publish_use(uses[peer].contribution_out);
-    publish_use(uses[peer].result_out)
-  }
+       for (peer : 0 .. RANKS - 1) {
+         publish_use(due[ring(me, peer)].contribution_out);
+         publish_use(due[ring(me, peer)].result_out)
+       }
+       is_due[me] = 0
+     }
+  :: has_left[me] && !is_due[me] -> break
+  od
 }
+#endif
 
 inline forget_uses() {
   for (peer : 0 .. RANKS - 1) {
@@ -229,24 +259,44 @@ proctype Rank(byte me) {
   atomic { forget_uses() };
   for (call : 0 .. CALLS - 1) {
     atomic { give_back_all() };
-    for (iteration : 0 .. rounds_of(call, 0) + 1) {
-      atomic { prepare(); push() };
+    for (iteration : 0 .. last_of(call, me)) {
+      atomic {
+        prepare();
+#ifdef BULK
+        wait_for(!is_due[me]);  // the barrier
+#endif
+        push()
+      };
       reduce_own();
       collect();
+      atomic {
+        if
+        :: iteration < last_of(call, me) -> give_back_all()
+        :: else -> skip  // the next launch does
+        fi
+      };
       atomic {
 #ifdef BULK
         publish();
 #endif
-        forget_uses();
-        if
-        :: iteration < rounds_of(call, 0) + 1 -> give_back_all()
-        :: else -> skip  // the next launch does
-        fi
+        forget_uses()
       }
     }
   }
+#ifdef BULK
+  has_left[me] = 1
+#endif
 }
 
 init {
-  atomic { run Rank(0); run Rank(1); run Rank(2) }
+  atomic {
+    run Rank(0);
+    run Rank(1);
+    run Rank(2);
+#ifdef BULK
+    run Clerk(0);
+    run Clerk(1);
+    run Clerk(2)
+#endif
+  }
 }

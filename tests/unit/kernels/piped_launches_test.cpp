@@ -370,16 +370,5 @@ TEST(TwoHopsOfFourRanks, TheRootOfAReduceOwnsOneRound) {
   EXPECT_EQ(piped.owners, 0b1110u) << "of so many rounds one is nothing";
 }
 
-TEST(TwoHopsOfFourRanks, DoNotStaggerThroughHostMemory) {
-  const auto layout = kernels::arena_layout(kernels::ArenaKind::host, 4);
-  kernels::Ring ring{};
-  ring.ranks = 4;
-  ring.staged = true;
-  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  const DeviceLaunch launch = launch_of({ring, nullptr, {}}, Collective::all_reduce, 256 * mb);
-  EXPECT_EQ(launch.wire, kernels::Wire::bulk);
-  EXPECT_EQ(std::get<kernels::TwoHop>(launch.argument).stagger_ns, 0u);
-}
-
 }  // namespace
 }  // namespace strait::testing
