@@ -61,8 +61,10 @@ Status Channel::progress(Operation& operation) {
     if (neighbour.bad_news) return break_channel(*neighbour.bad_news, &neighbour);
     if (neighbour.left)
       return break_channel(
-          {Code::remote_error, describe(neighbour.rank) + " has left, and " + describe(operation.head) +
-                                   " needs it: it destroyed its communicator too early"},
+          {Code::remote_error,
+           describe(neighbour.rank) + " has left, and " + describe(operation.head) +
+               " needs it: it destroyed its communicator too early. Let it make the same calls as the others before it "
+               "does"},
           &neighbour);
     if (neighbour.connection.ended())
       return break_channel(

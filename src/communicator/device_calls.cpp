@@ -74,10 +74,8 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   const bool is_message = call.collective == Collective::send_recv;
   const std::size_t most_short = is_message ? free_bytes(slots(call, flagged)) : ~std::size_t{0};
   if (flagged != Wire::lines) {
-    // What a reduce's root takes no other rank does, and it sends nothing beside (4 H200, through host memory).
-    const bool only_takes = ring_.staged && one_hop && call.collective == Collective::reduce;
     const bool takes_one = ring_.staged && (is_message || call.collective == Collective::broadcast);
-    const std::size_t most = only_takes ? flagged_bytes_ * 2 : takes_one ? lone_flagged_bytes_ : flagged_bytes_;
+    const std::size_t most = takes_one ? lone_flagged_bytes_ : flagged_bytes_;
     return slots(call, message_bytes > std::min(most, most_short) ? Wire::bulk : flagged, message_bytes);
   }
   const Slots lines = slots(call, Wire::lines);

@@ -237,7 +237,7 @@ void DeviceCopies::look_after() {
     watch.note_awaited(wait->rank);
     const std::string so_long = what + std::to_string(told_.count() / 1000) + " s for " + whom;
     if (watch.has_left(wait->rank))
-      watch.raise({Code::remote_error, so_long + ", which has destroyed its communicator"});
+      watch.raise({Code::remote_error, so_long + Watch::has_left_text});
     else
       log_warn(static_cast<int>(request_->rank), so_long + "; they go on waiting. Look at what that rank is doing");
   } else if (wait->duration < told_) {

@@ -81,8 +81,9 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
       const std::size_t rounds = (lane_bytes + round_bytes - 1) / round_bytes;
       return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
     }
-    const auto lane_bytes = static_cast<double>(message_bytes / through.lanes);
-    return overlapping_rounds(call.collective, lane_bytes / static_cast<double>(borders_.overlap_bytes));
+    const std::size_t lane_bytes = message_bytes / through.lanes;
+    return overlapping_rounds(call.collective,
+                              static_cast<double>(lane_bytes) / static_cast<double>(borders_.overlap_bytes));
   }
   if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
   const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));

@@ -29,7 +29,7 @@ void tell_of_mailbox(kernels::Mailbox& mailbox, const DeviceRank::Request& reque
     request.watch->raise({Code::timeout, what + "longer than its deadline of " + std::to_string(request.timeout_ms) +
                                              " ms for " + whom});
   if (event == Event::slow && request.watch->has_left(peer))
-    request.watch->raise({Code::remote_error, what + long_time + whom + ", which has destroyed its communicator"});
+    request.watch->raise({Code::remote_error, what + long_time + whom + Watch::has_left_text});
   else if (event == Event::slow)
     log_warn(static_cast<int>(request.rank),
              what + long_time + whom + "; it goes on waiting. Look at what that rank is doing");

@@ -184,8 +184,7 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
     gone.push_back(rank);
     if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
     const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
-    return tl::unexpected(raise(
-        {Code::remote_error, what + ", " + (left ? "which has destroyed its communicator" : peers_.cause_of_death)}));
+    return tl::unexpected(raise({Code::remote_error, what + (left ? has_left_text : ", " + peers_.cause_of_death)}));
   }
   backoff.gone = std::move(gone);
   return {};
@@ -251,8 +250,8 @@ Status Watch::see_kernel_waiting(std::uint32_t rank) {
   Awaited& awaited = awaited_[rank];
   if (!has_left(rank)) return see_opposed(rank, awaited);
   if (++awaited.times_left < times_seen) return {};
-  return tl::unexpected(raise({Code::remote_error, "a kernel on " + name_of(peers_.rank) + " needs " + name_of(rank) +
-                                                       ", which has destroyed its communicator"}));
+  return tl::unexpected(
+      raise({Code::remote_error, "a kernel on " + name_of(peers_.rank) + " needs " + name_of(rank) + has_left_text}));
 }
 
 /// Messages have no number by which they could be compared. But a GPU makes one call after another: who is in a

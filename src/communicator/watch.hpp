@@ -66,6 +66,9 @@ class Watch {
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
   bool has_deadline() const { return peers_.timeout_ms > 0; }
   const RankName& name_of(std::uint32_t rank) const { return peers_.names[rank]; }
+  /// What errors say of a rank that has and is still needed, behind its name.
+  static constexpr const char* has_left_text =
+      ", which has destroyed its communicator. Let it make the same calls as the others before it does";
   /// Whether a rank has destroyed its communicator.
   bool has_left(std::uint32_t rank) const { return controls_[rank]->left.load(std::memory_order_acquire) != 0; }
   /// Whether the process of a rank, which has not left, is seen to have died.
