@@ -241,6 +241,15 @@ __device__ __forceinline__ bool await_flag(const Traffic& traffic, const kernels
   return true;
 }
 
+/// Stores what was loaded, as kernels do before they come to the barrier: what bears no flag to be compared may be on
+/// its way until then.
+__device__ __forceinline__ void keep(const Granule (&values)[kernels::batch_size]) {
+  __shared__ std::uint64_t kept[kernels::max_threads];
+  volatile std::uint64_t& own = kept[threadIdx.x];
+#pragma unroll
+  for (const Granule& value : values) own = value.low ^ value.high;
+}
+
 template <class W, Weakness weakness>
 __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
   Tally mine{};
@@ -264,13 +273,14 @@ __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
       awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, 0};
     }
     const bool done = kernels::receive<W, true>(traffic.ring, awaited, values);
+    if constexpr (W::flags_slots) keep(values);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
     if (weakness != Weakness::return_first && threadIdx.x == 0) {
-      if constexpr (W::flags_slots) __threadfence_system();
       kernels::store_word(traffic.in.returned + lane, round + 1);
     }
-    // Only now is the data looked at, so that nothing but the barrier orders the loads before the slot's return.
+    // Only now is the data looked at, so that nothing but the barrier, and flags or keep(), orders the loads before the
+    // slot's return.
 #pragma unroll
     for (std::uint32_t b = 0; b < kernels::batch_size; ++b)
       if (places[b].active) examine<W>(values[b], places[b], lane, round, mine);
