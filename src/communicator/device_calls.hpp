@@ -73,7 +73,12 @@ class DeviceCalls {
         options_(std::move(options)),
         borders_(borders_of(kernels::kind_of(ring), ring.ranks, options_.exchange_gbps)),
         flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes)),
-        lone_flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes * (std::max(ring.ranks, 2u) - 1))) {}
+        lone_flagged_bytes_(flagged_bytes_),
+        gathered_flagged_bytes_(flagged_bytes_) {
+    if (options_.flagged_bytes || !ring.staged) return;  // not measured where packets go to peers
+    lone_flagged_bytes_ = flagged_bytes_ * (std::max(ring.ranks, 2u) - 1) * 2 / 3;
+    gathered_flagged_bytes_ = flagged_bytes_ / 2;
+  }
 
   /// Nothing where this rank has nothing to do.
   std::vector<DeviceLaunch> launches_of(const Call& call) const;
@@ -149,9 +154,9 @@ class DeviceCalls {
     kernels::Exchange exchange{};
     bool piped = true;  ///< all of them
   };
-  /// Packets carry as many bytes of flags as of data, and spare a fence: that is for one call, and goes on being worth
-  /// it up to so many times their border in a group, whose calls do not wait for one another.
-  static constexpr std::size_t packets_of_a_group = 4;
+  /// Packets carry a third of the data's bytes as flags, and spare a fence: that is for one call, and goes on being
+  /// worth it up to so many times their border in a group, whose calls do not wait for one another.
+  static constexpr std::size_t packets_of_a_group = 2;
   using Turns = std::map<Turn, Ends>;
   /// One end of a message.
   struct End {
@@ -215,8 +220,8 @@ class DeviceCalls {
   std::byte* barrier_tokens_ = nullptr;
   Options options_;
   Borders borders_;
-  std::size_t flagged_bytes_ = 0,
-              lone_flagged_bytes_ = 0;  ///< the latter: where a rank takes one message, not one of each
+  /// The second: where a rank takes one message, not one of each. The third: where one takes all, and sends nothing.
+  std::size_t flagged_bytes_ = 0, lone_flagged_bytes_ = 0, gathered_flagged_bytes_ = 0;
 };
 
 }  // namespace strait

@@ -289,10 +289,11 @@ __device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body, std:
   return true;
 }
 
-/// Writes a granule to its place in a slot, with the flag where it belongs.
+/// By a whole warp: writes granules to their places in a slot, with flags where they belong.
 template <class W>
 __device__ __forceinline__ void send(const Outgoing& chunk, const Place& place, const Granule& value) {
-  if (place.active) store_granule(chunk.slot + place.slot_offset, W::packed(value, chunk.flag));
+  const Granule packed = W::packed(value, chunk.flag);
+  if (place.active) store_granule(chunk.slot + place.slot_offset, packed);
 }
 
 inline constexpr int batch_size = 4;

@@ -13,8 +13,10 @@
 ///    use of the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware
 ///    delivers it whole, so that a reader that sees the flag sees the data: no fence, no counter to wait for, 94% of
 ///    the link. (NCCL's LL128 rests on the same property.)
-///  - packets, in either memory: 8 bytes, 4 of data and 4 of flag, because PCIe promises no more than that a store of 8
-///    aligned bytes arrives whole (as NCCL's LL). For small messages.
+///  - packets, in either memory: 16 bytes, 12 of data and 4 of flag. CUDA asks of PCIe that a load or store of 16
+///  aligned
+///    bytes is one access to all others (CUDA C++ Programming Guide, "Mapped Memory"), and no more. (NCCL's LL has 4
+///    bytes of data for each flag.) For small messages.
 ///  - bulk, in either memory: nothing but data, a fence, and then one flag for the slot. For large messages.
 /// In host memory one ring of a rank is multicast: written once, read by every other rank.
 namespace strait::kernels {
@@ -32,7 +34,7 @@ inline constexpr std::uint32_t piece_bytes = 512;
 /// The user's bytes in a piece: a multiple of 16 and of every element.
 constexpr std::uint32_t piece_data_bytes(Wire wire) {
   return wire == Wire::lines ? piece_bytes / line_bytes * line_data_bytes
-                             : (wire == Wire::packets ? piece_bytes / 2 : piece_bytes);
+                             : (wire == Wire::packets ? piece_bytes / 4 * 3 : piece_bytes);
 }
 inline constexpr std::uint32_t max_threads = 512;  ///< of a block
 /// Lanes that a block serves at once where a launch has fewer blocks than its messages have lanes.

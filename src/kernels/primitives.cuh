@@ -10,12 +10,14 @@
 namespace strait::kernels {
 
 /// What a thread moves at a time: 16 bytes of a slot. Of a line, the last of eight has data in `low` only, and the flag
-/// beside it; of packets, all do.
+/// beside it; of packets, all have a flag in the last four bytes.
 struct alignas(16) Granule {
   std::uint64_t low;
   std::uint64_t high;
 };
 
+/// One access to all others, which PTX says of .b128. (So are these: the same instructions come of both, and .b128 is
+/// not known to all compilers of CUDA 12.)
 __device__ __forceinline__ Granule load_granule(const std::byte* from) {
   Granule g;
   asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(g.low), "=l"(g.high) : "l"(from) : "memory");

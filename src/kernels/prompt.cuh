@@ -29,6 +29,7 @@ struct PromptPart {
   std::uint16_t hash_to = 0, hash_from = 0;
   bool uses_slot = false;                             ///< the block sends something there
   bool fills_slot = false;                            ///< and does so now: what is for all, with the last of them
+  bool comes = false;                                 ///< the block takes something from there
   bool sends = false, takes = false, is_own = false;  ///< this thread
   std::uint64_t sent = 0, taken = 0;                  ///< slots
   Granule value{};                                    ///< of the source; later what has come
@@ -154,6 +155,7 @@ class PromptParts {
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i) {
       const PromptPart& part = parts[i];
+      if (W::wire == Wire::packets && !part.fills_slot) continue;  // to pack them takes the whole warp a while
       store_granule_if(part.sends, part.out + slot_offset(part.sent),
                        W::packed(part.value, W::flag(part.sent, part.hash_to)));
     }
@@ -187,7 +189,7 @@ class PromptParts {
     }
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i)
-      if (!parts[i].is_own) parts[i].value = W::unpacked(come[i]);
+      if (W::wire == Wire::packets ? parts[i].comes : !parts[i].is_own) parts[i].value = W::unpacked(come[i]);
     return true;
   }
 
@@ -229,6 +231,7 @@ class PromptParts {
     part.uses_slot = exists && !part.is_own && sent.bytes != 0;
     part.fills_slot = part.uses_slot && (call_.cast == Cast::single || rank == last_peer());
     part.sends = from.active && part.fills_slot;
+    part.comes = exists && !part.is_own && taken.bytes != 0;
     part.takes = to.active && !part.is_own;
     if (!exists || part.is_own) return;
     part.out = LaneSlots<W>(ring_, {ring_.rank, rank, call_.cast, 0}).slots + from.slot_offset;

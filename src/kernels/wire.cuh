@@ -175,28 +175,42 @@ struct Lines {
   }
 };
 
+/// Of four neighbouring threads the first three have a granule of the user's each. Beside a flag there is room for
+/// three quarters of it; the fourth thread carries the rest of all three.
 struct Packets {
   static constexpr Wire wire = Wire::packets;
-  static constexpr std::uint32_t stride = 8;
+  static constexpr std::uint32_t stride = 16;
   static constexpr int reduce_batch = 1;
   static constexpr bool flags_slots = false;
   /// A flag has this many bits for the use; what is older by as many uses looks the same.
   static constexpr std::uint32_t use_bits = 24;
 
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
+    constexpr auto granule = static_cast<std::uint32_t>(sizeof(Granule));
     const std::uint32_t thread = threadIdx.x % warp_threads;
-    const std::uint32_t offset = piece * piece_data_bytes(wire) + thread * 8;
-    return {offset, piece * piece_bytes + thread * static_cast<std::uint32_t>(sizeof(Granule)),
-            valid_bytes(offset, chunk_bytes, 8), offset < chunk_bytes};
+    const std::uint32_t first = piece * piece_data_bytes(wire) + thread / 4 * 3 * granule;  // of the four threads
+    const std::uint32_t offset = first + (carries_rests() ? 0 : thread % 4 * granule);
+    return {offset, piece * piece_bytes + thread * granule,
+            carries_rests() ? 0 : valid_bytes(offset, chunk_bytes, granule), first < chunk_bytes};
   }
+  static __device__ __forceinline__ bool carries_rests() { return threadIdx.x % 4 == 3; }
+  /// By a whole warp.
   static __device__ __forceinline__ Granule packed(const Granule& value, std::uint64_t flag) {
-    return {(value.low & 0xffffffffu) | flag << 32, value.low >> 32 | flag << 32};
+    const auto rest = static_cast<std::uint32_t>(value.high >> 32);
+    const std::uint64_t of_first = of_thread(3, rest), of_second = of_thread(2, rest), of_third = of_thread(1, rest);
+    const std::uint64_t low = carries_rests() ? of_first | of_second << 32 : value.low;
+    return {low, (carries_rests() ? of_third : value.high & 0xffffffffu) | flag << 32};
   }
   static __device__ __forceinline__ bool has_come(const Granule& stored, std::uint64_t flag) {
-    return stored.low >> 32 == flag && stored.high >> 32 == flag;
+    return stored.high >> 32 == flag;
   }
+  /// By a whole warp.
   static __device__ __forceinline__ Granule unpacked(const Granule& stored) {
-    return {(stored.low & 0xffffffffu) | stored.high << 32, 0};
+    const std::uint32_t thread = threadIdx.x % 4, of_first = of_thread(3, static_cast<std::uint32_t>(stored.low)),
+                        of_second = of_thread(2, static_cast<std::uint32_t>(stored.low >> 32)),
+                        of_third = of_thread(1, static_cast<std::uint32_t>(stored.high));
+    const std::uint64_t rest = thread == 0 ? of_first : thread == 1 ? of_second : of_third;
+    return {stored.low, (stored.high & 0xffffffffu) | rest << 32};
   }
   static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
     return ((use + 1) << 8 | (call_hash & 0xff) | 1) & 0xffffffffu;  // never zero
@@ -206,6 +220,12 @@ struct Packets {
   static __device__ __forceinline__ bool wipes(std::uint64_t use) {
     constexpr std::uint64_t period = std::uint64_t{1} << (use_bits - 2);
     return use >= period && use % period < slot_depth;
+  }
+
+ private:
+  /// Of the one whose number differs by that in its last two bits.
+  static __device__ __forceinline__ std::uint32_t of_thread(int difference, std::uint32_t value) {
+    return __shfl_xor_sync(0xffffffffu, value, difference);
   }
 };
 

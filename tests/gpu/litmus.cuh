@@ -99,11 +99,8 @@ __device__ __forceinline__ Granule datum(std::uint32_t round, std::uint32_t lane
   return {low, ~low};
 }
 
-/// How many of the two words of a granule are data: of packets and of a line's last, one.
-template <class W>
-__device__ __forceinline__ bool has_high_word(const kernels::Place& place) {
-  return place.valid > 8 && W::wire != kernels::Wire::packets;
-}
+/// Whether both words of a granule are data: of a line's last, one is.
+__device__ __forceinline__ bool has_high_word(const kernels::Place& place) { return place.valid > 8; }
 
 /// This thread's place in the piece that is its warp's `b`-th of a round.
 template <class W>
@@ -135,11 +132,9 @@ __device__ __forceinline__ kernels::Incoming incoming(const Traffic& traffic, st
 template <class W>
 __device__ __forceinline__ void send_split(std::byte* to, const Granule& value) {
   if constexpr (W::wire == kernels::Wire::packets) {
-    auto* const words = reinterpret_cast<volatile std::uint32_t*>(to);
-    words[0] = static_cast<std::uint32_t>(value.low);
-    words[2] = static_cast<std::uint32_t>(value.high);
-    words[1] = static_cast<std::uint32_t>(value.low >> 32);
-    words[3] = static_cast<std::uint32_t>(value.high >> 32);
+    auto* const words = reinterpret_cast<volatile std::uint64_t*>(to);
+    words[1] = value.high;
+    words[0] = value.low;
   } else {
     auto* const words = reinterpret_cast<std::uint64_t*>(to);
     kernels::store_word(words, value.low);
@@ -155,10 +150,12 @@ __device__ __forceinline__ void fill(const Traffic& traffic, const kernels::Outg
   for (std::uint32_t b = 0; b < kernels::batch_size; ++b) {
     const kernels::Place place = place_of<W>(traffic, round, b);
     const Granule value = datum(of, lane, place.slot_offset);
-    if (weakness != Weakness::split)
+    if (weakness != Weakness::split) {
       kernels::send<W>(chunk, place, value);
-    else if (place.active)
-      send_split<W>(chunk.slot + place.slot_offset, W::packed(value, chunk.flag));
+    } else {
+      const Granule packed = W::packed(value, chunk.flag);
+      if (place.active) send_split<W>(chunk.slot + place.slot_offset, packed);
+    }
   }
 }
 
@@ -211,10 +208,11 @@ __device__ void write_slots(const Traffic& traffic, std::uint32_t lane) {
 template <class W>
 __device__ __forceinline__ void examine(const Granule& got, const kernels::Place& place, std::uint32_t lane,
                                         std::uint32_t round, Tally& mine) {
+  if (place.valid == 0) return;  // it carries what others of its packets have to compare
   const Granule expected = datum(round, lane, place.slot_offset);
   ++mine.checked;
   const bool low_differs = got.low != expected.low;
-  if (!low_differs && (!has_high_word<W>(place) || got.high == expected.high)) return;
+  if (!low_differs && (!has_high_word(place) || got.high == expected.high)) return;
   const auto seen = static_cast<std::uint32_t>((low_differs ? got.low : ~got.high) >> 32);
   if (seen == round) {
     ++mine.torn;
@@ -299,7 +297,7 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) pass_messages(const _
     read_slots<W, weakness>(traffic, blockIdx.x - traffic.lanes);
 }
 
-/// The use that a granule's flag names, of the line or, of packets, of its first half; false: none yet.
+/// The use that a granule's flag names, of the line or the packet; false: none yet.
 template <class W>
 __device__ __forceinline__ bool flagged_round(const Granule& got, std::uint32_t& round) {
   if constexpr (W::wire == kernels::Wire::lines) {
@@ -308,8 +306,8 @@ __device__ __forceinline__ bool flagged_round(const Granule& got, std::uint32_t&
     round = static_cast<std::uint32_t>(flag >> 16) - 1;
     return flag != 0;
   } else {
-    round = static_cast<std::uint32_t>(got.low >> 40) - 1;
-    return got.low >> 32 != 0;
+    round = static_cast<std::uint32_t>(got.high >> 40) - 1;
+    return got.high >> 32 != 0;
   }
 }
 
@@ -319,11 +317,11 @@ __device__ __forceinline__ void examine_whole(const Granule& got, const kernels:
                                               std::uint32_t round, Tally& mine) {
   if constexpr (W::wire == kernels::Wire::lines) return examine<W>(W::unpacked(got), place, lane, round, mine);
   ++mine.checked;
-  const Granule first = datum(round, lane, place.slot_offset);
-  if (static_cast<std::uint32_t>(got.low) != static_cast<std::uint32_t>(first.low)) ++mine.torn;
-  if (got.high >> 32 == 0) return;
-  const auto second = static_cast<std::uint32_t>(got.high >> 40) - 1;  // its high half is the use
-  if (static_cast<std::uint32_t>(got.high) != second) ++mine.torn;
+  const Granule own = datum(round, lane, place.slot_offset);
+  const std::uint64_t rest = own.high >> 32;  // the same of all granules of a use
+  const std::uint64_t low = place.valid != 0 ? own.low : rest | rest << 32;
+  const std::uint64_t high = place.valid != 0 ? own.high & 0xffffffffu : rest;
+  if (got.low != low || (got.high & 0xffffffffu) != high) ++mine.torn;
 }
 
 /// Stores to the same places again and again, whether or not anybody has read them, and a reader that looks all the

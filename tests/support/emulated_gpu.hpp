@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <thread>
 #include <type_traits>
 #include <typeindex>
 #include <vector>
@@ -16,7 +18,7 @@
 #include "support/fibers.hpp"
 
 /// Enough of CUDA to compile the kernels of src/kernels for the CPU: a block is a thread whose own threads are fibers,
-/// memory is memory that arrives 8 bytes at a time, and now and then a thread is held up. What rests on more than that
+/// memory is memory that arrives 16 bytes at a time, and now and then a thread is held up. What rests on more than that
 /// (lines, which need 128 bytes to arrive whole) cannot be tested so.
 #define STRAIT_EMULATED_GPU
 #define __device__
@@ -84,6 +86,21 @@ struct Index {
 };
 inline thread_local EmulatedBlock* block = nullptr;
 inline thread_local std::uint32_t delay_state = 1;
+
+/// While one exists, nobody else loads or stores the granule at `place`, as far as all go this way.
+class WholeGranules {
+ public:
+  explicit WholeGranules(const void* place) : busy_(all_[reinterpret_cast<std::uintptr_t>(place) / 16 % all_.size()]) {
+    while (busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  }
+  ~WholeGranules() { busy_.clear(std::memory_order_release); }
+  WholeGranules(const WholeGranules&) = delete;
+  WholeGranules& operator=(const WholeGranules&) = delete;
+
+ private:
+  inline static std::array<std::atomic_flag, 1024> all_;
+  std::atomic_flag& busy_;
+};
 
 /// Holds a thread up now and then, for a while.
 inline void perhaps_delay() {
@@ -153,14 +170,17 @@ inline void store_word(std::uint64_t* to, std::uint64_t value) {
   std::atomic_ref(*to).store(value, std::memory_order_release);
 }
 inline Granule load_granule(const std::byte* from) {
-  const auto* words = reinterpret_cast<const std::uint64_t*>(from);
-  const std::uint64_t low = load_word(words);
-  return {low, load_word(words + 1)};
+  testing::perhaps_delay();
+  const testing::WholeGranules lock(from);
+  auto* words = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(from));
+  return {std::atomic_ref(words[0]).load(), std::atomic_ref(words[1]).load()};
 }
 inline void store_granule(std::byte* to, const Granule& granule) {
+  testing::perhaps_delay();
+  const testing::WholeGranules lock(to);
   auto* words = reinterpret_cast<std::uint64_t*>(to);
-  store_word(words + 1, granule.high);
-  store_word(words, granule.low);
+  std::atomic_ref(words[0]).store(granule.low);
+  std::atomic_ref(words[1]).store(granule.high);
 }
 inline std::uint32_t acquire_count(const std::uint32_t* from) {
   testing::perhaps_delay();

@@ -156,7 +156,7 @@ TEST_F(AggregateRules, AllReducesGoTogetherInTwoHops) {
   }
 }
 
-/// Packets carry twice the bytes, which count where there are many calls.
+/// Packets carry flags beside the bytes, which count where there are many calls.
 TEST_F(AggregateRules, MuchOfWhatAloneIsShortGoesInBulk) {
   const auto wire = [&](std::size_t calls) {
     next_ = 0;
@@ -165,8 +165,8 @@ TEST_F(AggregateRules, MuchOfWhatAloneIsShortGoesInBulk) {
     EXPECT_EQ(aggregated_calls(machine_.calls(0), group), calls);
     return launches_of_aggregate(machine_.calls(0), group).at(0).wire;
   };
-  EXPECT_EQ(wire(8), kernels::Wire::packets) << "four times what goes in packets alone";
-  EXPECT_EQ(wire(9), kernels::Wire::bulk);
+  EXPECT_EQ(wire(4), kernels::Wire::packets) << "twice what goes in packets alone";
+  EXPECT_EQ(wire(5), kernels::Wire::bulk);
 }
 
 /// However many ranks share the memory: of many, bulk has fewer lanes than packets have.
