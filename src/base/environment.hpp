@@ -136,8 +136,9 @@ inline constexpr Variable environment_table[] = {
      "0|1"},
     {"STRAIT_PACKETS_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without NVLink: messages up to this travel as packets, which come sooner, and longer ones in bulk, "
-     "which takes half the bytes. Unset: 96K for all peers together over PCIe Gen5, through host memory 96K for a "
-     "broadcast or a message, and less where links are known to be slower (docs/gpus.md).",
+     "which takes three quarters of the bytes. Unset, of all peers together: over PCIe Gen5 96K; through host memory "
+     "240K, for a broadcast or a message 160K, for a gather or a reduce 120K; and less where links are known to be "
+     "slower (docs/gpus.md).",
      "", 0, std::int64_t{1} << 30},
     {"STRAIT_HOST_MEMORY_BYTES", VariableKind::bytes, "128M", true,
      "GPU ranks without P2P: memory that the communicators of a process may pin on a host, all together; each goes on "

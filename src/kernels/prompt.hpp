@@ -10,8 +10,9 @@
 namespace strait::kernels {
 
 inline constexpr std::uint32_t max_prompt_threads = 320;  ///< of a block: a warp for each piece
-/// Of messages in packets that are longer more threads fetch more at a time (4 H200, through host memory).
-inline constexpr std::size_t most_prompt_packets_copied = 4 << 10, most_prompt_packets_reduced = 8 << 10;
+/// Of messages in packets that are longer more threads fetch more at a time: of copies that go one way only, earlier (4
+/// H100, through host memory).
+inline constexpr std::size_t most_prompt_packets = 16 << 10, most_prompt_packets_one_way = 4 << 10;
 
 constexpr std::size_t longest_message(const Exchange& call) {
   std::size_t longest = 0;
@@ -24,7 +25,8 @@ constexpr std::size_t longest_message(const Exchange& call) {
 constexpr bool can_be_prompt(const Exchange& call, Wire wire, bool reduces) {
   if (wire == Wire::bulk || call.rounds != 1 || call.pieces * 32 > max_prompt_threads) return false;
   if (wire == Wire::lines) return !reduces || call.op == ReduceOp::sum;
-  return longest_message(call) <= (reduces ? most_prompt_packets_reduced : most_prompt_packets_copied);
+  const bool goes_one_way = !reduces && call.lead == 0;
+  return longest_message(call) <= (goes_one_way ? most_prompt_packets_one_way : most_prompt_packets);
 }
 
 constexpr std::uint32_t prompt_threads(const Exchange& call) { return 32 * call.pieces; }

@@ -82,11 +82,15 @@ TEST(PromptCalls, AreShort) {
   EXPECT_FALSE(kernels::can_be_prompt(call, Wire::lines, false)) << "a block has no warp for it";
   call.pieces = 1;
   call.ring.ranks = 2;
-  call.send[1].bytes = kernels::most_prompt_packets_copied + 1;
+  call.send[1].bytes = kernels::most_prompt_packets_one_way + 1;
+  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::packets, false));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::lines, false));
+  call.lead = 0;
   EXPECT_FALSE(kernels::can_be_prompt(call, Wire::packets, false));
   EXPECT_TRUE(kernels::can_be_prompt(call, Wire::packets, true));
-  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::lines, false));
-  call.receive[0].bytes = kernels::most_prompt_packets_reduced + 1;
+  call.lead = 1;
+  call.receive[0].bytes = kernels::most_prompt_packets + 1;
+  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::packets, false));
   EXPECT_FALSE(kernels::can_be_prompt(call, Wire::packets, true));
   call.rounds = 2;
   EXPECT_FALSE(kernels::can_be_prompt(call, Wire::lines, false));

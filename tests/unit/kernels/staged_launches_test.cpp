@@ -62,11 +62,12 @@ std::size_t longest_in_packets(Collective collective) {
 
 /// Of a broadcast and of messages a rank takes one, and not three.
 TEST(PacketsThroughHostMemory, AreLongerWhereARankTakesLess) {
-  EXPECT_EQ(longest_in_packets(Collective::all_gather), 32 * kb);
-  EXPECT_EQ(longest_in_packets(Collective::scatter), 32 * kb) << "its root writes three";
-  EXPECT_EQ(longest_in_packets(Collective::reduce), 32 * kb) << "its root takes three";
-  EXPECT_EQ(longest_in_packets(Collective::broadcast), 96 * kb);
-  EXPECT_EQ(longest_in_packets(Collective::send_recv), 96 * kb);
+  EXPECT_EQ(longest_in_packets(Collective::all_gather), 80 * kb);
+  EXPECT_EQ(longest_in_packets(Collective::scatter), 80 * kb) << "its root writes three";
+  EXPECT_EQ(longest_in_packets(Collective::gather), 40 * kb) << "its root takes three, and sends nothing";
+  EXPECT_EQ(longest_in_packets(Collective::reduce), 40 * kb) << "likewise";
+  EXPECT_EQ(longest_in_packets(Collective::broadcast), 160 * kb);
+  EXPECT_EQ(longest_in_packets(Collective::send_recv), 160 * kb);
 }
 
 /// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
