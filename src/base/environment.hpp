@@ -94,7 +94,7 @@ inline constexpr Variable environment_table[] = {
      "none", 0, 1024},
     {"STRAIT_P2P", VariableKind::text, "auto", true,
      "auto: GPU ranks use one another's memory where they reach it. off: they trade through pinned host memory all the "
-     "same. pcie: they reach it, but trust no more than 8 bytes to arrive whole, even over NVLink. 0-1,2-3: of all "
+     "same. pcie: they reach it, but trust no more than 16 bytes to arrive whole, even over NVLink. 0-1,2-3: of all "
      "pairs "
      "only ranks 0 and 1, and 2 and 3, may reach each other (larger groups: 0-1-2); pcie,0-1,2-3: both "
      "(docs/gpus.md)."},
