@@ -13,10 +13,9 @@
 ///    use of the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware
 ///    delivers it whole, so that a reader that sees the flag sees the data: no fence, no counter to wait for, 94% of
 ///    the link. (NCCL's LL128 rests on the same property.)
-///  - packets, in either memory: 16 bytes, 12 of data and 4 of flag. CUDA asks of PCIe that a load or store of 16
-///  aligned
-///    bytes is one access to all others (CUDA C++ Programming Guide, "Mapped Memory"), and no more. (NCCL's LL has 4
-///    bytes of data for each flag.) For small messages.
+///  - packets, in either memory: 16 bytes, 12 of data and 4 of flag. In host memory CUDA requires that 16 aligned
+///    bytes are loaded and stored in one access (CUDA Programming Guide, "Mapped Memory"), and no more than these.
+///    (NCCL's LL has 4 bytes of data for each flag.) For small messages.
 ///  - bulk, in either memory: nothing but data, a fence, and then one flag for the slot. For large messages.
 /// In host memory one ring of a rank is multicast: written once, read by every other rank.
 namespace strait::kernels {

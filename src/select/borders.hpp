@@ -22,12 +22,13 @@ struct Borders {
 };
 
 /// What links give decides: each border is where the bytes that one way saves take as long as what it costs apart from
-/// bytes. The latter was measured on four H200 by NVLink and through host memory; from there borders go down with the
-/// rate, and with the bytes that one hop sends to more than four ranks. They never go up: what is faster than those
-/// machines has not been measured. That of packets is of all that a rank takes, so it goes by the number of peers (two
-/// H200 have shown that, too). Thread blocks that wait for a narrow link keep the program from its SMs and bring
-/// nothing: where ten ranks had 4.4 GB/s each, two blocks were as fast as six within 4%. `gbps`: ExchangeRates, of
-/// PCIe; 0: unknown, taken as that of the machine measured. All ranks get the same of the same arguments.
+/// bytes. The latter was measured on four H200 by NVLink and through host memory, packets and one hop there on four
+/// H100; from there borders go down with the rate, and with the bytes that one hop sends to more than four ranks. They
+/// never go up: what is faster than those machines has not been measured. That of packets is of all that a rank takes,
+/// so it goes by the number of peers (two H100 have shown that, too). Thread blocks that wait for a narrow link keep
+/// the program from its SMs and bring nothing: where ten ranks had 4.4 GB/s each, two blocks were as fast as six within
+/// 4%. `gbps`: ExchangeRates, of PCIe; 0: unknown, taken as that of the machine measured. All ranks get the same of the
+/// same arguments.
 Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps = 0);
 
 /// In place of a number of thread blocks: copy engines carry what they can (STRAIT_NO_SMS).
