@@ -20,9 +20,8 @@ using kernels::Wire;
 
 /// Blocks that begin at different times keep links busier while the first rounds go from hop to hop: between four H200
 /// broadcasts of 64 to 256 MB take 5 to 8% less time so in place, all-reduces of 64 MB 2%. Of more rounds that is
-/// nothing, and out of place broadcasts take 2% more. Through host memory reduce-scatters and all-to-alls of 4 and 32
-/// MB take 5 to 9% less, broadcasts and gathers as long as without.
-constexpr std::uint32_t stagger_ns = 3000, least_staggered_rounds = 4, most_staggered_rounds = 32;
+/// nothing, and out of place broadcasts take 2% more.
+constexpr std::uint32_t peer_stagger_ns = 1500, least_staggered_rounds = 4, most_staggered_rounds = 32;
 /// Collectives of equal parts, of so many bytes and more, take no more than large_call_blocks if the user sets no other
 /// bound: more make them hardly faster (4 H200), and leave no SM to what runs beside them.
 constexpr std::size_t large_call_bytes = 32 << 20;
@@ -123,8 +122,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
     const Slots through = slots_for(call, true, bytes);
     fill_in(exchange_in(launches.emplace_back()), call, through, rows_of(call).bytes);
     shape_last(through, reduces, launches);
-    if (!launches.empty() && is_long_through_host(bytes))
-      std::get<Exchange>(launches.back().argument).stagger_ns = stagger_ns;
+    if (!launches.empty())
+      std::get<Exchange>(launches.back().argument).stagger_ns = host_stagger_ns(call, true, through);
     return launches;
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
@@ -136,8 +135,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   }
   const bool by_peers = through.wire == Wire::bulk && !ring_.staged;
   const bool is_middling = two_hop.rounds >= least_staggered_rounds && two_hop.rounds <= most_staggered_rounds;
-  if ((by_peers && ring_.ranks > 2 && is_middling) || is_long_through_host(bytes / owners))
-    two_hop.stagger_ns = stagger_ns;
+  two_hop.stagger_ns =
+      by_peers && ring_.ranks > 2 && is_middling ? peer_stagger_ns : host_stagger_ns(call, false, through);
   launches.push_back(launch_of(two_hop, through, reduces));
   return launches;
 }

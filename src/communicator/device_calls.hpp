@@ -189,6 +189,7 @@ class DeviceCalls {
   static bool has_equal_parts(Collective collective);
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  std::uint32_t host_stagger_ns(const Call& call, bool one_hop, const kernels::Slots& through) const;
   std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,
                            std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;

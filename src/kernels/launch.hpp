@@ -176,7 +176,7 @@ constexpr Chunk chunk_at(const Message& message, std::uint32_t lane, std::uint32
   return {offset, left < message.chunk_bytes ? static_cast<std::uint32_t>(left) : message.chunk_bytes};
 }
 
-inline constexpr std::uint32_t stagger_groups = 4;  ///< every fourth block is one
+inline constexpr std::uint32_t stagger_groups = 8;  ///< every eighth block is one
 
 /// One hop. Every rank sends a message to every peer and takes one from it (either may be empty).
 ///  - As a copy: what comes from peer q is written to receive[q].data; receive[rank] is a copy of send[rank].

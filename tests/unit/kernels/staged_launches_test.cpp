@@ -127,18 +127,23 @@ TEST(BlocksThroughHostMemory, AreMoreForLongMessages) {
 }
 
 /// Or all would have nothing under way at the same time.
-TEST(BlocksThroughHostMemory, BeginLongMessagesOneGroupAfterTheOther) {
+TEST(BlocksThroughHostMemory, BeginOneGroupAfterTheOtherWhereAllSendAndTake) {
   const auto stagger_ns = [](Collective collective, std::size_t bytes, std::uint32_t ranks) {
     return std::visit([](const auto& argument) { return argument.stagger_ns; },
                       launch_of(collective, bytes, ranks).argument);
   };
-  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::broadcast}) {
-    EXPECT_NE(stagger_ns(collective, 4096 * kb, 4), 0u) << name(collective);
-    EXPECT_EQ(stagger_ns(collective, 1023 * kb, 4), 0u) << name(collective);
-    EXPECT_EQ(stagger_ns(collective, 4096 * kb, 2), 0u) << name(collective);
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all}) {
+    for (const std::uint32_t ranks : {2, 4}) {
+      EXPECT_EQ(stagger_ns(collective, 4096 * kb, ranks), 1600u) << name(collective);
+      EXPECT_EQ(stagger_ns(collective, 1024 * kb / ranks, ranks), 819u) << name(collective);
+    }
+    EXPECT_EQ(stagger_ns(collective, 64 * kb, 4), 0u) << "packets wait for no fence";
   }
-  EXPECT_NE(stagger_ns(Collective::all_reduce, 4096 * kb, 4), 0u);
-  EXPECT_EQ(stagger_ns(Collective::all_reduce, 4092 * kb, 4), 0u) << "a slice is shorter";
+  EXPECT_EQ(stagger_ns(Collective::all_reduce, 1024 * kb, 4), 819u);
+  EXPECT_EQ(stagger_ns(Collective::reduce, 1024 * kb, 4), 819u);
+  EXPECT_EQ(stagger_ns(Collective::reduce, 256 * kb, 4), 0u) << "one hop: all but the root send only";
+  for (const Collective collective : {Collective::broadcast, Collective::gather, Collective::scatter})
+    EXPECT_EQ(stagger_ns(collective, 4096 * kb, 4), 0u) << name(collective);
 }
 
 /// A round in which a rank neither sends nor takes costs what a round costs.

@@ -108,7 +108,7 @@ TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
   for (const std::uint32_t ranks : {2U, 3U, 4U}) {
     const Borders by_nvlink{96 * kb / (ranks - 1), 512 * kb, 1 * mb, 12 * kb, 0, 128, 16 * mb};
     EXPECT_EQ(borders_of(ArenaKind::nvlink, ranks), by_nvlink);
-    const Borders by_host{240 * kb / (ranks - 1), 64 * kb, 512 * kb, 32 * kb, 240 * kb, 128, 512 * kb};
+    const Borders by_host{240 * kb / (ranks - 1), 64 * kb, 384 * kb, 32 * kb, 240 * kb, 128, 512 * kb};
     for (const double gbps : {0.0, 40.0, 63.0}) EXPECT_EQ(borders_of(ArenaKind::host, ranks, gbps), by_host);
   }
 }
@@ -135,7 +135,7 @@ TEST(Borders, GoDownWithTheRanks) {
   const Borders ten = borders_of(ArenaKind::host, 10, 0.6);
   EXPECT_EQ(ten.packets_bytes, std::size_t(80 * kb * 0.6 / 40 * 3 / 9));            // 409
   EXPECT_EQ(ten.one_hop_bytes, std::size_t(64 * kb * (0.6 / 40 * (1.5 / 7.2))));    // 204
-  EXPECT_EQ(ten.one_hop_reduce_bytes, std::size_t(512 * kb * (0.6 / 40 * 2 / 8)));  // 1966
+  EXPECT_EQ(ten.one_hop_reduce_bytes, std::size_t(384 * kb * (0.6 / 40 * 2 / 8)));  // 1474
   EXPECT_EQ(borders_of(ArenaKind::nvlink, 8).one_hop_bytes, std::size_t(512 * kb * (1.5 / 5.25)));
 }
 
