@@ -122,8 +122,6 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
     const Slots through = slots_for(call, true, bytes);
     fill_in(exchange_in(launches.emplace_back()), call, through, rows_of(call).bytes);
     shape_last(through, reduces, launches);
-    if (!launches.empty())
-      std::get<Exchange>(launches.back().argument).stagger_ns = host_stagger_ns(call, true, through);
     return launches;
   }
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
@@ -135,8 +133,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call) const {
   }
   const bool by_peers = through.wire == Wire::bulk && !ring_.staged;
   const bool is_middling = two_hop.rounds >= least_staggered_rounds && two_hop.rounds <= most_staggered_rounds;
-  two_hop.stagger_ns =
-      by_peers && ring_.ranks > 2 && is_middling ? peer_stagger_ns : host_stagger_ns(call, false, through);
+  if (by_peers && ring_.ranks > 2 && is_middling) two_hop.stagger_ns = peer_stagger_ns;
   launches.push_back(launch_of(two_hop, through, reduces));
   return launches;
 }
@@ -285,6 +282,7 @@ void DeviceCalls::fill_in(Exchange& exchange, const Call& call, const Slots& thr
   exchange.op = call.op;
   exchange.premul_scalar = call.premul_scalar;
   exchange.cast = cast_of(call);
+  exchange.stagger_ns = host_stagger_ns(call, true, through);
   const MessageRows rows = rows_of(call);
   kernels::Cutter part(through, short_hash_of(signature(call)));
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
@@ -338,6 +336,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through, std::size
   two_hop.op = call.op;
   two_hop.results = ring_.staged && call.collective == Collective::all_reduce ? Cast::multi : Cast::single;
   two_hop.premul_scalar = call.premul_scalar;
+  two_hop.stagger_ns = host_stagger_ns(call, false, through);
   return two_hop;
 }
 

@@ -50,13 +50,11 @@ std::vector<DeviceLaunch> DeviceCalls::encoded_launches_of(const Call& call) con
     const std::size_t slice = (wire::blocks_of(call.count) + ring_.ranks - 1) / ring_.ranks * wire::block_elements;
     const Slots through = encoded_slots(call, false, slice);
     launches.push_back(launch_of(two_hop_of(call, through, call.count, slice), through, true));
-    std::get<TwoHop>(launches[0].argument).stagger_ns = host_stagger_ns(call, false, through);
     launches[0].argument = kernels::EncodedTwoHop{std::get<TwoHop>(launches[0].argument), encoding};
   } else {
     const Slots through = encoded_slots(call, true, call.count);
     fill_in(exchange_in(launches.emplace_back()), call, through, call.count);
     shape_last(through, is_reduction(call.collective), launches);
-    std::get<Exchange>(launches[0].argument).stagger_ns = host_stagger_ns(call, true, through);
     launches[0].argument = kernels::EncodedExchange{std::get<Exchange>(launches[0].argument), encoding};
   }
   launches[0].encoding = call.wire;

@@ -144,6 +144,18 @@ TEST(BlocksThroughHostMemory, BeginOneGroupAfterTheOtherWhereAllSendAndTake) {
   EXPECT_EQ(stagger_ns(Collective::reduce, 256 * kb, 4), 0u) << "one hop: all but the root send only";
   for (const Collective collective : {Collective::broadcast, Collective::gather, Collective::scatter})
     EXPECT_EQ(stagger_ns(collective, 4096 * kb, 4), 0u) << name(collective);
+  EXPECT_EQ(stagger_ns(Collective::all_reduce, 4096 * kb, 1), 0u) << "there is nobody to trade with";
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+    Call call;
+    call.collective = collective;
+    call.type = DataType::float32;
+    call.wire = WireFormat::int8;
+    call.count = 1024 * kb;
+    call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+    const auto stagger = [](const auto& argument) { return argument.stagger_ns; };
+    EXPECT_EQ(std::visit(stagger, staged_calls(4, {}).encoded_launches_of(call).at(0).argument), 1600u)
+        << name(collective) << ", encoded";
+  }
 }
 
 /// A round in which a rank neither sends nor takes costs what a round costs.
