@@ -74,10 +74,12 @@ class DeviceCalls {
         borders_(borders_of(kernels::kind_of(ring), ring.ranks, options_.exchange_gbps)),
         flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes)),
         lone_flagged_bytes_(flagged_bytes_),
-        gathered_flagged_bytes_(flagged_bytes_) {
+        gathered_flagged_bytes_(flagged_bytes_),
+        sliced_flagged_bytes_(flagged_bytes_) {
     if (options_.flagged_bytes || !ring.staged) return;  // not measured where packets go to peers
     lone_flagged_bytes_ = flagged_bytes_ * (std::max(ring.ranks, 2u) - 1) * 2 / 3;
     gathered_flagged_bytes_ = flagged_bytes_ / 2;
+    sliced_flagged_bytes_ = flagged_bytes_ * 9 / 4;
   }
 
   /// Nothing where this rank has nothing to do.
@@ -189,7 +191,9 @@ class DeviceCalls {
   static bool has_equal_parts(Collective collective);
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
   kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  std::uint32_t host_stagger_ns(kernels::Wire wire, std::size_t bytes) const;
   std::uint32_t host_stagger_ns(const Call& call, bool one_hop, const kernels::Slots& through) const;
+  std::uint32_t host_stagger_ns(const kernels::Exchange& messages, kernels::Wire wire) const;
   std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,
                            std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;
@@ -222,7 +226,7 @@ class DeviceCalls {
   Options options_;
   Borders borders_;
   /// The second: where a rank takes one message, not one of each. The third: where one takes all, and sends nothing.
-  std::size_t flagged_bytes_ = 0, lone_flagged_bytes_ = 0, gathered_flagged_bytes_ = 0;
+  std::size_t flagged_bytes_ = 0, lone_flagged_bytes_ = 0, gathered_flagged_bytes_ = 0, sliced_flagged_bytes_ = 0;
 };
 
 }  // namespace strait

@@ -67,6 +67,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, bool at_once) co
         if (peer != ring_.rank) std::swap(ends.exchange.receive[peer], receives->second.exchange.receive[peer]);
     const Wire wire = turn.part == Part::long_ones ? Wire::bulk : kernels::flagged_wire(ring_);
     ends.exchange.ring = ring_;
+    ends.exchange.stagger_ns = host_stagger_ns(ends.exchange, wire);
     const std::size_t before = launches.size();
     Call any;
     any.collective = Collective::send_recv;

@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_con
   mark_start(ring, before);
   if (minder.minds && !goes_on) fail();
   bool gives_up = false;
+  stagger(exchange.stagger_ns);
   for (bool is_first = true, left = true; left; is_first = false) {
     const auto prepare = [&] {
       if (!minder.has_peer) return prepare_own(send, receive, minder, taken, shared);

@@ -9,7 +9,7 @@
 /// Which chunk a lane moves in a round of an Exchange or a TwoHop (launch.hpp).
 ///
 /// Of two hops, a lane's rounds overlap: while round t is contributed, round t - 1 is reduced and round t - 2 received,
-/// so that no step waits for a message that its peer has only now begun.
+/// so that no step waits for a message that its peer has only now begun. (One round alone has nothing to overlap with.)
 ///
 /// Between two ranks, slots follow in the order contribution(0), contribution(1), result(0), contribution(2),
 /// result(1)..., which writer and reader count alike. Four slots hold what an iteration and its successor write.

@@ -3,6 +3,7 @@
 #include "kernels/arithmetic.cuh"
 #include "kernels/chunks.cuh"
 #include "kernels/combine.cuh"
+#include "kernels/first_push.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/receive.cuh"
 
@@ -15,80 +16,142 @@ struct TwoHopRound {
   Outgoing contributions_out[max_ranks];
   Outgoing results_out[max_ranks];
   Incoming contributions_in[max_ranks];
-  Incoming results_in[max_ranks];
-  Own own;  ///< what this rank reduces
-  int failed;
+  Incoming results_in[2 * max_ranks];  ///< behind those of one round, in the last iteration, those of the next
+  Own own;                             ///< what this rank reduces
+  int failed_to_send, failed_to_add;
 };
 
-/// By the thread that looks after `peer`. `results` is `lane` where results are no multicast.
-template <class W>
-__device__ __forceinline__ void prepare(const TwoHop& call, Lane<W>& lane, Lane<W>& results, std::uint32_t peer,
-                                        int iteration, TwoHopRound& shared) {
-  const Ring& ring = call.ring;
+/// By how many rounds what a rank adds up is behind what it contributes, and what it collects behind that. One round
+/// alone takes all three steps in one iteration, as do, of several rounds, the last two steps of the last one.
+__device__ __forceinline__ int lag_of(const TwoHop& call) { return call.rounds == 1 ? 0 : 1; }
+__device__ __forceinline__ int last_iteration(const TwoHop& call) {
+  return static_cast<int>(call.rounds) - 1 + lag_of(call);
+}
+__device__ __forceinline__ bool collects_twice(const TwoHop& call, int iteration) {
+  return lag_of(call) != 0 && iteration == last_iteration(call);
+}
+
+/// Which hops of which peer a thread looks after. Results that are a multicast have lanes of their own, and threads.
+struct HopMinder {
+  std::uint32_t peer;
+  bool minds, contributions, results;
+  __device__ HopMinder(const TwoHop& call, bool multicast)
+      : peer(threadIdx.x % max_ranks),
+        minds(threadIdx.x < max_ranks * (multicast ? 2 : 1) && peer < call.ring.ranks),
+        contributions(!multicast || threadIdx.x < max_ranks),
+        results(!multicast || !contributions) {
+    static_assert(2 * max_ranks <= warp_threads);
+  }
+};
+
+/// What this rank contributes to the peer's slice, but not in which slot.
+__device__ __forceinline__ void plan_contribution(const TwoHop& call, const HopMinder& minder, int iteration,
+                                                  TwoHopRound& shared) {
+  if (!minder.contributions || minder.peer == call.ring.rank) return;
   std::size_t offset = 0;
-  const std::uint32_t own = slice_chunk_of(call, blockIdx.x, ring.rank, iteration - 1, offset);
+  const bool contributes = has(call.contributors, call.ring.rank);
+  const std::uint32_t bytes = contributes ? slice_chunk_of(call, blockIdx.x, minder.peer, iteration, offset) : 0;
+  Outgoing& chunk = shared.contributions_out[position_of(minder.peer, call.ring.rank, call.ring.ranks)];
+  chunk.source = call.input + offset;
+  chunk.bytes = bytes;
+}
+
+/// The slot.
+template <class W>
+__device__ __forceinline__ void claim_contribution(const TwoHop& call, const HopMinder& minder, Lane<W>& lane,
+                                                   TwoHopRound& shared) {
+  if (!minder.contributions || minder.peer == call.ring.rank) return;
+  Outgoing& chunk = shared.contributions_out[position_of(minder.peer, call.ring.rank, call.ring.ranks)];
+  if (chunk.bytes != 0 && !lane.claim_slot(call.call_hash, chunk)) shared.failed_to_send = 1;
+}
+
+/// What is added up, and what is collected, while what was contributed is on its way.
+template <class W>
+__device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopMinder& minder, Lane<W>& lane, int iteration,
+                                             TwoHopRound& shared) {
+  const Ring& ring = call.ring;
+  const std::uint32_t peer = minder.peer;
+  const int lag = lag_of(call);
+  std::size_t offset = 0;
+  const std::uint32_t own = slice_chunk_of(call, blockIdx.x, ring.rank, iteration - lag, offset);
   if (peer == ring.rank) {
-    shared.own = {call.input + offset, call.output + offset, own};
+    if (minder.contributions) shared.own = {call.input + offset, call.output + offset, own};
     return;
   }
   const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
-  const std::uint32_t contributed =
-      has(call.contributors, ring.rank) ? slice_chunk_of(call, blockIdx.x, peer, iteration, offset) : 0;
-  bool is_free = lane.next_slot(call.input + offset, contributed, call.call_hash, shared.contributions_out[position]);
+  if (minder.contributions)
+    lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[position]);
+  if (!minder.results) return;
   Outgoing result{};
-  is_free = is_free && results.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result);
+  if (!lane.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result)) shared.failed_to_add = 1;
   if (call.results == Cast::multi && position != 0) result.bytes = 0;
   shared.results_out[position] = result;
-  if (!is_free) shared.failed = 1;
-  lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[position]);
-  const std::uint32_t collected =
-      has(call.receivers, ring.rank) ? slice_chunk_of(call, blockIdx.x, peer, iteration - 2, offset) : 0;
-  results.expect(call.output + offset, collected, call.call_hash, shared.results_in[position]);
+  const bool receives = has(call.receivers, ring.rank);
+  const int first = iteration - 2 * lag, last = collects_twice(call, iteration) ? first + 1 : first;
+#pragma unroll 1
+  for (int round = first; round <= last; ++round) {
+    const std::uint32_t bytes = receives ? slice_chunk_of(call, blockIdx.x, peer, round, offset) : 0;
+    const std::uint32_t set = (round - first) * (ring.ranks - 1);
+    lane.expect(call.output + offset, bytes, call.call_hash, shared.results_in[set + position]);
+  }
 }
 
-/// `reduce`: as of reduce_own().
+/// A barrier behind what claims the slots of `chunks`. False: that gave up.
+template <class W>
+__device__ __forceinline__ bool meet_with(const Ring& ring, const Outgoing* chunks, bool takes_stale_slots,
+                                          const int& failed) {
+  const bool has_stale = meet<W>(takes_stale_slots);
+  if (failed != 0) return false;
+  if (!has_stale) return true;
+  wipe<W>(ring, chunks, ring.ranks - 1);
+  __syncthreads();
+  return true;
+}
+
+/// `reduce`: as of reduce_own(). The steps of an iteration are apart, though data bears flags: who looks for what has
+/// not come yet takes of a link to the host what others need (all-reduces of 256 KB of four H200 take a fifth longer
+/// without), and what a step needs is prepared while the one before has data on its way.
 template <class W, class Contribution, class Reduce>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce) {
   fetch_arguments(call);
   const Ring& ring = call.ring;
-  const bool minds_a_peer = threadIdx.x < ring.ranks;
-  const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
-  const bool has_peer = minds_a_peer && peer != ring.rank;
-  const bool multicast = W::wire != Wire::lines && call.results == Cast::multi;
-  Lane<W> lane(ring, peer, Cast::single), cast_lane(ring, peer, Cast::multi);
-  Lane<W>& results = multicast ? cast_lane : lane;
-  if (threadIdx.x == 0) shared.failed = 0;
-  __syncwarp();  // those who mind a peer are of one warp
+  const HopMinder minder(call, W::wire != Wire::lines && call.results == Cast::multi);
+  const bool has_peer = minder.minds && minder.peer != ring.rank;
+  Lane<W> lane(ring, minder.minds ? minder.peer : 0, minder.contributions ? Cast::single : Cast::multi);
+  if (minder.minds) plan_contribution(call, minder, 0, shared);
+  if (threadIdx.x == 0) shared.failed_to_send = shared.failed_to_add = 0;
+  __syncthreads();
+  FirstPush<W> first(shared.contributions_out, ring.ranks - 1, call.pieces);
   const std::uint32_t before = begin_launch(ring);
-  const bool goes_on = minds_a_peer && lane.resume() && (!multicast || cast_lane.resume());
+  first.load();
+  const bool goes_on = minder.minds && lane.resume();
   mark_start(ring, before);
-  if (minds_a_peer && !goes_on) shared.failed = 1;
-  bool gives_up = false;
-  const int last = static_cast<int>(call.rounds) + 1;
-  for (int iteration = 0; iteration <= last; ++iteration) {
-    if (goes_on) prepare(call, lane, results, peer, iteration, shared);
-    const bool has_stale = meet<W>(goes_on && (lane.takes_stale_slots() | results.takes_stale_slots()));
-    gives_up = shared.failed != 0;
+  if (minder.minds && !goes_on) shared.failed_to_send = 1;
+  const auto meet_to_send = [&] {
+    if (goes_on) claim_contribution(call, minder, lane, shared);
+    return meet_with<W>(ring, shared.contributions_out, goes_on && lane.takes_stale_slots(), shared.failed_to_send);
+  };
+  bool gives_up = !meet_to_send();
+  std::uint32_t pushed = gives_up ? 0 : first.push(shared.contributions_out, contribution);
+  const int last = last_iteration(call);
+  for (int iteration = 0; !gives_up; ++iteration) {
+    push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution, pushed);
+    pushed = 0;
+    if (goes_on) prepare_sums(call, minder, lane, iteration, shared);
+    gives_up = !meet_with<W>(ring, shared.results_out, goes_on && lane.takes_stale_slots(), shared.failed_to_add);
     if (gives_up) break;
-    if (has_stale) {
-      wipe<W>(ring, shared.contributions_out, ring.ranks - 1);
-      wipe<W>(ring, shared.results_out, ring.ranks - 1);
-      __syncthreads();
-    }
-    push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution);
-    const bool done = reduce_own<W>(call, shared.own, shared.results_out, contribution, reduce) &&
-                      collect<W>(ring, shared.results_in, ring.ranks - 1, call.pieces);
+    bool done = reduce_own<W>(call, shared.own, shared.results_out, contribution, reduce);
+    if (W::wire == Wire::packets) __syncthreads();
+    const std::uint32_t collected = (ring.ranks - 1) * (collects_twice(call, iteration) ? 2 : 1);
+    done = done && collect<W>(ring, shared.results_in, collected, call.pieces);
     gives_up = __syncthreads_or(!done) != 0;
-    if (gives_up) break;
-    if (!has_peer || iteration == last) continue;
-    lane.give_back();
-    if (multicast) cast_lane.give_back();
+    if (gives_up || iteration == last) break;
+    if (has_peer) lane.give_back();
+    if (minder.minds) plan_contribution(call, minder, iteration + 1, shared);
+    gives_up = !meet_to_send();
   }
-  if (has_peer) {
-    lane.save(gives_up);
-    if (multicast) cast_lane.save(gives_up);
-  }
+  if (has_peer) lane.save(gives_up);
   tell_finished(ring);
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <tuple>
 #include <variant>
@@ -48,7 +49,7 @@ std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, do
 std::size_t longest_in_packets(Collective collective) {
   const DeviceCalls calls = staged_calls(4, {});
   std::size_t longest = 0;
-  for (std::size_t bytes = kb; bytes <= 512 * kb; bytes += kb) {
+  for (std::size_t bytes = kb; bytes <= 192 * kb; bytes += kb) {
     Call call;
     call.collective = collective;
     call.count = bytes;
@@ -68,6 +69,22 @@ TEST(PacketsThroughHostMemory, AreLongerWhereARankTakesLess) {
   EXPECT_EQ(longest_in_packets(Collective::reduce), 40 * kb) << "likewise";
   EXPECT_EQ(longest_in_packets(Collective::broadcast), 160 * kb);
   EXPECT_EQ(longest_in_packets(Collective::send_recv), 160 * kb);
+}
+
+/// There a rank takes slices of the message, which is the longer.
+TEST(PacketsThroughHostMemory, AreLongerInTwoHopsOfAReduce) {
+  const auto wire = [](std::size_t bytes) {
+    Call call;
+    call.collective = Collective::reduce;
+    call.count = bytes;
+    call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+    const DeviceLaunch launch = staged_calls(4, {}).launches_of(call).at(0);
+    EXPECT_EQ(std::holds_alternative<kernels::TwoHop>(launch.argument), bytes > 192 * kb);
+    return launch.wire;
+  };
+  EXPECT_EQ(wire(192 * kb), Wire::bulk);
+  for (const std::size_t bytes : {193 * kb, 512 * kb, 539 * kb}) EXPECT_EQ(wire(bytes), Wire::packets) << bytes;
+  EXPECT_EQ(wire(544 * kb), Wire::bulk);
 }
 
 /// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
@@ -141,7 +158,7 @@ TEST(BlocksThroughHostMemory, BeginOneGroupAfterTheOtherWhereAllSendAndTake) {
   }
   EXPECT_EQ(stagger_ns(Collective::all_reduce, 1024 * kb, 4), 819u);
   EXPECT_EQ(stagger_ns(Collective::reduce, 1024 * kb, 4), 819u);
-  EXPECT_EQ(stagger_ns(Collective::reduce, 256 * kb, 4), 0u) << "one hop: all but the root send only";
+  EXPECT_EQ(stagger_ns(Collective::reduce, 128 * kb, 4), 0u) << "one hop: all but the root send only";
   for (const Collective collective : {Collective::broadcast, Collective::gather, Collective::scatter})
     EXPECT_EQ(stagger_ns(collective, 4096 * kb, 4), 0u) << name(collective);
   EXPECT_EQ(stagger_ns(Collective::all_reduce, 4096 * kb, 1), 0u) << "there is nobody to trade with";
@@ -158,12 +175,35 @@ TEST(BlocksThroughHostMemory, BeginOneGroupAfterTheOtherWhereAllSendAndTake) {
   }
 }
 
+TEST(BlocksThroughHostMemory, OfMessagesBeginOneGroupAfterTheOtherIfARankSendsAndTakes) {
+  const auto stagger_ns = [](std::size_t sent_bytes, std::size_t taken_bytes, std::uint32_t from) {
+    std::array<Call, 2> calls;
+    for (Call& call : calls) call.collective = Collective::send_recv;
+    calls[0].sends = true;
+    calls[0].peer = 1;
+    calls[0].count = sent_bytes;
+    calls[1].peer = from;
+    calls[1].count = taken_bytes;
+    calls[0].send = calls[1].receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+    return std::get<kernels::Exchange>(staged_calls(4, {}).launches_of(calls).at(0).argument).stagger_ns;
+  };
+  for (const std::uint32_t from : {1, 3}) {
+    EXPECT_EQ(stagger_ns(4096 * kb, 4096 * kb, from), 1600u);
+    EXPECT_EQ(stagger_ns(1024 * kb, 1024 * kb, from), 819u);
+    EXPECT_EQ(stagger_ns(512 * kb, 1024 * kb, from), 819u) << "the longer one";
+    EXPECT_EQ(stagger_ns(4096 * kb, 0, from), 0u);
+    EXPECT_EQ(stagger_ns(0, 4096 * kb, from), 0u);
+    EXPECT_EQ(stagger_ns(16 * kb, 16 * kb, from), 0u) << "packets wait for no fence";
+  }
+  EXPECT_EQ(stagger_ns(4096 * kb, 4096 * kb, 0), 0u) << "what comes from itself crosses no link";
+}
+
 /// A round in which a rank neither sends nor takes costs what a round costs.
 TEST(RoundsThroughHostMemory, AreNoneInWhichARankHasNothingToDo) {
   const auto lead = [](Collective collective, int root) {
     Call call;
     call.collective = collective;
-    call.count = 256 * kb;
+    call.count = 192 * kb;
     call.root = root;
     call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
     const auto launches = staged_calls(4, {}).launches_of(call);
