@@ -74,13 +74,8 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   const std::size_t most_short = is_message ? free_bytes(slots(call, flagged)) : ~std::size_t{0};
   if (flagged != Wire::lines) {
     const bool takes_one = is_message || call.collective == Collective::broadcast;
-    const bool is_sliced = call.collective == Collective::reduce && !one_hop;
-    const bool is_gathered =
-        call.collective == Collective::gather || (call.collective == Collective::reduce && one_hop);
-    const std::size_t most = takes_one     ? lone_flagged_bytes_
-                             : is_gathered ? gathered_flagged_bytes_
-                             : is_sliced   ? sliced_flagged_bytes_
-                                           : flagged_bytes_;
+    const bool is_gathered = call.collective == Collective::gather || call.collective == Collective::reduce;
+    const std::size_t most = takes_one ? lone_flagged_bytes_ : is_gathered ? gathered_flagged_bytes_ : flagged_bytes_;
     return slots(call, message_bytes > std::min(most, most_short) ? Wire::bulk : flagged, message_bytes);
   }
   const Slots lines = slots(call, Wire::lines);

@@ -74,12 +74,10 @@ class DeviceCalls {
         borders_(borders_of(kernels::kind_of(ring), ring.ranks, options_.exchange_gbps)),
         flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes)),
         lone_flagged_bytes_(flagged_bytes_),
-        gathered_flagged_bytes_(flagged_bytes_),
-        sliced_flagged_bytes_(flagged_bytes_) {
+        gathered_flagged_bytes_(flagged_bytes_) {
     if (options_.flagged_bytes || !ring.staged) return;  // not measured where packets go to peers
     lone_flagged_bytes_ = flagged_bytes_ * (std::max(ring.ranks, 2u) - 1) * 2 / 3;
     gathered_flagged_bytes_ = flagged_bytes_ / 2;
-    sliced_flagged_bytes_ = flagged_bytes_ * 9 / 4;
   }
 
   /// Nothing where this rank has nothing to do.
@@ -226,7 +224,7 @@ class DeviceCalls {
   Options options_;
   Borders borders_;
   /// The second: where a rank takes one message, not one of each. The third: where one takes all, and sends nothing.
-  std::size_t flagged_bytes_ = 0, lone_flagged_bytes_ = 0, gathered_flagged_bytes_ = 0, sliced_flagged_bytes_ = 0;
+  std::size_t flagged_bytes_ = 0, lone_flagged_bytes_ = 0, gathered_flagged_bytes_ = 0;
 };
 
 }  // namespace strait

@@ -86,7 +86,7 @@ std::uint32_t DeviceCalls::host_stagger_ns(const Call& call, bool one_hop, const
   return host_stagger_ns(through.wire, std::max(sizes.send_bytes, sizes.receive_bytes));
 }
 
-/// Of messages, likewise; shorter ones take longer so (of 256 KB 25.5 us for 24.5).
+/// Of messages, likewise, but shorter ones would take longer (of 256 KB 25.5 us for 24.5).
 std::uint32_t DeviceCalls::host_stagger_ns(const Exchange& messages, Wire wire) const {
   constexpr std::size_t least_bytes = 384 << 10;
   std::size_t sent_bytes = 0, taken_bytes = 0;
@@ -95,8 +95,9 @@ std::uint32_t DeviceCalls::host_stagger_ns(const Exchange& messages, Wire wire) 
     sent_bytes += messages.send[peer].bytes;
     taken_bytes += messages.receive[peer].bytes;
   }
-  if (sent_bytes == 0 || taken_bytes == 0 || std::max(sent_bytes, taken_bytes) < least_bytes) return 0;
-  return host_stagger_ns(wire, std::max(sent_bytes, taken_bytes));
+  const bool goes_both_ways = sent_bytes != 0 && taken_bytes != 0;
+  const std::size_t longer = std::max(sent_bytes, taken_bytes);
+  return goes_both_ways && longer >= least_bytes ? host_stagger_ns(wire, longer) : 0;
 }
 
 /// In how many chunks a lane moves a message, at least. Of two hops, so many that they overlap. Through host memory, so

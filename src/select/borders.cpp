@@ -14,7 +14,7 @@ constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
 constexpr double pcie_gbps = unknown_exchange_gbps;
 constexpr Measured between_peers{390, {32 * kb, 320 * kb, 768 * kb, 12 * kb, 0, kernels::max_lanes, 16 * mb}};
 constexpr Measured through_host{pcie_gbps,
-                                {80 * kb, 40 * kb, 192 * kb, 32 * kb, 240 * kb, kernels::max_lanes, 512 * kb}};
+                                {80 * kb, 40 * kb, 384 * kb, 32 * kb, 240 * kb, kernels::max_lanes, 512 * kb}};
 constexpr std::uint32_t least_blocks = 8;
 constexpr std::uint32_t measured_ranks = 4;
 

@@ -49,7 +49,7 @@ std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, do
 std::size_t longest_in_packets(Collective collective) {
   const DeviceCalls calls = staged_calls(4, {});
   std::size_t longest = 0;
-  for (std::size_t bytes = kb; bytes <= 192 * kb; bytes += kb) {
+  for (std::size_t bytes = kb; bytes <= 512 * kb; bytes += kb) {
     Call call;
     call.collective = collective;
     call.count = bytes;
@@ -69,22 +69,6 @@ TEST(PacketsThroughHostMemory, AreLongerWhereARankTakesLess) {
   EXPECT_EQ(longest_in_packets(Collective::reduce), 40 * kb) << "likewise";
   EXPECT_EQ(longest_in_packets(Collective::broadcast), 160 * kb);
   EXPECT_EQ(longest_in_packets(Collective::send_recv), 160 * kb);
-}
-
-/// There a rank takes slices of the message, which is the longer.
-TEST(PacketsThroughHostMemory, AreLongerInTwoHopsOfAReduce) {
-  const auto wire = [](std::size_t bytes) {
-    Call call;
-    call.collective = Collective::reduce;
-    call.count = bytes;
-    call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
-    const DeviceLaunch launch = staged_calls(4, {}).launches_of(call).at(0);
-    EXPECT_EQ(std::holds_alternative<kernels::TwoHop>(launch.argument), bytes > 192 * kb);
-    return launch.wire;
-  };
-  EXPECT_EQ(wire(192 * kb), Wire::bulk);
-  for (const std::size_t bytes : {193 * kb, 512 * kb, 539 * kb}) EXPECT_EQ(wire(bytes), Wire::packets) << bytes;
-  EXPECT_EQ(wire(544 * kb), Wire::bulk);
 }
 
 /// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
@@ -158,7 +142,7 @@ TEST(BlocksThroughHostMemory, BeginOneGroupAfterTheOtherWhereAllSendAndTake) {
   }
   EXPECT_EQ(stagger_ns(Collective::all_reduce, 1024 * kb, 4), 819u);
   EXPECT_EQ(stagger_ns(Collective::reduce, 1024 * kb, 4), 819u);
-  EXPECT_EQ(stagger_ns(Collective::reduce, 128 * kb, 4), 0u) << "one hop: all but the root send only";
+  EXPECT_EQ(stagger_ns(Collective::reduce, 256 * kb, 4), 0u) << "one hop: all but the root send only";
   for (const Collective collective : {Collective::broadcast, Collective::gather, Collective::scatter})
     EXPECT_EQ(stagger_ns(collective, 4096 * kb, 4), 0u) << name(collective);
   EXPECT_EQ(stagger_ns(Collective::all_reduce, 4096 * kb, 1), 0u) << "there is nobody to trade with";
@@ -193,6 +177,7 @@ TEST(BlocksThroughHostMemory, OfMessagesBeginOneGroupAfterTheOtherIfARankSendsAn
     EXPECT_EQ(stagger_ns(512 * kb, 1024 * kb, from), 819u) << "the longer one";
     EXPECT_EQ(stagger_ns(4096 * kb, 0, from), 0u);
     EXPECT_EQ(stagger_ns(0, 4096 * kb, from), 0u);
+    EXPECT_EQ(stagger_ns(256 * kb, 256 * kb, from), 0u) << "too short";
     EXPECT_EQ(stagger_ns(16 * kb, 16 * kb, from), 0u) << "packets wait for no fence";
   }
   EXPECT_EQ(stagger_ns(4096 * kb, 4096 * kb, 0), 0u) << "what comes from itself crosses no link";
@@ -203,7 +188,7 @@ TEST(RoundsThroughHostMemory, AreNoneInWhichARankHasNothingToDo) {
   const auto lead = [](Collective collective, int root) {
     Call call;
     call.collective = collective;
-    call.count = 192 * kb;
+    call.count = 256 * kb;
     call.root = root;
     call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
     const auto launches = staged_calls(4, {}).launches_of(call);

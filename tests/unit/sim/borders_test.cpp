@@ -108,7 +108,7 @@ TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
   for (const std::uint32_t ranks : {2U, 3U, 4U}) {
     const Borders by_nvlink{96 * kb / (ranks - 1), 320 * kb, 768 * kb, 12 * kb, 0, 128, 16 * mb};
     EXPECT_EQ(borders_of(ArenaKind::nvlink, ranks), by_nvlink);
-    const Borders by_host{240 * kb / (ranks - 1), 40 * kb, 192 * kb, 32 * kb, 240 * kb, 128, 512 * kb};
+    const Borders by_host{240 * kb / (ranks - 1), 40 * kb, 384 * kb, 32 * kb, 240 * kb, 128, 512 * kb};
     for (const double gbps : {0.0, 40.0, 63.0}) EXPECT_EQ(borders_of(ArenaKind::host, ranks, gbps), by_host);
   }
 }
@@ -116,7 +116,7 @@ TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
 /// Half the rate: the bytes saved take twice as long.
 TEST(Borders, GoDownWithTheRate) {
   const Borders half = borders_of(ArenaKind::host, 4, 20);
-  EXPECT_EQ(half, (Borders{40 * kb, 20 * kb, 96 * kb, 16 * kb, 120 * kb, 64, 256 * kb}));
+  EXPECT_EQ(half, (Borders{40 * kb, 20 * kb, 192 * kb, 16 * kb, 120 * kb, 64, 256 * kb}));
   const Borders peers = borders_of(ArenaKind::pcie, 4, 39);  // a tenth of NVLink
   EXPECT_NEAR(static_cast<double>(peers.one_hop_bytes), 32 * kb, 1);
   EXPECT_NEAR(static_cast<double>(peers.packets_bytes), 32 * 0.975 * kb, 1);
@@ -135,7 +135,7 @@ TEST(Borders, GoDownWithTheRanks) {
   const Borders ten = borders_of(ArenaKind::host, 10, 0.6);
   EXPECT_EQ(ten.packets_bytes, std::size_t(80 * kb * 0.6 / 40 * 3 / 9));            // 409
   EXPECT_EQ(ten.one_hop_bytes, std::size_t(40 * kb * (0.6 / 40 * (1.5 / 7.2))));    // 128
-  EXPECT_EQ(ten.one_hop_reduce_bytes, std::size_t(192 * kb * (0.6 / 40 * 2 / 8)));  // 737
+  EXPECT_EQ(ten.one_hop_reduce_bytes, std::size_t(384 * kb * (0.6 / 40 * 2 / 8)));  // 1474
   EXPECT_EQ(borders_of(ArenaKind::nvlink, 8).one_hop_bytes, std::size_t(320 * kb * (1.5 / 5.25)));
 }
 
