@@ -192,11 +192,6 @@ DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
   return launches.at(0);
 }
 
-bool DeviceCalls::leaves_own(const Call& call, const std::vector<DeviceLaunch>& launches) const {
-  return call.collective == Collective::broadcast && call.root == ring_.rank && call.send != call.receive &&
-         !launches.empty() && std::holds_alternative<TwoHop>(launches.front().argument) && !launches.front().piped;
-}
-
 Exchange& DeviceCalls::exchange_in(DeviceLaunch& launch) const {
   auto& exchange = std::get<Exchange>(launch.argument);
   exchange.ring = ring_;

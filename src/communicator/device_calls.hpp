@@ -92,9 +92,6 @@ class DeviceCalls {
   /// `outputs`: by rank, as this device addresses them. `hash`: of the call and of where outputs are.
   DeviceLaunch straight_launch_of(const Call& call, const std::array<std::byte*, kernels::max_ranks>& outputs,
                                   std::uint16_t hash) const;
-  /// Whether this rank's own part is left to a plain copy from `send` to `receive` beside the call's `launches`: a
-  /// broadcast's root in two hops only sends, but through pipes, whose kernel copies it as well.
-  bool leaves_own(const Call& call, const std::vector<DeviceLaunch>& launches) const;
   /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory). Of a call with a
   /// wire format the bytes are encoded already.
   DeviceLaunch launch_to_reducers(const Call& call) const;

@@ -15,10 +15,6 @@ using cuda::check;
 
 namespace {
 
-/// What a root copies to itself takes a seventh of the time of what it sends; to have it done beside that costs some
-/// microseconds.
-constexpr std::size_t least_bytes_beside = std::size_t{16} << 20;
-
 /// Of a launch that is not piped.
 const void* kernel_of(const DeviceLaunch& what, const Call& call) {
   using kernels::EncodedKernel;
@@ -234,28 +230,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& qua
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
-  std::vector<DeviceLaunch> launches = calls.launches_of(call);
-  const std::size_t own_bytes = calls.leaves_own(call, launches) ? call.count * size_bytes(call.type) : 0;
-  const auto launch = [&] { return launch_all(std::move(launches), call); };
-  if (own_bytes == 0) return launch();
-  const cuda::DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
-  const auto copy_own = [&](void* stream) {
-    return check(cudaMemcpyAsync(call.receive, call.send, own_bytes, cudaMemcpyDeviceToDevice,
-                                 static_cast<cudaStream_t>(stream)),
-                 "cannot copy the root's own part of a broadcast");
-  };
-  if (!side_ || own_bytes < least_bytes_beside) {
-    STRAIT_TRY(launch());
-    STRAIT_TRY(copy_own(call.stream));
-    return Tail::other;
-  }
-  STRAIT_ASSIGN(const SideStreams::Stream beside, side_->fork(call.stream));
-  Status given = copy_own(beside);
-  if (given) given = launch().map([](Tail) {});
-  const Status joined = side_->join(call.stream);  // also when that failed: a capture ends with nothing left open
-  STRAIT_TRY(std::move(given));
-  STRAIT_TRY(joined);
-  return Tail::other;
+  return launch_all(calls.launches_of(call), call);
 }
 
 Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {

@@ -152,7 +152,15 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
   const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
   const std::uint32_t peers = ring.ranks - 1, width = call.width;
   const auto send = [&] { push_all(shared.contributions_out, peers * width, call.pieces, true, as_it_is); };
+  const auto keep_own = [&] {
+    CopyDealer dealer(peers * width * call.pieces);
+    for (std::uint32_t i = 0; i < peers * width; ++i) {
+      const Own own = own_of(call, shared.contributions_out[i]);
+      copy_all_own(dealer, &own, 1, call.pieces);
+    }
+  };
   const auto relay = [&] {
+    if (contributor == ring.rank) keep_own();
     const bool relays = contributor != ring.rank;
     if (relays) relay_granules(call, shared, width, contributor);
     for (std::uint32_t nth = 0; nth < width; ++nth) {

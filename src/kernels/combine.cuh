@@ -29,6 +29,11 @@ __device__ __forceinline__ void copy_own(const Own& own, std::uint32_t pieces) {
   });
 }
 
+/// What who contributes a chunk without adding it up keeps of it: nothing, where it is there already.
+__device__ __forceinline__ Own own_of(const TwoHop& call, const Outgoing& contribution) {
+  return {contribution.source, call.output + (contribution.source - call.input), contribution.bytes};
+}
+
 inline constexpr std::uint32_t peers_at_once = 3;  ///< whose granules a thread has in flight together
 
 /// The others that a rank has, in rank order, a few at a time.

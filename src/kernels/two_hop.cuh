@@ -108,12 +108,13 @@ __device__ __forceinline__ bool meet_with(const Ring& ring, const Outgoing* chun
   return true;
 }
 
-/// `reduce`: as of reduce_own(). The steps of an iteration are apart, though data bears flags: who looks for what has
-/// not come yet takes of a link to the host what others need (all-reduces of 256 KB of four H200 take a fifth longer
-/// without), and what a step needs is prepared while the one before has data on its way.
-template <class W, class Contribution, class Reduce>
+/// `reduce`: as of reduce_own(). `keep()`: after contributions, what this rank has of them itself. The steps of an
+/// iteration are apart, though data bears flags: who looks for what has not come yet takes of a link to the host what
+/// others need (all-reduces of 256 KB of four H200 take a fifth longer without), and what a step needs is prepared
+/// while the one before has data on its way.
+template <class W, class Contribution, class Reduce, class Keep>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
-                                            Reduce&& reduce) {
+                                            Reduce&& reduce, Keep&& keep) {
   fetch_arguments(call);
   const Ring& ring = call.ring;
   const HopMinder minder(call, W::wire != Wire::lines && call.results == Cast::multi);
@@ -139,6 +140,7 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
     push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution, pushed);
     pushed = 0;
     if (goes_on) prepare_sums(call, minder, lane, iteration, shared);
+    keep();
     gives_up = !meet_with<W>(ring, shared.results_out, goes_on && lane.takes_stale_slots(), shared.failed_to_add);
     if (gives_up) break;
     bool done = reduce_own<W>(call, shared.own, shared.results_out, contribution, reduce);
@@ -159,16 +161,22 @@ template <class W>
 __global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<TwoHopRound>();
   const auto as_it_is = [](const Granule& value) { return value; };
+  const Ring& ring = call.ring;
   const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
-  run_two_hop<W>(call, shared, as_it_is, [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
-    if (contributor == call.ring.rank) return true;
-    const Incoming& chunk = shared.contributions_in[position_of(contributor, call.ring.rank, call.ring.ranks)];
+  const auto relay = [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
+    if (contributor == ring.rank) return true;
+    const Incoming& chunk = shared.contributions_in[position_of(contributor, ring.rank, ring.ranks)];
     Awaited awaited[W::reduce_batch];
 #pragma unroll
     for (int b = 0; b < W::reduce_batch; ++b)
       awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
-    return receive<W, false>(call.ring, awaited, values);
-  });
+    return receive<W, false>(ring, awaited, values);
+  };
+  const auto keep = [&] {
+    for (std::uint32_t i = 0; contributor == ring.rank && i < ring.ranks - 1; ++i)
+      copy_own<W>(own_of(call, shared.contributions_out[i]), call.pieces);
+  };
+  run_two_hop<W>(call, shared, as_it_is, relay, keep);
 }
 
 template <class W, DataType type, bool sum_only>
@@ -176,16 +184,18 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_reduce(const __grid_co
   auto& shared = shared_memory<TwoHopRound>();
   const Operation operation{call.op, call.ring.averaged, call.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  run_two_hop<W>(call, shared, contribute,
-                 [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
-                   Reduction<type, sum_only, Granule> reductions[W::reduce_batch];
-                   if (!reduce_places<W>(call.ring, shared.contributions_in, call.contributors, places, values,
-                                         operation, reductions))
-                     return false;
+  run_two_hop<W>(
+      call, shared, contribute,
+      [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
+        Reduction<type, sum_only, Granule> reductions[W::reduce_batch];
+        if (!reduce_places<W>(call.ring, shared.contributions_in, call.contributors, places, values, operation,
+                              reductions))
+          return false;
 #pragma unroll
-                   for (int b = 0; b < W::reduce_batch; ++b) values[b] = reductions[b].result(operation);
-                   return true;
-                 });
+        for (int b = 0; b < W::reduce_batch; ++b) values[b] = reductions[b].result(operation);
+        return true;
+      },
+      [] {});
 }
 
 }  // namespace strait::kernels

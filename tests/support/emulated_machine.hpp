@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -68,12 +67,7 @@ class Machine {
     }
   }
 
-  void run(std::uint32_t rank, const Call& call) {
-    const std::vector<DeviceLaunch> launches = calls_[rank].launches_of(call);
-    run(launches, call.type);
-    if (calls_[rank].leaves_own(call, launches))
-      std::memcpy(call.receive, call.send, call.count * size_bytes(call.type));
-  }
+  void run(std::uint32_t rank, const Call& call) { run(calls_[rank].launches_of(call), call.type); }
   void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_, together_); }
   void run(const AggregateLaunch& launch) { run_launch(launch, seed_); }
   const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
