@@ -56,7 +56,7 @@ __device__ __forceinline__ void plan_contribution(const TwoHop& call, const HopM
   chunk.bytes = bytes;
 }
 
-/// The slot.
+/// Likewise, in which slot.
 template <class W>
 __device__ __forceinline__ void claim_contribution(const TwoHop& call, const HopMinder& minder, Lane<W>& lane,
                                                    TwoHopRound& shared) {
@@ -144,7 +144,7 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
     gives_up = !meet_with<W>(ring, shared.results_out, goes_on && lane.takes_stale_slots(), shared.failed_to_add);
     if (gives_up) break;
     bool done = reduce_own<W>(call, shared.own, shared.results_out, contribution, reduce);
-    if (W::wire == Wire::packets) __syncthreads();
+    if constexpr (W::wire == Wire::packets) __syncthreads();
     const std::uint32_t collected = (ring.ranks - 1) * (collects_twice(call, iteration) ? 2 : 1);
     done = done && collect<W>(ring, shared.results_in, collected, call.pieces);
     gives_up = __syncthreads_or(!done) != 0;
