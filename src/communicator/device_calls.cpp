@@ -143,8 +143,9 @@ DeviceLaunch DeviceCalls::launch_of(const TwoHop& made, const Slots& through, bo
   const bool piped = through.piped && kernels::can_be_piped(two_hop);
   const kernels::Shape shape = kernels::shape_of(through, two_hop.lanes, piped);
   two_hop.width = shape.width;
+  const std::uint32_t sets = two_hop.results == kernels::Cast::multi ? 2 : 1;
   const std::uint32_t threads =
-      piped ? kernels::piped_threads : kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width);
+      piped ? kernels::piped_threads : kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width, sets);
   return {through.wire, reduces, two_hop, shape.blocks, threads, piped};
 }
 

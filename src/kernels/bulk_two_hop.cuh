@@ -25,35 +25,54 @@ struct BulkTwoHopRound {
   int failed;
 };
 
-/// By the thread that looks after a peer. `results` is `lane` where results are no multicast. `Call`: a TwoHop, or what
-/// stands for one.
+/// Of which peer, lane and hops a thread looks after. Results that are a multicast have lanes of their own, and
+/// threads: what comes of both hops is waited for side by side.
+struct BulkHopMinder : Minder {
+  bool contributions, results;
+  template <class Call>
+  __device__ static BulkHopMinder of(const Call& call) {
+    const std::uint32_t first_of_results = minders_of(call.ring.ranks, call.width);
+    const bool multicast = call.results == Cast::multi, is_second = multicast && threadIdx.x >= first_of_results;
+    const std::uint32_t thread = threadIdx.x - (is_second ? first_of_results : 0);
+    return {Minder(call.ring, call.width, blockIdx.x, gridDim.x, 0, thread), !is_second, !multicast || is_second};
+  }
+};
+
+/// By the thread that looks after a peer. `Call`: a TwoHop, or what stands for one. False: gave up.
 template <class Call>
-__device__ __forceinline__ void prepare(const Call& call, Lane<Bulk>& lane, Lane<Bulk>& results, const Minder& minder,
-                                        int iteration, BulkTwoHopRound& shared) {
+__device__ __forceinline__ bool prepare(const Call& call, Lane<Bulk>& lane, const BulkHopMinder& minder, int iteration,
+                                        BulkTwoHopRound& shared) {
   const Ring& ring = call.ring;
-  const std::uint32_t peer = minder.peer;
+  const std::uint32_t peer = minder.peer, at = minder.chunk;
   std::size_t offset = 0;
   const std::uint32_t own = slice_chunk_of(call, minder.lane, ring.rank, iteration - 1, offset);
   const std::uint32_t unit = unit_bytes(call);
   if (!minder.has_peer) {
-    shared.own[minder.nth] = {call.input + offset * unit, call.output + offset * unit, own};
-    return;
+    if (minder.contributions) shared.own[minder.nth] = {call.input + offset * unit, call.output + offset * unit, own};
+    return true;
   }
-  const std::uint32_t at = minder.chunk;
-  const std::uint32_t contributed =
-      has(call.contributors, ring.rank) ? slice_chunk_of(call, minder.lane, peer, iteration, offset) : 0;
-  bool is_free = lane.next_slot(call.input + offset * unit, contributed, call.call_hash, shared.contributions_out[at],
-                                minder.lane);
-  Outgoing result{};
-  is_free =
-      is_free && results.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result, minder.lane);
-  if (call.results == Cast::multi && minder.position != 0) result.bytes = 0;
-  shared.results_out[at] = result;
-  if (!is_free) shared.failed = 1;
-  lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[at]);
-  const std::uint32_t collected =
-      has(call.receivers, ring.rank) ? slice_chunk_of(call, minder.lane, peer, iteration - 2, offset) : 0;
-  results.expect(call.output + offset * unit, collected, call.call_hash, shared.results_in[at]);
+  bool done = true;
+  if (minder.contributions) {
+    const bool has_some = has(call.contributors, ring.rank);
+    const std::uint32_t bytes = has_some ? slice_chunk_of(call, minder.lane, peer, iteration, offset) : 0;
+    done = lane.next_slot(call.input + offset * unit, bytes, call.call_hash, shared.contributions_out[at], minder.lane);
+  }
+  if (minder.results) {
+    Outgoing result{};
+    done = done && lane.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result, minder.lane);
+    if (call.results == Cast::multi && minder.position != 0) result.bytes = 0;
+    shared.results_out[at] = result;
+  }
+  if (minder.contributions)
+    lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[at]);
+  if (minder.results) {
+    const bool receives = has(call.receivers, ring.rank);
+    const std::uint32_t bytes = receives ? slice_chunk_of(call, minder.lane, peer, iteration - 2, offset) : 0;
+    lane.expect(call.output + offset * unit, bytes, call.call_hash, shared.results_in[at]);
+  }
+  if (minder.contributions) done = done && await(ring, shared.contributions_in[at], minder.lane);
+  if (minder.results) done = done && await(ring, shared.results_in[at], minder.lane);
+  return done;
 }
 
 /// Sends results that are granules to the receivers, and keeps them if this rank is one.
@@ -83,15 +102,12 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
                                                  Reduce&& reduce, Take&& take) {
   fetch_arguments(call);
   const Ring& ring = call.ring;
-  const Minder minder(ring, call.width);
-  const std::uint32_t at = minder.chunk;
-  const bool multicast = call.results == Cast::multi;
-  Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane), cast_lane(ring, minder.peer, Cast::multi, minder.lane);
-  Lane<Bulk>& results = multicast ? cast_lane : lane;
+  const auto minder = BulkHopMinder::of(call);
+  Lane<Bulk> lane(ring, minder.peer, minder.contributions ? Cast::single : Cast::multi, minder.lane);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   const std::uint32_t before = begin_launch(ring);
-  const bool goes_on = minder.minds && lane.resume() && (!multicast || cast_lane.resume());
+  const bool goes_on = minder.minds && lane.resume();
   mark_start(ring, before);
   if (minder.minds && !goes_on) shared.failed = 1;
   bool gives_up = false;
@@ -99,10 +115,7 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
   stagger(call.stagger_ns);
   for (int iteration = 0; iteration <= last; ++iteration) {
     const auto prepare_all = [&] {
-      prepare(call, lane, results, minder, iteration, shared);
-      const bool came = !minder.has_peer || (await(ring, shared.contributions_in[at], minder.lane) &&
-                                             await(ring, shared.results_in[at], minder.lane));
-      if (!came) shared.failed = 1;
+      if (!prepare(call, lane, minder, iteration, shared)) shared.failed = 1;
     };
     if (goes_on) out_of_line(prepare_all);
     __syncthreads();
@@ -113,16 +126,10 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
     const Notice contributed(shared.contributions_out, chunks), reduced(shared.results_out, chunks);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (minder.has_peer && iteration != last) {
-      lane.give_back();
-      if (multicast) cast_lane.give_back();
-    }
+    if (minder.has_peer && iteration != last) lane.give_back();
     fence_and_publish(contributed, reduced);
   }
-  if (minder.has_peer) {
-    lane.save(gives_up);
-    if (multicast) cast_lane.save(gives_up);
-  }
+  if (minder.has_peer) lane.save(gives_up);
   tell_finished(ring);
 }
 

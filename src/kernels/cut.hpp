@@ -130,10 +130,11 @@ inline Shape shape_of(const Slots& through, std::uint32_t lanes, bool piped = fa
 }
 
 /// The threads of a block: a warp for each piece on each of its lanes to each of the peers, as far as a block has them,
-/// and one for each lane of each rank.
-inline std::uint32_t threads_for(std::uint32_t pieces, std::uint32_t ranks, std::uint32_t width) {
-  const std::uint32_t peers = std::max(ranks, 2u) - 1, minders = (ranks * width + 31) / 32 * 32;
-  return std::clamp(32 * pieces * peers * width, minders, max_threads);
+/// and one for each lane of each rank; where there are two `sets` of lanes, two.
+inline std::uint32_t threads_for(std::uint32_t pieces, std::uint32_t ranks, std::uint32_t width,
+                                 std::uint32_t sets = 1) {
+  const std::uint32_t peers = std::max(ranks, 2u) - 1;
+  return std::clamp(32 * pieces * peers * width, sets * minders_of(ranks, width), max_threads);
 }
 
 }  // namespace strait::kernels

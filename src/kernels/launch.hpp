@@ -176,6 +176,9 @@ constexpr Chunk chunk_at(const Message& message, std::uint32_t lane, std::uint32
   return {offset, left < message.chunk_bytes ? static_cast<std::uint32_t>(left) : message.chunk_bytes};
 }
 
+/// The threads, whole warps, of a block that look after a set of its lanes: one for each lane of each rank.
+constexpr std::uint32_t minders_of(std::uint32_t ranks, std::uint32_t width) { return (ranks * width + 31) / 32 * 32; }
+
 inline constexpr std::uint32_t stagger_groups = 8;  ///< every eighth block is one
 
 /// One hop. Every rank sends a message to every peer and takes one from it (either may be empty).

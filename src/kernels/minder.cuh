@@ -10,13 +10,14 @@ namespace strait::kernels {
 /// Of which peer, and on which of the block's `width` lanes, this thread looks after what is sent and received: the
 /// first threads, one each.
 struct Minder {
-  /// `block`: among the blocks of the call, of which there are `blocks`, whose lanes begin with `first_lane`.
+  /// `block`: among the blocks of the call, of which there are `blocks`, whose lanes begin with `first_lane`. `thread`:
+  /// among those that look after the same lanes.
   __device__ Minder(const Ring& ring, std::uint32_t width, std::uint32_t block, std::uint32_t blocks,
-                    std::uint32_t first_lane) {
-    nth = threadIdx.x / ring.ranks;
-    minds = threadIdx.x < ring.ranks * width;
+                    std::uint32_t first_lane, std::uint32_t thread = threadIdx.x) {
+    nth = thread / ring.ranks;
+    minds = thread < ring.ranks * width;
     if (!minds) nth = 0;
-    peer = minds ? threadIdx.x - nth * ring.ranks : 0;
+    peer = minds ? thread - nth * ring.ranks : 0;
     lane = first_lane + block + nth * blocks;
     has_peer = minds && peer != ring.rank;
     position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
