@@ -21,6 +21,7 @@
 #include "communicator/device_reducers.hpp"
 #include "communicator/device_registrations.hpp"
 #include "communicator/island_messages.hpp"
+#include "communicator/side_streams.hpp"
 #include "communicator/started_calls.hpp"
 #include "executor/cuda/launcher.hpp"
 #include "executor/cuda/runtime.hpp"
@@ -105,6 +106,7 @@ class CudaRank final : public DeviceRank {
   DeviceCalls calls_;
   DeviceIslands islands_;
   DeviceCalls island_calls_, across_calls_;
+  std::unique_ptr<SideStreams> side_;                ///< for the root's own part of a long broadcast; may be null
   std::unique_ptr<IslandMessages> island_messages_;  ///< where there are islands
   bool can_encode_ = false;                          ///< from the first need of it on
   cuda::DeviceMemory wire_scratch_;  ///< of steps (DeviceQuantized); where all is encoded on the way, none

@@ -92,6 +92,9 @@ class DeviceCalls {
   /// `outputs`: by rank, as this device addresses them. `hash`: of the call and of where outputs are.
   DeviceLaunch straight_launch_of(const Call& call, const std::array<std::byte*, kernels::max_ranks>& outputs,
                                   std::uint16_t hash) const;
+  /// Whether the root's own part of a broadcast is left to a plain copy from `send` to `receive` beside its `launches`:
+  /// of a long one in two hops that is not piped. Else kernels copy it.
+  bool leaves_own(const Call& call, const std::vector<DeviceLaunch>& launches) const;
   /// A reduction over a GPU's ring with the CPU threads that reduce (cpu_reducers::ReducerMemory). Of a call with a
   /// wire format the bytes are encoded already.
   DeviceLaunch launch_to_reducers(const Call& call) const;

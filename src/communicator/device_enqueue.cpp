@@ -230,7 +230,28 @@ Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& qua
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
-  return launch_all(calls.launches_of(call), call);
+  std::vector<DeviceLaunch> launches = calls.launches_of(call);
+  const bool leaves_own = calls.leaves_own(call, launches);
+  const auto launch = [&] { return launch_all(std::move(launches), call); };
+  if (!leaves_own) return launch();
+  const cuda::DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
+  const auto copy_own = [&](void* stream) {
+    return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDeviceToDevice,
+                                 static_cast<cudaStream_t>(stream)),
+                 "cannot copy the root's own part of a broadcast");
+  };
+  if (!side_) {
+    STRAIT_TRY(launch());
+    STRAIT_TRY(copy_own(call.stream));
+    return Tail::other;
+  }
+  STRAIT_ASSIGN(const SideStreams::Stream beside, side_->fork(call.stream));
+  Status given = copy_own(beside);
+  if (given) given = launch().map([](Tail) {});
+  const Status joined = side_->join(call.stream);  // also when that failed: a capture ends with nothing left open
+  STRAIT_TRY(std::move(given));
+  STRAIT_TRY(joined);
+  return Tail::other;
 }
 
 Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {

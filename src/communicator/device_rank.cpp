@@ -13,7 +13,6 @@
 #include "base/stages.hpp"
 #include "communicator/cuda_rank.hpp"
 #include "communicator/device_mailbox.hpp"
-#include "communicator/side_streams.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/piped.hpp"
@@ -127,6 +126,12 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
 }
 
 Status CudaRank::open_order() {
+  // Two ranks have no use for it; and on a GPU that threads share, streams that wait for one of them in a hardware
+  // queue could hold up what it waits for on another.
+  if (request_.ranks > 2 && !request_.threads_share_a_gpu) {
+    STRAIT_ASSIGN(auto beside, staged::open_cuda_streams(request_.device));
+    STRAIT_ASSIGN(side_, SideStreams::open(std::move(beside)));
+  }
   STRAIT_ASSIGN(seen_, cuda::MappedMemory::allocate(sizeof(kernels::LaunchCounts)));
   CallOrder::Setup setup;
   STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -67,7 +69,11 @@ class Machine {
     }
   }
 
-  void run(std::uint32_t rank, const Call& call) { run(calls_[rank].launches_of(call), call.type); }
+  void run(std::uint32_t rank, const Call& call) {
+    const std::vector<DeviceLaunch> launches = calls_[rank].launches_of(call);
+    EXPECT_FALSE(calls_[rank].leaves_own(call, launches)) << "too long for the emulation";
+    run(launches, call.type);
+  }
   void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_, together_); }
   void run(const AggregateLaunch& launch) { run_launch(launch, seed_); }
   const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
