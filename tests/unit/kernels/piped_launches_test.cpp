@@ -165,6 +165,20 @@ TEST(PipesOfTwoRanks, CarryLongMessages) {
   EXPECT_FALSE(launch_of_messages(pair_calls(128), 64 * mb, {1}, {1}).piped) << "who asks for many";
 }
 
+/// More blocks of which reach more of the link, as NCCL does at that length.
+TEST(PipesOfTwoRanks, LeaveTheLongestToAllBlocks) {
+  const DeviceCalls calls = pair_calls(0);
+  EXPECT_TRUE(launch_of_messages(calls, 256 * mb - 16, {1}, {1}).piped);
+  const DeviceLaunch message = launch_of_messages(calls, 256 * mb, {1}, {1});
+  EXPECT_TRUE(!message.piped && message.blocks == 128u);
+  EXPECT_FALSE(launch_of_messages(calls, 256 * mb, {}, {1}).piped);
+  const DeviceLaunch blocks = launch_of(calls, Collective::all_to_all, 1024 * mb);
+  EXPECT_TRUE(!blocks.piped && blocks.blocks == 128u);
+  EXPECT_TRUE(launch_of(pair_calls(16), Collective::all_to_all, 1024 * mb).piped) << "who asks for few blocks";
+  EXPECT_TRUE(launch_of_messages(pair_calls(0, 0), 256 * mb, {1}, {1}).piped)
+      << "who asks for pipes wherever they can be";
+}
+
 /// As four H200 showed. Of messages, what goes to several peers goes in step in pipes, and one of them may wait for
 /// another.
 TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
