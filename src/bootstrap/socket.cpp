@@ -139,6 +139,17 @@ Result<Socket> bind_to(const SocketAddress& address, bool shares) {
 
 constexpr int backlog = 4096;
 
+/// Where nobody listens at a port of this host, the port that a connection begins at may be the very one: then TCP
+/// opens it from both of its ends at once (RFC 9293, 3.5), and it would keep the port from who is to listen there.
+/// Ended so that nothing of it stays.
+bool met_itself(const Socket& socket, const SocketAddress& address) {
+  const auto local = socket.local_address();
+  if (!local || *local != address) return false;
+  const linger at_once{1, 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  return true;
+}
+
 }  // namespace
 
 void poll_slice(std::span<pollfd> fds, Deadline deadline) {
@@ -220,6 +231,7 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool r
       if (!finished) return connect_timeout(address, refused);
       error = *finished;
     }
+    if (error == 0 && met_itself(socket, address)) error = ECONNREFUSED;
     if (error == 0) {
       set_option(socket, IPPROTO_TCP, TCP_NODELAY);
       return socket;

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
     CopyDealer dealer(peers * width * call.pieces);
     for (std::uint32_t i = 0; i < peers * width; ++i) {
       const Own own = own_of(call, shared.contributions_out[i]);
-      copy_all_own(dealer, &own, 1, call.pieces);
+      copy_all_own(dealer, &own, 1);
     }
   };
   const auto relay = [&] {
@@ -190,8 +190,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
     }
     return true;
   };
-  run_bulk_two_hop(call, shared, send, relay,
-                   [&] { collect_all(ring, shared.results_in, peers * width, call.pieces); });
+  run_bulk_two_hop(call, shared, send, relay, [&] { collect_all(shared.results_in, peers * width, call.pieces); });
 }
 
 template <DataType type>
@@ -226,7 +225,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __gr
     }
     return true;
   };
-  const auto take = [&] { collect_all(ring, shared.results_in, peers * width, call.pieces); };
+  const auto take = [&] { collect_all(shared.results_in, peers * width, call.pieces); };
   run_bulk_two_hop(call, shared, send, reduce_all, take);
 }
 

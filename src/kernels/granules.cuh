@@ -4,85 +4,14 @@
 #include "kernels/lane.cuh"
 #include "kernels/pair_arithmetic.cuh"
 #include "kernels/receive.cuh"
+#include "kernels/shifted.cuh"
 
 /// Bulk chunks that are whole granules at aligned places, as nearly all are, in plain loops: how much a few blocks move
-/// is decided by what their threads have in flight, and by how few instructions that takes. Chunks of an odd address or
-/// length (the last one of a message) take the way of lane.cuh and combine.cuh.
+/// is decided by what their threads have in flight, and by how few instructions that takes. Of chunks of an odd address
+/// or length (the last one of a message) copies are shifted, and sums take the way of lane.cuh and combine.cuh.
 namespace strait::kernels {
 
-template <class... Pointers>
-__device__ __forceinline__ bool are_granules(std::uint32_t bytes, Pointers... at) {
-  return ((bytes | ... | static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at))) % sizeof(Granule)) == 0;
-}
 __device__ __forceinline__ bool are_granules(const Own& own) { return are_granules(own.bytes, own.input, own.output); }
-
-/// Granules of a chunk that a thread moves together: every 32nd of [first, end).
-struct Segment {
-  std::uint32_t first;
-  std::uint32_t end;
-};
-
-template <int batch>
-__device__ __forceinline__ void load_granules(const std::byte* from, const Segment& segment, Granule (&values)[batch]) {
-  from += segment.first * sizeof(Granule);
-#pragma unroll
-  for (std::uint32_t b = 0; b < batch; ++b)
-    values[b] = segment.first + b * warp_threads < segment.end ? load_plain(from + b * piece_bytes) : Granule{};
-}
-template <int batch>
-__device__ __forceinline__ void store_granules(std::byte* to, const Segment& segment, const Granule (&values)[batch]) {
-  to += segment.first * sizeof(Granule);
-#pragma unroll
-  for (std::uint32_t b = 0; b < batch; ++b)
-    if (segment.first + b * warp_threads < segment.end) store_plain(to + b * piece_bytes, values[b]);
-}
-
-/// Deals the granules of several chunks to the warps of a block, up to `batch` of them a thread at a time and no more
-/// than all warps have work for. A chunk begins with the warp after the one that ended the last chunk.
-template <int batch>
-class Dealer {
- public:
-  /// `pieces`: of all chunks together.
-  __device__ explicit Dealer(std::uint32_t pieces)
-      : warps_(blockDim.x / warp_threads), next_(threadIdx.x / warp_threads) {
-    while ((1 << shift_) < batch && (warps_ << shift_) < pieces) ++shift_;
-  }
-  template <class Body>
-  __device__ __forceinline__ void deal(std::uint32_t bytes, Body&& body) {
-    const std::uint32_t granules = bytes / sizeof(Granule), length = warp_threads << shift_;
-    const std::uint32_t segments = (granules + length - 1) / warp_threads >> shift_;
-    for (; next_ < segments; next_ += warps_) {
-      const std::uint32_t begin = next_ * length;
-      const std::uint32_t end = begin + length < granules ? begin + length : granules;
-      body(Segment{begin + threadIdx.x % warp_threads, end});
-    }
-    next_ -= segments;
-  }
-
- private:
-  const std::uint32_t warps_;
-  std::uint32_t next_;  ///< segment of this warp, counted from the beginning of the chunk
-  std::uint32_t shift_ = 0;
-};
-
-inline constexpr int copy_batch = 8;
-using CopyDealer = Dealer<copy_batch>;
-
-__device__ __forceinline__ void copy_granules(CopyDealer& dealer, std::byte* to, const std::byte* from,
-                                              std::uint32_t bytes) {
-  dealer.deal(bytes, [&](const Segment& segment) {
-    Granule values[copy_batch];
-    load_granules(from, segment, values);
-    store_granules(to, segment, values);
-  });
-}
-
-/// With registers of its own: what the loops over granules and all else need together would not fit. What `body`
-/// captures by reference lives in memory instead.
-template <class Body>
-STRAIT_NOINLINE __device__ auto out_of_line(const Body& body) {
-  return body();
-}
 
 /// push() of the chunks of all of a block's lanes. `as_it_is`: the contribution is what the user's memory holds.
 template <class Contribution>
@@ -92,42 +21,30 @@ __device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t c
   for (std::uint32_t i = 0; i < count; ++i) {
     const Outgoing& chunk = chunks[i];
     if (chunk.bytes == 0) continue;
-    if (as_it_is && are_granules(chunk.bytes, chunk.source))
-      copy_granules(dealer, chunk.slot, chunk.source, chunk.bytes);
+    if (as_it_is)
+      copy_by_block(dealer, chunk.slot, chunk.source, chunk.bytes);
     else
       out_of_line([at = &chunk, pieces, contribution] { push<Bulk>(at, 1, pieces, contribution); });
   }
 }
 
 /// Likewise collect(), which here waits for nothing.
-__device__ __forceinline__ void collect_all(CopyDealer& dealer, const Ring& ring, const Incoming* chunks,
-                                            std::uint32_t count, std::uint32_t pieces) {
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const Incoming& chunk = chunks[i];
-    if (chunk.bytes == 0) continue;
-    if (are_granules(chunk.bytes, chunk.destination))
-      copy_granules(dealer, chunk.destination, chunk.slot, chunk.bytes);
-    else
-      out_of_line([all = &ring, at = &chunk, pieces] { collect<Bulk>(*all, at, 1, pieces); });
-  }
+__device__ __forceinline__ void collect_all(CopyDealer& dealer, const Incoming* chunks, std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i)
+    if (chunks[i].bytes != 0) copy_by_block(dealer, chunks[i].destination, chunks[i].slot, chunks[i].bytes);
+}
+
+__device__ __forceinline__ void collect_all(const Incoming* chunks, std::uint32_t count, std::uint32_t pieces) {
+  CopyDealer dealer(count * pieces);
+  collect_all(dealer, chunks, count);
 }
 
 /// copy_own() of all of a block's lanes.
-__device__ __forceinline__ void copy_all_own(CopyDealer& dealer, const Own* all, std::uint32_t width,
-                                             std::uint32_t pieces) {
+__device__ __forceinline__ void copy_all_own(CopyDealer& dealer, const Own* all, std::uint32_t width) {
   for (std::uint32_t nth = 0; nth < width; ++nth) {
     const Own& own = all[nth];
-    if (!are_granules(own))
-      out_of_line([own, pieces] { copy_own<Bulk>(own, pieces); });
-    else if (own.output != own.input)
-      copy_granules(dealer, own.output, own.input, own.bytes);
+    if (own.bytes != 0 && own.output != own.input) copy_by_block(dealer, own.output, own.input, own.bytes);
   }
-}
-
-__device__ __forceinline__ void collect_all(const Ring& ring, const Incoming* chunks, std::uint32_t count,
-                                            std::uint32_t pieces) {
-  CopyDealer dealer(count * pieces);
-  collect_all(dealer, ring, chunks, count, pieces);
 }
 
 /// Both, side by side: a link does not wait for what is copied within the GPU.
@@ -135,8 +52,8 @@ __device__ __forceinline__ void take_all(const Ring& ring, const Own* own, const
                                          std::uint32_t pieces) {
   const std::uint32_t count = (ring.ranks - 1) * width;
   CopyDealer dealer((count + width) * pieces);
-  copy_all_own(dealer, own, width, pieces);
-  collect_all(dealer, ring, chunks, count, pieces);
+  copy_all_own(dealer, own, width);
+  collect_all(dealer, chunks, count);
 }
 
 /// Granules that a thread sums at a time.

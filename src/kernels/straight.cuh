@@ -3,6 +3,7 @@
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"
+#include "kernels/shifted.cuh"
 
 /// The kernel of StraightExchange (launch.hpp): it writes into the peers' outputs themselves, and no slot. A lane's
 /// slots carry nothing but their flags: the first says that this rank's output may be written, because its stream has
@@ -38,13 +39,7 @@ __device__ __forceinline__ void copy_straight(const std::byte* from, std::byte* 
     }
     return;
   }
-  out_of_line([=] {
-    const UserBytes<16> input(from), output(to);
-    for (std::uint32_t at = thread * 16; at < bytes; at += warp_threads * 16) {
-      const std::uint32_t valid = valid_bytes(at, bytes, 16);
-      output.store(at, valid, input.load(at, valid));
-    }
-  });
+  out_of_line([=] { copy_by_warp(from, to, bytes); });
 }
 
 /// By all threads of a block, until nothing is left to take: what goes to the rank after this one comes first, and this

@@ -74,6 +74,24 @@ TEST_P(Straight, HaveTheBitsOfTheReference) {
       }
 }
 
+/// Of odd lengths parts lie at all distances from multiples of 16 bytes, in inputs as in outputs, and short ones have
+/// no whole granule.
+TEST_P(Straight, PartsOfAllAlignments) {
+  CollectiveCase c;
+  c.type = DataType::uint8;
+  for (const Collective collective : {Collective::all_gather, Collective::all_to_all})
+    for (const std::size_t least : {15, 8192 - 8})
+      for (std::size_t count = least; count < least + 33; ++count)
+        for (const bool in_place : {false, true}) {
+          if (in_place && collective == Collective::all_to_all) continue;
+          c.collective = collective;
+          c.count = count;
+          c.in_place = in_place;
+          c.misalignment_bytes = c.seed++ % 16;
+          check(c);
+        }
+}
+
 TEST_P(Straight, OutputsAreNotWrittenBeforeTheCall) {
   CollectiveCase c;
   c.collective = Collective::all_gather;
