@@ -22,7 +22,7 @@ PANELS = (
     ("4x H200, NVLink", "gate_4xh200"),
     ("2x H200, NVLink", "gate_2xh200"),
     ("4x H200 without P2P", "gate_no_p2p_4xh200"),
-    ("2x H100 without P2P", "gate_no_p2p_2xh100"),
+    ("2x H200 without P2P", "gate_no_p2p_2xh200"),
 )
 # Colours of Okabe and Ito, told apart with any colour vision; markers for print.
 STYLES = {

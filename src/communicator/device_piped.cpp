@@ -60,7 +60,7 @@ constexpr Piping piping_of_pair(Collective collective) {
     case Collective::reduce_scatter:
       return {.few_blocks = 12, .no_bound = 12, .blocks = pair_blocks};
     case Collective::all_to_all:
-      return {.few_blocks = 4, .no_bound = 16, .blocks = pair_blocks, .no_bound_end = 256};
+      return {.few_blocks = 4, .no_bound = 16, .blocks = pair_blocks, .no_bound_end = 128};
     case Collective::send_recv:
       return {.few_blocks = 4, .no_bound = 32, .blocks = 24, .no_bound_end = 128};
     case Collective::all_to_all_v:

@@ -67,7 +67,7 @@ TEST(PipesOfTwoRanks, CarryLargeCallsWithFewBlocks) {
   for (const Expected& expected : {Expected{Collective::all_reduce, 24 * mb, 192 * mb, 20},
                                    {Collective::all_reduce, 192 * mb, 1024 * mb, 16},
                                    {Collective::all_gather, 48 * mb, 1024 * mb, 32},
-                                   {Collective::all_to_all, 64 * mb, 1024 * mb, 32},
+                                   {Collective::all_to_all, 64 * mb, 512 * mb, 32},
                                    {Collective::reduce_scatter, 48 * mb, 1024 * mb, 32}}) {
     const auto& [collective, from_bytes, below_bytes, blocks] = expected;
     for (const std::size_t bytes : {from_bytes, below_bytes - 64}) {
@@ -172,9 +172,9 @@ TEST(PipesOfTwoRanks, LeaveTheLongestToAllBlocks) {
   const DeviceLaunch message = launch_of_messages(calls, 256 * mb, {1}, {1});
   EXPECT_TRUE(!message.piped && message.blocks == 128u);
   EXPECT_FALSE(launch_of_messages(calls, 256 * mb, {}, {1}).piped);
-  const DeviceLaunch blocks = launch_of(calls, Collective::all_to_all, 1024 * mb);
+  const DeviceLaunch blocks = launch_of(calls, Collective::all_to_all, 512 * mb);
   EXPECT_TRUE(!blocks.piped && blocks.blocks == 128u);
-  EXPECT_TRUE(launch_of(pair_calls(16), Collective::all_to_all, 1024 * mb).piped) << "who asks for few blocks";
+  EXPECT_TRUE(launch_of(pair_calls(16), Collective::all_to_all, 512 * mb).piped) << "who asks for few blocks";
   EXPECT_TRUE(launch_of_messages(pair_calls(0, 0), 256 * mb, {1}, {1}).piped)
       << "who asks for pipes wherever they can be";
 }
