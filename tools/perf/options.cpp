@@ -62,6 +62,9 @@ void declare_what(CLI::App& app, Options& o) {
       ->group(sizes);
   app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")->group(sizes);
   app.add_option("--extra-elements", o.extra_elements, "Added to each size, to make odd ones")->group(sizes);
+  app.add_option("--offset-bytes", o.offset_bytes, "Where calls begin in buffers, which are aligned to pages")
+      ->check(CLI::Range(0, 4095))
+      ->group(sizes);
 }
 
 void declare_how(CLI::App& app, Options& o) {
@@ -231,6 +234,15 @@ Status validate_registration(const Options& o) {
               "already");
 }
 
+Status validate_offset(const Options& o) {
+  for (const DataType type : o.types)
+    if (o.offset_bytes % size_bytes(type) != 0)
+      return fail(Code::invalid_argument, "--offset-bytes " + std::to_string(o.offset_bytes) + ": elements of " +
+                                              std::string(name(type)) + " begin at multiples of " +
+                                              std::to_string(size_bytes(type)) + " bytes");
+  return {};
+}
+
 /// What needs GPU ranks.
 Status validate_gpu_options(const Options& o) {
   if (o.graph_launches != 0 && o.gpus == 0)
@@ -258,6 +270,7 @@ Status validate(const Options& o) {
                                             std::to_string(most_sizes) +
                                             " sizes. Give a larger step, or a factor with -f 2");
   if (o.gpus < 0) return fail(Code::invalid_argument, "--ngpus is a number of GPUs: from 0 on");
+  STRAIT_TRY(validate_offset(o));
   STRAIT_TRY(validate_registration(o));
   STRAIT_TRY(validate_gpu_options(o));
   if (o.cycles == 0 && !(o.json_path.empty() && o.plot_path.empty()))

@@ -51,6 +51,7 @@ struct Options {
   double budget_ms = 0;         ///< above 0: a size that would take longer is called less often, once a turn at least
   std::size_t check_limit_bytes = std::numeric_limits<std::size_t>::max();  ///< larger sizes are timed only
   std::size_t extra_elements = 0;                                           ///< in each size, beyond what it says
+  std::size_t offset_bytes = 0;                                             ///< where calls begin in their buffers
   std::optional<WireFormat> wire;  ///< none: STRAIT_WIRE, for the calls that can have one
   std::string simulate;  ///< predict on this fixture or file instead of measuring; ranks are -t times -g, or all
   bool floors = false;   ///< GPU ranks: what the links allow at best, beside the times

@@ -129,7 +129,8 @@ Status RankRun::allocate(std::optional<Memory>& buffer) {
 }
 
 std::size_t RankRun::beyond_bytes() const {
-  return (guard_elements + options_.extra_elements * static_cast<std::size_t>(ranks_)) * sizeof(std::uint64_t);
+  const std::size_t elements = guard_elements + options_.extra_elements * static_cast<std::size_t>(ranks_);
+  return options_.offset_bytes + elements * sizeof(std::uint64_t);
 }
 
 Status RankRun::learn_ranks() {
@@ -291,7 +292,8 @@ std::size_t RankRun::place_bytes(std::size_t bytes) const {
 
 std::vector<std::size_t> RankRun::places(const Operation& o) const {
   std::vector<std::size_t> offsets_bytes;
-  for (std::size_t call = 0; call < aggregated(); ++call) offsets_bytes.push_back(call * place_bytes(o.bytes));
+  for (std::size_t call = 0; call < aggregated(); ++call)
+    offsets_bytes.push_back(options_.offset_bytes + call * place_bytes(o.bytes));
   return offsets_bytes;
 }
 

@@ -33,6 +33,7 @@ Json settings(const Options& o) {
           {"graph_launches", o.graph_launches},
           {"budget_ms", o.budget_ms > 0 ? Json(o.budget_ms) : Json()},
           {"extra_elements", o.extra_elements},
+          {"offset_bytes", o.offset_bytes},
           {"registered_memory", o.registration != 0},
           {"wire", o.wire ? Json(name(*o.wire)) : Json()}};
 }

@@ -100,6 +100,17 @@ TEST(Options, GraphsAndABaselineAreOfGpus) {
     EXPECT_FALSE(validate(parsed(bad))) << bad;
 }
 
+TEST(Options, OffsetsAreMultiplesOfElements) {
+  EXPECT_EQ(parsed("all-reduce").offset_bytes, 0U);
+  const Options o = parsed("all-reduce -d bfloat16 --offset-bytes 2");
+  EXPECT_EQ(o.offset_bytes, 2U);
+  EXPECT_TRUE(validate(o));
+  const Status status = validate(parsed("all-reduce -d float32 --offset-bytes 2"));
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::invalid_argument);
+  EXPECT_NE(status.error().message.find("multiples of 4"), std::string::npos);
+}
+
 TEST(Options, SymmetricWindowsAreOfGpus) {
   for (const char* good : {"all-reduce -R 1", "all-reduce -g 1 -R 1", "all-reduce -g 1 -R 2"})
     EXPECT_TRUE(validate(parsed(good))) << good;

@@ -113,8 +113,8 @@ NCCL_P2P_DISABLE=1 STRAIT_P2P=auto run all-reduce -t 2 -g 1 -b 8 -e 8 --json "$f
 # A baseline in the same process: Strait's own, of host ranks.
 export STRAIT_NCCL_HOST_RANKS=1
 for collective in all-reduce all-gather reduce-scatter all-to-all all-to-all-v broadcast reduce gather scatter send-recv; do
-  run "$collective" -t 2 -g 1 -b 24 -e 4000 -f 13 -n 3 -d bfloat16 --turns 3 --extra-elements 3 --baseline "$nccl" \
-    --json "$folder/json" --plot "$folder/plot.svg" || fail "$collective beside a baseline failed"
+  run "$collective" -t 2 -g 1 -b 24 -e 4000 -f 13 -n 3 -d bfloat16 --turns 3 --extra-elements 3 --offset-bytes 6 \
+    --baseline "$nccl" --json "$folder/json" --plot "$folder/plot.svg" || fail "$collective beside a baseline failed"
   grep -q "^# Baseline: NCCL 2.28.9 of $nccl, in 3 turns" "$folder/out" || fail "$collective: no baseline in the header"
   grep -q "Out of bounds values : 0 OK" "$folder/out" || fail "$collective: no verdict beside a baseline"
   grep -q "$collective, 2 ranks beside NCCL 2.28.9" "$folder/plot.svg" || fail "$collective: the drawing lacks the baseline"
@@ -124,6 +124,7 @@ report = json.load(open(sys.argv[1]))
 assert report["baseline"]["version"] == 22809, report["baseline"]
 assert report["provenance"]["environment"]["STRAIT_NCCL_HOST_RANKS"] == "1"
 assert report["summary"]["mean_ratio"] > 0
+assert report["settings"]["offset_bytes"] == 6
 for row in report["results"]:
     assert row["ratio"]["out_of_place"] > 0 and row["baseline"]["out_of_place"]["wrong"] == 0, row
     assert row["count"] % 8 == 3 or report["settings"]["collective"] not in ("all-gather", "scatter"), row
