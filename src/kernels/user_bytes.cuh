@@ -47,9 +47,6 @@ struct OddBytes {
     }
   }
   /// Less than 4, in one piece where two begin at an even address.
-  static __device__ std::uint64_t few(const std::byte* from, std::uint32_t bytes) {
-    return bytes == 2 ? assemble_from<std::uint16_t>(from, 2) : assemble_from<std::uint8_t>(from, bytes);
-  }
   static __device__ void store_few(std::byte* to, std::uint32_t bytes, std::uint64_t word) {
     if (bytes == 2) {
       scatter_to<std::uint16_t>(to, 2, word);
@@ -57,20 +54,10 @@ struct OddBytes {
       scatter_to<std::uint8_t>(to, bytes, word);
     }
   }
-  /// Bytes before the first of the three words of 4 that lie in 16 bytes which begin at no multiple of 4. Behind the
-  /// last are as many as fill a word with them.
-  static __device__ std::uint32_t before_words(const std::byte* at) {
-    return 4 - static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at)) % 4;
-  }
-  static __device__ Granule load_words(const std::byte* from) {
-    const std::uint32_t before = before_words(from), bits = 8 * before;
-    const auto* const words = reinterpret_cast<const std::uint32_t*>(from + before);
-    const std::uint64_t two = words[0] | std::uint64_t{words[1]} << 32, third = words[2];
-    return {few(from, before) | two << bits,
-            two >> (64 - bits) | third << bits | few(from + before + 12, 4 - before) << (32 + bits)};
-  }
+  /// To what begins at no multiple of 4: the three words of 4 bytes that lie in it, and what is before and behind them.
   static __device__ void store_words(std::byte* to, const Granule& g) {
-    const std::uint32_t before = before_words(to), bits = 8 * before;
+    const std::uint32_t before = 4 - static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(to)) % 4;
+    const std::uint32_t bits = 8 * before;
     auto* const words = reinterpret_cast<std::uint32_t*>(to + before);
     const std::uint64_t two = g.low >> bits | g.high << (64 - bits);
     store_few(to, before, g.low);
@@ -80,7 +67,6 @@ struct OddBytes {
     store_few(to + before + 12, 4 - before, g.high >> (32 + bits));
   }
   static STRAIT_NOINLINE __device__ Granule load(const std::byte* from, std::uint32_t valid, std::uint32_t alignment) {
-    if (valid == 16 && alignment < 4) return load_words(from);
     return {assemble(from, valid < 8 ? valid : 8, alignment), assemble(from + 8, valid < 8 ? 0 : valid - 8, alignment)};
   }
   static STRAIT_NOINLINE __device__ void store(std::byte* to, std::uint32_t valid, std::uint32_t alignment, Granule g) {
