@@ -116,8 +116,8 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   const std::size_t factor = few_blocks ? least.few_blocks : asks_for_many ? least.many_blocks : least.no_bound;
   const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
   if (factor == never || bytes < options_.piped_bytes * factor) return false;
-  const bool is_unbound = bound(call) == 0 && least.no_bound_end != never;
-  if (is_unbound && bytes >= options_.piped_bytes * least.no_bound_end) return false;
+  const bool has_end = bound(call) == 0 && least.no_bound_end != never;
+  if (has_end && bytes >= options_.piped_bytes * least.no_bound_end) return false;
   return !few_blocks || !reduces || bound(call) >= least_adding_blocks;
 }
 

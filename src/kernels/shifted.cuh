@@ -4,7 +4,7 @@
 
 /// Copies of chunks in bulk at any place and of any length, between places that lie differently beside multiples of 16
 /// bytes. What is written is whole granules all the same, each put together from two of the source: stored as the
-/// pieces that both places have in common, what crosses a link takes up to seven times as long (two H200).
+/// pieces that both places have in common, what crosses a link takes up to five times as long (two H200).
 namespace strait::kernels {
 
 /// Of granules that follow one another, the one that begins `shift` bytes, less than 16, after the first.

@@ -40,18 +40,18 @@ bool baseline_is_exact(const Operation& o) {
 
 }  // namespace
 
-std::byte* RankRun::on_host(const Memory& memory) const {
+std::byte* RankRun::host_contents(const Memory& memory) const {
   return static_cast<std::byte*>(memory.host()) + options_.offset_bytes;
 }
 
 Status RankRun::fill(const Operation& o, const Contents& contents, Memory& memory) {
-  write(o, contents, on_host(memory), check_threads_);
+  write(o, contents, host_contents(memory), check_threads_);
   return memory.from_host(options_.offset_bytes + extent_bytes(o, contents));
 }
 
 Result<std::size_t> RankRun::wrong_in(const Operation& o, const Contents& contents, Memory& memory) {
   STRAIT_TRY(memory.to_host(options_.offset_bytes + extent_bytes(o, contents)));
-  return count_wrong(o, contents, on_host(memory), check_threads_);
+  return count_wrong(o, contents, host_contents(memory), check_threads_);
 }
 
 /// A library and how one size of it is run: call by call, or by launches of a graph of calls.

@@ -239,7 +239,7 @@ Status validate_offset(const Options& o) {
     if (o.offset_bytes % size_bytes(type) != 0)
       return fail(Code::invalid_argument, "--offset-bytes " + std::to_string(o.offset_bytes) + ": elements of " +
                                               std::string(name(type)) + " begin at multiples of " +
-                                              std::to_string(size_bytes(type)) + " bytes");
+                                              std::to_string(size_bytes(type)) + " bytes. Give such a multiple");
   return {};
 }
 

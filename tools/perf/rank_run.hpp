@@ -67,7 +67,7 @@ class RankRun {
   Status run_once(const Contender& contender);
   Result<std::int64_t> verify(Operation operation, const Contender& contender);
   /// Where the first call of a buffer begins, as the host sees it.
-  std::byte* on_host(const Memory& memory) const;
+  std::byte* host_contents(const Memory& memory) const;
   /// Fills a buffer on whatever side it lies.
   Status fill(const Operation& operation, const Contents& contents, Memory& memory);
   /// The elements of a buffer that differ from what it must hold.
