@@ -149,13 +149,11 @@ __device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operatio
     push_all(shared.outgoing, count, exchange.pieces, operation.op != ReduceOp::premul_sum, contribute);
   };
   return run_bulk_exchange(exchange, shared, send_chunks, [&] {
-    const auto store = [own = shared.own](std::uint32_t nth, const Segment& segment, const auto& results) {
-      store_granules(own[nth].output, segment, results);
-    };
-    const bool sums = sum_all<type>(ring, shared.own, shared.incoming, width, exchange.pieces, operation, store);
+    const auto pass_on = [](std::uint32_t, const Segment&, const auto&) {};
+    if (sum_all<type>(ring, shared.own, shared.incoming, width, exchange.pieces, operation, true, pass_on)) return true;
     for (std::uint32_t nth = 0; nth < width; ++nth) {
       const Own& own = shared.own[nth];
-      if (own.bytes == 0 || (sums && are_granules(own))) continue;
+      if (own.bytes == 0) continue;
       const auto reduce = [=, call = &exchange, incoming = shared.incoming + nth * peers] {
         return reduce_exchanged<Bulk, type, false>(*call, own, incoming, operation, contribute);
       };

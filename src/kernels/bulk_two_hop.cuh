@@ -75,24 +75,22 @@ __device__ __forceinline__ bool prepare(const Call& call, Lane<Bulk>& lane, cons
   return done;
 }
 
-/// Sends results that are granules to the receivers, and keeps them if this rank is one.
-class Keep {
+/// Sends results to the receivers.
+class PassOn {
  public:
-  __device__ Keep(const TwoHop& call, const BulkTwoHopRound& shared)
-      : shared_(&shared), peers_(call.ring.ranks - 1), keeps_(has(call.receivers, call.ring.rank)) {}
+  __device__ PassOn(const TwoHop& call, const BulkTwoHopRound& shared)
+      : shared_(&shared), peers_(call.ring.ranks - 1) {}
   template <int batch>
   __device__ __forceinline__ void operator()(std::uint32_t nth, const Segment& segment,
                                              const Granule (&results)[batch]) const {
     const Outgoing* const chunks = shared_->results_out + nth * peers_;
     for (std::uint32_t k = 0; k < peers_; ++k)
       if (chunks[k].bytes != 0) store_granules(chunks[k].slot, segment, results);
-    if (keeps_) store_granules(shared_->own[nth].output, segment, results);
   }
 
  private:
   const BulkTwoHopRound* shared_;
   std::uint32_t peers_;
-  bool keeps_;
 };
 
 /// With the chunks of all of the block's lanes: `contribute()` sends contributions, `reduce()` reduces them (false:
@@ -133,20 +131,40 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
   tell_finished(ring);
 }
 
-/// Passes on what came from the one contributor, where it is granules.
-__device__ __forceinline__ void relay_granules(const TwoHop& call, const BulkTwoHopRound& shared, std::uint32_t width,
-                                               std::uint32_t contributor) {
-  CopyDealer dealer(width * call.pieces);
-  const Keep keep(call, shared);
-  for (std::uint32_t nth = 0; nth < width; ++nth) {
-    if (!are_granules(shared.own[nth])) continue;
-    const std::uint32_t position = position_of(contributor, call.ring.rank, call.ring.ranks);
-    const std::byte* const slot = shared.contributions_in[nth * (call.ring.ranks - 1) + position].slot;
-    dealer.deal(shared.own[nth].bytes, [&](const Segment& segment) {
-      Granule values[copy_batch];
-      load_granules(slot, segment, values);
-      keep(nth, segment, values);
-    });
+/// Passes on a chunk that came to the nth lane; `keep(segment, values)` keeps it.
+template <class Keep>
+__device__ __forceinline__ CopyDealer relay_chunk(CopyDealer dealer, std::uint32_t nth, const std::byte* slot,
+                                                  std::uint32_t bytes, const PassOn& pass_on, const Keep& keep) {
+  dealer.deal(OddChunk(slot, bytes).padded_bytes(), [&](const Segment& segment) {
+    Granule values[copy_batch];
+    load_granules(slot, segment, values);
+    pass_on(nth, segment, values);
+    keep(segment, values);
+  });
+  return dealer;
+}
+
+/// Likewise what came from the one contributor on all lanes, and keeps it if this rank is a receiver.
+__device__ __forceinline__ void relay(const TwoHop& call, const BulkTwoHopRound& shared, std::uint32_t contributor) {
+  const std::uint32_t peers = call.ring.ranks - 1, position = position_of(contributor, call.ring.rank, call.ring.ranks);
+  const bool keeps = has(call.receivers, call.ring.rank);
+  const PassOn pass_on(call, shared);
+  CopyDealer dealer(call.width * call.pieces);
+  for (std::uint32_t nth = 0; nth < call.width; ++nth) {
+    const Own own = shared.own[nth];
+    const std::byte* const slot = shared.contributions_in[nth * peers + position].slot;
+    if (own.bytes == 0) continue;
+    if (!keeps || are_granules(own.bytes, own.output)) {
+      dealer = relay_chunk(dealer, nth, slot, own.bytes, pass_on, [&](const Segment& segment, const auto& values) {
+        if (keeps) store_granules(own.output, segment, values);
+      });
+    } else {
+      dealer = out_of_line([=] {
+        const OddChunk output(own.output, own.bytes);
+        return relay_chunk(dealer, nth, slot, own.bytes, pass_on,
+                           [&](const Segment& segment, const auto& values) { output.store(segment, values); });
+      });
+    }
   }
 }
 
@@ -166,31 +184,14 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
       copy_all_own(dealer, &own, 1);
     }
   };
-  const auto relay = [&] {
-    if (contributor == ring.rank) keep_own();
-    const bool relays = contributor != ring.rank;
-    if (relays) relay_granules(call, shared, width, contributor);
-    for (std::uint32_t nth = 0; nth < width; ++nth) {
-      const Own& own = shared.own[nth];
-      if (relays && are_granules(own)) continue;
-      const auto pass_on = [=, all = &call, incoming = shared.contributions_in + nth * peers,
-                            results_out = shared.results_out + nth * peers] {
-        const auto receive_it = [&](const Place(&places)[Bulk::reduce_batch], Granule(&values)[Bulk::reduce_batch]) {
-          if (contributor == all->ring.rank) return true;
-          const Incoming& chunk = incoming[position_of(contributor, all->ring.rank, all->ring.ranks)];
-          Awaited awaited[Bulk::reduce_batch];
-#pragma unroll
-          for (int b = 0; b < Bulk::reduce_batch; ++b)
-            awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
-          return receive<Bulk, true>(all->ring, awaited, values);
-        };
-        return reduce_own<Bulk>(*all, own, results_out, as_it_is, receive_it);
-      };
-      if (!out_of_line(pass_on)) return false;
-    }
+  const auto pass_on = [&] {
+    if (contributor == ring.rank)
+      keep_own();
+    else
+      relay(call, shared, contributor);
     return true;
   };
-  run_bulk_two_hop(call, shared, send, relay, [&] { collect_all(shared.results_in, peers * width, call.pieces); });
+  run_bulk_two_hop(call, shared, send, pass_on, [&] { collect_all(shared.results_in, peers * width, call.pieces); });
 }
 
 template <DataType type>
@@ -204,11 +205,11 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __gr
     push_all(shared.contributions_out, peers * width, call.pieces, operation.op != ReduceOp::premul_sum, contribute);
   };
   const auto reduce_all = [&] {
-    const bool sums =
-        sum_all<type>(ring, shared.own, shared.contributions_in, width, call.pieces, operation, Keep(call, shared));
+    if (sum_all<type>(ring, shared.own, shared.contributions_in, width, call.pieces, operation,
+                      has(call.receivers, ring.rank), PassOn(call, shared)))
+      return true;
     for (std::uint32_t nth = 0; nth < width; ++nth) {
       const Own& own = shared.own[nth];
-      if (sums && are_granules(own)) continue;
       const auto reduce_it = [=, all = &call, incoming = shared.contributions_in + nth * peers,
                               results_out = shared.results_out + nth * peers] {
         const auto reduce = [&](const Place(&places)[Bulk::reduce_batch], Granule(&values)[Bulk::reduce_batch]) {

@@ -2,13 +2,15 @@
 
 #include "kernels/combine.cuh"
 #include "kernels/lane.cuh"
+#include "kernels/odd_chunk.cuh"
 #include "kernels/pair_arithmetic.cuh"
 #include "kernels/receive.cuh"
 #include "kernels/shifted.cuh"
 
 /// Bulk chunks that are whole granules at aligned places, as nearly all are, in plain loops: how much a few blocks move
 /// is decided by what their threads have in flight, and by how few instructions that takes. Of chunks of an odd address
-/// or length (the last one of a message) copies are shifted, and sums take the way of lane.cuh and combine.cuh.
+/// or length (the last one of a message) copies and sums put granules together; other operations take the way of
+/// lane.cuh and combine.cuh.
 namespace strait::kernels {
 
 __device__ __forceinline__ bool are_granules(const Own& own) { return are_granules(own.bytes, own.input, own.output); }
@@ -102,49 +104,93 @@ __device__ __forceinline__ void sum_many(const Segment& segment, std::uint32_t r
   for (int b = 0; b < batch; ++b) results[b] = sums[b].result(scale, has_nan);
 }
 
-/// Sums a chunk of `bytes`. `fixed_ranks`: 0: not known when compiled. `keep(segment, results)` takes the sums.
-template <DataType type, std::uint32_t fixed_ranks, class Source, class Keep>
-__device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dealer, std::uint32_t bytes,
-                                             std::uint32_t ranks, float scale, const Source& source, Keep&& keep) {
-  constexpr int batch = sum_batch<fixed_ranks>;
+/// `fixed_ranks`: 0: not known when compiled.
+template <DataType type, std::uint32_t fixed_ranks, int batch, class Source>
+__device__ __forceinline__ void sum_segment(const Segment& segment, std::uint32_t ranks, float scale,
+                                            const Source& source, Granule (&results)[batch]) {
+  bool has_nan = false;
+  if constexpr (fixed_ranks != 0)
+    sum_few<type, fixed_ranks>(segment, scale, source, results, has_nan);
+  else
+    sum_many<type>(segment, ranks, scale, source, results, has_nan);
+  if (!has_nan) return;
+#pragma unroll
+  for (int b = 0; b < batch; ++b) results[b] = with_canonical_nan<type>(results[b]);
+}
+
+/// Where the contributions to the chunks of a block's lanes lie, by lane and position of their peer, and what becomes
+/// of their sums: `pass_on(nth, segment, results)` has those of the nth lane; and they are kept, if `keeps`.
+template <class PassOn>
+struct Sums {
+  const Own* own;
+  const Incoming* incoming;
+  std::uint32_t rank, ranks;
+  float scale;
+  bool keeps;
+  PassOn pass_on;
+
+  __device__ const std::byte* slot(std::uint32_t nth, std::uint32_t of) const {
+    return incoming[nth * (ranks - 1) + position_of(of, rank, ranks)].slot;
+  }
+};
+
+/// Sums a chunk of granules.
+template <DataType type, std::uint32_t fixed_ranks, class PassOn>
+__device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dealer, std::uint32_t nth,
+                                             const Sums<PassOn>& sums) {
+  const Own& own = sums.own[nth];
+  const auto source = [&](std::uint32_t of) { return of == sums.rank ? own.input : sums.slot(nth, of); };
   const std::byte* sources[fixed_ranks + 1];
 #pragma unroll
   for (std::uint32_t rank = 0; rank + 1 <= fixed_ranks; ++rank) sources[rank] = source(rank);
-  dealer.deal(bytes, [&](const Segment& segment) {
-    Granule results[batch];
-    bool has_nan = false;
-    if constexpr (fixed_ranks != 0)
-      sum_few<type, fixed_ranks>(
-          segment, scale, [&](std::uint32_t rank) { return sources[rank]; }, results, has_nan);
-    else
-      sum_many<type>(segment, ranks, scale, source, results, has_nan);
-    if (has_nan) {
-#pragma unroll
-      for (int b = 0; b < batch; ++b) results[b] = with_canonical_nan<type>(results[b]);
-    }
-    keep(segment, results);
+  dealer.deal(own.bytes, [&](const Segment& segment) {
+    Granule results[sum_batch<fixed_ranks>];
+    const auto known = [&](std::uint32_t rank) { return fixed_ranks != 0 ? sources[rank] : source(rank); };
+    sum_segment<type, fixed_ranks>(segment, sums.ranks, sums.scale, known, results);
+    sums.pass_on(nth, segment, results);
+    if (sums.keeps) store_granules(own.output, segment, results);
   });
 }
 
-/// Sums what came on all of a block's lanes to `own` parts that are granules. `incoming`: by lane and position.
-/// `store(nth, segment, results)` stores sums of the nth lane. False, and nothing is done: not an operation for this.
-template <DataType type, class Store>
+/// Likewise one that the user has at an odd place, or whose length is odd.
+template <DataType type, std::uint32_t fixed_ranks, int batch, class PassOn>
+__device__ __forceinline__ Dealer<batch> sum_odd(Dealer<batch> dealer, std::uint32_t nth, const Sums<PassOn>& sums) {
+  constexpr std::uint32_t ranks = fixed_ranks == 2 ? 2 : 0;
+  constexpr int at_once = ranks == 2 ? 4 : 1;  // each of this rank's own has two loads
+  const Own own = sums.own[nth];
+  const OddChunk input(own.input, own.bytes), output(own.output, own.bytes);
+  const auto source = [&](std::uint32_t of) {
+    return of == sums.rank ? input : OddChunk(sums.slot(nth, of), input.padded_bytes());
+  };
+  dealer.deal(input.padded_bytes(), [&](const Segment& segment) {
+    for (std::uint32_t first = segment.first; first < segment.end; first += at_once * warp_threads) {
+      const Segment part{first, segment.end};
+      Granule results[at_once];
+      sum_segment<type, ranks>(part, sums.ranks, sums.scale, source, results);
+      sums.pass_on(nth, part, results);
+      if (sums.keeps) output.store(part, results);
+    }
+  });
+  return dealer;
+}
+
+/// Sums what came on all of a block's lanes. False, and nothing is done: not an operation for this.
+template <DataType type, class PassOn>
 __device__ __forceinline__ bool sum_all(const Ring& ring, const Own* own, const Incoming* incoming, std::uint32_t width,
-                                        std::uint32_t pieces, const Operation& operation, Store&& store) {
+                                        std::uint32_t pieces, const Operation& operation, bool keeps,
+                                        const PassOn& pass_on) {
   if constexpr (has_pair_sum<type>) {
     float scale = 1;
     if (!is_pair_sum<type>(operation, scale)) return false;
-    const auto sum = [=, rank = ring.rank, ranks = ring.ranks]<std::uint32_t fixed_ranks>() {
+    const Sums<PassOn> sums{own, incoming, ring.rank, ring.ranks, scale, keeps, pass_on};
+    const auto sum = [&]<std::uint32_t fixed_ranks>() {
       Dealer<sum_batch<fixed_ranks>> dealer(width * pieces);
       for (std::uint32_t nth = 0; nth < width; ++nth) {
-        if (!are_granules(own[nth])) continue;
-        const Incoming* const chunks = incoming + nth * (ranks - 1);
-        const auto source = [&](std::uint32_t of) {
-          return of == rank ? own[nth].input : chunks[position_of(of, rank, ranks)].slot;
-        };
-        sum_granules<type, fixed_ranks>(
-            dealer, own[nth].bytes, ranks, scale, source,
-            [&](const Segment& segment, const auto& results) { store(nth, segment, results); });
+        if (own[nth].bytes == 0) continue;
+        if (are_granules(own[nth]))
+          sum_granules<type, fixed_ranks>(dealer, nth, sums);
+        else
+          dealer = out_of_line([=] { return sum_odd<type, fixed_ranks>(dealer, nth, sums); });
       }
     };
     if (ring.ranks == 2)

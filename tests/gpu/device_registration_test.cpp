@@ -91,34 +91,34 @@ TEST_P(DeviceRegistration, AllShapesWithoutWindows) {
   });
 }
 
-/// By itself, where the calls are large; and not any more once it is undone.
+/// Of few SMs by copy engines, of many by a kernel; and as ever once it is undone.
 TEST_P(DeviceRegistration, LargeCalls) {
   run([](straitComm_t comm, int rank, int ranks) {
     DeviceSide side(std::size_t{70} << 20, true);
     CollectiveCase c;
-    c.collective = Collective::all_gather;
     c.type = DataType::float32;
     c.count = (std::size_t{68} << 20) / 4 / static_cast<std::size_t>(ranks);
     {
       const Registration receive(comm, side.receive(), side.bytes());
-      check_case(side, comm, rank, ranks, c, Mode::graph);
-      // Of more than two ranks kernels are faster. Processes that share a GPU have so few blocks that copy engines
-      // carry large calls.
-      const bool is_straight = ranks == 2 && goes_in_place(comm, ranks);
-      if (ranks <= gpu_count()) {
-        EXPECT_EQ(side.kernels_in_graph() == 0, is_straight);
-      }
-      check_case(side, comm, rank, ranks, c, Mode::eager);
-      c.collective = Collective::all_to_all;
-      check_case(side, comm, rank, ranks, c, Mode::eager);
-      CollectiveCase broadcast = c;
-      broadcast.collective = Collective::broadcast;
-      broadcast.count *= static_cast<std::size_t>(ranks);
-      check_case(side, comm, rank, ranks, broadcast, Mode::graph);
-      if (is_straight) {
-        EXPECT_EQ(side.kernels_in_graph(), 0);
+      for (const std::uint32_t max_sms : {0u, 4u}) {
+        c.max_sms = max_sms;
+        for (const Collective collective : {Collective::all_gather, Collective::all_to_all, Collective::broadcast,
+                                            Collective::gather, Collective::scatter}) {
+          const bool has_outputs_alike = collective != Collective::gather && collective != Collective::scatter;
+          CollectiveCase each = c;
+          each.collective = collective;
+          if (collective == Collective::broadcast) each.count *= static_cast<std::size_t>(ranks);
+          check_case(side, comm, rank, ranks, each, Mode::graph);
+          // Processes that share a GPU have so few blocks that copy engines carry large calls.
+          if (ranks <= gpu_count()) {
+            EXPECT_EQ(side.kernels_in_graph() == 0, max_sms != 0 && has_outputs_alike && goes_in_place(comm, ranks))
+                << describe(each);
+          }
+          check_case(side, comm, rank, ranks, each, Mode::eager);
+        }
       }
     }
+    c.collective = Collective::all_to_all;
     check_case(side, comm, rank, ranks, c, Mode::graph);
     if (ranks <= gpu_count()) {
       EXPECT_NE(side.kernels_in_graph(), 0);
