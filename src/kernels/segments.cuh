@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/primitives.cuh"
+#include "kernels/wire.cuh"
 
 /// Granules at aligned places, dealt to the warps of a block.
 namespace strait::kernels {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <typeindex>
@@ -203,7 +204,12 @@ inline void count_up_released(std::uint32_t* word) {
 inline void store_granule_if(bool condition, std::byte* to, const Granule& g) {
   if (condition) store_granule(to, g);
 }
+/// What load_plain() may read, in tests that ask; null: anything.
+inline thread_local const std::span<const std::byte>* may_load = nullptr;
+inline thread_local bool loaded_elsewhere = false;
 inline Granule load_plain(const std::byte* from) {
+  if (may_load != nullptr)
+    loaded_elsewhere |= from < may_load->data() || from + sizeof(Granule) > may_load->data() + may_load->size();
   testing::perhaps_delay();
   return *reinterpret_cast<const Granule*>(from);
 }

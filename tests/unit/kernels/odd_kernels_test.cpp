@@ -1,0 +1,51 @@
+// Sums in bulk of chunks at odd places and of odd lengths, by the kernels of src/kernels on the CPU.
+#include "host/collective_case.hpp"
+#include "support/emulated_collectives.hpp"
+#include "support/emulated_machine.hpp"
+//
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace strait::testing {
+namespace {
+
+/// Of ranks whose number kernels are compiled for, and of five.
+class OddSums : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  static constexpr std::array types{DataType::uint8, DataType::bfloat16, DataType::float32};
+  /// One call in bulk of every length of 33 that follow one another, each type, at all distances from multiples of 16
+  /// bytes that its elements can have.
+  void check_lengths(Collective collective, std::size_t least) {
+    Machine machine(GetParam(), 1, {.p2p = true, .small_slots = true, .together = true});
+    for (std::size_t count = least; count < least + 33; ++count) {
+      CollectiveCase c;
+      c.collective = collective;
+      c.type = types[count % types.size()];
+      c.count = count;
+      c.in_place = count % 4 < 2;
+      c.root = static_cast<std::uint32_t>(count % GetParam());
+      c.seed = count;
+      c.misalignment_bytes = count * 5 * size_bytes(c.type) % 16;
+      check(machine, c);
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, OddSums, ::testing::Values(2u, 3u, 4u, 5u),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+TEST_P(OddSums, OfAFewElements) {
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
+    check_lengths(collective, 1);
+}
+
+TEST_P(OddSums, OfSeveralChunks) {
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
+    check_lengths(collective, 4000);
+}
+
+/// In two hops what came from the root is kept at an odd place and passed on.
+TEST_P(OddSums, AndBroadcasts) { check_lengths(Collective::broadcast, 4000); }
+
+}  // namespace
+}  // namespace strait::testing
