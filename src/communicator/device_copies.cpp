@@ -30,13 +30,15 @@ CopyBorders borders(const DeviceRank::Request& request, bool staged) {
 }
 
 /// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two and four
-/// H200 have shown it to be no slower than kernels of all blocks. The two meetings cost 35 us, in which four blocks
-/// move 6 MB. What goes in chunks that wait for others takes longer than kernels do: an all-to-all in place, which
-/// saves them first (two H100), and a broadcast that is passed on (four H200).
-std::size_t in_place_border_bytes(std::uint32_t max_sms, bool in_chunks) {
+/// H200 have shown it to be no slower than kernels of all blocks, which write there as well, or between two ranks than
+/// those of fewer, which go through slots. The two meetings cost 35 us, in which four blocks move 6 MB. What goes in
+/// chunks that wait for others takes longer than kernels do: an all-to-all in place, which saves them first (two H100),
+/// and a broadcast that is passed on (four H200).
+std::size_t in_place_border_bytes(std::uint32_t max_sms, std::uint32_t ranks, bool in_chunks) {
   if (max_sms == no_sms) return 1;
   if (max_sms != 0 && max_sms <= 4) return 16 * mb;
-  return in_chunks ? ~std::size_t{0} : 256 * mb;
+  if (in_chunks) return ~std::size_t{0};
+  return (max_sms == 0 || ranks > 2 ? 256 : 64) * mb;
 }
 
 /// A ring whose kernels wait without a deadline, until an abort.
@@ -184,9 +186,10 @@ Status DeviceCopies::enqueue(const Call& call) {
 bool DeviceCopies::carries_in_place(const Call& call) const {
   if (!peers_ || !peers_->supports_in_place(staged_call(call)) || !call.receive_offsets.empty()) return false;
   const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : request_->max_sms;
-  const std::size_t least_bytes = request_->copy_engine_bytes != 0 && max_sms != no_sms
-                                      ? request_->copy_engine_bytes
-                                      : in_place_border_bytes(max_sms, peers_->goes_in_chunks(staged_call(call)));
+  const std::size_t least_bytes =
+      request_->copy_engine_bytes != 0 && max_sms != no_sms
+          ? request_->copy_engine_bytes
+          : in_place_border_bytes(max_sms, request_->ranks, peers_->goes_in_chunks(staged_call(call)));
   return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
 }
 
