@@ -135,7 +135,7 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
 template <class Keep>
 __device__ __forceinline__ CopyDealer relay_chunk(CopyDealer dealer, std::uint32_t nth, const std::byte* slot,
                                                   std::uint32_t bytes, const PassOn& pass_on, const Keep& keep) {
-  dealer.deal(OddChunk(slot, bytes).padded_bytes(), [&](const Segment& segment) {
+  dealer.deal(OddChunk::padded(bytes), [&](const Segment& segment) {
     Granule values[copy_batch];
     load_granules(slot, segment, values);
     pass_on(nth, segment, values);

@@ -159,10 +159,9 @@ __device__ __forceinline__ Dealer<batch> sum_odd(Dealer<batch> dealer, std::uint
   constexpr int at_once = ranks == 2 ? 4 : 1;  // each of this rank's own has two loads
   const Own own = sums.own[nth];
   const OddChunk input(own.input, own.bytes), output(own.output, own.bytes);
-  const auto source = [&](std::uint32_t of) {
-    return of == sums.rank ? input : OddChunk(sums.slot(nth, of), input.padded_bytes());
-  };
-  dealer.deal(input.padded_bytes(), [&](const Segment& segment) {
+  const std::uint32_t padded = OddChunk::padded(own.bytes);
+  const auto source = [&](std::uint32_t of) { return of == sums.rank ? input : OddChunk(sums.slot(nth, of), padded); };
+  dealer.deal(padded, [&](const Segment& segment) {
     for (std::uint32_t first = segment.first; first < segment.end; first += at_once * warp_threads) {
       const Segment part{first, segment.end};
       Granule results[at_once];

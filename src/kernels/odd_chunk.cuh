@@ -18,8 +18,10 @@ class OddChunk {
     begin_ = shift_ == 0 ? 0 : 1;
     end_ = aligned < begin_ ? 0 : aligned - begin_;
   }
-  /// That a dealer deals.
-  __device__ std::uint32_t padded_bytes() const { return (bytes_ + granule_bytes - 1) / granule_bytes * granule_bytes; }
+  /// That a dealer deals of a chunk.
+  static __device__ std::uint32_t padded(std::uint32_t bytes) {
+    return (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+  }
 
   template <int batch>
   __device__ __forceinline__ void load(const Segment& segment, Granule (&values)[batch]) const {

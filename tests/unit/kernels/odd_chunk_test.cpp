@@ -31,8 +31,16 @@ struct Place {
 
 class OddChunks : public ::testing::TestWithParam<std::size_t> {
  protected:
+  static constexpr std::size_t batch = 4;
   ~OddChunks() override { may_load = nullptr; }
-  /// `body(first, end)` for the granules of each of a warp's threads.
+  /// Of less than a granule to more than a batch of each of a warp's threads.
+  static std::vector<std::size_t> lengths() {
+    std::vector<std::size_t> all;
+    for (const std::size_t least : {std::size_t{1}, (batch - 1) * warp_threads * granule_bytes})
+      for (std::size_t bytes = least; bytes < least + 100; ++bytes) all.push_back(bytes);
+    return all;
+  }
+  /// `body(segment)` for each of a warp's threads.
   template <class Body>
   static void for_threads(std::size_t bytes, Body&& body) {
     const auto end = static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes);
@@ -52,14 +60,13 @@ class OddChunks : public ::testing::TestWithParam<std::size_t> {
 INSTANTIATE_TEST_SUITE_P(Shifts, OddChunks, ::testing::Range(std::size_t{0}, std::size_t{16}));
 
 TEST_P(OddChunks, AreLoadedAsGranules) {
-  constexpr int batch = 4;
-  for (std::size_t bytes = 1; bytes < 100; ++bytes) {
+  for (const std::size_t bytes : lengths()) {
     Place place(GetParam(), bytes);
     const Bytes data = testing::random_elements(DataType::uint8, bytes, bytes);
     std::copy(data.begin(), data.end(), place.chunk.begin());
     const OddChunk chunk(place.chunk.data(), static_cast<std::uint32_t>(bytes));
     allow(place.chunk);
-    Bytes loaded(chunk.padded_bytes() + batch * warp_threads * granule_bytes);
+    Bytes loaded(bytes + (batch + 1) * warp_threads * granule_bytes);
     for_threads(bytes, [&](const Segment& segment) {
       Granule values[batch];
       chunk.load(segment, values);
@@ -72,15 +79,16 @@ TEST_P(OddChunks, AreLoadedAsGranules) {
 }
 
 TEST_P(OddChunks, AreStoredAlone) {
-  for (std::size_t bytes = 1; bytes < 100; ++bytes) {
+  for (const std::size_t bytes : lengths()) {
     Place place(GetParam(), bytes);
     const Bytes data = testing::random_elements(DataType::uint8, bytes, bytes);
     const OddChunk chunk(place.chunk.data(), static_cast<std::uint32_t>(bytes));
     Bytes padded = data;
-    padded.resize(chunk.padded_bytes() + warp_threads * granule_bytes);
+    padded.resize(bytes + (batch + 1) * warp_threads * granule_bytes);
     for_threads(bytes, [&](const Segment& segment) {
-      Granule values[1];
-      std::memcpy(values, padded.data() + segment.first * granule_bytes, granule_bytes);
+      Granule values[batch];
+      for (std::size_t b = 0; b < batch; ++b)
+        std::memcpy(&values[b], padded.data() + (segment.first + b * warp_threads) * granule_bytes, granule_bytes);
       chunk.store(segment, values);
     });
     EXPECT_TRUE(std::equal(data.begin(), data.end(), place.chunk.begin())) << bytes;

@@ -14,11 +14,11 @@ namespace {
 class OddSums : public ::testing::TestWithParam<std::uint32_t> {
  protected:
   static constexpr std::array types{DataType::uint8, DataType::bfloat16, DataType::float32};
-  /// One call in bulk of every length of 33 that follow one another, each type, at all distances from multiples of 16
-  /// bytes that its elements can have.
+  /// Calls in bulk of 48 lengths that follow one another, of the three types in turn, each at all distances from
+  /// multiples of 16 bytes that its elements can have.
   void check_lengths(Collective collective, std::size_t least) {
     Machine machine(GetParam(), 1, {.p2p = true, .small_slots = true, .together = true});
-    for (std::size_t count = least; count < least + 33; ++count) {
+    for (std::size_t count = least; count < least + 48; ++count) {
       CollectiveCase c;
       c.collective = collective;
       c.type = types[count % types.size()];
