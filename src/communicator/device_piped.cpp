@@ -36,7 +36,7 @@ constexpr Piping piping_of_more(Collective collective) {
     case Collective::all_to_all:
       return {.few_blocks = 1, .no_bound = 16, .many_blocks = 16, .blocks = 32};
     case Collective::reduce:
-      return {.few_blocks = 1, .no_bound = 32, .many_blocks = 32, .blocks = 32};
+      return {.few_blocks = 16, .no_bound = 32, .many_blocks = 32, .blocks = 32};
     case Collective::all_reduce:
       return {.few_blocks = 1, .no_bound = 8, .blocks = 32};
     case Collective::reduce_scatter:

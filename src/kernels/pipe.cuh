@@ -109,9 +109,14 @@ class Pipe {
   static constexpr int leaving = Memory::stage_count - loading - 1;
 
  public:
-  /// `tells_written`: somebody waits for that.
-  __device__ Pipe(Memory& memory, bool tells_written)
-      : memory_(memory), tells_written_(tells_written), loaded_(memory.loaded), written_(memory.written) {}
+  /// `tells_written`: somebody waits for that. `yields`: leaves the SM's way out to others by half, as one piece alone
+  /// is on it.
+  __device__ Pipe(Memory& memory, bool tells_written, bool yields)
+      : memory_(memory),
+        tells_written_(tells_written),
+        yields_(yields),
+        loaded_(memory.loaded),
+        written_(memory.written) {}
   static __device__ void prepare(Memory& memory) {
     for (Barrier& barrier : memory.landed) prepare_barrier(barrier, 1);
     memory.loaded.done = memory.written.done = 0;
@@ -162,7 +167,10 @@ class Pipe {
     store_async(target.to, memory_.stages[stage], target.bytes);
     close_group();
     ++passed_;
-    wait_left<leaving>();
+    if (yields_)
+      wait_left<0>();
+    else
+      wait_left<leaving>();
     loaded_.note(passed_);
     if (written_.is_complete()) return;  // nobody wants to know, and each question takes time
     const std::uint32_t missing = lag_.wait<leaving>();
@@ -175,7 +183,7 @@ class Pipe {
   }
 
   Memory& memory_;
-  const bool tells_written_;
+  const bool tells_written_, yields_;
   Progress loaded_, written_;
   Lag lag_;
   std::uint32_t tasks_ = 0;

@@ -370,6 +370,24 @@ TEST(TwoHopsOfFourRanks, Overlap) {
   EXPECT_EQ(rounds(Collective::broadcast, 48 * mb), 12u);
 }
 
+/// Blocks that the user has few of are busy in any case: no more rounds than slots make.
+TEST(TwoHopsOfFourRanks, OfFewBlocksDoNotOverlap) {
+  for (const std::uint32_t blocks : {4u, 8u, 16u}) {
+    const DeviceCalls calls = calls_of(4, blocks);
+    for (const Collective collective : {Collective::reduce, Collective::broadcast})
+      for (const std::size_t bytes : {mb, 4 * mb, 16 * mb, 64 * mb}) {
+        const DeviceLaunch launch = launch_of(calls, collective, bytes);
+        ASSERT_FALSE(launch.piped) << name(collective) << " of " << bytes;
+        const auto call = std::get<kernels::TwoHop>(launch.argument);
+        const kernels::WireSlots& slots = calls.ring().slots[static_cast<std::size_t>(launch.wire)];
+        const std::size_t slot_bytes = slots.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.wire);
+        EXPECT_LE((call.rounds - 1) * std::size_t{call.lanes} * slot_bytes, call.slice_bytes);
+        EXPECT_EQ(launch.blocks, std::min<std::uint32_t>(blocks, call.lanes));
+      }
+    EXPECT_EQ(launch_of(calls, Collective::reduce, 256 * mb).piped, blocks >= 12);
+  }
+}
+
 /// In the first round, before there are results that its link could carry.
 TEST(TwoHopsOfFourRanks, TheRootOfAReduceOwnsOneRound) {
   const DeviceCalls calls = calls_of(4, 0);
