@@ -69,6 +69,8 @@ class ExchangeSchedule {
 };
 
 class TwoHopSchedule {
+  static constexpr std::uint32_t least_yielding_blocks = 32;
+
  public:
   __device__ explicit TwoHopSchedule(const TwoHop& call) : call_(call) {}
   __device__ const Ring& ring() const { return call_.ring; }
@@ -109,8 +111,12 @@ class TwoHopSchedule {
   }
   __device__ bool keeps() const { return has(call_.receivers, call_.ring.rank); }
   /// Whether contributions leave the way to results: those of a reduce all go to one rank, whose link would else have
-  /// little to carry until contributions have run ahead as far as there are slots (3% of 256 MB, four H200).
-  __device__ bool yields() const { return __popc(call_.receivers) == 1 && __popc(call_.contributors) > 1 && !keeps(); }
+  /// little to carry until contributions have run ahead as far as there are slots (3% of 256 MB, four H200). Not of few
+  /// blocks, which take all of their SMs' ways out to fill the links (16 take 7% longer so).
+  __device__ bool yields() const {
+    return __popc(call_.receivers) == 1 && __popc(call_.contributors) > 1 && !keeps() &&
+           gridDim.x >= least_yielding_blocks;
+  }
   /// A result comes only when all that it is made of has been read.
   __device__ bool overwrites_input() const { return false; }
 
