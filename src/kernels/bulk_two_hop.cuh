@@ -7,7 +7,6 @@
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"
-#include "kernels/receive.cuh"
 #include "kernels/stagger.cuh"
 
 /// The kernels of TwoHop (launch.hpp) in bulk: as a copy and as a reduction. A block serves several lanes (minder.cuh).
