@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/own_thread.hpp"
+
 namespace strait {
 
 /// Asks what may take for ever (a driver may hold a question up for as long as kernels run) on a thread of its own, so
@@ -75,6 +77,7 @@ class InTime {
     return true;
   }
   void answer_all() {
+    is_own_thread = true;
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [&] { return ends_ || question_; });

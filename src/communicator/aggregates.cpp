@@ -25,18 +25,26 @@ Extent extent_of(const void* pointer, std::size_t bytes) {
   return bytes != 0 ? Extent{begin, begin + bytes} : Extent{~std::uintptr_t{0}, 0};
 }
 
+/// What a call reads besides what it sends: a premul_sum's factor, where that is memory.
+Extent factor_of(const Call& call) {
+  const bool is_memory = call.op == ReduceOp::premul_sum && call.premul_scalar.is_address;
+  return extent_of(call.premul_scalar.element(), is_memory ? size_bytes(call.type) : 0);
+}
+
 /// Whether the order of the calls does not matter to this rank.
 bool are_independent(const kernels::Ring& ring, std::span<const Call> calls) {
-  std::array<Extent, kernels::max_aggregated> sent, received;
+  std::array<Extent, kernels::max_aggregated> sent, received, factors;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (calls[i].stream != calls.front().stream) return false;
     const BufferSizes sizes = buffer_sizes(calls[i], ring.rank, ring.ranks);
     sent[i] = extent_of(calls[i].send, sizes.send_bytes);
     received[i] = extent_of(calls[i].receive, sizes.receive_bytes);
+    factors[i] = factor_of(calls[i]);
+    const auto reads = [&](std::size_t reader, std::size_t writer) {
+      return sent[reader].overlaps(received[writer]) || factors[reader].overlaps(received[writer]);
+    };
     for (std::size_t before = 0; before < i; ++before)
-      if (received[i].overlaps(received[before]) || received[i].overlaps(sent[before]) ||
-          sent[i].overlaps(received[before]))
-        return false;
+      if (received[i].overlaps(received[before]) || reads(before, i) || reads(i, before)) return false;
   }
   return true;
 }

@@ -27,7 +27,10 @@ CallOrder::~CallOrder() {
     if (event != nullptr) setup_.driver->destroy_event(event);
   for (const Capture& capture : captures_) setup_.driver->destroy_event(capture.done);
   if (joining_stream_ != nullptr) setup_.driver->destroy_stream(joining_stream_);
-  if (reading_stream_ != nullptr) setup_.reader->destroy_stream(reading_stream_);
+  if (reading_stream_ == nullptr) return;
+  // Nobody waited for the last copy longer than reading_limit. It comes, for it waits for nothing but other copies.
+  while (!setup_.reader->is_idle(reading_stream_)) std::this_thread::sleep_for(look_every);
+  setup_.reader->destroy_stream(reading_stream_);
 }
 
 Result<bool> CallOrder::look_at(void* stream) {

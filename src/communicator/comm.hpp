@@ -195,6 +195,7 @@ class Comm {
   Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
   Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait) const;
   Status register_on_all(std::uint64_t number, void* pointer, std::size_t bytes);
+  Status register_with_all(std::uint64_t turn, void* pointer, std::size_t bytes, const Deadline& deadline);
   bool has_failed() const {
     if (device_) device_->hear_of_failures();
     return watch_->has_failed();

@@ -56,6 +56,7 @@ class CudaRank final : public DeviceRank {
   Status prepare_call(const Call& call) override;
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
   Status deregister_memory(std::uint64_t number) override;
+  void forget_memory(std::uint64_t number) override;
   Status await_work() override;
 
  private:
@@ -94,6 +95,8 @@ class CudaRank final : public DeviceRank {
   Status launch(AggregateLaunch& what);
   Status launch(const WireLaunch& what, void* stream);
   bool await_own_work();
+  Status has_not_ended() const;
+  Status check_gpu() const;
   void look_after(const std::stop_token& stop);
   std::optional<kernels::LaunchCounts> read_counts() const;
 

@@ -171,9 +171,9 @@ Result<std::optional<DeviceRegistrations::Place>> CudaRank::place_of_output(cons
   return registrations_.find(call.receive, buffer_sizes(call, request_.rank, request_.ranks).receive_bytes);
 }
 
-/// All ranks have registered something, or none.
+/// All ranks find alike.
 bool CudaRank::may_go_straight(const Call& call) const {
-  return registrations_.are_any() && !copies_.carries(call) && calls_.goes_straight(call);
+  return registrations_.were_any() && !copies_.carries(call) && calls_.goes_straight(call);
 }
 
 /// What copy engines carry takes no SM, and so no kernel to count it: it does on no rank.

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/log.hpp"
+#include "base/own_thread.hpp"
 #include "base/stages.hpp"
 #include "communicator/cuda_rank.hpp"
 #include "communicator/device_mailbox.hpp"
@@ -39,6 +40,7 @@ void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, C
   constexpr int looks_between_questions = 200;
   try {
     std::thread([&copies, &order, device = request.device] {
+      is_own_thread = true;
       const DeviceGuard guard(device);
       const cuda::RelaxedCapture relaxed;
       for (int looks = 1;; ++looks) {
@@ -68,6 +70,7 @@ Status CudaRank::prepare() {
     return fail(Code::invalid_argument, "device " + std::to_string(request_.device) +
                                             " was asked for, and this process sees " + std::to_string(devices));
   DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;  // another thread may be capturing
   Stages stages;
   STRAIT_TRY(check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used"));
   stages.done("context");
@@ -230,6 +233,7 @@ bool CudaRank::await_own_work() {
 
 /// Goes between the kernels, which can only poll and write a word, and the rest of the library.
 void CudaRank::look_after(const std::stop_token& stop) {
+  is_own_thread = true;
   const std::atomic_ref abort(ring_.mailbox->abort);
   bool tells = false;
   for (int looks = 0; !stop.stop_requested(); ++looks) {
@@ -309,21 +313,39 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
   return ready;
 }
 
-Status CudaRank::deregister_memory(std::uint64_t number) {
-  if (!registrations_.has(number)) return {};
-  STRAIT_TRY(await_work());
+void CudaRank::forget_memory(std::uint64_t number) {
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;  // it unmaps memory
   registrations_.remove(number);
-  return {};
+}
+
+Status CudaRank::deregister_memory(std::uint64_t number) {
+  if (!registrations_.has(number)) return {};
+  DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;  // it unmaps memory
+  if (!await_own_work()) return has_not_ended();
+  registrations_.remove(number);
+  return check_gpu();
 }
 
 Status CudaRank::await_work() {
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  if (await_own_work()) return {};
+  return await_own_work() ? check_gpu() : has_not_ended();
+}
+
+Status CudaRank::has_not_ended() const {
   return fail(Code::aborted, "calls on GPU " + std::to_string(request_.device) +
                                  " have not ended 10 s after the communicator failed. Let what else runs there end");
+}
+
+/// On a GPU that has failed calls have ended, too, and have no results.
+Status CudaRank::check_gpu() const {
+  Status works = check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) +
+                                              " has failed, perhaps by other work of this process, so that calls "
+                                              "have no results");
+  if (works) return {};
+  return tl::unexpected(request_.watch->raise(std::move(works).error()));
 }
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {

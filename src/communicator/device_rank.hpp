@@ -101,8 +101,10 @@ class DeviceRank {
   virtual Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) = 0;
   /// Waits for what this rank's GPU does.
   virtual Status deregister_memory(std::uint64_t number) = 0;
+  /// Likewise, of what no call can have used yet: waits for nothing.
+  virtual void forget_memory(std::uint64_t number) = 0;
   /// Until this rank's GPU has done all that was enqueued. Code::aborted: the communicator has failed, and that does
-  /// not end. From any thread.
+  /// not end. Another error: the GPU has failed. From any thread.
   virtual Status await_work() = 0;
   /// If a kernel of this rank has given up, that is the communicator's error from now on: who has seen a stream end
   /// need not wait until it is noticed. From any thread.

@@ -70,6 +70,7 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
   STRAIT_TRY(request.agree(own, "register its memory"));
   STRAIT_TRY(map_peers(request, registration));
   all_.insert_or_assign(number, std::move(registration));
+  were_any_ = true;
   Status ranged = add_range(request, number, pointer, bytes);  // now: what a range names must be there
   if (!ranged) all_.erase(number);
   return ranged;

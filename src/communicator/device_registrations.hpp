@@ -28,7 +28,8 @@ class DeviceRegistrations {
     all_.erase(number);
   }
   bool has(std::uint64_t number) const { return all_.count(number) != 0; }
-  bool are_any() const { return !all_.empty(); }
+  /// Since the communicator began: all ranks know alike, while each undoes its own in its own time.
+  bool were_any() const { return were_any_; }
 
   /// Memory that lies in what is registered: where, as all ranks tell it, and what peers have at that place of theirs.
   struct Place {
@@ -51,6 +52,7 @@ class DeviceRegistrations {
   Status add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer, std::size_t bytes);
 
   std::map<std::uint64_t, Registration> all_;
+  bool were_any_ = false;
   RegisteredRanges ranges_;
 };
 

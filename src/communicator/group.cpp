@@ -4,6 +4,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/own_thread.hpp"
 #include "base/shortage.hpp"
 
 namespace strait {
@@ -64,7 +65,11 @@ Status Group::run_set_ups(std::vector<SetUps>& set_ups) {
   {
     std::vector<std::jthread> threads;
     started = or_shortage([&]() -> Status {
-      for (std::size_t i = 1; i < set_ups.size(); ++i) threads.emplace_back(run, std::ref(set_ups[i]));
+      for (std::size_t i = 1; i < set_ups.size(); ++i)
+        threads.emplace_back([&run, &own = set_ups[i]] {
+          is_own_thread = true;
+          run(own);
+        });
       return {};
     });
     if (started && !set_ups.empty()) run(set_ups.front());

@@ -291,26 +291,34 @@ Status Comm::register_on_all(std::uint64_t number, void* pointer, std::size_t by
   device_deadline_ = deadline;
   STRAIT_TRY(begin_set_up(SetUpCall::registration, deadline));
   const std::uint64_t turn = ++registrations_;
-  if (device_) STRAIT_TRY(device_->register_memory(turn, pointer, bytes));
+  registered_[number] = {static_cast<const std::byte*>(pointer), bytes, turn};  // which may need memory
+  Status agreed = register_with_all(turn, pointer, bytes, deadline);
+  if (!agreed) registered_.erase(number);
+  return agreed;
+}
+
+Status Comm::register_with_all(std::uint64_t turn, void* pointer, std::size_t bytes, const Deadline& deadline) {
+  if (device_) {
+    STRAIT_TRY(device_->register_memory(turn, pointer, bytes));
+    Status agreed = agree({}, "register its memory", deadline);
+    if (!agreed) device_->forget_memory(turn);
+    return agreed;
+  }
   Status own;
-  if (!all_in_one_process_ && !device_) {
+  if (!all_in_one_process_) {
     auto heap = shm::SharedHeap::instance();
     if (!heap || !(*heap)->contains(pointer, bytes))
       own = fail(Code::invalid_argument, "memory to be registered must come from straitMemAlloc");
   }
-  // A rank that cannot reach a peer's memory would find out in the middle of an operation. (GPU ranks have seen to
-  // that.)
-  const bool reads_peers = !device_ && transport_->has_peer_memory();
+  // A rank that cannot reach a peer's memory would find out in the middle of an operation.
+  const bool reads_peers = transport_->has_peer_memory();
   for (std::uint32_t peer = 0; peer < ranks_ && own && reads_peers; ++peer)
     if (!transport_->sees_memory_of(peer))
       own = fail(Code::unsupported, "the shared memory of " + watch_->name_of(peer) +
                                         " could not be mapped when the communicator was made (see the warnings of that "
                                         "moment). Check the limit of address space (ulimit -v), or do without "
                                         "straitCommRegister: calls then copy once more");
-  registered_[number] = {static_cast<const std::byte*>(pointer), bytes, turn};  // which may need memory
-  Status agreed = agree(own, "register its memory", deadline);
-  if (!agreed) registered_.erase(number);
-  return agreed;
+  return agree(own, "register its memory", deadline);
 }
 
 Status Comm::deregister_memory(std::uint64_t number) {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/own_thread.hpp"
 #include "nccl/settings.hpp"
 
 namespace strait::nccl {
@@ -148,7 +149,10 @@ Outcome start_all(const std::vector<Sequence>& sequences, bool is_awaited, Start
 
 ncclResult_t run_in_background(std::vector<SetUp> works) {
   const Outcome started = start_all(sequences_of(std::move(works)), false, [](const Sequence& sequence) {
-    std::thread([sequence] { run_all(sequence); }).detach();
+    std::thread([sequence] {
+      is_own_thread = true;
+      run_all(sequence);
+    }).detach();
   });
   return started.result == ncclSuccess ? ncclInProgress : failed(started.result, started.text);
 }
@@ -160,7 +164,10 @@ ncclResult_t run_and_wait(std::vector<SetUp> works) {
   {
     std::vector<std::jthread> threads;
     started = start_all(sequences, true, [&](const Sequence& sequence) {
-      threads.emplace_back([&sequence, &outcome = outcomes[threads.size()]] { outcome = run_all(sequence); });
+      threads.emplace_back([&sequence, &outcome = outcomes[threads.size()]] {
+        is_own_thread = true;
+        outcome = run_all(sequence);
+      });
     });
   }
   outcomes.insert(outcomes.begin(), started);
@@ -263,6 +270,7 @@ ncclResult_t Group::share_windows() {
       Outcome& outcome = outcomes[next++];
       const Outcome started = try_start([&] {
         threads.emplace_back([&entry, &outcome] {
+          is_own_thread = true;
           for (ncclWindow_vidmem* window : entry.second)
             if (outcome.result == ncclSuccess)
               outcome.result = guarded([&] { return nccl::share(*entry.first, *window); });

@@ -83,6 +83,17 @@ Status PeerCopies::enqueue(const StagedCall& call, std::uint32_t hash, StreamDri
   return {};
 }
 
+/// All ranks find alike.
+bool PeerCopies::supports(const StagedCall& call) const {
+  if (setup_.window_bytes == 0 || !PeerTraffic::supports(call)) return false;
+  if (call.count == 0) return true;
+  StagedCall part = call;
+  part.count = std::min(most_elements(call), call.count);
+  const std::size_t parts = (call.count + part.count - 1) / part.count;
+  const std::size_t chunks = cut(PeerTraffic::of(part, setup_.rank, setup_.ranks)).chunks;
+  return parts * chunks * (setup_.ranks - 1) <= most_chunks;
+}
+
 /// A rank's slice of a reduce finds room in the half of a window in which messages come.
 std::size_t PeerCopies::most_elements(const StagedCall& call) const {
   if (call.collective != Collective::reduce) return call.count;

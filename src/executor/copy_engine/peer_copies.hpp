@@ -94,7 +94,10 @@ class PeerCopies {
   PeerCopies(const PeerCopies&) = delete;
   PeerCopies& operator=(const PeerCopies&) = delete;
 
-  bool supports(const StagedCall& call) const { return setup_.window_bytes != 0 && PeerTraffic::supports(call); }
+  /// Chunks of a call to all peers, at most: of more the driver's queues would not hold the commands, and one thread
+  /// that drives several GPUs would wait for room in one rank's before it gives the next rank's anything.
+  static constexpr std::size_t most_chunks = 256;
+  bool supports(const StagedCall& call) const;
   /// Whether this could be enqueued in place: of which every rank knows where all outputs are if they are at the same
   /// place on all ranks. A gather's is known to its root alone; that of a scatter's root is elsewhere if it is in
   /// place.

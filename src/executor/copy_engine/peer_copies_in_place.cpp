@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t wanted_relayed_chunks = 16;
 /// While one lane saves a chunk of this length the other one sends. Longer ones only begin later.
 constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;
-/// A driver whose queue is full would keep a thread that enqueues for several ranks from giving the others theirs.
-constexpr std::uint32_t most_saved_chunks = 128;
+/// To each peer; to all of them PeerCopies::most_chunks.
+constexpr std::size_t most_saved_chunks = 128;
 
 bool is_written_over(const StagedCall& call) {
   return call.collective == Collective::all_to_all && call.send == call.receive;
@@ -24,9 +24,11 @@ bool is_written_over(const StagedCall& call) {
 
 bool PeerCopies::supports_in_place(const StagedCall& call) const {
   if (call.count == 0) return false;
-  if (is_written_over(call))
+  if (is_written_over(call)) {
+    const std::size_t most = std::min(most_saved_chunks, most_chunks / (setup_.ranks - 1));
     return setup_.window_bytes != 0 &&
-           cut_straight(call, PeerTraffic::of(call, setup_.rank, setup_.ranks)).chunks <= most_saved_chunks;
+           cut_straight(call, PeerTraffic::of(call, setup_.rank, setup_.ranks)).chunks <= most;
+  }
   return call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
          call.collective == Collective::broadcast;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/own_thread.hpp"
 #include "executor/cuda/virtual_memory.hpp"
 
 /// The CUDA runtime's calls as Status, and its memory as RAII.
@@ -18,7 +19,9 @@ namespace strait::cuda {
 /// "<what>: <CUDA's text>". Clears CUDA's record of the error. No text is made where there is no error.
 Status check(cudaError_t result, std::string_view what);
 
-/// Makes a device current, and the one before it again. Costs next to nothing where it is current already.
+/// Makes a device current, and the one before it again. Costs next to nothing where it is current already. On a thread
+/// of Strait's own it stays: the one before it is whichever a new thread begins with, on which CUDA would make a context
+/// that nobody needs and that takes some hundred megabytes there.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device) {
@@ -28,7 +31,7 @@ class DeviceGuard {
     changed_ = true;
   }
   ~DeviceGuard() {
-    if (changed_) cudaSetDevice(previous_);
+    if (changed_ && !is_own_thread) cudaSetDevice(previous_);
   }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;

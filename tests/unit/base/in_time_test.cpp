@@ -33,6 +33,13 @@ TEST(InTime, Answers) {
   EXPECT_EQ(questions.ask([] { return std::optional<int>(); }, seconds(10)), std::nullopt);
 }
 
+/// There nothing of the user's is to be put back.
+TEST(InTime, AsksOnAThreadOfStraits) {
+  InTime questions;
+  EXPECT_EQ(questions.ask([] { return std::optional(is_own_thread); }, seconds(10)), true);
+  EXPECT_FALSE(is_own_thread);
+}
+
 /// Who asks may be a thread that nobody catches anything for.
 TEST(InTime, KnowsNothingWhereThereIsNoThread) {
   InTime questions;

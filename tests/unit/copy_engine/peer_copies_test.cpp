@@ -150,6 +150,17 @@ TEST(PeerCopies, WhatIsNotSupportedIsRefused) {
     EXPECT_EQ(refused.error().code, Code::unsupported);
   }
   EXPECT_TRUE(rank.copies->supports(good));
+  // Two peers, of whom each window holds four chunks of what it is sent, or half as many where sums come back.
+  StagedCall most = good;
+  most.collective = Collective::all_gather;
+  most.type = DataType::uint8;
+  most.count = PeerCopies::most_chunks / 2 * (peer_window_bytes / 4);
+  EXPECT_TRUE(rank.copies->supports(most));
+  ++most.count;
+  EXPECT_FALSE(rank.copies->supports(most)) << "one thread for several GPUs would wait for room";
+  most.collective = Collective::reduce;
+  most.count = most.count / 2 * 3;
+  EXPECT_FALSE(rank.copies->supports(most)) << "of which each part is cut by itself";
   auto none = rank.setup(std::make_unique<FakeStreams>(FakeStreams::Options{}));
   none.window_bytes = 0;
   EXPECT_FALSE(PeerCopies::open(std::move(none)).value()->supports(good));

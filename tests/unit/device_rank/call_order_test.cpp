@@ -320,5 +320,28 @@ TEST(CallOrder, DoesNotStallWhereTheWordCannotBeRead) {
   EXPECT_EQ(ask(calls), true);
 }
 
+/// A copy for a question that nobody waits for any more reads memory which goes when this does.
+TEST(CallOrder, EndsWithTheLastQuestionsCopy) {
+  kernels::LaunchCounts counts{}, seen{};
+  auto own_reader = std::make_unique<FakeStreams>(FakeStreams::Options{.one_queue = true});
+  FakeStreams& reader = *own_reader;
+  auto order = CallOrder::open(
+      {std::make_unique<FakeStreams>(FakeStreams::Options{}), std::move(own_reader), &counts, &seen, true});
+  ASSERT_TRUE(order);
+  std::atomic<bool> held = true;
+  const Stream busy = reader.create_stream().value();
+  reader.run(busy, [&] { held.wait(true); });
+  EXPECT_EQ((*order)->read_counts(), std::nullopt);
+  std::atomic<bool> has_ended = false;
+  const std::jthread ends([&] {
+    order->reset();
+    has_ended = true;
+  });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(has_ended);
+  held = false;
+  held.notify_all();
+}
+
 }  // namespace
 }  // namespace strait::testing

@@ -190,6 +190,19 @@ TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   fake_gpu.refusing_rank = -1;
 }
 
+/// This rank's GPU has done its part when another rank fails: what has no handle is mapped no more.
+TEST(DeviceRankMemory, IsForgottenWhereTheLastAgreementFails) {
+  fake_gpu.rank_without_memory = 1;
+  run_two_ranks([](straitComm_t comm, int rank, int) {
+    float memory[4];
+    void* handle = nullptr;
+    const straitResult_t result = straitCommRegister(comm, memory, sizeof memory, &handle);
+    EXPECT_EQ(result, rank == 1 ? straitOutOfMemory : straitRemoteError);
+  });
+  EXPECT_EQ(fake_gpu.registrations, 0);
+  fake_gpu.rank_without_memory = -1;
+}
+
 /// By them ranks find out that their outputs lie in the same registration.
 TEST(DeviceRankMemory, HasTheSameNumberOnAllRanksWhateverARankWasRefusedBefore) {
   run_two_ranks([](straitComm_t comm, int rank, int) {

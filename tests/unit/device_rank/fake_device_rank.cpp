@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "communicator/device_rank.hpp"
@@ -84,6 +85,7 @@ class FakeDeviceRank final : public DeviceRank {
   Status register_memory(std::uint64_t number, void* /*pointer*/, std::size_t /*bytes*/) override {
     const bool refuses = testing::fake_gpu.refusing_rank == static_cast<int>(request_.rank);
     STRAIT_TRY(request_.agree(refuses ? fail(Code::invalid_argument, "it is not shared") : Status(), "register"));
+    if (testing::fake_gpu.rank_without_memory == static_cast<int>(request_.rank)) throw std::bad_alloc();
     ++testing::fake_gpu.registrations;
     testing::fake_gpu.registered[request_.rank] = number;
     return {};
@@ -92,6 +94,7 @@ class FakeDeviceRank final : public DeviceRank {
     --testing::fake_gpu.registrations;
     return {};
   }
+  void forget_memory(std::uint64_t /*number*/) override { --testing::fake_gpu.registrations; }
   Status await_work() override {
     while (testing::fake_gpu.idle == 0 && !request_.watch->has_failed())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

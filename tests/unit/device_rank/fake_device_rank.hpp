@@ -41,6 +41,7 @@ struct FakeGpu {
   std::atomic<int> late_rank{-1};           ///< that stays there
   int refusing_rank = -1;                   ///< that cannot register memory
   std::atomic<int> registrations{0};
+  int rank_without_memory = -1;               ///< when all have agreed to register some
   std::array<std::uint64_t, 4> registered{};  ///< by rank: the last one's number
   std::atomic<bool> has_attendants{false};    ///< ranks look at what their GPUs have started, and at their peers
   /// What GPUs have started, and whether their kernels wait, by rank: for tests that start calls.

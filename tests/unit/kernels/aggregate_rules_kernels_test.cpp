@@ -224,6 +224,16 @@ TEST_F(AggregateRules, WhatSharesBuffersOrHasOtherStreamsIsLaunchedInOrder) {
               group[0].send = static_cast<const std::byte*>(group[2].receive) + 119;  // its last byte
             }).size(),
             3u);
+  const auto multiplied_by = [&](std::size_t written, bool is_address) {
+    return launches([&](auto& group) {
+             group[1].op = ReduceOp::premul_sum;
+             group[1].premul_scalar = {reinterpret_cast<std::uintptr_t>(group[written].receive), is_address};
+           })
+        .size();
+  };
+  EXPECT_EQ(multiplied_by(0, true), 3u) << "what an earlier one writes";
+  EXPECT_EQ(multiplied_by(2, true), 3u) << "what a later one writes";
+  EXPECT_EQ(multiplied_by(0, false), 1u) << "no address";
   const auto alone = launches([](auto& group) { group[1].stream = &group; });
   ASSERT_EQ(alone.size(), 3u);
   std::uint32_t first_lane = 0;
