@@ -183,6 +183,12 @@ class Communicator {
   }
   /// Until its GPU has done all calls.
   void synchronize() const { check(straitCommSynchronize(comm_)); }
+  /// Whether it is seen to have done all; from any thread.
+  bool is_done() const {
+    int done = 0;
+    check(straitCommQuery(comm_, &done));
+    return done != 0;
+  }
   void abort() const { check(straitCommAbort(comm_)); }
   /// The sticky error; from any thread.
   straitResult_t error() const {

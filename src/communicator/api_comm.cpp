@@ -252,6 +252,10 @@ straitResult_t straitCommSynchronize(straitComm_t handle) {
   return with_comm(handle, [](Comm& comm) { return result_of(comm.await_device()); });
 }
 
+straitResult_t straitCommQuery(straitComm_t handle, int* done) {
+  return answer("straitCommQuery", handle, done, [](Comm& comm) { return comm.is_idle() ? 1 : 0; });
+}
+
 straitResult_t straitCommDestroy(straitComm_t handle) {
   return guarded([&] {
     if (handle == nullptr) return straitSuccess;

@@ -137,6 +137,8 @@ class Comm {
   Result<State> step();
   /// Until this rank's GPU, if any, has done all that has begun; then sticky(). From any thread.
   Status await_device() const;
+  /// Whether the GPU has done all; not, where that cannot be told. From any thread.
+  bool is_idle() const { return !device_ || device_->is_idle() == true; }
   /// Waits a little for others to advance the operation in progress.
   Status pause();
 

@@ -81,13 +81,28 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
   });
 }
 
+namespace {
+
+/// Whether there is nothing for an abort to end. Then it is how a program ends a communicator that it is done with (all
+/// that shutdown() of some versions of PyTorch does), of which peers that are not done yet must hear nothing.
+bool is_idle(ncclComm& comm) {
+  const std::scoped_lock lock(comm.mutex);
+  if (comm.running != 0 || comm.holders != 1 || comm.set_ups != 0 || comm.joining != nullptr) return false;
+  int done = 0;
+  if (comm.strait == nullptr || straitCommQuery(comm.strait, &done) != straitSuccess || done == 0) return false;
+  comm.is_aborted = true;
+  return true;
+}
+
+}  // namespace
+
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
   return guarded([&] {
     if (comm == nullptr) return ncclSuccess;
     if (const ncclResult_t result = endable(comm, "ncclCommAbort"); result != ncclSuccess) return result;
     if (!retire(comm)) return ncclSuccess;  // another thread is at it
     if (is_inherited(*comm)) return refuse_inherited("ncclCommAbort");
-    const ncclResult_t result = stop(*comm);
+    const ncclResult_t result = is_idle(*comm) ? ncclSuccess : stop(*comm);
     // Kernels of communicators that the group is still to abort may hang on the same GPU, so that this one's end would
     // wait for them: the end of the group comes after all of them are stopped.
     if (Group& group = Group::of_this_thread(); group.is_open()) {

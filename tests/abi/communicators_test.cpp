@@ -211,6 +211,26 @@ TEST(Abort, FromAnotherThreadReleasesARunningCall) {
   NCCL_EXPECT_OK(ncclCommDestroy(comms[1]));
 }
 
+/// PyTorch's shutdown() was nothing but an abort for some versions, on one rank before another. The other's watchdog
+/// may still be about to ask.
+TEST(Abort, OfAnIdleCommunicatorIsNoFailureToOthers) {
+  ncclComm_t comms[2] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  Values values[2] = {{1}, {2}};
+  NCCL_EXPECT_OK(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank)
+    NCCL_EXPECT_OK(
+        ncclAllReduce(values[rank].data(), values[rank].data(), 1, ncclInt32, ncclSum, comms[rank], nullptr));
+  NCCL_EXPECT_OK(ncclGroupEnd());
+  NCCL_EXPECT_OK(ncclCommAbort(comms[0]));
+  ncclResult_t error = ncclInternalError;
+  NCCL_EXPECT_OK(ncclCommGetAsyncError(comms[1], &error));
+  EXPECT_EQ(error, ncclSuccess);
+  EXPECT_EQ(values[1][0], 3);
+  NCCL_EXPECT_OK(ncclCommFinalize(comms[1]));
+  NCCL_EXPECT_OK(ncclCommAbort(comms[1]));
+}
+
 TEST(Abort, InsideAGroupAsPyTorchDoes) {
   ncclComm_t comms[2] = {};
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
