@@ -109,7 +109,7 @@ TEST(Meeting, WaitsWhileTooManyDescriptorsOfItsUserAreInFlight) {
 TEST(Meeting, SaysByTheDeadlineThatTooManyDescriptorsAreInFlight) {
   if (!are_descriptors_in_flight_bounded()) GTEST_SKIP() << not_bounded;
   for (const std::uint32_t short_of_files : {0U, 1U})
-    meet_with_descriptors_in_flight(short_of_files, 600, 200, [&](const Result<RendezvousResult>& met) {
+    meet_with_descriptors_in_flight(short_of_files, 1000, 500, [&](const Result<RendezvousResult>& met) {
       return !met && met.error().message.find("ulimit -n") != std::string::npos;
     });
 }
