@@ -10,6 +10,7 @@ Result<UniqueId> meet_locally(const LaunchInfo& info, const JoinOptions& options
   if (info.rank > 0) return ask_local_root(info.job, options.wait);
   RootOptions root;
   root.deadline = options.wait.deadline;
+  root.job = info.job;
   STRAIT_ASSIGN(root.hand_out, listen_for_local_ranks(info.job, options.wait));
   return create_unique_id(options.environment, std::move(root));
 }

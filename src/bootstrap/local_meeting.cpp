@@ -69,6 +69,7 @@ Result<std::optional<UniqueId>> read_id(const Socket& socket, const Wait& wait) 
 Result<Socket> listen_for_local_ranks(const std::string& job, const Wait& wait) {
   LocalName name = name_of(job);
   while (true) {
+    end_failed_root(job);
     STRAIT_ASSIGN(Socket socket, open_unix_socket());
     if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.size) == 0) {
       if (::listen(socket.get(), 4096) == 0) return socket;

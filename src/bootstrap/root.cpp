@@ -31,6 +31,7 @@ class Root {
   void run(const std::atomic<bool>& stop);
   std::int64_t strangers_dropped() const { return strangers_dropped_.load(std::memory_order_relaxed); }
   int joined() const { return joined_.load(std::memory_order_relaxed); }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
 
  private:
   struct Member {
@@ -68,6 +69,7 @@ class Root {
   std::set<int> told_ranks_;             ///< of the failure; of a set, those that come again want the next root
   std::atomic<std::int64_t> strangers_dropped_{0};
   std::atomic<int> joined_{0};
+  std::atomic<bool> failed_{false};
 };
 
 void Root::run(const std::atomic<bool>& stop) {
@@ -83,9 +85,9 @@ void Root::run(const std::atomic<bool>& stop) {
     check_deadline();
     strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
   }
-  if (!set_ || introduced_) return;
-  for (Member& member : members_)  // the next set's root is about to listen here
-    if (!member.closing) put_off(member, "another set of ranks was to join there");
+  if (introduced_ || !(set_ || failure_)) return;
+  for (Member& member : members_)  // the next root is about to listen here
+    if (!member.closing) put_off(member, failure_ ? failure_->message : "another set of ranks was to join there");
 }
 
 void Root::poll_once() {
@@ -227,6 +229,7 @@ void Root::fail_all(const Error& error) {
   constexpr std::int64_t max_linger_ms = 60'000;
   linger_ = Deadline::after_ms(std::clamp(deadline_.remaining_ms(), min_linger_ms, max_linger_ms));
   failure_ = error;
+  failed_.store(true, std::memory_order_release);  // before any rank is told, which may begin anew at once
   log_info(-1, "start-up failed: " + error.message);
   for (Member& member : members_)
     if (!set_ || member.rank >= 0) tell_failure(member);  // else it may mean another set, which it is about to say
@@ -289,7 +292,7 @@ void abandon(std::thread thread) {
 class RunningRoot {
  public:
   RunningRoot(UniqueId id, Socket listener, RootOptions options)
-      : address_(id.root), owner_(::getpid()), root_(id, std::move(listener), std::move(options)) {
+      : address_(id.root), job_(options.job), owner_(::getpid()), root_(id, std::move(listener), std::move(options)) {
     thread_ = std::thread([this] {
       root_.run(stop_);
       finished_.store(true, std::memory_order_release);
@@ -306,11 +309,14 @@ class RunningRoot {
   RunningRoot& operator=(const RunningRoot&) = delete;
 
   bool finished() const { return finished_.load(std::memory_order_acquire); }
+  bool failed() const { return root_.failed(); }
   const SocketAddress& address() const { return address_; }
+  const std::string& job() const { return job_; }
   RootReport report() const { return {finished(), root_.joined(), root_.strangers_dropped()}; }
 
  private:
   SocketAddress address_;
+  std::string job_;
   pid_t owner_;
   Root root_;
   std::atomic<bool> stop_{false};
@@ -337,6 +343,17 @@ void end_roots(Registry& registry, const IsOver& is_over) {
     if (const auto root = next++; is_over(**root)) over.splice(over.end(), registry.roots, root);
 }
 
+/// In the place of an earlier root of this process that has failed: whom that one would still tell of it has not come
+/// yet, and is to join this one. It may not have heard yet that its own rank has given up.
+Result<Socket> listen_in_place_of_failed(Registry& registry, const SocketAddress& address) {
+  for (const Deadline soon = Deadline::after_ms(1000);;) {
+    end_roots(registry, [&](const RunningRoot& root) { return root.failed() && root.address() == address; });
+    auto listener = listen_at(address);
+    if (listener || soon.expired() || !report_of_root(address)) return listener;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 }  // namespace
 
 Result<UniqueId> start_root(UniqueId id, RootOptions options) {
@@ -345,7 +362,8 @@ Result<UniqueId> start_root(UniqueId id, RootOptions options) {
   end_roots(all, [&](const RunningRoot& root) {
     return root.finished() || (options.reserved != nullptr && root.address() == id.root);
   });
-  STRAIT_ASSIGN(Socket listener, options.reserved != nullptr ? listen_on(*options.reserved) : listen_at(id.root));
+  STRAIT_ASSIGN(Socket listener,
+                options.reserved != nullptr ? listen_on(*options.reserved) : listen_in_place_of_failed(all, id.root));
   STRAIT_ASSIGN(id.root, listener.local_address());
   std::lock_guard lock(all.mutex);
   try {
@@ -355,6 +373,10 @@ Result<UniqueId> start_root(UniqueId id, RootOptions options) {
                       "Raise the limit on processes (ulimit -u)");
   }
   return id;
+}
+
+void end_failed_root(const std::string& job) {
+  end_roots(registry(), [&](const RunningRoot& root) { return root.failed() && root.job() == job; });
 }
 
 std::optional<RootReport> report_of_root(const SocketAddress& address) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/environment.hpp"
 #include "bootstrap/doorman.hpp"
@@ -22,6 +23,7 @@ struct RootOptions {
   const Socket* reserved = nullptr;
   /// A listening unix socket: processes of the same user that connect to it are handed the unique id.
   Socket hand_out;
+  std::string job;  ///< whose processes these are
 };
 
 /// What a root has seen so far.
@@ -34,8 +36,12 @@ struct RootReport {
 /// Introduces the ranks of one unique id to one another, on a thread of this process that ends when all have found each
 /// other, when they have been told that they cannot, by the deadline, or at the end of the process. Of a rank it takes
 /// one frame and gives it one with its parent's address: everything else goes along the tree.
-/// `id.root` is where to listen (port 0: any); the returned id has the real port.
+/// `id.root` is where to listen (port 0: any); the returned id has the real port. A root of this process that has
+/// failed there, and would go on telling late ranks so, ends first.
 Result<UniqueId> start_root(UniqueId id, RootOptions options);
+
+/// Ends a failed root of this process that still hands out the unique id to this job (RootOptions::hand_out).
+void end_failed_root(const std::string& job);
 
 /// How the root that listens at this address is doing; nothing for an address of another process.
 std::optional<RootReport> report_of_root(const SocketAddress& address);

@@ -34,8 +34,12 @@ Status send_message(int socket, std::span<const std::byte> body, std::span<const
   do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);
   if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return peer_gone();
-  if (sent < 0) return fail_errno("cannot pass file descriptors to a peer on this host", errno);
-  return {};
+  if (sent >= 0) return {};
+  const int why = errno;
+  auto failed = fail_errno("cannot pass file descriptors to a peer on this host", why,
+                           why == ETOOMANYREFS ? "Raise the limit of open files (ulimit -n)" : "");
+  if (why == EAGAIN || why == ETOOMANYREFS) failed.value().code = Code::in_progress;
+  return failed;
 }
 
 Result<Message> receive_message(int socket, std::size_t max_body_bytes) {

@@ -12,7 +12,10 @@ namespace strait::shm {
 
 inline constexpr std::size_t max_fds_per_message = 64;  // the kernel's own limit is 253
 
-/// Sends `body` as one message with `fds`, which stay the caller's. Fails with remote_error if the peer is gone.
+/// Sends `body` as one message with `fds`, which stay the caller's. Fails with remote_error if the peer is gone. Does
+/// not wait: an error of Code::in_progress where receivers must take messages first. The peer does if its queue is full
+/// (EAGAIN); or else any do, in whatever process of this user: without privileges it has at most RLIMIT_NOFILE
+/// descriptors on their way (ETOOMANYREFS).
 Status send_message(int socket, std::span<const std::byte> body, std::span<const int> fds);
 
 struct Message {

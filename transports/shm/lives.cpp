@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,6 +22,14 @@ struct flock lock_of(std::uint32_t rank) {
 }
 
 }  // namespace
+
+Result<UniqueFd> own_pidfd() {
+  UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!fd && (errno == EMFILE || errno == ENFILE))
+    return fail_errno("cannot open a descriptor of this process (pidfd_open)", errno,
+                      "Raise the limit of open files (ulimit -n)");
+  return fd;
+}
 
 /// All descriptors that this process has of one segment: closing any of them drops the locks of all its ranks.
 struct Lives::SegmentFile {

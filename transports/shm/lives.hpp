@@ -10,6 +10,9 @@
 
 namespace strait::shm {
 
+/// Of this process. Empty where the kernel has none or refuses it. Without descriptors left it is an error.
+Result<UniqueFd> own_pidfd();
+
 /// Whether the processes of the other ranks live. Their pidfds tell, where they have one. A process without (Linux
 /// older than 5.3, or a seccomp filter) holds a record lock on the segment's file instead, at the offset of its rank:
 /// the kernel lets go of it when the process ends, however it ends, and forked children do not inherit it. The lock is

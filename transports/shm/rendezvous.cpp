@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "transports/shm/fd_message.hpp"
+#include "transports/shm/lives.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/strangers.hpp"
 
@@ -110,13 +110,16 @@ bool same_process(const RendezvousRequest& request, std::uint32_t a, std::uint32
   return request.ranks[a].process == request.ranks[b].process;
 }
 
-/// Empty where the kernel has none or refuses it (lives.hpp says what then). Without descriptors left it is an error.
-Result<UniqueFd> own_pidfd() {
-  UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
-  if (!fd && (errno == EMFILE || errno == ENFILE))
-    return fail_errno("cannot open a descriptor of this process (pidfd_open)", errno,
-                      "Raise the limit of open files (ulimit -n)");
-  return fd;
+/// Waits while the peer, or whoever else is to take descriptors of this user, has yet to do so.
+Status send_in_time(const RendezvousRequest& request, const Deadline& deadline, int socket,
+                    std::span<const std::byte> body, std::span<const int> fds) {
+  for (;;) {
+    const Status sent = send_message(socket, body, fds);
+    if (sent || sent.error().code != Code::in_progress) return sent;
+    if (request.check) STRAIT_TRY(request.check());
+    if (deadline.expired()) return fail(Code::system_error, sent.error().message);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 tl::unexpected<Error> lost_descriptors(const std::string& sender) {
@@ -221,7 +224,7 @@ class Leader {
   Status answer(std::uint32_t rank, int segment) const {
     Hello welcome{request_.secret.password, {}};
     welcome.self.rank = request_.rank;
-    STRAIT_TRY(send_message(clients_[rank].get(), bytes_of(welcome), std::span(&segment, 1)));
+    STRAIT_TRY(send_in_time(request_, deadline_, clients_[rank].get(), bytes_of(welcome), std::span(&segment, 1)));
     for (std::size_t begin = 0; begin < rows_.size(); begin += rows_per_message) {
       std::vector<Introduction> table;
       std::vector<int> fds;
@@ -233,7 +236,7 @@ class Leader {
         if (line.has_heap != 0) fds.push_back(row.heap.get());
         table.push_back(line);
       }
-      STRAIT_TRY(send_message(clients_[rank].get(), std::as_bytes(std::span(table)), fds));
+      STRAIT_TRY(send_in_time(request_, deadline_, clients_[rank].get(), std::as_bytes(std::span(table)), fds));
     }
     return {};
   }
@@ -319,7 +322,7 @@ class Follower {
       hello.self.has_heap = 1;
       fds.push_back(request_.heap_fd);
     }
-    STRAIT_TRY(send_message(socket_.get(), bytes_of(hello), fds));
+    STRAIT_TRY(send_in_time(request_, deadline_, socket_.get(), bytes_of(hello), fds));
     if (!pidfd) return tl::unexpected(pidfd.error());
     return static_cast<bool>(*pidfd);
   }

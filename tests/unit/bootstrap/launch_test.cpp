@@ -3,6 +3,7 @@
 #include "bootstrap/launch.hpp"
 #include "bootstrap/local_meeting.hpp"
 #include "ranks.hpp"
+#include "support/stopwatch.hpp"
 
 namespace strait::testing {
 namespace {
@@ -215,6 +216,63 @@ TEST(JoinLaunched, AtAnIpv6Address) {
                      {"STRAIT_ROOT", root},
                      {"STRAIT_KEY", secret}};
   });
+}
+
+Joined join_with(const Variables& variables, std::int64_t timeout_ms = 20'000) {
+  const Environment environment = environment_of(variables);
+  JoinOptions options;
+  options.environment = environment;
+  options.wait = within_ms(timeout_ms);
+  return join_launched(*read_launch_environment(environment), options);
+}
+
+/// Rank 2 was not there when the start failed. All begin anew, the other ranks until rank 0 has done so, too.
+void join_after_a_failure(const std::function<Variables(int rank, int ranks)>& variables) {
+  on_ranks(2, [&](int rank) {
+    EXPECT_THAT(join_with(variables(rank, 3 + rank)), FailsWith(Code::mismatch, HasSubstr("disagree")));
+  });
+  const Stopwatch watch;
+  on_ranks(3, [&](int rank) {
+    Joined joined = join_with(variables(rank, 3));
+    for (const auto until = Deadline::after_ms(10'000); !joined && rank != 0 && !until.expired();)
+      joined = join_with(variables(rank, 3));
+    ASSERT_TRUE(joined) << joined.error().message;
+    EXPECT_TRUE((*joined)->barrier(within_ms(10'000)));
+  });
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+TEST(JoinLaunched, AgainAtAnAddressAfterAFailure) {
+  const std::string root = "127.0.0.1:" + unused_port();
+  join_after_a_failure([&](int rank, int ranks) {
+    return Variables{{"STRAIT_RANK", std::to_string(rank)},
+                     {"STRAIT_RANKS", std::to_string(ranks)},
+                     {"STRAIT_ROOT", root},
+                     {"STRAIT_KEY", secret}};
+  });
+}
+
+TEST(JoinLaunched, AgainOnOneHostAfterAFailure) {
+  const std::string job = unused_port();
+  join_after_a_failure([&](int rank, int ranks) {
+    return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                           {"OMPI_COMM_WORLD_SIZE", std::to_string(ranks)},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(ranks)},
+                           {"PMIX_NAMESPACE", job}});
+  });
+}
+
+/// What listens for the others has not heard yet that this rank has failed by itself.
+TEST(JoinLaunched, AgainAtOnceAfterAFailureOfItsOwn) {
+  const Variables variables = {{"STRAIT_RANK", "0"},
+                               {"STRAIT_RANKS", "2"},
+                               {"STRAIT_ROOT", "127.0.0.1:" + unused_port()},
+                               {"STRAIT_KEY", secret}};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(join_with(with(variables, {{"STRAIT_SOCKET_IFNAME", "nosuch"}})),
+                FailsWith(Code::invalid_argument, HasSubstr("nosuch")));
+    EXPECT_THAT(join_with(variables, 300), FailsWith(Code::timeout, HasSubstr("by the deadline: 1")));
+  }
 }
 
 TEST(JoinLaunched, AnotherPortHolderIsNamed) {

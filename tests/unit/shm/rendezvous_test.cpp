@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "meeting.hpp"
 #include "transports/shm/strangers.hpp"
 
 namespace strait::shm {
@@ -106,24 +107,6 @@ TEST(StrangersAtASocket, MakeRoomOnceTheyHaveHadTheirTime) {
   EXPECT_EQ(strangers.dropped(), 1);
 }
 
-constexpr std::size_t segment_bytes = 1 << 20;
-
-RendezvousRequest request_of(std::uint32_t rank, const Secret& secret) {
-  RendezvousRequest request{rank, {}, secret, segment_bytes, -1, Deadline::after_ms(10'000), {}, {}};
-  request.agree = [](const Status& own) { return own; };
-  for (std::uint32_t other = 0; other < 2; ++other)
-    request.ranks.push_back({other, "process " + std::to_string(other), 1});
-  return request;
-}
-
-Secret secret_of_this_test() {
-  Secret secret{};
-  const pid_t pid = getpid();
-  std::memcpy(secret.name.data(), &pid, sizeof pid);
-  secret.password.fill(std::byte{42});
-  return secret;
-}
-
 std::string socket_name(const Secret& secret) {
   std::string name = "strait-";
   for (const std::byte b : secret.name) {
@@ -164,33 +147,10 @@ TEST(Meeting, StrangersDoNotTakeTheLeadersDescriptors) {
   EXPECT_TRUE(met->segment);
 }
 
-/// Of a leader and its ranks, before they meet.
-struct Progress {
-  std::atomic<bool> listens{false};
-  std::atomic<int> connected{0};
-};
-
-RendezvousRequest request_of_three(std::uint32_t rank, const Secret& secret, Progress& progress) {
-  RendezvousRequest request = request_of(rank, secret);
-  request.ranks.push_back({2, "process 2", 1});
-  request.agree = [&progress, is_leader = rank == 0, times = 0](const Status& own) mutable {
-    const Deadline deadline = Deadline::after_ms(5000);
-    const bool first = times++ == 0;
-    if (is_leader && first) progress.listens = true;
-    if (!is_leader && !first) ++progress.connected;
-    while ((is_leader ? !first && progress.connected < 2 : first && !progress.listens) && !deadline.expired())
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (is_leader && !first) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // both have spoken, too
-    return own;
-  };
-  return request;
-}
-
 /// With few files to spare the leader has room for both connections, and none for what comes through the second.
 TEST(Meeting, DescriptorsThatDoNotFitAreAnErrorAtOnce) {
-  auto* const progress = static_cast<Progress*>(
-      mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  ASSERT_NE(progress, MAP_FAILED);
+  Progress* const progress = shared_progress();
+  ASSERT_NE(progress, nullptr);
   const UniqueFd heap(open("/dev/null", O_RDONLY | O_CLOEXEC));
   for (int spare_files = 6; spare_files < 12; ++spare_files) {
     new (progress) Progress;
@@ -204,7 +164,7 @@ TEST(Meeting, DescriptorsThatDoNotFitAreAnErrorAtOnce) {
                          static_cast<rlim_t>(lowest_free + spare_files)};
       (void)fail_errno("", EMFILE);  // a sanitizer needs descriptors to look at what text is asked of, the first time
       setrlimit(RLIMIT_NOFILE, &limit);
-      RendezvousRequest request = request_of_three(0, secret, *progress);
+      RendezvousRequest request = request_of_several(0, 3, secret, *progress);
       request.heap_fd = heap.get();
       const Deadline soon = Deadline::after_ms(5000);
       const auto met = meet(request);
@@ -216,7 +176,7 @@ TEST(Meeting, DescriptorsThatDoNotFitAreAnErrorAtOnce) {
       std::vector<std::jthread> followers;
       for (std::uint32_t rank : {1U, 2U})
         followers.emplace_back([&, rank] {
-          RendezvousRequest request = request_of_three(rank, secret, *progress);
+          RendezvousRequest request = request_of_several(rank, 3, secret, *progress);
           request.heap_fd = heap.get();
           (void)meet(request);
         });
