@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "json_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/last_times.hpp"
 #include "perf/provenance.hpp"
@@ -293,7 +294,7 @@ std::string to_json(const Explanation& e) {
                                                {"executor", step.executor},
                                                {"predicted_us", step.time_us}});
   }
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 }  // namespace strait::sim
