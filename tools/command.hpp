@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <span>
+
 namespace CLI {
 class App;
 }
@@ -11,7 +14,8 @@ void add_doctor(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_perf(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
-void add_run(CLI::App& app, int& exit_code);
+/// `behind_dashes`: what the command line has after the first `--`, if it has one.
+void add_run(CLI::App& app, std::optional<std::span<char* const>> behind_dashes, int& exit_code);
 void add_sim(CLI::App& app, int& exit_code);
 void add_trace(CLI::App& app, int& exit_code);
 void add_topo(CLI::App& app, int& exit_code);

@@ -56,6 +56,10 @@ Status answer(const Question& question) {
   }
   if (!question.measured.empty()) {
     STRAIT_ASSIGN(e.measured, sim::find_measured(question.measured, e));
+    if (!e.measured)
+      e.not_measured = question.measured +
+                       " has no such call: the same one, on as many GPUs or host ranks, with the same wire format, and "
+                       "without -R, -G, -m, -z, -a, --extra-elements and --offset-bytes";
   } else if (question.machine.topology.empty() && question.algorithm.empty()) {
     recall(e);
   }

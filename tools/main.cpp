@@ -2,11 +2,16 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "command.hpp"
 
@@ -27,6 +32,14 @@ bool is_unknown_subcommand(const CLI::App& app, const std::string& word) {
   if (word.empty() || word.front() == '-' || !app.get_subcommands(has_its_name).empty()) return false;
   std::cerr << "strait: there is no subcommand '" << word << "'. Run with --help for those that there are\n";
   return true;
+}
+
+/// The words behind the first `--` of `strait run`, which CLI11 does not get to see: they are another program's.
+std::optional<std::span<char* const>> words_to_run(std::span<char* const> words) {
+  if (words.size() < 2 || std::string_view(words[1]) != "run") return std::nullopt;
+  const auto dashes = std::find(words.begin(), words.end(), std::string_view("--"));
+  if (dashes == words.end()) return std::nullopt;
+  return std::span(dashes + 1, words.end());
 }
 
 /// A full disk must not pass for a success.
@@ -50,14 +63,15 @@ int main(int argc, char** argv) {
   strait::tools::add_sim(app, exit_code);
   strait::tools::add_perf(app, exit_code);
   strait::tools::add_plan(app, exit_code);
-  strait::tools::add_run(app, exit_code);
+  const auto behind_dashes = words_to_run({argv, static_cast<std::size_t>(argc)});
+  strait::tools::add_run(app, behind_dashes, exit_code);
   strait::tools::add_trace(app, exit_code);
   strait::tools::add_topo(app, exit_code);
   strait::tools::add_environment(app, exit_code);
   strait::tools::add_version(app, exit_code);
   if (argc > 1 && is_unknown_subcommand(app, argv[1])) return usage_error;
   try {
-    app.parse(argc, argv);
+    app.parse(behind_dashes ? argc - static_cast<int>(behind_dashes->size()) - 1 : argc, argv);
   } catch (const CLI::ParseError& error) {
     if (app.exit(error) != 0) return usage_error;
     return is_all_printed() ? 0 : 1;

@@ -1,10 +1,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +27,8 @@ struct RunOptions {
   bool quiet = false;
   std::vector<std::string> words;  ///< the command and its arguments
 };
+
+bool is_option(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
 
 /// Does not return unless the command cannot be run.
 int run_served(RunOptions& options) {
@@ -49,15 +55,24 @@ int run_served(RunOptions& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, int& exit_code) {
+void add_run(CLI::App& app, std::optional<std::span<char* const>> behind_dashes, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("run", "Run a program of NCCL's with Strait: strait run -- command arguments...");
   const auto options = std::make_shared<RunOptions>();
   command->add_option("--library", options->library,
                       "The libnccl.so.2 to serve with, where it is not Strait's own place");
   command->add_flag("--quiet", options->quiet, "Say nothing before the program starts");
-  command->add_option("command", options->words, "After --: what to run, and its arguments")->required();
-  command->callback([options, &exit_code] { exit_code = run_served(*options); });
+  command->allow_extras();  // an option that takes many words would split those in brackets, as lists
+  command->callback([command, options, behind_dashes, &exit_code] {
+    options->words = command->remaining();
+    std::vector<std::string> strangers;
+    std::copy_if(options->words.begin(), options->words.end(), std::back_inserter(strangers),
+                 [&](const std::string& word) { return behind_dashes || is_option(word); });
+    if (!strangers.empty()) throw CLI::ExtrasError(command->get_name(), strangers);
+    if (behind_dashes) options->words.assign(behind_dashes->begin(), behind_dashes->end());
+    if (options->words.empty()) throw CLI::RequiredError("command");
+    exit_code = run_served(*options);
+  });
 }
 
 }  // namespace strait::tools

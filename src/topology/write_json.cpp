@@ -33,7 +33,8 @@ class Writer {
     for (const MeasuredRate& record : data_.calibrations) write_calibration(record);
     for (auto& item : outside_.items()) file[item.key()] = item.value();
     for (const DeviceId host : topology_.all(DeviceKind::host)) file["hosts"].push_back(hosts_.at(host));
-    return file.dump(2) + "\n";
+    // Names from the system and from XML may be in any encoding.
+    return file.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   }
 
  private:

@@ -23,6 +23,12 @@ grep -qxF "VLLM_NCCL_SO_PATH=$library" <<<"$env" || fail "VLLM_NCCL_SO_PATH is w
 "$strait" run --quiet -- sh -c 'exit 37' && fail "a failure was lost" || [[ $? == 37 ]] || fail "the status is not 37"
 [[ "$("$strait" run --quiet -- printf '<%s>' --library 'a b' -- -x)" == '<--library><a b><--><-x>' ]] ||
   fail "arguments do not pass through"
+# Lists of Python's, empty words and such are no business of `strait run`, also where there is no --.
+words=('[0, 1]' '[]' '[a,b]' '[[x],[y]]' '' ' ' '--devices=[0,1]' -n -- '{1,2}' '"[q]"' 'a,b' '%%' '++' '*' $'two\nlines' $'\xfc')
+expected="$(printf '<%s>' "${words[@]}")"
+[[ "$("$strait" run --quiet -- printf '<%s>' "${words[@]}")" == "$expected" ]] || fail "words are changed"
+[[ "$("$strait" run --quiet printf '<%s>' '[0, 1]' '[]' '' - perf)" == '<[0, 1]><[]><><-><perf>' ]] ||
+  fail "words without -- are changed"
 [[ "$(echo text | "$strait" run --quiet -- cat)" == text ]] || fail "standard input does not pass through"
 
 # A program that brings an NCCL of its own, by an RPATH that beats LD_LIBRARY_PATH, is served by ours and says so.
@@ -42,6 +48,12 @@ grep -q "STRAIT_NCCL_VERSION" "$work/err" || fail "the refusal does not name the
 
 # Mistakes.
 "$strait" run 2>"$work/err" && fail "no command was accepted" || [[ $? == 2 ]] || fail "the status is not 2"
+"$strait" run -- 2>"$work/err" && fail "no command was accepted" || [[ $? == 2 ]] || fail "the status is not 2"
+for words in "--no-such -- true" "true -- true" "true -x"; do
+  # shellcheck disable=SC2086  # one word an argument
+  "$strait" run $words 2>"$work/err" && fail "run $words was accepted" || [[ $? == 2 ]] || fail "run $words: not status 2"
+  grep -q "not expected" "$work/err" || fail "unclear: $(cat "$work/err")"
+done
 "$strait" run -- /does/not/exist 2>"$work/err" && fail "it ran" || [[ $? == 127 ]] || fail "the status is not 127"
 "$strait" run -- /etc/passwd 2>"$work/err" && fail "it ran" || [[ $? == 126 ]] || fail "the status is not 126"
 "$strait" run --library /does/not/exist -- true 2>"$work/err" && fail "a missing library was accepted"

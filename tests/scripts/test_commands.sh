@@ -70,6 +70,18 @@ status=0
 "$strait" "${small[@]}" --json results.json --plot plot.svg >/dev/null
 [[ -s results.json && -s plot.svg ]]
 
+# Variables in any encoding end nothing: what is no UTF-8 in them is replaced.
+for command in "${small[*]}" "explain all-reduce 1K --topology 4x-h200" "sim all-reduce --topology 4x-h200 -b 8 -e 8" \
+  "sim all-reduce --topology 4x-h200 --train --parameters 1M --compute-ms 1"; do
+  # shellcheck disable=SC2086  # one word an argument
+  case "$command" in
+    explain*) NCCL_TOPO_FILE=$'/m\xfcller.xml' timeout 60 "$strait" $command --json >strange.json 2>err ;;
+    *) NCCL_TOPO_FILE=$'/m\xfcller.xml' timeout 60 "$strait" $command --json strange.json >out 2>err ;;
+  esac || { echo "strait $command --json, with a strange variable: status $?" && cat err && exit 1; }
+  grep -qF $'"NCCL_TOPO_FILE": "/m\xef\xbf\xbdller.xml"' strange.json || { cat strange.json && exit 1; }
+  rm strange.json
+done
+
 # What was there stays where the new does not fit, and devices are written to.
 cp results.json before.json
 status=0

@@ -5,6 +5,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "json_text.hpp"
+
 namespace strait::doctor {
 namespace {
 
@@ -34,8 +36,7 @@ std::string to_json(const Findings& findings) {
                                 {"what", finding.what},
                                 {"cost", finding.cost},
                                 {"fix", finding.fix}});
-  // Names from the system may be in any encoding.
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_text(json);
 }
 
 }  // namespace strait::doctor

@@ -36,8 +36,9 @@ Result<std::string> settings_text(const Environment& environment);
 Result<std::string> last_times_path(const Environment& environment);
 
 /// Puts the times of a run into the file, in the place of earlier ones of the same operations. Not those of a run that
-/// says nothing of what would be chosen here (several hosts, a tuning file, wire formats or registered memory on the
-/// command line, single calls), nor of operations whose results were wrong. A bad file is begun anew.
+/// says nothing of what would be chosen here, or of plain calls (several hosts, a tuning file, wire formats or
+/// registered memory on the command line, graphs, groups, single calls, odd places), nor of operations whose results
+/// were wrong. A bad file is begun anew.
 Status keep_times(const std::string& path, const Report& report, const Environment& environment);
 
 /// Nothing if it was not measured. An error says what is wrong with the file, and what to do.

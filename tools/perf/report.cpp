@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/size_limit.hpp"
+#include "json_text.hpp"
 #include "perf/provenance.hpp"
 
 namespace strait::perf {
@@ -101,7 +102,7 @@ std::string to_json(const Report& report) {
   const Summary summary = summarise(report.rows);
   json["summary"] = {{"mean_busbw_gbps", summary.mean_bus_gbps}, {"wrong", summary.wrong}};
   if (summary.mean_ratio) json["summary"]["mean_ratio"] = *summary.mean_ratio;
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 /// A file that is there stays as it is until the new one is whole, for a disk may be full. Devices, pipes, and files in

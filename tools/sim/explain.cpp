@@ -4,13 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/wire_format.hpp"
+#include "json_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/last_times.hpp"
+#include "perf/options.hpp"
 #include "perf/provenance.hpp"
 #include "sim/gpu_ranks.hpp"
 
@@ -168,13 +172,53 @@ Result<std::string> settings_left_out(const Environment& environment) {
 
 namespace {
 
+/// Of other calls `strait perf` heeds no wire format.
+bool may_have_wire(const Explanation& about) {
+  const OperationWish& wish = about.wish;
+  return about.machine.request.ranks > 1 && wire::is_wire_collective(wish.collective) &&
+         wire::is_wire_type(wish.type) && (!is_reduction(wish.collective) || wire::is_wire_op(wish.op));
+}
+
+/// What `strait perf` was asked to send in.
+std::string wire_of(const Json& json) {
+  const Json asked = json.value("/settings/wire"_json_pointer, Json());
+  if (asked.is_string()) return asked.get<std::string>();
+  std::string text = json.value("/provenance/environment/STRAIT_WIRE"_json_pointer, "off");
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// Of calls as a prediction has them: no graphs, groups or registered memory, aligned, and all ranks count.
+bool is_plain(const Json& settings) {
+  const Json plain = {{"registered_memory", false},
+                      {"graph_launches", 0},
+                      {"aggregated", 1},
+                      {"extra_elements", 0},
+                      {"offset_bytes", 0},
+                      {"blocking", static_cast<int>(perf::Blocking::none)},
+                      {"average", static_cast<int>(perf::Average::mean)}};
+  for (const auto& [name, value] : plain.items())
+    if (settings.value(name, value) != value) return false;
+  return true;
+}
+
+/// The kind and number of ranks, the collective, how it is called, and what travels.
+bool is_about(const Json& json, const Explanation& about) {
+  const OperationWish& wish = about.wish;
+  const Json& ranks = json["ranks"];
+  const bool same_ranks = ranks.size() == about.machine.request.ranks &&
+                          std::all_of(ranks.begin(), ranks.end(),
+                                      [&](const Json& rank) { return rank.contains("gpu") == about.machine.gpus; });
+  return !json.contains("prediction") && same_ranks &&
+         json.value("/settings/collective"_json_pointer, "") == name(wish.collective) && is_plain(json["settings"]) &&
+         (!may_have_wire(about) || wire_of(json) == name(wish.wire));
+}
+
 /// What lies in the way of something else than results throws.
 std::optional<Measured> find_row(const Json& json, const std::string& path, const Explanation& about) {
   const OperationWish& wish = about.wish;
   const Json op = is_reduction(wish.collective) ? Json(name(wish.op)) : Json();
-  if (json.contains("prediction") || json["ranks"].size() != about.machine.request.ranks ||
-      json.value("/settings/collective"_json_pointer, "") != name(wish.collective))
-    return std::nullopt;
+  if (!is_about(json, about)) return std::nullopt;
   for (const Json& row : json["results"]) {
     const bool same = row.value("bytes", std::size_t{0}) == about.bytes && row.value("type", "") == name(wish.type) &&
                       row.value("op", Json()) == op &&
@@ -207,6 +251,8 @@ Result<std::optional<Measured>> find_measured(const std::string& path, const Exp
 Result<std::optional<Measured>> find_kept(const std::string& path, const Explanation& about,
                                           const Environment& environment) {
   const OperationWish& wish = about.wish;
+  STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));  // none is kept that --wire names
+  if (may_have_wire(about) && wire != name(wish.wire)) return std::nullopt;
   perf::TimedOperation operation{
       .collective = wish.collective,
       .bytes = about.bytes,
@@ -293,7 +339,7 @@ std::string to_json(const Explanation& e) {
                                                {"executor", step.executor},
                                                {"predicted_us", step.time_us}});
   }
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 }  // namespace strait::sim

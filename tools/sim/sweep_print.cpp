@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "json_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/provenance.hpp"
 #include "sim/sweep.hpp"
@@ -75,7 +76,7 @@ std::string to_json(const Sweep& sweep) {
   json["wire"] = name(sweep.operation.wire);
   json["by_size"] = curves_json(sweep.by_size);
   json["by_ranks"] = curves_json(sweep.by_ranks);
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 }  // namespace strait::sim

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "json_text.hpp"
 #include "perf/provenance.hpp"
 #include "sim/gpu_ranks.hpp"
 #include "sim/sweep.hpp"
@@ -134,7 +135,7 @@ std::string to_json(const TrainingWish& wish, const std::string& machine, const 
                         {"plan", p.plan}});
     json["curves"].push_back({{"name", curve.name}, {"points", points}});
   }
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 }  // namespace strait::sim

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "json_text.hpp"
 #include "topo/measurements.hpp"
 
 namespace strait::topo {
@@ -111,7 +112,7 @@ std::string to_json(const Measurements& m) {
                   {"dram_copy_gbps", m.host.dram_copy_gbps}};
   json["gpus"] = m.gpus.empty() ? Json() : gpus_json(m.gpus.front());
   if (m.gpus.empty()) json["no_gpus"] = m.no_gpus;
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 }  // namespace strait::topo

@@ -125,6 +125,9 @@ TEST_F(LastTimes, RunsThatSayNothingOfChoicesAreNotKept) {
            [](Report& r) { r.options.graph_launches = 1; },
            [](Report& r) { r.options.wire = WireFormat::off; },
            [](Report& r) { r.options.blocking = Blocking::wait; },
+           [](Report& r) { r.options.aggregated = 16; },
+           [](Report& r) { r.options.offset_bytes = 4; },
+           [](Report& r) { r.options.extra_elements = 3; },
            [](Report& r) { r.rows[0].out_of_place.wrong = 1; },
        }) {
     Report other = report();

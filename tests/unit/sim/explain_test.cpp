@@ -152,18 +152,24 @@ TEST(Explain, BadQuestionsAreErrorsThatSayWhatToDo) {
   EXPECT_THAT(error_of({broken.path(), 0, false}), HasSubstr(broken.path()));
 }
 
+/// All-reduces on four GPUs, as `strait perf --json` has them.
+Json measured_results() {
+  const Json rank = {{"gpu", {{"device", 0}}}};
+  return {{"program", "strait perf"},
+          {"settings", {{"collective", "all-reduce"}}},
+          {"ranks", {rank, rank, rank, rank}},
+          {"provenance", {{"time", "2026-11-20T12:00:00Z"}}},
+          {"results",
+           {{{"bytes", 1 << 19}, {"type", "float32"}, {"op", "sum"}, {"out_of_place", {{"time_us", 1.0}}}},
+            {{"bytes", 1 << 20},
+             {"type", "float32"},
+             {"op", "sum"},
+             {"out_of_place", {{"time_us", 20.0}, {"busbw_gbps", 78.6}}}}}}};
+}
+
 TEST(Explain, ShowsWhatWasMeasured) {
   const Explanation e = explained({"4x-h200", 0, false});
-  Json results = {{"program", "strait perf"},
-                  {"settings", {{"collective", "all-reduce"}}},
-                  {"ranks", {1, 2, 3, 4}},
-                  {"provenance", {{"time", "2026-11-20T12:00:00Z"}}},
-                  {"results",
-                   {{{"bytes", 1 << 19}, {"type", "float32"}, {"op", "sum"}, {"out_of_place", {{"time_us", 1.0}}}},
-                    {{"bytes", 1 << 20},
-                     {"type", "float32"},
-                     {"op", "sum"},
-                     {"out_of_place", {{"time_us", 20.0}, {"busbw_gbps", 78.6}}}}}}};
+  Json results = measured_results();
   {
     const File file(results.dump());
     const auto found = find_measured(file.path(), e);
@@ -173,7 +179,7 @@ TEST(Explain, ShowsWhatWasMeasured) {
     with.measured = *found;
     EXPECT_THAT(to_text(with), AllOf(HasSubstr("20.0 us"), HasSubstr("2026-11-20")));
   }
-  results["ranks"] = {1, 2};
+  results["ranks"].erase(3);
   {
     const auto other_ranks = find_measured(File(results.dump()).path(), e);
     EXPECT_TRUE(other_ranks.has_value() == false || !other_ranks->has_value());
@@ -183,7 +189,7 @@ TEST(Explain, ShowsWhatWasMeasured) {
   ASSERT_FALSE(wrong);
   EXPECT_THAT(wrong.error().message, HasSubstr("no results of `strait perf --json`"));
   EXPECT_FALSE(find_measured("/no/such/file", e));
-  results["ranks"] = {1, 2, 3, 4};
+  results = measured_results();
   const auto changed = [&](const char* place, const Json& value) {
     Json other = results;
     other[Json::json_pointer(place)] = value;
@@ -195,6 +201,50 @@ TEST(Explain, ShowsWhatWasMeasured) {
        {"/settings", "/settings/collective", "/results/1", "/results/1/bytes", "/results/1/type",
         "/results/1/out_of_place", "/results/1/out_of_place/time_us", "/provenance", "/provenance/time"})
     EXPECT_THAT(changed(place, {5}), HasSubstr("no results of `strait perf --json`")) << place;
+}
+
+TEST(Explain, ShowsNothingThatWasMeasuredOfOtherCalls) {
+  const auto shows = [](const Explanation& e, const char* place, const Json& value) {
+    Json other = measured_results();
+    other[Json::json_pointer(place)] = value;
+    const auto found = find_measured(File(other.dump()).path(), e);
+    EXPECT_TRUE(found) << found.error().message;
+    return found && found->has_value();
+  };
+  const Explanation e = explained({"4x-h200", 0, false});
+  const auto plain = [](const char* name, const Json& value) {
+    return std::pair("/settings/" + std::string(name), value);
+  };
+  for (const auto& [place, value] : {plain("wire", nullptr), plain("wire", "off"), plain("registered_memory", false),
+                                     plain("graph_launches", 0), plain("aggregated", 1), plain("blocking", 0),
+                                     plain("average", 1), plain("extra_elements", 0), plain("offset_bytes", 0)})
+    EXPECT_TRUE(shows(e, place.c_str(), value)) << place;
+  for (const auto& [place, value] :
+       {plain("wire", "int8"), plain("registered_memory", true), plain("graph_launches", 2), plain("aggregated", 16),
+        plain("blocking", 2), plain("average", 3), plain("extra_elements", 3), plain("offset_bytes", 4)})
+    EXPECT_FALSE(shows(e, place.c_str(), value)) << place;
+  EXPECT_FALSE(shows(e, "/ranks/3", {{"rank", 3}})) << "a host rank";
+  EXPECT_FALSE(shows(explained({"4x-h200", 4, true}), "/settings/wire", nullptr)) << "GPUs for host ranks";
+
+  const char* variable = "/provenance/environment/STRAIT_WIRE";
+  const Explanation int8 = explained({"4x-h200", 0, false}, {.wire = WireFormat::int8});
+  EXPECT_FALSE(shows(e, variable, "INT8"));
+  EXPECT_TRUE(shows(int8, variable, "INT8"));
+  EXPECT_TRUE(shows(int8, "/settings/wire", "int8"));
+  EXPECT_FALSE(shows(int8, "/settings/wire", "fp8"));
+  EXPECT_FALSE(shows(int8, "/settings/wire", "off"));
+  EXPECT_FALSE(shows(int8, "/settings/wire", nullptr));
+  Json both = measured_results();
+  both["settings"]["wire"] = "off";
+  both["provenance"]["environment"]["STRAIT_WIRE"] = "int8";
+  EXPECT_TRUE(find_measured(File(both.dump()).path(), e)->has_value()) << "the option comes first";
+  Json whole_numbers = measured_results();
+  whole_numbers["results"][1]["type"] = "int32";
+  whole_numbers["provenance"]["environment"]["STRAIT_WIRE"] = "int8";
+  EXPECT_TRUE(
+      find_measured(File(whole_numbers.dump()).path(), explained({"4x-h200", 0, false}, {.type = DataType::int32}))
+          ->has_value())
+      << "these have no wire format";
 }
 
 TEST(Explain, TellsOfSettingsThatTheChoiceDoesNotHeed) {
@@ -240,6 +290,14 @@ TEST(Explain, ShowsWhatPerfLastMeasuredHere) {
   EXPECT_EQ(known_us(nothing), 20);
   EXPECT_EQ(known_us(Environment([](const char* name) { return name == std::string("STRAIT_P2P") ? "off" : nullptr; })),
             0);
+  const Environment wire([](const char* name) { return name == std::string("STRAIT_WIRE") ? "INT8" : nullptr; });
+  const Explanation int8 = explained({"4x-h200", 0, false}, {.wire = WireFormat::int8});
+  EXPECT_FALSE(find_kept(path, int8, nothing)->has_value()) << "the time of the exact call";
+  report.rows[0].out_of_place.time_us = 15;
+  ASSERT_TRUE(perf::keep_times(path, report, wire));
+  EXPECT_EQ(find_kept(path, int8, wire)->value().time_us, 15);
+  EXPECT_FALSE(find_kept(path, int8, nothing)->has_value());
+  EXPECT_EQ(known_us(wire), 0) << "the time of the encoded call";
   Explanation with = e;
   with.measured = *find_kept(path, e, nothing);
   EXPECT_THAT(to_text(with), AllOf(HasSubstr("measured  20.0 us"), HasSubstr("over cuda_p2p")));

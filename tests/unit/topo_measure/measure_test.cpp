@@ -111,6 +111,8 @@ TEST_F(Measured, IsPrinted) {
   const auto json = nlohmann::json::parse(to_json(all));
   EXPECT_EQ(json["gpus"]["pair_gbps"][0][1], gpus->pair_gbps[0][1]);
   all.gpus.clear();
+  all.no_gpus = "no UTF-8: \xfc";
+  EXPECT_EQ(nlohmann::json::parse(to_json(all))["no_gpus"], "no UTF-8: \uFFFD");
   all.no_gpus = "there is no driver";
   EXPECT_THAT(to_text(all), HasSubstr("there is no driver"));
   EXPECT_TRUE(nlohmann::json::parse(to_json(all))["gpus"].is_null());

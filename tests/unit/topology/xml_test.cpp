@@ -119,6 +119,16 @@ TEST(NcclXml, RoundTripsThroughJson) {
   EXPECT_EQ(to_json(*again), to_json(*topology));
 }
 
+TEST(NcclXml, NamesInAnyEncodingBecomeJson) {
+  std::string strange = nccl;
+  strange.replace(strange.find("mlx5_0"), 6, "m\xfc");
+  const auto topology = parse_nccl_xml(strange, "dump.xml");
+  ASSERT_TRUE(topology) << topology.error().message;
+  const std::string json = to_json(*topology);
+  EXPECT_THAT(json, HasSubstr("m\xef\xbf\xbd"));
+  EXPECT_TRUE(parse_topology_json(json, "again"));
+}
+
 TEST(NcclXml, CutShortAnywhereIsAnErrorWithTheLine) {
   for (std::size_t size = 0; size + 12 < nccl.size(); size += 11)
     ASSERT_THAT(nccl_error(nccl.substr(0, size)), HasSubstr("dump.xml, line ")) << size;
