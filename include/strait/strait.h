@@ -179,6 +179,10 @@ STRAIT_API straitResult_t straitGetSetting(const char* name, const char** value)
  * communicators are made, and the log level at the first message: call it before. Not while other threads are inside
  * Strait. */
 STRAIT_API straitResult_t straitSetDefault(const char* name, const char* value);
+/* For a thread on which nobody but Strait uses CUDA, such as one that is there to make a communicator: from then on
+ * calls on it leave selected whichever device they have needed. Else they put back the one before, which a thread that
+ * is new has never chosen: device 0, on which CUDA then makes a context of some hundred megabytes. */
+STRAIT_API void straitAdoptThread(void);
 
 /* ---- memory ---- */
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/environment.hpp"
+#include "base/own_thread.hpp"
 #include "base/thread_text.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "communicator/device_rank.hpp"
@@ -85,6 +86,8 @@ Result<Deadline> init_deadline(const CommOptions& options) {
 
 using strait::Status;
 using namespace strait::api;
+
+void straitAdoptThread(void) { strait::is_own_thread = true; }
 
 straitResult_t straitGetVersion(int* version) {
   if (version == nullptr) return invalid("straitGetVersion: the pointer is NULL");

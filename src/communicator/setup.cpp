@@ -143,7 +143,9 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   const Deadline news = Deadline::after_ms(100);
   while (!opened && opened.error().code == Code::remote_error && comm->channel_->check() && !news.expired())
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  if (auto known = comm->channel_->error(); !opened && !known) opened = known;
+  // What this rank lacks itself is why others may have failed before it says so.
+  const bool is_own = !opened && opened.error().code == Code::system_error;
+  if (auto known = comm->channel_->error(); !opened && !known && !is_own) opened = known;
   // A rank that fails on its way tells the others, who look for such news while they wait for it.
   if (!opened) {
     const std::string who = comm->channel_->self().describe();

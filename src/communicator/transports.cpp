@@ -133,7 +133,9 @@ Result<OpenTransport> open_transport(const TransportRequest& request) {
   Code code = Code::unsupported;
   for (const Entry& entry : candidates(request)) {
     auto open = entry.open(request);
-    STRAIT_TRY(request.channel.error());  // no matter of this transport: a rank has died or given up
+    // No matter of this transport: a rank has died or given up. Perhaps for want of what this one could not get.
+    if (Status known = request.channel.error(); !known)
+      return tl::unexpected(!open && open.error().code == Code::system_error ? open.error() : known.error());
     if (open) {
       open->why = why;
       return open;

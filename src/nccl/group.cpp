@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/own_thread.hpp"
 #include "nccl/settings.hpp"
 
 namespace strait::nccl {
@@ -150,7 +149,7 @@ Outcome start_all(const std::vector<Sequence>& sequences, bool is_awaited, Start
 ncclResult_t run_in_background(std::vector<SetUp> works) {
   const Outcome started = start_all(sequences_of(std::move(works)), false, [](const Sequence& sequence) {
     std::thread([sequence] {
-      is_own_thread = true;
+      straitAdoptThread();
       run_all(sequence);
     }).detach();
   });
@@ -165,7 +164,7 @@ ncclResult_t run_and_wait(std::vector<SetUp> works) {
     std::vector<std::jthread> threads;
     started = start_all(sequences, true, [&](const Sequence& sequence) {
       threads.emplace_back([&sequence, &outcome = outcomes[threads.size()]] {
-        is_own_thread = true;
+        straitAdoptThread();
         outcome = run_all(sequence);
       });
     });
@@ -270,7 +269,7 @@ ncclResult_t Group::share_windows() {
       Outcome& outcome = outcomes[next++];
       const Outcome started = try_start([&] {
         threads.emplace_back([&entry, &outcome] {
-          is_own_thread = true;
+          straitAdoptThread();
           for (ncclWindow_vidmem* window : entry.second)
             if (outcome.result == ncclSuccess)
               outcome.result = guarded([&] { return nccl::share(*entry.first, *window); });

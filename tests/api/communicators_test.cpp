@@ -38,13 +38,16 @@ TEST(Library, EveryResultHasAText) {
 
 TEST(Communicators, KnowTheirRank) {
   run_as_threads(3, [](straitComm_t comm, int rank, int) {
-    int got_rank = -1, got_ranks = -1, device = 7;
+    int got_rank = -1, got_ranks = -1, device = 7, done = 7;
     straitResult_t error = straitInternalError;
     STRAIT_EXPECT_OK(straitCommUserRank(comm, &got_rank));
     STRAIT_EXPECT_OK(straitCommCount(comm, &got_ranks));
     STRAIT_EXPECT_OK(straitCommDevice(comm, &device));
     STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
     STRAIT_EXPECT_OK(straitCommSynchronize(comm));
+    STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+    EXPECT_EQ(straitCommQuery(comm, nullptr), straitInvalidArgument);
+    EXPECT_EQ(done, 1);
     EXPECT_EQ(got_rank, rank);
     EXPECT_EQ(got_ranks, 3);
     EXPECT_EQ(device, -1);

@@ -120,6 +120,35 @@ TEST(FewFiles, ARankThatCannotJoinItsPartIsNewsToAllAtOnce) {
   });
 }
 
+/// However far rank 1 comes with its data connections, nobody waits for it until the deadline.
+TEST(FewFiles, APartOverTcpSaysSoSoon) {
+  RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    setenv("STRAIT_TRANSPORT", "tcp", 1);
+    straitComm_t comm = join(id, rank, 2, report), part = nullptr;
+    ASSERT_NE(comm, nullptr) << report.message;
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int spare = 0;
+    for (; part == nullptr && spare < 24; ++spare) {
+      if (rank == 1) leave_files(spare);
+      const Stopwatch watch;
+      const straitResult_t result = straitCommSplit(comm, 0, 0, &part, nullptr);
+      if (rank == 1) set_limit(RLIMIT_NOFILE, limit.rlim_cur);
+      EXPECT_LT(watch.elapsed(), seconds(4)) << spare << " files to spare";
+      if (result == straitSuccess) break;
+      // Until the ranks have met, rank 0 is told with the code that rank 1 has.
+      EXPECT_TRUE(result == straitSystemError || (rank == 0 && result == straitRemoteError)) << "is " << result;
+      EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(says_files)) << spare << " files to spare";
+    }
+    EXPECT_GT(spare, 3);
+    ASSERT_NE(part, nullptr);
+    STRAIT_EXPECT_OK(straitBarrier(part, nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(part));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  processes.expect_all_end_well();
+}
+
 /// From now on this process can start no thread.
 void leave_no_thread() {
   pthread_attr_t attributes;

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <barrier>
 #include <cstdlib>
 #include <new>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -50,8 +52,24 @@ namespace {
 constexpr int ranks = 3;
 constexpr std::size_t count = 100'000;
 
-struct Buffers {
-  std::vector<float> send = std::vector<float>(ranks * count, 1), receive = std::vector<float>(ranks * count);
+/// In memory that can be registered with every transport.
+class Buffers {
+ public:
+  Buffers() {
+    STRAIT_EXPECT_OK(straitMemAlloc(&memory_, 2 * ranks * count * sizeof(float)));
+    const std::span all(static_cast<float*>(memory_), 2 * ranks * count);
+    std::fill(all.begin(), all.end(), 1.f);
+    send = all.first(ranks * count);
+    receive = all.last(ranks * count);
+  }
+  ~Buffers() { STRAIT_EXPECT_OK(straitMemFree(memory_)); }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+
+  std::span<float> send, receive;
+
+ private:
+  void* memory_ = nullptr;
 };
 using Work = straitResult_t (*)(straitComm_t comm, int rank, Buffers& buffers);
 

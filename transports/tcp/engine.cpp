@@ -1,7 +1,5 @@
 #include "transports/tcp/engine.hpp"
 
-#include <linux/tcp.h>  // netinet/tcp.h lacks the newer half of tcp_info
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -25,8 +23,6 @@ constexpr int look_in_ms = 1;
 /// The control words may be written at any time, from any thread, without a call to the engine: an abort.
 constexpr int longest_sleep_ms = 20;
 constexpr auto examine_every = milliseconds(250);
-/// With what TCP has by then tried to send again, and the time between two looks, this stays under 5 s.
-constexpr auto silence_limit = milliseconds(3500);
 constexpr std::int64_t last_words_ms = 200;
 constexpr std::int64_t goodbye_ms = 2000;
 
@@ -49,6 +45,7 @@ Engine::Engine(std::uint32_t rank, const Geometry& geometry, std::vector<MeshPee
       controls_(std::make_unique<RankControl[]>(mesh.size())),
       peers_(mesh.size()),
       owner_(::getpid()) {
+  dirty_.reserve(peers_.size());
   for (std::uint32_t other = 0; other < mesh.size(); ++other) {
     if (other == rank_) continue;
     Peer& peer = peers_[other];
@@ -90,27 +87,28 @@ std::unique_ptr<std::byte[]> Engine::new_slots() const {
 }
 
 Outgoing& Engine::outgoing(std::uint64_t stream, const std::vector<std::uint32_t>& readers) {
-  auto& link = outgoing_[stream];
-  if (link) return *link;
-  link = std::make_unique<Outgoing>();
+  if (const auto found = outgoing_.find(stream); found != outgoing_.end()) return *found->second;
+  auto link = std::make_unique<Outgoing>();
   link->stream = stream;
   link->readers = readers;
   link->released.resize(readers.size());
   link->slots = new_slots();
-  for (const std::uint32_t reader : readers) peers_[reader].outgoing[stream] = link.get();
-  return *link;
+  for (const std::uint32_t reader : readers) peers_[reader].socket.reserve(geometry_.depth);
+  return *outgoing_.emplace(stream, std::move(link)).first->second;
 }
 
 Incoming& Engine::incoming(std::uint64_t stream, std::uint32_t writer) {
-  auto& link = peers_[writer].incoming[stream];
-  if (link) return *link;
-  link = std::make_unique<Incoming>();
+  Peer& peer = peers_[writer];
+  if (const auto found = peer.incoming.find(stream); found != peer.incoming.end()) return *found->second;
+  auto link = std::make_unique<Incoming>();
   link->stream = stream;
   link->writer = writer;
   link->slots = new_slots();
   link->signatures.resize(geometry_.depth);
   link->arrived_at.resize(geometry_.depth);
-  return *link;
+  peer.untold.reserve(peer.incoming.size() + 1);
+  peer.socket.reserve(geometry_.depth);
+  return *peer.incoming.emplace(stream, std::move(link)).first->second;
 }
 
 void Engine::publish(Outgoing& link, const CallSignature& signature, std::span<const std::byte> bytes) {
@@ -121,7 +119,7 @@ void Engine::publish(Outgoing& link, const CallSignature& signature, std::span<c
                            signature.count};
   for (const std::uint32_t reader : link.readers) {
     PeerSocket& socket = peers_[reader].socket;
-    socket.queue(header, bytes);
+    attempt([&] { socket.queue(header, bytes); });
     flush(reader);
     if (bytes.data() != slot) socket.move_unsent(bytes, slot);
   }
@@ -147,12 +145,13 @@ void Engine::abandon_places() {
 
 void Engine::signal(std::uint64_t stream, std::uint32_t to) {
   note_activity();
-  if (to == rank_) {
-    ++peers_[rank_].signals[stream];
-    return;
-  }
-  peers_[to].socket.queue({FrameKind::signal, 0, stream, 0, 0});
-  flush(to);
+  attempt([&] {
+    if (to == rank_)
+      ++peers_[rank_].signals[stream];
+    else
+      peers_[to].socket.queue({FrameKind::signal, 0, stream, 0, 0});
+  });
+  if (to != rank_) flush(to);
 }
 
 void Engine::post(std::uint64_t sequence, const CallSignature& signature) {
@@ -176,14 +175,16 @@ bool Engine::knows_calls(std::uint64_t sequence) {
   if (known()) return true;
   note_activity();
   progress();
-  return known();
+  return known() && !is_short_of_memory_;
 }
 
 void Engine::poll(std::uint32_t rank) {
   note_activity();
   if (rank != rank_) {
-    peers_[rank].socket.read();
-    settle(rank);
+    attempt([&] {
+      peers_[rank].socket.read();
+      settle(rank);
+    });
   }
   if (++polls_ % polls_per_round == 0) progress();
 }
@@ -199,14 +200,23 @@ void Engine::mark_dirty(std::uint32_t rank) {
 }
 
 void Engine::flush(std::uint32_t rank) {
-  Peer& peer = peers_[rank];
+  attempt([&] { tell_released(peers_[rank]); });
+  send(rank);
+}
+
+void Engine::tell_released(Peer& peer) {
   for (Incoming* link : peer.untold) {
     link->told = link->released;
     peer.socket.queue({FrameKind::released, 0, link->stream, link->released, 0});
   }
   peer.untold.clear();
-  peer.socket.flush();
-  settle(rank);
+}
+
+void Engine::send(std::uint32_t rank) {
+  attempt([&] {
+    peers_[rank].socket.flush();
+    settle(rank);
+  });
 }
 
 /// After reading or writing: the epoll set and the descriptor that tells of a death follow the state of the socket.
@@ -215,9 +225,9 @@ void Engine::settle(std::uint32_t rank) {
   if (!peer.socket.is_open()) {
     if (std::exchange(peer.is_down, true)) return;
     if (controls_[rank].left.load(std::memory_order_relaxed) != 0) return;
+    peer.has_died.store(true, std::memory_order_release);
     log_info(static_cast<int>(rank_),
              "the connection to rank " + std::to_string(rank) + " ended: " + peer.socket.end_reason());
-    peer.has_died.store(true, std::memory_order_release);
     return;
   }
   if (peer.socket.has_unsent() == peer.waits_for_room) return;
@@ -230,16 +240,17 @@ void Engine::settle(std::uint32_t rank) {
 
 void Engine::progress() {
   if (control_.abort.load(std::memory_order_acquire) != 0 && !error_told_) tell_error();
-  for (const std::uint32_t rank : std::exchange(dirty_, {})) {
+  for (const std::uint32_t rank : dirty_) {
     peers_[rank].is_dirty = false;
     flush(rank);
   }
+  dirty_.clear();
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
   if (const auto now = Clock::now(); now - examined_ >= examine_every || next_death_.expired()) {
     examined_ = now;
-    examine_peers();
+    attempt([this] { examine_peers(); });
   }
 }
 
@@ -253,46 +264,8 @@ void Engine::handle(std::uint64_t tag) {
     next_death_ = earlier(next_death_, peer.death);
     return;
   }
-  peer.socket.read();
-  peer.socket.flush();
-  settle(rank);
-}
-
-void Engine::tell_error() {
-  error_told_ = true;
-  const std::string_view text(control_.error.message);
-  for (std::uint32_t other = 0; other < peers_.size(); ++other) {
-    if (other == rank_) continue;
-    peers_[other].socket.queue({FrameKind::error, static_cast<std::uint32_t>(text.size()), 0, control_.error.code, 0},
-                               std::as_bytes(std::span(text)));
-    flush(other);
-  }
-}
-
-void Engine::examine_peers() {
-  next_death_ = Deadline::never();
-  for (std::uint32_t other = 0; other < peers_.size(); ++other) {
-    Peer& peer = peers_[other];
-    if (other == rank_ || !peer.socket.is_open()) continue;
-    if (peer.death.expired()) peer.socket.end("its process is gone");
-    if (is_silent(peer)) peer.socket.end("its host has not answered for 3.5 s");
-    if (peer.socket.is_open()) next_death_ = earlier(next_death_, peer.death);
-    settle(other);
-  }
-}
-
-/// Whether the peer's host (not its process, which may be stopped) has left unanswered what was sent to it.
-bool Engine::is_silent(Peer& peer) const {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (!peer.socket.is_open() || ::getsockopt(peer.socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-  // A stopped process closes its window in the end. What is kept back behind an open one has no way out of this host.
-  const bool is_kept_back = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > info.tcpi_snd_mss;
-  const bool is_owed = info.tcpi_unacked > 0 || is_kept_back;
-  // An answer without progress is one too: a host whose buffers are full drops what comes, and says so.
-  const auto answered_at = Clock::now() - milliseconds(info.tcpi_last_ack_recv);
-  peer.answered_at = is_owed ? std::max(peer.answered_at, answered_at) : Clock::now();
-  return Clock::now() - peer.answered_at > silence_limit;
+  attempt([&] { peer.socket.read(); });
+  send(rank);
 }
 
 void Engine::note_activity() {
@@ -313,12 +286,15 @@ void Engine::take_wake() const {
 void Engine::run() {
   std::uint64_t seen = 0;
   while (!stopping_.load()) {
+    bool is_short = false;
     {
       const std::lock_guard lock(mutex_);
       progress();
+      is_short = is_short_of_memory_;
     }
     const std::uint64_t activity = activity_.load(std::memory_order_relaxed);
-    if (std::exchange(seen, activity) != activity) {
+    // What there was no memory for stays in a socket, which would end a sleep on the sockets at once.
+    if (std::exchange(seen, activity) != activity || is_short) {
       pollfd wakes{wake_.get(), POLLIN, 0};
       ::poll(&wakes, 1, look_in_ms);
       take_wake();
@@ -349,7 +325,7 @@ void Engine::say_goodbye() {
   const std::lock_guard lock(mutex_);
   const Deadline deadline = Deadline::after_ms(goodbye_ms);
   progress();
-  for (Peer& peer : peers_) peer.socket.queue({FrameKind::left, 0, 0, 0, 0});
+  for (Peer& peer : peers_) peer.socket.queue_last({FrameKind::left, 0, 0, 0, 0});
   for (std::uint32_t other = 0; other < peers_.size(); ++other) mark_dirty(other);
   const auto is_heard = [](const Peer& peer) {
     return !peer.socket.has_unsent() && peer.socket.unacknowledged_bytes() == 0;
@@ -360,8 +336,10 @@ void Engine::say_goodbye() {
     if (deadline.expired()) break;
     ::usleep(100);
   }
-  log_warn(static_cast<int>(rank_),
-           "a peer did not take this rank's last messages within 2 s: it is stopped or cut off");
+  attempt([this] {
+    log_warn(static_cast<int>(rank_),
+             "a peer did not take this rank's last messages within 2 s: it is stopped or cut off");
+  });
 }
 
 }  // namespace strait::tcp

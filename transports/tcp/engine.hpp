@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <thread>
 #include <unordered_map>
@@ -69,12 +70,17 @@ class Engine {
   /// Whether the connection to this rank ended without a goodbye. From any thread.
   bool has_died(std::uint32_t rank) const { return peers_[rank].has_died.load(std::memory_order_acquire); }
 
-  // All that follows is called with this lock held.
+  // All that follows is called with this lock held. What opens something, and post(), throw where there is no memory.
+  // Where what has to be sent or received finds none, the communicator fails on all ranks, and this one's links and
+  // signals move nothing any more.
   std::mutex& mutex() { return mutex_; }
+  bool is_short_of_memory() const { return is_short_of_memory_; }
   Outgoing& outgoing(std::uint64_t stream, const std::vector<std::uint32_t>& readers);
   Incoming& incoming(std::uint64_t stream, std::uint32_t writer);
   /// How often the signal has come.
   std::uint64_t& signals(std::uint64_t stream, std::uint32_t from) { return peers_[from].signals[stream]; }
+  /// Makes room for what signals to that rank need.
+  void prepare_signals(std::uint32_t to) { peers_[to].socket.reserve(1); }
   std::byte* next_slot(const Outgoing& link) const {
     return link.slots.get() + link.next % geometry_.depth * geometry_.slot_bytes;
   }
@@ -97,7 +103,6 @@ class Engine {
     UniqueFd pidfd;
     std::atomic<bool> has_died{false};
     std::unordered_map<std::uint64_t, std::unique_ptr<Incoming>> incoming;
-    std::unordered_map<std::uint64_t, Outgoing*> outgoing;  ///< that it reads
     std::unordered_map<std::uint64_t, std::uint64_t> signals;
     std::array<char, max_error_bytes + 1> error_text{};  ///< arriving
     std::vector<Incoming*> untold;                       ///< links with released messages that it does not know of
@@ -116,13 +121,25 @@ class Engine {
   std::byte* place_of(Peer& peer, const FrameHeader& frame);
   bool take(std::uint32_t rank, const FrameHeader& frame);
   bool take_slot(Peer& peer, const FrameHeader& frame);
-  bool take_released(Peer& peer, std::uint32_t rank, const FrameHeader& frame);
+  bool take_released(std::uint32_t rank, const FrameHeader& frame);
   void take_call(std::uint32_t rank, const FrameHeader& frame);
   void take_error(Peer& peer, const FrameHeader& frame);
   bool take_signal(Peer& peer, std::uint64_t stream);
 
+  /// Does it; where there is no memory for it the communicator has failed.
+  template <class F>
+  void attempt(F&& work) noexcept {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      run_short_of_memory();
+    }
+  }
+  void run_short_of_memory() noexcept;
   void mark_dirty(std::uint32_t rank);
   void flush(std::uint32_t rank);
+  void tell_released(Peer& peer);
+  void send(std::uint32_t rank);
   void settle(std::uint32_t rank);
   void progress();
   void handle(std::uint64_t tag);
@@ -145,6 +162,7 @@ class Engine {
   std::unordered_map<std::uint64_t, std::unique_ptr<Outgoing>> outgoing_;
   std::vector<std::uint32_t> dirty_;
   bool error_told_ = false;
+  bool is_short_of_memory_ = false;
   std::uint32_t polls_ = 0;
   std::chrono::steady_clock::time_point examined_{};
   Deadline next_death_ = Deadline::never();  ///< of all peers'

@@ -30,7 +30,7 @@ bool Engine::take(std::uint32_t rank, const FrameHeader& frame) {
     case FrameKind::slot:
       return take_slot(peer, frame);
     case FrameKind::released:
-      return take_released(peer, rank, frame);
+      return take_released(rank, frame);
     case FrameKind::signal:
       return take_signal(peer, frame.stream);
     case FrameKind::call:
@@ -59,12 +59,13 @@ bool Engine::take_signal(Peer& peer, std::uint64_t stream) {
   return true;
 }
 
-bool Engine::take_released(Peer& peer, std::uint32_t rank, const FrameHeader& frame) {
-  const auto found = peer.outgoing.find(frame.stream);
-  if (found == peer.outgoing.end()) return false;
+bool Engine::take_released(std::uint32_t rank, const FrameHeader& frame) {
+  const auto found = outgoing_.find(frame.stream);
+  if (found == outgoing_.end()) return false;
   Outgoing& link = *found->second;
-  const auto reader = std::find(link.readers.begin(), link.readers.end(), rank) - link.readers.begin();
-  std::uint64_t& released = link.released[static_cast<std::size_t>(reader)];
+  const auto reader = std::find(link.readers.begin(), link.readers.end(), rank);
+  if (reader == link.readers.end()) return false;
+  std::uint64_t& released = link.released[static_cast<std::size_t>(reader - link.readers.begin())];
   if (frame.a <= released || frame.a > link.next) return false;
   released = frame.a;
   return true;

@@ -12,7 +12,7 @@ std::byte* TcpSendLink::try_reserve() noexcept {
   const std::lock_guard lock(engine_.mutex());
   for (std::size_t reader = 0; reader < link_.readers.size(); ++reader)
     if (is_held_by(reader)) engine_.poll(link_.readers[reader]);
-  if (is_held()) return nullptr;
+  if (is_held() || engine_.is_short_of_memory()) return nullptr;
   return engine_.next_slot(link_);
 }
 
@@ -42,7 +42,7 @@ const std::byte* TcpReceiveLink::try_acquire_into(std::span<std::byte> place, co
     link_.expected = expected;
     engine_.poll(link_.writer);
   }
-  if (link_.arrived == link_.released) return nullptr;
+  if (link_.arrived == link_.released || engine_.is_short_of_memory()) return nullptr;
   link_.place = {};
   const std::size_t slot = link_.released % engine_.geometry().depth;
   signature = link_.signatures[slot];
@@ -62,7 +62,7 @@ void TcpSignalSender::add() noexcept {
 bool TcpSignalWaiter::try_take(std::uint32_t credits) noexcept {
   const std::lock_guard lock(engine_.mutex());
   if (arrived_ + credits <= taken_) engine_.poll(from_);
-  if (arrived_ + credits <= taken_) return false;
+  if (arrived_ + credits <= taken_ || engine_.is_short_of_memory()) return false;
   ++taken_;
   return true;
 }

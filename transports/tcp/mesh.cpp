@@ -16,6 +16,9 @@
 namespace strait::tcp {
 namespace {
 
+/// Descriptors that other threads give back may be what a rank lacks for a moment. Its callers wait until it says so.
+constexpr std::int64_t shortage_ms = 1000;
+
 /// What ranks tell one another first.
 struct Invitation {
   SocketAddress address;
@@ -79,6 +82,7 @@ class MeshBuilder {
       called_ = call_others(table);
       if (!called_) stop_.store(true);
     }
+    if (!accepted_ && accepted_.error().code == Code::system_error) return tl::unexpected(std::move(accepted_).error());
     STRAIT_TRY(channel_.check());  // what happened first, if it was not here
     STRAIT_TRY(std::move(called_));
     STRAIT_TRY(std::move(accepted_));
@@ -106,11 +110,17 @@ class MeshBuilder {
   Status accept_callers(Socket listener) {
     Doorman doorman(std::move(listener), channel_.key(), Purpose::data, {});
     std::vector<Connection> unnamed;  // have the key, but have not yet said which rank they are
+    Deadline patience = Deadline::after_ms(shortage_ms);
     while (!callers_.empty()) {
-      if (stop_.load()) return fail(Code::aborted, "another connection failed");
-      if (Status known = channel_.check(); !known || deadline_.expired()) {
-        stop_.store(true);
-        return known ? callers_missing(doorman) : known;
+      const bool is_short = !doorman.accept_error().empty();
+      if (!is_short) patience = Deadline::after_ms(shortage_ms);
+      const Status known = channel_.check();
+      if (stop_.load() || !known || deadline_.expired() || patience.expired()) {
+        const bool was_stopped = stop_.exchange(true);
+        // The callers may have said before that they wait for this rank: this is why.
+        if (is_short) return cannot_accept(doorman);
+        if (was_stopped) return fail(Code::aborted, "another connection failed");
+        return known ? callers_missing() : known;
       }
       std::vector<pollfd> fds;
       doorman.watch(fds);
@@ -141,12 +151,14 @@ class MeshBuilder {
     keep_alive(peer.socket);
   }
 
-  Status callers_missing(const Doorman& doorman) const {
-    std::string text = name(callers_.front()) + " did not connect to " + channel_.self().describe() +
-                       " for data by the deadline. A firewall may block connections between their hosts; "
-                       "STRAIT_SOCKET_IFNAME chooses the interface";
-    if (!doorman.accept_error().empty()) text += ". " + doorman.accept_error();
-    return fail(Code::timeout, text);
+  Status cannot_accept(const Doorman& doorman) const {
+    return fail(Code::system_error, channel_.self().describe() + " cannot let in " + name(callers_.front()) +
+                                        " for data: " + doorman.accept_error());
+  }
+  Status callers_missing() const {
+    return fail(Code::timeout, name(callers_.front()) + " did not connect to " + channel_.self().describe() +
+                                   " for data by the deadline. A firewall may block connections between their hosts; "
+                                   "STRAIT_SOCKET_IFNAME chooses the interface");
   }
 
   /// A process of this host that ends is noticed even where a child of it keeps its sockets open.

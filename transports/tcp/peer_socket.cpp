@@ -26,7 +26,8 @@ PeerSocket::PeerSocket(Socket socket, Bytes unread, std::size_t slot_bytes, Plac
       place_(std::move(place)),
       take_(std::move(take)),
       staging_(std::make_unique<std::byte[]>(std::max(staging_bytes, unread.size() + header_bytes))),
-      staged_bytes_(unread.size()) {
+      staged_bytes_(unread.size()),
+      spare_(last_words) {
   std::copy(unread.begin(), unread.end(), staging_.get());
 }
 
@@ -64,31 +65,31 @@ void PeerSocket::read() {
 }
 
 bool PeerSocket::parse() {
-  std::size_t used = 0;
   while (socket_) {
     if (payload_left_ > 0) {
-      const std::size_t part = std::min(payload_left_, staged_bytes_ - used);
-      std::memcpy(payload_, staging_.get() + used, part);
+      const std::size_t part = std::min(payload_left_, staged_bytes_ - used_of_stage_);
+      std::memcpy(payload_, staging_.get() + used_of_stage_, part);
       payload_ += part;
       payload_left_ -= part;
-      used += part;
+      used_of_stage_ += part;
       if (payload_left_ > 0) break;
       if (!complete_frame()) return false;
       continue;
     }
-    if (staged_bytes_ - used < header_bytes) break;
-    auto header = decode(std::span<const std::byte, header_bytes>(staging_.get() + used, header_bytes), slot_bytes_);
+    if (staged_bytes_ - used_of_stage_ < header_bytes) break;
+    const std::span<const std::byte, header_bytes> next(staging_.get() + used_of_stage_, header_bytes);
+    auto header = decode(next, slot_bytes_);
     if (!header) {
       end("it sent " + header.error().message);
       return false;
     }
-    used += header_bytes;
     frame_ = *header;
     if (!begin_frame()) return false;
+    used_of_stage_ += header_bytes;  // only now: it may have thrown
   }
   // Less than a header is left, so the stage never fills up.
-  std::memmove(staging_.get(), staging_.get() + used, staged_bytes_ - used);
-  staged_bytes_ -= used;
+  staged_bytes_ -= used_of_stage_;
+  std::memmove(staging_.get(), staging_.get() + std::exchange(used_of_stage_, 0), staged_bytes_);
   return static_cast<bool>(socket_);
 }
 
@@ -107,7 +108,18 @@ bool PeerSocket::complete_frame() {
 }
 
 void PeerSocket::queue(const FrameHeader& header, std::span<const std::byte> payload) {
-  if (socket_) queue_.push_back({encode(header), payload});
+  if (!socket_) return;
+  if (spare_.size() <= last_words) reserve(1);
+  push(header, payload);
+}
+
+void PeerSocket::queue_last(const FrameHeader& header, std::span<const std::byte> payload) noexcept {
+  if (socket_ && !spare_.empty()) push(header, payload);
+}
+
+void PeerSocket::push(const FrameHeader& header, std::span<const std::byte> payload) noexcept {
+  spare_.front() = {encode(header), payload};
+  queue_.splice(queue_.end(), spare_, spare_.begin());
 }
 
 void PeerSocket::flush() {
@@ -159,7 +171,7 @@ void PeerSocket::drop_sent(std::size_t bytes) {
   bytes += sent_of_front_;
   while (!queue_.empty() && bytes >= header_bytes + queue_.front().payload.size()) {
     bytes -= header_bytes + queue_.front().payload.size();
-    queue_.pop_front();
+    spare_.splice(spare_.begin(), queue_, queue_.begin());
   }
   sent_of_front_ = bytes;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -30,10 +30,15 @@ class PeerSocket {
   const std::string& end_reason() const { return end_reason_; }
   void end(std::string reason);
 
-  /// Takes in what has arrived, a bounded part of it at a time. Frames that came before the end are taken.
+  /// Takes in what has arrived, a bounded part of it at a time. Frames that came before the end are taken. What Place
+  /// or Take throw ends neither the connection nor the frame: the next read() begins with it.
   void read();
   /// `payload` is not copied: it stays as it is until the frame is sent (a slot is given back only after that).
+  /// Needs memory where more is queued than reserve() made room for.
   void queue(const FrameHeader& header, std::span<const std::byte> payload = {});
+  /// Likewise, for as many frames as `last_words` without any memory.
+  void queue_last(const FrameHeader& header, std::span<const std::byte> payload = {}) noexcept;
+  void reserve(std::size_t frames) { spare_.resize(spare_.size() + frames); }
   /// Sends what can be sent at once.
   void flush();
   /// What is left to be sent of such a payload is copied to the same place in `to`, and sent from there.
@@ -50,11 +55,13 @@ class PeerSocket {
     std::span<const std::byte> payload;
   };
   static constexpr std::size_t staging_bytes = 16 << 10;
+  static constexpr std::size_t last_words = 2;  ///< why the communicator has failed, and goodbye
 
   /// Uses up what is staged; false if the connection ended over it.
   bool parse();
   bool begin_frame();
   bool complete_frame();
+  void push(const FrameHeader& header, std::span<const std::byte> payload) noexcept;
   void drop_sent(std::size_t bytes);
 
   Socket socket_;
@@ -65,11 +72,13 @@ class PeerSocket {
 
   std::unique_ptr<std::byte[]> staging_;
   std::size_t staged_bytes_ = 0;
+  std::size_t used_of_stage_ = 0;
   FrameHeader frame_;  ///< whose payload is arriving
   std::byte* payload_ = nullptr;
   std::size_t payload_left_ = 0;
 
-  std::deque<Out> queue_;
+  std::list<Out> queue_;
+  std::list<Out> spare_;  ///< room for more
   std::size_t sent_of_front_ = 0;
 };
 

@@ -40,7 +40,11 @@ Result<ReceiveLink*> TcpTransport::open_receive(const LinkEnd& end) {
 
 Result<SignalSender*> TcpTransport::open_signal(const SignalEnd& end) {
   auto& signal = signals_[stream_of(end)];
-  if (!signal) signal = std::make_unique<TcpSignalSender>(*engine_, stream_of(end), end.to);
+  if (!signal) {
+    const std::lock_guard lock(engine_->mutex());
+    engine_->prepare_signals(end.to);
+    signal = std::make_unique<TcpSignalSender>(*engine_, stream_of(end), end.to);
+  }
   return signal.get();
 }
 

@@ -159,8 +159,10 @@ TEST(PeerCopies, WhatIsNotSupportedIsRefused) {
   ++most.count;
   EXPECT_FALSE(rank.copies->supports(most)) << "one thread for several GPUs would wait for room";
   most.collective = Collective::reduce;
-  most.count = most.count / 2 * 3;
-  EXPECT_FALSE(rank.copies->supports(most)) << "of which each part is cut by itself";
+  most.count = PeerCopies::most_chunks / 2 * (peer_window_bytes / 8) * 3;
+  EXPECT_TRUE(rank.copies->supports(most));
+  ++most.count;
+  EXPECT_FALSE(rank.copies->supports(most)) << "whose last part is cut like the others";
   auto none = rank.setup(std::make_unique<FakeStreams>(FakeStreams::Options{}));
   none.window_bytes = 0;
   EXPECT_FALSE(PeerCopies::open(std::move(none)).value()->supports(good));

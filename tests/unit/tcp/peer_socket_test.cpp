@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <new>
 #include <vector>
 
 #include "transports/tcp/peer_socket.hpp"
@@ -38,8 +39,12 @@ class Pair {
     place_.resize(slot_bytes);
     socket_ = PeerSocket(
         Socket(UniqueFd(ends[0])), unread, slot_bytes,
-        [this](const FrameHeader&) { return has_place ? place_.data() : nullptr; },
+        [this](const FrameHeader&) {
+          run_short_at_times();
+          return has_place ? place_.data() : nullptr;
+        },
         [this](const FrameHeader& header) {
+          if (header.payload_bytes == 0) run_short_at_times();
           taken.push_back({header, Bytes(place_.begin(), place_.begin() + header.payload_bytes)});
           return accepts;
         });
@@ -71,8 +76,14 @@ class Pair {
   std::vector<Taken> taken;
   bool has_place = true;
   bool accepts = true;
+  bool is_short_at_times = false;  ///< every other time there is no memory
 
  private:
+  void run_short_at_times() {
+    if (is_short_at_times && ++times_ % 2 == 1) throw std::bad_alloc();
+  }
+
+  int times_ = 0;
   UniqueFd other_;
   Bytes place_;
   PeerSocket socket_;
@@ -127,6 +138,22 @@ TEST(PeerSocket, WhatCameWithTheHandshakeComesFirst) {
     pair.socket().read();
     expect_example(pair.taken);
   }
+}
+
+TEST(PeerSocket, AFrameThatThereIsNoMemoryForComesAgain) {
+  Pair pair;
+  pair.is_short_at_times = true;
+  pair.send(stream_of(example()));
+  std::size_t shortages = 0;
+  for (int i = 0; i < 20; ++i) {
+    try {
+      pair.socket().read();
+    } catch (const std::bad_alloc&) {
+      ++shortages;
+    }
+  }
+  EXPECT_EQ(shortages, example().size());
+  expect_example(pair.taken);
 }
 
 TEST(PeerSocket, SendsMoreThanTheSocketTakesAtOnce) {

@@ -1,0 +1,68 @@
+// What an engine does where memory is short, the communicator has failed or a peer is gone.
+#include <linux/tcp.h>  // netinet/tcp.h lacks the newer half of tcp_info
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "transports/tcp/engine.hpp"
+
+namespace strait::tcp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// With what TCP has by then tried to send again, and the time between two looks, this stays under 5 s.
+constexpr auto silence_limit = milliseconds(3500);
+
+}  // namespace
+
+/// Needs no memory itself. The next progress() tells the peers.
+void Engine::run_short_of_memory() noexcept {
+  is_short_of_memory_ = true;
+  std::uint32_t empty = 0;
+  if (!control_.error.state.compare_exchange_strong(empty, 1)) return;
+  write_error(control_, static_cast<std::uint32_t>(Code::out_of_memory),
+              "no memory left for what ranks send one another. Check the limit of address space (ulimit -v) and the "
+              "memory limit of the container");
+}
+
+void Engine::tell_error() {
+  error_told_ = true;
+  const std::string_view text(control_.error.message);
+  for (std::uint32_t other = 0; other < peers_.size(); ++other) {
+    if (other == rank_) continue;
+    const FrameHeader header{FrameKind::error, static_cast<std::uint32_t>(text.size()), 0, control_.error.code, 0};
+    peers_[other].socket.queue_last(header, std::as_bytes(std::span(text)));
+    mark_dirty(other);
+  }
+}
+
+void Engine::examine_peers() {
+  next_death_ = Deadline::never();
+  for (std::uint32_t other = 0; other < peers_.size(); ++other) {
+    Peer& peer = peers_[other];
+    if (other == rank_ || !peer.socket.is_open()) continue;
+    if (peer.death.expired()) peer.socket.end("its process is gone");
+    if (is_silent(peer)) peer.socket.end("its host has not answered for 3.5 s");
+    if (peer.socket.is_open()) next_death_ = earlier(next_death_, peer.death);
+    settle(other);
+  }
+}
+
+/// Whether the peer's host (not its process, which may be stopped) has left unanswered what was sent to it.
+bool Engine::is_silent(Peer& peer) const {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (!peer.socket.is_open() || ::getsockopt(peer.socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  // A stopped process closes its window in the end. What is kept back behind an open one has no way out of this host.
+  const bool is_kept_back = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > info.tcpi_snd_mss;
+  const bool is_owed = info.tcpi_unacked > 0 || is_kept_back;
+  // An answer without progress is one too: a host whose buffers are full drops what comes, and says so.
+  const auto answered_at = Clock::now() - milliseconds(info.tcpi_last_ack_recv);
+  peer.answered_at = is_owed ? std::max(peer.answered_at, answered_at) : Clock::now();
+  return Clock::now() - peer.answered_at > silence_limit;
+}
+
+}  // namespace strait::tcp
