@@ -4,49 +4,12 @@
 #include <algorithm>
 #include <array>
 
-#include "communicator/device_calls.hpp"
-#include "kernels/layout.hpp"
+#include "call_launches.hpp"
 #include "kernels/piped.hpp"
 
 namespace strait::testing {
 namespace {
 
-constexpr std::size_t mb = std::size_t{1} << 20;
-
-DeviceCalls calls_of(std::uint32_t ranks, std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb,
-                     bool has_async_copies = true, std::uint32_t sms = 0) {
-  const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
-  kernels::Ring ring{};
-  ring.ranks = ranks;
-  ring.has_async_copies = has_async_copies;
-  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  DeviceCalls::Options options;
-  options.max_sms = max_sms;
-  options.flagged_bytes = mb;
-  options.piped_bytes = piped_bytes;
-  options.sms = sms;
-  return {ring, nullptr, options};
-}
-DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, bool has_async_copies = true,
-                       std::uint32_t sms = 0) {
-  return calls_of(2, max_sms, piped_bytes, has_async_copies, sms);
-}
-
-/// `bytes`: of the larger buffer.
-DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::size_t bytes,
-                       DataType type = DataType::bfloat16, std::size_t misaligned_bytes = 0) {
-  const bool has_blocks = collective == Collective::all_gather || collective == Collective::all_to_all ||
-                          collective == Collective::reduce_scatter;
-  Call call;
-  call.collective = collective;
-  call.type = type;
-  call.op = ReduceOp::sum;
-  call.count = bytes / (has_blocks ? calls.ring().ranks : 1) / size_bytes(type);
-  call.send = call.receive = reinterpret_cast<std::byte*>((std::uintptr_t{1} << 32) + misaligned_bytes);
-  const auto launches = calls.launches_of(call);
-  EXPECT_EQ(launches.size(), 1u);
-  return launches.at(0);
-}
 bool takes_two_hops(const DeviceLaunch& launch) { return std::holds_alternative<kernels::TwoHop>(launch.argument); }
 
 /// Slots that a launch uses of a peer.
@@ -323,82 +286,6 @@ TEST(PipesOfFourRanks, KeepTheLanesOfSumsInTheCache) {
     EXPECT_EQ(launch.blocks, blocks);
     EXPECT_EQ(std::get<kernels::TwoHop>(launch.argument).lanes, lanes) << blocks;
   }
-}
-
-/// Blocks of two hops in bulk begin one after another, where there are rounds enough for that to pay.
-TEST(TwoHopsOfFourRanks, Stagger) {
-  const auto stagger = [](const DeviceLaunch& launch) { return std::get<kernels::TwoHop>(launch.argument).stagger_ns; };
-  const DeviceCalls calls = calls_of(4, 0);
-  for (const auto& [collective, bytes] :
-       {std::pair{Collective::all_reduce, 60 * mb}, {Collective::broadcast, 32 * mb}}) {
-    const DeviceLaunch large = launch_of(calls, collective, bytes);
-    EXPECT_FALSE(large.piped);
-    EXPECT_EQ(large.wire, kernels::Wire::bulk);
-    EXPECT_NE(stagger(large), 0u) << name(collective);
-    EXPECT_EQ(stagger(launch_of(calls, collective, 4 * mb)), 0u) << name(collective);
-  }
-  EXPECT_EQ(stagger(launch_of(calls, Collective::all_reduce, 512 * mb)), 0u);
-  const DeviceLaunch lines = launch_of(calls, Collective::reduce, 64 * mb);
-  EXPECT_EQ(lines.wire, kernels::Wire::lines);
-  EXPECT_EQ(stagger(lines), 0u);
-  EXPECT_EQ(stagger(launch_of(pair_calls(16), Collective::all_reduce, 256 * mb)), 0u) << "two ranks";
-  Call encoded;
-  encoded.collective = Collective::all_reduce;
-  encoded.type = DataType::float32;
-  encoded.wire = WireFormat::int8;
-  encoded.count = 256 * mb / 4;
-  encoded.send = encoded.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
-  EXPECT_EQ(std::get<kernels::EncodedTwoHop>(calls.encoded_launches_of(encoded).at(0).argument).stagger_ns, 0u);
-}
-
-/// Of the more rounds the longer slices are.
-TEST(TwoHopsOfFourRanks, Overlap) {
-  const DeviceCalls calls = calls_of(4, 0);
-  const auto rounds = [&](Collective collective, std::size_t bytes) {
-    return std::get<kernels::TwoHop>(launch_of(calls, collective, bytes).argument).rounds;
-  };
-  using Rounds = std::vector<std::uint32_t>;
-  const auto rounds_of = [&](Collective collective) {
-    Rounds all;
-    for (const std::size_t bytes : {2 * mb, 4 * mb, 8 * mb, 16 * mb}) all.push_back(rounds(collective, bytes));
-    return all;
-  };
-  EXPECT_EQ(rounds_of(Collective::all_reduce), (Rounds{1, 1, 3, 3}));
-  EXPECT_EQ(rounds_of(Collective::reduce), (Rounds{1, 3, 6, 12}));
-  EXPECT_EQ(rounds_of(Collective::broadcast), (Rounds{1, 2, 3, 6}));
-  EXPECT_EQ(rounds(Collective::reduce, 64 * mb), 24u);
-  EXPECT_EQ(rounds(Collective::broadcast, 48 * mb), 12u);
-}
-
-/// Blocks that the user has few of are busy in any case: no more rounds than slots make.
-TEST(TwoHopsOfFourRanks, OfFewBlocksDoNotOverlap) {
-  for (const std::uint32_t blocks : {4u, 8u, 16u}) {
-    const DeviceCalls calls = calls_of(4, blocks);
-    for (const Collective collective : {Collective::reduce, Collective::broadcast})
-      for (const std::size_t bytes : {mb, 4 * mb, 16 * mb, 64 * mb}) {
-        const DeviceLaunch launch = launch_of(calls, collective, bytes);
-        ASSERT_FALSE(launch.piped) << name(collective) << " of " << bytes;
-        const auto call = std::get<kernels::TwoHop>(launch.argument);
-        const std::size_t slot_bytes = calls.ring().slots[static_cast<std::size_t>(launch.wire)].slot_bytes;
-        const std::size_t held = slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.wire);
-        EXPECT_LE((call.rounds - 1) * call.lanes * held, call.slice_bytes);
-      }
-    EXPECT_EQ(launch_of(calls, Collective::reduce, 256 * mb).piped, blocks >= 12);
-  }
-}
-
-/// In the first round, before there are results that its link could carry.
-TEST(TwoHopsOfFourRanks, TheRootOfAReduceOwnsOneRound) {
-  const DeviceCalls calls = calls_of(4, 0);
-  for (const std::size_t bytes : {2 * mb, 8 * mb, 16 * mb}) {
-    const auto call = std::get<kernels::TwoHop>(launch_of(calls, Collective::reduce, bytes).argument);
-    ASSERT_EQ(call.owners, 0b1111u);
-    ASSERT_EQ(call.first_owners, 0b1110u) << "the root has the last slice";
-    EXPECT_NEAR(static_cast<double>(bytes - 3 * call.slice_bytes), static_cast<double>(call.slice_bytes) / call.rounds,
-                64);
-  }
-  const auto piped = std::get<kernels::TwoHop>(launch_of(calls, Collective::reduce, 256 * mb).argument);
-  EXPECT_EQ(piped.owners, 0b1110u) << "of so many rounds one is nothing";
 }
 
 }  // namespace

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "communicator/device_calls.hpp"
+#include "kernels/layout.hpp"
+
+/// What calls of GPUs by NVLink are launched as, for tests.
+namespace strait::testing {
+
+inline constexpr std::size_t mb = std::size_t{1} << 20;
+
+inline DeviceCalls calls_of(std::uint32_t ranks, std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb,
+                            bool has_async_copies = true, std::uint32_t sms = 0) {
+  const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
+  kernels::Ring ring{};
+  ring.ranks = ranks;
+  ring.has_async_copies = has_async_copies;
+  std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
+  DeviceCalls::Options options;
+  options.max_sms = max_sms;
+  options.flagged_bytes = mb;
+  options.piped_bytes = piped_bytes;
+  options.sms = sms;
+  return {ring, nullptr, options};
+}
+inline DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, bool has_async_copies = true,
+                              std::uint32_t sms = 0) {
+  return calls_of(2, max_sms, piped_bytes, has_async_copies, sms);
+}
+
+/// `bytes`: of the larger buffer.
+inline DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::size_t bytes,
+                              DataType type = DataType::bfloat16, std::size_t misaligned_bytes = 0) {
+  const bool has_blocks = collective == Collective::all_gather || collective == Collective::all_to_all ||
+                          collective == Collective::reduce_scatter;
+  Call call;
+  call.collective = collective;
+  call.type = type;
+  call.op = ReduceOp::sum;
+  call.count = bytes / (has_blocks ? calls.ring().ranks : 1) / size_bytes(type);
+  call.send = call.receive = reinterpret_cast<std::byte*>((std::uintptr_t{1} << 32) + misaligned_bytes);
+  const auto launches = calls.launches_of(call);
+  EXPECT_EQ(launches.size(), 1u);
+  return launches.at(0);
+}
+
+}  // namespace strait::testing
