@@ -79,6 +79,8 @@ class CudaRank final : public DeviceRank {
   bool goes_by_islands(const Call& call) const;
   bool may_go_straight(const Call& call) const;
   Result<std::optional<DeviceRegistrations::Place>> place_of_output(const Call& call) const;
+  /// `offered`: gets what is wrong with memory that is asked for; it outlives what this returns.
+  DeviceCalls::Offers offers_into(Status& offered) const;
   Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);
   /// `exchange`: what carries its exchanges of bytes out.

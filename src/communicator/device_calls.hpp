@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -18,12 +19,18 @@
 
 namespace strait {
 
+/// What receivers of messages may offer (kernels::OfferedMessages).
+struct MessageOffers {
+  std::function<std::uint64_t(const void* data, std::size_t bytes)> of;  ///< 0: no place; empty: there never was any
+  const kernels::RegisteredTable* registered = nullptr;
+};
+
 /// One launch: which kernel, its argument, and its shape.
 struct DeviceLaunch {
   kernels::Wire wire = kernels::Wire::lines;
   bool reduces = false;
   std::variant<kernels::Exchange, kernels::TwoHop, kernels::EncodedExchange, kernels::EncodedTwoHop,
-               kernels::StraightExchange>
+               kernels::StraightExchange, kernels::OfferedMessages>
       argument;
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  ///< of a block
@@ -64,7 +71,10 @@ class DeviceCalls {
     double exchange_gbps = 0;                   ///< ExchangeRates, by which borders are; 0: unknown
     std::uint32_t most_blocks = 0;              ///< of a launch, whatever is asked for; 0: no such bound
     std::uint32_t sms = 0;                      ///< of the smallest GPU; 0: unknown
+    /// Of messages whose receivers offer a place: shorter ones are no slower through slots (four H200).
+    std::size_t least_offered_bytes = std::size_t{32} << 20;
   };
+  using Offers = MessageOffers;
   DeviceCalls() = default;
   /// `barrier_tokens`: 2 * max_ranks words of this device's memory.
   DeviceCalls(const kernels::Ring& ring, std::byte* barrier_tokens, Options options)
@@ -80,8 +90,8 @@ class DeviceCalls {
     gathered_flagged_bytes_ = flagged_bytes_ / 2;
   }
 
-  /// Nothing where this rank has nothing to do.
-  std::vector<DeviceLaunch> launches_of(const Call& call) const;
+  /// Nothing where this rank has nothing to do. `offers`: of a call that is made of messages, as of a group of them.
+  std::vector<DeviceLaunch> launches_of(const Call& call, const Offers& offers = {}) const;
   /// Of a call in a wire format (is_encoded()): whether it pays to encode it on the way, and its launches then.
   bool pays_to_encode(const Call& call) const;
   /// Of the larger buffer: from there on it does.
@@ -117,7 +127,7 @@ class DeviceCalls {
   /// Whether they go to all peers at once.
   kernels::Cast cast_of(const Call& call) const;
   /// Sends and receives of one group.
-  std::vector<DeviceLaunch> launches_of(std::span<const Call> messages) const;
+  std::vector<DeviceLaunch> launches_of(std::span<const Call> messages, const Offers& offers = {}) const;
   /// Of a rank that has no part in a call: it only counts it.
   DeviceLaunch launch_of_nothing() const {
     kernels::Exchange exchange{};
@@ -152,7 +162,9 @@ class DeviceCalls {
   };
   struct Ends {
     kernels::Exchange exchange{};
-    bool piped = true;  ///< all of them
+    bool piped = true;                              ///< all of them
+    bool may_be_offered = false;                    ///< some of them
+    std::uint64_t offers[kernels::max_ranks] = {};  ///< OfferedMessages
   };
   /// Packets carry a third of the data's bytes as flags, and spare a fence: that is for one call, and goes on being
   /// worth it up to so many times their border in a group, whose calls do not wait for one another.
@@ -175,6 +187,10 @@ class DeviceCalls {
   }
   /// Thread blocks at most, where none are named as many as pay.
   std::uint32_t blocks_for(const Call& call) const { return bound(call) != 0 ? bound(call) : at_once(borders_.blocks); }
+  /// Of messages that may be offered a place. More are hardly faster (two H200).
+  std::uint32_t offered_blocks(const Call& call) const {
+    return bound(call) != 0 ? bound(call) : at_once(large_call_blocks);
+  }
   /// Whether the user has asked for few.
   bool has_few_blocks(const Call& call) const { return bound(call) != 0 && bound(call) < large_call_blocks; }
   /// Of so many blocks, those that every GPU has an SM for. Each waits for one on every other GPU, so that those of a
@@ -206,10 +222,10 @@ class DeviceCalls {
   kernels::Exchange& exchange_in(DeviceLaunch& launch) const;
   /// `length`: of a message, as `through` counts.
   void fill_in(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through, std::size_t length) const;
-  void add_end(const Call& call, const End& end, std::uint32_t number, Turns& turns) const;
+  void add_end(const Call& call, const End& end, const Offers& offers, std::uint32_t number, Turns& turns) const;
   /// `at_once`: all ranks are sure to make the same launches at the same time.
-  std::vector<DeviceLaunch> launches_of(Turns turns, bool at_once) const;
-  std::vector<DeviceLaunch> all_to_all_v(const Call& call) const;
+  std::vector<DeviceLaunch> launches_of(Turns turns, const Offers& offers, bool at_once) const;
+  std::vector<DeviceLaunch> all_to_all_v(const Call& call, const Offers& offers) const;
   void place_blocks(kernels::Exchange& exchange, const Call& call, kernels::Cutter& part) const;
   /// `length`: of the buffer, and `slice` of the owners' slices, as `through` counts.
   kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through, std::size_t length,

@@ -19,6 +19,7 @@ namespace {
 const void* kernel_of(const DeviceLaunch& what, const Call& call) {
   using kernels::EncodedKernel;
   if (std::holds_alternative<kernels::StraightExchange>(what.argument)) return kernels::straight_copy_kernel();
+  if (std::holds_alternative<kernels::OfferedMessages>(what.argument)) return kernels::offered_messages_kernel();
   if (what.encoding != WireFormat::off) {
     const bool two_hops = std::holds_alternative<kernels::EncodedTwoHop>(what.argument);
     const auto kernel = two_hops ? EncodedKernel::two_hop_sum : what.reduces ? EncodedKernel::sum : EncodedKernel::copy;
@@ -230,7 +231,9 @@ Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& qua
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
-  std::vector<DeviceLaunch> launches = calls.launches_of(call);
+  Status offered;
+  std::vector<DeviceLaunch> launches = calls.launches_of(call, offers_into(offered));
+  STRAIT_TRY(std::move(offered));
   const bool leaves_own = calls.leaves_own(call, launches);
   const auto launch = [&] { return launch_all(std::move(launches), call); };
   if (!leaves_own) return launch();
@@ -254,6 +257,16 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
   return Tail::other;
 }
 
+DeviceCalls::Offers CudaRank::offers_into(Status& offered) const {
+  if (!registrations_.were_any()) return {};
+  const auto offer = [this, &offered](const void* data, std::size_t bytes) {
+    const auto offer = registrations_.offer(data, bytes);
+    if (!offer) offered = tl::unexpected(offer.error());
+    return offer.value_or(0);
+  };
+  return {offer, registrations_.at_peers()};
+}
+
 Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
   if (island_messages_) {
     Call call = calls.front();
@@ -264,7 +277,10 @@ Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
   }
   std::vector<Call> by_kernels, by_engines;
   for (const Call& call : calls) (copies_.carries_message(call) ? by_engines : by_kernels).push_back(call);
-  const auto launch_others = [&] { return launch_all(calls_.launches_of(by_kernels), calls.front()); };
+  Status offered;
+  std::vector<DeviceLaunch> launches = calls_.launches_of(by_kernels, offers_into(offered));
+  STRAIT_TRY(std::move(offered));
+  const auto launch_others = [&] { return launch_all(std::move(launches), calls.front()); };
   if (by_engines.empty()) return launch_others();
   const auto beside = [&] { return launch_others().map([](Tail) {}); };
   return copies_.enqueue_messages(by_engines, calls.front().stream, beside).map([] { return Tail::other; });

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -61,6 +62,7 @@ bool free_device_memory(void* pointer) {
 
 Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_t number, void* pointer,
                                 std::size_t bytes) {
+  STRAIT_TRY(open_table(request));
   Registration registration{static_cast<std::byte*>(pointer), {}, {}, {}};
   Status own;
   if (auto memory = cuda_p2p::UserMemory::find(pointer, bytes, request.device))
@@ -69,11 +71,40 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
     own = tl::unexpected(memory.error());
   STRAIT_TRY(request.agree(own, "register its memory"));
   STRAIT_TRY(map_peers(request, registration));
+  put(number, registration);
   all_.insert_or_assign(number, std::move(registration));
   were_any_ = true;
   Status ranged = add_range(request, number, pointer, bytes);  // now: what a range names must be there
-  if (!ranged) all_.erase(number);
+  if (!ranged) remove(number);
   return ranged;
+}
+
+void DeviceRegistrations::remove(std::uint64_t number) {
+  ranges_.remove(number);
+  if (all_.count(number) != 0) put(number, {});
+  all_.erase(number);
+}
+
+Status DeviceRegistrations::open_table(const DeviceRank::Request& request) {
+  if (table_.data() != nullptr) return {};
+  auto table = cuda::MappedMemory::allocate(sizeof(kernels::RegisteredTable));
+  STRAIT_TRY(request.agree(table.map([](const auto&) {}), "pin memory for what is registered"));
+  table_ = std::move(*table);
+  return {};
+}
+
+/// Or takes it out, where `registration` has no addresses. Kernels read number and address at once.
+void DeviceRegistrations::put(std::uint64_t number, const Registration& registration) {
+  auto& places = (*static_cast<kernels::RegisteredTable*>(table_.data()))[number % kernels::most_registered];
+  const bool takes_out = registration.begin == nullptr;
+  for (std::uint32_t rank = 0; rank < kernels::max_ranks; ++rank) {
+    kernels::Registered& place = places[rank];
+    const std::atomic_ref<std::uint64_t> shown(place.number);
+    if (takes_out && shown != number) continue;
+    shown = 0;
+    place.begin = takes_out ? nullptr : registration.addresses[rank];
+    if (place.begin != nullptr) shown = number;
+  }
 }
 
 Status DeviceRegistrations::add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer,
@@ -132,20 +163,30 @@ Status DeviceRegistrations::map_peers(const DeviceRank::Request& request, Regist
   return request.agree(mapped, "map its peers' registered memory");
 }
 
-Result<std::optional<DeviceRegistrations::Place>> DeviceRegistrations::find(const void* pointer,
-                                                                            std::size_t bytes) const {
+Result<std::optional<RegisteredRanges::Place>> DeviceRegistrations::find_range(const void* pointer,
+                                                                               std::size_t bytes) const {
   const auto found = ranges_.find(pointer, bytes);
-  if (!found) return std::optional<Place>();
-  const Registration& registration = all_.at(found->number);
-  if (!registration.own.is_still_there())
+  if (found && !all_.at(found->number).own.is_still_there())
     return fail(Code::invalid_usage,
                 "the memory of this buffer was registered, and freed since then, so that its peers would write into "
                 "what no longer is there. Deregister memory before it is freed (straitCommDeregister, "
                 "ncclCommWindowDeregister)");
-  Place place{found->frame, found->distance, registration.addresses};
+  return found;
+}
+
+Result<std::optional<DeviceRegistrations::Place>> DeviceRegistrations::find(const void* pointer,
+                                                                            std::size_t bytes) const {
+  STRAIT_ASSIGN(const auto found, find_range(pointer, bytes));
+  if (!found) return std::optional<Place>();
+  Place place{found->frame, found->distance, all_.at(found->number).addresses};
   for (std::byte*& address : place.addresses)
     if (address != nullptr) address += found->offset;
   return place;
+}
+
+Result<std::uint64_t> DeviceRegistrations::offer(const void* pointer, std::size_t bytes) const {
+  STRAIT_ASSIGN(const auto found, find_range(pointer, bytes));
+  return found ? kernels::offer_of(found->number, found->offset) : 0;
 }
 
 }  // namespace strait

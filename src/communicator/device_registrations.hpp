@@ -9,6 +9,7 @@
 
 #include "communicator/device_rank.hpp"
 #include "communicator/registered_ranges.hpp"
+#include "executor/cuda/runtime.hpp"
 #include "kernels/launch.hpp"
 #include "transports/cuda_p2p/user_memory.hpp"
 
@@ -23,10 +24,7 @@ class DeviceRegistrations {
   /// Collective: all ranks' memory is registered with that number, or that of none. It need not be of one length.
   Status add(const DeviceRank::Request& request, std::uint64_t number, void* pointer, std::size_t bytes);
   /// Nothing that uses it may be under way on this rank's device.
-  void remove(std::uint64_t number) {
-    ranges_.remove(number);
-    all_.erase(number);
-  }
+  void remove(std::uint64_t number);
   bool has(std::uint64_t number) const { return all_.count(number) != 0; }
   /// Since the communicator began: all ranks know alike, while each undoes its own in its own time.
   bool were_any() const { return were_any_; }
@@ -40,6 +38,12 @@ class DeviceRegistrations {
   /// Nothing: it is not registered, or so that ranks could not tell where. Code::invalid_usage: it was freed since
   /// then.
   Result<std::optional<Place>> find(const void* pointer, std::size_t bytes) const;
+  /// Where who sends a message to `pointer` may write it (kernels::offer_of). 0, and errors: as of find().
+  Result<std::uint64_t> offer(const void* pointer, std::size_t bytes) const;
+  /// Where they may write, of all that is registered. Null: nothing was.
+  const kernels::RegisteredTable* at_peers() const {
+    return static_cast<const kernels::RegisteredTable*>(table_.data());
+  }
 
  private:
   struct Registration {
@@ -49,10 +53,14 @@ class DeviceRegistrations {
     Addresses addresses;                      ///< where the registered memory begins
   };
   static Status map_peers(const DeviceRank::Request& request, Registration& registration);
+  Result<std::optional<RegisteredRanges::Place>> find_range(const void* pointer, std::size_t bytes) const;
+  Status open_table(const DeviceRank::Request& request);
+  void put(std::uint64_t number, const Registration& registration);
   Status add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer, std::size_t bytes);
 
   std::map<std::uint64_t, Registration> all_;
   bool were_any_ = false;
+  cuda::MappedMemory table_;  ///< a kernels::RegisteredTable
   RegisteredRanges ranges_;
 };
 

@@ -59,6 +59,7 @@ const void* prompt_reduce_kernel(Wire wire, DataType type) {
 }
 const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
 const void* straight_copy_kernel() { return reinterpret_cast<const void*>(&straight_copy<>); }
+const void* offered_messages_kernel() { return reinterpret_cast<const void*>(&offered_messages<>); }
 const void* aggregate_copy_kernel(Wire wire) {
   if (wire == Wire::lines) return reinterpret_cast<const void*>(&aggregate_copy<Lines>);
   return wire == Wire::packets ? reinterpret_cast<const void*>(&aggregate_copy<Packets>)
@@ -116,7 +117,7 @@ std::vector<const void*> all_kernels(Wire wire) {
       all.push_back(prompt_reduce_kernel(wire, static_cast<DataType>(type)));
   }
   all.push_back(aggregate_copy_kernel(wire));
-  if (wire == Wire::bulk) all.push_back(straight_copy_kernel());
+  if (wire == Wire::bulk) all.insert(all.end(), {straight_copy_kernel(), offered_messages_kernel()});
   for (std::size_t type = 0; type < data_type_count; ++type)
     all.push_back(aggregate_reduce_kernel(wire, static_cast<DataType>(type)));
   return all;

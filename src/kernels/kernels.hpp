@@ -19,6 +19,8 @@ const void* exchange_copy_kernel(Wire wire, bool apart);
 const void* two_hop_copy_kernel(Wire wire);
 /// Of a StraightExchange.
 const void* straight_copy_kernel();
+/// Of OfferedMessages.
+const void* offered_messages_kernel();
 /// Of an Aggregate.
 const void* aggregate_copy_kernel(Wire wire);
 const void* aggregate_reduce_kernel(Wire wire, DataType type);

@@ -108,6 +108,9 @@ class Lane {
     ++sent_;
     return true;
   }
+  /// The number of the next slot each way: where a message begins both ends have the same.
+  __device__ std::uint64_t sent() const { return sent_; }
+  __device__ std::uint64_t taken() const { return taken_; }
   /// Whether next_slot() need not wait.
   __device__ bool has_slot() {
     if (sent_ >= returned_ + slot_depth) returned_ = load_returned();

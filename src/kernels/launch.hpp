@@ -209,6 +209,33 @@ struct StraightExchange : Exchange {
   std::byte* there[max_ranks];
 };
 
+/// What peers have registered, as this rank addresses it: by number, which is the same on all ranks. The latest has the
+/// place. In memory of the host, which the device reads.
+struct alignas(16) Registered {
+  std::uint64_t number;  ///< 0: none
+  std::byte* begin;
+};
+inline constexpr std::uint32_t most_registered = 64;
+using RegisteredTable = Registered[most_registered][max_ranks];
+
+/// Where a rank lets a peer write, in a word that leaves 16 bits to who sends it: the lower bits of the registration's
+/// number, and how far from its beginning in granules. 0: nowhere.
+inline constexpr std::uint32_t offer_bits = 48, offered_distance_bits = 32;
+inline std::uint64_t offer_of(std::uint64_t number, std::size_t distance_bytes) {
+  const std::uint64_t granules = distance_bytes / 16;
+  if (distance_bytes % 16 != 0 || granules >> offered_distance_bits != 0) return 0;
+  return (number & 0xffff) << offered_distance_bits | granules;
+}
+
+/// An exchange as a copy, in bulk, of messages that do not wait for one another. Of those of `least_bytes` and more who
+/// receives offers its output, if that is registered, and the sender writes there, without slots, from that chunk on
+/// before which it sees the offer (bulk_messages.cuh).
+struct OfferedMessages : Exchange {
+  std::size_t least_bytes;
+  const RegisteredTable* registered;
+  std::uint64_t offers[max_ranks];  ///< by sender: of receive[r]
+};
+
 /// One call of an Aggregate, as an Exchange whose messages all have one length: what goes to rank r, and what comes
 /// from it, begin r strides into the buffers. Or an all-reduce in two hops: first a slice goes to each rank, which
 /// reduces its own at `receive`, and then goes from there to all.

@@ -267,7 +267,7 @@ TEST_P(DeviceRegistration, LongExchangesInPlace) {
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
-/// From rank to rank all around, into what is registered: on all ranks, or on the even ones, at odd places.
+/// From rank to rank all around, straight into what is registered: of all ranks, or of the even ones.
 TEST_P(DeviceRegistration, LongMessages) {
   run([](straitComm_t comm, int rank, int ranks) {
     constexpr std::size_t bytes = (std::size_t{33} << 20) + 17;

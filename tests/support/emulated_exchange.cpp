@@ -49,4 +49,8 @@ void run_thread(const DeviceLaunch& /*launch*/, const kernels::StraightExchange&
   kernels::straight_copy(argument);
 }
 
+void run_thread(const DeviceLaunch& /*launch*/, const kernels::OfferedMessages& argument, DataType /*type*/) {
+  kernels::offered_messages(argument);
+}
+
 }  // namespace strait::testing

@@ -39,6 +39,7 @@ class Arena {
 /// A thread of a block: what its kernel does with that argument.
 void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type);
 void run_thread(const DeviceLaunch& launch, const kernels::StraightExchange& argument, DataType type);
+void run_thread(const DeviceLaunch& launch, const kernels::OfferedMessages& argument, DataType type);
 void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type);
 void run_thread(const DeviceLaunch& launch, const kernels::EncodedExchange& argument, DataType type);
 void run_thread(const DeviceLaunch& launch, const kernels::EncodedTwoHop& argument, DataType type);

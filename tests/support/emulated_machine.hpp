@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "communicator/device_calls.hpp"
@@ -27,6 +28,7 @@ class Machine {
     bool small_slots = false;    ///< shrink_slots()
     bool together = false;       ///< blocks of a launch run at the same time
     std::uint32_t averaged = 0;  ///< what averages divide by; 0: the ranks
+    std::size_t least_offered_bytes = ~std::size_t{0};
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
       : ranks_(ranks),
@@ -63,9 +65,9 @@ class Machine {
       ring.has_async_copies = options.piped;
       std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
-      calls_.emplace_back(
-          ring, tokens_[rank].data(),
-          DeviceCalls::Options{lanes, options.flagged_bytes, options.algorithm, 0, options.exchange_gbps});
+      DeviceCalls::Options of_calls{lanes, options.flagged_bytes, options.algorithm, 0, options.exchange_gbps};
+      of_calls.least_offered_bytes = options.least_offered_bytes;
+      calls_.emplace_back(ring, tokens_[rank].data(), std::move(of_calls));
     }
   }
 
@@ -79,6 +81,10 @@ class Machine {
   const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }
+  /// Slots that a rank has filled for a peer on a lane.
+  std::uint64_t sent(std::uint32_t rank, std::uint32_t peer, std::uint32_t lane) const {
+    return counts_[rank][kernels::lane_index(kernels::Wire::bulk, kernels::Cast::single, peer, lane)].sent;
+  }
   std::uint32_t ranks() const { return ranks_; }
   std::uint32_t averaged() const { return averaged_ == 0 ? ranks_ : averaged_; }
 

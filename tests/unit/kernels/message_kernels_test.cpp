@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 #include <vector>
+#include "support/emulated_registrations.hpp"
 #include "support/message_memory.hpp"
 #include "support/random_data.hpp"
 #include "support/random_messages.hpp"
@@ -22,10 +23,12 @@ struct Setup {
   bool p2p;
   std::uint32_t ranks;
   std::uint32_t blocks;  ///< 0: as many as there are lanes
+  bool offers = false;   ///< long messages begin with an offer, of a place or of none
 };
 std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
   return std::string(info.param.p2p ? "Peers" : "Host") + std::to_string(info.param.ranks) + "Ranks" +
-         (info.param.blocks == 0 ? "ManyBlocks" : std::to_string(info.param.blocks) + "Blocks");
+         (info.param.blocks == 0 ? "ManyBlocks" : std::to_string(info.param.blocks) + "Blocks") +
+         (info.param.offers ? "Offers" : "");
 }
 
 /// The border between the wires, and more than all free slots hold of either where blocks are few.
@@ -35,10 +38,22 @@ const std::vector<std::size_t> lengths{0,      1,     77, 4096, flagged_bytes - 
 
 class MessagesOfAnyLength : public ::testing::TestWithParam<Setup> {
  protected:
-  Machine machine_{
-      GetParam().ranks,
-      GetParam().blocks,
-      {.flagged_bytes = flagged_bytes, .p2p = GetParam().p2p, .small_slots = true, .together = GetParam().blocks != 0}};
+  Machine machine_{GetParam().ranks,
+                   GetParam().blocks,
+                   {.flagged_bytes = flagged_bytes,
+                    .p2p = GetParam().p2p,
+                    .small_slots = true,
+                    .together = GetParam().blocks != 0,
+                    .least_offered_bytes = 20'000}};
+  /// As if every other page of memory were registered.
+  static DeviceCalls::Offers offers() {
+    if (!GetParam().offers) return {};
+    const auto offer = [](const void* data, std::size_t bytes) {
+      const bool is_registered = (reinterpret_cast<std::uintptr_t>(data) >> 12 & 1) != 0;
+      return (is_registered ? all_memory : no_memory).of(data, bytes);
+    };
+    return {offer, all_memory.registered};
+  }
   /// `body(rank)` on all ranks at once.
   template <class Body>
   void on_all_ranks(Body&& body) {
@@ -69,7 +84,7 @@ TEST_P(MessagesOfAnyLength, Groups) {
         const auto buffer_of = [&](std::size_t number, bool sends) {
           return (sends ? memory[group].send : memory[group].receive)[number].data();
         };
-        const auto launches = machine_.calls(rank).launches_of(calls_of(groups[group], rank, own, buffer_of));
+        const auto launches = machine_.calls(rank).launches_of(calls_of(groups[group], rank, own, buffer_of), offers());
         machine_.run(launches, DataType::uint8);
       }
     });
@@ -88,9 +103,10 @@ TEST_P(MessagesOfAnyLength, OneByOneFromAGroup) {
     const std::vector<Call> calls = calls_of(messages, rank, random, [&](std::size_t number, bool sends) {
       return (sends ? memory.send : memory.receive)[number].data();
     });
-    if (rank == 0) machine_.run(machine_.calls(rank).launches_of(calls), DataType::uint8);
+    if (rank == 0) machine_.run(machine_.calls(rank).launches_of(calls, offers()), DataType::uint8);
     if (rank != 1) return;
-    for (const Call& call : calls) machine_.run(machine_.calls(rank).launches_of(std::span(&call, 1)), DataType::uint8);
+    for (const Call& call : calls)
+      machine_.run(machine_.calls(rank).launches_of(std::span(&call, 1), offers()), DataType::uint8);
   });
   memory.expect_received(messages);
 }
@@ -113,7 +129,7 @@ TEST_P(MessagesOfFewBlocks, GoInGroupsBesideRanksThatPostOneByOne) {
     MessageMemory memory(messages, random());
     on_all_ranks([&](std::uint32_t rank) {
       const auto run = [&](std::span<const Call> calls) {
-        machine_.run(machine_.calls(rank).launches_of(calls), DataType::uint8);
+        machine_.run(machine_.calls(rank).launches_of(calls, offers()), DataType::uint8);
       };
       const std::vector<Call> calls = calls_in_order(messages, rank, [&](std::size_t number, bool sends) {
         return (sends ? memory.send : memory.receive)[number].data();
@@ -165,7 +181,9 @@ TEST_P(MessagesOfAnyLength, AllToAllV) {
       EXPECT_EQ(of_two_wires, 0);
       EXPECT_LE(machine_.calls(0).launches_of(calls[0]).size(), 1u);
     }
-    on_all_ranks([&](std::uint32_t rank) { machine_.run(rank, calls[rank]); });
+    on_all_ranks([&](std::uint32_t rank) {
+      machine_.run(machine_.calls(rank).launches_of(calls[rank], offers()), DataType::uint8);
+    });
     EXPECT_EQ(received, expected);
     if (HasFailure()) return;
   }
@@ -201,11 +219,13 @@ TEST(MessagesOfManyBlocks, LeaveLanesOfOthersAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MessagesOfAnyLength,
                          ::testing::Values(Setup{false, 2, 1}, Setup{false, 3, 3}, Setup{false, 4, 1},
-                                           Setup{false, 3, 0}, Setup{true, 2, 0}, Setup{true, 3, 1}, Setup{true, 4, 3}),
+                                           Setup{false, 3, 0}, Setup{true, 2, 0}, Setup{true, 3, 1}, Setup{true, 4, 3},
+                                           Setup{true, 2, 5, true}, Setup{true, 3, 1, true}, Setup{true, 4, 3, true}),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Ranks, MessagesOfFewBlocks,
                          ::testing::Values(Setup{false, 2, 1}, Setup{false, 3, 3}, Setup{false, 4, 1},
-                                           Setup{true, 3, 1}, Setup{true, 4, 3}),
+                                           Setup{true, 3, 1}, Setup{true, 4, 3}, Setup{true, 2, 1, true},
+                                           Setup{true, 3, 1, true}, Setup{true, 4, 3, true}),
                          name_of);
 
 }  // namespace

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "communicator/device_calls.hpp"
+
+namespace strait::testing {
+
+/// Registered memory of an emulated machine, whose ranks share addresses: all that there is, in regions that become
+/// known when something in them is offered.
+class EmulatedRegistrations {
+ public:
+  static std::uint64_t offer(const void* data, std::size_t /*bytes*/) {
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    const std::uint64_t number = number_of(data);
+    for (kernels::Registered& each : table_[number % kernels::most_registered]) {
+      each.begin = reinterpret_cast<std::byte*>(address & ~(region_bytes - 1));
+      std::atomic_ref(each.number) = number;
+    }
+    return kernels::offer_of(number, address % region_bytes);
+  }
+  /// By one rank alone.
+  static void forget(const void* data, std::uint32_t peer) {
+    std::atomic_ref(table_[number_of(data) % kernels::most_registered][peer].number) = 0;
+  }
+  static const kernels::RegisteredTable& table() { return table_; }
+
+ private:
+  static constexpr std::uintptr_t region_bytes = std::uintptr_t{1} << 35;
+  static std::uint64_t number_of(const void* data) { return reinterpret_cast<std::uintptr_t>(data) / region_bytes + 1; }
+  static inline kernels::RegisteredTable table_{};
+};
+
+inline const DeviceCalls::Offers all_memory{EmulatedRegistrations::offer, &EmulatedRegistrations::table()};
+inline const DeviceCalls::Offers no_memory{[](const void*, std::size_t) { return std::uint64_t{0}; },
+                                           &EmulatedRegistrations::table()};
+
+}  // namespace strait::testing
