@@ -11,6 +11,7 @@ namespace {
 /// As long a question waits for words of the device's memory: a copy takes microseconds, but others may be before it.
 constexpr auto reading_limit = std::chrono::milliseconds(5);
 constexpr auto look_every = std::chrono::microseconds(10);
+constexpr auto longest_end = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -28,8 +29,13 @@ CallOrder::~CallOrder() {
   for (const Capture& capture : captures_) setup_.driver->destroy_event(capture.done);
   if (joining_stream_ != nullptr) setup_.driver->destroy_stream(joining_stream_);
   if (reading_stream_ == nullptr) return;
-  // Nobody waited for the last copy longer than reading_limit. It comes, for it waits for nothing but other copies.
-  while (!setup_.reader->is_idle(reading_stream_)) std::this_thread::sleep_for(look_every);
+  // Nobody waited for the last copy longer than reading_limit. It waits for nothing but other copies, or for what is
+  // before it in a hardware queue, which may need what this thread does next.
+  const auto limit = std::chrono::steady_clock::now() + longest_end;
+  while (!setup_.reader->is_idle(reading_stream_)) {
+    if (std::chrono::steady_clock::now() > limit) return;
+    std::this_thread::sleep_for(look_every);
+  }
   setup_.reader->destroy_stream(reading_stream_);
 }
 

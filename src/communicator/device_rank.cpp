@@ -341,9 +341,10 @@ Status CudaRank::has_not_ended() const {
 
 /// On a GPU that has failed calls have ended, too, and have no results.
 Status CudaRank::check_gpu() const {
-  Status works = check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) +
-                                              " has failed, perhaps by other work of this process, so that calls "
-                                              "have no results");
+  Status works = check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " of " +
+                                              request_.watch->name_of(request_.rank) +
+                                              " has failed, perhaps by other work of its process, so that calls have "
+                                              "no results. Look for the first CUDA error there");
   if (works) return {};
   return tl::unexpected(request_.watch->raise(std::move(works).error()));
 }

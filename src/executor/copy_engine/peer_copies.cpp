@@ -86,7 +86,6 @@ Status PeerCopies::enqueue(const StagedCall& call, std::uint32_t hash, StreamDri
 /// All ranks find alike.
 bool PeerCopies::supports(const StagedCall& call) const {
   if (setup_.window_bytes == 0 || !PeerTraffic::supports(call)) return false;
-  if (call.count == 0) return true;
   StagedCall part = call;
   part.count = std::min(most_elements(call), call.count);
   const std::size_t parts = (call.count + part.count - 1) / part.count;

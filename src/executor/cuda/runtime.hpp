@@ -20,8 +20,8 @@ namespace strait::cuda {
 Status check(cudaError_t result, std::string_view what);
 
 /// Makes a device current, and the one before it again. Costs next to nothing where it is current already. On a thread
-/// of Strait's own it stays: the one before it is whichever a new thread begins with, on which CUDA would make a context
-/// that nobody needs and that takes some hundred megabytes there.
+/// of Strait's own it stays: the one before it is whichever a new thread begins with, on which CUDA would make a
+/// context that nobody needs and that takes some hundred megabytes there.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device) {
