@@ -9,23 +9,32 @@
 /// another may take all of a message before it sends the first byte of another, or first serve a third rank.
 namespace strait::kernels {
 
-/// By the thread that looks after a peer on a lane: where its messages may be written without slots, which who receives
-/// one offers to its sender, once the first chunk has come: it tells that both mean the same message, so that nobody
-/// writes beyond what the other has room for. In a word of the sender's arena, which else multicasts return slots by,
-/// beside the lower bits of the number of the message's first slot. It is withdrawn when the message has come, long
-/// before a number comes again. A rank that undoes a registration before the others looks in vain for what they offer.
+/// By the thread that looks after a peer on a lane: where its messages may be written without slots. Who receives one
+/// offers that to its sender when the kernel begins, with the length, so that nobody who means another message writes
+/// beyond what there is room for. In two words of the sender's arena, which else multicasts return slots by, each with
+/// the lower bits of the number of the message's first slot, which both ends have alike. They are withdrawn when the
+/// message has come, long before a number comes again. A rank that undoes a registration before the others looks in
+/// vain for what they offer.
 class Offers {
  public:
   __device__ Offers(const Ring& ring, std::uint32_t peer, std::uint32_t lane)
-      : heard_(returned_word<Bulk>(ring, {ring.rank, peer, Cast::multi, lane})),
-        told_(returned_word<Bulk>(ring, {peer, ring.rank, Cast::multi, lane})),
+      : heard_(words(ring, {ring.rank, peer, Cast::multi, lane})),
+        told_(words(ring, {peer, ring.rank, Cast::multi, lane})),
         peer_(peer) {}
-  __device__ void make(std::uint64_t slot, std::uint64_t offer) const { store_word(told_, slot << offer_bits | offer); }
-  __device__ void withdraw() const { store_word(told_, 0); }
-  /// 0: there is none (yet).
-  __device__ std::uint64_t look(std::uint64_t slot) const {
-    const std::uint64_t word = acquire_word(heard_);
-    return word >> offer_bits == (slot & 0xffff) ? word & ((std::uint64_t{1} << offer_bits) - 1) : 0;
+  __device__ void make(std::uint64_t slot, std::uint64_t offer, std::size_t bytes) const {
+    store_word(told_.length, slot << offer_bits | bytes);
+    store_word(told_.place, slot << offer_bits | offer);
+  }
+  __device__ void withdraw() const {
+    store_word(told_.length, 0);
+    store_word(told_.place, 0);
+  }
+  /// 0: there is none (yet) for a message of this length.
+  __device__ std::uint64_t look(std::uint64_t slot, std::size_t bytes) const {
+    const std::uint64_t place = acquire_word(heard_.place);
+    if (place == 0 || place >> offer_bits != (slot & 0xffff)) return 0;
+    if (acquire_word(heard_.length) != (slot << offer_bits | bytes)) return 0;
+    return place & ((std::uint64_t{1} << offer_bits) - 1);
   }
   /// Null: nowhere any more.
   __device__ std::byte* place_of(std::uint64_t offer, const RegisteredTable& registered) const {
@@ -38,8 +47,18 @@ class Offers {
   }
 
  private:
-  std::uint64_t* const heard_;  ///< what the peer offers
-  std::uint64_t* const told_;
+  struct Words {
+    std::uint64_t *place, *length;
+  };
+  static __device__ Words words(const Ring& ring, const LaneEnds& ends) {
+    const auto word_of = [&](Wire wire) {
+      return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer]) +
+             lane_index(wire, ends.cast, ends.reader, ends.lane);
+    };
+    return {word_of(Wire::bulk), word_of(Wire::lines)};
+  }
+  const Words heard_;  ///< what the peer offers
+  const Words told_;
   const std::uint32_t peer_;
 };
 
@@ -138,7 +157,7 @@ class NextMessages {
   }
   __device__ __forceinline__ void look_for_offer() {
     if (!sent_.may_be_offered) return;
-    const std::uint64_t offer = offers_.look(sent_.first_slot);
+    const std::uint64_t offer = offers_.look(sent_.first_slot, sent_.message.bytes);
     if (offer == 0) return;
     sent_.may_be_offered = false;
     sent_.place = offers_.place_of(offer, *exchange_.registered);
@@ -154,12 +173,9 @@ class NextMessages {
     sent_.round += rows_.count;
     return true;
   }
-  /// Behind a chunk: all where nothing waits for this block meanwhile, but none as long as it has an offer to make, for
-  /// which it looks first; and of what comes through slots as much is taken as is sent.
+  /// Behind a chunk: but where what comes goes through slots, as much is taken as is sent.
   __device__ __forceinline__ std::uint32_t most_rows() const {
-    if (!taken_.is_left()) return ~0u;
-    if (taken_.offer == 0) return slot_depth - 1;
-    return taken_.round == 0 ? 0 : ~0u;
+    return taken_.is_left() && taken_.offer == 0 ? slot_depth - 1 : ~0u;
   }
   /// Whether one has come.
   __device__ __forceinline__ bool look_for_chunk() {
@@ -167,7 +183,6 @@ class NextMessages {
     const std::uint16_t hash = taken_.message.call_hash;
     if (lane_.has_come(hash)) {
       lane_.expect(taken_.message.data + to_, in_bytes_, hash, incoming_);
-      if (are_offered && taken_.offer != 0 && taken_.round == 0) offers_.make(taken_.first_slot, taken_.offer);
       ++taken_.round;
     } else if (are_offered && taken_.offer != 0 && lane_.has_come(straight_hash(hash))) {
       lane_.expect_slot(straight_hash(hash), incoming_);  // of which no byte is to be copied
@@ -244,6 +259,7 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
     sent.may_be_offered = minder.has_peer && send.bytes >= exchange.least_bytes;
     taken.first_slot = lane.taken();
     if (minder.has_peer && receive.bytes >= exchange.least_bytes) taken.offer = exchange.offers[minder.peer];
+    if (goes_on && taken.offer != 0 && taken.is_left()) offers.make(taken.first_slot, taken.offer, receive.bytes);
   }
   mark_start(ring, before);
   if (minder.minds && !goes_on) fail();
