@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "base/size_limit.hpp"
 
 namespace strait {
@@ -135,7 +136,7 @@ std::string FlightRecorder::json(const std::string& reason) const {
     };
     add_started(*controls_[rank], time, ask, json["seen"].back());
   }
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 1);
 }
 
 std::string FlightRecorder::communicator() const {

@@ -1,6 +1,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "topology/files.hpp"
 
 namespace strait {
@@ -34,7 +35,7 @@ class Writer {
     for (auto& item : outside_.items()) file[item.key()] = item.value();
     for (const DeviceId host : topology_.all(DeviceKind::host)) file["hosts"].push_back(hosts_.at(host));
     // Names from the system and from XML may be in any encoding.
-    return file.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json_text(file);
   }
 
  private:

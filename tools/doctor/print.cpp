@@ -5,7 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "json_text.hpp"
+#include "base/json_text.hpp"
 
 namespace strait::doctor {
 namespace {

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "base/size_limit.hpp"
-#include "json_text.hpp"
 #include "perf/provenance.hpp"
 
 namespace strait::perf {

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "base/wire_format.hpp"
-#include "json_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/last_times.hpp"
 #include "perf/options.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "json_text.hpp"
+#include "base/json_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/provenance.hpp"
 #include "sim/sweep.hpp"

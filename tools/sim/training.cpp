@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "json_text.hpp"
+#include "base/json_text.hpp"
 #include "perf/provenance.hpp"
 #include "sim/gpu_ranks.hpp"
 #include "sim/sweep.hpp"

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "json_text.hpp"
+#include "base/json_text.hpp"
 #include "topo/measurements.hpp"
 
 namespace strait::topo {
