@@ -190,8 +190,9 @@ STRAIT_API void straitAdoptThread(void);
  * buffers of all ranks come from here and are registered (straitCommRegister). Free it with straitMemFree. */
 STRAIT_API straitResult_t straitMemAlloc(void** pointer, size_t size_bytes);
 /* Memory of a CUDA device that the GPUs of other ranks can map: all-gathers, all-to-alls and broadcasts into it need
- * no thread block once it is registered (straitCommRegister). Free it with straitMemFree, when no
- * work uses it and it is registered no more. A build without CUDA: straitUnsupported. */
+ * no thread block once it is registered (straitCommRegister). Other GPUs of this process that reach the device's memory
+ * by P2P reach this memory, too. Free it with straitMemFree, when no work uses it and it is registered no more. A build
+ * without CUDA: straitUnsupported. */
 STRAIT_API straitResult_t straitMemAllocDevice(void** pointer, size_t size_bytes, int device);
 STRAIT_API straitResult_t straitMemFree(void* pointer);
 

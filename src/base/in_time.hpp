@@ -20,7 +20,8 @@ namespace strait {
 /// that who asks waits a little at most. From any thread.
 class InTime {
  public:
-  InTime() = default;
+  /// `prepare`: what its thread does first.
+  explicit InTime(std::function<void()> prepare = [] {}) : prepare_(std::move(prepare)) {}
   InTime(const InTime&) = delete;
   InTime& operator=(const InTime&) = delete;
   /// Waits for the question that is still open.
@@ -78,6 +79,7 @@ class InTime {
   }
   void answer_all() {
     is_own_thread = true;
+    prepare_();
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [&] { return ends_ || question_; });
@@ -89,6 +91,7 @@ class InTime {
     }
   }
 
+  const std::function<void()> prepare_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::function<void()> question_;  ///< that has yet to be asked

@@ -187,10 +187,6 @@ class DeviceCalls {
   }
   /// Thread blocks at most, where none are named as many as pay.
   std::uint32_t blocks_for(const Call& call) const { return bound(call) != 0 ? bound(call) : at_once(borders_.blocks); }
-  /// Of messages that may be offered a place. More are hardly faster (two H200).
-  std::uint32_t offered_blocks(const Call& call) const {
-    return bound(call) != 0 ? bound(call) : at_once(large_call_blocks);
-  }
   /// Whether the user has asked for few.
   bool has_few_blocks(const Call& call) const { return bound(call) != 0 && bound(call) < large_call_blocks; }
   /// Of so many blocks, those that every GPU has an SM for. Each waits for one on every other GPU, so that those of a

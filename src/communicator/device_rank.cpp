@@ -10,7 +10,6 @@
 #include <tuple>
 
 #include "base/log.hpp"
-#include "base/own_thread.hpp"
 #include "base/stages.hpp"
 #include "communicator/cuda_rank.hpp"
 #include "communicator/device_mailbox.hpp"
@@ -40,8 +39,7 @@ void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, C
   constexpr int looks_between_questions = 200;
   try {
     std::thread([&copies, &order, device = request.device] {
-      is_own_thread = true;
-      const DeviceGuard guard(device);
+      cuda::begin_own_thread(device);
       const cuda::RelaxedCapture relaxed;
       for (int looks = 1;; ++looks) {
         copies.release_waits();
@@ -233,7 +231,7 @@ bool CudaRank::await_own_work() {
 
 /// Goes between the kernels, which can only poll and write a word, and the rest of the library.
 void CudaRank::look_after(const std::stop_token& stop) {
-  is_own_thread = true;
+  cuda::begin_own_thread(request_.device);
   const std::atomic_ref abort(ring_.mailbox->abort);
   bool tells = false;
   for (int looks = 0; !stop.stop_requested(); ++looks) {

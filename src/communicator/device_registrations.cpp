@@ -34,6 +34,18 @@ DeviceBlocks& device_blocks() {
   return *blocks;
 }
 
+/// Other GPUs of this process that reach a GPU's memory.
+std::vector<int> peers_of(int device, int devices) {
+  std::vector<int> peers;
+  for (int peer = 0; peer < devices; ++peer) {
+    int reaches = 0;
+    if (peer == device) continue;
+    if (!cuda::check(cudaDeviceCanAccessPeer(&reaches, peer, device), "")) continue;
+    if (reaches != 0) peers.push_back(peer);
+  }
+  return peers;
+}
+
 }  // namespace
 
 Result<void*> allocate_device_memory(int device, std::size_t bytes) {
@@ -46,7 +58,9 @@ Result<void*> allocate_device_memory(int device, std::size_t bytes) {
   cuda::DeviceGuard guard(device);
   // Makes the device's context for a thread that has used none, also where the device is the current one.
   STRAIT_TRY(cuda::check(cudaSetDevice(device), "GPU " + std::to_string(device) + " cannot be used"));
-  STRAIT_ASSIGN(auto memory, cuda_p2p::SharedMemory::allocate_uncleared(device, bytes));
+  // For kernels of theirs, and copies: cudaDeviceEnablePeerAccess() does not open such memory to them.
+  const std::vector<int> peers = peers_of(device, devices);
+  STRAIT_ASSIGN(auto memory, cuda_p2p::SharedMemory::allocate_uncleared(device, bytes, peers));
   void* const pointer = memory.data();
   DeviceBlocks& blocks = device_blocks();
   const std::lock_guard lock(blocks.mutex);

@@ -172,12 +172,21 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   return {};
 }
 
+/// A collective takes all ranks, though at the moment this one may wait for another, which will never call either:
+/// whose set-up the dead rank has failed, and that is in no collective that would tell it to the rest.
+void Watch::add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const {
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
+    if (has_died(rank) && !transport_.peer_call(sequence, rank)) awaited.push_back(rank);
+}
+
 Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
   // What a rank published before it went still counts. So it is missing only if it was gone the last time we looked and
   // the operation, which has been tried since then, still waits for it.
   std::vector<std::uint32_t> gone;
-  const std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
+  std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
   if (!awaited.empty()) note_awaited(awaited.front());
+  if (waiting.sequence != 0 && backoff.examined - backoff.began >= compare_after)
+    add_missing(waiting.sequence, awaited);
   for (std::uint32_t rank : awaited) {
     const bool left = has_left(rank);
     if (!left && !has_died(rank)) continue;

@@ -114,6 +114,7 @@ class Watch {
   void tell_once(const Error& error) const;
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
+  void add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const;
   Status compare_started(std::uint64_t sequence, const CallSignature& own);
   /// `own` and `other`: what this rank and that one did. `rule`: what every rank must make alike.
   Error made_differently(const std::string& own, std::uint32_t rank, const std::string& other,

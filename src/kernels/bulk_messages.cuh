@@ -105,6 +105,9 @@ struct Way {
 /// How often a thread looks for what is not there yet before others go on without. A round costs some microseconds
 /// besides its bytes, so that one for what is sent and what comes costs less than two; each look takes about one.
 inline constexpr std::uint32_t looks_in_time = 16;
+/// How often who takes something as well, as its peers may do, looks for an offer before the first chunk goes through a
+/// slot: what lies there is taken when all else has been sent. Who only sends looks once, to be ahead of who receives.
+inline constexpr std::uint32_t looks_for_offer = 8;
 
 /// By each thread that looks after a peer, what it sends to it and takes from it in the coming round: of each no more
 /// than a chunk, and only what can move at once. Waits until there is something in the block; false: gave up.
@@ -123,8 +126,9 @@ class NextMessages {
   }
   __device__ __forceinline__ bool await(const Ring& ring, const Minder& minder, BulkMessagesRound& shared) {
     Patience patience;
+    const std::uint32_t offer_looks = awaits_chunk_ ? looks_for_offer : 1;
     for (std::uint32_t looks = 0; awaits_slot_ || awaits_chunk_; ++looks) {
-      const bool is_ready = look_for_slot(minder.lane);
+      const bool is_ready = look_for_slot(minder.lane, looks + 1 < offer_looks);
       if (look_for_chunk() || is_ready) store_progress(shared.failed_or_ready, 1);
       const bool is_awaited = (awaits_slot_ && !sent_.is_late) || (awaits_chunk_ && !taken_.is_late);
       if ((looks >= looks_in_time || !is_awaited) && load_progress(shared.failed_or_ready) != 0) break;
@@ -140,9 +144,12 @@ class NextMessages {
 
  private:
   /// Whether a chunk that is to be sent can move now.
-  __device__ __forceinline__ bool look_for_slot(std::uint32_t lane) {
+  __device__ __forceinline__ bool look_for_slot(std::uint32_t lane, bool awaits_offer) {
     if (!awaits_slot_) return false;
-    if constexpr (are_offered) look_for_offer();
+    if constexpr (are_offered) {
+      look_for_offer();
+      if (sent_.may_be_offered && sent_.round == 0 && awaits_offer) return false;
+    }
     const Message& message = sent_.message;
     const std::byte* const source = message.data + from_;
     if (!sends_rows(source)) {

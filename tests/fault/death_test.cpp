@@ -120,6 +120,31 @@ TEST(DeathOf, ARankWhosePeersUseItsMemory) {
              [](straitComm_t comm, int rank, Report& report) { return run_registered_stream(comm, rank, 3, report); });
 }
 
+/// Rank 1 waits for rank 2, which has yet to call. Nor has rank 0, and it never will.
+TEST(DeathOf, ARankThatNobodyWaitsForYet) {
+  constexpr int ranks = 3;
+  RankProcesses processes(ranks, [](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, ranks, report);
+    if (comm == nullptr) return;
+    if (rank != 1) std::this_thread::sleep_for(seconds(60));
+    std::int32_t value = 0;
+    const straitResult_t result = straitBroadcast(&value, &value, 1, straitInt32, 2, comm, nullptr);
+    report.fail_with(result, straitGetLastError(comm));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  std::this_thread::sleep_for(milliseconds(300));  // it waits by now
+  const Stopwatch since_death;
+  processes.signal(0, SIGKILL);
+  EXPECT_TRUE(
+      processes.await([&](int rank) { return rank != 1 || processes.report(rank).failed.load() != 0; }, 10'000));
+  const Report& report = processes.report(1);
+  EXPECT_EQ(report.result, straitRemoteError) << report.message;
+  EXPECT_THAT(std::string(report.message), HasSubstr("needs rank 0 (host " + host_name()));
+  EXPECT_LT(since_death.until(report.failed_at), seconds(1));
+  EXPECT_EQ(processes.end(1, 5000), 0);
+}
+
 /// From now on this process is told that its kernel has no pidfds.
 void refuse_pidfd_open() {
   sock_filter filter[] = {

@@ -1,4 +1,5 @@
 // Communicators come and go beside other work of the same GPU, and graphs run beside calls outside of them.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
 #include <cstdio>
@@ -337,6 +338,42 @@ void check_fork(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
 }
 
+bool has_context(int device) {
+  using GetState = int (*)(int device, unsigned* flags, int* is_active);
+  static const auto get_state =
+      reinterpret_cast<GetState>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuDevicePrimaryCtxGetState"));
+  unsigned flags = 0;
+  int is_active = 0;
+  EXPECT_EQ(get_state(device, &flags, &is_active), 0);
+  return is_active != 0;
+}
+
+/// A context takes half a GB of a GPU: a process has one where its ranks are, and nowhere else.
+void check_contexts(straitComm_t comm, int rank, int ranks) {
+  constexpr std::size_t bytes = 4096;
+  void *memory = nullptr, *handle = nullptr;
+  straitComm_t half = nullptr;
+  int done = 0;
+  DeviceSide side(bytes);
+  STRAIT_EXPECT_OK(straitMemAllocDevice(&memory, bytes, rank % gpu_count()));
+  STRAIT_EXPECT_OK(straitCommRegister(comm, memory, bytes, &handle));
+  STRAIT_EXPECT_OK(straitCommSplit(comm, rank % 2, rank, &half, nullptr));
+  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.send(), 100, straitFloat32, straitSum, half, side.stream()));
+  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.send(), 100, straitFloat32, straitSum, comm, side.stream()));
+  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
+  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+  EXPECT_EQ(done, 1);
+  STRAIT_EXPECT_OK(straitCommDestroy(half));
+  STRAIT_EXPECT_OK(straitCommDeregister(comm, handle));
+  STRAIT_EXPECT_OK(straitMemFree(memory));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for threads that look after the communicator
+  const bool are_threads = threads_to_meet != 0;
+  for (int device = 0; device < gpu_count(); ++device) {
+    const bool is_used = are_threads ? device < ranks : device == rank % gpu_count();
+    EXPECT_EQ(has_context(device), is_used) << "GPU " << device << " of rank " << rank;
+  }
+}
+
 using DeviceLifetime = DeviceRanks;
 TEST_P(DeviceLifetime, NothingIsLeftOnTheGpu) { run(check_leaks); }
 TEST_P(DeviceLifetime, ExitsWithoutDestroy) {
@@ -347,6 +384,7 @@ TEST_P(DeviceLifetime, ForksAfterInit) {
   if (!GetParam().as_processes) GTEST_SKIP() << "a process forks as a whole";
   run(check_fork);
 }
+TEST_P(DeviceLifetime, HasContextsWhereItsRanksAre) { run(check_contexts); }
 TEST_P(DeviceLifetime, KeepsToTheHostMemoryOfAll) { run(check_host_memory); }
 TEST_P(DeviceLifetime, BesideOtherWork) { run(check_beside_other_work); }
 TEST_P(DeviceLifetime, EndsHostMemoryBesideOtherWork) { run(check_end_of_host_memory); }

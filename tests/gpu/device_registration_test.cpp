@@ -267,6 +267,32 @@ TEST_P(DeviceRegistration, LongExchangesInPlace) {
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
+/// As programs that drive several GPUs expect of NCCL's memory.
+TEST_P(DeviceRegistration, MemoryIsReachedByOtherGpusOfTheProcess) {
+  run([](straitComm_t /*comm*/, int rank, int /*ranks*/) {
+    if (rank != 0) return;
+    constexpr std::size_t bytes = 4096;
+    int own = 0;
+    STRAIT_EXPECT_CUDA(cudaGetDevice(&own));
+    void* memory = nullptr;
+    STRAIT_EXPECT_OK(straitMemAllocDevice(&memory, bytes, own));
+    for (int other = 0; other < gpu_count(); ++other) {
+      int reaches = 0;
+      if (other == own) continue;
+      STRAIT_EXPECT_CUDA(cudaDeviceCanAccessPeer(&reaches, other, own));
+      if (reaches == 0) continue;
+      STRAIT_EXPECT_CUDA(cudaSetDevice(other));
+      STRAIT_EXPECT_CUDA(cudaMemset(memory, 1 + other, bytes));
+      STRAIT_EXPECT_CUDA(cudaDeviceSynchronize());
+      STRAIT_EXPECT_CUDA(cudaSetDevice(own));
+      Bytes there(bytes, std::byte{});
+      STRAIT_EXPECT_CUDA(cudaMemcpy(there.data(), memory, bytes, cudaMemcpyDeviceToHost));
+      EXPECT_EQ(there, Bytes(bytes, std::byte(1 + other)));
+    }
+    STRAIT_EXPECT_OK(straitMemFree(memory));
+  });
+}
+
 /// From rank to rank all around, straight into what is registered: of all ranks, or of the even ones.
 TEST_P(DeviceRegistration, LongMessages) {
   run([](straitComm_t comm, int rank, int ranks) {

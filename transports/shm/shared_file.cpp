@@ -64,6 +64,8 @@ Result<UniqueFd> open_created(const RendezvousRequest& request) {
 
 Result<UniqueFd> share_file(const RendezvousRequest& request) {
   const bool creates = request.rank == 0;
+  // Before there is a file all are here: should the one that makes it be killed, whoever is left unlinks it.
+  STRAIT_TRY(request.agree({}));
   Result<UniqueFd> file;
   if (creates) file = create(request);
   Status all = request.agree(file ? Status() : tl::unexpected(file.error()));

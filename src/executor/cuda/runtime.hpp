@@ -41,6 +41,13 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
+/// By a thread of Strait's own, before it asks CUDA anything: most questions make a context on the device that the
+/// thread has selected, which at first is 0. So every process of a host would have one there, of half a GB.
+inline void begin_own_thread(int device) {
+  is_own_thread = true;
+  cudaSetDevice(device);
+}
+
 /// What any thread may do at any time must not spoil what another one captures.
 class RelaxedCapture {
  public:

@@ -40,6 +40,13 @@ TEST(InTime, AsksOnAThreadOfStraits) {
   EXPECT_FALSE(is_own_thread);
 }
 
+TEST(InTime, PreparesItsThreadBeforeTheFirstQuestion) {
+  std::thread::id prepared;
+  InTime questions([&] { prepared = std::this_thread::get_id(); });
+  for (int turn = 0; turn < 2; ++turn)
+    EXPECT_EQ(questions.ask([&] { return std::optional(prepared == std::this_thread::get_id()); }, seconds(10)), true);
+}
+
 /// Who asks may be a thread that nobody catches anything for.
 TEST(InTime, KnowsNothingWhereThereIsNoThread) {
   InTime questions;
