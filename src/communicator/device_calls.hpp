@@ -23,6 +23,7 @@ namespace strait {
 struct MessageOffers {
   std::function<std::uint64_t(const void* data, std::size_t bytes)> of;  ///< 0: no place; empty: there never was any
   const kernels::RegisteredTable* registered = nullptr;
+  std::uint64_t latest_number = 0;  ///< of what is registered
 };
 
 /// One launch: which kernel, its argument, and its shape.

@@ -264,7 +264,7 @@ DeviceCalls::Offers CudaRank::offers_into(Status& offered) const {
     if (!offer) offered = tl::unexpected(offer.error());
     return offer.value_or(0);
   };
-  return {offer, registrations_.at_peers()};
+  return {offer, registrations_.at_peers(), registrations_.latest_number()};
 }
 
 Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {

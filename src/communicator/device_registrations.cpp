@@ -88,6 +88,7 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
   put(number, registration);
   all_.insert_or_assign(number, std::move(registration));
   were_any_ = true;
+  latest_number_ = number;
   Status ranged = add_range(request, number, pointer, bytes);  // now: what a range names must be there
   if (!ranged) remove(number);
   return ranged;

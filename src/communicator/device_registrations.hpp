@@ -41,6 +41,7 @@ class DeviceRegistrations {
   /// Where who sends a message to `pointer` may write it (kernels::offer_of). 0, and errors: as of find().
   Result<std::uint64_t> offer(const void* pointer, std::size_t bytes) const;
   /// Where they may write, of all that is registered. Null: nothing was.
+  std::uint64_t latest_number() const { return latest_number_; }
   const kernels::RegisteredTable* at_peers() const {
     return static_cast<const kernels::RegisteredTable*>(table_.data());
   }
@@ -60,6 +61,7 @@ class DeviceRegistrations {
 
   std::map<std::uint64_t, Registration> all_;
   bool were_any_ = false;
+  std::uint64_t latest_number_ = 0;
   cuda::MappedMemory table_;  ///< a kernels::RegisteredTable
   RegisteredRanges ranges_;
 };

@@ -17,10 +17,14 @@ namespace strait::kernels {
 /// vain for what they offer.
 class Offers {
  public:
+  /// Of the launch's arguments alone, and of what is registered.
   __device__ Offers(const Ring& ring, std::uint32_t peer, std::uint32_t lane)
       : heard_(words(ring, {ring.rank, peer, Cast::multi, lane})),
         told_(words(ring, {peer, ring.rank, Cast::multi, lane})),
         peer_(peer) {}
+  __device__ void look_up_likely(const OfferedMessages& messages) {
+    likely_ = registered_as(*messages.registered, messages.likely_number);
+  }
   __device__ void make(std::uint64_t slot, std::uint64_t offer, std::size_t bytes) const {
     store_word(told_.length, slot << offer_bits | bytes);
     store_word(told_.place, slot << offer_bits | offer);
@@ -38,10 +42,10 @@ class Offers {
   }
   /// Null: nowhere any more.
   __device__ std::byte* place_of(std::uint64_t offer, const RegisteredTable& registered) const {
-    const std::uint64_t number = offer >> offered_distance_bits;
-    const Granule found =
-        load_granule(reinterpret_cast<const std::byte*>(&registered[number % most_registered][peer_]));
-    if (found.low == 0 || (found.low & 0xffff) != number) return nullptr;
+    const std::uint64_t number = number_of_offer(offer);
+    const auto is_it = [&](const Granule& found) { return found.low != 0 && (found.low & 0xffff) == number; };
+    const Granule found = is_it(likely_) ? likely_ : registered_as(registered, number);
+    if (!is_it(found)) return nullptr;
     const std::uint64_t granules = offer & ((std::uint64_t{1} << offered_distance_bits) - 1);
     return reinterpret_cast<std::byte*>(found.high) + granules * sizeof(Granule);
   }
@@ -50,6 +54,9 @@ class Offers {
   struct Words {
     std::uint64_t *place, *length;
   };
+  __device__ Granule registered_as(const RegisteredTable& registered, std::uint64_t number) const {
+    return load_granule(reinterpret_cast<const std::byte*>(&registered[number % most_registered][peer_]));
+  }
   static __device__ Words words(const Ring& ring, const LaneEnds& ends) {
     const auto word_of = [&](Wire wire) {
       return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer]) +
@@ -60,6 +67,7 @@ class Offers {
   const Words heard_;  ///< what the peer offers
   const Words told_;
   const std::uint32_t peer_;
+  Granule likely_{};  ///< a Registered
 };
 
 /// The last flag of what went without slots has this instead of the call's hash.
@@ -247,7 +255,9 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
   const Message send = exchange.send[minder.peer], receive = exchange.receive[minder.peer];
   Way sent{send, minder.lane}, taken{receive, minder.lane};
   Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane);
-  const Offers offers(ring, minder.peer, minder.lane);
+  Offers offers(ring, minder.peer, minder.lane);
+  if constexpr (are_offered)
+    if (minder.has_peer) offers.look_up_likely(exchange);
   if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   if (threadIdx.x == 0) store_progress(shared.failed_or_ready, 0);

@@ -227,12 +227,18 @@ inline std::uint64_t offer_of(std::uint64_t number, std::size_t distance_bytes) 
   return (number & 0xffff) << offered_distance_bits | granules;
 }
 
+/// The lower bits of the registration's number.
+constexpr std::uint64_t number_of_offer(std::uint64_t offer) { return offer >> offered_distance_bits; }
+
 /// An exchange as a copy, in bulk, of messages that do not wait for one another. Of those of `least_bytes` and more who
 /// receives offers its output, if that is registered, and the sender writes there, without slots, from that chunk on
 /// before which it sees the offer (bulk_messages.cuh).
 struct OfferedMessages : Exchange {
   std::size_t least_bytes;
   const RegisteredTable* registered;
+  /// Of the registration that offers are likely to name: a kernel looks that up before it begins, because reads of the
+  /// host's memory take tens of microseconds where links are full.
+  std::uint64_t likely_number;
   std::uint64_t offers[max_ranks];  ///< by sender: of receive[r]
 };
 
