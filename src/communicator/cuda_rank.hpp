@@ -81,6 +81,7 @@ class CudaRank final : public DeviceRank {
   Result<std::optional<DeviceRegistrations::Place>> place_of_output(const Call& call) const;
   /// `offered`: gets what is wrong with memory that is asked for; it outlives what this returns.
   DeviceCalls::Offers offers_into(Status& offered) const;
+  void keep_for_graphs(std::span<const DeviceLaunch> launches);
   Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);
   /// `exchange`: what carries its exchanges of bytes out.

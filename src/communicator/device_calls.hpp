@@ -22,8 +22,7 @@ namespace strait {
 /// What receivers of messages may offer (kernels::OfferedMessages).
 struct MessageOffers {
   std::function<std::uint64_t(const void* data, std::size_t bytes)> of;  ///< 0: no place; empty: there never was any
-  const kernels::RegisteredTable* registered = nullptr;
-  std::uint64_t latest_number = 0;  ///< of what is registered
+  const kernels::RegisteredPlaces* registered = nullptr;
 };
 
 /// One launch: which kernel, its argument, and its shape.

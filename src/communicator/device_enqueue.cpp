@@ -234,6 +234,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
   Status offered;
   std::vector<DeviceLaunch> launches = calls.launches_of(call, offers_into(offered));
   STRAIT_TRY(std::move(offered));
+  keep_for_graphs(launches);
   const bool leaves_own = calls.leaves_own(call, launches);
   const auto launch = [&] { return launch_all(std::move(launches), call); };
   if (!leaves_own) return launch();
@@ -264,7 +265,15 @@ DeviceCalls::Offers CudaRank::offers_into(Status& offered) const {
     if (!offer) offered = tl::unexpected(offer.error());
     return offer.value_or(0);
   };
-  return {offer, registrations_.at_peers(), registrations_.latest_number()};
+  return {offer, &registrations_.at_peers()};
+}
+
+void CudaRank::keep_for_graphs(std::span<const DeviceLaunch> launches) {
+  const auto has_places = [](const DeviceLaunch& launch) {
+    return std::holds_alternative<kernels::OfferedMessages>(launch.argument);
+  };
+  if (order_->is_captured() && std::any_of(launches.begin(), launches.end(), has_places))
+    registrations_.stay_for_graphs();
 }
 
 Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
@@ -280,6 +289,7 @@ Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
   Status offered;
   std::vector<DeviceLaunch> launches = calls_.launches_of(by_kernels, offers_into(offered));
   STRAIT_TRY(std::move(offered));
+  keep_for_graphs(launches);
   const auto launch_others = [&] { return launch_all(std::move(launches), calls.front()); };
   if (by_engines.empty()) return launch_others();
   const auto beside = [&] { return launch_others().map([](Tail) {}); };

@@ -84,19 +84,16 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
     // be, has it wait for one another.
     const bool may_step = has_few_blocks(any) || options_.piped_bytes == 0;
     // Who only sends is ahead of who receives, and faster through pipes, which know of no offers.
-    const auto* const own_offer =
-        std::find_if(std::begin(ends.offers), std::end(ends.offers), [](std::uint64_t offer) { return offer != 0; });
-    const bool offers_some = own_offer != std::end(ends.offers);
+    const bool offers_some =
+        std::any_of(std::begin(ends.offers), std::end(ends.offers), [](std::uint64_t offer) { return offer != 0; });
     const bool piped = ends.piped && !offers_some && (may_step || has_one_way_each(ends.exchange));
     launches.emplace_back().argument = ends.exchange;
     shape_last(piped ? piped_slots(any, true, 0) : kernels::slots_of(ring_, wire, blocks_for(any)), false, launches);
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();
     if (ends.may_be_offered && !launches.back().piped) {
-      // Peers are likely to receive into what this rank does.
-      const std::uint64_t likely = offers_some ? kernels::number_of_offer(*own_offer) : offers.latest_number;
       OfferedMessages messages{
-          std::get<Exchange>(launch.argument), options_.least_offered_bytes, offers.registered, likely, {}};
+          std::get<Exchange>(launch.argument), options_.least_offered_bytes, *offers.registered, {}};
       std::copy(std::begin(ends.offers), std::end(ends.offers), messages.offers);
       launch.argument = messages;
     }

@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -76,7 +76,6 @@ bool free_device_memory(void* pointer) {
 
 Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_t number, void* pointer,
                                 std::size_t bytes) {
-  STRAIT_TRY(open_table(request));
   Registration registration{static_cast<std::byte*>(pointer), {}, {}, {}};
   Status own;
   if (auto memory = cuda_p2p::UserMemory::find(pointer, bytes, request.device))
@@ -85,10 +84,11 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
     own = tl::unexpected(memory.error());
   STRAIT_TRY(request.agree(own, "register its memory"));
   STRAIT_TRY(map_peers(request, registration));
-  put(number, registration);
+  at_peers_.numbers[number % kernels::most_registered] = number;
+  std::copy(registration.addresses.begin(), registration.addresses.end(),
+            at_peers_.begins[number % kernels::most_registered]);
   all_.insert_or_assign(number, std::move(registration));
   were_any_ = true;
-  latest_number_ = number;
   Status ranged = add_range(request, number, pointer, bytes);  // now: what a range names must be there
   if (!ranged) remove(number);
   return ranged;
@@ -96,30 +96,17 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
 
 void DeviceRegistrations::remove(std::uint64_t number) {
   ranges_.remove(number);
-  if (all_.count(number) != 0) put(number, {});
-  all_.erase(number);
+  std::uint64_t& latest = at_peers_.numbers[number % kernels::most_registered];
+  if (latest == number) latest = 0;
+  const auto found = all_.find(number);
+  if (found == all_.end()) return;
+  if (found->second.stays)
+    std::move(found->second.peers.begin(), found->second.peers.end(), std::back_inserter(staying_));
+  all_.erase(found);
 }
 
-Status DeviceRegistrations::open_table(const DeviceRank::Request& request) {
-  if (table_.data() != nullptr) return {};
-  auto table = cuda::MappedMemory::allocate(sizeof(kernels::RegisteredTable));
-  STRAIT_TRY(request.agree(table.map([](const auto&) {}), "pin memory for what is registered"));
-  table_ = std::move(*table);
-  return {};
-}
-
-/// Or takes it out, where `registration` has no addresses. Kernels read number and address at once.
-void DeviceRegistrations::put(std::uint64_t number, const Registration& registration) {
-  auto& places = (*static_cast<kernels::RegisteredTable*>(table_.data()))[number % kernels::most_registered];
-  const bool takes_out = registration.begin == nullptr;
-  for (std::uint32_t rank = 0; rank < kernels::max_ranks; ++rank) {
-    kernels::Registered& place = places[rank];
-    const std::atomic_ref<std::uint64_t> shown(place.number);
-    if (takes_out && shown != number) continue;
-    shown = 0;
-    place.begin = takes_out ? nullptr : registration.addresses[rank];
-    if (place.begin != nullptr) shown = number;
-  }
+void DeviceRegistrations::stay_for_graphs() {
+  for (auto& [number, registration] : all_) registration.stays = true;
 }
 
 Status DeviceRegistrations::add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer,

@@ -9,7 +9,6 @@
 
 #include "communicator/device_rank.hpp"
 #include "communicator/registered_ranges.hpp"
-#include "executor/cuda/runtime.hpp"
 #include "kernels/launch.hpp"
 #include "transports/cuda_p2p/user_memory.hpp"
 
@@ -40,11 +39,10 @@ class DeviceRegistrations {
   Result<std::optional<Place>> find(const void* pointer, std::size_t bytes) const;
   /// Where who sends a message to `pointer` may write it (kernels::offer_of). 0, and errors: as of find().
   Result<std::uint64_t> offer(const void* pointer, std::size_t bytes) const;
-  /// Where they may write, of all that is registered. Null: nothing was.
-  std::uint64_t latest_number() const { return latest_number_; }
-  const kernels::RegisteredTable* at_peers() const {
-    return static_cast<const kernels::RegisteredTable*>(table_.data());
-  }
+  /// Where this rank may write, if they offer it.
+  const kernels::RegisteredPlaces& at_peers() const { return at_peers_; }
+  /// A graph has at_peers(): what is mapped stays so, as long as the communicator, for it may be launched later on.
+  void stay_for_graphs();
 
  private:
   struct Registration {
@@ -52,17 +50,16 @@ class DeviceRegistrations {
     cuda_p2p::UserMemory own;
     std::vector<cuda_p2p::PeerMemory> peers;  ///< by rank; this rank's is empty
     Addresses addresses;                      ///< where the registered memory begins
+    bool stays = false;                       ///< stay_for_graphs()
   };
   static Status map_peers(const DeviceRank::Request& request, Registration& registration);
   Result<std::optional<RegisteredRanges::Place>> find_range(const void* pointer, std::size_t bytes) const;
-  Status open_table(const DeviceRank::Request& request);
-  void put(std::uint64_t number, const Registration& registration);
   Status add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer, std::size_t bytes);
 
   std::map<std::uint64_t, Registration> all_;
   bool were_any_ = false;
-  std::uint64_t latest_number_ = 0;
-  cuda::MappedMemory table_;  ///< a kernels::RegisteredTable
+  kernels::RegisteredPlaces at_peers_{};
+  std::vector<cuda_p2p::PeerMemory> staying_;  ///< of what is no longer registered
   RegisteredRanges ranges_;
 };
 

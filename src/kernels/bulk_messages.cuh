@@ -17,14 +17,10 @@ namespace strait::kernels {
 /// vain for what they offer.
 class Offers {
  public:
-  /// Of the launch's arguments alone, and of what is registered.
   __device__ Offers(const Ring& ring, std::uint32_t peer, std::uint32_t lane)
       : heard_(words(ring, {ring.rank, peer, Cast::multi, lane})),
         told_(words(ring, {peer, ring.rank, Cast::multi, lane})),
         peer_(peer) {}
-  __device__ void look_up_likely(const OfferedMessages& messages) {
-    likely_ = registered_as(*messages.registered, messages.likely_number);
-  }
   __device__ void make(std::uint64_t slot, std::uint64_t offer, std::size_t bytes) const {
     store_word(told_.length, slot << offer_bits | bytes);
     store_word(told_.place, slot << offer_bits | offer);
@@ -41,22 +37,18 @@ class Offers {
     return place & ((std::uint64_t{1} << offer_bits) - 1);
   }
   /// Null: nowhere any more.
-  __device__ std::byte* place_of(std::uint64_t offer, const RegisteredTable& registered) const {
-    const std::uint64_t number = number_of_offer(offer);
-    const auto is_it = [&](const Granule& found) { return found.low != 0 && (found.low & 0xffff) == number; };
-    const Granule found = is_it(likely_) ? likely_ : registered_as(registered, number);
-    if (!is_it(found)) return nullptr;
+  __device__ std::byte* place_of(std::uint64_t offer, const RegisteredPlaces& registered) const {
+    const std::uint64_t number = offer >> offered_distance_bits, at = number % most_registered;
+    std::byte* const begin = registered.begins[at][peer_];
+    if (registered.numbers[at] == 0 || (registered.numbers[at] & 0xffff) != number || begin == nullptr) return nullptr;
     const std::uint64_t granules = offer & ((std::uint64_t{1} << offered_distance_bits) - 1);
-    return reinterpret_cast<std::byte*>(found.high) + granules * sizeof(Granule);
+    return begin + granules * sizeof(Granule);
   }
 
  private:
   struct Words {
     std::uint64_t *place, *length;
   };
-  __device__ Granule registered_as(const RegisteredTable& registered, std::uint64_t number) const {
-    return load_granule(reinterpret_cast<const std::byte*>(&registered[number % most_registered][peer_]));
-  }
   static __device__ Words words(const Ring& ring, const LaneEnds& ends) {
     const auto word_of = [&](Wire wire) {
       return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer]) +
@@ -67,7 +59,6 @@ class Offers {
   const Words heard_;  ///< what the peer offers
   const Words told_;
   const std::uint32_t peer_;
-  Granule likely_{};  ///< a Registered
 };
 
 /// The last flag of what went without slots has this instead of the call's hash.
@@ -175,7 +166,7 @@ class NextMessages {
     const std::uint64_t offer = offers_.look(sent_.first_slot, sent_.message.bytes);
     if (offer == 0) return;
     sent_.may_be_offered = false;
-    sent_.place = offers_.place_of(offer, *exchange_.registered);
+    sent_.place = offers_.place_of(offer, exchange_.registered);
   }
   /// What goes to a place that was offered, all but the last chunk, which has the flag and may be shorter.
   __device__ __forceinline__ bool sends_rows(const std::byte* source) {
@@ -255,9 +246,7 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
   const Message send = exchange.send[minder.peer], receive = exchange.receive[minder.peer];
   Way sent{send, minder.lane}, taken{receive, minder.lane};
   Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane);
-  Offers offers(ring, minder.peer, minder.lane);
-  if constexpr (are_offered)
-    if (minder.has_peer) offers.look_up_likely(exchange);
+  const Offers offers(ring, minder.peer, minder.lane);
   if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   if (threadIdx.x == 0) store_progress(shared.failed_or_ready, 0);

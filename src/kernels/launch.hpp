@@ -209,14 +209,14 @@ struct StraightExchange : Exchange {
   std::byte* there[max_ranks];
 };
 
-/// What peers have registered, as this rank addresses it: by number, which is the same on all ranks. The latest has the
-/// place. In memory of the host, which the device reads.
-struct alignas(16) Registered {
-  std::uint64_t number;  ///< 0: none
-  std::byte* begin;
+/// What peers have registered last, as this rank addresses it: by number, which is the same on all ranks, each at its
+/// place modulo most_registered. Kernels get it with their arguments: to read it from the host's memory took them 40 us
+/// and more where links are full.
+inline constexpr std::uint32_t most_registered = 8;
+struct RegisteredPlaces {
+  std::uint64_t numbers[most_registered];  ///< 0: none
+  std::byte* begins[most_registered][max_ranks];
 };
-inline constexpr std::uint32_t most_registered = 64;
-using RegisteredTable = Registered[most_registered][max_ranks];
 
 /// Where a rank lets a peer write, in a word that leaves 16 bits to who sends it: the lower bits of the registration's
 /// number, and how far from its beginning in granules. 0: nowhere.
@@ -227,18 +227,12 @@ inline std::uint64_t offer_of(std::uint64_t number, std::size_t distance_bytes) 
   return (number & 0xffff) << offered_distance_bits | granules;
 }
 
-/// The lower bits of the registration's number.
-constexpr std::uint64_t number_of_offer(std::uint64_t offer) { return offer >> offered_distance_bits; }
-
 /// An exchange as a copy, in bulk, of messages that do not wait for one another. Of those of `least_bytes` and more who
 /// receives offers its output, if that is registered, and the sender writes there, without slots, from that chunk on
 /// before which it sees the offer (bulk_messages.cuh).
 struct OfferedMessages : Exchange {
   std::size_t least_bytes;
-  const RegisteredTable* registered;
-  /// Of the registration that offers are likely to name: a kernel looks that up before it begins, because reads of the
-  /// host's memory take tens of microseconds where links are full.
-  std::uint64_t likely_number;
+  RegisteredPlaces registered;
   std::uint64_t offers[max_ranks];  ///< by sender: of receive[r]
 };
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,27 +13,26 @@ class EmulatedRegistrations {
  public:
   static std::uint64_t offer(const void* data, std::size_t /*bytes*/) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
-    const std::uint64_t number = number_of(data);
-    for (kernels::Registered& each : table_[number % kernels::most_registered]) {
-      each.begin = reinterpret_cast<std::byte*>(address & ~(region_bytes - 1));
-      std::atomic_ref(each.number) = number;
-    }
+    const std::uint64_t number = number_of(data), at = number % kernels::most_registered;
+    for (std::byte*& begin : places_.begins[at])
+      if (begin == nullptr) begin = reinterpret_cast<std::byte*>(address & ~(region_bytes - 1));
+    if (places_.numbers[at] == 0) places_.numbers[at] = number;
     return kernels::offer_of(number, address % region_bytes);
   }
-  /// By one rank alone.
+  /// By one rank alone, of what `peer` has there, until something in that region is offered again.
   static void forget(const void* data, std::uint32_t peer) {
-    std::atomic_ref(table_[number_of(data) % kernels::most_registered][peer].number) = 0;
+    places_.begins[number_of(data) % kernels::most_registered][peer] = nullptr;
   }
-  static const kernels::RegisteredTable& table() { return table_; }
+  static const kernels::RegisteredPlaces& places() { return places_; }
 
  private:
   static constexpr std::uintptr_t region_bytes = std::uintptr_t{1} << 35;
   static std::uint64_t number_of(const void* data) { return reinterpret_cast<std::uintptr_t>(data) / region_bytes + 1; }
-  static inline kernels::RegisteredTable table_{};
+  static inline kernels::RegisteredPlaces places_{};
 };
 
-inline const DeviceCalls::Offers all_memory{EmulatedRegistrations::offer, &EmulatedRegistrations::table()};
+inline const DeviceCalls::Offers all_memory{EmulatedRegistrations::offer, &EmulatedRegistrations::places()};
 inline const DeviceCalls::Offers no_memory{[](const void*, std::size_t) { return std::uint64_t{0}; },
-                                           &EmulatedRegistrations::table()};
+                                           &EmulatedRegistrations::places()};
 
 }  // namespace strait::testing

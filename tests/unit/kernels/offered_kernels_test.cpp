@@ -25,6 +25,8 @@ constexpr std::uint64_t most_of_offered_ones = lanes * (kernels::slot_depth + 2)
 /// Of two ranks, as if so many slots had been used before.
 class Offered : public ::testing::TestWithParam<std::uint64_t> {
  protected:
+  void SetUp() override { (void)all_memory.of(memory_.receive[0].data(), bytes); }  // it is registered
+
   std::vector<DeviceLaunch> launches(std::uint32_t rank, const DeviceCalls::Offers& offer) {
     Random random(rank);
     const auto buffer_of = [&](std::size_t number, bool sends) {
@@ -102,8 +104,9 @@ TEST_P(Offered, AreNotWrittenBeforeTheCall) {
 
 /// The sender has undone the registration, or has another one at its place.
 TEST_P(Offered, GoThroughSlotsWhereTheSenderHasNoSuchRegistration) {
-  const std::vector<DeviceLaunch> taken = launches(1, all_memory), sent = launches(0, no_memory);
+  const std::vector<DeviceLaunch> taken = launches(1, all_memory);
   EmulatedRegistrations::forget(memory_.receive[0].data(), 1);
+  const std::vector<DeviceLaunch> sent = launches(0, no_memory);
   {
     const std::jthread receiver([&] { machine_.run(taken, DataType::uint8); });
     machine_.run(sent, DataType::uint8);
