@@ -106,6 +106,7 @@ class Channel {
   tl::unexpected<Error> expire(const Operation& operation);
   /// Makes the error sticky and tells everybody but `from`.
   tl::unexpected<Error> break_channel(const Error& error, const Neighbour* from = nullptr);
+  tl::unexpected<Error> break_at_end_of(const Neighbour& neighbour, const std::string& when);
 
   const int rank_;
   const int ranks_;

@@ -66,11 +66,7 @@ Status Channel::progress(Operation& operation) {
                " needs it: it destroyed its communicator too early. Let it make the same calls as the others before it "
                "does"},
           &neighbour);
-    if (neighbour.connection.ended())
-      return break_channel(
-          {Code::remote_error, describe(neighbour.rank) + " is gone during " + describe(operation.head) + " (" +
-                                   neighbour.connection.end_reason() + "): its process died"},
-          &neighbour);
+    if (neighbour.connection.ended()) return break_at_end_of(neighbour, " during " + describe(operation.head));
   }
   return {};
 }
@@ -169,6 +165,14 @@ tl::unexpected<Error> Channel::break_channel(const Error& error, const Neighbour
   return tl::unexpected(error);
 }
 
+/// It may have gone because of what happened to another rank, as the communicator knows.
+tl::unexpected<Error> Channel::break_at_end_of(const Neighbour& neighbour, const std::string& when) {
+  if (const Status news = ask_for_news(); !news) return break_channel(news.error());
+  return break_channel({Code::remote_error, describe(neighbour.rank) + " is gone" + when + " (" +
+                                                neighbour.connection.end_reason() + "): its process died"},
+                       &neighbour);
+}
+
 Status Channel::check() {
   const Turn turn(*this, std::try_to_lock);
   // An operation that is under way looks by itself.
@@ -177,10 +181,7 @@ Status Channel::check() {
   for (Neighbour& neighbour : neighbours_) {
     STRAIT_TRY(receive(neighbour));
     if (neighbour.bad_news) return break_channel(*neighbour.bad_news, &neighbour);
-    if (neighbour.connection.ended() && !neighbour.left)
-      return break_channel({Code::remote_error, describe(neighbour.rank) + " is gone (" +
-                                                    neighbour.connection.end_reason() + "): its process died"},
-                           &neighbour);
+    if (neighbour.connection.ended() && !neighbour.left) return break_at_end_of(neighbour, "");
   }
   if (const Status news = ask_for_news(); !news) return break_channel(news.error());
   return {};

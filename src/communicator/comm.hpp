@@ -215,6 +215,7 @@ class Comm {
   /// Of a set-up call of all ranks that has failed on this one: the communicator's failure, of which what reached this
   /// rank first may be a consequence; or that another rank called something else; success: neither.
   Status cause_of(const Error& error, SetUpCall call);
+  Status death_behind(const Error& error) const;
   /// First of all in such a call: whether all ranks make the same one.
   Status begin_set_up(SetUpCall call, const Deadline& deadline);
 

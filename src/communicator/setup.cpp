@@ -273,8 +273,25 @@ Status Comm::register_memory(std::uint64_t number, void* pointer, std::size_t by
   return registered;
 }
 
+/// What a connection's end says may come of the death of a rank that it does not lead to. Connections of a process
+/// close a moment before it is seen to have ended.
+Status Comm::death_behind(const Error& error) const {
+  constexpr int looks = 100;
+  for (int look = 0; look < looks; ++look) {
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+      const RankName& name = watch_->name_of(rank);
+      if (!watch_->has_died(rank)) continue;
+      if (error.message.find(name) != std::string::npos) return {};
+      return fail(Code::remote_error, "the process of " + name + " has died: " + error.message);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
+}
+
 Status Comm::cause_of(const Error& error, SetUpCall call) {
   STRAIT_TRY(sticky());
+  if (error.code == Code::remote_error) STRAIT_TRY(death_behind(error));
   return error.code == Code::timeout && !has_captured_ ? watch_->compare_set_up(text_of(call), sequence_ + 1)
                                                        : Status();
 }

@@ -67,6 +67,21 @@ TEST_F(Processes, JoinAndExchange) {
   for (pid_t pid : pids) EXPECT_TRUE(exits_well(pid));
 }
 
+/// As a rank that goes on without the communicator, whose failure it has heard of.
+TEST_F(Processes, AnEndThatComesOfAnotherFailureIsToldAsThat) {
+  UniqueId id = make_id();
+  auto pids = fork_ranks(2, [&](int rank) {
+    auto channel = join(id, options_of(rank, 2));
+    if (!channel) return false;
+    if (rank == 1) ::_exit(0);  // without a goodbye
+    (*channel)->heed([] { return Status(fail(Code::remote_error, "rank 2 has died")); });
+    std::this_thread::sleep_for(Milliseconds(100));
+    const Status told = (*channel)->barrier(within_ms(10'000));
+    return !told && told.error().message == "rank 2 has died";
+  });
+  for (pid_t pid : pids) EXPECT_TRUE(exits_well(pid));
+}
+
 /// Ranks wait in a barrier without the victim; it is killed; all others must name it within a second.
 void kill_a_rank(int victim, Shared* shared, const std::vector<pid_t>& pids) {
   const Stopwatch watch;
