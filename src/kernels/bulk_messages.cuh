@@ -127,8 +127,9 @@ class NextMessages {
     Patience patience;
     const std::uint32_t offer_looks = awaits_chunk_ ? looks_for_offer : 1;
     for (std::uint32_t looks = 0; awaits_slot_ || awaits_chunk_; ++looks) {
-      const bool is_ready = look_for_slot(minder.lane, looks + 1 < offer_looks);
-      if (look_for_chunk() || is_ready) store_progress(shared.failed_or_ready, 1);
+      // Told at once: to look for a chunk takes a microsecond.
+      if (look_for_slot(minder.lane, looks + 1 < offer_looks)) store_progress(shared.failed_or_ready, 1);
+      if (look_for_chunk()) store_progress(shared.failed_or_ready, 1);
       const bool is_awaited = (awaits_slot_ && !sent_.is_late) || (awaits_chunk_ && !taken_.is_late);
       if ((looks >= looks_in_time || !is_awaited) && load_progress(shared.failed_or_ready) != 0) break;
       if (patience.spent(ring, minder.peer, minder.lane, awaits_slot_)) return false;
