@@ -71,8 +71,7 @@ class DeviceCalls {
     double exchange_gbps = 0;                   ///< ExchangeRates, by which borders are; 0: unknown
     std::uint32_t most_blocks = 0;              ///< of a launch, whatever is asked for; 0: no such bound
     std::uint32_t sms = 0;                      ///< of the smallest GPU; 0: unknown
-    /// Of messages whose receivers offer a place: shorter ones are no slower through slots (four H200).
-    std::size_t least_offered_bytes = std::size_t{32} << 20;
+    std::size_t least_offered_bytes = 0;        ///< of messages whose receivers offer a place; 0: as pays
   };
   using Offers = MessageOffers;
   DeviceCalls() = default;
@@ -82,12 +81,19 @@ class DeviceCalls {
         barrier_tokens_(barrier_tokens),
         options_(std::move(options)),
         borders_(borders_of(kernels::kind_of(ring), ring.ranks, options_.exchange_gbps)),
+        least_offered_bytes_(options_.least_offered_bytes != 0 ? options_.least_offered_bytes
+                                                               : least_offered_bytes(ring.ranks)),
         flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes)),
         lone_flagged_bytes_(flagged_bytes_),
         gathered_flagged_bytes_(flagged_bytes_) {
     if (options_.flagged_bytes || !ring.staged) return;  // not measured where packets go to peers
     lone_flagged_bytes_ = flagged_bytes_ * (std::max(ring.ranks, 2u) - 1) * 2 / 3;
     gathered_flagged_bytes_ = flagged_bytes_ / 2;
+  }
+
+  /// Shorter messages are no slower through slots, which pairs have more of (two and four H200).
+  static constexpr std::size_t least_offered_bytes(std::uint32_t ranks) {
+    return std::size_t{ranks == 2 ? 256u : 32u} << 20;
   }
 
   /// Nothing where this rank has nothing to do. `offers`: of a call that is made of messages, as of a group of them.
@@ -235,6 +241,7 @@ class DeviceCalls {
   std::byte* barrier_tokens_ = nullptr;
   Options options_;
   Borders borders_;
+  std::size_t least_offered_bytes_ = 0;
   /// The second: where a rank takes one message, not one of each. The third: where one takes all, and sends nothing.
   std::size_t flagged_bytes_ = 0, lone_flagged_bytes_ = 0, gathered_flagged_bytes_ = 0;
 };

@@ -55,7 +55,7 @@ void DeviceCalls::add_end(const Call& call, const End& end, const Offers& offers
   if (bytes == 0) return;
   const Slots through = slots_for(call, true, bytes);  // cut alike whether the peer knows of offers or not
   const bool may_be_offered = offers.of && !ring_.staged && end.peer != ring_.rank && through.wire == Wire::bulk &&
-                              bytes >= options_.least_offered_bytes;
+                              bytes >= least_offered_bytes_;
   // What stays on this rank is copied by a launch that has both ends; all ranks take part in an all-to-all at once.
   const bool is_sent = end.sends || end.peer == ring_.rank || call.collective == Collective::all_to_all_v;
   const Part part = through.wire == Wire::bulk ? Part::long_ones : is_sent ? Part::short_sends : Part::short_receives;
@@ -93,7 +93,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
     DeviceLaunch& launch = launches.back();
     if (ends.may_be_offered && !launches.back().piped) {
       OfferedMessages messages{
-          std::get<Exchange>(launch.argument), options_.least_offered_bytes, *offers.registered, {}};
+          std::get<Exchange>(launch.argument), least_offered_bytes_, *offers.registered, {}};
       std::copy(std::begin(ends.offers), std::end(ends.offers), messages.offers);
       launch.argument = messages;
     }

@@ -177,9 +177,9 @@ TEST(OfferedPlaces, AreNotWrittenByOtherMessages) {
 }
 
 TEST(AreOffered, LongOnesBetweenPeers) {
-  constexpr std::size_t least = std::size_t{32} << 20;
-  const auto may_be_offered = [&](bool p2p, std::uint32_t peer, std::size_t count, const DeviceCalls::Offers& offer) {
-    const Machine machine(2, 0, {.p2p = p2p, .least_offered_bytes = DeviceCalls::Options{}.least_offered_bytes});
+  const auto may_be_offered = [&](std::uint32_t ranks, bool p2p, std::uint32_t peer, std::size_t count,
+                                  const DeviceCalls::Offers& offer) {
+    const Machine machine(ranks, 0, {.p2p = p2p, .least_offered_bytes = 0});
     std::byte buffer{};
     Call call;
     call.collective = Collective::send_recv;
@@ -193,11 +193,14 @@ TEST(AreOffered, LongOnesBetweenPeers) {
       return std::holds_alternative<kernels::OfferedMessages>(each.argument);
     });
   };
-  EXPECT_TRUE(may_be_offered(true, 1, least, all_memory));
-  EXPECT_FALSE(may_be_offered(true, 1, least - 1, all_memory));
-  EXPECT_FALSE(may_be_offered(true, 1, least, {})) << "nothing was registered";
-  EXPECT_FALSE(may_be_offered(true, 0, least, all_memory)) << "it stays on this rank";
-  EXPECT_FALSE(may_be_offered(false, 1, least, all_memory)) << "no peer reaches it";
+  for (const std::uint32_t ranks : {2u, 3u}) {
+    const std::size_t least = std::size_t{ranks == 2 ? 256u : 32u} << 20;
+    EXPECT_TRUE(may_be_offered(ranks, true, 1, least, all_memory));
+    EXPECT_FALSE(may_be_offered(ranks, true, 1, least - 1, all_memory));
+    EXPECT_FALSE(may_be_offered(ranks, true, 1, least, {})) << "nothing was registered";
+    EXPECT_FALSE(may_be_offered(ranks, true, 0, least, all_memory)) << "it stays on this rank";
+    EXPECT_FALSE(may_be_offered(ranks, false, 1, least, all_memory)) << "no peer reaches it";
+  }
 }
 
 TEST(AreOffered, WholeGranulesThatAWordCanName) {

@@ -1,0 +1,76 @@
+#pragma once
+
+#include "kernels/bulk_exchange.cuh"
+
+/// A round of messages in bulk which do not depend on one another (bulk_messages.cuh).
+namespace strait::kernels {
+
+struct BulkMessagesRound : BulkExchangeRound {
+  std::uint32_t failed_or_ready;  ///< something moves in this round, or nothing ever will: no more waiting
+};
+
+/// How far the thread that looks after a message has come on its lane.
+struct Way {
+  std::uint32_t round = 0;
+  bool is_late = false;  ///< it was waited for in vain, and is no longer where others can go on
+
+  __device__ std::uint32_t next(const Message& message, std::uint32_t lane, std::size_t& offset) const {
+    return chunk_of(message, lane, round, offset);
+  }
+  __device__ bool is_left(const Message& message, std::uint32_t lane) const {
+    std::size_t offset = 0;
+    return next(message, lane, offset) != 0;
+  }
+};
+
+/// How often a thread looks for what is not there yet before others go on without. A round costs some microseconds
+/// besides its bytes, so that one for what is sent and what comes costs less than two; each look takes about one.
+inline constexpr std::uint32_t looks_in_time = 16;
+
+/// By each thread that looks after a peer, what it sends to it and takes from it in the coming round: of each no more
+/// than a chunk, and only what can move at once. Waits until there is something in the block; false: gave up.
+__device__ __forceinline__ bool prepare_messages(const Exchange& exchange, const Message& send, const Message& receive,
+                                                 Lane<Bulk>& lane, const Minder& minder, Way& sent, Way& taken,
+                                                 BulkMessagesRound& shared) {
+  std::size_t from = 0, to = 0;
+  const std::uint32_t out_bytes = sent.next(send, minder.lane, from), in_bytes = taken.next(receive, minder.lane, to);
+  bool awaits_slot = out_bytes != 0, awaits_chunk = in_bytes != 0;
+  Outgoing outgoing{};
+  Incoming incoming{};
+  Patience patience;
+  for (std::uint32_t looks = 0; awaits_slot || awaits_chunk; ++looks) {
+    if (awaits_slot && lane.has_slot()) {
+      (void)lane.next_slot(send.data + from, out_bytes, send.call_hash, outgoing, minder.lane);
+      awaits_slot = false;
+      store_progress(shared.failed_or_ready, 1);
+    }
+    if (awaits_chunk && lane.has_come(receive.call_hash)) {
+      lane.expect(receive.data + to, in_bytes, receive.call_hash, incoming);
+      awaits_chunk = false;
+      store_progress(shared.failed_or_ready, 1);
+    }
+    const bool in_time = looks < looks_in_time && ((awaits_slot && !sent.is_late) || (awaits_chunk && !taken.is_late));
+    if (!in_time && load_progress(shared.failed_or_ready) != 0) break;
+    if (patience.spent(exchange.ring, minder.peer, minder.lane, awaits_slot)) return false;
+  }
+  sent.is_late = awaits_slot;
+  taken.is_late = awaits_chunk;
+  sent.round += outgoing.bytes != 0 ? 1 : 0;
+  taken.round += incoming.bytes != 0 ? 1 : 0;
+  shared.outgoing[minder.chunk] = outgoing;
+  shared.incoming[minder.chunk] = incoming;
+  return true;
+}
+
+/// Likewise, of what stays on this rank.
+__device__ __forceinline__ void prepare_own(const Message& send, const Message& receive, const Minder& minder,
+                                            Way& taken, BulkMessagesRound& shared) {
+  std::size_t offset = 0;
+  const std::uint32_t bytes = taken.next(receive, minder.lane, offset);
+  shared.own[minder.nth] = {send.data + offset, receive.data + offset, bytes};
+  if (bytes == 0) return;
+  ++taken.round;
+  store_progress(shared.failed_or_ready, 1);
+}
+
+}  // namespace strait::kernels
