@@ -92,8 +92,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();
     if (ends.may_be_offered && !launches.back().piped) {
-      OfferedMessages messages{
-          std::get<Exchange>(launch.argument), least_offered_bytes_, *offers.registered, {}};
+      OfferedMessages messages{std::get<Exchange>(launch.argument), least_offered_bytes_, *offers.registered, {}};
       std::copy(std::begin(ends.offers), std::end(ends.offers), messages.offers);
       launch.argument = messages;
     }
