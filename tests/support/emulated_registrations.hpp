@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
 
 #include "communicator/device_calls.hpp"
 
@@ -13,21 +17,30 @@ class EmulatedRegistrations {
  public:
   static std::uint64_t offer(const void* data, std::size_t /*bytes*/) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
-    const std::uint64_t number = number_of(data), at = number % kernels::most_registered;
-    for (std::byte*& begin : places_.begins[at])
+    const std::uint64_t number = number_of(data);
+    for (std::byte*& begin : places_.begins[number])
       if (begin == nullptr) begin = reinterpret_cast<std::byte*>(address & ~(region_bytes - 1));
-    if (places_.numbers[at] == 0) places_.numbers[at] = number;
+    places_.numbers[number] = number;
     return kernels::offer_of(number, address % region_bytes);
   }
   /// By one rank alone, of what `peer` has there, until something in that region is offered again.
-  static void forget(const void* data, std::uint32_t peer) {
-    places_.begins[number_of(data) % kernels::most_registered][peer] = nullptr;
-  }
+  static void forget(const void* data, std::uint32_t peer) { places_.begins[number_of(data)][peer] = nullptr; }
   static const kernels::RegisteredPlaces& places() { return places_; }
 
  private:
   static constexpr std::uintptr_t region_bytes = std::uintptr_t{1} << 35;
-  static std::uint64_t number_of(const void* data) { return reinterpret_cast<std::uintptr_t>(data) / region_bytes + 1; }
+  /// Of its region: from 1 on, as they become known. A process has few.
+  static std::uint64_t number_of(const void* data) {
+    static std::mutex mutex;
+    static std::vector<std::uintptr_t> regions;
+    const std::uintptr_t region = reinterpret_cast<std::uintptr_t>(data) / region_bytes;
+    const std::lock_guard lock(mutex);
+    const auto known = std::find(regions.begin(), regions.end(), region);
+    const auto number = static_cast<std::uint64_t>(known - regions.begin()) + 1;
+    if (known == regions.end()) regions.push_back(region);
+    if (number >= kernels::most_registered) std::abort();
+    return number;
+  }
   static inline kernels::RegisteredPlaces places_{};
 };
 
