@@ -260,8 +260,9 @@ STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
  * large all-gathers, all-to-alls (in place on all ranks or on none) and broadcasts, which begin at the same distance
  * from `pointer` on all ranks. Once the communicator has failed, peers that have made such a call may write there even
  * if this rank has not made it. Also of messages of 32 MB and more (straitRecv, straitAllToAllv; between two ranks of
- * 256 MB and more), at any multiple of 16 bytes from `pointer`; their senders need not use registered memory. Where
- * GPUs trade through host memory it changes nothing. */
+ * 256 MB and more), at any multiple of 16 bytes from `pointer`, of the last eight registrations; their senders need not
+ * use registered memory. Peers that have captured such messages keep the memory until they destroy the communicator.
+ * Where GPUs trade through host memory it changes nothing. */
 STRAIT_API straitResult_t straitCommRegister(straitComm_t comm, void* pointer, size_t size_bytes, void** handle);
 STRAIT_API straitResult_t straitCommDeregister(straitComm_t comm, void* handle);
 

@@ -188,7 +188,9 @@ Result<std::optional<DeviceRegistrations::Place>> DeviceRegistrations::find(cons
 
 Result<std::uint64_t> DeviceRegistrations::offer(const void* pointer, std::size_t bytes) const {
   STRAIT_ASSIGN(const auto found, find_range(pointer, bytes));
-  return found ? kernels::offer_of(found->number, found->offset) : 0;
+  // Of older ones peers know no more, or take for them the one at their place whose number has the same lower bits.
+  if (!found || at_peers_.numbers[found->number % kernels::most_registered] != found->number) return 0;
+  return kernels::offer_of(found->number, found->offset);
 }
 
 }  // namespace strait

@@ -37,7 +37,8 @@ class DeviceRegistrations {
   /// Nothing: it is not registered, or so that ranks could not tell where. Code::invalid_usage: it was freed since
   /// then.
   Result<std::optional<Place>> find(const void* pointer, std::size_t bytes) const;
-  /// Where who sends a message to `pointer` may write it (kernels::offer_of). 0, and errors: as of find().
+  /// Where who sends a message to `pointer` may write it (kernels::offer_of). 0: nowhere, as in what was not
+  /// registered, or not among the last. Errors: as of find().
   Result<std::uint64_t> offer(const void* pointer, std::size_t bytes) const;
   /// Where this rank may write, if they offer it.
   const kernels::RegisteredPlaces& at_peers() const { return at_peers_; }

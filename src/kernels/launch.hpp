@@ -229,7 +229,7 @@ inline std::uint64_t offer_of(std::uint64_t number, std::size_t distance_bytes) 
 
 /// An exchange as a copy, in bulk, of messages that do not wait for one another. Of those of `least_bytes` and more who
 /// receives offers its output, if that is registered, and the sender writes there, without slots, from that chunk on
-/// before which it sees the offer (bulk_messages.cuh).
+/// before which it sees the offer (offered_messages.cuh).
 struct OfferedMessages : Exchange {
   std::size_t least_bytes;
   RegisteredPlaces registered;
