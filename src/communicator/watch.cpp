@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -185,12 +186,15 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
   std::vector<std::uint32_t> gone;
   std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
   if (!awaited.empty()) note_awaited(awaited.front());
-  if (waiting.sequence != 0 && backoff.examined - backoff.began >= compare_after)
-    add_missing(waiting.sequence, awaited);
-  for (std::uint32_t rank : awaited) {
+  const bool waits_long = backoff.examined - backoff.began >= compare_after;
+  if (waiting.sequence != 0 && waits_long) add_missing(waiting.sequence, awaited);
+  std::copy_if(awaited.begin(), awaited.end(), std::back_inserter(gone),
+               [this](std::uint32_t rank) { return has_left(rank) || has_died(rank); });
+  // Who is told of a death leaves, and others may see that first. It is the death that there is to tell.
+  const bool any_died = std::any_of(gone.begin(), gone.end(), [this](std::uint32_t rank) { return has_died(rank); });
+  for (std::uint32_t rank : gone) {
     const bool left = has_left(rank);
-    if (!left && !has_died(rank)) continue;
-    gone.push_back(rank);
+    if (left && (any_died || !waits_long)) continue;
     if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
     const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
     return tl::unexpected(raise({Code::remote_error, what + (left ? has_left_text : ", " + peers_.cause_of_death)}));

@@ -145,6 +145,31 @@ TEST(DeathOf, ARankThatNobodyWaitsForYet) {
   EXPECT_EQ(processes.end(1, 5000), 0);
 }
 
+/// Rank 1 waits for rank 0, which has left, as who is told of the death of rank 2 does.
+TEST(DeathOf, ARankForWhichAnotherLeaves) {
+  constexpr int ranks = 3;
+  RankProcesses processes(ranks, [](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, ranks, report);
+    if (comm == nullptr) return;
+    if (rank == 2) std::this_thread::sleep_for(seconds(60));
+    std::this_thread::sleep_for(milliseconds(rank == 0 ? 300 : 600));
+    if (rank == 1) {
+      std::int32_t value = 0;
+      const straitResult_t result = straitBroadcast(&value, &value, 1, straitInt32, 0, comm, nullptr);
+      report.fail_with(result, straitGetLastError(comm));
+    }
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  processes.signal(2, SIGKILL);
+  EXPECT_TRUE(
+      processes.await([&](int rank) { return rank != 1 || processes.report(rank).failed.load() != 0; }, 10'000));
+  const Report& report = processes.report(1);
+  EXPECT_EQ(report.result, straitRemoteError) << report.message;
+  EXPECT_THAT(std::string(report.message), HasSubstr("needs rank 2 (host " + host_name()));
+  for (const int rank : {0, 1}) EXPECT_EQ(processes.end(rank, 5000), 0);
+}
+
 /// From now on this process is told that its kernel has no pidfds.
 void refuse_pidfd_open() {
   sock_filter filter[] = {
