@@ -124,6 +124,7 @@ AggregatedCall aggregated(const DeviceCalls& calls, const Call& call, const Shar
   aggregated.blocks = static_cast<std::uint8_t>(shape.blocks);
   aggregated.width = static_cast<std::uint8_t>(shape.width);
   aggregated.op = call.op;
+  aggregated.type = call.type;
   aggregated.cast = calls.cast_of(call);
   return aggregated;
 }

@@ -20,7 +20,8 @@ using kernels::Ring;
 
 namespace {
 
-constexpr std::size_t alignment = 4096;  ///< of copy windows
+constexpr std::size_t alignment = 4096;                                                  ///< of copy windows
+constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);  ///< of a ring
 
 Result<bool> has_async_copies(int device) {
   int block_memory_bytes = 0;
@@ -32,6 +33,9 @@ Result<bool> has_async_copies(int device) {
 }
 
 }  // namespace
+
+/// For the counts of so many rings, Ring::gave_up, and the words.
+std::size_t DeviceArenas::own_bytes(std::size_t rings) { return rings * counts_bytes + alignment + words_bytes; }
 
 Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
   DeviceArenas arenas;
@@ -49,13 +53,13 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   else if (arenas.copy_window_bytes_ > 0)
     STRAIT_TRY(arenas.open_peer_words(request));
   std::vector<Ring*> rings{&arenas.ring_};
-  constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);
   if (!arenas.islands_.empty()) rings.insert(rings.end(), {&arenas.island_ring_, &arenas.across_ring_});
   if (arenas.reducers_memory() != nullptr) rings.push_back(&arenas.reducers_ring_);
-  const std::size_t all_counts_bytes = rings.size() * counts_bytes;
-  STRAIT_ASSIGN(arenas.counts_,
-                cuda::DeviceMemory::allocate(request.device, all_counts_bytes + alignment + words_bytes));
-  std::byte* next = arenas.counts_.data();
+  std::byte* next = arenas.is_staged() ? nullptr : arenas.ring_.arenas[request.rank] + arenas.own_begin_;
+  if (next == nullptr) {
+    STRAIT_ASSIGN(arenas.own_, cuda::DeviceMemory::allocate(request.device, own_bytes(rings.size())));
+    next = arenas.own_.data();
+  }
   for (Ring* ring : rings) {
     ring->mailbox = mailbox;
     ring->counts = reinterpret_cast<kernels::LaneCounts*>(std::exchange(next, next + counts_bytes));
@@ -137,15 +141,17 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   };
   const auto ranks = static_cast<std::uint32_t>(island.size());
   const ArenaKind kind = all_can(by_nvlink) ? ArenaKind::nvlink : ArenaKind::pcie;
-  const std::size_t kept_bytes = ranks == request.ranks ? 0 : DeviceIslands::scratch_bytes;
+  const bool are_all = ranks == request.ranks;
+  const std::size_t kept_bytes = are_all ? own_bytes(1) : DeviceIslands::scratch_bytes;
   const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - kept_bytes);
   // A rank that is alone takes part all the same, with as little as can be allocated.
   const bool is_alone = ranks == 1 && request.ranks > 1;
   copy_windows_begin_ = (layout.size_bytes + alignment - 1) / alignment * alignment;
   copy_window_bytes_ = 0;
-  if (ranks > 1 && ranks == request.ranks && DeviceCopies::are_wanted(request, false))
+  if (ranks > 1 && are_all && DeviceCopies::are_wanted(request, false))
     copy_window_bytes_ = request.copy_window_bytes / (ranks - 1) / alignment * alignment;
-  const std::size_t bytes = is_alone ? 1 : copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
+  own_begin_ = copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
+  const std::size_t bytes = is_alone ? 1 : own_begin_ + (are_all ? own_bytes(1) : 0);
   using cuda_p2p::SharedMemory;
   STRAIT_ASSIGN(auto traded,
                 trade(

@@ -39,8 +39,8 @@ class DeviceArenas {
   /// is no first one has none (ranks == 0).
   const kernels::Ring& island_ring() const { return island_ring_; }
   const kernels::Ring& across_ring() const { return across_ring_; }
-  /// Of this device's memory, zeroed, behind the rings' counts, for an allocation of its own takes 2 MB: 2 * max_ranks
-  /// words, and what all rings' launches count.
+  /// Of this device's memory, zeroed: 2 * max_ranks words, and what all rings' launches count. They lie with the rings'
+  /// counts, and these where they can in the arena, for an allocation of its own takes 2 MB.
   std::byte* barrier_tokens() const { return words_; }
   kernels::LaunchCounts* launch_counts() const {
     return reinterpret_cast<kernels::LaunchCounts*>(words_ + barrier_bytes);
@@ -89,6 +89,7 @@ class DeviceArenas {
 
  private:
   Status bound_blocks(const DeviceRank::Request& request);
+  static std::size_t own_bytes(std::size_t rings);
   static Result<Missing> gather(const DeviceRank::Request& request, std::uint32_t missing, const Status& own,
                                 const std::string& what);
   Status open_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox);
@@ -120,7 +121,7 @@ class DeviceArenas {
   std::vector<RankNodes> nodes_;  ///< staged: by rank
   StagingShare staging_share_;    ///< staged
   StagingBudget budget_;          ///< of it
-  cuda::DeviceMemory counts_;     ///< of all rings, and behind them Ring::gave_up and the words
+  cuda::DeviceMemory own_;        ///< of all rings' counts, Ring::gave_up and the words, where not in the arena
   static constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks, words_bytes = 4096;
   static_assert(barrier_bytes + sizeof(kernels::LaunchCounts) <= words_bytes);
   std::byte* words_ = nullptr;
@@ -129,6 +130,7 @@ class DeviceArenas {
   std::vector<host_staged::HostMemory> staging_;  ///< by rank, likewise
   host_staged::HostMemory windows_, peer_words_, reducers_memory_;
   std::size_t copy_windows_begin_ = 0, copy_window_bytes_ = 0;  ///< in every arena, behind the slots
+  std::size_t own_begin_ = 0;                                   ///< behind these, where all ranks are one island
   std::string why_staged_;
   ExchangeRates exchange_rates_;
   std::uint32_t reducers_of_each_ = 0;

@@ -287,6 +287,7 @@ MessageRows DeviceCalls::rows_of_sums(const Call& call) const {
 
 void DeviceCalls::fill_in(Exchange& exchange, const Call& call, const Slots& through, std::size_t length) const {
   exchange.op = call.op;
+  exchange.type = call.type;
   exchange.premul_scalar = call.premul_scalar;
   exchange.cast = cast_of(call);
   exchange.stagger_ns = host_stagger_ns(call, true, through);
@@ -341,6 +342,7 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through, std::size
   two_hop.pieces = kernels::pieces_of(through.wire, std::min<std::size_t>(two_hop.slice_bytes, two_hop.chunk_bytes));
   two_hop.rounds = kernels::rounds_of(std::min(two_hop.slice_bytes, two_hop.bytes), cut);
   two_hop.op = call.op;
+  two_hop.type = call.type;
   two_hop.results = ring_.staged && call.collective == Collective::all_reduce ? Cast::multi : Cast::single;
   two_hop.premul_scalar = call.premul_scalar;
   two_hop.stagger_ns = host_stagger_ns(call, false, through);

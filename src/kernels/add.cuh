@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/arithmetic.cuh"
+#include "kernels/other_types.cuh"
 #include "kernels/pair_arithmetic.cuh"
 #include "kernels/wire.cuh"
 
@@ -94,6 +95,8 @@ __device__ __forceinline__ bool add_if_whole(const Add& add, const AddedChunk& c
   return true;
 }
 
+__device__ __forceinline__ Operation operation_of(const Add& add) { return {add.op, add.type, add.ring.averaged, {}}; }
+
 inline constexpr std::uint32_t add_batch = 2;      ///< granules that a thread adds at a time
 inline constexpr std::uint32_t ranks_at_once = 4;  ///< whose granules it has in flight together
 
@@ -101,7 +104,7 @@ inline constexpr std::uint32_t ranks_at_once = 4;  ///< whose granules it has in
 template <DataType type, bool sum_only>
 __device__ __forceinline__ void add_any(const Add& add, const AddedChunk& chunk, const Share& share) {
   const Ring& ring = add.ring;
-  const Operation operation{add.op, ring.averaged, 0};
+  const Operation operation = operation_of(add);
   const UserBytes<16> input(add.input + chunk.offset), output(add.output + chunk.offset);
   const auto valid = [&](std::uint32_t number) { return valid_bytes(number * 16, chunk.bytes, 16); };
   for (std::uint32_t begin = share.first + threadIdx.x; begin < share.last; begin += add_batch * blockDim.x) {
@@ -129,7 +132,7 @@ __device__ __forceinline__ void add_any(const Add& add, const AddedChunk& chunk,
 #pragma unroll
         for (std::uint32_t b = 0; b < add_batch; ++b) {
           if (group + i == 0) {
-            sums[b].first(values[i][b]);
+            sums[b].first(values[i][b], operation);
           } else {
             sums[b].next(values[i][b], operation);
           }
@@ -149,15 +152,13 @@ __device__ __forceinline__ void add_share(const Add& add, const AddedChunk& chun
   const std::uint32_t granules = (chunk.bytes + 15) / 16, each = (granules + gridDim.x - 1) / gridDim.x;
   const std::uint32_t first = blockIdx.x * each;
   Share share{first, first + each < granules ? first + each : granules};
-  if constexpr (has_pair_sum<type>) {
-    float scale = 1;
-    const bool is_sum = sum_only || is_pair_sum<type>({add.op, add.ring.averaged, 0}, scale);
+  with_pair_sum<type>(operation_of(add), [&]<DataType t>(float scale) {
     const std::uint32_t whole = chunk.bytes / 16;
     const Share fast{share.first, share.last < whole ? share.last : whole};
-    if (is_sum && (add_if_whole<type, 2>(add, chunk, fast, scale) || add_if_whole<type, 3>(add, chunk, fast, scale) ||
-                   add_if_whole<type, 4>(add, chunk, fast, scale)))
+    if (add_if_whole<t, 2>(add, chunk, fast, scale) || add_if_whole<t, 3>(add, chunk, fast, scale) ||
+        add_if_whole<t, 4>(add, chunk, fast, scale))
       share.first = share.first < fast.last ? fast.last : share.first;
-  }
+  });
   add_any<type, sum_only>(add, chunk, share);
 }
 
@@ -172,7 +173,7 @@ __device__ __forceinline__ void tell_added(const Add& add, std::uint32_t round) 
   for (std::uint32_t rank = 0; rank < add.ring.ranks; ++rank) store_count(add.added[rank], round + 1);
 }
 
-template <DataType type, bool sum_only>
+template <KernelType kind, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) add_chunks(const __grid_constant__ Add add) {
   auto& shared = shared_memory<AddRound>();
   if (threadIdx.x == 0) shared.failed = 0;
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(max_threads, 1) add_chunks(const __grid_consta
     if (!await_contributions(add, round, shared)) return;
     const std::size_t left = add.bytes - offset;
     const std::uint32_t bytes = left < add.chunk_bytes ? static_cast<std::uint32_t>(left) : add.chunk_bytes;
-    add_share<type, sum_only>(add, {offset, round % add.depth, bytes});
+    add_share<type_of(kind), sum_only>(add, {offset, round % add.depth, bytes});
     __syncthreads();
     if (threadIdx.x == 0) tell_added(add, round);
   }

@@ -106,17 +106,17 @@ __global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_co
 
 /// For every operation: what there is to add up is too little, or comes too slowly, for a kernel of sums alone to be
 /// faster. Of two hops a block passes on the sums of its own lanes, and waits for no other.
-template <class W, DataType type>
+template <class W, KernelType kind>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_reduce(const __grid_constant__ Aggregate aggregate) {
   if (!has_call(aggregate)) return;
   const AggregatedCall& call = aggregate.calls[aggregate.call_of_block[blockIdx.x]];
   const AggregatePart part = part_of(aggregate, call);
-  const Operation operation{call.op, part.ring.averaged, call.premul_scalar};
+  const Operation operation{call.op, call.type, part.ring.averaged, call.premul_scalar};
   bool done = false;
   if constexpr (W::flags_slots) {
-    done = bulk_reduce<type>(part, operation, shared_memory<BulkExchangeRound>());
+    done = bulk_reduce<type_of(kind)>(part, operation, shared_memory<BulkExchangeRound>());
   } else {
-    done = flagged_reduce<W, type, false>(part, operation, shared_memory<ExchangeRound>());
+    done = flagged_reduce<W, type_of(kind), false>(part, operation, shared_memory<ExchangeRound>());
   }
   if (done && takes_two_hops(call)) copy_aggregated<W>(part_of(aggregate, call, true));
 }

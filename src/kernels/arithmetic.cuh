@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/reduce_spec.hpp"
+#include "kernels/kernel_type.hpp"
 #ifndef STRAIT_EMULATED_GPU
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -100,6 +101,7 @@ __device__ __forceinline__ Bits16 narrow_numbers(const float (&values)[elements_
 /// Which operation, where the kernel does not know when it is compiled.
 struct Operation {
   ReduceOp op;
+  DataType type;
   std::uint32_t averaged;  ///< contributions, which an average divides by
   PremulScalar premul_scalar;
 };
@@ -112,27 +114,37 @@ __device__ __forceinline__ spec::ElementType<type> element_of(const PremulScalar
   return element;
 }
 
+template <class Bits16>
+__device__ Bits16 contribution_of_others(const Bits16& bits, const Operation& operation);  // other_types.cuh
+
 /// What a rank contributes of its input: all but premul_sum take it as it is, which multiplies by this rank's scalar.
 template <DataType type, bool sum_only, class Bits16>
 __device__ __forceinline__ Bits16 contribution(const Bits16& bits, const Operation& operation) {
   if (sum_only || operation.op != ReduceOp::premul_sum) return bits;
-  constexpr int count = elements_per_granule<type>;
-  const auto scalar = spec::load<type>(element_of<type>(operation.premul_scalar));
-  spec::AccumulatorType<type> values[count];
-  widen<type>(bits, values);
+  if constexpr (type == other_types) {
+    return contribution_of_others(bits, operation);
+  } else {
+    constexpr int count = elements_per_granule<type>;
+    const auto scalar = spec::load<type>(element_of<type>(operation.premul_scalar));
+    spec::AccumulatorType<type> values[count];
+    widen<type>(bits, values);
 #pragma unroll
-  for (int e = 0; e < count; ++e) values[e] = spec::detail::multiply(values[e], scalar);
-  return narrow<type, Bits16>(values);
+    for (int e = 0; e < count; ++e) values[e] = spec::detail::multiply(values[e], scalar);
+    return narrow<type, Bits16>(values);
+  }
 }
 
-/// A reduction in progress over one granule. `sum_only`: nothing but ReduceOp::sum, which most calls are.
+/// A reduction in progress over one granule. `sum_only`: nothing but ReduceOp::sum, which most calls are. Of
+/// other_types: other_types.cuh.
 template <DataType type, bool sum_only, class Bits16>
 class Reduction {
   using Accumulator = spec::AccumulatorType<type>;
   static constexpr int count = elements_per_granule<type>;
 
  public:
-  __device__ __forceinline__ void first(const Bits16& bits) { widen<type>(bits, values_); }
+  __device__ __forceinline__ void first(const Bits16& bits, const Operation& /*operation*/) {
+    widen<type>(bits, values_);
+  }
   __device__ __forceinline__ void next(const Bits16& bits, const Operation& operation) {
     Accumulator others[count];
     widen<type>(bits, others);

@@ -169,10 +169,10 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_exchange_copy(const __gri
   bulk_copy(exchange, shared_memory<BulkExchangeRound>());
 }
 
-template <DataType type>
+template <KernelType kind>
 __global__ void __launch_bounds__(max_threads, 1) bulk_exchange_reduce(const __grid_constant__ Exchange exchange) {
-  const Operation operation{exchange.op, exchange.ring.averaged, exchange.premul_scalar};
-  bulk_reduce<type>(exchange, operation, shared_memory<BulkExchangeRound>());
+  const Operation operation{exchange.op, exchange.type, exchange.ring.averaged, exchange.premul_scalar};
+  bulk_reduce<type_of(kind)>(exchange, operation, shared_memory<BulkExchangeRound>());
 }
 
 }  // namespace strait::kernels

@@ -193,26 +193,28 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
   run_bulk_two_hop(call, shared, send, pass_on, [&] { collect_all(shared.results_in, peers * width, call.pieces); });
 }
 
-template <DataType type>
+template <KernelType kind>
 __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<BulkTwoHopRound>();
   const Ring& ring = call.ring;
-  const Operation operation{call.op, ring.averaged, call.premul_scalar};
-  const auto contribute = [operation](const Granule& value) { return contribution<type, false>(value, operation); };
+  const Operation operation{call.op, call.type, ring.averaged, call.premul_scalar};
+  const auto contribute = [operation](const Granule& value) {
+    return contribution<type_of(kind), false>(value, operation);
+  };
   const std::uint32_t peers = ring.ranks - 1, width = call.width;
   const auto send = [&] {
     push_all(shared.contributions_out, peers * width, call.pieces, operation.op != ReduceOp::premul_sum, contribute);
   };
   const auto reduce_all = [&] {
-    if (sum_all<type>(ring, shared.own, shared.contributions_in, width, call.pieces, operation,
-                      has(call.receivers, ring.rank), PassOn(call, shared)))
+    if (sum_all<type_of(kind)>(ring, shared.own, shared.contributions_in, width, call.pieces, operation,
+                               has(call.receivers, ring.rank), PassOn(call, shared)))
       return true;
     for (std::uint32_t nth = 0; nth < width; ++nth) {
       const Own& own = shared.own[nth];
       const auto reduce_it = [=, all = &call, incoming = shared.contributions_in + nth * peers,
                               results_out = shared.results_out + nth * peers] {
         const auto reduce = [&](const Place(&places)[Bulk::reduce_batch], Granule(&values)[Bulk::reduce_batch]) {
-          Reduction<type, false, Granule> reductions[Bulk::reduce_batch];
+          Reduction<type_of(kind), false, Granule> reductions[Bulk::reduce_batch];
           if (!reduce_places<Bulk>(all->ring, incoming, all->contributors, places, values, operation, reductions))
             return false;
 #pragma unroll

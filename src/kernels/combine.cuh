@@ -3,6 +3,7 @@
 #include "kernels/arithmetic.cuh"
 #include "kernels/chunks.cuh"
 #include "kernels/lane.cuh"
+#include "kernels/other_types.cuh"
 #include "kernels/receive.cuh"
 
 /// What becomes of this rank's own part of one lane's round, and of what comes to it: over any wire, and at any address
@@ -94,7 +95,7 @@ __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* 
         if (is_behind) value = values[(i == 0 ? 0 : i - 1) * batch + b];
         if (is_own) value = mine[b];
         if (is_first) {
-          reductions[b].first(value);
+          reductions[b].first(value, operation);
         } else {
           reductions[b].next(value, operation);
         }

@@ -164,10 +164,10 @@ __global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_con
   flagged_copy<W, apart>(exchange, shared_memory<ExchangeRound>());
 }
 
-template <class W, DataType type, bool sum_only>
+template <class W, KernelType kind, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_constant__ Exchange exchange) {
-  const Operation operation{exchange.op, exchange.ring.averaged, exchange.premul_scalar};
-  flagged_reduce<W, type, sum_only>(exchange, operation, shared_memory<ExchangeRound>());
+  const Operation operation{exchange.op, exchange.type, exchange.ring.averaged, exchange.premul_scalar};
+  flagged_reduce<W, type_of(kind), sum_only>(exchange, operation, shared_memory<ExchangeRound>());
 }
 
 }  // namespace strait::kernels

@@ -178,32 +178,26 @@ template <DataType type, class PassOn>
 __device__ __forceinline__ bool sum_all(const Ring& ring, const Own* own, const Incoming* incoming, std::uint32_t width,
                                         std::uint32_t pieces, const Operation& operation, bool keeps,
                                         const PassOn& pass_on) {
-  if constexpr (has_pair_sum<type>) {
-    float scale = 1;
-    if (!is_pair_sum<type>(operation, scale)) return false;
+  return with_pair_sum<type>(operation, [&]<DataType t>(float scale) {
     const Sums<PassOn> sums{own, incoming, ring.rank, ring.ranks, scale, keeps, pass_on};
     const auto sum = [&]<std::uint32_t fixed_ranks>() {
       Dealer<sum_batch<fixed_ranks>> dealer(width * pieces);
       for (std::uint32_t nth = 0; nth < width; ++nth) {
         if (own[nth].bytes == 0) continue;
         if (are_granules(own[nth]))
-          sum_granules<type, fixed_ranks>(dealer, nth, sums);
+          sum_granules<t, fixed_ranks>(dealer, nth, sums);
         else
-          dealer = out_of_line([=] { return sum_odd<type, fixed_ranks>(dealer, nth, sums); });
+          dealer = out_of_line([=] { return sum_odd<t, fixed_ranks>(dealer, nth, sums); });
       }
     };
-    if (ring.ranks == 2)
-      sum.template operator()<2>();
-    else if (ring.ranks == 3)
-      sum.template operator()<3>();
-    else if (ring.ranks == 4)
-      sum.template operator()<4>();
-    else
-      sum.template operator()<0>();
-    return true;
-  } else {
-    return false;
-  }
+    if constexpr (!is_float8<t>) {  // those would take registers for more granules than there are
+      if (ring.ranks == 2) return sum.template operator()<2>();
+      if (ring.ranks == 4) return sum.template operator()<4>();
+      if constexpr (type != other_types)
+        if (ring.ranks == 3) return sum.template operator()<3>();
+    }
+    sum.template operator()<0>();
+  });
 }
 
 }  // namespace strait::kernels

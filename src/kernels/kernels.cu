@@ -17,19 +17,22 @@ namespace strait::kernels {
 
 namespace {
 
-using Table = std::array<TypeKernels, data_type_count>;
-const Table& table() {
-  static const Table kernels = {
-      kernels_of<DataType::int8>(),     kernels_of<DataType::uint8>(),       kernels_of<DataType::int32>(),
-      kernels_of<DataType::uint32>(),   kernels_of<DataType::int64>(),       kernels_of<DataType::uint64>(),
-      kernels_of<DataType::float16>(),  kernels_of<DataType::float32>(),     kernels_of<DataType::float64>(),
-      kernels_of<DataType::bfloat16>(), kernels_of<DataType::float8_e4m3>(), kernels_of<DataType::float8_e5m2>()};
-  return kernels;
+const TypeKernels& of(KernelType kind) {
+  static const std::array<TypeKernels, std::size(all_kernel_types)> table = {
+      kernels_of<KernelType::float16>(), kernels_of<KernelType::bfloat16>(), kernels_of<KernelType::float32>(),
+      kernels_of<KernelType::others>()};
+  return table[static_cast<std::size_t>(kind)];
 }
-const TypeKernels::Pair& of(Wire wire, DataType type, ReduceOp op) {
-  const TypeKernels& kernels = table()[static_cast<std::size_t>(type)];
+const TypeKernels& of(DataType type) { return of(kernel_type(type)); }
+const TypeKernels::Pair& of(const TypeKernels& kernels, Wire wire, ReduceOp op) {
   if (wire == Wire::lines) return kernels.lines[op == ReduceOp::sum ? 0 : 1];
   return wire == Wire::packets ? kernels.packets : kernels.bulk;
+}
+
+PipedKernel piped_sum_of(KernelType kind, bool one_hop) {
+  const TypeKernels::Pair& pair = of(kind).piped;
+  if (one_hop) return {pair.exchange, sizeof(PipedSumMemory)};
+  return {pair.two_hop, sizeof(PipedTwoHopMemory)};
 }
 
 template <class W>
@@ -54,9 +57,7 @@ const void* prompt_copy_kernel(Wire wire) {
   return wire == Wire::lines ? reinterpret_cast<const void*>(&prompt_exchange_copy<Lines>)
                              : reinterpret_cast<const void*>(&prompt_exchange_copy<Packets>);
 }
-const void* prompt_reduce_kernel(Wire wire, DataType type) {
-  return table()[static_cast<std::size_t>(type)].prompt[wire == Wire::lines ? 0 : 1];
-}
+const void* prompt_reduce_kernel(Wire wire, DataType type) { return of(type).prompt[wire == Wire::lines ? 0 : 1]; }
 const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
 const void* straight_copy_kernel() { return reinterpret_cast<const void*>(&straight_copy<>); }
 const void* offered_messages_kernel() { return reinterpret_cast<const void*>(&offered_messages<>); }
@@ -66,17 +67,17 @@ const void* aggregate_copy_kernel(Wire wire) {
                                : reinterpret_cast<const void*>(&aggregate_copy<Bulk>);
 }
 const void* aggregate_reduce_kernel(Wire wire, DataType type) {
-  return table()[static_cast<std::size_t>(type)].aggregate[static_cast<std::size_t>(wire)];
+  return of(type).aggregate[static_cast<std::size_t>(wire)];
 }
-const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).exchange; }
-const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(wire, type, op).two_hop; }
+const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(of(type), wire, op).exchange; }
+const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(of(type), wire, op).two_hop; }
 
-const void* add_kernel(DataType type, ReduceOp op) {
-  return table()[static_cast<std::size_t>(type)].add[op == ReduceOp::sum ? 0 : 1];
-}
+const void* add_kernel(DataType type, ReduceOp op) { return of(type).add[op == ReduceOp::sum ? 0 : 1]; }
 std::vector<const void*> all_add_kernels() {
   std::vector<const void*> all;
-  for (const TypeKernels& kernels : table()) all.insert(all.end(), std::begin(kernels.add), std::end(kernels.add));
+  for (const KernelType kind : all_kernel_types)
+    for (const void* kernel : of(kind).add)
+      if (std::find(all.begin(), all.end(), kernel) == all.end()) all.push_back(kernel);
   return all;
 }
 
@@ -84,42 +85,34 @@ PipedKernel piped_copy_kernel(bool one_hop) {
   if (!one_hop) return {reinterpret_cast<const void*>(&piped_two_hop_copy<>), sizeof(PipedTwoHopMemory)};
   return {reinterpret_cast<const void*>(&piped_exchange_copy<>), sizeof(PipedCopyMemory)};
 }
-PipedKernel piped_sum_kernel(bool one_hop, DataType type) {
-  const TypeKernels::Pair& pair = table()[static_cast<std::size_t>(type)].piped;
-  if (one_hop) return {pair.exchange, sizeof(PipedSumMemory)};
-  return {pair.two_hop, sizeof(PipedTwoHopMemory)};
-}
+PipedKernel piped_sum_kernel(bool one_hop, DataType type) { return piped_sum_of(kernel_type(type), one_hop); }
 std::uint32_t piped_memory_bytes() {
   return std::max({sizeof(PipedCopyMemory), sizeof(PipedSumMemory), sizeof(PipedTwoHopMemory)});
 }
 std::vector<PipedKernel> all_piped_kernels() {
   std::vector<PipedKernel> all{piped_copy_kernel(true), piped_copy_kernel(false)};
-  for (const bool one_hop : {true, false})
-    for (std::size_t type = 0; type < data_type_count; ++type) {
-      const PipedKernel sum = piped_sum_kernel(one_hop, static_cast<DataType>(type));
-      if (sum.kernel != nullptr) all.push_back(sum);
-    }
+  for (const KernelType kind : all_kernel_types)
+    for (const bool one_hop : {true, false}) all.push_back(piped_sum_of(kind, one_hop));
   return all;
 }
 
 std::vector<const void*> all_kernels(Wire wire) {
   std::vector<const void*> all{exchange_copy_kernel(wire, false), exchange_copy_kernel(wire, true),
-                               two_hop_copy_kernel(wire)};
-  for (std::size_t type = 0; type < data_type_count; ++type)
+                               two_hop_copy_kernel(wire), aggregate_copy_kernel(wire)};
+  if (wire == Wire::bulk)
+    all.insert(all.end(), {straight_copy_kernel(), offered_messages_kernel()});
+  else
+    all.push_back(prompt_copy_kernel(wire));
+  for (const KernelType kind : all_kernel_types) {
+    const TypeKernels& kernels = of(kind);
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
-      const TypeKernels::Pair& pair = of(wire, static_cast<DataType>(type), op);
+      const TypeKernels::Pair& pair = of(kernels, wire, op);
       if (std::find(all.begin(), all.end(), pair.exchange) == all.end())
         all.insert(all.end(), {pair.exchange, pair.two_hop});
     }
-  if (wire != Wire::bulk) {
-    all.push_back(prompt_copy_kernel(wire));
-    for (std::size_t type = 0; type < data_type_count; ++type)
-      all.push_back(prompt_reduce_kernel(wire, static_cast<DataType>(type)));
+    if (wire != Wire::bulk) all.push_back(kernels.prompt[wire == Wire::lines ? 0 : 1]);
+    all.push_back(kernels.aggregate[static_cast<std::size_t>(wire)]);
   }
-  all.push_back(aggregate_copy_kernel(wire));
-  if (wire == Wire::bulk) all.insert(all.end(), {straight_copy_kernel(), offered_messages_kernel()});
-  for (std::size_t type = 0; type < data_type_count; ++type)
-    all.push_back(aggregate_reduce_kernel(wire, static_cast<DataType>(type)));
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "kernels/kernel_type.hpp"
 #include "kernels/launch.hpp"
 
 /// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange, an Aggregate or a
@@ -60,8 +61,8 @@ std::uint32_t piped_memory_bytes();
 inline constexpr std::uint64_t probe_timeout_ms = 2000;
 cudaError_t launch_probe(Ring ring, cudaStream_t stream);
 
-/// The entries of one element type. Lines: [0] sums, [1] anything. The narrow wires have one for everything: there the
-/// link decides, and not the arithmetic.
+/// The entries of one KernelType. Lines: [0] sums, [1] anything; where types share kernels one for
+/// everything. So have the narrow wires: there the link decides, and not the arithmetic.
 struct TypeKernels {
   struct Pair {
     const void* exchange;
@@ -73,9 +74,9 @@ struct TypeKernels {
   const void* prompt[2];  ///< lines, which only add up, and packets
   const void* aggregate[wire_count];
   const void* add[2];  ///< as lines
-  Pair piped;          ///< sums; null where there are none
+  Pair piped;          ///< sums
 };
-template <DataType type>
+template <KernelType kind>
 TypeKernels kernels_of();
 
 }  // namespace strait::kernels

@@ -2,7 +2,6 @@
 
 namespace strait::kernels {
 
-STRAIT_TYPE_KERNELS(float16)
-STRAIT_TYPE_KERNELS(bfloat16)
+template TypeKernels kernels_of<KernelType::float16>();
 
 }  // namespace strait::kernels

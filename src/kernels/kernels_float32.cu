@@ -2,7 +2,6 @@
 
 namespace strait::kernels {
 
-STRAIT_TYPE_KERNELS(float32)
-STRAIT_TYPE_KERNELS(float64)
+template TypeKernels kernels_of<KernelType::float32>();
 
 }  // namespace strait::kernels

@@ -194,6 +194,7 @@ struct Exchange {
   std::uint32_t pieces;        ///< of the longest chunk
   std::uint32_t rounds;        ///< in which a lane moves the longest message
   ReduceOp op;
+  DataType type;
   Cast cast;            ///< multi: what a rank sends is the same for every peer, and goes to all of them
   std::uint32_t width;  ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
   /// Of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth. 0: nothing is, or nothing is
@@ -260,6 +261,7 @@ struct AggregatedCall {
   std::uint8_t blocks;
   std::uint8_t width;  ///< as in an Exchange
   ReduceOp op;
+  DataType type;
   Cast cast;  ///< as in an Exchange; of two hops, of the second
 };
 
@@ -296,6 +298,7 @@ struct TwoHop {
   std::uint32_t receivers;
   PremulScalar premul_scalar;
   ReduceOp op;
+  DataType type;
   Cast results;              ///< multi: all ranks are receivers
   std::uint32_t width;       ///< as in an Exchange
   std::uint32_t stagger_ns;  ///< of bulk, as in an Exchange
@@ -334,6 +337,7 @@ struct Add {
   std::uint32_t chunk_bytes;  ///< a multiple of 16
   std::uint32_t depth;
   ReduceOp op;
+  DataType type;
 };
 
 }  // namespace strait::kernels

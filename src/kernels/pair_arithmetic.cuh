@@ -2,17 +2,16 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/arithmetic.cuh"
+#include "kernels/byte_words.cuh"
 #include "kernels/primitives.cuh"
 
 /// Sums of granules as in arithmetic.cuh, bit by bit the same, in fewer instructions: elements of 16 bits are widened
-/// and rounded by pairs, and NaN, which is rare, is looked for in all results together and then made canonical.
+/// and rounded by pairs, bytes by words, and NaN, which is rare, is looked for in all results together and then made
+/// canonical.
 namespace strait::kernels {
-
-/// The types whose sums are worth it. Bytes of floats are converted one by one whatever the loop around.
-template <DataType type>
-inline constexpr bool has_pair_sum = type != DataType::float8_e4m3&& type != DataType::float8_e5m2;
 
 struct Words {
   std::uint32_t values[4];
@@ -67,9 +66,9 @@ __device__ __forceinline__ bool is_any_nan(T a, T b) {
 /// A sum in progress of one granule after another.
 template <DataType type>
 class PairSum {
-  using Accumulator = spec::AccumulatorType<type>;
-  static constexpr int count = elements_per_granule<type>;
-  static constexpr bool is_narrow = sizeof(spec::ElementType<type>) < sizeof(Accumulator);
+  using Accumulator = std::conditional_t<is_integer8<type>, std::uint32_t, spec::AccumulatorType<type>>;
+  static constexpr int count = is_integer8<type> ? 4 : elements_per_granule<type>;
+  static constexpr bool is_narrow = sizeof(spec::ElementType<type>) == 2;
   static constexpr bool is_floating = spec::detail::is_floating_accumulator<Accumulator>;
 
  public:
@@ -78,7 +77,15 @@ class PairSum {
     Accumulator others[count];
     widened(granule, others);
 #pragma unroll
-    for (int e = 0; e < count; ++e) values_[e] = spec::detail::add(values_[e], others[e]);
+    for (int e = 0; e < count; ++e) values_[e] = add(values_[e], others[e]);
+  }
+  /// The sum as it is, of what is added up in its own type. NaN need not be canonical.
+  __device__ __forceinline__ Granule partial() const {
+    static_assert(count * sizeof(Accumulator) == sizeof(Granule));
+    Elements elements;
+#pragma unroll
+    for (int e = 0; e < count; ++e) elements.values[e] = values_[e];
+    return __builtin_bit_cast(Granule, elements);
   }
   /// The sum times `scale`, which is used of floats only. Sets `has_nan` where the result holds one, which then need
   /// not be canonical.
@@ -86,19 +93,24 @@ class PairSum {
     if constexpr (is_floating) {
 #pragma unroll
       for (int e = 0; e < count; ++e) values_[e] = spec::detail::multiply(values_[e], static_cast<Accumulator>(scale));
+    }
+    if constexpr (is_floating && !is_float8<type>) {
 #pragma unroll
       for (int e = 0; e < count; e += 2) has_nan |= is_any_nan(values_[e], values_[e + 1]);
     }
-    if constexpr (is_narrow) {
+    if constexpr (is_float8<type>) {
+      Words words;
+#pragma unroll
+      for (int w = 0; w < 4; ++w)
+        words.values[w] = round_bytes<type>(values_[4 * w], values_[4 * w + 1], values_[4 * w + 2], values_[4 * w + 3]);
+      return __builtin_bit_cast(Granule, words);
+    } else if constexpr (is_narrow) {
       Words words;
 #pragma unroll
       for (int w = 0; w < 4; ++w) words.values[w] = round_pair<type>({values_[2 * w], values_[2 * w + 1]});
       return __builtin_bit_cast(Granule, words);
     } else {
-      Elements elements;
-#pragma unroll
-      for (int e = 0; e < count; ++e) elements.values[e] = values_[e];
-      return __builtin_bit_cast(Granule, elements);
+      return partial();
     }
   }
 
@@ -106,8 +118,23 @@ class PairSum {
   struct Elements {
     Accumulator values[count];
   };
+  static __device__ __forceinline__ Accumulator add(Accumulator a, Accumulator b) {
+    if constexpr (is_integer8<type>)
+      return add_bytes(a, b);
+    else
+      return spec::detail::add(a, b);
+  }
   static __device__ __forceinline__ void widened(const Granule& granule, Accumulator (&values)[count]) {
-    if constexpr (is_narrow) {
+    if constexpr (is_float8<type>) {
+      const Words words = __builtin_bit_cast(Words, granule);
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        float four[4];
+        widen_bytes<type>(words.values[w], four);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) values[4 * w + e] = four[e];
+      }
+    } else if constexpr (is_narrow) {
       const Words words = __builtin_bit_cast(Words, granule);
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
@@ -124,11 +151,13 @@ class PairSum {
   Accumulator values_[count];
 };
 
-/// What a wide or narrow element is stored as.
+/// What an element is stored as; bytes are that already.
 template <DataType type>
 __device__ __forceinline__ Granule with_canonical_nan(const Granule& granule) {
   using Accumulator = spec::AccumulatorType<type>;
-  if constexpr (sizeof(spec::ElementType<type>) < sizeof(Accumulator)) {
+  if constexpr (sizeof(spec::ElementType<type>) == 1) {
+    return granule;
+  } else if constexpr (sizeof(spec::ElementType<type>) < sizeof(Accumulator)) {
     using Format = FloatFormat<spec::ElementType<type>>;
     Words words = __builtin_bit_cast(Words, granule);
 #pragma unroll
@@ -162,6 +191,43 @@ __device__ __forceinline__ bool is_pair_sum(const Operation& operation, float& s
   if (operation.op != ReduceOp::avg) return operation.op == ReduceOp::sum;
   scale = 1 / static_cast<float>(operation.averaged);
   return spec::detail::is_floating_accumulator<spec::AccumulatorType<type>> && __popc(operation.averaged) == 1;
+}
+
+/// Calls `function.template operator()<t>()` with the type, or one whose sums have the same bits.
+template <class F>
+__device__ __forceinline__ void visit_sums(DataType type, F&& function) {
+  switch (type) {
+    case DataType::int8:
+    case DataType::uint8:
+      return function.template operator()<DataType::int8>();
+    case DataType::int32:
+    case DataType::uint32:
+      return function.template operator()<DataType::int32>();
+    case DataType::int64:
+    case DataType::uint64:
+      return function.template operator()<DataType::int64>();
+    case DataType::float64:
+      return function.template operator()<DataType::float64>();
+    case DataType::float8_e4m3:
+      return function.template operator()<DataType::float8_e4m3>();
+    default:
+      return function.template operator()<DataType::float8_e5m2>();
+  }
+}
+
+/// Calls `sum.template operator()<t>(scale)` where is_pair_sum(). False: it is not, and nothing is done.
+template <DataType type, class Sum>
+__device__ __forceinline__ bool with_pair_sum(const Operation& operation, Sum&& sum) {
+  if constexpr (type == other_types) {
+    bool is_sum = false;
+    visit_sums(operation.type, [&]<DataType t>() { is_sum = with_pair_sum<t>(operation, sum); });
+    return is_sum;
+  } else {
+    float scale = 1;
+    if (!is_pair_sum<type>(operation, scale)) return false;
+    sum.template operator()<type>(scale);
+    return true;
+  }
 }
 
 }  // namespace strait::kernels

@@ -24,12 +24,9 @@ constexpr std::uint32_t cluster_of(std::uint32_t blocks, std::uint32_t most_clus
   return fits ? piped_cluster : 1;
 }
 
-/// Whether they add such contributions up: has_pair_sum and is_pair_sum() (pair_arithmetic.cuh).
+/// Whether they add such contributions up: is_pair_sum() (pair_arithmetic.cuh).
 constexpr bool is_piped_sum(DataType type, ReduceOp op, std::uint32_t averaged) {
-  if (type == DataType::float8_e4m3 || type == DataType::float8_e5m2) return false;
-  const bool is_floating =
-      type == DataType::float16 || type == DataType::bfloat16 || type == DataType::float32 || type == DataType::float64;
-  return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating && std::has_single_bit(averaged));
+  return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating(type) && std::has_single_bit(averaged));
 }
 
 inline bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }

@@ -7,7 +7,7 @@
 
 /// The kernels of Exchange and TwoHop (launch.hpp) in bulk through shared memory (piped.cuh), as a copy and as a sum.
 /// Of peers' memory only, of buffers that begin at multiples of 16 bytes, and sums
-/// that has_pair_sum and is_pair_sum() know; for GPUs from compute capability 9.0 on. A block has `piped_threads`.
+/// that is_pair_sum() knows; for GPUs from compute capability 9.0 on. A block has `piped_threads`.
 namespace strait::kernels {
 
 inline constexpr std::uint32_t pipe_kb = 1 << 10;
@@ -217,11 +217,25 @@ struct PartSum {
     return result_of(sum);
   }
 };
+/// Of the type that a call is of.
+struct PartSumOfOthers {
+  Operation operation;
+  __device__ void operator()(const Addends& addends, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
+                             std::uint32_t threads) const {
+    with_pair_sum<other_types>(
+        operation, [&]<DataType type>(float scale) { PartSum<type>{scale}(addends, to, bytes, thread, threads); });
+  }
+};
 template <DataType type, class Call>
-__device__ __forceinline__ PartSum<type> part_sum_of(const Call& call) {
-  float scale = 1;
-  (void)is_pair_sum<type>(Operation{call.op, call.ring.averaged, 0}, scale);
-  return PartSum<type>{scale};
+__device__ __forceinline__ auto part_sum_of(const Call& call) {
+  const Operation operation{call.op, call.type, call.ring.averaged, {}};
+  if constexpr (type == other_types) {
+    return PartSumOfOthers{operation};
+  } else {
+    float scale = 1;
+    (void)is_pair_sum<type>(operation, scale);
+    return PartSum<type>{scale};
+  }
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -242,16 +256,17 @@ __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_two_hop_copy(const __grid_constant__ TwoHop call) {
   STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), OnlyPart{call})));
 }
-template <DataType type>
+template <KernelType kind>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_exchange_sum(const __grid_constant__ Exchange call) {
-  STRAIT_PIPED(
-      (run_piped<true>(ExchangeSchedule<true>(call), launched_memory<PipedSumMemory>(), part_sum_of<type>(call))));
+  STRAIT_PIPED((run_piped<true>(ExchangeSchedule<true>(call), launched_memory<PipedSumMemory>(),
+                                part_sum_of<type_of(kind)>(call))));
 }
-template <DataType type>
+template <KernelType kind>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_two_hop_sum(const __grid_constant__ TwoHop call) {
-  STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), part_sum_of<type>(call))));
+  STRAIT_PIPED(
+      (run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), part_sum_of<type_of(kind)>(call))));
 }
 
 }  // namespace strait::kernels

@@ -332,13 +332,13 @@ __global__ void __launch_bounds__(max_prompt_threads, 1)
   run_prompt<W>(exchange, as_it_is, take_nothing, [](const auto& all) { all.store_values(); });
 }
 
-template <class W, DataType type, bool sum_only>
+template <class W, KernelType kind, bool sum_only>
 __global__ void __launch_bounds__(max_prompt_threads, 1)
     prompt_exchange_reduce(const __grid_constant__ Exchange exchange) {
   const Ring& ring = exchange.ring;
-  const Operation operation{exchange.op, ring.averaged, exchange.premul_scalar};
-  const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  using Sum = Reduction<type, sum_only, Granule>;
+  const Operation operation{exchange.op, exchange.type, ring.averaged, exchange.premul_scalar};
+  const auto contribute = [&](const Granule& value) { return contribution<type_of(kind), sum_only>(value, operation); };
+  using Sum = Reduction<type_of(kind), sum_only, Granule>;
   Sum sum;
   Granule result{};
   const Message& receive = exchange.receive[ring.rank];
@@ -357,7 +357,7 @@ __global__ void __launch_bounds__(max_prompt_threads, 1)
         break;
       }
       if (all.first + i == 0)
-        sum.first(value);
+        sum.first(value, operation);
       else
         sum.next(value, operation);
     }

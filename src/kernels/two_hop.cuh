@@ -179,15 +179,15 @@ __global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_cons
   run_two_hop<W>(call, shared, as_it_is, relay, keep);
 }
 
-template <class W, DataType type, bool sum_only>
+template <class W, KernelType kind, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) two_hop_reduce(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<TwoHopRound>();
-  const Operation operation{call.op, call.ring.averaged, call.premul_scalar};
-  const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
+  const Operation operation{call.op, call.type, call.ring.averaged, call.premul_scalar};
+  const auto contribute = [&](const Granule& value) { return contribution<type_of(kind), sum_only>(value, operation); };
   run_two_hop<W>(
       call, shared, contribute,
       [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
-        Reduction<type, sum_only, Granule> reductions[W::reduce_batch];
+        Reduction<type_of(kind), sum_only, Granule> reductions[W::reduce_batch];
         if (!reduce_places<W>(call.ring, shared.contributions_in, call.contributors, places, values, operation,
                               reductions))
           return false;

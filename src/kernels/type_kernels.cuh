@@ -10,35 +10,30 @@
 #include "kernels/prompt.cuh"
 #include "kernels/two_hop.cuh"
 
+/// The definition of kernels_of(), which each kernel_type() instantiates in a file of its own.
 namespace strait::kernels {
-template <DataType type>
-TypeKernels::Pair piped_pair() {
-  if constexpr (has_pair_sum<type>)
-    return {reinterpret_cast<const void*>(&piped_exchange_sum<type>),
-            reinterpret_cast<const void*>(&piped_two_hop_sum<type>)};
-  else
-    return {nullptr, nullptr};
-}
-}  // namespace strait::kernels
 
-#define STRAIT_KERNEL_PAIR(wire, type, sum_only)                                       \
-  {                                                                                    \
-    reinterpret_cast<const void*>(&exchange_reduce<wire, DataType::type, sum_only>),   \
-        reinterpret_cast<const void*>(&two_hop_reduce<wire, DataType::type, sum_only>) \
-  }
-#define STRAIT_TYPE_KERNELS(type)                                                                     \
-  template <>                                                                                         \
-  TypeKernels kernels_of<DataType::type>() {                                                          \
-    return {{STRAIT_KERNEL_PAIR(Lines, type, true), STRAIT_KERNEL_PAIR(Lines, type, false)},          \
-            STRAIT_KERNEL_PAIR(Packets, type, false),                                                 \
-            {reinterpret_cast<const void*>(&bulk_exchange_reduce<DataType::type>),                    \
-             reinterpret_cast<const void*>(&bulk_two_hop_reduce<DataType::type>)},                    \
-            {reinterpret_cast<const void*>(&prompt_exchange_reduce<Lines, DataType::type, true>),     \
-             reinterpret_cast<const void*>(&prompt_exchange_reduce<Packets, DataType::type, false>)}, \
-            {reinterpret_cast<const void*>(&aggregate_reduce<Lines, DataType::type>),                 \
-             reinterpret_cast<const void*>(&aggregate_reduce<Packets, DataType::type>),               \
-             reinterpret_cast<const void*>(&aggregate_reduce<Bulk, DataType::type>)},                 \
-            {reinterpret_cast<const void*>(&add_chunks<DataType::type, true>),                        \
-             reinterpret_cast<const void*>(&add_chunks<DataType::type, false>)},                      \
-            piped_pair<DataType::type>()};                                                            \
-  }
+template <class... Arguments>
+const void* address_of(void (*kernel)(Arguments...)) {
+  return reinterpret_cast<const void*>(kernel);
+}
+template <class W, KernelType kind, bool sum_only>
+TypeKernels::Pair flagged_pair() {
+  return {address_of(&exchange_reduce<W, kind, sum_only>), address_of(&two_hop_reduce<W, kind, sum_only>)};
+}
+
+template <KernelType kind>
+TypeKernels kernels_of() {
+  constexpr bool has_sums = kind != KernelType::others;  // kernels that add up, and nothing else
+  return {{flagged_pair<Lines, kind, has_sums>(), flagged_pair<Lines, kind, false>()},
+          flagged_pair<Packets, kind, false>(),
+          {address_of(&bulk_exchange_reduce<kind>), address_of(&bulk_two_hop_reduce<kind>)},
+          {address_of(&prompt_exchange_reduce<Lines, kind, has_sums>),
+           address_of(&prompt_exchange_reduce<Packets, kind, false>)},
+          {address_of(&aggregate_reduce<Lines, kind>), address_of(&aggregate_reduce<Packets, kind>),
+           address_of(&aggregate_reduce<Bulk, kind>)},
+          {address_of(&add_chunks<kind, has_sums>), address_of(&add_chunks<kind, false>)},
+          {address_of(&piped_exchange_sum<kind>), address_of(&piped_two_hop_sum<kind>)}};
+}
+
+}  // namespace strait::kernels

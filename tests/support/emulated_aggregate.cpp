@@ -12,7 +12,8 @@ namespace {
 template <class W>
 void run_thread(const AggregateLaunch& launch) {
   if (!launch.reduces) return kernels::aggregate_copy<W>(launch.argument);
-  spec::visit(launch.type, [&]<DataType t>() { kernels::aggregate_reduce<W, t>(launch.argument); });
+  visit_kernel_type(launch.type,
+                    [&]<kernels::KernelType kind>() { kernels::aggregate_reduce<W, kind>(launch.argument); });
 }
 
 }  // namespace

@@ -16,16 +16,15 @@ namespace {
 
 void run_piped(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
   if (!launch.reduces) return kernels::piped_exchange_copy(argument);
-  spec::visit(type, [&]<DataType t>() {
-    if constexpr (kernels::has_pair_sum<t>) kernels::piped_exchange_sum<t>(argument);
-  });
+  visit_kernel_type(type, [&]<kernels::KernelType kind>() { kernels::piped_exchange_sum<kind>(argument); });
 }
 
 void run_prompt(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
   if (!launch.reduces) return kernels::prompt_exchange_copy<kernels::Packets>(argument);
-  spec::visit(type, [&]<DataType t>() {
-    argument.op == ReduceOp::sum ? kernels::prompt_exchange_reduce<kernels::Packets, t, true>(argument)  // as by lines
-                                 : kernels::prompt_exchange_reduce<kernels::Packets, t, false>(argument);
+  visit_kernel_type(type, [&]<kernels::KernelType kind>() {
+    constexpr bool has_sums = kind != kernels::KernelType::others;  // as by lines
+    argument.op == ReduceOp::sum ? kernels::prompt_exchange_reduce<kernels::Packets, kind, has_sums>(argument)
+                                 : kernels::prompt_exchange_reduce<kernels::Packets, kind, false>(argument);
   });
 }
 
@@ -39,9 +38,9 @@ void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, D
     return is_bulk ? kernels::bulk_messages(argument) : kernels::exchange_copy<kernels::Packets, true>(argument);
   if (!launch.reduces)
     return is_bulk ? kernels::bulk_exchange_copy(argument) : kernels::exchange_copy<kernels::Packets>(argument);
-  spec::visit(type, [&]<DataType t>() {
-    is_bulk ? kernels::bulk_exchange_reduce<t>(argument)
-            : kernels::exchange_reduce<kernels::Packets, t, false>(argument);
+  visit_kernel_type(type, [&]<kernels::KernelType kind>() {
+    is_bulk ? kernels::bulk_exchange_reduce<kind>(argument)
+            : kernels::exchange_reduce<kernels::Packets, kind, false>(argument);
   });
 }
 

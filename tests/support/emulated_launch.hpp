@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/reduce_spec.hpp"
 #include "communicator/aggregates.hpp"
 #include "communicator/device_calls.hpp"
+#include "kernels/kernel_type.hpp"
 #include "kernels/layout.hpp"
 
 /// Launches of the kernels of src/kernels that go through packets or bulk, on the CPU.
@@ -35,6 +37,12 @@ class Arena {
   std::size_t bytes_;
   void* data_;
 };
+
+/// Calls `function.template operator()<kind>()` with what the kernels of a type are compiled for.
+template <class F>
+void visit_kernel_type(DataType type, F&& function) {
+  spec::visit(type, [&]<DataType t>() { function.template operator()<kernels::kernel_type(t)>(); });
+}
 
 /// A thread of a block: what its kernel does with that argument.
 void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type);

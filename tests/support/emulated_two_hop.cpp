@@ -15,9 +15,7 @@ namespace {
 
 void run_piped(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
   if (!launch.reduces) return kernels::piped_two_hop_copy(argument);
-  spec::visit(type, [&]<DataType t>() {
-    if constexpr (kernels::has_pair_sum<t>) kernels::piped_two_hop_sum<t>(argument);
-  });
+  visit_kernel_type(type, [&]<kernels::KernelType kind>() { kernels::piped_two_hop_sum<kind>(argument); });
 }
 
 }  // namespace
@@ -27,8 +25,9 @@ void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argument, Dat
   const bool is_bulk = launch.wire == kernels::Wire::bulk;
   if (!launch.reduces)
     return is_bulk ? kernels::bulk_two_hop_copy(argument) : kernels::two_hop_copy<kernels::Packets>(argument);
-  spec::visit(type, [&]<DataType t>() {
-    is_bulk ? kernels::bulk_two_hop_reduce<t>(argument) : kernels::two_hop_reduce<kernels::Packets, t, false>(argument);
+  visit_kernel_type(type, [&]<kernels::KernelType kind>() {
+    is_bulk ? kernels::bulk_two_hop_reduce<kind>(argument)
+            : kernels::two_hop_reduce<kernels::Packets, kind, false>(argument);
   });
 }
 

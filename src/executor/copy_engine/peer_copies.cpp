@@ -200,6 +200,7 @@ Status PeerCopies::add(const StagedCall& call, const PeerTraffic& traffic, const
   add.chunk_bytes = static_cast<std::uint32_t>(cut.chunk_bytes);
   add.depth = depth;
   add.op = call.op;
+  add.type = call.type;
   return setup_.launch(call, add, stream);
 }
 

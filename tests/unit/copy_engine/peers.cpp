@@ -9,10 +9,11 @@ namespace {
 void run_add(const kernels::Add& add, DataType type, std::uint32_t index, std::uint32_t blocks, std::uint32_t seed) {
   run_threads(32, blocks, index, seed, [&] {
     spec::visit(type, [&]<DataType t>() {
+      constexpr kernels::KernelType kind = kernels::kernel_type(t);
       if (add.op == ReduceOp::sum)
-        kernels::add_chunks<t, true>(add);
+        kernels::add_chunks<kind, kind != kernels::KernelType::others>(add);
       else
-        kernels::add_chunks<t, false>(add);
+        kernels::add_chunks<kind, false>(add);
     });
   });
 }

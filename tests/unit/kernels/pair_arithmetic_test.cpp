@@ -77,14 +77,49 @@ void check_random() {
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
+/// All pairs of bytes.
+template <DataType type>
+void check_8_bits() {
+  for (std::uint32_t other = 0; other < 0x100; ++other)
+    for (std::uint32_t bits = 0; bits < 0x100; bits += elements_per_granule<type>) {
+      Elements<type> a, b;
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        a[i] = {static_cast<std::uint8_t>(bits + i)};
+        b[i] = {static_cast<std::uint8_t>(other)};
+      }
+      expect_specified<type>(a, b);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+}
+TEST(PairSums, OfFloat8E4M3) { check_8_bits<DataType::float8_e4m3>(); }
+TEST(PairSums, OfFloat8E5M2) { check_8_bits<DataType::float8_e5m2>(); }
 TEST(PairSums, OfFloat32) { check_random<DataType::float32>(); }
 TEST(PairSums, OfFloat64) { check_random<DataType::float64>(); }
+
+TEST(PairSums, OfIntegersOf8Bits) {
+  std::uint32_t granule[2][4];
+  for (std::uint32_t a = 0; a < 0x100; ++a)
+    for (std::uint32_t b = 0; b < 0x100; ++b) {
+      for (int w = 0; w < 4; ++w) {
+        granule[0][w] = a | b << 8 | 0xff << 16 | (a ^ b) << 24;
+        granule[1][w] = b | a << 8 | b << 16 | a << 24;
+      }
+      PairSum<DataType::int8> sum;
+      sum.first(__builtin_bit_cast(Granule, granule[0]));
+      sum.next(__builtin_bit_cast(Granule, granule[1]));
+      const auto bytes = __builtin_bit_cast(std::array<std::uint8_t, 16>, sum.partial());
+      for (std::size_t i = 0; i < bytes.size(); ++i) {
+        const std::uint32_t first = granule[0][i / 4] >> 8 * (i % 4), second = granule[1][i / 4] >> 8 * (i % 4);
+        ASSERT_EQ(bytes[i], static_cast<std::uint8_t>(first + second)) << a << ", " << b << ": " << i;
+      }
+    }
+}
 
 /// Only what a product with the reciprocal gives exactly.
 TEST(PairSums, AveragesOfPowersOfTwo) {
   for (std::uint32_t averaged = 1; averaged <= 16; ++averaged) {
     float scale = 0;
-    const Operation operation{ReduceOp::avg, averaged, 0};
+    const Operation operation{ReduceOp::avg, DataType::float32, averaged, {}};
     EXPECT_EQ(is_pair_sum<DataType::float32>(operation, scale), (averaged & (averaged - 1)) == 0) << averaged;
     EXPECT_FALSE(is_pair_sum<DataType::int32>(operation, scale));
   }

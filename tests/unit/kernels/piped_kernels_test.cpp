@@ -105,10 +105,10 @@ TEST(Piped, AllSums) {
   std::uint64_t seed = 1;
   for (const std::uint32_t ranks : {4u, 5u}) {
     Machine machine(ranks, 1, options());
-    for (const DataType type : {DataType::bfloat16, DataType::float16, DataType::float32, DataType::int32}) {
+    for (int number = 0; number < data_type_count; ++number) {
       CollectiveCase c;
       c.collective = std::array{Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}[seed % 3];
-      c.type = type;
+      c.type = static_cast<DataType>(number);
       c.op = seed % 2 == 0 ? ReduceOp::avg : ReduceOp::sum;
       c.count = c.collective == Collective::reduce_scatter ? 16'384 : 16'391;
       c.in_place = seed % 4 == 0;
@@ -146,8 +146,6 @@ TEST(Piped, OthersAreNot) {
     EXPECT_FALSE(is_piped(machine, c)) << static_cast<int>(op);
   }
   c.op = ReduceOp::sum;
-  c.type = DataType::float8_e4m3;
-  EXPECT_FALSE(is_piped(machine, c));
   c.collective = Collective::all_gather;
   EXPECT_TRUE(is_piped(machine, c));
   c.count = 4097;

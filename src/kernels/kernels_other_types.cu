@@ -2,7 +2,6 @@
 
 namespace strait::kernels {
 
-STRAIT_TYPE_KERNELS(float8_e4m3)
-STRAIT_TYPE_KERNELS(float8_e5m2)
+template TypeKernels kernels_of<KernelType::others>();
 
 }  // namespace strait::kernels

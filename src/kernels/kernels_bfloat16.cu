@@ -2,7 +2,6 @@
 
 namespace strait::kernels {
 
-STRAIT_TYPE_KERNELS(int32)
-STRAIT_TYPE_KERNELS(uint32)
+template TypeKernels kernels_of<KernelType::bfloat16>();
 
 }  // namespace strait::kernels

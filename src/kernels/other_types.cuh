@@ -1,0 +1,225 @@
+#pragma once
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/pair_arithmetic.cuh"
+#include "kernels/primitives.cuh"
+
+/// Reductions of the types that share kernels (other_types). What is no sum goes word by word, out of line and in loops
+/// that are not unrolled, so that nine types take little code.
+namespace strait::kernels {
+
+namespace others {
+
+/// Elements of a word, or one that is longer.
+template <DataType type>
+inline constexpr int at_once = sizeof(spec::ElementType<type>) < 4
+                                   ? 4 / static_cast<int>(sizeof(spec::ElementType<type>))
+                                   : 1;
+template <DataType type>
+struct Elements {
+  spec::ElementType<type> values[at_once<type>];
+};
+template <DataType type>
+struct Accumulators {
+  spec::AccumulatorType<type> values[at_once<type>];
+};
+
+template <class T>
+__device__ __forceinline__ T part_of(const void* all, int number) {
+  T part;
+  memcpy(&part, static_cast<const std::byte*>(all) + number * sizeof(T), sizeof part);
+  return part;
+}
+template <class T>
+__device__ __forceinline__ void put_part(void* all, int number, const T& part) {
+  memcpy(static_cast<std::byte*>(all) + number * sizeof(T), &part, sizeof part);
+}
+
+/// Calls `step.template operator()<type>(number)` for the words of a granule of one of these types.
+template <class Step>
+__device__ __forceinline__ void for_words(DataType type, Step&& step) {
+  spec::visit(type, [&]<DataType t>() {
+    if constexpr (kernel_type(t) == KernelType::others) {
+#pragma unroll 1
+      for (int number = 0; number < elements_per_granule<t> / at_once<t>; ++number) step.template operator()<t>(number);
+    }
+  });
+}
+
+template <DataType type>
+__device__ __forceinline__ Accumulators<type> widened(const Elements<type>& elements) {
+  Accumulators<type> values;
+#pragma unroll
+  for (int e = 0; e < at_once<type>; ++e) values.values[e] = load_element<type>(elements.values[e]);
+  return values;
+}
+template <DataType type>
+__device__ __forceinline__ Elements<type> narrowed(const Accumulators<type>& values) {
+  Elements<type> elements;
+#pragma unroll
+  for (int e = 0; e < at_once<type>; ++e) elements.values[e] = store_element<type>(values.values[e]);
+  return elements;
+}
+
+template <class T>
+__device__ __forceinline__ T combined(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::prod:
+      return spec::combine<ReduceOp::prod>(a, b);
+    case ReduceOp::min:
+      return spec::combine<ReduceOp::min>(a, b);
+    case ReduceOp::max:
+      return spec::combine<ReduceOp::max>(a, b);
+    default:
+      return spec::combine<ReduceOp::sum>(a, b);
+  }
+}
+
+__device__ __forceinline__ bool adds(ReduceOp op) {
+  return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premul_sum;
+}
+
+/// Of all but floats of 8 bits.
+template <class Bits16>
+STRAIT_NOINLINE __device__ Bits16 combined(DataType type, ReduceOp op, Bits16 a, Bits16 b) {
+  for_words(type, [&]<DataType t>(int number) {
+    if constexpr (!is_float8<t>) {
+      auto values = part_of<Elements<t>>(&a, number);
+      const auto next = part_of<Elements<t>>(&b, number);
+#pragma unroll
+      for (int e = 0; e < at_once<t>; ++e) values.values[e] = combined(op, values.values[e], next.values[e]);
+      put_part(&a, number, values);
+    }
+  });
+  return a;
+}
+template <class Bits16>
+STRAIT_NOINLINE __device__ Bits16 divided(DataType type, Bits16 sum, std::uint32_t averaged) {
+  for_words(type, [&]<DataType t>(int number) {
+    if constexpr (!is_float8<t>) {
+      auto values = part_of<Elements<t>>(&sum, number);
+#pragma unroll
+      for (auto& value : values.values) value = spec::finish<ReduceOp::avg>(value, averaged);
+      put_part(&sum, number, values);
+    }
+  });
+  return sum;
+}
+
+template <class Bits16>
+STRAIT_NOINLINE __device__ Bits16 premultiplied(Bits16 bits, const Operation& operation) {
+  for_words(operation.type, [&]<DataType t>(int number) {
+    const auto scalar = spec::load<t>(element_of<t>(operation.premul_scalar));
+    auto values = widened<t>(part_of<Elements<t>>(&bits, number));
+#pragma unroll
+    for (auto& value : values.values) value = spec::detail::multiply(value, scalar);
+    put_part(&bits, number, narrowed<t>(values));
+  });
+  return bits;
+}
+
+}  // namespace others
+
+/// Of any operation, whether or not `sum_only`. What is added up stays in registers: floats of 8 bits as floats, all
+/// else in its own type.
+template <bool sum_only, class Bits16>
+class Reduction<other_types, sum_only, Bits16> {
+ public:
+  __device__ __forceinline__ void first(const Bits16& bits, const Operation& operation) {
+    if (!visit_float8(operation.type, [&]<DataType t>() { wide_ = widened<t>(bits); })) value_ = bits;
+  }
+  __device__ __forceinline__ void next(const Bits16& bits, const Operation& operation) {
+    if (!others::adds(operation.op)) return combine(bits, operation);
+    visit_sums(operation.type, [&]<DataType t>() {
+      if constexpr (is_float8<t>) {
+        const Wide others = widened<t>(bits);
+#pragma unroll
+        for (int e = 0; e < 16; ++e) wide_.values[e] = spec::detail::add(wide_.values[e], others.values[e]);
+      } else {
+        PairSum<t> sum;
+        sum.first(value_);
+        sum.next(bits);
+        value_ = sum.partial();
+      }
+    });
+  }
+  __device__ __forceinline__ Bits16 result(const Operation& operation) {
+    if (operation.op == ReduceOp::avg) divide(operation);
+    Words words;
+    const bool is_wide = visit_float8(operation.type, [&]<DataType t>() {
+      const float* const v = wide_.values;
+#pragma unroll
+      for (int w = 0; w < 4; ++w) words.values[w] = round_bytes<t>(v[4 * w], v[4 * w + 1], v[4 * w + 2], v[4 * w + 3]);
+    });
+    if (is_wide) return __builtin_bit_cast(Bits16, words);
+    return operation.type == DataType::float64 ? with_canonical_nan<DataType::float64>(value_) : value_;
+  }
+
+ private:
+  struct Wide {
+    float values[16];
+  };
+  template <DataType type>
+  static __device__ __forceinline__ Wide widened(const Bits16& bits) {
+    const Words words = __builtin_bit_cast(Words, bits);
+    Wide wide;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      float four[4];
+      widen_bytes<type>(words.values[w], four);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) wide.values[4 * w + e] = four[e];
+    }
+    return wide;
+  }
+  __device__ __forceinline__ void combine(const Bits16& bits, const Operation& operation) {
+    Wide others;
+    if (visit_float8(operation.type, [&]<DataType t>() { others = widened<t>(bits); })) {
+#pragma unroll
+      for (int w = 0; w < 4; ++w) put(w, combined(operation.op, get(wide_, w), get(others, w)));
+    } else {
+      value_ = others::combined(operation.type, operation.op, value_, bits);
+    }
+  }
+  __device__ __forceinline__ void divide(const Operation& operation) {
+    if (is_one_of_float8(operation.type)) {
+#pragma unroll
+      for (int w = 0; w < 4; ++w) put(w, divided(get(wide_, w), operation.averaged));
+    } else {
+      value_ = others::divided(operation.type, value_, operation.averaged);
+    }
+  }
+  /// Four at a time, which go in registers.
+  struct Quad {
+    float values[4];
+  };
+  static STRAIT_NOINLINE __device__ Quad combined(ReduceOp op, Quad a, Quad b) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) a.values[e] = others::combined(op, a.values[e], b.values[e]);
+    return a;
+  }
+  static STRAIT_NOINLINE __device__ Quad divided(Quad sum, std::uint32_t averaged) {
+#pragma unroll
+    for (float& value : sum.values) value = spec::finish<ReduceOp::avg>(value, averaged);
+    return sum;
+  }
+  static __device__ __forceinline__ Quad get(const Wide& wide, int w) {
+    const float* const v = wide.values + 4 * w;
+    return {{v[0], v[1], v[2], v[3]}};
+  }
+  __device__ __forceinline__ void put(int w, const Quad& quad) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) wide_.values[4 * w + e] = quad.values[e];
+  }
+
+  Bits16 value_;
+  Wide wide_;
+};
+
+/// contribution() to a premul_sum.
+template <class Bits16>
+__device__ Bits16 contribution_of_others(const Bits16& bits, const Operation& operation) {
+  return others::premultiplied(bits, operation);
+}
+
+}  // namespace strait::kernels
