@@ -26,6 +26,23 @@ constexpr KernelType kernel_type(DataType type) {
   }
 }
 
+/// A type whose sums have the same bits, alike for two types where it can be.
+constexpr DataType sum_type(DataType type) {
+  switch (type) {
+    case DataType::uint8:
+      return DataType::int8;
+    case DataType::uint32:
+      return DataType::int32;
+    case DataType::uint64:
+      return DataType::int64;
+    default:
+      return type;
+  }
+}
+/// Every sum_type() that pipes add up.
+inline constexpr DataType piped_types[] = {DataType::float16, DataType::bfloat16, DataType::float32, DataType::float64,
+                                           DataType::int8,    DataType::int32,    DataType::int64};
+
 /// In the arithmetic of a kernel, in the place of a type: any of KernelType::others.
 inline constexpr auto other_types = static_cast<DataType>(data_type_count);
 constexpr DataType type_of(KernelType kind) {

@@ -74,9 +74,11 @@ struct TypeKernels {
   const void* prompt[2];  ///< lines, which only add up, and packets
   const void* aggregate[wire_count];
   const void* add[2];  ///< as lines
-  Pair piped;          ///< sums
 };
 template <KernelType kind>
 TypeKernels kernels_of();
+/// Through pipes, of one of piped_types.
+template <DataType type>
+TypeKernels::Pair piped_sums_of();
 
 }  // namespace strait::kernels

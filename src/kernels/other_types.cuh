@@ -4,8 +4,8 @@
 #include "kernels/pair_arithmetic.cuh"
 #include "kernels/primitives.cuh"
 
-/// Reductions of the types that share kernels (other_types). What is no sum goes word by word, out of line and in loops
-/// that are not unrolled, so that nine types take little code.
+/// Reductions of the types that share kernels (other_types). What is no sum goes out of line, so that nine types take
+/// little code.
 namespace strait::kernels {
 
 namespace others {
@@ -22,6 +22,11 @@ struct Elements {
 template <DataType type>
 struct Accumulators {
   spec::AccumulatorType<type> values[at_once<type>];
+};
+
+template <DataType type>
+struct GranuleOf {
+  spec::ElementType<type> values[elements_per_granule<type>];
 };
 
 template <class T>
@@ -79,31 +84,43 @@ __device__ __forceinline__ bool adds(ReduceOp op) {
   return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premul_sum;
 }
 
-/// Of all but floats of 8 bits.
-template <class Bits16>
-STRAIT_NOINLINE __device__ Bits16 combined(DataType type, ReduceOp op, Bits16 a, Bits16 b) {
-  for_words(type, [&]<DataType t>(int number) {
-    if constexpr (!is_float8<t>) {
-      auto values = part_of<Elements<t>>(&a, number);
-      const auto next = part_of<Elements<t>>(&b, number);
-#pragma unroll
-      for (int e = 0; e < at_once<t>; ++e) values.values[e] = combined(op, values.values[e], next.values[e]);
-      put_part(&a, number, values);
+/// Calls `change.template operator()<type>(elements)` with those of a granule, if they are no floats of 8 bits.
+template <class Bits16, class Change>
+__device__ __forceinline__ Bits16 changed(DataType type, Bits16 bits, Change&& change) {
+  spec::visit(type, [&]<DataType t>() {
+    if constexpr (kernel_type(t) == KernelType::others && !is_float8<t>) {
+      auto elements = __builtin_bit_cast(GranuleOf<t>, bits);
+      change.template operator()<t>(elements);
+      bits = __builtin_bit_cast(Bits16, elements);
     }
   });
-  return a;
+  return bits;
+}
+
+/// Of all but floats of 8 bits. In registers: what threads do one after another decides here.
+template <class Bits16>
+STRAIT_NOINLINE __device__ Bits16 combined(DataType type, ReduceOp op, Bits16 a, Bits16 b) {
+  return changed(type, a, [&]<DataType t>(GranuleOf<t>& elements) {
+    const auto others = __builtin_bit_cast(GranuleOf<t>, b);
+    const auto combine_all = [&](auto&& combine) {
+#pragma unroll
+      for (int e = 0; e < elements_per_granule<t>; ++e)
+        elements.values[e] = combine(elements.values[e], others.values[e]);
+    };
+    if (op == ReduceOp::prod)
+      combine_all([](auto x, auto y) { return spec::combine<ReduceOp::prod>(x, y); });
+    else if (op == ReduceOp::min)
+      combine_all([](auto x, auto y) { return spec::combine<ReduceOp::min>(x, y); });
+    else
+      combine_all([](auto x, auto y) { return spec::combine<ReduceOp::max>(x, y); });
+  });
 }
 template <class Bits16>
 STRAIT_NOINLINE __device__ Bits16 divided(DataType type, Bits16 sum, std::uint32_t averaged) {
-  for_words(type, [&]<DataType t>(int number) {
-    if constexpr (!is_float8<t>) {
-      auto values = part_of<Elements<t>>(&sum, number);
+  return changed(type, sum, [&]<DataType t>(GranuleOf<t>& elements) {
 #pragma unroll
-      for (auto& value : values.values) value = spec::finish<ReduceOp::avg>(value, averaged);
-      put_part(&sum, number, values);
-    }
+    for (auto& value : elements.values) value = spec::finish<ReduceOp::avg>(value, averaged);
   });
-  return sum;
 }
 
 template <class Bits16>

@@ -193,18 +193,15 @@ __device__ __forceinline__ bool is_pair_sum(const Operation& operation, float& s
   return spec::detail::is_floating_accumulator<spec::AccumulatorType<type>> && __popc(operation.averaged) == 1;
 }
 
-/// Calls `function.template operator()<t>()` with the type, or one whose sums have the same bits.
+/// Calls `function.template operator()<t>()` with the sum_type() of one of other_types.
 template <class F>
 __device__ __forceinline__ void visit_sums(DataType type, F&& function) {
-  switch (type) {
+  switch (sum_type(type)) {
     case DataType::int8:
-    case DataType::uint8:
       return function.template operator()<DataType::int8>();
     case DataType::int32:
-    case DataType::uint32:
       return function.template operator()<DataType::int32>();
     case DataType::int64:
-    case DataType::uint64:
       return function.template operator()<DataType::int64>();
     case DataType::float64:
       return function.template operator()<DataType::float64>();

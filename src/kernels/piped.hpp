@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 
 #include "base/types.hpp"
+#include "kernels/kernel_type.hpp"
 #include "kernels/launch.hpp"
 
 /// What the host knows of piped kernels (piped.cuh).
@@ -24,8 +26,10 @@ constexpr std::uint32_t cluster_of(std::uint32_t blocks, std::uint32_t most_clus
   return fits ? piped_cluster : 1;
 }
 
-/// Whether they add such contributions up: is_pair_sum() (pair_arithmetic.cuh).
+/// Whether they add such contributions up: is_pair_sum() (pair_arithmetic.cuh). Their adders have no registers for 16
+/// floats of a granule.
 constexpr bool is_piped_sum(DataType type, ReduceOp op, std::uint32_t averaged) {
+  if (std::find(std::begin(piped_types), std::end(piped_types), sum_type(type)) == std::end(piped_types)) return false;
   return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating(type) && std::has_single_bit(averaged));
 }
 

@@ -10,7 +10,7 @@
 #include "kernels/prompt.cuh"
 #include "kernels/two_hop.cuh"
 
-/// The definition of kernels_of(), which each kernel_type() instantiates in a file of its own.
+/// The definitions of kernels_of() and piped_sums_of(), instantiated in a file for each KernelType.
 namespace strait::kernels {
 
 template <class... Arguments>
@@ -32,8 +32,12 @@ TypeKernels kernels_of() {
            address_of(&prompt_exchange_reduce<Packets, kind, false>)},
           {address_of(&aggregate_reduce<Lines, kind>), address_of(&aggregate_reduce<Packets, kind>),
            address_of(&aggregate_reduce<Bulk, kind>)},
-          {address_of(&add_chunks<kind, has_sums>), address_of(&add_chunks<kind, false>)},
-          {address_of(&piped_exchange_sum<kind>), address_of(&piped_two_hop_sum<kind>)}};
+          {address_of(&add_chunks<kind, has_sums>), address_of(&add_chunks<kind, false>)}};
+}
+
+template <DataType type>
+TypeKernels::Pair piped_sums_of() {
+  return {address_of(&piped_exchange_sum<type>), address_of(&piped_two_hop_sum<type>)};
 }
 
 }  // namespace strait::kernels

@@ -16,7 +16,9 @@ namespace {
 
 void run_piped(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
   if (!launch.reduces) return kernels::piped_exchange_copy(argument);
-  visit_kernel_type(type, [&]<kernels::KernelType kind>() { kernels::piped_exchange_sum<kind>(argument); });
+  spec::visit(kernels::sum_type(type), [&]<DataType t>() {
+    if constexpr (!kernels::is_float8<t>) kernels::piped_exchange_sum<t>(argument);
+  });
 }
 
 void run_prompt(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {

@@ -15,7 +15,9 @@ namespace {
 
 void run_piped(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
   if (!launch.reduces) return kernels::piped_two_hop_copy(argument);
-  visit_kernel_type(type, [&]<kernels::KernelType kind>() { kernels::piped_two_hop_sum<kind>(argument); });
+  spec::visit(kernels::sum_type(type), [&]<DataType t>() {
+    if constexpr (!kernels::is_float8<t>) kernels::piped_two_hop_sum<t>(argument);
+  });
 }
 
 }  // namespace

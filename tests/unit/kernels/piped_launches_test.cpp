@@ -91,7 +91,7 @@ TEST(PipesOfTwoRanks, LeaveTheRest) {
     EXPECT_FALSE(launch.piped || takes_two_hops(launch)) << max_sms;
     EXPECT_EQ(launch.blocks, max_sms);
   }
-  EXPECT_TRUE(launch_of(pair_calls(0), Collective::all_reduce, 64 * mb, DataType::float8_e4m3).piped) << "all types";
+  EXPECT_FALSE(launch_of(pair_calls(0), Collective::all_reduce, 64 * mb, DataType::float8_e4m3).piped);
   EXPECT_FALSE(launch_of(pair_calls(0, 2 * mb, false), Collective::all_reduce, 64 * mb).piped);
   constexpr std::size_t none = std::size_t{1} << 40;
   EXPECT_FALSE(launch_of(pair_calls(0, none), Collective::all_reduce, 1000 * mb).piped);
