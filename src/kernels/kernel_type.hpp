@@ -7,7 +7,7 @@
 namespace strait::kernels {
 
 /// What kernels that add up are compiled for: each of the types that nearly all programs use most, and all others
-/// together, which learn from the call which one it is of. Kernels for every type would be three times the code, which
+/// together, which learn from the call which one it is of. Kernels for every type would be twice the code, which
 /// takes memory of every GPU and most of the time that it takes to make a communicator.
 enum class KernelType : std::uint8_t { float16, bfloat16, float32, others };
 inline constexpr KernelType all_kernel_types[] = {KernelType::float16, KernelType::bfloat16, KernelType::float32,
