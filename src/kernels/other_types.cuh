@@ -10,60 +10,22 @@ namespace strait::kernels {
 
 namespace others {
 
-/// Elements of a word, or one that is longer.
-template <DataType type>
-inline constexpr int at_once = sizeof(spec::ElementType<type>) < 4
-                                   ? 4 / static_cast<int>(sizeof(spec::ElementType<type>))
-                                   : 1;
-template <DataType type>
-struct Elements {
-  spec::ElementType<type> values[at_once<type>];
-};
-template <DataType type>
-struct Accumulators {
-  spec::AccumulatorType<type> values[at_once<type>];
-};
-
 template <DataType type>
 struct GranuleOf {
   spec::ElementType<type> values[elements_per_granule<type>];
 };
 
-template <class T>
-__device__ __forceinline__ T part_of(const void* all, int number) {
-  T part;
-  memcpy(&part, static_cast<const std::byte*>(all) + number * sizeof(T), sizeof part);
-  return part;
-}
-template <class T>
-__device__ __forceinline__ void put_part(void* all, int number, const T& part) {
-  memcpy(static_cast<std::byte*>(all) + number * sizeof(T), &part, sizeof part);
-}
-
-/// Calls `step.template operator()<type>(number)` for the words of a granule of one of these types.
-template <class Step>
-__device__ __forceinline__ void for_words(DataType type, Step&& step) {
+/// Calls `change.template operator()<type>(elements)` with those of a granule.
+template <class Bits16, class Change>
+__device__ __forceinline__ Bits16 changed(DataType type, Bits16 bits, Change&& change) {
   spec::visit(type, [&]<DataType t>() {
     if constexpr (kernel_type(t) == KernelType::others) {
-#pragma unroll 1
-      for (int number = 0; number < elements_per_granule<t> / at_once<t>; ++number) step.template operator()<t>(number);
+      auto elements = __builtin_bit_cast(GranuleOf<t>, bits);
+      change.template operator()<t>(elements);
+      bits = __builtin_bit_cast(Bits16, elements);
     }
   });
-}
-
-template <DataType type>
-__device__ __forceinline__ Accumulators<type> widened(const Elements<type>& elements) {
-  Accumulators<type> values;
-#pragma unroll
-  for (int e = 0; e < at_once<type>; ++e) values.values[e] = load_element<type>(elements.values[e]);
-  return values;
-}
-template <DataType type>
-__device__ __forceinline__ Elements<type> narrowed(const Accumulators<type>& values) {
-  Elements<type> elements;
-#pragma unroll
-  for (int e = 0; e < at_once<type>; ++e) elements.values[e] = store_element<type>(values.values[e]);
-  return elements;
+  return bits;
 }
 
 template <class T>
@@ -84,55 +46,43 @@ __device__ __forceinline__ bool adds(ReduceOp op) {
   return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premul_sum;
 }
 
-/// Calls `change.template operator()<type>(elements)` with those of a granule, if they are no floats of 8 bits.
-template <class Bits16, class Change>
-__device__ __forceinline__ Bits16 changed(DataType type, Bits16 bits, Change&& change) {
-  spec::visit(type, [&]<DataType t>() {
-    if constexpr (kernel_type(t) == KernelType::others && !is_float8<t>) {
-      auto elements = __builtin_bit_cast(GranuleOf<t>, bits);
-      change.template operator()<t>(elements);
-      bits = __builtin_bit_cast(Bits16, elements);
-    }
-  });
-  return bits;
-}
-
 /// Of all but floats of 8 bits. In registers: what threads do one after another decides here.
 template <class Bits16>
 STRAIT_NOINLINE __device__ Bits16 combined(DataType type, ReduceOp op, Bits16 a, Bits16 b) {
   return changed(type, a, [&]<DataType t>(GranuleOf<t>& elements) {
-    const auto others = __builtin_bit_cast(GranuleOf<t>, b);
-    const auto combine_all = [&](auto&& combine) {
+    if constexpr (!is_float8<t>) {
+      const auto others = __builtin_bit_cast(GranuleOf<t>, b);
+      const auto combine_all = [&](auto&& combine) {
 #pragma unroll
-      for (int e = 0; e < elements_per_granule<t>; ++e)
-        elements.values[e] = combine(elements.values[e], others.values[e]);
-    };
-    if (op == ReduceOp::prod)
-      combine_all([](auto x, auto y) { return spec::combine<ReduceOp::prod>(x, y); });
-    else if (op == ReduceOp::min)
-      combine_all([](auto x, auto y) { return spec::combine<ReduceOp::min>(x, y); });
-    else
-      combine_all([](auto x, auto y) { return spec::combine<ReduceOp::max>(x, y); });
+        for (int e = 0; e < elements_per_granule<t>; ++e)
+          elements.values[e] = combine(elements.values[e], others.values[e]);
+      };
+      if (op == ReduceOp::prod)
+        combine_all([](auto x, auto y) { return spec::combine<ReduceOp::prod>(x, y); });
+      else if (op == ReduceOp::min)
+        combine_all([](auto x, auto y) { return spec::combine<ReduceOp::min>(x, y); });
+      else
+        combine_all([](auto x, auto y) { return spec::combine<ReduceOp::max>(x, y); });
+    }
   });
 }
 template <class Bits16>
 STRAIT_NOINLINE __device__ Bits16 divided(DataType type, Bits16 sum, std::uint32_t averaged) {
   return changed(type, sum, [&]<DataType t>(GranuleOf<t>& elements) {
+    if constexpr (!is_float8<t>) {
 #pragma unroll
-    for (auto& value : elements.values) value = spec::finish<ReduceOp::avg>(value, averaged);
+      for (auto& value : elements.values) value = spec::finish<ReduceOp::avg>(value, averaged);
+    }
   });
 }
 
 template <class Bits16>
 STRAIT_NOINLINE __device__ Bits16 premultiplied(Bits16 bits, const Operation& operation) {
-  for_words(operation.type, [&]<DataType t>(int number) {
-    const auto scalar = spec::load<t>(element_of<t>(operation.premul_scalar));
-    auto values = widened<t>(part_of<Elements<t>>(&bits, number));
-#pragma unroll
-    for (auto& value : values.values) value = spec::detail::multiply(value, scalar);
-    put_part(&bits, number, narrowed<t>(values));
+  return changed(operation.type, bits, [&]<DataType t>(GranuleOf<t>& elements) {
+    const auto scalar = element_of<t>(operation.premul_scalar);
+#pragma unroll 1
+    for (auto& element : elements.values) element = spec::premultiplied<t>(element, scalar);
   });
-  return bits;
 }
 
 }  // namespace others
