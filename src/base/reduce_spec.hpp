@@ -137,6 +137,19 @@ STRAIT_HOST_DEVICE constexpr T max(T a, T b) {
   }
   return a < b ? b : a;
 }
+#if defined(__CUDA_ARCH__)
+// One instruction each. Which NaN it is, is left to who stores it.
+STRAIT_HOST_DEVICE inline float min(float a, float b) {
+  float least;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
+  return least;
+}
+STRAIT_HOST_DEVICE inline float max(float a, float b) {
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+  return most;
+}
+#endif
 }  // namespace detail
 
 template <DataType type>

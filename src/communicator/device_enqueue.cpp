@@ -49,8 +49,10 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   const void* kernel = nullptr;
   if (what.piped) {
     const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
+    const std::uint32_t averaged = std::visit([](const auto& each) { return each.ring.averaged; }, what.argument);
+    const kernels::KernelType kind = kernels::piped_kernel_type(call.type, call.op, averaged);
     const kernels::PipedKernel piped =
-        what.reduces ? kernels::piped_sum_kernel(one_hop, call.type) : kernels::piped_copy_kernel(one_hop);
+        what.reduces ? kernels::piped_reduce_kernel(one_hop, kind) : kernels::piped_copy_kernel(one_hop);
     kernel = piped.kernel;
     shape.memory_bytes = piped.memory_bytes;
     shape.cluster_blocks = kernels::cluster_of(what.blocks, most_clustered_blocks_);
@@ -261,9 +263,9 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
 DeviceCalls::Offers CudaRank::offers_into(Status& offered) const {
   if (!registrations_.were_any()) return {};
   const auto offer = [this, &offered](const void* data, std::size_t bytes) {
-    const auto offer = registrations_.offer(data, bytes);
-    if (!offer) offered = tl::unexpected(offer.error());
-    return offer.value_or(0);
+    const auto number = registrations_.offer(data, bytes);
+    if (!number) offered = tl::unexpected(number.error());
+    return number.value_or(0);
   };
   return {offer, &registrations_.at_peers()};
 }

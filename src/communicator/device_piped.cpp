@@ -103,7 +103,7 @@ constexpr std::uint32_t pair_width = 4;
 bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const {
   const bool reduces = is_reduction(call.collective);
   if (!ring_.has_async_copies) return false;
-  if (reduces && !kernels::is_piped_sum(call.type, call.op, ring_.averaged)) return false;
+  if (reduces && !kernels::is_piped_reduction(call.op)) return false;
   // One after another in memory, parts begin aligned only if they are of such a length.
   const bool has_parts = call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
                          call.collective == Collective::reduce_scatter || call.collective == Collective::gather ||
@@ -127,6 +127,10 @@ bool DeviceCalls::halves_sums(const Call& call, std::size_t bytes) const {
 
 std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (bound(call) != 0) return bound(call);
+  // What costs adders more gets as many as help.
+  const bool is_costly = is_reduction(call.collective) &&
+                         kernels::piped_kernel_type(call.type, call.op, ring_.averaged) == kernels::KernelType::others;
+  if (is_costly) return at_once(piping(call.collective, ring_.ranks).blocks);
   if (ring_.ranks != 2 && call.collective == Collective::all_reduce && message_bytes >= long_slice_bytes)
     return at_once(long_sums_blocks);
   if (ring_.ranks != 2 || one_hop) return at_once(piping(call.collective, ring_.ranks).blocks);

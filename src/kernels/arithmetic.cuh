@@ -1,13 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/reduce_spec.hpp"
+#include "kernels/byte_words.cuh"
+#include "kernels/elements.cuh"
 #include "kernels/kernel_type.hpp"
-#ifndef STRAIT_EMULATED_GPU
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#endif
 
 /// The arithmetic of base/reduce_spec.hpp on 16 bytes of elements at a time, in the GPU's instructions.
 namespace strait::kernels {
@@ -15,62 +14,79 @@ namespace strait::kernels {
 template <DataType type>
 inline constexpr int elements_per_granule = static_cast<int>(16 / sizeof(spec::ElementType<type>));
 
-#ifndef STRAIT_EMULATED_GPU
-/// The conversions that the GPU has instructions for. Inner NaN payloads may differ from the specification's; what
-/// leaves (narrow) is the canonical NaN.
-template <DataType type>
-__device__ __forceinline__ spec::AccumulatorType<type> load_element(const spec::ElementType<type>& element) {
-  if constexpr (type == DataType::bfloat16) {
-    return __uint_as_float(std::uint32_t{element.bits} << 16);
-  } else if constexpr (type == DataType::float16) {
-    return __half2float(__ushort_as_half(element.bits));
+/// Elements of `Bits`, which holds nothing else.
+template <DataType type, class Bits>
+inline constexpr int elements_of = static_cast<int>(sizeof(Bits) / sizeof(spec::ElementType<type>));
+
+template <DataType type, class Bits>
+__device__ __forceinline__ void widen(const Bits& bits,
+                                      spec::AccumulatorType<type> (&values)[elements_of<type, Bits>]) {
+  constexpr int count = elements_of<type, Bits>;
+  if constexpr (is_float8<type> && count % 4 == 0) {
+    struct Words {
+      std::uint32_t values[count / 4];
+    };
+    const Words words = __builtin_bit_cast(Words, bits);
+#pragma unroll
+    for (int w = 0; w < count / 4; ++w) {
+      float four[4];
+      widen_bytes<type>(words.values[w], four);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) values[4 * w + e] = four[e];
+    }
   } else {
-    return spec::load<type>(element);
+    struct Elements {
+      spec::ElementType<type> values[count];
+    };
+    const Elements elements = __builtin_bit_cast(Elements, bits);
+#pragma unroll
+    for (int e = 0; e < count; ++e) values[e] = load_element<type>(elements.values[e]);
   }
 }
-template <DataType type>
-__device__ __forceinline__ spec::ElementType<type> store_element(const spec::AccumulatorType<type>& value) {
-  spec::ElementType<type> element;
-  if constexpr (type == DataType::bfloat16) {
-    element.bits =
-        isnan(value) ? FloatFormat<BFloat16>::canonical_nan : __bfloat16_as_ushort(__float2bfloat16_rn(value));
-  } else if constexpr (type == DataType::float16) {
-    element.bits = isnan(value) ? FloatFormat<Float16>::canonical_nan : __half_as_ushort(__float2half_rn(value));
+
+/// Each rounded once, NaN canonical.
+template <DataType type, class Bits>
+__device__ __forceinline__ Bits narrow(const spec::AccumulatorType<type> (&values)[elements_of<type, Bits>]) {
+  constexpr int count = elements_of<type, Bits>;
+  if constexpr (is_float8<type> && count % 4 == 0) {
+    struct Words {
+      std::uint32_t values[count / 4];
+    } words;
+#pragma unroll
+    for (int w = 0; w < count / 4; ++w)
+      words.values[w] = round_bytes<type>(values[4 * w], values[4 * w + 1], values[4 * w + 2], values[4 * w + 3]);
+    return __builtin_bit_cast(Bits, words);
   } else {
-    element = spec::store<type>(value);
+    struct Elements {
+      spec::ElementType<type> values[count];
+    } elements;
+#pragma unroll
+    for (int e = 0; e < count; ++e) elements.values[e] = store_element<type>(values[e]);
+    return __builtin_bit_cast(Bits, elements);
   }
-  return element;
-}
-#else
-template <DataType type>
-auto load_element(const spec::ElementType<type>& element) {
-  return spec::load<type>(element);
-}
-template <DataType type>
-auto store_element(const spec::AccumulatorType<type>& value) {
-  return spec::store<type>(value);
-}
-#endif
-
-template <DataType type, class Bits16>
-__device__ __forceinline__ void widen(const Bits16& bits,
-                                      spec::AccumulatorType<type> (&values)[elements_per_granule<type>]) {
-  struct Elements {
-    spec::ElementType<type> values[elements_per_granule<type>];
-  };
-  const Elements elements = __builtin_bit_cast(Elements, bits);
-#pragma unroll
-  for (int e = 0; e < elements_per_granule<type>; ++e) values[e] = load_element<type>(elements.values[e]);
 }
 
-template <DataType type, class Bits16>
-__device__ __forceinline__ Bits16 narrow(const spec::AccumulatorType<type> (&values)[elements_per_granule<type>]) {
-  struct Elements {
-    spec::ElementType<type> values[elements_per_granule<type>];
-  } elements;
+/// The end of a sum of `averaged` contributions. Of a power of two, floats are multiplied by its reciprocal and
+/// integers shifted: the same bits in less time.
+template <class Accumulator, int count>
+__device__ __forceinline__ void divide(Accumulator (&sums)[count], std::uint32_t averaged) {
+  const bool is_power = __popc(averaged) == 1;
+  if constexpr (spec::detail::is_floating_accumulator<Accumulator>) {
+    const auto reciprocal = Accumulator{1} / static_cast<Accumulator>(averaged);
 #pragma unroll
-  for (int e = 0; e < elements_per_granule<type>; ++e) elements.values[e] = store_element<type>(values[e]);
-  return __builtin_bit_cast(Bits16, elements);
+    for (Accumulator& sum : sums)
+      sum = is_power ? spec::detail::multiply(sum, reciprocal) : spec::finish<ReduceOp::avg>(sum, averaged);
+  } else {
+    const auto shifted = [=](Accumulator sum) {
+      const int places = __ffs(static_cast<int>(averaged)) - 1;
+      if constexpr (std::is_unsigned_v<Accumulator>)
+        return static_cast<Accumulator>(sum >> places);
+      else
+        return static_cast<Accumulator>((std::int64_t{sum} + (sum < 0 ? averaged - 1 : 0)) >> places);
+    };
+#pragma unroll
+    for (Accumulator& sum : sums) sum = is_power ? shifted(sum) : spec::finish<ReduceOp::avg>(sum, averaged);
+  }
 }
 
 /// As narrow(), of floats none of which is NaN.
@@ -165,10 +181,7 @@ class Reduction {
   }
   __device__ __forceinline__ Bits16 result(const Operation& operation) {
     if constexpr (!sum_only) {
-      if (operation.op == ReduceOp::avg) {
-#pragma unroll
-        for (int e = 0; e < count; ++e) values_[e] = spec::finish<ReduceOp::avg>(values_[e], operation.averaged);
-      }
+      if (operation.op == ReduceOp::avg) divide(values_, operation.averaged);
     }
     if constexpr (sum_only && (type == DataType::bfloat16 || type == DataType::float16)) {
       bool has_nan = false;

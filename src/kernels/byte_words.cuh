@@ -1,6 +1,8 @@
 #pragma once
 
-#include "kernels/arithmetic.cuh"
+#include <cstdint>
+
+#include "kernels/elements.cuh"
 #include "kernels/primitives.cuh"
 
 /// Elements of 8 bits, four in a word.
@@ -26,38 +28,79 @@ __device__ __forceinline__ bool visit_float8(DataType type, F&& function) {
 template <DataType type>
 inline constexpr bool is_integer8 = type == DataType::int8 || type == DataType::uint8;
 
-/// Integers, each of which wraps by itself.
-__device__ __forceinline__ std::uint32_t add_bytes(std::uint32_t a, std::uint32_t b) {
-  constexpr std::uint32_t signs = 0x80808080;
+/// Integers, each of which wraps by itself; in a word of any length.
+template <class Word>
+__device__ __forceinline__ Word add_bytes(Word a, Word b) {
+  constexpr Word signs = static_cast<Word>(0x8080808080808080);
   return ((a & ~signs) + (b & ~signs)) ^ ((a ^ b) & signs);
 }
 
-/// Floats, by way of float16: e5m2 is its upper byte, and e4m3 a part of its bits with another exponent. Of a NaN, any
-/// NaN.
+#if !defined(STRAIT_EMULATED_GPU) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define STRAIT_CONVERTS_FLOAT8  // by instructions, two at a time
+#endif
+
+/// Two of them as float16, which has them all: e5m2 is its upper byte, and e4m3 a part of its bits with another
+/// exponent, which is left as it is but where the GPU has an instruction for it.
+template <DataType type>
+__device__ __forceinline__ std::uint32_t halves_of(std::uint32_t bytes) {
+#ifdef STRAIT_CONVERTS_FLOAT8
+  if constexpr (type == DataType::float8_e4m3) {
+    std::uint32_t halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(bytes)));
+    return halves;
+  }
+#endif
+  const std::uint32_t halves = (bytes & 0xff) << 8 | (bytes & 0xff00) << 16;
+  return type == DataType::float8_e4m3 ? (halves & 0x80008000) | (halves >> 1 & 0x3f803f80) : halves;
+}
+
+/// Floats. Of a NaN, any NaN.
 template <DataType type>
 __device__ __forceinline__ void widen_bytes(std::uint32_t word, float (&values)[4]) {
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
-    const std::uint32_t bytes = word >> 16 * pair;
-    std::uint32_t halves = (bytes & 0xff) << 8 | (bytes & 0xff00) << 16;
-    if constexpr (type == DataType::float8_e4m3) halves = (halves & 0x80008000) | (halves >> 1 & 0x3f803f80);
+    const std::uint32_t halves = halves_of<type>(word >> 16 * pair);
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       float value = load_element<DataType::float16>({static_cast<std::uint16_t>(halves >> 16 * e)});
+#ifndef STRAIT_CONVERTS_FLOAT8
       if constexpr (type == DataType::float8_e4m3) {
         constexpr float rebias = 256, of_nan = 480;
         value = spec::detail::multiply(value, rebias);
         if (value == of_nan || value == -of_nan) value = canonical_nan<float>();
       }
+#endif
       values[2 * pair + e] = value;
     }
   }
 }
+
 /// Each rounded once, NaN canonical.
 template <DataType type>
-STRAIT_NOINLINE __device__ std::uint32_t round_bytes(float a, float b, float c, float d) {
+STRAIT_NOINLINE __device__ std::uint32_t round_any_bytes(float a, float b, float c, float d) {
   const auto bits = [](float value) { return std::uint32_t{store_element<type>(value).bits}; };
   return bits(a) | bits(b) << 8 | bits(c) << 16 | bits(d) << 24;
+}
+/// Likewise. The GPU's instructions make the greatest number of what should be infinity, and another NaN.
+template <DataType type>
+__device__ __forceinline__ std::uint32_t round_bytes(float a, float b, float c, float d) {
+#ifdef STRAIT_CONVERTS_FLOAT8
+  constexpr bool is_e4m3 = type == DataType::float8_e4m3;
+  constexpr float least_rounded_up = is_e4m3 ? 464 : 61440;  // to what is no number; in e4m3, this is still one
+  const auto is_number = [](float value) { return fabsf(value) < least_rounded_up; };
+  if (is_number(a) && is_number(b) && is_number(c) && is_number(d)) {
+    const auto round = [](float low, float high) {
+      std::uint16_t pair;
+      if constexpr (is_e4m3)
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+      else
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+      return std::uint32_t{pair};
+    };
+    return round(a, b) | round(c, d) << 16;
+  }
+#endif
+  return round_any_bytes<type>(a, b, c, d);
 }
 
 }  // namespace strait::kernels

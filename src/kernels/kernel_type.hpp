@@ -39,9 +39,6 @@ constexpr DataType sum_type(DataType type) {
       return type;
   }
 }
-/// Every sum_type() that pipes add up.
-inline constexpr DataType piped_types[] = {DataType::float16, DataType::bfloat16, DataType::float32, DataType::float64,
-                                           DataType::int8,    DataType::int32,    DataType::int64};
 
 /// In the arithmetic of a kernel, in the place of a type: any of KernelType::others.
 inline constexpr auto other_types = static_cast<DataType>(data_type_count);

@@ -29,26 +29,6 @@ const TypeKernels::Pair& of(const TypeKernels& kernels, Wire wire, ReduceOp op) 
   return wire == Wire::packets ? kernels.packets : kernels.bulk;
 }
 
-/// Of one of piped_types.
-TypeKernels::Pair piped_sums(DataType type) {
-  switch (type) {
-    case DataType::float16:
-      return piped_sums_of<DataType::float16>();
-    case DataType::bfloat16:
-      return piped_sums_of<DataType::bfloat16>();
-    case DataType::float32:
-      return piped_sums_of<DataType::float32>();
-    case DataType::float64:
-      return piped_sums_of<DataType::float64>();
-    case DataType::int8:
-      return piped_sums_of<DataType::int8>();
-    case DataType::int32:
-      return piped_sums_of<DataType::int32>();
-    default:
-      return piped_sums_of<DataType::int64>();
-  }
-}
-
 template <class W>
 TypeKernels::Pair copies_over() {
   return {reinterpret_cast<const void*>(&exchange_copy<W>), reinterpret_cast<const void*>(&two_hop_copy<W>)};
@@ -99,8 +79,8 @@ PipedKernel piped_copy_kernel(bool one_hop) {
   if (!one_hop) return {reinterpret_cast<const void*>(&piped_two_hop_copy<>), sizeof(PipedTwoHopMemory)};
   return {reinterpret_cast<const void*>(&piped_exchange_copy<>), sizeof(PipedCopyMemory)};
 }
-PipedKernel piped_sum_kernel(bool one_hop, DataType type) {
-  const TypeKernels::Pair pair = piped_sums(sum_type(type));
+PipedKernel piped_reduce_kernel(bool one_hop, KernelType kind) {
+  const TypeKernels::Pair& pair = of(kind).piped;
   if (one_hop) return {pair.exchange, sizeof(PipedSumMemory)};
   return {pair.two_hop, sizeof(PipedTwoHopMemory)};
 }
@@ -109,8 +89,8 @@ std::uint32_t piped_memory_bytes() {
 }
 std::vector<PipedKernel> all_piped_kernels() {
   std::vector<PipedKernel> all{piped_copy_kernel(true), piped_copy_kernel(false)};
-  for (const DataType type : piped_types)
-    for (const bool one_hop : {true, false}) all.push_back(piped_sum_kernel(one_hop, type));
+  for (const KernelType kind : all_kernel_types)
+    for (const bool one_hop : {true, false}) all.push_back(piped_reduce_kernel(one_hop, kind));
   return all;
 }
 

@@ -50,8 +50,8 @@ struct PipedKernel {
 };
 /// Of an Exchange, or of a TwoHop.
 PipedKernel piped_copy_kernel(bool one_hop);
-/// Of types and operations that is_piped_sum().
-PipedKernel piped_sum_kernel(bool one_hop, DataType type);
+/// Of a piped_kernel_type().
+PipedKernel piped_reduce_kernel(bool one_hop, KernelType kind);
 std::vector<PipedKernel> all_piped_kernels();
 /// What any of them takes at most. GPUs for workstations have less (99 KB with compute capability 12.0).
 std::uint32_t piped_memory_bytes();
@@ -71,14 +71,12 @@ struct TypeKernels {
   Pair lines[2];
   Pair packets;
   Pair bulk;
+  Pair piped;
   const void* prompt[2];  ///< lines, which only add up, and packets
   const void* aggregate[wire_count];
   const void* add[2];  ///< as lines
 };
 template <KernelType kind>
 TypeKernels kernels_of();
-/// Through pipes, of one of piped_types.
-template <DataType type>
-TypeKernels::Pair piped_sums_of();
 
 }  // namespace strait::kernels

@@ -3,6 +3,5 @@
 namespace strait::kernels {
 
 template TypeKernels kernels_of<KernelType::float32>();
-template TypeKernels::Pair piped_sums_of<DataType::float32>();
 
 }  // namespace strait::kernels

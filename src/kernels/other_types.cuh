@@ -28,18 +28,15 @@ __device__ __forceinline__ Bits16 changed(DataType type, Bits16 bits, Change&& c
   return bits;
 }
 
-template <class T>
-__device__ __forceinline__ T combined(ReduceOp op, T a, T b) {
-  switch (op) {
-    case ReduceOp::prod:
-      return spec::combine<ReduceOp::prod>(a, b);
-    case ReduceOp::min:
-      return spec::combine<ReduceOp::min>(a, b);
-    case ReduceOp::max:
-      return spec::combine<ReduceOp::max>(a, b);
-    default:
-      return spec::combine<ReduceOp::sum>(a, b);
-  }
+/// Calls `function(combine)` with what combines two values.
+template <class F>
+__device__ __forceinline__ void with_combine(ReduceOp op, F&& function) {
+  if (op == ReduceOp::prod)
+    function([](auto a, auto b) { return spec::combine<ReduceOp::prod>(a, b); });
+  else if (op == ReduceOp::min)
+    function([](auto a, auto b) { return spec::combine<ReduceOp::min>(a, b); });
+  else
+    function([](auto a, auto b) { return spec::combine<ReduceOp::max>(a, b); });
 }
 
 __device__ __forceinline__ bool adds(ReduceOp op) {
@@ -52,27 +49,18 @@ STRAIT_NOINLINE __device__ Bits16 combined(DataType type, ReduceOp op, Bits16 a,
   return changed(type, a, [&]<DataType t>(GranuleOf<t>& elements) {
     if constexpr (!is_float8<t>) {
       const auto others = __builtin_bit_cast(GranuleOf<t>, b);
-      const auto combine_all = [&](auto&& combine) {
+      with_combine(op, [&](auto&& combine) {
 #pragma unroll
         for (int e = 0; e < elements_per_granule<t>; ++e)
           elements.values[e] = combine(elements.values[e], others.values[e]);
-      };
-      if (op == ReduceOp::prod)
-        combine_all([](auto x, auto y) { return spec::combine<ReduceOp::prod>(x, y); });
-      else if (op == ReduceOp::min)
-        combine_all([](auto x, auto y) { return spec::combine<ReduceOp::min>(x, y); });
-      else
-        combine_all([](auto x, auto y) { return spec::combine<ReduceOp::max>(x, y); });
+      });
     }
   });
 }
 template <class Bits16>
 STRAIT_NOINLINE __device__ Bits16 divided(DataType type, Bits16 sum, std::uint32_t averaged) {
   return changed(type, sum, [&]<DataType t>(GranuleOf<t>& elements) {
-    if constexpr (!is_float8<t>) {
-#pragma unroll
-      for (auto& value : elements.values) value = spec::finish<ReduceOp::avg>(value, averaged);
-    }
+    if constexpr (!is_float8<t>) divide(elements.values, averaged);
   });
 }
 
@@ -93,13 +81,14 @@ template <bool sum_only, class Bits16>
 class Reduction<other_types, sum_only, Bits16> {
  public:
   __device__ __forceinline__ void first(const Bits16& bits, const Operation& operation) {
-    if (!visit_float8(operation.type, [&]<DataType t>() { wide_ = widened<t>(bits); })) value_ = bits;
+    if (!visit_float8(operation.type, [&]<DataType t>() { widen<t>(bits, wide_.values); })) value_ = bits;
   }
   __device__ __forceinline__ void next(const Bits16& bits, const Operation& operation) {
     if (!others::adds(operation.op)) return combine(bits, operation);
     visit_sums(operation.type, [&]<DataType t>() {
       if constexpr (is_float8<t>) {
-        const Wide others = widened<t>(bits);
+        Wide others;
+        widen<t>(bits, others.values);
 #pragma unroll
         for (int e = 0; e < 16; ++e) wide_.values[e] = spec::detail::add(wide_.values[e], others.values[e]);
       } else {
@@ -112,13 +101,7 @@ class Reduction<other_types, sum_only, Bits16> {
   }
   __device__ __forceinline__ Bits16 result(const Operation& operation) {
     if (operation.op == ReduceOp::avg) divide(operation);
-    Words words;
-    const bool is_wide = visit_float8(operation.type, [&]<DataType t>() {
-      const float* const v = wide_.values;
-#pragma unroll
-      for (int w = 0; w < 4; ++w) words.values[w] = round_bytes<t>(v[4 * w], v[4 * w + 1], v[4 * w + 2], v[4 * w + 3]);
-    });
-    if (is_wide) return __builtin_bit_cast(Bits16, words);
+    if (visit_float8(operation.type, [&]<DataType t>() { value_ = narrow<t, Bits16>(wide_.values); })) return value_;
     return operation.type == DataType::float64 ? with_canonical_nan<DataType::float64>(value_) : value_;
   }
 
@@ -126,22 +109,9 @@ class Reduction<other_types, sum_only, Bits16> {
   struct Wide {
     float values[16];
   };
-  template <DataType type>
-  static __device__ __forceinline__ Wide widened(const Bits16& bits) {
-    const Words words = __builtin_bit_cast(Words, bits);
-    Wide wide;
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      float four[4];
-      widen_bytes<type>(words.values[w], four);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) wide.values[4 * w + e] = four[e];
-    }
-    return wide;
-  }
   __device__ __forceinline__ void combine(const Bits16& bits, const Operation& operation) {
     Wide others;
-    if (visit_float8(operation.type, [&]<DataType t>() { others = widened<t>(bits); })) {
+    if (visit_float8(operation.type, [&]<DataType t>() { widen<t>(bits, others.values); })) {
 #pragma unroll
       for (int w = 0; w < 4; ++w) put(w, combined(operation.op, get(wide_, w), get(others, w)));
     } else {
@@ -161,13 +131,14 @@ class Reduction<other_types, sum_only, Bits16> {
     float values[4];
   };
   static STRAIT_NOINLINE __device__ Quad combined(ReduceOp op, Quad a, Quad b) {
+    others::with_combine(op, [&](auto&& combine) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) a.values[e] = others::combined(op, a.values[e], b.values[e]);
+      for (int e = 0; e < 4; ++e) a.values[e] = combine(a.values[e], b.values[e]);
+    });
     return a;
   }
   static STRAIT_NOINLINE __device__ Quad divided(Quad sum, std::uint32_t averaged) {
-#pragma unroll
-    for (float& value : sum.values) value = spec::finish<ReduceOp::avg>(value, averaged);
+    kernels::divide(sum.values, averaged);
     return sum;
   }
   static __device__ __forceinline__ Quad get(const Wide& wide, int w) {

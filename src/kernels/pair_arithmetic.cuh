@@ -99,11 +99,7 @@ class PairSum {
       for (int e = 0; e < count; e += 2) has_nan |= is_any_nan(values_[e], values_[e + 1]);
     }
     if constexpr (is_float8<type>) {
-      Words words;
-#pragma unroll
-      for (int w = 0; w < 4; ++w)
-        words.values[w] = round_bytes<type>(values_[4 * w], values_[4 * w + 1], values_[4 * w + 2], values_[4 * w + 3]);
-      return __builtin_bit_cast(Granule, words);
+      return narrow<type, Granule>(values_);
     } else if constexpr (is_narrow) {
       Words words;
 #pragma unroll
@@ -126,14 +122,7 @@ class PairSum {
   }
   static __device__ __forceinline__ void widened(const Granule& granule, Accumulator (&values)[count]) {
     if constexpr (is_float8<type>) {
-      const Words words = __builtin_bit_cast(Words, granule);
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        float four[4];
-        widen_bytes<type>(words.values[w], four);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) values[4 * w + e] = four[e];
-      }
+      widen<type>(granule, values);
     } else if constexpr (is_narrow) {
       const Words words = __builtin_bit_cast(Words, granule);
 #pragma unroll

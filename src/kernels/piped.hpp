@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <iterator>
 
 #include "base/types.hpp"
 #include "kernels/kernel_type.hpp"
@@ -26,11 +25,12 @@ constexpr std::uint32_t cluster_of(std::uint32_t blocks, std::uint32_t most_clus
   return fits ? piped_cluster : 1;
 }
 
-/// Whether they add such contributions up: is_pair_sum() (pair_arithmetic.cuh). Their adders have no registers for 16
-/// floats of a granule.
-constexpr bool is_piped_sum(DataType type, ReduceOp op, std::uint32_t averaged) {
-  if (std::find(std::begin(piped_types), std::end(piped_types), sum_type(type)) == std::end(piped_types)) return false;
-  return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating(type) && std::has_single_bit(averaged));
+/// Whether they reduce such contributions: what is sent is what the user's memory holds.
+constexpr bool is_piped_reduction(ReduceOp op) { return op != ReduceOp::premul_sum; }
+/// Whose kernel does it: sums of the types that have kernels of their own go faster there than all else.
+constexpr KernelType piped_kernel_type(DataType type, ReduceOp op, std::uint32_t averaged) {
+  const bool adds = op == ReduceOp::sum || (op == ReduceOp::avg && std::has_single_bit(averaged));
+  return adds ? kernel_type(type) : KernelType::others;
 }
 
 inline bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }

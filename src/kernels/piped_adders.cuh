@@ -131,6 +131,7 @@ class Addends {
   __device__ __forceinline__ const Granule& operator()(std::uint32_t rank, std::uint32_t granule) const {
     return reinterpret_cast<const Granule*>(set_ + rank * addend_bytes_)[granule];
   }
+  __device__ std::uint32_t stride_bytes() const { return addend_bytes_; }
   __device__ Granule last(std::uint32_t rank, std::uint32_t at, std::uint32_t bytes) const {
     return rank == rank_ ? OddBytes::load(own_ + offset_ + at, bytes, 1)
                          : load_plain(slots_[position_of(rank, rank_, ranks_)] + offset_ + at);

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "kernels/arithmetic.cuh"
 #include "kernels/piped.hpp"
 #include "kernels/piped_adders.cuh"
 #include "kernels/piped_movers.cuh"
+#include "kernels/piped_reductions.cuh"
 
-/// The kernels of Exchange and TwoHop (launch.hpp) in bulk through shared memory (piped.cuh), as a copy and as a sum.
-/// Of peers' memory only, of buffers that begin at multiples of 16 bytes, and sums
-/// that is_pair_sum() knows; for GPUs from compute capability 9.0 on. A block has `piped_threads`.
+/// The kernels of Exchange and TwoHop (launch.hpp) in bulk through shared memory (piped.cuh), as a copy and as a
+/// reduction that is_piped_reduction(). Of peers' memory only, of buffers that begin at multiples of 16 bytes; for GPUs
+/// from compute capability 9.0 on. A block has `piped_threads`.
 namespace strait::kernels {
 
 inline constexpr std::uint32_t pipe_kb = 1 << 10;
@@ -179,51 +179,6 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
   tell_finished(ring);
 }
 
-/// Sums for an Adder, in rank order, of what lies in shared memory. A thread writes over no granule but those that it
-/// has read.
-template <DataType type>
-struct PartSum {
-  float scale;
-  __device__ void operator()(const Addends& addends, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
-                             std::uint32_t threads) const {
-    constexpr std::uint32_t batch = 2;
-    const std::uint32_t granules = bytes / 16;
-    auto* const results = reinterpret_cast<Granule*>(to);
-    for (std::uint32_t first = thread; first < granules; first += batch * threads) {
-      PairSum<type> sums[batch];
-      const auto for_each = [&](auto&& body) {
-#pragma unroll
-        for (std::uint32_t b = 0; b < batch; ++b)
-          if (first + b * threads < granules) body(sums[b], first + b * threads);
-      };
-      for_each([&](PairSum<type>& sum, std::uint32_t granule) { sum.first(addends(0, granule)); });
-      for (std::uint32_t rank = 1; rank < addends.ranks(); ++rank)
-        for_each([&](PairSum<type>& sum, std::uint32_t granule) { sum.next(addends(rank, granule)); });
-      for_each([&](PairSum<type>& sum, std::uint32_t granule) { results[granule] = result_of(sum); });
-    }
-    if (thread == 0 && bytes % 16 != 0) results[granules] = last(addends, granules * 16, bytes % 16);
-  }
-
- private:
-  __device__ Granule result_of(PairSum<type>& sum) const {
-    bool has_nan = false;
-    const Granule result = sum.result(scale, has_nan);
-    return has_nan ? with_canonical_nan<type>(result) : result;
-  }
-  __device__ Granule last(const Addends& addends, std::uint32_t at, std::uint32_t bytes) const {
-    PairSum<type> sum;
-    sum.first(addends.last(0, at, bytes));
-    for (std::uint32_t rank = 1; rank < addends.ranks(); ++rank) sum.next(addends.last(rank, at, bytes));
-    return result_of(sum);
-  }
-};
-template <DataType type, class Call>
-__device__ __forceinline__ PartSum<type> part_sum_of(const Call& call) {
-  float scale = 1;
-  (void)is_pair_sum<type>({call.op, call.type, call.ring.averaged, {}}, scale);
-  return PartSum<type>{scale};
-}
-
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define STRAIT_PIPED(body) body
 #else
@@ -242,18 +197,18 @@ __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_two_hop_copy(const __grid_constant__ TwoHop call) {
   STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), OnlyPart{call})));
 }
-/// Of every sum_type(), for adders have no registers for what learns its type from the call: sums of integers of 256 MB
-/// took half as long again.
-template <DataType type>
+/// Of a piped_kernel_type().
+template <KernelType kind>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
-    piped_exchange_sum(const __grid_constant__ Exchange call) {
-  STRAIT_PIPED(
-      (run_piped<true>(ExchangeSchedule<true>(call), launched_memory<PipedSumMemory>(), part_sum_of<type>(call))));
+    piped_exchange_reduce(const __grid_constant__ Exchange call) {
+  STRAIT_PIPED((
+      run_piped<true>(ExchangeSchedule<true>(call), launched_memory<PipedSumMemory>(), part_reduction_of<kind>(call))));
 }
-template <DataType type>
+template <KernelType kind>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
-    piped_two_hop_sum(const __grid_constant__ TwoHop call) {
-  STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), part_sum_of<type>(call))));
+    piped_two_hop_reduce(const __grid_constant__ TwoHop call) {
+  STRAIT_PIPED(
+      (run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), part_reduction_of<kind>(call))));
 }
 
 }  // namespace strait::kernels

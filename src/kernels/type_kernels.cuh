@@ -10,7 +10,7 @@
 #include "kernels/prompt.cuh"
 #include "kernels/two_hop.cuh"
 
-/// The definitions of kernels_of() and piped_sums_of(), instantiated in a file for each KernelType.
+/// The definition of kernels_of(), instantiated in a file for each KernelType.
 namespace strait::kernels {
 
 template <class... Arguments>
@@ -28,16 +28,12 @@ TypeKernels kernels_of() {
   return {{flagged_pair<Lines, kind, has_sums>(), flagged_pair<Lines, kind, false>()},
           flagged_pair<Packets, kind, false>(),
           {address_of(&bulk_exchange_reduce<kind>), address_of(&bulk_two_hop_reduce<kind>)},
+          {address_of(&piped_exchange_reduce<kind>), address_of(&piped_two_hop_reduce<kind>)},
           {address_of(&prompt_exchange_reduce<Lines, kind, has_sums>),
            address_of(&prompt_exchange_reduce<Packets, kind, false>)},
           {address_of(&aggregate_reduce<Lines, kind>), address_of(&aggregate_reduce<Packets, kind>),
            address_of(&aggregate_reduce<Bulk, kind>)},
           {address_of(&add_chunks<kind, has_sums>), address_of(&add_chunks<kind, false>)}};
-}
-
-template <DataType type>
-TypeKernels::Pair piped_sums_of() {
-  return {address_of(&piped_exchange_sum<type>), address_of(&piped_two_hop_sum<type>)};
 }
 
 }  // namespace strait::kernels

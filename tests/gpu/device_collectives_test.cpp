@@ -159,12 +159,50 @@ void check_bounds_of_calls(straitComm_t comm, int rank, int ranks) {
       }
 }
 
+/// Every pair of elements of 8 bits: all that the GPU's conversions may be asked for. Ranks beyond the first two
+/// contribute what these do.
+void check_pairs_of_bytes(straitComm_t comm, int rank, int ranks) {
+  std::vector<Bytes> inputs(static_cast<std::size_t>(ranks), Bytes(1 << 16));
+  for (std::size_t r = 0; r < inputs.size(); ++r)
+    for (std::size_t i = 0; i < inputs[r].size(); ++i) inputs[r][i] = static_cast<std::byte>(r % 2 == 0 ? i : i >> 8);
+  const Bytes& own = inputs[static_cast<std::size_t>(rank)];
+  DeviceSide side(4096);
+  std::byte *const input = DeviceSide::allocate(own.size(), false), *const output =
+                                                                        DeviceSide::allocate(own.size(), false);
+  meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
+  STRAIT_EXPECT_CUDA(cudaMemcpyAsync(input, own.data(), own.size(), cudaMemcpyHostToDevice, side.stream()));
+  for (const DataType type : {DataType::float8_e4m3, DataType::float8_e5m2, DataType::int8, DataType::uint8})
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::avg}) {
+      STRAIT_EXPECT_CUDA(cudaMemsetAsync(output, poison, own.size(), side.stream()));
+      STRAIT_EXPECT_OK(straitAllReduce(input, output, own.size(), static_cast<straitDataType_t>(type),
+                                       static_cast<straitRedOp_t>(op), comm, side.stream()));
+      Bytes got(own.size());
+      STRAIT_EXPECT_CUDA(cudaMemcpyAsync(got.data(), output, got.size(), cudaMemcpyDeviceToHost, side.stream()));
+      STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+      const Bytes expected = reference_reduction({.type = type, .op = op, .inputs = inputs});
+      EXPECT_EQ(first_difference(expected, got, type, inputs), "") << "operation " << static_cast<int>(op);
+    }
+  meet_on_host();
+  DeviceSide::release(input, false);
+  DeviceSide::release(output, false);
+}
+
 using DeviceCollectives = DeviceRanks;
 TEST_P(DeviceCollectives, AllShapes) {
   run([](straitComm_t comm, int rank, int ranks) { check_shapes(comm, rank, ranks); });
 }
 TEST_P(DeviceCollectives, AllTypesAndOperations) {
   run([](straitComm_t comm, int rank, int ranks) { check_arithmetic(comm, rank, ranks); });
+}
+TEST_P(DeviceCollectives, PairsOfBytes) { run(check_pairs_of_bytes); }
+/// Where GPUs reach one another's memory.
+TEST_P(DeviceCollectives, ArithmeticOfPipes) {
+  setenv("STRAIT_PIPED_BYTES", "0", 1);
+  run([](straitComm_t comm, int rank, int ranks) {
+    check_arithmetic(comm, rank, ranks);
+    check_pairs_of_bytes(comm, rank, ranks);
+  });
+  unsetenv("STRAIT_PIPED_BYTES");
 }
 TEST_P(DeviceCollectives, Messages) { run(check_messages); }
 TEST_P(DeviceCollectives, GroupsBesideOthers) { run(check_group_beside_others); }

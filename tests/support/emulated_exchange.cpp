@@ -16,9 +16,8 @@ namespace {
 
 void run_piped(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
   if (!launch.reduces) return kernels::piped_exchange_copy(argument);
-  spec::visit(kernels::sum_type(type), [&]<DataType t>() {
-    if constexpr (!kernels::is_float8<t>) kernels::piped_exchange_sum<t>(argument);
-  });
+  const kernels::KernelType whose = kernels::piped_kernel_type(type, argument.op, argument.ring.averaged);
+  visit_kernel_type(whose, [&]<kernels::KernelType kind>() { kernels::piped_exchange_reduce<kind>(argument); });
 }
 
 void run_prompt(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {

@@ -38,10 +38,24 @@ class Arena {
   void* data_;
 };
 
-/// Calls `function.template operator()<kind>()` with what the kernels of a type are compiled for.
+/// Calls `function.template operator()<kind>()`.
+template <class F>
+void visit_kernel_type(kernels::KernelType kind, F&& function) {
+  switch (kind) {
+    case kernels::KernelType::float16:
+      return function.template operator()<kernels::KernelType::float16>();
+    case kernels::KernelType::bfloat16:
+      return function.template operator()<kernels::KernelType::bfloat16>();
+    case kernels::KernelType::float32:
+      return function.template operator()<kernels::KernelType::float32>();
+    case kernels::KernelType::others:
+      return function.template operator()<kernels::KernelType::others>();
+  }
+}
+/// With what the kernels of a type are compiled for.
 template <class F>
 void visit_kernel_type(DataType type, F&& function) {
-  spec::visit(type, [&]<DataType t>() { function.template operator()<kernels::kernel_type(t)>(); });
+  visit_kernel_type(kernels::kernel_type(type), function);
 }
 
 /// A thread of a block: what its kernel does with that argument.

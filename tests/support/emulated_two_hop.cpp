@@ -15,9 +15,8 @@ namespace {
 
 void run_piped(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
   if (!launch.reduces) return kernels::piped_two_hop_copy(argument);
-  spec::visit(kernels::sum_type(type), [&]<DataType t>() {
-    if constexpr (!kernels::is_float8<t>) kernels::piped_two_hop_sum<t>(argument);
-  });
+  const kernels::KernelType whose = kernels::piped_kernel_type(type, argument.op, argument.ring.averaged);
+  visit_kernel_type(whose, [&]<kernels::KernelType kind>() { kernels::piped_two_hop_reduce<kind>(argument); });
 }
 
 }  // namespace

@@ -50,6 +50,16 @@ TEST(PipesOfTwoRanks, CarryLargeCallsWithFewBlocks) {
     EXPECT_FALSE(launch_of(calls, other, 1000 * mb).piped) << name(other);
 }
 
+/// What costs adders more than a sum of the most used types.
+TEST(PipesOfTwoRanks, GiveMoreBlocksToWhatCostsMore) {
+  for (const std::size_t bytes : {64 * mb, 1000 * mb}) {
+    const DeviceLaunch launch = launch_of(pair_calls(0), Collective::all_reduce, bytes, DataType::float8_e4m3);
+    EXPECT_TRUE(launch.piped && takes_two_hops(launch));
+    EXPECT_EQ(launch.blocks, 32u);
+  }
+  EXPECT_EQ(launch_of(pair_calls(16), Collective::all_reduce, 64 * mb, DataType::float8_e4m3).blocks, 16u) << "asked";
+}
+
 /// Each rank adds up half of an all-reduce, since what a block adds up takes the time.
 TEST(PipesOfTwoRanks, HalveSumsOfFewBlocks) {
   for (const std::uint32_t max_sms : {12u, 16u, 20u, 23u}) {
@@ -84,14 +94,13 @@ TEST(PipesOfTwoRanks, MeetOtherKernels) {
   }
 }
 
-/// Who asks for all blocks gets them; sums of fewer than twelve, and what pipes do not add up, go by other kernels.
+/// Who asks for all blocks gets them; sums of fewer than twelve go by other kernels.
 TEST(PipesOfTwoRanks, LeaveTheRest) {
   for (const std::uint32_t max_sms : {11u, 64u, 128u}) {
     const DeviceLaunch launch = launch_of(pair_calls(max_sms), Collective::all_reduce, 64 * mb);
     EXPECT_FALSE(launch.piped || takes_two_hops(launch)) << max_sms;
     EXPECT_EQ(launch.blocks, max_sms);
   }
-  EXPECT_FALSE(launch_of(pair_calls(0), Collective::all_reduce, 64 * mb, DataType::float8_e4m3).piped);
   EXPECT_FALSE(launch_of(pair_calls(0, 2 * mb, false), Collective::all_reduce, 64 * mb).piped);
   constexpr std::size_t none = std::size_t{1} << 40;
   EXPECT_FALSE(launch_of(pair_calls(0, none), Collective::all_reduce, 1000 * mb).piped);
