@@ -129,10 +129,7 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
 
 template <class Call>
 __device__ __forceinline__ bool bulk_copy(const Call& exchange, BulkExchangeRound& shared) {
-  const auto as_it_is = [](const Granule& value) { return value; };
-  const auto send_chunks = [&](std::uint32_t count) {
-    push_all(shared.outgoing, count, exchange.pieces, true, as_it_is);
-  };
+  const auto send_chunks = [&](std::uint32_t count) { push_all(shared.outgoing, count, exchange.pieces); };
   return run_bulk_exchange(exchange, shared, send_chunks, [&] {
     take_all(exchange.ring, shared.own, shared.incoming, exchange.width, exchange.pieces);
     return true;
@@ -146,7 +143,7 @@ __device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operatio
   const auto contribute = [operation](const Granule& value) { return contribution<type, false>(value, operation); };
   const std::uint32_t peers = ring.ranks - 1, width = exchange.width;
   const auto send_chunks = [&](std::uint32_t count) {
-    push_all(shared.outgoing, count, exchange.pieces, operation.op != ReduceOp::premul_sum, contribute);
+    push_contributions<type>(shared.outgoing, count, exchange.pieces, operation);
   };
   return run_bulk_exchange(exchange, shared, send_chunks, [&] {
     const auto pass_on = [](std::uint32_t, const Segment&, const auto&) {};

@@ -62,13 +62,12 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
     __syncthreads();
     gives_up = shared.failed != 0;
     if (gives_up) break;
-    const auto as_it_is = [](const Granule& value) { return value; };
     const auto take = [&] {
       take_all(ring, shared.own, shared.incoming, width, pieces);
       return true;
     };
     const auto send_chunks = [&] {
-      push_all(shared.outgoing, width * peers, pieces, true, as_it_is);
+      push_all(shared.outgoing, width * peers, pieces);
       if constexpr (are_offered) push_rows(shared, width * peers, pieces);
     };
     run_round(ring, send_chunks, take, [] {});

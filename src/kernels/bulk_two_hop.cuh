@@ -171,11 +171,10 @@ __device__ __forceinline__ void relay(const TwoHop& call, const BulkTwoHopRound&
 template <class W = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<BulkTwoHopRound>();
-  const auto as_it_is = [](const Granule& value) { return value; };
   const Ring& ring = call.ring;
   const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
   const std::uint32_t peers = ring.ranks - 1, width = call.width;
-  const auto send = [&] { push_all(shared.contributions_out, peers * width, call.pieces, true, as_it_is); };
+  const auto send = [&] { push_all(shared.contributions_out, peers * width, call.pieces); };
   const auto keep_own = [&] {
     CopyDealer dealer(peers * width * call.pieces);
     for (std::uint32_t i = 0; i < peers * width; ++i) {
@@ -203,7 +202,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __gr
   };
   const std::uint32_t peers = ring.ranks - 1, width = call.width;
   const auto send = [&] {
-    push_all(shared.contributions_out, peers * width, call.pieces, operation.op != ReduceOp::premul_sum, contribute);
+    push_contributions<type_of(kind)>(shared.contributions_out, peers * width, call.pieces, operation);
   };
   const auto reduce_all = [&] {
     if (sum_all<type_of(kind)>(ring, shared.own, shared.contributions_in, width, call.pieces, operation,

@@ -15,19 +15,43 @@ namespace strait::kernels {
 
 __device__ __forceinline__ bool are_granules(const Own& own) { return are_granules(own.bytes, own.input, own.output); }
 
-/// push() of the chunks of all of a block's lanes. `as_it_is`: the contribution is what the user's memory holds.
-template <class Contribution>
-__device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
-                                         bool as_it_is, Contribution&& contribution) {
+/// push() of the chunks of all of a block's lanes, of what the user's memory holds.
+__device__ __forceinline__ void push_all(CopyDealer& dealer, const Outgoing* chunks, std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i)
+    if (chunks[i].bytes != 0) copy_by_block(dealer, chunks[i].slot, chunks[i].source, chunks[i].bytes);
+}
+__device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
+  CopyDealer dealer(count * pieces);
+  push_all(dealer, chunks, count);
+}
+
+/// Likewise of its products with this rank's scalar.
+template <DataType type>
+__device__ __forceinline__ void push_premultiplied(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
+                                                   const Operation& operation) {
   CopyDealer dealer(count * pieces);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Outgoing& chunk = chunks[i];
-    if (chunk.bytes == 0) continue;
-    if (as_it_is)
-      copy_by_block(dealer, chunk.slot, chunk.source, chunk.bytes);
-    else
-      out_of_line([at = &chunk, pieces, contribution] { push<Bulk>(at, 1, pieces, contribution); });
+    if (type == other_types || !are_granules(chunk.bytes, chunk.source)) {
+      push<Bulk>(&chunk, 1, pieces, [&](const Granule& value) { return contribution<type, false>(value, operation); });
+    } else if constexpr (type != other_types) {
+      const float scalar = scalar_of<type>(operation);
+      dealer.deal(chunk.bytes, [&](const Segment& segment) {
+        Granule values[copy_batch];
+        load_granules(chunk.source, segment, values);
+#pragma unroll
+        for (Granule& value : values) value = premultiplied<type>(value, scalar);
+        store_granules(chunk.slot, segment, values);
+      });
+    }
   }
+}
+/// What a rank contributes to a reduction.
+template <DataType type>
+__device__ __forceinline__ void push_contributions(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
+                                                   const Operation& operation) {
+  if (operation.op != ReduceOp::premul_sum) return push_all(chunks, count, pieces);
+  out_of_line([=] { push_premultiplied<type>(chunks, count, pieces, operation); });
 }
 
 /// Likewise collect(), which here waits for nothing.
@@ -58,6 +82,23 @@ __device__ __forceinline__ void take_all(const Ring& ring, const Own* own, const
   collect_all(dealer, chunks, count);
 }
 
+/// What becomes of the contribution of a rank, which only this one's own may need, before it is added.
+struct AsItIs {
+  template <int batch>
+  __device__ __forceinline__ void operator()(std::uint32_t /*rank*/, Granule (&/*values*/)[batch]) const {}
+};
+template <DataType type>
+struct OwnPremultiplied {
+  std::uint32_t own_rank;
+  float scalar;
+  template <int batch>
+  __device__ __forceinline__ void operator()(std::uint32_t rank, Granule (&values)[batch]) const {
+    if (rank != own_rank) return;
+#pragma unroll
+    for (Granule& value : values) value = premultiplied<type>(value, scalar);
+  }
+};
+
 /// Granules that a thread sums at a time.
 template <std::uint32_t ranks>
 inline constexpr int sum_batch = ranks == 2   ? 8
@@ -65,12 +106,14 @@ inline constexpr int sum_batch = ranks == 2   ? 8
                                               : 4;
 /// Sums the granules of a segment from all ranks: `source(rank)` says where the chunk of a rank begins. `has_nan`: as
 /// of PairSum. Of few ranks, all that a thread sums is in flight together.
-template <DataType type, std::uint32_t ranks, int batch, class Source>
-__device__ __forceinline__ void sum_few(const Segment& segment, float scale, const Source& source,
+template <DataType type, std::uint32_t ranks, int batch, class Source, class Change>
+__device__ __forceinline__ void sum_few(const Segment& segment, float scale, const Source& source, const Change& change,
                                         Granule (&results)[batch], bool& has_nan) {
   Granule values[ranks][batch];
 #pragma unroll
   for (std::uint32_t rank = 0; rank < ranks; ++rank) load_granules(source(rank), segment, values[rank]);
+#pragma unroll
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) change(rank, values[rank]);
 #pragma unroll
   for (int b = 0; b < batch; ++b) {
     PairSum<type> sum;
@@ -80,13 +123,14 @@ __device__ __forceinline__ void sum_few(const Segment& segment, float scale, con
     results[b] = sum.result(scale, has_nan);
   }
 }
-template <DataType type, int batch, class Source>
+template <DataType type, int batch, class Source, class Change>
 __device__ __forceinline__ void sum_many(const Segment& segment, std::uint32_t ranks, float scale, const Source& source,
-                                         Granule (&results)[batch], bool& has_nan) {
+                                         const Change& change, Granule (&results)[batch], bool& has_nan) {
   constexpr std::uint32_t at_once = 4;
   PairSum<type> sums[batch];
   Granule values[at_once][batch];
   load_granules(source(0), segment, values[0]);
+  change(0, values[0]);
 #pragma unroll
   for (int b = 0; b < batch; ++b) sums[b].first(values[0][b]);
   for (std::uint32_t first = 1; first < ranks; first += at_once) {
@@ -96,6 +140,7 @@ __device__ __forceinline__ void sum_many(const Segment& segment, std::uint32_t r
 #pragma unroll
     for (std::uint32_t i = 0; i < at_once; ++i) {
       if (first + i >= ranks) break;
+      change(first + i, values[i]);
 #pragma unroll
       for (int b = 0; b < batch; ++b) sums[b].next(values[i][b]);
     }
@@ -105,14 +150,14 @@ __device__ __forceinline__ void sum_many(const Segment& segment, std::uint32_t r
 }
 
 /// `fixed_ranks`: 0: not known when compiled.
-template <DataType type, std::uint32_t fixed_ranks, int batch, class Source>
+template <DataType type, std::uint32_t fixed_ranks, int batch, class Source, class Change>
 __device__ __forceinline__ void sum_segment(const Segment& segment, std::uint32_t ranks, float scale,
-                                            const Source& source, Granule (&results)[batch]) {
+                                            const Source& source, const Change& change, Granule (&results)[batch]) {
   bool has_nan = false;
   if constexpr (fixed_ranks != 0)
-    sum_few<type, fixed_ranks>(segment, scale, source, results, has_nan);
+    sum_few<type, fixed_ranks>(segment, scale, source, change, results, has_nan);
   else
-    sum_many<type>(segment, ranks, scale, source, results, has_nan);
+    sum_many<type>(segment, ranks, scale, source, change, results, has_nan);
   if (!has_nan) return;
 #pragma unroll
   for (int b = 0; b < batch; ++b) results[b] = with_canonical_nan<type>(results[b]);
@@ -120,7 +165,7 @@ __device__ __forceinline__ void sum_segment(const Segment& segment, std::uint32_
 
 /// Where the contributions to the chunks of a block's lanes lie, by lane and position of their peer, and what becomes
 /// of their sums: `pass_on(nth, segment, results)` has those of the nth lane; and they are kept, if `keeps`.
-template <class PassOn>
+template <class PassOn, class Change>
 struct Sums {
   const Own* own;
   const Incoming* incoming;
@@ -128,6 +173,7 @@ struct Sums {
   float scale;
   bool keeps;
   PassOn pass_on;
+  Change change;
 
   __device__ const std::byte* slot(std::uint32_t nth, std::uint32_t of) const {
     return incoming[nth * (ranks - 1) + position_of(of, rank, ranks)].slot;
@@ -135,9 +181,9 @@ struct Sums {
 };
 
 /// Sums a chunk of granules.
-template <DataType type, std::uint32_t fixed_ranks, class PassOn>
+template <DataType type, std::uint32_t fixed_ranks, class PassOn, class Change>
 __device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dealer, std::uint32_t nth,
-                                             const Sums<PassOn>& sums) {
+                                             const Sums<PassOn, Change>& sums) {
   const Own& own = sums.own[nth];
   const auto source = [&](std::uint32_t of) { return of == sums.rank ? own.input : sums.slot(nth, of); };
   const std::byte* sources[fixed_ranks + 1];
@@ -146,7 +192,7 @@ __device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dea
   dealer.deal(own.bytes, [&](const Segment& segment) {
     Granule results[sum_batch<fixed_ranks>];
     const auto known = [&](std::uint32_t rank) { return fixed_ranks != 0 ? sources[rank] : source(rank); };
-    sum_segment<type, fixed_ranks>(segment, sums.ranks, sums.scale, known, results);
+    sum_segment<type, fixed_ranks>(segment, sums.ranks, sums.scale, known, sums.change, results);
     sums.pass_on(nth, segment, results);
     if (sums.keeps) store_granules(own.output, segment, results);
   });
@@ -154,7 +200,8 @@ __device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dea
 
 /// Likewise one that the user has at an odd place, or whose length is odd.
 template <DataType type, std::uint32_t fixed_ranks, int batch, class PassOn>
-__device__ __forceinline__ Dealer<batch> sum_odd(Dealer<batch> dealer, std::uint32_t nth, const Sums<PassOn>& sums) {
+__device__ __forceinline__ Dealer<batch> sum_odd(Dealer<batch> dealer, std::uint32_t nth,
+                                                 const Sums<PassOn, AsItIs>& sums) {
   constexpr std::uint32_t ranks = fixed_ranks == 2 ? 2 : 0;
   constexpr int at_once = ranks == 2 ? 4 : 1;  // each of this rank's own has two loads
   const Own own = sums.own[nth];
@@ -165,7 +212,7 @@ __device__ __forceinline__ Dealer<batch> sum_odd(Dealer<batch> dealer, std::uint
     for (std::uint32_t first = segment.first; first < segment.end; first += at_once * warp_threads) {
       const Segment part{first, segment.end};
       Granule results[at_once];
-      sum_segment<type, ranks>(part, sums.ranks, sums.scale, source, results);
+      sum_segment<type, ranks>(part, sums.ranks, sums.scale, source, sums.change, results);
       sums.pass_on(nth, part, results);
       if (sums.keeps) output.store(part, results);
     }
@@ -173,30 +220,52 @@ __device__ __forceinline__ Dealer<batch> sum_odd(Dealer<batch> dealer, std::uint
   return dealer;
 }
 
+template <DataType type, std::uint32_t fixed_ranks, class PassOn>
+__device__ __forceinline__ void sum_lanes(const Sums<PassOn, AsItIs>& sums, std::uint32_t width, std::uint32_t pieces) {
+  Dealer<sum_batch<fixed_ranks>> dealer(width * pieces);
+  for (std::uint32_t nth = 0; nth < width; ++nth) {
+    if (sums.own[nth].bytes == 0) continue;
+    if (are_granules(sums.own[nth]))
+      sum_granules<type, fixed_ranks>(dealer, nth, sums);
+    else
+      dealer = out_of_line([=] { return sum_odd<type, fixed_ranks>(dealer, nth, sums); });
+  }
+}
+
+/// Likewise with this rank's own contributions multiplied by its scalar. False, and nothing is done: not for this.
+template <DataType type, class PassOn>
+__device__ __forceinline__ bool sum_premultiplied(const Sums<PassOn, OwnPremultiplied<type>>& sums, std::uint32_t width,
+                                                  std::uint32_t pieces) {
+  for (std::uint32_t nth = 0; nth < width; ++nth)
+    if (sums.own[nth].bytes != 0 && !are_granules(sums.own[nth])) return false;
+  const auto sum = [&]<std::uint32_t fixed_ranks>() {
+    Dealer<sum_batch<fixed_ranks>> dealer(width * pieces);
+    for (std::uint32_t nth = 0; nth < width; ++nth) sum_granules<type, fixed_ranks>(dealer, nth, sums);
+    return true;
+  };
+  return sums.ranks == 2 ? sum.template operator()<2>() : sum.template operator()<0>();
+}
+
 /// Sums what came on all of a block's lanes. False, and nothing is done: not an operation for this.
 template <DataType type, class PassOn>
 __device__ __forceinline__ bool sum_all(const Ring& ring, const Own* own, const Incoming* incoming, std::uint32_t width,
                                         std::uint32_t pieces, const Operation& operation, bool keeps,
                                         const PassOn& pass_on) {
+  if constexpr (type != other_types)
+    if (operation.op == ReduceOp::premul_sum)
+      return out_of_line([=, rank = ring.rank, ranks = ring.ranks] {
+        const OwnPremultiplied<type> change{rank, scalar_of<type>(operation)};
+        return sum_premultiplied<type, PassOn>({own, incoming, rank, ranks, 1, keeps, pass_on, change}, width, pieces);
+      });
   return with_pair_sum<type>(operation, [&]<DataType t>(float scale) {
-    const Sums<PassOn> sums{own, incoming, ring.rank, ring.ranks, scale, keeps, pass_on};
-    const auto sum = [&]<std::uint32_t fixed_ranks>() {
-      Dealer<sum_batch<fixed_ranks>> dealer(width * pieces);
-      for (std::uint32_t nth = 0; nth < width; ++nth) {
-        if (own[nth].bytes == 0) continue;
-        if (are_granules(own[nth]))
-          sum_granules<t, fixed_ranks>(dealer, nth, sums);
-        else
-          dealer = out_of_line([=] { return sum_odd<t, fixed_ranks>(dealer, nth, sums); });
-      }
-    };
+    const Sums<PassOn, AsItIs> sums{own, incoming, ring.rank, ring.ranks, scale, keeps, pass_on, {}};
     if constexpr (!is_float8<t>) {  // those would take registers for more granules than there are
-      if (ring.ranks == 2) return sum.template operator()<2>();
-      if (ring.ranks == 4) return sum.template operator()<4>();
+      if (ring.ranks == 2) return sum_lanes<t, 2>(sums, width, pieces);
+      if (ring.ranks == 4) return sum_lanes<t, 4>(sums, width, pieces);
       if constexpr (type != other_types)
-        if (ring.ranks == 3) return sum.template operator()<3>();
+        if (ring.ranks == 3) return sum_lanes<t, 3>(sums, width, pieces);
     }
-    sum.template operator()<0>();
+    sum_lanes<t, 0>(sums, width, pieces);
   });
 }
 

@@ -172,6 +172,20 @@ __device__ __forceinline__ Granule with_canonical_nan(const Granule& granule) {
   }
 }
 
+/// A contribution to a premul_sum, of the types that are added up as floats: its product with this rank's scalar. NaN
+/// need not be canonical, for it is added to others.
+template <DataType type>
+__device__ __forceinline__ Granule premultiplied(const Granule& granule, float scalar) {
+  PairSum<type> product;
+  product.first(granule);
+  bool has_nan = false;
+  return product.result(scalar, has_nan);
+}
+template <DataType type>
+__device__ __forceinline__ float scalar_of(const Operation& operation) {
+  return load_element<type>(element_of<type>(operation.premul_scalar));
+}
+
 /// Whether the sums of this file serve an operation on contributions taken as they are, and the scale of the result.
 /// Averages of a power of two ranks are products with its exact reciprocal: the same bits as of the division.
 template <DataType type>

@@ -44,6 +44,28 @@ TEST_P(OddSums, OfSeveralChunks) {
     check_lengths(collective, 4000);
 }
 
+/// Contributions are products; whole granules go another way than what is odd.
+TEST_P(OddSums, OfProducts) {
+  for (const char* algorithm : {"one_hop", "two_hop"}) {
+    Machine machine(GetParam(), 1, {.p2p = true, .algorithm = algorithm, .small_slots = true, .together = true});
+    std::uint64_t seed = 1;
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
+      for (const DataType type : {DataType::bfloat16, DataType::float16, DataType::float32, DataType::float64})
+        for (const std::size_t count : {8u, 4000u, 4001u}) {
+          CollectiveCase c;
+          c.collective = collective;
+          c.type = type;
+          c.op = ReduceOp::premul_sum;
+          c.count = count;
+          c.in_place = seed % 2 == 0;
+          c.root = static_cast<std::uint32_t>(seed % GetParam());
+          c.misalignment_bytes = seed % 5 == 0 ? size_bytes(type) : 0;
+          c.seed = ++seed;
+          check(machine, c);
+        }
+  }
+}
+
 /// In two hops what came from the root is kept at an odd place and passed on.
 TEST_P(OddSums, AndBroadcasts) { check_lengths(Collective::broadcast, 4000); }
 
