@@ -70,8 +70,18 @@ constexpr Piping piping_of_pair(Collective collective) {
   }
 }
 
-constexpr Piping piping(Collective collective, std::uint32_t ranks) {
-  return ranks == 2 ? piping_of_pair(collective) : piping_of_more(collective);
+/// Of two ranks, a reduce that other kernels compute no faster than their links are: of what is no sum, of the types
+/// that share kernels.
+constexpr Piping slow_pair_reduce{.few_blocks = never, .no_bound = 8, .blocks = 64};
+bool is_slow_in_bulk(const Call& call, std::uint32_t averaged) {
+  return kernels::kernel_type(call.type) == kernels::KernelType::others &&
+         !kernels::adds_up(call.type, call.op, averaged);
+}
+
+Piping piping(const Call& call, const kernels::Ring& ring) {
+  if (ring.ranks != 2) return piping_of_more(call.collective);
+  const bool is_slow = call.collective == Collective::reduce && is_slow_in_bulk(call, ring.averaged);
+  return is_slow ? slow_pair_reduce : piping_of_pair(call.collective);
 }
 
 /// Of an all-reduce of two ranks in two hops as few as are no slower than NCCL: more are up to a twentieth faster by
@@ -112,7 +122,7 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   if (options_.piped_bytes == 0) return true;
   const bool few_blocks = has_few_blocks(call), is_pair = ring_.ranks == 2;
   const bool asks_for_many = bound(call) != 0 && !few_blocks;
-  const Piping least = piping(call.collective, ring_.ranks);
+  const Piping least = piping(call, ring_);
   const std::size_t factor = few_blocks ? least.few_blocks : asks_for_many ? least.many_blocks : least.no_bound;
   const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
   if (factor == never || bytes < options_.piped_bytes * factor) return false;
@@ -130,10 +140,10 @@ std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::siz
   // What costs adders more gets as many as help.
   const bool is_costly = is_reduction(call.collective) &&
                          kernels::piped_kernel_type(call.type, call.op, ring_.averaged) == kernels::KernelType::others;
-  if (is_costly) return at_once(piping(call.collective, ring_.ranks).blocks);
+  if (is_costly) return at_once(piping(call, ring_).blocks);
   if (ring_.ranks != 2 && call.collective == Collective::all_reduce && message_bytes >= long_slice_bytes)
     return at_once(long_sums_blocks);
-  if (ring_.ranks != 2 || one_hop) return at_once(piping(call.collective, ring_.ranks).blocks);
+  if (ring_.ranks != 2 || one_hop) return at_once(piping(call, ring_).blocks);
   return at_once(message_bytes * 2 < long_halved_bytes ? halved_blocks : long_halved_blocks);
 }
 

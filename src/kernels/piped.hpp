@@ -27,10 +27,13 @@ constexpr std::uint32_t cluster_of(std::uint32_t blocks, std::uint32_t most_clus
 
 /// Whether they reduce such contributions: what is sent is what the user's memory holds.
 constexpr bool is_piped_reduction(ReduceOp op) { return op != ReduceOp::premul_sum; }
+/// As is_pair_sum() (pair_arithmetic.cuh).
+constexpr bool adds_up(DataType type, ReduceOp op, std::uint32_t averaged) {
+  return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating(type) && std::has_single_bit(averaged));
+}
 /// Whose kernel does it: sums of the types that have kernels of their own go faster there than all else.
 constexpr KernelType piped_kernel_type(DataType type, ReduceOp op, std::uint32_t averaged) {
-  const bool adds = op == ReduceOp::sum || (op == ReduceOp::avg && std::has_single_bit(averaged));
-  return adds ? kernel_type(type) : KernelType::others;
+  return adds_up(type, op, averaged) ? kernel_type(type) : KernelType::others;
 }
 
 inline bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
