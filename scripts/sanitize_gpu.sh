@@ -42,7 +42,7 @@ readonly RUNS="
 memcheck  device_collectives_test --gtest_filter=*Repeats/Threads2:*Messages/Threads2:*Repeats/Processes2
 memcheck  device_collectives_test --gtest_filter=*AllShapes/Threads2
 memcheck  device_collectives_test --gtest_filter=*AllTypesAndOperations/Threads2
-memcheck  device_registration_test --gtest_filter=*LongMessages/Threads2
+memcheck  device_long_messages_test --gtest_filter=*LongMessages/Threads2
 memcheck  device_wire_test        --gtest_filter=*Threads2
 memcheck  device_faults_test      --gtest_filter=*AnAbortEnds*:*CallsThatDiffer*
 memcheck  wire_on_gpu_test

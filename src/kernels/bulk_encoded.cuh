@@ -153,7 +153,7 @@ class Coder {
   __device__ __forceinline__ void keep(const Codes& codes, std::byte* to, const Runs& runs, std::uint32_t run) const {
     if (runs.is_granules(run, to)) return lane_.store(to + std::size_t{run} * RunOf::user_bytes, codes);
     float values[lane_elements];
-    lane_.decode(codes, values);
+    codes.get(values);
     store(values, to, runs, run);
   }
 
@@ -201,8 +201,10 @@ class Coder {
 #pragma unroll
     for (int e = 0; e < lane_elements; ++e) values[e] = spec::detail::add(values[e], carried[e]);
     const Codes codes = Codes::of(values);
+    float sent[lane_elements];
+    codes.get(sent);
 #pragma unroll
-    for (int e = 0; e < lane_elements; ++e) carried[e] = spec::detail::add(values[e], -RunOf::value(codes, e));
+    for (int e = 0; e < lane_elements; ++e) carried[e] = spec::detail::add(values[e], -sent[e]);
     if (!is_nan(codes.scale)) floats.store(residual, valid, carried);
     return codes;
   }
@@ -221,15 +223,12 @@ class Coder {
           if (position == i) codes = all.theirs[i];
         if (position >= loaded_peers) codes = lane_.read(chunks[position].slot + run * RunOf::run_bytes);
       }
+      float values[lane_elements];
+      codes.get(values);
 #pragma unroll
-      for (int e = 0; e < lane_elements; ++e) {
-        const float value = RunOf::value(codes, e);
-        sums[e] = rank == 0 ? value : spec::combine<ReduceOp::sum>(sums[e], value);
-      }
+      for (int e = 0; e < lane_elements; ++e) sums[e] = rank == 0 ? values[e] : spec::detail::add(sums[e], values[e]);
     }
-    if (call_.op == ReduceOp::avg)
-#pragma unroll
-      for (int e = 0; e < lane_elements; ++e) sums[e] = spec::finish<ReduceOp::avg>(sums[e], ring.averaged);
+    if (call_.op == ReduceOp::avg) divide(sums, ring.averaged);
   }
   const Call& call_;
   const RunOf lane_;

@@ -47,21 +47,44 @@ struct Codes {
   __device__ __forceinline__ static Codes of(const float (&values)[elements]) {
     Codes codes{{}, scale_of_lanes<format, lanes>(values)};
     const float inverse = wire::inverse_of(codes.scale);
-    if (!is_nan(codes.scale)) {
-#pragma unroll
-      for (int e = 0; e < elements; ++e) codes.set(e, wire::code_of<format>(values[e], inverse));
-    }
+    if (!is_nan(codes.scale)) codes.set(values, inverse);
     return codes;
   }
-  __device__ __forceinline__ void set(int element, std::uint8_t code) {
-    bits[word_of(element)] |= Word{code} << shift_of(element);
+  /// Of all elements, but for which NaN (wire::inner_value_of).
+  __device__ __forceinline__ void get(float (&values)[elements]) const {
+    if constexpr (format == WireFormat::fp8) {
+#pragma unroll
+      for (int e = 0; e < elements; e += 4) {
+        float four[4];
+        widen_bytes<DataType::float8_e4m3>(static_cast<std::uint32_t>(bits[word_of(e)] >> shift_of(e)), four);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) values[e + i] = spec::detail::multiply(four[i], scale);
+      }
+    } else {
+#pragma unroll
+      for (int e = 0; e < elements; ++e) values[e] = wire::inner_value_of<format>(code(e), scale);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void set(const float (&values)[elements], float inverse) {
+    if constexpr (format == WireFormat::fp8) {
+#pragma unroll
+      for (int e = 0; e < elements; e += 4) {
+        const auto scaled = [&](int i) { return spec::detail::multiply(values[e + i], inverse); };
+        const std::uint32_t four = round_bytes<DataType::float8_e4m3>(scaled(0), scaled(1), scaled(2), scaled(3));
+        bits[word_of(e)] |= Word{four} << shift_of(e);
+      }
+    } else {
+#pragma unroll
+      for (int e = 0; e < elements; ++e)
+        bits[word_of(e)] |= Word{wire::code_of<format>(values[e], inverse)} << shift_of(e);
+    }
   }
   __device__ __forceinline__ std::uint8_t code(int element) const {
     constexpr Word mask = words == 1 ? 0xf : 0xff;
     return static_cast<std::uint8_t>(bits[word_of(element)] >> shift_of(element) & mask);
   }
-
- private:
   __device__ __forceinline__ static int word_of(int element) { return words == 1 ? 0 : element / half; }
   __device__ __forceinline__ static int shift_of(int element) {
     return 8 * (element % half) + (words == 1 ? 4 * (element / half) : 0);
@@ -112,7 +135,7 @@ class RunLane {
   /// The values of codes, of which all in a block are NaN, or none.
   __device__ __forceinline__ void store(std::byte* elements, const Codes& codes) const {
     Values values;
-    decode(codes, values);
+    codes.get(values);
     const bool are_nan = is_nan(codes.scale);
     OfGranule nans;
 #pragma unroll
@@ -145,15 +168,6 @@ class RunLane {
         UserBytes<sizeof(Granule)>(elements).store(
             offset_of(half, i), bytes_of(half, i, valid),
             narrow<type, Granule>(granule_of(values, half * granules_of_half + i)));
-  }
-
-  /// But for which NaN (wire::inner_value_of).
-  __device__ __forceinline__ static float value(const Codes& codes, int element) {
-    return wire::inner_value_of<format>(codes.code(element), codes.scale);
-  }
-  __device__ __forceinline__ static void decode(const Codes& codes, Values& values) {
-#pragma unroll
-    for (int e = 0; e < lane_elements; ++e) values[e] = value(codes, e);
   }
 
   /// To and from the run that begins at `run` in a slot.

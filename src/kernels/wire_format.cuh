@@ -125,15 +125,12 @@ __device__ __forceinline__ void add_sources(const WirePass& pass, const BlockSha
     codes.scale = *scale_of_block<format>(run, pass, share);
 #pragma unroll
     for (int w = 0; w < codes.words; ++w) codes.bits[w] = payload_of<format>(run, share)[w * wire_lanes];
+    float values[own_elements];
+    codes.get(values);
 #pragma unroll
-    for (int e = 0; e < own_elements; ++e) {
-      const float value = wire::value_of<format>(codes.code(e), codes.scale);
-      sums[e] = source == 0 ? value : spec::combine<ReduceOp::sum>(sums[e], value);
-    }
+    for (int e = 0; e < own_elements; ++e) sums[e] = source == 0 ? values[e] : spec::detail::add(sums[e], values[e]);
   }
-  if (pass.averaged != 0)
-#pragma unroll
-    for (int e = 0; e < own_elements; ++e) sums[e] = spec::finish<ReduceOp::avg>(sums[e], pass.averaged);
+  if (pass.averaged != 0) divide(sums, pass.averaged);
 }
 
 template <WireFormat format, DataType type>
@@ -158,9 +155,10 @@ __global__ void __launch_bounds__(wire_threads) wire_encode(const __grid_constan
     const auto codes = write_block<format>(pass, pass.encoded + share.run * pass.run_bytes, share, values);
     if (pass.residual == nullptr || is_nan(codes.scale)) return;
     const Fours<DataType::float32> residual(pass.residual + share.first);
+    float sent[own_elements];
+    codes.get(sent);
 #pragma unroll
-    for (int e = 0; e < own_elements; ++e)
-      values[e] = spec::detail::add(values[e], -wire::value_of<format>(codes.code(e), codes.scale));
+    for (int e = 0; e < own_elements; ++e) values[e] = spec::detail::add(values[e], -sent[e]);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       residual.store(share.first_of(half), share.valid_of(half), values + half * half_elements);

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "gpu/device_side.hpp"
+#include "gpu/registration.hpp"
 
 namespace strait::testing {
 namespace {
@@ -11,21 +11,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr auto no_sms = static_cast<std::uint32_t>(STRAIT_NO_SMS);
-
-/// Of one rank, until it ends.
-class Registration {
- public:
-  Registration(straitComm_t comm, void* memory, std::size_t bytes) : comm_(comm) {
-    STRAIT_EXPECT_OK(straitCommRegister(comm, memory, bytes, &handle_));
-  }
-  ~Registration() { STRAIT_EXPECT_OK(straitCommDeregister(comm_, handle_)); }
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
-
- private:
-  straitComm_t comm_;
-  void* handle_ = nullptr;
-};
 
 void check_case(DeviceSide& side, straitComm_t comm, int rank, int ranks, const CollectiveCase& c, Mode mode) {
   side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, mode);
@@ -290,51 +275,6 @@ TEST_P(DeviceRegistration, MemoryIsReachedByOtherGpusOfTheProcess) {
       EXPECT_EQ(there, Bytes(bytes, std::byte(1 + other)));
     }
     STRAIT_EXPECT_OK(straitMemFree(memory));
-  });
-}
-
-/// From rank to rank all around, straight into what is registered: of all ranks, or of the even ones.
-TEST_P(DeviceRegistration, LongMessages) {
-  run([](straitComm_t comm, int rank, int ranks) {
-    const std::size_t bytes = (std::size_t{ranks == 2 ? 257u : 33u} << 20) + 17;  // straight, as registered ones
-    const int turns = ranks == 2 ? 1 : 3;
-    DeviceSide registered(bytes + 1, true), plain(bytes + 1);
-    const Registration registration(comm, registered.receive(), registered.bytes());
-    const auto data_of = [&](int sender, std::uint64_t seed) {
-      return random_elements(DataType::uint8, bytes, seed * 100 + static_cast<std::uint64_t>(sender));
-    };
-    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
-    cudaStream_t stream = registered.stream();
-    std::uint64_t seed = 0;
-    for (const bool all : {true, false}) {
-      const bool is_plain = !all && rank % 2 != 0;
-      std::byte* const memory = is_plain ? plain.receive() : registered.receive();
-      const std::size_t at = guard_bytes + (all ? 0 : 1);
-      const auto call = [&] {
-        STRAIT_EXPECT_OK(straitGroupStart());
-        STRAIT_EXPECT_OK(straitSend(registered.send(), bytes, straitUint8, next, comm, stream));
-        STRAIT_EXPECT_OK(straitRecv(memory + at, bytes, straitUint8, previous, comm, stream));
-        STRAIT_EXPECT_OK(straitGroupEnd());
-      };
-      const auto check = [&](auto&& go) {
-        ++seed;
-        const Bytes sent = data_of(rank, seed), expected = data_of(previous, seed);
-        STRAIT_EXPECT_CUDA(cudaMemsetAsync(memory, poison, registered.bytes(), stream));
-        STRAIT_EXPECT_CUDA(cudaMemcpyAsync(registered.send(), sent.data(), bytes, cudaMemcpyHostToDevice, stream));
-        go();
-        STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
-        Bytes received(registered.bytes(), std::byte{});
-        STRAIT_EXPECT_CUDA(cudaMemcpy(received.data(), memory, received.size(), cudaMemcpyDeviceToHost));
-        EXPECT_TRUE(std::equal(expected.begin(), expected.end(), received.begin() + static_cast<std::ptrdiff_t>(at)))
-            << "rank " << rank << ", message " << seed;
-        const auto is_poison = [](std::byte each) { return each == std::byte{poison}; };
-        EXPECT_TRUE(std::all_of(received.begin(), received.begin() + static_cast<std::ptrdiff_t>(at), is_poison));
-        EXPECT_TRUE(std::all_of(received.begin() + static_cast<std::ptrdiff_t>(at + bytes), received.end(), is_poison));
-      };
-      for (int turn = 0; turn < turns; ++turn) check(call);
-      const Graph graph(stream, call);
-      for (int turn = 0; turn < turns; ++turn) check([&] { graph.launch(stream); });
-    }
   });
 }
 

@@ -1,0 +1,58 @@
+// What a communicator of GPUs tells threads of, and leaves them as: through the public interface.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "gpu/device_side.hpp"
+
+namespace strait::testing {
+namespace {
+
+/// A call that waits in its stream is not done, and then is.
+void check_query(straitComm_t comm, int /*rank*/, int ranks) {
+  DeviceSide side(4096);
+  std::atomic<bool> may_go = false;
+  const auto wait = [](void* may) {
+    while (!static_cast<std::atomic<bool>*>(may)->load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  int done = 0;
+  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+  EXPECT_EQ(done, 1) << "nothing was called";
+  STRAIT_EXPECT_CUDA(cudaLaunchHostFunc(side.stream(), wait, &may_go));
+  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.receive(), 100, straitFloat32, straitSum, comm, side.stream()));
+  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+  EXPECT_EQ(done, 0) << ranks;
+  may_go = true;
+  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
+  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+  EXPECT_EQ(done, 1);
+}
+
+/// A thread has the device selected that it had before a call; one that is Strait's alone, the one that a call needed.
+void check_devices_of_threads(straitComm_t comm, int rank, int /*ranks*/) {
+  const int own = rank % gpu_count(), other = (rank + 1) % gpu_count();
+  for (const bool adopts : {false, true}) {
+    std::jthread([&] {
+      STRAIT_EXPECT_CUDA(cudaSetDevice(other));
+      if (adopts) straitAdoptThread();
+      void *memory = nullptr, *handle = nullptr;
+      STRAIT_EXPECT_OK(straitMemAllocDevice(&memory, 4096, own));
+      STRAIT_EXPECT_OK(straitCommRegister(comm, memory, 4096, &handle));
+      STRAIT_EXPECT_OK(straitCommDeregister(comm, handle));
+      STRAIT_EXPECT_OK(straitMemFree(memory));
+      int selected = -1;
+      STRAIT_EXPECT_CUDA(cudaGetDevice(&selected));
+      EXPECT_EQ(selected, adopts ? own : other);
+    });
+    meet_on_host();
+  }
+}
+
+using DeviceThreads = DeviceRanks;
+TEST_P(DeviceThreads, HearWhetherCallsAreDone) { run(check_query); }
+TEST_P(DeviceThreads, KeepTheirDevices) { run(check_devices_of_threads); }
+INSTANTIATE_TEST_SUITE_P(Ranks, DeviceThreads, ::testing::Values(Setup{false, 1}, Setup{false, 2}, Setup{true, 2}),
+                         name_of);
+
+}  // namespace
+}  // namespace strait::testing
