@@ -72,7 +72,7 @@ constexpr Piping piping_of_pair(Collective collective) {
 
 /// Of two ranks, a reduce that other kernels compute no faster than their links are: of what is no sum, of the types
 /// that share kernels.
-constexpr Piping slow_pair_reduce{.few_blocks = never, .no_bound = 8, .blocks = 64};
+constexpr Piping slow_pair_reduce{.few_blocks = never, .no_bound = 8, .blocks = pair_blocks};
 bool is_slow_in_bulk(const Call& call, std::uint32_t averaged) {
   return kernels::kernel_type(call.type) == kernels::KernelType::others &&
          !kernels::adds_up(call.type, call.op, averaged);

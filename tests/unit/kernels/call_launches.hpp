@@ -18,7 +18,7 @@ inline DeviceCalls calls_of(std::uint32_t ranks, std::uint32_t max_sms, std::siz
                             bool has_async_copies = true, std::uint32_t sms = 0) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
   kernels::Ring ring{};
-  ring.ranks = ranks;
+  ring.ranks = ring.averaged = ranks;
   ring.has_async_copies = has_async_copies;
   std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
   DeviceCalls::Options options;
@@ -35,13 +35,14 @@ inline DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2
 
 /// `bytes`: of the larger buffer.
 inline DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::size_t bytes,
-                              DataType type = DataType::bfloat16, std::size_t misaligned_bytes = 0) {
+                              DataType type = DataType::bfloat16, std::size_t misaligned_bytes = 0,
+                              ReduceOp op = ReduceOp::sum) {
   const bool has_blocks = collective == Collective::all_gather || collective == Collective::all_to_all ||
                           collective == Collective::reduce_scatter;
   Call call;
   call.collective = collective;
   call.type = type;
-  call.op = ReduceOp::sum;
+  call.op = op;
   call.count = bytes / (has_blocks ? calls.ring().ranks : 1) / size_bytes(type);
   call.send = call.receive = reinterpret_cast<std::byte*>((std::uintptr_t{1} << 32) + misaligned_bytes);
   const auto launches = calls.launches_of(call);

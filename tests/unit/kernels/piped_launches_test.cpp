@@ -60,6 +60,22 @@ TEST(PipesOfTwoRanks, GiveMoreBlocksToWhatCostsMore) {
   EXPECT_EQ(launch_of(pair_calls(16), Collective::all_reduce, 64 * mb, DataType::float8_e4m3).blocks, 16u) << "asked";
 }
 
+/// Reduces that other kernels compute no faster than links are.
+TEST(PipesOfTwoRanks, ReduceWhatTakesLongOtherwise) {
+  const auto reduce = [](std::size_t bytes, DataType type, ReduceOp op) {
+    return launch_of(pair_calls(0), Collective::reduce, bytes, type, 0, op);
+  };
+  for (const ReduceOp op : {ReduceOp::max, ReduceOp::prod, ReduceOp::avg}) {
+    EXPECT_TRUE(reduce(16 * mb, DataType::int32, op).piped);
+    EXPECT_EQ(reduce(1000 * mb, DataType::int32, op).blocks, 32u);
+    EXPECT_FALSE(reduce(16 * mb - 64, DataType::int32, op).piped);
+    EXPECT_FALSE(reduce(1000 * mb, DataType::bfloat16, op).piped);
+  }
+  EXPECT_FALSE(reduce(1000 * mb, DataType::int32, ReduceOp::sum).piped);
+  EXPECT_FALSE(reduce(1000 * mb, DataType::float64, ReduceOp::avg).piped);
+  EXPECT_FALSE(reduce(1000 * mb, DataType::int32, ReduceOp::premul_sum).piped);
+}
+
 /// Each rank adds up half of an all-reduce, since what a block adds up takes the time.
 TEST(PipesOfTwoRanks, HalveSumsOfFewBlocks) {
   for (const std::uint32_t max_sms : {12u, 16u, 20u, 23u}) {
