@@ -7,13 +7,10 @@
 
 #include <array>
 
-#include "support/random_data.hpp"
+#include "random_granules.hpp"
 
 namespace strait::kernels {
 namespace {
-
-template <DataType type>
-using Elements = std::array<spec::ElementType<type>, elements_per_granule<type>>;
 
 /// `scale` != 1: of an average.
 template <DataType type>
@@ -65,17 +62,9 @@ TEST(PairSums, OfBfloat16) { check_16_bits<DataType::bfloat16>(0x7f80, 0x7fc0); 
 TEST(PairSums, OfFloat16) { check_16_bits<DataType::float16>(0x7c00, 0x7e00); }
 
 template <DataType type>
-void check_random() {
-  constexpr std::size_t granules = 2000;
-  const auto a = testing::random_elements(type, granules * elements_per_granule<type>, 1);
-  const auto b = testing::random_elements(type, granules * elements_per_granule<type>, 2);
-  for (std::size_t i = 0; i < granules; ++i) {
-    Elements<type> first, second;
-    std::memcpy(&first, a.data() + i * sizeof first, sizeof first);
-    std::memcpy(&second, b.data() + i * sizeof second, sizeof second);
-    expect_specified<type>(first, second);
-    if (::testing::Test::HasFatalFailure()) return;
-  }
+void check_random_elements() {
+  check_random<type>(
+      [](const Elements<type>& first, const Elements<type>& second) { expect_specified<type>(first, second); });
 }
 /// All pairs of bytes.
 template <DataType type>
@@ -93,8 +82,8 @@ void check_8_bits() {
 }
 TEST(PairSums, OfFloat8E4M3) { check_8_bits<DataType::float8_e4m3>(); }
 TEST(PairSums, OfFloat8E5M2) { check_8_bits<DataType::float8_e5m2>(); }
-TEST(PairSums, OfFloat32) { check_random<DataType::float32>(); }
-TEST(PairSums, OfFloat64) { check_random<DataType::float64>(); }
+TEST(PairSums, OfFloat32) { check_random_elements<DataType::float32>(); }
+TEST(PairSums, OfFloat64) { check_random_elements<DataType::float64>(); }
 
 TEST(PairSums, OfIntegersOf8Bits) {
   std::uint32_t granule[2][4];
