@@ -11,6 +11,7 @@ Arguments arguments_of(const Operation& o, void* send, void* receive) {
   Arguments a{.collective = o.collective,
               .type = o.type,
               .op = o.op,
+              .premul_scalar = o.op == ReduceOp::premul_sum ? premul_scalar(o, o.rank) : 0,
               .root = static_cast<int>(o.root),
               .rank = static_cast<int>(o.rank),
               .ranks = static_cast<int>(o.ranks),

@@ -12,6 +12,7 @@ struct Arguments {
   Collective collective = Collective::all_reduce;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
+  std::uint64_t premul_scalar = 0;  ///< an element, in the low bytes
   int root = 0;
   int rank = 0;
   int ranks = 1;

@@ -19,14 +19,20 @@ Call::Call(Arguments arguments, WireFormat wire, straitComm_t comm, straitStream
 straitResult_t Call::operator()() const {
   const Arguments& a = arguments_;
   const auto type = static_cast<straitDataType_t>(a.type);
-  const auto op = static_cast<straitRedOp_t>(a.op);
   switch (a.collective) {
     case Collective::all_reduce:
-      return straitAllReduceWithOptions(a.send, a.receive, a.count, type, op, comm_, stream_, &options_);
+    case Collective::reduce_scatter:
+    case Collective::reduce: {
+      if (a.op != ReduceOp::premul_sum) return reduce(static_cast<straitRedOp_t>(a.op));
+      straitRedOp_t op{};
+      const auto created = straitRedOpCreatePreMulSum(&op, &a.premul_scalar, type, straitScalarHostImmediate, comm_);
+      if (created != straitSuccess) return created;
+      const auto reduced = reduce(op);
+      const auto destroyed = straitRedOpDestroy(op, comm_);
+      return reduced != straitSuccess ? reduced : destroyed;
+    }
     case Collective::all_gather:
       return straitAllGatherWithOptions(a.send, a.receive, a.count, type, comm_, stream_, &options_);
-    case Collective::reduce_scatter:
-      return straitReduceScatterWithOptions(a.send, a.receive, a.count, type, op, comm_, stream_, &options_);
     case Collective::all_to_all:
       return straitAllToAllWithOptions(a.send, a.receive, a.count, type, comm_, stream_, &options_);
     case Collective::all_to_all_v:
@@ -34,8 +40,6 @@ straitResult_t Call::operator()() const {
                              a.blocks.receive_counts.data(), a.blocks.receive_offsets.data(), type, comm_, stream_);
     case Collective::broadcast:
       return straitBroadcast(a.send, a.receive, a.count, type, a.root, comm_, stream_);
-    case Collective::reduce:
-      return straitReduce(a.send, a.receive, a.count, type, op, a.root, comm_, stream_);
     case Collective::gather:
       return straitGather(a.send, a.receive, a.count, type, a.root, comm_, stream_);
     case Collective::scatter:
@@ -46,6 +50,16 @@ straitResult_t Call::operator()() const {
       return straitBarrier(comm_, stream_);
   }
   return straitInternalError;
+}
+
+straitResult_t Call::reduce(straitRedOp_t op) const {
+  const Arguments& a = arguments_;
+  const auto type = static_cast<straitDataType_t>(a.type);
+  if (a.collective == Collective::all_reduce)
+    return straitAllReduceWithOptions(a.send, a.receive, a.count, type, op, comm_, stream_, &options_);
+  if (a.collective == Collective::reduce_scatter)
+    return straitReduceScatterWithOptions(a.send, a.receive, a.count, type, op, comm_, stream_, &options_);
+  return straitReduce(a.send, a.receive, a.count, type, op, a.root, comm_, stream_);
 }
 
 straitResult_t Call::send_receive() const {

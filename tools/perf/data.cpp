@@ -97,13 +97,30 @@ void generate_carried(const Operation& operation, std::uint32_t rank, std::size_
   });
 }
 
+template <class Element>
+std::uint64_t low_bytes_of(Element element) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &element, sizeof element);
+  return bits;
+}
+
+template <DataType type>
+void premultiply(const Operation& operation, std::uint32_t rank,
+                 std::array<spec::ElementType<type>, block_elements>& elements) {
+  const std::uint64_t bits = premul_scalar(operation, rank);
+  spec::ElementType<type> scalar;
+  std::memcpy(&scalar, &bits, sizeof scalar);
+  for (auto& element : elements) element = spec::premultiplied<type>(element, scalar);
+}
+
 template <DataType type, ReduceOp op>
 void reduce_in_rank_order(const Operation& operation, std::size_t first, std::size_t count, void* out) {
   using Element = spec::ElementType<type>;
-  std::array<Element, block_elements> input;
+  std::array<Element, block_elements> input{};
   std::array<spec::AccumulatorType<type>, block_elements> values, sums;
   for (std::uint32_t rank = 0; rank < operation.ranks; ++rank) {
     generate_input(operation, rank, first, count, input.data());
+    if constexpr (op == ReduceOp::premul_sum) premultiply<type>(operation, rank, input);
     for (std::size_t i = 0; i < count; ++i) values[i] = spec::load<type>(input[i]);
     if constexpr (wire::is_wire_type(type)) carry(operation.wire, values.data(), count);
     for (std::size_t i = 0; i < count; ++i) sums[i] = rank == 0 ? values[i] : spec::combine<op>(sums[i], values[i]);
@@ -126,7 +143,9 @@ void generate_reduced(const Operation& operation, std::size_t first, std::size_t
         return reduce_in_rank_order<type, ReduceOp::min>(operation, first, count, out);
       case ReduceOp::avg:
         return reduce_in_rank_order<type, ReduceOp::avg>(operation, first, count, out);
-      default:
+      case ReduceOp::premul_sum:
+        return reduce_in_rank_order<type, ReduceOp::premul_sum>(operation, first, count, out);
+      case ReduceOp::sum:
         return reduce_in_rank_order<type, ReduceOp::sum>(operation, first, count, out);
     }
   });
@@ -245,6 +264,18 @@ Contents written(const Operation& o) {
 }
 
 }  // namespace
+
+std::uint64_t premul_scalar(const Operation& o, std::uint32_t rank) {
+  return spec::visit(o.type, [&]<DataType type>() {
+    using Element = spec::ElementType<type>;
+    if constexpr (!is_floating(type))
+      return low_bytes_of(static_cast<Element>(2 * rank + 3));
+    else if (o.exact)
+      return low_bytes_of(spec::store<type>(rank % 2 == 0 ? 1 : -1));
+    else
+      return low_bytes_of(near_one<Element>(mix(rank)));
+  });
+}
 
 void generate_input(const Operation& o, std::uint32_t rank, std::size_t first, std::size_t count, void* out) {
   const std::uint64_t shared_key = mix(o.seed);

@@ -66,6 +66,10 @@ void write(const Operation& operation, const Contents& contents, void* buffer, s
 std::size_t count_wrong(const Operation& operation, const Contents& contents, const void* buffer,
                         std::size_t threads = 1);
 
+/// What a rank multiplies its contribution to a premul_sum by: an element, in the low bytes. Of floats to be reduced
+/// exactly 1 or -1.
+std::uint64_t premul_scalar(const Operation& operation, std::uint32_t rank);
+
 /// Elements first ... first + count - 1 of a rank's input. Integers and a quarter of the floating-point elements are
 /// any bits; the other floating-point elements lie between 1/4 and 4, so that sums round (not where they are exact).
 /// With a wire format most of its blocks have none of any bits: one can make its block NaN.

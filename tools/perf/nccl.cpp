@@ -9,6 +9,7 @@ namespace {
 
 constexpr int success = 0, in_progress = 7;
 constexpr int symmetric_window = 1;  // NCCL_WIN_COLL_SYMMETRIC
+constexpr int host_immediate = 1;    // ncclScalarHostImmediate
 
 }  // namespace
 
@@ -28,6 +29,8 @@ struct Nccl::Functions {
   int (*reduce_scatter)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
   int (*reduce)(const void*, void*, std::size_t, int, int, int, Comm, Stream) = nullptr;
+  int (*create_premul_sum)(int*, const void*, int, int, Comm) = nullptr;
+  int (*destroy_op)(int, Comm) = nullptr;
   int (*send)(const void*, std::size_t, int, int, Comm, Stream) = nullptr;
   int (*recv)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
   // From 2.19 and 2.27 on; null in older ones.
@@ -70,6 +73,8 @@ Result<std::shared_ptr<const Nccl>> Nccl::load(const std::string& path) {
   find(f.reduce_scatter, "ncclReduceScatter");
   find(f.broadcast, "ncclBroadcast");
   find(f.reduce, "ncclReduce");
+  find(f.create_premul_sum, "ncclRedOpCreatePreMulSum");
+  find(f.destroy_op, "ncclRedOpDestroy");
   find(f.send, "ncclSend");
   find(f.recv, "ncclRecv");
   find(f.register_buffer, "ncclCommRegister", false);
@@ -141,18 +146,23 @@ Status Nccl::group_end() const { return check(functions_->group_end(), "ncclGrou
 
 Status Nccl::call(const Arguments& a, Comm comm, Stream stream) const {
   const Functions& f = *functions_;
-  const int type = static_cast<int>(a.type), op = static_cast<int>(a.op);
+  const int type = static_cast<int>(a.type);
   switch (a.collective) {
     case Collective::all_reduce:
-      return check(f.all_reduce(a.send, a.receive, a.count, type, op, comm, stream), "ncclAllReduce");
+    case Collective::reduce_scatter:
+    case Collective::reduce: {
+      if (a.op != ReduceOp::premul_sum) return reduce(a, static_cast<int>(a.op), comm, stream);
+      int op = 0;
+      STRAIT_TRY(
+          check(f.create_premul_sum(&op, &a.premul_scalar, type, host_immediate, comm), "ncclRedOpCreatePreMulSum"));
+      Status reduced = reduce(a, op, comm, stream);
+      Status destroyed = check(f.destroy_op(op, comm), "ncclRedOpDestroy");
+      return reduced ? destroyed : reduced;
+    }
     case Collective::all_gather:
       return check(f.all_gather(a.send, a.receive, a.count, type, comm, stream), "ncclAllGather");
-    case Collective::reduce_scatter:
-      return check(f.reduce_scatter(a.send, a.receive, a.count, type, op, comm, stream), "ncclReduceScatter");
     case Collective::broadcast:
       return check(f.broadcast(a.send, a.receive, a.count, type, a.root, comm, stream), "ncclBroadcast");
-    case Collective::reduce:
-      return check(f.reduce(a.send, a.receive, a.count, type, op, a.root, comm, stream), "ncclReduce");
     case Collective::all_to_all:
       if (f.all_to_all == nullptr) break;
       return check(f.all_to_all(a.send, a.receive, a.count, type, comm, stream), "ncclAlltoAll");
@@ -172,6 +182,16 @@ Status Nccl::call(const Arguments& a, Comm comm, Stream stream) const {
   Status posted = messages(a, comm, stream);
   Status ended = group_end();
   return posted ? ended : posted;
+}
+
+Status Nccl::reduce(const Arguments& a, int op, Comm comm, Stream stream) const {
+  const Functions& f = *functions_;
+  const int type = static_cast<int>(a.type);
+  if (a.collective == Collective::all_reduce)
+    return check(f.all_reduce(a.send, a.receive, a.count, type, op, comm, stream), "ncclAllReduce");
+  if (a.collective == Collective::reduce_scatter)
+    return check(f.reduce_scatter(a.send, a.receive, a.count, type, op, comm, stream), "ncclReduceScatter");
+  return check(f.reduce(a.send, a.receive, a.count, type, op, a.root, comm, stream), "ncclReduce");
 }
 
 /// What one rank sends and receives, within a group.

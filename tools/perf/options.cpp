@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::array<std::string_view, data_type_count> table_names = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
-constexpr int public_reduce_ops = 5;  // premul_sum needs a scalar
 constexpr int most_threads = 1024;
 constexpr std::size_t most_sizes = 100'000;
 const CLI::Range at_least_one(1, std::numeric_limits<int>::max());
@@ -51,7 +50,8 @@ CLI::callback_t into_enum(Enum& target, int last) {
 void declare_what(CLI::App& app, Options& o) {
   app.add_option("collective", into(o.collective, parse_collective), "What to measure, such as all-reduce")->required();
   app.add_option("-d,--datatype", into(o.types, parse_types), "Element type, or all (default: float)");
-  app.add_option("-o,--op", into(o.ops, parse_ops), "Reduction: sum, prod, max, min, avg, or all (default: sum)");
+  app.add_option("-o,--op", into(o.ops, parse_ops),
+                 "Reduction: sum, prod, max, min, avg, mulsum (times a scalar of each rank), or all (default: sum)");
   app.add_option("--wire", into(o.wire, parse_wire),
                  "Wire format of floats: int8, fp8, int4, or off (default: STRAIT_WIRE)");
   app.add_option("-r,--root", into(o.root, parse_root), "Root rank, or all (default: 0)");
@@ -146,6 +146,7 @@ Result<std::size_t> parse_bytes(std::string_view text) {
 }
 
 std::string_view table_name(DataType type) { return table_names[static_cast<std::size_t>(type)]; }
+std::string_view table_name(ReduceOp op) { return op == ReduceOp::premul_sum ? "mulsum" : name(op); }
 
 Result<std::vector<DataType>> parse_types(std::string_view text) {
   std::vector<DataType> types;
@@ -162,14 +163,14 @@ Result<std::vector<DataType>> parse_types(std::string_view text) {
 
 Result<std::vector<ReduceOp>> parse_ops(std::string_view text) {
   std::vector<ReduceOp> ops;
-  for (int i = 0; i < public_reduce_ops; ++i) {
+  for (int i = 0; i < reduce_op_count; ++i) {
     const auto op = static_cast<ReduceOp>(i);
-    if (text == "all" || text == name(op)) ops.push_back(op);
+    if (text == "all" || text == name(op) || text == table_name(op)) ops.push_back(op);
   }
   if (ops.empty())
     return fail(Code::invalid_argument,
                 "'" + std::string(text) + "' is not a reduction. Known: all, " +
-                    joined(public_reduce_ops, [](int i) { return name(static_cast<ReduceOp>(i)); }));
+                    joined(reduce_op_count, [](int i) { return table_name(static_cast<ReduceOp>(i)); }));
   return ops;
 }
 

@@ -73,6 +73,7 @@ Result<int> parse_root(std::string_view text);
 
 /// nccl-tests' name of a type: what its table, and ours, prints.
 std::string_view table_name(DataType type);
+std::string_view table_name(ReduceOp op);
 
 /// Declares the options on a subcommand. CLI11 fills `options` while parsing.
 void declare_options(CLI::App& app, Options& options);

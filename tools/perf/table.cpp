@@ -143,7 +143,7 @@ std::string table_row(const Row& row, bool cpu_time, bool has_floors) {
   const std::string tail = (has_floors ? floor_of_row(row) : "") + "\n";
   const std::string what =
       fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count, table_name(row.subject.type),
-                  row.subject.op ? name(*row.subject.op) : "none", row.subject.root);
+                  row.subject.op ? table_name(*row.subject.op) : "none", row.subject.root);
   if (row.baseline_out_of_place)
     return what + comparison(row.out_of_place, row.baseline_out_of_place, cpu_time) +
            comparison(row.in_place, row.baseline_in_place, cpu_time) + tail;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -118,6 +119,31 @@ TEST(Contents, ReductionAddsInRankOrder) {
     order_shows += expected != a[i] + (b[i] + c[i]);
   }
   EXPECT_GT(order_shows, count / 10) << "the inputs must tell orders of summation apart";
+}
+
+/// Each rank's own scalar, and products rounded before they are added.
+TEST(Contents, ReductionOfProductsMultipliesFirst) {
+  Operation o = example(Collective::all_reduce, 0);
+  o.op = ReduceOp::premul_sum;
+  const auto buffer = buffer_of(o, receive_contents_after(o));
+  const std::size_t count = o.geometry(0).count;
+  const auto scalar = [&](std::uint32_t rank) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(premul_scalar(o, rank)));
+  };
+  EXPECT_TRUE(scalar(0) != scalar(1) && scalar(1) != scalar(2));
+  const auto a = inputs(o, 0, 0, count), b = inputs(o, 1, 0, count), c = inputs(o, 2, 0, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    float found = 0;
+    std::memcpy(&found, buffer.data() + i * 4, 4);
+    const float products[] = {a[i] * scalar(0), b[i] * scalar(1), c[i] * scalar(2)};
+    const float expected = (products[0] + products[1]) + products[2];
+    if (std::isnan(expected))
+      EXPECT_TRUE(std::isnan(found));
+    else
+      EXPECT_EQ(found, expected) << i;
+  }
+  o.exact = true;
+  EXPECT_TRUE(scalar(0) == 1 && scalar(1) == -1) << "sums of products stay exact";
 }
 
 TEST(Contents, ScatterAndGatherPickTheirBlocks) {

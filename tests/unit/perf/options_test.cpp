@@ -34,8 +34,9 @@ TEST(ParseNames, TakesOurNamesThoseOfNcclTestsAndAll) {
   EXPECT_EQ(parse_types("half"), std::vector{DataType::float16});
   EXPECT_EQ(parse_types("float16"), std::vector{DataType::float16});
   EXPECT_EQ(parse_types("all")->size(), static_cast<std::size_t>(data_type_count));
-  EXPECT_EQ(parse_ops("all")->size(), 5U) << "premul_sum needs a scalar and is not among them";
-  EXPECT_FALSE(parse_ops("premul_sum"));
+  EXPECT_EQ(parse_ops("all")->size(), static_cast<std::size_t>(reduce_op_count));
+  EXPECT_EQ(parse_ops("mulsum"), std::vector{ReduceOp::premul_sum});
+  EXPECT_EQ(parse_ops("premul_sum"), std::vector{ReduceOp::premul_sum});
   EXPECT_EQ(parse_root("all"), -1);
   EXPECT_EQ(parse_root("3"), 3);
   EXPECT_FALSE(parse_root("3x"));
