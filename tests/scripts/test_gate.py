@@ -68,11 +68,12 @@ class Sizes(unittest.TestCase):
         self.assertEqual("all-reduce_bfloat16_graph", names[0])
         self.assertEqual(len(names), len(set(names)))
         self.assertEqual([f"all-reduce_bfloat16_{sms}_sms" for sms in (4, 8, 16)] + ["all-reduce_bfloat16_beside"], names[1:5])
-        self.assertEqual(9 * 3 * 3 + 4, len(names))
+        self.assertEqual(9 * 3 * 3 + 4 + 12 * 3, len(names))
+        self.assertEqual("reduce-scatter_float8_e4m3-sum_graph", names[-36 + 2 * 3 + 1])
         self.assertEqual(9 * 3 * 2 + 4, len(gate.shards(by_strait_perf=False)))
         names = [gate_table.name_of(shard) for shard in gate.shards(by_strait_perf=True, p2p=False)]
         self.assertEqual(["all-reduce_bfloat16_graph", "all-reduce_bfloat16_int8"], names[:2])
-        self.assertEqual(9 * 3 * 3 + 1, len(set(names)))
+        self.assertEqual(9 * 3 * 3 + 1 + 12 * 3, len(set(names)))
         self.assertNotIn("int8", [mode for _, _, mode, _ in gate.shards(by_strait_perf=False, p2p=False)])
 
 
@@ -132,6 +133,13 @@ class Judging(unittest.TestCase):
         self.assertEqual(1, failures)  # faster than eager NCCL, slower than on registered buffers
         failed, = (line for line in text.splitlines() if "FAIL" in line)
         self.assertRegex(failed, r"eager +1K .*  2\.00       4\.00      -  FAIL: slower than NCCL's best \(registered\)$")
+
+    def test_samples_of_types_and_operations_have_no_mean_to_reach(self):
+        sample = ("all-reduce", "int32:max", "eager", 0)
+        text, failures = gate_table.tabulate({sample: [row(4, 4.4)]}, TARGETS)
+        self.assertEqual(0, failures, text)
+        text, failures = gate_table.tabulate({sample: [row(4, 3.6)]}, TARGETS)
+        self.assertEqual(1, failures, text)
 
     def test_other_calls_are_not_its_best(self):
         others = [(("all-gather", "bfloat16", "graph", 0), row(1, 1)),
@@ -237,11 +245,11 @@ class Running(unittest.TestCase):
 
     def test_finished_shards_are_not_run_again(self):
         done, calls = self.gate("--collectives", "reduce", BROKEN="reduce")
-        self.assertEqual((1, 9), (done.returncode, len(calls)), done.stderr)
+        self.assertEqual((1, 21), (done.returncode, len(calls)), done.stderr)
         self.assertIn("# FAIL reduce_bfloat16_graph", done.stdout)
         self.assertIn("no GPU", done.stdout)
         done, calls = self.gate("--collectives", "reduce")
-        self.assertEqual((0, 9), (done.returncode, len(calls)), done.stdout)
+        self.assertEqual((0, 21), (done.returncode, len(calls)), done.stdout)
         self.assertIn("-G 5 --check-limit 4M --extra-elements 0", calls[0])
         self.assertIn("-b 8 -e 1G ", calls[0])
         self.assertIn(" --budget-ms 60", calls[0])
@@ -249,7 +257,9 @@ class Running(unittest.TestCase):
         self.assertNotIn("NCCL_P2P_DISABLE", "".join(calls))
         self.assertIn("-G 0 --check-limit", calls[1])
         self.assertIn("-G 0 -R 2 --check-limit", calls[2])
-        self.assertIn("# 0 failures; 9 of 9 shards are done\n", done.stdout)
+        self.assertIn(" -d int32 -o max -f 4 -b 1K -e 256M -w 5 -G 5 ", calls[9])
+        self.assertNotIn(" -o ", "".join(calls[:9]))
+        self.assertIn("# 0 failures; 21 of 21 shards are done\n", done.stdout)
         done, calls = self.gate("--collectives", "reduce")
         self.assertEqual((0, []), (done.returncode, calls))
 
@@ -257,7 +267,7 @@ class Running(unittest.TestCase):
         path = self.folder / "all.json"
         self.gate("--collectives", "reduce", "--json", str(path))
         kept = json.loads(path.read_text())
-        self.assertEqual(9, len(kept["shards"]))
+        self.assertEqual(21, len(kept["shards"]))
         row = dict(zip(kept["columns"], kept["shards"]["reduce_bfloat16_graph"][0]))
         self.assertEqual({"bytes": 1024, "place": "out_of_place", "strait_us": 2.0, "nccl_us": 4.0, "wrong": 0,
                           "floor_us": 1.0}, row)
@@ -272,7 +282,7 @@ class Running(unittest.TestCase):
         for sms, call in zip((4, 8, 16), few, strict=True):
             self.assertTrue(call.endswith(f" -t 4 STRAIT_MAX_SMS={sms} NCCL_MAX_CTAS={sms}"), call)
         others = [call for call in calls if call not in few and "overlap.py" not in call]
-        self.assertEqual(9, len(others))
+        self.assertEqual(21, len(others))
         self.assertFalse([call for call in others if "NCCL_MAX_CTAS" in call])
 
     def test_an_all_reduce_beside_matrix_products(self):
@@ -313,7 +323,7 @@ class Running(unittest.TestCase):
     def test_ranks_may_be_processes(self):
         self.script("mpirun", '#!/bin/sh\n[ "$1 $2" = "-np 3" ] || exit 7\nshift 2\nexec "$@"\n')
         done, calls = self.gate("--collectives", "reduce", "--launcher", f"{self.folder}/mpirun -np 3")
-        self.assertEqual((0, 9), (done.returncode, len(calls)), done.stdout + done.stderr)
+        self.assertEqual((0, 21), (done.returncode, len(calls)), done.stdout + done.stderr)
         self.assertFalse([call for call in calls if " -t " in call])
         self.script("reduce_perf", PROGRAM)
         done, _ = self.gate("--collectives", "reduce", "--launcher", f"{self.folder}/mpirun -np 3", "--nccl-tests",
@@ -326,7 +336,7 @@ class Running(unittest.TestCase):
     def test_no_shard_is_begun_when_the_time_is_over(self):
         done, calls = self.gate("--collectives", "reduce", "--minutes", "-1")
         self.assertEqual((2, []), (done.returncode, calls), done.stdout)
-        self.assertIn("0 of 9 shards are done. Run again for the rest", done.stdout)
+        self.assertIn("0 of 21 shards are done. Run again for the rest", done.stdout)
 
     def test_results_of_another_build_are_refused(self):
         self.gate("--collectives", "reduce")
