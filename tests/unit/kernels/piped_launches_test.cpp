@@ -68,6 +68,7 @@ TEST(PipesOfTwoRanks, ReduceWhatTakesLongOtherwise) {
   for (const ReduceOp op : {ReduceOp::max, ReduceOp::prod, ReduceOp::avg}) {
     EXPECT_TRUE(reduce(16 * mb, DataType::int32, op).piped);
     EXPECT_EQ(reduce(1000 * mb, DataType::int32, op).blocks, 32u);
+    EXPECT_EQ(reduce(1000 * mb, DataType::int8, op).blocks, 64u);
     EXPECT_FALSE(reduce(16 * mb - 64, DataType::int32, op).piped);
     EXPECT_FALSE(reduce(1000 * mb, DataType::bfloat16, op).piped);
   }
