@@ -28,11 +28,52 @@ __device__ __forceinline__ bool visit_float8(DataType type, F&& function) {
 template <DataType type>
 inline constexpr bool is_integer8 = type == DataType::int8 || type == DataType::uint8;
 
-/// Integers, each of which wraps by itself; in a word of any length.
-template <class Word>
-__device__ __forceinline__ Word add_bytes(Word a, Word b) {
-  constexpr Word signs = static_cast<Word>(0x8080808080808080);
+/// Integers, each of which wraps by itself.
+__device__ __forceinline__ std::uint32_t add_bytes(std::uint32_t a, std::uint32_t b) {
+  constexpr std::uint32_t signs = 0x80808080;
   return ((a & ~signs) + (b & ~signs)) ^ ((a ^ b) & signs);
+}
+
+/// Of each two, the less or the greater one, by integer arithmetic on all of a word: a conversion of one float takes as
+/// long.
+template <DataType type, ReduceOp op>
+__device__ __forceinline__ std::uint32_t extreme_bytes(std::uint32_t a, std::uint32_t b) {
+  static_assert(sizeof(spec::ElementType<type>) == 1 && (op == ReduceOp::min || op == ReduceOp::max));
+  constexpr std::uint32_t signs = 0x80808080, ones = 0x01010101;
+  const auto mask_of = [](std::uint32_t sign) { return (sign << 1) - (sign >> 7); };  // of whole bytes
+  std::uint32_t a_key = a, b_key = b;  // in the order of signed integers: -0 is less than 0
+  if constexpr (is_float8<type>) {
+    const auto key_of = [](std::uint32_t word) { return word ^ ((word & signs) - ((word & signs) >> 7)); };
+    a_key = key_of(a);
+    b_key = key_of(b);
+  }
+  const std::uint32_t difference = (a_key | signs) - (b_key & ~signs);
+  const std::uint32_t other_sign = type == DataType::uint8 ? a_key & ~b_key : ~a_key & b_key;
+  const std::uint32_t not_less = mask_of((other_sign | (~(a_key ^ b_key) & difference)) & signs);
+  const std::uint32_t takes_a = op == ReduceOp::max ? not_less : ~not_less;
+  const std::uint32_t result = (a & takes_a) | (b & ~takes_a);
+  if constexpr (is_float8<type>) {
+    using Format = FloatFormat<spec::ElementType<type>>;
+    const auto nan_sign_of = [](std::uint32_t word) { return (word & ~signs) + (0x80 - Format::first_nan) * ones; };
+    const std::uint32_t nan_signs = (nan_sign_of(a) | nan_sign_of(b)) & signs, are_nan = mask_of(nan_signs);
+    return (result & ~are_nan) | (Format::canonical_nan * ones & are_nan);
+  } else {
+    return result;
+  }
+}
+
+/// What combines words as they are: partial results are elements.
+template <DataType type, ReduceOp op>
+inline constexpr bool is_word_operation = sizeof(spec::ElementType<type>) == 1 &&
+                                          (op == ReduceOp::min || op == ReduceOp::max ||
+                                           (op == ReduceOp::sum && is_integer8<type>));
+template <DataType type, ReduceOp op>
+__device__ __forceinline__ std::uint32_t combine_bytes(std::uint32_t a, std::uint32_t b) {
+  static_assert(is_word_operation<type, op>);
+  if constexpr (op == ReduceOp::sum)
+    return add_bytes(a, b);
+  else
+    return extreme_bytes<type, op>(a, b);
 }
 
 #if !defined(STRAIT_EMULATED_GPU) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890

@@ -70,17 +70,23 @@ class UnitReduction {
   static constexpr int count = elements_of<type, Unit>;
   Accumulator values_[count];
 };
-template <DataType type>
-requires is_integer8<type>
-class UnitReduction<type, ReduceOp::sum> {
+/// Of bytes that are combined as they are.
+template <DataType type, ReduceOp op>
+requires is_word_operation<type, op>
+class UnitReduction<type, op> {
  public:
-  using Unit = std::uint64_t;
-  __device__ __forceinline__ void first(const Unit& unit) { sum_ = unit; }
-  __device__ __forceinline__ void next(const Unit& unit) { sum_ = add_bytes(sum_, unit); }
-  __device__ __forceinline__ Unit result(std::uint32_t /*averaged*/) const { return sum_; }
+  struct Unit {
+    std::uint32_t words[2];
+  };
+  __device__ __forceinline__ void first(const Unit& unit) { unit_ = unit; }
+  __device__ __forceinline__ void next(const Unit& unit) {
+#pragma unroll
+    for (int w = 0; w < 2; ++w) unit_.words[w] = combine_bytes<type, op>(unit_.words[w], unit.words[w]);
+  }
+  __device__ __forceinline__ Unit result(std::uint32_t /*averaged*/) const { return unit_; }
 
  private:
-  Unit sum_;
+  Unit unit_;
 };
 
 /// Contributions to whole units, by rank, and then their result in the place of the first.

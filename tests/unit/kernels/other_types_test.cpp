@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "random_granules.hpp"
@@ -90,6 +91,35 @@ TEST(OtherTypes, Uint32) { check_random_elements<DataType::uint32>(); }
 TEST(OtherTypes, Int64) { check_random_elements<DataType::int64>(); }
 TEST(OtherTypes, Uint64) { check_random_elements<DataType::uint64>(); }
 TEST(OtherTypes, Float64) { check_random_elements<DataType::float64>(); }
+
+/// Of all pairs of bytes, four in a word.
+template <DataType type, ReduceOp op>
+void check_words() {
+  using Four = std::array<spec::ElementType<type>, 4>;
+  for (std::uint32_t pair = 0; pair < 0x10000; ++pair) {
+    const auto of = [](std::uint32_t bits) {
+      const auto byte = static_cast<std::uint8_t>(bits);
+      return std::bit_cast<spec::ElementType<type>>(byte);
+    };
+    const Four a{of(pair), of(pair >> 8), of(~pair), of(pair * 7)}, b{of(pair >> 8), of(pair), of(pair), of(pair * 13)};
+    const auto combined =
+        std::bit_cast<Four>(combine_bytes<type, op>(std::bit_cast<std::uint32_t>(a), std::bit_cast<std::uint32_t>(b)));
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const auto expected = spec::store<type>(spec::combine<op>(spec::load<type>(a[i]), spec::load<type>(b[i])));
+      ASSERT_EQ(bits_of(combined[i]), bits_of(expected)) << bits_of(a[i]) << " and " << bits_of(b[i]);
+    }
+  }
+}
+template <DataType type>
+void check_all_words() {
+  check_words<type, ReduceOp::min>();
+  check_words<type, ReduceOp::max>();
+  if constexpr (is_integer8<type>) check_words<type, ReduceOp::sum>();
+}
+TEST(ByteWords, Int8) { check_all_words<DataType::int8>(); }
+TEST(ByteWords, Uint8) { check_all_words<DataType::uint8>(); }
+TEST(ByteWords, Float8E4M3) { check_all_words<DataType::float8_e4m3>(); }
+TEST(ByteWords, Float8E5M2) { check_all_words<DataType::float8_e5m2>(); }
 
 /// What takes the fast way, and as which type: unsigned sums have the bits of signed ones.
 TEST(OtherTypes, SumsAreFast) {
