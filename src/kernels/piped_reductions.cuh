@@ -75,7 +75,7 @@ template <DataType type, ReduceOp op>
 requires is_word_operation<type, op>
 class UnitReduction<type, op> {
  public:
-  struct Unit {
+  struct alignas(8) Unit {  // one access
     std::uint32_t words[2];
   };
   __device__ __forceinline__ void first(const Unit& unit) { unit_ = unit; }
