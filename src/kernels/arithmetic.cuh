@@ -22,7 +22,8 @@ template <DataType type, class Bits>
 __device__ __forceinline__ void widen(const Bits& bits,
                                       spec::AccumulatorType<type> (&values)[elements_of<type, Bits>]) {
   constexpr int count = elements_of<type, Bits>;
-  if constexpr (is_float8<type> && count % 4 == 0) {
+  if constexpr (is_float8<type>) {
+    static_assert(count % 4 == 0);
     struct Words {
       std::uint32_t values[count / 4];
     };
@@ -48,7 +49,8 @@ __device__ __forceinline__ void widen(const Bits& bits,
 template <DataType type, class Bits>
 __device__ __forceinline__ Bits narrow(const spec::AccumulatorType<type> (&values)[elements_of<type, Bits>]) {
   constexpr int count = elements_of<type, Bits>;
-  if constexpr (is_float8<type> && count % 4 == 0) {
+  if constexpr (is_float8<type>) {
+    static_assert(count % 4 == 0);
     struct Words {
       std::uint32_t values[count / 4];
     } words;

@@ -16,13 +16,10 @@ namespace strait::kernels {
 __device__ __forceinline__ bool are_granules(const Own& own) { return are_granules(own.bytes, own.input, own.output); }
 
 /// push() of the chunks of all of a block's lanes, of what the user's memory holds.
-__device__ __forceinline__ void push_all(CopyDealer& dealer, const Outgoing* chunks, std::uint32_t count) {
-  for (std::uint32_t i = 0; i < count; ++i)
-    if (chunks[i].bytes != 0) copy_by_block(dealer, chunks[i].slot, chunks[i].source, chunks[i].bytes);
-}
 __device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
   CopyDealer dealer(count * pieces);
-  push_all(dealer, chunks, count);
+  for (std::uint32_t i = 0; i < count; ++i)
+    if (chunks[i].bytes != 0) copy_by_block(dealer, chunks[i].slot, chunks[i].source, chunks[i].bytes);
 }
 
 /// Likewise of its products with this rank's scalar.
@@ -32,6 +29,7 @@ __device__ __forceinline__ void push_premultiplied(const Outgoing* chunks, std::
   CopyDealer dealer(count * pieces);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Outgoing& chunk = chunks[i];
+    if (chunk.bytes == 0) continue;
     if (type == other_types || !are_granules(chunk.bytes, chunk.source)) {
       push<Bulk>(&chunk, 1, pieces, [&](const Granule& value) { return contribution<type, false>(value, operation); });
     } else if constexpr (type != other_types) {

@@ -40,6 +40,13 @@ constexpr DataType sum_type(DataType type) {
   }
 }
 
+/// Whether an operation adds up contributions as they are, and at most multiplies the sum: averages of a power of two
+/// ranks are products with its exact reciprocal, the same bits as of the division.
+constexpr bool adds_up(DataType type, ReduceOp op, std::uint32_t averaged) {
+  const bool is_power = averaged != 0 && (averaged & (averaged - 1)) == 0;
+  return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating(type) && is_power);
+}
+
 /// In the arithmetic of a kernel, in the place of a type: any of KernelType::others.
 inline constexpr auto other_types = static_cast<DataType>(data_type_count);
 constexpr DataType type_of(KernelType kind) {

@@ -186,14 +186,11 @@ __device__ __forceinline__ float scalar_of(const Operation& operation) {
   return load_element<type>(element_of<type>(operation.premul_scalar));
 }
 
-/// Whether the sums of this file serve an operation on contributions taken as they are, and the scale of the result.
-/// Averages of a power of two ranks are products with its exact reciprocal: the same bits as of the division.
+/// Whether the sums of this file serve an operation, as of what adds_up(), and the scale of the result.
 template <DataType type>
 __device__ __forceinline__ bool is_pair_sum(const Operation& operation, float& scale) {
-  scale = 1;
-  if (operation.op != ReduceOp::avg) return operation.op == ReduceOp::sum;
-  scale = 1 / static_cast<float>(operation.averaged);
-  return spec::detail::is_floating_accumulator<spec::AccumulatorType<type>> && __popc(operation.averaged) == 1;
+  scale = operation.op == ReduceOp::avg ? 1 / static_cast<float>(operation.averaged) : 1;
+  return adds_up(type, operation.op, operation.averaged);
 }
 
 /// Calls `function.template operator()<t>()` with the sum_type() of one of other_types.

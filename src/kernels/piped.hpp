@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "base/types.hpp"
@@ -27,10 +26,6 @@ constexpr std::uint32_t cluster_of(std::uint32_t blocks, std::uint32_t most_clus
 
 /// Whether they reduce such contributions: what is sent is what the user's memory holds.
 constexpr bool is_piped_reduction(ReduceOp op) { return op != ReduceOp::premul_sum; }
-/// As is_pair_sum() (pair_arithmetic.cuh).
-constexpr bool adds_up(DataType type, ReduceOp op, std::uint32_t averaged) {
-  return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating(type) && std::has_single_bit(averaged));
-}
 /// Whose kernel does it: sums of the types that have kernels of their own go faster there than all else.
 constexpr KernelType piped_kernel_type(DataType type, ReduceOp op, std::uint32_t averaged) {
   return adds_up(type, op, averaged) ? kernel_type(type) : KernelType::others;

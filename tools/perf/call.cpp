@@ -16,23 +16,29 @@ Call::Call(Arguments arguments, WireFormat wire, straitComm_t comm, straitStream
   options_.wire = straitWireOff + static_cast<int>(wire);
 }
 
+/// As nccl-tests does, each call makes the operation of its own scalar.
 straitResult_t Call::operator()() const {
+  const Arguments& a = arguments_;
+  if (a.op != ReduceOp::premul_sum) return call(static_cast<straitRedOp_t>(a.op));
+  straitRedOp_t op{};
+  const auto created = straitRedOpCreatePreMulSum(&op, &a.premul_scalar, static_cast<straitDataType_t>(a.type),
+                                                  straitScalarHostImmediate, comm_);
+  if (created != straitSuccess) return created;
+  const auto called = call(op);
+  const auto destroyed = straitRedOpDestroy(op, comm_);
+  return called != straitSuccess ? called : destroyed;
+}
+
+straitResult_t Call::call(straitRedOp_t op) const {
   const Arguments& a = arguments_;
   const auto type = static_cast<straitDataType_t>(a.type);
   switch (a.collective) {
     case Collective::all_reduce:
-    case Collective::reduce_scatter:
-    case Collective::reduce: {
-      if (a.op != ReduceOp::premul_sum) return reduce(static_cast<straitRedOp_t>(a.op));
-      straitRedOp_t op{};
-      const auto created = straitRedOpCreatePreMulSum(&op, &a.premul_scalar, type, straitScalarHostImmediate, comm_);
-      if (created != straitSuccess) return created;
-      const auto reduced = reduce(op);
-      const auto destroyed = straitRedOpDestroy(op, comm_);
-      return reduced != straitSuccess ? reduced : destroyed;
-    }
+      return straitAllReduceWithOptions(a.send, a.receive, a.count, type, op, comm_, stream_, &options_);
     case Collective::all_gather:
       return straitAllGatherWithOptions(a.send, a.receive, a.count, type, comm_, stream_, &options_);
+    case Collective::reduce_scatter:
+      return straitReduceScatterWithOptions(a.send, a.receive, a.count, type, op, comm_, stream_, &options_);
     case Collective::all_to_all:
       return straitAllToAllWithOptions(a.send, a.receive, a.count, type, comm_, stream_, &options_);
     case Collective::all_to_all_v:
@@ -40,6 +46,8 @@ straitResult_t Call::operator()() const {
                              a.blocks.receive_counts.data(), a.blocks.receive_offsets.data(), type, comm_, stream_);
     case Collective::broadcast:
       return straitBroadcast(a.send, a.receive, a.count, type, a.root, comm_, stream_);
+    case Collective::reduce:
+      return straitReduce(a.send, a.receive, a.count, type, op, a.root, comm_, stream_);
     case Collective::gather:
       return straitGather(a.send, a.receive, a.count, type, a.root, comm_, stream_);
     case Collective::scatter:
@@ -50,16 +58,6 @@ straitResult_t Call::operator()() const {
       return straitBarrier(comm_, stream_);
   }
   return straitInternalError;
-}
-
-straitResult_t Call::reduce(straitRedOp_t op) const {
-  const Arguments& a = arguments_;
-  const auto type = static_cast<straitDataType_t>(a.type);
-  if (a.collective == Collective::all_reduce)
-    return straitAllReduceWithOptions(a.send, a.receive, a.count, type, op, comm_, stream_, &options_);
-  if (a.collective == Collective::reduce_scatter)
-    return straitReduceScatterWithOptions(a.send, a.receive, a.count, type, op, comm_, stream_, &options_);
-  return straitReduce(a.send, a.receive, a.count, type, op, a.root, comm_, stream_);
 }
 
 straitResult_t Call::send_receive() const {

@@ -19,7 +19,7 @@ class Call {
   straitResult_t operator()() const;
 
  private:
-  straitResult_t reduce(straitRedOp_t op) const;
+  straitResult_t call(straitRedOp_t op) const;
   straitResult_t send_receive() const;
 
   Arguments arguments_;

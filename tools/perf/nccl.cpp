@@ -145,24 +145,29 @@ Status Nccl::group_start() const { return check(functions_->group_start(), "nccl
 Status Nccl::group_end() const { return check(functions_->group_end(), "ncclGroupEnd"); }
 
 Status Nccl::call(const Arguments& a, Comm comm, Stream stream) const {
+  if (a.op != ReduceOp::premul_sum) return call(a, static_cast<int>(a.op), comm, stream);
+  int op = 0;
+  STRAIT_TRY(check(functions_->create_premul_sum(&op, &a.premul_scalar, static_cast<int>(a.type), host_immediate, comm),
+                   "ncclRedOpCreatePreMulSum"));
+  Status called = call(a, op, comm, stream);
+  Status destroyed = check(functions_->destroy_op(op, comm), "ncclRedOpDestroy");
+  return called ? destroyed : called;
+}
+
+Status Nccl::call(const Arguments& a, int op, Comm comm, Stream stream) const {
   const Functions& f = *functions_;
   const int type = static_cast<int>(a.type);
   switch (a.collective) {
     case Collective::all_reduce:
-    case Collective::reduce_scatter:
-    case Collective::reduce: {
-      if (a.op != ReduceOp::premul_sum) return reduce(a, static_cast<int>(a.op), comm, stream);
-      int op = 0;
-      STRAIT_TRY(
-          check(f.create_premul_sum(&op, &a.premul_scalar, type, host_immediate, comm), "ncclRedOpCreatePreMulSum"));
-      Status reduced = reduce(a, op, comm, stream);
-      Status destroyed = check(f.destroy_op(op, comm), "ncclRedOpDestroy");
-      return reduced ? destroyed : reduced;
-    }
+      return check(f.all_reduce(a.send, a.receive, a.count, type, op, comm, stream), "ncclAllReduce");
     case Collective::all_gather:
       return check(f.all_gather(a.send, a.receive, a.count, type, comm, stream), "ncclAllGather");
+    case Collective::reduce_scatter:
+      return check(f.reduce_scatter(a.send, a.receive, a.count, type, op, comm, stream), "ncclReduceScatter");
     case Collective::broadcast:
       return check(f.broadcast(a.send, a.receive, a.count, type, a.root, comm, stream), "ncclBroadcast");
+    case Collective::reduce:
+      return check(f.reduce(a.send, a.receive, a.count, type, op, a.root, comm, stream), "ncclReduce");
     case Collective::all_to_all:
       if (f.all_to_all == nullptr) break;
       return check(f.all_to_all(a.send, a.receive, a.count, type, comm, stream), "ncclAlltoAll");
@@ -182,16 +187,6 @@ Status Nccl::call(const Arguments& a, Comm comm, Stream stream) const {
   Status posted = messages(a, comm, stream);
   Status ended = group_end();
   return posted ? ended : posted;
-}
-
-Status Nccl::reduce(const Arguments& a, int op, Comm comm, Stream stream) const {
-  const Functions& f = *functions_;
-  const int type = static_cast<int>(a.type);
-  if (a.collective == Collective::all_reduce)
-    return check(f.all_reduce(a.send, a.receive, a.count, type, op, comm, stream), "ncclAllReduce");
-  if (a.collective == Collective::reduce_scatter)
-    return check(f.reduce_scatter(a.send, a.receive, a.count, type, op, comm, stream), "ncclReduceScatter");
-  return check(f.reduce(a.send, a.receive, a.count, type, op, a.root, comm, stream), "ncclReduce");
 }
 
 /// What one rank sends and receives, within a group.

@@ -56,7 +56,7 @@ class Nccl {
   struct Functions;
   Nccl();
   Status check(int result, const char* what) const;
-  Status reduce(const Arguments& arguments, int op, Comm comm, Stream stream) const;
+  Status call(const Arguments& arguments, int op, Comm comm, Stream stream) const;
   Status messages(const Arguments& arguments, Comm comm, Stream stream) const;
 
   std::string path_;
