@@ -117,7 +117,8 @@ void check_host_memory(straitComm_t comm, int rank, int ranks) {
   meet_on_host();
   const std::size_t pinned_bytes = staging_bytes();
   EXPECT_LE(pinned_bytes, std::size_t{128} << 20);
-  EXPECT_EQ(pinned_bytes != 0, is_staged);
+  // Copies between GPUs that reach one another have a few words there.
+  EXPECT_EQ(pinned_bytes > (std::size_t{1} << 20), is_staged);
   for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, std::size_t{1'000'003}})
     for (straitComm_t each : {comm, more[0], more[1]}) {
       CollectiveCase c;
