@@ -148,7 +148,7 @@ typedef struct {
   float* residual;   /* error feedback of a reduction with a wire format; NULL: none. Memory of the caller, of the same
                         kind as sendbuff, one float an element of it, zeros at first: added to what this rank
                         contributes, and replaced by what the format lost of that. This rank's own matter. Unused on
-                        one rank alone */
+                        one rank alone, and by a call that stays exact because it is small (see wire in straitConfig_t) */
   int max_sms;       /* GPU ranks: thread blocks this call may use, or STRAIT_NO_SMS, the same on all ranks, instead of
                         those of the communicator; 0: those. By copy engines only if the communicator has them, for what
                         its own configuration asks for or by STRAIT_COPY_ENGINE_BYTES, or into registered memory */

@@ -83,9 +83,9 @@ inline constexpr Variable environment_table[] = {
     {"STRAIT_WIRE_BYTES", VariableKind::bytes, "", true,
      "Calls whose larger buffer has fewer bytes stay exact where the wire format is that of the communicator or of "
      "STRAIT_WIRE: scalars and counts that share a block with other values would suffer most, and links gain least. "
-     "Calls whose options name a format, or a residual, have it at any size. Unset: 16K; of GPU ranks, from where on "
-     "formats were seen to make calls faster, 512K through host memory and 16M by NVLink, in proportion with slower "
-     "links, but 16K at least.",
+     "Calls whose options name a format have it at any size. Unset: 16K; of GPU ranks, from where on formats were seen "
+     "to make calls faster, 512K through host memory and 16M by NVLink, in proportion with slower links, but 16K at "
+     "least.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay. none: copy engines carry operations of "

@@ -64,11 +64,15 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
       call.algorithm = static_cast<std::uint32_t>(algorithm - catalogue().data()) + 1;
     }
   }
-  if (wanted)
+  if (wanted) {
     call.wire = *wanted;
-  else if (wire_problem(call).empty() &&
-           (call.residual != nullptr || larger_buffer_bytes(comm, call) >= comm.wire_bytes()))
-    call.wire = comm.wire();
+  } else if (comm.wire() != WireFormat::off && wire_problem(call).empty()) {
+    // By what all ranks know alike, so not by the residual, which some may have and others not.
+    if (larger_buffer_bytes(comm, call) >= comm.wire_bytes())
+      call.wire = comm.wire();
+    else
+      call.residual = nullptr;
+  }
   return {};
 }
 

@@ -64,7 +64,6 @@ Status CallOrder::begin(void* stream) {
 /// Captures may take turns; one that has not called for long may begin anew as if it came first.
 Status CallOrder::begin_captured(void* stream) {
   constexpr std::size_t most_captures = 16;
-  has_captured_ = true;
   STRAIT_TRY(join_graphs());
   const auto known = std::find_if(captures_.begin(), captures_.end(),
                                   [&](const Capture& capture) { return capture.stream.capture_id == now_.capture_id; });
@@ -104,7 +103,7 @@ Status CallOrder::end(void* stream, Tail tail) {
     Capture& capture = captures_.front();
     capture.stream = now_;
     STRAIT_TRY(setup_.driver->record(capture.done, stream));
-    return joined_ ? setup_.driver->record_outside(done_, stream, capture.end) : Status();
+    return setup_.driver->record_outside(done_, stream, capture.end);  // if only for is_idle()
   }
   if (joined_ || tail == Tail::other) STRAIT_TRY(setup_.driver->record(done_, stream));
   last_ = {true, tail, now_};
@@ -127,9 +126,7 @@ std::optional<bool> CallOrder::is_idle() {
   if (!passed || !*passed) return passed;
   const auto counts = read_counts();
   if (!counts) return std::nullopt;
-  if (counts->finished != launched_) return false;
-  if (!knows_graphs()) return std::nullopt;
-  return true;
+  return counts->finished == launched_;
 }
 
 /// By a copy on a stream of its own. It waits for nothing, so that nothing is held up by the question, as by a stream

@@ -33,7 +33,7 @@ class CallOrder {
     std::unique_ptr<staged::StreamDriver> reader;  ///< another one of the same device, for is_idle()
     kernels::LaunchCounts* counts = nullptr;       ///< in this device's memory: zeros, and of nobody else
     kernels::LaunchCounts* seen = nullptr;         ///< in pinned host memory
-    bool joins_graphs = true;  ///< if not, the user orders launches of graphs and what is called outside of them
+    bool joins_graphs = true;  ///< if not, the user orders launches of graphs, and they and what is called outside
   };
   /// The words of the setup outlive this, which outlives all that was enqueued.
   static Result<std::unique_ptr<CallOrder>> open(Setup setup);
@@ -58,10 +58,8 @@ class CallOrder {
   }
   /// What comes next on `then` waits for what is on `first` now.
   Status order(void* first, void* then);
-  /// Whether is_idle() sees launches of graphs.
-  bool knows_graphs() const { return setup_.joins_graphs || !has_captured_; }
-  /// Whether the GPU has finished all that was enqueued; nothing where that cannot be known: now, or of graphs that are
-  /// not joined. From any thread.
+  /// Whether the GPU has finished all that was enqueued, launches of graphs too; nothing where that cannot be known
+  /// now. From any thread.
   std::optional<bool> is_idle();
   /// What the GPU has begun, and what of it has ended; nothing where it does not answer. From any thread; CUDA
   /// may hold it up for as long as kernels run.
@@ -95,7 +93,7 @@ class CallOrder {
   std::deque<Capture> captures_;  ///< the latest ones; the last call's first
   Stream joining_stream_ = nullptr;
   std::atomic<std::uint32_t> launched_ = 0;  ///< blocks that count, modulo 2^32 as what they count
-  std::atomic<bool> has_run_ = false, has_captured_ = false;
+  std::atomic<bool> has_run_ = false;
   std::mutex reading_;
   Stream reading_stream_ = nullptr;  ///< from the first question on
 };

@@ -221,7 +221,6 @@ bool CudaRank::await_own_work() {
     const std::optional<bool> idle = order_->is_idle();
     if (idle == true) return true;
     if (!idle && gpu_has_failed()) return true;
-    if (!idle && !order_->knows_graphs()) return cudaDeviceSynchronize(), true;
     if (!request_.watch->has_failed()) continue;
     const auto now = std::chrono::steady_clock::now();
     if (!failed_at) failed_at = now;
@@ -286,11 +285,8 @@ std::optional<DeviceProgress> CudaRank::progress() {
 
 Status CudaRank::prepare_call(const Call& call) {
   if (!is_encoded(call, request_.ranks) || wire_scratch_.data() != nullptr) return {};
-  DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
-  cudaStreamCaptureStatus status{};
-  STRAIT_TRY(
-      check(cudaStreamIsCapturing(static_cast<cudaStream_t>(call.stream), &status), "the stream cannot be used"));
-  if (status == cudaStreamCaptureStatusNone) return open_wire_formats();
+  STRAIT_ASSIGN(const bool is_captured, order_->look_at(call.stream));
+  if (!is_captured) return open_wire_formats();
   return fail(Code::invalid_usage,
               std::string(name(call.collective)) +
                   ": the first call in a wire format allocates memory, which a graph cannot capture. Ask for the "

@@ -160,6 +160,23 @@ TEST(WireConfiguration, LeavesSmallCallsExact) {
   unsetenv("STRAIT_WIRE_BYTES");
 }
 
+/// Each rank decides for itself whether it has one: it says nothing of whether a call has the format.
+TEST(WireConfiguration, ResidualsOfSomeRanksAlone) {
+  run_configured(2, straitWireInt4, [](straitComm_t comm, int rank, int) {
+    for (const std::size_t count : {4095u, 4096u}) {
+      const std::vector<float> mine = waves(count, rank);
+      std::vector<float> sum(count), residual(count, 0.25F);
+      straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+      options.residual = rank == 0 ? residual.data() : nullptr;
+      STRAIT_EXPECT_OK(straitAllReduceWithOptions(mine.data(), sum.data(), count, straitFloat32, straitSum, comm,
+                                                  nullptr, &options));
+      const bool is_exact = count == 4095;
+      EXPECT_EQ(sum[1] == waves(count, 0)[1] + waves(count, 1)[1], is_exact);
+      EXPECT_EQ(residual == std::vector<float>(count, 0.25F), is_exact || rank != 0);
+    }
+  });
+}
+
 TEST(WireConfiguration, LeavesOtherCallsExact) {
   run_configured(2, straitWireInt8, [](straitComm_t comm, int rank, int ranks) {
     CollectiveCase c;

@@ -264,7 +264,7 @@ TEST(CallOrder, CapturesMayTakeTurns) {
   EXPECT_EQ(commands_for(50, first), 1 + records) << "of an old capture the event is used again";
 }
 
-/// Where the program orders them: nothing is put before or behind a graph.
+/// Where the program orders them nothing waits, neither graphs nor calls; an event tells of the graph's end.
 TEST(CallOrder, GraphsAreLeftAloneWhereTheProgramOrdersThem) {
   Calls calls(1, false, false);
   const Stream stream = calls.stream();
@@ -272,11 +272,24 @@ TEST(CallOrder, GraphsAreLeftAloneWhereTheProgramOrdersThem) {
   calls.driver().begin_capture();
   const int before = calls.driver().commands();
   calls.record(stream);
-  EXPECT_EQ(calls.driver().commands(), before + 2) << "an event and its record, for other streams of the capture";
+  EXPECT_EQ(calls.driver().commands(), before + 3)
+      << "an event and its record, for other streams of the capture, and a record for is_idle()";
   calls.driver().end_capture();
+  calls.driver().finish(stream);
+  EXPECT_EQ(ask(calls), true);
+  std::atomic<bool> held = true;
+  calls.driver().run(stream, [&] { held.wait(true); });
+  calls.replay();
+  EXPECT_EQ(ask(calls), false);
+  held = false;
+  held.notify_all();
+  calls.driver().finish(stream);
+  EXPECT_EQ(ask(calls), true);
+  const int before_call = calls.driver().commands();
+  calls.call(calls.stream(), Tail::counted_launch);
+  EXPECT_EQ(calls.driver().commands(), before_call + 2) << "a stream, and the wait for the last call: not for the graph";
   calls.finish();
-  EXPECT_FALSE(calls.order().knows_graphs());
-  EXPECT_EQ(calls.order().is_idle(), std::nullopt) << "graphs may run";
+  EXPECT_EQ(ask(calls), true);
 }
 
 TEST(CallOrder, NobodyWaitsForALaunchThatFailed) {
