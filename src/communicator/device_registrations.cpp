@@ -76,6 +76,7 @@ bool free_device_memory(void* pointer) {
 
 Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_t number, void* pointer,
                                 std::size_t bytes) {
+  were_any_ = true;  // whatever comes of it, for it might be something else on each rank
   Registration registration{static_cast<std::byte*>(pointer), {}, {}, {}};
   Status own;
   if (auto memory = cuda_p2p::UserMemory::find(pointer, bytes, request.device))
@@ -88,7 +89,6 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
   std::copy(registration.addresses.begin(), registration.addresses.end(),
             at_peers_.begins[number % kernels::most_registered]);
   all_.insert_or_assign(number, std::move(registration));
-  were_any_ = true;
   Status ranged = add_range(request, number, pointer, bytes);  // now: what a range names must be there
   if (!ranged) remove(number);
   return ranged;

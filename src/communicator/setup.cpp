@@ -341,10 +341,12 @@ Status Comm::register_with_all(std::uint64_t turn, void* pointer, std::size_t by
 }
 
 Status Comm::deregister_memory(std::uint64_t number) {
-  const auto own = registered_.extract(number);
-  if (own.empty())
+  const auto own = registered_.find(number);
+  if (own == registered_.end())
     return fail(Code::invalid_argument, "this handle was not given by straitCommRegister, or already given back");
-  return device_ ? device_->deregister_memory(own.mapped().turn) : Status();
+  Status done = device_ ? device_->deregister_memory(own->second.turn) : Status();
+  if (done || done.error().code != Code::aborted) registered_.erase(own);  // else what uses it may end, later
+  return done;
 }
 
 bool Comm::is_registered(const void* pointer, std::size_t bytes) const {
