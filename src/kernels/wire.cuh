@@ -182,8 +182,8 @@ struct Packets {
   static constexpr std::uint32_t stride = 16;
   static constexpr int reduce_batch = 1;
   static constexpr bool flags_slots = false;
-  /// A flag has this many bits for the use; what is older by as many uses looks the same.
-  static constexpr std::uint32_t use_bits = 24;
+  /// A flag has this many bits for the use; what is older by as many uses looks the same. The others tell calls apart.
+  static constexpr std::uint32_t use_bits = 16;
 
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
     constexpr auto granule = static_cast<std::uint32_t>(sizeof(Granule));
@@ -213,7 +213,7 @@ struct Packets {
     return {stored.low, (stored.high & 0xffffffffu) | rest << 32};
   }
   static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
-    return ((use + 1) << 8 | (call_hash & 0xff) | 1) & 0xffffffffu;  // never zero
+    return ((use + 1) << (32 - use_bits) | call_hash | 1) & 0xffffffffu;  // never zero
   }
   /// Whether the slot must be wiped before this use, so that nothing in it is as old as flags can tell apart: its far
   /// end may not have been written for long.

@@ -35,7 +35,7 @@ straitResult_t let_go(ncclComm* comm) {
 
 ncclResult_t stop(ncclComm& comm) {
   const std::scoped_lock lock(comm.mutex);
-  comm.is_aborted = true;
+  ++comm.stops;
   ncclResult_t result = ncclSuccess;
   for (straitComm_t strait : {comm.joining, comm.strait})
     if (strait != nullptr && result == ncclSuccess) result = checked(straitCommAbort(strait));
@@ -51,23 +51,34 @@ straitResult_t end_stopped(const std::vector<ncclComm*>& comms) {
   return first;
 }
 
-ncclResult_t usable(const ncclComm* handle, std::string& problem) {
+namespace {
+
+/// What keeps the communicator from being used, of set-up work; nothing: none does.
+std::string busy_with(ncclComm& comm, Use use) {
+  if (comm.progress.load(std::memory_order_acquire) != ncclInProgress) return {};
+  const std::scoped_lock lock(comm.mutex);
+  if (comm.progress.load(std::memory_order_relaxed) != ncclInProgress) return {};
+  if (comm.strait == nullptr || comm.is_polled)
+    return "the communicator is still being set up, split or finalized. Poll ncclCommGetAsyncError until it is not "
+           "ncclInProgress";
+  if (use == Use::beside_set_up) return {};
+  return "another thread splits, shrinks or finalizes the communicator, and has not returned from that";
+}
+
+}  // namespace
+
+ncclResult_t usable(const ncclComm* handle, std::string& problem, Use use) {
   ncclComm* comm = live_comm(handle);
   if (comm == nullptr) {
     problem = handle == nullptr ? "the communicator is NULL" : "this is not a communicator, or it was destroyed";
     return ncclInvalidArgument;
   }
-  const ncclResult_t progress = comm->progress.load(std::memory_order_acquire);
-  if (progress == ncclInProgress) {
-    problem =
-        "the communicator is still being set up, split or finalized. Poll ncclCommGetAsyncError until it is not "
-        "ncclInProgress";
-    return ncclInvalidArgument;
-  }
+  problem = busy_with(*comm, use);
+  if (!problem.empty()) return ncclInvalidArgument;
   if (comm->strait == nullptr) {
     const std::scoped_lock lock(comm->mutex);
     problem = "the communicator was never set up: " + comm->setup_error;
-    return progress == ncclSuccess ? ncclInvalidUsage : progress;
+    return comm->setup_result == ncclSuccess ? ncclInvalidUsage : comm->setup_result;
   }
   return ncclSuccess;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -36,7 +37,8 @@ struct ncclComm {
   const bool is_on_host = strait::nccl::makes_host_ranks();
 
   bool is_blocking = true;
-  int max_sms = 0;  ///< by the configuration (max_sms_of)
+  int max_sms = 0;                       ///< by the configuration (max_sms_of)
+  std::uint64_t known_parent_stops = 0;  ///< that had come when this was asked for: later ones are meant for it, too
   /// Of the last set-up work: this communicator's own, or that of parts split off it, until all of them are over.
   std::atomic<ncclResult_t> progress{ncclInProgress};
   straitComm_t strait = nullptr;  ///< written before `progress` leaves ncclInProgress
@@ -50,7 +52,7 @@ struct ncclComm {
   bool is_polled = false;                   ///< for one of these; else the calls that wait for them say how they end
   ncclResult_t setup_result = ncclSuccess;  ///< of these: the first error
   std::string setup_error;
-  bool is_aborted = false;
+  std::uint64_t stops = 0;  ///< by ncclCommAbort and ncclCommRevoke
   straitComm_t joining = nullptr;                    ///< what else ncclCommAbort ends: see Joining
   std::vector<std::unique_ptr<char>> registrations;  ///< by address only
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
@@ -107,15 +109,17 @@ class Running {
   ncclComm* comm_;
 };
 
-/// Whether the communicator can be used now; else the result to return, with `problem` filled in.
-ncclResult_t usable(const ncclComm* handle, std::string& problem);
+/// Whether the communicator can be used now; else the result to return, with `problem` filled in. Queries and changes of
+/// this rank alone have it also beside another thread's blocking set-up work.
+enum class Use { alone, beside_set_up };
+ncclResult_t usable(const ncclComm* handle, std::string& problem, Use use = Use::alone);
 
 /// Runs `body(comm)` on a communicator that can be used: queries and changes that no group defers.
 template <class F>
 ncclResult_t with_comm(const ncclComm* handle, const char* function, F&& body) noexcept {
   return guarded([&] {
     std::string problem;
-    if (const ncclResult_t result = usable(handle, problem); result != ncclSuccess)
+    if (const ncclResult_t result = usable(handle, problem, Use::beside_set_up); result != ncclSuccess)
       return failed(result, std::string(function) + ": " + problem);
     ncclComm* comm = live_comm(handle);
     if (comm == nullptr) return failed(ncclInvalidArgument, std::string(function) + ": another thread destroyed it");

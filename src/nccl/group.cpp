@@ -28,7 +28,8 @@ void complete(const SetUp& work, straitComm_t made, ncclResult_t result, const s
   for_both(work, [&](ncclComm& comm) {
     const std::scoped_lock lock(comm.mutex);
     if (&comm == work.comm) comm.strait = made;
-    if (comm.is_aborted && made != nullptr) (void)straitCommAbort(made);
+    if (made != nullptr && comm.stops != (&comm == work.comm ? 0 : work.comm->known_parent_stops))
+      (void)straitCommAbort(made);
     // The parent of a split that failed remains usable. Only a program that polls it has yet to learn.
     const bool tells = &comm == work.comm || !is_blocking(work);
     if (tells && result != ncclSuccess && comm.setup_result == ncclSuccess) {

@@ -42,14 +42,6 @@ ncclResult_t state_of(ncclComm& comm) {
   return comm.set_ups > 0 && !comm.is_polled ? ncclSuccess : comm.progress.load(std::memory_order_relaxed);
 }
 
-/// A communicator that is still being made, or that another thread splits, is what needs it most.
-ncclResult_t revoke(ncclComm& comm) {
-  const std::scoped_lock lock(comm.mutex);
-  if (comm.strait == nullptr) comm.is_aborted = true;
-  const straitComm_t strait = comm.strait != nullptr ? comm.strait : comm.joining;
-  return strait == nullptr ? ncclSuccess : checked(straitCommAbort(strait));
-}
-
 }  // namespace
 }  // namespace strait::nccl
 
@@ -90,7 +82,7 @@ bool is_idle(ncclComm& comm) {
   if (comm.running != 0 || comm.holders != 1 || comm.set_ups != 0 || comm.joining != nullptr) return false;
   int done = 0;
   if (comm.strait == nullptr || straitCommQuery(comm.strait, &done) != straitSuccess || done == 0) return false;
-  comm.is_aborted = true;
+  ++comm.stops;
   return true;
 }
 
@@ -123,7 +115,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags
       return failed(ncclInvalidArgument, "ncclCommRevoke: this is not a communicator, or it was destroyed");
     if (is_inherited(*live)) return refuse_inherited("ncclCommRevoke");
     const Running running(live);
-    return revoke(*live);
+    return stop(*live);  // one that is still being made, or that another thread splits, needs it most
   });
 }
 

@@ -26,9 +26,9 @@ ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made
   (void)post(&joining);  // the end returns its error again
   ncclResult_t result = ncclSuccess;
   {
-    const Joining of_comm(comm, joining, true);
+    const Joining of_comm(comm, joining, 0);
     std::optional<Joining> of_parent;
-    if (parent != nullptr) of_parent.emplace(*parent, joining, false);
+    if (parent != nullptr) of_parent.emplace(*parent, joining, comm.known_parent_stops);
     result = checked(straitGroupEnd());
   }
   if (result == ncclSuccess)
@@ -64,6 +64,10 @@ ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, con
                                                               : true;
   if (const auto forced = forced_blocking()) comm->is_blocking = *forced;
   const bool deferred = group.is_open() || !comm->is_blocking || (parent != nullptr && !parent->is_blocking);
+  if (parent != nullptr) {
+    const std::scoped_lock lock(parent->mutex);
+    comm->known_parent_stops = parent->stops;
+  }
   ncclComm* made = makes_one ? comm.release() : nullptr;
   if (made != nullptr) hold(made);  // from now on another thread may abort it
   std::atomic_ref(*out).store(made, std::memory_order_release);

@@ -7,14 +7,14 @@
 
 namespace strait::nccl {
 
-/// While it lives, ncclCommAbort of `comm` aborts this communicator of Strait's, too; if `heeds_earlier`, at once where
-/// it has come already.
+/// While it lives, ncclCommAbort and ncclCommRevoke of `comm` abort this communicator of Strait's, too; at once where one
+/// has come since there were `known_stops`.
 class Joining {
  public:
-  Joining(ncclComm& comm, straitComm_t joining, bool heeds_earlier) : comm_(comm) {
+  Joining(ncclComm& comm, straitComm_t joining, std::uint64_t known_stops) : comm_(comm) {
     const std::scoped_lock lock(comm_.mutex);
     comm_.joining = joining;
-    if (heeds_earlier && comm_.is_aborted && joining != nullptr) (void)straitCommAbort(joining);
+    if (comm_.stops != known_stops && joining != nullptr) (void)straitCommAbort(joining);
   }
   ~Joining() {
     const std::scoped_lock lock(comm_.mutex);

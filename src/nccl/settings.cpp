@@ -143,6 +143,17 @@ std::vector<std::string> other_libraries() {
   return paths;
 }
 
+/// Of each once: programs open libraries when they need them.
+void warn_of_other_libraries() {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const std::scoped_lock lock(mutex);
+  for (const std::string& path : other_libraries())
+    if (told.insert(path).second)
+      log(LogLevel::warn,
+          path + " is loaded too: this program may be served by both. `strait run -- command` lets one in");
+}
+
 std::string version_text(int code) {
   return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
 }
@@ -197,12 +208,10 @@ void report_ignored_fields(const std::vector<const char*>& names) {
 }
 
 void announce(int rank, int ranks) {
+  warn_of_other_libraries();
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return;
   report_ignored();
-  for (const std::string& path : other_libraries())
-    log(LogLevel::warn,
-        path + " is loaded too: this program may be served by both. `strait run -- command` lets one in");
   int strait_version = 0;
   straitGetVersion(&strait_version);
   const std::string text = "NCCL " + version_text(served_version()) + " is served by Strait " +

@@ -142,8 +142,8 @@ TEST(InTheMaking, AShrinkEndsWhenTheNewCommunicatorIsAborted) {
   }
 }
 
-/// The same, while it waits for rank 1.
-TEST(InTheMaking, AShrinkEndsWhenTheOldCommunicatorIsAborted) {
+/// The same, while it waits for rank 1, or before it does.
+void end_shrink(bool waits, const std::function<void(ncclComm_t old)>& end) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
   ncclConfig_t config = in_the_background();
@@ -152,12 +152,25 @@ TEST(InTheMaking, AShrinkEndsWhenTheOldCommunicatorIsAborted) {
   for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
   int excluded[] = {2};
   EXPECT_EQ(ncclCommShrink(comms[0], excluded, 1, &less, nullptr, NCCL_SHRINK_DEFAULT), ncclInProgress);
-  let_it_wait();
+  if (waits) let_it_wait();
   const Stopwatch watch;
-  NCCL_EXPECT_OK(ncclCommAbort(comms[0]));
+  end(comms[0]);
   EXPECT_EQ(await_ready(less), ncclRemoteError);
   EXPECT_LT(watch.elapsed(), soon);
   for (ncclComm_t comm : {less, comms[1], comms[2]}) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+TEST(InTheMaking, AShrinkEndsWhenTheOldCommunicatorIsAborted) {
+  for (const bool waits : {true, false}) end_shrink(waits, [](ncclComm_t old) { NCCL_EXPECT_OK(ncclCommAbort(old)); });
+}
+
+TEST(InTheMaking, AShrinkEndsWhenTheOldCommunicatorIsRevoked) {
+  for (const bool waits : {true, false})
+    end_shrink(waits, [](ncclComm_t old) {
+      NCCL_EXPECT_OK(ncclCommRevoke(old, 0));
+      (void)await_ready(old);  // of the shrink, which it polls as well
+      NCCL_EXPECT_OK(ncclCommDestroy(old));
+    });
 }
 
 /// A program that only asks the old communicator must not take the first part's end for that of both.
@@ -244,6 +257,14 @@ TEST(InTheMaking, ABlockingSplitIsNoStateOfTheOldCommunicator) {
     let_it_wait();
     EXPECT_FALSE(over);
     EXPECT_EQ(state_of(comms[0]), ncclSuccess);
+    int count = 0, value = 1;
+    void* handle = nullptr;
+    NCCL_EXPECT_OK(ncclCommCount(comms[0], &count));
+    EXPECT_EQ(count, ranks);
+    NCCL_EXPECT_OK(ncclCommRegister(comms[0], &value, sizeof value, &handle));
+    NCCL_EXPECT_OK(ncclCommDeregister(comms[0], handle));
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comms[0], nullptr), ncclInvalidArgument);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("another thread splits"), std::string::npos);
     NCCL_EXPECT_OK(ncclCommSplit(comms[1], 0, 1, &parts[1], nullptr));
     caller.join();
     destroy(parts);

@@ -18,6 +18,8 @@ grep -qF "true gets NCCL 2.28.9 from $library" <<<"$said" || fail "no line on wh
 env="$(LD_PRELOAD=libm.so.6 "$strait" run --quiet -- env)"
 grep -qxF "LD_PRELOAD=$library:libm.so.6" <<<"$env" || fail "LD_PRELOAD is wrong: $env"
 grep -qxF "VLLM_NCCL_SO_PATH=$library" <<<"$env" || fail "VLLM_NCCL_SO_PATH is wrong: $env"
+env="$(LD_LIBRARY_PATH=/some/where "$strait" run --quiet -- env)"
+grep -qxF "LD_LIBRARY_PATH=$(dirname "$library"):/some/where" <<<"$env" || fail "LD_LIBRARY_PATH is wrong: $env"
 
 # Exit statuses, arguments with blanks and dashes, and standard input pass through.
 "$strait" run --quiet -- sh -c 'exit 37' && fail "a failure was lost" || [[ $? == 37 ]] || fail "the status is not 37"
@@ -39,6 +41,25 @@ grep -q "another library serves" "$work/without" || fail "the other library was 
 grep -qx "sums are right, NCCL 22809" "$work/out" || fail "wrong output: $(cat "$work/out")"
 [[ "$(grep -cF "NCCL 2.28.9 is served by Strait" "$work/err")" == 1 ]] || fail "not one proof: $(cat "$work/err")"
 grep -qF ", $library (rank 0 of 3)" "$work/err" || fail "the proof names no file: $(cat "$work/err")"
+
+# Whichever name it is opened by; and where a program opens another one later, its next communicator says so.
+LD_LIBRARY_PATH="$others" "$strait" run --quiet -- python3 - "$others/libnccl.so.2" >"$work/out" 2>"$work/err" <<'PY' ||
+import ctypes, sys
+def make_communicator(library):
+    comm = ctypes.c_void_p()
+    assert library.ncclCommInitAll(ctypes.byref(comm), 1, None) == 0
+def libraries():
+    return {line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line}
+before = libraries()
+ours = ctypes.CDLL("libnccl.so")
+assert libraries() == before and len(before) == 1, libraries()
+make_communicator(ours)
+ctypes.CDLL(sys.argv[1])
+make_communicator(ours)
+make_communicator(ours)
+PY
+  fail "libnccl.so is not Strait's: $(cat "$work/err")"
+[[ "$(grep -cF "libnccl.so.2 is loaded too" "$work/err")" == 1 ]] || fail "not one warning: $(cat "$work/err")"
 
 # The version is settable; a version that is none is refused before the program starts.
 STRAIT_NCCL_VERSION=23004 "$strait" run --quiet -- "$program" >"$work/out" 2>"$work/err"
@@ -62,3 +83,5 @@ grep -q "there is no /does/not/exist" "$work/err" || fail "unclear: $(cat "$work
 mkdir "$work/a b" && cp "$library" "$work/a b/"
 "$strait" run --library "$work/a b/libnccl.so.2" -- true 2>"$work/err" && fail "a path with a blank was accepted"
 grep -q "blank or a colon" "$work/err" || fail "unclear: $(cat "$work/err")"
+ln -s "$work/a b/libnccl.so.2" "$work/libnccl.so.2"
+"$strait" run --quiet --library "$work/libnccl.so.2" -- true || fail "a link to such a path was refused"

@@ -15,13 +15,24 @@ namespace {
 constexpr const char* places[] = {"../lib/strait/nccl/libnccl.so.2",
                                   "../" STRAIT_LIBRARY_FOLDER "/strait/nccl/libnccl.so.2"};
 
+/// LD_PRELOAD takes no others.
+bool can_be_preloaded(const std::string& path) { return path.find_first_of(" :\t\n") == std::string::npos; }
+
+/// A link to a library stands for it only where its own path cannot.
 Result<std::string> resolve(const fs::path& path) {
   std::error_code error;
   const fs::path found = fs::canonical(path, error);
   if (error)
     return fail(Code::invalid_argument, "there is no " + path.lexically_normal().string() + ": " + error.message() +
                                             ". Build the target nccl_dropin, or name the library with --library");
-  return found.string();
+  const std::string link = fs::absolute(path).lexically_normal().string();
+  return can_be_preloaded(found.string()) || !can_be_preloaded(link) ? found.string() : link;
+}
+
+/// `first`, and behind it what the variable has.
+void put_first(const char* variable, const std::string& first) {
+  const char* others = std::getenv(variable);
+  setenv(variable, (others == nullptr || *others == '\0' ? first : first + ":" + others).c_str(), 1);
 }
 
 }  // namespace
@@ -50,12 +61,14 @@ Result<int> try_library(const std::string& path) {
 }
 
 Status set_environment(const std::string& path) {
-  if (path.find_first_of(" :\t\n") != std::string::npos)
+  if (!can_be_preloaded(path))
     return fail(Code::invalid_argument, "LD_PRELOAD takes no path with a blank or a colon, such as " + path +
                                             ". Install Strait elsewhere, or name a link to it with --library");
-  const char* others = std::getenv("LD_PRELOAD");
-  const std::string preload = others == nullptr || *others == '\0' ? path : path + ":" + others;
-  setenv("LD_PRELOAD", preload.c_str(), 1);
+  put_first("LD_PRELOAD", path);
+  // For programs that open "libnccl.so", which is not the name of what is preloaded.
+  const fs::path folder = fs::path(path).parent_path();
+  std::error_code error;
+  if (fs::equivalent(folder / "libnccl.so", path, error)) put_first("LD_LIBRARY_PATH", folder.string());
   setenv("VLLM_NCCL_SO_PATH", path.c_str(), 1);
   setenv("STRAIT_NCCL_PROOF", "1", 0);
   return {};
