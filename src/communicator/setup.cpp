@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
+#include <string_view>
 #include <thread>
 
 #include "base/environment.hpp"
@@ -84,17 +86,21 @@ Status check_same_wire(const std::vector<Facts>& facts, const std::vector<PeerIn
   return {};
 }
 
-/// How many cores each rank's host gives to its ranks together, by rank.
-std::vector<std::uint32_t> cores_of_hosts(const std::vector<PeerInfo>& peers, const std::vector<Facts>& facts) {
-  std::vector<std::uint32_t> cores;
+struct HostShare {
+  std::uint32_t ranks = 0;
+  cpu_set_t cpus{};  ///< that its ranks have together
+  std::uint32_t cores() const { return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&cpus))); }
+};
+
+/// By host id.
+std::map<std::string_view, HostShare> hosts_of(const std::vector<PeerInfo>& peers, const std::vector<Facts>& facts) {
+  std::map<std::string_view, HostShare> hosts;
   for (const PeerInfo& peer : peers) {
-    cpu_set_t together;
-    CPU_ZERO(&together);
-    for (const PeerInfo& other : peers)
-      if (other.same_host(peer)) CPU_OR(&together, &together, &facts[static_cast<std::size_t>(other.rank)].cores);
-    cores.push_back(static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&together))));
+    HostShare& host = hosts[peer.host_id];
+    ++host.ranks;
+    CPU_OR(&host.cpus, &host.cpus, &facts[static_cast<std::size_t>(peer.rank)].cores);
   }
-  return cores;
+  return hosts;
 }
 
 /// Between ranks that TCP joins, the kernel copies each byte at both ends, and a slot is a system call or more at each.
@@ -105,9 +111,8 @@ void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
   const ClockPath between{.latency_us = 20, .gbps = 3, .resources = {}};
   constexpr double system_calls_us = 1;
   model.step_us += system_calls_us;
-  for (std::size_t from = 0; from < peers.size(); ++from)
-    for (std::size_t to = 0; to < peers.size(); ++to)
-      model.paths[from * peers.size() + to] = peers[from].same_host(peers[to]) ? within : between;
+  for (std::size_t path = 0; path < model.paths.size(); ++path)
+    model.paths[path] = peers[path / peers.size()].same_host(peers[path % peers.size()]) ? within : between;
 }
 
 std::string text_of(SetUpCall call) {
@@ -179,19 +184,14 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   // Every rank must choose alike: by the smallest cache, and by the cores that all share or, on several hosts, have.
   last_level_cache_bytes_ = own.rates.cache_bytes;
   for (const Facts& other : facts) last_level_cache_bytes_ = std::min(last_level_cache_bytes_, other.rates.cache_bytes);
-  const std::vector<std::uint32_t> cores = cores_of_hosts(peers, facts);
+  const auto hosts = hosts_of(peers, facts);
+  const HostShare& own_host = hosts.at(channel_->self().host_id);
   std::uint32_t all_cores = 0;
-  std::uint32_t ranks_here = 0;
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    const auto is_first_of_host = std::none_of(peers.begin(), peers.begin() + rank,
-                                               [&](const PeerInfo& other) { return other.same_host(peers[rank]); });
-    if (is_first_of_host) all_cores += cores[rank];
-    ranks_here += peers[rank].same_host(channel_->self()) ? 1 : 0;
-  }
+  for (const auto& [id, host] : hosts) all_cores += host.cores();
   HostRates rates = facts.front().rates;
   rates.cache_bytes = last_level_cache_bytes_;
   cores_ = all_cores;
-  ClockModel model = host_model(ranks_, all_cores, rates);
+  ClockModel model = host_model(ranks_, all_cores, rates, Selector::writers_in_model(ranks_));
   if (open.transport->name() == "tcp") put_tcp_between(model, peers);
   all_in_one_process_ = open.transport->name() == "loopback";
   if (facts.front().has_measured_plans) {
@@ -200,7 +200,7 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
 
   Watch::Peers names;
   names.rank = rank_;
-  names.oversubscribed = ranks_here > cores[rank_];
+  names.oversubscribed = own_host.ranks > own_host.cores();
   names.timeout_ms = options_.timeout_ms;
   names.has_died = std::move(open.has_died);
   names.cause_of_death = std::move(open.cause_of_death);

@@ -63,7 +63,7 @@ struct ClockModel {
   ClockRates memory;
   std::uint32_t slots = 4;  ///< of every link
   std::vector<ClockResource> resources;
-  std::vector<ClockPath> paths;  ///< from * ranks + to
+  std::vector<ClockPath> paths;  ///< from * ranks + to; for estimates those from rank 0 are enough
   /// Likewise: what the writer of a link crosses to the slots that this reader reads, if not what it crosses to itself.
   /// Slots with several readers are written once: what leads to more than one of them counts once.
   std::vector<ClockPath> writes;
@@ -95,8 +95,9 @@ struct HostRates {
                     .dram_write_gbps = 14,
                     .stream_gbps = 20};
 };
-/// Host ranks, one thread each, on `cores` cores of one host.
-ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates = {});
+/// Host ranks, one thread each, on `cores` cores of one host. With paths from the first `writers` of them.
+ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates = {},
+                      std::uint32_t writers = ~std::uint32_t{0});
 
 /// As in Layout. Where the caller gives a count for each block, `count` is that of every block.
 struct ClockSize {

@@ -14,7 +14,7 @@ double ClockModel::replace_us_per_byte(Writes destination) const {
                                                           : beyond(memory.replace_gbps, copy_gbps);
 }
 
-ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates) {
+ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates, std::uint32_t writers) {
   ClockModel model;
   model.ranks = ranks;
   model.call_us = rates.call_us;
@@ -26,7 +26,7 @@ ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates&
   model.cache_bytes = rates.cache_bytes;
   model.dram_gbps = rates.dram_copy_gbps;
   model.memory = rates.memory;
-  model.paths.assign(std::size_t{ranks} * ranks, {.latency_us = rates.latency_us, .gbps = 0, .resources = {}});
+  model.paths.assign(std::size_t{std::min(ranks, writers)} * ranks, {.latency_us = rates.latency_us, .gbps = 0, .resources = {}});
   return model;
 }
 

@@ -33,8 +33,8 @@ bool is_first_warning(const std::string& who) {
 /// As far as rank 0 tells: the ranks that it reaches alike are its island, and there are more such islands.
 LevelModel levels_of(const ClockModel& model) {
   LevelModel machine{model, {}};
-  machine.rank.paths.clear();
-  machine.rank.resources.clear();
+  machine.rank.paths = {};
+  machine.rank.resources = {};
   const auto alike = [](const ClockPath& a, const ClockPath& b) {
     return a.latency_us == b.latency_us && a.gbps == b.gbps;
   };

@@ -40,6 +40,10 @@ class Selector {
     bool warns = false;  ///< where what the user asked for is slower than the choice, once a process; on one rank
   };
   static constexpr std::uint32_t most_simulated_ranks = 32;
+  /// From how many ranks the model's paths are asked for: of thousands, all would take gigabytes.
+  static constexpr std::uint32_t writers_in_model(std::uint32_t ranks) {
+    return ranks <= most_simulated_ranks ? ranks : 1;
+  }
 
   Selector() = default;
   explicit Selector(Settings settings);

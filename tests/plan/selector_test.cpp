@@ -31,6 +31,26 @@ TEST(Selector, RemembersWhatItChose) {
   EXPECT_EQ(*again, small);
 }
 
+/// Many ranks choose by the paths from rank 0 alone: as if they had all, here of two hosts.
+TEST(Selector, ManyRanksNeedNoTableOfPairs) {
+  constexpr std::uint32_t ranks = 64;
+  const auto between_hosts = [](ClockModel& model) {
+    for (std::size_t path = 0; path < model.paths.size(); ++path)
+      if ((path / ranks < ranks / 2) != (path % ranks < ranks / 2)) model.paths[path] = {20, 3, {}};
+  };
+  Selector::Settings all = settings_for(ranks), needed = all;
+  needed.model = host_model(ranks, 4, {}, Selector::writers_in_model(ranks));
+  EXPECT_EQ(needed.model.paths.size(), ranks);
+  between_hosts(all.model), between_hosts(needed.model);
+  Selector by_all(all), by_needed(needed);
+  for (const std::size_t count : {std::size_t{10}, std::size_t{100'000}, std::size_t{10'000'000}}) {
+    const auto one = by_all.choose(all_reduce_of(count)), other = by_needed.choose(all_reduce_of(count));
+    ASSERT_TRUE(one && other);
+    EXPECT_EQ((*one)->algorithm, (*other)->algorithm);
+    EXPECT_EQ((*one)->predicted_us, (*other)->predicted_us);
+  }
+}
+
 TEST(Selector, DistinguishesAllThatChoicesDependOn) {
   Selector selector(settings_for(4));
   SelectQuery query = all_reduce_of(1000);
