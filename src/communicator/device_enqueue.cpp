@@ -104,8 +104,8 @@ Status CudaRank::end(const Call& call, const Result<Tail>& tail) {
   return tail ? ended : Status(tl::unexpected(tail.error()));
 }
 
-/// The same on all ranks. Where outputs are not registered, some may have an all-to-all in place, and others not: all go
-/// by what one out of place may do, which is more.
+/// The same on all ranks. Where outputs are not registered, some may have an all-to-all in place, and others not: all
+/// go by what one out of place may do, which is more.
 std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
   if (!request_.aggregates) return 1;
   const auto together = group.first(strait::aggregated_calls(calls_, group));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -52,7 +51,7 @@ struct ncclComm {
   bool is_polled = false;                   ///< for one of these; else the calls that wait for them say how they end
   ncclResult_t setup_result = ncclSuccess;  ///< of these: the first error
   std::string setup_error;
-  std::uint64_t stops = 0;  ///< by ncclCommAbort and ncclCommRevoke
+  std::uint64_t stops = 0;                           ///< by ncclCommAbort and ncclCommRevoke
   straitComm_t joining = nullptr;                    ///< what else ncclCommAbort ends: see Joining
   std::vector<std::unique_ptr<char>> registrations;  ///< by address only
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
@@ -109,8 +108,8 @@ class Running {
   ncclComm* comm_;
 };
 
-/// Whether the communicator can be used now; else the result to return, with `problem` filled in. Queries and changes of
-/// this rank alone have it also beside another thread's blocking set-up work.
+/// Whether the communicator can be used now; else the result to return, with `problem` filled in. Queries and changes
+/// of this rank alone have it also beside another thread's blocking set-up work.
 enum class Use { alone, beside_set_up };
 ncclResult_t usable(const ncclComm* handle, std::string& problem, Use use = Use::alone);
 

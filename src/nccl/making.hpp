@@ -7,8 +7,8 @@
 
 namespace strait::nccl {
 
-/// While it lives, ncclCommAbort and ncclCommRevoke of `comm` abort this communicator of Strait's, too; at once where one
-/// has come since there were `known_stops`.
+/// While it lives, ncclCommAbort and ncclCommRevoke of `comm` abort this communicator of Strait's, too; at once where
+/// one has come since there were `known_stops`.
 class Joining {
  public:
   Joining(ncclComm& comm, straitComm_t joining, std::uint64_t known_stops) : comm_(comm) {

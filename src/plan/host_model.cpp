@@ -26,7 +26,8 @@ ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates&
   model.cache_bytes = rates.cache_bytes;
   model.dram_gbps = rates.dram_copy_gbps;
   model.memory = rates.memory;
-  model.paths.assign(std::size_t{std::min(ranks, writers)} * ranks, {.latency_us = rates.latency_us, .gbps = 0, .resources = {}});
+  model.paths.assign(std::size_t{std::min(ranks, writers)} * ranks,
+                     {.latency_us = rates.latency_us, .gbps = 0, .resources = {}});
   return model;
 }
 

@@ -28,6 +28,38 @@ void check_query(straitComm_t comm, int /*rank*/, int /*ranks*/) {
   EXPECT_EQ(done, 1);
 }
 
+/// Nor is a graph that waits in its stream; one that is only captured is nothing to wait for.
+void check_query_of_graphs(straitComm_t comm, int rank, int ranks) {
+  DeviceSide side(4096);
+  std::atomic<bool> may_go = false;
+  const auto wait = [](void* may) {
+    while (!static_cast<std::atomic<bool>*>(may)->load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  int done = 0;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(side.stream(), cudaStreamCaptureModeThreadLocal));
+  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.receive(), 100, straitFloat32, straitSum, comm, side.stream()));
+  STRAIT_EXPECT_CUDA(cudaStreamEndCapture(side.stream(), &graph));
+  STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+  EXPECT_EQ(done, 1);
+  STRAIT_EXPECT_CUDA(cudaLaunchHostFunc(side.stream(), wait, &may_go));
+  STRAIT_EXPECT_CUDA(cudaGraphLaunch(executable, side.stream()));
+  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+  EXPECT_EQ(done, 0);
+  may_go = true;
+  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
+  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+  EXPECT_EQ(done, 1);
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+  CollectiveCase c;
+  c.count = 500;
+  side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
+  STRAIT_EXPECT_CUDA(cudaGraphExecDestroy(executable));
+  STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
+}
+
 /// A thread has the device selected that it had before a call; one that is Strait's alone, the one that a call needed.
 void check_devices_of_threads(straitComm_t comm, int rank, int /*ranks*/) {
   if (gpu_count() < 2) GTEST_SKIP() << "there is no other GPU to select";
@@ -51,6 +83,13 @@ void check_devices_of_threads(straitComm_t comm, int rank, int /*ranks*/) {
 
 using DeviceThreads = DeviceRanks;
 TEST_P(DeviceThreads, HearWhetherCallsAreDone) { run(check_query); }
+TEST_P(DeviceThreads, HearWhetherGraphsAreDone) {
+  for (const char* mixes : {"1", "0"}) {
+    setenv("STRAIT_GRAPH_MIXING", mixes, 1);
+    run(check_query_of_graphs);
+  }
+  unsetenv("STRAIT_GRAPH_MIXING");
+}
 TEST_P(DeviceThreads, KeepTheirDevices) { run(check_devices_of_threads); }
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceThreads, ::testing::Values(Setup{false, 1}, Setup{false, 2}, Setup{true, 2}),
                          name_of);

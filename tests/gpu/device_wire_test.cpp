@@ -113,6 +113,22 @@ void check_configured(straitComm_t comm, int rank, int ranks) {
   cudaFree(data);
 }
 
+/// Nor can the default stream be used beside one.
+void check_default_stream_beside_capture(straitComm_t comm, const CollectiveCase& c) {
+  cudaStream_t blocking = nullptr;
+  cudaGraph_t graph = nullptr;
+  float unused = 0;
+  meet_on_host();
+  STRAIT_EXPECT_CUDA(cudaStreamCreate(&blocking));
+  STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeThreadLocal));
+  EXPECT_EQ(call_with_options(c, &unused, &unused, straitSum, comm, nullptr), straitInvalidUsage);
+  EXPECT_THAT(straitGetLastError(comm), HasSubstr("the default stream cannot be used"));
+  STRAIT_EXPECT_CUDA(cudaStreamEndCapture(blocking, &graph));
+  STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
+  STRAIT_EXPECT_CUDA(cudaStreamDestroy(blocking));
+  meet_on_host();
+}
+
 /// Memory for a format cannot be had within a capture. The refusal does no harm.
 void check_capture_first(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
@@ -127,6 +143,7 @@ void check_capture_first(straitComm_t comm, int rank, int ranks) {
     EXPECT_THAT(straitGetLastError(comm), HasSubstr("STRAIT_WIRE"));
     STRAIT_EXPECT_CUDA(cudaStreamEndCapture(side.stream(), &graph));
     cudaGraphDestroy(graph);
+    check_default_stream_beside_capture(comm, c);
   }
   check_case(side, comm, rank, ranks, c, Mode::eager);
   check_case(side, comm, rank, ranks, c, Mode::graph);

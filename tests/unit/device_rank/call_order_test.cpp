@@ -287,7 +287,8 @@ TEST(CallOrder, GraphsAreLeftAloneWhereTheProgramOrdersThem) {
   EXPECT_EQ(ask(calls), true);
   const int before_call = calls.driver().commands();
   calls.call(calls.stream(), Tail::counted_launch);
-  EXPECT_EQ(calls.driver().commands(), before_call + 2) << "a stream, and the wait for the last call: not for the graph";
+  EXPECT_EQ(calls.driver().commands(), before_call + 2)
+      << "a stream, and the wait for the last call: not for the graph";
   calls.finish();
   EXPECT_EQ(ask(calls), true);
 }
