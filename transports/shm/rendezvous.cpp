@@ -149,7 +149,6 @@ class Leader {
       return fail_errno("cannot keep a descriptor for the ranks of this host", errno,
                         "Raise the limit of open files (ulimit -n)");
     STRAIT_ASSIGN(UniqueFd pidfd, own_pidfd());
-    result.has_own_pidfd = static_cast<bool>(pidfd);
     rows_.push_back({request_.rank, std::move(pidfd), std::move(heap)});
     while (present_ + 1 < clients_.size()) {
       STRAIT_TRY(check_wait(request_, deadline_, missing() + dropped()));
@@ -273,7 +272,7 @@ class Follower {
     STRAIT_TRY(request_.agree(connect()));
     deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     RendezvousResult result;
-    STRAIT_ASSIGN(result.has_own_pidfd, introduce());
+    STRAIT_TRY(introduce());
     result.pidfds.resize(request_.ranks.size());
     result.heaps.resize(request_.ranks.size());
     STRAIT_ASSIGN(Message welcome, next_message());
@@ -307,8 +306,7 @@ class Follower {
     }
   }
 
-  /// Whether it had a pidfd to send.
-  Result<bool> introduce() const {
+  Status introduce() const {
     const auto pidfd = own_pidfd();
     Hello hello{request_.secret.password, {}};
     hello.self.rank = request_.rank;
@@ -323,8 +321,7 @@ class Follower {
       fds.push_back(request_.heap_fd);
     }
     STRAIT_TRY(send_in_time(request_, deadline_, socket_.get(), bytes_of(hello), fds));
-    if (!pidfd) return tl::unexpected(pidfd.error());
-    return static_cast<bool>(*pidfd);
+    return pidfd.map([](const UniqueFd&) {});
   }
 
   Result<Message> next_message() const {
