@@ -42,7 +42,6 @@ class Root {
   };
 
   void poll_once();
-  void hand_out_id();
   void serve(Member& member);
   void take(Member& member, const Frame& frame);
   void take_join(Member& member, const Frame& frame);
@@ -57,7 +56,7 @@ class Root {
 
   UniqueId id_;
   Deadline deadline_;
-  Socket hand_out_;
+  HandOut hand_out_;
   std::optional<Setting> set_;
   Doorman doorman_;
   std::list<Member> members_;
@@ -75,7 +74,7 @@ class Root {
 void Root::run(const std::atomic<bool>& stop) {
   while (!stop.load(std::memory_order_relaxed) && !finished()) {
     poll_once();
-    if (hand_out_) hand_out_id();
+    if (hand_out_) hand_out_.serve(id_);
     for (Connection& connection : doorman_.admit()) members_.push_back({std::move(connection)});
     for (Member& member : members_) serve(member);
     std::erase_if(members_, [](const Member& member) {
@@ -93,27 +92,9 @@ void Root::run(const std::atomic<bool>& stop) {
 void Root::poll_once() {
   std::vector<pollfd> fds;
   doorman_.watch(fds);
-  if (hand_out_) fds.push_back({hand_out_.get(), POLLIN, 0});
+  if (hand_out_) fds.push_back({hand_out_.fd(), POLLIN, 0});
   for (const Member& member : members_) fds.push_back({member.connection.fd(), member.connection.poll_events(), 0});
   poll_slice(fds, failure_ ? linger_ : deadline_);
-}
-
-void Root::hand_out_id() {
-  constexpr int at_a_time = 64;  // ranks that knock at the other door wait meanwhile
-  for (int i = 0; i < at_a_time; ++i) {
-    auto socket = accept_one(hand_out_);
-    if (!socket) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // out of descriptors: no busy loop
-    if (!socket || !*socket) return;
-    ucred peer{};
-    socklen_t size = sizeof(peer);
-    if (::getsockopt(socket->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid()) {
-      log_info(-1, "refused the unique id to a process of another user (uid " + std::to_string(peer.uid) + ")");
-      continue;
-    }
-    auto packed = id_.pack();
-    // A fresh socket's buffer takes these few bytes at once.
-    [[maybe_unused]] auto sent = ::send(socket->get(), packed.data(), packed.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
 }
 
 void Root::serve(Member& member) {
@@ -209,7 +190,7 @@ void Root::introduce() {
   introduced_ = true;
   // From here on nobody new belongs to this set: a rank that knocks again wants the next one.
   doorman_.close();
-  hand_out_.reset();
+  hand_out_.close();
   WelcomeMessage welcome;
   random_bytes(welcome.session);
   for (Member& member : members_) {

@@ -26,6 +26,10 @@ class ForkGuard {
     std::lock_guard lock(mutex_);
     fds_.insert(fd);
   }
+  void forget(int fd) {
+    std::lock_guard lock(mutex_);
+    fds_.erase(fd);
+  }
   /// At once as far as forks go: no child has a copy that it does not know of.
   void close(UniqueFd& fd) {
     std::lock_guard lock(mutex_);
@@ -171,6 +175,10 @@ Socket& Socket::operator=(Socket&& other) noexcept {
 Socket::~Socket() { reset(); }
 void Socket::reset() {
   if (fd_) ForkGuard::instance().close(fd_);
+}
+UniqueFd Socket::release() {
+  if (fd_) ForkGuard::instance().forget(fd_.get());
+  return std::move(fd_);
 }
 
 Result<SocketAddress> Socket::local_address() const {
