@@ -12,6 +12,8 @@
 #include <optional>
 #include <thread>
 
+#include "base/shortage.hpp"
+
 namespace strait {
 
 bool SocketAddress::is_loopback() const {
@@ -139,12 +141,14 @@ Result<SocketAddress> resolve(const std::string& host, std::uint16_t port, Deadl
   // getaddrinfo may wait for a DNS server for longer than the deadline and cannot be interrupted: it gets its own
   // thread.
   auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, host] {
-    auto result = look_up(host, 0);
-    std::lock_guard lock(lookup->mutex);
-    lookup->result = std::move(result);
-    lookup->done.notify_one();
-  }).detach();
+  STRAIT_TRY(or_shortage([&] {
+    std::thread([lookup, host] {
+      auto result = or_shortage([&] { return look_up(host, 0); });
+      std::lock_guard lock(lookup->mutex);
+      lookup->result = std::move(result);
+      lookup->done.notify_one();
+    }).detach();
+  }));
   std::unique_lock lock(lookup->mutex);
   while (!lookup->result && !deadline.expired())
     lookup->done.wait_for(lock, std::chrono::milliseconds(deadline.poll_ms()));

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "bootstrap/root_state.hpp"
 
 namespace strait {
@@ -41,6 +42,10 @@ class Root {
     bool closing = false;  ///< told of the failure; goes once that is sent
   };
 
+  void serve_all();
+  void tell_shortage(const Error& error);
+  void put_off_all();
+  void give_up();
   void poll_once();
   void serve(Member& member);
   void take(Member& member, const Frame& frame);
@@ -72,21 +77,48 @@ class Root {
 };
 
 void Root::run(const std::atomic<bool>& stop) {
-  while (!stop.load(std::memory_order_relaxed) && !finished()) {
-    poll_once();
-    if (hand_out_) hand_out_.serve(id_);
-    for (Connection& connection : doorman_.admit()) members_.push_back({std::move(connection)});
-    for (Member& member : members_) serve(member);
-    std::erase_if(members_, [](const Member& member) {
-      return member.connection.ended() || (member.closing && !member.connection.wants_write());
-    });
-    if (roster_.complete() && !introduced_ && !failure_) introduce();
-    check_deadline();
-    strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
+  Status served;
+  while (served && !stop.load(std::memory_order_relaxed) && !finished()) {
+    served = or_shortage([this] { serve_all(); });
+    if (!served && !failure_) served = or_shortage([&] { tell_shortage(served.error()); });
   }
-  if (introduced_ || !(set_ || failure_)) return;
-  for (Member& member : members_)  // the next root is about to listen here
+  if (served && !introduced_ && (set_ || failure_)) served = or_shortage([this] { put_off_all(); });
+  if (!served) give_up();
+}
+
+void Root::serve_all() {
+  poll_once();
+  if (hand_out_) hand_out_.serve(id_);
+  for (Connection& connection : doorman_.admit()) members_.push_back({std::move(connection)});
+  for (Member& member : members_) serve(member);
+  std::erase_if(members_, [](const Member& member) {
+    return member.connection.ended() || (member.closing && !member.connection.wants_write());
+  });
+  if (roster_.complete() && !introduced_ && !failure_) introduce();
+  check_deadline();
+  strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
+}
+
+/// Who has joined is told, and who comes later, if there is memory for that. Of the others something may be lost: they
+/// are to come again.
+void Root::tell_shortage(const Error& error) {
+  doorman_.drop_all();
+  fail_all(error);
+  std::erase_if(members_, [](const Member& member) { return member.rank < 0; });
+}
+
+/// The next root is about to listen here.
+void Root::put_off_all() {
+  for (Member& member : members_)
     if (!member.closing) put_off(member, failure_ ? failure_->message : "another set of ranks was to join there");
+}
+
+/// Without a word: all see it go.
+void Root::give_up() {
+  failed_.store(true, std::memory_order_release);
+  doorman_.close();
+  hand_out_.close();
+  members_.clear();
 }
 
 void Root::poll_once() {
@@ -135,6 +167,7 @@ void Root::take_join(Member& member, const Frame& frame) {
     return;
   }
   if (const Status same = is_of_this_set(*message); !same) return turn_away(member, *message, same.error());
+  expected_ = std::max(expected_, message->ranks);
   if (failure_ && set_ && told_ranks_.contains(message->rank)) return put_off(member, failure_->message);
   if (failure_) {
     member.rank = message->rank;
@@ -142,7 +175,6 @@ void Root::take_join(Member& member, const Frame& frame) {
     return;
   }
   int rank = message->rank;
-  expected_ = std::max(expected_, message->ranks);
   auto remaining_ms = message->remaining_ms;
   if (auto added = roster_.add(std::move(*message)); !added) {
     fail_all(added.error());
@@ -206,9 +238,7 @@ void Root::introduce() {
 
 void Root::fail_all(const Error& error) {
   if (failure_) return;
-  constexpr std::int64_t min_linger_ms = 1000;
-  constexpr std::int64_t max_linger_ms = 60'000;
-  linger_ = Deadline::after_ms(std::clamp(deadline_.remaining_ms(), min_linger_ms, max_linger_ms));
+  linger_ = Deadline::after_ms(std::clamp<std::int64_t>(deadline_.remaining_ms(), 1000, 60'000));
   failure_ = error;
   failed_.store(true, std::memory_order_release);  // before any rank is told, which may begin anew at once
   log_info(-1, "start-up failed: " + error.message);
@@ -224,7 +254,6 @@ void Root::tell_failure(Member& member) {
 
 void Root::check_deadline() {
   if (failure_ || !deadline_.expired()) return;
-  std::string address = id_.root.to_string();
   std::string strangers;
   if (doorman_.dropped() > 0)
     strangers = ". " + std::to_string(doorman_.dropped()) + " other connections were dropped, the last one being " +
@@ -243,9 +272,9 @@ void Root::check_deadline() {
     return;
   }
   const std::string who = roster_.ranks() == 0
-                              ? "no rank joined at " + address + " by the deadline"
-                              : "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " + address +
-                                    " by the deadline: " + list_ranks(roster_.missing());
+                              ? "no rank joined at " + id_.root.to_string() + " by the deadline"
+                              : "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " +
+                                    id_.root.to_string() + " by the deadline: " + list_ranks(roster_.missing());
   fail_all(
       {Code::timeout, who +
                           ". Check that they run and see their own errors; that they have the unique id of this job; "
