@@ -109,10 +109,16 @@ TEST(Launch, TorchrunOnSeveralHostsNeedsAKey) {
   EXPECT_NE(derived->key, info->key);
   auto other_job = read(with(torchrun, {{"STRAIT_KEY", secret}, {"TORCHELASTIC_RUN_ID", "other"}}));
   EXPECT_NE(other_job->key, info->key) << "one secret, but a key for each job";
+  for (const char* root : {"", "192.0.2.7:7000"}) {
+    const Variables given = with(torchrun, {{"STRAIT_KEY", secret}, {"STRAIT_ROOT", root}});
+    EXPECT_EQ(read(with(given, {{"MASTER_ADDR", "node7"}}))->key, info->key) << "one address, spelled differently";
+  }
 }
 
 TEST(Launch, TorchrunOnOneHostNeedsNothing) {
-  EXPECT_EQ(read(with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}}))->meeting, Meeting::local);
+  const Variables here = with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}});
+  EXPECT_EQ(read(here)->meeting, Meeting::local);
+  EXPECT_NE(read(here)->job, read(with(here, {{"MASTER_ADDR", "127.0.0.2"}}))->job);
   EXPECT_EQ(read(with(torchrun, {{"LOCAL_WORLD_SIZE", ""}, {"MASTER_ADDR", "localhost"}}))->meeting, Meeting::local);
   EXPECT_THAT(read(with(torchrun, {{"MASTER_PORT", "many"}})),
               FailsWith(Code::invalid_argument, HasSubstr("MASTER_PORT=\"many\"")));
