@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/shortage.hpp"
+#include "base/unique_fd.hpp"
 
 namespace strait {
 
@@ -110,6 +111,13 @@ struct Lookup {
   std::optional<Result<SocketAddress>> result;
 };
 
+/// Whether this host knows a way there: a socket for datagrams looks for one, and sends nothing. A host with IPv6 alone
+/// knows none to the IPv4 address that a name may have besides.
+bool has_route(const addrinfo& entry) {
+  const UniqueFd probe(::socket(entry.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return ::connect(probe.get(), entry.ai_addr, entry.ai_addrlen) == 0;
+}
+
 Result<SocketAddress> look_up(const std::string& host, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -120,12 +128,12 @@ Result<SocketAddress> look_up(const std::string& host, int flags) {
     return fail(Code::system_error, "cannot resolve the host name \"" + host + "\": " + ::gai_strerror(code) +
                                         ". Give the address in numbers, or fix DNS or /etc/hosts");
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  const addrinfo* chosen = list;
-  for (const addrinfo* entry = list; entry; entry = entry->ai_next)
-    if (entry->ai_family == AF_INET) {
-      chosen = entry;
-      break;
-    }
+  // All ranks choose alike where they can, and rank 0 listens there.
+  const addrinfo* chosen = nullptr;
+  for (const int family : {AF_INET, AF_INET6})
+    for (const addrinfo* entry = list; entry != nullptr && chosen == nullptr; entry = entry->ai_next)
+      if (entry->ai_family == family && (list->ai_next == nullptr || has_route(*entry))) chosen = entry;
+  if (chosen == nullptr) chosen = list;
   if (chosen == nullptr) return fail(Code::system_error, "the host name \"" + host + "\" has no address");
   return from_sockaddr(chosen->ai_addr);
 }
