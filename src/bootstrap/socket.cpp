@@ -118,7 +118,9 @@ std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
 
 tl::unexpected<Error> listen_failure(const SocketAddress& address, int errno_value) {
   std::string remedy = "Choose an interface by STRAIT_SOCKET_IFNAME";
-  if (errno_value == EADDRINUSE)
+  if (errno_value == EADDRINUSE && address.port == 0)
+    remedy = "No port is left: widen net.ipv4.ip_local_port_range, or destroy communicators";
+  else if (errno_value == EADDRINUSE)
     remedy = "Another process listens there: choose another port by STRAIT_ROOT, or end it";
   if (errno_value == EADDRNOTAVAIL)
     remedy =
