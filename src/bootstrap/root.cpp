@@ -83,7 +83,7 @@ void Root::run(const std::atomic<bool>& stop) {
     if (!served && !failure_) served = or_shortage([&] { tell_shortage(served.error()); });
   }
   if (served && !introduced_ && (set_ || failure_)) served = or_shortage([this] { put_off_all(); });
-  if (!served) give_up();
+  if (!served) give_up();  // short again, or while telling
 }
 
 void Root::serve_all() {
