@@ -29,9 +29,18 @@ refuses 2 "sizes. Give a larger step" perf all-reduce -b 1 -e 4G -i 1
 refuses 2 "excludes" topo --list --json
 refuses 2 "--parameters requires --train" sim all-reduce --topology laptop --parameters 1M
 
+# What a script's unset variable leaves of an option is none that was not given.
+refuses 2 "--json: the value is empty" perf all-reduce --json ""
+refuses 2 "--simulate: the value is empty" perf all-reduce --simulate ""
+refuses 2 "collective: the value is empty" perf ""
+refuses 2 "--algorithm: the value is empty" explain all-reduce --algorithm ""
+refuses 2 "--svg: the value is empty" topo --svg ""
+refuses 2 "--against: the value is empty" sim all-reduce --against ""
+
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
+[[ "$("$strait" --version)" == "$("$strait" version)" && "$("$strait" --version)" == "strait "*", library "* ]]
 
 # Known before anything is measured, so that no table is printed, and no file is left.
 small=(perf all-reduce -t 2 -b 8 -e 8 -n 1)
@@ -48,7 +57,7 @@ STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K >out 2>/dev/null
 grep -q "calls go by STRAIT_ALGORITHM=ring here" out
 
 # A full disk is no success.
-for command in version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \
+for command in version --version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \
   "${small[*]}"; do
   status=0
   # shellcheck disable=SC2086  # one word an argument
