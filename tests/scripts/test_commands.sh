@@ -26,6 +26,12 @@ refuses 2 "--nthreads: Value 0 not in range 1 to" perf all-reduce -t 0
 refuses 2 "--nthreads: Value 100000 not in range 1 to" perf all-reduce -t 100000
 refuses 2 "--iters: Value 0 not in range 1 to" perf all-reduce -n 0
 refuses 2 "sizes. Give a larger step" perf all-reduce -b 1 -e 4G -i 1
+refuses 2 "--warmup_iters: Value -1 not in range 0 to 2147483647" perf all-reduce -w -1
+refuses 2 "--check: Value -1 not in range 0 to 2147483647" perf all-reduce -c -1
+refuses 2 "--run_cycles: Value -1 not in range 0 to 2147483647" perf all-reduce -N -1
+refuses 2 "--cudagraph: Value -1 not in range 0 to 2147483647" perf all-reduce -G -1
+refuses 2 "--stepfactor: Value -2 not in range 1 to" perf all-reduce -f -2
+refuses 2 "--budget-ms: Value 0 not in range 0.000001 to 1000000000.000000" perf all-reduce --budget-ms 0
 refuses 2 "excludes" topo --list --json
 refuses 2 "--parameters requires --train" sim all-reduce --topology laptop --parameters 1M
 

@@ -16,6 +16,9 @@ constexpr std::array<std::string_view, data_type_count> table_names = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
 constexpr int most_threads = 1024;
 constexpr std::size_t most_sizes = 100'000;
+constexpr int most_gpus = 1024;  // of a thread
+constexpr double most_budget_ms = 1e9;
+const CLI::Range at_least_none(0, std::numeric_limits<int>::max());
 const CLI::Range at_least_one(1, std::numeric_limits<int>::max());
 
 std::string joined(int count, const std::function<std::string_view(int)>& name_of) {
@@ -60,8 +63,12 @@ void declare_what(CLI::App& app, Options& o) {
   app.add_option("-e,--maxbytes", into(o.max_bytes, parse_bytes), "Largest size (default: 32M)")->group(sizes);
   app.add_option("-i,--stepbytes", into(o.step_bytes, parse_bytes), "Added from size to size (default: 1M)")
       ->group(sizes);
-  app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")->group(sizes);
-  app.add_option("--extra-elements", o.extra_elements, "Added to each size, to make odd ones")->group(sizes);
+  app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")
+      ->check(at_least_one)
+      ->group(sizes);
+  app.add_option("--extra-elements", o.extra_elements, "Added to each size, to make odd ones")
+      ->check(at_least_none)
+      ->group(sizes);
   app.add_option("--offset-bytes", o.offset_bytes, "Where calls begin in buffers, which are aligned to pages")
       ->check(CLI::Range(0, 4095))
       ->group(sizes);
@@ -76,6 +83,7 @@ void declare_how(CLI::App& app, Options& o) {
       ->group(ranks);
   app.add_option("-g,--ngpus", o.gpus, "GPUs of each thread, one a rank; 0: host ranks")
       ->capture_default_str()
+      ->check(CLI::Range(0, most_gpus))
       ->group(ranks);
   const char* timing = "Timing";
   app.add_option("-n,--iters", o.iterations, "Timed iterations")
@@ -89,11 +97,11 @@ void declare_how(CLI::App& app, Options& o) {
       ->group(timing);
   app.add_option("-w,--warmup_iters", o.warmup_iterations, "Iterations before them")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_none)
       ->group(timing);
   app.add_option("-N,--run_cycles", o.cycles, "Run and print the sizes this often; 0: until interrupted")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_none)
       ->group(timing);
   app.add_option("-a,--average", into_enum(o.average, 3),
                  "Time of: 0 rank 0, 1 mean of ranks, 2 min, 3 max (default: 1)")
@@ -102,17 +110,20 @@ void declare_how(CLI::App& app, Options& o) {
                  "After each iteration: 0 nothing, 1 a barrier, 2 wait, 3 a barrier that is not timed (default: 0)")
       ->group(timing);
   app.add_option("-G,--cudagraph", o.graph_launches, "Record the iterations in a CUDA graph, and launch it this often")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_none)
       ->group(timing);
   app.add_option("--budget-ms", o.budget_ms,
                  "Call less often what would take longer, of a size, place and library; once a turn at least")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-6, most_budget_ms))
       ->group(timing);
   app.add_option("-C,--report_cputime", o.cpu_time, "1: print the calling thread's CPU time instead of latency")
       ->group(timing);
+}
+
+void declare_checks_and_results(CLI::App& app, Options& o) {
   app.add_option("-c,--check", o.checks, "Verified runs of each size; 0: none")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_none);
   app.add_option("--check-limit", into(o.check_limit_bytes, parse_bytes), "Larger sizes are timed and not verified");
   app.add_option("-R,--local_register", o.registration,
                  "1: buffers that are registered with the communicator; 2: with a baseline as symmetric windows")
@@ -204,6 +215,7 @@ Result<int> parse_root(std::string_view text) {
 void declare_options(CLI::App& app, Options& options) {
   declare_what(app, options);
   declare_how(app, options);
+  declare_checks_and_results(app, options);
 }
 
 namespace {
@@ -270,7 +282,6 @@ Status validate(const Options& o) {
     return fail(Code::invalid_argument, "--stepbytes " + std::to_string(o.step_bytes) + " makes more than " +
                                             std::to_string(most_sizes) +
                                             " sizes. Give a larger step, or a factor with -f 2");
-  if (o.gpus < 0) return fail(Code::invalid_argument, "--ngpus is a number of GPUs: from 0 on");
   STRAIT_TRY(validate_offset(o));
   STRAIT_TRY(validate_registration(o));
   STRAIT_TRY(validate_gpu_options(o));
@@ -292,6 +303,7 @@ std::vector<std::size_t> sizes_bytes(const Options& o) {
   std::size_t size = o.min_bytes;
   while (size <= o.max_bytes) {
     sizes.push_back(size);
+    if (o.step_factor > 1 && size > o.max_bytes / o.step_factor) break;  // the next could be beyond all numbers
     const std::size_t next = o.step_factor > 1 ? size * o.step_factor : size + o.step_bytes;
     if (next <= size) break;  // 0 times a factor
     size = next;

@@ -122,8 +122,10 @@ TEST(Options, SymmetricWindowsAreOfGpus) {
 }
 
 TEST(Options, MalformedValuesAreRefused) {
-  for (const char* arguments : {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9",
-                                "all-reduce -R 3", "all-reduce --turns 0", "all-reduce --budget-ms 0"}) {
+  for (const char* arguments :
+       {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9", "all-reduce -R 3",
+        "all-reduce --turns 0", "all-reduce --budget-ms 0", "all-reduce -g -1", "all-reduce -w -1", "all-reduce -c -1",
+        "all-reduce -N -1", "all-reduce -G -1", "all-reduce -f -2", "all-reduce --extra-elements -1"}) {
     CLI::App app;
     Options options;
     declare_options(app, options);
@@ -143,7 +145,6 @@ TEST(Options, WhatContradictsItselfIsRefused) {
   EXPECT_FALSE(validate(parsed("all-reduce -N 0 --plot x.svg")));
   EXPECT_FALSE(validate(parsed("all-reduce --plot x.png")));
   EXPECT_FALSE(validate(parsed("barrier --plot x.svg")));
-  EXPECT_EQ(validate(parsed("all-reduce -g -1")).error().code, Code::invalid_argument);
 }
 
 TEST(Sizes, StepByFactorOrByBytes) {
@@ -151,6 +152,7 @@ TEST(Sizes, StepByFactorOrByBytes) {
   EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 8 -e 30 -i 8")), (std::vector<std::size_t>{8, 16, 24}));
   EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 0 -e 64 -f 2")), (std::vector<std::size_t>{0}));
   EXPECT_EQ(sizes_bytes(parsed("barrier")), (std::vector<std::size_t>{0}));
+  EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 900T -e 900T -f 2147483647")).size(), 1U) << "the next has 81 bits";
 }
 
 TEST(Wire, IsForCallsThatCanHaveOne) {
