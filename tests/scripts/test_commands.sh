@@ -43,6 +43,10 @@ refuses 2 "--algorithm: the value is empty" explain all-reduce --algorithm ""
 refuses 2 "--svg: the value is empty" topo --svg ""
 refuses 2 "--against: the value is empty" sim all-reduce --against ""
 
+refuses 2 "--simulate measures nothing: leave out --run_cycles, --turns, --calibrate" \
+  perf all-reduce --simulate 4x-h200 -N 3 --turns 7 --calibrate
+STRAIT_WIRE=int8 refuses 1 "STRAIT_WIRE=int8: wire formats are predicted for GPU ranks of one host only. Exact" \
+  perf all-reduce --simulate laptop -b 1K -e 1K
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
@@ -61,6 +65,24 @@ refuses 2 "there is no calibration at none/file.json" doctor --plans -o none/fil
 # What calls go by on this machine, and the choice does not.
 STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K >out 2>/dev/null
 grep -q "calls go by STRAIT_ALGORITHM=ring here" out
+# The table says where floats are rounded on their way, and what asked for it.
+said() {
+  timeout 60 "$strait" perf "$@" >out 2>err </dev/null || { echo "strait perf $*: status $?" && cat err && exit 1; }
+}
+wired=(all-reduce -t 2 -b 1K -e 1K -n 1)
+STRAIT_WIRE=int8 said "${wired[@]}"
+grep -qx "# Wire: int8 (STRAIT_WIRE) at any size: STRAIT_WIRE_BYTES does not count here" out
+STRAIT_WIRE=int8 said "${wired[@]}" --wire fp8
+grep -q "^# Wire: fp8 (--wire) " out
+STRAIT_WIRE=int8 said "${wired[@]}" --wire off
+if grep -q Wire out; then echo "exact calls have a wire format" && exit 1; fi
+predicted=(all-reduce --simulate 4x-h200 -b 64M -e 64M)
+said "${predicted[@]}" --wire int8 && cp out by_option
+grep -q "^# Wire: int8 (--wire) " out
+STRAIT_WIRE=int8 said "${predicted[@]}"
+grep -q "^# Wire: int8 (STRAIT_WIRE) " out
+diff <(grep -v "^#" by_option) <(grep -v "^#" out) || { echo "predictions do not heed STRAIT_WIRE" && exit 1; }
+
 
 # A full disk is no success.
 for command in version --version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \

@@ -137,6 +137,9 @@ void declare_checks_and_results(CLI::App& app, Options& o) {
       "Measure the GPUs' links first, to one another or to the host, and show how long each size takes at least");
   app.add_option("--simulate", o.simulate,
                  "Predict instead of measuring: on a machine of `strait topo --list`, or on one that a file describes");
+  app.add_flag(
+      "--calibrate", o.calibrates,
+      "First measure this machine's rates (10 s, longer where it is busy) and keep them, if none are kept yet");
   app.add_option("--json", o.json_path, "Write machine, settings and results to this file");
   app.add_option("--plot", o.plot_path, "Draw bandwidth and latency against size into this file (.svg or .html)");
 }
@@ -154,6 +157,11 @@ Result<std::size_t> parse_bytes(std::string_view text) {
   const double bytes = std::ldexp(value, suffix.empty() ? 0 : 10 * static_cast<int>(unit + 1));
   if (bytes > 1e15) return fail(Code::invalid_argument, "'" + std::string(text) + "' is more than 1000 terabytes");
   return static_cast<std::size_t>(bytes);
+}
+
+bool can_have_wire(Collective collective, DataType type, ReduceOp op) {
+  return wire::is_wire_collective(collective) && wire::is_wire_type(type) &&
+         (!is_reduction(collective) || wire::is_wire_op(op));
 }
 
 std::string_view table_name(DataType type) { return table_names[static_cast<std::size_t>(type)]; }
@@ -240,8 +248,34 @@ Status validate_wire(const Options& o) {
 }  // namespace
 
 namespace {
+/// What is about measuring, where nothing is measured.
+Status validate_simulation(const Options& o) {
+  if (o.simulate.empty()) return {};
+  const Options defaults;
+  const std::pair<bool, std::string_view> asked[] = {
+      {o.aggregated != defaults.aggregated, "--agg_iters"},
+      {o.cycles != defaults.cycles, "--run_cycles"},
+      {o.blocking != defaults.blocking, "--blocking"},
+      {o.graph_launches != defaults.graph_launches, "--cudagraph"},
+      {o.budget_ms != defaults.budget_ms, "--budget-ms"},
+      {o.cpu_time != defaults.cpu_time, "--report_cputime"},
+      {o.checks > defaults.checks, "--check"},
+      {o.registration != defaults.registration, "--local_register"},
+      {!o.baseline_path.empty(), "--baseline"},
+      {o.turns != defaults.turns, "--turns"},
+      {o.floors, "--floors"},
+      {o.offset_bytes != defaults.offset_bytes, "--offset-bytes"},
+      {o.calibrates, "--calibrate"},
+  };
+  std::string names;
+  for (const auto& [is_asked, name] : asked)
+    if (is_asked) names += (names.empty() ? "" : ", ") + std::string(name);
+  if (names.empty()) return {};
+  return fail(Code::invalid_argument, "--simulate measures nothing: leave out " + names);
+}
+
 Status validate_registration(const Options& o) {
-  if (o.registration != 2 || o.gpus != 0 || !o.simulate.empty()) return {};
+  if (o.registration != 2 || o.gpus != 0) return {};
   return fail(Code::unsupported,
               "--local_register 2: NCCL's symmetric windows. Buffers of host ranks that -R 1 registers are symmetric "
               "already");
@@ -260,12 +294,11 @@ Status validate_offset(const Options& o) {
 Status validate_gpu_options(const Options& o) {
   if (o.graph_launches != 0 && o.gpus == 0)
     return fail(Code::invalid_argument, "--cudagraph: host ranks have no CUDA graphs. Measure GPUs with -g 1");
-  if (o.floors && (o.gpus == 0 || !o.simulate.empty()))
+  if (o.floors && o.gpus == 0)
     return fail(Code::invalid_argument,
                 "--floors: they are of links that are measured, of GPUs. Measure them with -g 1");
   if (o.baseline_path.empty()) return {};
   if (o.gpus == 0) return fail(Code::invalid_argument, "--baseline: NCCL joins GPUs only. Measure them with -g 1");
-  if (!o.simulate.empty()) return fail(Code::invalid_argument, "--baseline is measured; --simulate measures nothing");
   if (o.collective == Collective::barrier)
     return fail(Code::unsupported, "--baseline: NCCL has no barrier. Measure without it");
   return {};
@@ -274,6 +307,7 @@ Status validate_gpu_options(const Options& o) {
 
 Status validate(const Options& o) {
   STRAIT_TRY(validate_wire(o));
+  STRAIT_TRY(validate_simulation(o));
   if (o.min_bytes > o.max_bytes)
     return fail(Code::invalid_argument, "--minbytes is above --maxbytes: no sizes to measure. Exchange them");
   if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)

@@ -160,7 +160,8 @@ Status RankRun::learn_ranks() {
   by_islands_ = std::string_view(name) == "islands";
   if (options_.floors) STRAIT_TRY(measure_links(name));
   if (reporter_ != nullptr)
-    reporter_->begin(ranks, threads_, {name, why}, baseline_ ? std::optional(baseline_->info()) : std::nullopt, links_);
+    reporter_->begin(ranks, threads_, {name, why, wire_}, baseline_ ? std::optional(baseline_->info()) : std::nullopt,
+                     links_);
   return {};
 }
 
@@ -222,8 +223,7 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
 
 /// What the calls are told, so that they do what the check expects. On one rank nothing is on a wire.
 WireFormat RankRun::wire_of(const Subject& subject) const {
-  const bool can = ranks_ > 1 && wire::is_wire_collective(options_.collective) && wire::is_wire_type(subject.type) &&
-                   wire::is_wire_op(subject.op.value_or(ReduceOp::sum));
+  const bool can = ranks_ > 1 && can_have_wire(options_.collective, subject.type, subject.op.value_or(ReduceOp::sum));
   return can ? wire_ : WireFormat::off;
 }
 

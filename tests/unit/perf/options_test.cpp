@@ -147,6 +147,27 @@ TEST(Options, WhatContradictsItselfIsRefused) {
   EXPECT_FALSE(validate(parsed("barrier --plot x.svg")));
 }
 
+TEST(Options, WhereNothingIsMeasuredWhatIsAboutMeasuringIsRefused) {
+  const std::string simulated = "all-reduce --simulate 4x-h200 ";
+  for (const char* good : {"", "-m 1 -c 1 -N 1 -z 0 -R 0 -C 0 -G 0 --turns 5 --offset-bytes 0", "-c 0", "-n 5 -w 5",
+                           "--extra-elements 3", "-t 2 -g 1"})
+    EXPECT_TRUE(validate(parsed(simulated + good))) << good;
+  const std::pair<const char*, const char*> bad[] = {
+      {"-m 2", "--agg_iters"},      {"-R 1", "--local_register"},
+      {"-R 2", "--local_register"}, {"-C 1", "--report_cputime"},
+      {"-N 2", "--run_cycles"},     {"-N 0", "--run_cycles"},
+      {"-z 1", "--blocking"},       {"--offset-bytes 4", "--offset-bytes"},
+      {"--turns 7", "--turns"},     {"--budget-ms 5", "--budget-ms"},
+      {"-c 2", "--check"},          {"--calibrate", "--calibrate"},
+      {"-G 1", "--cudagraph"},      {"--baseline x", "--baseline"},
+      {"--floors", "--floors"},     {"--floors -g 1 -m 2", "--agg_iters, --floors"}};
+  for (const auto& [asked, named] : bad) {
+    const Status status = validate(parsed(simulated + asked));
+    ASSERT_FALSE(status) << asked;
+    EXPECT_EQ(status.error().message, std::string("--simulate measures nothing: leave out ") + named) << asked;
+  }
+}
+
 TEST(Sizes, StepByFactorOrByBytes) {
   EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 8 -e 64 -f 2")), (std::vector<std::size_t>{8, 16, 32, 64}));
   EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 8 -e 30 -i 8")), (std::vector<std::size_t>{8, 16, 24}));
