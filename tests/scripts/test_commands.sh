@@ -50,6 +50,9 @@ STRAIT_WIRE=int8 refuses 1 "STRAIT_WIRE=int8: wire formats are predicted for GPU
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
+# What all ranks would say is said once, and before they start.
+refuses 1 "--root 100 is not a rank: there are 64" perf broadcast -r 100 -t 64 -b 1K -e 1K
+[[ "$(grep -c . err)" == 1 && ! -s out ]] || { echo "a wrong root was told by many" && cat err && exit 1; }
 [[ "$("$strait" --version)" == "$("$strait" version)" && "$("$strait" --version)" == "strait "*", library "* ]]
 
 # Known before anything is measured, so that no table is printed, and no file is left.
@@ -82,6 +85,12 @@ grep -q "^# Wire: int8 (--wire) " out
 STRAIT_WIRE=int8 said "${predicted[@]}"
 grep -q "^# Wire: int8 (STRAIT_WIRE) " out
 diff <(grep -v "^#" by_option) <(grep -v "^#" out) || { echo "predictions do not heed STRAIT_WIRE" && exit 1; }
+
+# The library warns once of a forced algorithm: of a call that is measured, not of what ranks tell one another.
+for ranks in 2 4; do
+  STRAIT_ALGORITHM=ring said all-reduce -t "$ranks" -b 1M -e 1M -n 1
+  grep -q "asks for ring .* for all-reduce of 262144 float32" err || { echo "-t $ranks: no warning of ring" && cat err && exit 1; }
+done
 
 
 # A full disk is no success.

@@ -145,5 +145,6 @@ run all-reduce -t 2 -g 1 -b 1K -e 4K -f 2 --check-limit 1K || fail "--check-limi
 grep -q "^ *2048 .* N/A .* N/A " "$folder/out" || fail "--check-limit: what is larger should not be checked"
 if run all-reduce -t 2 -g 1 -b 8 -e 8 --baseline "$folder/none.so"; then fail "a missing baseline is not noticed"; fi
 grep -q "cannot load the baseline" "$folder/err" || fail "a missing baseline is not named"
+[[ "$(grep -c "^strait perf: " "$folder/err")" == 1 ]] || fail "a missing baseline is told by each rank"
 if run all-reduce -t 2 -g 1 -b 8 -e 8 --baseline "$fake"; then fail "a baseline that is none is not noticed"; fi
 grep -q "lacks ncclGetErrorString" "$folder/err" || fail "a baseline that is none is not named"
