@@ -50,6 +50,7 @@ STRAIT_WIRE=int8 refuses 1 "STRAIT_WIRE=int8: wire formats are predicted for GPU
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
+
 # What all ranks would say is said once, and before they start.
 refuses 1 "--root 100 is not a rank: there are 64" perf broadcast -r 100 -t 64 -b 1K -e 1K
 [[ "$(grep -c . err)" == 1 && ! -s out ]] || { echo "a wrong root was told by many" && cat err && exit 1; }
@@ -68,6 +69,7 @@ refuses 2 "there is no calibration at none/file.json" doctor --plans -o none/fil
 # What calls go by on this machine, and the choice does not.
 STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K >out 2>/dev/null
 grep -q "calls go by STRAIT_ALGORITHM=ring here" out
+
 # The table says where floats are rounded on their way, and what asked for it.
 said() {
   timeout 60 "$strait" perf "$@" >out 2>err </dev/null || { echo "strait perf $*: status $?" && cat err && exit 1; }
@@ -92,6 +94,13 @@ for ranks in 2 4; do
   grep -q "asks for ring .* for all-reduce of 262144 float32" err || { echo "-t $ranks: no warning of ring" && cat err && exit 1; }
 done
 
+# Lines are overwritten only on terminals that can.
+on_terminal() { TERM="$1" python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$strait" "${small[@]}" >out </dev/null; }
+on_terminal xterm
+grep -q $'\x1b\[K' out || { echo "no progress on a terminal" && exit 1; }
+on_terminal dumb
+grep -q "Collective test concluded" out
+if grep -q $'\x1b' out; then echo "escape sequences on a dumb terminal" && exit 1; fi
 
 # A full disk is no success.
 for command in version --version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \

@@ -13,6 +13,7 @@
 #include "perf/bookkeeping.hpp"
 #include "perf/host_rates.hpp"
 #include "perf/peer_rates.hpp"
+#include "perf/table.hpp"
 
 namespace strait::perf {
 namespace {
@@ -209,8 +210,7 @@ Status RankRun::limit_sizes(const std::vector<RankInfo>& ranks) {
   if (options_.max_bytes <= static_cast<std::size_t>(limit)) return {};
   options_.max_bytes = static_cast<std::size_t>(limit);
   options_.min_bytes = std::min(options_.min_bytes, options_.max_bytes);
-  if (reporter_ != nullptr)
-    reporter_->remark(fmt::format("Reducing maxBytes to {} due to memory limitation", options_.max_bytes));
+  if (reporter_ != nullptr) reporter_->limit_sizes(options_.min_bytes, options_.max_bytes);
   return {};
 }
 
@@ -261,7 +261,8 @@ Status RankRun::warm_up(const Subject& subject) {
     const Operation o = operation(subject, bytes, false);
     std::vector<Enqueue> calls = {strait_call(o)};
     if (baseline_) calls.push_back(baseline_call(o));
-    if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: warming up, {} bytes", name(subject.type), bytes));
+    if (reporter_ != nullptr)
+      reporter_->progress(fmt::format("{}: warming up, {}", name(subject.type), counted(bytes, "byte")));
     for (const Enqueue& call : calls) {
       for (int i = 0; i < options_.warmup_iterations; ++i) STRAIT_TRY(call());
       STRAIT_TRY(complete());
@@ -280,12 +281,13 @@ Status RankRun::run_size(const Subject& subject, std::size_t bytes) {
   if (links_ && out_of_place.wire == WireFormat::off)
     row.floor = floor_of(options_.collective, row.bytes, out_of_place.ranks, *links_);
   if (reporter_ != nullptr)
-    reporter_->progress(fmt::format("{}: {} bytes, out of place", name(subject.type), row.bytes));
+    reporter_->progress(fmt::format("{}: {}, out of place", name(subject.type), counted(row.bytes, "byte")));
   STRAIT_ASSIGN(const auto out, measure(out_of_place));
   row.out_of_place = out.front();
   if (baseline_) row.baseline_out_of_place = out.back();
   if (g.has_in_place) {
-    if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: {} bytes, in place", name(subject.type), row.bytes));
+    if (reporter_ != nullptr)
+      reporter_->progress(fmt::format("{}: {}, in place", name(subject.type), counted(row.bytes, "byte")));
     STRAIT_ASSIGN(const auto in, measure(operation(subject, bytes, true)));
     row.in_place = in.front();
     if (baseline_) row.baseline_in_place = in.back();
