@@ -66,6 +66,30 @@ TEST_P(OddSums, OfProducts) {
   }
 }
 
+/// What is no sum goes in plain loops where all of it is whole granules, else another way.
+TEST_P(OddSums, OfAllOperations) {
+  constexpr ReduceOp operations[] = {ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::avg};
+  constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce};
+  std::uint64_t seed = 1;
+  for (const char* algorithm : {"one_hop", "two_hop"}) {
+    Machine machine(GetParam(), 1, {.p2p = true, .algorithm = algorithm, .small_slots = true, .together = true});
+    for (int type = 0; type < data_type_count; ++type)
+      for (const ReduceOp op : operations)
+        for (const std::size_t bytes : {16u, 16'000u, 16'040u}) {
+          CollectiveCase c;
+          c.type = static_cast<DataType>(type);
+          c.op = op;
+          c.count = bytes / size_bytes(c.type);
+          c.collective = collectives[seed % std::size(collectives)];
+          c.in_place = seed % 2 == 0;
+          c.root = static_cast<std::uint32_t>(seed % GetParam());
+          c.misalignment_bytes = seed % 5 == 0 ? size_bytes(c.type) : 0;
+          c.seed = ++seed;
+          check(machine, c);
+        }
+  }
+}
+
 /// In two hops what came from the root is kept at an odd place and passed on.
 TEST_P(OddSums, AndBroadcasts) { check_lengths(Collective::broadcast, 4000); }
 

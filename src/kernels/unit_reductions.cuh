@@ -1,0 +1,71 @@
+#pragma once
+
+#include "kernels/arithmetic.cuh"
+#include "kernels/byte_words.cuh"
+
+/// Reductions of any type and operation but products with scalars, in units of few elements.
+namespace strait::kernels {
+
+/// A reduction in progress of one of the units that all others go by, of at most eight elements: adders have registers
+/// for the accumulators of no more.
+template <DataType type, ReduceOp op>
+class UnitReduction {
+ public:
+  using Unit = std::conditional_t<sizeof(spec::ElementType<type>) == 1, std::uint64_t, Granule>;
+
+  __device__ __forceinline__ void first(const Unit& unit) { widen<type>(unit, values_); }
+  __device__ __forceinline__ void next(const Unit& unit) {
+    Accumulator others[count];
+    widen<type>(unit, others);
+#pragma unroll
+    for (int e = 0; e < count; ++e) values_[e] = spec::combine<op>(values_[e], others[e]);
+  }
+  __device__ __forceinline__ Unit result(std::uint32_t averaged) {
+    if constexpr (op == ReduceOp::avg) divide(values_, averaged);
+    return narrow<type, Unit>(values_);
+  }
+
+ private:
+  using Accumulator = spec::AccumulatorType<type>;
+  static constexpr int count = elements_of<type, Unit>;
+  Accumulator values_[count];
+};
+/// Of bytes that are combined as they are.
+template <DataType type, ReduceOp op>
+requires is_word_operation<type, op>
+class UnitReduction<type, op> {
+ public:
+  struct alignas(8) Unit {  // one access
+    std::uint32_t words[2];
+  };
+  __device__ __forceinline__ void first(const Unit& unit) { unit_ = unit; }
+  __device__ __forceinline__ void next(const Unit& unit) {
+#pragma unroll
+    for (int w = 0; w < 2; ++w) unit_.words[w] = combine_bytes<type, op>(unit_.words[w], unit.words[w]);
+  }
+  __device__ __forceinline__ Unit result(std::uint32_t /*averaged*/) const { return unit_; }
+
+ private:
+  Unit unit_;
+};
+
+/// Calls `function.template operator()<type, op>()` with those of an operation that is_piped_reduction().
+template <class F>
+__device__ __forceinline__ void visit_reduction(DataType type, ReduceOp op, F&& function) {
+  spec::visit(type, [&]<DataType t>() {
+    switch (op) {
+      case ReduceOp::prod:
+        return function.template operator()<t, ReduceOp::prod>();
+      case ReduceOp::min:
+        return function.template operator()<t, ReduceOp::min>();
+      case ReduceOp::max:
+        return function.template operator()<t, ReduceOp::max>();
+      case ReduceOp::avg:
+        return function.template operator()<t, ReduceOp::avg>();
+      default:
+        return function.template operator()<t, ReduceOp::sum>();
+    }
+  });
+}
+
+}  // namespace strait::kernels
