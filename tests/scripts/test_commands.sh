@@ -28,6 +28,8 @@ refuses 2 "--iters: Value 0 not in range 1 to" perf all-reduce -n 0
 refuses 2 "sizes. Give a larger step" perf all-reduce -b 1 -e 4G -i 1
 refuses 2 "excludes" topo --list --json
 refuses 2 "--parameters requires --train" sim all-reduce --topology laptop --parameters 1M
+refuses 1 "--train needs --parameters, those of the model, and --compute-ms" sim all-reduce --topology laptop --train
+refuses 2 "--ranks: Value 1025 not in range 1 to 1024" explain all-reduce --topology laptop --ranks 1025
 
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
@@ -43,9 +45,12 @@ refuses 2 "cannot write $work: Is a directory" doctor --calibrate -o "$work"
 refuses 2 "there is no calibration at none/file.json" doctor --plans -o none/file.json
 [[ ! -e results.json && ! -e none && ! -e "$work.measuring" ]] || { echo "a refused run left a file" && exit 1; }
 
-# What calls go by on this machine, and the choice does not.
-STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K >out 2>/dev/null
-grep -q "calls go by STRAIT_ALGORITHM=ring here" out
+# What calls go by here, and the choice does not.
+for where in "" "--topology 10x-rtx3090"; do
+  # shellcheck disable=SC2086  # one word an argument
+  STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K $where >out 2>/dev/null
+  grep -q "calls go by STRAIT_ALGORITHM=ring here" out || { echo "explain $where" && cat out && exit 1; }
+done
 
 # A full disk is no success.
 for command in version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \

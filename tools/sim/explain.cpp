@@ -81,6 +81,16 @@ std::string binding_text(const Explanation& e) {
   return fmt::format("{}, busy {:.0f}% of the time", time.binding, 100 * binding_share(time));
 }
 
+/// What of plans for many GPUs is not tried.
+std::string bounds_text(const Machine& machine) {
+  if (!machine.gpus || machine.request.ranks <= most_ranks_with_all_slices) return "";
+  return fmt::format(
+      "bounds    of more than {} ranks smaller slices are tried only until they are slower, and none of plans that "
+      "have "
+      "more than {} million steps then\n",
+      most_ranks_with_all_slices, most_steps_of_small_slices / 1'000'000);
+}
+
 std::string border_label(std::size_t bytes) {
   return bytes < 1024 ? fmt::format("{} B", bytes) : perf::bytes_label(static_cast<double>(bytes));
 }
@@ -155,11 +165,15 @@ std::vector<LevelUse> level_uses(const Machine& machine, const ClockResult& time
 }
 
 Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
-                            const std::string& algorithm) {
+                            const std::string& algorithm, const Progress& progress) {
   Explanation e{.machine = {}, .wish = wish, .bytes = bytes, .operation = {}, .prediction = {}, .measured = {}};
   STRAIT_ASSIGN(e.machine, machine_of(machine));
   STRAIT_ASSIGN(e.operation, operation_of(wish, bytes, e.machine.request.ranks));
-  STRAIT_ASSIGN(e.prediction, predict_ranks(e.machine, e.operation, {.algorithm = algorithm}, true));
+  const std::uint32_t ranks = e.machine.request.ranks;
+  Progress of_plans;
+  if (progress && ranks > most_ranks_in_silence)
+    of_plans = [&](const std::string& plan) { progress(fmt::format("simulates {} on {} ranks", plan, ranks)); };
+  STRAIT_ASSIGN(e.prediction, predict_ranks(e.machine, e.operation, {.algorithm = algorithm}, true, of_plans));
   return e;
 }
 
@@ -278,6 +292,7 @@ std::string to_text(const Explanation& e) {
                       choice.lanes > 1 ? fmt::format(" on {} lanes", choice.lanes) : "");
   text += fmt::format("predicted {}, {:.2f} GB/s of bus bandwidth\n", time_text(choice.time.total_us), bus_gbps);
   text += fmt::format("binding   {}\nwhy       {}\n", binding_text(e), e.prediction.why);
+  text += bounds_text(e.machine);
   if (!e.left_out.empty()) text += fmt::format("but       calls go by {} here, which is left out above\n", e.left_out);
   text += fmt::format("measured  {}\n\n", measured_text(e));
   text += fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9}  {:>5} {:<32}\n", "plan", "executor", "slices", "predicted",

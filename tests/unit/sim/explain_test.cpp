@@ -139,6 +139,28 @@ TEST(Explain, HostRanksAreChosenForAsTheLibraryDoes) {
   EXPECT_DOUBLE_EQ(e.prediction.choice().time.total_us, choice->predicted_us);
 }
 
+TEST(Explain, OfManyRanksTellsHowFarItIsAndWhatIsNotTried) {
+  std::vector<std::string> told;
+  const Progress progress = [&](const std::string& what) { told.push_back(what); };
+  const auto text = [&](std::uint32_t ranks) {
+    const auto e = explain({"8x-h100-superpod", ranks, false}, {}, 64 << 10, "", progress);
+    return e ? to_text(*e) : e.error().message;
+  };
+  EXPECT_THAT(text(64), Not(HasSubstr("bounds ")));
+  EXPECT_THAT(told, testing::IsEmpty());
+  EXPECT_THAT(text(72),
+              HasSubstr("bounds    of more than 64 ranks smaller slices are tried only until they are slower"));
+  EXPECT_THAT(told, testing::Contains("simulates two_hop on 72 ranks"));
+}
+
+TEST(Explain, AChoiceThatIsSlowerThanTheNextPlanSaysWhyItIsTaken) {
+  const auto e = explained({"laptop", 4, false}, {}, 4 << 20);
+  const auto& plans = e.prediction.plans;
+  ASSERT_LT(plans[1].time.total_us, plans[0].time.total_us) << "this machine shows nothing";
+  EXPECT_THAT(e.prediction.why, HasSubstr(": both within 3%, which the clock cannot tell apart, and two_hop has fewer "
+                                          "lanes (1, not "));
+}
+
 TEST(Explain, BadQuestionsAreErrorsThatSayWhatToDo) {
   EXPECT_THAT(error_of({"vax", 0, false}), AllOf(HasSubstr("no machine 'vax'"), HasSubstr("10x-rtx3090")));
   EXPECT_THAT(error_of({"/no/such/file.json", 0, false}), AllOf(HasSubstr("/no/such/file.json"), HasSubstr("No such")));
