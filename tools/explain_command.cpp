@@ -52,6 +52,9 @@ void recall(sim::Explanation& e) {
 Status write_plan(const Question& question, const sim::Explanation& e) {
   if (question.svg.empty() && question.trace.empty()) return {};
   const PredictedPlan& choice = e.prediction.choice();
+  if (choice.estimated && !question.trace.empty())
+    return fail(Code::unsupported,
+                "--trace: times of so many ranks are estimates, which have no timeline. Take fewer --ranks");
   STRAIT_ASSIGN(const Plan plan, build_plan(e.machine, e.operation, choice));
   if (!question.svg.empty()) {
     if (plan.size() > most_drawn_ranks)

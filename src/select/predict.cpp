@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "plan/layout.hpp"
+#include "select/selector.hpp"
 
 namespace strait {
 namespace {
@@ -108,14 +109,36 @@ class Predictor {
         questions.push_back(options_);
         questions.back().algorithm = algorithm->name;
       }
+    if (request_.ranks > Selector::most_simulated_ranks) return add_estimates(questions);
     for (const SelectOptions& question : questions) {
-      if (progress_) progress_(question.algorithm.empty() ? "all plans" : question.algorithm);
       STRAIT_ASSIGN(const Choice choice,
                     choose(request_, operation_.type, operation_.op, operation_.count, machine_.clock, question));
       if (chosen_.empty()) chosen_ = choice.algorithm;
       for (const Alternative& alternative : choice.alternatives) {
         const Algorithm& algorithm = *find_algorithm(alternative.algorithm);
         STRAIT_TRY(add(algorithm, "CPU", 1, alternative.slice_bytes, build_all(algorithm, request_), machine_.clock));
+      }
+    }
+    return {};
+  }
+
+  Status add_estimates(const std::vector<SelectOptions>& questions) {
+    const LevelModel levels = level_model(machine_.clock);
+    for (const SelectOptions& question : questions) {
+      const auto choice = choose(request_, operation_.type, operation_.op, operation_.count, levels, question);
+      if (!choice && choice.error().code == Code::unsupported && !plans_.empty()) continue;  // more than can be walked
+      if (!choice) return tl::unexpected(choice.error());
+      if (chosen_.empty()) chosen_ = choice->algorithm;
+      for (const Alternative& alternative : choice->alternatives) {
+        ClockResult time{
+            .total_us = alternative.predicted_us, .resources = {}, .binding = alternative.binding, .timeline = {}};
+        plans_.push_back({.algorithm = alternative.algorithm,
+                          .executor = "CPU",
+                          .in_class = in_class(*find_algorithm(alternative.algorithm)),
+                          .slice_bytes = alternative.slice_bytes,
+                          .time = std::move(time),
+                          .estimated = true,
+                          .at_least = alternative.at_least});
       }
     }
     return {};
@@ -219,7 +242,8 @@ std::string why_chosen(const Machine& machine, const Operation& operation, const
   if (forced) return why + "; it was asked for";
   if (plans.size() > 1 && plans[1].in_class && plans[1].runs) {
     const PredictedPlan& next = plans[1];
-    why += "; next is " + next.algorithm + " (" + next.executor + ") with " + time_text(next.time.total_us);
+    why += "; next is " + next.algorithm + " (" + next.executor + ") with " + (next.at_least ? "at least " : "") +
+           time_text(next.time.total_us);
     if (next.time.total_us < best.time.total_us) why += why_simpler(request, best.algorithm, next.algorithm);
   }
   return why + (one_rounding ? "; of those that add in rank order and round once" : "");

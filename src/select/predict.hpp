@@ -42,6 +42,8 @@ struct PredictedPlan {
   std::uint32_t lanes = 1;  ///< of the request that the plan was built for
   std::size_t slice_bytes = 0;
   ClockResult time;
+  bool estimated = false;  ///< as the library does of many host ranks: the time has no resources and no timeline
+  bool at_least = false;   ///< an estimate that was enough to leave it
   std::vector<PredictedStep> steps{};  ///< in order, of a call that consists of some; else none
   Plan plan{};                         ///< of those steps, one after the other; else empty, for build_plan() makes it
 };

@@ -54,7 +54,7 @@ struct LevelUse {
   double busy = 0;  ///< share of the time
 };
 std::vector<LevelUse> level_uses(const Machine& machine, const ClockResult& time);
-/// The share of the binding resource; of "latency" what no resource has used.
+/// The share of the binding resource; of "latency" what no resource has used; 0 of an estimate.
 double binding_share(const ClockResult& time);
 
 }  // namespace strait::sim

@@ -13,6 +13,7 @@
 #include "perf/last_times.hpp"
 #include "perf/options.hpp"
 #include "plan/print.hpp"
+#include "select/selector.hpp"
 #include "sim/perf_rows.hpp"
 #include "topology/files.hpp"
 
@@ -151,6 +152,22 @@ TEST(Explain, OfManyRanksTellsHowFarItIsAndWhatIsNotTried) {
   EXPECT_THAT(text(72),
               HasSubstr("bounds    of more than 64 ranks smaller slices are tried only until they are slower"));
   EXPECT_THAT(told, testing::Contains("simulates two_hop on 72 ranks"));
+}
+
+TEST(Explain, ManyHostRanksAreEstimatedAsTheLibraryDoes) {
+  const auto e = explained({"laptop", 256, false}, {}, 64 << 20);
+  Selector selector({.model = e.machine.clock, .options = {}, .tuning = {}, .shape = e.machine.request.shape});
+  const auto choice = selector.choose({.collective = Collective::all_reduce,
+                                       .type = DataType::float32,
+                                       .peer_memory = e.machine.request.peer_memory,
+                                       .count = e.operation.count});
+  ASSERT_TRUE(choice) << choice.error().message;
+  EXPECT_EQ(e.prediction.choice().algorithm, (*choice)->algorithm);
+  EXPECT_EQ(e.prediction.choice().time.total_us, (*choice)->predicted_us);
+  EXPECT_THAT(to_text(e), AllOf(HasSubstr("of more than 32 host ranks the library goes by estimates"),
+                                Not(HasSubstr("by level")), Not(HasSubstr("% of the time"))));
+  EXPECT_EQ(Json::parse(to_json(e))["plans"][0]["estimated"], true);
+  EXPECT_FALSE(explained({"laptop", 32, false}).prediction.choice().estimated);
 }
 
 TEST(Explain, AChoiceThatIsSlowerThanTheNextPlanSaysWhyItIsTaken) {
