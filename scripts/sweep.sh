@@ -15,6 +15,14 @@ while [[ "${1:-}" == --ranks || "${1:-}" == --baseline ]]; do
   if [[ "$1" == --ranks ]]; then ranks="${2:?--ranks needs a number}"; else baseline="${2:?--baseline needs a file, or none}"; fi
   shift 2
 done
+# Before anything is installed or built.
+refuse() { echo "sweep: $1" >&2 && exit 2; }
+if [[ -n "$ranks" ]] && ! [[ "$ranks" =~ ^[1-9][0-9]{0,3}$ && "$ranks" -le 1024 ]]; then
+  refuse "--ranks $ranks: give a number from 1 to 1024"
+fi
+if [[ "$baseline" == */* && ! -f "$baseline" ]]; then  # a name alone is the loader's to find
+  refuse "--baseline $baseline: there is no such file. Give a libnccl.so.2, or none"
+fi
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 "$root/scripts/setup.sh"

@@ -19,7 +19,7 @@ void add_run(CLI::App& app, std::optional<std::span<char* const>> behind_dashes,
 void add_sim(CLI::App& app, int& exit_code);
 void add_trace(CLI::App& app, int& exit_code);
 void add_topo(CLI::App& app, int& exit_code);
-void add_version(CLI::App& app, int& exit_code);
+void add_version(CLI::App& app);  ///< and the flag --version
 void add_environment(CLI::App& app, int& exit_code);
 
 }  // namespace strait::tools

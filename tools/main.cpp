@@ -42,6 +42,16 @@ std::optional<std::span<char* const>> words_to_run(std::span<char* const> words)
   return std::span(dashes + 1, words.end());
 }
 
+/// An empty word is a variable that a script has not set, and would pass for an option that was not given.
+void refuse_empty_words(CLI::App& app) {
+  const auto refuse = [](const std::string& word) {
+    return word.empty() ? std::string("the value is empty. Give one, or leave it out") : std::string();
+  };
+  for (CLI::App* command : app.get_subcommands({}))
+    for (CLI::Option* option : command->get_options())
+      if (option->get_expected_min() > 0) option->transform(CLI::Validator(refuse, ""));
+}
+
 /// A full disk must not pass for a success.
 bool is_all_printed() {
   errno = 0;
@@ -68,7 +78,8 @@ int main(int argc, char** argv) {
   strait::tools::add_trace(app, exit_code);
   strait::tools::add_topo(app, exit_code);
   strait::tools::add_environment(app, exit_code);
-  strait::tools::add_version(app, exit_code);
+  strait::tools::add_version(app);
+  refuse_empty_words(app);
   if (argc > 1 && is_unknown_subcommand(app, argv[1])) return usage_error;
   try {
     app.parse(behind_dashes ? argc - static_cast<int>(behind_dashes->size()) - 1 : argc, argv);

@@ -12,18 +12,14 @@ namespace strait::tools {
 void add_perf(CLI::App& app, int& exit_code) {
   CLI::App* perf = app.add_subcommand("perf", "Measure and verify a collective (options as in nccl-tests)");
   const auto options = std::make_shared<perf::Options>();
-  const auto calibrates = std::make_shared<bool>(false);
   perf::declare_options(*perf, *options);
-  perf->add_flag(
-      "--calibrate", *calibrates,
-      "First measure this machine's rates (10 s, longer where it is busy) and keep them, if none are kept yet");
-  perf->callback([options, calibrates, &exit_code] {
+  perf->callback([options, &exit_code] {
     if (auto status = perf::validate(*options); !status) throw CLI::ValidationError(status.error().message);
     if (!options->simulate.empty()) {
       exit_code = sim::predict_rows(*options);
       return;
     }
-    if (*calibrates && (exit_code = doctor::calibrate_if_missing()) != 0) return;
+    if (options->calibrates && (exit_code = doctor::calibrate_if_missing()) != 0) return;
     exit_code = perf::run(*options);
   });
 }

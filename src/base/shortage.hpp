@@ -12,14 +12,28 @@ inline tl::unexpected<Error> cannot_start_thread(const std::system_error& error)
   return fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
 }
 
-/// What `work` gives; where it throws for want of memory or of a thread, that is its error.
-template <class F>
-std::invoke_result_t<F> or_shortage(F&& work) {
+inline tl::unexpected<Error> no_memory_left() {
   try {
-    return work();
-  } catch (const std::bad_alloc&) {
     return fail(Code::out_of_memory,
                 "no memory left. Check the limit of address space (ulimit -v) and the memory limit of the container");
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_memory, "out of memory");  // short enough to need none
+  }
+}
+
+/// What `work` gives, a Status where that is nothing; where it throws for want of memory or of a thread, that is its
+/// error.
+template <class F, class Given = std::invoke_result_t<F>>
+std::conditional_t<std::is_void_v<Given>, Status, Given> or_shortage(F&& work) {
+  try {
+    if constexpr (std::is_void_v<Given>) {
+      work();
+      return {};
+    } else {
+      return work();
+    }
+  } catch (const std::bad_alloc&) {
+    return no_memory_left();
   } catch (const std::system_error& error) {
     return cannot_start_thread(error);
   }

@@ -12,6 +12,9 @@
 #include <optional>
 #include <thread>
 
+#include "base/shortage.hpp"
+#include "base/unique_fd.hpp"
+
 namespace strait {
 
 bool SocketAddress::is_loopback() const {
@@ -108,6 +111,13 @@ struct Lookup {
   std::optional<Result<SocketAddress>> result;
 };
 
+/// Whether this host knows a way there: a socket for datagrams looks for one, and sends nothing. A host with IPv6 alone
+/// knows none to the IPv4 address that a name may have besides.
+bool has_route(const addrinfo& entry) {
+  const UniqueFd probe(::socket(entry.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return ::connect(probe.get(), entry.ai_addr, entry.ai_addrlen) == 0;
+}
+
 Result<SocketAddress> look_up(const std::string& host, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -118,12 +128,12 @@ Result<SocketAddress> look_up(const std::string& host, int flags) {
     return fail(Code::system_error, "cannot resolve the host name \"" + host + "\": " + ::gai_strerror(code) +
                                         ". Give the address in numbers, or fix DNS or /etc/hosts");
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  const addrinfo* chosen = list;
-  for (const addrinfo* entry = list; entry; entry = entry->ai_next)
-    if (entry->ai_family == AF_INET) {
-      chosen = entry;
-      break;
-    }
+  // All ranks choose alike where they can, and rank 0 listens there.
+  const addrinfo* chosen = nullptr;
+  for (const int family : {AF_INET, AF_INET6})
+    for (const addrinfo* entry = list; entry != nullptr && chosen == nullptr; entry = entry->ai_next)
+      if (entry->ai_family == family && (list->ai_next == nullptr || has_route(*entry))) chosen = entry;
+  if (chosen == nullptr) chosen = list;
   if (chosen == nullptr) return fail(Code::system_error, "the host name \"" + host + "\" has no address");
   return from_sockaddr(chosen->ai_addr);
 }
@@ -139,12 +149,14 @@ Result<SocketAddress> resolve(const std::string& host, std::uint16_t port, Deadl
   // getaddrinfo may wait for a DNS server for longer than the deadline and cannot be interrupted: it gets its own
   // thread.
   auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, host] {
-    auto result = look_up(host, 0);
-    std::lock_guard lock(lookup->mutex);
-    lookup->result = std::move(result);
-    lookup->done.notify_one();
-  }).detach();
+  STRAIT_TRY(or_shortage([&] {
+    std::thread([lookup, host] {
+      auto result = or_shortage([&] { return look_up(host, 0); });
+      std::lock_guard lock(lookup->mutex);
+      lookup->result = std::move(result);
+      lookup->done.notify_one();
+    }).detach();
+  }));
   std::unique_lock lock(lookup->mutex);
   while (!lookup->result && !deadline.expired())
     lookup->done.wait_for(lock, std::chrono::milliseconds(deadline.poll_ms()));

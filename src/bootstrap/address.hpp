@@ -39,7 +39,7 @@ struct HostPort {
 /// "host:port", "192.0.2.1:port" or "[2001:db8::1]:port".
 Result<HostPort> parse_host_port(const std::string& text);
 
-/// Looks a name or numeric address up; IPv4 comes first where a name has both.
+/// Looks a name or numeric address up; where a name has both, IPv4 comes first if this host has a route to it.
 Result<SocketAddress> resolve(const std::string& host, std::uint16_t port, Deadline deadline);
 
 }  // namespace strait

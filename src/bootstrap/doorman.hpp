@@ -26,6 +26,8 @@ class Doorman {
   /// Does what can be done now; returns those who have just proven the key. Call it after each poll, whatever was
   /// ready.
   std::vector<Connection> admit();
+  /// Parts from all who have not been admitted yet; ranks knock again.
+  void drop_all() { pending_.clear(); }
   /// Admits nobody from now on.
   void close();
   /// How many were dropped, and what was wrong with the last one.

@@ -11,7 +11,8 @@ Result<UniqueId> meet_locally(const LaunchInfo& info, const JoinOptions& options
   RootOptions root;
   root.deadline = options.wait.deadline;
   root.job = info.job;
-  STRAIT_ASSIGN(root.hand_out, listen_for_local_ranks(info.job, options.wait));
+  STRAIT_ASSIGN(Socket door, listen_for_local_ranks(info.job, options.wait));
+  root.hand_out = HandOut(std::move(door));
   return create_unique_id(options.environment, std::move(root));
 }
 

@@ -66,7 +66,7 @@ Result<Launcher> read_torchrun(const Environment& environment) {
   launcher.root = {address,
                    static_cast<std::uint16_t>(port + (port > 65535 - port_distance ? -port_distance : port_distance))};
   launcher.info.job = "torchrun " + environment.raw("TORCHELASTIC_RUN_ID") + " " +
-                      environment.raw("TORCHELASTIC_RESTART_COUNT") + " " + address + " " + std::to_string(port);
+                      environment.raw("TORCHELASTIC_RESTART_COUNT") + " " + std::to_string(port);
   if (is_set(environment, "LOCAL_WORLD_SIZE"))
     launcher.one_host = environment.raw("LOCAL_WORLD_SIZE") == environment.raw("WORLD_SIZE");
   else
@@ -184,6 +184,7 @@ Status choose_meeting(const Environment& environment, const Launcher& launcher, 
     info.root = std::move(*parsed);
   } else if (launcher.one_host) {
     info.meeting = Meeting::local;
+    info.job += " " + launcher.root.host;  // not so for a key: hosts may spell an address differently
     return {};
   } else if (is_set(environment, "PMIX_RANK") && info.launcher != "torchrun" && info.launcher != "STRAIT_RANK") {
     info.meeting = Meeting::pmix;

@@ -49,8 +49,8 @@ struct LaunchInfo {
 ///
 /// A job on several hosts for which the launcher hands out no secret needs STRAIT_KEY. Without it this is an error,
 /// unless STRAIT_ALLOW_DERIVED_KEY=1: then the key is a hash of the job's identifiers, and whoever can reach the
-/// network and guess those can join; a warning is logged. STRAIT_KEY is hashed with the job's identifiers, so one key
-/// serves many jobs.
+/// network and guess those can join; a warning is logged. STRAIT_KEY is hashed with the job's identifiers (but no
+/// address, which hosts may spell differently), so one key serves many jobs.
 Result<LaunchInfo> read_launch_environment(const Environment& environment);
 
 /// Meets the other ranks as `info` says and joins with them; rank and ranks of `options` are set from `info`.

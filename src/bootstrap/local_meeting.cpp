@@ -9,6 +9,8 @@
 #include <optional>
 #include <thread>
 
+#include "base/unix_peer.hpp"
+
 namespace strait {
 namespace {
 
@@ -37,6 +39,9 @@ LocalName name_of(const std::string& job) {
 Result<Socket> open_unix_socket() {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fail_errno("cannot open a unix socket", errno, descriptor_remedy(errno));
+  // SO_PASSRIGHTS, from Linux 6.16 on: nobody is to send descriptors here, which older kernels take in all the same.
+  constexpr int pass_rights = 83, none = 0;
+  ::setsockopt(fd.get(), SOL_SOCKET, pass_rights, &none, sizeof(none));
   return Socket(std::move(fd));
 }
 
@@ -64,6 +69,20 @@ Result<std::optional<UniqueId>> read_id(const Socket& socket, const Wait& wait) 
   return id;
 }
 
+/// What has connected to the name is parted from unless it is this user's.
+Status check_owner(Socket& socket, const LocalName& name) {
+  const auto user = user_behind(socket.get());
+  if (user == ::geteuid()) return {};
+  part_from(socket.release());
+  return fail(Code::remote_error, "the unix socket @" + name.text + " belongs to another user (uid " +
+                                      (user ? std::to_string(*user) : "unknown") +
+                                      "): set STRAIT_ROOT and STRAIT_KEY instead");
+}
+
+bool connects(const Socket& socket, const LocalName& name) {
+  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.size) == 0;
+}
+
 }  // namespace
 
 Result<Socket> listen_for_local_ranks(const std::string& job, const Wait& wait) {
@@ -76,6 +95,8 @@ Result<Socket> listen_for_local_ranks(const std::string& job, const Wait& wait) 
       return fail_errno("cannot listen at the unix socket @" + name.text, errno);
     }
     if (errno != EADDRINUSE) return fail_errno("cannot bind the unix socket @" + name.text, errno);
+    STRAIT_ASSIGN(Socket caller, open_unix_socket());
+    if (connects(caller, name)) STRAIT_TRY(check_owner(caller, name));
     STRAIT_TRY(
         pause("waiting for another rank 0 of this job, which holds the unix socket @" + name.text +
                   ". Two programs with one job name cannot start at the same time on one host: set STRAIT_ROOT and "
@@ -88,12 +109,8 @@ Result<UniqueId> ask_local_root(const std::string& job, const Wait& wait) {
   LocalName name = name_of(job);
   while (true) {
     STRAIT_ASSIGN(Socket socket, open_unix_socket());
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.size) == 0) {
-      ucred peer{};
-      socklen_t size = sizeof(peer);
-      if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid())
-        return fail(Code::remote_error, "the unix socket @" + name.text + " belongs to another user (uid " +
-                                            std::to_string(peer.uid) + "): set STRAIT_ROOT and STRAIT_KEY instead");
+    if (connects(socket, name)) {
+      STRAIT_TRY(check_owner(socket, name));
       STRAIT_ASSIGN(auto id, read_id(socket, wait));
       if (id) return *id;
     } else if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {

@@ -8,7 +8,7 @@
 namespace strait {
 
 /// Rank 0: the socket to put into RootOptions::hand_out. Waits while an earlier start-up of this job holds the name;
-/// one of this process that has failed ends.
+/// one of this process that has failed ends. Another user's is an error.
 Result<Socket> listen_for_local_ranks(const std::string& job, const Wait& wait);
 
 /// The other ranks: asks for the id until rank 0 is there.

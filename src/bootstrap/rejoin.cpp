@@ -4,6 +4,24 @@
 #include "bootstrap/root_state.hpp"
 
 namespace strait {
+namespace {
+
+/// Other text for any other list: list_ranks() leaves out the end of long ones.
+std::string identify(const std::vector<int>& ranks) {
+  std::string text = list_ranks(ranks);
+  if (!text.ends_with(" more")) return text;
+  std::string all;
+  for (const int rank : ranks) all += std::to_string(rank) + " ";
+  text += " (digest ";
+  const Key digest = derive_key({}, all);
+  for (const std::byte byte : std::span(digest).first<8>()) {
+    constexpr char digits[] = "0123456789abcdef";
+    text += {digits[std::to_integer<unsigned>(byte) >> 4], digits[std::to_integer<unsigned>(byte) & 15]};
+  }
+  return text + ")";
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vector<int>& remaining,
                                         JoinOptions options) {
@@ -20,7 +38,7 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
   const UniqueId id{first.meeting, derive_key(secret, "rejoin"), true};
   options.rank = static_cast<int>(own - remaining.begin());
   options.ranks = static_cast<int>(remaining.size());
-  const Setting list{"the list of ranks that go on", list_ranks(remaining)};
+  const Setting list{"the list of ranks that go on", identify(remaining)};
   options.settings.push_back(list);
   options.awaits_next_root = true;
   if (options.rank == 0) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "bootstrap/root_state.hpp"
 
 namespace strait {
@@ -41,8 +42,11 @@ class Root {
     bool closing = false;  ///< told of the failure; goes once that is sent
   };
 
+  void serve_all();
+  void tell_shortage(const Error& error);
+  void put_off_all();
+  void give_up();
   void poll_once();
-  void hand_out_id();
   void serve(Member& member);
   void take(Member& member, const Frame& frame);
   void take_join(Member& member, const Frame& frame);
@@ -57,7 +61,7 @@ class Root {
 
   UniqueId id_;
   Deadline deadline_;
-  Socket hand_out_;
+  HandOut hand_out_;
   std::optional<Setting> set_;
   Doorman doorman_;
   std::list<Member> members_;
@@ -73,47 +77,56 @@ class Root {
 };
 
 void Root::run(const std::atomic<bool>& stop) {
-  while (!stop.load(std::memory_order_relaxed) && !finished()) {
-    poll_once();
-    if (hand_out_) hand_out_id();
-    for (Connection& connection : doorman_.admit()) members_.push_back({std::move(connection)});
-    for (Member& member : members_) serve(member);
-    std::erase_if(members_, [](const Member& member) {
-      return member.connection.ended() || (member.closing && !member.connection.wants_write());
-    });
-    if (roster_.complete() && !introduced_ && !failure_) introduce();
-    check_deadline();
-    strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
+  Status served;
+  while (served && !stop.load(std::memory_order_relaxed) && !finished()) {
+    served = or_shortage([this] { serve_all(); });
+    if (!served && !failure_) served = or_shortage([&] { tell_shortage(served.error()); });
   }
-  if (introduced_ || !(set_ || failure_)) return;
-  for (Member& member : members_)  // the next root is about to listen here
+  if (served && !introduced_ && (set_ || failure_)) served = or_shortage([this] { put_off_all(); });
+  if (!served) give_up();  // short again, or while telling
+}
+
+void Root::serve_all() {
+  poll_once();
+  if (hand_out_) hand_out_.serve(id_);
+  for (Connection& connection : doorman_.admit()) members_.push_back({std::move(connection)});
+  for (Member& member : members_) serve(member);
+  std::erase_if(members_, [](const Member& member) {
+    return member.connection.ended() || (member.closing && !member.connection.wants_write());
+  });
+  if (roster_.complete() && !introduced_ && !failure_) introduce();
+  check_deadline();
+  strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
+}
+
+/// Who has joined is told, and who comes later, if there is memory for that. Of the others something may be lost: they
+/// are to come again.
+void Root::tell_shortage(const Error& error) {
+  doorman_.drop_all();
+  fail_all(error);
+  std::erase_if(members_, [](const Member& member) { return member.rank < 0; });
+}
+
+/// The next root is about to listen here.
+void Root::put_off_all() {
+  for (Member& member : members_)
     if (!member.closing) put_off(member, failure_ ? failure_->message : "another set of ranks was to join there");
+}
+
+/// Without a word: all see it go.
+void Root::give_up() {
+  failed_.store(true, std::memory_order_release);
+  doorman_.close();
+  hand_out_.close();
+  members_.clear();
 }
 
 void Root::poll_once() {
   std::vector<pollfd> fds;
   doorman_.watch(fds);
-  if (hand_out_) fds.push_back({hand_out_.get(), POLLIN, 0});
+  if (hand_out_) fds.push_back({hand_out_.fd(), POLLIN, 0});
   for (const Member& member : members_) fds.push_back({member.connection.fd(), member.connection.poll_events(), 0});
   poll_slice(fds, failure_ ? linger_ : deadline_);
-}
-
-void Root::hand_out_id() {
-  constexpr int at_a_time = 64;  // ranks that knock at the other door wait meanwhile
-  for (int i = 0; i < at_a_time; ++i) {
-    auto socket = accept_one(hand_out_);
-    if (!socket) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // out of descriptors: no busy loop
-    if (!socket || !*socket) return;
-    ucred peer{};
-    socklen_t size = sizeof(peer);
-    if (::getsockopt(socket->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid()) {
-      log_info(-1, "refused the unique id to a process of another user (uid " + std::to_string(peer.uid) + ")");
-      continue;
-    }
-    auto packed = id_.pack();
-    // A fresh socket's buffer takes these few bytes at once.
-    [[maybe_unused]] auto sent = ::send(socket->get(), packed.data(), packed.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
 }
 
 void Root::serve(Member& member) {
@@ -154,6 +167,7 @@ void Root::take_join(Member& member, const Frame& frame) {
     return;
   }
   if (const Status same = is_of_this_set(*message); !same) return turn_away(member, *message, same.error());
+  expected_ = std::max(expected_, message->ranks);
   if (failure_ && set_ && told_ranks_.contains(message->rank)) return put_off(member, failure_->message);
   if (failure_) {
     member.rank = message->rank;
@@ -161,7 +175,6 @@ void Root::take_join(Member& member, const Frame& frame) {
     return;
   }
   int rank = message->rank;
-  expected_ = std::max(expected_, message->ranks);
   auto remaining_ms = message->remaining_ms;
   if (auto added = roster_.add(std::move(*message)); !added) {
     fail_all(added.error());
@@ -209,7 +222,7 @@ void Root::introduce() {
   introduced_ = true;
   // From here on nobody new belongs to this set: a rank that knocks again wants the next one.
   doorman_.close();
-  hand_out_.reset();
+  hand_out_.close();
   WelcomeMessage welcome;
   random_bytes(welcome.session);
   for (Member& member : members_) {
@@ -225,9 +238,7 @@ void Root::introduce() {
 
 void Root::fail_all(const Error& error) {
   if (failure_) return;
-  constexpr std::int64_t min_linger_ms = 1000;
-  constexpr std::int64_t max_linger_ms = 60'000;
-  linger_ = Deadline::after_ms(std::clamp(deadline_.remaining_ms(), min_linger_ms, max_linger_ms));
+  linger_ = Deadline::after_ms(std::clamp<std::int64_t>(deadline_.remaining_ms(), 1000, 60'000));
   failure_ = error;
   failed_.store(true, std::memory_order_release);  // before any rank is told, which may begin anew at once
   log_info(-1, "start-up failed: " + error.message);
@@ -243,7 +254,6 @@ void Root::tell_failure(Member& member) {
 
 void Root::check_deadline() {
   if (failure_ || !deadline_.expired()) return;
-  std::string address = id_.root.to_string();
   std::string strangers;
   if (doorman_.dropped() > 0)
     strangers = ". " + std::to_string(doorman_.dropped()) + " other connections were dropped, the last one being " +
@@ -262,9 +272,9 @@ void Root::check_deadline() {
     return;
   }
   const std::string who = roster_.ranks() == 0
-                              ? "no rank joined at " + address + " by the deadline"
-                              : "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " + address +
-                                    " by the deadline: " + list_ranks(roster_.missing());
+                              ? "no rank joined at " + id_.root.to_string() + " by the deadline"
+                              : "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " +
+                                    id_.root.to_string() + " by the deadline: " + list_ranks(roster_.missing());
   fail_all(
       {Code::timeout, who +
                           ". Check that they run and see their own errors; that they have the unique id of this job; "

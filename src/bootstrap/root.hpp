@@ -6,6 +6,7 @@
 
 #include "base/environment.hpp"
 #include "bootstrap/doorman.hpp"
+#include "bootstrap/hand_out.hpp"
 #include "bootstrap/unique_id.hpp"
 
 namespace strait {
@@ -21,8 +22,7 @@ struct RootOptions {
   /// An address that is reserved (reserve_at), to listen at instead of the unique id's. A root that still listens there
   /// ends first.
   const Socket* reserved = nullptr;
-  /// A listening unix socket: processes of the same user that connect to it are handed the unique id.
-  Socket hand_out;
+  HandOut hand_out;
   std::string job;  ///< whose processes these are
 };
 

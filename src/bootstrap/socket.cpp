@@ -26,6 +26,10 @@ class ForkGuard {
     std::lock_guard lock(mutex_);
     fds_.insert(fd);
   }
+  void forget(int fd) {
+    std::lock_guard lock(mutex_);
+    fds_.erase(fd);
+  }
   /// At once as far as forks go: no child has a copy that it does not know of.
   void close(UniqueFd& fd) {
     std::lock_guard lock(mutex_);
@@ -114,7 +118,9 @@ std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
 
 tl::unexpected<Error> listen_failure(const SocketAddress& address, int errno_value) {
   std::string remedy = "Choose an interface by STRAIT_SOCKET_IFNAME";
-  if (errno_value == EADDRINUSE)
+  if (errno_value == EADDRINUSE && address.port == 0)
+    remedy = "No port is left: widen net.ipv4.ip_local_port_range, or destroy communicators";
+  else if (errno_value == EADDRINUSE)
     remedy = "Another process listens there: choose another port by STRAIT_ROOT, or end it";
   if (errno_value == EADDRNOTAVAIL)
     remedy =
@@ -171,6 +177,10 @@ Socket& Socket::operator=(Socket&& other) noexcept {
 Socket::~Socket() { reset(); }
 void Socket::reset() {
   if (fd_) ForkGuard::instance().close(fd_);
+}
+UniqueFd Socket::release() {
+  if (fd_) ForkGuard::instance().forget(fd_.get());
+  return std::move(fd_);
 }
 
 Result<SocketAddress> Socket::local_address() const {

@@ -36,6 +36,8 @@ class Socket {
   int get() const { return fd_.get(); }
   explicit operator bool() const { return static_cast<bool>(fd_); }
   void reset();
+  /// What is no longer closed in forked children.
+  UniqueFd release();
   Result<SocketAddress> local_address() const;
 
  private:

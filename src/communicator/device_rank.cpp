@@ -247,7 +247,11 @@ void CudaRank::look_after(const std::stop_token& stop) {
     // This rank has seen it, though its own thread may be elsewhere. Last, for it asks the driver.
     if (std::exchange(tells, false)) (void)request_.watch->sticky();
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) {
-      started_.look(*ring_.mailbox, *request_.watch, [this] { return read_counts(); });
+      started_.look(*ring_.mailbox, *request_.watch, [this] {
+        auto counts = read_counts();
+        if (!counts) tell_of_failed_gpu();
+        return counts;
+      });
       (void)request_.watch->examine_peers();
     }
     std::this_thread::sleep_for(look_every);
@@ -331,6 +335,11 @@ Status CudaRank::await_work() {
 Status CudaRank::has_not_ended() const {
   return fail(Code::aborted, "calls on GPU " + std::to_string(request_.device) +
                                  " have not ended 10 s after the communicator failed. Let what else runs there end");
+}
+
+/// Where peers wait for it: nobody else might ask it for long, as of a program that waits for data.
+void CudaRank::tell_of_failed_gpu() const {
+  if (questions_->ask([] { return std::optional(gpu_has_failed()); }, longest_question) == true) (void)check_gpu();
 }
 
 /// On a GPU that has failed calls have ended, too, and have no results.

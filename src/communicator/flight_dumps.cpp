@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -51,17 +52,24 @@ void on_signal(int number, siginfo_t* info, void* context) {
     handler_before.sa_handler(number);
 }
 
+void dump_all() {
+  Recorders& all = recorders();
+  const std::scoped_lock lock(all.mutex);
+  for (const FlightRecorder* recorder : all.live)
+    if (const Status dumped = dump_to_folder(*recorder, "signal"); !dumped)
+      log_warn(static_cast<int>(recorder->about().rank), dumped.error().message);
+}
+
 void dump_all_at_each_byte(int pipe_end) {
   char byte = 0;
   for (;;) {
     const ssize_t got = read(pipe_end, &byte, 1);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return;
-    Recorders& all = recorders();
-    const std::scoped_lock lock(all.mutex);
-    for (const FlightRecorder* recorder : all.live)
-      if (const Status dumped = dump_to_folder(*recorder, "signal"); !dumped)
-        log_warn(static_cast<int>(recorder->about().rank), dumped.error().message);
+    try {
+      dump_all();
+    } catch (const std::bad_alloc&) {  // without memory there is no dump, and nothing to say so
+    }
   }
 }
 

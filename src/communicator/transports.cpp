@@ -66,7 +66,8 @@ Result<OpenTransport> open_shared(const TransportRequest& request, OpenShared op
   STRAIT_ASSIGN(shm::Opened opened, open(shared));
   OpenTransport result = over_segment(std::move(opened.transport));
   result.has_died = [lives = opened.lives](std::uint32_t rank) { return lives->has_died(rank); };
-  result.cause_of_death = "whose process has died. See that rank's output and the kernel log for why";
+  result.cause_of_death =
+      "whose process has died, or become another program (exec). See that rank's output and the kernel log for why";
   return result;
 }
 Result<OpenTransport> open_shm(const TransportRequest& request) { return open_shared(request, shm::open); }

@@ -170,6 +170,38 @@ TEST(DeathOf, ARankForWhichAnotherLeaves) {
   for (const int rank : {0, 1}) EXPECT_EQ(processes.end(rank, 5000), 0);
 }
 
+/// Of a rank that calls exec() only the number of its process is left. Rank 0 has begun the shared memory; ranks 1 and
+/// 2 are threads of one process.
+TEST(DeathOf, ARankThatBecomesAnotherProgram) {
+  for (const int victim : {0, 1}) {
+    const auto live = [victim](const straitUniqueId& id, int rank, Report& report) {
+      straitComm_t comm = join(id, rank, 3, report);
+      if (comm == nullptr) return;
+      STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+      if (rank == victim) {
+        std::this_thread::sleep_for(milliseconds(200));  // the others wait by now
+        report.fail_with(straitSuccess, "");
+        execlp("sleep", "sleep", "60", nullptr);
+      }
+      const straitResult_t result = straitBarrier(comm, nullptr);
+      report.fail_with(result, straitGetLastError(comm));
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+    };
+    RankProcesses processes(2, [&](int process, const straitUniqueId& id, Report& report) {
+      Report of_second_thread;
+      std::jthread second;
+      if (process == 1) second = std::jthread([&] { live(id, 2, of_second_thread); });
+      live(id, process, report);
+    });
+    EXPECT_TRUE(processes.await([&](int rank) { return processes.report(rank).failed.load() != 0; }, 20'000));
+    const Report &dead = processes.report(victim), &told = processes.report(1 - victim);
+    EXPECT_EQ(told.result, straitRemoteError) << told.message;
+    EXPECT_THAT(std::string(told.message), HasSubstr(victim == 0 ? "needs rank 0 (host" : "needs rank "));
+    EXPECT_LT(told.failed_at - dead.failed_at, seconds(1));
+    EXPECT_EQ(processes.end(1 - victim, 10'000), 0);
+  }
+}
+
 /// From now on this process is told that its kernel has no pidfds.
 void refuse_pidfd_open() {
   sock_filter filter[] = {

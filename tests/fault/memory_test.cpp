@@ -8,8 +8,11 @@
 #include <atomic>
 #include <barrier>
 #include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <new>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,6 +41,9 @@ void release(void* memory) {
 }
 
 }  // namespace
+
+/// So that what is to fail is another thread's.
+void allocate_once() { std::free(allocate(1)); }
 
 void* operator new(std::size_t bytes) { return allocate(bytes); }
 void* operator new[](std::size_t bytes) { return allocate(bytes); }
@@ -196,6 +202,98 @@ TEST(OutOfMemory, OfAThreadThatSetsUp) {
     });
     ASSERT_EQ(wait_for(child, 5'000), 0) << "allocation " << failing;
   }
+}
+
+/// Runs it in a process of its own, in which that allocation of the next thread fails that allocates anything.
+void run_apart(int failing, const std::function<void()>& body) {
+  const pid_t child = fork_rank([&] { body(); });
+  EXPECT_EQ(wait_for(child, 10'000), 0) << "allocation " << failing;
+}
+
+/// What ranks 0 and 1, which are threads, return when they join after `shorten` has been called.
+std::array<straitResult_t, 2> join_two(const straitUniqueId& id, const std::function<void()>& shorten) {
+  std::array<straitResult_t, 2> results{};
+  std::barrier started(2, [&]() noexcept { shorten(); });
+  std::vector<std::jthread> threads;
+  for (std::size_t rank : {0, 1})
+    threads.emplace_back([&, rank] {
+      straitConfig_t config = test_config();
+      config.init_timeout_ms = 5000;
+      straitComm_t comm = nullptr;
+      allocate_once();
+      started.arrive_and_wait();
+      results[rank] = straitCommInitRank(&comm, 2, &id, static_cast<int>(rank), &config);
+      if (comm != nullptr) straitCommDestroy(comm);
+    });
+  threads.clear();
+  return results;
+}
+
+/// The thread that introduces ranks to one another.
+TEST(OutOfMemory, OfARoot) {
+  for (int failing = 0; failing < 40 && !HasFailure(); ++failing)
+    run_apart(failing, [&] {
+      straitUniqueId id;
+      failing_of_next_thread = failing;
+      STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+      while (failing_of_next_thread != -1) std::this_thread::yield();
+      const auto results = join_two(id, [] {});
+      EXPECT_THAT(results, ::testing::Each(::testing::AnyOf(straitOutOfMemory, straitRemoteError, straitSuccess)));
+    });
+}
+
+/// The thread that lets ranks in that connect over TCP.
+TEST(OutOfMemory, OfAThreadThatIsConnectedTo) {
+  for (int failing = 0; failing < 20 && !HasFailure(); ++failing)
+    run_apart(failing, [&] {
+      straitUniqueId id;
+      setenv("STRAIT_TRANSPORT", "tcp", 1);
+      STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // its thread has begun
+      const auto results = join_two(id, [&] { failing_of_next_thread = failing; });
+      EXPECT_THAT(results, ::testing::Each(::testing::AnyOf(straitOutOfMemory, straitRemoteError, straitSuccess)));
+      if (failing == 0) {
+        EXPECT_THAT(results, ::testing::Contains(straitOutOfMemory));
+      }
+    });
+}
+
+/// The thread that asks for a host's address.
+TEST(OutOfMemory, OfALookUp) {
+  run_apart(0, [] {
+    setenv("STRAIT_RANK", "1", 1);
+    setenv("STRAIT_RANKS", "2", 1);
+    setenv("STRAIT_ROOT", "no-such-host.invalid:1", 1);
+    setenv("STRAIT_KEY", std::string(64, 'a').c_str(), 1);
+    straitConfig_t config = test_config();
+    config.init_timeout_ms = 5000;
+    straitComm_t comm = nullptr;
+    failing_of_next_thread = 0;
+    EXPECT_THAT(straitCommInitEnv(&comm, &config), ::testing::AnyOf(straitOutOfMemory, straitTimeout));
+  });
+}
+
+/// The thread that writes the flight recorder at a signal: the next signal finds it well.
+TEST(OutOfMemory, OfADumpAtASignal) {
+  for (int failing = 0; failing < 20 && !HasFailure(); ++failing)
+    run_apart(failing, [&] {
+      char folder[] = "/tmp/strait-memory-test-XXXXXX";
+      ASSERT_NE(mkdtemp(folder), nullptr);
+      setenv("STRAIT_FLIGHT_RECORDER", folder, 1);
+      straitUniqueId id;
+      straitComm_t comm = nullptr;
+      STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+      STRAIT_EXPECT_OK(straitCommInitRank(&comm, 1, &id, 0, nullptr));
+      failing_of_next_thread = failing;
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+      while (std::filesystem::is_empty(folder) && std::chrono::steady_clock::now() < deadline) {
+        raise(SIGUSR1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      EXPECT_FALSE(std::filesystem::is_empty(folder));
+      STRAIT_EXPECT_OK(straitCommDestroy(comm));
+      std::filesystem::remove_all(folder);
+    });
 }
 
 TEST(OutOfMemory, AllReduce) { run_with_failures(all_reduce); }

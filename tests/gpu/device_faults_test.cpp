@@ -1,16 +1,8 @@
-// GPU ranks that die, stay away, abort or call something else: kernels that wait end, and every rank is told why.
-#include <cuda_runtime.h>
+// GPU ranks that die, stay away, abort or call something else, and GPUs that fail: kernels that wait end, and every
+// rank is told why.
+#include "gpu/device_fault_ranks.hpp"
 
-#include <algorithm>
-#include <concepts>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
-
-#include "fault/rank_processes.hpp"
 
 namespace strait::testing {
 namespace {
@@ -18,101 +10,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-int gpus_in_a_child() {
-  // A process that has used CUDA must not fork ranks that will.
-  const int status = wait_for(fork_rank([] {
-                                int devices = 0;
-                                _exit(cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0);
-                              }),
-                              60'000);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-}
-
-/// All ranks of one kind, or with `true` in islands.
-class DeviceFaults : public ::testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    const int gpus = gpus_in_a_child();
-    if (gpus == 0) GTEST_SKIP() << "needs a GPU, here is none";
-    ranks_ = std::clamp(gpus, GetParam() ? 3 : 2, 4);
-    setenv("STRAIT_SHARE_GPUS", gpus < ranks_ ? "1" : "0", 1);
-    if (!GetParam()) return;
-    if (std::getenv("STRAIT_P2P") != nullptr) GTEST_SKIP() << "STRAIT_P2P is set";
-    setenv("STRAIT_P2P", ranks_ == 3 ? "0-1" : "0-1,2-3", 1);
-    is_set_ = true;
-  }
-  void TearDown() override {
-    if (is_set_) unsetenv("STRAIT_P2P");
-    unsetenv("STRAIT_SHARE_GPUS");
-  }
-  int ranks_ = 0;
-
- private:
-  bool is_set_ = false;
-};
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceFaults, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Islands" : "Alike"; });
-
-/// A rank's stream, memory and communicator; the communicator may be null.
-struct DeviceSide {
-  DeviceSide(const straitUniqueId& id, int rank, int ranks, Report& report, std::int64_t timeout_ms = 0) {
-    int gpus = 0;
-    EXPECT_EQ(cudaGetDeviceCount(&gpus), cudaSuccess);
-    straitConfig_t config = test_config();
-    config.device = rank % gpus;  // where there are fewer, ranks share them
-    EXPECT_EQ(cudaSetDevice(config.device), cudaSuccess);
-    config.timeout_ms = timeout_ms;
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-    EXPECT_EQ(cudaMalloc(&data, bytes), cudaSuccess);
-    EXPECT_EQ(cudaMemsetAsync(data, 0, bytes, stream), cudaSuccess);
-    comm = join(id, rank, ranks, report, config);
-  }
-  straitResult_t all_reduce(std::size_t count, straitRedOp_t op = straitSum) const {
-    return straitAllReduce(data, data, count, straitInt32, op, comm, stream);
-  }
-  /// The same as a graph.
-  cudaGraphExec_t captured(std::size_t count, straitRedOp_t op = straitSum) const {
-    return captured([&] { STRAIT_EXPECT_OK(all_reduce(count, op)); });
-  }
-  /// What `record` gives to the stream.
-  template <class Record>
-  requires std::invocable<Record> cudaGraphExec_t captured(Record&& record)
-  const {
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t ready = nullptr;
-    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    record();
-    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    EXPECT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
-    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-    return ready;
-  }
-  /// What the flight recorder knows of this rank.
-  nlohmann::json record(int rank) const {
-    const std::string path = "/tmp/strait_faults_" + std::to_string(getpid());
-    STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, path.c_str()));
-    std::ifstream file(path);
-    auto json = nlohmann::json::parse(file);
-    std::filesystem::remove(path);
-    return json.at("seen").at(static_cast<std::size_t>(rank));
-  }
-  /// Waits for the stream, then until the communicator knows of a failure.
-  straitResult_t await_error(int timeout_ms) const {
-    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-    straitResult_t error = straitSuccess;
-    const auto deadline = Clock::now() + milliseconds(timeout_ms);
-    while (error == straitSuccess && Clock::now() < deadline) {
-      STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    return error;
-  }
-
-  static constexpr std::size_t bytes = std::size_t{64} << 20;
-  cudaStream_t stream = nullptr;
-  std::int32_t* data = nullptr;
-  straitComm_t comm = nullptr;
-};
 
 /// All-reduces without end until one fails; the stream is never far behind.
 straitResult_t run_until_failure(const DeviceSide& side, std::size_t count, Report& report) {
@@ -356,6 +255,34 @@ TEST_P(DeviceFaults, AfterAnAbortTheFlightRecorderKnowsWhatHadNotFinished) {
     STRAIT_EXPECT_OK(straitCommDestroy(side.comm));
   });
   processes.expect_all_end_well();
+}
+
+/// As by a kernel of the program's own that goes astray. Rank 1 does not notice, for it waits for something else: who
+/// waits for it is told all the same, and so is rank 1.
+TEST_P(DeviceFaults, AFailedGpuIsNamed) {
+  RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
+    const DeviceSide side(id, rank, ranks_, report);
+    if (side.comm == nullptr) return;
+    STRAIT_EXPECT_OK(side.all_reduce(1000));
+    EXPECT_EQ(cudaStreamSynchronize(side.stream), cudaSuccess);
+    char* const nowhere = reinterpret_cast<char*>(side.data) + (std::size_t{1} << 42);
+    void* const data = rank == 1 ? nowhere : reinterpret_cast<char*>(side.data);
+    STRAIT_EXPECT_OK(straitAllReduce(data, data, 1000, straitInt32, straitSum, side.comm, side.stream));
+    const auto began = Clock::now();
+    straitResult_t error = straitSuccess;
+    while (error == straitSuccess && Clock::now() - began < milliseconds(10'000)) {
+      STRAIT_EXPECT_OK(straitCommGetAsyncError(side.comm, &error));
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_LT(Clock::now() - began, milliseconds(3'000));
+    report.fail_with(error, straitGetLastError(side.comm));
+    (void)straitCommDestroy(side.comm);
+  });
+  processes.expect_all_end_well();
+  for (int rank = 0; rank < ranks_; ++rank) {
+    EXPECT_EQ(processes.report(rank).result, straitCudaError) << "rank " << rank;
+    EXPECT_THAT(processes.report(rank).message, AllOf(HasSubstr("of rank 1"), HasSubstr("has failed")));
+  }
 }
 
 TEST_P(DeviceFaults, ADeadlineNamesTheRankThatIsMissing) {

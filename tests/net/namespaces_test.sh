@@ -3,6 +3,7 @@
 # ranks, each in namespaces of its own:
 #   everything_apart  network (joined by a veth pair), PID, IPC and mount namespaces, /dev/shm of 64 MB; 256 MB of data
 #   same_network      PID and IPC namespaces only
+#   ipv6_only         as everything_apart, but the hosts have IPv6 alone, and rank 0's name an IPv4 address besides
 #   death             as everything_apart; rank 1 is killed
 # and with a /tmp of their own as well, so that no unix socket reaches both:
 #   no_socket         one /dev/shm for both, as containers with --ipc=host have it: a file there
@@ -32,7 +33,9 @@ if [ "$scenario" = small_dev_shm ] && [ "${in_small_dev_shm:-}" = "" ]; then
 fi
 
 name=strait-test-$$
+hosts=
 cleanup() {
+  [ -z "$hosts" ] || rm -f "$hosts"
   ip netns del "$name-0" 2>/dev/null || true
   ip netns del "$name-1" 2>/dev/null || true
 }
@@ -55,7 +58,12 @@ else
   ip link add eth0 netns "$name-0" type veth peer name eth0 netns "$name-1" 2>/dev/null ||
     skip "this kernel makes no veth pairs"
   for side in 0 1; do
-    ip -n "$name-$side" address add "10.83.0.$((side + 1))/24" dev eth0
+    if [ "$scenario" = ipv6_only ]; then
+      ip -n "$name-$side" address add "fd83::$((side + 1))/64" dev eth0 nodad 2>/dev/null ||
+        skip "there is no IPv6 here"
+    else
+      ip -n "$name-$side" address add "10.83.0.$((side + 1))/24" dev eth0
+    fi
     ip -n "$name-$side" link set eth0 up
     ip -n "$name-$side" link set lo up
   done
@@ -69,6 +77,12 @@ transport=shm
 own_folders='mount -t tmpfs -o size=64m tmpfs /dev/shm'
 private_tmp='mount -t tmpfs tmpfs /tmp'
 case $scenario in
+  ipv6_only)
+    root=rank0.test
+    hosts=$(mktemp)
+    printf '10.83.0.1 rank0.test\nfd83::1 rank0.test\n' >"$hosts"
+    own_folders="$own_folders && mount --bind $hosts /etc/hosts"
+    ;;
   no_socket*) transport=shm_file own_folders=$private_tmp ;;
   small_dev_shm) transport=tcp own_folders=$private_tmp ;;
   nothing_shared* | vanished | shrink*) transport=tcp own_folders="$own_folders && $private_tmp" ;;

@@ -26,14 +26,37 @@ refuses 2 "--nthreads: Value 0 not in range 1 to" perf all-reduce -t 0
 refuses 2 "--nthreads: Value 100000 not in range 1 to" perf all-reduce -t 100000
 refuses 2 "--iters: Value 0 not in range 1 to" perf all-reduce -n 0
 refuses 2 "sizes. Give a larger step" perf all-reduce -b 1 -e 4G -i 1
+refuses 2 "--warmup_iters: Value -1 not in range 0 to 2147483647" perf all-reduce -w -1
+refuses 2 "--check: Value -1 not in range 0 to 2147483647" perf all-reduce -c -1
+refuses 2 "--run_cycles: Value -1 not in range 0 to 2147483647" perf all-reduce -N -1
+refuses 2 "--cudagraph: Value -1 not in range 0 to 2147483647" perf all-reduce -G -1
+refuses 2 "--stepfactor: Value -2 not in range 1 to" perf all-reduce -f -2
+refuses 2 "--budget-ms: Value 0 not in range 0.000001 to 1000000000.000000" perf all-reduce --budget-ms 0
 refuses 2 "excludes" topo --list --json
 refuses 2 "--parameters requires --train" sim all-reduce --topology laptop --parameters 1M
 refuses 1 "--train needs --parameters, those of the model, and --compute-ms" sim all-reduce --topology laptop --train
 refuses 2 "--ranks: Value 1025 not in range 1 to 1024" explain all-reduce --topology laptop --ranks 1025
 
+# What a script's unset variable leaves of an option is none that was not given.
+refuses 2 "--json: the value is empty" perf all-reduce --json ""
+refuses 2 "--simulate: the value is empty" perf all-reduce --simulate ""
+refuses 2 "collective: the value is empty" perf ""
+refuses 2 "--algorithm: the value is empty" explain all-reduce --algorithm ""
+refuses 2 "--svg: the value is empty" topo --svg ""
+refuses 2 "--against: the value is empty" sim all-reduce --against ""
+
+refuses 2 "--simulate measures nothing: leave out --run_cycles, --turns, --calibrate" \
+  perf all-reduce --simulate 4x-h200 -N 3 --turns 7 --calibrate
+STRAIT_WIRE=int8 refuses 1 "STRAIT_WIRE=int8: wire formats are predicted for GPU ranks of one host only. Exact" \
+  perf all-reduce --simulate laptop -b 1K -e 1K
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
+
+# What all ranks would say is said once, and before they start.
+refuses 1 "--root 100 is not a rank: there are 64" perf broadcast -r 100 -t 64 -b 1K -e 1K
+[[ "$(grep -c . err)" == 1 && ! -s out ]] || { echo "a wrong root was told by many" && cat err && exit 1; }
+[[ "$("$strait" --version)" == "$("$strait" version)" && "$("$strait" --version)" == "strait "*", library "* ]]
 
 # Known before anything is measured, so that no table is printed, and no file is left.
 small=(perf all-reduce -t 2 -b 8 -e 8 -n 1)
@@ -52,8 +75,40 @@ for where in "" "--topology 10x-rtx3090"; do
   grep -q "calls go by STRAIT_ALGORITHM=ring here" out || { echo "explain $where" && cat out && exit 1; }
 done
 
+# The table says where floats are rounded on their way, and what asked for it.
+said() {
+  timeout 60 "$strait" perf "$@" >out 2>err </dev/null || { echo "strait perf $*: status $?" && cat err && exit 1; }
+}
+wired=(all-reduce -t 2 -b 1K -e 1K -n 1)
+STRAIT_WIRE=int8 said "${wired[@]}"
+grep -qx "# Wire: int8 (STRAIT_WIRE) at any size: STRAIT_WIRE_BYTES does not count here" out
+STRAIT_WIRE=int8 said "${wired[@]}" --wire fp8
+grep -q "^# Wire: fp8 (--wire) " out
+STRAIT_WIRE=int8 said "${wired[@]}" --wire off
+if grep -q Wire out; then echo "exact calls have a wire format" && exit 1; fi
+predicted=(all-reduce --simulate 4x-h200 -b 64M -e 64M)
+said "${predicted[@]}" --wire int8 && cp out by_option
+grep -q "^# Wire: int8 (--wire) " out
+STRAIT_WIRE=int8 said "${predicted[@]}"
+grep -q "^# Wire: int8 (STRAIT_WIRE) " out
+diff <(grep -v "^#" by_option) <(grep -v "^#" out) || { echo "predictions do not heed STRAIT_WIRE" && exit 1; }
+
+# The library warns once of a forced algorithm: of a call that is measured, not of what ranks tell one another.
+for ranks in 2 4; do
+  STRAIT_ALGORITHM=ring said all-reduce -t "$ranks" -b 1M -e 1M -n 1
+  grep -q "asks for ring .* for all-reduce of 262144 float32" err || { echo "-t $ranks: no warning of ring" && cat err && exit 1; }
+done
+
+# Lines are overwritten only on terminals that can.
+on_terminal() { TERM="$1" python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$strait" "${small[@]}" >out </dev/null; }
+on_terminal xterm
+grep -q $'\x1b\[K' out || { echo "no progress on a terminal" && exit 1; }
+on_terminal dumb
+grep -q "Collective test concluded" out
+if grep -q $'\x1b' out; then echo "escape sequences on a dumb terminal" && exit 1; fi
+
 # A full disk is no success.
-for command in version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \
+for command in version --version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \
   "${small[*]}"; do
   status=0
   # shellcheck disable=SC2086  # one word an argument

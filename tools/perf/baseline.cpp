@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "perf/bookkeeping.hpp"
 #include "perf/call.hpp"
 
 namespace strait::perf {
@@ -15,15 +16,12 @@ Result<std::unique_ptr<Baseline>> Baseline::join(const std::string& path, strait
   auto nccl = Nccl::load(path);
   Result<Nccl::UniqueId> id = nccl && rank == 0 ? (*nccl)->unique_id() : Nccl::UniqueId();
   // Those that wait in the baseline for a rank that is not coming would do so for long.
-  std::int32_t ready = nccl && id ? 1 : 0;
-  STRAIT_TRY(checked(straitAllReduce(&ready, &ready, 1, straitInt32, straitMin, control, nullptr), control,
-                     "Learning who has loaded the baseline"));
+  std::int64_t ready = nccl && id ? 1 : 0;
+  STRAIT_TRY(all_reduce(control, ready, Combination::min));
   if (!nccl) return tl::unexpected(std::move(nccl).error());
   if (!id) return tl::unexpected(std::move(id).error());
   if (ready == 0) return fail(Code::aborted, "another rank cannot load the baseline");
-  STRAIT_TRY(
-      checked(straitBroadcast(id->bytes.data(), id->bytes.data(), id->bytes.size(), straitUint8, 0, control, nullptr),
-              control, "Passing on the baseline's ticket"));
+  STRAIT_TRY(broadcast(control, id->bytes.data(), id->bytes.size(), "Passing on the baseline's ticket"));
   std::unique_ptr<Baseline> baseline(new Baseline(std::move(*nccl), gpu));
   STRAIT_ASSIGN(baseline->comm_, baseline->nccl_->join(ranks, *id, rank));
   gpu.also_ask([raw = baseline.get()] { return raw->nccl_->async_error(raw->comm_); });

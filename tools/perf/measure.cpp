@@ -7,7 +7,9 @@
 #include <optional>
 #include <utility>
 
+#include "perf/bookkeeping.hpp"
 #include "perf/rank_run.hpp"
+#include "perf/table.hpp"
 #include "safe_print.hpp"
 
 namespace strait::perf {
@@ -142,7 +144,7 @@ Status RankRun::record_graphs(const Operation& o, Contender& c) {
 /// `time_us`: of what is repeated. As often on all ranks, which wait for one another.
 Status RankRun::keep_to_budget(Contender& c, double time_us) {
   if (options_.budget_ms == 0) return {};
-  STRAIT_TRY(all_reduce(&time_us, 1, straitFloat64, straitMax));
+  STRAIT_TRY(all_reduce(control_, time_us, Combination::max));
   const double fitting = options_.budget_ms * 1e3 / turns() / std::max(time_us, 1e-3);
   c.repeats = fitting < c.repeats ? std::max(static_cast<int>(fitting), 1) : c.repeats;
   return {};
@@ -226,11 +228,11 @@ Result<std::int64_t> RankRun::verify(Operation o, const Contender& c) {
     wrong_here += changed;
   }
   if (wrong_here != 0)  // said here too, because the sum below is the library's own work
-    tools::print(stderr, "strait perf: rank {}: {} wrong elements{}, {} {} of {} bytes, {}, seed {}\n", rank_,
-                 wrong_here, c.is_baseline ? " of the baseline" : "", name(o.collective), name(o.type), o.bytes,
-                 o.in_place ? "in place" : "out of place", o.seed);
+    tools::print(stderr, "strait perf: rank {}: {}{}, {} {} of {}, {}, seed {}\n", rank_,
+                 counted(wrong_here, "wrong element"), c.is_baseline ? " of the baseline" : "", name(o.collective),
+                 name(o.type), counted(o.bytes, "byte"), o.in_place ? "in place" : "out of place", o.seed);
   auto wrong = static_cast<std::int64_t>(wrong_here);
-  STRAIT_TRY(all_reduce(&wrong, 1, straitInt64, straitSum));
+  STRAIT_TRY(all_reduce(control_, wrong, Combination::sum));
   if (!c.is_baseline) wrong_ += std::max(wrong, static_cast<std::int64_t>(wrong_here));
   return wrong;
 }

@@ -16,6 +16,9 @@ constexpr std::array<std::string_view, data_type_count> table_names = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
 constexpr int most_threads = 1024;
 constexpr std::size_t most_sizes = 100'000;
+constexpr int most_gpus = 1024;  // of a thread
+constexpr double most_budget_ms = 1e9;
+const CLI::Range at_least_none(0, std::numeric_limits<int>::max());
 const CLI::Range at_least_one(1, std::numeric_limits<int>::max());
 
 std::string joined(int count, const std::function<std::string_view(int)>& name_of) {
@@ -60,8 +63,12 @@ void declare_what(CLI::App& app, Options& o) {
   app.add_option("-e,--maxbytes", into(o.max_bytes, parse_bytes), "Largest size (default: 32M)")->group(sizes);
   app.add_option("-i,--stepbytes", into(o.step_bytes, parse_bytes), "Added from size to size (default: 1M)")
       ->group(sizes);
-  app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")->group(sizes);
-  app.add_option("--extra-elements", o.extra_elements, "Added to each size, to make odd ones")->group(sizes);
+  app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")
+      ->check(at_least_one)
+      ->group(sizes);
+  app.add_option("--extra-elements", o.extra_elements, "Added to each size, to make odd ones")
+      ->check(at_least_none)
+      ->group(sizes);
   app.add_option("--offset-bytes", o.offset_bytes, "Where calls begin in buffers, which are aligned to pages")
       ->check(CLI::Range(0, 4095))
       ->group(sizes);
@@ -76,6 +83,7 @@ void declare_how(CLI::App& app, Options& o) {
       ->group(ranks);
   app.add_option("-g,--ngpus", o.gpus, "GPUs of each thread, one a rank; 0: host ranks")
       ->capture_default_str()
+      ->check(CLI::Range(0, most_gpus))
       ->group(ranks);
   const char* timing = "Timing";
   app.add_option("-n,--iters", o.iterations, "Timed iterations")
@@ -89,11 +97,11 @@ void declare_how(CLI::App& app, Options& o) {
       ->group(timing);
   app.add_option("-w,--warmup_iters", o.warmup_iterations, "Iterations before them")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_none)
       ->group(timing);
   app.add_option("-N,--run_cycles", o.cycles, "Run and print the sizes this often; 0: until interrupted")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_none)
       ->group(timing);
   app.add_option("-a,--average", into_enum(o.average, 3),
                  "Time of: 0 rank 0, 1 mean of ranks, 2 min, 3 max (default: 1)")
@@ -102,17 +110,20 @@ void declare_how(CLI::App& app, Options& o) {
                  "After each iteration: 0 nothing, 1 a barrier, 2 wait, 3 a barrier that is not timed (default: 0)")
       ->group(timing);
   app.add_option("-G,--cudagraph", o.graph_launches, "Record the iterations in a CUDA graph, and launch it this often")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_none)
       ->group(timing);
   app.add_option("--budget-ms", o.budget_ms,
                  "Call less often what would take longer, of a size, place and library; once a turn at least")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-6, most_budget_ms))
       ->group(timing);
   app.add_option("-C,--report_cputime", o.cpu_time, "1: print the calling thread's CPU time instead of latency")
       ->group(timing);
+}
+
+void declare_checks_and_results(CLI::App& app, Options& o) {
   app.add_option("-c,--check", o.checks, "Verified runs of each size; 0: none")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_none);
   app.add_option("--check-limit", into(o.check_limit_bytes, parse_bytes), "Larger sizes are timed and not verified");
   app.add_option("-R,--local_register", o.registration,
                  "1: buffers that are registered with the communicator; 2: with a baseline as symmetric windows")
@@ -126,6 +137,9 @@ void declare_how(CLI::App& app, Options& o) {
       "Measure the GPUs' links first, to one another or to the host, and show how long each size takes at least");
   app.add_option("--simulate", o.simulate,
                  "Predict instead of measuring: on a machine of `strait topo --list`, or on one that a file describes");
+  app.add_flag(
+      "--calibrate", o.calibrates,
+      "First measure this machine's rates (10 s, longer where it is busy) and keep them, if none are kept yet");
   app.add_option("--json", o.json_path, "Write machine, settings and results to this file");
   app.add_option("--plot", o.plot_path, "Draw bandwidth and latency against size into this file (.svg or .html)");
 }
@@ -143,6 +157,11 @@ Result<std::size_t> parse_bytes(std::string_view text) {
   const double bytes = std::ldexp(value, suffix.empty() ? 0 : 10 * static_cast<int>(unit + 1));
   if (bytes > 1e15) return fail(Code::invalid_argument, "'" + std::string(text) + "' is more than 1000 terabytes");
   return static_cast<std::size_t>(bytes);
+}
+
+bool can_have_wire(Collective collective, DataType type, ReduceOp op) {
+  return wire::is_wire_collective(collective) && wire::is_wire_type(type) &&
+         (!is_reduction(collective) || wire::is_wire_op(op));
 }
 
 std::string_view table_name(DataType type) { return table_names[static_cast<std::size_t>(type)]; }
@@ -204,6 +223,7 @@ Result<int> parse_root(std::string_view text) {
 void declare_options(CLI::App& app, Options& options) {
   declare_what(app, options);
   declare_how(app, options);
+  declare_checks_and_results(app, options);
 }
 
 namespace {
@@ -228,8 +248,34 @@ Status validate_wire(const Options& o) {
 }  // namespace
 
 namespace {
+/// What is about measuring, where nothing is measured.
+Status validate_simulation(const Options& o) {
+  if (o.simulate.empty()) return {};
+  const Options defaults;
+  const std::pair<bool, std::string_view> asked[] = {
+      {o.aggregated != defaults.aggregated, "--agg_iters"},
+      {o.cycles != defaults.cycles, "--run_cycles"},
+      {o.blocking != defaults.blocking, "--blocking"},
+      {o.graph_launches != defaults.graph_launches, "--cudagraph"},
+      {o.budget_ms != defaults.budget_ms, "--budget-ms"},
+      {o.cpu_time != defaults.cpu_time, "--report_cputime"},
+      {o.checks > defaults.checks, "--check"},
+      {o.registration != defaults.registration, "--local_register"},
+      {!o.baseline_path.empty(), "--baseline"},
+      {o.turns != defaults.turns, "--turns"},
+      {o.floors, "--floors"},
+      {o.offset_bytes != defaults.offset_bytes, "--offset-bytes"},
+      {o.calibrates, "--calibrate"},
+  };
+  std::string names;
+  for (const auto& [is_asked, name] : asked)
+    if (is_asked) names += (names.empty() ? "" : ", ") + std::string(name);
+  if (names.empty()) return {};
+  return fail(Code::invalid_argument, "--simulate measures nothing: leave out " + names);
+}
+
 Status validate_registration(const Options& o) {
-  if (o.registration != 2 || o.gpus != 0 || !o.simulate.empty()) return {};
+  if (o.registration != 2 || o.gpus != 0) return {};
   return fail(Code::unsupported,
               "--local_register 2: NCCL's symmetric windows. Buffers of host ranks that -R 1 registers are symmetric "
               "already");
@@ -248,12 +294,11 @@ Status validate_offset(const Options& o) {
 Status validate_gpu_options(const Options& o) {
   if (o.graph_launches != 0 && o.gpus == 0)
     return fail(Code::invalid_argument, "--cudagraph: host ranks have no CUDA graphs. Measure GPUs with -g 1");
-  if (o.floors && (o.gpus == 0 || !o.simulate.empty()))
+  if (o.floors && o.gpus == 0)
     return fail(Code::invalid_argument,
                 "--floors: they are of links that are measured, of GPUs. Measure them with -g 1");
   if (o.baseline_path.empty()) return {};
   if (o.gpus == 0) return fail(Code::invalid_argument, "--baseline: NCCL joins GPUs only. Measure them with -g 1");
-  if (!o.simulate.empty()) return fail(Code::invalid_argument, "--baseline is measured; --simulate measures nothing");
   if (o.collective == Collective::barrier)
     return fail(Code::unsupported, "--baseline: NCCL has no barrier. Measure without it");
   return {};
@@ -262,6 +307,7 @@ Status validate_gpu_options(const Options& o) {
 
 Status validate(const Options& o) {
   STRAIT_TRY(validate_wire(o));
+  STRAIT_TRY(validate_simulation(o));
   if (o.min_bytes > o.max_bytes)
     return fail(Code::invalid_argument, "--minbytes is above --maxbytes: no sizes to measure. Exchange them");
   if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)
@@ -270,7 +316,6 @@ Status validate(const Options& o) {
     return fail(Code::invalid_argument, "--stepbytes " + std::to_string(o.step_bytes) + " makes more than " +
                                             std::to_string(most_sizes) +
                                             " sizes. Give a larger step, or a factor with -f 2");
-  if (o.gpus < 0) return fail(Code::invalid_argument, "--ngpus is a number of GPUs: from 0 on");
   STRAIT_TRY(validate_offset(o));
   STRAIT_TRY(validate_registration(o));
   STRAIT_TRY(validate_gpu_options(o));
@@ -292,6 +337,7 @@ std::vector<std::size_t> sizes_bytes(const Options& o) {
   std::size_t size = o.min_bytes;
   while (size <= o.max_bytes) {
     sizes.push_back(size);
+    if (o.step_factor > 1 && size > o.max_bytes / o.step_factor) break;  // the next could be beyond all numbers
     const std::size_t next = o.step_factor > 1 ? size * o.step_factor : size + o.step_bytes;
     if (next <= size) break;  // 0 times a factor
     size = next;

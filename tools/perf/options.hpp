@@ -53,8 +53,9 @@ struct Options {
   std::size_t extra_elements = 0;                                           ///< in each size, beyond what it says
   std::size_t offset_bytes = 0;                                             ///< where calls begin in their buffers
   std::optional<WireFormat> wire;  ///< none: STRAIT_WIRE, for the calls that can have one
-  std::string simulate;  ///< predict on this fixture or file instead of measuring; ranks are -t times -g, or all
-  bool floors = false;   ///< GPU ranks: what the links allow at best, beside the times
+  std::string simulate;     ///< predict on this fixture or file instead of measuring; ranks are -t times -g, or all
+  bool floors = false;      ///< GPU ranks: what the links allow at best, beside the times
+  bool calibrates = false;  ///< first, where this machine has no rates yet
   std::string json_path;
   std::string plot_path;
 };
@@ -70,6 +71,9 @@ Result<Collective> parse_collective(std::string_view text);
 Result<std::optional<WireFormat>> parse_wire(std::string_view text);
 /// A rank, or "all" or -1 for each rank in turn.
 Result<int> parse_root(std::string_view text);
+
+/// Whether calls of more than one rank can have a wire format.
+bool can_have_wire(Collective collective, DataType type, ReduceOp op);
 
 /// nccl-tests' name of a type: what its table, and ours, prints.
 std::string_view table_name(DataType type);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "perf/bookkeeping.hpp"
 #include "perf/call.hpp"
 #include "perf/link_copies.hpp"
 #include "topo/cuda_driver.hpp"
@@ -37,8 +38,7 @@ Result<std::vector<Sink>> exchange(Gpu& gpu, const topo::CudaMemory& memory, str
   Sink mine{getpid(), gpu.device(), memory.address(), {}};
   STRAIT_ASSIGN(mine.handle, gpu.driver().ipc_handle(memory));
   std::vector<Sink> sinks(static_cast<std::size_t>(ranks));
-  STRAIT_TRY(checked(straitAllGather(&mine, sinks.data(), sizeof mine, straitUint8, control, nullptr), control,
-                     "Learning where the ranks' memory is"));
+  STRAIT_TRY(all_gather(control, &mine, sinks.data(), sizeof mine, "Learning where the ranks' memory is"));
   return sinks;
 }
 

@@ -196,7 +196,8 @@ std::vector<std::vector<Row>> by_subject(const std::vector<Row>& rows) {
 }
 
 std::string heading(const Report& report) {
-  std::string heading = fmt::format("strait perf {}, {} ranks", name(report.options.collective), report.ranks.size());
+  std::string heading =
+      fmt::format("strait perf {}, {}", name(report.options.collective), counted(report.ranks.size(), "rank"));
   if (report.baseline) heading += " beside " + report.baseline->name();
   if (!report.predicted_on.empty()) heading += " of " + report.predicted_on + ": prediction, not measured";
   return heading;

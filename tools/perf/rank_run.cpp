@@ -10,8 +10,10 @@
 #include <string_view>
 #include <thread>
 
+#include "perf/bookkeeping.hpp"
 #include "perf/host_rates.hpp"
 #include "perf/peer_rates.hpp"
+#include "perf/table.hpp"
 
 namespace strait::perf {
 namespace {
@@ -88,9 +90,7 @@ Status RankRun::run() {
 Status RankRun::measure_all() {
   STRAIT_TRY(checked(straitCommUserRank(control_, &rank_), control_, "straitCommUserRank"));
   STRAIT_TRY(checked(straitCommCount(control_, &ranks_), control_, "straitCommCount"));
-  if (options_.root >= ranks_)
-    return fail(Code::invalid_argument, fmt::format("--root {} is not a rank: there are {}", options_.root, ranks_));
-  STRAIT_TRY(find_wire());
+  STRAIT_TRY(find_settings());
   if (!options_.baseline_path.empty()) {
     STRAIT_ASSIGN(baseline_, Baseline::join(options_.baseline_path, control_, *gpu_));
   }
@@ -101,11 +101,21 @@ Status RankRun::measure_all() {
   return barrier();  // nobody leaves while others still need it
 }
 
-Status RankRun::find_wire() {
-  const char* setting = nullptr;
-  STRAIT_TRY(checked(straitGetSetting("STRAIT_WIRE", &setting), control_, "straitGetSetting"));
-  STRAIT_ASSIGN(const auto of_environment, parse_wire(setting));
+Status RankRun::find_settings() {
+  const auto value_of = [&](const char* name, std::string& value) {
+    const char* setting = "";
+    const auto found = straitGetSetting(name, &setting);
+    value = setting;
+    return checked(found, control_, "straitGetSetting");
+  };
+  std::string wire, algorithm, tuning;
+  STRAIT_TRY(value_of("STRAIT_WIRE", wire));
+  STRAIT_TRY(value_of("STRAIT_ALGORITHM", algorithm));
+  STRAIT_TRY(value_of("STRAIT_TUNING_FILE", tuning));
+  STRAIT_ASSIGN(const auto of_environment, parse_wire(wire));
   wire_ = options_.wire.value_or(*of_environment);
+  // Host ranks do as they are told, and many algorithms add in an order of their own.
+  in_rank_order_ = gpu_ != nullptr || ((algorithm.empty() || algorithm == "auto") && tuning.empty());
   return {};
 }
 
@@ -145,8 +155,7 @@ Status RankRun::learn_ranks() {
   }
   gethostname(mine.host, sizeof mine.host - 1);
   std::vector<WireInfo> wire(static_cast<std::size_t>(ranks_));
-  STRAIT_TRY(checked(straitAllGather(&mine, wire.data(), sizeof mine, straitUint8, control_, nullptr), control_,
-                     "Learning who the ranks are"));
+  STRAIT_TRY(all_gather(control_, &mine, wire.data(), sizeof mine, "Learning who the ranks are"));
   std::vector<RankInfo> ranks;
   for (int r = 0; r < ranks_; ++r) {
     const WireInfo& info = wire[static_cast<std::size_t>(r)];
@@ -157,10 +166,11 @@ Status RankRun::learn_ranks() {
   STRAIT_TRY(limit_sizes(ranks));
   const char *name = "", *why = "";
   STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));
-  by_islands_ = std::string_view(name) == "islands";
+  in_rank_order_ = in_rank_order_ && std::string_view(name) != "islands";
   if (options_.floors) STRAIT_TRY(measure_links(name));
   if (reporter_ != nullptr)
-    reporter_->begin(ranks, threads_, {name, why}, baseline_ ? std::optional(baseline_->info()) : std::nullopt, links_);
+    reporter_->begin(ranks, threads_, {name, why, wire_}, baseline_ ? std::optional(baseline_->info()) : std::nullopt,
+                     links_);
   return {};
 }
 
@@ -173,13 +183,13 @@ Status RankRun::measure_links(std::string_view transport) {
   if (reporter_ != nullptr) reporter_->progress("measuring the GPUs' links");
   if (transport == "cuda_p2p") {
     STRAIT_ASSIGN(PeerLinkRates rates, measure_peer_rates(*gpu_, control_));
-    STRAIT_TRY(all_reduce(&rates.out_gbps, 1, straitFloat64, straitMin));
+    STRAIT_TRY(all_reduce(control_, rates.out_gbps, Combination::min));
     links_ = rates;
     return {};
   }
   STRAIT_ASSIGN(HostLinkRates rates, measure_host_rates(*gpu_, [&] { return barrier(); }));
   for (double* rate : {&rates.up_gbps, &rates.down_gbps, &rates.duplex_gbps})
-    STRAIT_TRY(all_reduce(rate, 1, straitFloat64, straitMin));
+    STRAIT_TRY(all_reduce(control_, *rate, Combination::min));
   links_ = rates;
   return {};
 }
@@ -196,12 +206,11 @@ Status RankRun::limit_sizes(const std::vector<RankInfo>& ranks) {
     STRAIT_ASSIGN(const std::size_t free, gpu_->free_bytes());
     limit = std::min(limit, static_cast<std::int64_t>(usable_memory_fraction * static_cast<double>(free) / buffers));
   }
-  STRAIT_TRY(all_reduce(&limit, 1, straitInt64, straitMin));
+  STRAIT_TRY(all_reduce(control_, limit, Combination::min));
   if (options_.max_bytes <= static_cast<std::size_t>(limit)) return {};
   options_.max_bytes = static_cast<std::size_t>(limit);
   options_.min_bytes = std::min(options_.min_bytes, options_.max_bytes);
-  if (reporter_ != nullptr)
-    reporter_->remark(fmt::format("Reducing maxBytes to {} due to memory limitation", options_.max_bytes));
+  if (reporter_ != nullptr) reporter_->limit_sizes(options_.min_bytes, options_.max_bytes);
   return {};
 }
 
@@ -214,7 +223,7 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
           .rank = static_cast<std::uint32_t>(rank_),
           .in_place = in_place,
           .wire = wire_of(subject),
-          .exact = baseline_ != nullptr || (by_islands_ && wire_of(subject) == WireFormat::off),
+          .exact = baseline_ != nullptr || (!in_rank_order_ && wire_of(subject) == WireFormat::off),
           .seed = verified_calls_,
           .bytes = bytes,
           .extra_elements = options_.extra_elements};
@@ -222,8 +231,7 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
 
 /// What the calls are told, so that they do what the check expects. On one rank nothing is on a wire.
 WireFormat RankRun::wire_of(const Subject& subject) const {
-  const bool can = ranks_ > 1 && wire::is_wire_collective(options_.collective) && wire::is_wire_type(subject.type) &&
-                   wire::is_wire_op(subject.op.value_or(ReduceOp::sum));
+  const bool can = ranks_ > 1 && can_have_wire(options_.collective, subject.type, subject.op.value_or(ReduceOp::sum));
   return can ? wire_ : WireFormat::off;
 }
 
@@ -253,7 +261,8 @@ Status RankRun::warm_up(const Subject& subject) {
     const Operation o = operation(subject, bytes, false);
     std::vector<Enqueue> calls = {strait_call(o)};
     if (baseline_) calls.push_back(baseline_call(o));
-    if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: warming up, {} bytes", name(subject.type), bytes));
+    if (reporter_ != nullptr)
+      reporter_->progress(fmt::format("{}: warming up, {}", name(subject.type), counted(bytes, "byte")));
     for (const Enqueue& call : calls) {
       for (int i = 0; i < options_.warmup_iterations; ++i) STRAIT_TRY(call());
       STRAIT_TRY(complete());
@@ -272,12 +281,13 @@ Status RankRun::run_size(const Subject& subject, std::size_t bytes) {
   if (links_ && out_of_place.wire == WireFormat::off)
     row.floor = floor_of(options_.collective, row.bytes, out_of_place.ranks, *links_);
   if (reporter_ != nullptr)
-    reporter_->progress(fmt::format("{}: {} bytes, out of place", name(subject.type), row.bytes));
+    reporter_->progress(fmt::format("{}: {}, out of place", name(subject.type), counted(row.bytes, "byte")));
   STRAIT_ASSIGN(const auto out, measure(out_of_place));
   row.out_of_place = out.front();
   if (baseline_) row.baseline_out_of_place = out.back();
   if (g.has_in_place) {
-    if (reporter_ != nullptr) reporter_->progress(fmt::format("{}: {} bytes, in place", name(subject.type), row.bytes));
+    if (reporter_ != nullptr)
+      reporter_->progress(fmt::format("{}: {}, in place", name(subject.type), counted(row.bytes, "byte")));
     STRAIT_ASSIGN(const auto in, measure(operation(subject, bytes, true)));
     row.in_place = in.front();
     if (baseline_) row.baseline_in_place = in.back();
@@ -323,21 +333,16 @@ Status RankRun::complete() { return gpu_ != nullptr ? gpu_->wait() : Status(); }
 
 Status RankRun::barrier() { return checked(straitBarrier(control_, nullptr), control_, "straitBarrier"); }
 
-Status RankRun::all_reduce(void* values, std::size_t count, straitDataType_t type, straitRedOp_t op) {
-  return checked(straitAllReduce(values, values, count, type, op, control_, nullptr), control_, "straitAllReduce");
-}
-
 Status RankRun::average(double& time_us) {
   switch (options_.average) {
     case Average::rank0:
-      return checked(straitBroadcast(&time_us, &time_us, 1, straitFloat64, 0, control_, nullptr), control_,
-                     "straitBroadcast");
+      return broadcast(control_, &time_us, sizeof time_us, "Passing on rank 0's time");
     case Average::mean:
-      return all_reduce(&time_us, 1, straitFloat64, straitAvg);
+      return all_reduce(control_, time_us, Combination::mean);
     case Average::min:
-      return all_reduce(&time_us, 1, straitFloat64, straitMin);
+      return all_reduce(control_, time_us, Combination::min);
     case Average::max:
-      return all_reduce(&time_us, 1, straitFloat64, straitMax);
+      return all_reduce(control_, time_us, Combination::max);
   }
   return {};
 }

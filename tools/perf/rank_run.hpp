@@ -41,7 +41,7 @@ class RankRun {
 
  private:
   Status measure_all();
-  Status find_wire();
+  Status find_settings();
   Status learn_ranks();
   /// For --floors.
   Status measure_links(std::string_view transport);
@@ -85,7 +85,6 @@ class RankRun {
   /// Until all calls are complete. Calls of host ranks are on return.
   Status complete();
   Status barrier();
-  Status all_reduce(void* values, std::size_t count, straitDataType_t type, straitRedOp_t op);
   /// Replaces a rank's time by what --average makes of all.
   Status average(double& time_us);
 
@@ -96,7 +95,7 @@ class RankRun {
   Reporter* reporter_;
   int threads_;
   std::optional<LinkRates> links_{};  ///< the slowest rank's
-  bool by_islands_ = false;           ///< sums are not taken in rank order
+  bool in_rank_order_ = true;         ///< sums are taken so, as far as is known
   std::optional<Memory> send_, receive_;
   std::unique_ptr<Baseline> baseline_;  ///< null: Strait alone. It goes before the buffers that it knows
   WireFormat wire_ = WireFormat::off;

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "perf/last_times.hpp"
@@ -22,10 +24,16 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
+/// Terminals without escape sequences (those of Emacs, of some CI) call themselves dumb, or nothing.
+bool overwrites_lines() {
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
+}
+
 }  // namespace
 
 Progress::Progress()
-    : terminal_(isatty(STDERR_FILENO) == 1), next_(Clock::now() + (terminal_ ? Clock::duration{} : log_interval)) {}
+    : terminal_(overwrites_lines()), next_(Clock::now() + (terminal_ ? Clock::duration{} : log_interval)) {}
 
 void Progress::show(const std::string& what) {
   const auto now = Clock::now();
@@ -52,6 +60,12 @@ void Reporter::begin(std::vector<RankInfo> ranks, int threads, TransportInfo tra
   report_.baseline = std::move(baseline);
   report_.links = links;
   print(header(report_.options, report_.ranks, threads, report_.transport, report_.baseline, links));
+}
+
+void Reporter::limit_sizes(std::size_t min_bytes, std::size_t max_bytes) {
+  report_.options.min_bytes = min_bytes;
+  report_.options.max_bytes = max_bytes;
+  remark("Reducing maxBytes to " + std::to_string(max_bytes) + " due to memory limitation");
 }
 
 void Reporter::remark(const std::string& line) { print("# " + line + "\n"); }

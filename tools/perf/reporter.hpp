@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ class Reporter {
   void begin(std::vector<RankInfo> ranks, int threads, TransportInfo transport, std::optional<BaselineInfo> baseline,
              std::optional<LinkRates> links);
   void remark(const std::string& line);  ///< a "# ..." line of the table
+  /// Before begin(): larger ones do not fit into memory.
+  void limit_sizes(std::size_t min_bytes, std::size_t max_bytes);
   void progress(const std::string& what) { progress_.show(what); }
   void add(const Row& row);
   Status finish();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "base/wire_format.hpp"
 #include "perf/floors.hpp"
 
 namespace strait::perf {
@@ -83,6 +84,7 @@ struct BaselineInfo {
 struct TransportInfo {
   std::string name;
   std::string why;
+  WireFormat wire = WireFormat::off;  ///< of the calls that can have one
 };
 
 }  // namespace strait::perf

@@ -10,11 +10,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <set>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
+#include "perf/bookkeeping.hpp"
 #include "perf/call.hpp"
 #include "perf/gpu.hpp"
 #include "perf/rank_run.hpp"
@@ -47,8 +51,7 @@ Result<int> processes_before(const Process& process) {
   gethostname(name.data(), name.size() - 1);
   std::vector<std::array<char, 64>> names(static_cast<std::size_t>(process.count));
   straitComm_t comm = process.comm.get();
-  STRAIT_TRY(checked(straitAllGather(name.data(), names.data(), name.size(), straitUint8, comm, nullptr), comm,
-                     "Learning which processes share this host"));
+  STRAIT_TRY(all_gather(comm, name.data(), names.data(), name.size(), "Learning which processes share this host"));
   return static_cast<int>(std::count(names.begin(), names.begin() + process.index, name));
 }
 
@@ -81,10 +84,7 @@ Result<Process> join_processes(const Options& options) {
   const int cores = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
   const bool one = process.count > 1 || options.gpus > 0;
   process.threads = options.threads > 0 ? options.threads : one ? 1 : cores;
-  if (options.gpus > 0) {
-    process.threads *= options.gpus;
-    STRAIT_TRY(find_gpus(process));
-  }
+  if (options.gpus > 0) process.threads *= options.gpus;
   return process;
 }
 
@@ -93,10 +93,17 @@ Result<straitUniqueId> share_ticket(const Process& process) {
   straitUniqueId id{};
   straitComm_t comm = process.comm.get();
   if (process.index == 0) STRAIT_TRY(checked(straitGetUniqueId(&id), comm, "straitGetUniqueId"));
-  STRAIT_TRY(checked(straitBroadcast(&id, &id, sizeof id, straitUint8, 0, comm, nullptr), comm,
-                     "Passing on the ticket for all ranks"));
+  STRAIT_TRY(broadcast(comm, &id, sizeof id, "Passing on the ticket for all ranks"));
   return id;
 }
+
+/// What ranks say of the same: each of its own device.
+std::string without_numbers(std::string message) {
+  std::erase_if(message, [](char letter) { return letter >= '0' && letter <= '9'; });
+  return message;
+}
+
+void say(const Error& error) { tools::print(stderr, "strait perf: {}\n", error.message); }
 
 /// What the threads of this process have in common.
 class Session {
@@ -129,22 +136,25 @@ class Session {
     measure(comm, thread);
   }
 
+  /// What several ranks have to say alike is said once.
   void report(const Error& error) {
     failed_ = true;
-    if (error.code == Code::aborted && reported_) return;  // the consequence of what was said already
-    reported_ = true;
-    tools::print(stderr, "strait perf: {}\n", error.message);
+    const std::lock_guard lock(mutex_);
+    if (error.code == Code::aborted && !said_.empty()) return;  // the consequence of what was said already
+    if (said_.insert(without_numbers(error.message)).second) say(error);
   }
 
-  bool failed() const { return failed_; }    ///< an error, or wrong elements
-  bool broken() const { return reported_; }  ///< an error: the results are not complete
+  bool failed() const { return failed_; }  ///< an error, or wrong elements
+  /// An error: the results are not complete. Once the ranks have ended.
+  bool broken() const { return !said_.empty(); }
 
  private:
   const Options& options_;
   Reporter* reporter_;
   const Process& process_;
   std::atomic<bool> failed_ = false;
-  std::atomic<bool> reported_ = false;
+  std::mutex mutex_;
+  std::set<std::string> said_;  ///< messages, without numbers
 };
 
 Status run_threads(const Process& process, Session& session) {
@@ -163,15 +173,22 @@ void heed_nccl_p2p_disable() {
   if (disabled != nullptr && std::atoi(disabled) != 0) setenv("STRAIT_P2P", "off", 0);
 }
 
-/// Only the process that reports may have the folders. The others learn of it by the abort.
+/// Only the process that reports may have the folders.
 Status check_files(const Options& options, const Process& process) {
   if (process.index != 0) return {};
-  for (const std::string& path : {options.json_path, options.plot_path}) {
-    const Status writable = path.empty() ? Status{} : check_writable(path);
-    if (!writable) straitCommAbort(process.comm.get());
-    STRAIT_TRY(writable);
-  }
+  for (const std::string& path : {options.json_path, options.plot_path})
+    if (!path.empty()) STRAIT_TRY(check_writable(path));
   return {};
+}
+
+/// What can be known before any rank starts.
+Status prepare(const Options& options, Process& process) {
+  const int ranks = process.count * process.threads;
+  if (options.root >= ranks)
+    return fail(Code::invalid_argument,
+                fmt::format("--root {} is not a rank: there {} {}", options.root, ranks == 1 ? "is" : "are", ranks));
+  if (options.gpus > 0) STRAIT_TRY(find_gpus(process));
+  return check_files(options, process);
 }
 
 }  // namespace
@@ -179,10 +196,8 @@ Status check_files(const Options& options, const Process& process) {
 int run(const Options& options) {
   heed_nccl_p2p_disable();
   auto process = join_processes(options);
-  if (const Status ready = process ? check_files(options, *process) : tl::unexpected(process.error()); !ready) {
-    tools::print(stderr, "strait perf: {}\n", ready.error().message);
-    return 1;
-  }
+  if (!process) say(process.error());
+  if (!process || !all_go_on(process->comm.get(), prepare(options, *process), say)) return 1;
   int version = 0;
   straitGetVersion(&version);
   std::unique_ptr<Reporter> reporter;

@@ -37,6 +37,21 @@ std::string place(const RankInfo& r) {
   return r.device < 0 ? "host memory" : fmt::format("device {:2} [{}] {}", r.device, r.bus_id, r.gpu);
 }
 
+/// Nothing where all calls are exact. Calls name their format, and so have it at any size.
+std::string wire_line(const Options& o, WireFormat wire, std::size_t ranks) {
+  if (wire == WireFormat::off || ranks < 2) return "";
+  bool some = false, all = true;
+  for (const DataType type : o.types)
+    for (const ReduceOp op : o.ops) {
+      const bool can = can_have_wire(o.collective, type, op);
+      some = some || can;
+      all = all && can;
+    }
+  if (!some) return "";
+  return fmt::format("# Wire: {} ({}) at any size: STRAIT_WIRE_BYTES does not count here{}\n", name(wire),
+                     o.wire ? "--wire" : "STRAIT_WIRE", all ? "" : "; types and redops that cannot have it are exact");
+}
+
 std::string column_heads(bool cpu_time) {
   const auto line = [](auto size, auto count, auto type, auto op, auto root, auto time, auto gbps_a, auto gbps_b,
                        auto wrong, auto p50, auto p99) {
@@ -94,6 +109,10 @@ std::string floor_of_row(const Row& row) {
 
 }  // namespace
 
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 std::string fitted(double value, int width) {
   for (int decimals = 2; decimals >= 0; --decimals) {
     std::string text = fmt::format("{:.{}f}", value, decimals);
@@ -115,8 +134,11 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
   for (const RankInfo& r : ranks)
     text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} {}\n", r.rank, r.pid, r.host, place(r));
   text += "# Transport: " + transport.name + (transport.why.empty() ? "\n" : ", because " + transport.why + "\n");
+  text += wire_line(o, transport.wire, ranks.size());
   if (o.graph_launches != 0)
-    text += fmt::format("# CUDA graph of {} iterations, launched {} times\n", o.iterations, o.graph_launches);
+    text +=
+        fmt::format("# CUDA graph of {}, launched {}\n", counted(static_cast<std::size_t>(o.iterations), "iteration"),
+                    counted(static_cast<std::size_t>(o.graph_launches), "time"));
   if (o.budget_ms > 0)
     text += fmt::format("# Fewer iterations of a size, place and library that would take longer than {:g} ms\n",
                         o.budget_ms);
@@ -125,18 +147,19 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
     text += "# " + describe(*links) + "\n# floor: the least bytes over these rates, each direction by itself\n";
   const auto heads = [&](const std::string& columns) { return links ? with_floor_heads(columns) : columns; };
   if (!baseline) return text + "#\n" + heads(column_heads(o.cpu_time));
-  text += fmt::format("# Baseline: {} of {}, in {} turns; a ratio above 1: Strait is faster\n", baseline->name(),
-                      baseline->path, o.turns);
+  text += fmt::format("# Baseline: {} of {}, in {}; a ratio above 1: Strait is faster\n", baseline->name(),
+                      baseline->path, counted(static_cast<std::size_t>(o.turns), "turn"));
   return text + "#\n" + heads(comparison_heads(o.cpu_time));
 }
 
-std::string prediction_header(const Options& o, std::span<const RankInfo> ranks, const std::string& machine) {
+std::string prediction_header(const Options& o, std::span<const RankInfo> ranks, const std::string& machine,
+                              WireFormat wire) {
   std::string text = fmt::format(
       "# strait version {}.{}.{}\n# PREDICTION by Strait's clock: nothing here was measured\n# {} on {}\n"
       "# minBytes {} maxBytes {}\n#\n# Ranks\n",
       STRAIT_MAJOR, STRAIT_MINOR, STRAIT_PATCH, program(o), machine, o.min_bytes, o.max_bytes);
   for (const RankInfo& r : ranks) text += fmt::format("#  Rank {:2} on {}\n", r.rank, r.host);
-  return text + "#\n" + column_heads(false);
+  return text + wire_line(o, wire, ranks.size()) + "#\n" + column_heads(false);
 }
 
 std::string table_row(const Row& row, bool cpu_time, bool has_floors) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "perf/options.hpp"
 #include "perf/results.hpp"
@@ -14,12 +16,16 @@ namespace strait::perf {
 std::string header(const Options& options, std::span<const RankInfo> ranks, int threads, const TransportInfo& transport,
                    const std::optional<BaselineInfo>& baseline = std::nullopt,
                    const std::optional<LinkRates>& links = std::nullopt);
-/// Likewise when nothing is measured: `machine` is the simulated one, and a rank's `host` the device it is placed on.
-std::string prediction_header(const Options& options, std::span<const RankInfo> ranks, const std::string& machine);
+/// Likewise when nothing is measured: `machine` is the simulated one, a rank's `host` the device it is placed on, and
+/// `wire` the format of the calls that can have one.
+std::string prediction_header(const Options& options, std::span<const RankInfo> ranks, const std::string& machine,
+                              WireFormat wire = WireFormat::off);
 /// `has_floors`: as the header has where it was given links.
 std::string table_row(const Row& row, bool cpu_time, bool has_floors = false);
 std::string footer(const Options& options, const Summary& summary);
 
+/// "1 byte", "8 bytes".
+std::string counted(std::size_t count, std::string_view what);
 /// A number in at most `width` characters: two decimals, fewer where they do not fit, then an exponent.
 std::string fitted(double value, int width);
 

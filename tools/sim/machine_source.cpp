@@ -10,6 +10,7 @@
 #include "perf/axis.hpp"
 #include "perf/geometry.hpp"
 #include "perf/options.hpp"
+#include "perf/table.hpp"
 #include "select/calibration.hpp"
 #include "select/exchange_rates.hpp"
 #include "select/link_rates.hpp"
@@ -26,7 +27,7 @@ Result<Machine> this_hosts_cpus(std::uint32_t ranks) {
   const KnownRates& known = process_rates();
   HostRates rates = known.host;
   rates.cache_bytes = cache_sizes().shared_bytes;
-  Machine machine{.name = fmt::format("this machine, {} CPUs, rates from {}", cores, known.source),
+  Machine machine{.name = fmt::format("this machine, {}, rates from {}", perf::counted(cores, "CPU"), known.source),
                   .levels = {"CPU", "DRAM"}};
   if (ranks > most_placed_ranks)
     return fail(Code::unsupported,
@@ -87,8 +88,9 @@ Result<Machine> machine_of(const MachineWish& wish) {
   return wish.topology.empty() && on_cpus ? this_hosts_cpus(wish.ranks) : machine_on(topology, wish);
 }
 
-Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks) {
-  const perf::Geometry g = perf::geometry(wish.collective, bytes, wish.type, ranks, 0);
+Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks,
+                               std::size_t extra_elements) {
+  const perf::Geometry g = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
   if (g.count == 0 && wish.collective != Collective::barrier)
     return fail(Code::invalid_argument,
                 fmt::format("{} bytes leave nothing for each of {} ranks to do in {}. Take {} or more", bytes, ranks,

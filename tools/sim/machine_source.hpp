@@ -38,7 +38,8 @@ struct OperationWish {
   WireFormat wire = WireFormat::off;  ///< of GPU ranks' calls
 };
 /// `bytes` as `strait perf` counts them. An error: too few for every rank to have an element.
-Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks);
+Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks,
+                               std::size_t extra_elements = 0);
 
 /// Declares the collective, -d, -o, -r, --wire, --topology and --host.
 void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/environment.hpp"
 #include "perf/geometry.hpp"
 #include "perf/plot.hpp"
 #include "perf/table.hpp"
@@ -15,19 +16,29 @@
 namespace strait::sim {
 namespace {
 
-Result<perf::Row> predicted_row(const Machine& machine, const OperationWish& wish, std::size_t bytes) {
+/// The format of the calls that can have one, as for those that are measured.
+Result<WireFormat> wire_of(const perf::Options& options) {
+  if (options.wire) return *options.wire;
+  STRAIT_ASSIGN(const std::string of_environment, Environment().text("STRAIT_WIRE"));
+  STRAIT_ASSIGN(const auto wire, perf::parse_wire(of_environment));
+  return *wire;
+}
+
+Result<perf::Row> predicted_row(const Machine& machine, const OperationWish& wish, std::size_t bytes,
+                                std::size_t extra_elements) {
   const std::uint32_t ranks = machine.request.ranks;
-  STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, ranks));
+  STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, ranks, extra_elements));
   STRAIT_ASSIGN(const Prediction prediction, predict_ranks(machine, operation));
   const double time_us = prediction.choice().time.total_us;
   const Bandwidths rates = bandwidths(operation, ranks, time_us);
+  const perf::Geometry geometry = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
   perf::Row row;
-  row.bytes = bytes;
+  row.bytes = geometry.buffer_count() * size_bytes(wish.type);
   row.count = operation.count;
   row.subject = {wish.type, is_reduction(wish.collective) ? std::optional(wish.op) : std::nullopt,
                  has_root(wish.collective) ? static_cast<int>(wish.root) : -1};
   row.out_of_place = {time_us, 0, rates.algorithm_gbps, rates.bus_gbps, time_us, time_us, std::nullopt};
-  if (perf::geometry(wish.collective, bytes, wish.type, ranks, 0).has_in_place) row.in_place = row.out_of_place;
+  if (geometry.has_in_place) row.in_place = row.out_of_place;
   return row;
 }
 
@@ -41,7 +52,8 @@ std::vector<std::uint32_t> roots_of(const perf::Options& options, std::uint32_t 
 
 Status print(const perf::Options& options) {
   STRAIT_ASSIGN(const perf::Report report, predicted_report(options));
-  tools::print(stdout, "{}", perf::prediction_header(options, report.ranks, report.predicted_on));
+  tools::print(stdout, "{}",
+               perf::prediction_header(options, report.ranks, report.predicted_on, report.transport.wire));
   for (const perf::Row& row : report.rows) tools::print(stdout, "{}", perf::table_row(row, false));
   tools::print(stdout, "# {:<20} : {:g} (predicted)\n", "Avg bus bandwidth",
                perf::summarise(report.rows).mean_bus_gbps);
@@ -64,17 +76,22 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
   report.predicted_on = machine.name;
   for (std::size_t rank = 0; rank < machine.places.size(); ++rank)
     report.ranks.push_back({static_cast<int>(rank), 0, machine.places[rank]});
+  STRAIT_ASSIGN(report.transport.wire, wire_of(options));
   const bool adds = is_reduction(options.collective);
   for (const DataType type : options.types)
-    for (const ReduceOp op : adds ? options.ops : std::vector{ReduceOp::sum})
+    for (const ReduceOp op : adds ? options.ops : std::vector{ReduceOp::sum}) {
+      const bool is_encoded = report.ranks.size() > 1 && perf::can_have_wire(options.collective, type, op);
+      const WireFormat wire = is_encoded ? report.transport.wire : WireFormat::off;
       for (const std::uint32_t root : roots_of(options, machine.request.ranks))
         for (const std::size_t bytes : perf::sizes_bytes(options)) {
-          STRAIT_ASSIGN(
-              perf::Row row,
-              predicted_row(machine, {options.collective, type, op, root, options.wire.value_or(WireFormat::off)},
-                            bytes));
-          report.rows.push_back(std::move(row));
+          auto row = predicted_row(machine, {options.collective, type, op, root, wire}, bytes, options.extra_elements);
+          if (!row && row.error().code == Code::unsupported && wire != WireFormat::off && !options.wire)
+            return fail(row.error().code, "STRAIT_WIRE=" + std::string(name(wire)) + ": " + row.error().message +
+                                              ". Exact calls are predicted with --wire off");
+          if (!row) return tl::unexpected(std::move(row).error());
+          report.rows.push_back(std::move(*row));
         }
+    }
   return report;
 }
 

@@ -50,32 +50,24 @@ std::shared_ptr<Lives::SegmentFile> Lives::file_of(const Secret& secret, UniqueF
 
 Result<std::unique_ptr<Lives>> Lives::watch(const RendezvousRequest& request, RendezvousResult& met) {
   auto lives = std::make_unique<Lives>();
-  bool any_locks = !met.has_own_pidfd;
-  for (const LocalRank& other : request.ranks) {
-    const bool foreign = other.process != request.ranks[request.rank].process;
-    lives->locks_.push_back(foreign && !met.pidfds[other.rank]);
-    any_locks = any_locks || lives->locks_.back();
-  }
+  for (const LocalRank& other : request.ranks)
+    lives->foreign_.push_back(other.process != request.ranks[request.rank].process);
   lives->pidfds_ = std::move(met.pidfds);
-  if (!any_locks) return lives;
   lives->fd_ = met.segment.get();
   lives->file_ = file_of(request.secret, std::move(met.segment));
-  if (met.has_own_pidfd) return lives;
   struct flock lock = lock_of(request.rank);
   if (fcntl(lives->fd_, F_SETLK, &lock) != 0)
-    return fail_errno("this system has no pidfd, and the lock by which peers would notice this rank's death failed",
-                      errno, "Allow pidfd_open in the seccomp filter, or run Linux 5.3 or later");
+    return fail_errno("the lock by which peers notice this rank's end failed", errno,
+                      "Allow fcntl(F_SETLK) in the seccomp filter, or choose STRAIT_TRANSPORT=tcp");
   return lives;
 }
 
 bool Lives::has_died(std::uint32_t rank) const {
-  if (locks_[rank]) {
-    struct flock lock = lock_of(rank);
-    return fcntl(fd_, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
-  }
-  if (!pidfds_[rank]) return false;
-  pollfd polled{pidfds_[rank].get(), POLLIN, 0};
-  return poll(&polled, 1, 0) == 1 && (polled.revents & POLLIN) != 0;
+  if (!foreign_[rank]) return false;
+  pollfd polled{pidfds_[rank].get(), POLLIN, 0};  // of no descriptor poll says nothing
+  if (poll(&polled, 1, 0) == 1 && (polled.revents & POLLIN) != 0) return true;
+  struct flock lock = lock_of(rank);
+  return fcntl(fd_, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
 }  // namespace strait::shm

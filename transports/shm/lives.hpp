@@ -13,10 +13,11 @@ namespace strait::shm {
 /// Of this process. Empty where the kernel has none or refuses it. Without descriptors left it is an error.
 Result<UniqueFd> own_pidfd();
 
-/// Whether the processes of the other ranks live. Their pidfds tell, where they have one. A process without (Linux
-/// older than 5.3, or a seccomp filter) holds a record lock on the segment's file instead, at the offset of its rank:
-/// the kernel lets go of it when the process ends, however it ends, and forked children do not inherit it. The lock is
-/// only the second choice because a process also loses it by opening and closing the file through /proc/self/fd.
+/// Whether the other ranks live. Each holds a record lock on the segment's file, at the offset of its rank: the kernel
+/// lets go of it when the process ends, however it ends, and when it becomes another program (exec), in which nothing
+/// of the rank is left. Forked children do not inherit it. Pidfds, where there are any, know only of a process's end,
+/// but also where one that shares its table of descriptors (CLONE_FILES) keeps the lock. (A process also loses its
+/// locks by opening and closing the file through /proc/self/fd, which nothing does by itself.)
 class Lives {
  public:
   /// Takes the segment's descriptor and the pidfds out of `met`. To be called before the ranks begin operations.
@@ -28,10 +29,10 @@ class Lives {
   struct SegmentFile;
   static std::shared_ptr<SegmentFile> file_of(const Secret& secret, UniqueFd fd);
 
-  std::vector<UniqueFd> pidfds_;       ///< by rank
-  std::vector<bool> locks_;            ///< by rank: lives as long as it holds its lock
-  std::shared_ptr<SegmentFile> file_;  ///< where any rank goes by locks
-  int fd_ = -1;                        ///< of the file
+  std::vector<UniqueFd> pidfds_;  ///< by rank
+  std::vector<bool> foreign_;     ///< by rank: of another process
+  std::shared_ptr<SegmentFile> file_;
+  int fd_ = -1;  ///< of the file
 };
 
 }  // namespace strait::shm

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/unix_peer.hpp"
 #include "transports/shm/fd_message.hpp"
 #include "transports/shm/lives.hpp"
 #include "transports/shm/shared_heap.hpp"
@@ -89,6 +90,7 @@ class Listener {
   }
   Listener(Listener&& other) noexcept : fd_(std::move(other.fd_)), path_(std::exchange(other.path_, std::string())) {}
   ~Listener() {
+    if (fd_) stop_listening(fd_.get());
     if (!path_.empty()) unlink(path_.c_str());
   }
   int fd() const { return fd_.get(); }
@@ -149,7 +151,6 @@ class Leader {
       return fail_errno("cannot keep a descriptor for the ranks of this host", errno,
                         "Raise the limit of open files (ulimit -n)");
     STRAIT_ASSIGN(UniqueFd pidfd, own_pidfd());
-    result.has_own_pidfd = static_cast<bool>(pidfd);
     rows_.push_back({request_.rank, std::move(pidfd), std::move(heap)});
     while (present_ + 1 < clients_.size()) {
       STRAIT_TRY(check_wait(request_, deadline_, missing() + dropped()));
@@ -191,21 +192,22 @@ class Leader {
     return failed_;
   }
 
-  /// Whoever shows the password becomes a client; whoever says anything else is dropped.
+  /// Whoever shows the password becomes a client; whoever says anything else is dropped, and of him no descriptors are
+  /// taken, which would have to be closed here.
   Strangers::Verdict hear(UniqueFd& connection) {
-    auto message = receive_message(connection.get(), max_body_bytes);
-    if (!message && message.error().code == Code::in_progress) return Strangers::Verdict::silent;
     Hello hello;
-    const bool whole = message && message->body.size() == sizeof hello;
-    if (whole) std::memcpy(&hello, message->body.data(), sizeof hello);
-    const bool known = whole && equal_in_constant_time(hello.password, request_.secret.password) &&
+    const ssize_t seen = recv(connection.get(), &hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
+    if (seen < 0 && (errno == EAGAIN || errno == EINTR)) return Strangers::Verdict::silent;
+    const bool known = seen == sizeof hello && equal_in_constant_time(hello.password, request_.secret.password) &&
                        hello.self.rank < clients_.size() && hello.self.rank != request_.rank &&
                        !clients_[hello.self.rank];
-    if (known && message->lost_fds) {
+    if (!known) return Strangers::Verdict::dropped;
+    auto message = receive_message(connection.get(), sizeof hello);
+    if (message && message->lost_fds) {
       failed_ = lost_descriptors("rank " + std::to_string(hello.self.rank));
       return Strangers::Verdict::dropped;
     }
-    if (!known || message->fds.size() != std::size_t{hello.self.has_pidfd} + hello.self.has_heap)
+    if (!message || message->fds.size() != std::size_t{hello.self.has_pidfd} + hello.self.has_heap)
       return Strangers::Verdict::dropped;
     if (hello.self.has_failed != 0) {
       failed_ = fail(Code::remote_error, "rank " + std::to_string(hello.self.rank) + " failed during the set-up");
@@ -273,7 +275,7 @@ class Follower {
     STRAIT_TRY(request_.agree(connect()));
     deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     RendezvousResult result;
-    STRAIT_ASSIGN(result.has_own_pidfd, introduce());
+    STRAIT_TRY(introduce());
     result.pidfds.resize(request_.ranks.size());
     result.heaps.resize(request_.ranks.size());
     STRAIT_ASSIGN(Message welcome, next_message());
@@ -307,8 +309,7 @@ class Follower {
     }
   }
 
-  /// Whether it had a pidfd to send.
-  Result<bool> introduce() const {
+  Status introduce() const {
     const auto pidfd = own_pidfd();
     Hello hello{request_.secret.password, {}};
     hello.self.rank = request_.rank;
@@ -323,8 +324,7 @@ class Follower {
       fds.push_back(request_.heap_fd);
     }
     STRAIT_TRY(send_in_time(request_, deadline_, socket_.get(), bytes_of(hello), fds));
-    if (!pidfd) return tl::unexpected(pidfd.error());
-    return static_cast<bool>(*pidfd);
+    return pidfd.map([](const UniqueFd&) {});
   }
 
   Result<Message> next_message() const {

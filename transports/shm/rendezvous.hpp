@@ -46,7 +46,6 @@ struct RendezvousRequest {
 /// the peer's system gave none.
 struct RendezvousResult {
   UniqueFd segment;
-  bool has_own_pidfd = false;  ///< peers got one of this process
   std::vector<UniqueFd> pidfds;
   std::vector<UniqueFd> heaps;
   std::int64_t strangers_dropped = 0;  ///< by the leader

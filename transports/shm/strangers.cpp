@@ -6,6 +6,8 @@
 #include <array>
 #include <cerrno>
 
+#include "base/unix_peer.hpp"
+
 namespace strait::shm {
 namespace {
 
@@ -20,6 +22,10 @@ int look_for_files(int any) {
 }
 
 }  // namespace
+
+Strangers::~Strangers() {
+  for (Stranger& stranger : pending_) part_from(std::move(stranger.fd));
+}
 
 void Strangers::watch(int listener, std::vector<pollfd>& fds) const {
   if (accept_again_.expired()) fds.push_back({listener, POLLIN, 0});
@@ -46,7 +52,7 @@ void Strangers::look_at_all(const std::function<Verdict(UniqueFd&)>& look) {
   for (auto it = pending_.begin(); it != pending_.end();) {
     Verdict verdict = look(it->fd);
     if (verdict == Verdict::silent && it->deadline.expired()) verdict = Verdict::dropped;
-    if (verdict == Verdict::dropped) ++dropped_;
+    if (verdict == Verdict::dropped) drop(*it);
     it = verdict == Verdict::silent ? std::next(it) : pending_.erase(it);
   }
 }
@@ -57,9 +63,14 @@ bool Strangers::make_room() {
     accept_again_ = Deadline::after_ms(20);
     return false;
   }
+  drop(pending_.front());
   pending_.pop_front();
-  ++dropped_;
   return true;
+}
+
+void Strangers::drop(Stranger& stranger) {
+  part_from(std::move(stranger.fd));
+  ++dropped_;
 }
 
 }  // namespace strait::shm

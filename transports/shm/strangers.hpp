@@ -26,6 +26,9 @@ class Strangers {
     std::size_t pending = 512;
   };
   explicit Strangers(const Limits& limits) : limits_(limits) {}
+  Strangers(const Strangers&) = delete;
+  Strangers& operator=(const Strangers&) = delete;
+  ~Strangers();
 
   /// Appends what to poll for: the strangers, and the listener unless there is no room.
   void watch(int listener, std::vector<pollfd>& fds) const;
@@ -43,6 +46,7 @@ class Strangers {
     Deadline deadline;
   };
   bool make_room();
+  void drop(Stranger& stranger);
 
   Limits limits_;
   std::list<Stranger> pending_;

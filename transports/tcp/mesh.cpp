@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "bootstrap/connect_with_key.hpp"
 #include "bootstrap/doorman.hpp"
 
@@ -78,11 +79,15 @@ class MeshBuilder {
       if (caller != channel_.rank() && calls(caller, channel_.rank(), channel_.ranks())) callers_.push_back(caller);
     {
       // Both at once: ranks that called first and listened then would wait for one another in a circle.
-      std::jthread host([&] { accepted_ = accept_callers(std::move(listener)); });
+      std::jthread host([&] {
+        accepted_ = or_shortage([&] { return accept_callers(std::move(listener)); });
+        if (!accepted_) stop_.store(true);
+      });
       called_ = call_others(table);
       if (!called_) stop_.store(true);
     }
-    if (!accepted_ && accepted_.error().code == Code::system_error) return tl::unexpected(std::move(accepted_).error());
+    const Code why = accepted_ ? Code::success : accepted_.error().code;
+    if (why == Code::system_error || why == Code::out_of_memory) return tl::unexpected(std::move(accepted_).error());
     STRAIT_TRY(channel_.check());  // what happened first, if it was not here
     STRAIT_TRY(std::move(called_));
     STRAIT_TRY(std::move(accepted_));

@@ -1,8 +1,11 @@
+#include <sys/un.h>
+
 #include <algorithm>
 
 #include "bootstrap/launch.hpp"
 #include "bootstrap/local_meeting.hpp"
 #include "ranks.hpp"
+#include "support/another_user.hpp"
 #include "support/stopwatch.hpp"
 
 namespace strait::testing {
@@ -106,10 +109,16 @@ TEST(Launch, TorchrunOnSeveralHostsNeedsAKey) {
   EXPECT_NE(derived->key, info->key);
   auto other_job = read(with(torchrun, {{"STRAIT_KEY", secret}, {"TORCHELASTIC_RUN_ID", "other"}}));
   EXPECT_NE(other_job->key, info->key) << "one secret, but a key for each job";
+  for (const char* root : {"", "192.0.2.7:7000"}) {
+    const Variables given = with(torchrun, {{"STRAIT_KEY", secret}, {"STRAIT_ROOT", root}});
+    EXPECT_EQ(read(with(given, {{"MASTER_ADDR", "node7"}}))->key, info->key) << "one address, spelled differently";
+  }
 }
 
 TEST(Launch, TorchrunOnOneHostNeedsNothing) {
-  EXPECT_EQ(read(with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}}))->meeting, Meeting::local);
+  const Variables here = with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}});
+  EXPECT_EQ(read(here)->meeting, Meeting::local);
+  EXPECT_NE(read(here)->job, read(with(here, {{"MASTER_ADDR", "127.0.0.2"}}))->job);
   EXPECT_EQ(read(with(torchrun, {{"LOCAL_WORLD_SIZE", ""}, {"MASTER_ADDR", "localhost"}}))->meeting, Meeting::local);
   EXPECT_THAT(read(with(torchrun, {{"MASTER_PORT", "many"}})),
               FailsWith(Code::invalid_argument, HasSubstr("MASTER_PORT=\"many\"")));
@@ -290,6 +299,52 @@ TEST(JoinLaunched, AnotherPortHolderIsNamed) {
 TEST(JoinLaunched, ALocalRankWithoutRankZeroGivesUpByItsDeadline) {
   EXPECT_THAT(ask_local_root("a job that nobody started", within_ms(80)),
               FailsWith(Code::timeout, AllOf(HasSubstr("rank 0"), HasSubstr("STRAIT_ROOT"))));
+}
+
+/// At an abstract unix socket with that name.
+HandOut hand_out_at(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, name.size());
+  Socket listener(UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::listen(listener.get(), 8), 0);
+  return HandOut(std::move(listener));
+}
+
+/// By descriptors whose last close takes long.
+TEST(AtTheUnixSocket, AnotherUserHoldsNobodyUp) {
+  const AnotherUser other;
+  if (!other) GTEST_SKIP() << "needs privileges";
+  const std::string name = "strait-test-" + std::to_string(::getpid());
+  RootOptions options;
+  options.hand_out = hand_out_at(name);
+  ASSERT_TRUE(other.sends_to(name, SOCK_STREAM));
+  const Stopwatch watch;
+  const auto joined = join_all(make_id(std::move(options)), {options_of(0, 1, 10'000)});
+  EXPECT_TRUE(joined[0]);
+  HandOut unanswered = hand_out_at(name + "-unanswered");
+  ASSERT_TRUE(other.sends_to(name + "-unanswered", SOCK_STREAM));
+  unanswered.close();
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+TEST(AtTheUnixSocket, AnotherUserIsSaidToHoldItAtOnce) {
+  const AnotherUser other;
+  if (!other) GTEST_SKIP() << "needs privileges";
+  const std::string job = unused_port();
+  sockaddr_un address{};
+  socklen_t size = sizeof(address);
+  {
+    const auto listener = listen_for_local_ranks(job, within_ms(1000));
+    ASSERT_TRUE(listener) << listener.error().message;
+    ASSERT_EQ(::getsockname(listener->get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  }
+  ASSERT_TRUE(other.listens_at({address.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1}));
+  const auto fails = FailsWith(Code::remote_error, HasSubstr("belongs to another user (uid 65534)"));
+  EXPECT_THAT(listen_for_local_ranks(job, within_ms(2000)), fails);
+  EXPECT_THAT(ask_local_root(job, within_ms(2000)), fails);
 }
 
 TEST(HostPorts, AreParsed) {

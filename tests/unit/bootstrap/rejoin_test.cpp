@@ -130,6 +130,22 @@ TEST(Rejoin, ListsThatDifferAreToldToAll) {
                                         HasSubstr("and \"0-2\" on the one that it joins"))));
 }
 
+/// Where they differ is beyond what a message shows of them.
+TEST(Rejoin, LongListsThatDifferAtTheirEndsAreToldToAll) {
+  constexpr int ranks = 40;
+  const auto channels = join_ranks(ranks);
+  std::vector<int> callers;
+  for (int rank = 0; rank < ranks; rank += 2)
+    if (rank != 34 && rank != 36) callers.push_back(rank);
+  const auto list_of = [&](int rank) {
+    std::vector<int> list = callers;
+    list.insert(list.end() - 1, rank == 38 ? 36 : 34);
+    return list;
+  };
+  for (const Joined& joined : rejoin_on(channels, callers, list_of))
+    EXPECT_THAT(joined, FailsWith(Code::mismatch, HasSubstr("more (digest")));
+}
+
 /// The same list again: what is left of the first attempt does not answer for the second, whoever comes first to it.
 TEST(Rejoin, MayBeTriedAgainWithAll) {
   const auto channels = join_ranks(3);

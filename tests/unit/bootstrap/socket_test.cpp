@@ -1,11 +1,17 @@
 #include "bootstrap/socket.hpp"
 
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <fstream>
 
 #include "ranks.hpp"
 
 namespace strait::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// Ports that connections begin at.
 struct PortRange {
@@ -36,6 +42,27 @@ TEST(Sockets, DoNotConnectToThemselves) {
   for (int i = 0; i <= range.last - range.first; ++i)
     ASSERT_FALSE(connect_to(address, within_ms(5000), false)) << "nobody listens, after " << i;
   EXPECT_TRUE(listen_at(address)) << "nothing of it stays";
+}
+
+/// In a network of its own with a few ports.
+TEST(Sockets, WithoutAPortLeftSaySo) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr const char* range = "/proc/sys/net/ipv4/ip_local_port_range";
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 || !(std::ofstream(range) << "40000 40003" << std::flush))
+      ::_exit(77);
+    std::vector<Socket> kept;
+    auto another = reserve_at(address_of("0.0.0.0"));
+    for (; another && kept.size() < 10; another = reserve_at(address_of("0.0.0.0")))
+      kept.push_back(std::move(*another));
+    EXPECT_THAT(another, FailsWith(Code::system_error, HasSubstr("No port is left: widen")));
+    EXPECT_THAT(listen_at(address_of("0.0.0.0")), FailsWith(Code::system_error, HasSubstr("No port is left: widen")));
+    ::_exit(HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "making namespaces is not permitted here";
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

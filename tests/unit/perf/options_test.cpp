@@ -122,8 +122,10 @@ TEST(Options, SymmetricWindowsAreOfGpus) {
 }
 
 TEST(Options, MalformedValuesAreRefused) {
-  for (const char* arguments : {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9",
-                                "all-reduce -R 3", "all-reduce --turns 0", "all-reduce --budget-ms 0"}) {
+  for (const char* arguments :
+       {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9", "all-reduce -R 3",
+        "all-reduce --turns 0", "all-reduce --budget-ms 0", "all-reduce -g -1", "all-reduce -w -1", "all-reduce -c -1",
+        "all-reduce -N -1", "all-reduce -G -1", "all-reduce -f -2", "all-reduce --extra-elements -1"}) {
     CLI::App app;
     Options options;
     declare_options(app, options);
@@ -143,7 +145,27 @@ TEST(Options, WhatContradictsItselfIsRefused) {
   EXPECT_FALSE(validate(parsed("all-reduce -N 0 --plot x.svg")));
   EXPECT_FALSE(validate(parsed("all-reduce --plot x.png")));
   EXPECT_FALSE(validate(parsed("barrier --plot x.svg")));
-  EXPECT_EQ(validate(parsed("all-reduce -g -1")).error().code, Code::invalid_argument);
+}
+
+TEST(Options, WhereNothingIsMeasuredWhatIsAboutMeasuringIsRefused) {
+  const std::string simulated = "all-reduce --simulate 4x-h200 ";
+  for (const char* good : {"", "-m 1 -c 1 -N 1 -z 0 -R 0 -C 0 -G 0 --turns 5 --offset-bytes 0", "-c 0", "-n 5 -w 5",
+                           "--extra-elements 3", "-t 2 -g 1"})
+    EXPECT_TRUE(validate(parsed(simulated + good))) << good;
+  const std::pair<const char*, const char*> bad[] = {
+      {"-m 2", "--agg_iters"},      {"-R 1", "--local_register"},
+      {"-R 2", "--local_register"}, {"-C 1", "--report_cputime"},
+      {"-N 2", "--run_cycles"},     {"-N 0", "--run_cycles"},
+      {"-z 1", "--blocking"},       {"--offset-bytes 4", "--offset-bytes"},
+      {"--turns 7", "--turns"},     {"--budget-ms 5", "--budget-ms"},
+      {"-c 2", "--check"},          {"--calibrate", "--calibrate"},
+      {"-G 1", "--cudagraph"},      {"--baseline x", "--baseline"},
+      {"--floors", "--floors"},     {"--floors -g 1 -m 2", "--agg_iters, --floors"}};
+  for (const auto& [asked, named] : bad) {
+    const Status status = validate(parsed(simulated + asked));
+    ASSERT_FALSE(status) << asked;
+    EXPECT_EQ(status.error().message, std::string("--simulate measures nothing: leave out ") + named) << asked;
+  }
 }
 
 TEST(Sizes, StepByFactorOrByBytes) {
@@ -151,6 +173,7 @@ TEST(Sizes, StepByFactorOrByBytes) {
   EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 8 -e 30 -i 8")), (std::vector<std::size_t>{8, 16, 24}));
   EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 0 -e 64 -f 2")), (std::vector<std::size_t>{0}));
   EXPECT_EQ(sizes_bytes(parsed("barrier")), (std::vector<std::size_t>{0}));
+  EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 900T -e 900T -f 2147483647")).size(), 1U) << "the next has 81 bits";
 }
 
 TEST(Wire, IsForCallsThatCanHaveOne) {

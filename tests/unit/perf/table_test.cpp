@@ -14,6 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 Measurement measured(double time_us, double bus_gbps, std::optional<std::int64_t> wrong) {
   return {.time_us = time_us,
@@ -98,6 +99,37 @@ TEST(Table, HeaderLinesUpWithTheRows) {
   EXPECT_EQ(last.size(), table_row(example(), false).size());
 }
 
+TEST(Table, HeaderTellsTheWireFormatAndWhoAskedForIt) {
+  const std::vector<RankInfo> ranks(2);
+  const auto text = [&](const Options& o, WireFormat wire) { return header(o, ranks, 2, {"shm", "", wire}); };
+  Options o;
+  EXPECT_THAT(text(o, WireFormat::off), Not(HasSubstr("Wire")));
+  EXPECT_THAT(text(o, WireFormat::int8),
+              HasSubstr("\n# Wire: int8 (STRAIT_WIRE) at any size: STRAIT_WIRE_BYTES does not count here\n"));
+  EXPECT_THAT(prediction_header(o, ranks, "machine", WireFormat::int4), HasSubstr("\n# Wire: int4 (STRAIT_WIRE) "));
+  EXPECT_THAT(header(o, std::vector<RankInfo>(1), 1, {"loopback", "", WireFormat::int8}), Not(HasSubstr("Wire")))
+      << "one rank sends nothing";
+  o.types.push_back(DataType::int32);
+  EXPECT_THAT(text(o, WireFormat::int8), HasSubstr("; types and redops that cannot have it are exact\n"));
+  o.types = {DataType::int32};
+  EXPECT_THAT(text(o, WireFormat::int8), Not(HasSubstr("Wire")));
+  o = {};
+  o.wire = WireFormat::fp8;
+  EXPECT_THAT(text(o, WireFormat::fp8), HasSubstr("\n# Wire: fp8 (--wire) "));
+}
+
+TEST(Table, OneIsNotMany) {
+  EXPECT_EQ(counted(1, "byte"), "1 byte");
+  EXPECT_EQ(counted(0, "byte"), "0 bytes");
+  Options o;
+  o.iterations = 1;
+  o.graph_launches = 2;
+  o.turns = 1;
+  const auto text = header(o, std::vector<RankInfo>(1), 1, {"loopback", ""}, BaselineInfo{"/lib/libnccl.so.2", 22809});
+  EXPECT_THAT(text, HasSubstr("# CUDA graph of 1 iteration, launched 2 times\n"));
+  EXPECT_THAT(text, HasSubstr(", in 1 turn; "));
+}
+
 TEST(Table, HeaderNamesTheGpuOfARank) {
   const std::vector<RankInfo> ranks = {{3, 42, "host", 1, "0000:41:00.0", "Some GPU"}};
   EXPECT_THAT(header(Options{}, ranks, 1, {"shm", ""}),
@@ -138,7 +170,7 @@ TEST(Json, HoldsSettingsAndResultsButNoSecret) {
   unsetenv("STRAIT_KEY");
   unsetenv("STRAIT_SIMD");
   unsetenv("NCCL_MAX_CTAS");
-  EXPECT_THAT(text, testing::Not(HasSubstr("secret0123")));
+  EXPECT_THAT(text, Not(HasSubstr("secret0123")));
   const auto json = nlohmann::json::parse(text);
   EXPECT_EQ(json["provenance"]["environment"]["STRAIT_SIMD"], "portable");
   EXPECT_EQ(json["provenance"]["environment"]["NCCL_MAX_CTAS"], "4");

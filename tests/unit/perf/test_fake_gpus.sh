@@ -28,6 +28,7 @@ grep -q '"name": "Fake 1"' "$folder/json" || fail "the JSON does not name the GP
 
 run all-gather -t 2 -g 1 -b 8 -e 1G -f 4194304 -n 1 -w 0 || fail "a size beyond the GPUs' memory failed"
 grep -q "^# Reducing maxBytes to 4194304 due to memory limitation" "$folder/out" || fail "sizes are not limited"
+grep -q "^# nThread 2 nGpus 1 minBytes 8 maxBytes 4194304 step" "$folder/out" || fail "the header has sizes that are not measured"
 
 if FAKE_GPUS_LOSE=1 run all-reduce -t 2 -g 1 -b 1K -e 1K; then fail "lost copies are not noticed"; fi
 grep -q "Out of bounds values : [1-9][0-9]* FAILED" "$folder/out" || fail "lost copies are not counted"
@@ -145,5 +146,6 @@ run all-reduce -t 2 -g 1 -b 1K -e 4K -f 2 --check-limit 1K || fail "--check-limi
 grep -q "^ *2048 .* N/A .* N/A " "$folder/out" || fail "--check-limit: what is larger should not be checked"
 if run all-reduce -t 2 -g 1 -b 8 -e 8 --baseline "$folder/none.so"; then fail "a missing baseline is not noticed"; fi
 grep -q "cannot load the baseline" "$folder/err" || fail "a missing baseline is not named"
+[[ "$(grep -c "^strait perf: " "$folder/err")" == 1 ]] || fail "a missing baseline is told by each rank"
 if run all-reduce -t 2 -g 1 -b 8 -e 8 --baseline "$fake"; then fail "a baseline that is none is not noticed"; fi
 grep -q "lacks ncclGetErrorString" "$folder/err" || fail "a baseline that is none is not named"

@@ -30,6 +30,7 @@ refuses "$two_gpus" "4 GPU ranks were asked for in this process, and it sees 2 G
 if [[ "$has_cuda" == 0 ]]; then
   refuses "$two_gpus" "this build has no GPU data path" -t 2 -g 1
   refuses "$two_gpus" "this build has no GPU data path" -g 2
+  [[ "$(grep -c "no GPU data path" "$folder/err")" == 1 ]] || { echo "each rank says it:" && cat "$folder/err" && exit 1; }
 fi
 # The driver does not matter to host ranks.
 LD_LIBRARY_PATH="$folder" "$strait" perf all-reduce -b 8 -e 8 -t 2 >"$folder/out"

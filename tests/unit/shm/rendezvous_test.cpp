@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "meeting.hpp"
+#include "support/another_user.hpp"
 #include "transports/shm/strangers.hpp"
 
 namespace strait::shm {
@@ -145,6 +146,31 @@ TEST(Meeting, StrangersDoNotTakeTheLeadersDescriptors) {
   EXPECT_EQ(status, 0);
   ASSERT_TRUE(met) << met.error().message;
   EXPECT_TRUE(met->segment);
+}
+
+/// By a descriptor whose last close takes long.
+TEST(Meeting, AnotherUserDoesNotHoldTheLeaderUp) {
+  const testing::AnotherUser other;
+  if (!other) GTEST_SKIP() << "needs privileges";
+  const Secret secret = secret_of_this_test();
+  const Deadline soon = Deadline::after_ms(5000);
+  std::atomic<bool> listens{false};
+  std::jthread leader([&] {
+    RendezvousRequest request = request_of(0, secret);
+    request.agree = [&](const Status& own) {
+      if (!listens) EXPECT_TRUE(other.sends_to(socket_name(secret), SOCK_SEQPACKET));
+      listens = true;
+      return own;
+    };
+    const auto met = meet(request);
+    ASSERT_TRUE(met) << met.error().message;
+    EXPECT_EQ(met->strangers_dropped, 1);
+  });
+  while (!listens) std::this_thread::yield();
+  const auto met = meet(request_of(1, secret));
+  EXPECT_TRUE(met) << met.error().message;
+  leader.join();
+  EXPECT_FALSE(soon.expired());
 }
 
 /// With few files to spare the leader has room for both connections, and none for what comes through the second.

@@ -373,5 +373,25 @@ TEST(SimulatedPerf, HasPerfsRowsAndSaysThatTheyArePredicted) {
   EXPECT_FALSE(predicted_report(options));
 }
 
+TEST(SimulatedPerf, HeedsExtraElementsAndTheWireFormatOfTheEnvironment) {
+  perf::Options options;
+  options.simulate = "4x-h200";
+  options.types = {DataType::float32, DataType::int32};
+  options.extra_elements = 3;
+  const auto exact = predicted_report(options);
+  setenv("STRAIT_WIRE", "int8", 1);
+  const auto wired = predicted_report(options);
+  options.wire = WireFormat::off;
+  const auto off = predicted_report(options);
+  unsetenv("STRAIT_WIRE");
+  ASSERT_TRUE(exact && wired && off);
+  EXPECT_EQ(exact->rows[0].count, (8U << 20) + 3);
+  EXPECT_EQ(exact->rows[0].bytes, (32U << 20) + 12);
+  EXPECT_EQ(wired->transport.wire, WireFormat::int8);
+  EXPECT_NE(wired->rows[0].out_of_place.time_us, exact->rows[0].out_of_place.time_us);
+  EXPECT_EQ(wired->rows[1].out_of_place.time_us, exact->rows[1].out_of_place.time_us) << "int32 cannot have it";
+  EXPECT_EQ(off->rows[0].out_of_place.time_us, exact->rows[0].out_of_place.time_us);
+}
+
 }  // namespace
 }  // namespace strait::sim

@@ -1,0 +1,69 @@
+#include "base/unix_peer.hpp"
+
+#include <sys/socket.h>
+
+#include <exception>
+#include <list>
+#include <mutex>
+#include <thread>
+
+namespace strait {
+namespace {
+
+/// What is left to close, and how many threads are at it.
+struct Leftovers {
+  std::mutex mutex;
+  std::list<UniqueFd> sockets;
+  int threads = 0;
+};
+Leftovers& leftovers() {
+  static auto* const all = new Leftovers;  // never destroyed: the threads may outlive main()
+  return *all;
+}
+
+void close_leftovers() {
+  Leftovers& all = leftovers();
+  for (;;) {
+    UniqueFd socket;
+    const std::scoped_lock lock(all.mutex);
+    if (all.sockets.empty()) {
+      --all.threads;
+      return;
+    }
+    socket = std::move(all.sockets.front());
+    all.sockets.pop_front();
+  }
+}
+
+}  // namespace
+
+std::optional<uid_t> user_behind(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer.uid;
+}
+
+void part_from(UniqueFd socket) {
+  if (!socket || user_behind(socket.get()) == ::geteuid()) return;
+  ::shutdown(socket.get(), SHUT_RDWR);
+  constexpr int most_threads = 8;
+  Leftovers& all = leftovers();
+  const std::scoped_lock lock(all.mutex);
+  try {
+    all.sockets.push_back(std::move(socket));
+    if (all.threads == most_threads) return;
+    std::thread(close_leftovers).detach();
+    ++all.threads;
+  } catch (const std::exception&) {  // no memory, or no thread for now: it stays open, which costs less than to wait
+    (void)socket.release();
+  }
+}
+
+void stop_listening(int listener) {
+  ::shutdown(listener, SHUT_RDWR);
+  while (UniqueFd waiting{::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)})
+    part_from(std::move(waiting));
+}
+
+}  // namespace strait

@@ -1,0 +1,41 @@
+#include "bootstrap/hand_out.hpp"
+
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/log.hpp"
+#include "base/unix_peer.hpp"
+
+namespace strait {
+
+HandOut& HandOut::operator=(HandOut&& other) noexcept {
+  close();
+  listener_ = std::move(other.listener_);
+  return *this;
+}
+
+void HandOut::serve(const UniqueId& id) {
+  constexpr int at_a_time = 64;  // ranks that knock at the other door wait meanwhile
+  for (int i = 0; i < at_a_time; ++i) {
+    auto socket = accept_one(listener_);
+    if (!socket) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // out of descriptors: no busy loop
+    if (!socket || !*socket) return;
+    if (const auto user = user_behind(socket->get()); user != ::geteuid()) {
+      part_from(socket->release());
+      log_info(-1, "refused the unique id to a process of another user (uid " +
+                       (user ? std::to_string(*user) : "unknown") + ")");
+      continue;
+    }
+    auto packed = id.pack();
+    // A fresh socket's buffer takes these few bytes at once.
+    [[maybe_unused]] auto sent = ::send(socket->get(), packed.data(), packed.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+void HandOut::close() {
+  if (listener_) stop_listening(listener_.get());
+  listener_.reset();
+}
+
+}  // namespace strait
