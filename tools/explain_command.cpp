@@ -48,12 +48,30 @@ void recall(sim::Explanation& e) {
     e.not_measured = found.error().message;
 }
 
+/// Into the files that were asked for. Plans of many ranks take memory and time, so that nothing else builds them.
+Status write_plan(const Question& question, const sim::Explanation& e) {
+  if (question.svg.empty() && question.trace.empty()) return {};
+  const PredictedPlan& choice = e.prediction.choice();
+  if (choice.estimated && !question.trace.empty())
+    return fail(Code::unsupported,
+                "--trace: times of so many ranks are estimates, which have no timeline. Take fewer --ranks");
+  STRAIT_ASSIGN(const Plan plan, build_plan(e.machine, e.operation, choice));
+  if (!question.svg.empty()) {
+    if (plan.size() > most_drawn_ranks)
+      return fail(Code::unsupported, "--svg: nobody can read a drawing of " + std::to_string(plan.size()) +
+                                         " ranks. Take fewer --ranks; it shows the same pattern");
+    STRAIT_TRY(perf::write_file(question.svg, to_svg(plan)));
+  }
+  if (!question.trace.empty()) STRAIT_TRY(perf::write_file(question.trace, to_chrome_trace(plan, choice.time)));
+  return {};
+}
+
 Status answer(const Question& question) {
   STRAIT_ASSIGN(const std::size_t bytes, perf::parse_bytes(question.size));
-  STRAIT_ASSIGN(sim::Explanation e, sim::explain(question.machine, question.operation, bytes, question.algorithm));
-  if (question.machine.topology.empty()) {
-    STRAIT_ASSIGN(e.left_out, sim::settings_left_out(Environment()));
-  }
+  const Progress progress = [](const std::string& what) { std::cerr << "strait explain: " << what << "\n"; };
+  STRAIT_ASSIGN(sim::Explanation e,
+                sim::explain(question.machine, question.operation, bytes, question.algorithm, progress));
+  STRAIT_ASSIGN(e.left_out, sim::settings_left_out(Environment()));
   if (!question.measured.empty()) {
     STRAIT_ASSIGN(e.measured, sim::find_measured(question.measured, e));
     if (!e.measured)
@@ -63,17 +81,11 @@ Status answer(const Question& question) {
   } else if (question.machine.topology.empty() && question.algorithm.empty()) {
     recall(e);
   }
-  const PredictedPlan& choice = e.prediction.choice();
-  STRAIT_ASSIGN(const Plan plan, build_plan(e.machine, e.operation, choice));
-  if (!question.svg.empty()) {
-    if (plan.size() > most_drawn_ranks)
-      return fail(Code::unsupported, "--svg: nobody can read a drawing of " + std::to_string(plan.size()) +
-                                         " ranks. Take fewer --ranks; it shows the same pattern");
-    STRAIT_TRY(perf::write_file(question.svg, to_svg(plan)));
-  }
-  if (!question.trace.empty()) STRAIT_TRY(perf::write_file(question.trace, to_chrome_trace(plan, choice.time)));
+  STRAIT_TRY(write_plan(question, e));
   std::cout << (question.json ? sim::to_json(e) : sim::to_text(e));
-  if (question.plan) std::cout << "\n" << companions(e, plan) << to_text(plan);
+  if (!question.plan) return {};
+  STRAIT_ASSIGN(const Plan plan, build_plan(e.machine, e.operation, e.prediction.choice()));
+  std::cout << "\n" << companions(e, plan) << to_text(plan);
   return {};
 }
 
@@ -85,7 +97,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   sim::declare_wishes(*command, question->operation, question->machine);
   command->add_option("size", question->size, "As `strait perf` counts: 8, 1K, 64M, 1G")->capture_default_str();
   command->add_option("--ranks", question->machine.ranks, "Number of ranks: the first GPUs in order (default: all)")
-      ->check(CLI::Range(1U, 4096U));
+      ->check(CLI::Range(1U, most_placed_ranks));
   command->add_option("--algorithm", question->algorithm, "Explain this one instead of the choice");
   command->add_option("--measured", question->measured,
                       "Results of `strait perf --json` to compare with, in place of its last ones here");

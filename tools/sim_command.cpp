@@ -84,6 +84,7 @@ Status answer(Question question) {
     return fail(Code::unsupported, "a barrier has no sizes. `strait explain barrier` predicts it");
   STRAIT_TRY(perf::validate(question.sizes));
   question.sweep.sizes_bytes = perf::sizes_bytes(question.sizes);
+  question.sweep.progress = [](const std::string& what) { std::cerr << "strait sim: " << what << "\n"; };
   STRAIT_ASSIGN(const sim::Sweep sweep, sim::sweep(question.sweep));
   if (!question.json.empty()) STRAIT_TRY(perf::write_file(question.json, sim::to_json(sweep)));
   if (!question.plot.empty())

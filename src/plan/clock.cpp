@@ -24,7 +24,6 @@ std::string binding_of(const std::vector<ResourceUse>& resources) {
 namespace clock_detail {
 namespace {
 
-constexpr std::uint32_t most_slices = 8;
 constexpr double never = std::numeric_limits<double>::infinity();
 constexpr std::uint16_t cores_resource = 0;
 constexpr std::uint16_t dram_resource = 1;
@@ -343,14 +342,14 @@ Result<ClockResult> simulate_by_rates(const Plan& plan, const ClockSize& size, c
       (!model.writes.empty() && model.writes.size() != pairs))
     return fail(Code::invalid_argument, "the clock model is for " + std::to_string(model.ranks) +
                                             " ranks, the plan for " + std::to_string(plan.size()));
-  using clock_detail::most_slices, clock_detail::Simulation;
-  auto result = Simulation(plan, size, model, most_slices, timeline).run();
-  if (!result || result->slices <= most_slices) return result;
+  using clock_detail::Simulation;
+  auto result = Simulation(plan, size, model, most_simulated_slices, timeline).run();
+  if (!result || result->slices <= most_simulated_slices) return result;
   // What the second half of the simulated slices adds is what every further slice adds; both runs fill and drain.
-  constexpr std::uint32_t half = most_slices / 2;
+  constexpr std::uint32_t half = most_simulated_slices / 2;
   STRAIT_ASSIGN(const ClockResult shorter, Simulation(plan, size, model, half, Timeline::none).run());
   const auto extrapolated = [&](double longer, double less) {
-    return longer + (longer - less) / half * (result->slices - most_slices);
+    return longer + (longer - less) / half * (result->slices - most_simulated_slices);
   };
   const double total_us = extrapolated(result->total_us, shorter.total_us);
   for (std::size_t i = 0; i < result->resources.size(); ++i) {

@@ -134,6 +134,9 @@ enum class Timeline : bool { none, kept };
 /// The first of those that are used most.
 std::string binding_of(const std::vector<ResourceUse>& resources);
 
+/// Of many slices the first ones; what further ones add is taken from these.
+inline constexpr std::uint32_t most_simulated_slices = 8;
+
 /// Deterministic. An error if the plan blocks for ever with the model's slots, or is for other ranks than the model.
 Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model,
                              Timeline timeline = Timeline::kept);

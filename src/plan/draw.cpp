@@ -16,6 +16,7 @@ constexpr int box_height = 22;
 constexpr int row_height = 48;
 constexpr int column_gap = 28;
 constexpr int top = 64;
+constexpr std::size_t most_columns = 24;  // a screen and a half, with letters that can be read
 
 std::string escaped(std::string_view text) {
   std::string safe;
@@ -63,18 +64,36 @@ std::string short_text(const Plan& plan, const Schedule::Placed& placed) {
   return text;
 }
 
+/// How many lanes of each rank are drawn: all if there is room, else the first ones.
+std::size_t drawn_lanes(const Plan& plan) {
+  const auto columns = [&](std::size_t lanes) {
+    std::size_t all = 0;
+    for (const RankPlan& mine : plan) all += std::clamp<std::size_t>(mine.lanes.size(), 1, lanes);
+    return all;
+  };
+  std::size_t lanes = 1;
+  for (const RankPlan& mine : plan) lanes = std::max(lanes, mine.lanes.size());
+  while (lanes > 1 && columns(lanes) > most_columns) --lanes;
+  return lanes;
+}
+
 /// Where the columns of the ranks begin; the last entry is where they end.
-std::vector<int> column_positions(const Plan& plan) {
+std::vector<int> column_positions(const Plan& plan, std::size_t lanes) {
   std::vector<int> positions{column_gap};
   for (const RankPlan& mine : plan)
-    positions.push_back(positions.back() + static_cast<int>(std::max<std::size_t>(1, mine.lanes.size())) * box_width +
+    positions.push_back(positions.back() +
+                        static_cast<int>(std::clamp<std::size_t>(mine.lanes.size(), 1, lanes)) * box_width +
                         column_gap);
   return positions;
 }
 
 class SvgDrawing {
  public:
-  explicit SvgDrawing(const Plan& plan) : plan_(plan), schedule_(schedule_of(plan)), columns_(column_positions(plan)) {}
+  explicit SvgDrawing(const Plan& plan)
+      : plan_(plan),
+        lanes_(drawn_lanes(plan)),
+        schedule_(schedule_of(plan)),
+        columns_(column_positions(plan, lanes_)) {}
 
   std::string draw() {
     const int width = columns_.back();
@@ -86,13 +105,16 @@ class SvgDrawing {
          << "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
     headings(height);
     for (const Schedule::Arrow& arrow : schedule_.arrows) draw_arrow(arrow);
-    for (const Schedule::Placed& step : schedule_.steps) draw_peers(step);
-    for (const Schedule::Placed& step : schedule_.steps) draw_box(step);
+    for (const Schedule::Placed& step : schedule_.steps)
+      if (is_drawn(step)) draw_peers(step);
+    for (const Schedule::Placed& step : schedule_.steps)
+      if (is_drawn(step)) draw_box(step);
     svg_ << "</svg>\n";
     return svg_.str();
   }
 
  private:
+  bool is_drawn(const Schedule::Placed& step) const { return step.lane < lanes_; }
   int x_of(const Schedule::Placed& step) const { return columns_[step.rank] + static_cast<int>(step.lane) * box_width; }
   static int y_of(const Schedule::Placed& step) { return top + static_cast<int>(step.row) * row_height; }
 
@@ -100,7 +122,7 @@ class SvgDrawing {
     const RankPlan& first = plan_.front();
     svg_ << "<text x=\"" << column_gap << "\" y=\"20\" font-size=\"14\" font-weight=\"bold\">"
          << escaped(std::string(name(first.collective)) + ", " + first.algorithm + ", " + std::to_string(first.ranks) +
-                    " ranks, one slice")
+                    " ranks, one slice" + left_out())
          << "</text>\n";
     for (const RankPlan& mine : plan_) {
       const int x = columns_[mine.rank];
@@ -111,9 +133,18 @@ class SvgDrawing {
     }
   }
 
+  std::string left_out() const {
+    std::size_t most = 0;
+    for (const RankPlan& mine : plan_) most = std::max(most, mine.lanes.size());
+    if (most <= lanes_) return "";
+    return "; of " + std::to_string(most) + " lanes that ranks have, the first " +
+           (lanes_ == 1 ? "one" : std::to_string(lanes_)) + " of each";
+  }
+
   void draw_arrow(const Schedule::Arrow& arrow) {
     const Schedule::Placed& from = schedule_.steps[arrow.from];
     const Schedule::Placed& to = schedule_.steps[arrow.to];
+    if (!is_drawn(from) || !is_drawn(to)) return;
     svg_ << "<line x1=\"" << x_of(from) + box_width / 2 << "\" y1=\"" << y_of(from) + box_height << "\" x2=\""
          << x_of(to) + box_width / 2 << "\" y2=\"" << y_of(to) << "\" stroke=\"" << colour(from.rank) << "\" "
          << (arrow.is_signal ? "stroke-dasharray=\"2 3\" opacity=\"0.5\" " : "")
@@ -145,6 +176,7 @@ class SvgDrawing {
   }
 
   const Plan& plan_;
+  std::size_t lanes_;  ///< of each rank, that are drawn
   Schedule schedule_;
   std::vector<int> columns_;
   std::ostringstream svg_;

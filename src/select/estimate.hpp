@@ -37,6 +37,10 @@ struct LevelModel {
 /// The same machine for the clock. Takes memory for every pair of ranks.
 ClockModel clock_model(const LevelModel& machine);
 
+/// Of host ranks, as far as rank 0 tells: the ranks that it reaches alike are its island, and there are more such
+/// islands.
+LevelModel level_model(const ClockModel& model);
+
 struct Estimate {
   double total_us = 0;
   std::uint32_t slices = 0;

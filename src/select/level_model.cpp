@@ -10,6 +10,27 @@ std::size_t LevelModel::level_between(std::uint32_t a, std::uint32_t b) const {
   return levels.size() - 1;
 }
 
+LevelModel level_model(const ClockModel& model) {
+  LevelModel machine{model, {}};
+  machine.rank.paths = {};
+  machine.rank.resources = {};
+  const auto alike = [](const ClockPath& a, const ClockPath& b) {
+    return a.latency_us == b.latency_us && a.gbps == b.gbps;
+  };
+  const std::uint32_t ranks = model.ranks;
+  const ClockPath nothing;
+  const auto path = [&](std::uint32_t from, std::uint32_t to) -> const ClockPath& {
+    return model.paths.empty() ? nothing : model.paths[std::size_t{from} * ranks + to];
+  };
+  std::uint32_t island = 1;
+  while (island < ranks && alike(path(0, island), path(0, 1))) ++island;
+  const ClockPath& near = path(0, ranks > 1 ? 1 : 0);
+  const ClockPath& far = path(0, ranks - 1);
+  if (island < ranks && ranks % island == 0) machine.levels.push_back({island, near.latency_us, near.gbps, 0});
+  machine.levels.push_back({ranks, far.latency_us, far.gbps, 0});
+  return machine;
+}
+
 ClockModel clock_model(const LevelModel& machine) {
   ClockModel model = machine.rank;
   model.ranks = machine.ranks();

@@ -12,7 +12,6 @@
 namespace strait {
 namespace {
 
-constexpr std::uint32_t most_ranks = 1024;  // every pair has a path
 constexpr std::size_t most_resources = 60000;
 constexpr double dram_passes_of_a_copy = 3;  // it reads the source, reads what it overwrites, and writes
 
@@ -97,8 +96,8 @@ double rate_beside_copies(const Topology& topology, const Crossed& crossed, doub
 }
 
 Status check_ranks(std::uint32_t ranks) {
-  if (ranks > most_ranks)
-    return fail(Code::unsupported, "the clock simulates at most " + std::to_string(most_ranks) + " ranks, not " +
+  if (ranks > most_placed_ranks)
+    return fail(Code::unsupported, "the clock simulates at most " + std::to_string(most_placed_ranks) + " ranks, not " +
                                        std::to_string(ranks) + ". Take fewer with --ranks");
   return {};
 }

@@ -54,6 +54,8 @@ Plan for_groups(const Plan& plan, const Machine& part);
 /// The machine as calls that islands do not carry see it: all bytes go through host memory.
 Machine without_islands(const Machine& machine);
 
+inline constexpr std::uint32_t most_placed_ranks = 1024;  ///< every pair has a path
+
 /// The first `ranks` GPUs (0: all). Bytes between GPUs without P2P are written to the memory of the writer's NUMA node
 /// and read from there, once for all readers; others are pulled by the reader. An error: there are fewer GPUs, or two
 /// have no path.

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
+
+#include "plan/layout.hpp"
+#include "select/selector.hpp"
 
 namespace strait {
 namespace {
@@ -15,6 +19,17 @@ constexpr std::uint32_t most_ranks_with_lanes = 32;  // beyond, the clock takes 
 
 ClockSize size_of(const Operation& operation, std::size_t slice_bytes) {
   return {.count = operation.count, .element_bytes = size_bytes(operation.type), .slice_bytes = slice_bytes};
+}
+
+std::uint32_t slices_of(const Plan& plan, const ClockSize& size) {
+  return Layout(plan.front(), size.count, size.element_bytes, size.slice_bytes).slices;
+}
+
+/// As many as the clock walks.
+std::size_t simulated_steps(const Plan& plan, const ClockSize& size) {
+  std::size_t steps = 0;
+  for (const RankPlan& rank : plan) steps += rank.steps();
+  return steps * std::min(slices_of(plan, size), most_simulated_slices);
 }
 
 /// Parts of a machine are what kernels trade among.
@@ -35,11 +50,13 @@ void keep_faster(std::vector<PredictedPlan>& plans, PredictedPlan plan) {
 
 class Predictor {
  public:
-  Predictor(const Machine& machine, const Operation& operation, SelectOptions options, bool others)
+  Predictor(const Machine& machine, const Operation& operation, SelectOptions options, bool others,
+            const Progress& progress)
       : machine_(machine),
         operation_(operation),
         options_(std::move(options)),
         others_(others),
+        progress_(progress),
         request_(request_for(machine, operation)),
         wanted_(numerics_class(request_, operation.type, operation.op)) {}
 
@@ -92,6 +109,7 @@ class Predictor {
         questions.push_back(options_);
         questions.back().algorithm = algorithm->name;
       }
+    if (request_.ranks > Selector::most_simulated_ranks) return add_estimates(questions);
     for (const SelectOptions& question : questions) {
       STRAIT_ASSIGN(const Choice choice,
                     choose(request_, operation_.type, operation_.op, operation_.count, machine_.clock, question));
@@ -104,8 +122,31 @@ class Predictor {
     return {};
   }
 
+  Status add_estimates(const std::vector<SelectOptions>& questions) {
+    const LevelModel levels = level_model(machine_.clock);
+    for (const SelectOptions& question : questions) {
+      const auto choice = choose(request_, operation_.type, operation_.op, operation_.count, levels, question);
+      if (!choice && choice.error().code == Code::unsupported && !plans_.empty()) continue;  // more than can be walked
+      if (!choice) return tl::unexpected(choice.error());
+      if (chosen_.empty()) chosen_ = choice->algorithm;
+      for (const Alternative& alternative : choice->alternatives) {
+        ClockResult time{
+            .total_us = alternative.predicted_us, .resources = {}, .binding = alternative.binding, .timeline = {}};
+        plans_.push_back({.algorithm = alternative.algorithm,
+                          .executor = "CPU",
+                          .in_class = in_class(*find_algorithm(alternative.algorithm)),
+                          .slice_bytes = alternative.slice_bytes,
+                          .time = std::move(time),
+                          .estimated = true,
+                          .at_least = alternative.at_least});
+      }
+    }
+    return {};
+  }
+
   Status add_gpu_plans() {
-    for (const Algorithm* algorithm : candidates())
+    for (const Algorithm* algorithm : candidates()) {
+      if (progress_) progress_(std::string(algorithm->name));
       for (const std::uint32_t lanes : gpu_lanes) {
         if (lanes > 1 && request_.ranks > most_ranks_with_lanes) continue;
         PlanRequest request = request_;
@@ -116,21 +157,35 @@ class Predictor {
           STRAIT_TRY(add_slices(*algorithm, cpu_sums_executor, lanes, for_groups(with_host_sums(plan), machine_),
                                 *machine_.host_sums));
       }
+    }
     return {};
   }
 
   Status add_slices(const Algorithm& algorithm, std::string_view executor, std::uint32_t lanes, const Plan& plan,
                     const ClockModel& clock) {
-    if (options_.slice_bytes > 0) return add(algorithm, executor, lanes, options_.slice_bytes, plan, clock);
-    for (const std::size_t slice_bytes : gpu_slices_bytes) {
-      STRAIT_TRY(add(algorithm, executor, lanes, slice_bytes, plan, clock));
-      if (slice_bytes >= operation_.count * size_bytes(operation_.type)) break;  // larger ones are the same
+    std::vector<std::size_t> sizes{gpu_slices_bytes.begin(), gpu_slices_bytes.end()};
+    if (options_.slice_bytes > 0) sizes = {options_.slice_bytes};
+    const auto whole = std::find_if(sizes.begin(), sizes.end(), [&](std::size_t slice_bytes) {
+      return slice_bytes >= operation_.count * size_bytes(operation_.type) ||
+             slices_of(plan, size_of(operation_, slice_bytes)) <= 1;
+    });
+    if (whole != sizes.end()) sizes.erase(whole + 1, sizes.end());  // larger ones are the same
+    const bool is_large = request_.ranks > most_ranks_with_all_slices;
+    if (is_large) std::reverse(sizes.begin(), sizes.end());
+    double fastest_us = std::numeric_limits<double>::infinity();
+    for (const std::size_t slice_bytes : sizes) {
+      if (is_large && slice_bytes != sizes.front() &&
+          simulated_steps(plan, size_of(operation_, slice_bytes)) > most_steps_of_small_slices)
+        break;
+      STRAIT_ASSIGN(const double time_us, add(algorithm, executor, lanes, slice_bytes, plan, clock));
+      if (is_large && time_us > fastest_us) break;
+      fastest_us = std::min(fastest_us, time_us);
     }
     return {};
   }
 
-  Status add(const Algorithm& algorithm, std::string_view executor, std::uint32_t lanes, std::size_t slice_bytes,
-             const Plan& plan, const ClockModel& clock) {
+  Result<double> add(const Algorithm& algorithm, std::string_view executor, std::uint32_t lanes,
+                     std::size_t slice_bytes, const Plan& plan, const ClockModel& clock) {
     PredictedPlan predicted{.algorithm = std::string(algorithm.name),
                             .executor = std::string(executor),
                             .in_class = in_class(algorithm),
@@ -138,14 +193,16 @@ class Predictor {
                             .slice_bytes = slice_bytes,
                             .time = {}};
     STRAIT_ASSIGN(predicted.time, simulate(plan, size_of(operation_, slice_bytes), clock));
+    const double time_us = predicted.time.total_us;
     keep_faster(plans_, std::move(predicted));
-    return {};
+    return time_us;
   }
 
   const Machine& machine_;
   const Operation& operation_;
   SelectOptions options_;
   bool others_;
+  const Progress& progress_;
   PlanRequest request_;
   Numerics wanted_;
   std::vector<PredictedPlan> plans_;
@@ -183,8 +240,12 @@ std::string why_chosen(const Machine& machine, const Operation& operation, const
   std::string why = best.algorithm + " (" + best.executor + "), predicted " + time_text(best.time.total_us) +
                     ", bound by " + best.time.binding;
   if (forced) return why + "; it was asked for";
-  if (plans.size() > 1 && plans[1].in_class && plans[1].runs)
-    why += "; next is " + plans[1].algorithm + " (" + plans[1].executor + ") with " + time_text(plans[1].time.total_us);
+  if (plans.size() > 1 && plans[1].in_class && plans[1].runs) {
+    const PredictedPlan& next = plans[1];
+    why += "; next is " + next.algorithm + " (" + next.executor + ") with " + (next.at_least ? "at least " : "") +
+           time_text(next.time.total_us);
+    if (next.time.total_us < best.time.total_us) why += why_simpler(request, best.algorithm, next.algorithm);
+  }
   return why + (one_rounding ? "; of those that add in rank order and round once" : "");
 }
 
@@ -200,9 +261,9 @@ Status check(const Machine& machine, const Operation& operation) {
 }
 
 Result<Prediction> predict(const Machine& machine, const Operation& operation, const SelectOptions& options,
-                           bool others) {
+                           bool others, const Progress& progress) {
   STRAIT_TRY(check(machine, operation));
-  STRAIT_ASSIGN(auto plans, Predictor(machine, operation, options, others).plans());
+  STRAIT_ASSIGN(auto plans, Predictor(machine, operation, options, others, progress).plans());
   std::string why = why_chosen(machine, operation, plans, !options.algorithm.empty());
   return Prediction{std::move(why), std::move(plans)};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,8 @@ struct PredictedPlan {
   std::uint32_t lanes = 1;  ///< of the request that the plan was built for
   std::size_t slice_bytes = 0;
   ClockResult time;
+  bool estimated = false;  ///< as the library does of many host ranks: the time has no resources and no timeline
+  bool at_least = false;   ///< an estimate that was enough to leave it
   std::vector<PredictedStep> steps{};  ///< in order, of a call that consists of some; else none
   Plan plan{};                         ///< of those steps, one after the other; else empty, for build_plan() makes it
 };
@@ -51,11 +54,18 @@ struct Prediction {
   const PredictedPlan& choice() const { return plans.front(); }
 };
 
+/// Told which plan is simulated next: of hundreds of ranks each takes seconds.
+using Progress = std::function<void(const std::string& algorithm)>;
+/// Beyond, smaller slices of GPUs' plans are tried only until they are slower, and none whose steps take the clock
+/// long.
+inline constexpr std::uint32_t most_ranks_with_all_slices = 64;
+inline constexpr std::size_t most_steps_of_small_slices = 1'000'000;
+
 /// Every plan that does this operation there; of those outside the class only if `others`. With an algorithm in
 /// `options` that one alone, whatever its class. An error: a root that is no rank, a collective that depends on what
 /// each rank posts (send-recv, all-to-all-v), or an algorithm that does not do it.
 Result<Prediction> predict(const Machine& machine, const Operation& operation, const SelectOptions& options = {},
-                           bool others = false);
+                           bool others = false, const Progress& progress = {});
 
 /// An error as predict() gives it for the operation alone.
 Status check(const Machine& machine, const Operation& operation);

@@ -107,17 +107,41 @@ Result<Alternative> fastest_slices(const Algorithm& algorithm, const TimeOf& tim
   return best;
 }
 
-std::string explain(const Choice& choice, Numerics wanted, bool forced) {
+/// The clock is no better than this: of plans that it takes for equally fast, the one with the fewest lanes and steps
+/// has the least that can go otherwise.
+constexpr double equally_fast = 1.03;
+
+/// Lanes and steps of the last rank.
+std::pair<std::size_t, std::size_t> parts_of(const std::string& algorithm, const PlanRequest& request) {
+  const RankPlan plan = find_algorithm(algorithm)->build(request, request.ranks - 1);
+  return {plan.lanes.size(), plan.steps()};
+}
+
+std::string explain(const Choice& choice, const PlanRequest& request, Numerics wanted, bool forced) {
   std::string why = choice.algorithm + ", predicted " + microseconds(choice.predicted_us) + " in slices of " +
                     std::to_string(choice.slice_bytes >> 10) + " KiB, bound by " + choice.alternatives.front().binding;
   if (forced) return why + "; it was asked for";
-  if (choice.alternatives.size() > 1)
-    why += "; next is " + choice.alternatives[1].algorithm + " with " +
-           (choice.alternatives[1].at_least ? "at least " : "") + microseconds(choice.alternatives[1].predicted_us);
+  if (choice.alternatives.size() > 1) {
+    const Alternative& next = choice.alternatives[1];
+    why +=
+        "; next is " + next.algorithm + " with " + (next.at_least ? "at least " : "") + microseconds(next.predicted_us);
+    if (next.predicted_us < choice.predicted_us) why += why_simpler(request, choice.algorithm, next.algorithm);
+  }
   return why + (wanted == Numerics::rank_order ? "; of those that add in rank order and round once" : "");
 }
 
 }  // namespace
+
+std::string why_simpler(const PlanRequest& request, const std::string& chosen, const std::string& other) {
+  const auto few = parts_of(chosen, request), many = parts_of(other, request);
+  const bool by_lanes = few.first < many.first;
+  char text[128];
+  std::snprintf(text, sizeof text, ": both within %.0f%%, which the clock cannot tell apart, and ",
+                100 * (equally_fast - 1));
+  return text + chosen + " has fewer " + (by_lanes ? "lanes" : "steps") + " (" +
+         std::to_string(by_lanes ? few.first : few.second) + ", not " +
+         std::to_string(by_lanes ? many.first : many.second) + ")";
+}
 
 Numerics numerics_class(const PlanRequest& request, DataType type, ReduceOp op) {
   if (!is_reduction(request.collective) || request.order_free || is_order_free(type, op)) return Numerics::rounded;
@@ -152,10 +176,8 @@ Result<std::vector<Candidate>> by_least_time(const std::vector<const Algorithm*>
   return candidates;
 }
 
-/// The clock is no better than this: of plans that it takes for equally fast, the one with the fewest lanes and steps
-/// has the least that can go otherwise. `alternatives` are sorted by time.
+/// `alternatives` are sorted by time.
 void put_simplest_first(std::vector<Alternative>& alternatives, const PlanRequest& request) {
-  constexpr double equally_fast = 1.03;
   auto end = alternatives.begin();
   while (end != alternatives.end() && !end->at_least &&
          end->predicted_us <= equally_fast * alternatives.front().predicted_us)
@@ -164,8 +186,7 @@ void put_simplest_first(std::vector<Alternative>& alternatives, const PlanReques
   auto simplest = alternatives.begin();
   std::pair<std::size_t, std::size_t> least{SIZE_MAX, SIZE_MAX};  // lanes, steps
   for (auto alternative = alternatives.begin(); alternative != end; ++alternative) {
-    const RankPlan plan = find_algorithm(alternative->algorithm)->build(request, request.ranks - 1);
-    const std::pair parts(plan.lanes.size(), plan.steps());
+    const auto parts = parts_of(alternative->algorithm, request);
     if (parts < least) least = parts, simplest = alternative;
   }
   std::rotate(alternatives.begin(), simplest, simplest + 1);
@@ -214,7 +235,7 @@ Result<Choice> choose_by(const Predictor& predictor, bool in_order, PlanRequest 
   choice.algorithm = best.algorithm;
   choice.slice_bytes = best.slice_bytes;
   choice.predicted_us = best.predicted_us;
-  choice.why = explain(choice, wanted, !options.algorithm.empty());
+  choice.why = explain(choice, request, wanted, !options.algorithm.empty());
   return choice;
 }
 

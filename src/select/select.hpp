@@ -43,6 +43,9 @@ struct Choice {
 /// ranks alone, never from times: sums in rank order wherever an algorithm can, unless any order gives the same bits.
 Numerics numerics_class(const PlanRequest& request, DataType type, ReduceOp op);
 
+/// ": both within 3%, ..." of a choice that is slower than another plan by less than the clock can tell.
+std::string why_simpler(const PlanRequest& request, const std::string& chosen, const std::string& other);
+
 /// The fastest algorithm and slice size of the right class by the clock's prediction; of equals the earlier in the
 /// catalogue. A forced algorithm that does not support the request is an error that names those that do.
 Result<Choice> choose(const PlanRequest& request, DataType type, ReduceOp op, std::size_t count,

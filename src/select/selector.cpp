@@ -30,28 +30,6 @@ bool is_first_warning(const std::string& who) {
   return warned.insert(who).second;
 }
 
-/// As far as rank 0 tells: the ranks that it reaches alike are its island, and there are more such islands.
-LevelModel levels_of(const ClockModel& model) {
-  LevelModel machine{model, {}};
-  machine.rank.paths = {};
-  machine.rank.resources = {};
-  const auto alike = [](const ClockPath& a, const ClockPath& b) {
-    return a.latency_us == b.latency_us && a.gbps == b.gbps;
-  };
-  const std::uint32_t ranks = model.ranks;
-  const ClockPath nothing;
-  const auto path = [&](std::uint32_t from, std::uint32_t to) -> const ClockPath& {
-    return model.paths.empty() ? nothing : model.paths[std::size_t{from} * ranks + to];
-  };
-  std::uint32_t island = 1;
-  while (island < ranks && alike(path(0, island), path(0, 1))) ++island;
-  const ClockPath& near = path(0, ranks > 1 ? 1 : 0);
-  const ClockPath& far = path(0, ranks - 1);
-  if (island < ranks && ranks % island == 0) machine.levels.push_back({island, near.latency_us, near.gbps, 0});
-  machine.levels.push_back({ranks, far.latency_us, far.gbps, 0});
-  return machine;
-}
-
 }  // namespace
 
 std::size_t message_bytes(Collective collective, std::size_t count, DataType type, std::uint32_t ranks) {
@@ -65,7 +43,7 @@ std::size_t Selector::QueryHash::operator()(const SelectQuery& query) const {
   return mix(mix(what) ^ query.count);
 }
 
-Selector::Selector(Settings settings) : settings_(std::move(settings)), levels_(levels_of(settings_.model)) {}
+Selector::Selector(Settings settings) : settings_(std::move(settings)), levels_(level_model(settings_.model)) {}
 
 PlanRequest Selector::request(const SelectQuery& query) const {
   PlanRequest request;

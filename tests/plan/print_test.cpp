@@ -70,6 +70,15 @@ TEST(PrintSvg, PutsEveryStepBelowWhatItWaitsFor) {
   EXPECT_THAT(svg, HasSubstr("height=\"272\""));  // 64 above, 4 rows of 48, 16 below
 }
 
+TEST(PrintSvg, OfManyLanesDrawsTheFirstOnesAndSaysSo) {
+  Plan plan = plan_of("one_hop", Collective::broadcast, 8);
+  for (RankPlan& mine : plan) mine.lanes.resize(7, mine.lanes.front());
+  const std::string svg = to_svg(plan);
+  EXPECT_THAT(svg, HasSubstr("8 ranks, one slice; of 7 lanes that ranks have, the first 3 of each</text>"));
+  EXPECT_THAT(svg, HasSubstr("width=\"5052\""));  // 8 ranks of 3 lanes of 200, and 9 gaps of 28
+  EXPECT_THAT(to_svg(plan_of("one_hop", Collective::broadcast, 8)), Not(HasSubstr("lanes that ranks have")));
+}
+
 TEST(PrintTrace, HasAnEventForEachStepAndSlice) {
   const Plan plan = plan_of("two_hop", Collective::all_reduce, 2);
   const ClockModel model = host_model(2, 2);

@@ -80,6 +80,9 @@ TEST(Select, TheSimplestOfTheFastestIsChosenAndTheOthersFollowByTime) {
         EXPECT_EQ(choice->predicted_us, all.front().predicted_us);
         const double fastest_us = std::min(all[0].predicted_us, all[1].predicted_us);
         EXPECT_LE(choice->predicted_us, 1.03 * fastest_us);
+        EXPECT_EQ(choice->why.find(": both within 3%, which") != std::string::npos,
+                  choice->predicted_us > all[1].predicted_us)
+            << choice->why;
         simpler_than_fastest += choice->predicted_us > fastest_us ? 1 : 0;
         const auto lanes = [&](const Alternative& a) {
           return find_algorithm(a.algorithm)->build(request, 0).lanes.size();

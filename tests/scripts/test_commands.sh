@@ -34,6 +34,8 @@ refuses 2 "--stepfactor: Value -2 not in range 1 to" perf all-reduce -f -2
 refuses 2 "--budget-ms: Value 0 not in range 0.000001 to 1000000000.000000" perf all-reduce --budget-ms 0
 refuses 2 "excludes" topo --list --json
 refuses 2 "--parameters requires --train" sim all-reduce --topology laptop --parameters 1M
+refuses 1 "--train needs --parameters, those of the model, and --compute-ms" sim all-reduce --topology laptop --train
+refuses 2 "--ranks: Value 1025 not in range 1 to 1024" explain all-reduce --topology laptop --ranks 1025
 
 # What a script's unset variable leaves of an option is none that was not given.
 refuses 2 "--json: the value is empty" perf all-reduce --json ""
@@ -66,9 +68,12 @@ refuses 2 "cannot write $work: Is a directory" doctor --calibrate -o "$work"
 refuses 2 "there is no calibration at none/file.json" doctor --plans -o none/file.json
 [[ ! -e results.json && ! -e none && ! -e "$work.measuring" ]] || { echo "a refused run left a file" && exit 1; }
 
-# What calls go by on this machine, and the choice does not.
-STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K >out 2>/dev/null
-grep -q "calls go by STRAIT_ALGORITHM=ring here" out
+# What calls go by here, and the choice does not.
+for where in "" "--topology 10x-rtx3090"; do
+  # shellcheck disable=SC2086  # one word an argument
+  STRAIT_ALGORITHM=ring "$strait" explain all-reduce 1K $where >out 2>/dev/null
+  grep -q "calls go by STRAIT_ALGORITHM=ring here" out || { echo "explain $where" && cat out && exit 1; }
+done
 
 # The table says where floats are rounded on their way, and what asked for it.
 said() {

@@ -83,11 +83,13 @@ Findings check_processor(const Machine& machine) {
   if (load_line >> load) {
     if (load > 0.5 * machine.usable_cores)
       found.push_back({Severity::warning, "cpu_load",
-                       fmt::format("other programs keep {:.1f} of {} cores busy", load, machine.usable_cores),
-                       "ranks lose their core for milliseconds while all others wait",
+                       fmt::format("over the last minute {:.1f} threads ran or waited for one of {} cores", load,
+                                   machine.usable_cores),
+                       "while other programs are busy, ranks lose their core for milliseconds while all others wait",
                        "stop them, or leave them cores of their own"});
     else
-      found.push_back(fine("cpu_load", fmt::format("the load is {:.1f} on {} cores", load, machine.usable_cores)));
+      found.push_back(fine(
+          "cpu_load", fmt::format("the load over the last minute is {:.1f} on {} cores", load, machine.usable_cores)));
   }
   return found;
 }

@@ -30,7 +30,8 @@ std::string figure_begin(double width, double height, const std::string& label) 
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
       "aria-label=\"{2}\">\n"
       "<style>text{{font-family:Helvetica,Arial,sans-serif;fill:#222}}.title{{font-size:19px;font-weight:bold}}"
-      ".panel{{font-size:14px;font-weight:bold}}.tick{{font-size:12px}}.grid{{stroke:#e3e3e3;stroke-width:1}}"
+      ".panel{{font-size:14px;font-weight:bold}}.tick{{font-size:12px}}"
+      ".halo{{font-size:12px;stroke:#fff;stroke-width:3px}}.grid{{stroke:#e3e3e3;stroke-width:1}}"
       ".axis{{stroke:#444;stroke-width:1}}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
       width, height, escaped(label));

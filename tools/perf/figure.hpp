@@ -5,7 +5,9 @@
 /// The words of our drawings: SVG without scripts or other files. All text that comes from users is escaped here.
 namespace strait::perf {
 
-/// The opening of a white drawing, with the styles "title", "panel", "tick", "grid" and "axis"; `</svg>` ends it.
+/// The opening of a white drawing, with the styles "title", "panel", "tick", "halo" (below a "tick" on curves), "grid"
+/// and "axis";
+/// `</svg>` ends it.
 std::string figure_begin(double width, double height, const std::string& label);
 
 /// `anchor`: start, middle or end.

@@ -16,6 +16,7 @@
 #include "perf/last_times.hpp"
 #include "perf/options.hpp"
 #include "perf/provenance.hpp"
+#include "select/selector.hpp"
 #include "sim/gpu_ranks.hpp"
 
 namespace strait::sim {
@@ -32,6 +33,7 @@ std::string note_of(const Explanation& e, const PredictedPlan& plan, bool chosen
                                               : "added up by GPUs, which is not done here";
   if (choice.algorithm == "islands") return "not what GPU ranks with islands do";
   if (!plan.in_class) return "rounds at every hop: other bits, so never chosen for this sum";
+  if (plan.at_least) return "takes at least as long, which was enough to leave it";
   return plan.runs ? "" : "not what GPU ranks do at this size";
 }
 
@@ -47,9 +49,10 @@ std::string operation_text(const Explanation& e) {
 
 std::string plan_line(const Explanation& e, const PredictedPlan& plan, bool chosen) {
   const double bus_gbps = bandwidths(e.operation, e.machine.request.ranks, plan.time.total_us).bus_gbps;
-  return fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9.2f}  {:>4.0f}% {:<32} {}\n", plan.algorithm, plan.executor,
+  return fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9.2f}  {:>5} {:<32} {}\n", plan.algorithm, plan.executor,
                      perf::bytes_label(static_cast<double>(plan.slice_bytes)), time_text(plan.time.total_us), bus_gbps,
-                     100 * binding_share(plan.time), plan.time.binding, note_of(e, plan, chosen));
+                     plan.estimated ? "" : fmt::format("{:.0f}%", 100 * binding_share(plan.time)), plan.time.binding,
+                     note_of(e, plan, chosen));
 }
 
 /// Of a choice that consists of steps.
@@ -76,9 +79,23 @@ std::string measured_text(const Explanation& e) {
 
 std::string binding_text(const Explanation& e) {
   const ClockResult& time = e.prediction.choice().time;
+  if (e.prediction.choice().estimated) return time.binding;
   if (time.binding == "latency")
     return fmt::format("latency: calls, steps and signals; no resource is busy for half of the time");
   return fmt::format("{}, busy {:.0f}% of the time", time.binding, 100 * binding_share(time));
+}
+
+/// What of many ranks is not simulated.
+std::string bounds_text(const Explanation& e) {
+  if (e.prediction.choice().estimated)
+    return fmt::format("bounds    of more than {} host ranks the library goes by estimates, and so do these times\n",
+                       Selector::most_simulated_ranks);
+  if (!e.machine.gpus || e.machine.request.ranks <= most_ranks_with_all_slices) return "";
+  return fmt::format(
+      "bounds    of more than {} ranks smaller slices are tried only until they are slower, and none of plans that "
+      "have "
+      "more than {} million steps then\n",
+      most_ranks_with_all_slices, most_steps_of_small_slices / 1'000'000);
 }
 
 std::string border_label(std::size_t bytes) {
@@ -132,6 +149,7 @@ std::string borders_text(const Machine& machine) {
 }  // namespace
 
 double binding_share(const ClockResult& time) {
+  if (time.resources.empty()) return 0;  // an estimate
   double most = 0;
   for (const ResourceUse& use : time.resources) {
     if (use.name == time.binding) return use.busy;
@@ -155,11 +173,15 @@ std::vector<LevelUse> level_uses(const Machine& machine, const ClockResult& time
 }
 
 Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
-                            const std::string& algorithm) {
+                            const std::string& algorithm, const Progress& progress) {
   Explanation e{.machine = {}, .wish = wish, .bytes = bytes, .operation = {}, .prediction = {}, .measured = {}};
   STRAIT_ASSIGN(e.machine, machine_of(machine));
   STRAIT_ASSIGN(e.operation, operation_of(wish, bytes, e.machine.request.ranks));
-  STRAIT_ASSIGN(e.prediction, predict_ranks(e.machine, e.operation, {.algorithm = algorithm}, true));
+  const std::uint32_t ranks = e.machine.request.ranks;
+  Progress of_plans;
+  if (progress && ranks > most_ranks_in_silence)
+    of_plans = [&](const std::string& plan) { progress(fmt::format("simulates {} on {} ranks", plan, ranks)); };
+  STRAIT_ASSIGN(e.prediction, predict_ranks(e.machine, e.operation, {.algorithm = algorithm}, true, of_plans));
   return e;
 }
 
@@ -278,12 +300,14 @@ std::string to_text(const Explanation& e) {
                       choice.lanes > 1 ? fmt::format(" on {} lanes", choice.lanes) : "");
   text += fmt::format("predicted {}, {:.2f} GB/s of bus bandwidth\n", time_text(choice.time.total_us), bus_gbps);
   text += fmt::format("binding   {}\nwhy       {}\n", binding_text(e), e.prediction.why);
+  text += bounds_text(e);
   if (!e.left_out.empty()) text += fmt::format("but       calls go by {} here, which is left out above\n", e.left_out);
   text += fmt::format("measured  {}\n\n", measured_text(e));
   text += fmt::format("{:<17} {:<14} {:>7} {:>11} {:>9}  {:>5} {:<32}\n", "plan", "executor", "slices", "predicted",
                       "bus GB/s", "busy", "binding");
   for (const PredictedPlan& plan : e.prediction.plans) text += plan_line(e, plan, &plan == &choice);
   text += steps_text(choice);
+  if (choice.estimated) return text;
   text += "\nthe choice's time, by level (busiest resource of each)\n";
   for (const LevelUse& use : level_uses(e.machine, choice.time))
     text += fmt::format("{:<17} {:>4.0f}%  {}\n", use.level, 100 * use.busy, use.resource);
@@ -332,6 +356,7 @@ std::string to_json(const Explanation& e) {
                              {"binding", plan.time.binding},
                              {"binding_busy", binding_share(plan.time)},
                              {"levels", levels}});
+    if (plan.estimated) json["plans"].back().update({{"estimated", true}, {"at_least", plan.at_least}});
     for (const PredictedStep& step : plan.steps)
       json["plans"].back()["steps"].push_back({{"step", step.what},
                                                {"bytes", step.bytes},

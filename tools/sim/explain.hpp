@@ -27,8 +27,12 @@ struct Explanation {
   std::string left_out{};    ///< settings of this environment that calls heed, and this choice does not
 };
 
+/// Beyond so many ranks predictions take seconds, and tell how far they are.
+inline constexpr std::uint32_t most_ranks_in_silence = 64;
+
+/// `progress`: told only of so many ranks.
 Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
-                            const std::string& algorithm);
+                            const std::string& algorithm, const Progress& progress = {});
 
 /// "STRAIT_ALGORITHM=ring STRAIT_TUNING_FILE=..."; an error if one of them is not accepted.
 Result<std::string> settings_left_out(const Environment& environment);
@@ -50,7 +54,7 @@ struct LevelUse {
   double busy = 0;  ///< share of the time
 };
 std::vector<LevelUse> level_uses(const Machine& machine, const ClockResult& time);
-/// The share of the binding resource; of "latency" what no resource has used.
+/// The share of the binding resource; of "latency" what no resource has used; 0 of an estimate.
 double binding_share(const ClockResult& time);
 
 }  // namespace strait::sim

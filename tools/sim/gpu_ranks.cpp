@@ -165,6 +165,9 @@ class Steps {
   void append(PredictedPlan& all, const PredictedPlan& step, double begin_us) {
     if (all.plan.size() < step.plan.size()) {
       RankPlan idle = step.plan.front();
+      idle.collective = operation_.collective;
+      idle.algorithm = all.algorithm;
+      idle.ranks = machine_.request.ranks;
       idle.lanes.clear();
       idle.links.clear();
       idle.signals.clear();
@@ -289,7 +292,7 @@ std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
 }
 
 Result<Prediction> predict_ranks(const Machine& machine, const Operation& operation, const SelectOptions& options,
-                                 bool others) {
+                                 bool others, const Progress& progress) {
   STRAIT_TRY(check(machine, operation));
   STRAIT_TRY(check_wire(machine, operation, options));
   Operation exact = operation;
@@ -297,7 +300,7 @@ Result<Prediction> predict_ranks(const Machine& machine, const Operation& operat
   Steps steps(machine, operation, options);
   if (!machine.arena || !options.algorithm.empty() || !steps.exist()) {
     const Machine staged = options.algorithm.empty() ? without_islands(machine) : machine;
-    STRAIT_ASSIGN(Prediction prediction, predict(staged, exact, options, others));
+    STRAIT_ASSIGN(Prediction prediction, predict(staged, exact, options, others, progress));
     if (!options.algorithm.empty()) return prediction;
     choose_executor(machine, operation, prediction);
     prediction.why = why_chosen(staged, exact, prediction.plans, false) + sums_text(machine, operation);

@@ -11,7 +11,7 @@ namespace strait::sim {
 /// same by GPUs or by CPUs instead, then plans that GPU ranks do not run. An error, too: a wire format of a call that
 /// cannot have one, or of ranks that are not GPUs of one host.
 Result<Prediction> predict_ranks(const Machine& machine, const Operation& operation, const SelectOptions& options = {},
-                                 bool others = false);
+                                 bool others = false, const Progress& progress = {});
 
 /// From which all-reduces on CPU threads add up, once these rates are measured; 0: none. Where there are islands, of
 /// what crosses.

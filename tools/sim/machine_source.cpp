@@ -29,9 +29,9 @@ Result<Machine> this_hosts_cpus(std::uint32_t ranks) {
   rates.cache_bytes = cache_sizes().shared_bytes;
   Machine machine{.name = fmt::format("this machine, {}, rates from {}", perf::counted(cores, "CPU"), known.source),
                   .levels = {"CPU", "DRAM"}};
-  constexpr std::uint32_t most_ranks = 1024;
-  if (ranks > most_ranks)
-    return fail(Code::unsupported, fmt::format("the clock simulates at most {} ranks, not {}", most_ranks, ranks));
+  if (ranks > most_placed_ranks)
+    return fail(Code::unsupported,
+                fmt::format("the clock simulates at most {} ranks, not {}", most_placed_ranks, ranks));
   machine.request.ranks = ranks > 0 ? ranks : std::max(2U, cores);
   machine.clock = host_model(machine.request.ranks, cores, rates);
   const char* transport = machine.request.peer_memory ? "loopback" : "shm";

@@ -34,6 +34,30 @@ double tick_step(double value, double count) {
   return 10 * power;
 }
 
+struct EndLabel {
+  Place place;
+  std::string text;
+};
+
+/// Each above the end of its curve, as far as there is room: in the order of their ends, down to `bottom`.
+std::string labels_svg(std::vector<EndLabel> labels, double bottom) {
+  std::stable_sort(labels.begin(), labels.end(),
+                   [](const EndLabel& a, const EndLabel& b) { return a.place.y < b.place.y; });
+  double next_y = -1e9;
+  for (EndLabel& label : labels) {
+    label.place.y = std::max(label.place.y, next_y);
+    next_y = label.place.y + label_height;
+  }
+  double last_y = bottom;
+  std::string svg;
+  for (auto label = labels.rbegin(); label != labels.rend(); ++label) {
+    label->place.y = std::min(label->place.y, last_y);
+    last_y = label->place.y - label_height;
+    for (const char* css : {"halo", "tick"}) svg += text(label->place.x, label->place.y, "end", css, label->text);
+  }
+  return svg;
+}
+
 }  // namespace
 
 const char* colour(std::size_t curve) { return colours[curve % colours.size()]; }
@@ -88,18 +112,15 @@ std::string ranks_panel(const std::string& title, const std::vector<RanksCurve>&
     svg += text(at, y + panel_height + 18, "middle", "tick", std::to_string(value.ranks));
     last_label = at;
   }
-  double last_above = -1e9;
+  std::vector<EndLabel> labels;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     std::vector<Place> places;
     for (const RanksCurve::Value& value : curves[i].values)
       places.push_back({ranks.position(value.ranks), values.position(value.value)});
-    const double above = places.back().y - 9;
-    const bool is_near = std::abs(above - last_above) < label_height;  // then its place is below
-    svg += curve_svg(places, i) +
-           text(places.back().x, is_near ? above + 9 + label_height : above, "end", "tick", curves[i].last_label);
-    if (!is_near) last_above = above;
+    svg += curve_svg(places, i);
+    labels.push_back({{places.back().x, places.back().y - 9}, curves[i].last_label});
   }
-  return svg;
+  return svg + labels_svg(std::move(labels), y + panel_height - 4);
 }
 
 }  // namespace strait::sim

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "perf/axis.hpp"
 #include "sim/gpu_ranks.hpp"
 
 namespace strait::sim {
@@ -12,19 +13,22 @@ namespace {
 
 constexpr std::uint32_t most_by_ones = 16;
 constexpr std::uint32_t most_by_default = 64;
-constexpr std::uint32_t most_listed = 4096;
 
 Result<std::uint32_t> parse_count(std::string_view text) {
   std::uint32_t count = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (failure != std::errc{} || end != text.data() + text.size() || count < 2 || count > most_listed)
+  if (failure != std::errc{} || end != text.data() + text.size() || count < 2 || count > most_placed_ranks)
     return fail(Code::invalid_argument,
-                "'" + std::string(text) + "' is not a number of ranks from 2 on. Write 8, or 2,4,8, or 2..10");
+                fmt::format("'{}' is not a number of ranks from 2 to {}. Write 8, or 2,4,8, or 2..10", text,
+                            most_placed_ranks));
   return count;
 }
 
-Result<Point> point(const Machine& machine, const OperationWish& wish, std::size_t bytes,
-                    const std::string& algorithm) {
+Result<Point> point(const Machine& machine, const OperationWish& wish, std::size_t bytes, const std::string& algorithm,
+                    const Progress& progress) {
+  if (progress && machine.request.ranks > most_ranks_in_silence)
+    progress(fmt::format("simulates {} of {} on {} ranks", algorithm.empty() ? name(wish.collective) : algorithm,
+                         perf::bytes_label(static_cast<double>(bytes)), machine.request.ranks));
   STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, machine.request.ranks));
   STRAIT_ASSIGN(Prediction prediction, predict_ranks(machine, operation, {.algorithm = algorithm}));
   Point point{machine.request.ranks, bytes, std::move(prediction.plans.front()), {}, {}};
@@ -98,14 +102,14 @@ Result<Sweep> sweep(const SweepWish& wish) {
     if (operation.wire != WireFormat::off) name += fmt::format(", {} on the wire", strait::name(operation.wire));
     Curve by_size{name, {}}, by_ranks{name, {}};
     for (const std::size_t bytes : wish.sizes_bytes) {
-      STRAIT_ASSIGN(Point one, point(machine, operation, bytes, algorithm));
+      STRAIT_ASSIGN(Point one, point(machine, operation, bytes, algorithm, wish.progress));
       by_size.points.push_back(std::move(one));
     }
     for (const std::uint32_t count : ranks) {
       MachineWish smaller = largest;
       smaller.ranks = count;
       STRAIT_ASSIGN(const Machine some, machine_of(smaller));
-      STRAIT_ASSIGN(Point one, point(some, operation, wish.sizes_bytes.back(), algorithm));
+      STRAIT_ASSIGN(Point one, point(some, operation, wish.sizes_bytes.back(), algorithm, wish.progress));
       by_ranks.points.push_back(std::move(one));
     }
     result.by_size.push_back(std::move(by_size));

@@ -18,6 +18,7 @@ struct SweepWish {
   std::vector<std::uint32_t> ranks;      ///< ascending; empty: as default_ranks() says
   std::string algorithm;                 ///< instead of the choice
   std::vector<std::string> against;      ///< algorithms to compare with
+  Progress progress{};                   ///< told only of many ranks
 };
 
 struct Point {

@@ -43,8 +43,11 @@ TrainingPoint alone(const TrainingWish& wish) {
 
 Status validate(const TrainingWish& wish) {
   const auto positive = [](double value) { return std::isfinite(value) && value > 0; };
-  if (!positive(wish.parameters)) return fail(Code::invalid_argument, "--parameters must be more than 0");
-  if (!positive(wish.compute_ms)) return fail(Code::invalid_argument, "--compute-ms must be more than 0");
+  if (!positive(wish.parameters) || !positive(wish.compute_ms))
+    return fail(
+        Code::invalid_argument,
+        "--train needs --parameters, those of the model, and --compute-ms, of a step on one rank, both more than "
+        "0. Write --parameters 350M --compute-ms 600");
   if (!positive(wish.bytes_per_parameter))
     return fail(Code::invalid_argument, "--bytes-per-parameter must be more than 0");
   if (!positive(wish.samples)) return fail(Code::invalid_argument, "--samples must be more than 0");

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 namespace strait::trace {
 namespace {
@@ -31,6 +34,9 @@ StartedCall started_of(const Json& json, const char* number) {
 
 std::uint64_t last_posted(const RankRecord& rank) { return rank.calls.empty() ? 0 : rank.calls.back().sequence; }
 
+std::optional<double> time_of(const RecordedCall& call) { return call.posted_unix_us; }
+std::optional<double> time_of(const StartedCall& call) { return call.started_unix_us; }
+
 std::uint64_t last_started(const RankRecord& rank) { return rank.started.empty() ? 0 : rank.started.back().sequence; }
 
 /// What the GPU has started last.
@@ -39,12 +45,41 @@ const StartedCall* newest_started(const RankRecord& rank) {
   return rank.started.empty() ? nullptr : &rank.started.back();
 }
 
-/// Whether `a` says more of the rank than `b`.
-bool says_more(const RankRecord& a, const RankRecord& b) {
-  if (a.is_own != b.is_own) return a.is_own;
-  if (last_posted(a) != last_posted(b)) return last_posted(a) > last_posted(b);
-  if (last_started(a) != last_started(b)) return last_started(a) > last_started(b);
-  return a.knows_finished && !b.knows_finished;
+// Of what ranks of a host share, each file has a state, and each of these grows with time alone.
+auto posted_so_far(const RankRecord& rank) {
+  const auto last = [](const std::vector<RecordedCall>& calls) {
+    return calls.empty() ? std::tuple(std::uint64_t{0}, false)
+                         : std::tuple(calls.back().sequence, calls.back().finished_unix_us.has_value());
+  };
+  return std::tuple(last(rank.calls), last(rank.messages), rank.left);
+}
+auto started_so_far(const RankRecord& rank) {
+  return std::tuple(last_started(rank), rank.started_messages ? rank.started_messages->sequence + 1 : 0);
+}
+
+/// What two files say of a rank. `is_shared`: its host's ranks see all that it posts when it does; else they hear of
+/// it, and its own file counts.
+void put_together(RankRecord& known, RankRecord other, bool is_shared) {
+  if (other.has_file && !known.has_file) std::swap(known, other);
+  const bool is_heard = !is_shared && known.has_file;
+  known.known_posted = std::max(known.known_posted, other.known_posted);
+  if (!known.has_file) known.starts_until_us = std::max(known.starts_until_us, other.starts_until_us);
+  if (is_heard) return;
+  known.posts_until_us = std::max(known.posts_until_us, other.posts_until_us);
+  const bool posted_more = posted_so_far(other) > posted_so_far(known);
+  const bool started_more = started_so_far(other) > started_so_far(known);
+  if (posted_more) {
+    known.calls = std::move(other.calls);
+    known.messages = std::move(other.messages);
+    known.left = other.left;
+    known.awaits = other.awaits;
+    known.is_own = false;
+  }
+  if (started_more) {
+    known.started = std::move(other.started);
+    known.started_messages = std::move(other.started_messages);
+  }
+  if ((posted_more || started_more) && !known.gpu_work.empty()) known.gpu_work = "unknown";  // what it said is older
 }
 
 void add(const Json& json, std::map<std::string, Flight>& flights) {
@@ -55,7 +90,9 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
   Flight& flight = flights[id];
   flight.communicator = id;
   flight.transport = json.at("transport");
-  flight.unix_us = std::max(flight.unix_us, json.at("unix_us").get<double>());
+  const double unix_us = json.at("unix_us");
+  flight.first_unix_us = flight.unix_us > 0 ? std::min(flight.first_unix_us, unix_us) : unix_us;
+  flight.unix_us = std::max(flight.unix_us, unix_us);
   if (const std::string reason = json.at("reason"); std::ranges::find(flight.reasons, reason) == flight.reasons.end())
     flight.reasons.push_back(reason);
   flight.ranks.resize(std::max(flight.ranks.size(), ranks));
@@ -63,7 +100,8 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
     const Json& seen = json.at("seen").at(rank);
     RankRecord record;
     record.name = seen.at("name");
-    record.is_own = rank == own;
+    record.is_own = record.has_file = rank == own;
+    record.posts_until_us = record.starts_until_us = unix_us;
     record.knows_finished = record.is_own || flight.transport != "tcp";
     record.left = seen.at("left");
     if (const Json& awaits = seen.at("awaits"); !awaits.is_null()) record.awaits = awaits;
@@ -76,13 +114,27 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
       record.knows_finished = false;  // calls of GPU ranks have no time of their end
       if (record.is_own) record.gpu_work = json["gpu"].at("work");
     }
-    if (flight.ranks[rank].name.empty() || says_more(record, flight.ranks[rank]))
+    record.known_posted = last_posted(record);
+    if (flight.ranks[rank].name.empty())
       flight.ranks[rank] = std::move(record);
+    else
+      put_together(flight.ranks[rank], std::move(record), flight.transport != "tcp");
   }
 }
 
-std::string ago(double us) {
-  return us >= 1e6 ? fmt::format("{:.1f} s ago", us * 1e-6) : fmt::format("{:.1f} ms ago", us * 1e-3);
+std::string span(double us) {
+  if (us >= 1e6) return fmt::format("{:.1f} s", us * 1e-6);
+  return us >= 1e3 ? fmt::format("{:.1f} ms", us * 1e-3) : fmt::format("{:.1f} us", us);
+}
+
+/// A rank goes on between the time of a file and the look at its calls.
+std::string ago(double us) { return span(std::max(us, 0.0)) + " ago"; }
+
+/// The end of a call that did not have to wait is the time of its post: no clock was read for it.
+std::string time_taken(const RecordedCall& call) {
+  if (!call.finished_unix_us) return "";
+  const double us = *call.finished_unix_us - call.posted_unix_us;
+  return us > 0 ? ", took " + span(us) : ", did not wait";
 }
 
 std::string numbered(const RecordedCall& call) { return fmt::format("#{} {}", call.sequence, call.text); }
@@ -147,18 +199,48 @@ std::string names_where(const Flight& flight, const auto& holds) {
   return names;
 }
 
+/// What is said of a rank that has not come to a call, by the names of both, its number, and a time.
+struct Wording {
+  const char* behind;
+  const char* cannot_tell;
+};
+constexpr Wording of_posts{"Behind: {0} has not posted #{1}, which {2} posted {3}\n",
+                           "Cannot tell: {0} had not posted #{1} when last seen, {3} {2} posted it\n"};
+constexpr Wording of_starts{"Behind: the GPU of {0} has not started collective {1}, as {2} did\n",
+                            "Cannot tell: the GPU of {0} had not started collective {1} when last seen, {3} {2} did\n"};
+
+/// `rank` lacks the call `next`, as far as is known until `until_us`. Ranks that are well are some calls apart for a
+/// moment, and files of different times show them more apart than they ever were.
+template <class Call>
+std::string without_call(const Flight& flight, const RankRecord& rank, std::uint64_t next, double until_us,
+                         std::vector<Call> RankRecord::*calls, const Wording& wording) {
+  constexpr double slip_us = 1e5;  // on a busy machine a rank waits for a core for some hundredths of a second
+  const auto has_come = [&](const RankRecord& other) {
+    return !(other.*calls).empty() && (other.*calls).back().sequence >= next;
+  };
+  double since_us = std::numeric_limits<double>::infinity();
+  for (const RankRecord& other : flight.ranks)
+    if (has_come(other)) {
+      const auto at = std::ranges::find_if(other.*calls, [&](const Call& call) { return call.sequence >= next; });
+      since_us = std::min(since_us, time_of(*at).value_or(flight.unix_us));
+    }
+  const std::string ahead = names_where(flight, has_come);
+  if (ahead.empty()) return "";
+  const double lacking_us = until_us - since_us;
+  const bool is_behind = lacking_us >= slip_us;
+  const std::string time =
+      is_behind ? ago(flight.unix_us - since_us) : span(std::abs(lacking_us)) + (lacking_us < 0 ? " before" : " after");
+  return fmt::format(fmt::runtime(is_behind ? wording.behind : wording.cannot_tell), rank.name, next, ahead, time);
+}
+
 /// Whose GPU has not started what others' have, or is in what all have started.
 std::string gpu_verdict(const Flight& flight) {
-  std::uint64_t most = 0;
-  for (const RankRecord& rank : flight.ranks) most = std::max(most, last_started(rank));
-  if (most == 0) return "";
+  if (std::ranges::all_of(flight.ranks, [](const RankRecord& rank) { return last_started(rank) == 0; })) return "";
   std::string text;
-  const std::string ahead = names_where(flight, [&](const RankRecord& r) { return last_started(r) == most; });
   // A rank that left no file may be known by what others saw of it, which over TCP is nothing of its GPU.
   for (const RankRecord& rank : flight.ranks)
-    if (last_started(rank) != most && (last_started(rank) != 0 || rank.knows_finished))
-      text += fmt::format("Behind: the GPU of {} has not started collective {}, as {} did\n", rank.name,
-                          last_started(rank) + 1, ahead);
+    if (last_started(rank) != 0 || rank.has_file)
+      text += without_call(flight, rank, last_started(rank) + 1, rank.starts_until_us, &RankRecord::started, of_starts);
   const std::string inside = names_where(flight, [](const RankRecord& rank) {
     const StartedCall* call = newest_started(rank);
     return call != nullptr && call->finished == false;
@@ -174,11 +256,8 @@ std::string verdict(const Flight& flight) {
       gpu_verdict(flight);
   std::uint64_t most = 0;
   for (const RankRecord& rank : flight.ranks) most = std::max(most, last_posted(rank));
-  const std::string ahead = names_where(flight, [&](const RankRecord& r) { return last_posted(r) == most; });
-  for (const RankRecord& rank : flight.ranks) {
-    if (last_posted(rank) == most) continue;
-    text += fmt::format("Behind: {} has not posted #{}, which {} posted\n", rank.name, last_posted(rank) + 1, ahead);
-  }
+  for (const RankRecord& rank : flight.ranks)
+    text += without_call(flight, rank, rank.known_posted + 1, rank.posts_until_us, &RankRecord::calls, of_posts);
   for (const RankRecord& rank : flight.ranks)
     for (const RecordedCall& message : rank.messages)
       if (rank.knows_finished && !message.finished_unix_us)
@@ -193,7 +272,8 @@ std::string verdict(const Flight& flight) {
   if (text.empty() && !unfinished.empty())
     text = fmt::format("All ranks have posted #{}, and it is not finished on: {}\n", most, unfinished);
   const bool all_known = std::ranges::all_of(flight.ranks, [](const RankRecord& rank) {
-    return rank.gpu_work.empty() ? rank.knows_finished : rank.gpu_work == "finished";
+    return last_posted(rank) == rank.known_posted &&
+           (rank.gpu_work.empty() ? rank.knows_finished : rank.gpu_work == "finished");
   });
   if (text.empty())
     text = all_known
@@ -241,6 +321,8 @@ std::string report(const Flight& flight, bool all_calls) {
   std::string text = fmt::format("Communicator {} of {} ranks through {}\n", flight.communicator, flight.ranks.size(),
                                  flight.transport);
   for (const std::string& reason : flight.reasons) text += "Written because of: " + reason + "\n";
+  if (flight.unix_us > flight.first_unix_us)
+    text += fmt::format("The files were written within {}\n", span(flight.unix_us - flight.first_unix_us));
   std::size_t name_width = 4, call_width = 11;
   const auto posted = [](const RankRecord& rank) {
     return rank.calls.empty() ? "nothing" : numbered(rank.calls.back());
@@ -257,9 +339,7 @@ std::string report(const Flight& flight, bool all_calls) {
       for (const RecordedCall& call : *calls)
         if (all_calls)
           text += fmt::format("  {}, posted {}{}\n", numbered(call), ago(flight.unix_us - call.posted_unix_us),
-                              !call.finished_unix_us
-                                  ? ""
-                                  : fmt::format(", took {:.1f} us", *call.finished_unix_us - call.posted_unix_us));
+                              time_taken(call));
     if (!all_calls) continue;
     for (const StartedCall& call : rank.started)
       text += fmt::format("  on the GPU {}, started {}{}\n", numbered(rank, call),

@@ -27,9 +27,13 @@ struct StartedCall {
 
 struct RankRecord {
   std::string name;            ///< "rank 3 (host n7, pid 4711)"
-  bool is_own = false;         ///< from this rank's own file; else as another rank saw it
+  bool has_file = false;       ///< there is one of its own
+  bool is_own = false;         ///< what it posted is from that; else as another rank saw it
   bool knows_finished = true;  ///< false: seen from another host
   bool left = false;
+  std::uint64_t known_posted = 0;         ///< the last call of which any file tells
+  double posts_until_us = 0;              ///< up to then nothing else was posted
+  double starts_until_us = 0;             ///< likewise of what the GPU has started
   std::optional<std::uint32_t> awaits{};  ///< the rank that its last call has waited for a while
   std::string gpu_work{};                 ///< "finished", "running" or "unknown" of a GPU rank with a file of its own
   std::vector<RecordedCall> calls{};      ///< oldest first
@@ -43,7 +47,8 @@ struct Flight {
   std::string communicator;
   std::string transport;
   std::vector<std::string> reasons;  ///< of the files, each once
-  double unix_us = 0;                ///< of the last file
+  double first_unix_us = 0;          ///< of the first file
+  double unix_us = 0;                ///< of the last one
   std::vector<RankRecord> ranks;
 };
 

@@ -136,6 +136,7 @@ TEST_F(Doctor, SeesQuotaLoadAndGovernor) {
   tree.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "acpi-cpufreq\n");
   for (const char* check : {"cpu_quota", "cpu_load", "cpu_governor"})
     EXPECT_EQ(only(check_processor(machine), check).severity, Severity::warning) << check;
+  EXPECT_THAT(only(check_processor(machine), "cpu_load").what, HasSubstr("over the last minute 6.5 threads ran or"));
   tree.write("sys/fs/cgroup/cpu.max", "max 100000\n");
   tree.write("proc/loadavg", "0.10 1.0 1.0 1/100 1\n");
   tree.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "intel_pstate\n");

@@ -13,6 +13,7 @@
 #include "perf/last_times.hpp"
 #include "perf/options.hpp"
 #include "plan/print.hpp"
+#include "select/selector.hpp"
 #include "sim/perf_rows.hpp"
 #include "topology/files.hpp"
 
@@ -137,6 +138,44 @@ TEST(Explain, HostRanksAreChosenForAsTheLibraryDoes) {
   EXPECT_EQ(e.prediction.choice().algorithm, choice->algorithm);
   EXPECT_EQ(e.prediction.choice().slice_bytes, choice->slice_bytes);
   EXPECT_DOUBLE_EQ(e.prediction.choice().time.total_us, choice->predicted_us);
+}
+
+TEST(Explain, OfManyRanksTellsHowFarItIsAndWhatIsNotTried) {
+  std::vector<std::string> told;
+  const Progress progress = [&](const std::string& what) { told.push_back(what); };
+  const auto text = [&](std::uint32_t ranks) {
+    const auto e = explain({"8x-h100-superpod", ranks, false}, {}, 64 << 10, "", progress);
+    return e ? to_text(*e) : e.error().message;
+  };
+  EXPECT_THAT(text(64), Not(HasSubstr("bounds ")));
+  EXPECT_THAT(told, testing::IsEmpty());
+  EXPECT_THAT(text(72),
+              HasSubstr("bounds    of more than 64 ranks smaller slices are tried only until they are slower"));
+  EXPECT_THAT(told, testing::Contains("simulates two_hop on 72 ranks"));
+}
+
+TEST(Explain, ManyHostRanksAreEstimatedAsTheLibraryDoes) {
+  const auto e = explained({"laptop", 256, false}, {}, 64 << 20);
+  Selector selector({.model = e.machine.clock, .options = {}, .tuning = {}, .shape = e.machine.request.shape});
+  const auto choice = selector.choose({.collective = Collective::all_reduce,
+                                       .type = DataType::float32,
+                                       .peer_memory = e.machine.request.peer_memory,
+                                       .count = e.operation.count});
+  ASSERT_TRUE(choice) << choice.error().message;
+  EXPECT_EQ(e.prediction.choice().algorithm, (*choice)->algorithm);
+  EXPECT_EQ(e.prediction.choice().time.total_us, (*choice)->predicted_us);
+  EXPECT_THAT(to_text(e), AllOf(HasSubstr("of more than 32 host ranks the library goes by estimates"),
+                                Not(HasSubstr("by level")), Not(HasSubstr("% of the time"))));
+  EXPECT_EQ(Json::parse(to_json(e))["plans"][0]["estimated"], true);
+  EXPECT_FALSE(explained({"laptop", 32, false}).prediction.choice().estimated);
+}
+
+TEST(Explain, AChoiceThatIsSlowerThanTheNextPlanSaysWhyItIsTaken) {
+  const auto e = explained({"laptop", 4, false}, {}, 4 << 20);
+  const auto& plans = e.prediction.plans;
+  ASSERT_LT(plans[1].time.total_us, plans[0].time.total_us) << "this machine shows nothing";
+  EXPECT_THAT(e.prediction.why, HasSubstr(": both within 3%, which the clock cannot tell apart, and two_hop has fewer "
+                                          "lanes (1, not "));
 }
 
 TEST(Explain, BadQuestionsAreErrorsThatSayWhatToDo) {

@@ -62,6 +62,13 @@ TEST(GpuRanks, CallsThatIslandsDoNotCarryUseNoBridge) {
   EXPECT_GT(moved(choice_of(machine, all_reduce(mib)), "host0/gpu1 -> host0/gpu2", 56), 0.99 * mib);
 }
 
+TEST(GpuRanks, PlansOfStepsBearTheNameOfTheCall) {
+  const PredictedPlan islands = choice_of(gpus("10x-rtx3090-bridged"), all_reduce(mib));
+  EXPECT_EQ(islands.plan.front().collective, Collective::all_reduce);
+  EXPECT_EQ(islands.plan.front().algorithm, "islands");
+  EXPECT_EQ(islands.plan.front().ranks, 10U);
+}
+
 /// In MB, of blocks of one each: a pair brings one over its bridge. Of an all-to-all the five ranks behind a port read
 /// 41 from other islands; a root, which has a partner, takes or sends eight.
 TEST(GpuRanks, ExchangesCrossBridgesWithinIslands) {

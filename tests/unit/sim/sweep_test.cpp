@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/panels.hpp"
+
 namespace strait::sim {
 namespace {
 
@@ -34,6 +36,8 @@ TEST(Ranks, AreRangesOrLists) {
   EXPECT_THAT(*parse_ranks("16"), ElementsAre(16));
   for (const char* bad : {"", "0", "1", "2..", "..4", "5..2", "two", "2,,4", "2-4", "-3", "99999999999"})
     EXPECT_FALSE(parse_ranks(bad)) << bad;
+  EXPECT_TRUE(parse_ranks("1024"));
+  EXPECT_THAT(parse_ranks("1025").error().message, HasSubstr("from 2 to 1024"));
   EXPECT_THAT(default_ranks(4), ElementsAre(2, 3, 4));
   EXPECT_THAT(default_ranks(20), ElementsAre(2, 4, 8, 16, 20));
   EXPECT_THAT(default_ranks(512), ElementsAre(2, 4, 8, 16, 32, 64));
@@ -72,6 +76,24 @@ TEST(Sweep, IsDrawnSelfContained) {
   EXPECT_THAT(svg, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf")), Not(HasSubstr("<script"))));
   EXPECT_THAT(svg, AllOf(HasSubstr("shared PCIe"), HasSubstr("-&gt;"), Not(HasSubstr(" -> "))));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST(Sweep, LabelsOfCurvesThatEndAtOnePlaceStandApart) {
+  const std::vector<RanksCurve> curves{{{{2, 9}, {4, 5}}, "a"},
+                                       {{{2, 9}, {4, 5}}, "b"},
+                                       {{{2, 9}, {4, 5.1}}, "c"},
+                                       {{{2, 9}, {4, 0}}, "d"},
+                                       {{{2, 9}, {4, 0}}, "e"}};
+  const std::string svg = ranks_panel("GB/s", curves, 0, 100);
+  std::vector<double> places;
+  for (const char* label : {"c", "a", "b", "d", "e"}) {
+    const auto end = svg.find("class=\"tick\">" + std::string(label) + "</text>");
+    ASSERT_NE(end, std::string::npos) << label;
+    const auto y = svg.rfind("y=\"", end) + 3;
+    places.push_back(std::stod(svg.substr(y)));
+  }
+  for (std::size_t i = 1; i < places.size(); ++i) EXPECT_GE(places[i] - places[i - 1], 18) << i;
+  EXPECT_LE(places.back(), 100 + panel_height);
 }
 
 TEST(Sweep, DrawsASingleRankCountAndMachinesWithoutGpus) {

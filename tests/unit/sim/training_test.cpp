@@ -90,8 +90,8 @@ TEST(Training, NumbersWithoutSenseAreNamed) {
     return status ? "" : status.error().message;
   };
   EXPECT_EQ(message([](TrainingWish&) {}), "");
-  EXPECT_THAT(message([](TrainingWish& w) { w.parameters = 0; }), HasSubstr("--parameters"));
-  EXPECT_THAT(message([](TrainingWish& w) { w.compute_ms = -1; }), HasSubstr("--compute-ms"));
+  EXPECT_THAT(message([](TrainingWish& w) { w.parameters = 0; }), HasSubstr("--train needs --parameters"));
+  EXPECT_THAT(message([](TrainingWish& w) { w.compute_ms = -1; }), HasSubstr("--compute-ms, of a step"));
   EXPECT_THAT(message([](TrainingWish& w) { w.backward_share = 1.5; }), HasSubstr("--backward-share"));
   EXPECT_THAT(message([](TrainingWish& w) { w.parameters = 1e300; }), HasSubstr("1000 terabytes"));
   EXPECT_THAT(message([](TrainingWish& w) { w.buckets = 0; }), HasSubstr("--buckets"));
