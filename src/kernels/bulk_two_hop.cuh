@@ -4,7 +4,6 @@
 #include "kernels/chunks.cuh"
 #include "kernels/combine.cuh"
 #include "kernels/exchange_call.cuh"
-#include "kernels/granule_reductions.cuh"
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
 #include "kernels/minder.cuh"
@@ -206,11 +205,8 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __gr
     push_contributions<type_of(kind)>(shared.contributions_out, peers * width, call.pieces, operation);
   };
   const auto reduce_all = [&] {
-    const bool keeps = has(call.receivers, ring.rank);
-    if (sum_all<type_of(kind)>(ring, shared.own, shared.contributions_in, width, call.pieces, operation, keeps,
-                               PassOn(call, shared)) ||
-        combine_all<type_of(kind)>(ring, shared.own, shared.contributions_in, width, call.pieces, operation, keeps,
-                                   shared.results_out))
+    if (sum_all<type_of(kind)>(ring, shared.own, shared.contributions_in, width, call.pieces, operation,
+                               has(call.receivers, ring.rank), PassOn(call, shared)))
       return true;
     for (std::uint32_t nth = 0; nth < width; ++nth) {
       const Own& own = shared.own[nth];

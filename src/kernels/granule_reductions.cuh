@@ -36,12 +36,10 @@ class GranuleReduction {
   UnitReduction<type, op> reductions_[count];
 };
 
-/// What all ranks contribute to a chunk, by the position of their peer in `incoming`, and where the result belongs: to
-/// slots of peers, of as many as there are, and where this rank keeps it (nullptr: nowhere).
+/// What all ranks contribute to a chunk, by the position of their peer in `incoming`, and where the result belongs.
 struct Combination {
   const std::byte* input;
   const Incoming* incoming;
-  const Outgoing* results;  ///< nullptr: none
   std::byte* output;
   std::uint32_t rank, ranks;
 
@@ -52,8 +50,7 @@ struct Combination {
 
 /// In rank order: of the next rank it is under way while that of the last one is combined.
 template <DataType type, ReduceOp op>
-__device__ __forceinline__ void combine_segment(const Combination& what, const Segment& segment,
-                                                std::uint32_t averaged) {
+__device__ __forceinline__ void combine_segment(const Combination& what, const Segment& segment) {
   constexpr int batch = 2;
 #pragma unroll 1
   for (std::uint32_t first = segment.first; first < segment.end; first += batch * warp_threads) {
@@ -61,7 +58,7 @@ __device__ __forceinline__ void combine_segment(const Combination& what, const S
     GranuleReduction<type, op> reductions[batch];
     Granule values[batch], nexts[batch];
     load_granules(what.source(0), part, values);
-    load_granules(what.source(what.ranks - 1 == 0 ? 0 : 1), part, nexts);
+    load_granules(what.source(1), part, nexts);
 #pragma unroll
     for (int b = 0; b < batch; ++b) reductions[b].first(values[b]);
 #pragma unroll 1
@@ -73,44 +70,35 @@ __device__ __forceinline__ void combine_segment(const Combination& what, const S
       for (int b = 0; b < batch; ++b) reductions[b].next(values[b]);
     }
 #pragma unroll
-    for (int b = 0; b < batch; ++b) values[b] = reductions[b].result(averaged);
-    for (std::uint32_t k = 0; what.results != nullptr && k + 1 < what.ranks; ++k)
-      if (what.results[k].bytes != 0) store_granules(what.results[k].slot, part, values);
-    if (what.output != nullptr) store_granules(what.output, part, values);
+    for (int b = 0; b < batch; ++b) values[b] = reductions[b].result(0);
+    store_granules(what.output, part, values);
   }
 }
 
-/// `type`: of the kernel. All that it needs comes in registers, as in a pipe's reduce_units().
-template <DataType type>
-STRAIT_NOINLINE __device__ void combine_segment(Combination what, Segment segment, DataType element_type, ReduceOp op,
-                                                std::uint32_t averaged) {
-  visit_reduction(element_type, op, [&]<DataType t, ReduceOp o>() {
-    if constexpr (o != ReduceOp::sum && o != ReduceOp::avg &&
-                  (type == other_types ? kernel_type(t) == KernelType::others : t == type))
-      combine_segment<t, o>(what, segment, averaged);
+/// All that it needs comes in registers, as in a pipe's reduce_units(). No averages: divisions are much code, and
+/// seldom. (A template only so that a header may hold it.)
+template <class What = Combination>
+STRAIT_NOINLINE __device__ void combine_segment(What what, Segment segment, DataType type, ReduceOp op) {
+  visit_reduction(type, op, [&]<DataType t, ReduceOp o>() {
+    constexpr bool is_product = o == ReduceOp::prod && sum_type(t) == t;
+    if constexpr (kernel_type(t) == KernelType::others && (is_product || o == ReduceOp::min || o == ReduceOp::max))
+      combine_segment<t, o>(what, segment);
   });
 }
 
-/// sum_all() of what is no sum. False, and nothing is done: not an operation, or a chunk, for this. `results`: as of a
-/// Combination, of all lanes.
-template <DataType type>
+/// sum_all() of what is no sum. False, and nothing is done: not an operation, or a chunk, for this.
 __device__ __forceinline__ bool combine_all(const Ring& ring, const Own* own, const Incoming* incoming,
-                                            std::uint32_t width, std::uint32_t pieces, const Operation& operation,
-                                            bool keeps, const Outgoing* results) {
-  if (operation.op == ReduceOp::premul_sum) return false;
+                                            std::uint32_t width, std::uint32_t pieces, const Operation& operation) {
+  const bool multiplies = operation.op == ReduceOp::prod;
+  if (ring.ranks < 2 || (!multiplies && operation.op != ReduceOp::min && operation.op != ReduceOp::max)) return false;
   for (std::uint32_t nth = 0; nth < width; ++nth)
     if (own[nth].bytes != 0 && !are_granules(own[nth])) return false;
-  const std::uint32_t peers = ring.ranks - 1;
   CopyDealer dealer(width * pieces);
   for (std::uint32_t nth = 0; nth < width; ++nth) {
-    const Combination what{own[nth].input,
-                           incoming + nth * peers,
-                           results != nullptr ? results + nth * peers : nullptr,
-                           keeps ? own[nth].output : nullptr,
-                           ring.rank,
-                           ring.ranks};
+    const Combination what{own[nth].input, incoming + nth * (ring.ranks - 1), own[nth].output, ring.rank, ring.ranks};
     dealer.deal(own[nth].bytes, [&](const Segment& segment) {
-      combine_segment<type>(what, segment, operation.type, operation.op, operation.averaged);
+      // Products have the same bits with and without a sign.
+      combine_segment(what, segment, multiplies ? sum_type(operation.type) : operation.type, operation.op);
     });
   }
   return true;
