@@ -75,7 +75,7 @@ constexpr Piping piping_of_pair(Collective collective) {
 /// the link does. From some length on all blocks in bulk are faster (2 H200).
 constexpr Piping slow_pair_reduce(DataType type) {
   const std::uint32_t blocks = size_bytes(type) == 1 ? 2 * pair_blocks : pair_blocks;
-  return {.few_blocks = never, .no_bound = 8, .blocks = blocks, .no_bound_end = 48};
+  return {.few_blocks = never, .no_bound = 8, .blocks = blocks, .no_bound_end = 24};
 }
 bool is_slow_with_flags(const Call& call, std::uint32_t averaged) {
   return kernels::kernel_type(call.type) == kernels::KernelType::others &&

@@ -67,14 +67,15 @@ TEST(PipesOfTwoRanks, ReduceWhatTakesLongOtherwise) {
   };
   for (const ReduceOp op : {ReduceOp::max, ReduceOp::prod, ReduceOp::avg}) {
     EXPECT_TRUE(reduce(16 * mb, DataType::int32, op).piped);
-    EXPECT_EQ(reduce(1000 * mb, DataType::int32, op).blocks, 32u);
-    EXPECT_EQ(reduce(1000 * mb, DataType::int8, op).blocks, 64u);
+    EXPECT_EQ(reduce(32 * mb, DataType::int32, op).blocks, 32u);
+    EXPECT_EQ(reduce(32 * mb, DataType::int8, op).blocks, 64u);
+    EXPECT_FALSE(reduce(48 * mb, DataType::int32, op).piped) << "in bulk all blocks are faster";
     EXPECT_FALSE(reduce(16 * mb - 64, DataType::int32, op).piped);
-    EXPECT_FALSE(reduce(1000 * mb, DataType::bfloat16, op).piped);
+    EXPECT_FALSE(reduce(32 * mb, DataType::bfloat16, op).piped);
   }
-  EXPECT_FALSE(reduce(1000 * mb, DataType::int32, ReduceOp::sum).piped);
-  EXPECT_FALSE(reduce(1000 * mb, DataType::float64, ReduceOp::avg).piped);
-  EXPECT_FALSE(reduce(1000 * mb, DataType::int32, ReduceOp::premul_sum).piped);
+  EXPECT_FALSE(reduce(32 * mb, DataType::int32, ReduceOp::sum).piped);
+  EXPECT_FALSE(reduce(32 * mb, DataType::float64, ReduceOp::avg).piped);
+  EXPECT_FALSE(reduce(32 * mb, DataType::int32, ReduceOp::premul_sum).piped);
 }
 
 /// Each rank adds up half of an all-reduce, since what a block adds up takes the time.
