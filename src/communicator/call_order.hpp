@@ -61,6 +61,8 @@ class CallOrder {
   /// Whether the GPU has finished all that was enqueued, launches of graphs too; nothing where that cannot be known
   /// now. From any thread.
   std::optional<bool> is_idle();
+  /// Whether the device has failed, so that nothing is done any more. Waits for nothing on it. From any thread.
+  bool has_failed() { return !setup_.driver->has_passed(done_); }
   /// What the GPU has begun, and what of it has ended; nothing where it does not answer. From any thread; CUDA
   /// may hold it up for as long as kernels run.
   std::optional<kernels::LaunchCounts> read_counts();

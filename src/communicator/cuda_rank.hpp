@@ -100,6 +100,7 @@ class CudaRank final : public DeviceRank {
   bool await_own_work();
   Status has_not_ended() const;
   void tell_of_failed_gpu() const;
+  Status error_of_gpu(const std::string& what) const;
   Status check_gpu() const;
   void look_after(const std::stop_token& stop);
   std::optional<kernels::LaunchCounts> read_counts() const;

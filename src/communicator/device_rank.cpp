@@ -30,9 +30,6 @@ constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
-/// Of the current device: nothing runs there any more.
-bool gpu_has_failed() { return cudaFree(nullptr) != cudaSuccess; }
-
 /// Kernels that begin at last find the abort word. But what a stream waits for with copies, nobody knows before it has
 /// come to them. Both outlive the thread.
 void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, CallOrder& order) {
@@ -46,7 +43,7 @@ void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, C
         std::this_thread::sleep_for(look_every);
         if (looks % looks_between_questions != 0) continue;
         const std::optional<bool> idle = order.is_idle();
-        if (idle == true || (!idle && gpu_has_failed())) return;
+        if (idle == true || (!idle && order.has_failed())) return;
       }
     }).detach();
   } catch (const std::system_error& error) {
@@ -220,7 +217,7 @@ bool CudaRank::await_own_work() {
   for (;; std::this_thread::sleep_for(std::chrono::microseconds(200))) {
     const std::optional<bool> idle = order_->is_idle();
     if (idle == true) return true;
-    if (!idle && gpu_has_failed()) return true;
+    if (!idle && order_->has_failed()) return true;
     if (!request_.watch->has_failed()) continue;
     const auto now = std::chrono::steady_clock::now();
     if (!failed_at) failed_at = now;
@@ -302,7 +299,7 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
   if (arenas_.is_staged() || request_.ranks < 2) return {};
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;  // programs register what they have just allocated for a graph
-  const Status usable = check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " cannot be used");
+  const Status usable = error_of_gpu("GPU " + std::to_string(request_.device) + " cannot be used");
   STRAIT_TRY(request_.agree(usable, "use its GPU"));  // by this thread
   STRAIT_TRY(registrations_.add(request_, number, pointer, bytes));
   const std::lock_guard lock(copies_mutex_);
@@ -339,15 +336,23 @@ Status CudaRank::has_not_ended() const {
 
 /// Where peers wait for it: nobody else might ask it for long, as of a program that waits for data.
 void CudaRank::tell_of_failed_gpu() const {
-  if (questions_->ask([] { return std::optional(gpu_has_failed()); }, longest_question) == true) (void)check_gpu();
+  const auto asked =
+      questions_->ask([order = order_.get()] { return std::optional(order->has_failed()); }, longest_question);
+  if (asked == true) (void)check_gpu();
+}
+
+/// Where there is none, that is all that is asked: cudaFree() may wait for whatever runs on the GPU, and keeps others
+/// from launching meanwhile what that waits for.
+Status CudaRank::error_of_gpu(const std::string& what) const {
+  return order_->has_failed() ? check(cudaFree(nullptr), what) : Status();
 }
 
 /// On a GPU that has failed calls have ended, too, and have no results.
 Status CudaRank::check_gpu() const {
-  Status works = check(cudaFree(nullptr), "GPU " + std::to_string(request_.device) + " of " +
-                                              request_.watch->name_of(request_.rank) +
-                                              " has failed, perhaps by other work of its process, so that calls have "
-                                              "no results. Look for the first CUDA error there");
+  Status works =
+      error_of_gpu("GPU " + std::to_string(request_.device) + " of " + request_.watch->name_of(request_.rank) +
+                   " has failed, perhaps by other work of its process, so that calls have no results. Look "
+                   "for the first CUDA error there");
   if (works) return {};
   return tl::unexpected(request_.watch->raise(std::move(works).error()));
 }
