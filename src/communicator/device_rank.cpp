@@ -341,8 +341,7 @@ void CudaRank::tell_of_failed_gpu() const {
   if (asked == true) (void)check_gpu();
 }
 
-/// Where there is none, that is all that is asked: cudaFree() may wait for whatever runs on the GPU, and keeps others
-/// from launching meanwhile what that waits for.
+/// Where there is none, that is all that is asked: CUDA does not promise that cudaFree() waits for nothing on the GPU.
 Status CudaRank::error_of_gpu(const std::string& what) const {
   return order_->has_failed() ? check(cudaFree(nullptr), what) : Status();
 }
