@@ -8,21 +8,32 @@
 namespace strait::testing {
 namespace {
 
+/// What a stream is given next does not begin before let_go().
+class Hold {
+ public:
+  explicit Hold(cudaStream_t stream) {
+    const auto wait = [](void* may) {
+      while (!static_cast<std::atomic<bool>*>(may)->load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    STRAIT_EXPECT_CUDA(cudaLaunchHostFunc(stream, wait, &may_go_));
+  }
+  void let_go() { may_go_ = true; }
+
+ private:
+  std::atomic<bool> may_go_ = false;
+};
+
 /// A call that waits in its stream is not done, and then is.
 void check_query(straitComm_t comm, int /*rank*/, int /*ranks*/) {
   DeviceSide side(4096);
-  std::atomic<bool> may_go = false;
-  const auto wait = [](void* may) {
-    while (!static_cast<std::atomic<bool>*>(may)->load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
   int done = 0;
   STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
   EXPECT_EQ(done, 1) << "nothing was called";
-  STRAIT_EXPECT_CUDA(cudaLaunchHostFunc(side.stream(), wait, &may_go));
+  Hold hold(side.stream());
   STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.receive(), 100, straitFloat32, straitSum, comm, side.stream()));
   STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
   EXPECT_EQ(done, 0);
-  may_go = true;
+  hold.let_go();
   STRAIT_EXPECT_OK(straitCommSynchronize(comm));
   STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
   EXPECT_EQ(done, 1);
@@ -31,10 +42,6 @@ void check_query(straitComm_t comm, int /*rank*/, int /*ranks*/) {
 /// Nor is a graph that waits in its stream; one that is only captured is nothing to wait for.
 void check_query_of_graphs(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(4096);
-  std::atomic<bool> may_go = false;
-  const auto wait = [](void* may) {
-    while (!static_cast<std::atomic<bool>*>(may)->load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
   int done = 0;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
@@ -44,11 +51,11 @@ void check_query_of_graphs(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
   STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
   EXPECT_EQ(done, 1);
-  STRAIT_EXPECT_CUDA(cudaLaunchHostFunc(side.stream(), wait, &may_go));
+  Hold hold(side.stream());
   STRAIT_EXPECT_CUDA(cudaGraphLaunch(executable, side.stream()));
   STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
   EXPECT_EQ(done, 0);
-  may_go = true;
+  hold.let_go();
   STRAIT_EXPECT_OK(straitCommSynchronize(comm));
   STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
   EXPECT_EQ(done, 1);
