@@ -1,4 +1,7 @@
+#include <sodium.h>
+
 #include <algorithm>
+#include <array>
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/root_state.hpp"
@@ -8,17 +11,14 @@ namespace {
 
 /// Other text for any other list: list_ranks() leaves out the end of long ones.
 std::string identify(const std::vector<int>& ranks) {
-  std::string text = list_ranks(ranks);
-  if (!text.ends_with(" more")) return text;
+  if (ranks.size() <= most_listed_ranges) return list_ranks(ranks);
   std::string all;
   for (const int rank : ranks) all += std::to_string(rank) + " ";
-  text += " (digest ";
   const Key digest = derive_key({}, all);
-  for (const std::byte byte : std::span(digest).first<8>()) {
-    constexpr char digits[] = "0123456789abcdef";
-    text += {digits[std::to_integer<unsigned>(byte) >> 4], digits[std::to_integer<unsigned>(byte) & 15]};
-  }
-  return text + ")";
+  constexpr std::size_t shown_bytes = 8;
+  std::array<char, 2 * shown_bytes + 1> text{};
+  sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(digest.data()), shown_bytes);
+  return list_ranks(ranks) + " (digest " + text.data() + ")";
 }
 
 }  // namespace

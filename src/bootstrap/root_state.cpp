@@ -6,11 +6,10 @@
 namespace strait {
 
 std::string list_ranks(const std::vector<int>& ranks) {
-  constexpr int max_ranges = 16;
   std::string text;
   int ranges = 0;
   for (std::size_t first = 0; first < ranks.size();) {
-    if (++ranges > max_ranges) return text + " and " + std::to_string(ranks.size() - first) + " more";
+    if (++ranges > most_listed_ranges) return text + " and " + std::to_string(ranks.size() - first) + " more";
     std::size_t last = first;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
     text += (text.empty() ? "" : ", ") + std::to_string(ranks[first]);

@@ -10,7 +10,8 @@
 /// What the root knows and decides, without its sockets.
 namespace strait {
 
-/// "0-3, 7"; long lists end in "and 12 more".
+inline constexpr int most_listed_ranges = 16;
+/// "0-3, 7"; lists of more ranges end in "and 12 more".
 std::string list_ranks(const std::vector<int>& ranks);
 
 /// "(host node7, pid 1234)"

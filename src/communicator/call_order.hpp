@@ -33,7 +33,7 @@ class CallOrder {
     std::unique_ptr<staged::StreamDriver> reader;  ///< another one of the same device, for is_idle()
     kernels::LaunchCounts* counts = nullptr;       ///< in this device's memory: zeros, and of nobody else
     kernels::LaunchCounts* seen = nullptr;         ///< in pinned host memory
-    bool joins_graphs = true;  ///< if not, the user orders launches of graphs, and they and what is called outside
+    bool joins_graphs = true;  ///< if not, the user orders launches of graphs and all calls outside of them
   };
   /// The words of the setup outlive this, which outlives all that was enqueued.
   static Result<std::unique_ptr<CallOrder>> open(Setup setup);

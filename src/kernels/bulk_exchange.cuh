@@ -151,7 +151,7 @@ __device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operatio
   return run_bulk_exchange(exchange, shared, send_chunks, [&] {
     const auto pass_on = [](std::uint32_t, const Segment&, const auto&) {};
     if (sum_all<type>(ring, shared.own, shared.incoming, width, exchange.pieces, operation, true, pass_on)) return true;
-    // Calls of a group are short, and other types' operations of no consequence where they have kernels of their own.
+    // Not of a group's calls, which are short, nor of types that have kernels of their own, which keep up without.
     if constexpr (std::is_same_v<Call, Exchange> && type == other_types)
       if (combine_all(ring, shared.own, shared.incoming, width, exchange.pieces, operation)) return true;
     for (std::uint32_t nth = 0; nth < width; ++nth) {

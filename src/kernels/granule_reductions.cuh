@@ -6,7 +6,7 @@
 /// What is no sum, of bulk chunks that are whole granules at aligned places, in plain loops as sums are (granules.cuh).
 namespace strait::kernels {
 
-/// A reduction in progress of a granule.
+/// A reduction in progress of a granule, but no average.
 template <DataType type, ReduceOp op>
 class GranuleReduction {
  public:
@@ -20,10 +20,10 @@ class GranuleReduction {
 #pragma unroll
     for (int u = 0; u < count; ++u) reductions_[u].next(units.of[u]);
   }
-  __device__ __forceinline__ Granule result(std::uint32_t averaged) {
+  __device__ __forceinline__ Granule result() {
     Units units;
 #pragma unroll
-    for (int u = 0; u < count; ++u) units.of[u] = reductions_[u].result(averaged);
+    for (int u = 0; u < count; ++u) units.of[u] = reductions_[u].result(0);
     return __builtin_bit_cast(Granule, units);
   }
 
@@ -70,7 +70,7 @@ __device__ __forceinline__ void combine_segment(const Combination& what, const S
       for (int b = 0; b < batch; ++b) reductions[b].next(values[b]);
     }
 #pragma unroll
-    for (int b = 0; b < batch; ++b) values[b] = reductions[b].result(0);
+    for (int b = 0; b < batch; ++b) values[b] = reductions[b].result();
     store_granules(what.output, part, values);
   }
 }

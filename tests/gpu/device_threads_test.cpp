@@ -1,6 +1,7 @@
 // What a communicator of GPUs tells threads of, and leaves them as: through the public interface.
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "gpu/device_side.hpp"
@@ -23,42 +24,42 @@ class Hold {
   std::atomic<bool> may_go_ = false;
 };
 
-/// A call that waits in its stream is not done, and then is.
-void check_query(straitComm_t comm, int /*rank*/, int /*ranks*/) {
-  DeviceSide side(4096);
-  int done = 0;
+void expect_done(straitComm_t comm, bool expected) {
+  int done = -1;
   STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
-  EXPECT_EQ(done, 1) << "nothing was called";
-  Hold hold(side.stream());
-  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.receive(), 100, straitFloat32, straitSum, comm, side.stream()));
-  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
-  EXPECT_EQ(done, 0);
-  hold.let_go();
-  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
-  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
-  EXPECT_EQ(done, 1);
+  EXPECT_EQ(done, expected ? 1 : 0);
 }
 
-/// Nor is a graph that waits in its stream; one that is only captured is nothing to wait for.
+/// What `enqueue` gives to the stream is not done while it waits there, and then is.
+void expect_done_when_let_go(straitComm_t comm, cudaStream_t stream, const std::function<void()>& enqueue) {
+  expect_done(comm, true);
+  Hold hold(stream);
+  enqueue();
+  expect_done(comm, false);
+  hold.let_go();
+  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
+  expect_done(comm, true);
+}
+
+void all_reduce(straitComm_t comm, const DeviceSide& side) {
+  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.receive(), 100, straitFloat32, straitSum, comm, side.stream()));
+}
+
+void check_query(straitComm_t comm, int /*rank*/, int /*ranks*/) {
+  const DeviceSide side(4096);
+  expect_done_when_let_go(comm, side.stream(), [&] { all_reduce(comm, side); });
+}
+
+/// A graph that is only captured is nothing to wait for.
 void check_query_of_graphs(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(4096);
-  int done = 0;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(side.stream(), cudaStreamCaptureModeThreadLocal));
-  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.receive(), 100, straitFloat32, straitSum, comm, side.stream()));
+  all_reduce(comm, side);
   STRAIT_EXPECT_CUDA(cudaStreamEndCapture(side.stream(), &graph));
   STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
-  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
-  EXPECT_EQ(done, 1);
-  Hold hold(side.stream());
-  STRAIT_EXPECT_CUDA(cudaGraphLaunch(executable, side.stream()));
-  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
-  EXPECT_EQ(done, 0);
-  hold.let_go();
-  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
-  STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
-  EXPECT_EQ(done, 1);
+  expect_done_when_let_go(comm, side.stream(), [&] { STRAIT_EXPECT_CUDA(cudaGraphLaunch(executable, side.stream())); });
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
   CollectiveCase c;
   c.count = 500;

@@ -6,8 +6,7 @@
 namespace strait::perf {
 
 /// The opening of a white drawing, with the styles "title", "panel", "tick", "halo" (below a "tick" on curves), "grid"
-/// and "axis";
-/// `</svg>` ends it.
+/// and "axis"; `</svg>` ends it.
 std::string figure_begin(double width, double height, const std::string& label);
 
 /// `anchor`: start, middle or end.

@@ -93,8 +93,7 @@ std::string bounds_text(const Explanation& e) {
   if (!e.machine.gpus || e.machine.request.ranks <= most_ranks_with_all_slices) return "";
   return fmt::format(
       "bounds    of more than {} ranks smaller slices are tried only until they are slower, and none of plans that "
-      "have "
-      "more than {} million steps then\n",
+      "have more than {} million steps then\n",
       most_ranks_with_all_slices, most_steps_of_small_slices / 1'000'000);
 }
 
