@@ -14,6 +14,7 @@
 #include "perf/host_rates.hpp"
 #include "perf/peer_rates.hpp"
 #include "perf/table.hpp"
+#include "plan/request.hpp"
 
 namespace strait::perf {
 namespace {
@@ -114,9 +115,18 @@ Status RankRun::find_settings() {
   STRAIT_TRY(value_of("STRAIT_TUNING_FILE", tuning));
   STRAIT_ASSIGN(const auto of_environment, parse_wire(wire));
   wire_ = options_.wire.value_or(*of_environment);
-  // Host ranks do as they are told, and many algorithms add in an order of their own.
-  in_rank_order_ = gpu_ != nullptr || ((algorithm.empty() || algorithm == "auto") && tuning.empty());
+  in_rank_order_ = gpu_ != nullptr || (tuning.empty() && forces_rank_order(algorithm));
   return {};
+}
+
+/// Host ranks do as they are told, where the algorithm can do it, and many algorithms add in an order of their own.
+bool RankRun::forces_rank_order(const std::string& name) const {
+  const Algorithm* const algorithm = find_algorithm(name);
+  PlanRequest request;
+  request.collective = options_.collective;
+  request.ranks = static_cast<std::uint32_t>(ranks_);
+  request.peer_memory = options_.registration != 0;
+  return algorithm == nullptr || !algorithm->supports(request) || algorithm->numerics(request) == Numerics::rank_order;
 }
 
 Status RankRun::allocate(std::optional<Memory>& buffer) {

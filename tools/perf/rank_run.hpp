@@ -42,6 +42,8 @@ class RankRun {
  private:
   Status measure_all();
   Status find_settings();
+  /// Or leaves it: whether sums are taken in the order of ranks with this STRAIT_ALGORITHM.
+  bool forces_rank_order(const std::string& name) const;
   Status learn_ranks();
   /// For --floors.
   Status measure_links(std::string_view transport);
