@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/types.hpp"
+#include "base/wire_format.hpp"
+#include "kernels/launch.hpp"
+
+/// What GPU ranks of several hosts trade: a kernel brings data into pinned host memory, a thread of the host (the
+/// rank's proxy, communicator/network_proxy.hpp) exchanges it with other hosts, and the kernel takes what has come.
+/// Plain data, for host and device.
+///
+/// A call goes in rounds. Of a round the kernel's blocks fill a slot together, each with its share of every flow, and
+/// say so by a counter of their own; the proxy carries the round out between that slot and one for what comes, and says
+/// so by its counter. The kernel is up to network_depth rounds ahead of what it has taken. A block fills the slot of a
+/// round only when it has taken what came in that slot's last use: so the proxy, which waits for all blocks, may write
+/// both. All counters go on from call to call, and live in memory, so that graphs replay right: what the proxy is to do
+/// it hears from the kernel, with each launch.
+namespace strait::kernels {
+
+inline constexpr std::uint32_t network_depth = 4;  ///< slots each way; a power of two
+inline constexpr std::uint32_t max_network_blocks = 16;
+inline constexpr std::uint32_t max_flows = 88;  ///< that arguments have room for
+
+/// A run of the user's bytes that is sent or received, a piece in each round from its first one on.
+struct Flow {
+  std::byte* data;            ///< in this device's memory, of any alignment
+  std::size_t bytes;          ///< at least 1
+  std::uint32_t piece_bytes;  ///< of a round, less in the last one; a multiple of 16
+  std::uint32_t slot_offset;  ///< bytes, a multiple of 16
+  std::uint32_t first_round;  ///< of the call
+  std::uint16_t block;        ///< pieces of a collective lie one after the other: this one's place among them; else 0
+  std::uint16_t peer;         ///< of a message: the rank that it goes to or comes from, of those that the call is among
+  DataType type;              ///< likewise
+  bool sends;                 ///< it goes from `data` to the slot
+};
+
+/// The piece of a flow in that round of the call; bytes == 0: none.
+constexpr Chunk piece_of(const Flow& flow, std::uint32_t round) {
+  if (round < flow.first_round) return {0, 0};
+  const std::size_t offset = std::size_t{round - flow.first_round} * flow.piece_bytes;
+  if (offset >= flow.bytes) return {offset, 0};
+  const std::size_t left = flow.bytes - offset;
+  return {offset, left < flow.piece_bytes ? static_cast<std::uint32_t>(left) : flow.piece_bytes};
+}
+/// Where it lies in the round's slot. Blocks of an odd length lie at places of any alignment.
+constexpr std::size_t slot_place(const Flow& flow, const Chunk& piece) {
+  return flow.slot_offset + std::size_t{flow.block} * piece.bytes;
+}
+/// Rounds until it is through.
+constexpr std::uint32_t rounds_of(const Flow& flow) {
+  return flow.first_round + static_cast<std::uint32_t>((flow.bytes + flow.piece_bytes - 1) / flow.piece_bytes);
+}
+
+/// What the proxy does with the flows of a call.
+struct NetworkCall {
+  enum class Among : std::uint8_t {
+    across,  ///< one rank of each host
+    all      ///< the communicator
+  };
+  std::uint32_t rounds;  ///< at least 1
+  std::uint32_t flow_count;
+  std::uint32_t blocks;  ///< of the launch
+  std::uint32_t root;
+  std::size_t count;  ///< elements of the whole call, of a collective in one round; 0: as the pieces say
+  Among among;
+  Collective collective;  ///< send_recv: each flow is a message
+  DataType type;
+  ReduceOp op;
+  WireFormat wire;
+};
+
+/// In the host memory of a rank, pinned, before its slots. What the device writes, and what the host does, lie on lines
+/// of their own.
+struct NetworkWords {
+  struct alignas(128) Word {
+    std::uint64_t value;
+  };
+  Word posted;                      ///< by the device: how many calls it has described, of which `call` is the last
+  Word done;                        ///< by the host: rounds that it has carried out
+  Word pushed[max_network_blocks];  ///< by the device, each block: rounds of which its share is in the slots
+  alignas(128) NetworkCall call;
+  Flow flows[max_flows];
+};
+inline constexpr std::size_t network_words_bytes = (sizeof(NetworkWords) + 4095) / 4096 * 4096;
+
+/// In this device's memory: what earlier launches came to. Zeros at first.
+struct NetworkCounts {
+  std::uint64_t calls, rounds;
+  std::uint32_t through;  ///< blocks of this launch that have ended
+  std::uint32_t gave_up;  ///< not 0: a launch did, and none may follow
+};
+
+/// For network_exchange_kernel(): `call.blocks` blocks, of at most max_threads threads.
+struct NetworkExchange {
+  Ring ring;  ///< of one rank: its mailbox and launch counts
+  NetworkWords* words;
+  /// network_depth for what is sent, and behind them as many for what comes, as the device addresses them.
+  std::byte* slots;
+  NetworkCounts* counts;
+  std::uint32_t slot_bytes;
+  NetworkCall call;
+  Flow flows[max_flows];
+};
+static_assert(sizeof(NetworkExchange) <= 4096, "arguments of kernels");
+
+/// Where the slot of a round lies, among all rounds since the beginning.
+constexpr std::size_t network_slot(std::uint64_t round, bool sends, std::uint32_t slot_bytes) {
+  return ((sends ? 0 : network_depth) + round % network_depth) * slot_bytes;
+}
+constexpr std::size_t network_bytes(std::uint32_t slot_bytes) {
+  return network_words_bytes + std::size_t{2} * network_depth * slot_bytes;
+}
+
+/// For cudaLaunchKernel; the one argument is a NetworkExchange.
+const void* network_exchange_kernel();
+
+}  // namespace strait::kernels
