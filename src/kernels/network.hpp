@@ -15,42 +15,40 @@
 /// say so by a counter of their own; the proxy carries the round out between that slot and one for what comes, and says
 /// so by its counter. The kernel is up to network_depth rounds ahead of what it has taken. A block fills the slot of a
 /// round only when it has taken what came in that slot's last use: so the proxy, which waits for all blocks, may write
-/// both. All counters go on from call to call, and live in memory, so that graphs replay right: what the proxy is to do
-/// it hears from the kernel, with each launch.
+/// both. Sends and receives have no rounds: each flow has a ring of pieces and two counters of its own, and one block,
+/// so that none waits for another. All counters go on from call to call, and live in memory, so that graphs replay
+/// right: what the proxy is to do it hears from the kernel, with each launch.
 namespace strait::kernels {
 
 inline constexpr std::uint32_t network_depth = 4;  ///< slots each way; a power of two
 inline constexpr std::uint32_t max_network_blocks = 16;
 inline constexpr std::uint32_t max_flows = 88;  ///< that arguments have room for
 
-/// A run of the user's bytes that is sent or received, a piece in each round from its first one on.
+/// A run of the user's bytes that is sent or received, a piece in each round; or as a message, piece after piece.
 struct Flow {
   std::byte* data;            ///< in this device's memory, of any alignment
   std::size_t bytes;          ///< at least 1
   std::uint32_t piece_bytes;  ///< of a round, less in the last one; a multiple of 16
-  std::uint32_t slot_offset;  ///< bytes, a multiple of 16
-  std::uint32_t first_round;  ///< of the call
-  std::uint16_t block;        ///< pieces of a collective lie one after the other: this one's place among them; else 0
+  std::uint32_t slot_offset;  ///< of a message: where its ring begins among all slots, bytes; a multiple of 16
+  std::uint16_t depth;        ///< likewise: pieces of the ring
+  std::uint16_t block;        ///< of a collective: pieces lie one after the other in the slot; this one's place
   std::uint16_t peer;         ///< of a message: the rank that it goes to or comes from, of those that the call is among
   DataType type;              ///< likewise
   bool sends;                 ///< it goes from `data` to the slot
 };
 
-/// The piece of a flow in that round of the call; bytes == 0: none.
+/// The piece of that round, or the one of a message of that number; bytes == 0: none.
 constexpr Chunk piece_of(const Flow& flow, std::uint32_t round) {
-  if (round < flow.first_round) return {0, 0};
-  const std::size_t offset = std::size_t{round - flow.first_round} * flow.piece_bytes;
+  const std::size_t offset = std::size_t{round} * flow.piece_bytes;
   if (offset >= flow.bytes) return {offset, 0};
   const std::size_t left = flow.bytes - offset;
   return {offset, left < flow.piece_bytes ? static_cast<std::uint32_t>(left) : flow.piece_bytes};
 }
 /// Where it lies in the round's slot. Blocks of an odd length lie at places of any alignment.
-constexpr std::size_t slot_place(const Flow& flow, const Chunk& piece) {
-  return flow.slot_offset + std::size_t{flow.block} * piece.bytes;
-}
-/// Rounds until it is through.
-constexpr std::uint32_t rounds_of(const Flow& flow) {
-  return flow.first_round + static_cast<std::uint32_t>((flow.bytes + flow.piece_bytes - 1) / flow.piece_bytes);
+constexpr std::size_t slot_place(const Flow& flow, const Chunk& piece) { return std::size_t{flow.block} * piece.bytes; }
+/// How many pieces it has.
+constexpr std::uint32_t pieces_of(const Flow& flow) {
+  return static_cast<std::uint32_t>((flow.bytes + flow.piece_bytes - 1) / flow.piece_bytes);
 }
 
 /// What the proxy does with the flows of a call.
@@ -59,7 +57,7 @@ struct NetworkCall {
     across,  ///< one rank of each host
     all      ///< the communicator
   };
-  std::uint32_t rounds;  ///< at least 1
+  std::uint32_t rounds;  ///< at least 1; of messages 0
   std::uint32_t flow_count;
   std::uint32_t blocks;  ///< of the launch
   std::uint32_t root;
@@ -80,6 +78,8 @@ struct NetworkWords {
   Word posted;                      ///< by the device: how many calls it has described, of which `call` is the last
   Word done;                        ///< by the host: rounds that it has carried out
   Word pushed[max_network_blocks];  ///< by the device, each block: rounds of which its share is in the slots
+  Word moved[max_flows];            ///< by the device: pieces of a message that it has filled, or taken
+  Word ready[max_flows];            ///< by the host: pieces that it has sent and are free again, or that have come
   alignas(128) NetworkCall call;
   Flow flows[max_flows];
 };
@@ -88,8 +88,9 @@ inline constexpr std::size_t network_words_bytes = (sizeof(NetworkWords) + 4095)
 /// In this device's memory: what earlier launches came to. Zeros at first.
 struct NetworkCounts {
   std::uint64_t calls, rounds;
-  std::uint32_t through;  ///< blocks of this launch that have ended
-  std::uint32_t gave_up;  ///< not 0: a launch did, and none may follow
+  std::uint32_t through;            ///< blocks of this launch that have ended
+  std::uint32_t gave_up;            ///< not 0: a launch did, and none may follow
+  std::uint64_t pieces[max_flows];  ///< of messages, by the place of their flow
 };
 
 /// For network_exchange_kernel(): `call.blocks` blocks, of at most max_threads threads.
@@ -109,11 +110,16 @@ static_assert(sizeof(NetworkExchange) <= 4096, "arguments of kernels");
 constexpr std::size_t network_slot(std::uint64_t round, bool sends, std::uint32_t slot_bytes) {
   return ((sends ? 0 : network_depth) + round % network_depth) * slot_bytes;
 }
+constexpr std::size_t network_slots_bytes(std::uint32_t slot_bytes) {
+  return std::size_t{2} * network_depth * slot_bytes;
+}
 constexpr std::size_t network_bytes(std::uint32_t slot_bytes) {
-  return network_words_bytes + std::size_t{2} * network_depth * slot_bytes;
+  return network_words_bytes + network_slots_bytes(slot_bytes);
 }
 
 /// For cudaLaunchKernel; the one argument is a NetworkExchange.
 const void* network_exchange_kernel();
+/// Likewise of sends and receives: the flow at place i is that of block i modulo the number of blocks, at most 32 each.
+const void* network_messages_kernel();
 
 }  // namespace strait::kernels

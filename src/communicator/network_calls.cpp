@@ -1,0 +1,261 @@
+#include "communicator/network_calls.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace strait {
+namespace {
+
+using kernels::Flow;
+
+/// Of a collective: so many, if its rounds are not too short, so that what the GPU, the network and the GPU again do
+/// for neighbouring rounds goes on at the same time.
+constexpr std::size_t good_rounds = 8;
+constexpr std::size_t short_round_bytes = 128 << 10;
+constexpr std::size_t grain_bytes = 16;
+
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
+
+/// Pieces begin with an element, and those of a call in a wire format with a block.
+std::size_t grain(const Call& call) {
+  return call.wire == WireFormat::off ? grain_bytes : std::size_t{wire::block_elements} * size_bytes(call.type);
+}
+
+std::byte* at(const void* buffer, std::size_t element, DataType type) {
+  return const_cast<std::byte*>(static_cast<const std::byte*>(buffer)) + element * size_bytes(type);
+}
+
+/// The block of that number among those that a call has one after the other, or at its offsets.
+std::size_t offset_of(std::size_t block, std::size_t count, const std::vector<std::size_t>& offsets) {
+  return offsets.empty() ? block * count : offsets[block];
+}
+
+Call message_of(const Call& call, std::uint32_t peer, bool sends, std::size_t offset, std::size_t count) {
+  Call message;
+  message.collective = Collective::send_recv;
+  message.type = call.type;
+  message.count = count;
+  message.sends = sends;
+  message.peer = peer;
+  if (sends)
+    message.send = at(call.send, offset, call.type);
+  else
+    message.receive = at(call.receive, offset, call.type);
+  return message;
+}
+
+}  // namespace
+
+NetworkCalls::NetworkCalls(std::uint32_t rank, std::vector<Island> hosts, const Slots& slots)
+    : rank_(rank),
+      hosts_(std::move(hosts)),
+      host_(place_of(hosts_, rank).island),
+      slot_bytes_(slots.slot_bytes),
+      piece_bytes_(slots.piece_bytes) {
+  for (const Island& host : hosts_) ranks_ += static_cast<std::uint32_t>(host.size());
+}
+
+std::vector<NetworkLaunch> NetworkCalls::launches_of(const IslandStep& step) const {
+  const Call& call = step.call;
+  if (step.among == IslandStep::Among::across) return across(call);
+  const bool has_counts = !call.send_counts.empty() || !call.receive_counts.empty();
+  return has_counts ? exchange(call) : in_one_round(call);
+}
+
+std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch) {
+  std::size_t sent_bytes = 0, received_bytes = 0;
+  for (const Flow& flow : launch.flows)
+    (flow.sends ? sent_bytes : received_bytes) += std::min<std::size_t>(flow.bytes, flow.piece_bytes);
+  const std::size_t bytes = std::max(sent_bytes, received_bytes);
+  return bytes <= 32 << 10 ? 1 : bytes <= 128 << 10 ? 2 : 4;
+}
+
+Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call, bool sends) const {
+  Flow flow{};
+  flow.data = at(data, 0, call.type);
+  flow.bytes = elements * size_bytes(call.type);
+  flow.type = call.type;
+  flow.sends = sends;
+  return flow;
+}
+
+/// Those with a block for each host may have several flows each way, and all of a call have one length.
+NetworkLaunch NetworkCalls::in_rounds(const Call& call, std::vector<Flow> flows) const {
+  const auto sent =
+      static_cast<std::size_t>(std::count_if(flows.begin(), flows.end(), [](auto& f) { return f.sends; }));
+  const bool has_blocks = call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
+  const std::size_t together = has_blocks ? hosts_.size() : 1, bytes = flows.front().bytes;
+  const std::size_t most = round_down(slot_bytes_ / together, grain(call));
+  const std::size_t good = std::max(bytes / good_rounds, short_round_bytes / together);
+  const std::size_t rounds = (bytes + std::min(most, good) - 1) / std::min(most, good);
+  const std::size_t piece = round_up((bytes + rounds - 1) / rounds, grain(call));
+  std::uint16_t block = 0;
+  for (Flow& each : flows) {
+    each.piece_bytes = static_cast<std::uint32_t>(piece);
+    const bool is_block = each.sends ? sent > 1 : call.collective == Collective::all_gather;
+    if (is_block) each.block = block++;
+  }
+  NetworkLaunch launch;
+  launch.call.rounds = kernels::pieces_of(flows.front());
+  launch.call.root = call.root;
+  launch.call.among = Among::across;
+  launch.call.collective = call.collective;
+  launch.call.type = call.type;
+  launch.call.op = call.op;
+  launch.call.wire = call.wire;
+  launch.flows = std::move(flows);
+  return launch;
+}
+
+std::vector<NetworkLaunch> NetworkCalls::across(const Call& call) const {
+  if (!call.send_counts.empty() || !call.receive_counts.empty()) return for_each_host(call);
+  if (call.count == 0) return {};
+  const bool is_root = call.root == host_;
+  std::vector<Flow> flows;
+  switch (call.collective) {
+    case Collective::reduce_scatter:
+      for (std::size_t host = 0; host < hosts_.size(); ++host)
+        flows.push_back(
+            flow(at(call.send, offset_of(host, call.count, call.send_offsets), call.type), call.count, call, true));
+      break;
+    case Collective::broadcast:
+      if (is_root) flows.push_back(flow(call.send, call.count, call, true));
+      break;
+    default:
+      flows.push_back(flow(call.send, call.count, call, true));
+  }
+  switch (call.collective) {
+    case Collective::all_gather:
+      for (std::size_t host = 0; host < hosts_.size(); ++host)
+        flows.push_back(flow(at(call.receive, offset_of(host, call.count, call.receive_offsets), call.type), call.count,
+                             call, false));
+      break;
+    case Collective::broadcast:
+      if (!is_root || call.receive != call.send) flows.push_back(flow(call.receive, call.count, call, false));
+      break;
+    case Collective::reduce:
+      if (is_root) flows.push_back(flow(call.receive, call.count, call, false));
+      break;
+    default:
+      flows.push_back(flow(call.receive, call.count, call, false));
+  }
+  return {in_rounds(call, std::move(flows))};
+}
+
+/// Blocks of several lengths: each host's is reduced to it, or goes from it to the others.
+std::vector<NetworkLaunch> NetworkCalls::for_each_host(const Call& call) const {
+  const bool reduces = call.collective == Collective::reduce_scatter;
+  Launches launches;
+  for (std::uint32_t host = 0; host < hosts_.size(); ++host) {
+    const std::size_t count = (reduces ? call.send_counts : call.receive_counts)[host];
+    const std::size_t offset = offset_of(host, call.count, reduces ? call.send_offsets : call.receive_offsets);
+    Call part = call;
+    part.collective = reduces ? Collective::reduce : Collective::broadcast;
+    part.root = host;
+    part.count = count;
+    part.send_counts = part.send_offsets = part.receive_counts = part.receive_offsets = {};
+    part.send = at(reduces ? call.send : call.receive, offset, call.type);
+    if (!reduces) part.receive = at(call.receive, offset, call.type);
+    for (NetworkLaunch& launch : across(part)) launches.push_back(std::move(launch));
+  }
+  return launches;
+}
+
+/// All of it, which is short.
+std::vector<NetworkLaunch> NetworkCalls::in_one_round(const Call& call) const {
+  const BufferSizes sizes = buffer_sizes(call, rank_, ranks_);
+  NetworkLaunch launch;
+  const auto add = [&](const void* data, std::size_t bytes, bool sends) {
+    if (bytes == 0) return;
+    launch.flows.push_back(flow(data, bytes / size_bytes(call.type), call, sends));
+    launch.flows.back().piece_bytes = static_cast<std::uint32_t>(round_up(bytes, grain_bytes));
+  };
+  add(call.send, sizes.send_bytes, true);
+  add(call.receive, sizes.receive_bytes, false);
+  launch.call.rounds = 1;
+  launch.call.root = call.root;
+  launch.call.count = call.count;
+  launch.call.among = Among::all;
+  launch.call.collective = call.collective;
+  launch.call.type = call.type;
+  launch.call.op = call.op;
+  return {std::move(launch)};
+}
+
+/// What goes from rank to rank, by its lengths; 0: it does not go this way.
+std::vector<NetworkLaunch> NetworkCalls::exchange(const Call& call) const {
+  std::vector<Call> messages;
+  const auto add = [&](std::uint32_t peer, bool sends, std::size_t offset, std::size_t count) {
+    if (count != 0) messages.push_back(message_of(call, peer, sends, offset, count));
+  };
+  const bool is_root = rank_ == call.root;
+  for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
+    const auto sent = [&] { return offset_of(peer, call.count, call.send_offsets); };
+    const auto received = [&] { return offset_of(peer, call.count, call.receive_offsets); };
+    if (call.collective == Collective::gather) {
+      if (peer == call.root) add(peer, true, 0, call.receive_counts[rank_]);
+      if (is_root) add(peer, false, received(), call.receive_counts[peer]);
+    } else if (call.collective == Collective::scatter) {
+      if (is_root) add(peer, true, sent(), call.send_counts[peer]);
+      if (peer == call.root) add(peer, false, 0, call.send_counts[rank_]);
+    } else {
+      add(peer, true, sent(), call.send_counts[peer]);
+      add(peer, false, received(), call.receive_counts[peer]);
+    }
+  }
+  return launches_of_messages(messages);
+}
+
+std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Call> messages) const {
+  struct Place {
+    std::uint32_t apart;  ///< how many ranks the receiver comes after the sender
+    std::uint32_t nth;    ///< of the messages from one to the other
+    const Call* message;
+  };
+  std::vector<Place> places;
+  std::map<std::pair<std::uint32_t, bool>, std::uint32_t> found;
+  for (const Call& message : messages) {
+    if (message.count == 0) continue;
+    const std::uint32_t apart =
+        (message.sends ? message.peer + ranks_ - rank_ : rank_ + ranks_ - message.peer) % ranks_;
+    places.push_back({apart, found[{message.peer, message.sends}]++, &message});
+  }
+  std::stable_sort(places.begin(), places.end(),
+                   [](const Place& a, const Place& b) { return std::tie(a.apart, a.nth) < std::tie(b.apart, b.nth); });
+  Launches launches;
+  for (auto next = places.begin(); next != places.end();) {
+    NetworkLaunch& launch = launches.emplace_back();
+    launch.call.collective = Collective::send_recv;
+    launch.call.among = Among::all;
+    while (next != places.end()) {
+      // A send and a receive of one place wait for nothing but their own kind at the other ends: they go together.
+      const auto end = std::find_if(next, places.end(), [&](const Place& place) {
+        return std::tie(place.apart, place.nth) != std::tie(next->apart, next->nth);
+      });
+      if (launch.flows.size() + static_cast<std::size_t>(end - next) > kernels::max_flows) break;
+      for (; next != end; ++next) {
+        const Call& message = *next->message;
+        launch.flows.push_back(
+            flow(message.sends ? message.send : message.receive, message.count, message, message.sends));
+        launch.flows.back().peer = static_cast<std::uint16_t>(message.peer);
+      }
+    }
+    share_slots(launch.flows);
+  }
+  return launches;
+}
+
+void NetworkCalls::share_slots(std::vector<Flow>& flows) const {
+  const std::size_t most = kernels::network_slots_bytes(slot_bytes_) / (flows.size() * piece_bytes_);
+  const auto depth = static_cast<std::uint16_t>(std::min<std::size_t>(most, kernels::network_depth));
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    flows[i].piece_bytes = piece_bytes_;
+    flows[i].depth = depth;
+    flows[i].slot_offset = static_cast<std::uint32_t>(i * depth * piece_bytes_);
+  }
+}
+
+}  // namespace strait

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "communicator/call.hpp"
+#include "communicator/device_islands.hpp"
+#include "kernels/network.hpp"
+
+namespace strait {
+
+/// One launch of the kernel that trades with other hosts (kernels/network.hpp).
+struct NetworkLaunch {
+  kernels::NetworkCall call{};
+  std::vector<kernels::Flow> flows;
+};
+
+/// What GPU ranks of several hosts have their proxies do: the steps of DeviceIslands, whose islands are hosts, that
+/// leave the host. A pure function of the call and of what all ranks know alike.
+///
+/// Collectives are cut into rounds, the same on all ranks, each a collective of the host ranks. What goes from rank to
+/// rank, also of collectives whose blocks stay within hosts in part, are messages, which do not wait for one another
+/// as far as one launch has room for them. Launches follow one another in the order of how far apart the ranks are, at
+/// either end, so that of all messages that wait those that are nearest never wait for others.
+class NetworkCalls {
+ public:
+  NetworkCalls() = default;
+  struct Slots {
+    std::uint32_t slot_bytes;   ///< of a round; at least 16 KB for each host, and all together a piece for each flow
+    std::uint32_t piece_bytes;  ///< of messages: what a link between hosts takes at a time
+  };
+  NetworkCalls(std::uint32_t rank, std::vector<Island> hosts, const Slots& slots);
+
+  /// Of a step across hosts or among all.
+  std::vector<NetworkLaunch> launches_of(const IslandStep& step) const;
+  /// Of a group's sends and receives, whose peers are numbered as in the communicator.
+  std::vector<NetworkLaunch> launches_of_messages(std::span<const Call> messages) const;
+  /// Kernel blocks that pay for such a launch.
+  static std::uint32_t blocks_for(const NetworkLaunch& launch);
+
+ private:
+  using Launches = std::vector<NetworkLaunch>;
+  using Among = kernels::NetworkCall::Among;
+  Launches across(const Call& call) const;
+  Launches exchange(const Call& call) const;
+  Launches in_one_round(const Call& call) const;
+  Launches for_each_host(const Call& call) const;
+  NetworkLaunch in_rounds(const Call& call, std::vector<kernels::Flow> flows) const;
+  void share_slots(std::vector<kernels::Flow>& flows) const;
+  kernels::Flow flow(const void* data, std::size_t elements, const Call& call, bool sends) const;
+
+  std::uint32_t rank_ = 0, ranks_ = 0;
+  std::vector<Island> hosts_;
+  std::uint32_t host_ = 0;  ///< this rank's
+  std::uint32_t slot_bytes_ = 0, piece_bytes_ = 0;
+};
+
+}  // namespace strait
