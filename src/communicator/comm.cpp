@@ -212,6 +212,16 @@ Status Comm::begin_messages(std::span<const Call> calls) {
     recorder_->post_messages(calls);
     return launched(calls.front(), 0, device_->enqueue_messages(calls));
   }
+  return begin_messages_on_host(calls, nullptr);
+}
+
+Status Comm::run_messages(std::span<const Call> calls, MessagePieces& pieces) {
+  if (has_failed()) return watch_->sticky();
+  STRAIT_TRY(begin_messages_on_host(calls, &pieces));
+  return finish();
+}
+
+Status Comm::begin_messages_on_host(std::span<const Call> calls, MessagePieces* pieces) {
   PlanRequest request;
   request.collective = Collective::send_recv;
   request.ranks = ranks_;
@@ -221,12 +231,14 @@ Status Comm::begin_messages(std::span<const Call> calls) {
   options.simd = simd_;
   for (const Call& call : calls) {
     request.point_to_point.push_back({call.sends, call.peer});
-    const void* buffer = call.sends ? call.send : call.receive;
-    const Extent place{reinterpret_cast<std::uintptr_t>(buffer), call.count * size_bytes(call.type)};
+    const auto buffer = reinterpret_cast<std::uintptr_t>(call.sends ? call.send : call.receive);
+    const auto number = static_cast<std::uintptr_t>(&call - calls.data());
+    const Extent place{pieces == nullptr ? buffer : number, call.count * size_bytes(call.type)};
     (call.sends ? options.input_messages : options.output_messages).push_back({place, signature(call)});
   }
+  options.pieces = pieces;
   STRAIT_TRY(check_own_messages(calls, rank_));
-  STRAIT_TRY(check_places(calls, rank_));
+  if (pieces == nullptr) STRAIT_TRY(check_places(calls, rank_));
   const Algorithm& algorithm = *find_algorithm("point_to_point");
   is_collective_ = false;
   recorder_->post_messages(calls);
@@ -356,6 +368,7 @@ Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) {
   options.slice_bytes = choice.slice_bytes;
   options.stream_outputs = streams(call);
   options.simd = simd_;
+  options.averaged = options_.averaged;
   PlanRequest chosen = selector_.request(query);
   chosen.in_place = is_in_place(call, rank_);  // this rank's own matter: the choice must not depend on it
   chosen.lanes = choice.lanes;

@@ -57,6 +57,9 @@ struct CommOptions {
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
   /// Of their larger buffer: smaller ones stay exact. Unset: Comm::wire_bytes().
   std::optional<std::size_t> wire_bytes;
+  // Of communicators that GPU ranks of several hosts have among themselves (HostsRank).
+  std::uint32_t averaged = 0;   ///< contributions that an average divides by; 0: as many as there are ranks
+  std::vector<RankName> names;  ///< of the ranks, by which errors call them; none: as they joined
 };
 
 /// A call that all ranks make together beside collectives.
@@ -131,6 +134,10 @@ class Comm {
   Result<std::size_t> begin_first_of(std::span<Call> group);
   /// Sends and receives of one group, all in flight together.
   Status begin_messages(std::span<const Call> calls);
+  /// Host ranks: likewise and until done, of messages that come and go in pieces of at most slot_bytes(), and are
+  /// numbered as they stand there.
+  Status run_messages(std::span<const Call> calls, MessagePieces& pieces);
+  std::size_t slot_bytes() const { return transport_->slot_bytes(); }
   /// GPU ranks: what comes next on the stream of `then` waits for what is on that of `first` now.
   Status order_streams(const Call& first, const Call& then);
   using State = HostProgram::State;
@@ -151,6 +158,8 @@ class Comm {
                                        const Wait& wait, const IsCancelled& is_cancelled) const;
   /// From any thread.
   void abort();
+  /// Ends it in this error, unless there is one already. From any thread.
+  void fail_in(const Error& error) { watch_->raise(error); }
 
   /// Collective: memory that peers may read in place, under a number from next_registration().
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes);
@@ -172,6 +181,8 @@ class Comm {
   Status read_settings(const Environment& environment);
   Status open_transport(const Environment& environment, const Deadline& deadline);
   Status open_device(const Deadline& deadline);
+  /// GPU ranks of several hosts.
+  Status open_hosts(const Deadline& deadline);
   /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
   /// One, or several that go along with the first.
@@ -185,6 +196,7 @@ class Comm {
   Status launched(const Call& call, std::uint64_t number, Status result);
   /// `carried`: what moves the data, `call` itself or one of the exchanges of a quantised call.
   Status begin_on_host(const Call& call, const Call& carried);
+  Status begin_messages_on_host(std::span<const Call> calls, MessagePieces* pieces);
   Status begin_quantized(const Call& call);
   /// The next exchange of the quantised call in progress, if any.
   Result<bool> begin_next_exchange();

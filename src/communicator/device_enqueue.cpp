@@ -34,6 +34,13 @@ const void* kernel_of(const DeviceLaunch& what, const Call& call) {
   return one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
 }
 
+/// A step of DeviceIslands whose blocks do not lie one after the other: kernels know that, and nothing else does.
+bool has_own_layout(const Call& call) {
+  const auto has_any = [](const auto&... lists) { return (!lists.empty() || ...); };
+  return call.collective != Collective::all_to_all_v &&
+         has_any(call.send_counts, call.send_offsets, call.receive_counts, call.receive_offsets);
+}
+
 }  // namespace
 
 Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
@@ -152,6 +159,7 @@ bool CudaRank::goes_by_islands(const Call& call) const {
 }
 
 Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
+  if (has_own_layout(call)) return enqueue_over(calls_, call);
   if (goes_by_islands(call)) return enqueue_in_islands(call);
   if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
   if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);

@@ -1,6 +1,8 @@
 // Stands for device_rank.cpp in builds without CUDA.
 #include "communicator/device_rank.hpp"
 
+#include "communicator/hosts_request.hpp"
+
 namespace strait {
 namespace {
 
@@ -13,6 +15,7 @@ tl::unexpected<Error> refusal(int device) {
 }  // namespace
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) { return refusal(request.device); }
+Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request) { return refusal(request.device); }
 Status check_devices_supported(int device) { return refusal(device); }
 Result<void*> allocate_device_memory(int device, std::size_t /*bytes*/) { return refusal(device); }
 bool free_device_memory(void* /*pointer*/) { return false; }

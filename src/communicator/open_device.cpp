@@ -46,6 +46,7 @@ Status Comm::open_device(const Deadline& deadline) {
   STRAIT_TRY(agree(found, "use its GPU", deadline));
   STRAIT_ASSIGN(const auto places, gather(*channel_, own, deadline));
   const auto& peers = channel_->peers();
+  bool shares_host = true;
   for (std::size_t peer = 0; peer < places.size(); ++peer) {
     const Place& other = places[peer];
     if ((other.device >= 0) != (own.device >= 0))
@@ -55,10 +56,9 @@ Status Comm::open_device(const Deadline& deadline) {
     if (other.max_sms != own.max_sms)
       return fail(Code::mismatch, "max_sms is " + describe_sms(other.max_sms) + " on " + peers[peer].describe() +
                                       " and " + describe_sms(own.max_sms) + " on " + channel_->self().describe());
-    if (own.device >= 0 && !peers[peer].same_host(channel_->self()))
-      return fail(Code::unsupported, peers[peer].describe() + " and " + channel_->self().describe() +
-                                         " are on different hosts, and GPU ranks share one so far. Use host ranks");
-    const bool shared = own.device >= 0 && std::memcmp(other.bus_id, own.bus_id, sizeof own.bus_id) == 0;
+    const bool is_near = peers[peer].same_host(channel_->self());
+    shares_host &= is_near;
+    const bool shared = own.device >= 0 && is_near && std::memcmp(other.bus_id, own.bus_id, sizeof own.bus_id) == 0;
     if (shared && !options_.shares_gpus && !peers[peer].same_process(channel_->self()))
       return fail(Code::invalid_usage,
                   peers[peer].describe() + " and " + channel_->self().describe() + " use the same GPU (" + own.bus_id +
@@ -66,6 +66,7 @@ Status Comm::open_device(const Deadline& deadline) {
   }
   if (options_.device < 0) return {};
   STRAIT_TRY(check_ranks(*options_.p2p, ranks_));
+  if (!shares_host) return open_hosts(deadline);
   DeviceRank::Request request;
   request.device = options_.device;
   request.rank = rank_;

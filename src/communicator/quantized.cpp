@@ -112,7 +112,7 @@ void QuantizedCall::sum_own_slice(Use&& use) {
               .destinations = {&average, 1},
               .count = count,
               .final = true,
-              .ranks = ranks_},
+              .ranks = averaged_},
              simd_);
     }
     use(first, count);

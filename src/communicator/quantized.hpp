@@ -20,7 +20,9 @@ namespace strait {
 /// owner too, take the result from that encoded sum, so that all have the same bits.
 class QuantizedCall {
  public:
-  QuantizedCall(std::uint32_t rank, std::uint32_t ranks) : rank_(rank), ranks_(ranks) {}
+  /// `averaged`: contributions that an average divides by.
+  QuantizedCall(std::uint32_t rank, std::uint32_t ranks, std::uint32_t averaged)
+      : rank_(rank), ranks_(ranks), averaged_(averaged) {}
 
   /// Encodes what this rank sends; the exchange to be made. `call` has a wire format and a count. May throw bad_alloc.
   Call begin(const Call& call, Simd simd);
@@ -47,6 +49,7 @@ class QuantizedCall {
 
   std::uint32_t rank_;
   std::uint32_t ranks_;
+  std::uint32_t averaged_;
   bool in_progress_ = false;
   bool second_hop_ = false;
   Call call_;

@@ -125,13 +125,14 @@ Comm::Comm(std::unique_ptr<Channel> channel)
     : channel_(std::move(channel)),
       rank_(static_cast<std::uint32_t>(channel_->rank())),
       ranks_(static_cast<std::uint32_t>(channel_->ranks())),
-      quantized_(rank_, ranks_) {}
+      quantized_(rank_, ranks_, ranks_) {}
 
 Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, const CommOptions& options,
                                            const IsCancelled& is_cancelled) {
   const Environment environment;
   std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
+  if (options.averaged != 0) comm->quantized_ = QuantizedCall(comm->rank_, comm->ranks_, options.averaged);
   comm->heed(is_cancelled);
   Deadline deadline = Deadline::never();
   Stages stages;
@@ -204,7 +205,9 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   names.timeout_ms = options_.timeout_ms;
   names.has_died = std::move(open.has_died);
   names.cause_of_death = std::move(open.cause_of_death);
-  for (const PeerInfo& peer : peers) names.names.push_back(peer.describe());
+  names.names = options_.names;
+  if (names.names.empty())
+    for (const PeerInfo& peer : peers) names.names.push_back(peer.describe());
   FlightRecorder::About about;
   about.communicator = facts.front().communicator;
   about.rank = rank_;

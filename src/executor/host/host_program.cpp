@@ -68,18 +68,29 @@ Result<bool> HostProgram::make_ready(BoundLane& lane, BoundStep& step) {
   return true;
 }
 
-Result<bool> HostProgram::acquire(const BoundStep& step, BoundOperand& operand, std::uint32_t slice) {
+/// Of a local operand; what lies in the user's memory is there.
+bool HostProgram::find_piece(BoundOperand& operand, std::uint32_t slice) const {
+  if (options_.pieces == nullptr || operand.kind != Operand::Kind::local) return true;
+  operand.slot = options_.pieces->find(operand.chunk.offset, slice);
+  return operand.slot != nullptr;
+}
+
+Result<bool> HostProgram::acquire(BoundStep& step, BoundOperand& operand, std::uint32_t slice) {
   switch (operand.kind) {
     case Operand::Kind::local:
-      return true;
+      return find_piece(operand, slice);
     case Operand::Kind::send:
       operand.slot = operand.send->try_reserve();
       return operand.slot != nullptr;
     case Operand::Kind::receive: {
       CallSignature seen;
-      const std::byte* const message =
-          step.takes_in ? operand.receive->try_acquire_into(place_of_received(step, slice), signature_of(step), seen)
-                        : operand.receive->try_acquire(seen);
+      const std::byte* message = nullptr;
+      if (step.takes_in) {
+        const auto place = place_of_received(step, slice);
+        if (place) message = operand.receive->try_acquire_into(*place, signature_of(step), seen);
+      } else {
+        message = operand.receive->try_acquire(seen);
+      }
       operand.slot = const_cast<std::byte*>(message);
       if (operand.slot == nullptr) return false;
       STRAIT_TRY(check_signature(step, operand.rank, seen));
@@ -103,9 +114,10 @@ Result<bool> HostProgram::acquire(const BoundStep& step, BoundOperand& operand, 
   return false;
 }
 
-std::span<std::byte> HostProgram::place_of_received(const BoundStep& step, std::uint32_t slice) {
-  const BoundOperand& to = step.destinations.front();
-  return {address(to, slice), slice_count(step, slice) * (to.wide ? accumulator_bytes : element_bytes_)};
+std::optional<std::span<std::byte>> HostProgram::place_of_received(BoundStep& step, std::uint32_t slice) {
+  BoundOperand& to = step.destinations.front();
+  if (!find_piece(to, slice)) return std::nullopt;
+  return std::span(address(to, slice), slice_count(step, slice) * (to.wide ? accumulator_bytes : element_bytes_));
 }
 
 Status HostProgram::check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen) {
@@ -171,7 +183,7 @@ void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_
           .destinations = destinations_,
           .count = count,
           .final = step.final,
-          .ranks = ranks_},
+          .ranks = options_.averaged != 0 ? options_.averaged : ranks_},
          options_.simd);
 }
 
@@ -188,6 +200,10 @@ void HostProgram::finish(const BoundStep& step, std::uint32_t slice, std::size_t
     if (destination.kind == Operand::Kind::send && !destination.direct)
       destination.send->publish(signature_of(step), count * (destination.wide ? accumulator_bytes : element_bytes_));
   for (SignalSender* signal : step.signals) signal->add();
+  if (options_.pieces != nullptr)
+    for (const auto* operands : {&step.sources, &step.destinations})
+      for (const BoundOperand& operand : *operands)
+        if (operand.kind == Operand::Kind::local) options_.pieces->finish(operand.chunk.offset, slice);
 }
 
 std::vector<std::uint32_t> HostProgram::awaited_ranks() const {

@@ -22,6 +22,17 @@ struct Arithmetic {
   ReduceOp op = ReduceOp::sum;
 };
 
+/// Where messages lie that their owner has piece by piece, a slice at a time: of one that is sent slices come, and of
+/// one that is received they go, in order.
+class MessagePieces {
+ public:
+  virtual ~MessagePieces() = default;
+  /// Where that slice of the message is, or may be put; nullptr: not yet. Repeatable.
+  virtual std::byte* find(std::size_t message, std::uint32_t slice) noexcept = 0;
+  /// It has been sent, or is there.
+  virtual void finish(std::size_t message, std::uint32_t slice) noexcept = 0;
+};
+
 /// A plan bound to links, a layout and a type on host memory: compiled once, run for every call of that shape. Runs
 /// without waiting: progress() does what can be done now, so that one thread can drive several programs.
 /// One run at a time.
@@ -43,6 +54,9 @@ class HostProgram {
     };
     std::vector<Message> input_messages;
     std::vector<Message> output_messages;
+    /// For messages whose extents begin at their numbers, not at addresses. Outlives the program. Null: there are none.
+    MessagePieces* pieces = nullptr;
+    std::uint32_t averaged = 0;  ///< contributions that an average divides by; 0: as many as there are ranks
   };
   /// `transport` outlives the program.
   static Result<std::unique_ptr<HostProgram>> bind(const RankPlan& plan, const Options& options, Transport& transport);
@@ -117,8 +131,10 @@ class HostProgram {
 
   void go_on(BoundLane& lane) const;
   Result<bool> make_ready(BoundLane& lane, BoundStep& step);
-  Result<bool> acquire(const BoundStep& step, BoundOperand& operand, std::uint32_t slice);
-  std::span<std::byte> place_of_received(const BoundStep& step, std::uint32_t slice);
+  Result<bool> acquire(BoundStep& step, BoundOperand& operand, std::uint32_t slice);
+  /// Nothing: there is no room yet.
+  std::optional<std::span<std::byte>> place_of_received(BoundStep& step, std::uint32_t slice);
+  bool find_piece(BoundOperand& operand, std::uint32_t slice) const;
   Status check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen);
   void execute(const BoundStep& step, std::uint32_t slice);
   void compute(const BoundStep& step, std::uint32_t slice, std::size_t count);

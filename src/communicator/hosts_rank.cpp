@@ -1,0 +1,297 @@
+#include "communicator/hosts_rank.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <tuple>
+#include <utility>
+
+#include "base/log.hpp"
+#include "communicator/island_messages.hpp"
+#include "executor/copy_engine/cuda_stream_driver.hpp"
+
+namespace strait {
+
+using cuda::check;
+using cuda::DeviceGuard;
+
+namespace {
+
+/// So that there is a piece for each message of a launch; and a round of as much pays on fast networks.
+constexpr std::uint32_t slot_bytes = 3 << 19;
+constexpr std::size_t counts_offset_bytes = 4096, scratch_offset_bytes = 8192;
+constexpr std::size_t scratch_bytes = std::size_t{4} << 20;
+static_assert(sizeof(kernels::LaunchCounts) <= counts_offset_bytes &&
+              sizeof(kernels::NetworkCounts) <= scratch_offset_bytes - counts_offset_bytes);
+static_assert(slot_bytes / most_hosts >= 16 << 10 && scratch_bytes / most_hosts >= 64 << 10);
+
+constexpr auto look_every = std::chrono::milliseconds(2);
+constexpr int looks_between_examinations = 25;
+constexpr auto longest_question = std::chrono::milliseconds(100);
+constexpr auto longest_end = std::chrono::seconds(10);
+
+}  // namespace
+
+/// What the stream of a graph tells the proxy whenever it comes to a launch.
+struct HostsRank::Wake {
+  NetworkProxy* proxy;
+  static void CUDART_CB make(void* self) { static_cast<Wake*>(self)->proxy->expect(); }
+};
+
+Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request) {
+  auto rank = std::make_unique<HostsRank>(std::move(request));
+  STRAIT_TRY(rank->prepare());
+  return rank;
+}
+
+Status HostsRank::prepare() {
+  const DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;
+  transport_name_ = request_.host->transport_name() + "+" + request_.all->transport_name();
+  STRAIT_TRY(request_.agree(open_memory(), "prepare what it trades with other hosts"));
+  const auto piece_bytes = static_cast<std::uint32_t>(request_.all->slot_bytes());
+  if (kernels::network_slots_bytes(slot_bytes) < std::size_t{piece_bytes} * kernels::max_flows)
+    return fail(Code::internal_error, "slots of " + std::to_string(piece_bytes) + " bytes between hosts are too long");
+  hosts_ = DeviceIslands(request_.rank, request_.hosts, scratch_.data() + scratch_offset_bytes, scratch_bytes);
+  calls_ = NetworkCalls(request_.rank, request_.hosts, {slot_bytes, piece_bytes});
+  questions_ = std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });
+  STRAIT_TRY(request_.agree(open_proxy(), "start its proxy"));
+  attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
+  return {};
+}
+
+Status HostsRank::open_memory() {
+  STRAIT_ASSIGN(mailbox_, cuda::MappedMemory::allocate(sizeof(kernels::Mailbox)));
+  STRAIT_ASSIGN(seen_, cuda::MappedMemory::allocate(sizeof(kernels::LaunchCounts)));
+  STRAIT_ASSIGN(network_, cuda::MappedMemory::allocate(kernels::network_bytes(slot_bytes)));
+  STRAIT_ASSIGN(scratch_, cuda::DeviceMemory::allocate(request_.device, scratch_offset_bytes + scratch_bytes));
+  STRAIT_ASSIGN(launcher_, cuda::Launcher::open(request_.device));
+  const std::array kernels{kernels::network_exchange_kernel(), kernels::network_messages_kernel()};
+  STRAIT_TRY(cuda::load_kernels(kernels));
+  return open_order();
+}
+
+Status HostsRank::open_order() {
+  STRAIT_ASSIGN(auto beside, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(side_, SideStreams::open(std::move(beside)));
+  CallOrder::Setup setup;
+  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
+  setup.counts = reinterpret_cast<kernels::LaunchCounts*>(scratch_.data());
+  setup.seen = static_cast<kernels::LaunchCounts*>(seen_.data());
+  setup.joins_graphs = request_.joins_graphs;
+  STRAIT_ASSIGN(order_, CallOrder::open(std::move(setup)));
+  return {};
+}
+
+Status HostsRank::open_proxy() {
+  NetworkProxy::Setup setup;
+  setup.words = static_cast<kernels::NetworkWords*>(network_.data());
+  setup.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
+  setup.slot_bytes = slot_bytes;
+  setup.run = [this](auto among, const Call& call) {
+    Comm& comm = comm_of(among);
+    return comm.or_out_of_memory([&] { return comm.run(call); });
+  };
+  setup.run_messages = [this](std::span<const Call> messages, MessagePieces& pieces) {
+    Comm& comm = *request_.all;
+    return comm.or_out_of_memory([&] { return comm.run_messages(messages, pieces); });
+  };
+  setup.has_failed = [watch = request_.watch] { return watch->has_failed(); };
+  setup.fail = [watch = request_.watch](const Error& error) { watch->raise(error); };
+  proxy_ = std::make_unique<NetworkProxy>(std::move(setup));
+  return proxy_->start();
+}
+
+Status HostsRank::enqueue(const Call& call) {
+  STRAIT_TRY(order_->begin(call.stream));
+  const Status done = carry_out(call);
+  const Status ended = order_->end(call.stream, CallOrder::Tail::other);
+  return done ? ended : done;
+}
+
+Status HostsRank::enqueue_aggregate(std::span<const Call> calls) {
+  for (const Call& call : calls) STRAIT_TRY(enqueue(call));
+  return {};
+}
+
+/// What only copies has a wire format within hosts if at all, and reductions among hosts that are not alike go by ranks
+/// that encode nothing: both travel as they are.
+Status HostsRank::carry_out(const Call& call) {
+  const bool is_lengths = call.collective == Collective::all_to_all_v;
+  if (call.count == 0 && call.collective != Collective::barrier && !is_lengths) return {};
+  Call exact = call;
+  if (!hosts_.carries(call)) exact.wire = WireFormat::off;
+  const std::vector<IslandStep> steps =
+      hosts_.carries(exact) ? hosts_.steps_of(exact) : std::vector{IslandStep{IslandStep::Among::all, exact}};
+  for (const IslandStep& step : steps) {
+    if (step.among == IslandStep::Among::island)
+      STRAIT_TRY(request_.host->begin(step.call));
+    else
+      for (const NetworkLaunch& each : calls_.launches_of(step)) STRAIT_TRY(launch(each, call.stream));
+  }
+  return {};
+}
+
+Status HostsRank::launch(const NetworkLaunch& what, void* stream) {
+  kernels::NetworkExchange argument{};
+  argument.ring.mailbox = static_cast<kernels::Mailbox*>(mailbox_.data());
+  argument.ring.launch_counts = reinterpret_cast<kernels::LaunchCounts*>(scratch_.data());
+  argument.ring.finished = order_->finished();
+  argument.ring.ranks = 1;
+  argument.words = static_cast<kernels::NetworkWords*>(network_.data());
+  argument.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
+  argument.counts = reinterpret_cast<kernels::NetworkCounts*>(scratch_.data() + counts_offset_bytes);
+  argument.slot_bytes = slot_bytes;
+  argument.call = what.call;
+  argument.call.flow_count = static_cast<std::uint32_t>(what.flows.size());
+  argument.call.blocks = NetworkCalls::blocks_for(what);
+  std::copy(what.flows.begin(), what.flows.end(), argument.flows);
+  STRAIT_TRY(wake_proxy(stream));
+  const void* const kernel = what.call.collective == Collective::send_recv ? kernels::network_messages_kernel()
+                                                                           : kernels::network_exchange_kernel();
+  STRAIT_TRY(launcher_->launch(kernel, &argument, {argument.call.blocks, kernels::max_threads, false}, stream));
+  order_->launched(argument.call.blocks);
+  return {};
+}
+
+/// Graphs run when they are launched, of which nobody tells.
+Status HostsRank::wake_proxy(void* stream) {
+  if (!order_->is_captured()) {
+    proxy_->expect();
+    return {};
+  }
+  captured_.push_back(std::make_unique<Wake>(Wake{proxy_.get()}));
+  return check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), &Wake::make, captured_.back().get()),
+               "cannot have a stream wake the proxy");
+}
+
+Status HostsRank::enqueue_messages(std::span<const Call> calls) {
+  void* const stream = calls.front().stream;
+  // As in CudaRank: all run on the first call's stream.
+  for (const Call& call : calls)
+    if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
+  STRAIT_TRY(order_->begin(stream));
+  Status done = carry_messages(calls, stream);
+  for (const Call& call : calls)
+    if (done && call.stream != stream) done = order_->order(stream, call.stream);
+  const Status ended = order_->end(stream, CallOrder::Tail::other);
+  return done ? ended : done;
+}
+
+/// Neither part waits for the other (IslandMessages).
+Status HostsRank::carry_messages(std::span<const Call> calls, void* stream) {
+  const Island& own = request_.hosts[place_of(request_.hosts, request_.rank).island];
+  SplitMessages split = split_messages(calls, own, request_.rank);
+  for (Call& message : split.inside) message.stream = stream;
+  const std::vector<NetworkLaunch> launches = calls_.launches_of_messages(split.others);
+  const bool has_both = !split.inside.empty() && !launches.empty();
+  void* beside = stream;
+  if (has_both) {
+    STRAIT_ASSIGN(beside, side_->fork(stream));
+  }
+  Status done;
+  for (const NetworkLaunch& each : launches)
+    if (done) done = launch(each, beside);
+  if (done && !split.inside.empty()) done = request_.host->begin_messages(split.inside);
+  if (!has_both) return done;
+  const Status joined = side_->join(stream);  // also when that failed: a capture ends with nothing left open
+  return done ? joined : done;
+}
+
+Status HostsRank::prepare_call(const Call& call) {
+  if (call.residual == nullptr) return {};
+  return fail(Code::invalid_usage, std::string(name(call.collective)) +
+                                       ": between GPUs of several hosts a call cannot have a residual. Leave it out");
+}
+
+Status HostsRank::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
+  return request_.host->register_memory(number, pointer, bytes);
+}
+Status HostsRank::deregister_memory(std::uint64_t number) {
+  const DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;
+  STRAIT_TRY(await_work());
+  return request_.host->deregister_memory(number);
+}
+void HostsRank::forget_memory(std::uint64_t number) { (void)request_.host->deregister_memory(number); }
+
+std::vector<Comm*> HostsRank::parts() const {
+  std::vector<Comm*> parts{request_.host.get(), request_.all.get()};
+  if (request_.across) parts.push_back(request_.across.get());
+  return parts;
+}
+
+void HostsRank::hear_of_failures() const {
+  for (const Comm* part : parts())
+    if (const Status status = part->sticky(); !status && !request_.watch->has_failed())
+      request_.watch->raise(status.error());
+}
+
+/// Whichever fails, of the communicator and its parts, takes the others with it.
+void HostsRank::look_after(const std::stop_token& stop) {
+  cuda::begin_own_thread(request_.device);
+  auto& mailbox = *static_cast<kernels::Mailbox*>(mailbox_.data());
+  for (int looks = 0; !stop.stop_requested(); ++looks) {
+    hear_of_failures();
+    if (request_.watch->has_failed() && mailbox.abort == 0) {
+      std::atomic_ref(mailbox.abort) = 1;
+      for (Comm* part : parts()) part->fail_in(request_.watch->sticky().error());
+    }
+    if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
+    std::this_thread::sleep_for(look_every);
+  }
+}
+
+std::optional<bool> HostsRank::is_idle() const {
+  return questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
+}
+
+std::optional<DeviceProgress> HostsRank::progress() {
+  return DeviceProgress{std::nullopt, is_idle() == true && !request_.watch->has_failed()};
+}
+
+/// As CudaRank does.
+bool HostsRank::await_own_work() {
+  std::optional<std::chrono::steady_clock::time_point> failed_at;
+  for (;; std::this_thread::sleep_for(std::chrono::microseconds(200))) {
+    const std::optional<bool> idle = order_->is_idle();
+    if (idle == true) return true;
+    if (!idle && order_->has_failed()) return true;
+    if (!request_.watch->has_failed()) continue;
+    const auto now = std::chrono::steady_clock::now();
+    if (!failed_at) failed_at = now;
+    if (now - *failed_at > longest_end) return false;
+  }
+}
+
+Status HostsRank::await_work() {
+  const DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;
+  if (await_own_work()) return request_.host->await_device();
+  return fail(Code::aborted, "calls on GPU " + std::to_string(request_.device) +
+                                 " have not ended 10 s after the communicator failed. Let what else runs there end");
+}
+
+HostsRank::~HostsRank() {
+  const DeviceGuard guard(request_.device);
+  const cuda::RelaxedCapture relaxed;
+  const bool ended = !order_ || await_own_work();
+  attendant_ = {};
+  if (request_.host) hear_of_failures();  // else the peers would not
+  if (request_.host && request_.watch->has_failed())
+    for (Comm* part : parts()) part->fail_in(request_.watch->sticky().error());
+  if (proxy_) proxy_->end();
+  if (ended) return;
+  log_warn(static_cast<int>(request_.rank),
+           "what was enqueued on an aborted communicator has not ended after 10 s, perhaps for other work before it on "
+           "its stream; its memory of GPU " +
+               std::to_string(request_.device) + " is not freed");
+  (void)new auto(std::tuple(std::move(order_), std::move(questions_), std::move(seen_), std::move(scratch_),
+                            std::move(network_), std::move(mailbox_), std::move(captured_), std::move(proxy_)));
+}
+
+}  // namespace strait

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/in_time.hpp"
+#include "communicator/call_order.hpp"
+#include "communicator/comm.hpp"
+#include "communicator/device_islands.hpp"
+#include "communicator/device_rank.hpp"
+#include "communicator/hosts_request.hpp"
+#include "communicator/network_calls.hpp"
+#include "communicator/network_proxy.hpp"
+#include "communicator/side_streams.hpp"
+#include "executor/cuda/launcher.hpp"
+#include "executor/cuda/runtime.hpp"
+
+namespace strait {
+
+/// A GPU rank of several hosts. To DeviceIslands each host is an island: what stays within one is a communicator of its
+/// GPUs, and what leaves it goes through pinned host memory and a proxy's communicators of host ranks, in the order of
+/// the user's streams. A failure of any of these, on any rank, is one of all.
+class HostsRank final : public DeviceRank {
+ public:
+  explicit HostsRank(HostsRequest request) : request_(std::move(request)) {}
+  ~HostsRank() override;
+  Status prepare();
+
+  int device() const override { return request_.device; }
+  const char* transport_name() const override { return transport_name_.c_str(); }
+  const std::string& transport_why() const override { return request_.host->transport_why(); }
+  const ExchangeRates& exchange_rates() const override { return request_.host->exchange_rates(); }
+  std::size_t wire_pays_bytes() const override { return 0; }
+  Status enqueue(const Call& call) override;
+  std::size_t aggregated_calls(std::span<const Call> /*group*/) const override { return 1; }
+  Status enqueue_aggregate(std::span<const Call> calls) override;
+  Status enqueue_messages(std::span<const Call> calls) override;
+  Status order_streams(void* first, void* then) override { return order_->order(first, then); }
+  Result<std::uint64_t> capture_of(void* stream) override {
+    return order_->look_at(stream).map([this](bool) { return order_->capture_id(); });
+  }
+  void hear_of_failures() const override;
+  std::optional<bool> is_idle() const override;
+  std::optional<DeviceProgress> progress() override;
+  Status prepare_call(const Call& call) override;
+  Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
+  Status deregister_memory(std::uint64_t number) override;
+  void forget_memory(std::uint64_t number) override;
+  Status await_work() override;
+
+ private:
+  struct Wake;
+  Status open_memory();
+  Status open_order();
+  Status open_proxy();
+  Status carry_out(const Call& call);
+  Status carry_messages(std::span<const Call> calls, void* stream);
+  Status launch(const NetworkLaunch& what, void* stream);
+  Status wake_proxy(void* stream);
+  Comm& comm_of(kernels::NetworkCall::Among among) const {
+    return among == kernels::NetworkCall::Among::across ? *request_.across : *request_.all;
+  }
+  std::vector<Comm*> parts() const;
+  bool await_own_work();
+  void look_after(const std::stop_token& stop);
+
+  HostsRequest request_;
+  std::string transport_name_;
+  std::optional<cuda::Launcher> launcher_;
+  cuda::MappedMemory mailbox_, seen_;
+  cuda::MappedMemory network_;  ///< kernels::NetworkWords, and slots
+  cuda::DeviceMemory scratch_;  ///< counts, and behind them what DeviceIslands uses
+  DeviceIslands hosts_;
+  NetworkCalls calls_;
+  std::unique_ptr<CallOrder> order_;
+  std::unique_ptr<SideStreams> side_;  ///< for what a group of messages has within the host
+  std::unique_ptr<InTime> questions_;
+  std::vector<std::unique_ptr<Wake>> captured_;  ///< a graph may be launched as long as there is the proxy
+  std::unique_ptr<NetworkProxy> proxy_;
+  std::jthread attendant_;  ///< last: it uses the rest
+};
+
+}  // namespace strait

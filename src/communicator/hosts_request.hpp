@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "communicator/comm.hpp"
+#include "communicator/device_rank.hpp"
+
+namespace strait {
+
+/// What makes a GPU rank among those of several hosts (HostsRank).
+struct HostsRequest {
+  int device = 0;
+  std::uint32_t rank = 0;
+  std::vector<Island> hosts;     ///< which ranks are of one
+  bool joins_graphs = true;      ///< CallOrder::Setup
+  Watch* watch = nullptr;        ///< outlives the rank
+  std::unique_ptr<Comm> host;    ///< the GPU ranks of this host
+  std::unique_ptr<Comm> across;  ///< host ranks: one of each host, as DeviceIslands has them meet; null: not this one
+  std::unique_ptr<Comm> all;     ///< host ranks
+  /// As in DeviceRank::Request.
+  std::function<Status(const Status& own, const std::string& what)> agree;
+};
+/// More of them would need more room in the arguments of kernels.
+inline constexpr std::size_t most_hosts = 64;
+Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request);
+
+}  // namespace strait

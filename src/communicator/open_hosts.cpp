@@ -1,0 +1,75 @@
+// What GPU ranks of several hosts add to the set-up of a communicator: communicators among parts of its ranks.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+#include "communicator/comm.hpp"
+#include "communicator/hosts_request.hpp"
+
+namespace strait {
+namespace {
+
+/// The ranks of each host, in the order of their first ones.
+std::vector<Island> hosts_of(const std::vector<PeerInfo>& peers) {
+  std::vector<Island> hosts;
+  for (std::uint32_t rank = 0; rank < peers.size(); ++rank) {
+    const auto known = std::find_if(hosts.begin(), hosts.end(),
+                                    [&](const Island& host) { return peers[host.front()].same_host(peers[rank]); });
+    if (known == hosts.end())
+      hosts.push_back({rank});
+    else
+      known->push_back(rank);
+  }
+  return hosts;
+}
+
+/// With whom a rank of that place meets across hosts, if with anybody (DeviceIslands).
+Island across(const std::vector<Island>& hosts, std::uint32_t place) {
+  Island ranks;
+  const bool alike = are_alike(hosts);
+  if (!alike && place != 0) return ranks;
+  for (const Island& host : hosts) ranks.push_back(host[alike ? place : 0]);
+  return ranks;
+}
+
+}  // namespace
+
+Status Comm::open_hosts(const Deadline& deadline) {
+  HostsRequest request;
+  request.device = options_.device;
+  request.rank = rank_;
+  request.hosts = hosts_of(channel_->peers());
+  request.joins_graphs = options_.joins_graphs;
+  request.watch = watch_.get();
+  if (request.hosts.size() > most_hosts)
+    return fail(Code::unsupported, "GPU ranks of " + std::to_string(request.hosts.size()) +
+                                       " hosts; this version joins at most " + std::to_string(most_hosts));
+  device_deadline_ = deadline;
+  request.agree = [this](const Status& status, const std::string& what) {
+    return agree(status, what, device_deadline_);
+  };
+  const auto [host, place] = place_of(request.hosts, rank_);
+  Island everyone(ranks_);
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) everyone[rank] = rank;
+  // Ranks of a part have one color, and those of no part a negative one.
+  const auto join_part = [&](const Island& members, std::uint32_t color, int device) {
+    CommOptions part = options_;
+    part.device = device;
+    part.wire = WireFormat::off;  // calls say
+    part.averaged = device < 0 ? ranks_ : 0;
+    for (const std::uint32_t member : members) part.names.push_back(watch_->name_of(member));
+    return make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(rank_), part, {});
+  };
+  STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));
+  STRAIT_ASSIGN(request.across, join_part(across(request.hosts, place), place, -1));
+  STRAIT_ASSIGN(request.all, join_part(everyone, 0, -1));
+  STRAIT_ASSIGN(device_, open_hosts_rank(std::move(request)));
+  asked_device_ = device_.get();
+  transport_name_ = device_->transport_name();
+  transport_why_ = device_->transport_why();
+  if (rank_ == 0) log_info(0, "the GPUs of several hosts trade through " + transport_name_);
+  return {};
+}
+
+}  // namespace strait
