@@ -1,0 +1,252 @@
+// GPU ranks of several hosts, made by STRAIT_HOSTID on one: what they carry has the bits of the plan `hierarchical`,
+// and a failure anywhere ends all.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "gpu/device_checks.hpp"
+#include "gpu/island_mail.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct HostsSetup {
+  const char* name;
+  int ranks;
+  Islands hosts;
+  const char* p2p = "auto";
+};
+
+class DeviceHosts : public ::testing::TestWithParam<HostsSetup> {
+ protected:
+  void SetUp() override {
+    if (gpus_in_a_child() == 0) GTEST_SKIP() << "no GPU here";
+  }
+
+  static int host_of(int rank) {
+    const Islands& hosts = GetParam().hosts;
+    const auto has_rank = [rank](const auto& host) {
+      return std::find(host.begin(), host.end(), static_cast<std::uint32_t>(rank)) != host.end();
+    };
+    return static_cast<int>(std::find_if(hosts.begin(), hosts.end(), has_rank) - hosts.begin());
+  }
+
+  /// `statuses`: of a rank that does not end well.
+  static void run(const RankBody& body, int killed = -1) {
+    LateId id;
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < GetParam().ranks; ++rank)
+      children.push_back(fork_rank([&, rank] {
+        setenv("STRAIT_HOSTID", ("host" + std::to_string(host_of(rank))).c_str(), 1);
+        setenv("STRAIT_SHARE_GPUS", "1", 1);
+        setenv("STRAIT_P2P", GetParam().p2p, 1);
+        join_on_device(id.await(), rank, GetParam().ranks, [&](straitComm_t comm, int own, int ranks) {
+          const char *transport = nullptr, *why = nullptr;
+          STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, &why));
+          EXPECT_THAT(transport, HasSubstr("+tcp")) << why;
+          body(comm, own, ranks);
+        });
+      }));
+    id.make();
+    for (int rank = 0; rank < GetParam().ranks; ++rank) {
+      const int status = wait_for(children[static_cast<std::size_t>(rank)], 300'000);
+      if (rank == killed)
+        EXPECT_TRUE(WIFSIGNALED(status)) << "rank " << rank;
+      else
+        EXPECT_EQ(status, 0) << "rank " << rank;
+    }
+  }
+};
+
+TEST_P(DeviceHosts, AllShapes) {
+  run([](straitComm_t comm, int rank, int ranks) { check_shapes(comm, rank, ranks, GetParam().hosts); });
+}
+TEST_P(DeviceHosts, AllTypesAndOperations) {
+  run([](straitComm_t comm, int rank, int ranks) { check_arithmetic(comm, rank, ranks, GetParam().hosts); });
+}
+TEST_P(DeviceHosts, AllToAllV) { run(check_all_to_all_v); }
+TEST_P(DeviceHosts, Messages) { run(check_messages); }
+TEST_P(DeviceHosts, Repeats) { run(check_repeats); }
+
+/// Within hosts, between them, to itself, and all at once; two groups back to back, eagerly and as a graph.
+TEST_P(DeviceHosts, MessagesOfEachKind) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(16);
+    Mail first(comm, rank, ranks, side.stream()), second(comm, rank, ranks, side.stream());
+    const auto is_near = [rank](int peer) { return host_of(rank) == host_of(peer); };
+    const auto is_far = [&](int peer) { return !is_near(peer); };
+    const auto is_any = [](int /*peer*/) { return true; };
+    std::uint64_t seed = 0;
+    for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much, Mail::Length::mixed})
+      for (const Mail::Peers& peers : std::array<Mail::Peers, 3>{is_near, is_far, is_any}) {
+        check_mail({{&first, peers}, {&second, is_any}}, side.stream(), Mode::eager, length, ++seed);
+        check_mail({{&first, is_any}, {&second, peers}}, side.stream(), Mode::graph, length, ++seed);
+      }
+  });
+}
+
+/// Round a circle of three of two hosts at least: one posts a group, the others one by one.
+TEST_P(DeviceHosts, MessagesOfAGroupBesideOthersOneByOne) {
+  if (GetParam().ranks < 3) GTEST_SKIP() << "a circle has three";
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(16);
+    Mail mail(comm, rank, ranks, side.stream());
+    std::uint64_t seed = 100;
+    for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much})
+      for (const auto& circle : {std::array{0, 1, 2}, std::array{1, 0, 2}, std::array{2, 1, 0}}) {
+        const auto own = std::find(circle.begin(), circle.end(), rank) - circle.begin();
+        mail.prepare(length, ++seed);
+        if (own == 3) continue;
+        const int to = circle[static_cast<std::size_t>(own + 1) % 3],
+                  from = circle[static_cast<std::size_t>(own + 2) % 3];
+        if (own == 0) STRAIT_EXPECT_OK(straitGroupStart());
+        mail.receive(from);
+        mail.send(to);
+        if (own == 0) STRAIT_EXPECT_OK(straitGroupEnd());
+        STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+        mail.expect_received([from](int peer) { return peer == from; });
+      }
+  });
+}
+
+/// Back to back on two streams and in graphs, of all lengths.
+TEST_P(DeviceHosts, CallsTakeTurns) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide one(std::size_t{8} << 20), other(std::size_t{8} << 20);
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+      CollectiveCase c;
+      c.collective = collectives[mix(seed) % std::size(collectives)];
+      c.type = DataType::bfloat16;
+      c.count = 1 + mix(seed + 1000) % (seed % 2 == 0 ? 3000 : 400'000);
+      c.root = static_cast<std::uint32_t>(mix(seed + 2000) % static_cast<std::uint64_t>(ranks));
+      c.seed = seed;
+      c.islands = GetParam().hosts;
+      (seed % 3 == 0 ? other : one)
+          .check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
+                 seed % 5 == 0 ? Mode::graph : Mode::eager);
+    }
+  });
+}
+
+/// Sums of hosts cross in the format.
+TEST_P(DeviceHosts, WireFormats) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    const Islands& hosts = GetParam().hosts;
+    const bool alike = std::all_of(hosts.begin(), hosts.end(), [&](auto& h) { return h.size() == hosts[0].size(); });
+    DeviceSide side(std::size_t{16} << 20);
+    std::uint64_t seed = 1;
+    for (const WireFormat wire : {WireFormat::int8, WireFormat::fp8, WireFormat::int4})
+      for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter})
+        for (const std::size_t count : {std::size_t{100}, std::size_t{16'385}, std::size_t{1'000'003}}) {
+          if (collective == Collective::reduce_scatter && (!alike || count > 100'000)) continue;
+          CollectiveCase c;
+          c.collective = collective;
+          c.type = std::array{DataType::float32, DataType::bfloat16, DataType::float16}[seed % 3];
+          c.op = std::array{ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum}[seed / 2 % 3];
+          c.count = count;
+          c.wire = wire;
+          c.islands = hosts;
+          c.seed = ++seed;
+          side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
+                     seed % 4 == 0 ? Mode::graph : Mode::eager);
+        }
+  });
+}
+
+/// Where a call is begun that the last rank does not make: what the communicator says within two seconds.
+straitResult_t error_of(straitComm_t comm) {
+  straitResult_t error = straitSuccess;
+  for (int tries = 0; tries < 2000 && error == straitSuccess; ++tries) {
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return error;
+}
+
+TEST_P(DeviceHosts, AnAbortEndsWhatWaits) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(std::size_t{8} << 20);
+    std::jthread aborter;
+    if (rank == 0)
+      aborter = std::jthread([comm] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        STRAIT_EXPECT_OK(straitCommAbort(comm));
+      });
+    if (rank != ranks - 1) {
+      const straitResult_t called =
+          straitAllReduce(side.send(), side.receive(), 1 << 20, straitFloat32, straitSum, comm, side.stream());
+      EXPECT_TRUE(called == straitSuccess || called == straitAborted) << straitGetLastError(comm);
+    }
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+    EXPECT_EQ(error_of(comm), straitAborted);
+    EXPECT_THAT(straitGetLastError(comm), HasSubstr("rank 0"));
+  });
+}
+
+TEST_P(DeviceHosts, AKilledRankIsNamed) {
+  const int killed = GetParam().ranks - 1;
+  run(
+      [killed](straitComm_t comm, int rank, int /*ranks*/) {
+        DeviceSide side(std::size_t{8} << 20);
+        const auto all_reduce = [&] {
+          return straitAllReduce(side.send(), side.receive(), 1 << 20, straitFloat32, straitSum, comm, side.stream());
+        };
+        for (int call = 0; call < 5; ++call) STRAIT_EXPECT_OK(all_reduce());
+        STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+        if (rank == killed) kill(getpid(), SIGKILL);
+        const auto began = std::chrono::steady_clock::now();
+        (void)all_reduce();
+        STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+        EXPECT_EQ(error_of(comm), straitRemoteError);
+        EXPECT_THAT(straitGetLastError(comm), HasSubstr("rank " + std::to_string(killed)));
+        EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(3));
+      },
+      killed);
+}
+
+TEST_P(DeviceHosts, OtherCallsAreTold) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    DeviceSide side(std::size_t{8} << 20);
+    if (rank == ranks - 1)
+      (void)straitAllReduce(side.send(), side.receive(), 1000, straitFloat32, straitSum, comm, side.stream());
+    else
+      (void)straitAllReduce(side.send(), side.receive(), 2000, straitFloat32, straitSum, comm, side.stream());
+    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+    EXPECT_EQ(error_of(comm), straitMismatch) << straitGetLastError(comm);
+  });
+}
+
+/// A split has its ranks on one host or on several.
+TEST_P(DeviceHosts, PartsAreCommunicators) {
+  run([](straitComm_t comm, int rank, int /*ranks*/) {
+    DeviceSide side(std::size_t{1} << 20);
+    for (const int color : {rank % 2, host_of(rank)}) {
+      straitComm_t part = nullptr;
+      STRAIT_EXPECT_OK(straitCommSplit(comm, color, rank, &part, nullptr));
+      int size = 0;
+      STRAIT_EXPECT_OK(straitCommCount(part, &size));
+      std::vector<std::int32_t> values(5000, 1);
+      STRAIT_EXPECT_CUDA(cudaMemcpyAsync(side.send(), values.data(), 20'000, cudaMemcpyDefault, side.stream()));
+      STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.send(), 5000, straitInt32, straitSum, part, side.stream()));
+      STRAIT_EXPECT_CUDA(cudaMemcpyAsync(values.data(), side.send(), 20'000, cudaMemcpyDefault, side.stream()));
+      STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+      EXPECT_EQ(std::count(values.begin(), values.end(), size), 5000);
+      STRAIT_EXPECT_OK(straitCommDestroy(part));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DeviceHosts,
+                         ::testing::Values(HostsSetup{"TwoOfOne", 2, {{0}, {1}}},
+                                           HostsSetup{"TwoOfTwo", 4, {{0, 1}, {2, 3}}},
+                                           HostsSetup{"Crossed", 4, {{0, 2}, {1, 3}}, "off"},
+                                           HostsSetup{"Unlike", 4, {{0, 1}, {2}, {3}}}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace strait::testing
