@@ -1,0 +1,153 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+#include "communicator/comm.hpp"
+#include "communicator/device_islands.hpp"
+#include "communicator/network_calls.hpp"
+#include "communicator/network_proxy.hpp"
+#include "support/emulated_islands.hpp"
+#include "support/emulated_network.hpp"
+
+namespace strait::testing {
+
+/// GPU ranks of several hosts as HostsRank wires them, without GPUs: what stays within hosts through kernels on the
+/// CPU, what leaves them through such kernels, proxies, and communicators of host ranks over TCP.
+class EmulatedHosts {
+ public:
+  /// One of them, on its own thread.
+  struct Rank {
+    std::uint32_t number = 0;
+    EmulatedHosts* hosts = nullptr;
+    std::unique_ptr<Comm> all, across;
+    Bytes scratch;
+    std::unique_ptr<Arena> memory;
+    kernels::Mailbox mailbox{};
+    kernels::LaunchCounts launch_counts{};
+    kernels::NetworkCounts counts{};
+    std::unique_ptr<NetworkProxy> proxy;
+    std::atomic<std::uint32_t> seed{1};
+
+    bool has_failed() const { return !all->sticky() || (across && !across->sticky()); }
+    void run(const Call& call) {
+      const DeviceIslands steps(number, hosts->islands_, scratch.data(), scratch.size());
+      if (!steps.carries(call)) return run({IslandStep::Among::all, call});
+      for (const IslandStep& step : steps.steps_of(call)) run(step);
+    }
+    void run_messages(std::span<const Call> messages) {
+      for (const NetworkLaunch& launch : hosts->calls(number).launches_of_messages(messages)) run(launch);
+    }
+
+   private:
+    void run(const IslandStep& step) {
+      if (step.among == IslandStep::Among::island)
+        return run_launches(hosts->inside_.inside(number).launches_of(step.call), step.call.type, seed);
+      for (const NetworkLaunch& launch : hosts->calls(number).launches_of(step)) run(launch);
+    }
+    void run(const NetworkLaunch& launch) {
+      kernels::NetworkExchange argument{};
+      argument.ring.mailbox = &mailbox;
+      argument.ring.launch_counts = &launch_counts;
+      argument.ring.ranks = 1;
+      argument.words = reinterpret_cast<kernels::NetworkWords*>(memory->data());
+      argument.slots = memory->data() + kernels::network_words_bytes;
+      argument.counts = &counts;
+      argument.slot_bytes = slot_bytes;
+      argument.call = launch.call;
+      argument.call.flow_count = static_cast<std::uint32_t>(launch.flows.size());
+      argument.call.blocks = NetworkCalls::blocks_for(launch);
+      std::copy(launch.flows.begin(), launch.flows.end(), argument.flows);
+      proxy->expect();
+      run_network(argument, ++seed);
+    }
+    friend class EmulatedHosts;
+  };
+
+  explicit EmulatedHosts(Islands hosts) : islands_(std::move(hosts)), inside_(islands_, {.lanes = 2}) {
+    setenv("STRAIT_TRANSPORT", "tcp", 1);
+  }
+  ~EmulatedHosts() { unsetenv("STRAIT_TRANSPORT"); }
+  std::uint32_t ranks() const { return inside_.ranks(); }
+
+  /// On a thread a rank.
+  void run(const std::function<void(Rank& rank)>& body) {
+    const auto id = create_unique_id(Environment(), {});
+    ASSERT_TRUE(id) << id.error().message;
+    std::vector<std::jthread> threads;
+    for (std::uint32_t number = 0; number < ranks(); ++number)
+      threads.emplace_back([&, number] {
+        Rank rank;
+        ASSERT_NO_FATAL_FAILURE(open(rank, number, *id));
+        body(rank);
+        if (rank.has_failed()) fail(rank);
+        rank.proxy.reset();
+      });
+  }
+  /// Ends what a rank waits for.
+  static void fail(Rank& rank) {
+    std::atomic_ref(rank.mailbox.abort) = 1;
+    const Error error{Code::aborted, "failed elsewhere"};
+    rank.all->fail_in(error);
+    if (rank.across) rank.across->fail_in(error);
+  }
+
+ private:
+  static constexpr std::uint32_t slot_bytes = 3 << 19;
+
+  NetworkCalls calls(std::uint32_t rank) const {
+    return {rank, islands_, {slot_bytes, static_cast<std::uint32_t>(piece_bytes_.load())}};
+  }
+  void open(Rank& rank, std::uint32_t number, const UniqueId& id) {
+    rank.number = number;
+    rank.hosts = this;
+    rank.scratch.resize(std::size_t{256} << 10);
+    rank.memory = std::make_unique<Arena>(kernels::network_bytes(slot_bytes));
+    JoinOptions place;
+    place.rank = static_cast<int>(number);
+    place.ranks = static_cast<int>(ranks());
+    place.wait = {Deadline::after_ms(20'000), nullptr};
+    auto channel = join(id, place);
+    ASSERT_TRUE(channel) << channel.error().message;
+    CommOptions options;
+    options.timeout_ms = 60'000;
+    auto all = Comm::create(std::move(*channel), options);
+    ASSERT_TRUE(all) << all.error().message;
+    rank.all = std::move(*all);
+    piece_bytes_ = rank.all->slot_bytes();
+    const auto [host, in_host] = place_of(islands_, number);
+    const bool crosses = are_alike(islands_) || in_host == 0;
+    options.averaged = ranks();
+    auto across = rank.all->split(crosses ? static_cast<int>(in_host) : -1, static_cast<int>(host), options);
+    ASSERT_TRUE(across) << across.error().message;
+    rank.across = std::move(*across);
+    NetworkProxy::Setup setup;
+    setup.words = reinterpret_cast<kernels::NetworkWords*>(rank.memory->data());
+    setup.slots = rank.memory->data() + kernels::network_words_bytes;
+    setup.slot_bytes = slot_bytes;
+    setup.run = [&rank](auto among, const Call& call) {
+      return (among == kernels::NetworkCall::Among::across ? *rank.across : *rank.all).run(call);
+    };
+    setup.run_messages = [&rank](std::span<const Call> messages, MessagePieces& pieces) {
+      return rank.all->run_messages(messages, pieces);
+    };
+    setup.has_failed = [&rank] { return rank.has_failed(); };
+    setup.fail = [&rank](const Error& error) { rank.all->fail_in(error); };
+    rank.proxy = std::make_unique<NetworkProxy>(std::move(setup));
+    const Status started = rank.proxy->start();
+    ASSERT_TRUE(started) << started.error().message;
+  }
+
+  Islands islands_;
+  EmulatedIslands inside_;
+  std::atomic<std::size_t> piece_bytes_{0};
+};
+
+}  // namespace strait::testing

@@ -1,0 +1,166 @@
+// GPU ranks of several hosts without a GPU or a network: kernels on the CPU, proxies, and host ranks over TCP.
+#include "unit/hosts/emulated_hosts.hpp"
+
+#include <array>
+
+#include "host/collective_case.hpp"
+#include "support/calls.hpp"
+
+namespace strait::testing {
+namespace {
+
+/// A case as a rank makes it, in memory that shows what else is written.
+void check(EmulatedHosts::Rank& rank, const Islands& hosts, CollectiveCase c) {
+  const std::uint32_t ranks = rank.hosts->ranks();
+  c.islands = hosts;
+  const BufferBytes sizes = buffer_bytes(c, ranks);
+  std::vector<Bytes> inputs, scalars;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    inputs.push_back(random_input(c, ranks, r));
+    scalars.push_back(random_scalar(c, r));
+  }
+  const std::size_t bytes = std::max(sizes.send, sizes.receive) + c.misalignment_bytes + 2 * guard_bytes;
+  Bytes first(bytes, poison), second(bytes, poison);
+  const bool inside = c.in_place && sizes.receive > sizes.send;
+  std::byte* const base = first.data() + guard_bytes + c.misalignment_bytes;
+  std::byte* const input = base + (inside ? own_offset(c, rank.number) : 0);
+  std::byte* const output = c.in_place ? base + (inside ? 0 : own_offset(c, rank.number))
+                                       : second.data() + guard_bytes + c.misalignment_bytes;
+  std::copy(inputs[rank.number].begin(), inputs[rank.number].end(), input);
+  rank.run(call_of(c, input, output, scalars[rank.number]));
+  const Bytes expected = expected_output(c, inputs, scalars, rank.number);
+  EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "")
+      << strait::testing::describe(c) << " on rank " << rank.number << " of " << strait::describe(hosts);
+  const auto is_poison = [](std::byte each) { return each == poison; };
+  Bytes& written = c.in_place ? first : second;
+  std::fill_n(output, expected.size(), poison);
+  if (c.in_place) std::fill_n(input, inputs[rank.number].size(), poison);
+  EXPECT_TRUE(std::all_of(written.begin(), written.end(), is_poison))
+      << strait::testing::describe(c) << " wrote beside its output, rank " << rank.number;
+}
+
+class Hosts : public ::testing::TestWithParam<Islands> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, Hosts,
+                         ::testing::Values(Islands{{0}, {1}}, Islands{{0, 1}, {2, 3}}, Islands{{0, 2}, {1, 3}},
+                                           Islands{{0, 1}, {2}}, Islands{{0, 3}, {1}, {2}}),
+                         [](const auto& test) {
+                           std::string name;
+                           for (const Island& host : test.param) {
+                             if (!name.empty()) name += "and";
+                             for (const std::uint32_t rank : host) name += std::to_string(rank);
+                           }
+                           return name;
+                         });
+
+/// One round, several, and more than there are slots.
+TEST_P(Hosts, CollectivesHaveTheBitsOfTheReference) {
+  EmulatedHosts hosts(GetParam());
+  hosts.run([](EmulatedHosts::Rank& rank) {
+    std::uint64_t seed = 1;
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce, Collective::all_gather,
+          Collective::broadcast, Collective::all_to_all, Collective::gather, Collective::scatter})
+      for (const std::size_t count : {1, 1501, 50'003, 400'009}) {
+        CollectiveCase c;
+        c.collective = collective;
+        c.type = std::array{DataType::float32, DataType::bfloat16, DataType::int8, DataType::float64}[seed % 4];
+        if (is_reduction(collective)) c.op = static_cast<ReduceOp>(seed % reduce_op_count);
+        c.count = count / (size_bytes(c.type) > 4 ? 2 : 1);
+        c.in_place = seed % 3 == 0;
+        c.misalignment_bytes = seed % 5 == 0 ? size_bytes(c.type) : 0;
+        c.root = static_cast<std::uint32_t>(seed % rank.hosts->ranks());
+        c.seed = ++seed;
+        check(rank, GetParam(), c);
+        if (HasFailure()) return;
+      }
+  });
+}
+
+TEST_P(Hosts, SumsCrossInAWireFormat) {
+  EmulatedHosts hosts(GetParam());
+  hosts.run([](EmulatedHosts::Rank& rank) {
+    std::uint64_t seed = 1;
+    for (const WireFormat wire : {WireFormat::int8, WireFormat::fp8, WireFormat::int4})
+      for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter})
+        for (const std::size_t count : {100, 16'385, 200'003}) {
+          if (collective == Collective::reduce_scatter && !are_alike(GetParam())) continue;
+          CollectiveCase c;
+          c.collective = collective;
+          c.type = std::array{DataType::float32, DataType::bfloat16, DataType::float16}[seed % 3];
+          c.op = std::array{ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum}[seed / 2 % 3];
+          c.count = count;
+          c.wire = wire;
+          c.seed = ++seed;
+          check(rank, GetParam(), c);
+          if (HasFailure()) return;
+        }
+  });
+}
+
+/// A message of any length from each to each, itself too, several a pair, and in groups without some.
+TEST_P(Hosts, Messages) {
+  EmulatedHosts hosts(GetParam());
+  hosts.run([](EmulatedHosts::Rank& rank) {
+    const std::uint32_t ranks = rank.hosts->ranks();
+    for (std::uint64_t turn = 0; turn < 6; ++turn) {
+      const auto bytes_of = [turn](std::uint64_t from, std::uint64_t to, std::uint64_t nth) {
+        const std::uint64_t bits = mix(turn * 1000 + from * 100 + to * 10 + nth);
+        return static_cast<std::size_t>(bits / 4 % (bits % 3 == 0 ? 1'500'000 : 5000));
+      };
+      const auto data_of = [&](std::uint32_t from, std::uint32_t to, std::uint32_t nth) {
+        return random_elements(DataType::uint8, bytes_of(from, to, nth), turn * 7919 + from * 101 + to * 11 + nth);
+      };
+      std::vector<Bytes> sent, received, expected;
+      std::vector<Call> messages;
+      for (std::uint32_t peer = 0; peer < ranks; ++peer)
+        for (std::uint32_t nth = 0; nth < 1 + turn % 3; ++nth) {
+          sent.push_back(data_of(rank.number, peer, nth));
+          expected.push_back(data_of(peer, rank.number, nth));
+          received.emplace_back(expected.back().size() + guard_bytes, poison);
+          Call message;
+          message.collective = Collective::send_recv;
+          message.type = DataType::uint8;
+          message.peer = peer;
+          message.sends = true;
+          message.count = sent.back().size();
+          message.send = sent.back().data();
+          messages.push_back(message);
+          message.sends = false;
+          message.count = expected.back().size();
+          message.receive = received.back().data();
+          messages.push_back(message);
+        }
+      rank.run_messages(messages);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        expected[i].resize(received[i].size(), poison);
+        EXPECT_EQ(first_difference(expected[i], received[i], DataType::uint8), "") << "message " << i;
+      }
+    }
+  });
+}
+
+/// A rank that does not come is waited for until the communicator fails; then kernels and proxies end.
+TEST_P(Hosts, AFailureEndsWhatWaits) {
+  EmulatedHosts hosts(GetParam());
+  hosts.run([](EmulatedHosts::Rank& rank) {
+    if (rank.number == rank.hosts->ranks() - 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return EmulatedHosts::fail(rank);
+    }
+    const std::jthread attendant([&rank](const std::stop_token& stop) {
+      while (!stop.stop_requested() && !rank.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (rank.has_failed()) EmulatedHosts::fail(rank);
+    });
+    Bytes data(100'000);
+    Call barrier;  // among all, so that nobody waits within a host
+    barrier.collective = Collective::all_gather;
+    barrier.count = 10;
+    barrier.send = barrier.receive = data.data();
+    rank.run(barrier);
+    EXPECT_TRUE(rank.has_failed());
+    EXPECT_NE(rank.counts.gave_up, 0u);
+  });
+}
+
+}  // namespace
+}  // namespace strait::testing
