@@ -1,0 +1,163 @@
+#pragma once
+
+#include "kernels/lane.cuh"
+#include "kernels/network.hpp"
+#include "kernels/shifted.cuh"
+
+/// The kernel of sends and receives that go through the host's memory (network.hpp). A thread of a block's first warp
+/// looks after each flow, of which no block has more; all threads move its pieces.
+namespace strait::kernels {
+
+/// What a block moves between two looks at what the host has done: of each flow the pieces [first, end).
+struct MessagesTurn {
+  enum class Then : std::uint32_t { waits, moves, has_ended, gives_up };
+  std::uint32_t first[warp_threads];
+  std::uint32_t end[warp_threads];
+  Then then;
+};
+struct MessagesMemory {
+  std::uint64_t before[warp_threads];  ///< by flow of the block: pieces of earlier launches at its place
+  /// In turn, so that the next one may be written while slow threads still read this one.
+  MessagesTurn turns[2];
+  bool is_last;
+};
+
+/// How far a flow is, in the registers of the thread that looks after it. Another thread has one that has ended.
+class MessageProgress {
+ public:
+  __device__ MessageProgress(const NetworkExchange& exchange, std::uint32_t nth) {
+    const std::uint32_t place = blockIdx.x + nth * gridDim.x;
+    if (nth >= warp_threads || place >= exchange.call.flow_count) return;
+    const Flow& flow = exchange.flows[place];
+    ready_ = &exchange.words->ready[place].value;
+    before_ = exchange.counts->pieces[place];
+    total_ = pieces_of(flow);
+    lead_ = flow.sends ? flow.depth : 0;
+  }
+  __device__ std::uint64_t before() const { return before_; }
+  /// All is sent, and the ring free for what comes next; or all is taken.
+  __device__ bool has_ended() const { return moved_ == total_ && seen_ == total_; }
+  /// Which pieces may be moved now. Asks the host, over PCIe, when it has moved all those that it knows of.
+  __device__ __forceinline__ void next(std::uint32_t& first, std::uint32_t& end) {
+    if (moved_ == may_move() && !has_ended()) seen_ = static_cast<std::uint32_t>(acquire_word(ready_) - before_);
+    first = moved_;
+    end = moved_ = may_move();
+  }
+
+ private:
+  __device__ std::uint32_t may_move() const { return seen_ + lead_ < total_ ? seen_ + lead_ : total_; }
+  const std::uint64_t* ready_ = nullptr;
+  std::uint64_t before_ = 0;
+  std::uint32_t total_ = 0;
+  std::uint32_t lead_ = 0;   ///< of what is sent: pieces of the ring
+  std::uint32_t seen_ = 0;   ///< of this launch: pieces that the host was last seen to have sent, or to have got
+  std::uint32_t moved_ = 0;  ///< likewise: that a turn has moved
+};
+
+/// By all threads of block 0: tells the host what it is to do.
+__device__ __forceinline__ void post_messages(const NetworkExchange& exchange) {
+  NetworkWords& words = *exchange.words;
+  for (std::uint32_t i = threadIdx.x; i < exchange.call.flow_count; i += blockDim.x) words.flows[i] = exchange.flows[i];
+  if (threadIdx.x == 0) words.call = exchange.call;
+  __syncthreads();
+  if (threadIdx.x != blockDim.x - 1) return;
+  __threadfence_system();
+  store_word(&words.posted.value, exchange.counts->calls + 1);
+}
+
+/// By the first warp: waits until anything may be moved, and says what.
+__device__ __forceinline__ void await_turn(const NetworkExchange& exchange, MessageProgress& progress,
+                                           Patience& patience, MessagesTurn& turn) {
+  using Then = MessagesTurn::Then;
+  const auto any = [](bool yes) { return __any_sync(0xffffffffu, yes ? 1 : 0) != 0; };
+  const auto is_spent = [&] {  // for nobody in particular
+    return threadIdx.x == 0 && patience.spent(exchange.ring, 0, 0, false, [] { return false; });
+  };
+  std::uint32_t first, end;
+  Then then;
+  do {
+    progress.next(first, end);
+    then = any(first != end) ? Then::moves : !any(!progress.has_ended()) ? Then::has_ended : Then::waits;
+    if (then == Then::waits && any(is_spent())) then = Then::gives_up;
+  } while (then == Then::waits);
+  turn.first[threadIdx.x] = first;
+  turn.end[threadIdx.x] = end;
+  if (threadIdx.x == 0) turn.then = then;
+}
+
+/// By all threads of a block: a piece of a flow. What the host is to send must be there before it hears of that; what
+/// came was loaded before the barrier.
+__device__ __forceinline__ void move_piece(const NetworkExchange& exchange, std::uint32_t place, std::uint32_t piece,
+                                           bool tells, std::uint64_t before) {
+  const Flow& flow = exchange.flows[place];
+  const Chunk chunk = piece_of(flow, piece);
+  std::byte* const data = flow.data + chunk.offset;
+  std::byte* const slot = exchange.slots + flow.slot_offset + std::size_t{piece % flow.depth} * flow.piece_bytes;
+  CopyDealer dealer((chunk.bytes + piece_bytes - 1) / piece_bytes);
+  copy_by_block(dealer, flow.sends ? slot : data, flow.sends ? data : slot, chunk.bytes);
+  __syncthreads();
+  if (!tells) return;
+  if (flow.sends) __threadfence_system();
+  store_word(&exchange.words->moved[place].value, before + piece + 1);
+}
+
+/// By all threads of a block: of each flow a piece, and again, so that none waits for the whole of another. Threads of
+/// the last warp tell the host, one for each flow: the others copy meanwhile, and the first warp asks.
+__device__ __forceinline__ void move_turn(const NetworkExchange& exchange, const MessagesMemory& shared,
+                                          const MessagesTurn& turn) {
+  const std::uint32_t teller = blockDim.x - 1 - threadIdx.x;
+  bool moves = true;
+  for (std::uint32_t nth = 0; moves; ++nth) {
+    moves = false;
+    for (std::uint32_t i = 0, place = blockIdx.x; place < exchange.call.flow_count; ++i, place += gridDim.x) {
+      const std::uint32_t piece = turn.first[i] + nth;
+      if (piece >= turn.end[i]) continue;
+      moves = true;
+      move_piece(exchange, place, piece, teller == i, shared.before[i]);
+    }
+  }
+}
+
+/// By all threads of a block that has not given up: the last one says what later launches begin with. None is the last
+/// where another gave up.
+__device__ __forceinline__ void end_messages(const NetworkExchange& exchange, MessagesMemory& shared) {
+  NetworkCounts& counts = *exchange.counts;
+  if (threadIdx.x == 0) shared.is_last = count_up(&counts.through) + 1 == gridDim.x;
+  __syncthreads();
+  if (!shared.is_last) return;
+  for (std::uint32_t i = threadIdx.x; i < exchange.call.flow_count; i += blockDim.x)
+    counts.pieces[i] += pieces_of(exchange.flows[i]);
+  if (threadIdx.x != 0) return;
+  counts.through = 0;
+  ++counts.calls;
+}
+
+/// A template only so that a header may hold it.
+template <class W = Bulk>
+__global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_constant__ NetworkExchange exchange) {
+  fetch_arguments(exchange);
+  auto& shared = shared_memory<MessagesMemory>();
+  const Ring& ring = exchange.ring;
+  const std::uint32_t started_before = begin_launch(ring);
+  mark_start(ring, started_before);
+  if (__syncthreads_or(acquire_count(&exchange.counts->gave_up) != 0 ? 1 : 0) != 0) return tell_finished(ring);
+  MessageProgress progress(exchange, threadIdx.x);
+  if (threadIdx.x < warp_threads) shared.before[threadIdx.x] = progress.before();
+  if (blockIdx.x == 0) post_messages(exchange);
+  Patience patience;
+  auto then = MessagesTurn::Then::moves;
+  for (std::uint32_t number = 0; then == MessagesTurn::Then::moves; ++number) {
+    MessagesTurn& turn = shared.turns[number % 2];
+    if (threadIdx.x < warp_threads) await_turn(exchange, progress, patience, turn);
+    __syncthreads();
+    then = turn.then;
+    if (then == MessagesTurn::Then::moves) move_turn(exchange, shared, turn);
+  }
+  if (then == MessagesTurn::Then::has_ended)
+    end_messages(exchange, shared);
+  else if (threadIdx.x == 0)
+    store_count(&exchange.counts->gave_up, 1);
+  tell_finished(ring);
+}
+
+}  // namespace strait::kernels
