@@ -77,10 +77,11 @@ __device__ __forceinline__ bool await_proxy(const NetworkExchange& exchange, std
 
 /// By one thread: from where this launch goes on, unless one before it gave up, through the network or elsewhere.
 __device__ __forceinline__ void resume(const NetworkExchange& exchange, NetworkMemory& shared) {
-  const std::uint32_t* const gave_up = exchange.ring.gave_up;
+  const std::uint32_t* const elsewhere = exchange.ring.gave_up;
   shared.calls = load_word(&exchange.counts->calls);
   shared.rounds = load_word(&exchange.counts->rounds);
-  shared.failed = acquire_count(&exchange.counts->gave_up) != 0 || (gave_up != nullptr && acquire_count(gave_up) != 0);
+  const bool is_over = acquire_count(&exchange.counts->gave_up) != 0;
+  shared.failed = is_over || (elsewhere != nullptr && acquire_count(elsewhere) != 0) ? 1 : 0;
 }
 
 /// By one thread of each block, at its end: the last one leaves what the next launch goes on from. Once a block has
