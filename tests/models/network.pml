@@ -1,10 +1,10 @@
-// A GPU rank and its proxy (src/kernels/network.cuh): blocks that bring rounds into slots of host memory together, and a
-// thread of the host that carries each round out, to other hosts, and says so by one counter. A block is DEPTH rounds
-// ahead of what it has taken. Three launches, of which the second has one block only: all counters go on. What other
-// hosts do is no part of this: the proxy may stop at any time, and then the abort word is raised.
+// A GPU rank and its proxy (src/kernels/network.cuh): blocks that bring rounds into slots of host memory together, and
+// a thread of the host that carries each round out, to other hosts, and says so by one counter. A block is up to DEPTH
+// rounds ahead of what it has taken. Three launches, of which the second has one block only: all counters go on. What
+// other hosts do is no part of this: the proxy may stop at any time, and then the abort word is raised.
 //
-// A launch is a block's turn here; block.pml has its threads. What a block brings and takes in one step it may do in any
-// order: it tells when both are done.
+// A block is one thread here; block.pml has its threads. What it brings and takes in one step it may do in any order: it
+// tells when both are done.
 // mutants: NO_FENCE=assertion NO_FENCE_OF_CALL=assertion NO_RELEASE=assertion
 // mutants: NO_ACQUIRE_OF_CALL=assertion NO_ACQUIRE_OF_SHARES=assertion NO_ACQUIRE_OF_RESULTS=assertion
 // mutants: ONE_BLOCK_IS_ENOUGH=assertion PUSHED_BEFORE_TAKING=assertion TOO_FAR_AHEAD=assertion
@@ -24,9 +24,8 @@ bit has_stopped;  // the proxy
 
 #define rounds_of(call) ((call) == 0 -> 3 : (call))
 #define blocks_of(call) ((call) == 1 -> 1 : 2)
-// Stores of one writer lie together: a block's shares, and what comes for all blocks.
 #define share_place(block, round) ((block) * DEPTH + (round) % DEPTH)
-#define result_place(block, round) (SLOTS + (round) % DEPTH * BLOCKS + (block))
+#define result_place(block, round) (SLOTS + share_place(block, round))
 #define call_place (2 * SLOTS)
 #define datum_of(call, round, block) (1 + ((call) * 4 + (round)) * BLOCKS + (block))
 #define RESULT 64  // is added to what comes
@@ -38,8 +37,7 @@ byte calls, rounds, through;
 bit is_over;        // a launch has given up
 byte ended[CALLS];  // blocks of a launch
 // What is still to be read. No part of the protocol: what it must keep to.
-bit is_share[SLOTS], is_result[SLOTS];
-#define index_of(block, round) ((block) * DEPTH + (round) % DEPTH)
+bit is_unread[2 * SLOTS];
 
 #ifdef NO_AFTER_PREDECESSOR
 #define predecessor_has_ended (call == 0 || ended[call - 1] > 0)
@@ -110,8 +108,8 @@ inline prepare() {
 
 inline fill() {
   atomic {
-    assert(!is_share[index_of(me, filled)]);
-    is_share[index_of(me, filled)] = 1;
+    assert(!is_unread[share_place(me, filled)]);
+    is_unread[share_place(me, filled)] = 1;
     store(share_place(me, filled), datum_of(call, step, me), 0);
     fills = 0
   }
@@ -124,7 +122,7 @@ inline take_result() {
 #endif
     printf("block %d: takes %d of round %d\n", me, datum, taken);
     assert(datum == datum_of(call, step - LEAD, me) + RESULT);
-    is_result[index_of(me, taken)] = 0;
+    is_unread[result_place(me, taken)] = 0;
     datum = 0;
     takes = 0
   }
@@ -228,7 +226,7 @@ inline read_share() {
 #endif
     printf("proxy: %d by block %d in round %d\n", shares[block], block, total);
     assert(shares[block] == datum_of(call, round, block));
-    is_share[index_of(block, total)] = 0;
+    is_unread[share_place(block, total)] = 0;
     shares[0] = 0;
     shares[1] = 0
   }
@@ -236,8 +234,8 @@ inline read_share() {
 
 inline write_result() {
   atomic {
-    assert(!is_result[index_of(block, total)]);
-    is_result[index_of(block, total)] = 1;
+    assert(!is_unread[result_place(block, total)]);
+    is_unread[result_place(block, total)] = 1;
     store(result_place(block, total), datum_of(call, round, block) + RESULT, 0)
   }
 }
@@ -274,7 +272,7 @@ proctype Proxy(byte me) {
       }
       atomic {
 #ifndef NO_RELEASE
-        arrive_all(result_place(0, 0), SLOTS);
+        arrive_all(SLOTS, SLOTS);
 #endif
         tell_done();
         total++
