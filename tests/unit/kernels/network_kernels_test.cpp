@@ -125,6 +125,32 @@ TEST_P(Network, ASlowProxy) {
   check(calls, true);
 }
 
+/// No two blocks touch one byte, and none has much more to do than another.
+TEST(NetworkShares, FollowOneAnother) {
+  constexpr std::uint32_t round = network_depth + 1;  // of both ways something is due in this step
+  Rank rank;
+  for (const std::uint32_t blocks : {1u, 2u, 7u, max_network_blocks})
+    for (const std::uint32_t bytes : {1u, 16u, 17u, 16 * blocks - 1, 16 * blocks, 16 * blocks + 1, 5003u})
+      for (const bool sends : {true, false}) {
+        const GivenCall given = std::move(GivenCall(round).add(sends, {bytes, 5008, sends ? round : 1}));
+        const Flow& flow = given.flows[0];
+        std::byte *slot = rank.slot(round, sends), *data = flow.data;
+        const std::uint32_t least = bytes / 16 / blocks * 16;
+        gridDim.x = blocks;
+        for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
+          const NetworkShare share = share_of(rank.exchange, flow, 0, round);
+          EXPECT_LE(share.bytes, least + 16) << bytes << " on " << blocks;
+          if (share.bytes == 0) continue;
+          EXPECT_EQ(share.to, sends ? slot : data);
+          EXPECT_EQ(share.from, sends ? data : slot);
+          EXPECT_EQ((data - flow.data) % 16, 0);
+          slot += share.bytes;
+          data += share.bytes;
+        }
+        EXPECT_EQ(data, flow.data + bytes) << bytes << " on " << blocks;
+      }
+}
+
 /// All count on from where they are, also those blocks that a call left out.
 TEST(NetworkCalls, OfOtherNumbersOfBlocks) {
   Random random(5);
@@ -161,6 +187,7 @@ TEST_P(AbortedNetwork, EndsAndNoneFollows) {
   EXPECT_NE(rank.mailbox.aborted, 0u);
   EXPECT_EQ(rank.mailbox.timed_out, 0u);
   rank.mailbox.abort = 0;
+  gave_up = 0;  // the counts say it, too
   expect_nothing_of(next, rank, blocks);
 }
 
