@@ -1,0 +1,224 @@
+#pragma once
+
+// First: it stands for CUDA's headers.
+#include "support/emulated_gpu.hpp"
+//
+#include "kernels/network.cuh"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "support/random_data.hpp"
+
+/// Calls of the kernel of NetworkExchange on the CPU, and a proxy that knows what is to come of them.
+namespace strait::kernels {
+
+using testing::Bytes;
+using Random = std::mt19937;
+inline constexpr std::byte poison{0xa5};
+inline constexpr std::size_t margin = 64;
+
+/// What a user has at a place so many bytes after a multiple of 16, with poison around it.
+struct UserMemory {
+  UserMemory(std::size_t shift, std::size_t bytes) : memory(bytes + 2 * margin, poison) {
+    data = memory.data() + margin - reinterpret_cast<std::uintptr_t>(memory.data()) % 16 + shift;
+  }
+  Bytes memory;
+  std::byte* data;
+};
+
+/// A call and its users' memory.
+class GivenCall {
+ public:
+  explicit GivenCall(std::uint32_t rounds, std::uint32_t seed = 1) : random_(seed) {
+    call.rounds = rounds;
+    call.root = random_() % 9;
+    call.count = random_();
+    call.among = random_() % 2 == 0 ? NetworkCall::Among::across : NetworkCall::Among::all;
+    call.collective = random_() % 2 == 0 ? Collective::all_reduce : Collective::send_recv;
+    call.type = random_() % 2 == 0 ? DataType::float16 : DataType::uint8;
+    call.op = random_() % 2 == 0 ? ReduceOp::max : ReduceOp::sum;
+    call.wire = random_() % 2 == 0 ? WireFormat::off : WireFormat::fp8;
+  }
+  struct Length {
+    std::size_t bytes;
+    std::uint32_t piece_bytes;
+    std::uint32_t first_round = 0;
+  };
+  /// As many as lie one after the other in each round, the data of each a byte further from a multiple of 16.
+  GivenCall& add(bool sends, const Length& length, std::uint32_t together = 1, std::size_t shift = 0) {
+    std::uint32_t& end = slot_end[sends ? 0 : 1];
+    for (std::uint32_t block = 0; block < together; ++block) {
+      Flow flow{};
+      flow.bytes = length.bytes;
+      flow.piece_bytes = length.piece_bytes;
+      flow.slot_offset = end;
+      flow.first_round = length.first_round;
+      flow.block = static_cast<std::uint16_t>(block);
+      flow.peer = static_cast<std::uint16_t>(random_());
+      flow.type = random_() % 2 == 0 ? DataType::int32 : DataType::bfloat16;
+      flow.sends = sends;
+      const Bytes data = testing::random_elements(DataType::uint8, length.bytes, random_());
+      UserMemory& user = users.emplace_back((shift + block) % 16, length.bytes);
+      if (sends) std::copy(data.begin(), data.end(), user.data);
+      flow.data = user.data;
+      flows.push_back(flow);
+      contents.push_back(data);
+    }
+    end += together * length.piece_bytes;
+    call.flow_count = static_cast<std::uint32_t>(flows.size());
+    return *this;
+  }
+  /// What a slot holds in that round.
+  Bytes slot_in(std::uint32_t round, bool sends) const {
+    Bytes slot(slot_end[sends ? 0 : 1] + margin, poison);
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      const Chunk piece = piece_of(flows[i], round);
+      if (flows[i].sends != sends || piece.bytes == 0) continue;
+      std::memcpy(slot.data() + slot_place(flows[i], piece), contents[i].data() + piece.offset, piece.bytes);
+    }
+    return slot;
+  }
+  /// All has come, and nothing else was written.
+  void expect_through() const {
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      UserMemory expected(0, users[i].memory.size() - 2 * margin);
+      std::copy(contents[i].begin(), contents[i].end(),
+                expected.memory.begin() + (users[i].data - users[i].memory.data()));
+      ASSERT_EQ(users[i].memory, expected.memory) << "flow " << i << " of " << flows.size();
+    }
+  }
+  void expect_untouched() const {
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      if (flows[i].sends) continue;
+      ASSERT_EQ(users[i].memory, Bytes(users[i].memory.size(), poison)) << "flow " << i;
+    }
+  }
+
+  NetworkCall call{};
+  std::vector<Flow> flows;
+  std::vector<UserMemory> users;
+  std::vector<Bytes> contents;
+  std::uint32_t slot_end[2] = {0, 0};  ///< of what is sent, and of what comes
+
+ private:
+  Random random_;
+};
+
+inline std::uint64_t seen(const NetworkWords::Word& word) { return acquire_word(&word.value); }
+
+/// A rank's device and host memory.
+class Rank {
+ public:
+  static constexpr std::uint32_t slot_bytes = 1 << 18;
+  Rank() : memory_(network_bytes(slot_bytes) + alignof(NetworkWords), poison) {
+    auto* const begin = memory_.data() + alignof(NetworkWords) -
+                        reinterpret_cast<std::uintptr_t>(memory_.data()) % alignof(NetworkWords);
+    words = new (begin) NetworkWords{};
+    exchange.slots = begin + network_words_bytes;
+    exchange.words = words;
+    exchange.counts = &counts;
+    exchange.slot_bytes = slot_bytes;
+    exchange.ring.mailbox = &mailbox;
+    exchange.ring.launch_counts = &launch_counts;
+    exchange.ring.finished = &launch_counts.finished;
+    exchange.ring.call = 7;
+    exchange.ring.slow_ns = exchange.ring.timeout_ns = 1;  // none of the kernel's business
+  }
+  std::byte* slot(std::uint64_t round, bool sends) const {
+    return exchange.slots + network_slot(round, sends, slot_bytes);
+  }
+  /// A launch of that call.
+  void run(const GivenCall& given, std::uint32_t blocks, std::uint32_t threads = 64) {
+    NetworkExchange argument = exchange;
+    argument.call = given.call;
+    argument.call.blocks = blocks;
+    std::copy(given.flows.begin(), given.flows.end(), argument.flows);
+    const std::uint32_t before = acquire_count(&launch_counts.finished);
+    std::vector<std::jthread> running;
+    for (std::uint32_t index = 0; index < blocks; ++index)
+      running.emplace_back([&, index, seed = ++seed_] {
+        testing::run_threads(threads, blocks, index, seed, [&] { network_exchange<>(argument); });
+      });
+    running.clear();
+    EXPECT_EQ(launch_counts.finished, before + blocks);
+    EXPECT_EQ(counts.through, 0u);
+    EXPECT_TRUE(launch_counts.have_ended());
+  }
+
+  NetworkWords* words;
+  NetworkCounts counts{};
+  LaunchCounts launch_counts{};
+  Mailbox mailbox{};
+  NetworkExchange exchange{};
+
+ private:
+  Bytes memory_;
+  std::uint32_t seed_ = 0;
+};
+
+/// Carries out calls as they are given.
+class Proxy {
+ public:
+  explicit Proxy(Rank& rank, bool is_slow = false) : rank_(rank), is_slow_(is_slow) {}
+  void carry_out(const GivenCall& given, std::uint32_t blocks) { carry_out(given, blocks, given.call.rounds); }
+  /// The first ones of its rounds.
+  void carry_out(const GivenCall& given, std::uint32_t blocks, std::uint32_t rounds) {
+    await(rank_.words->posted, ++calls_);
+    expect_described(given, blocks);
+    for (std::uint32_t round = 0; round < rounds; ++round) carry_out_round(given, blocks, round);
+  }
+
+ private:
+  void carry_out_round(const GivenCall& given, std::uint32_t blocks, std::uint32_t round) {
+    for (std::uint32_t block = 0; block < blocks; ++block) {
+      await(rank_.words->pushed[block], rounds_ + 1);
+      EXPECT_LE(seen(rank_.words->pushed[block]), rounds_ + network_depth) << "of block " << block;
+    }
+    std::byte *const gone = rank_.slot(rounds_, true), *const comes = rank_.slot(rounds_, false);
+    const Bytes sent = given.slot_in(round, true), received = given.slot_in(round, false);
+    EXPECT_TRUE(std::equal(sent.begin(), sent.end(), gone)) << "round " << round;
+    std::fill(gone, gone + sent.size(), poison);
+    std::copy(received.begin(), received.end(), comes);
+    delay();
+    store_word(&rank_.words->done.value, ++rounds_);
+  }
+  void expect_described(const GivenCall& given, std::uint32_t blocks) const {
+    const NetworkCall &call = rank_.words->call, &other = given.call;
+    EXPECT_EQ(call.rounds, other.rounds);
+    EXPECT_EQ(call.flow_count, other.flow_count);
+    EXPECT_EQ(call.blocks, blocks);
+    EXPECT_EQ(call.root, other.root);
+    EXPECT_EQ(call.count, other.count);
+    EXPECT_TRUE(call.among == other.among && call.collective == other.collective && call.type == other.type &&
+                call.op == other.op && call.wire == other.wire);
+    for (std::uint32_t i = 0; i < other.flow_count; ++i) {
+      const Flow &a = rank_.words->flows[i], &b = given.flows[i];
+      EXPECT_TRUE(a.data == b.data && a.bytes == b.bytes && a.piece_bytes == b.piece_bytes &&
+                  a.slot_offset == b.slot_offset && a.first_round == b.first_round && a.block == b.block &&
+                  a.peer == b.peer && a.type == b.type && a.sends == b.sends)
+          << "flow " << i;
+    }
+  }
+  void await(const NetworkWords::Word& word, std::uint64_t value) {
+    delay();
+    while (seen(word) < value) std::this_thread::yield();
+  }
+  void delay() {
+    if (is_slow_ && random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
+  }
+
+  Rank& rank_;
+  const bool is_slow_;
+  Random random_;
+  std::uint64_t calls_ = 0, rounds_ = 0;
+};
+
+}  // namespace strait::kernels

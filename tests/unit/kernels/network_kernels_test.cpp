@@ -1,0 +1,204 @@
+// The kernel between GPU ranks and their proxies, on the CPU: what goes out and comes in, bit by bit.
+#include "network_calls.hpp"
+
+#include <array>
+
+namespace strait::kernels {
+namespace {
+
+/// One after another, as of one stream.
+void check(const std::vector<GivenCall>& calls, const std::vector<std::uint32_t>& blocks_of, bool is_slow = false) {
+  Rank rank;
+  Proxy proxy(rank, is_slow);
+  std::jthread carrying([&] {
+    for (std::size_t i = 0; i < calls.size(); ++i) proxy.carry_out(calls[i], blocks_of[i]);
+  });
+  std::uint64_t rounds = 0;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    rank.run(calls[i], blocks_of[i], 32 * (1 + i % 3));
+    calls[i].expect_through();
+    EXPECT_EQ(rank.counts.calls, i + 1);
+    EXPECT_EQ(rank.counts.rounds, rounds += calls[i].call.rounds);
+    EXPECT_EQ(rank.counts.gave_up, 0u);
+    EXPECT_EQ(rank.launch_counts.collectives, i + 1);
+  }
+  EXPECT_EQ(rank.mailbox.event, Mailbox::Event::none) << "whom the proxy waits for is not the kernel's business";
+}
+
+/// Of any flows.
+GivenCall random_call(Random& random, std::uint32_t rounds, std::uint32_t flows) {
+  GivenCall given(rounds, static_cast<std::uint32_t>(random()));
+  while (given.flows.size() < flows) {
+    GivenCall::Length length;
+    length.piece_bytes = std::array{16u, 32u, 48u, 272u, 1040u, 1504u}[random() % 6];
+    length.first_round = static_cast<std::uint32_t>(random() % rounds);
+    const std::size_t longest = std::size_t{length.piece_bytes} * (rounds - length.first_round);
+    length.bytes = random() % 4 == 0 ? longest : random() % longest + 1;
+    const auto left = static_cast<std::uint32_t>(flows - given.flows.size());
+    given.add(random() % 2 == 0, length, std::min(left, 1 + static_cast<std::uint32_t>(random() % 5)), random() % 16);
+  }
+  return given;
+}
+std::uint32_t few(Random& random) { return 1 + static_cast<std::uint32_t>(random() % 11); }
+
+/// A launch that ends at once.
+void expect_nothing_of(const GivenCall& given, Rank& rank, std::uint32_t blocks) {
+  const NetworkWords before = *rank.words;
+  rank.run(given, blocks);
+  given.expect_untouched();
+  EXPECT_EQ(std::memcmp(&before, rank.words, sizeof before), 0) << "nobody is told";
+  EXPECT_NE(rank.counts.gave_up, 0u);
+}
+
+class Network : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  std::uint32_t blocks() const { return GetParam(); }
+  void check(const std::vector<GivenCall>& calls, bool is_slow = false) const {
+    kernels::check(calls, std::vector<std::uint32_t>(calls.size(), blocks()), is_slow);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Blocks, Network, ::testing::Values(1u, 2u, 3u, max_network_blocks),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+/// Fewer rounds than there are slots, as many, and more.
+TEST_P(Network, RoundsOfAnyNumber) {
+  std::vector<GivenCall> calls;
+  for (const std::uint32_t rounds :
+       {1u, 2u, network_depth - 1, network_depth, network_depth + 1, 3 * network_depth + 1})
+    for (const std::size_t less : {0, 5}) {
+      const GivenCall::Length length{1040 * rounds - less, 1040};
+      calls.push_back(std::move(GivenCall(rounds).add(true, length, 1, less).add(false, length, 1, 2 * less)));
+    }
+  check(calls);
+}
+
+TEST_P(Network, RandomFlows) {
+  Random random(blocks());
+  std::vector<GivenCall> calls;
+  for (const std::uint32_t flows : {1u, 2u, 7u, 20u, max_flows})
+    for (const std::uint32_t rounds : {1u, 3u, network_depth + 2, 2 * network_depth + 1})
+      calls.push_back(random_call(random, rounds, flows));
+  std::shuffle(calls.begin(), calls.end(), random);
+  check(calls);
+}
+
+/// Pieces of an odd length lie at places of any alignment, as does what users have.
+TEST_P(Network, AllAlignments) {
+  std::vector<GivenCall> calls;
+  for (const std::size_t bytes : {1, 15, 33, 1043})
+    for (const std::size_t shift : {0, 3, 8}) {
+      GivenCall given(2);
+      for (const bool sends : {true, false})
+        given.add(sends, {bytes, 1056, 1}, 16, shift).add(sends, {bytes, 1056}, 17);
+      calls.push_back(std::move(given));
+    }
+  check(calls);
+}
+
+/// Of many batches of each thread.
+TEST_P(Network, LongPieces) {
+  constexpr std::uint32_t piece = 100'000;
+  std::vector<GivenCall> calls;
+  for (const std::size_t shift : {0, 4, 9}) {
+    GivenCall given(2);
+    for (const bool sends : {true, false}) given.add(sends, {2 * piece - shift, piece}, 2, shift);
+    calls.push_back(std::move(given));
+  }
+  check(calls);
+}
+
+TEST_P(Network, OneWayAndNothingAtAll) {
+  std::vector<GivenCall> calls;
+  for (const std::uint32_t rounds : {1u, 2 * network_depth + 1}) {
+    for (const bool sends : {true, false})
+      calls.push_back(std::move(GivenCall(rounds).add(sends, {700 * rounds - 3, 704}, 3)));
+    calls.emplace_back(rounds);                                                            // a barrier
+    calls.push_back(std::move(GivenCall(rounds).add(true, {1, 16}).add(false, {1, 16})));  // through before the call is
+  }
+  check(calls);
+}
+
+TEST_P(Network, ASlowProxy) {
+  Random random(blocks() + 100);
+  std::vector<GivenCall> calls;
+  for (int i = 0; i < 6; ++i) calls.push_back(random_call(random, few(random), 9));
+  check(calls, true);
+}
+
+/// No two blocks touch one byte, and none has much more to do than another.
+TEST(NetworkShares, FollowOneAnother) {
+  constexpr std::uint32_t round = network_depth + 1;  // of both ways something is due in this step
+  Rank rank;
+  for (const std::uint32_t blocks : {1u, 2u, 7u, max_network_blocks})
+    for (const std::uint32_t bytes : {1u, 16u, 17u, 16 * blocks - 1, 16 * blocks, 16 * blocks + 1, 5003u})
+      for (const bool sends : {true, false}) {
+        const GivenCall given = std::move(GivenCall(round).add(sends, {bytes, 5008, sends ? round : 1}));
+        const Flow& flow = given.flows[0];
+        std::byte *slot = rank.slot(round, sends), *data = flow.data;
+        const std::uint32_t least = bytes / 16 / blocks * 16;
+        gridDim.x = blocks;
+        for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
+          const NetworkShare share = share_of(rank.exchange, flow, 0, round);
+          EXPECT_LE(share.bytes, least + 16) << bytes << " on " << blocks;
+          if (share.bytes == 0) continue;
+          EXPECT_EQ(share.to, sends ? slot : data);
+          EXPECT_EQ(share.from, sends ? data : slot);
+          EXPECT_EQ((data - flow.data) % 16, 0);
+          slot += share.bytes;
+          data += share.bytes;
+        }
+        EXPECT_EQ(data, flow.data + bytes) << bytes << " on " << blocks;
+      }
+}
+
+/// All count on from where they are, also those blocks that a call left out.
+TEST(NetworkCalls, OfOtherNumbersOfBlocks) {
+  Random random(5);
+  std::vector<GivenCall> calls;
+  const std::vector<std::uint32_t> blocks_of = {2, 1, 3, max_network_blocks, 2, 7, max_network_blocks, 1, 3};
+  while (calls.size() < blocks_of.size()) calls.push_back(random_call(random, few(random), 12));
+  check(calls, blocks_of);
+}
+
+/// The proxy does not go on after so many rounds of a call, and the host ends it.
+class AbortedNetwork : public ::testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Rounds, AbortedNetwork, ::testing::Values(0u, 1u, network_depth, 2 * network_depth),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+TEST_P(AbortedNetwork, EndsAndNoneFollows) {
+  constexpr std::uint32_t blocks = 3, rounds = 2 * network_depth + 1;
+  const auto make = [](std::uint32_t seed) {
+    const GivenCall::Length length{500 * rounds, 512};
+    return std::move(GivenCall(rounds, seed).add(true, length, 2, 3).add(false, length, 2, 7));
+  };
+  const GivenCall aborted = make(1), next = make(2);
+  Rank rank;
+  std::uint32_t gave_up = 0;
+  rank.exchange.ring.gave_up = &gave_up;
+  std::jthread carrying([&] {
+    Proxy(rank).carry_out(aborted, blocks, GetParam());
+    std::atomic_ref(rank.mailbox.abort).store(1);
+  });
+  rank.run(aborted, blocks);
+  carrying.join();
+  EXPECT_NE(rank.counts.gave_up, 0u);
+  EXPECT_NE(gave_up, 0u) << "what other kernels of the rank go by";
+  EXPECT_EQ(rank.counts.rounds, 0u);
+  EXPECT_NE(rank.mailbox.aborted, 0u);
+  EXPECT_EQ(rank.mailbox.timed_out, 0u);
+  rank.mailbox.abort = 0;
+  gave_up = 0;  // the counts say it, too
+  expect_nothing_of(next, rank, blocks);
+}
+
+/// What an earlier launch left behind is not what this call would send.
+TEST(NetworkCalls, AfterAnotherKernelGaveUp) {
+  const GivenCall given = std::move(GivenCall(2).add(true, {700, 512}).add(false, {700, 512}));
+  Rank rank;
+  std::uint32_t gave_up = 1;
+  rank.exchange.ring.gave_up = &gave_up;
+  expect_nothing_of(given, rank, 2);
+}
+
+}  // namespace
+}  // namespace strait::kernels
