@@ -55,7 +55,7 @@ Status HostsRank::prepare() {
   const auto piece_bytes = static_cast<std::uint32_t>(request_.all->slot_bytes());
   if (kernels::network_slots_bytes(slot_bytes) < std::size_t{piece_bytes} * kernels::max_flows)
     return fail(Code::internal_error, "slots of " + std::to_string(piece_bytes) + " bytes between hosts are too long");
-  hosts_ = DeviceIslands(request_.rank, request_.hosts, scratch_.data() + scratch_offset_bytes, scratch_bytes);
+  hosts_ = DeviceIslands(request_.rank, request_.hosts, scratch(), scratch_bytes);
   calls_ = NetworkCalls(request_.rank, request_.hosts, {slot_bytes, piece_bytes});
   questions_ = std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });
   STRAIT_TRY(request_.agree(open_proxy(), "start its proxy"));
@@ -63,11 +63,13 @@ Status HostsRank::prepare() {
   return {};
 }
 
+std::byte* HostsRank::scratch() const { return memory_.data() + scratch_offset_bytes; }
+
 Status HostsRank::open_memory() {
   STRAIT_ASSIGN(mailbox_, cuda::MappedMemory::allocate(sizeof(kernels::Mailbox)));
   STRAIT_ASSIGN(seen_, cuda::MappedMemory::allocate(sizeof(kernels::LaunchCounts)));
   STRAIT_ASSIGN(network_, cuda::MappedMemory::allocate(kernels::network_bytes(slot_bytes)));
-  STRAIT_ASSIGN(scratch_, cuda::DeviceMemory::allocate(request_.device, scratch_offset_bytes + scratch_bytes));
+  STRAIT_ASSIGN(memory_, cuda::DeviceMemory::allocate(request_.device, scratch_offset_bytes + scratch_bytes));
   STRAIT_ASSIGN(launcher_, cuda::Launcher::open(request_.device));
   const std::array kernels{kernels::network_exchange_kernel(), kernels::network_messages_kernel()};
   STRAIT_TRY(cuda::load_kernels(kernels));
@@ -80,7 +82,7 @@ Status HostsRank::open_order() {
   CallOrder::Setup setup;
   STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
-  setup.counts = reinterpret_cast<kernels::LaunchCounts*>(scratch_.data());
+  setup.counts = reinterpret_cast<kernels::LaunchCounts*>(memory_.data());
   setup.seen = static_cast<kernels::LaunchCounts*>(seen_.data());
   setup.joins_graphs = request_.joins_graphs;
   STRAIT_ASSIGN(order_, CallOrder::open(std::move(setup)));
@@ -127,11 +129,27 @@ Status HostsRank::carry_out(const Call& call) {
   if (!hosts_.carries(call)) exact.wire = WireFormat::off;
   const std::vector<IslandStep> steps =
       hosts_.carries(exact) ? hosts_.steps_of(exact) : std::vector{IslandStep{IslandStep::Among::all, exact}};
-  for (const IslandStep& step : steps) {
-    if (step.among == IslandStep::Among::island)
-      STRAIT_TRY(request_.host->begin(step.call));
-    else
-      for (const NetworkLaunch& each : calls_.launches_of(step)) STRAIT_TRY(launch(each, call.stream));
+  for (const IslandStep& step : steps) STRAIT_TRY(carry_out(step));
+  return {};
+}
+
+Status HostsRank::carry_out(const IslandStep& step) {
+  const Call& call = step.call;
+  if (step.among == IslandStep::Among::island) return request_.host->begin(call);
+  const auto launch_all = [&](const IslandStep& each) -> Status {
+    for (const NetworkLaunch& one : calls_.launches_of(each)) STRAIT_TRY(launch(one, call.stream));
+    return {};
+  };
+  const auto slices = calls_.copied_slices(step, scratch(), scratch_bytes);
+  if (slices.empty()) return launch_all(step);
+  for (const NetworkCalls::CopiedSlice& slice : slices) {
+    const std::size_t size = size_bytes(call.type), row_bytes = slice.count * size;
+    STRAIT_TRY(
+        check(cudaMemcpy2DAsync(scratch(), row_bytes, static_cast<const std::byte*>(call.send) + slice.first * size,
+                                call.count * size, row_bytes, call.send_counts.size(), cudaMemcpyDeviceToDevice,
+                                static_cast<cudaStream_t>(call.stream)),
+              "cannot copy what an exchange in place sends"));
+    STRAIT_TRY(launch_all(slice.exchange));
   }
   return {};
 }
@@ -139,12 +157,12 @@ Status HostsRank::carry_out(const Call& call) {
 Status HostsRank::launch(const NetworkLaunch& what, void* stream) {
   kernels::NetworkExchange argument{};
   argument.ring.mailbox = static_cast<kernels::Mailbox*>(mailbox_.data());
-  argument.ring.launch_counts = reinterpret_cast<kernels::LaunchCounts*>(scratch_.data());
+  argument.ring.launch_counts = reinterpret_cast<kernels::LaunchCounts*>(memory_.data());
   argument.ring.finished = order_->finished();
   argument.ring.ranks = 1;
   argument.words = static_cast<kernels::NetworkWords*>(network_.data());
   argument.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
-  argument.counts = reinterpret_cast<kernels::NetworkCounts*>(scratch_.data() + counts_offset_bytes);
+  argument.counts = reinterpret_cast<kernels::NetworkCounts*>(memory_.data() + counts_offset_bytes);
   argument.slot_bytes = slot_bytes;
   argument.call = what.call;
   argument.call.flow_count = static_cast<std::uint32_t>(what.flows.size());
@@ -290,7 +308,7 @@ HostsRank::~HostsRank() {
            "what was enqueued on an aborted communicator has not ended after 10 s, perhaps for other work before it on "
            "its stream; its memory of GPU " +
                std::to_string(request_.device) + " is not freed");
-  (void)new auto(std::tuple(std::move(order_), std::move(questions_), std::move(seen_), std::move(scratch_),
+  (void)new auto(std::tuple(std::move(order_), std::move(questions_), std::move(seen_), std::move(memory_),
                             std::move(network_), std::move(mailbox_), std::move(captured_), std::move(proxy_)));
 }
 

@@ -60,6 +60,8 @@ class HostsRank final : public DeviceRank {
   Status open_order();
   Status open_proxy();
   Status carry_out(const Call& call);
+  Status carry_out(const IslandStep& step);
+  std::byte* scratch() const;
   Status carry_messages(std::span<const Call> calls, void* stream);
   Status launch(const NetworkLaunch& what, void* stream);
   Status wake_proxy(void* stream);
@@ -75,7 +77,7 @@ class HostsRank final : public DeviceRank {
   std::optional<cuda::Launcher> launcher_;
   cuda::MappedMemory mailbox_, seen_;
   cuda::MappedMemory network_;  ///< kernels::NetworkWords, and slots
-  cuda::DeviceMemory scratch_;  ///< counts, and behind them what DeviceIslands uses
+  cuda::DeviceMemory memory_;   ///< counts, and behind them what DeviceIslands uses
   DeviceIslands hosts_;
   NetworkCalls calls_;
   std::unique_ptr<CallOrder> order_;

@@ -209,6 +209,28 @@ std::vector<NetworkLaunch> NetworkCalls::exchange(const Call& call) const {
   return launches_of_messages(messages);
 }
 
+std::vector<NetworkCalls::CopiedSlice> NetworkCalls::copied_slices(const IslandStep& step, std::byte* scratch,
+                                                                   std::size_t scratch_bytes) const {
+  const Call& call = step.call;
+  const bool is_one =
+      call.collective == Collective::all_to_all && call.send == call.receive && !call.send_counts.empty();
+  if (!is_one) return {};
+  std::vector<CopiedSlice> slices;
+  const std::size_t most = round_down(scratch_bytes / ranks_ / size_bytes(call.type), grain_bytes);
+  for (std::size_t first = 0; first < call.count; first += most) {
+    CopiedSlice& slice = slices.emplace_back(CopiedSlice{first, std::min(most, call.count - first), step});
+    Call& part = slice.exchange.call;
+    part.send = scratch;
+    for (std::size_t peer = 0; peer < ranks_; ++peer) {
+      part.send_offsets.push_back(peer * slice.count);
+      part.receive_offsets.push_back(peer * call.count + first);
+      for (std::size_t* count : {&part.send_counts[peer], &part.receive_counts[peer]})
+        *count = *count == 0 ? 0 : slice.count;
+    }
+  }
+  return slices;
+}
+
 std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Call> messages) const {
   struct Place {
     std::uint32_t apart;  ///< how many ranks the receiver comes after the sender

@@ -35,6 +35,14 @@ class NetworkCalls {
 
   /// Of a step across hosts or among all.
   std::vector<NetworkLaunch> launches_of(const IslandStep& step) const;
+  /// An exchange in place, whose messages do not wait for one another: what a rank sends is to be copied first, slice
+  /// by slice, for what comes would overwrite it. Of each block the elements [first, first + count) go to scratch, one
+  /// after the other, and the exchange is made from there. Empty: the step is none.
+  struct CopiedSlice {
+    std::size_t first, count;
+    IslandStep exchange;
+  };
+  std::vector<CopiedSlice> copied_slices(const IslandStep& step, std::byte* scratch, std::size_t scratch_bytes) const;
   /// Of a group's sends and receives, whose peers are numbered as in the communicator.
   std::vector<NetworkLaunch> launches_of_messages(std::span<const Call> messages) const;
   /// Kernel blocks that pay for such a launch.
