@@ -10,15 +10,13 @@ namespace strait::kernels {
 
 /// What a block moves between two looks at what the host has done: of each flow the pieces [first, end).
 struct MessagesTurn {
-  enum class Then : std::uint32_t { waits, moves, has_ended, gives_up };
-  std::uint32_t first[warp_threads];
-  std::uint32_t end[warp_threads];
-  Then then;
+  std::uint32_t first[warp_threads], end[warp_threads];
+  bool moves;  ///< anything
+  bool ends;   ///< nothing is left to do. Neither: the block gives up
 };
 struct MessagesMemory {
   std::uint64_t before[warp_threads];  ///< by flow of the block: pieces of earlier launches at its place
-  /// In turn, so that the next one may be written while slow threads still read this one.
-  MessagesTurn turns[2];
+  MessagesTurn turns[2];               ///< the next one is written while slow threads still read this one
   bool is_last;
 };
 
@@ -68,21 +66,22 @@ __device__ __forceinline__ void post_messages(const NetworkExchange& exchange) {
 /// By the first warp: waits until anything may be moved, and says what.
 __device__ __forceinline__ void await_turn(const NetworkExchange& exchange, MessageProgress& progress,
                                            Patience& patience, MessagesTurn& turn) {
-  using Then = MessagesTurn::Then;
   const auto any = [](bool yes) { return __any_sync(0xffffffffu, yes ? 1 : 0) != 0; };
   const auto is_spent = [&] {  // for nobody in particular
     return threadIdx.x == 0 && patience.spent(exchange.ring, 0, 0, false, [] { return false; });
   };
   std::uint32_t first, end;
-  Then then;
+  bool moves, ends;
   do {
     progress.next(first, end);
-    then = any(first != end) ? Then::moves : !any(!progress.has_ended()) ? Then::has_ended : Then::waits;
-    if (then == Then::waits && any(is_spent())) then = Then::gives_up;
-  } while (then == Then::waits);
+    moves = any(first != end);
+    ends = !moves && !any(!progress.has_ended());
+  } while (!moves && !ends && !any(is_spent()));
   turn.first[threadIdx.x] = first;
   turn.end[threadIdx.x] = end;
-  if (threadIdx.x == 0) turn.then = then;
+  if (threadIdx.x != 0) return;
+  turn.moves = moves;
+  turn.ends = ends;
 }
 
 /// By all threads of a block: a piece of a flow. What the host is to send must be there before it hears of that; what
@@ -105,7 +104,6 @@ __device__ __forceinline__ void move_piece(const NetworkExchange& exchange, std:
 /// the last warp tell the host, one for each flow: the others copy meanwhile, and the first warp asks.
 __device__ __forceinline__ void move_turn(const NetworkExchange& exchange, const MessagesMemory& shared,
                                           const MessagesTurn& turn) {
-  const std::uint32_t teller = blockDim.x - 1 - threadIdx.x;
   bool moves = true;
   for (std::uint32_t nth = 0; moves; ++nth) {
     moves = false;
@@ -113,7 +111,7 @@ __device__ __forceinline__ void move_turn(const NetworkExchange& exchange, const
       const std::uint32_t piece = turn.first[i] + nth;
       if (piece >= turn.end[i]) continue;
       moves = true;
-      move_piece(exchange, place, piece, teller == i, shared.before[i]);
+      move_piece(exchange, place, piece, threadIdx.x == blockDim.x - 1 - i, shared.before[i]);
     }
   }
 }
@@ -138,22 +136,21 @@ __global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_
   fetch_arguments(exchange);
   auto& shared = shared_memory<MessagesMemory>();
   const Ring& ring = exchange.ring;
-  const std::uint32_t started_before = begin_launch(ring);
-  mark_start(ring, started_before);
+  mark_start(ring, begin_launch(ring));
   if (__syncthreads_or(acquire_count(&exchange.counts->gave_up) != 0 ? 1 : 0) != 0) return tell_finished(ring);
   MessageProgress progress(exchange, threadIdx.x);
   if (threadIdx.x < warp_threads) shared.before[threadIdx.x] = progress.before();
   if (blockIdx.x == 0) post_messages(exchange);
   Patience patience;
-  auto then = MessagesTurn::Then::moves;
-  for (std::uint32_t number = 0; then == MessagesTurn::Then::moves; ++number) {
-    MessagesTurn& turn = shared.turns[number % 2];
-    if (threadIdx.x < warp_threads) await_turn(exchange, progress, patience, turn);
+  const MessagesTurn* turn;
+  for (std::uint32_t number = 0;; ++number) {
+    turn = &shared.turns[number % 2];
+    if (threadIdx.x < warp_threads) await_turn(exchange, progress, patience, shared.turns[number % 2]);
     __syncthreads();
-    then = turn.then;
-    if (then == MessagesTurn::Then::moves) move_turn(exchange, shared, turn);
+    if (!turn->moves) break;
+    move_turn(exchange, shared, *turn);
   }
-  if (then == MessagesTurn::Then::has_ended)
+  if (turn->ends)
     end_messages(exchange, shared);
   else if (threadIdx.x == 0)
     store_count(&exchange.counts->gave_up, 1);

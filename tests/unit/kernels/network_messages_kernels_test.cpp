@@ -10,11 +10,12 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "support/random_data.hpp"
@@ -314,7 +315,7 @@ TEST_P(NetworkMessages, BeginAnywhere) {
 
 TEST_P(NetworkMessages, AreAsManyAsArgumentsHaveRoomFor) {
   std::uint32_t seed = 0;
-  for (const std::uint32_t threads : {32u, 64u, 96u, kernels::max_threads}) {
+  for (const std::uint32_t threads : {32u, 96u, kernels::max_threads}) {
     Random random(++seed);
     for (const std::size_t count : {std::size_t{1}, any_of(random, 2, most_flows()), most_flows()})
       network_.run(any_shapes(random, count), blocks(), threads, {.seed = ++seed});
@@ -339,11 +340,11 @@ TEST_P(NetworkMessages, FollowOneAnother) {
   Random random(7);
   for (std::uint32_t seed = 1; seed <= 3; ++seed) {
     std::vector<Exchanged> calls;
-    for (std::uint32_t i = 0; i < 12; ++i)
+    for (std::uint32_t i = 0; i < 8; ++i)
       calls.push_back(network_.call(any_shapes(random, any_of(random, 1, 12)), blocks(), 64, seed * 100 + i));
     network_.run(std::move(calls), {.seed = seed});
   }
-  EXPECT_EQ(network_.posted(), 36u);
+  EXPECT_EQ(network_.posted(), 24u);
 }
 
 TEST_P(NetworkMessages, HaveTimeForASlowHost) {
