@@ -24,7 +24,7 @@ std::size_t grain(const Call& call) {
   return call.wire == WireFormat::off ? grain_bytes : std::size_t{wire::block_elements} * size_bytes(call.type);
 }
 
-std::byte* at(const void* buffer, std::size_t element, DataType type) {
+std::byte* element_at(const void* buffer, std::size_t element, DataType type) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(buffer)) + element * size_bytes(type);
 }
 
@@ -41,9 +41,9 @@ Call message_of(const Call& call, std::uint32_t peer, bool sends, std::size_t of
   message.sends = sends;
   message.peer = peer;
   if (sends)
-    message.send = at(call.send, offset, call.type);
+    message.send = element_at(call.send, offset, call.type);
   else
-    message.receive = at(call.receive, offset, call.type);
+    message.receive = element_at(call.receive, offset, call.type);
   return message;
 }
 
@@ -75,7 +75,7 @@ std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch) {
 
 Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call, bool sends) const {
   Flow flow{};
-  flow.data = at(data, 0, call.type);
+  flow.data = element_at(data, 0, call.type);
   flow.bytes = elements * size_bytes(call.type);
   flow.type = call.type;
   flow.sends = sends;
@@ -118,8 +118,8 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call) const {
   switch (call.collective) {
     case Collective::reduce_scatter:
       for (std::size_t host = 0; host < hosts_.size(); ++host)
-        flows.push_back(
-            flow(at(call.send, offset_of(host, call.count, call.send_offsets), call.type), call.count, call, true));
+        flows.push_back(flow(element_at(call.send, offset_of(host, call.count, call.send_offsets), call.type),
+                             call.count, call, true));
       break;
     case Collective::broadcast:
       if (is_root) flows.push_back(flow(call.send, call.count, call, true));
@@ -130,8 +130,8 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call) const {
   switch (call.collective) {
     case Collective::all_gather:
       for (std::size_t host = 0; host < hosts_.size(); ++host)
-        flows.push_back(flow(at(call.receive, offset_of(host, call.count, call.receive_offsets), call.type), call.count,
-                             call, false));
+        flows.push_back(flow(element_at(call.receive, offset_of(host, call.count, call.receive_offsets), call.type),
+                             call.count, call, false));
       break;
     case Collective::broadcast:
       if (!is_root || call.receive != call.send) flows.push_back(flow(call.receive, call.count, call, false));
@@ -157,8 +157,8 @@ std::vector<NetworkLaunch> NetworkCalls::for_each_host(const Call& call) const {
     part.root = host;
     part.count = count;
     part.send_counts = part.send_offsets = part.receive_counts = part.receive_offsets = {};
-    part.send = at(reduces ? call.send : call.receive, offset, call.type);
-    if (!reduces) part.receive = at(call.receive, offset, call.type);
+    part.send = element_at(reduces ? call.send : call.receive, offset, call.type);
+    if (!reduces) part.receive = element_at(call.receive, offset, call.type);
     for (NetworkLaunch& launch : across(part)) launches.push_back(std::move(launch));
   }
   return launches;

@@ -121,11 +121,11 @@ bool NetworkProxy::await(Condition&& condition) const {
   }
 }
 
-/// The kernel writes the next call when this one has been carried out.
+/// Once all of a call has been carried out, the next launch may describe another one there.
 Status NetworkProxy::carry_out() {
   NetworkWords& words = *setup_.words;
-  const NetworkCall& call = words.call;
-  const std::span<const Flow> flows(words.flows, call.flow_count);
+  const NetworkCall call = words.call;
+  const std::vector<Flow> flows(words.flows, words.flows + call.flow_count);
   if (call.collective == Collective::send_recv) return carry_out_messages(flows);
   for (std::uint32_t round = 0; round < call.rounds; ++round, ++rounds_) {
     const auto has_come = [&] {

@@ -216,9 +216,11 @@ std::vector<std::uint32_t> HostProgram::awaited_ranks() const {
     if (lane.ready < waits) {
       ranks.push_back(step.waits[lane.ready].rank);
     } else if (lane.ready < waits + sources) {
-      ranks.push_back(step.sources[lane.ready - waits].rank);
+      const BoundOperand& source = step.sources[lane.ready - waits];
+      if (source.kind != Operand::Kind::local) ranks.push_back(source.rank);  // else for a piece of its own
     } else if (lane.ready < waits + sources + step.destinations.size()) {
       const BoundOperand& send = step.destinations[lane.ready - waits - sources];
+      if (send.kind != Operand::Kind::send) continue;
       for (std::size_t reader : send.send->holders()) ranks.push_back(send.readers[reader]);
     }
   }
