@@ -15,6 +15,9 @@ using kernels::Flow;
 constexpr std::size_t good_rounds = 8;
 constexpr std::size_t short_round_bytes = 128 << 10;
 constexpr std::size_t grain_bytes = 16;
+/// That fill a link to the host.
+constexpr std::uint32_t most_blocks = 4;
+static_assert(kernels::max_flows <= 32 * most_blocks);
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
@@ -66,11 +69,13 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of(const IslandStep& step) con
 }
 
 std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch) {
+  if (launch.call.collective == Collective::send_recv)  // whose flows have one each
+    return std::min<std::uint32_t>(static_cast<std::uint32_t>(launch.flows.size()), most_blocks);
   std::size_t sent_bytes = 0, received_bytes = 0;
   for (const Flow& flow : launch.flows)
     (flow.sends ? sent_bytes : received_bytes) += std::min<std::size_t>(flow.bytes, flow.piece_bytes);
   const std::size_t bytes = std::max(sent_bytes, received_bytes);
-  return bytes <= 32 << 10 ? 1 : bytes <= 128 << 10 ? 2 : 4;
+  return bytes <= 32 << 10 ? 1 : bytes <= 128 << 10 ? 2 : most_blocks;
 }
 
 Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call, bool sends) const {

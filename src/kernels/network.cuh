@@ -50,14 +50,19 @@ __device__ __forceinline__ void copy_shares(const NetworkShare* shares, std::uin
     if (shares[i].bytes != 0) copy_by_block(dealer, shares[i].to, shares[i].from, shares[i].bytes);
 }
 
-/// By all threads of a block, into host memory: nobody waits for it.
 template <class T>
-__device__ __forceinline__ void describe(T* to, const T* from, std::uint32_t count) {
+__device__ __forceinline__ void copy_words(T* to, const T* from, std::uint32_t count) {
   static_assert(sizeof(T) % sizeof(std::uint64_t) == 0);
   auto* const words = reinterpret_cast<std::uint64_t*>(to);
   const auto* const given = reinterpret_cast<const std::uint64_t*>(from);
   for (std::uint32_t i = threadIdx.x; i < count * sizeof(T) / sizeof(std::uint64_t); i += blockDim.x)
     words[i] = given[i];
+}
+
+/// By all threads of a block: what the proxy is to do.
+__device__ __forceinline__ void describe(const NetworkExchange& exchange) {
+  copy_words(&exchange.words->call, &exchange.call, 1);
+  copy_words(exchange.words->flows, exchange.flows, exchange.call.flow_count);
 }
 
 /// After a barrier that follows the last write of what the word tells of: the proxy may read it.
@@ -112,10 +117,7 @@ __global__ void __launch_bounds__(max_threads, 1) network_exchange(const __grid_
   mark_start(exchange.ring, before);
   __syncthreads();
   const std::uint64_t first = shared.rounds;
-  if (blockIdx.x == 0 && shared.failed == 0) {
-    describe(&exchange.words->call, &call, 1);
-    describe(exchange.words->flows, exchange.flows, call.flow_count);
-  }
+  if (blockIdx.x == 0 && shared.failed == 0) describe(exchange);
   for (std::uint32_t step = 0; step < call.rounds + network_depth; ++step) {
     const bool fills = step < call.rounds, takes = step >= network_depth;
     if (!fills && !takes) continue;

@@ -29,8 +29,8 @@ struct Flow {
   std::byte* data;            ///< in this device's memory, of any alignment
   std::size_t bytes;          ///< at least 1
   std::uint32_t piece_bytes;  ///< of a round, less in the last one; a multiple of 16
-  std::uint32_t slot_offset;  ///< of a message: where its ring begins among all slots, bytes; a multiple of 16
-  std::uint16_t depth;        ///< likewise: pieces of the ring
+  std::uint32_t slot_offset;  ///< in a round's slot, or of a message's ring among all slots; a multiple of 16
+  std::uint16_t depth;        ///< of a message: pieces of the ring
   std::uint16_t block;        ///< of a collective: pieces lie one after the other in the slot; this one's place
   std::uint16_t peer;         ///< of a message: the rank that it goes to or comes from, of those that the call is among
   DataType type;              ///< likewise
@@ -45,7 +45,9 @@ constexpr Chunk piece_of(const Flow& flow, std::uint32_t round) {
   return {offset, left < flow.piece_bytes ? static_cast<std::uint32_t>(left) : flow.piece_bytes};
 }
 /// Where it lies in the round's slot. Blocks of an odd length lie at places of any alignment.
-constexpr std::size_t slot_place(const Flow& flow, const Chunk& piece) { return std::size_t{flow.block} * piece.bytes; }
+constexpr std::size_t slot_place(const Flow& flow, const Chunk& piece) {
+  return flow.slot_offset + std::size_t{flow.block} * piece.bytes;
+}
 /// How many pieces it has.
 constexpr std::uint32_t pieces_of(const Flow& flow) {
   return static_cast<std::uint32_t>((flow.bytes + flow.piece_bytes - 1) / flow.piece_bytes);

@@ -1,8 +1,6 @@
 #pragma once
 
-#include "kernels/lane.cuh"
-#include "kernels/network.hpp"
-#include "kernels/shifted.cuh"
+#include "kernels/network.cuh"
 
 /// The kernel of sends and receives that go through the host's memory (network.hpp). A thread of a block's first warp
 /// looks after each flow, of which no block has more; all threads move its pieces.
@@ -51,17 +49,6 @@ class MessageProgress {
   std::uint32_t seen_ = 0;   ///< of this launch: pieces that the host was last seen to have sent, or to have got
   std::uint32_t moved_ = 0;  ///< likewise: that a turn has moved
 };
-
-/// By all threads of block 0: tells the host what it is to do.
-__device__ __forceinline__ void post_messages(const NetworkExchange& exchange) {
-  NetworkWords& words = *exchange.words;
-  for (std::uint32_t i = threadIdx.x; i < exchange.call.flow_count; i += blockDim.x) words.flows[i] = exchange.flows[i];
-  if (threadIdx.x == 0) words.call = exchange.call;
-  __syncthreads();
-  if (threadIdx.x != blockDim.x - 1) return;
-  __threadfence_system();
-  store_word(&words.posted.value, exchange.counts->calls + 1);
-}
 
 /// By the first warp: waits until anything may be moved, and says what.
 __device__ __forceinline__ void await_turn(const NetworkExchange& exchange, MessageProgress& progress,
@@ -140,7 +127,11 @@ __global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_
   if (__syncthreads_or(acquire_count(&exchange.counts->gave_up) != 0 ? 1 : 0) != 0) return tell_finished(ring);
   MessageProgress progress(exchange, threadIdx.x);
   if (threadIdx.x < warp_threads) shared.before[threadIdx.x] = progress.before();
-  if (blockIdx.x == 0) post_messages(exchange);
+  if (blockIdx.x == 0) {
+    describe(exchange);
+    __syncthreads();
+    if (threadIdx.x == blockDim.x - 1) tell_proxy(exchange.words->posted, exchange.counts->calls + 1);
+  }
   Patience patience;
   const MessagesTurn* turn;
   for (std::uint32_t number = 0;; ++number) {

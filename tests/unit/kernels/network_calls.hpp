@@ -50,7 +50,6 @@ class GivenCall {
   struct Length {
     std::size_t bytes;
     std::uint32_t piece_bytes;
-    std::uint32_t first_round = 0;
   };
   /// As many as lie one after the other in each round, the data of each a byte further from a multiple of 16.
   GivenCall& add(bool sends, const Length& length, std::uint32_t together = 1, std::size_t shift = 0) {
@@ -60,7 +59,6 @@ class GivenCall {
       flow.bytes = length.bytes;
       flow.piece_bytes = length.piece_bytes;
       flow.slot_offset = end;
-      flow.first_round = length.first_round;
       flow.block = static_cast<std::uint16_t>(block);
       flow.peer = static_cast<std::uint16_t>(random_());
       flow.type = random_() % 2 == 0 ? DataType::int32 : DataType::bfloat16;
@@ -202,8 +200,8 @@ class Proxy {
     for (std::uint32_t i = 0; i < other.flow_count; ++i) {
       const Flow &a = rank_.words->flows[i], &b = given.flows[i];
       EXPECT_TRUE(a.data == b.data && a.bytes == b.bytes && a.piece_bytes == b.piece_bytes &&
-                  a.slot_offset == b.slot_offset && a.first_round == b.first_round && a.block == b.block &&
-                  a.peer == b.peer && a.type == b.type && a.sends == b.sends)
+                  a.slot_offset == b.slot_offset && a.depth == b.depth && a.block == b.block && a.peer == b.peer &&
+                  a.type == b.type && a.sends == b.sends)
           << "flow " << i;
     }
   }

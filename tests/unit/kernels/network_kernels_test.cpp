@@ -31,8 +31,7 @@ GivenCall random_call(Random& random, std::uint32_t rounds, std::uint32_t flows)
   while (given.flows.size() < flows) {
     GivenCall::Length length;
     length.piece_bytes = std::array{16u, 32u, 48u, 272u, 1040u, 1504u}[random() % 6];
-    length.first_round = static_cast<std::uint32_t>(random() % rounds);
-    const std::size_t longest = std::size_t{length.piece_bytes} * (rounds - length.first_round);
+    const std::size_t longest = std::size_t{length.piece_bytes} * rounds;
     length.bytes = random() % 4 == 0 ? longest : random() % longest + 1;
     const auto left = static_cast<std::uint32_t>(flows - given.flows.size());
     given.add(random() % 2 == 0, length, std::min(left, 1 + static_cast<std::uint32_t>(random() % 5)), random() % 16);
@@ -90,7 +89,7 @@ TEST_P(Network, AllAlignments) {
     for (const std::size_t shift : {0, 3, 8}) {
       GivenCall given(2);
       for (const bool sends : {true, false})
-        given.add(sends, {bytes, 1056, 1}, 16, shift).add(sends, {bytes, 1056}, 17);
+        given.add(sends, {1056 + bytes, 1056}, 16, shift).add(sends, {bytes, 1056}, 17);
       calls.push_back(std::move(given));
     }
   check(calls);
@@ -133,9 +132,10 @@ TEST(NetworkShares, FollowOneAnother) {
   for (const std::uint32_t blocks : {1u, 2u, 7u, max_network_blocks})
     for (const std::uint32_t bytes : {1u, 16u, 17u, 16 * blocks - 1, 16 * blocks, 16 * blocks + 1, 5003u})
       for (const bool sends : {true, false}) {
-        const GivenCall given = std::move(GivenCall(round).add(sends, {bytes, 5008, sends ? round : 1}));
+        const std::size_t before = std::size_t{5008} * (sends ? round : round - network_depth);
+        const GivenCall given = std::move(GivenCall(round + 1).add(sends, {before + bytes, 5008}));
         const Flow& flow = given.flows[0];
-        std::byte *slot = rank.slot(round, sends), *data = flow.data;
+        std::byte *slot = rank.slot(round, sends), *data = flow.data + before;
         const std::uint32_t least = bytes / 16 / blocks * 16;
         gridDim.x = blocks;
         for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
