@@ -148,7 +148,7 @@ TEST(NetworkShares, FollowOneAnother) {
           slot += share.bytes;
           data += share.bytes;
         }
-        EXPECT_EQ(data, flow.data + bytes) << bytes << " on " << blocks;
+        EXPECT_EQ(data, flow.data + before + bytes) << bytes << " on " << blocks;
       }
 }
 
