@@ -41,8 +41,7 @@ void check(EmulatedHosts::Rank& rank, const Islands& hosts, CollectiveCase c) {
 
 class Hosts : public ::testing::TestWithParam<Islands> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, Hosts,
-                         ::testing::Values(Islands{{0}, {1}}, Islands{{0, 1}, {2, 3}}, Islands{{0, 2}, {1, 3}},
-                                           Islands{{0, 1}, {2}}, Islands{{0, 3}, {1}, {2}}),
+                         ::testing::Values(Islands{{0}, {1}}, Islands{{0, 2}, {1, 3}}, Islands{{0, 3}, {1}, {2}}),
                          [](const auto& test) {
                            std::string name;
                            for (const Island& host : test.param) {
@@ -60,7 +59,7 @@ TEST_P(Hosts, CollectivesHaveTheBitsOfTheReference) {
     for (const Collective collective :
          {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce, Collective::all_gather,
           Collective::broadcast, Collective::all_to_all, Collective::gather, Collective::scatter})
-      for (const std::size_t count : {1, 1501, 50'003, 400'009}) {
+      for (const std::size_t count : {1, 1501, 50'003, 170'009}) {
         CollectiveCase c;
         c.collective = collective;
         c.type = std::array{DataType::float32, DataType::bfloat16, DataType::int8, DataType::float64}[seed % 4];
@@ -82,7 +81,7 @@ TEST_P(Hosts, SumsCrossInAWireFormat) {
     std::uint64_t seed = 1;
     for (const WireFormat wire : {WireFormat::int8, WireFormat::fp8, WireFormat::int4})
       for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter})
-        for (const std::size_t count : {100, 16'385, 200'003}) {
+        for (const std::size_t count : {100, 40'003}) {
           if (collective == Collective::reduce_scatter && !are_alike(GetParam())) continue;
           CollectiveCase c;
           c.collective = collective;
@@ -102,10 +101,10 @@ TEST_P(Hosts, Messages) {
   EmulatedHosts hosts(GetParam());
   hosts.run([](EmulatedHosts::Rank& rank) {
     const std::uint32_t ranks = rank.hosts->ranks();
-    for (std::uint64_t turn = 0; turn < 6; ++turn) {
+    for (std::uint64_t turn = 0; turn < 4; ++turn) {
       const auto bytes_of = [turn](std::uint64_t from, std::uint64_t to, std::uint64_t nth) {
         const std::uint64_t bits = mix(turn * 1000 + from * 100 + to * 10 + nth);
-        return static_cast<std::size_t>(bits / 4 % (bits % 3 == 0 ? 1'500'000 : 5000));
+        return static_cast<std::size_t>(bits / 4 % (bits % 3 == 0 ? 600'000 : 5000));
       };
       const auto data_of = [&](std::uint32_t from, std::uint32_t to, std::uint32_t nth) {
         return random_elements(DataType::uint8, bytes_of(from, to, nth), turn * 7919 + from * 101 + to * 11 + nth);
