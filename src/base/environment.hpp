@@ -173,6 +173,10 @@ inline constexpr Variable environment_table[] = {
      "Threads with which a GPU rank adds up on the CPU, where it does so (STRAIT_CPU_REDUCE_BYTES). They sleep while "
      "there is nothing to add.",
      "", 1, 256},
+    {"STRAIT_NETWORK_LANES", VariableKind::integer, "4", true,
+     "GPU ranks of several hosts: threads with which each trades with other hosts, and connections with each of their "
+     "ranks. They sleep while there is nothing to trade. 1 fills 10 Gbit/s.",
+     "", 1, 8},
     {"STRAIT_CPU_REDUCER_CORES", VariableKind::text, "", false,
      "Cores on which this process's adding threads may run, such as 0-3,16. Unset: those of the thread that makes the "
      "communicator: set it where a launcher binds that to few."},

@@ -57,6 +57,7 @@ struct CommOptions {
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
   /// Of their larger buffer: smaller ones stay exact. Unset: Comm::wire_bytes().
   std::optional<std::size_t> wire_bytes;
+  std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: of each one's proxy
   // Of communicators that GPU ranks of several hosts have among themselves (HostsRank).
   std::uint32_t averaged = 0;   ///< contributions that an average divides by; 0: as many as there are ranks
   std::vector<RankName> names;  ///< of the ranks, by which errors call them; none: as they joined

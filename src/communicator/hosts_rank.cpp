@@ -20,8 +20,8 @@ using cuda::DeviceGuard;
 
 namespace {
 
-/// So that there is a piece for each message of a launch; and a round of as much pays on fast networks.
-constexpr std::uint32_t slot_bytes = 3 << 19;
+/// As long as what goes to all hosts in one round, and all together a piece for each message of a launch.
+constexpr std::uint32_t slot_bytes = 1 << 20;
 constexpr std::size_t counts_offset_bytes = 4096, scratch_offset_bytes = 8192;
 constexpr std::size_t scratch_bytes = std::size_t{4} << 20;
 static_assert(sizeof(kernels::LaunchCounts) <= counts_offset_bytes &&
@@ -50,9 +50,9 @@ Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request) {
 Status HostsRank::prepare() {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  transport_name_ = request_.host->transport_name() + "+" + request_.all->transport_name();
+  transport_name_ = request_.host->transport_name() + "+" + request_.all.front()->transport_name();
   STRAIT_TRY(request_.agree(open_memory(), "prepare what it trades with other hosts"));
-  const auto piece_bytes = static_cast<std::uint32_t>(request_.all->slot_bytes());
+  const auto piece_bytes = static_cast<std::uint32_t>(request_.all.front()->slot_bytes());
   if (kernels::network_slots_bytes(slot_bytes) < std::size_t{piece_bytes} * kernels::max_flows)
     return fail(Code::internal_error, "slots of " + std::to_string(piece_bytes) + " bytes between hosts are too long");
   hosts_ = DeviceIslands(request_.rank, request_.hosts, scratch(), scratch_bytes);
@@ -79,6 +79,8 @@ Status HostsRank::open_memory() {
 Status HostsRank::open_order() {
   STRAIT_ASSIGN(auto beside, staged::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(side_, SideStreams::open(std::move(beside)));
+  STRAIT_ASSIGN(beside, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(waking_, SideStreams::open(std::move(beside)));
   CallOrder::Setup setup;
   STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
@@ -94,12 +96,14 @@ Status HostsRank::open_proxy() {
   setup.words = static_cast<kernels::NetworkWords*>(network_.data());
   setup.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
   setup.slot_bytes = slot_bytes;
-  setup.run = [this](auto among, const Call& call) {
-    Comm& comm = comm_of(among);
+  setup.rank = request_.rank;
+  setup.lanes = static_cast<std::uint32_t>(request_.all.size());
+  setup.run = [this](std::uint32_t lane, auto among, const Call& call) {
+    Comm& comm = comm_of(lane, among);
     return comm.or_out_of_memory([&] { return comm.run(call); });
   };
-  setup.run_messages = [this](std::span<const Call> messages, MessagePieces& pieces) {
-    Comm& comm = *request_.all;
+  setup.run_messages = [this](std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces) {
+    Comm& comm = *request_.all[lane];
     return comm.or_out_of_memory([&] { return comm.run_messages(messages, pieces); });
   };
   setup.has_failed = [watch = request_.watch] { return watch->has_failed(); };
@@ -168,23 +172,31 @@ Status HostsRank::launch(const NetworkLaunch& what, void* stream) {
   argument.call.flow_count = static_cast<std::uint32_t>(what.flows.size());
   argument.call.blocks = NetworkCalls::blocks_for(what);
   std::copy(what.flows.begin(), what.flows.end(), argument.flows);
-  STRAIT_TRY(wake_proxy(stream));
   const void* const kernel = what.call.collective == Collective::send_recv ? kernels::network_messages_kernel()
                                                                            : kernels::network_exchange_kernel();
-  STRAIT_TRY(launcher_->launch(kernel, &argument, {argument.call.blocks, kernels::max_threads, false}, stream));
+  const auto launch_now = [&] {
+    return launcher_->launch(kernel, &argument, {argument.call.blocks, kernels::max_threads, false}, stream);
+  };
+  if (order_->is_captured()) {
+    STRAIT_TRY(launch_waking(launch_now, stream));
+  } else {
+    proxy_->expect();
+    STRAIT_TRY(launch_now());
+  }
   order_->launched(argument.call.blocks);
   return {};
 }
 
-/// Graphs run when they are launched, of which nobody tells.
-Status HostsRank::wake_proxy(void* stream) {
-  if (!order_->is_captured()) {
-    proxy_->expect();
-    return {};
-  }
+/// Graphs run when they are launched, of which nobody tells. The proxy is woken beside the kernel, which then need not
+/// wait for that where it is awake.
+Status HostsRank::launch_waking(const std::function<Status()>& launch, void* stream) {
   captured_.push_back(std::make_unique<Wake>(Wake{proxy_.get()}));
-  return check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), &Wake::make, captured_.back().get()),
-               "cannot have a stream wake the proxy");
+  STRAIT_ASSIGN(void* const beside, waking_->fork(stream));
+  Status given = check(cudaLaunchHostFunc(static_cast<cudaStream_t>(beside), &Wake::make, captured_.back().get()),
+                       "cannot have a stream wake the proxy");
+  if (given) given = launch();
+  const Status joined = waking_->join(stream);  // also when that failed: a capture ends with nothing left open
+  return given ? joined : given;
 }
 
 Status HostsRank::enqueue_messages(std::span<const Call> calls) {
@@ -238,8 +250,9 @@ Status HostsRank::deregister_memory(std::uint64_t number) {
 void HostsRank::forget_memory(std::uint64_t number) { (void)request_.host->deregister_memory(number); }
 
 std::vector<Comm*> HostsRank::parts() const {
-  std::vector<Comm*> parts{request_.host.get(), request_.all.get()};
-  if (request_.across) parts.push_back(request_.across.get());
+  std::vector<Comm*> parts{request_.host.get()};
+  for (const auto* lanes : {&request_.across, &request_.all})
+    for (const auto& comm : *lanes) parts.push_back(comm.get());
   return parts;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -64,9 +65,9 @@ class HostsRank final : public DeviceRank {
   std::byte* scratch() const;
   Status carry_messages(std::span<const Call> calls, void* stream);
   Status launch(const NetworkLaunch& what, void* stream);
-  Status wake_proxy(void* stream);
-  Comm& comm_of(kernels::NetworkCall::Among among) const {
-    return among == kernels::NetworkCall::Among::across ? *request_.across : *request_.all;
+  Status launch_waking(const std::function<Status()>& launch, void* stream);
+  Comm& comm_of(std::uint32_t lane, kernels::NetworkCall::Among among) const {
+    return *(among == kernels::NetworkCall::Among::across ? request_.across : request_.all)[lane];
   }
   std::vector<Comm*> parts() const;
   bool await_own_work();
@@ -81,7 +82,8 @@ class HostsRank final : public DeviceRank {
   DeviceIslands hosts_;
   NetworkCalls calls_;
   std::unique_ptr<CallOrder> order_;
-  std::unique_ptr<SideStreams> side_;  ///< for what a group of messages has within the host
+  std::unique_ptr<SideStreams> side_;    ///< for what a group of messages has within the host
+  std::unique_ptr<SideStreams> waking_;  ///< in graphs
   std::unique_ptr<InTime> questions_;
   std::vector<std::unique_ptr<Wake>> captured_;  ///< a graph may be launched as long as there is the proxy
   std::unique_ptr<NetworkProxy> proxy_;

@@ -15,12 +15,13 @@ namespace strait {
 struct HostsRequest {
   int device = 0;
   std::uint32_t rank = 0;
-  std::vector<Island> hosts;     ///< which ranks are of one
-  bool joins_graphs = true;      ///< CallOrder::Setup
-  Watch* watch = nullptr;        ///< outlives the rank
-  std::unique_ptr<Comm> host;    ///< the GPU ranks of this host
-  std::unique_ptr<Comm> across;  ///< host ranks: one of each host, as DeviceIslands has them meet; null: not this one
-  std::unique_ptr<Comm> all;     ///< host ranks
+  std::vector<Island> hosts;   ///< which ranks are of one
+  bool joins_graphs = true;    ///< CallOrder::Setup
+  Watch* watch = nullptr;      ///< outlives the rank
+  std::unique_ptr<Comm> host;  ///< the GPU ranks of this host
+  /// Host ranks, by lane of the proxy: one of each host, as DeviceIslands has them meet; none: not this one.
+  std::vector<std::unique_ptr<Comm>> across;
+  std::vector<std::unique_ptr<Comm>> all;  ///< likewise, everybody
   /// As in DeviceRank::Request.
   std::function<Status(const Status& own, const std::string& what)> agree;
 };

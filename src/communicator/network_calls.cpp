@@ -12,7 +12,7 @@ using kernels::Flow;
 
 /// Of a collective: so many, if its rounds are not too short, so that what the GPU, the network and the GPU again do
 /// for neighbouring rounds goes on at the same time.
-constexpr std::size_t good_rounds = 8;
+constexpr std::size_t good_rounds = 16;
 constexpr std::size_t short_round_bytes = 128 << 10;
 constexpr std::size_t grain_bytes = 16;
 /// That fill a link to the host.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/own_thread.hpp"
 #include "base/shortage.hpp"
@@ -18,8 +19,9 @@ using kernels::Flow;
 using kernels::NetworkCall;
 using kernels::NetworkWords;
 
-/// Longer than what a GPU takes to its next step where all is well.
-constexpr auto spin = std::chrono::microseconds(2000);
+/// Longer than what a GPU takes to its next step where all is well, and not so long that many ranks' threads would take
+/// the cores of what the program does between calls.
+constexpr auto spin = std::chrono::microseconds(200);
 constexpr auto first_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
 constexpr unsigned long timer_slack_ns = 1000;  // of naps; the system's default would stretch each by 50 us
 constexpr int looks_between_clocks = 64;
@@ -39,27 +41,43 @@ void write(NetworkWords::Word& word, std::uint64_t value) {
 
 }  // namespace
 
-/// The rings of a call's messages. `base`: pieces that each place had before.
+/// The rings of some of a call's messages.
 class NetworkProxy::Pieces final : public MessagePieces {
  public:
-  Pieces(const Setup& setup, std::span<const Flow> flows, std::span<const std::uint64_t> base)
-      : setup_(setup), flows_(flows), base_(base) {}
+  Pieces(const Setup& setup, const Described& described, const std::vector<std::size_t>& places)
+      : setup_(setup), described_(described), places_(places) {}
   std::byte* find(std::size_t message, std::uint32_t slice) noexcept override {
-    const Flow& flow = flows_[message];
-    const std::uint64_t moved = read(setup_.words->moved[message]) - base_[message];
+    const std::size_t place = places_[message];
+    const Flow& flow = described_.flows[place];
+    const std::uint64_t moved = read(setup_.words->moved[place]) - described_.pieces[place];
     const std::uint64_t there = moved + (flow.sends ? 0 : flow.depth);
     if (slice >= there) return nullptr;
     return setup_.slots + flow.slot_offset + std::size_t{slice % flow.depth} * flow.piece_bytes;
   }
   void finish(std::size_t message, std::uint32_t slice) noexcept override {
-    write(setup_.words->ready[message], base_[message] + slice + 1);
+    const std::size_t place = places_[message];
+    write(setup_.words->ready[place], described_.pieces[place] + slice + 1);
   }
 
  private:
   const Setup& setup_;
-  std::span<const Flow> flows_;
-  std::span<const std::uint64_t> base_;
+  const Described& described_;
+  const std::vector<std::size_t>& places_;
 };
+
+Status NetworkProxy::start() {
+  const SignalsBlocked inherited;
+  now_.pieces.resize(kernels::max_flows);
+  try {
+    threads_.emplace_back([this] { lead(); });
+    for (std::uint32_t lane = 1; lane < setup_.lanes; ++lane) threads_.emplace_back([this, lane] { help(lane); });
+  } catch (const std::system_error& error) {
+    return fail(Code::system_error, std::string("cannot start the threads that trade with other hosts: ") +
+                                        error.what() +
+                                        ". Allow more threads (ulimit -u), or set STRAIT_NETWORK_LANES lower");
+  }
+  return {};
+}
 
 void NetworkProxy::end() {
   {
@@ -67,18 +85,7 @@ void NetworkProxy::end() {
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_ = {};
-}
-
-Status NetworkProxy::start() {
-  const SignalsBlocked inherited;
-  try {
-    thread_ = std::jthread([this] { work(); });
-  } catch (const std::system_error& error) {
-    return fail(Code::system_error, std::string("cannot start the thread that trades with other hosts: ") +
-                                        error.what() + ". Allow more threads (ulimit -u)");
-  }
-  return {};
+  threads_.clear();
 }
 
 void NetworkProxy::expect() {
@@ -89,20 +96,50 @@ void NetworkProxy::expect() {
   changed_.notify_all();
 }
 
-void NetworkProxy::work() {
+void NetworkProxy::lead() {
   is_own_thread = true;
   pthread_setname_np(pthread_self(), "strait-network");
   prctl(PR_SET_TIMERSLACK, timer_slack_ns);
-  while (await_expected() && await([this] { return read(setup_.words->posted) > calls_; })) {
-    if (const Status done = or_shortage([this] { return carry_out(); }); !done) return setup_.fail(done.error());
+  while (await_call()) {
+    const Status done = or_shortage([this] {
+      describe_call();
+      return carry_out_together();
+    });
+    if (!done) return setup_.fail(done.error());
     ++calls_;
   }
 }
 
-bool NetworkProxy::await_expected() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopping_ || expected_ > calls_; });
-  return !stopping_;
+void NetworkProxy::help(std::uint32_t lane) {
+  is_own_thread = true;
+  pthread_setname_np(pthread_self(), "strait-network");
+  prctl(PR_SET_TIMERSLACK, timer_slack_ns);
+  for (std::uint64_t helped = 0;; ++helped) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stopping_ || shared_calls_ > helped; });
+      if (stopping_) return;
+    }
+    const Status done = or_shortage([this, lane] { return carry_out(lane); });
+    if (!done) setup_.fail(done.error());
+    --helping_;
+    if (!done) return;
+  }
+}
+
+/// Right after the last one, and then when one is expected.
+bool NetworkProxy::await_call() {
+  const auto is_posted = [this] { return read(setup_.words->posted) > calls_; };
+  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_;)
+    for (int look = 0; look < looks_between_clocks; ++look) {
+      if (is_posted()) return true;
+      relax();
+    }
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stopping_ || expected_ > calls_; });
+  }
+  return await(is_posted);
 }
 
 template <class Condition>
@@ -121,24 +158,57 @@ bool NetworkProxy::await(Condition&& condition) const {
   }
 }
 
-/// Once all of a call has been carried out, the next launch may describe another one there.
-Status NetworkProxy::carry_out() {
-  NetworkWords& words = *setup_.words;
-  const NetworkCall call = words.call;
-  const std::vector<Flow> flows(words.flows, words.flows + call.flow_count);
-  if (call.collective == Collective::send_recv) return carry_out_messages(flows);
-  for (std::uint32_t round = 0; round < call.rounds; ++round, ++rounds_) {
+/// The kernel describes the next one when all of this has been carried out.
+void NetworkProxy::describe_call() {
+  const NetworkWords& words = *setup_.words;
+  for (std::size_t place = 0; place < now_.flows.size(); ++place)
+    if (now_.call.collective == Collective::send_recv) now_.pieces[place] += kernels::pieces_of(now_.flows[place]);
+  now_.first_round += now_.call.rounds;
+  now_.call = words.call;
+  now_.flows.assign(words.flows, words.flows + now_.call.flow_count);
+}
+
+/// A call of one round is the first lane's.
+Status NetworkProxy::carry_out_together() {
+  const bool is_long = now_.call.collective == Collective::send_recv || now_.call.rounds > 1;
+  if (!is_long || setup_.lanes == 1) return carry_out(0);
+  helping_ = setup_.lanes - 1;
+  {
+    const std::lock_guard lock(mutex_);
+    ++shared_calls_;
+  }
+  changed_.notify_all();
+  STRAIT_TRY(carry_out(0));
+  if (!await([this] { return helping_ == 0; })) return fail(Code::aborted, "the communicator has failed");
+  return {};
+}
+
+Status NetworkProxy::carry_out(std::uint32_t lane) {
+  const NetworkCall& call = now_.call;
+  if (call.collective == Collective::send_recv) return carry_out_messages(lane);
+  auto& pushed = setup_.words->pushed;
+  for (std::uint32_t round = lane; round < call.rounds; round += setup_.lanes) {
+    const std::uint64_t number = now_.first_round + round;
     const auto has_come = [&] {
-      return std::all_of(words.pushed, words.pushed + call.blocks, [this](auto& word) { return read(word) > rounds_; });
+      return std::all_of(pushed, pushed + call.blocks, [&](auto& word) { return read(word) > number; });
     };
     if (!await(has_come)) return fail(Code::aborted, "the communicator has failed");
-    STRAIT_TRY(setup_.run(call.among, call_of_round(call, flows, round)));
-    write(words.done, rounds_ + 1);
+    STRAIT_TRY(setup_.run(lane, call.among, call_of_round(round)));
+    finish_round(number);
   }
   return {};
 }
 
-Call NetworkProxy::call_of_round(const NetworkCall& call, std::span<const Flow> flows, std::uint32_t round) const {
+/// Lanes finish rounds in any order; the kernel hears of those that have no unfinished one before them.
+void NetworkProxy::finish_round(std::uint64_t round) {
+  const std::lock_guard lock(finishing_);
+  finished_[round % finished_.size()] = true;
+  while (std::exchange(finished_[rounds_ % finished_.size()], false)) ++rounds_;
+  write(setup_.words->done, rounds_);
+}
+
+Call NetworkProxy::call_of_round(std::uint32_t round) const {
+  const NetworkCall& call = now_.call;
   Call own;
   own.collective = call.collective;
   own.type = call.type;
@@ -146,16 +216,27 @@ Call NetworkProxy::call_of_round(const NetworkCall& call, std::span<const Flow> 
   own.root = call.root;
   own.wire = call.wire;
   own.count = call.count;
-  if (own.count == 0 && !flows.empty())
-    own.count = kernels::piece_of(flows.front(), round).bytes / size_bytes(call.type);
-  own.send = setup_.slots + kernels::network_slot(rounds_, true, setup_.slot_bytes);
-  own.receive = setup_.slots + kernels::network_slot(rounds_, false, setup_.slot_bytes);
+  if (own.count == 0 && !now_.flows.empty())
+    own.count = kernels::piece_of(now_.flows.front(), round).bytes / size_bytes(call.type);
+  const std::uint64_t number = now_.first_round + round;
+  own.send = setup_.slots + kernels::network_slot(number, true, setup_.slot_bytes);
+  own.receive = setup_.slots + kernels::network_slot(number, false, setup_.slot_bytes);
   return own;
 }
 
-Status NetworkProxy::carry_out_messages(std::span<const Flow> flows) {
+/// Both ends find alike, and the two directions between two ranks seldom share one.
+std::uint32_t NetworkProxy::lane_of(const Flow& flow) const {
+  const std::uint32_t from = flow.sends ? setup_.rank : flow.peer, to = flow.sends ? flow.peer : setup_.rank;
+  return (2 * from + to) % setup_.lanes;
+}
+
+Status NetworkProxy::carry_out_messages(std::uint32_t lane) const {
+  std::vector<std::size_t> places;
   std::vector<Call> messages;
-  for (const Flow& flow : flows) {
+  for (std::size_t place = 0; place < now_.flows.size(); ++place) {
+    const Flow& flow = now_.flows[place];
+    if (lane_of(flow) != lane) continue;
+    places.push_back(place);
     Call& message = messages.emplace_back();
     message.collective = Collective::send_recv;
     message.type = flow.type;
@@ -163,10 +244,9 @@ Status NetworkProxy::carry_out_messages(std::span<const Flow> flows) {
     message.sends = flow.sends;
     message.peer = flow.peer;
   }
-  Pieces pieces(setup_, flows, pieces_);
-  STRAIT_TRY(setup_.run_messages(messages, pieces));
-  for (std::size_t i = 0; i < flows.size(); ++i) pieces_[i] += kernels::pieces_of(flows[i]);
-  return {};
+  if (messages.empty()) return {};
+  Pieces pieces(setup_, now_, places);
+  return setup_.run_messages(lane, messages, pieces);
 }
 
 }  // namespace strait

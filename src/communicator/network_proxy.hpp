@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -18,9 +19,15 @@
 
 namespace strait {
 
-/// A rank's thread that carries out between hosts what its GPU's kernels describe in host memory (kernels/network.hpp):
-/// each round as a collective of host ranks, messages as a group that goes on as pieces come. It sleeps while nothing
-/// is expected, polls from then on until the GPU has come to it, and naps between looks where that is long.
+/// A rank's threads that carry out between hosts what its GPU's kernels describe in host memory (kernels/network.hpp).
+/// There are so many lanes, each a thread with communicators of host ranks of its own: by one connection, and one
+/// thread, goes less than fast networks carry. Round r of a call is a collective of lane r modulo their number;
+/// messages are a group of each lane's, which goes on as pieces come, and those from one rank to another are all of one
+/// lane.
+///
+/// The first thread hears of calls, and has the others take part in those that are long enough. Idle threads sleep. The
+/// first one polls for a short while after a call, for the next may follow, and from when a launch is expected until
+/// the GPU has come to it, with naps between looks where that is long.
 class NetworkProxy {
  public:
   using Among = kernels::NetworkCall::Among;
@@ -28,10 +35,12 @@ class NetworkProxy {
     kernels::NetworkWords* words = nullptr;  ///< zeroed; kept, as the slots, by the caller until this has ended
     std::byte* slots = nullptr;
     std::uint32_t slot_bytes = 0;
-    /// A collective of host ranks, from host memory to host memory; until it is done.
-    std::function<Status(Among among, const Call& call)> run;
+    std::uint32_t rank = 0;
+    std::uint32_t lanes = 1;  ///< the same on all ranks
+    /// On a lane: a collective of host ranks, from host memory to host memory; until it is done.
+    std::function<Status(std::uint32_t lane, Among among, const Call& call)> run;
     /// Likewise, messages among all, by their numbers.
-    std::function<Status(std::span<const Call> messages, MessagePieces& pieces)> run_messages;
+    std::function<Status(std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces)> run_messages;
     /// Whether the communicator has failed.
     std::function<bool()> has_failed;
     /// It has now, unless it had before.
@@ -41,34 +50,50 @@ class NetworkProxy {
   ~NetworkProxy() { end(); }
   NetworkProxy(const NetworkProxy&) = delete;
   NetworkProxy& operator=(const NetworkProxy&) = delete;
-  /// Code::system_error where there is no thread to be had.
+  /// Code::system_error where there are no threads to be had.
   Status start();
-  /// Ends the thread; what it is at ends when the communicator of the host ranks does.
+  /// Ends the threads; what they are at ends when the communicators of the host ranks do.
   void end();
   /// Before, or when, a stream comes to a launch. From any thread.
   void expect();
 
  private:
   class Pieces;
-  void work();
-  bool await_expected();
+  /// A call as the kernel described it, and how many rounds, and pieces of each flow, there were before.
+  struct Described {
+    kernels::NetworkCall call{};
+    std::vector<kernels::Flow> flows;
+    std::vector<std::uint64_t> pieces;
+    std::uint64_t first_round = 0;
+  };
+  void lead();
+  void help(std::uint32_t lane);
+  bool await_call();
   /// Polls. False: the communicator has failed, or this ends.
   template <class Condition>
   bool await(Condition&& condition) const;
-  Status carry_out();
-  Status carry_out_messages(std::span<const kernels::Flow> flows);
-  Call call_of_round(const kernels::NetworkCall& call, std::span<const kernels::Flow> flows, std::uint32_t round) const;
+  void describe_call();
+  Status carry_out_together();
+  Status carry_out(std::uint32_t lane);
+  Status carry_out_messages(std::uint32_t lane) const;
+  void finish_round(std::uint64_t round);
+  Call call_of_round(std::uint32_t round) const;
+  std::uint32_t lane_of(const kernels::Flow& flow) const;
   bool is_over() const { return stopping_ || setup_.has_failed(); }
 
   const Setup setup_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t expected_ = 0;
+  std::uint64_t expected_ = 0;              ///< launches
+  std::uint64_t shared_calls_ = 0;          ///< that all lanes take part in
+  std::atomic<std::uint32_t> helping_ = 0;  ///< lanes that are at the last of these
   std::atomic<bool> stopping_ = false;
-  std::uint64_t calls_ = 0, rounds_ = 0;  ///< carried out
-  std::vector<std::uint64_t> pieces_ =    ///< likewise, by place of the flow
-      std::vector<std::uint64_t>(kernels::max_flows);
-  std::jthread thread_;  ///< last: it uses the rest
+  std::uint64_t calls_ = 0;  ///< carried out, by the first thread
+  Described now_;            ///< not changed while lanes help
+  std::mutex finishing_;
+  std::uint64_t rounds_ = 0;                             ///< carried out, with all before them
+  std::array<bool, kernels::network_depth> finished_{};  ///< of the later ones
+  std::vector<std::jthread> threads_;                    ///< by lane; last: they use the rest
 };
 
 }  // namespace strait

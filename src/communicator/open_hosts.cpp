@@ -62,8 +62,12 @@ Status Comm::open_hosts(const Deadline& deadline) {
     return make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(rank_), part, {});
   };
   STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));
-  STRAIT_ASSIGN(request.across, join_part(across(request.hosts, place), place, -1));
-  STRAIT_ASSIGN(request.all, join_part(everyone, 0, -1));
+  for (std::uint32_t lane = 0; lane < options_.network_lanes; ++lane) {
+    STRAIT_ASSIGN(auto across_lane, join_part(across(request.hosts, place), place, -1));
+    if (across_lane) request.across.push_back(std::move(across_lane));
+    STRAIT_ASSIGN(auto lane_of_all, join_part(everyone, 0, -1));
+    request.all.push_back(std::move(lane_of_all));
+  }
   STRAIT_ASSIGN(device_, open_hosts_rank(std::move(request)));
   asked_device_ = device_.get();
   transport_name_ = device_->transport_name();

@@ -20,7 +20,7 @@
 /// right: what the proxy is to do it hears from the kernel, with each launch.
 namespace strait::kernels {
 
-inline constexpr std::uint32_t network_depth = 4;  ///< slots each way; a power of two
+inline constexpr std::uint32_t network_depth = 8;  ///< slots each way; a power of two
 inline constexpr std::uint32_t max_network_blocks = 16;
 inline constexpr std::uint32_t max_flows = 88;  ///< that arguments have room for
 

@@ -27,7 +27,7 @@ class EmulatedHosts {
   struct Rank {
     std::uint32_t number = 0;
     EmulatedHosts* hosts = nullptr;
-    std::unique_ptr<Comm> all, across;
+    std::vector<std::unique_ptr<Comm>> all, across;  ///< by lane
     Bytes scratch;
     std::unique_ptr<Arena> memory;
     kernels::Mailbox mailbox{};
@@ -36,7 +36,16 @@ class EmulatedHosts {
     std::unique_ptr<NetworkProxy> proxy;
     std::atomic<std::uint32_t> seed{1};
 
-    bool has_failed() const { return !all->sticky() || (across && !across->sticky()); }
+    std::vector<Comm*> parts() const {
+      std::vector<Comm*> parts;
+      for (const auto* lanes : {&all, &across})
+        for (const auto& comm : *lanes) parts.push_back(comm.get());
+      return parts;
+    }
+    bool has_failed() const {
+      const auto comms = parts();
+      return std::any_of(comms.begin(), comms.end(), [](const Comm* comm) { return !comm->sticky(); });
+    }
     void run(const Call& call) {
       const DeviceIslands steps(number, hosts->islands_, scratch.data(), scratch.size());
       if (!steps.carries(call)) return run({IslandStep::Among::all, call});
@@ -106,12 +115,11 @@ class EmulatedHosts {
   static void fail(Rank& rank) {
     std::atomic_ref(rank.mailbox.abort) = 1;
     const Error error{Code::aborted, "failed elsewhere"};
-    rank.all->fail_in(error);
-    if (rank.across) rank.across->fail_in(error);
+    for (Comm* comm : rank.parts()) comm->fail_in(error);
   }
 
  private:
-  static constexpr std::uint32_t slot_bytes = 3 << 19;
+  static constexpr std::uint32_t slot_bytes = 1 << 20, lanes = 3;
 
   NetworkCalls calls(std::uint32_t rank) const {
     return {rank, islands_, {slot_bytes, static_cast<std::uint32_t>(piece_bytes_.load())}};
@@ -129,28 +137,35 @@ class EmulatedHosts {
     ASSERT_TRUE(channel) << channel.error().message;
     CommOptions options;
     options.timeout_ms = 60'000;
-    auto all = Comm::create(std::move(*channel), options);
-    ASSERT_TRUE(all) << all.error().message;
-    rank.all = std::move(*all);
-    piece_bytes_ = rank.all->slot_bytes();
+    auto first = Comm::create(std::move(*channel), options);
+    ASSERT_TRUE(first) << first.error().message;
+    rank.all.push_back(std::move(*first));
+    piece_bytes_ = rank.all.front()->slot_bytes();
     const auto [host, in_host] = place_of(islands_, number);
+    const auto split = [&](std::vector<std::unique_ptr<Comm>>& lanes, int color, int key) {
+      auto part = rank.all.front()->split(color, key, options);
+      ASSERT_TRUE(part) << part.error().message;
+      if (*part) lanes.push_back(std::move(*part));
+    };
+    while (rank.all.size() < lanes) ASSERT_NO_FATAL_FAILURE(split(rank.all, 0, static_cast<int>(number)));
     const bool crosses = are_alike(islands_) || in_host == 0;
     options.averaged = ranks();
-    auto across = rank.all->split(crosses ? static_cast<int>(in_host) : -1, static_cast<int>(host), options);
-    ASSERT_TRUE(across) << across.error().message;
-    rank.across = std::move(*across);
+    for (std::uint32_t lane = 0; lane < lanes; ++lane)
+      ASSERT_NO_FATAL_FAILURE(split(rank.across, crosses ? static_cast<int>(in_host) : -1, static_cast<int>(host)));
     NetworkProxy::Setup setup;
     setup.words = reinterpret_cast<kernels::NetworkWords*>(rank.memory->data());
     setup.slots = rank.memory->data() + kernels::network_words_bytes;
     setup.slot_bytes = slot_bytes;
-    setup.run = [&rank](auto among, const Call& call) {
-      return (among == kernels::NetworkCall::Among::across ? *rank.across : *rank.all).run(call);
+    setup.rank = number;
+    setup.lanes = lanes;
+    setup.run = [&rank](std::uint32_t lane, auto among, const Call& call) {
+      return (among == kernels::NetworkCall::Among::across ? rank.across : rank.all)[lane]->run(call);
     };
-    setup.run_messages = [&rank](std::span<const Call> messages, MessagePieces& pieces) {
-      return rank.all->run_messages(messages, pieces);
+    setup.run_messages = [&rank](std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces) {
+      return rank.all[lane]->run_messages(messages, pieces);
     };
     setup.has_failed = [&rank] { return rank.has_failed(); };
-    setup.fail = [&rank](const Error& error) { rank.all->fail_in(error); };
+    setup.fail = [&rank](const Error& error) { rank.all.front()->fail_in(error); };
     rank.proxy = std::make_unique<NetworkProxy>(std::move(setup));
     const Status started = rank.proxy->start();
     ASSERT_TRUE(started) << started.error().message;
