@@ -173,10 +173,11 @@ inline constexpr Variable environment_table[] = {
      "Threads with which a GPU rank adds up on the CPU, where it does so (STRAIT_CPU_REDUCE_BYTES). They sleep while "
      "there is nothing to add.",
      "", 1, 256},
-    {"STRAIT_NETWORK_LANES", VariableKind::integer, "4", true,
+    {"STRAIT_NETWORK_LANES", VariableKind::integer, "auto", true,
      "GPU ranks of several hosts: threads with which each trades with other hosts, and connections with each of their "
-     "ranks. They sleep while there is nothing to trade. 1 fills 10 Gbit/s.",
-     "", 1, 8},
+     "ranks. They sleep while there is nothing to trade. 1 fills 10 Gbit/s. auto: half of a rank's share of the cores, "
+     "on the host where that is smallest, and at most 8.",
+     "auto", 1, 16},
     {"STRAIT_CPU_REDUCER_CORES", VariableKind::text, "", false,
      "Cores on which this process's adding threads may run, such as 0-3,16. Unset: those of the thread that makes the "
      "communicator: set it where a launcher binds that to few."},

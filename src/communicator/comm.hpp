@@ -57,7 +57,7 @@ struct CommOptions {
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
   /// Of their larger buffer: smaller ones stay exact. Unset: Comm::wire_bytes().
   std::optional<std::size_t> wire_bytes;
-  std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: of each one's proxy
+  std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: of each one's proxy; 0: by the cores
   // Of communicators that GPU ranks of several hosts have among themselves (HostsRank).
   std::uint32_t averaged = 0;   ///< contributions that an average divides by; 0: as many as there are ranks
   std::vector<RankName> names;  ///< of the ranks, by which errors call them; none: as they joined
@@ -266,7 +266,8 @@ class Comm {
   std::uint32_t rank_ = 0;
   std::uint32_t ranks_ = 1;
   CommOptions options_;
-  std::uint32_t cores_ = 0;  ///< of all ranks' hosts together
+  std::uint32_t cores_ = 0;        ///< of all ranks' hosts together
+  std::uint32_t least_cores_ = 0;  ///< a rank's share of them, on the host where that is smallest
   std::size_t last_level_cache_bytes_ = 0;
   SelectOptions select_options_;  ///< by environment
   Tuning tuning_;                 ///< until the selector has it

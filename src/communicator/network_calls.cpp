@@ -14,6 +14,8 @@ using kernels::Flow;
 /// for neighbouring rounds goes on at the same time.
 constexpr std::size_t good_rounds = 16;
 constexpr std::size_t short_round_bytes = 128 << 10;
+/// Of a message.
+constexpr std::size_t least_stripe_bytes = 256 << 10;
 constexpr std::size_t grain_bytes = 16;
 /// That fill a link to the host.
 constexpr std::uint32_t most_blocks = 4;
@@ -57,8 +59,15 @@ NetworkCalls::NetworkCalls(std::uint32_t rank, std::vector<Island> hosts, const 
       hosts_(std::move(hosts)),
       host_(place_of(hosts_, rank).island),
       slot_bytes_(slots.slot_bytes),
-      piece_bytes_(slots.piece_bytes) {
-  for (const Island& host : hosts_) ranks_ += static_cast<std::uint32_t>(host.size());
+      piece_bytes_(slots.piece_bytes),
+      lanes_(slots.lanes) {
+  std::size_t smallest = hosts_.front().size();
+  for (const Island& host : hosts_) {
+    ranks_ += static_cast<std::uint32_t>(host.size());
+    smallest = std::min(smallest, host.size());
+  }
+  const std::size_t far = ranks_ - smallest;
+  most_stripes_ = static_cast<std::uint32_t>(std::clamp<std::size_t>(kernels::max_flows / (2 * far), 1, lanes_));
 }
 
 std::vector<NetworkLaunch> NetworkCalls::launches_of(const IslandStep& step) const {
@@ -254,30 +263,41 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
                    [](const Place& a, const Place& b) { return std::tie(a.apart, a.nth) < std::tie(b.apart, b.nth); });
   Launches launches;
   for (auto next = places.begin(); next != places.end();) {
-    NetworkLaunch& launch = launches.emplace_back();
-    launch.call.collective = Collective::send_recv;
-    launch.call.among = Among::all;
-    while (next != places.end()) {
-      // A send and a receive of one place wait for nothing but their own kind at the other ends: they go together.
-      const auto end = std::find_if(next, places.end(), [&](const Place& place) {
-        return std::tie(place.apart, place.nth) != std::tie(next->apart, next->nth);
-      });
-      if (launch.flows.size() + static_cast<std::size_t>(end - next) > kernels::max_flows) break;
-      for (; next != end; ++next) {
-        const Call& message = *next->message;
-        launch.flows.push_back(
-            flow(message.sends ? message.send : message.receive, message.count, message, message.sends));
-        launch.flows.back().peer = static_cast<std::uint16_t>(message.peer);
-      }
+    // A send and a receive of one place wait for nothing but their own kind at the other ends: they go together.
+    std::vector<Flow> flows;
+    for (const auto [apart, nth, first] = *next; next != places.end() && next->apart == apart && next->nth == nth;
+         ++next)
+      add_stripes(*next->message, flows);
+    if (launches.empty() || launches.back().flows.size() + flows.size() > kernels::max_flows) {
+      launches.emplace_back();
+      launches.back().call.collective = Collective::send_recv;
+      launches.back().call.among = Among::all;
     }
-    share_slots(launch.flows);
+    launches.back().flows.insert(launches.back().flows.end(), flows.begin(), flows.end());
   }
+  for (NetworkLaunch& launch : launches) share_slots(launch.flows);
   return launches;
+}
+
+/// Short ones are all of one lane, so that nobody is woken for them.
+void NetworkCalls::add_stripes(const Call& message, std::vector<Flow>& flows) const {
+  const Flow whole = flow(message.sends ? message.send : message.receive, message.count, message, message.sends);
+  const std::uint32_t from = message.sends ? rank_ : message.peer, to = message.sends ? message.peer : rank_;
+  const std::size_t stripes = std::clamp<std::size_t>(whole.bytes / least_stripe_bytes, 1, most_stripes_);
+  const std::size_t each = round_up((whole.bytes + stripes - 1) / stripes, piece_bytes_);
+  std::uint32_t lane = whole.bytes < least_stripe_bytes ? 0 : 2 * from + to;  // the two directions seldom have one
+  for (std::size_t first = 0; first < whole.bytes; first += each) {
+    Flow& stripe = flows.emplace_back(whole);
+    stripe.data += first;
+    stripe.bytes = std::min(each, whole.bytes - first);
+    stripe.peer = static_cast<std::uint16_t>(message.peer);
+    stripe.lane = static_cast<std::uint8_t>(lane++ % lanes_);
+  }
 }
 
 void NetworkCalls::share_slots(std::vector<Flow>& flows) const {
   const std::size_t most = kernels::network_slots_bytes(slot_bytes_) / (flows.size() * piece_bytes_);
-  const auto depth = static_cast<std::uint16_t>(std::min<std::size_t>(most, kernels::network_depth));
+  const auto depth = static_cast<std::uint8_t>(std::min<std::size_t>(most, kernels::network_depth));
   for (std::size_t i = 0; i < flows.size(); ++i) {
     flows[i].piece_bytes = piece_bytes_;
     flows[i].depth = depth;

@@ -22,14 +22,16 @@ struct NetworkLaunch {
 ///
 /// Collectives are cut into rounds, the same on all ranks, each a collective of the host ranks. What goes from rank to
 /// rank, also of collectives whose blocks stay within hosts in part, are messages, which do not wait for one another
-/// as far as one launch has room for them. Launches follow one another in the order of how far apart the ranks are, at
-/// either end, so that of all messages that wait those that are nearest never wait for others.
+/// as far as one launch has room for them. Long ones are cut into stripes, which lanes of the proxies carry side by
+/// side: both ends know how by the length alone. Launches follow one another in the order of how far apart the ranks
+/// are, at either end, so that of all messages that wait those that are nearest never wait for others.
 class NetworkCalls {
  public:
   NetworkCalls() = default;
   struct Slots {
     std::uint32_t slot_bytes;   ///< of a round; at least 16 KB for each host, and all together a piece for each flow
     std::uint32_t piece_bytes;  ///< of messages: what a link between hosts takes at a time
+    std::uint32_t lanes;        ///< of the proxies
   };
   NetworkCalls(std::uint32_t rank, std::vector<Island> hosts, const Slots& slots);
 
@@ -56,13 +58,15 @@ class NetworkCalls {
   Launches in_one_round(const Call& call) const;
   Launches for_each_host(const Call& call) const;
   NetworkLaunch in_rounds(const Call& call, std::vector<kernels::Flow> flows) const;
+  void add_stripes(const Call& message, std::vector<kernels::Flow>& flows) const;
   void share_slots(std::vector<kernels::Flow>& flows) const;
   kernels::Flow flow(const void* data, std::size_t elements, const Call& call, bool sends) const;
 
   std::uint32_t rank_ = 0, ranks_ = 0;
   std::vector<Island> hosts_;
   std::uint32_t host_ = 0;  ///< this rank's
-  std::uint32_t slot_bytes_ = 0, piece_bytes_ = 0;
+  std::uint32_t slot_bytes_ = 0, piece_bytes_ = 0, lanes_ = 1;
+  std::uint32_t most_stripes_ = 1;  ///< so that an all-to-all goes in one launch, as far as that can be
 };
 
 }  // namespace strait

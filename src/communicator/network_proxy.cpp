@@ -168,9 +168,10 @@ void NetworkProxy::describe_call() {
   now_.flows.assign(words.flows, words.flows + now_.call.flow_count);
 }
 
-/// A call of one round is the first lane's.
+/// A call of one round is the first lane's, and so are short messages.
 Status NetworkProxy::carry_out_together() {
-  const bool is_long = now_.call.collective == Collective::send_recv || now_.call.rounds > 1;
+  const auto has_lane = [](const Flow& flow) { return flow.lane != 0; };
+  const bool is_long = now_.call.rounds > 1 || std::any_of(now_.flows.begin(), now_.flows.end(), has_lane);
   if (!is_long || setup_.lanes == 1) return carry_out(0);
   helping_ = setup_.lanes - 1;
   {
@@ -224,18 +225,12 @@ Call NetworkProxy::call_of_round(std::uint32_t round) const {
   return own;
 }
 
-/// Both ends find alike, and the two directions between two ranks seldom share one.
-std::uint32_t NetworkProxy::lane_of(const Flow& flow) const {
-  const std::uint32_t from = flow.sends ? setup_.rank : flow.peer, to = flow.sends ? flow.peer : setup_.rank;
-  return (2 * from + to) % setup_.lanes;
-}
-
 Status NetworkProxy::carry_out_messages(std::uint32_t lane) const {
   std::vector<std::size_t> places;
   std::vector<Call> messages;
   for (std::size_t place = 0; place < now_.flows.size(); ++place) {
     const Flow& flow = now_.flows[place];
-    if (lane_of(flow) != lane) continue;
+    if (flow.lane != lane) continue;
     places.push_back(place);
     Call& message = messages.emplace_back();
     message.collective = Collective::send_recv;

@@ -35,7 +35,6 @@ class NetworkProxy {
     kernels::NetworkWords* words = nullptr;  ///< zeroed; kept, as the slots, by the caller until this has ended
     std::byte* slots = nullptr;
     std::uint32_t slot_bytes = 0;
-    std::uint32_t rank = 0;
     std::uint32_t lanes = 1;  ///< the same on all ranks
     /// On a lane: a collective of host ranks, from host memory to host memory; until it is done.
     std::function<Status(std::uint32_t lane, Among among, const Call& call)> run;
@@ -78,7 +77,6 @@ class NetworkProxy {
   Status carry_out_messages(std::uint32_t lane) const;
   void finish_round(std::uint64_t round);
   Call call_of_round(std::uint32_t round) const;
-  std::uint32_t lane_of(const kernels::Flow& flow) const;
   bool is_over() const { return stopping_ || setup_.has_failed(); }
 
   const Setup setup_;

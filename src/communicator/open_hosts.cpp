@@ -62,7 +62,9 @@ Status Comm::open_hosts(const Deadline& deadline) {
     return make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(rank_), part, {});
   };
   STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));
-  for (std::uint32_t lane = 0; lane < options_.network_lanes; ++lane) {
+  const std::uint32_t lanes =
+      options_.network_lanes != 0 ? options_.network_lanes : std::clamp(least_cores_ / 2, 1u, most_network_lanes);
+  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
     STRAIT_ASSIGN(auto across_lane, join_part(across(request.hosts, place), place, -1));
     if (across_lane) request.across.push_back(std::move(across_lane));
     STRAIT_ASSIGN(auto lane_of_all, join_part(everyone, 0, -1));

@@ -115,8 +115,8 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(options_.cpu_reducer_cores, reducer_cores(environment));
   STRAIT_ASSIGN(const std::int64_t spin_us, environment.integer("STRAIT_CPU_REDUCER_SPIN_US"));
   options_.cpu_reducer_spin_us = static_cast<std::uint32_t>(spin_us);
-  STRAIT_ASSIGN(const std::int64_t network_lanes, environment.integer("STRAIT_NETWORK_LANES"));
-  options_.network_lanes = static_cast<std::uint32_t>(network_lanes);
+  STRAIT_ASSIGN(const std::string network_lanes, environment.text("STRAIT_NETWORK_LANES"));
+  options_.network_lanes = network_lanes == "auto" ? 0 : static_cast<std::uint32_t>(std::stoul(network_lanes));
   STRAIT_ASSIGN(options_.wire_bytes, bytes_if_set(environment, "STRAIT_WIRE_BYTES"));
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));

@@ -188,7 +188,11 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   const auto hosts = hosts_of(peers, facts);
   const HostShare& own_host = hosts.at(channel_->self().host_id);
   std::uint32_t all_cores = 0;
-  for (const auto& [id, host] : hosts) all_cores += host.cores();
+  least_cores_ = own_host.cores();
+  for (const auto& [id, host] : hosts) {
+    all_cores += host.cores();
+    least_cores_ = std::min(least_cores_, host.cores() / host.ranks);
+  }
   HostRates rates = facts.front().rates;
   rates.cache_bytes = last_level_cache_bytes_;
   cores_ = all_cores;

@@ -30,7 +30,8 @@ struct Flow {
   std::size_t bytes;          ///< at least 1
   std::uint32_t piece_bytes;  ///< of a round, less in the last one; a multiple of 16
   std::uint32_t slot_offset;  ///< in a round's slot, or of a message's ring among all slots; a multiple of 16
-  std::uint16_t depth;        ///< of a message: pieces of the ring
+  std::uint8_t depth;         ///< of a message: pieces of the ring
+  std::uint8_t lane;          ///< likewise: of the proxy
   std::uint16_t block;        ///< of a collective: pieces lie one after the other in the slot; this one's place
   std::uint16_t peer;         ///< of a message: the rank that it goes to or comes from, of those that the call is among
   DataType type;              ///< likewise

@@ -122,7 +122,7 @@ class EmulatedHosts {
   static constexpr std::uint32_t slot_bytes = 1 << 20, lanes = 3;
 
   NetworkCalls calls(std::uint32_t rank) const {
-    return {rank, islands_, {slot_bytes, static_cast<std::uint32_t>(piece_bytes_.load())}};
+    return {rank, islands_, {slot_bytes, static_cast<std::uint32_t>(piece_bytes_.load()), lanes}};
   }
   void open(Rank& rank, std::uint32_t number, const UniqueId& id) {
     rank.number = number;
@@ -156,7 +156,6 @@ class EmulatedHosts {
     setup.words = reinterpret_cast<kernels::NetworkWords*>(rank.memory->data());
     setup.slots = rank.memory->data() + kernels::network_words_bytes;
     setup.slot_bytes = slot_bytes;
-    setup.rank = number;
     setup.lanes = lanes;
     setup.run = [&rank](std::uint32_t lane, auto among, const Call& call) {
       return (among == kernels::NetworkCall::Among::across ? rank.across : rank.all)[lane]->run(call);
