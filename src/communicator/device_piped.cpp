@@ -72,10 +72,12 @@ constexpr Piping piping_of_pair(Collective collective) {
 
 /// Of two ranks, a reduce that kernels whose data bears flags compute no faster than their links are: of what is no
 /// sum, of the types that share kernels. Of elements of 8 bits, which cost most, 32 blocks take half as long again as
-/// the link does. From some length on all blocks in bulk are faster (2 H200).
-constexpr Piping slow_pair_reduce(DataType type) {
+/// the link does. From some length on all blocks in bulk are faster, where these have plain loops (combine_all(); 2
+/// H200).
+constexpr Piping slow_pair_reduce(DataType type, ReduceOp op) {
   const std::uint32_t blocks = size_bytes(type) == 1 ? 2 * pair_blocks : pair_blocks;
-  return {.few_blocks = never, .no_bound = 8, .blocks = blocks, .no_bound_end = 24};
+  const bool has_plain_loops = op == ReduceOp::min || op == ReduceOp::max || op == ReduceOp::prod;
+  return {.few_blocks = never, .no_bound = 8, .blocks = blocks, .no_bound_end = has_plain_loops ? 24 : never};
 }
 bool is_slow_with_flags(const Call& call, std::uint32_t averaged) {
   return kernels::kernel_type(call.type) == kernels::KernelType::others &&
@@ -85,7 +87,7 @@ bool is_slow_with_flags(const Call& call, std::uint32_t averaged) {
 Piping piping(const Call& call, const kernels::Ring& ring) {
   if (ring.ranks != 2) return piping_of_more(call.collective);
   const bool is_slow = call.collective == Collective::reduce && is_slow_with_flags(call, ring.averaged);
-  return is_slow ? slow_pair_reduce(call.type) : piping_of_pair(call.collective);
+  return is_slow ? slow_pair_reduce(call.type, call.op) : piping_of_pair(call.collective);
 }
 
 /// Of an all-reduce of two ranks in two hops as few as are no slower than NCCL: more are up to a twentieth faster by
