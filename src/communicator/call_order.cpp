@@ -120,6 +120,24 @@ Status CallOrder::order(void* first, void* then) {
 }
 
 /// Every call ends with the event or with blocks that count, and what is called comes in order.
+bool CallOrder::await_idle(const std::function<bool()>& has_failed) {
+  std::optional<std::chrono::steady_clock::time_point> failed_at;
+  for (;; std::this_thread::sleep_for(std::chrono::microseconds(200))) {
+    const std::optional<bool> idle = is_idle();
+    if (idle == true) return true;
+    if (!idle && this->has_failed()) return true;
+    if (!has_failed()) continue;
+    const auto now = std::chrono::steady_clock::now();
+    if (!failed_at) failed_at = now;
+    if (now - *failed_at > longest_end) return false;
+  }
+}
+
+Status CallOrder::has_not_ended() const {
+  return fail(Code::aborted,
+              "calls on the GPU have not ended 10 s after the communicator failed. Let what else runs there end");
+}
+
 std::optional<bool> CallOrder::is_idle() {
   if (!has_run_) return true;
   const std::optional<bool> passed = setup_.driver->has_passed(done_);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -61,6 +62,12 @@ class CallOrder {
   /// Whether the GPU has finished all that was enqueued, launches of graphs too; nothing where that cannot be known
   /// now. From any thread.
   std::optional<bool> is_idle();
+  /// Until it has, or the device has failed. Kernels end by themselves, or by the abort word that attendants raise, and
+  /// with them streams that wait for them. Not a word is asked of other work on the GPU: other communicators' kernels
+  /// may wait for what this thread does next. False: it did not end, 10 s after `has_failed()`, of the communicator.
+  bool await_idle(const std::function<bool()>& has_failed);
+  /// The error of that.
+  Status has_not_ended() const;
   /// Whether the device has failed, so that nothing is done any more. Waits for nothing on it. From any thread.
   bool has_failed() { return !setup_.driver->has_passed(done_); }
   /// What the GPU has begun, and what of it has ended; nothing where it does not answer. From any thread; CUDA

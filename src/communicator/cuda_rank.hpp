@@ -97,8 +97,9 @@ class CudaRank final : public DeviceRank {
   Status launch(DeviceLaunch& what, const Call& call);
   Status launch(AggregateLaunch& what);
   Status launch(const WireLaunch& what, void* stream);
-  bool await_own_work();
-  Status has_not_ended() const;
+  bool has_own_work_ended() {
+    return order_->await_idle([watch = request_.watch] { return watch->has_failed(); });
+  }
   void tell_of_failed_gpu() const;
   Status error_of_gpu(const std::string& what) const;
   Status check_gpu() const;

@@ -188,7 +188,7 @@ Status CudaRank::open_wire_formats() {
 CudaRank::~CudaRank() {
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  const bool ended = !order_ || await_own_work();
+  const bool ended = !order_ || has_own_work_ended();
   attendant_ = {};
   hear_of_failures();  // else the peers would not
   if (ended) {
@@ -206,23 +206,6 @@ CudaRank::~CudaRank() {
       std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_), std::move(keeps_pinned_)));
   auto& copies = std::get<DeviceCopies>(*left);
   if (copies.are_open()) go_on_releasing(request_, copies, *std::get<std::unique_ptr<CallOrder>>(*left));
-}
-
-/// Kernels end by themselves, or by the abort word that the attendant raises, and with them streams that wait for them.
-/// Not a word is asked of other work on the GPU: other communicators' kernels may wait for what this thread does next.
-/// False: the communicator has failed, and they did not end.
-bool CudaRank::await_own_work() {
-  constexpr auto longest_end = std::chrono::seconds(10);
-  std::optional<std::chrono::steady_clock::time_point> failed_at;
-  for (;; std::this_thread::sleep_for(std::chrono::microseconds(200))) {
-    const std::optional<bool> idle = order_->is_idle();
-    if (idle == true) return true;
-    if (!idle && order_->has_failed()) return true;
-    if (!request_.watch->has_failed()) continue;
-    const auto now = std::chrono::steady_clock::now();
-    if (!failed_at) failed_at = now;
-    if (now - *failed_at > longest_end) return false;
-  }
 }
 
 /// Goes between the kernels, which can only poll and write a word, and the rest of the library.
@@ -318,7 +301,7 @@ Status CudaRank::deregister_memory(std::uint64_t number) {
   if (!registrations_.has(number)) return {};
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;  // it unmaps memory
-  if (!await_own_work()) return has_not_ended();
+  if (!has_own_work_ended()) return order_->has_not_ended();
   registrations_.remove(number);
   return check_gpu();
 }
@@ -326,12 +309,7 @@ Status CudaRank::deregister_memory(std::uint64_t number) {
 Status CudaRank::await_work() {
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  return await_own_work() ? check_gpu() : has_not_ended();
-}
-
-Status CudaRank::has_not_ended() const {
-  return fail(Code::aborted, "calls on GPU " + std::to_string(request_.device) +
-                                 " have not ended 10 s after the communicator failed. Let what else runs there end");
+  return has_own_work_ended() ? check_gpu() : order_->has_not_ended();
 }
 
 /// Where peers wait for it: nobody else might ask it for long, as of a program that waits for data.

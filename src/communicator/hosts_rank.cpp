@@ -31,7 +31,6 @@ static_assert(slot_bytes / most_hosts >= 16 << 10 && scratch_bytes / most_hosts 
 constexpr auto look_every = std::chrono::milliseconds(2);
 constexpr int looks_between_examinations = 25;
 constexpr auto longest_question = std::chrono::milliseconds(100);
-constexpr auto longest_end = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -285,32 +284,16 @@ std::optional<DeviceProgress> HostsRank::progress() {
   return DeviceProgress{std::nullopt, is_idle() == true && !request_.watch->has_failed()};
 }
 
-/// As CudaRank does.
-bool HostsRank::await_own_work() {
-  std::optional<std::chrono::steady_clock::time_point> failed_at;
-  for (;; std::this_thread::sleep_for(std::chrono::microseconds(200))) {
-    const std::optional<bool> idle = order_->is_idle();
-    if (idle == true) return true;
-    if (!idle && order_->has_failed()) return true;
-    if (!request_.watch->has_failed()) continue;
-    const auto now = std::chrono::steady_clock::now();
-    if (!failed_at) failed_at = now;
-    if (now - *failed_at > longest_end) return false;
-  }
-}
-
 Status HostsRank::await_work() {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  if (await_own_work()) return request_.host->await_device();
-  return fail(Code::aborted, "calls on GPU " + std::to_string(request_.device) +
-                                 " have not ended 10 s after the communicator failed. Let what else runs there end");
+  return has_own_work_ended() ? request_.host->await_device() : order_->has_not_ended();
 }
 
 HostsRank::~HostsRank() {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  const bool ended = !order_ || await_own_work();
+  const bool ended = !order_ || has_own_work_ended();
   attendant_ = {};
   if (request_.host) hear_of_failures();  // else the peers would not
   if (request_.host && request_.watch->has_failed())

@@ -70,7 +70,9 @@ class HostsRank final : public DeviceRank {
     return *(among == kernels::NetworkCall::Among::across ? request_.across : request_.all)[lane];
   }
   std::vector<Comm*> parts() const;
-  bool await_own_work();
+  bool has_own_work_ended() {
+    return order_->await_idle([watch = request_.watch] { return watch->has_failed(); });
+  }
   void look_after(const std::stop_token& stop);
 
   HostsRequest request_;

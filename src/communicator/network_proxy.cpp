@@ -1,8 +1,5 @@
 #include "communicator/network_proxy.hpp"
 
-#include <pthread.h>
-#include <sys/prctl.h>
-
 #include <algorithm>
 #include <string>
 #include <system_error>
@@ -23,16 +20,7 @@ using kernels::NetworkWords;
 /// the cores of what the program does between calls.
 constexpr auto spin = std::chrono::microseconds(200);
 constexpr auto first_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
-constexpr unsigned long timer_slack_ns = 1000;  // of naps; the system's default would stretch each by 50 us
 constexpr int looks_between_clocks = 64;
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 std::uint64_t read(NetworkWords::Word& word) { return std::atomic_ref(word.value).load(std::memory_order_acquire); }
 void write(NetworkWords::Word& word, std::uint64_t value) {
@@ -97,9 +85,7 @@ void NetworkProxy::expect() {
 }
 
 void NetworkProxy::lead() {
-  is_own_thread = true;
-  pthread_setname_np(pthread_self(), "strait-network");
-  prctl(PR_SET_TIMERSLACK, timer_slack_ns);
+  begin_polling_thread("strait-network");
   while (await_call()) {
     const Status done = or_shortage([this] {
       describe_call();
@@ -111,9 +97,7 @@ void NetworkProxy::lead() {
 }
 
 void NetworkProxy::help(std::uint32_t lane) {
-  is_own_thread = true;
-  pthread_setname_np(pthread_self(), "strait-network");
-  prctl(PR_SET_TIMERSLACK, timer_slack_ns);
+  begin_polling_thread("strait-network");
   for (std::uint64_t helped = 0;; ++helped) {
     {
       std::unique_lock lock(mutex_);

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,16 +19,7 @@ using Clock = std::chrono::steady_clock;
 using kernels::Cast;
 using kernels::Wire;
 
-constexpr unsigned long timer_slack_ns = 1000;  ///< of naps; the system's default would stretch each by 50 us
 constexpr int looks_between_clocks = 64;
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 }  // namespace
 
@@ -103,8 +93,7 @@ void LaneReducers::abort() {
 }
 
 void LaneReducers::work(std::uint32_t index) {
-  pthread_setname_np(pthread_self(), "strait-reduce");
-  prctl(PR_SET_TIMERSLACK, timer_slack_ns);
+  begin_polling_thread("strait-reduce");
   const std::uint32_t threads = setup_.options.threads * setup_.layout.ranks;
   Worker worker;
   worker.index = index;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "communicator/device_rank.hpp"
+#include "communicator/hosts_request.hpp"
 #include "communicator/staging_account.hpp"
 #include "communicator/staging_budget.hpp"
 #include "communicator/started_calls.hpp"
@@ -153,6 +154,9 @@ Result<void*> allocate_device_memory(int /*device*/, std::size_t /*bytes*/) {
   return fail(Code::unsupported, "no GPU");
 }
 bool free_device_memory(void* /*pointer*/) { return false; }
+Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest /*request*/) {
+  return fail(Code::unsupported, "there are no several hosts in these tests");
+}
 Status check_devices_supported(int /*device*/) { return {}; }
 Result<std::string> device_bus_id(int device) { return "0000:4" + std::to_string(device) + ":00.0"; }
 
