@@ -208,4 +208,21 @@ inline void check_repeats(straitComm_t comm, int rank, int ranks) {
   cudaFree(output);
 }
 
+/// Collectives of all lengths back to back on two streams and in graphs.
+inline void check_turns(straitComm_t comm, int rank, int ranks, const Islands& islands) {
+  DeviceSide one(std::size_t{8} << 20), other(std::size_t{8} << 20);
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    CollectiveCase c;
+    c.collective = collectives[mix(seed) % std::size(collectives)];
+    c.type = DataType::bfloat16;
+    c.count = 1 + mix(seed + 1000) % (seed % 2 == 0 ? 3000 : 400'000);
+    c.root = static_cast<std::uint32_t>(mix(seed + 2000) % static_cast<std::uint64_t>(ranks));
+    c.seed = seed;
+    c.islands = islands;
+    (seed % 3 == 0 ? other : one)
+        .check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
+               seed % 5 == 0 ? Mode::graph : Mode::eager);
+  }
+}
+
 }  // namespace strait::testing

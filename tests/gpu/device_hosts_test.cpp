@@ -75,61 +75,19 @@ TEST_P(DeviceHosts, Repeats) { run(check_repeats); }
 /// Within hosts, between them, to itself, and all at once; two groups back to back, eagerly and as a graph.
 TEST_P(DeviceHosts, MessagesOfEachKind) {
   run([](straitComm_t comm, int rank, int ranks) {
-    DeviceSide side(16);
-    Mail first(comm, rank, ranks, side.stream()), second(comm, rank, ranks, side.stream());
-    const auto is_near = [rank](int peer) { return host_of(rank) == host_of(peer); };
-    const auto is_far = [&](int peer) { return !is_near(peer); };
-    const auto is_any = [](int /*peer*/) { return true; };
-    std::uint64_t seed = 0;
-    for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much, Mail::Length::mixed})
-      for (const Mail::Peers& peers : std::array<Mail::Peers, 3>{is_near, is_far, is_any}) {
-        check_mail({{&first, peers}, {&second, is_any}}, side.stream(), Mode::eager, length, ++seed);
-        check_mail({{&first, is_any}, {&second, peers}}, side.stream(), Mode::graph, length, ++seed);
-      }
+    check_mail_of_each_kind(comm, rank, ranks, [rank](int peer) { return host_of(rank) == host_of(peer); });
   });
 }
 
-/// Round a circle of three of two hosts at least: one posts a group, the others one by one.
+/// Ranks of two hosts at least.
 TEST_P(DeviceHosts, MessagesOfAGroupBesideOthersOneByOne) {
   if (GetParam().ranks < 3) GTEST_SKIP() << "a circle has three";
   run([](straitComm_t comm, int rank, int ranks) {
-    DeviceSide side(16);
-    Mail mail(comm, rank, ranks, side.stream());
-    std::uint64_t seed = 100;
-    for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much})
-      for (const auto& circle : {std::array{0, 1, 2}, std::array{1, 0, 2}, std::array{2, 1, 0}}) {
-        const auto own = std::find(circle.begin(), circle.end(), rank) - circle.begin();
-        mail.prepare(length, ++seed);
-        if (own == 3) continue;
-        const int to = circle[static_cast<std::size_t>(own + 1) % 3],
-                  from = circle[static_cast<std::size_t>(own + 2) % 3];
-        if (own == 0) STRAIT_EXPECT_OK(straitGroupStart());
-        mail.receive(from);
-        mail.send(to);
-        if (own == 0) STRAIT_EXPECT_OK(straitGroupEnd());
-        STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
-        mail.expect_received([from](int peer) { return peer == from; });
-      }
+    check_circles(comm, rank, ranks, {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}});
   });
 }
-
-/// Back to back on two streams and in graphs, of all lengths.
 TEST_P(DeviceHosts, CallsTakeTurns) {
-  run([](straitComm_t comm, int rank, int ranks) {
-    DeviceSide one(std::size_t{8} << 20), other(std::size_t{8} << 20);
-    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-      CollectiveCase c;
-      c.collective = collectives[mix(seed) % std::size(collectives)];
-      c.type = DataType::bfloat16;
-      c.count = 1 + mix(seed + 1000) % (seed % 2 == 0 ? 3000 : 400'000);
-      c.root = static_cast<std::uint32_t>(mix(seed + 2000) % static_cast<std::uint64_t>(ranks));
-      c.seed = seed;
-      c.islands = GetParam().hosts;
-      (seed % 3 == 0 ? other : one)
-          .check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
-                 seed % 5 == 0 ? Mode::graph : Mode::eager);
-    }
-  });
+  run([](straitComm_t comm, int rank, int ranks) { check_turns(comm, rank, ranks, GetParam().hosts); });
 }
 
 /// Sums of hosts cross in the format.

@@ -70,20 +70,7 @@ TEST_P(DeviceIslands, Messages) { run(check_messages); }
 /// Within islands, across them, to itself, and all at once; two groups back to back, eagerly and as a graph.
 TEST_P(DeviceIslands, MessagesOfEachKind) {
   run([](straitComm_t comm, int rank, int ranks) {
-    DeviceSide side(16);
-    Mail first(comm, rank, ranks, side.stream()), second(comm, rank, ranks, side.stream());
-    meet_on_host();
-    const auto is_near = [rank](int peer) { return island_of(rank) == island_of(peer); };
-    const auto is_far = [&](int peer) { return !is_near(peer); };
-    const auto is_far_or_self = [&](int peer) { return !is_near(peer) || peer == rank; };
-    const auto is_any = [](int /*peer*/) { return true; };
-    std::uint64_t seed = 0;
-    for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much, Mail::Length::mixed})
-      for (const Mail::Peers& peers : std::array<Mail::Peers, 4>{is_near, is_far, is_far_or_self, is_any}) {
-        check_mail({{&first, peers}, {&second, is_any}}, side.stream(), Mode::eager, length, ++seed);
-        check_mail({{&first, is_any}, {&second, peers}}, side.stream(), Mode::graph, length, ++seed);
-      }
-    meet_on_host();
+    check_mail_of_each_kind(comm, rank, ranks, [rank](int peer) { return island_of(rank) == island_of(peer); });
   });
 }
 
@@ -117,52 +104,18 @@ TEST_P(DeviceIslands, MessagesBesideACapture) {
 /// waits for what it does beside, or the other way round.
 TEST_P(DeviceIslands, MessagesOfAGroupBesideOthersOneByOne) {
   run([](straitComm_t comm, int rank, int ranks) {
-    DeviceSide side(16);
-    Mail mail(comm, rank, ranks, side.stream());
-    meet_on_host();
     const Islands& islands = GetParam().islands;
     const auto large = std::find_if(islands.begin(), islands.end(), [](const auto& all) { return all.size() > 1; });
     const auto a = static_cast<int>((*large)[0]), b = static_cast<int>((*large)[1]);
     const auto c = static_cast<int>((large == islands.begin() ? islands.back() : islands.front())[0]);
-    std::uint64_t seed = 100;
-    for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much})
-      for (const auto& circle : {std::array{b, c, a}, std::array{b, a, c}}) {
-        // The first one's group begins with a receive; the others take first what they are sent.
-        const auto own = std::find(circle.begin(), circle.end(), rank) - circle.begin();
-        mail.prepare(length, ++seed);
-        meet_on_host();
-        if (own == 3) continue;
-        const int to = circle[static_cast<std::size_t>(own + 1) % 3],
-                  from = circle[static_cast<std::size_t>(own + 2) % 3];
-        if (own == 0) STRAIT_EXPECT_OK(straitGroupStart());
-        mail.receive(from);
-        mail.send(to);
-        if (own == 0) STRAIT_EXPECT_OK(straitGroupEnd());
-        STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
-        mail.expect_received([from](int peer) { return peer == from; });
-      }
-    meet_on_host();
+    check_circles(comm, rank, ranks, {{b, c, a}, {b, a, c}});
   });
 }
 TEST_P(DeviceIslands, Repeats) { run(check_repeats); }
 
 /// Calls that the islands carry and calls among all, back to back on two streams and in graphs.
 TEST_P(DeviceIslands, RingsTakeTurns) {
-  run([](straitComm_t comm, int rank, int ranks) {
-    DeviceSide one(std::size_t{8} << 20), other(std::size_t{8} << 20);
-    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-      CollectiveCase c;
-      c.collective = collectives[mix(seed) % std::size(collectives)];
-      c.type = DataType::bfloat16;
-      c.count = 1 + mix(seed + 1000) % (seed % 2 == 0 ? 3000 : 400'000);
-      c.root = static_cast<std::uint32_t>(mix(seed + 2000) % static_cast<std::uint64_t>(ranks));
-      c.seed = seed;
-      c.islands = GetParam().islands;
-      (seed % 3 == 0 ? other : one)
-          .check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
-                 seed % 5 == 0 ? Mode::graph : Mode::eager);
-    }
-  });
+  run([](straitComm_t comm, int rank, int ranks) { check_turns(comm, rank, ranks, GetParam().islands); });
 }
 
 /// Sums of islands cross in the format, and what is only copied as islands carry bytes.

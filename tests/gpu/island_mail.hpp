@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -116,6 +117,48 @@ inline void check_mail(const std::vector<std::pair<Mail*, Mail::Peers>>& groups,
     graph.launch(stream);
     check();
   }
+}
+
+/// With the ranks that are near, those that are far, both, and itself; two groups back to back, eagerly and as a graph.
+inline void check_mail_of_each_kind(straitComm_t comm, int rank, int ranks, const Mail::Peers& is_near) {
+  DeviceSide side(16);
+  Mail first(comm, rank, ranks, side.stream()), second(comm, rank, ranks, side.stream());
+  meet_on_host();
+  const auto is_far = [&](int peer) { return !is_near(peer); };
+  const auto is_far_or_self = [&](int peer) { return !is_near(peer) || peer == rank; };
+  const auto is_any = [](int /*peer*/) { return true; };
+  std::uint64_t seed = 0;
+  for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much, Mail::Length::mixed})
+    for (const Mail::Peers& peers : std::array<Mail::Peers, 4>{is_near, is_far, is_far_or_self, is_any}) {
+      check_mail({{&first, peers}, {&second, is_any}}, side.stream(), Mode::eager, length, ++seed);
+      check_mail({{&first, is_any}, {&second, peers}}, side.stream(), Mode::graph, length, ++seed);
+    }
+  meet_on_host();
+}
+
+/// Messages round circles of three. The first one of each posts a group, which begins with a receive; the others go one
+/// by one, and take first what they are sent.
+inline void check_circles(straitComm_t comm, int rank, int ranks, const std::vector<std::array<int, 3>>& circles) {
+  DeviceSide side(16);
+  Mail mail(comm, rank, ranks, side.stream());
+  meet_on_host();
+  std::uint64_t seed = 100;
+  for (const Mail::Length length : {Mail::Length::brief, Mail::Length::much})
+    for (const auto& circle : circles) {
+      const auto own = std::find(circle.begin(), circle.end(), rank) - circle.begin();
+      mail.prepare(length, ++seed);
+      meet_on_host();
+      if (own == 3) continue;
+      const int to = circle[static_cast<std::size_t>(own + 1) % 3],
+                from = circle[static_cast<std::size_t>(own + 2) % 3];
+      if (own == 0) STRAIT_EXPECT_OK(straitGroupStart());
+      mail.receive(from);
+      mail.send(to);
+      if (own == 0) STRAIT_EXPECT_OK(straitGroupEnd());
+      STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+      mail.expect_received([from](int peer) { return peer == from; });
+    }
+  meet_on_host();
 }
 
 }  // namespace strait::testing
