@@ -61,6 +61,7 @@ struct CommOptions {
   // Of communicators that GPU ranks of several hosts have among themselves (HostsRank).
   std::uint32_t averaged = 0;   ///< contributions that an average divides by; 0: as many as there are ranks
   std::vector<RankName> names;  ///< of the ranks, by which errors call them; none: as they joined
+  bool is_part_of_hosts() const { return device < 0 && !names.empty(); }
 };
 
 /// A call that all ranks make together beside collectives.

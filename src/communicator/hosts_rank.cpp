@@ -32,13 +32,10 @@ constexpr auto look_every = std::chrono::milliseconds(2);
 constexpr int looks_between_examinations = 25;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
-}  // namespace
+/// By the stream of a graph, whenever it comes to a launch.
+void CUDART_CB wake(void* proxy) { static_cast<NetworkProxy*>(proxy)->expect(); }
 
-/// What the stream of a graph tells the proxy whenever it comes to a launch.
-struct HostsRank::Wake {
-  NetworkProxy* proxy;
-  static void CUDART_CB make(void* self) { static_cast<Wake*>(self)->proxy->expect(); }
-};
+}  // namespace
 
 Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request) {
   auto rank = std::make_unique<HostsRank>(std::move(request));
@@ -140,7 +137,7 @@ Status HostsRank::carry_out(const IslandStep& step) {
   const Call& call = step.call;
   if (step.among == IslandStep::Among::island) return request_.host->begin(call);
   const auto launch_all = [&](const IslandStep& each) -> Status {
-    for (const NetworkLaunch& one : calls_.launches_of(each)) STRAIT_TRY(launch(one, call.stream));
+    for (const NetworkLaunch& one : calls_.launches_of(each)) STRAIT_TRY(launch(one, call.max_sms, call.stream));
     return {};
   };
   const auto slices = calls_.copied_slices(step, scratch(), scratch_bytes);
@@ -157,7 +154,7 @@ Status HostsRank::carry_out(const IslandStep& step) {
   return {};
 }
 
-Status HostsRank::launch(const NetworkLaunch& what, void* stream) {
+Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void* stream) {
   kernels::NetworkExchange argument{};
   argument.ring.mailbox = static_cast<kernels::Mailbox*>(mailbox_.data());
   argument.ring.launch_counts = reinterpret_cast<kernels::LaunchCounts*>(memory_.data());
@@ -169,7 +166,7 @@ Status HostsRank::launch(const NetworkLaunch& what, void* stream) {
   argument.slot_bytes = slot_bytes;
   argument.call = what.call;
   argument.call.flow_count = static_cast<std::uint32_t>(what.flows.size());
-  argument.call.blocks = NetworkCalls::blocks_for(what);
+  argument.call.blocks = NetworkCalls::blocks_for(what, max_sms != 0 ? max_sms : request_.max_sms);
   std::copy(what.flows.begin(), what.flows.end(), argument.flows);
   const void* const kernel = what.call.collective == Collective::send_recv ? kernels::network_messages_kernel()
                                                                            : kernels::network_exchange_kernel();
@@ -189,9 +186,8 @@ Status HostsRank::launch(const NetworkLaunch& what, void* stream) {
 /// Graphs run when they are launched, of which nobody tells. The proxy is woken beside the kernel, which then need not
 /// wait for that where it is awake.
 Status HostsRank::launch_waking(const std::function<Status()>& launch, void* stream) {
-  captured_.push_back(std::make_unique<Wake>(Wake{proxy_.get()}));
   STRAIT_ASSIGN(void* const beside, waking_->fork(stream));
-  Status given = check(cudaLaunchHostFunc(static_cast<cudaStream_t>(beside), &Wake::make, captured_.back().get()),
+  Status given = check(cudaLaunchHostFunc(static_cast<cudaStream_t>(beside), &wake, proxy_.get()),
                        "cannot have a stream wake the proxy");
   if (given) given = launch();
   const Status joined = waking_->join(stream);  // also when that failed: a capture ends with nothing left open
@@ -224,7 +220,7 @@ Status HostsRank::carry_messages(std::span<const Call> calls, void* stream) {
   }
   Status done;
   for (const NetworkLaunch& each : launches)
-    if (done) done = launch(each, beside);
+    if (done) done = launch(each, calls.front().max_sms, beside);
   if (done && !split.inside.empty()) done = request_.host->begin_messages(split.inside);
   if (!has_both) return done;
   const Status joined = side_->join(stream);  // also when that failed: a capture ends with nothing left open
@@ -237,8 +233,12 @@ Status HostsRank::prepare_call(const Call& call) {
                                        ": between GPUs of several hosts a call cannot have a residual. Leave it out");
 }
 
+/// On all hosts or on none.
 Status HostsRank::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
-  return request_.host->register_memory(number, pointer, bytes);
+  const Status own = request_.host->register_memory(number, pointer, bytes);
+  const Status agreed = request_.agree(own, "register its memory");
+  if (own && !agreed) forget_memory(number);
+  return agreed;
 }
 Status HostsRank::deregister_memory(std::uint64_t number) {
   const DeviceGuard guard(request_.device);
@@ -305,7 +305,7 @@ HostsRank::~HostsRank() {
            "its stream; its memory of GPU " +
                std::to_string(request_.device) + " is not freed");
   (void)new auto(std::tuple(std::move(order_), std::move(questions_), std::move(seen_), std::move(memory_),
-                            std::move(network_), std::move(mailbox_), std::move(captured_), std::move(proxy_)));
+                            std::move(network_), std::move(mailbox_), std::move(proxy_)));
 }
 
 }  // namespace strait

@@ -56,7 +56,6 @@ class HostsRank final : public DeviceRank {
   Status await_work() override;
 
  private:
-  struct Wake;
   Status open_memory();
   Status open_order();
   Status open_proxy();
@@ -64,7 +63,8 @@ class HostsRank final : public DeviceRank {
   Status carry_out(const IslandStep& step);
   std::byte* scratch() const;
   Status carry_messages(std::span<const Call> calls, void* stream);
-  Status launch(const NetworkLaunch& what, void* stream);
+  /// `max_sms`: as of a Call.
+  Status launch(const NetworkLaunch& what, std::uint32_t max_sms, void* stream);
   Status launch_waking(const std::function<Status()>& launch, void* stream);
   Comm& comm_of(std::uint32_t lane, kernels::NetworkCall::Among among) const {
     return *(among == kernels::NetworkCall::Among::across ? request_.across : request_.all)[lane];
@@ -87,7 +87,6 @@ class HostsRank final : public DeviceRank {
   std::unique_ptr<SideStreams> side_;    ///< for what a group of messages has within the host
   std::unique_ptr<SideStreams> waking_;  ///< in graphs
   std::unique_ptr<InTime> questions_;
-  std::vector<std::unique_ptr<Wake>> captured_;  ///< a graph may be launched as long as there is the proxy
   std::unique_ptr<NetworkProxy> proxy_;
   std::jthread attendant_;  ///< last: it uses the rest
 };

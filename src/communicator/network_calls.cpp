@@ -19,7 +19,9 @@ constexpr std::size_t least_stripe_bytes = 256 << 10;
 constexpr std::size_t grain_bytes = 16;
 /// That fill a link to the host.
 constexpr std::uint32_t most_blocks = 4;
-static_assert(kernels::max_flows <= 32 * most_blocks);
+/// Of messages (network_messages.cuh).
+constexpr std::uint32_t flows_of_a_block = 32;
+static_assert(kernels::max_flows <= flows_of_a_block * most_blocks);
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
@@ -77,14 +79,16 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of(const IslandStep& step) con
   return has_counts ? exchange(call) : in_one_round(call);
 }
 
-std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch) {
-  if (launch.call.collective == Collective::send_recv)  // whose flows have one each
-    return std::min<std::uint32_t>(static_cast<std::uint32_t>(launch.flows.size()), most_blocks);
+std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch, std::uint32_t max_sms) {
+  const std::uint32_t most = max_sms == no_sms ? 1 : max_sms == 0 ? most_blocks : std::min(max_sms, most_blocks);
+  const auto flows = static_cast<std::uint32_t>(launch.flows.size());
+  if (launch.call.collective == Collective::send_recv)  // each flow is one block's
+    return std::max(std::min(flows, most), (flows + flows_of_a_block - 1) / flows_of_a_block);
   std::size_t sent_bytes = 0, received_bytes = 0;
   for (const Flow& flow : launch.flows)
     (flow.sends ? sent_bytes : received_bytes) += std::min<std::size_t>(flow.bytes, flow.piece_bytes);
   const std::size_t bytes = std::max(sent_bytes, received_bytes);
-  return bytes <= 32 << 10 ? 1 : bytes <= 128 << 10 ? 2 : most_blocks;
+  return std::min(bytes <= 32 << 10 ? 1 : bytes <= 128 << 10 ? 2 : most_blocks, most);
 }
 
 Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call, bool sends) const {

@@ -47,8 +47,8 @@ class NetworkCalls {
   std::vector<CopiedSlice> copied_slices(const IslandStep& step, std::byte* scratch, std::size_t scratch_bytes) const;
   /// Of a group's sends and receives, whose peers are numbered as in the communicator.
   std::vector<NetworkLaunch> launches_of_messages(std::span<const Call> messages) const;
-  /// Kernel blocks that pay for such a launch.
-  static std::uint32_t blocks_for(const NetworkLaunch& launch);
+  /// Kernel blocks that pay for such a launch, at most so many but for what needs more. (no_sms: there is no such way.)
+  static std::uint32_t blocks_for(const NetworkLaunch& launch, std::uint32_t max_sms);
 
  private:
   using Launches = std::vector<NetworkLaunch>;

@@ -39,6 +39,7 @@ Status Comm::open_hosts(const Deadline& deadline) {
   HostsRequest request;
   request.device = options_.device;
   request.rank = rank_;
+  request.max_sms = options_.max_sms;
   request.hosts = hosts_of(channel_->peers());
   request.joins_graphs = options_.joins_graphs;
   request.watch = watch_.get();

@@ -83,7 +83,7 @@ Status Comm::read_settings(const Environment& environment) {
     simd_ = *forced;
   }
   STRAIT_ASSIGN(select_options_.algorithm, environment.text("STRAIT_ALGORITHM"));
-  if (select_options_.algorithm == "auto") select_options_.algorithm.clear();
+  if (select_options_.algorithm == "auto" || options_.is_part_of_hosts()) select_options_.algorithm.clear();
   if (!select_options_.algorithm.empty() && find_algorithm(select_options_.algorithm) == nullptr)
     return fail(Code::invalid_usage, "STRAIT_ALGORITHM=" + select_options_.algorithm +
                                          " names no algorithm. `strait plan all-reduce --algorithm ?` names those "

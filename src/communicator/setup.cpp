@@ -161,8 +161,8 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   STRAIT_TRY(comm->channel_->barrier({deadline, nullptr}));
   stages.done("the others");
   log_trace(static_cast<int>(comm->rank_), "set-up of the communicator: " + stages.text());
-  watch_for_signal(*comm->recorder_);
-  comm->heed({});  // an abort is a failure from now on
+  if (!options.is_part_of_hosts()) watch_for_signal(*comm->recorder_);  // else the whole's recorder tells
+  comm->heed({});                                                       // an abort is a failure from now on
   return comm;
 }
 
@@ -228,7 +228,8 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   about.is_idle = asks(&DeviceRank::is_idle);
   about.progress = asks(&DeviceRank::progress);
   recorder_ = std::make_unique<FlightRecorder>(open.controls, std::move(about));
-  names.on_failure = [recorder = recorder_.get()](const Error& error) { dump_on_failure(*recorder, error); };
+  if (!options_.is_part_of_hosts())
+    names.on_failure = [recorder = recorder_.get()](const Error& error) { dump_on_failure(*recorder, error); };
   transport_ = std::move(open.transport);
   transport_name_ = transport_->name();
   transport_why_ = std::move(open.why);

@@ -35,6 +35,7 @@ class EmulatedHosts {
     kernels::NetworkCounts counts{};
     std::unique_ptr<NetworkProxy> proxy;
     std::atomic<std::uint32_t> seed{1};
+    std::uint32_t max_sms = 0;
 
     std::vector<Comm*> parts() const {
       std::vector<Comm*> parts;
@@ -83,7 +84,7 @@ class EmulatedHosts {
       argument.slot_bytes = slot_bytes;
       argument.call = launch.call;
       argument.call.flow_count = static_cast<std::uint32_t>(launch.flows.size());
-      argument.call.blocks = NetworkCalls::blocks_for(launch);
+      argument.call.blocks = NetworkCalls::blocks_for(launch, max_sms);
       std::copy(launch.flows.begin(), launch.flows.end(), argument.flows);
       proxy->expect();
       run_network(argument, ++seed);

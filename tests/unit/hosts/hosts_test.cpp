@@ -56,6 +56,7 @@ TEST_P(Hosts, CollectivesHaveTheBitsOfTheReference) {
   EmulatedHosts hosts(GetParam());
   hosts.run([](EmulatedHosts::Rank& rank) {
     std::uint64_t seed = 1;
+    rank.max_sms = rank.number;  // which is each rank's own matter here
     for (const Collective collective :
          {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce, Collective::all_gather,
           Collective::broadcast, Collective::all_to_all, Collective::gather, Collective::scatter})
