@@ -109,6 +109,7 @@ Status HostsRank::open_proxy() {
 }
 
 Status HostsRank::enqueue(const Call& call) {
+  const DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
   STRAIT_TRY(order_->begin(call.stream));
   const Status done = carry_out(call);
   const Status ended = order_->end(call.stream, CallOrder::Tail::other);
@@ -195,6 +196,7 @@ Status HostsRank::launch_waking(const std::function<Status()>& launch, void* str
 }
 
 Status HostsRank::enqueue_messages(std::span<const Call> calls) {
+  const DeviceGuard guard(request_.device);
   void* const stream = calls.front().stream;
   // As in CudaRank: all run on the first call's stream.
   for (const Call& call : calls)
