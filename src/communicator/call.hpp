@@ -32,11 +32,15 @@ struct Call {
   std::uint32_t max_sms = 0;
   static constexpr std::uint32_t most_sms = no_sms - 1;  ///< more than any call takes
   std::uint32_t algorithm = 0;  ///< of the call's options: one more than its place in the catalogue; 0: chosen
+  /// GPU ranks, of a step of DeviceIslands: kernels carry it, through slots, for only some ranks' outputs are the
+  /// user's.
+  bool by_slots = false;
   bool aggregated =
       false;  ///< GPU ranks: goes along with the call before it in its group (communicator/aggregates.hpp)
 
-  bool sends = false;      ///< send_recv: this is a send
-  std::uint32_t peer = 0;  ///< send_recv
+  bool sends = false;           ///< send_recv: this is a send
+  std::uint32_t peer = 0;       ///< send_recv
+  std::size_t whole_count = 0;  ///< send_recv, of a stripe: elements of the message; 0: it is no stripe
 
   std::vector<std::size_t> send_counts, send_offsets;        ///< all_to_all_v: elements, by rank
   std::vector<std::size_t> receive_counts, receive_offsets;  ///< likewise

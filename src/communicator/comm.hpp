@@ -182,9 +182,9 @@ class Comm {
   explicit Comm(std::unique_ptr<Channel> channel);
   Status read_settings(const Environment& environment);
   Status open_transport(const Environment& environment, const Deadline& deadline);
-  Status open_device(const Deadline& deadline);
+  Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// GPU ranks of several hosts.
-  Status open_hosts(const Deadline& deadline);
+  Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
   /// One, or several that go along with the first.

@@ -159,7 +159,7 @@ bool CudaRank::goes_by_islands(const Call& call) const {
 }
 
 Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
-  if (has_own_layout(call)) return enqueue_over(calls_, call);
+  if (call.by_slots || has_own_layout(call)) return enqueue_over(calls_, call);
   if (goes_by_islands(call)) return enqueue_in_islands(call);
   if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
   if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);

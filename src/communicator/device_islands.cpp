@@ -239,8 +239,10 @@ void DeviceIslands::reduce_by_first_ranks(const Call& call, Steps& steps) const 
         rooted(step(Among::island, call, Collective::reduce, at(call.send, first, call.type), scratch_, part), 0));
     if (place_ == 0)
       steps.push_back(rooted(step(Among::across, call, Collective::reduce, scratch_, output, part), root_island));
-    if (island_ == root_island && root_place != 0)
+    if (island_ == root_island && root_place != 0) {
       steps.push_back(rooted(step(Among::island, call, Collective::broadcast, scratch_, output, part), 0));
+      steps.back().call.by_slots = true;
+    }
   }
 }
 

@@ -29,7 +29,7 @@ static_assert(sizeof(kernels::LaunchCounts) <= counts_offset_bytes &&
 static_assert(slot_bytes / most_hosts >= 16 << 10 && scratch_bytes / most_hosts >= 64 << 10);
 
 constexpr auto look_every = std::chrono::milliseconds(2);
-constexpr int looks_between_examinations = 25;
+constexpr int looks_between_examinations = 25, looks_between_questions = 250;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
 /// By the stream of a graph, whenever it comes to a launch.
@@ -137,21 +137,7 @@ Status HostsRank::carry_out(const Call& call) {
 Status HostsRank::carry_out(const IslandStep& step) {
   const Call& call = step.call;
   if (step.among == IslandStep::Among::island) return request_.host->begin(call);
-  const auto launch_all = [&](const IslandStep& each) -> Status {
-    for (const NetworkLaunch& one : calls_.launches_of(each)) STRAIT_TRY(launch(one, call.max_sms, call.stream));
-    return {};
-  };
-  const auto slices = calls_.copied_slices(step, scratch(), scratch_bytes);
-  if (slices.empty()) return launch_all(step);
-  for (const NetworkCalls::CopiedSlice& slice : slices) {
-    const std::size_t size = size_bytes(call.type), row_bytes = slice.count * size;
-    STRAIT_TRY(
-        check(cudaMemcpy2DAsync(scratch(), row_bytes, static_cast<const std::byte*>(call.send) + slice.first * size,
-                                call.count * size, row_bytes, call.send_counts.size(), cudaMemcpyDeviceToDevice,
-                                static_cast<cudaStream_t>(call.stream)),
-              "cannot copy what an exchange in place sends"));
-    STRAIT_TRY(launch_all(slice.exchange));
-  }
+  for (const NetworkLaunch& one : calls_.launches_of(step)) STRAIT_TRY(launch(one, call.max_sms, call.stream));
   return {};
 }
 
@@ -220,10 +206,14 @@ Status HostsRank::carry_messages(std::span<const Call> calls, void* stream) {
   if (has_both) {
     STRAIT_ASSIGN(beside, side_->fork(stream));
   }
-  Status done;
-  for (const NetworkLaunch& each : launches)
-    if (done) done = launch(each, calls.front().max_sms, beside);
+  const auto launch_from = [&](std::size_t first, std::size_t end) -> Status {
+    for (std::size_t i = first; i < end; ++i) STRAIT_TRY(launch(launches[i], calls.front().max_sms, beside));
+    return {};
+  };
+  // Streams may share a hardware queue, in which a launch that waits for the one before it holds up what comes after.
+  Status done = launch_from(0, std::min<std::size_t>(launches.size(), 1));
   if (done && !split.inside.empty()) done = request_.host->begin_messages(split.inside);
+  if (done) done = launch_from(1, launches.size());
   if (!has_both) return done;
   const Status joined = side_->join(stream);  // also when that failed: a capture ends with nothing left open
   return done ? joined : done;
@@ -274,8 +264,16 @@ void HostsRank::look_after(const std::stop_token& stop) {
       for (Comm* part : parts()) part->fail_in(request_.watch->sticky().error());
     }
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
+    if (looks % looks_between_questions == 0 && !request_.watch->has_failed()) tell_of_failed_gpu();
     std::this_thread::sleep_for(look_every);
   }
+}
+
+/// The ranks of its host may have nothing to do with it, and others do not see it.
+void HostsRank::tell_of_failed_gpu() const {
+  const auto asked =
+      questions_->ask([order = order_.get()] { return std::optional(order->has_failed()); }, longest_question);
+  if (asked == true) (void)request_.host->await_device();  // which says so
 }
 
 std::optional<bool> HostsRank::is_idle() const {
@@ -297,6 +295,7 @@ HostsRank::~HostsRank() {
   const cuda::RelaxedCapture relaxed;
   const bool ended = !order_ || has_own_work_ended();
   attendant_ = {};
+  if (order_ && order_->has_failed()) (void)request_.host->await_device();
   if (request_.host) hear_of_failures();  // else the peers would not
   if (request_.host && request_.watch->has_failed())
     for (Comm* part : parts()) part->fail_in(request_.watch->sticky().error());

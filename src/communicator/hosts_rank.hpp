@@ -74,6 +74,7 @@ class HostsRank final : public DeviceRank {
     return order_->await_idle([watch = request_.watch] { return watch->has_failed(); });
   }
   void look_after(const std::stop_token& stop);
+  void tell_of_failed_gpu() const;
 
   HostsRequest request_;
   std::string transport_name_;

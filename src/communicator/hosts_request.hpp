@@ -26,8 +26,9 @@ struct HostsRequest {
   /// As in DeviceRank::Request.
   std::function<Status(const Status& own, const std::string& what)> agree;
 };
-/// Of a proxy, where nobody says how many.
+/// Of a proxy, where nobody says how many; and their sockets, of which each lane has one for each rank and each host.
 inline constexpr std::uint32_t most_network_lanes = 8;
+inline constexpr std::size_t most_network_sockets = 256;
 /// More of them would need more room in the arguments of kernels.
 inline constexpr std::size_t most_hosts = 64;
 Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request);

@@ -110,7 +110,7 @@ NetworkLaunch NetworkCalls::in_rounds(const Call& call, std::vector<Flow> flows)
   const std::size_t good = std::max(bytes / good_rounds, short_round_bytes / together);
   const std::size_t rounds = (bytes + std::min(most, good) - 1) / std::min(most, good);
   const std::size_t piece = round_up((bytes + rounds - 1) / rounds, grain(call));
-  std::uint16_t block = 0;
+  std::uint8_t block = 0;
   for (Flow& each : flows) {
     each.piece_bytes = static_cast<std::uint32_t>(piece);
     const bool is_block = each.sends ? sent > 1 : call.collective == Collective::all_gather;
@@ -227,31 +227,9 @@ std::vector<NetworkLaunch> NetworkCalls::exchange(const Call& call) const {
   return launches_of_messages(messages);
 }
 
-std::vector<NetworkCalls::CopiedSlice> NetworkCalls::copied_slices(const IslandStep& step, std::byte* scratch,
-                                                                   std::size_t scratch_bytes) const {
-  const Call& call = step.call;
-  const bool is_one =
-      call.collective == Collective::all_to_all && call.send == call.receive && !call.send_counts.empty();
-  if (!is_one) return {};
-  std::vector<CopiedSlice> slices;
-  const std::size_t most = round_down(scratch_bytes / ranks_ / size_bytes(call.type), grain_bytes);
-  for (std::size_t first = 0; first < call.count; first += most) {
-    CopiedSlice& slice = slices.emplace_back(CopiedSlice{first, std::min(most, call.count - first), step});
-    Call& part = slice.exchange.call;
-    part.send = scratch;
-    for (std::size_t peer = 0; peer < ranks_; ++peer) {
-      part.send_offsets.push_back(peer * slice.count);
-      part.receive_offsets.push_back(peer * call.count + first);
-      for (std::size_t* count : {&part.send_counts[peer], &part.receive_counts[peer]})
-        *count = *count == 0 ? 0 : slice.count;
-    }
-  }
-  return slices;
-}
-
 std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Call> messages) const {
   struct Place {
-    std::uint32_t apart;  ///< how many ranks the receiver comes after the sender
+    std::uint32_t apart;  ///< how many ranks lie between the two, whichever is the sender
     std::uint32_t nth;    ///< of the messages from one to the other
     const Call* message;
   };
@@ -267,7 +245,8 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
                    [](const Place& a, const Place& b) { return std::tie(a.apart, a.nth) < std::tie(b.apart, b.nth); });
   Launches launches;
   for (auto next = places.begin(); next != places.end();) {
-    // A send and a receive of one place wait for nothing but their own kind at the other ends: they go together.
+    // What is of one place waits for nothing but its own kind at the other ends, and may lie where what goes the other
+    // way does: it goes together.
     std::vector<Flow> flows;
     for (const auto [apart, nth, first] = *next; next != places.end() && next->apart == apart && next->nth == nth;
          ++next)
@@ -279,21 +258,36 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
     }
     launches.back().flows.insert(launches.back().flows.end(), flows.begin(), flows.end());
   }
-  for (NetworkLaunch& launch : launches) share_slots(launch.flows);
+  for (NetworkLaunch& launch : launches) {
+    share_slots(launch.flows);
+    heed_places(launch.flows);
+  }
   return launches;
 }
 
-/// Short ones are all of one lane, so that nobody is woken for them.
+/// Of an exchange in place.
+void NetworkCalls::heed_places(std::vector<Flow>& flows) {
+  for (Flow& each : flows) {
+    if (each.sends) continue;
+    const auto is_there = [&](const Flow& sent) {
+      return sent.sends && sent.data == each.data && sent.bytes == each.bytes;
+    };
+    const auto sent = std::find_if(flows.begin(), flows.end(), is_there);
+    if (sent != flows.end()) each.after = static_cast<std::uint8_t>(sent - flows.begin() + 1);
+  }
+}
+
+/// The first stripe's lane is the pair's, whatever the length: there both ends compare the lengths.
 void NetworkCalls::add_stripes(const Call& message, std::vector<Flow>& flows) const {
   const Flow whole = flow(message.sends ? message.send : message.receive, message.count, message, message.sends);
-  const std::uint32_t from = message.sends ? rank_ : message.peer, to = message.sends ? message.peer : rank_;
   const std::size_t stripes = std::clamp<std::size_t>(whole.bytes / least_stripe_bytes, 1, most_stripes_);
   const std::size_t each = round_up((whole.bytes + stripes - 1) / stripes, piece_bytes_);
-  std::uint32_t lane = whole.bytes < least_stripe_bytes ? 0 : 2 * from + to;  // the two directions seldom have one
+  std::uint32_t lane = rank_ + message.peer;
   for (std::size_t first = 0; first < whole.bytes; first += each) {
     Flow& stripe = flows.emplace_back(whole);
     stripe.data += first;
     stripe.bytes = std::min(each, whole.bytes - first);
+    stripe.whole_bytes = whole.bytes;
     stripe.peer = static_cast<std::uint16_t>(message.peer);
     stripe.lane = static_cast<std::uint8_t>(lane++ % lanes_);
   }

@@ -37,14 +37,6 @@ class NetworkCalls {
 
   /// Of a step across hosts or among all.
   std::vector<NetworkLaunch> launches_of(const IslandStep& step) const;
-  /// An exchange in place, whose messages do not wait for one another: what a rank sends is to be copied first, slice
-  /// by slice, for what comes would overwrite it. Of each block the elements [first, first + count) go to scratch, one
-  /// after the other, and the exchange is made from there. Empty: the step is none.
-  struct CopiedSlice {
-    std::size_t first, count;
-    IslandStep exchange;
-  };
-  std::vector<CopiedSlice> copied_slices(const IslandStep& step, std::byte* scratch, std::size_t scratch_bytes) const;
   /// Of a group's sends and receives, whose peers are numbered as in the communicator.
   std::vector<NetworkLaunch> launches_of_messages(std::span<const Call> messages) const;
   /// Kernel blocks that pay for such a launch, at most so many but for what needs more. (no_sms: there is no such way.)
@@ -60,6 +52,7 @@ class NetworkCalls {
   NetworkLaunch in_rounds(const Call& call, std::vector<kernels::Flow> flows) const;
   void add_stripes(const Call& message, std::vector<kernels::Flow>& flows) const;
   void share_slots(std::vector<kernels::Flow>& flows) const;
+  static void heed_places(std::vector<kernels::Flow>& flows);
   kernels::Flow flow(const void* data, std::size_t elements, const Call& call, bool sends) const;
 
   std::uint32_t rank_ = 0, ranks_ = 0;

@@ -91,7 +91,10 @@ void NetworkProxy::lead() {
       describe_call();
       return carry_out_together();
     });
-    if (!done) return setup_.fail(done.error());
+    if (!done) {
+      if (!stopping_) setup_.fail(done.error());  // else what was left was that other lanes are through
+      return;
+    }
     ++calls_;
   }
 }
@@ -152,11 +155,13 @@ void NetworkProxy::describe_call() {
   now_.flows.assign(words.flows, words.flows + now_.call.flow_count);
 }
 
-/// A call of one round is the first lane's, and so are short messages.
+/// The first thread does alone what is one lane's: nobody is woken for a call of one round, or for short messages of
+/// two ranks.
 Status NetworkProxy::carry_out_together() {
-  const auto has_lane = [](const Flow& flow) { return flow.lane != 0; };
-  const bool is_long = now_.call.rounds > 1 || std::any_of(now_.flows.begin(), now_.flows.end(), has_lane);
-  if (!is_long || setup_.lanes == 1) return carry_out(0);
+  const std::uint32_t lane = now_.flows.empty() ? 0 : now_.flows.front().lane;
+  const auto is_others = [lane](const Flow& flow) { return flow.lane != lane; };
+  const bool is_shared = now_.call.rounds > 1 || std::any_of(now_.flows.begin(), now_.flows.end(), is_others);
+  if (!is_shared || setup_.lanes == 1) return carry_out(lane);
   helping_ = setup_.lanes - 1;
   {
     const std::lock_guard lock(mutex_);
@@ -220,6 +225,7 @@ Status NetworkProxy::carry_out_messages(std::uint32_t lane) const {
     message.collective = Collective::send_recv;
     message.type = flow.type;
     message.count = flow.bytes / size_bytes(flow.type);
+    message.whole_count = flow.whole_bytes / size_bytes(flow.type);
     message.sends = flow.sends;
     message.peer = flow.peer;
   }

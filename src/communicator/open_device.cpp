@@ -28,7 +28,7 @@ std::string describe_sms(std::uint32_t max_sms) { return max_sms == no_sms ? "no
 
 }  // namespace
 
-Status Comm::open_device(const Deadline& deadline) {
+Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancelled) {
   struct Place {
     std::int32_t device;
     std::uint32_t max_sms;
@@ -66,7 +66,7 @@ Status Comm::open_device(const Deadline& deadline) {
   }
   if (options_.device < 0) return {};
   STRAIT_TRY(check_ranks(*options_.p2p, ranks_));
-  if (!shares_host) return open_hosts(deadline);
+  if (!shares_host) return open_hosts(deadline, is_cancelled);
   DeviceRank::Request request;
   request.device = options_.device;
   request.rank = rank_;

@@ -35,7 +35,7 @@ Island across(const std::vector<Island>& hosts, std::uint32_t place) {
 
 }  // namespace
 
-Status Comm::open_hosts(const Deadline& deadline) {
+Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled) {
   HostsRequest request;
   request.device = options_.device;
   request.rank = rank_;
@@ -53,18 +53,22 @@ Status Comm::open_hosts(const Deadline& deadline) {
   const auto [host, place] = place_of(request.hosts, rank_);
   Island everyone(ranks_);
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) everyone[rank] = rank;
-  // Ranks of a part have one color, and those of no part a negative one.
+  // Ranks of a part have one color, in the order of its members, and those of no part a negative one.
   const auto join_part = [&](const Island& members, std::uint32_t color, int device) {
     CommOptions part = options_;
     part.device = device;
+    part.init_timeout_ms = std::max<std::int64_t>(deadline.remaining_ms(), 1);
     part.wire = WireFormat::off;  // calls say
     part.averaged = device < 0 ? ranks_ : 0;
     for (const std::uint32_t member : members) part.names.push_back(watch_->name_of(member));
-    return make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(rank_), part, {});
+    const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
+    return make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(place), part, is_cancelled);
   };
   STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));
-  const std::uint32_t lanes =
-      options_.network_lanes != 0 ? options_.network_lanes : std::clamp(least_cores_ / 2, 1u, most_network_lanes);
+  const auto by_sockets = static_cast<std::uint32_t>(most_network_sockets / (ranks_ + request.hosts.size()));
+  const std::uint32_t lanes = options_.network_lanes != 0
+                                  ? options_.network_lanes
+                                  : std::clamp(std::min(least_cores_ / 2, by_sockets), 1u, most_network_lanes);
   for (std::uint32_t lane = 0; lane < lanes; ++lane) {
     STRAIT_ASSIGN(auto across_lane, join_part(across(request.hosts, place), place, -1));
     if (across_lane) request.across.push_back(std::move(across_lane));

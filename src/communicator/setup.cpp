@@ -142,7 +142,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     stages.done("settings");
     STRAIT_TRY(comm->open_transport(environment, deadline));
     stages.done("transport");
-    return comm->open_device(deadline);
+    return comm->open_device(deadline, is_cancelled);
   });
   stages.done("device");
   // That a peer went away is seen in several places; the channel knows which one it was, and soon.

@@ -32,10 +32,14 @@ struct Flow {
   std::uint32_t slot_offset;  ///< in a round's slot, or of a message's ring among all slots; a multiple of 16
   std::uint8_t depth;         ///< of a message: pieces of the ring
   std::uint8_t lane;          ///< likewise: of the proxy
-  std::uint16_t block;        ///< of a collective: pieces lie one after the other in the slot; this one's place
+  std::uint8_t block;         ///< of a collective: pieces lie one after the other in the slot; this one's place
+  /// Of a message that is received: its pieces are taken only when as many have been filled of the flow at this place
+  /// less one, for they overwrite what that sends; 0: of none.
+  std::uint8_t after;
   std::uint16_t peer;         ///< of a message: the rank that it goes to or comes from, of those that the call is among
   DataType type;              ///< likewise
   bool sends;                 ///< it goes from `data` to the slot
+  std::uint64_t whole_bytes;  ///< of a message, of which this is a stripe
 };
 
 /// The piece of that round, or the one of a message of that number; bytes == 0: none.
@@ -108,6 +112,7 @@ struct NetworkExchange {
   Flow flows[max_flows];
 };
 static_assert(sizeof(NetworkExchange) <= 4096, "arguments of kernels");
+static_assert(max_flows < 256, "Flow::after");
 
 /// Where the slot of a round lies, among all rounds since the beginning.
 constexpr std::size_t network_slot(std::uint64_t round, bool sends, std::uint32_t slot_bytes) {

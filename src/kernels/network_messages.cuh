@@ -29,21 +29,33 @@ class MessageProgress {
     before_ = exchange.counts->pieces[place];
     total_ = pieces_of(flow);
     lead_ = flow.sends ? flow.depth : 0;
+    allowed_ = total_;
+    if (flow.after == 0) return;
+    filled_ = &exchange.words->moved[flow.after - 1].value;
+    filled_before_ = exchange.counts->pieces[flow.after - 1];
+    allowed_ = 0;
   }
   __device__ std::uint64_t before() const { return before_; }
   /// All is sent, and the ring free for what comes next; or all is taken.
   __device__ bool has_ended() const { return moved_ == total_ && seen_ == total_; }
   /// Which pieces may be moved now. Asks the host, over PCIe, when it has moved all those that it knows of.
   __device__ __forceinline__ void next(std::uint32_t& first, std::uint32_t& end) {
-    if (moved_ == may_move() && !has_ended()) seen_ = static_cast<std::uint32_t>(acquire_word(ready_) - before_);
+    if (moved_ == may_move() && !has_ended()) {
+      seen_ = static_cast<std::uint32_t>(acquire_word(ready_) - before_);
+      if (filled_ != nullptr) allowed_ = static_cast<std::uint32_t>(acquire_word(filled_) - filled_before_);
+    }
     first = moved_;
     end = moved_ = may_move();
   }
 
  private:
-  __device__ std::uint32_t may_move() const { return seen_ + lead_ < total_ ? seen_ + lead_ : total_; }
-  const std::uint64_t* ready_ = nullptr;
-  std::uint64_t before_ = 0;
+  __device__ std::uint32_t may_move() const {
+    const std::uint32_t most = seen_ + lead_;
+    return most < allowed_ ? (most < total_ ? most : total_) : (allowed_ < total_ ? allowed_ : total_);
+  }
+  const std::uint64_t *ready_ = nullptr, *filled_ = nullptr;
+  std::uint64_t before_ = 0, filled_before_ = 0;
+  std::uint32_t allowed_ = 0;  ///< of Flow::after: pieces that it was last seen to have filled
   std::uint32_t total_ = 0;
   std::uint32_t lead_ = 0;   ///< of what is sent: pieces of the ring
   std::uint32_t seen_ = 0;   ///< of this launch: pieces that the host was last seen to have sent, or to have got

@@ -219,6 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DeviceHosts,
                          ::testing::Values(HostsSetup{"TwoOfOne", 2, {{0}, {1}}},
                                            HostsSetup{"TwoOfTwo", 4, {{0, 1}, {2, 3}}},
                                            HostsSetup{"Crossed", 4, {{0, 2}, {1, 3}}, "off"},
+                                           HostsSetup{"Nested", 4, {{0, 3}, {1, 2}}},
                                            HostsSetup{"Unlike", 4, {{0, 1}, {2}, {3}}}),
                          [](const auto& test) { return std::string(test.param.name); });
 

@@ -60,18 +60,7 @@ class EmulatedHosts {
     void run(const IslandStep& step) {
       if (step.among == IslandStep::Among::island)
         return run_launches(hosts->inside_.inside(number).launches_of(step.call), step.call.type, seed);
-      const NetworkCalls calls = hosts->calls(number);
-      const auto slices = calls.copied_slices(step, scratch.data(), scratch.size());
-      if (slices.empty())
-        for (const NetworkLaunch& launch : calls.launches_of(step)) run(launch);
-      for (const NetworkCalls::CopiedSlice& slice : slices) {
-        const Call& call = step.call;
-        const std::size_t size = size_bytes(call.type), row_bytes = slice.count * size;
-        const auto* const send = static_cast<const std::byte*>(call.send) + slice.first * size;
-        for (std::size_t row = 0; row < call.send_counts.size(); ++row)
-          std::copy_n(send + row * call.count * size, row_bytes, scratch.data() + row * row_bytes);
-        for (const NetworkLaunch& launch : calls.launches_of(slice.exchange)) run(launch);
-      }
+      for (const NetworkLaunch& launch : hosts->calls(number).launches_of(step)) run(launch);
     }
     void run(const NetworkLaunch& launch) {
       kernels::NetworkExchange argument{};

@@ -41,7 +41,7 @@ void check(EmulatedHosts::Rank& rank, const Islands& hosts, CollectiveCase c) {
 
 class Hosts : public ::testing::TestWithParam<Islands> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, Hosts,
-                         ::testing::Values(Islands{{0}, {1}}, Islands{{0, 2}, {1, 3}}, Islands{{0, 3}, {1}, {2}}),
+                         ::testing::Values(Islands{{0}, {1}}, Islands{{0, 3}, {1, 2}}, Islands{{0, 3}, {1}, {2}}),
                          [](const auto& test) {
                            std::string name;
                            for (const Island& host : test.param) {
@@ -73,6 +73,22 @@ TEST_P(Hosts, CollectivesHaveTheBitsOfTheReference) {
         check(rank, GetParam(), c);
         if (HasFailure()) return;
       }
+  });
+}
+
+/// That an exchange is in place is each rank's own matter.
+TEST_P(Hosts, ExchangesInPlaceOnSomeRanks) {
+  EmulatedHosts hosts(GetParam());
+  hosts.run([](EmulatedHosts::Rank& rank) {
+    for (const std::size_t count : {10, 40'003, 300'001}) {
+      CollectiveCase c;
+      c.collective = Collective::all_to_all;
+      c.type = DataType::float32;
+      c.count = count;
+      c.in_place = rank.number % 2 == 0;
+      c.seed = count;
+      check(rank, GetParam(), c);
+    }
   });
 }
 
@@ -137,6 +153,34 @@ TEST_P(Hosts, Messages) {
       }
     }
   });
+}
+
+/// Whatever lanes the two lengths take.
+TEST_P(Hosts, MessagesOfOtherLengthsAreTold) {
+  for (const std::size_t other : {200'000, 700'000, 1'048'576}) {
+    EmulatedHosts hosts(GetParam());
+    hosts.run([other](EmulatedHosts::Rank& rank) {
+      if (rank.number > 1) return;
+      const std::jthread attendant([&rank](const std::stop_token& stop) {
+        while (!stop.stop_requested() && !rank.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (rank.has_failed()) EmulatedHosts::fail(rank);
+      });
+      Bytes data(std::size_t{1} << 20);
+      Call message;
+      message.collective = Collective::send_recv;
+      message.sends = rank.number == 0;
+      message.peer = 1 - rank.number;
+      message.count = rank.number == 0 ? 786'432 : other;
+      message.send = message.receive = data.data();
+      rank.run_messages({&message, 1});
+      EXPECT_TRUE(rank.number == 0 || rank.has_failed());
+      const auto parts = rank.parts();
+      const auto tells = [](const Comm* comm) {
+        return !comm->sticky() && comm->sticky().error().code == Code::mismatch;
+      };
+      EXPECT_TRUE(rank.number == 0 || std::any_of(parts.begin(), parts.end(), tells));
+    });
+  }
 }
 
 /// A rank that does not come is waited for until the communicator fails; then kernels and proxies end.
