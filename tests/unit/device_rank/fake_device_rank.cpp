@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "communicator/device_rank.hpp"
-#include "communicator/hosts_request.hpp"
 #include "communicator/staging_account.hpp"
 #include "communicator/staging_budget.hpp"
 #include "communicator/started_calls.hpp"
@@ -154,7 +153,8 @@ Result<void*> allocate_device_memory(int /*device*/, std::size_t /*bytes*/) {
   return fail(Code::unsupported, "no GPU");
 }
 bool free_device_memory(void* /*pointer*/) { return false; }
-Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest /*request*/) {
+Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request) {
+  if (testing::fake_gpu.on_open_hosts) STRAIT_TRY(testing::fake_gpu.on_open_hosts(request));
   return fail(Code::unsupported, "there are no several hosts in these tests");
 }
 Status check_devices_supported(int /*device*/) { return {}; }

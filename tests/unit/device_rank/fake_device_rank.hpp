@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "communicator/device_rank.hpp"
+#include "communicator/hosts_request.hpp"
 #include "kernels/launch.hpp"
 
 /// GPU ranks of no GPU: they carry nothing out, and fail on demand.
@@ -34,6 +35,8 @@ struct FakeGpu {
   std::function<Result<std::chrono::nanoseconds>(const DeviceRank::Request& request, std::size_t bytes)> copy;
   /// What else ranks do when a communicator is made; none: nothing.
   std::function<Status(const DeviceRank::Request& request)> on_open;
+  /// What a rank among several hosts does instead of being made; none: it says that there are none.
+  std::function<Status(const HostsRequest& request)> on_open_hosts;
   bool stages = false;                      ///< ranks agree on their host memory, and keep it
   std::array<std::size_t, 4> staged_for{};  ///< by rank: what they agreed on
   bool agrees = false;                      ///< when a communicator is made, that all are well
