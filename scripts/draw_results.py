@@ -3,7 +3,7 @@
 small calls, all-reduces beside matrix products, training, ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
 
   scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, clusters.svg, block_ends.svg, rounds.svg,
-                                     small_calls.svg, overlap.svg, training.svg, shared_link.svg and wire_loss.svg there; into docs/images if absent
+                                     small_calls.svg, hosts.svg, overlap.svg, training.svg, shared_link.svg and wire_loss.svg there; into docs/images if absent
 """
 import collections
 import json
@@ -224,6 +224,18 @@ def draw_small_calls(output: pathlib.Path) -> None:
     save(figure, grid[0].get_legend_handles_labels(), 3, output)
 
 
+def draw_hosts(output: pathlib.Path) -> None:
+    """Processes of one machine that pass for two hosts."""
+    figure, grid = pyplot.subplots(1, 2, figsize=(10, 3.8), sharey=True)
+    for axes, title, name in zip(grid, ("a GPU each", "two GPUs each"), ("hosts_tcp_2xh200", "hosts_tcp_4xh200")):
+        for collective, times in read(name)["launched one by one"].items():
+            points = [(int(size), places["out_of_place"][1] / places["out_of_place"][0]) for size, places in times.items()]
+            plot(axes, points, *STYLES[collective], collective)
+        prepare(axes, f"Two hosts, {title}: H200, TCP on loopback, bfloat16", [1 << shift for shift in range(10, 29, 4)])
+    grid[0].set_ylabel("NCCL's time / Strait's", fontsize=9)
+    save(figure, grid[0].get_legend_handles_labels(), 6, output)
+
+
 def draw_overlap(output: pathlib.Path) -> None:
     points = collections.defaultdict(list)
     for run in read("overlap_2xh100")["runs"]:
@@ -314,6 +326,7 @@ def main() -> None:
     draw_block_ends(folder / "block_ends.svg")
     draw_rounds(folder / "rounds.svg")
     draw_small_calls(folder / "small_calls.svg")
+    draw_hosts(folder / "hosts.svg")
     draw_overlap(folder / "overlap.svg")
     draw_training(folder / "training.svg")
     draw_shared_link(folder / "shared_link.svg")
