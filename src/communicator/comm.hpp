@@ -167,6 +167,8 @@ class Comm {
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes);
   std::uint64_t next_registration() { return next_registration_++; }
   Status deregister_memory(std::uint64_t number);
+  /// GPU ranks: likewise of what no call can have used yet; waits for nothing.
+  void forget_memory(std::uint64_t number);
   bool has_registrations() const { return !registered_.empty(); }
   bool is_registered(const void* pointer, std::size_t bytes) const;
 

@@ -238,7 +238,7 @@ Status HostsRank::deregister_memory(std::uint64_t number) {
   STRAIT_TRY(await_work());
   return request_.host->deregister_memory(number);
 }
-void HostsRank::forget_memory(std::uint64_t number) { (void)request_.host->deregister_memory(number); }
+void HostsRank::forget_memory(std::uint64_t number) { request_.host->forget_memory(number); }
 
 std::vector<Comm*> HostsRank::parts() const {
   std::vector<Comm*> parts{request_.host.get()};

@@ -237,9 +237,8 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
   std::map<std::pair<std::uint32_t, bool>, std::uint32_t> found;
   for (const Call& message : messages) {
     if (message.count == 0) continue;
-    const std::uint32_t apart =
-        (message.sends ? message.peer + ranks_ - rank_ : rank_ + ranks_ - message.peer) % ranks_;
-    places.push_back({apart, found[{message.peer, message.sends}]++, &message});
+    const std::uint32_t after = (message.peer + ranks_ - rank_) % ranks_;
+    places.push_back({std::min(after, ranks_ - after), found[{message.peer, message.sends}]++, &message});
   }
   std::stable_sort(places.begin(), places.end(),
                    [](const Place& a, const Place& b) { return std::tie(a.apart, a.nth) < std::tie(b.apart, b.nth); });

@@ -62,7 +62,9 @@ Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelle
     part.averaged = device < 0 ? ranks_ : 0;
     for (const std::uint32_t member : members) part.names.push_back(watch_->name_of(member));
     const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
-    return make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(place), part, is_cancelled);
+    auto made = make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(place), part, is_cancelled);
+    if (made && *made) (*made)->options_.init_timeout_ms = options_.init_timeout_ms;  // of later set-up calls
+    return made;
   };
   STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));
   const auto by_sockets = static_cast<std::uint32_t>(most_network_sockets / (ranks_ + request.hosts.size()));

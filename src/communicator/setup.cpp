@@ -348,6 +348,13 @@ Status Comm::register_with_all(std::uint64_t turn, void* pointer, std::size_t by
   return agree(own, "register its memory", deadline);
 }
 
+void Comm::forget_memory(std::uint64_t number) {
+  const auto own = registered_.find(number);
+  if (own == registered_.end()) return;
+  device_->forget_memory(own->second.turn);
+  registered_.erase(own);
+}
+
 Status Comm::deregister_memory(std::uint64_t number) {
   const auto own = registered_.find(number);
   if (own == registered_.end())

@@ -1,0 +1,140 @@
+// What leaves a host of a call, launch by launch: a pure function, for many ranks.
+#include "communicator/network_calls.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace strait::testing {
+namespace {
+
+constexpr std::uint32_t slot_bytes = 1 << 20, piece_bytes = 128 << 10;
+
+std::vector<Island> hosts_of(std::uint32_t hosts, std::uint32_t ranks_of_each) {
+  std::vector<Island> all(hosts);
+  for (std::uint32_t rank = 0; rank < hosts * ranks_of_each; ++rank) all[rank / ranks_of_each].push_back(rank);
+  return all;
+}
+
+/// The step of an all-to-all that goes to other hosts, from and to `data`.
+IslandStep exchange_of(const std::vector<Island>& hosts, std::uint32_t rank, std::size_t count, std::byte* data) {
+  Call call;
+  call.collective = Collective::all_to_all;
+  call.type = DataType::uint8;
+  call.count = count;
+  call.send = call.receive = data;
+  const DeviceIslands islands(rank, hosts, nullptr, DeviceIslands::scratch_bytes);
+  return islands.steps_of(call).back();
+}
+
+struct Shape {
+  std::uint32_t hosts, ranks_of_each, lanes;
+  std::size_t count;
+};
+class NetworkExchanges : public ::testing::TestWithParam<Shape> {
+ protected:
+  std::vector<Island> hosts() const { return hosts_of(GetParam().hosts, GetParam().ranks_of_each); }
+  std::uint32_t ranks() const { return GetParam().hosts * GetParam().ranks_of_each; }
+  std::vector<NetworkLaunch> launches_of(std::uint32_t rank, std::byte* data) const {
+    return NetworkCalls(rank, hosts(), {slot_bytes, piece_bytes, GetParam().lanes})
+        .launches_of(exchange_of(hosts(), rank, GetParam().count, data));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Shapes, NetworkExchanges,
+                         ::testing::Values(Shape{2, 1, 8, 4 << 20}, Shape{6, 1, 8, 4 << 20}, Shape{3, 1, 16, 8 << 20},
+                                           Shape{7, 8, 3, 100'000}, Shape{16, 8, 1, 50'000}, Shape{2, 8, 4, 1 << 20}));
+
+/// In place, what comes to a place waits for what goes from it: it is never in an earlier launch.
+TEST_P(NetworkExchanges, NothingOverwritesWhatIsStillToBeSent) {
+  std::vector<std::byte> data(1);  // whose addresses alone count
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+    std::map<const std::byte*, std::size_t> sent_in;  // launch, by where stripes begin
+    const auto launches = launches_of(rank, data.data());
+    for (std::size_t number = 0; number < launches.size(); ++number)
+      for (const kernels::Flow& flow : launches[number].flows)
+        if (flow.sends) sent_in[flow.data] = number;
+    for (std::size_t number = 0; number < launches.size(); ++number) {
+      const auto& flows = launches[number].flows;
+      EXPECT_LE(flows.size(), kernels::max_flows);
+      for (const kernels::Flow& flow : flows) {
+        if (flow.sends) continue;
+        ASSERT_TRUE(sent_in.contains(flow.data));
+        const std::size_t sent = sent_in[flow.data];
+        ASSERT_LE(sent, number) << "rank " << rank;
+        if (sent < number) continue;
+        ASSERT_NE(flow.after, 0);
+        const kernels::Flow& before = flows[flow.after - 1u];
+        EXPECT_TRUE(before.sends && before.data == flow.data && before.bytes == flow.bytes);
+      }
+    }
+  }
+}
+
+/// Both ends of every stripe have one length, one lane, and one place among those of their lane.
+TEST_P(NetworkExchanges, EndsAgree) {
+  std::vector<std::byte> data(1);
+  using Pair = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;  // from, to, lane
+  std::map<Pair, std::vector<std::size_t>> sent, received;
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+    for (const NetworkLaunch& launch : launches_of(rank, data.data()))
+      for (const kernels::Flow& flow : launch.flows) {
+        EXPECT_EQ(flow.whole_bytes, GetParam().count);
+        EXPECT_LT(flow.lane, GetParam().lanes);
+        EXPECT_GE(flow.depth, 1);
+        if (flow.sends)
+          sent[{rank, flow.peer, flow.lane}].push_back(flow.bytes);
+        else
+          received[{flow.peer, rank, flow.lane}].push_back(flow.bytes);
+      }
+  EXPECT_EQ(sent, received);
+}
+
+/// Launches of a rank follow one another; of all messages that wait, none waits for ever.
+TEST_P(NetworkExchanges, NoLaunchesWaitInACircle) {
+  std::vector<std::byte> data(1);
+  std::vector<std::vector<NetworkLaunch>> all;
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank) all.push_back(launches_of(rank, data.data()));
+  std::vector<std::size_t> at(ranks());  // the launch that each rank is in
+  const auto has_come_to = [&](std::uint32_t rank, std::uint32_t peer) {
+    for (std::size_t number = 0; number <= at[rank] && number < all[rank].size(); ++number)
+      for (const kernels::Flow& flow : all[rank][number].flows)
+        if (flow.peer == peer) return true;
+    return false;
+  };
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+      if (at[rank] == all[rank].size()) continue;
+      const auto& flows = all[rank][at[rank]].flows;
+      const auto is_met = [&](const kernels::Flow& flow) { return has_come_to(flow.peer, rank); };
+      if (!std::all_of(flows.begin(), flows.end(), is_met)) continue;
+      ++at[rank];
+      moves = true;
+    }
+  }
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank) EXPECT_EQ(at[rank], all[rank].size()) << "rank " << rank;
+}
+
+TEST(NetworkLaunches, HeedTheBoundOfThreadBlocks) {
+  NetworkLaunch messages;
+  messages.call.collective = Collective::send_recv;
+  messages.flows.resize(88);
+  EXPECT_EQ(NetworkCalls::blocks_for(messages, 0), 4u);
+  EXPECT_EQ(NetworkCalls::blocks_for(messages, 1), 3u) << "each has 32 flows at most";
+  messages.flows.resize(2);
+  EXPECT_EQ(NetworkCalls::blocks_for(messages, 0), 2u);
+  EXPECT_EQ(NetworkCalls::blocks_for(messages, 1), 1u);
+  NetworkLaunch rounds;
+  rounds.call.collective = Collective::all_reduce;
+  rounds.flows.resize(2);
+  for (kernels::Flow& flow : rounds.flows) flow.bytes = flow.piece_bytes = 1 << 20;
+  EXPECT_EQ(NetworkCalls::blocks_for(rounds, 0), 4u);
+  EXPECT_EQ(NetworkCalls::blocks_for(rounds, 2), 2u);
+  EXPECT_EQ(NetworkCalls::blocks_for(rounds, no_sms), 1u);
+}
+
+}  // namespace
+}  // namespace strait::testing
