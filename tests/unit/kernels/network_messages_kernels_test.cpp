@@ -41,14 +41,14 @@ struct Shape {
   bool sends;
   std::size_t bytes;
   std::uint32_t piece_bytes;
-  std::uint16_t depth;
+  std::uint8_t depth;
   std::size_t shift = 0;  ///< of the user's data, behind a multiple of 16
   bool late = false;      ///< the host trades nothing of it until all others have ended
 };
 using Shapes = std::vector<Shape>;
 
 Shape any_shape(Random& random, std::size_t most_piece_bytes = 700) {
-  const auto depth = std::array<std::uint16_t, 3>{1, 2, 4}[random() % 3];
+  const auto depth = std::array<std::uint8_t, 3>{1, 2, 4}[random() % 3];
   const auto piece_bytes = static_cast<std::uint32_t>(any_of(random, 1, most_piece_bytes / 16) * 16);
   const std::size_t pieces = any_of(random, 1, 3 * depth + std::size_t{1});
   const std::size_t last = random() % 4 == 0 ? piece_bytes : any_of(random, 1, piece_bytes);
@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(Blocks, NetworkMessages, ::testing::Values(1u, 2u, 3u, 
 
 TEST_P(NetworkMessages, GoThroughRingsOfAllDepths) {
   std::uint32_t seed = 0;
-  for (const std::uint16_t depth : {1, 2, 4})
+  for (const std::uint8_t depth : {1, 2, 4})
     for (const std::uint32_t piece_bytes : {16u, 528u, 1024u}) {
       Shapes shapes;
       for (std::size_t pieces = 1; pieces <= 3 * depth + std::size_t{1}; ++pieces)
