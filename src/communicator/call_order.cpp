@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -133,9 +134,9 @@ bool CallOrder::await_idle(const std::function<bool()>& has_failed) {
   }
 }
 
-Status CallOrder::has_not_ended() const {
-  return fail(Code::aborted,
-              "calls on the GPU have not ended 10 s after the communicator failed. Let what else runs there end");
+Status CallOrder::has_not_ended(int device) {
+  return fail(Code::aborted, "calls on GPU " + std::to_string(device) +
+                                 " have not ended 10 s after the communicator failed. Let what else runs there end");
 }
 
 std::optional<bool> CallOrder::is_idle() {

@@ -66,8 +66,8 @@ class CallOrder {
   /// with them streams that wait for them. Not a word is asked of other work on the GPU: other communicators' kernels
   /// may wait for what this thread does next. False: it did not end, 10 s after `has_failed()`, of the communicator.
   bool await_idle(const std::function<bool()>& has_failed);
-  /// The error of that.
-  Status has_not_ended() const;
+  /// The error of that, of a GPU of this process.
+  static Status has_not_ended(int device);
   /// Whether the device has failed, so that nothing is done any more. Waits for nothing on it. From any thread.
   bool has_failed() { return !setup_.driver->has_passed(done_); }
   /// What the GPU has begun, and what of it has ended; nothing where it does not answer. From any thread; CUDA

@@ -301,7 +301,7 @@ Status CudaRank::deregister_memory(std::uint64_t number) {
   if (!registrations_.has(number)) return {};
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;  // it unmaps memory
-  if (!has_own_work_ended()) return order_->has_not_ended();
+  if (!has_own_work_ended()) return CallOrder::has_not_ended(request_.device);
   registrations_.remove(number);
   return check_gpu();
 }
@@ -309,7 +309,7 @@ Status CudaRank::deregister_memory(std::uint64_t number) {
 Status CudaRank::await_work() {
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  return has_own_work_ended() ? check_gpu() : order_->has_not_ended();
+  return has_own_work_ended() ? check_gpu() : CallOrder::has_not_ended(request_.device);
 }
 
 /// Where peers wait for it: nobody else might ask it for long, as of a program that waits for data.

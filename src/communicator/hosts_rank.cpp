@@ -46,6 +46,9 @@ Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request) {
 Status HostsRank::prepare() {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
+  parts_.push_back(request_.host.get());
+  for (const auto* lanes : {&request_.across, &request_.all})
+    for (const auto& comm : *lanes) parts_.push_back(comm.get());
   transport_name_ = request_.host->transport_name() + "+" + request_.all.front()->transport_name();
   STRAIT_TRY(request_.agree(open_memory(), "prepare what it trades with other hosts"));
   const auto piece_bytes = static_cast<std::uint32_t>(request_.all.front()->slot_bytes());
@@ -121,8 +124,7 @@ Status HostsRank::enqueue_aggregate(std::span<const Call> calls) {
   return {};
 }
 
-/// What only copies has a wire format within hosts if at all, and reductions among hosts that are not alike go by ranks
-/// that encode nothing: both travel as they are.
+/// What only copies travels as it is, and so do reduce-scatters among hosts that are not alike.
 Status HostsRank::carry_out(const Call& call) {
   const bool is_lengths = call.collective == Collective::all_to_all_v;
   if (call.count == 0 && call.collective != Collective::barrier && !is_lengths) return {};
@@ -240,15 +242,8 @@ Status HostsRank::deregister_memory(std::uint64_t number) {
 }
 void HostsRank::forget_memory(std::uint64_t number) { request_.host->forget_memory(number); }
 
-std::vector<Comm*> HostsRank::parts() const {
-  std::vector<Comm*> parts{request_.host.get()};
-  for (const auto* lanes : {&request_.across, &request_.all})
-    for (const auto& comm : *lanes) parts.push_back(comm.get());
-  return parts;
-}
-
 void HostsRank::hear_of_failures() const {
-  for (const Comm* part : parts())
+  for (const Comm* part : parts_)
     if (const Status status = part->sticky(); !status && !request_.watch->has_failed())
       request_.watch->raise(status.error());
 }
@@ -261,7 +256,7 @@ void HostsRank::look_after(const std::stop_token& stop) {
     hear_of_failures();
     if (request_.watch->has_failed() && mailbox.abort == 0) {
       std::atomic_ref(mailbox.abort) = 1;
-      for (Comm* part : parts()) part->fail_in(request_.watch->sticky().error());
+      for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
     }
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     if (looks % looks_between_questions == 0 && !request_.watch->has_failed()) tell_of_failed_gpu();
@@ -287,7 +282,7 @@ std::optional<DeviceProgress> HostsRank::progress() {
 Status HostsRank::await_work() {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  return has_own_work_ended() ? request_.host->await_device() : order_->has_not_ended();
+  return has_own_work_ended() ? request_.host->await_device() : CallOrder::has_not_ended(request_.device);
 }
 
 HostsRank::~HostsRank() {
@@ -296,9 +291,9 @@ HostsRank::~HostsRank() {
   const bool ended = !order_ || has_own_work_ended();
   attendant_ = {};
   if (order_ && order_->has_failed()) (void)request_.host->await_device();
-  if (request_.host) hear_of_failures();  // else the peers would not
-  if (request_.host && request_.watch->has_failed())
-    for (Comm* part : parts()) part->fail_in(request_.watch->sticky().error());
+  hear_of_failures();  // else the peers would not
+  if (request_.watch->has_failed())
+    for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
   if (proxy_) proxy_->end();
   if (ended) return;
   log_warn(static_cast<int>(request_.rank),

@@ -69,7 +69,6 @@ class HostsRank final : public DeviceRank {
   Comm& comm_of(std::uint32_t lane, kernels::NetworkCall::Among among) const {
     return *(among == kernels::NetworkCall::Among::across ? request_.across : request_.all)[lane];
   }
-  std::vector<Comm*> parts() const;
   bool has_own_work_ended() {
     return order_->await_idle([watch = request_.watch] { return watch->has_failed(); });
   }
@@ -77,6 +76,7 @@ class HostsRank final : public DeviceRank {
   void tell_of_failed_gpu() const;
 
   HostsRequest request_;
+  std::vector<Comm*> parts_;  ///< the communicators that came with it: asked at each call
   std::string transport_name_;
   std::optional<cuda::Launcher> launcher_;
   cuda::MappedMemory mailbox_, seen_;

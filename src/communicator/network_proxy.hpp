@@ -22,8 +22,7 @@ namespace strait {
 /// A rank's threads that carry out between hosts what its GPU's kernels describe in host memory (kernels/network.hpp).
 /// There are so many lanes, each a thread with communicators of host ranks of its own: by one connection, and one
 /// thread, goes less than fast networks carry. Round r of a call is a collective of lane r modulo their number;
-/// messages are a group of each lane's, which goes on as pieces come, and those from one rank to another are all of one
-/// lane.
+/// messages are a group of each lane's, which goes on as pieces come.
 ///
 /// The first thread hears of calls, and has the others take part in those that are long enough. Idle threads sleep. The
 /// first one polls for a short while after a call, for the next may follow, and from when a launch is expected until

@@ -155,16 +155,21 @@ TEST_P(Hosts, Messages) {
   });
 }
 
+/// As a HostsRank's attendant: a failure of any part is one of all.
+std::jthread attend(EmulatedHosts::Rank& rank) {
+  return std::jthread([&rank](const std::stop_token& stop) {
+    while (!stop.stop_requested() && !rank.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (rank.has_failed()) EmulatedHosts::fail(rank);
+  });
+}
+
 /// Whatever lanes the two lengths take.
 TEST_P(Hosts, MessagesOfOtherLengthsAreTold) {
   for (const std::size_t other : {200'000, 700'000, 1'048'576}) {
     EmulatedHosts hosts(GetParam());
     hosts.run([other](EmulatedHosts::Rank& rank) {
       if (rank.number > 1) return;
-      const std::jthread attendant([&rank](const std::stop_token& stop) {
-        while (!stop.stop_requested() && !rank.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        if (rank.has_failed()) EmulatedHosts::fail(rank);
-      });
+      const std::jthread attendant = attend(rank);
       Bytes data(std::size_t{1} << 20);
       Call message;
       message.collective = Collective::send_recv;
@@ -191,10 +196,7 @@ TEST_P(Hosts, AFailureEndsWhatWaits) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       return EmulatedHosts::fail(rank);
     }
-    const std::jthread attendant([&rank](const std::stop_token& stop) {
-      while (!stop.stop_requested() && !rank.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      if (rank.has_failed()) EmulatedHosts::fail(rank);
-    });
+    const std::jthread attendant = attend(rank);
     Bytes data(100'000);
     Call barrier;  // among all, so that nobody waits within a host
     barrier.collective = Collective::all_gather;
