@@ -250,16 +250,25 @@ TEST(LittleMemory, RegistrationIsRefusedOnAllRanks) {
   processes.expect_all_end_well();
 }
 
-/// All the memory that malloc can give under the limit, but for a few small pieces.
+/// All the memory that malloc can give under the limit, but for a few small pieces. It has several heaps where several
+/// threads have allocated, asks but one more of them, each time another, when its own is exhausted, and refuses then:
+/// that it has nothing in any, only many refusals in a row say. Large pieces first, for those heaps are large.
 std::vector<void*> hoard() {
-  constexpr std::size_t piece_bytes = 512, spared = 8, most = 1 << 20;
+  constexpr std::size_t spared = 8, spared_bytes = 512, most = 1 << 20;
+  constexpr int refusals = 1000;
   std::vector<void*> pieces;
   pieces.reserve(most);
   set_limit(RLIMIT_AS, 1 << 20);
-  for (void* piece = std::malloc(piece_bytes); piece != nullptr && pieces.size() < most;
-       piece = std::malloc(piece_bytes))
-    pieces.push_back(piece);
-  for (std::size_t i = 0; i < spared; ++i) std::free(std::exchange(pieces[i * pieces.size() / spared], nullptr));
+  std::size_t first_spared = 0;
+  for (const std::size_t piece_bytes : {std::size_t{64} << 10, spared_bytes, std::size_t{24}}) {
+    if (piece_bytes == spared_bytes) first_spared = pieces.size();
+    for (int refused = 0; refused < refusals && pieces.size() < most;)
+      if (void* const piece = std::malloc(piece_bytes))
+        pieces.push_back(piece), refused = 0;
+      else
+        ++refused;
+  }
+  for (std::size_t i = 0; i < spared; ++i) std::free(std::exchange(pieces.at(first_spared + i), nullptr));
   return pieces;
 }
 
