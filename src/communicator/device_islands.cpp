@@ -200,7 +200,8 @@ void DeviceIslands::reduce(const Call& call, Steps& steps) const {
 
 /// The blocks of the ranks of this rank's place, in the order of the islands, are summed in the island into scratch.
 void DeviceIslands::reduce_scatter(const Call& call, Steps& steps) const {
-  const std::size_t most = round_down(scratch_bytes_ / islands_.size() / size_bytes(call.type), grain(call));
+  const std::size_t most =
+      round_down(scratch_bytes_ / islands_.size() / size_bytes(call.type), IslandStep::parts_grain * grain(call));
   for (std::size_t first = 0; first < call.count; first += most) {
     const std::size_t part = std::min(most, call.count - first);
     const std::byte* const input = at(call.send, first, call.type);
@@ -212,6 +213,7 @@ void DeviceIslands::reduce_scatter(const Call& call, Steps& steps) const {
     steps.push_back(with_residual(
         step(Among::across, call, Collective::reduce_scatter, scratch_, at(call.receive, first, call.type), part), call,
         first * islands_.size()));
+    if (part < call.count) steps.back().part = {first, most, call.count};
   }
 }
 

@@ -26,6 +26,7 @@ constexpr std::size_t counts_offset_bytes = 4096, scratch_offset_bytes = 8192;
 constexpr std::size_t scratch_bytes = std::size_t{4} << 20;
 static_assert(sizeof(kernels::LaunchCounts) <= counts_offset_bytes &&
               sizeof(kernels::NetworkCounts) <= scratch_offset_bytes - counts_offset_bytes);
+static_assert(scratch_bytes <= IslandStep::parts_grain * slot_bytes);  // NetworkCalls::piece_of_rounds()
 static_assert(slot_bytes / most_hosts >= 16 << 10 && scratch_bytes / most_hosts >= 64 << 10);
 
 constexpr auto look_every = std::chrono::milliseconds(2);
@@ -153,6 +154,8 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
   argument.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
   argument.counts = reinterpret_cast<kernels::NetworkCounts*>(memory_.data() + counts_offset_bytes);
   argument.slot_bytes = slot_bytes;
+  argument.first_step = what.first_step;
+  argument.end_step = what.end_step;
   argument.call = what.call;
   argument.call.flow_count = static_cast<std::uint32_t>(what.flows.size());
   argument.call.blocks = NetworkCalls::blocks_for(what, max_sms != 0 ? max_sms : request_.max_sms);
@@ -162,7 +165,9 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
   const auto launch_now = [&] {
     return launcher_->launch(kernel, &argument, {argument.call.blocks, kernels::max_threads, false}, stream);
   };
-  if (order_->is_captured()) {
+  if (what.first_step != 0) {  // the proxy is at that call already
+    STRAIT_TRY(launch_now());
+  } else if (order_->is_captured()) {
     STRAIT_TRY(launch_waking(launch_now, stream));
   } else {
     proxy_->expect();

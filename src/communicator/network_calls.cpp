@@ -1,6 +1,7 @@
 #include "communicator/network_calls.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -74,7 +75,7 @@ NetworkCalls::NetworkCalls(std::uint32_t rank, std::vector<Island> hosts, const 
 
 std::vector<NetworkLaunch> NetworkCalls::launches_of(const IslandStep& step) const {
   const Call& call = step.call;
-  if (step.among == IslandStep::Among::across) return across(call);
+  if (step.among == IslandStep::Among::across) return across(call, step.part);
   const bool has_counts = !call.send_counts.empty() || !call.receive_counts.empty();
   return has_counts ? exchange(call) : in_one_round(call);
 }
@@ -100,24 +101,40 @@ Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call
   return flow;
 }
 
+/// Of rounds of one length, but for the last one. All parts of a call have the same, of which each is so many.
+std::size_t NetworkCalls::piece_of_rounds(const Call& call, const Part& part) const {
+  const bool has_blocks = call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
+  const std::size_t together = has_blocks ? hosts_.size() : 1;
+  const std::size_t bytes = std::max(part.whole, call.count) * size_bytes(call.type);
+  const std::size_t good = std::max(bytes / good_rounds, short_round_bytes / together);
+  const std::size_t most = std::min(good, round_down(slot_bytes_ / together, grain(call)));
+  if (part.whole == 0) {
+    const std::size_t rounds = (bytes + most - 1) / most;
+    return round_up((bytes + rounds - 1) / rounds, grain(call));
+  }
+  const std::size_t each = part.each * size_bytes(call.type);
+  return each / std::clamp<std::size_t>(std::bit_ceil((each + most - 1) / most), 1, IslandStep::parts_grain);
+}
+
 /// Those with a block for each host may have several flows each way, and all of a call have one length.
-NetworkLaunch NetworkCalls::in_rounds(const Call& call, std::vector<Flow> flows) const {
+NetworkLaunch NetworkCalls::in_rounds(const Call& call, const Part& part, std::vector<Flow> flows) const {
   const auto sent =
       static_cast<std::size_t>(std::count_if(flows.begin(), flows.end(), [](auto& f) { return f.sends; }));
-  const bool has_blocks = call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
-  const std::size_t together = has_blocks ? hosts_.size() : 1, bytes = flows.front().bytes;
-  const std::size_t most = round_down(slot_bytes_ / together, grain(call));
-  const std::size_t good = std::max(bytes / good_rounds, short_round_bytes / together);
-  const std::size_t rounds = (bytes + std::min(most, good) - 1) / std::min(most, good);
-  const std::size_t piece = round_up((bytes + rounds - 1) / rounds, grain(call));
+  const std::size_t piece = piece_of_rounds(call, part), first_bytes = part.first * size_bytes(call.type);
   std::uint8_t block = 0;
   for (Flow& each : flows) {
     each.piece_bytes = static_cast<std::uint32_t>(piece);
+    if (part.whole != 0) each.bytes = part.whole * size_bytes(call.type);
+    each.data -= first_bytes;  // where it would begin
     const bool is_block = each.sends ? sent > 1 : call.collective == Collective::all_gather;
     if (is_block) each.block = block++;
   }
   NetworkLaunch launch;
   launch.call.rounds = kernels::pieces_of(flows.front());
+  const std::size_t end = part.first + call.count;
+  launch.first_step = static_cast<std::uint32_t>(first_bytes / piece);
+  launch.end_step = end < part.whole ? static_cast<std::uint32_t>(end * size_bytes(call.type) / piece)
+                                     : kernels::steps_of(launch.call.rounds);
   launch.call.root = call.root;
   launch.call.among = Among::across;
   launch.call.collective = call.collective;
@@ -128,7 +145,7 @@ NetworkLaunch NetworkCalls::in_rounds(const Call& call, std::vector<Flow> flows)
   return launch;
 }
 
-std::vector<NetworkLaunch> NetworkCalls::across(const Call& call) const {
+std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& part) const {
   if (!call.send_counts.empty() || !call.receive_counts.empty()) return for_each_host(call);
   if (call.count == 0) return {};
   const bool is_root = call.root == host_;
@@ -160,7 +177,7 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call) const {
     default:
       flows.push_back(flow(call.receive, call.count, call, false));
   }
-  return {in_rounds(call, std::move(flows))};
+  return {in_rounds(call, part, std::move(flows))};
 }
 
 /// Blocks of several lengths: each host's is reduced to it, or goes from it to the others.
@@ -177,7 +194,7 @@ std::vector<NetworkLaunch> NetworkCalls::for_each_host(const Call& call) const {
     part.send_counts = part.send_offsets = part.receive_counts = part.receive_offsets = {};
     part.send = element_at(reduces ? call.send : call.receive, offset, call.type);
     if (!reduces) part.receive = element_at(call.receive, offset, call.type);
-    for (NetworkLaunch& launch : across(part)) launches.push_back(std::move(launch));
+    for (NetworkLaunch& launch : across(part, {})) launches.push_back(std::move(launch));
   }
   return launches;
 }
@@ -194,6 +211,7 @@ std::vector<NetworkLaunch> NetworkCalls::in_one_round(const Call& call) const {
   add(call.send, sizes.send_bytes, true);
   add(call.receive, sizes.receive_bytes, false);
   launch.call.rounds = 1;
+  launch.end_step = kernels::steps_of(1);
   launch.call.root = call.root;
   launch.call.count = call.count;
   launch.call.among = Among::all;

@@ -15,6 +15,7 @@ namespace strait {
 struct NetworkLaunch {
   kernels::NetworkCall call{};
   std::vector<kernels::Flow> flows;
+  std::uint32_t first_step = 0, end_step = 0;  ///< as of a NetworkExchange: those of a call in parts follow one another
 };
 
 /// What GPU ranks of several hosts have their proxies do: the steps of DeviceIslands, whose islands are hosts, that
@@ -45,11 +46,13 @@ class NetworkCalls {
  private:
   using Launches = std::vector<NetworkLaunch>;
   using Among = kernels::NetworkCall::Among;
-  Launches across(const Call& call) const;
+  using Part = IslandStep::Part;
+  Launches across(const Call& call, const Part& part) const;
   Launches exchange(const Call& call) const;
   Launches in_one_round(const Call& call) const;
   Launches for_each_host(const Call& call) const;
-  NetworkLaunch in_rounds(const Call& call, std::vector<kernels::Flow> flows) const;
+  std::size_t piece_of_rounds(const Call& call, const Part& part) const;
+  NetworkLaunch in_rounds(const Call& call, const Part& part, std::vector<kernels::Flow> flows) const;
   void add_stripes(const Call& message, std::vector<kernels::Flow>& flows) const;
   void share_slots(std::vector<kernels::Flow>& flows) const;
   static void heed_places(std::vector<kernels::Flow>& flows);

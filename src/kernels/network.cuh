@@ -80,26 +80,21 @@ __device__ __forceinline__ bool await_proxy(const NetworkExchange& exchange, std
   return true;
 }
 
-/// By one thread: from where this launch goes on, unless one before it gave up, through the network or elsewhere.
+/// By one thread: from where this launch goes on, unless one before it gave up.
 __device__ __forceinline__ void resume(const NetworkExchange& exchange, NetworkMemory& shared) {
-  const std::uint32_t* const elsewhere = exchange.ring.gave_up;
   shared.calls = load_word(&exchange.counts->calls);
   shared.rounds = load_word(&exchange.counts->rounds);
-  const bool is_over = acquire_count(&exchange.counts->gave_up) != 0;
-  shared.failed = is_over || (elsewhere != nullptr && acquire_count(elsewhere) != 0) ? 1 : 0;
+  shared.failed = acquire_count(&exchange.counts->gave_up) != 0 ? 1 : 0;
 }
 
-/// By one thread of each block, at its end: the last one leaves what the next launch goes on from. Once a block has
-/// given up, that means nothing any more.
+/// By one thread of each block, at its end: the last one leaves what the next call goes on from. Once a block has given
+/// up, that means nothing any more.
 __device__ __forceinline__ void save(const NetworkExchange& exchange, const NetworkMemory& shared) {
   NetworkCounts& counts = *exchange.counts;
-  if (shared.failed != 0) {
-    store_count(&counts.gave_up, 1);
-    if (exchange.ring.gave_up != nullptr) store_count(exchange.ring.gave_up, 1);
-  }
+  if (shared.failed != 0) store_count(&counts.gave_up, 1);
   if (count_up(&counts.through) + 1 != gridDim.x) return;
   store_count(&counts.through, 0);
-  if (acquire_count(&counts.gave_up) != 0) return;
+  if (acquire_count(&counts.gave_up) != 0 || exchange.end_step < steps_of(exchange.call.rounds)) return;
   store_word(&counts.calls, shared.calls + 1);
   store_word(&counts.rounds, shared.rounds + exchange.call.rounds);
 }
@@ -117,8 +112,8 @@ __global__ void __launch_bounds__(max_threads, 1) network_exchange(const __grid_
   mark_start(exchange.ring, before);
   __syncthreads();
   const std::uint64_t first = shared.rounds;
-  if (blockIdx.x == 0 && shared.failed == 0) describe(exchange);
-  for (std::uint32_t step = 0; step < call.rounds + network_depth; ++step) {
+  if (blockIdx.x == 0 && exchange.first_step == 0 && shared.failed == 0) describe(exchange);
+  for (std::uint32_t step = exchange.first_step; step < exchange.end_step; ++step) {
     const bool fills = step < call.rounds, takes = step >= network_depth;
     if (!fills && !takes) continue;
     if (waits && takes && !await_proxy(exchange, first + step - network_depth + 1)) shared.failed = 1;

@@ -15,9 +15,11 @@
 /// say so by a counter of their own; the proxy carries the round out between that slot and one for what comes, and says
 /// so by its counter. The kernel is up to network_depth rounds ahead of what it has taken. A block fills the slot of a
 /// round only when it has taken what came in that slot's last use: so the proxy, which waits for all blocks, may write
-/// both. Sends and receives have no rounds: each flow has a ring of pieces and two counters of its own, and one block,
-/// so that none waits for another. All counters go on from call to call, and live in memory, so that graphs replay
-/// right: what the proxy is to do it hears from the kernel, with each launch.
+/// both. What a call sends may become ready while it is on its way: then several launches make its steps, and what is
+/// left on its way between them is for the next one to take. Sends and receives have no rounds: each flow has a ring of
+/// pieces and two counters of its own, and one block, so that none waits for another. All counters go on from call to
+/// call, and live in memory, so that graphs replay right: what the proxy is to do it hears from the kernel, with each
+/// launch.
 namespace strait::kernels {
 
 inline constexpr std::uint32_t network_depth = 8;  ///< slots each way; a power of two
@@ -57,6 +59,9 @@ constexpr std::size_t slot_place(const Flow& flow, const Chunk& piece) {
 constexpr std::uint32_t pieces_of(const Flow& flow) {
   return static_cast<std::uint32_t>((flow.bytes + flow.piece_bytes - 1) / flow.piece_bytes);
 }
+
+/// Of a call with so many rounds: step k brings round k into its slot, and takes what came of round k - network_depth.
+constexpr std::uint32_t steps_of(std::uint32_t rounds) { return rounds + network_depth; }
 
 /// What the proxy does with the flows of a call.
 struct NetworkCall {
@@ -108,6 +113,7 @@ struct NetworkExchange {
   std::byte* slots;
   NetworkCounts* counts;
   std::uint32_t slot_bytes;
+  std::uint32_t first_step, end_step;  ///< of steps_of(call.rounds), that this launch makes; of messages both 0
   NetworkCall call;
   Flow flows[max_flows];
 };

@@ -71,11 +71,13 @@ class EmulatedHosts {
       argument.slots = memory->data() + kernels::network_words_bytes;
       argument.counts = &counts;
       argument.slot_bytes = slot_bytes;
+      argument.first_step = launch.first_step;
+      argument.end_step = launch.end_step;
       argument.call = launch.call;
       argument.call.flow_count = static_cast<std::uint32_t>(launch.flows.size());
       argument.call.blocks = NetworkCalls::blocks_for(launch, max_sms);
       std::copy(launch.flows.begin(), launch.flows.end(), argument.flows);
-      proxy->expect();
+      if (launch.first_step == 0) proxy->expect();
       run_network(argument, ++seed);
     }
     friend class EmulatedHosts;
@@ -132,10 +134,10 @@ class EmulatedHosts {
     rank.all.push_back(std::move(*first));
     piece_bytes_ = rank.all.front()->slot_bytes();
     const auto [host, in_host] = place_of(islands_, number);
-    const auto split = [&](std::vector<std::unique_ptr<Comm>>& lanes, int color, int key) {
+    const auto split = [&](std::vector<std::unique_ptr<Comm>>& parts, int color, int key) {
       auto part = rank.all.front()->split(color, key, options);
       ASSERT_TRUE(part) << part.error().message;
-      if (*part) lanes.push_back(std::move(*part));
+      if (*part) parts.push_back(std::move(*part));
     };
     while (rank.all.size() < lanes) ASSERT_NO_FATAL_FAILURE(split(rank.all, 0, static_cast<int>(number)));
     const bool crosses = are_alike(islands_) || in_host == 0;

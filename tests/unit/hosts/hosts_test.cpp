@@ -76,6 +76,24 @@ TEST_P(Hosts, CollectivesHaveTheBitsOfTheReference) {
   });
 }
 
+/// In parts, between which the network goes on.
+TEST_P(Hosts, LongReduceScatters) {
+  EmulatedHosts hosts(GetParam());
+  hosts.run([](EmulatedHosts::Rank& rank) {
+    for (const WireFormat wire : {WireFormat::off, WireFormat::int8}) {
+      if (wire != WireFormat::off && !are_alike(GetParam())) continue;
+      CollectiveCase c;
+      c.collective = Collective::reduce_scatter;
+      c.type = DataType::float32;
+      c.count = 400'001;
+      c.in_place = wire == WireFormat::off;
+      c.wire = wire;
+      c.seed = rank.hosts->ranks();
+      check(rank, GetParam(), c);
+    }
+  });
+}
+
 /// That an exchange is in place is each rank's own matter.
 TEST_P(Hosts, ExchangesInPlaceOnSomeRanks) {
   EmulatedHosts hosts(GetParam());

@@ -118,6 +118,59 @@ TEST_P(NetworkExchanges, NoLaunchesWaitInACircle) {
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) EXPECT_EQ(at[rank], all[rank].size()) << "rank " << rank;
 }
 
+/// Of a long reduce-scatter in parts: the launches of the parts make the steps of one call, each of which reads what
+/// its part has in scratch, and writes where the block has that.
+TEST(NetworkParts, AreOneCall) {
+  constexpr std::size_t scratch_bytes = 4 << 20;
+  std::vector<std::byte> memory(1);  // whose addresses alone count
+  std::byte* const scratch = memory.data();
+  std::byte* const output = scratch + (std::size_t{1} << 40);
+  for (const std::uint32_t hosts : {2, 3, 7, 64})
+    for (const WireFormat wire : {WireFormat::off, WireFormat::int8})
+      for (const std::size_t count : {1'000, 100'003, 2'000'003, 33'554'432, 100'000'001}) {
+        Call call;
+        call.collective = Collective::reduce_scatter;
+        call.type = DataType::float16;
+        call.op = ReduceOp::sum;
+        call.count = count;
+        call.wire = wire;
+        call.receive = output;
+        const auto islands = hosts_of(hosts, 2);
+        const NetworkCalls calls(0, islands, {slot_bytes, piece_bytes, 8});
+        std::uint32_t next = 0, rounds = 0;
+        std::size_t taken = 0;
+        for (const IslandStep& step : strait::DeviceIslands(0, islands, scratch, scratch_bytes).steps_of(call)) {
+          if (step.among != IslandStep::Among::across) continue;
+          const auto launches = calls.launches_of(step);
+          ASSERT_EQ(launches.size(), 1u);
+          const NetworkLaunch& launch = launches.front();
+          ASSERT_EQ(launch.flows.size(), hosts + 1);
+          rounds = launch.call.rounds;
+          EXPECT_EQ(launch.first_step, next);
+          next = launch.end_step;
+          for (const kernels::Flow& flow : launch.flows) {
+            EXPECT_EQ(flow.bytes, count * 2);
+            EXPECT_LE(flow.piece_bytes * hosts, slot_bytes);
+            EXPECT_EQ(flow.piece_bytes % (wire == WireFormat::off ? 16 : wire::block_elements * 2), 0u);
+            if (!flow.sends) {
+              EXPECT_EQ(flow.data, output);
+            }
+          }
+          for (std::uint32_t round = launch.first_step; round < std::min(launch.end_step, rounds); ++round)
+            for (std::uint32_t host = 0; host < hosts; ++host) {
+              const kernels::Flow& flow = launch.flows[host];
+              const auto piece = kernels::piece_of(flow, round);
+              const std::byte* const block = scratch + host * step.call.count * 2;
+              ASSERT_EQ(flow.data + piece.offset - block, static_cast<std::ptrdiff_t>(piece.offset - taken));
+              ASSERT_LE(piece.offset - taken + piece.bytes, step.call.count * 2);
+            }
+          taken += step.call.count * 2;
+        }
+        EXPECT_EQ(next, kernels::steps_of(rounds));
+        EXPECT_EQ(taken, count * 2);
+      }
+}
+
 TEST(NetworkLaunches, HeedTheBoundOfThreadBlocks) {
   NetworkLaunch messages;
   messages.call.collective = Collective::send_recv;

@@ -74,6 +74,15 @@ class GivenCall {
     call.flow_count = static_cast<std::uint32_t>(flows.size());
     return *this;
   }
+  /// Of what is sent, so many rounds and no more.
+  void make_ready(std::uint32_t rounds) {
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      if (!flows[i].sends) continue;
+      const std::size_t bytes = std::min(flows[i].bytes, std::size_t{rounds} * flows[i].piece_bytes);
+      std::fill_n(flows[i].data, flows[i].bytes, poison);
+      std::copy_n(contents[i].begin(), bytes, flows[i].data);
+    }
+  }
   /// What a slot holds in that round.
   Bytes slot_in(std::uint32_t round, bool sends) const {
     Bytes slot(slot_end[sends ? 0 : 1] + margin, poison);
@@ -135,7 +144,14 @@ class Rank {
   }
   /// A launch of that call.
   void run(const GivenCall& given, std::uint32_t blocks, std::uint32_t threads = 64) {
+    run_steps(given, 0, steps_of(given.call.rounds), blocks, threads);
+  }
+  /// Of some of its steps.
+  void run_steps(const GivenCall& given, std::uint32_t first, std::uint32_t end, std::uint32_t blocks,
+                 std::uint32_t threads = 64) {
     NetworkExchange argument = exchange;
+    argument.first_step = first;
+    argument.end_step = end;
     argument.call = given.call;
     argument.call.blocks = blocks;
     std::copy(given.flows.begin(), given.flows.end(), argument.flows);

@@ -174,8 +174,6 @@ TEST_P(AbortedNetwork, EndsAndNoneFollows) {
   };
   const GivenCall aborted = make(1), next = make(2);
   Rank rank;
-  std::uint32_t gave_up = 0;
-  rank.exchange.ring.gave_up = &gave_up;
   std::jthread carrying([&] {
     Proxy(rank).carry_out(aborted, blocks, GetParam());
     std::atomic_ref(rank.mailbox.abort).store(1);
@@ -183,21 +181,35 @@ TEST_P(AbortedNetwork, EndsAndNoneFollows) {
   rank.run(aborted, blocks);
   carrying.join();
   EXPECT_NE(rank.counts.gave_up, 0u);
-  EXPECT_NE(gave_up, 0u) << "what other kernels of the rank go by";
   EXPECT_EQ(rank.counts.rounds, 0u);
   EXPECT_NE(rank.mailbox.aborted, 0u);
   EXPECT_EQ(rank.mailbox.timed_out, 0u);
-  gave_up = 0;  // the counts say it, too
   expect_nothing_of(next, rank, blocks);
 }
 
-/// What an earlier launch left behind is not what this call would send.
-TEST(NetworkCalls, AfterAnotherKernelGaveUp) {
-  const GivenCall given = std::move(GivenCall(2).add(true, {700, 512}).add(false, {700, 512}));
+/// Between launches of a call what comes stays where it is, and what goes is ready when its launch begins.
+TEST_P(Network, SeveralLaunchesOfACall) {
+  Random random(blocks() + 200);
   Rank rank;
-  std::uint32_t gave_up = 1;
-  rank.exchange.ring.gave_up = &gave_up;
-  expect_nothing_of(given, rank, 2);
+  std::vector<GivenCall> calls;
+  for (const std::uint32_t rounds : {1u, 5u, network_depth, 3 * network_depth + 2})
+    calls.push_back(random_call(random, rounds, 7));
+  std::jthread carrying([&, proxy = Proxy(rank)]() mutable {
+    for (const GivenCall& given : calls) proxy.carry_out(given, blocks());
+  });
+  std::uint64_t through = 0;
+  for (GivenCall& given : calls) {
+    const std::uint32_t steps = steps_of(given.call.rounds);
+    for (std::uint32_t first = 0; first < steps;) {
+      const std::uint32_t end = std::min(steps, first + few(random));
+      given.make_ready(end);
+      rank.run_steps(given, first, end, blocks());
+      first = end;
+      EXPECT_EQ(rank.counts.calls, through + (first == steps ? 1 : 0));
+    }
+    ++through;
+    given.expect_through();
+  }
 }
 
 }  // namespace
