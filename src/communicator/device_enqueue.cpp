@@ -225,9 +225,9 @@ Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
                            [this](const Call& exchange) { return enqueue_over(across_calls_, exchange); });
   };
   Tail tail = Tail::other;
-  for (const auto& [among, part] : islands_.steps_of(call)) {
-    const DeviceCalls& calls = among == IslandStep::Among::island ? island_calls_ : calls_;
-    STRAIT_ASSIGN(tail, among == IslandStep::Among::across ? across(part) : enqueue_over(calls, part));
+  for (const IslandStep& step : islands_.steps_of(call)) {
+    const DeviceCalls& calls = step.among == IslandStep::Among::island ? island_calls_ : calls_;
+    STRAIT_ASSIGN(tail, step.among == IslandStep::Among::across ? across(step.call) : enqueue_over(calls, step.call));
   }
   return tail;
 }
