@@ -16,7 +16,7 @@ using kernels::Flow;
 constexpr std::size_t good_rounds = 16;
 constexpr std::size_t short_round_bytes = 128 << 10;
 /// Of a message.
-constexpr std::size_t least_stripe_bytes = 256 << 10;
+constexpr std::size_t least_stripe_bytes = 64 << 10;
 constexpr std::size_t grain_bytes = 16;
 /// That fill a link to the host.
 constexpr std::uint32_t most_blocks = 4;

@@ -183,6 +183,25 @@ TEST_P(DeviceHosts, AKilledRankIsNamedAndTheOthersGoOn) {
       killed);
 }
 
+/// As by a kernel of the program's own that goes astray.
+TEST_P(DeviceHosts, AFailedGpuIsNamed) {
+  run([](straitComm_t comm, int rank, int ranks) {
+    auto* const side = new DeviceSide(std::size_t{1} << 20);  // what the failed one has cannot be freed
+    const bool fails = rank == ranks - 1;
+    std::byte* const data = side->send() + (fails ? std::size_t{1} << 42 : 0);
+    const auto began = std::chrono::steady_clock::now();
+    STRAIT_EXPECT_OK(straitAllReduce(data, data, 1000, straitInt32, straitSum, comm, side->stream()));
+    EXPECT_EQ(error_of(comm), straitCudaError) << straitGetLastError(comm);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(3));
+    const std::string name = "of rank " + std::to_string(ranks - 1);
+    EXPECT_THAT(straitGetLastError(comm), ::testing::AllOf(HasSubstr(name), HasSubstr("has failed")));
+    if (!fails) return delete side;
+    (void)straitCommDestroy(comm);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+    _exit(HasFailure() ? 1 : 0);
+  });
+}
+
 TEST_P(DeviceHosts, OtherCallsAreTold) {
   run([](straitComm_t comm, int rank, int ranks) {
     DeviceSide side(std::size_t{8} << 20);

@@ -27,6 +27,12 @@ struct PeerLinkRates {
 
 using LinkRates = std::variant<HostLinkRates, PeerLinkRates>;
 
+/// Whether GPU ranks of this transport trade over several kinds of links, islands or hosts: no one rate binds, and sums
+/// are taken within these first.
+inline bool has_levels(std::string_view transport) {
+  return transport == "islands" || transport.find('+') != std::string_view::npos;
+}
+
 /// What links these are and what they give, for a table's header.
 std::string describe(const LinkRates& rates);
 

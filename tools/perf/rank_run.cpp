@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "perf/bookkeeping.hpp"
+#include "perf/floors.hpp"
 #include "perf/host_rates.hpp"
 #include "perf/peer_rates.hpp"
 #include "perf/table.hpp"
@@ -176,7 +177,7 @@ Status RankRun::learn_ranks() {
   STRAIT_TRY(limit_sizes(ranks));
   const char *name = "", *why = "";
   STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));
-  in_rank_order_ = in_rank_order_ && std::string_view(name) != "islands";
+  in_rank_order_ = in_rank_order_ && !has_levels(name);
   if (options_.floors) STRAIT_TRY(measure_links(name));
   if (reporter_ != nullptr)
     reporter_->begin(ranks, threads_, {name, why, wire_}, baseline_ ? std::optional(baseline_->info()) : std::nullopt,
@@ -185,8 +186,9 @@ Status RankRun::learn_ranks() {
 }
 
 Status RankRun::measure_links(std::string_view transport) {
-  if (ranks_ < 2 || transport == "islands") {
-    const char* why = ranks_ < 2 ? "one rank copies to nobody" : "on islands, several kinds of links bind";
+  if (ranks_ < 2 || has_levels(transport)) {
+    const char* why =
+        ranks_ < 2 ? "one rank copies to nobody" : "between islands or hosts, several kinds of links bind";
     if (reporter_ != nullptr) reporter_->remark(fmt::format("No floors: {}", why));
     return {};
   }

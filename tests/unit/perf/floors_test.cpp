@@ -12,6 +12,11 @@ constexpr std::size_t bytes = 400'000'000;
 
 Floor floor(Collective collective, const LinkRates& of = rates) { return floor_of(collective, bytes, 4, of).value(); }
 
+TEST(Floors, AreOfOneKindOfLink) {
+  for (const char* const transport : {"islands", "cuda_p2p+tcp", "islands+tcp"}) EXPECT_TRUE(has_levels(transport));
+  for (const char* const transport : {"cuda_p2p", "host_staged"}) EXPECT_FALSE(has_levels(transport));
+}
+
 TEST(Floors, AreBytesOverRates) {
   EXPECT_DOUBLE_EQ(floor(Collective::all_reduce).time_us, 10'000) << "all of it up";
   EXPECT_EQ(floor(Collective::all_reduce).binding, "up");
