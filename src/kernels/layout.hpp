@@ -30,8 +30,10 @@ struct ArenaLayout {
 inline constexpr std::uint32_t copy_lanes = 2;
 inline constexpr std::size_t copy_words_bytes = max_ranks * copy_lanes * sizeof(std::uint32_t);
 
-/// Of device memory, all that a communicator takes of a GPU; of host memory, of all ranks of a host together.
-inline constexpr std::size_t arena_budget_bytes = std::size_t{60} << 20;
+/// All that a communicator takes of a GPU's memory for itself, so that with the kernels' code it keeps 64 MB.
+inline constexpr std::size_t device_arena_bytes = std::size_t{56} << 20;
+/// Of host memory, of all ranks of a host together.
+inline constexpr std::size_t host_arenas_bytes = std::size_t{60} << 20;
 
 /// `budget_bytes` in slots of at least `least_slot_bytes`, on as many lanes up to `most_lanes` as they allow.
 constexpr WireSlots share_out(std::size_t budget_bytes, std::uint32_t rings, std::uint32_t most_lanes,
@@ -45,7 +47,7 @@ constexpr WireSlots share_out(std::size_t budget_bytes, std::uint32_t rings, std
 
 /// What one rank has for its arenas.
 constexpr std::size_t arena_bytes(ArenaKind kind, std::uint32_t ranks) {
-  return arena_budget_bytes / (kind == ArenaKind::host ? ranks : 1);
+  return kind == ArenaKind::host ? host_arenas_bytes / ranks : device_arena_bytes;
 }
 
 /// Of an arena that `ranks` trade through, of at most `budget_bytes`.
@@ -63,15 +65,17 @@ constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks, std::siz
     layout.slots[static_cast<std::size_t>(wire)] = slots;
   };
   if (kind == ArenaKind::nvlink)
-    place(Wire::lines, share_out(room * 2 / 5, rings, 128, 4 * kb, 16 * kb));
+    // Of four ranks 13 KB a slot, in which messages of 1.5 MB have one round: in 12 KB, two, which took up to 10% more.
+    place(Wire::lines, share_out(room * 9 / 25, rings, 128, 4 * kb, 16 * kb));
   else
     place(Wire::packets, share_out(room / 4, rings, 16, 4 * kb, 16 * kb));
-  // Also what those leave: of long messages each chunk costs a fence. But five eighths at most by NVLink, for the
-  // memory of two ranks, whose slots that makes 73 KB: in 104 KB they moved 1 GB up to 4% faster than in 72, and in 48
-  // KB 5% slower. Elsewhere lanes are many, for kernels that compute as they go (bulk_encoded.cuh); blocks that only
-  // copy serve several each, because it is what they move between two fences that counts.
+  // Also what those leave: of long messages each chunk costs a fence. But two thirds at most by NVLink, for the memory
+  // of two ranks, whose slots that makes 74 KB: in 104 KB they moved 1 GB up to 4% faster than in 72, and in 48 KB 5%
+  // slower. Of four ranks that is 24 KB, and 22 KB would take reductions from 32 MB on 5 to 8% more time. Elsewhere
+  // lanes are many, for kernels that compute as they go (bulk_encoded.cuh); blocks that only copy serve several each,
+  // because it is what they move between two fences that counts.
   const std::size_t left = budget_bytes - layout.size_bytes;
-  place(Wire::bulk, kind == ArenaKind::nvlink ? share_out(std::min(left, room * 5 / 8), rings, 128, 16 * kb, 128 * kb)
+  place(Wire::bulk, kind == ArenaKind::nvlink ? share_out(std::min(left, room * 2 / 3), rings, 128, 16 * kb, 128 * kb)
                                               : share_out(left, rings, 128, 8 * kb, 128 * kb));
   return layout;
 }
