@@ -61,8 +61,8 @@ Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelle
     part.wire = WireFormat::off;  // calls say
     part.averaged = device < 0 ? ranks_ : 0;
     for (const std::uint32_t member : members) part.names.push_back(watch_->name_of(member));
-    const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
-    auto made = make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(place), part, is_cancelled);
+    const auto key = std::find(members.begin(), members.end(), rank_) - members.begin();
+    auto made = make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(key), part, is_cancelled);
     if (made && *made) (*made)->options_.init_timeout_ms = options_.init_timeout_ms;  // of later set-up calls
     return made;
   };
