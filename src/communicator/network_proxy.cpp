@@ -102,12 +102,11 @@ void NetworkProxy::lead() {
 void NetworkProxy::help(std::uint32_t lane) {
   begin_polling_thread("strait-network");
   for (std::uint64_t helped = 0;; ++helped) {
-    const auto is_shared = [&] { return shared_calls_ > helped; };
-    if (!comes_soon(is_shared)) {
+    {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stopping_ || is_shared(); });
+      changed_.wait(lock, [&] { return stopping_ || shared_calls_ > helped; });
+      if (stopping_) return;
     }
-    if (stopping_) return;
     const Status done = or_shortage([this, lane] { return carry_out(lane); });
     if (!done) setup_.fail(done.error());
     --helping_;
@@ -115,20 +114,14 @@ void NetworkProxy::help(std::uint32_t lane) {
   }
 }
 
-template <class Condition>
-bool NetworkProxy::comes_soon(Condition&& condition) const {
-  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_;)
-    for (int look = 0; look < looks_between_clocks; ++look) {
-      if (condition()) return true;
-      relax();
-    }
-  return false;
-}
-
 /// Right after the last one, and then when one is expected.
 bool NetworkProxy::await_call() {
   const auto is_posted = [this] { return read(setup_.words->posted) > calls_; };
-  if (comes_soon(is_posted)) return true;
+  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_;)
+    for (int look = 0; look < looks_between_clocks; ++look) {
+      if (is_posted()) return true;
+      relax();
+    }
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_ || expected_ > calls_; });

@@ -24,8 +24,8 @@ namespace strait {
 /// thread, goes less than fast networks carry. Round r of a call is a collective of lane r modulo their number;
 /// messages are a group of each lane's, which goes on as pieces come.
 ///
-/// The first thread hears of calls, and has the others take part in those that are long enough. Idle threads sleep. All
-/// poll for a short while after a call, for the next may follow, and the first one from when a launch is expected until
+/// The first thread hears of calls, and has the others take part in those that are long enough. Idle threads sleep. The
+/// first one polls for a short while after a call, for the next may follow, and from when a launch is expected until
 /// the GPU has come to it, with naps between looks where that is long.
 class NetworkProxy {
  public:
@@ -67,9 +67,6 @@ class NetworkProxy {
   void lead();
   void help(std::uint32_t lane);
   bool await_call();
-  /// Whether that comes soon.
-  template <class Condition>
-  bool comes_soon(Condition&& condition) const;
   /// Polls. False: the communicator has failed, or this ends.
   template <class Condition>
   bool await(Condition&& condition) const;
@@ -84,9 +81,9 @@ class NetworkProxy {
   const Setup setup_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t expected_ = 0;                   ///< launches
-  std::atomic<std::uint64_t> shared_calls_ = 0;  ///< that all lanes take part in
-  std::atomic<std::uint32_t> helping_ = 0;       ///< lanes that are at the last of these
+  std::uint64_t expected_ = 0;              ///< launches
+  std::uint64_t shared_calls_ = 0;          ///< that all lanes take part in
+  std::atomic<std::uint32_t> helping_ = 0;  ///< lanes that are at the last of these
   std::atomic<bool> stopping_ = false;
   std::uint64_t calls_ = 0;  ///< carried out, by the first thread
   Described now_;            ///< not changed while lanes help
