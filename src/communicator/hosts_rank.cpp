@@ -145,6 +145,10 @@ Status HostsRank::carry_out(const IslandStep& step) {
 }
 
 Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void* stream) {
+  for (const auto& [to, from, bytes] : what.copies)
+    STRAIT_TRY(check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+                     "cannot copy what stays with the rank"));
+  if (what.flows.empty() && what.call.collective == Collective::send_recv) return {};
   kernels::NetworkExchange argument{};
   argument.ring.mailbox = static_cast<kernels::Mailbox*>(mailbox_.data());
   argument.ring.launch_counts = reinterpret_cast<kernels::LaunchCounts*>(memory_.data());

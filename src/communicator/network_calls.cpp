@@ -17,6 +17,8 @@ constexpr std::size_t good_rounds = 16;
 constexpr std::size_t short_round_bytes = 128 << 10;
 /// Of a message.
 constexpr std::size_t least_stripe_bytes = 64 << 10;
+/// What a rank has for itself: less goes along with the others' messages, which costs less than a copy more.
+constexpr std::size_t least_copy_bytes = 64 << 10;
 constexpr std::size_t grain_bytes = 16;
 /// That fill a link to the host.
 constexpr std::uint32_t most_blocks = 4;
@@ -39,6 +41,10 @@ std::byte* element_at(const void* buffer, std::size_t element, DataType type) {
 /// The block of that number among those that a call has one after the other, or at its offsets.
 std::size_t offset_of(std::size_t block, std::size_t count, const std::vector<std::size_t>& offsets) {
   return offsets.empty() ? block * count : offsets[block];
+}
+
+void add_copy(const void* from, void* to, std::size_t bytes, std::vector<NetworkLaunch::Copy>& copies) {
+  if (to != from) copies.push_back({static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes});
 }
 
 Call message_of(const Call& call, std::uint32_t peer, bool sends, std::size_t offset, std::size_t count) {
@@ -116,18 +122,13 @@ std::size_t NetworkCalls::piece_of_rounds(const Call& call, const Part& part) co
   return each / std::clamp<std::size_t>(std::bit_ceil((each + most - 1) / most), 1, IslandStep::parts_grain);
 }
 
-/// Those with a block for each host may have several flows each way, and all of a call have one length.
+/// All flows of a call have one length.
 NetworkLaunch NetworkCalls::in_rounds(const Call& call, const Part& part, std::vector<Flow> flows) const {
-  const auto sent =
-      static_cast<std::size_t>(std::count_if(flows.begin(), flows.end(), [](auto& f) { return f.sends; }));
   const std::size_t piece = piece_of_rounds(call, part), first_bytes = part.first * size_bytes(call.type);
-  std::uint8_t block = 0;
   for (Flow& each : flows) {
     each.piece_bytes = static_cast<std::uint32_t>(piece);
     if (part.whole != 0) each.bytes = part.whole * size_bytes(call.type);
     each.data -= first_bytes;  // where it would begin
-    const bool is_block = each.sends ? sent > 1 : call.collective == Collective::all_gather;
-    if (is_block) each.block = block++;
   }
   NetworkLaunch launch;
   launch.call.rounds = kernels::pieces_of(flows.front());
@@ -150,11 +151,16 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
   if (call.count == 0) return {};
   const bool is_root = call.root == host_;
   std::vector<Flow> flows;
+  std::vector<NetworkLaunch::Copy> copies;
+  const auto add_block = [&](std::size_t host, const void* buffer, const std::vector<std::size_t>& offsets,
+                             bool sends) {
+    const std::byte* const block = element_at(buffer, offset_of(host, call.count, offsets), call.type);
+    flows.push_back(flow(block, call.count, call, sends));
+    flows.back().block = static_cast<std::uint8_t>(host);
+  };
   switch (call.collective) {
     case Collective::reduce_scatter:
-      for (std::size_t host = 0; host < hosts_.size(); ++host)
-        flows.push_back(flow(element_at(call.send, offset_of(host, call.count, call.send_offsets), call.type),
-                             call.count, call, true));
+      for (std::size_t host = 0; host < hosts_.size(); ++host) add_block(host, call.send, call.send_offsets, true);
       break;
     case Collective::broadcast:
       if (is_root) flows.push_back(flow(call.send, call.count, call, true));
@@ -165,8 +171,9 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
   switch (call.collective) {
     case Collective::all_gather:
       for (std::size_t host = 0; host < hosts_.size(); ++host)
-        flows.push_back(flow(element_at(call.receive, offset_of(host, call.count, call.receive_offsets), call.type),
-                             call.count, call, false));
+        if (host != host_) add_block(host, call.receive, call.receive_offsets, false);
+      add_copy(call.send, element_at(call.receive, offset_of(host_, call.count, call.receive_offsets), call.type),
+               call.count * size_bytes(call.type), copies);
       break;
     case Collective::broadcast:
       if (!is_root || call.receive != call.send) flows.push_back(flow(call.receive, call.count, call, false));
@@ -177,7 +184,9 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
     default:
       flows.push_back(flow(call.receive, call.count, call, false));
   }
-  return {in_rounds(call, part, std::move(flows))};
+  NetworkLaunch launch = in_rounds(call, part, std::move(flows));
+  launch.copies = std::move(copies);
+  return {std::move(launch)};
 }
 
 /// Blocks of several lengths: each host's is reduced to it, or goes from it to the others.
@@ -245,7 +254,29 @@ std::vector<NetworkLaunch> NetworkCalls::exchange(const Call& call) const {
   return launches_of_messages(messages);
 }
 
-std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Call> messages) const {
+/// Long messages of the rank to itself, if both ends have one length: out of `messages`.
+std::vector<NetworkLaunch::Copy> NetworkCalls::take_own(std::vector<Call>& messages, std::uint32_t rank) {
+  std::vector<NetworkLaunch::Copy> copies;
+  std::vector<Call> left, ends[2];  // sends, receives
+  for (Call& message : messages)
+    (message.peer == rank ? ends[message.sends ? 0 : 1] : left).push_back(std::move(message));
+  for (std::size_t i = 0; i < std::max(ends[0].size(), ends[1].size()); ++i) {
+    const auto bytes_of = [&](const auto& end) { return i < end.size() ? end[i].count * size_bytes(end[i].type) : 0; };
+    const std::size_t bytes = bytes_of(ends[0]);
+    if (bytes == bytes_of(ends[1]) && bytes >= least_copy_bytes) {
+      add_copy(ends[0][i].send, ends[1][i].receive, bytes, copies);
+      continue;
+    }
+    for (auto& end : ends)
+      if (i < end.size()) left.push_back(std::move(end[i]));
+  }
+  messages = std::move(left);
+  return copies;
+}
+
+std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Call> given) const {
+  std::vector<Call> messages(given.begin(), given.end());
+  std::vector<NetworkLaunch::Copy> copies = take_own(messages, rank_);
   struct Place {
     std::uint32_t apart;  ///< how many ranks lie between the two, whichever is the sender
     std::uint32_t nth;    ///< of the messages from one to the other
@@ -275,6 +306,8 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
     }
     launches.back().flows.insert(launches.back().flows.end(), flows.begin(), flows.end());
   }
+  if (launches.empty() && !copies.empty()) launches.emplace_back().call.collective = Collective::send_recv;
+  if (!launches.empty()) launches.front().copies = std::move(copies);
   for (NetworkLaunch& launch : launches) {
     share_slots(launch.flows);
     heed_places(launch.flows);

@@ -13,8 +13,15 @@ namespace strait {
 
 /// One launch of the kernel that trades with other hosts (kernels/network.hpp).
 struct NetworkLaunch {
+  /// What stays with the rank, of this device's memory: to be made before the kernel reads or writes.
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+  };
+  std::vector<Copy> copies;
   kernels::NetworkCall call{};
-  std::vector<kernels::Flow> flows;
+  std::vector<kernels::Flow> flows;            ///< none of messages: there is no kernel to launch
   std::uint32_t first_step = 0, end_step = 0;  ///< as of a NetworkExchange: those of a call in parts follow one another
 };
 
@@ -53,6 +60,7 @@ class NetworkCalls {
   Launches for_each_host(const Call& call) const;
   std::size_t piece_of_rounds(const Call& call, const Part& part) const;
   NetworkLaunch in_rounds(const Call& call, const Part& part, std::vector<kernels::Flow> flows) const;
+  static std::vector<NetworkLaunch::Copy> take_own(std::vector<Call>& messages, std::uint32_t rank);
   void add_stripes(const Call& message, std::vector<kernels::Flow>& flows) const;
   void share_slots(std::vector<kernels::Flow>& flows) const;
   static void heed_places(std::vector<kernels::Flow>& flows);

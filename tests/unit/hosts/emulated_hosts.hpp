@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -63,6 +64,8 @@ class EmulatedHosts {
       for (const NetworkLaunch& launch : hosts->calls(number).launches_of(step)) run(launch);
     }
     void run(const NetworkLaunch& launch) {
+      for (const auto& [to, from, bytes] : launch.copies) std::memcpy(to, from, bytes);
+      if (launch.flows.empty() && launch.call.collective == Collective::send_recv) return;
       kernels::NetworkExchange argument{};
       argument.ring.mailbox = &mailbox;
       argument.ring.launch_counts = &launch_counts;
