@@ -12,8 +12,8 @@ namespace {
 using kernels::Flow;
 
 /// Of a collective: so many, if its rounds are not too short, so that what the GPU, the network and the GPU again do
-/// for neighbouring rounds goes on at the same time.
-constexpr std::size_t good_rounds = 16;
+/// for neighbouring rounds goes on at the same time. More than lanes only take longer.
+constexpr std::size_t good_rounds = 8;
 constexpr std::size_t short_round_bytes = 128 << 10;
 /// Of a message.
 constexpr std::size_t least_stripe_bytes = 64 << 10;
