@@ -1,8 +1,12 @@
 #include "bootstrap/interface.hpp"
 
 #include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -113,6 +117,20 @@ Result<Interface> choose_interface(std::span<const Interface> interfaces, std::s
   if (chosen) return *chosen;
   return fail(Code::system_error, "no network interface is up, not even loopback; there are: " + describe(interfaces) +
                                       ". Bring one up (ip link set lo up), or choose one by STRAIT_SOCKET_IFNAME");
+}
+
+/// By a socket, which is in the process's network namespace: /sys/class/net may be another's.
+double rate_gbps(const Interface& interface) {
+  const UniqueFd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ethtool_cmd settings{};
+  settings.cmd = ETHTOOL_GSET;
+  ifreq request{};
+  interface.name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  request.ifr_data = reinterpret_cast<char*>(&settings);
+  if (::ioctl(any.get(), SIOCETHTOOL, &request) != 0) return 0;
+  const std::uint32_t megabits = ethtool_cmd_speed(&settings);
+  constexpr double gbps_of_megabit = 1.0 / 8000;
+  return megabits == 0 || megabits >= INT32_MAX ? 0 : megabits * gbps_of_megabit;  // SPEED_UNKNOWN is -1, drivers vary
 }
 
 Result<Interface> choose_interface(const Environment& environment) {

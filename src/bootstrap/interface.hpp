@@ -28,4 +28,7 @@ Result<Interface> choose_interface(std::span<const Interface> interfaces, std::s
 /// choose_interface for this host and environment.
 Result<Interface> choose_interface(const Environment& environment);
 
+/// What it carries each way, in GB/s, by its driver (ethtool(8)); 0 where that does not say, as of loopback.
+double rate_gbps(const Interface& interface);
+
 }  // namespace strait

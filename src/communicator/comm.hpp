@@ -184,6 +184,8 @@ class Comm {
   explicit Comm(std::unique_ptr<Channel> channel);
   Status read_settings(const Environment& environment);
   Status open_transport(const Environment& environment, const Deadline& deadline);
+  /// What the network carries to other hosts; 0: unknown, or there are none.
+  double network_gbps(const Environment& environment) const;
   Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// GPU ranks of several hosts.
   Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
@@ -271,6 +273,7 @@ class Comm {
   CommOptions options_;
   std::uint32_t cores_ = 0;        ///< of all ranks' hosts together
   std::uint32_t least_cores_ = 0;  ///< a rank's share of them, on the host where that is smallest
+  double least_network_gbps_ = 0;  ///< likewise of what the network carries; 0: unknown
   std::size_t last_level_cache_bytes_ = 0;
   SelectOptions select_options_;  ///< by environment
   Tuning tuning_;                 ///< until the selector has it

@@ -142,8 +142,7 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   const auto ranks = static_cast<std::uint32_t>(island.size());
   const ArenaKind kind = all_can(by_nvlink) ? ArenaKind::nvlink : ArenaKind::pcie;
   const bool are_all = ranks == request.ranks;
-  const std::size_t kept_bytes = are_all ? own_bytes(1) : DeviceIslands::scratch_bytes;
-  const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - kept_bytes);
+  const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - own_bytes(1));
   // A rank that is alone takes part all the same, with as little as can be allocated.
   const bool is_alone = ranks == 1 && request.ranks > 1;
   copy_windows_begin_ = (layout.size_bytes + alignment - 1) / alignment * alignment;

@@ -253,7 +253,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
   if (!leaves_own) return launch();
   const cuda::DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
   const auto copy_own = [&](void* stream) {
-    return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDeviceToDevice,
+    return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDefault,
                                  static_cast<cudaStream_t>(stream)),
                  "cannot copy the root's own part of a broadcast");
   };

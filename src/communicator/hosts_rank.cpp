@@ -146,7 +146,7 @@ Status HostsRank::carry_out(const IslandStep& step) {
 
 Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void* stream) {
   for (const auto& [to, from, bytes] : what.copies)
-    STRAIT_TRY(check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+    STRAIT_TRY(check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)),
                      "cannot copy what stays with the rank"));
   if (what.flows.empty() && what.call.collective == Collective::send_recv) return {};
   kernels::NetworkExchange argument{};

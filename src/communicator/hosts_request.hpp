@@ -26,9 +26,10 @@ struct HostsRequest {
   /// As in DeviceRank::Request.
   std::function<Status(const Status& own, const std::string& what)> agree;
 };
-/// Of a proxy, where nobody says how many; and their sockets, of which each lane has one for each rank and each host.
-inline constexpr std::uint32_t most_network_lanes = 8;
-inline constexpr std::size_t most_network_sockets = 256;
+/// Lanes of a proxy where nobody says how many: as many as fill a rank's share of the network, if that is known, for
+/// more connections than that hold one another up; of its cores half. Each lane has a socket for each rank and each
+/// host. `gbps`: GB/s each way; 0: unknown.
+std::uint32_t network_lanes(std::uint32_t cores, double gbps, std::size_t ranks_and_hosts);
 /// More of them would need more room in the arguments of kernels.
 inline constexpr std::size_t most_hosts = 64;
 Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request);

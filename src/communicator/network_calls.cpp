@@ -12,11 +12,12 @@ namespace {
 using kernels::Flow;
 
 /// Of a collective: so many, if its rounds are not too short, so that what the GPU, the network and the GPU again do
-/// for neighbouring rounds goes on at the same time. More than lanes only take longer.
+/// for neighbouring rounds goes on at the same time. More than there are lanes, which are no more than that unless
+/// somebody says so, only take longer.
 constexpr std::size_t good_rounds = 8;
 constexpr std::size_t short_round_bytes = 128 << 10;
 /// Of a message.
-constexpr std::size_t least_stripe_bytes = 64 << 10;
+constexpr std::size_t least_stripe_bytes = 128 << 10;
 /// What a rank has for itself: less goes along with the others' messages, which costs less than a copy more.
 constexpr std::size_t least_copy_bytes = 64 << 10;
 constexpr std::size_t grain_bytes = 16;
@@ -112,7 +113,7 @@ std::size_t NetworkCalls::piece_of_rounds(const Call& call, const Part& part) co
   const bool has_blocks = call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
   const std::size_t together = has_blocks ? hosts_.size() : 1;
   const std::size_t bytes = std::max(part.whole, call.count) * size_bytes(call.type);
-  const std::size_t good = std::max(bytes / good_rounds, short_round_bytes / together);
+  const std::size_t good = std::max((bytes + good_rounds - 1) / good_rounds, short_round_bytes / together);
   const std::size_t most = std::min(good, round_down(slot_bytes_ / together, grain(call)));
   if (part.whole == 0) {
     const std::size_t rounds = (bytes + most - 1) / most;
@@ -150,6 +151,8 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
   if (!call.send_counts.empty() || !call.receive_counts.empty()) return for_each_host(call);
   if (call.count == 0) return {};
   const bool is_root = call.root == host_;
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  const bool is_copied = bytes >= least_copy_bytes;
   std::vector<Flow> flows;
   std::vector<NetworkLaunch::Copy> copies;
   const auto add_block = [&](std::size_t host, const void* buffer, const std::vector<std::size_t>& offsets,
@@ -171,9 +174,10 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
   switch (call.collective) {
     case Collective::all_gather:
       for (std::size_t host = 0; host < hosts_.size(); ++host)
-        if (host != host_) add_block(host, call.receive, call.receive_offsets, false);
-      add_copy(call.send, element_at(call.receive, offset_of(host_, call.count, call.receive_offsets), call.type),
-               call.count * size_bytes(call.type), copies);
+        if (host != host_ || !is_copied) add_block(host, call.receive, call.receive_offsets, false);
+      if (is_copied)
+        add_copy(call.send, element_at(call.receive, offset_of(host_, call.count, call.receive_offsets), call.type),
+                 bytes, copies);
       break;
     case Collective::broadcast:
       if (!is_root || call.receive != call.send) flows.push_back(flow(call.receive, call.count, call, false));
@@ -254,29 +258,24 @@ std::vector<NetworkLaunch> NetworkCalls::exchange(const Call& call) const {
   return launches_of_messages(messages);
 }
 
-/// Long messages of the rank to itself, if both ends have one length: out of `messages`.
-std::vector<NetworkLaunch::Copy> NetworkCalls::take_own(std::vector<Call>& messages, std::uint32_t rank) {
+/// Out of `messages`. The nth send to itself goes where the nth receive says, of the same length (check_own_messages).
+std::vector<NetworkLaunch::Copy> NetworkCalls::take_long_own(std::vector<Call>& messages) const {
   std::vector<NetworkLaunch::Copy> copies;
-  std::vector<Call> left, ends[2];  // sends, receives
-  for (Call& message : messages)
-    (message.peer == rank ? ends[message.sends ? 0 : 1] : left).push_back(std::move(message));
-  for (std::size_t i = 0; i < std::max(ends[0].size(), ends[1].size()); ++i) {
-    const auto bytes_of = [&](const auto& end) { return i < end.size() ? end[i].count * size_bytes(end[i].type) : 0; };
-    const std::size_t bytes = bytes_of(ends[0]);
-    if (bytes == bytes_of(ends[1]) && bytes >= least_copy_bytes) {
-      add_copy(ends[0][i].send, ends[1][i].receive, bytes, copies);
-      continue;
-    }
-    for (auto& end : ends)
-      if (i < end.size()) left.push_back(std::move(end[i]));
-  }
-  messages = std::move(left);
+  std::vector<const Call*> sends, receives;
+  const auto is_taken = [this](const Call& message) {
+    return message.peer == rank_ && message.count * size_bytes(message.type) >= least_copy_bytes;
+  };
+  for (const Call& message : messages)
+    if (is_taken(message)) (message.sends ? sends : receives).push_back(&message);
+  for (std::size_t i = 0; i < sends.size(); ++i)
+    add_copy(sends[i]->send, receives.at(i)->receive, sends[i]->count * size_bytes(sends[i]->type), copies);
+  std::erase_if(messages, is_taken);
   return copies;
 }
 
 std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Call> given) const {
   std::vector<Call> messages(given.begin(), given.end());
-  std::vector<NetworkLaunch::Copy> copies = take_own(messages, rank_);
+  std::vector<NetworkLaunch::Copy> copies = take_long_own(messages);
   struct Place {
     std::uint32_t apart;  ///< how many ranks lie between the two, whichever is the sender
     std::uint32_t nth;    ///< of the messages from one to the other
@@ -344,6 +343,7 @@ void NetworkCalls::add_stripes(const Call& message, std::vector<Flow>& flows) co
 }
 
 void NetworkCalls::share_slots(std::vector<Flow>& flows) const {
+  if (flows.empty()) return;
   const std::size_t most = kernels::network_slots_bytes(slot_bytes_) / (flows.size() * piece_bytes_);
   const auto depth = static_cast<std::uint8_t>(std::min<std::size_t>(most, kernels::network_depth));
   for (std::size_t i = 0; i < flows.size(); ++i) {

@@ -13,7 +13,7 @@ namespace strait {
 
 /// One launch of the kernel that trades with other hosts (kernels/network.hpp).
 struct NetworkLaunch {
-  /// What stays with the rank, of this device's memory: to be made before the kernel reads or writes.
+  /// What stays with the rank, of any memory that its device reaches: to be made before the kernel reads or writes.
   struct Copy {
     std::byte* to;
     const std::byte* from;
@@ -60,7 +60,7 @@ class NetworkCalls {
   Launches for_each_host(const Call& call) const;
   std::size_t piece_of_rounds(const Call& call, const Part& part) const;
   NetworkLaunch in_rounds(const Call& call, const Part& part, std::vector<kernels::Flow> flows) const;
-  static std::vector<NetworkLaunch::Copy> take_own(std::vector<Call>& messages, std::uint32_t rank);
+  std::vector<NetworkLaunch::Copy> take_long_own(std::vector<Call>& messages) const;
   void add_stripes(const Call& message, std::vector<kernels::Flow>& flows) const;
   void share_slots(std::vector<kernels::Flow>& flows) const;
   static void heed_places(std::vector<kernels::Flow>& flows);

@@ -81,7 +81,7 @@ class NetworkProxy {
   const Setup setup_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t expected_ = 0;              ///< launches
+  std::uint64_t expected_ = 0;              ///< calls
   std::uint64_t shared_calls_ = 0;          ///< that all lanes take part in
   std::atomic<std::uint32_t> helping_ = 0;  ///< lanes that are at the last of these
   std::atomic<bool> stopping_ = false;

@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/stages.hpp"
+#include "bootstrap/interface.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
 #include "communicator/transports.hpp"
@@ -32,6 +33,7 @@ struct Facts {
   std::uint64_t communicator = 0;   ///< rank 0's names it, for its reader
   bool has_measured_plans = false;  ///< rank 0's calibration tells of plans of as many ranks
   HostRates rates;  ///< what rank 0 knows of its machine decides for all; but for the cache, the smallest of all
+  double network_gbps = 0;  ///< of GPU ranks of several hosts: rate_gbps() of the interface that they trade by
 };
 
 cpu_set_t usable_cores() {
@@ -88,9 +90,13 @@ Status check_same_wire(const std::vector<Facts>& facts, const std::vector<PeerIn
 
 struct HostShare {
   std::uint32_t ranks = 0;
-  cpu_set_t cpus{};  ///< that its ranks have together
+  double network_gbps = 0;  ///< the least that one of them knows of; 0: none does
+  cpu_set_t cpus{};         ///< that its ranks have together
   std::uint32_t cores() const { return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&cpus))); }
 };
+
+/// Of two rates, of which 0 is unknown.
+double least_known(double a, double b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 /// By host id.
 std::map<std::string_view, HostShare> hosts_of(const std::vector<PeerInfo>& peers, const std::vector<Facts>& facts) {
@@ -98,7 +104,9 @@ std::map<std::string_view, HostShare> hosts_of(const std::vector<PeerInfo>& peer
   for (const PeerInfo& peer : peers) {
     HostShare& host = hosts[peer.host_id];
     ++host.ranks;
-    CPU_OR(&host.cpus, &host.cpus, &facts[static_cast<std::size_t>(peer.rank)].cores);
+    const Facts& own = facts[static_cast<std::size_t>(peer.rank)];
+    CPU_OR(&host.cpus, &host.cpus, &own.cores);
+    host.network_gbps = least_known(host.network_gbps, own.network_gbps);
   }
   return hosts;
 }
@@ -166,13 +174,22 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   return comm;
 }
 
+double Comm::network_gbps(const Environment& environment) const {
+  const auto& peers = channel_->peers();
+  const auto is_here = [&](const PeerInfo& peer) { return peer.same_host(peers.front()); };
+  if (options_.device < 0 || std::all_of(peers.begin(), peers.end(), is_here)) return 0;
+  const auto interface = choose_interface(environment);
+  return interface ? rate_gbps(*interface) : 0;
+}
+
 Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
   const auto& peers = channel_->peers();
   Facts own{.secret = {},
             .cores = usable_cores(),
             .wire = *options_.wire,
             .has_measured_plans = has_measured_plans(ranks_),
-            .rates = process_rates().host};
+            .rates = process_rates().host,
+            .network_gbps = network_gbps(environment)};
   randombytes_buf(&own.communicator, sizeof own.communicator);
   tuning_.summary().copy(own.tuning.data(), own.tuning.size() - 1);
   randombytes_buf(&own.secret, sizeof own.secret);
@@ -192,6 +209,7 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   for (const auto& [id, host] : hosts) {
     all_cores += host.cores();
     least_cores_ = std::min(least_cores_, host.cores() / host.ranks);
+    least_network_gbps_ = least_known(least_network_gbps_, host.network_gbps / host.ranks);
   }
   HostRates rates = facts.front().rates;
   rates.cache_bytes = last_level_cache_bytes_;

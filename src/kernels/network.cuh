@@ -17,7 +17,7 @@ struct NetworkShare {
 };
 struct NetworkMemory {
   NetworkShare shares[max_flows];  ///< of this step, by flow
-  std::uint64_t calls, rounds;     ///< before this launch
+  std::uint64_t calls, rounds;     ///< before this call
   int failed;
 };
 

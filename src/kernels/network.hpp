@@ -71,7 +71,7 @@ struct NetworkCall {
   };
   std::uint32_t rounds;  ///< at least 1; of messages 0
   std::uint32_t flow_count;
-  std::uint32_t blocks;  ///< of the launch
+  std::uint32_t blocks;  ///< of each of its launches
   std::uint32_t root;
   std::size_t count;  ///< elements of the whole call, of a collective in one round; 0: as the pieces say
   Among among;
@@ -97,7 +97,7 @@ struct NetworkWords {
 };
 inline constexpr std::size_t network_words_bytes = (sizeof(NetworkWords) + 4095) / 4096 * 4096;
 
-/// In this device's memory: what earlier launches came to. Zeros at first.
+/// In this device's memory: what earlier calls came to. Zeros at first.
 struct NetworkCounts {
   std::uint64_t calls, rounds;
   std::uint32_t through;            ///< blocks of this launch that have ended

@@ -1,7 +1,8 @@
 // A GPU rank and its proxy (src/kernels/network.cuh): blocks that bring rounds into slots of host memory together, and
 // a thread of the host that carries each round out, to other hosts, and says so by one counter. A block is up to DEPTH
-// rounds ahead of what it has taken. Three launches, of which the second has one block only: all counters go on. What
-// other hosts do is no part of this: the proxy may stop at any time, and then the abort word is raised.
+// rounds ahead of what it has taken. Three calls, of which the second has one block only: all counters go on. The first
+// call has two launches, between which the proxy goes on with what is on its way. What other hosts do is no part of
+// this: the proxy may stop at any time, and then the abort word is raised.
 //
 // A block is one thread here; block.pml has its threads. What it brings and takes in one step it may do in any order: it
 // tells when both are done.
@@ -12,6 +13,7 @@
 // mutants: ROUNDS_NOT_KEPT=assertion CALLS_NOT_KEPT=deadlock KEPT_BEFORE_ALL_HAVE_READ=assertion
 // mutants: PUSHES_COUNTED_BY_BLOCK=deadlock NO_AFTER_PREDECESSOR=assertion
 // mutants: NO_ABORT=deadlock GO_ON_AFTER_GIVING_UP=assertion
+// mutants: KEPT_BY_EACH_LAUNCH=deadlock STEP_LEFT_OUT=deadlock STEP_TWICE=assertion
 #define BLOCKS 2
 #define PROXY BLOCKS
 #define DEPTH 2
@@ -24,6 +26,18 @@ bit has_stopped;  // the proxy
 
 #define rounds_of(call) ((call) == 0 -> 3 : (call))
 #define blocks_of(call) ((call) == 1 -> 1 : 2)
+#define LAUNCHES (CALLS + 1)
+#define call_of(launch) ((launch) < 2 -> 0 : (launch) - 1)
+#define CUT 2  // steps of the first launch; the second makes the call's others
+#if defined(STEP_LEFT_OUT)
+#define AFTER_CUT (CUT + 1)
+#elif defined(STEP_TWICE)
+#define AFTER_CUT (CUT - 1)
+#else
+#define AFTER_CUT CUT
+#endif
+#define first_step_of(launch) ((launch) == 1 -> AFTER_CUT : 0)
+#define end_step_of(launch) ((launch) == 0 -> CUT : rounds_of(call_of(launch)) + LEAD)
 #define share_place(block, round) ((block) * DEPTH + (round) % DEPTH)
 #define result_place(block, round) (SLOTS + share_place(block, round))
 #define call_place (2 * SLOTS)
@@ -35,14 +49,14 @@ byte posted, done, pushed[BLOCKS];
 // In the device's memory.
 byte calls, rounds, through;
 bit is_over;        // a launch has given up
-byte ended[CALLS];  // blocks of a launch
+byte ended[LAUNCHES];  // blocks of each
 // What is still to be read. No part of the protocol: what it must keep to.
 bit is_unread[2 * SLOTS];
 
 #ifdef NO_AFTER_PREDECESSOR
-#define predecessor_has_ended (call == 0 || ended[call - 1] > 0)
+#define predecessor_has_ended (launch == 0 || ended[launch - 1] > 0)
 #else
-#define predecessor_has_ended (call == 0 || ended[call - 1] == blocks_of(call - 1))
+#define predecessor_has_ended (launch == 0 || ended[launch - 1] == blocks_of(call_of(launch - 1)))
 #endif
 
 inline keep() {
@@ -78,7 +92,7 @@ inline begin_launch() {
   keep();
 #endif
   if
-  :: me == 0 -> post()
+  :: me == 0 && first_step_of(launch) == 0 -> post()
   :: else -> skip
   fi
 }
@@ -151,14 +165,21 @@ inline tell_pushed() {
 #define is_through (!fills && !takes)
 #endif
 
+#ifdef KEPT_BY_EACH_LAUNCH
+#define is_last true
+#else
+#define is_last (launch != 0)  // of its call
+#endif
+
 proctype Block(byte me) {
-  byte call, step, first, number, datum;
+  byte launch, call, step, first, number, datum;
   bit fills, takes;
-  for (call : 0 .. CALLS - 1) {
+  for (launch : 0 .. LAUNCHES - 1) {
+    call = call_of(launch);
     if
     :: me < blocks_of(call) ->
        atomic { begin_launch() };
-       for (step : 0 .. rounds_of(call) + LEAD - 1) {
+       for (step : first_step_of(launch) .. end_step_of(launch) - 1) {
          atomic { prepare() };
          do
          :: fills -> fill()
@@ -185,13 +206,13 @@ ends:
             through = 0;
 #ifndef KEPT_BEFORE_ALL_HAVE_READ
             if
-            :: !is_over -> keep()
+            :: !is_over && is_last -> keep()
             :: else -> skip
             fi
 #endif
          :: else -> skip
          fi;
-         ended[call]++;
+         ended[launch]++;
          step = 0;
          fills = 0;
          takes = 0

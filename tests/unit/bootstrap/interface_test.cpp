@@ -48,6 +48,11 @@ TEST(ChooseInterface, ThisHostHasLoopback) {
   auto all = list_interfaces();
   ASSERT_TRUE(all);
   EXPECT_EQ(choose_interface(*all, "lo")->address, address_of("127.0.0.1"));
+  EXPECT_EQ(rate_gbps(*choose_interface(*all, "lo")), 0) << "it has none";
+}
+
+TEST(InterfaceRate, IsUnknownWhereThereIsNoInterface) {
+  EXPECT_EQ(rate_gbps(interface("no-such-name-here", "192.0.2.1")), 0);
 }
 
 }  // namespace

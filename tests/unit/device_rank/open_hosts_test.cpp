@@ -70,6 +70,19 @@ TEST_P(OpenHosts, RanksHaveTheirPlaces) {
 }
 
 /// A rank that cannot go on after its parts have met tells the ranks of all hosts.
+TEST(NetworkLanes, FillARanksShareOfTheNetwork) {
+  constexpr double unknown = 0;
+  EXPECT_EQ(network_lanes(32, unknown, 4), 8u);
+  EXPECT_EQ(network_lanes(32, 1.25, 4), 1u) << "10 Gbit/s";
+  EXPECT_EQ(network_lanes(32, 0.16, 4), 1u) << "shared by eight ranks";
+  EXPECT_EQ(network_lanes(32, 3.125, 4), 3u) << "25 Gbit/s";
+  EXPECT_EQ(network_lanes(32, 50, 4), 8u);
+  EXPECT_EQ(network_lanes(6, 50, 4), 3u) << "cores";
+  EXPECT_EQ(network_lanes(1, unknown, 4), 1u);
+  EXPECT_EQ(network_lanes(32, unknown, 64), 4u) << "sockets";
+  EXPECT_EQ(network_lanes(32, unknown, 1000), 1u);
+}
+
 TEST(OpenHostsFailure, IsToldToAllHosts) {
   LateId id;
   std::vector<pid_t> children;

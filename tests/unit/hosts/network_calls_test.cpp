@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -116,6 +117,101 @@ TEST_P(NetworkExchanges, NoLaunchesWaitInACircle) {
     }
   }
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) EXPECT_EQ(at[rank], all[rank].size()) << "rank " << rank;
+}
+
+/// What a rank has for itself is copied if it is long, unless it is there already, and else goes along.
+TEST(NetworkCopies, AreOfWhatStaysWithTheRank) {
+  std::vector<std::byte> memory(1);  // whose addresses alone count
+  std::byte* const from = memory.data();
+  std::byte* const to = from + (std::size_t{1} << 40);
+  constexpr std::uint32_t hosts = 3, rank = 1;
+  const NetworkCalls calls(rank, hosts_of(hosts, 1), {slot_bytes, piece_bytes, 8});
+  for (const std::size_t count : {std::size_t{1000}, std::size_t{64} << 10, std::size_t{5'000'000}})
+    for (const bool in_place : {false, true}) {
+      const bool is_long = count >= 64 << 10;
+      IslandStep gather;
+      gather.among = IslandStep::Among::across;
+      gather.call.collective = Collective::all_gather;
+      gather.call.type = DataType::uint8;
+      gather.call.count = count;
+      gather.call.receive = to;
+      gather.call.send = in_place ? to + rank * count : from;
+      for (const IslandStep& step : {gather, exchange_of(hosts_of(hosts, 1), rank, count, from)}) {
+        const bool gathers = step.among == IslandStep::Among::across;
+        const auto launches = calls.launches_of(step);
+        ASSERT_EQ(launches.size(), 1u);
+        const NetworkLaunch& launch = launches.front();
+        EXPECT_EQ(launch.copies.size(), is_long && gathers && !in_place ? 1u : 0u) << count;
+        for (const auto& copy : launch.copies) {
+          EXPECT_EQ(copy.from, from);
+          EXPECT_EQ(copy.to, to + rank * count);
+          EXPECT_EQ(copy.bytes, count);
+        }
+        std::map<std::byte*, std::size_t> comes;
+        for (const kernels::Flow& flow : launch.flows) {
+          if (gathers) {
+            EXPECT_EQ(flow.block, flow.sends ? 0 : (flow.data - to) / static_cast<std::ptrdiff_t>(count));
+          } else {
+            EXPECT_TRUE(flow.peer != rank || !is_long);
+          }
+          if (!flow.sends) comes[flow.data] += flow.bytes;
+        }
+        std::size_t bytes = 0;
+        for (const auto& [place, each] : comes) bytes += each;
+        EXPECT_EQ(bytes, (is_long ? hosts - 1 : hosts) * count);
+      }
+    }
+}
+
+TEST(NetworkCopies, NeedNoKernel) {
+  std::vector<std::byte> memory(1);
+  Call send;
+  send.collective = Collective::send_recv;
+  send.type = DataType::float32;
+  send.count = 1 << 20;
+  send.peer = 0;
+  send.sends = true;
+  send.send = memory.data();
+  Call receive = send;
+  receive.sends = false;
+  receive.receive = memory.data() + (std::size_t{1} << 40);
+  const NetworkCalls calls(0, hosts_of(2, 1), {slot_bytes, piece_bytes, 8});
+  const auto launches = calls.launches_of_messages(std::array{send, receive});
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_TRUE(launches.front().flows.empty());
+  ASSERT_EQ(launches.front().copies.size(), 1u);
+  EXPECT_EQ(launches.front().copies[0].bytes, std::size_t{4} << 20);
+}
+
+/// Eight rounds, whatever the length, but for short and for very long calls; stripes as long as a piece at least.
+TEST(NetworkLengths, OfRoundsAndStripes) {
+  std::vector<std::byte> memory(1);
+  const NetworkCalls calls(0, hosts_of(2, 1), {slot_bytes, piece_bytes, 8});
+  IslandStep sum;
+  sum.among = IslandStep::Among::across;
+  sum.call.collective = Collective::all_reduce;
+  sum.call.type = DataType::uint8;
+  sum.call.send = sum.call.receive = memory.data();
+  const auto rounds_of = [&](std::size_t bytes) {
+    sum.call.count = bytes;
+    return calls.launches_of(sum).at(0).call.rounds;
+  };
+  EXPECT_EQ(rounds_of(100'000), 1u);
+  EXPECT_EQ(rounds_of(1 << 20), 8u);
+  for (const std::size_t odd : {1, 7, 4'000}) EXPECT_EQ(rounds_of((1 << 20) + odd), 8u) << odd;
+  EXPECT_EQ(rounds_of((std::size_t{4} << 20) + 3), 8u);
+  EXPECT_EQ(rounds_of(std::size_t{64} << 20), 64u);
+  const auto stripes_of = [&](std::size_t bytes) {
+    std::size_t sent = 0;
+    for (const kernels::Flow& flow :
+         calls.launches_of(exchange_of(hosts_of(2, 1), 0, bytes, memory.data())).at(0).flows)
+      sent += flow.sends && flow.peer == 1 ? 1 : 0;
+    return sent;
+  };
+  EXPECT_EQ(stripes_of(200'000), 1u);
+  EXPECT_EQ(stripes_of(256 << 10), 2u);
+  EXPECT_EQ(stripes_of(1 << 20), 8u);
+  EXPECT_EQ(stripes_of(std::size_t{1} << 30), 8u);
 }
 
 /// Of a long reduce-scatter in parts: the launches of the parts make the steps of one call, each of which reads what

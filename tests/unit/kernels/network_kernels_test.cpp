@@ -187,6 +187,25 @@ TEST_P(AbortedNetwork, EndsAndNoneFollows) {
   expect_nothing_of(next, rank, blocks);
 }
 
+/// The host ends it between two launches of the call.
+TEST(NetworkCalls, AbortedBetweenLaunches) {
+  constexpr std::uint32_t blocks = 2, rounds = network_depth + 3;
+  const GivenCall::Length length{500 * rounds, 512};
+  const GivenCall given = std::move(GivenCall(rounds).add(true, length).add(false, length)), next = GivenCall(1);
+  Rank rank;
+  rank.run_steps(given, 0, 3, blocks);
+  EXPECT_EQ(seen(rank.words->posted), 1u);
+  EXPECT_EQ(seen(rank.words->pushed[0]), 3u);
+  rank.mailbox.abort = 1;
+  rank.run_steps(given, 3, steps_of(rounds), blocks);
+  EXPECT_NE(rank.counts.gave_up, 0u);
+  EXPECT_EQ(rank.counts.calls, 0u);
+  EXPECT_EQ(rank.counts.rounds, 0u);
+  EXPECT_EQ(seen(rank.words->posted), 1u);
+  given.expect_untouched();
+  expect_nothing_of(next, rank, blocks);
+}
+
 /// Between launches of a call what comes stays where it is, and what goes is ready when its launch begins.
 TEST_P(Network, SeveralLaunchesOfACall) {
   Random random(blocks() + 200);
