@@ -26,7 +26,7 @@ constexpr std::size_t counts_offset_bytes = 4096, scratch_offset_bytes = 8192;
 constexpr std::size_t scratch_bytes = std::size_t{4} << 20;
 static_assert(sizeof(kernels::LaunchCounts) <= counts_offset_bytes &&
               sizeof(kernels::NetworkCounts) <= scratch_offset_bytes - counts_offset_bytes);
-static_assert(scratch_bytes <= IslandStep::parts_grain * slot_bytes);  // NetworkCalls::piece_of_rounds()
+static_assert(3 * scratch_bytes <= IslandStep::parts_grain * slot_bytes);  // NetworkCalls::piece_of_rounds()
 static_assert(slot_bytes / most_hosts >= 16 << 10 && scratch_bytes / most_hosts >= 64 << 10);
 
 constexpr auto look_every = std::chrono::milliseconds(2);
@@ -231,9 +231,12 @@ Status HostsRank::carry_messages(std::span<const Call> calls, void* stream) {
 }
 
 Status HostsRank::prepare_call(const Call& call) {
-  if (call.residual == nullptr) return {};
-  return fail(Code::invalid_usage, std::string(name(call.collective)) +
-                                       ": between GPUs of several hosts a call cannot have a residual. Leave it out");
+  const bool has_blocks = call.collective == Collective::reduce_scatter && hosts_.carries(call);
+  const std::size_t flows = 1 + 3 * request_.hosts.size();  // there and back, for each block that is sent
+  if (call.residual == nullptr || !has_blocks || flows <= kernels::max_flows) return {};
+  return fail(Code::unsupported, std::string(name(call.collective)) + ": between GPUs of " +
+                                     std::to_string(request_.hosts.size()) +
+                                     " hosts it cannot have a residual, of 29 it can. Leave it out");
 }
 
 /// On all hosts or on none.

@@ -108,13 +108,18 @@ Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call
   return flow;
 }
 
+/// How often a block's bytes must fit into a slot: for a residual, which is each rank's own matter, up to three times.
+std::size_t room_of(const Call& call) {
+  return call.wire == WireFormat::off ? 1 : 1 + sizeof(float) / size_bytes(call.type);
+}
+
 /// Of rounds of one length, but for the last one. All parts of a call have the same, of which each is so many.
 std::size_t NetworkCalls::piece_of_rounds(const Call& call, const Part& part) const {
   const bool has_blocks = call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
   const std::size_t together = has_blocks ? hosts_.size() : 1;
   const std::size_t bytes = std::max(part.whole, call.count) * size_bytes(call.type);
   const std::size_t good = std::max((bytes + good_rounds - 1) / good_rounds, short_round_bytes / together);
-  const std::size_t most = std::min(good, round_down(slot_bytes_ / together, grain(call)));
+  const std::size_t most = std::min(good, round_down(slot_bytes_ / together / room_of(call), grain(call)));
   if (part.whole == 0) {
     const std::size_t rounds = (bytes + most - 1) / most;
     return round_up((bytes + rounds - 1) / rounds, grain(call));
@@ -144,7 +149,30 @@ NetworkLaunch NetworkCalls::in_rounds(const Call& call, const Part& part, std::v
   launch.call.op = call.op;
   launch.call.wire = call.wire;
   launch.flows = std::move(flows);
+  if (call.residual != nullptr) add_residual(call, part, launch);
   return launch;
+}
+
+/// There and back, behind the blocks in the slots. Its own blocks lie one after the other in each part of a call.
+void NetworkCalls::add_residual(const Call& call, const Part& part, NetworkLaunch& launch) const {
+  const Flow& sent = launch.flows.front();
+  const bool has_blocks = call.collective == Collective::reduce_scatter;
+  const std::uint32_t blocks = has_blocks ? static_cast<std::uint32_t>(hosts_.size()) : 1;
+  launch.call.residual_blocks = blocks;
+  launch.call.residual_offset = blocks * sent.piece_bytes;
+  Flow each{};
+  each.type = DataType::float32;
+  each.bytes = sent.bytes / size_bytes(call.type) * sizeof(float);
+  each.piece_bytes = static_cast<std::uint32_t>(sent.piece_bytes / size_bytes(call.type) * sizeof(float));
+  each.slot_offset = launch.call.residual_offset;
+  for (std::uint32_t block = 0; block < blocks; ++block) {
+    each.data = element_at(call.residual, block * call.count, DataType::float32) - part.first * sizeof(float);
+    each.block = static_cast<std::uint8_t>(block);
+    for (const bool sends : {true, false}) {
+      each.sends = sends;
+      launch.flows.push_back(each);
+    }
+  }
 }
 
 std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& part) const {

@@ -59,6 +59,7 @@ class NetworkCalls {
   Launches in_one_round(const Call& call) const;
   Launches for_each_host(const Call& call) const;
   std::size_t piece_of_rounds(const Call& call, const Part& part) const;
+  void add_residual(const Call& call, const Part& part, NetworkLaunch& launch) const;
   NetworkLaunch in_rounds(const Call& call, const Part& part, std::vector<kernels::Flow> flows) const;
   std::vector<NetworkLaunch::Copy> take_long_own(std::vector<Call>& messages) const;
   void add_stripes(const Call& message, std::vector<kernels::Flow>& flows) const;

@@ -1,6 +1,7 @@
 #include "communicator/network_proxy.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -197,6 +198,15 @@ void NetworkProxy::finish_round(std::uint64_t round) {
   write(setup_.words->done, rounds_);
 }
 
+/// To where the kernel takes what becomes of it.
+float* NetworkProxy::bring_residual(std::uint64_t round, std::size_t count) const {
+  const auto in_slot = [&](bool sends) {
+    return setup_.slots + kernels::network_slot(round, sends, setup_.slot_bytes) + now_.call.residual_offset;
+  };
+  std::memcpy(in_slot(false), in_slot(true), now_.call.residual_blocks * count * sizeof(float));
+  return reinterpret_cast<float*>(in_slot(false));
+}
+
 Call NetworkProxy::call_of_round(std::uint32_t round) const {
   const NetworkCall& call = now_.call;
   Call own;
@@ -211,6 +221,7 @@ Call NetworkProxy::call_of_round(std::uint32_t round) const {
   const std::uint64_t number = now_.first_round + round;
   own.send = setup_.slots + kernels::network_slot(number, true, setup_.slot_bytes);
   own.receive = setup_.slots + kernels::network_slot(number, false, setup_.slot_bytes);
+  if (call.residual_blocks != 0) own.residual = bring_residual(number, own.count);
   return own;
 }
 

@@ -76,6 +76,7 @@ class NetworkProxy {
   Status carry_out_messages(std::uint32_t lane) const;
   void finish_round(std::uint64_t round);
   Call call_of_round(std::uint32_t round) const;
+  float* bring_residual(std::uint64_t round, std::size_t count) const;
   bool is_over() const { return stopping_ || setup_.has_failed(); }
 
   const Setup setup_;

@@ -79,6 +79,9 @@ struct NetworkCall {
   DataType type;
   ReduceOp op;
   WireFormat wire;
+  /// Of a call with a residual (Call::residual): runs of floats in the slots, one for each block that is sent, from
+  /// this offset on in both. What comes back is what the format lost. 0: none.
+  std::uint32_t residual_blocks, residual_offset;
 };
 
 /// In the host memory of a rank, pinned, before its slots. What the device writes, and what the host does, lie on lines

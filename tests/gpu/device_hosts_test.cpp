@@ -8,6 +8,7 @@
 
 #include "gpu/device_checks.hpp"
 #include "gpu/island_mail.hpp"
+#include "gpu/residual_check.hpp"
 
 namespace strait::testing {
 namespace {
@@ -112,6 +113,15 @@ TEST_P(DeviceHosts, WireFormats) {
           side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c,
                      seed % 4 == 0 ? Mode::graph : Mode::eager);
         }
+  });
+}
+
+TEST_P(DeviceHosts, LeavesWhatAFormatLost) {
+  const Islands& hosts = GetParam().hosts;
+  if (static_cast<int>(hosts.size()) < GetParam().ranks) GTEST_SKIP() << "what crosses are sums of hosts";
+  run([](straitComm_t comm, int rank, int ranks) {
+    for (const std::size_t count : {std::size_t{9001}, std::size_t{3'000'001}})
+      check_residual(comm, rank, ranks, count);
   });
 }
 

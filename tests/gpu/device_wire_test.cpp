@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "executor/host/quantize.hpp"
 #include "gpu/device_side.hpp"
+#include "gpu/residual_check.hpp"
 #include "support/random_data.hpp"
 #include "support/wire_reference.hpp"
 
@@ -149,34 +149,6 @@ void check_capture_first(straitComm_t comm, int rank, int ranks) {
   check_case(side, comm, rank, ranks, c, Mode::graph);
 }
 
-/// What the format lost is left in the residual, as the host's encoder leaves it.
-void check_residual(straitComm_t comm, int rank, int ranks) {
-  constexpr std::size_t count = 9001;
-  const DeviceSide side(0);
-  CollectiveCase c;
-  c.count = count;
-  c.wire = WireFormat::int4;
-  const Bytes input = random_input(c, static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(rank));
-  std::vector<float> expected(count, 0), got(count);
-  Bytes run(encoded_bytes(c.wire, wire::blocks_of(count)));
-  float *data = nullptr, *residual = nullptr;
-  STRAIT_EXPECT_CUDA(cudaMalloc(&data, input.size()));
-  STRAIT_EXPECT_CUDA(cudaMalloc(&residual, input.size()));
-  STRAIT_EXPECT_CUDA(cudaMemsetAsync(residual, 0, input.size(), side.stream()));
-  meet_on_host();
-  for (int step = 0; step < 3; ++step) {
-    STRAIT_EXPECT_CUDA(cudaMemcpyAsync(data, input.data(), input.size(), cudaMemcpyHostToDevice, side.stream()));
-    STRAIT_EXPECT_OK(call_with_options(c, data, data, straitSum, comm, side.stream(), residual));
-    STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
-    if (ranks > 1) encode({c.wire, run.data(), wire::blocks_of(count)}, c.type, input.data(), count, expected.data());
-    STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), residual, input.size(), cudaMemcpyDeviceToHost));
-    EXPECT_EQ(first_difference(std::as_bytes(std::span(expected)), std::as_bytes(std::span(got)), c.type), "");
-  }
-  meet_on_host();
-  cudaFree(data);
-  cudaFree(residual);
-}
-
 /// Ranks of different formats exchange as many bytes: they must not take one another's.
 void check_mismatch(straitComm_t comm, int rank, int ranks) {
   if (ranks == 1) return;
@@ -210,7 +182,9 @@ TEST_P(DeviceWire, IsOfTheCommunicator) {
   unsetenv("STRAIT_WIRE_BYTES");
 }
 TEST_P(DeviceWire, CapturesNeedMemoryFirst) { run(check_capture_first); }
-TEST_P(DeviceWire, LeavesWhatWasLost) { run(check_residual, straitWireInt4); }
+TEST_P(DeviceWire, LeavesWhatWasLost) {
+  run([](straitComm_t comm, int rank, int ranks) { check_residual(comm, rank, ranks, 9001); }, straitWireInt4);
+}
 TEST_P(DeviceWire, FormatsThatDifferAreShownToAll) { run(check_mismatch, straitWireInt8); }
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceWire,
                          ::testing::Values(Setup{false, 1}, Setup{false, 2}, Setup{false, 3}, Setup{false, 4},

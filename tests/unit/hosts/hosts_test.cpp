@@ -132,6 +132,46 @@ TEST_P(Hosts, SumsCrossInAWireFormat) {
   });
 }
 
+/// As host ranks leave it: elements and residuals, also of the second call, which sends what the first one lost. Of
+/// hosts of one rank, whose sums are its inputs, and on some ranks only.
+TEST(HostsOfOne, KeepResiduals) {
+  EmulatedHosts hosts({{0}, {1}, {2}});
+  hosts.run([](EmulatedHosts::Rank& rank) {
+    for (const WireFormat wire : {WireFormat::int8, WireFormat::int4})
+      for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter})
+        for (const std::size_t count : {1, 777, 20'001, 150'003}) {  // a reduce-scatter of one part
+          if (collective == Collective::reduce_scatter && count > 20'001) continue;
+          const std::size_t sent = count * (collective == Collective::reduce_scatter ? 3 : 1);
+          const Bytes input = random_elements(DataType::bfloat16, 2 * sent, rank.number + count);
+          std::vector<float> residuals[2] = {std::vector<float>(sent + 1, 0.25f), std::vector<float>(sent + 1, 0.25f)};
+          Bytes outputs[2] = {Bytes(2 * sent, poison), Bytes(2 * sent, poison)};
+          for (int turn = 0; turn < 2; ++turn) {
+            Call call;
+            call.collective = collective;
+            call.type = DataType::bfloat16;
+            call.op = ReduceOp::avg;
+            call.count = count;
+            call.wire = wire;
+            call.send = input.data();
+            for (const bool on_host : {false, true}) {
+              call.receive = outputs[on_host].data();
+              call.residual = rank.number == 1 ? nullptr : residuals[on_host].data();
+              if (on_host) {
+                const Status done = rank.all.front()->run(call);
+                ASSERT_TRUE(done) << done.error().message;
+              } else {
+                rank.run(call);
+              }
+            }
+            EXPECT_EQ(outputs[0], outputs[1]) << count << " in turn " << turn;
+            EXPECT_EQ(std::memcmp(residuals[0].data(), residuals[1].data(), (sent + 1) * sizeof(float)), 0)
+                << count << " in turn " << turn;
+            EXPECT_EQ(residuals[0].back(), 0.25f);
+          }
+        }
+  });
+}
+
 /// A message of any length from each to each, itself too, several a pair, and in groups without some.
 TEST_P(Hosts, Messages) {
   EmulatedHosts hosts(GetParam());

@@ -221,7 +221,8 @@ TEST(NetworkParts, AreOneCall) {
   std::vector<std::byte> memory(1);  // whose addresses alone count
   std::byte* const scratch = memory.data();
   std::byte* const output = scratch + (std::size_t{1} << 40);
-  for (const std::uint32_t hosts : {2, 3, 7, 64})
+  auto* const residuals = reinterpret_cast<float*>(output + (std::size_t{1} << 40));
+  for (const std::uint32_t hosts : {2, 3, 7, 29, 64})
     for (const WireFormat wire : {WireFormat::off, WireFormat::int8})
       for (const std::size_t count : {1'000, 100'003, 2'000'003, 33'554'432, 100'000'001}) {
         Call call;
@@ -231,6 +232,8 @@ TEST(NetworkParts, AreOneCall) {
         call.count = count;
         call.wire = wire;
         call.receive = output;
+        const bool has_residual = wire != WireFormat::off && hosts <= 29;
+        if (has_residual) call.residual = residuals;
         const auto islands = hosts_of(hosts, 2);
         const NetworkCalls calls(0, islands, {slot_bytes, piece_bytes, 8});
         std::uint32_t next = 0, rounds = 0;
@@ -240,11 +243,23 @@ TEST(NetworkParts, AreOneCall) {
           const auto launches = calls.launches_of(step);
           ASSERT_EQ(launches.size(), 1u);
           const NetworkLaunch& launch = launches.front();
-          ASSERT_EQ(launch.flows.size(), hosts + 1);
+          ASSERT_EQ(launch.flows.size(), hosts + 1 + (has_residual ? 2 * hosts : 0));
+          ASSERT_LE(launch.flows.size(), kernels::max_flows);
+          EXPECT_EQ(launch.call.residual_blocks, has_residual ? hosts : 0);
           rounds = launch.call.rounds;
           EXPECT_EQ(launch.first_step, next);
           next = launch.end_step;
-          for (const kernels::Flow& flow : launch.flows) {
+          for (std::uint32_t i = hosts + 1; i < launch.flows.size(); ++i) {
+            const kernels::Flow& flow = launch.flows[i];
+            EXPECT_EQ(flow.bytes, count * sizeof(float));
+            EXPECT_EQ(flow.slot_offset, launch.call.residual_offset);
+            EXPECT_LE(flow.slot_offset + hosts * flow.piece_bytes, slot_bytes);
+            EXPECT_EQ(flow.piece_bytes, 2 * launch.flows[0].piece_bytes);
+            const auto* const own =
+                reinterpret_cast<const std::byte*>(residuals + taken / 2 * hosts + flow.block * step.call.count);
+            EXPECT_EQ(flow.data + 2 * taken, own);
+          }
+          for (const kernels::Flow& flow : std::span(launch.flows).first(hosts + 1)) {
             EXPECT_EQ(flow.bytes, count * 2);
             EXPECT_LE(flow.piece_bytes * hosts, slot_bytes);
             EXPECT_EQ(flow.piece_bytes % (wire == WireFormat::off ? 16 : wire::block_elements * 2), 0u);
