@@ -56,8 +56,7 @@ Status HostsRank::prepare() {
   if (kernels::network_slots_bytes(slot_bytes) < std::size_t{piece_bytes} * kernels::max_flows)
     return fail(Code::internal_error, "slots of " + std::to_string(piece_bytes) + " bytes between hosts are too long");
   hosts_ = DeviceIslands(request_.rank, request_.hosts, scratch(), scratch_bytes);
-  calls_ = NetworkCalls(request_.rank, request_.hosts,
-                        {slot_bytes, piece_bytes, static_cast<std::uint32_t>(request_.all.size())});
+  calls_ = NetworkCalls(request_.rank, request_.hosts, {slot_bytes, piece_bytes, request_.exact_lanes});
   questions_ = std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });
   STRAIT_TRY(request_.agree(open_proxy(), "start its proxy"));
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
@@ -98,6 +97,7 @@ Status HostsRank::open_proxy() {
   setup.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
   setup.slot_bytes = slot_bytes;
   setup.lanes = static_cast<std::uint32_t>(request_.all.size());
+  setup.exact_lanes = request_.exact_lanes;
   setup.run = [this](std::uint32_t lane, auto among, const Call& call) {
     Comm& comm = comm_of(lane, among);
     return comm.or_out_of_memory([&] { return comm.run(call); });

@@ -23,13 +23,19 @@ struct HostsRequest {
   /// Host ranks, by lane of the proxy: one of each host, as DeviceIslands has them meet; none: not this one.
   std::vector<std::unique_ptr<Comm>> across;
   std::vector<std::unique_ptr<Comm>> all;  ///< likewise, everybody
+  std::uint32_t exact_lanes = 1;           ///< NetworkLanes
   /// As in DeviceRank::Request.
   std::function<Status(const Status& own, const std::string& what)> agree;
 };
-/// Lanes of a proxy where nobody says how many: as many as fill a rank's share of the network, if that is known, for
-/// more connections than that hold one another up; of its cores half. Each lane has a socket for each rank and each
-/// host. `gbps`: GB/s each way; 0: unknown.
-std::uint32_t network_lanes(std::uint32_t cores, double gbps, std::size_t ranks_and_hosts);
+/// Of a proxy.
+struct NetworkLanes {
+  std::uint32_t all = 1;
+  /// Of them, what travels as it is: as many as fill a rank's share of the network, if that is known, for more
+  /// connections than that hold one another up. What is encoded, and takes a core longer than the network, goes by all.
+  std::uint32_t exact = 1;
+};
+/// Where nobody says how many. Each has a socket for each rank and each host. `gbps`: GB/s each way; 0: unknown.
+NetworkLanes network_lanes(std::uint32_t cores, double gbps, std::size_t ranks_and_hosts);
 /// More of them would need more room in the arguments of kernels.
 inline constexpr std::size_t most_hosts = 64;
 Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request);

@@ -39,7 +39,7 @@ class NetworkCalls {
   struct Slots {
     std::uint32_t slot_bytes;   ///< of a round; at least 16 KB for each host, and all together a piece for each flow
     std::uint32_t piece_bytes;  ///< of messages: what a link between hosts takes at a time
-    std::uint32_t lanes;        ///< of the proxies
+    std::uint32_t lanes;        ///< of the proxies, for messages
   };
   NetworkCalls(std::uint32_t rank, std::vector<Island> hosts, const Slots& slots);
 

@@ -162,7 +162,7 @@ Status NetworkProxy::carry_out_together() {
   const std::uint32_t lane = now_.flows.empty() ? 0 : now_.flows.front().lane;
   const auto is_others = [lane](const Flow& flow) { return flow.lane != lane; };
   const bool is_shared = now_.call.rounds > 1 || std::any_of(now_.flows.begin(), now_.flows.end(), is_others);
-  if (!is_shared || setup_.lanes == 1) return carry_out(lane);
+  if (!is_shared || lanes_of_call() == 1) return carry_out(lane);
   helping_ = setup_.lanes - 1;
   {
     const std::lock_guard lock(mutex_);
@@ -178,7 +178,8 @@ Status NetworkProxy::carry_out(std::uint32_t lane) {
   const NetworkCall& call = now_.call;
   if (call.collective == Collective::send_recv) return carry_out_messages(lane);
   auto& pushed = setup_.words->pushed;
-  for (std::uint32_t round = lane; round < call.rounds; round += setup_.lanes) {
+  const std::uint32_t lanes = lanes_of_call();
+  for (std::uint32_t round = lane; lane < lanes && round < call.rounds; round += lanes) {
     const std::uint64_t number = now_.first_round + round;
     const auto has_come = [&] {
       return std::all_of(pushed, pushed + call.blocks, [&](auto& word) { return read(word) > number; });

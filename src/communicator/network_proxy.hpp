@@ -21,8 +21,8 @@ namespace strait {
 
 /// A rank's threads that carry out between hosts what its GPU's kernels describe in host memory (kernels/network.hpp).
 /// There are so many lanes, each a thread with communicators of host ranks of its own: by one connection, and one
-/// thread, goes less than fast networks carry. Round r of a call is a collective of lane r modulo their number;
-/// messages are a group of each lane's, which goes on as pieces come.
+/// thread, goes less than fast networks carry. Round r of a call is a collective of lane r modulo the number of those
+/// that the call goes by; messages are a group of each lane's, which goes on as pieces come.
 ///
 /// The first thread hears of calls, and has the others take part in those that are long enough. Idle threads sleep. The
 /// first one polls for a short while after a call, for the next may follow, and from when a launch is expected until
@@ -34,7 +34,8 @@ class NetworkProxy {
     kernels::NetworkWords* words = nullptr;  ///< zeroed; kept, as the slots, by the caller until this has ended
     std::byte* slots = nullptr;
     std::uint32_t slot_bytes = 0;
-    std::uint32_t lanes = 1;  ///< the same on all ranks
+    std::uint32_t lanes = 1;        ///< the same on all ranks
+    std::uint32_t exact_lanes = 1;  ///< likewise: of these, for what is not in a wire format
     /// On a lane: a collective of host ranks, from host memory to host memory; until it is done.
     std::function<Status(std::uint32_t lane, Among among, const Call& call)> run;
     /// Likewise, messages among all, by their numbers.
@@ -73,6 +74,7 @@ class NetworkProxy {
   void describe_call();
   Status carry_out_together();
   Status carry_out(std::uint32_t lane);
+  std::uint32_t lanes_of_call() const { return now_.call.wire == WireFormat::off ? setup_.exact_lanes : setup_.lanes; }
   Status carry_out_messages(std::uint32_t lane) const;
   void finish_round(std::uint64_t round);
   Call call_of_round(std::uint32_t round) const;

@@ -36,13 +36,15 @@ Island across(const std::vector<Island>& hosts, std::uint32_t place) {
 
 }  // namespace
 
-std::uint32_t network_lanes(std::uint32_t cores, double gbps, std::size_t ranks_and_hosts) {
+NetworkLanes network_lanes(std::uint32_t cores, double gbps, std::size_t ranks_and_hosts) {
   constexpr std::uint32_t most = 8;
   constexpr std::size_t most_sockets = 256;
   constexpr double gbps_of_lane = 1.25;  // on loopback up to 1.5
-  const double by_network = gbps == 0 ? most : std::ceil(std::min<double>(gbps / gbps_of_lane, most));
   const auto by_sockets = static_cast<std::uint32_t>(most_sockets / ranks_and_hosts);
-  return std::clamp(std::min({cores / 2, by_sockets, static_cast<std::uint32_t>(by_network)}), 1u, most);
+  NetworkLanes lanes;
+  lanes.all = lanes.exact = std::clamp(std::min(cores / 2, by_sockets), 1u, most);
+  if (gbps > 0) lanes.exact = static_cast<std::uint32_t>(std::min<double>(std::ceil(gbps / gbps_of_lane), lanes.all));
+  return lanes;
 }
 
 Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled) {
@@ -77,10 +79,11 @@ Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelle
     return made;
   };
   STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));
-  const std::uint32_t lanes = options_.network_lanes != 0
-                                  ? options_.network_lanes
-                                  : network_lanes(least_cores_, least_network_gbps_, ranks_ + request.hosts.size());
-  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+  const NetworkLanes lanes = options_.network_lanes != 0
+                                 ? NetworkLanes{options_.network_lanes, options_.network_lanes}
+                                 : network_lanes(least_cores_, least_network_gbps_, ranks_ + request.hosts.size());
+  request.exact_lanes = lanes.exact;
+  for (std::uint32_t lane = 0; lane < lanes.all; ++lane) {
     STRAIT_ASSIGN(auto across_lane, join_part(across(request.hosts, place), place, -1));
     if (across_lane) request.across.push_back(std::move(across_lane));
     STRAIT_ASSIGN(auto lane_of_all, join_part(everyone, 0, -1));

@@ -72,15 +72,21 @@ TEST_P(OpenHosts, RanksHaveTheirPlaces) {
 /// A rank that cannot go on after its parts have met tells the ranks of all hosts.
 TEST(NetworkLanes, FillARanksShareOfTheNetwork) {
   constexpr double unknown = 0;
-  EXPECT_EQ(network_lanes(32, unknown, 4), 8u);
-  EXPECT_EQ(network_lanes(32, 1.25, 4), 1u) << "10 Gbit/s";
-  EXPECT_EQ(network_lanes(32, 0.16, 4), 1u) << "shared by eight ranks";
-  EXPECT_EQ(network_lanes(32, 3.125, 4), 3u) << "25 Gbit/s";
-  EXPECT_EQ(network_lanes(32, 50, 4), 8u);
-  EXPECT_EQ(network_lanes(6, 50, 4), 3u) << "cores";
-  EXPECT_EQ(network_lanes(1, unknown, 4), 1u);
-  EXPECT_EQ(network_lanes(32, unknown, 64), 4u) << "sockets";
-  EXPECT_EQ(network_lanes(32, unknown, 1000), 1u);
+  const auto expect = [](std::uint32_t cores, double gbps, std::size_t ranks, std::uint32_t all, std::uint32_t exact) {
+    const NetworkLanes found = network_lanes(cores, gbps, ranks);
+    EXPECT_EQ(found.all, all) << cores << " cores, " << gbps << " GB/s, " << ranks << " ranks";
+    EXPECT_EQ(found.exact, exact) << cores << " cores, " << gbps << " GB/s, " << ranks << " ranks";
+  };
+  expect(32, unknown, 4, 8, 8);
+  expect(32, 1.25, 4, 8, 1);
+  expect(32, 0.16, 4, 8, 1);  // shared by eight ranks
+  expect(32, 3.125, 4, 8, 3);
+  expect(32, 50, 4, 8, 8);
+  expect(6, 50, 4, 3, 3);
+  expect(6, 1.25, 4, 3, 1);
+  expect(1, unknown, 4, 1, 1);
+  expect(32, unknown, 64, 4, 4);
+  expect(32, unknown, 1000, 1, 1);
 }
 
 TEST(OpenHostsFailure, IsToldToAllHosts) {

@@ -86,7 +86,8 @@ class EmulatedHosts {
     friend class EmulatedHosts;
   };
 
-  explicit EmulatedHosts(Islands hosts) : islands_(std::move(hosts)), inside_(islands_, {.lanes = 2}) {
+  explicit EmulatedHosts(Islands hosts)
+      : islands_(std::move(hosts)), inside_(islands_, {.lanes = 2, .timeout_ns = longest()}) {
     setenv("STRAIT_TRANSPORT", "tcp", 1);
   }
   ~EmulatedHosts() { unsetenv("STRAIT_TRANSPORT"); }
@@ -114,10 +115,15 @@ class EmulatedHosts {
   }
 
  private:
-  static constexpr std::uint32_t slot_bytes = 1 << 20, lanes = 3;
+  static constexpr std::uint32_t slot_bytes = 1 << 20, lanes = 3, exact_lanes = 2;
+  /// Of a step: for minutes where many threads poll on few cores, under a sanitizer.
+  static constexpr std::uint32_t longest_ms = 300'000;
 
+  static std::vector<std::uint64_t> longest() {
+    return std::vector<std::uint64_t>(kernels::max_ranks, longest_ms * std::uint64_t{1'000'000});
+  }
   NetworkCalls calls(std::uint32_t rank) const {
-    return {rank, islands_, {slot_bytes, static_cast<std::uint32_t>(piece_bytes_.load()), lanes}};
+    return {rank, islands_, {slot_bytes, static_cast<std::uint32_t>(piece_bytes_.load()), exact_lanes}};
   }
   void open(Rank& rank, std::uint32_t number, const UniqueId& id) {
     rank.number = number;
@@ -131,7 +137,7 @@ class EmulatedHosts {
     auto channel = join(id, place);
     ASSERT_TRUE(channel) << channel.error().message;
     CommOptions options;
-    options.timeout_ms = 60'000;
+    options.timeout_ms = longest_ms;
     auto first = Comm::create(std::move(*channel), options);
     ASSERT_TRUE(first) << first.error().message;
     rank.all.push_back(std::move(*first));
@@ -152,6 +158,7 @@ class EmulatedHosts {
     setup.slots = rank.memory->data() + kernels::network_words_bytes;
     setup.slot_bytes = slot_bytes;
     setup.lanes = lanes;
+    setup.exact_lanes = exact_lanes;
     setup.run = [&rank](std::uint32_t lane, auto among, const Call& call) {
       return (among == kernels::NetworkCall::Among::across ? rank.across : rank.all)[lane]->run(call);
     };

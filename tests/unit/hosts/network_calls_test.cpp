@@ -202,16 +202,14 @@ TEST(NetworkLengths, OfRoundsAndStripes) {
   EXPECT_EQ(rounds_of((std::size_t{4} << 20) + 3), 8u);
   EXPECT_EQ(rounds_of(std::size_t{64} << 20), 64u);
   const auto stripes_of = [&](std::size_t bytes) {
-    std::size_t sent = 0;
-    for (const kernels::Flow& flow :
-         calls.launches_of(exchange_of(hosts_of(2, 1), 0, bytes, memory.data())).at(0).flows)
-      sent += flow.sends && flow.peer == 1 ? 1 : 0;
-    return sent;
+    const auto launches = calls.launches_of(exchange_of(hosts_of(2, 1), 0, bytes, memory.data()));
+    const auto& flows = launches.at(0).flows;
+    return std::count_if(flows.begin(), flows.end(), [](auto& flow) { return flow.sends && flow.peer == 1; });
   };
-  EXPECT_EQ(stripes_of(200'000), 1u);
-  EXPECT_EQ(stripes_of(256 << 10), 2u);
-  EXPECT_EQ(stripes_of(1 << 20), 8u);
-  EXPECT_EQ(stripes_of(std::size_t{1} << 30), 8u);
+  EXPECT_EQ(stripes_of(200'000), 1);
+  EXPECT_EQ(stripes_of(256 << 10), 2);
+  EXPECT_EQ(stripes_of(1 << 20), 8);
+  EXPECT_EQ(stripes_of(std::size_t{1} << 30), 8);
 }
 
 /// Of a long reduce-scatter in parts: the launches of the parts make the steps of one call, each of which reads what
