@@ -176,11 +176,9 @@ inline constexpr Variable environment_table[] = {
     {"STRAIT_NETWORK_LANES", VariableKind::integer, "auto", true,
      "GPU ranks of several hosts: threads with which each trades with other hosts, and connections with each of their "
      "ranks. They sleep while there is nothing to trade. auto: half of a rank's share of the cores, at most 8, and "
-     "fewer "
-     "where there are more than 32 ranks and hosts; of them calls that are not in a wire format go by one for each 10 "
-     "Gbit/s of a rank's share of the network interface, if that tells its rate (ethtool). All by the host where that "
-     "is "
-     "smallest.",
+     "fewer where there are more than 32 ranks and hosts; of them calls that are not in a wire format go by one for "
+     "each 10 Gbit/s of a rank's share of the network interface, if that tells its rate (ethtool; a container's veth "
+     "does not). All by the host where that is smallest.",
      "auto", 1, 16},
     {"STRAIT_CPU_REDUCER_CORES", VariableKind::text, "", false,
      "Cores on which this process's adding threads may run, such as 0-3,16. Unset: those of the thread that makes the "

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "bootstrap/socket.hpp"
@@ -122,15 +123,24 @@ Result<Interface> choose_interface(std::span<const Interface> interfaces, std::s
 /// By a socket, which is in the process's network namespace: /sys/class/net may be another's.
 double rate_gbps(const Interface& interface) {
   const UniqueFd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto ask = [&](auto& question) {
+    ifreq request{};
+    interface.name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+    request.ifr_data = reinterpret_cast<char*>(&question);
+    return ::ioctl(any.get(), SIOCETHTOOL, &request) == 0;
+  };
+  ethtool_drvinfo about{};
+  about.cmd = ETHTOOL_GDRVINFO;
+  const bool is_known = ask(about);
+  const std::string_view driver(about.driver, strnlen(about.driver, sizeof about.driver));
+  // A container's, which say 10 Gbit/s whatever is behind them.
+  if (is_known && (driver == "veth" || driver == "tun")) return 0;
   ethtool_cmd settings{};
   settings.cmd = ETHTOOL_GSET;
-  ifreq request{};
-  interface.name.copy(request.ifr_name, sizeof request.ifr_name - 1);
-  request.ifr_data = reinterpret_cast<char*>(&settings);
-  if (::ioctl(any.get(), SIOCETHTOOL, &request) != 0) return 0;
+  if (!ask(settings)) return 0;
   const std::uint32_t megabits = ethtool_cmd_speed(&settings);
   constexpr double gbps_of_megabit = 1.0 / 8000;
-  return megabits == 0 || megabits >= INT32_MAX ? 0 : megabits * gbps_of_megabit;  // SPEED_UNKNOWN is -1, drivers vary
+  return megabits >= INT32_MAX ? 0 : megabits * gbps_of_megabit;  // SPEED_UNKNOWN is -1
 }
 
 Result<Interface> choose_interface(const Environment& environment) {

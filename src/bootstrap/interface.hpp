@@ -28,7 +28,8 @@ Result<Interface> choose_interface(std::span<const Interface> interfaces, std::s
 /// choose_interface for this host and environment.
 Result<Interface> choose_interface(const Environment& environment);
 
-/// What it carries each way, in GB/s, by its driver (ethtool(8)); 0 where that does not say, as of loopback.
+/// What it carries each way, in GB/s, by its driver (ethtool(8)); 0 where that does not say, as of loopback, or not
+/// truly, as of what joins a container to its host.
 double rate_gbps(const Interface& interface);
 
 }  // namespace strait
