@@ -40,8 +40,8 @@ class EmulatedHosts {
 
     std::vector<Comm*> parts() const {
       std::vector<Comm*> parts;
-      for (const auto* lanes : {&all, &across})
-        for (const auto& comm : *lanes) parts.push_back(comm.get());
+      for (const auto* comms : {&all, &across})
+        for (const auto& comm : *comms) parts.push_back(comm.get());
       return parts;
     }
     bool has_failed() const {
