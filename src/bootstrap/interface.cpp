@@ -131,14 +131,16 @@ double rate_gbps(const Interface& interface) {
   };
   ethtool_drvinfo about{};
   about.cmd = ETHTOOL_GDRVINFO;
-  const bool is_known = ask(about);
-  const std::string_view driver(about.driver, strnlen(about.driver, sizeof about.driver));
-  // A container's, which say 10 Gbit/s whatever is behind them.
-  if (is_known && (driver == "veth" || driver == "tun")) return 0;
+  (void)ask(about);  // without a name, any rate is believed
   ethtool_cmd settings{};
   settings.cmd = ETHTOOL_GSET;
   if (!ask(settings)) return 0;
-  const std::uint32_t megabits = ethtool_cmd_speed(&settings);
+  return rate_gbps({about.driver, strnlen(about.driver, sizeof about.driver)}, ethtool_cmd_speed(&settings));
+}
+
+double rate_gbps(std::string_view driver, std::uint32_t megabits) {
+  // A container's, which say 10 Gbit/s whatever is behind them.
+  if (driver == "veth" || driver == "tun") return 0;
   constexpr double gbps_of_megabit = 1.0 / 8000;
   return megabits >= INT32_MAX ? 0 : megabits * gbps_of_megabit;  // SPEED_UNKNOWN is -1
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,5 +32,7 @@ Result<Interface> choose_interface(const Environment& environment);
 /// What it carries each way, in GB/s, by its driver (ethtool(8)); 0 where that does not say, as of loopback, or not
 /// truly, as of what joins a container to its host.
 double rate_gbps(const Interface& interface);
+/// The same of what a driver of that name says.
+double rate_gbps(std::string_view driver, std::uint32_t megabits);
 
 }  // namespace strait

@@ -20,9 +20,9 @@ struct IslandStep {
   Among among = Among::island;
   Call call;
   /// Of a long call across islands that is made in parts, with the steps that make its input ready between them: what
-  /// the step has are `call.count` elements from `first` on of each block of `whole`. Whoever has no use for that makes
-  /// each part by itself. All parts but the last one have
-  /// `each`, a multiple of parts_grain grains. whole == 0: the call is whole.
+  /// the step has are `call.count` elements from `first` on of each block of `whole`. All parts but the last one have
+  /// `each`, a multiple of parts_grain grains. Whoever has no use for that makes each part by itself. whole == 0: the
+  /// call is whole.
   struct Part {
     std::size_t first = 0, each = 0, whole = 0;
   };

@@ -232,11 +232,10 @@ Status HostsRank::carry_messages(std::span<const Call> calls, void* stream) {
 
 Status HostsRank::prepare_call(const Call& call) {
   const bool has_blocks = call.collective == Collective::reduce_scatter && hosts_.carries(call);
-  const std::size_t flows = 1 + 3 * request_.hosts.size();  // there and back, for each block that is sent
-  if (call.residual == nullptr || !has_blocks || flows <= kernels::max_flows) return {};
+  if (call.residual == nullptr || !has_blocks || request_.hosts.size() <= most_residual_hosts) return {};
   return fail(Code::unsupported, std::string(name(call.collective)) + ": between GPUs of " +
-                                     std::to_string(request_.hosts.size()) +
-                                     " hosts it cannot have a residual, of 29 it can. Leave it out");
+                                     std::to_string(request_.hosts.size()) + " hosts it cannot have a residual, of " +
+                                     std::to_string(most_residual_hosts) + " it can. Leave it out");
 }
 
 /// On all hosts or on none.

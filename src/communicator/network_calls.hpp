@@ -11,6 +11,9 @@
 
 namespace strait {
 
+/// Of so many a reduce-scatter may have a residual, which goes there and back with each block that is sent.
+inline constexpr std::size_t most_residual_hosts = (kernels::max_flows - 1) / 3;
+
 /// One launch of the kernel that trades with other hosts (kernels/network.hpp).
 struct NetworkLaunch {
   /// What stays with the rank, of any memory that its device reaches: to be made before the kernel reads or writes.

@@ -51,6 +51,14 @@ TEST(ChooseInterface, ThisHostHasLoopback) {
   EXPECT_EQ(rate_gbps(*choose_interface(*all, "lo")), 0) << "it has none";
 }
 
+TEST(InterfaceRate, IsWhatTheDriverSays) {
+  EXPECT_EQ(rate_gbps("mlx5_core", 10'000), 1.25);
+  EXPECT_EQ(rate_gbps("", 200'000), 25);
+  EXPECT_EQ(rate_gbps("virtio_net", 0xffffffff), 0);
+  EXPECT_EQ(rate_gbps("bonding", 0), 0);
+  for (const char* const driver : {"veth", "tun"}) EXPECT_EQ(rate_gbps(driver, 10'000), 0);
+}
+
 TEST(InterfaceRate, IsUnknownWhereThereIsNoInterface) {
   EXPECT_EQ(rate_gbps(interface("no-such-name-here", "192.0.2.1")), 0);
 }

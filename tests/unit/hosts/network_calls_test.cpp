@@ -230,7 +230,7 @@ TEST(NetworkParts, AreOneCall) {
         call.count = count;
         call.wire = wire;
         call.receive = output;
-        const bool has_residual = wire != WireFormat::off && hosts <= 29;
+        const bool has_residual = wire != WireFormat::off && hosts <= most_residual_hosts;
         if (has_residual) call.residual = residuals;
         const auto islands = hosts_of(hosts, 2);
         const NetworkCalls calls(0, islands, {slot_bytes, piece_bytes, 8});
