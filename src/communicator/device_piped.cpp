@@ -29,7 +29,7 @@ constexpr Piping piping_of_more(Collective collective) {
     case Collective::scatter:
       return {.few_blocks = 1, .no_bound = 8, .blocks = 24};
     case Collective::send_recv:
-      return {.few_blocks = 4, .no_bound = 8, .blocks = 32};
+      return {.few_blocks = 2, .no_bound = 8, .blocks = 32};
     case Collective::all_to_all_v:
       return {.few_blocks = 4, .no_bound = never};
     case Collective::all_gather:

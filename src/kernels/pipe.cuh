@@ -10,78 +10,74 @@
 /// loaded and some stored at any time, so that neither latency nor anybody's wait leaves the link idle.
 namespace strait::kernels {
 
-/// Tasks whose pieces are all done, told to other warps. Pieces are done in the order in which they are begun.
-struct ProgressMemory {
-  static constexpr std::uint32_t most = 32;
-  struct End {
-    std::uint32_t pieces;  ///< begun until the end of a task
-    std::uint32_t tasks;   ///< that are done when these are
-  };
-  End ends[most];
-  std::uint32_t done;  ///< tasks
-};
-class Progress {
- public:
-  __device__ explicit Progress(ProgressMemory& memory) : memory_(memory) {}
-  __device__ bool is_complete() const { return ended_ == noted_; }
-  /// No task may end before an earlier one is noted as done.
-  __device__ bool is_full() const { return ended_ - noted_ == ProgressMemory::most; }
-  __device__ void end_task(std::uint32_t pieces, std::uint32_t tasks) {
-    memory_.ends[ended_++ % ProgressMemory::most] = {pieces, tasks};
-  }
-  __device__ void note(std::uint32_t pieces_done) {
-    std::uint32_t tasks = 0;
-    for (; !is_complete(); ++noted_) {
-      const ProgressMemory::End& end = memory_.ends[noted_ % ProgressMemory::most];
-      if (end.pieces > pieces_done) break;
-      tasks = end.tasks;
-    }
-    if (tasks != 0) store_progress(memory_.done, tasks);
-  }
+/// From so many blocks on, links are what all of them wait for: the sooner peers hear of a piece, the sooner its slot
+/// is free again. Of fewer, each is slower than its links, and the more pieces it has on their way the better (4 H200).
+inline constexpr std::uint32_t least_prompt_blocks = 24;
 
- private:
-  ProgressMemory& memory_;
-  std::uint32_t ended_ = 0;
-  std::uint32_t noted_ = 0;
-};
+/// How many tasks are where they belong, told to other warps: by one thread, whose every piece is a group of stores.
+/// Of the pieces some have left and are not there yet, others are still leaving, `leaving` at most.
+template <int leaving>
+class Arrivals {
+  static constexpr int soon = leaving + 1, late = leaving + 3;
+  static constexpr std::uint64_t long_cycles = 4000;  ///< as the way itself takes
 
-/// Waits until a piece is where it belongs, but not one that is still leaving: how far behind that is depends on how
-/// fast pieces follow one another, while the way itself takes about 2 us.
-class Lag {
  public:
-  /// After a group was closed and all but the last `leaving` have left. Of the pieces begun, how many may be missing.
-  template <int leaving>
-  __device__ std::uint32_t wait() {
+  __device__ explicit Arrivals(std::uint32_t& done) : done_(done), is_prompt_(gridDim.x >= least_prompt_blocks) {}
+  /// Another piece is leaving, with which so many tasks are done; 0: as many as before.
+  __device__ void add(std::uint32_t tasks) {
+#pragma unroll
+    for (int ago = late; ago > 0; --ago) tasks_[ago] = tasks_[ago - 1];
+    if (tasks != 0) tasks_[0] = tasks;
+  }
+  /// Waits until a piece is where it belongs, but not one that is still leaving: how far behind that is depends on how
+  /// fast pieces follow one another, while the way itself takes about 2 us.
+  __device__ void look() {
+    if (tasks_[0] == told_) return;  // nobody wants to know, and each question takes time
     const std::uint64_t now = clock_cycles(), since = now - last_;
     last_ = now;
-    if (since > 4000) {
-      wait_stored<leaving>();
-      return leaving;
-    }
-    if (since > 1500) {
-      wait_stored<leaving + 1>();
-      return leaving + 1;
-    }
-    wait_stored<leaving + 3>();
-    return leaving + 3;
+    if (since > long_cycles)
+      await<leaving>();
+    else if (is_prompt_)
+      await<soon>();
+    else
+      await<late>();
+  }
+  __device__ void await_all() {
+    if (tasks_[0] != told_) await<0>();
+  }
+  /// The last piece, if any, is the last one of so many tasks.
+  __device__ void end(std::uint32_t tasks) { tasks_[0] = tasks; }
+  /// Nothing is on its way: so many are done.
+  __device__ void tell(std::uint32_t tasks) {
+    if (tasks != told_) store_progress(done_, told_ = tasks);
   }
 
  private:
+  template <int missing>
+  __device__ void await() {
+    wait_stored<missing>();
+    tell(tasks_[missing]);
+  }
+  std::uint32_t& done_;
+  const bool is_prompt_;
+  std::uint32_t tasks_[late + 1] = {};  ///< that are done with the last piece but as many as the index says
+  std::uint32_t told_ = 0;
   std::uint64_t last_ = 0;
 };
 
 template <std::uint32_t stages_, std::uint32_t bytes_>
 struct PipeMemory {
   static constexpr std::uint32_t stage_count = stages_, stage_bytes = bytes_;
-  struct Target {
+  struct alignas(16) Target {
     std::byte* to;
     std::uint32_t bytes;
+    std::uint32_t tasks;  ///< that are done with this piece; 0: it is the last one of none
   };
   alignas(128) std::byte stages[stage_count][stage_bytes];
   Barrier landed[stage_count];
   Target targets[stage_count];
-  ProgressMemory loaded;   ///< sources that have been read
-  ProgressMemory written;  ///< and are where they belong
+  std::uint32_t loaded;   ///< tasks whose sources have been read
+  std::uint32_t written;  ///< and are where they belong
 };
 
 __device__ __forceinline__ void wait_for(Barrier& barrier, std::uint32_t parity) {
@@ -112,31 +108,23 @@ class Pipe {
   /// `tells_written`: somebody waits for that. `yields`: leaves the SM's way out to others by half, as one piece alone
   /// is on it.
   __device__ Pipe(Memory& memory, bool tells_written, bool yields)
-      : memory_(memory),
-        tells_written_(tells_written),
-        yields_(yields),
-        loaded_(memory.loaded),
-        written_(memory.written) {}
+      : memory_(memory), tells_written_(tells_written), yields_(yields), arrivals_(memory.written) {}
   static __device__ void prepare(Memory& memory) {
     for (Barrier& barrier : memory.landed) prepare_barrier(barrier, 1);
-    memory.loaded.done = memory.written.done = 0;
+    memory.loaded = memory.written = 0;
   }
 
-  /// Both addresses are multiples of 16; the length need not be.
-  __device__ void put(const std::byte* from, std::byte* to, std::uint32_t bytes) {
+  /// With which so many tasks are done. Both addresses are multiples of 16; the length need not be.
+  __device__ void put(const std::byte* from, std::byte* to, std::uint32_t bytes, std::uint32_t tasks) {
     const std::uint32_t whole = bytes / 16 * 16;
-    const std::uint32_t piece = even_part(whole, Memory::stage_bytes);
+    if (whole != bytes) copy_tail(from + whole, to + whole, bytes - whole);
+    if (whole == 0) return end_tasks(tasks);
+    const std::uint32_t piece = whole <= Memory::stage_bytes ? whole : even_part(whole, Memory::stage_bytes);
     for (std::uint32_t offset = 0; offset < whole; offset += piece) {
       const std::uint32_t left = whole - offset;
-      put_piece(from + offset, to + offset, left < piece ? left : piece);
+      const bool is_last = left <= piece;
+      put_piece(from + offset, to + offset, is_last ? left : piece, is_last ? tasks : 0);
     }
-    if (whole != bytes) copy_tail(from + whole, to + whole, bytes - whole);
-  }
-  __device__ void end_task() {
-    if (loaded_.is_full() || written_.is_full()) flush();
-    loaded_.end_task(put_, ++tasks_);
-    if (tells_written_) written_.end_task(put_, tasks_);
-    note();
   }
   /// Until all that was put has been read.
   __device__ void pass_all() {
@@ -146,18 +134,28 @@ class Pipe {
   __device__ void flush() {
     pass_all();
     wait_stored<0>();
-    arrived_ = passed_;
-    note();
+    arrivals_.await_all();
+    stored_ = put_;
   }
 
  private:
-  __device__ void put_piece(const std::byte* from, std::byte* to, std::uint32_t bytes) {
+  __device__ void put_piece(const std::byte* from, std::byte* to, std::uint32_t bytes, std::uint32_t tasks) {
     if (put_ - passed_ == loading) pass();
     const std::uint32_t stage = put_ % Memory::stage_count;
-    memory_.targets[stage] = {to, bytes};
     arrive_expecting(memory_.landed[stage], bytes);
     load_async(memory_.stages[stage], from, bytes, memory_.landed[stage]);
+    memory_.targets[stage] = {to, bytes, tasks};
     ++put_;
+  }
+  /// With nothing more to put.
+  __device__ void end_tasks(std::uint32_t tasks) {
+    if (put_ != passed_) {
+      memory_.targets[(put_ - 1) % Memory::stage_count].tasks = tasks;
+      return;
+    }
+    store_progress(memory_.loaded, tasks);
+    if (stored_ == put_) arrivals_.tell(tasks);
+    arrivals_.end(tasks);
   }
   /// The oldest piece that is being loaded is stored.
   __device__ void pass() {
@@ -167,30 +165,23 @@ class Pipe {
     store_async(target.to, memory_.stages[stage], target.bytes);
     close_group();
     ++passed_;
+    if (target.tasks != 0) store_progress(memory_.loaded, target.tasks);
     if (yields_)
       wait_left<0>();
     else
       wait_left<leaving>();
-    loaded_.note(passed_);
-    if (written_.is_complete()) return;  // nobody wants to know, and each question takes time
-    const std::uint32_t missing = lag_.wait<leaving>();
-    if (passed_ > arrived_ + missing) arrived_ = passed_ - missing;
-    written_.note(arrived_);
-  }
-  __device__ void note() {
-    loaded_.note(passed_);
-    written_.note(arrived_);
+    if (!tells_written_) return;
+    arrivals_.add(target.tasks);
+    arrivals_.look();
   }
 
   Memory& memory_;
   const bool tells_written_, yields_;
-  Progress loaded_, written_;
-  Lag lag_;
-  std::uint32_t tasks_ = 0;
+  Arrivals<leaving> arrivals_;
   // Pieces.
   std::uint32_t put_ = 0;
-  std::uint32_t passed_ = 0;   ///< loaded, and being stored or stored
-  std::uint32_t arrived_ = 0;  ///< known to be stored
+  std::uint32_t passed_ = 0;  ///< loaded, and being stored or stored
+  std::uint32_t stored_ = 0;  ///< known to be where they belong
 };
 
 }  // namespace strait::kernels

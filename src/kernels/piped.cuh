@@ -51,8 +51,7 @@ struct SetsMemory {
   alignas(128) std::byte sets[set_count][set_bytes];
   Barrier full[set_count], summed[set_count], empty[set_count];
   Record records[set_count];
-  ProgressMemory written;
-  std::uint32_t fetched;  ///< tasks
+  std::uint32_t fetched, written;  ///< tasks
 };
 
 /// Who goes through the iterations. The clerk and the returner do so stream by stream.
@@ -112,13 +111,13 @@ class Worker {
   // that of the lowest iteration, and there of the first of them, is laid at a peer's door: the rest may come of it,
   // for peers wait for one another. So one of them always looks at the clock.
   __device__ bool has_sent(std::uint32_t iterations) const {
-    return load_progress(memory_.sender.loaded.done) >= iterations * streams_;
+    return load_progress(memory_.sender.loaded) >= iterations * streams_;
   }
   __device__ bool has_fetched(std::uint32_t iterations) const {
     return load_progress(memory_.sets.fetched) >= iterations * schedule_.width();
   }
   __device__ bool has_received(std::uint32_t iterations) const {
-    return load_progress(memory_.receiver.loaded.done) >= iterations * streams_;
+    return load_progress(memory_.receiver.loaded) >= iterations * streams_;
   }
 
   /// By a whole warp: until the streams from `first` on to some other, `least` at the least, are ready; that other one.
@@ -145,6 +144,18 @@ class Worker {
       }
       if (!all(!has_failed())) return first;
       pause();
+    }
+  }
+  /// By one thread: what the streams from `begin` on to `end` have in an iteration. Where one has nothing, that is told
+  /// with what the one before has.
+  template <class P>
+  __device__ void carry(P& pipe, const Transfer* transfers, std::uint32_t begin, std::uint32_t end,
+                        std::uint32_t iteration) {
+    for (std::uint32_t i = begin; i < end;) {
+      const Transfer& each = transfers[i];
+      do ++i;
+      while (i < end && transfers[i].bytes == 0);
+      pipe.put(each.from, each.to, each.bytes, task_of(i, iteration));
     }
   }
   static __device__ std::uint32_t smallest(std::uint32_t value) {

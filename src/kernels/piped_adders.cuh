@@ -59,7 +59,7 @@ class Fetcher : Worker<Schedule, Memory> {
         memory_.results[round % Memory::rounds_ahead][i] = results ? this->out_slot(stream, out) : nullptr;
       }
       return (!this->takes(stream, round) || this->has_come(stream, in)) && (!results || this->is_free(stream, out)) &&
-             (!must_wait || load_progress(memory_.sender.loaded.done) > this->task_of(i, round));
+             (!must_wait || load_progress(memory_.sender.loaded) > this->task_of(i, round));
     };
     const auto are_peers_late = [&] { return this->has_sent(round + 1) && this->has_received(round); };
     const std::uint32_t peers = this->peers_;
@@ -160,7 +160,7 @@ class Adder : Worker<Schedule, Memory> {
   __device__ void run(std::uint32_t thread, std::uint32_t threads, Sum&& sum) {
     for (std::uint32_t number = 0;; ++number) {
       const std::uint32_t at = number % Sets::set_count;
-      if (!this->await(memory_.sets.full[at], parity_of<Memory>(number))) return;
+      if (!this->all(this->await(memory_.sets.full[at], parity_of<Memory>(number)))) return;
       const typename Sets::Record& record = memory_.sets.records[at];
       if (record.bytes == 0) return;
       const std::uint32_t round = record.task / schedule_.width(), nth = record.task % schedule_.width();
@@ -169,7 +169,8 @@ class Adder : Worker<Schedule, Memory> {
                             this->ring_);
       sum(addends, memory_.sets.sets[at], record.bytes, thread, threads);
       fence_async_shared();
-      arrive(memory_.sets.summed[at]);
+      __syncwarp();
+      if (this->thread_ == 0) arrive(memory_.sets.summed[at]);
     }
   }
 };
@@ -183,7 +184,7 @@ class Storer : Worker<Schedule, Memory> {
 
  public:
   __device__ Storer(const Schedule& schedule, Memory& memory)
-      : Worker<Schedule, Memory>(schedule, memory), written_(memory.sets.written) {}
+      : Worker<Schedule, Memory>(schedule, memory), arrivals_(memory.sets.written) {}
   __device__ void run() {
     for (;; ++number_) {
       const std::uint32_t at = number_ % Sets::set_count, parity = parity_of<Memory>(number_);
@@ -194,18 +195,17 @@ class Storer : Worker<Schedule, Memory> {
       if (!this->await(memory_.sets.summed[at], parity)) break;
       store(record, memory_.sets.sets[at]);
       close_group();
-      if (record.ends_task) end_task(record.task);
+      if (record.ends_task) store_progress(memory_.sets.fetched, record.task + 1);
+      arrivals_.add(record.ends_task ? record.task + 1 : 0);
       wait_left<1>();
       free_until(number_);
-      if (written_.is_complete()) continue;
-      const std::uint32_t missing = lag_.template wait<1>();
-      if (number_ + 1 > missing) written_.note(number_ + 1 - missing);
+      arrivals_.look();
     }
     end_stores();
     if (this->has_failed()) return wait_stored<0>();
     const std::uint32_t all = schedule_.iterations() * schedule_.width();
     store_progress(memory_.sets.fetched, all);
-    store_progress(memory_.sets.written.done, all);
+    store_progress(memory_.sets.written, all);
   }
 
  private:
@@ -213,17 +213,7 @@ class Storer : Worker<Schedule, Memory> {
   __device__ void end_stores() {
     wait_left<0>();
     free_until(number_);
-    if (written_.is_complete()) return;
-    wait_stored<0>();
-    written_.note(number_);
-  }
-  __device__ void end_task(std::uint32_t task) {
-    if (written_.is_full()) {
-      wait_stored<0>();
-      written_.note(number_);
-    }
-    written_.end_task(number_ + 1, task + 1);
-    store_progress(memory_.sets.fetched, task + 1);
+    arrivals_.await_all();
   }
   /// The fetcher may fill the sets before that one.
   __device__ void free_until(std::uint32_t number) {
@@ -241,8 +231,7 @@ class Storer : Worker<Schedule, Memory> {
     if (whole != 0) store_async(output, sums, whole);
     if (whole != record.bytes) copy_tail(sums + whole, output + whole, record.bytes - whole);
   }
-  Progress written_;
-  Lag lag_;
+  Arrivals<1> arrivals_;
   std::uint32_t number_ = 0;  ///< of the set that comes next
   std::uint32_t freed_ = 0;   ///< sets whose memory was given back to the fetcher
 };

@@ -82,10 +82,10 @@ __device__ __forceinline__ void prepare_memory(Memory& memory, bool adds, std::u
   memory.failed = 0;
   Pipe<decltype(memory.sender)>::prepare(memory.sender);
   Pipe<decltype(memory.receiver)>::prepare(memory.receiver);
-  memory.sets.fetched = memory.sets.written.done = adds ? 0 : ~0u;
+  memory.sets.fetched = memory.sets.written = adds ? 0 : ~0u;
   for (std::uint32_t at = 0; at < Sets::set_count; ++at) {
     prepare_barrier(memory.sets.full[at], 1);
-    prepare_barrier(memory.sets.summed[at], adders);
+    prepare_barrier(memory.sets.summed[at], adders / warp_threads);
     prepare_barrier(memory.sets.empty[at], 1);
   }
   fence_async_shared();

@@ -33,11 +33,7 @@ class Sender : Worker<Schedule, Memory> {
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
       end = this->await(begin, 1, true, is_ready, are_peers_late, [&] { pipe.flush(); });
       if (end == begin) return false;
-      for (std::uint32_t i = begin; thread_ == 0 && i < end; ++i) {
-        const Transfer& each = memory_.sent[i];
-        pipe.put(each.from, each.to, each.bytes);
-        pipe.end_task();
-      }
+      if (thread_ == 0) this->carry(pipe, memory_.sent, begin, end, iteration);
       __syncwarp();
     }
     this->for_streams([&](std::uint32_t i, const Stream& stream) { walk[i] += this->uses_out(stream, iteration); });
@@ -68,19 +64,16 @@ class Receiver : Worker<Schedule, Memory> {
       const Part part = schedule_.result_from(stream.peer, stream.lane, iteration);
       const std::uint64_t use = stream.taken + walk[i] + (this->takes(stream, iteration) ? 1 : 0);
       memory_.received[i] = {this->in_slot(stream, use), part.data, part.bytes};
-      return part.bytes == 0 ||
-             (this->has_come(stream, use) &&
-              (!must_wait || load_progress(memory_.sender.loaded.done) > this->task_of(i, iteration)));
+      return part.bytes == 0 || (this->has_come(stream, use) &&
+                                 (!must_wait || load_progress(memory_.sender.loaded) > this->task_of(i, iteration)));
     };
     const auto are_peers_late = [&] { return this->has_sent(iteration + 1) && this->has_fetched(iteration + 1); };
     for (std::uint32_t begin = 0, end; begin < this->streams_; begin = end) {
       end = this->await(begin, 1, false, is_ready, are_peers_late, [&] { pipe.pass_all(); });
       if (end == begin) return false;
-      if (thread_ == 0) fence_async_global();
-      for (std::uint32_t i = begin; thread_ == 0 && i < end; ++i) {
-        const Transfer& each = memory_.received[i];
-        pipe.put(each.from, each.to, each.bytes);
-        pipe.end_task();
+      if (thread_ == 0) {
+        fence_async_global();
+        this->carry(pipe, memory_.received, begin, end, iteration);
       }
       __syncwarp();
     }
@@ -99,8 +92,8 @@ class Clerk : Worker<Schedule, Memory> {
   using Base::Base;
   __device__ void run() {
     for (;;) {
-      sent_ = load_progress(memory_.sender.written.done);
-      stored_ = load_progress(memory_.sets.written.done);
+      sent_ = load_progress(memory_.sender.written);
+      stored_ = load_progress(memory_.sets.written);
       bool due = false, left = false;
       this->for_streams([&](std::uint32_t i, const Stream&) {
         due |= may_publish_contribution(i) || may_publish_result(i);
@@ -161,7 +154,7 @@ class Returner : Worker<Schedule, Memory> {
   __device__ void run() {
     for (;;) {
       fetched_ = load_progress(memory_.sets.fetched);
-      received_ = load_progress(memory_.receiver.loaded.done);
+      received_ = load_progress(memory_.receiver.loaded);
       bool due = false, left = false;
       this->for_streams([&](std::uint32_t i, Stream& stream) {
         due |= may_give_back(i);
