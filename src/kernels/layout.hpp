@@ -30,7 +30,7 @@ struct ArenaLayout {
 inline constexpr std::uint32_t copy_lanes = 2;
 inline constexpr std::size_t copy_words_bytes = max_ranks * copy_lanes * sizeof(std::uint32_t);
 
-/// Of a GPU's memory, with the arena's counts. Four ranks shall keep 64 MB: of 68, 8 were what CUDA takes.
+/// Of a GPU's memory, with the arena's counts. Four ranks keep 64 MB of it: 8 are what CUDA takes.
 inline constexpr std::size_t nvlink_arena_bytes = std::size_t{56} << 20;
 inline constexpr std::size_t pcie_arena_bytes = std::size_t{60} << 20;
 /// Of host memory, of all ranks of a host together.
