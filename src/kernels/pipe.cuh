@@ -10,9 +10,13 @@
 /// loaded and some stored at any time, so that neither latency nor anybody's wait leaves the link idle.
 namespace strait::kernels {
 
-/// From so many blocks on, links are what all of them wait for: the sooner peers hear of a piece, the sooner its slot
-/// is free again. Of fewer, each is slower than its links, and the more pieces it has on their way the better (4 H200).
-inline constexpr std::uint32_t least_prompt_blocks = 24;
+/// From so many blocks on, all wait for links: the sooner peers hear of a piece, the sooner its slot is free again.
+/// Fewer blocks are each slower than the links, and the more pieces a block has on their way the better (4 H200).
+#ifndef STRAIT_EMULATED_GPU
+inline constexpr std::uint32_t least_crowded_blocks = 24;
+#else
+inline constexpr std::uint32_t least_crowded_blocks = 2;  // tests have one or two
+#endif
 
 /// How many tasks are where they belong, told to other warps: by one thread, whose every piece is a group of stores.
 /// Of the pieces some have left and are not there yet, others are still leaving, `leaving` at most.
@@ -22,13 +26,15 @@ class Arrivals {
   static constexpr std::uint64_t long_cycles = 4000;  ///< as the way itself takes
 
  public:
-  __device__ explicit Arrivals(std::uint32_t& done) : done_(done), is_prompt_(gridDim.x >= least_prompt_blocks) {}
+  __device__ explicit Arrivals(std::uint32_t& done) : done_(done), is_crowded_(gridDim.x >= least_crowded_blocks) {}
   /// Another piece is leaving, with which so many tasks are done; 0: as many as before.
   __device__ void add(std::uint32_t tasks) {
 #pragma unroll
     for (int ago = late; ago > 0; --ago) tasks_[ago] = tasks_[ago - 1];
     if (tasks != 0) tasks_[0] = tasks;
   }
+  /// Nothing is on its way, and so many are done.
+  __device__ void end(std::uint32_t tasks) { tell(tasks_[0] = tasks); }
   /// Waits until a piece is where it belongs, but not one that is still leaving: how far behind that is depends on how
   /// fast pieces follow one another, while the way itself takes about 2 us.
   __device__ void look() {
@@ -37,19 +43,13 @@ class Arrivals {
     last_ = now;
     if (since > long_cycles)
       await<leaving>();
-    else if (is_prompt_)
+    else if (is_crowded_)
       await<soon>();
     else
       await<late>();
   }
   __device__ void await_all() {
     if (tasks_[0] != told_) await<0>();
-  }
-  /// The last piece, if any, is the last one of so many tasks.
-  __device__ void end(std::uint32_t tasks) { tasks_[0] = tasks; }
-  /// Nothing is on its way: so many are done.
-  __device__ void tell(std::uint32_t tasks) {
-    if (tasks != told_) store_progress(done_, told_ = tasks);
   }
 
  private:
@@ -58,8 +58,12 @@ class Arrivals {
     wait_stored<missing>();
     tell(tasks_[missing]);
   }
+  /// After a piece that came late more may have been told than is known now.
+  __device__ void tell(std::uint32_t tasks) {
+    if (tasks > told_) store_progress(done_, told_ = tasks);
+  }
   std::uint32_t& done_;
-  const bool is_prompt_;
+  const bool is_crowded_;
   std::uint32_t tasks_[late + 1] = {};  ///< that are done with the last piece but as many as the index says
   std::uint32_t told_ = 0;
   std::uint64_t last_ = 0;
@@ -130,12 +134,11 @@ class Pipe {
   __device__ void pass_all() {
     while (passed_ != put_) pass();
   }
-  /// Until it is where it belongs.
+  /// Until it is where it belongs. Who tells of what is written passes all in no other way.
   __device__ void flush() {
     pass_all();
     wait_stored<0>();
     arrivals_.await_all();
-    stored_ = put_;
   }
 
  private:
@@ -147,15 +150,15 @@ class Pipe {
     memory_.targets[stage] = {to, bytes, tasks};
     ++put_;
   }
-  /// With nothing more to put.
+  /// Tasks without another piece, which end with the last one that was put. Where that has passed there was a flush, if
+  /// anybody is told of what is written: nothing is on its way.
   __device__ void end_tasks(std::uint32_t tasks) {
     if (put_ != passed_) {
       memory_.targets[(put_ - 1) % Memory::stage_count].tasks = tasks;
       return;
     }
     store_progress(memory_.loaded, tasks);
-    if (stored_ == put_) arrivals_.tell(tasks);
-    arrivals_.end(tasks);
+    if (tells_written_) arrivals_.end(tasks);
   }
   /// The oldest piece that is being loaded is stored.
   __device__ void pass() {
@@ -181,7 +184,6 @@ class Pipe {
   // Pieces.
   std::uint32_t put_ = 0;
   std::uint32_t passed_ = 0;  ///< loaded, and being stored or stored
-  std::uint32_t stored_ = 0;  ///< known to be where they belong
 };
 
 }  // namespace strait::kernels

@@ -7,6 +7,7 @@
 // mutants: NOT_WAITED_FOR=assertion LEAVING_TWO_MORE=assertion NOT_LANDED=assertion ONE_PARITY=deadlock
 // mutants: WRITTEN_WHEN_LEFT=assertion ONE_MISSING_LESS=assertion LOADED_WHEN_PUT=assertion
 // mutants: NO_FLUSH=assertion RECEIVER:NO_FLUSH=assertion ENDS_WITHOUT_FLUSH=assertion
+// mutants: FALLS=assertion ENDS_AT_ONCE=assertion
 #ifdef TWO_STAGES
 #define STAGES 2
 #else
@@ -19,9 +20,8 @@
 #define LEAVING (STAGES - LOADING - 1)
 #endif
 #define TASKS 7
-#define pieces_of(task) ((task) == 1 || (task) == 3 -> 0 : ((task) == 4 -> 3 : ((task) == 6 -> 2 : 1)))
+#define pieces_of(task) ((task) == 0 || (task) == 3 || (task) == 5 -> 0 : ((task) == 4 -> 3 : ((task) == 1 -> 1 : 2)))
 #define PIECES 8
-#define MOST 3  // tasks that a Progress keeps
 #ifdef RECEIVER
 #define tells_written false
 #else
@@ -42,29 +42,28 @@ bit landed[STAGES];   // the barrier: the parity of the phase that has not ended
 #define stage_of(piece) ((piece) % STAGES)
 #define parity_of(piece) ((piece) / STAGES % 2)
 
+byte target_tasks[STAGES];  // that are done with the piece in that stage; 0: as many as before
+
 // In the registers of the thread.
-byte put, passed, known;  // pieces; known: of those that have arrived (arrived_)
+byte put, passed;  // pieces
 byte tasks, missing;
 
-#include "progress.inc"
-Progress loaded, written;
-byte ends[TASKS + 1];  // of tasks, in pieces. No part of the protocol: what `done` must keep to
+#include "arrivals.inc"
+byte loaded;
+Arrivals written;
+byte ends[TASKS + 1];  // of tasks, in pieces. No part of the protocol: what is told must keep to
 
 // What others rely on, whenever they look.
-inline note_loaded() {
-#ifdef LOADED_WHEN_PUT
-  note(loaded, put);
-#else
-  note(loaded, passed);
-#endif
+inline tell_loaded(a_tasks) {
+  loaded = a_tasks;
   for (each : 0 .. PIECES - 1) {
-    assert(each >= ends[loaded.done] || state[each] >= LANDED)
+    assert(each >= ends[loaded] || state[each] >= LANDED)
   }
   each = 0
 }
-inline note_written() {
-  note(written, known);
-  assert(ends[written.done] <= arrived)
+inline tell_written(a_tasks) {
+  tell(written, a_tasks);
+  assert(ends[written.told] <= arrived)
 }
 
 // wait_left, wait_stored: all of the groups before the last `pending`.
@@ -83,15 +82,14 @@ inline find_written() {
   fi;
   atomic {
     are_stored(missing);
+    d_step {
 #ifdef ONE_MISSING_LESS
-    missing--;
+      tell_written(written.tasks[missing - 1]);
+#else
+      tell_written(written.tasks[missing]);
 #endif
-    if
-    :: passed > known + missing -> known = passed - missing
-    :: else -> skip
-    fi;
-    missing = 0;
-    d_step { note_written() }
+      missing = 0
+    }
   }
 }
 
@@ -103,17 +101,21 @@ inline pass() {
   landed[stage_of(passed)] != parity_of(passed);
 #endif
 #endif
-  atomic {
+  d_step {
     printf("piece %d is stored\n", passed);
     assert(stages[stage_of(passed)] == passed);
     state[passed] = LEAVES;
-    passed++
+    passed++;
+    if
+    :: target_tasks[stage_of(passed - 1)] != 0 -> tell_loaded(target_tasks[stage_of(passed - 1)])
+    :: else -> skip
+    fi
   }
 #ifndef NOT_WAITED_FOR
   have_left(LEAVING);
 #endif
-  d_step { note_loaded() };
 #ifndef RECEIVER
+  d_step { add(written, target_tasks[stage_of(passed - 1)]) };
   if
   :: is_complete(written) -> skip  // nobody wants to know
   :: else -> find_written()
@@ -124,32 +126,68 @@ inline pass() {
 inline end_flush() {
   atomic {
     are_stored(0);
-    known = passed;
     flushes = 0;
-    d_step { note_loaded(); note_written() }
+    d_step { tell_written(written.tasks[0]) }
   }
 }
 
+// With the last piece of a task end those tasks, too, that follow it and have none.
 inline put_piece() {
   atomic {
     printf("piece %d is loaded\n", put);
     stages[stage_of(put)] = NOBODYS;
     state[put] = LOADS;
-    put++
+    put++;
+    pieces++;
+    target_tasks[stage_of(put - 1)] = 0;
+    if
+    :: pieces == pieces_of(tasks) ->
+       pieces = 0;
+       tasks++;
+       ends[tasks] = put;
+       do
+       :: tasks < TASKS && pieces_of(tasks) == 0 -> tasks++; ends[tasks] = put
+       :: break
+       od;
+       target_tasks[stage_of(put - 1)] = tasks;
+#ifdef LOADED_WHEN_PUT
+       tell_loaded(tasks);
+#endif
+       has_ended = 1
+    :: else -> skip
+    fi
   }
 }
 
-inline end_task() {
-  d_step {
+inline end_tasks() {
+  atomic {
     tasks++;
     ends[tasks] = put;
-    add_end(loaded, put, tasks);
-#ifndef RECEIVER
-    add_end(written, put, tasks);
+    if
+#ifndef ENDS_AT_ONCE
+    :: put != passed -> target_tasks[stage_of(put - 1)] = tasks
+    :: put == passed ->
+#else
+    :: true ->
 #endif
-    note_loaded();
-    note_written()
+       tell_loaded(tasks);
+#ifndef RECEIVER
+       written.tasks[0] = tasks;
+       tell_written(tasks)
+#endif
+    fi;
+    has_ended = 1
   }
+}
+
+// Between tasks it may have to wait for others.
+inline after_tasks() {
+  has_ended = 0;
+  if
+  :: tasks == TASKS -> begin_end()
+  :: tasks < TASKS
+  :: tasks == 2 || tasks == 5 -> begin_wait()
+  fi
 }
 
 inline begin_flush() {
@@ -175,39 +213,28 @@ inline begin_end() {
 #endif
 }
 
-// Pieces pass until `to_pass` have; if the thread then `flushes`, it waits until all have arrived. Between tasks it
-// may have to wait for others.
+// Pieces pass until `to_pass` have; if the thread then `flushes`, it waits until all have arrived.
 proctype Driver() {
-  byte to_pass, pieces, each;
-  bit flushes, waits, ends_here;
+  byte to_pass, pieces, each, ago;
+  bit flushes, has_ended, waits, ends_here;
   do
   :: passed < to_pass -> pass()
   :: passed >= to_pass && flushes -> end_flush()
-  :: passed >= to_pass && !flushes && waits ->
+  :: passed >= to_pass && !flushes && has_ended -> atomic { after_tasks() }
+  :: passed >= to_pass && !flushes && !has_ended && waits ->
      // Others may wait for this thread.
-     assert(loaded.done == tasks && (!tells_written || written.done == tasks));
+     assert(loaded == tasks && (!tells_written || written.told == tasks));
      waits = 0;
      if
      :: skip
      :: begin_end()  // gives up
      fi
-  :: passed >= to_pass && !flushes && !waits && ends_here -> break
-  :: passed >= to_pass && !flushes && !waits && !ends_here && pieces < pieces_of(tasks) ->
+  :: passed >= to_pass && !flushes && !has_ended && !waits && ends_here -> break
+  :: passed >= to_pass && !flushes && !has_ended && !waits && !ends_here ->
      if
-     :: put - passed == LOADING -> to_pass = passed + 1
-     :: else -> put_piece(); pieces++
-     fi
-  :: passed >= to_pass && !flushes && !waits && !ends_here && pieces == pieces_of(tasks) ->
-     if
-     :: is_full(loaded) || is_full(written) -> begin_flush()
-     :: else ->
-        end_task();
-        pieces = 0;
-        if
-        :: tasks == TASKS -> begin_end()
-        :: tasks < TASKS
-        :: tasks == 2 || tasks == 5 -> begin_wait()
-        fi
+     :: pieces_of(tasks) == 0 -> end_tasks()
+     :: pieces_of(tasks) != 0 && put - passed == LOADING -> to_pass = passed + 1
+     :: pieces_of(tasks) != 0 && put - passed != LOADING -> put_piece()
      fi
   od;
   assert(arrived == put)  // the block ends

@@ -16,14 +16,14 @@
 #else
 #define AHEAD (SETS + 1)  // rounds whose slots are kept for the adders and the storer
 #endif
-#define ADDERS 2
+#define ADDERS 2  // warps
 #define OWN_ROUNDS 5
 #define ROUNDS (OWN_ROUNDS + 2)  // in the last two this rank has nothing to bring together
 #define sets_of(round) (owns_nothing || (round) >= OWN_ROUNDS -> 0 : ((round) == 0 -> 2 : 1))
 #define last_of(round) ((round) + 1)  // of its sets
 #define MOST_SETS (OWN_ROUNDS + 1)
-#define MOST 2
-#include "progress.inc"
+#define LEAVING 1
+#include "arrivals.inc"
 
 // What becomes of a set of that number.
 #define LOADS 1
@@ -48,7 +48,7 @@ Record records[SETS];
 byte slots[AHEAD];  // of a round, by its number: where its contributions lie and its results go; NONE: nowhere
 #define NONE 255
 
-Progress written;
+Arrivals written;
 byte fetched;
 bit owns_nothing;
 bit failed;
@@ -80,9 +80,9 @@ inline tell_fetched(rounds) {
   fetched = rounds;
   assert(fetched == 0 || state[last_of(fetched - 1)] >= SUMMED)
 }
-inline note_written(sets) {
-  note(written, sets);
-  assert(written.done == 0 || arrived > last_of(written.done - 1))
+inline tell_written(rounds) {
+  tell(written, rounds);
+  assert(written.told == 0 || arrived > last_of(written.told - 1))
 }
 
 // What the adders and the storer are to find beside the sets.
@@ -203,7 +203,7 @@ inline end_stores() {
 #ifndef ALL_WRITTEN_WHEN_LEFT
   if
   :: is_complete(written) -> skip
-  :: else -> atomic { are_stored(0); note_written(number) }
+  :: else -> atomic { are_stored(0); tell_written(written.tasks[0]) }
   fi
 #endif
 }
@@ -216,17 +216,6 @@ inline store() {
   stored++
 }
 
-inline end_task() {
-  if
-  :: is_full(written) ->
-     are_stored(0);
-     note_written(number)
-  :: else -> skip
-  fi;
-  add_end(written, number + 1, records[at(number)].round + 1);
-  tell_fetched(records[at(number)].round + 1)
-}
-
 inline find_written() {
   if
   :: missing = 1
@@ -235,16 +224,13 @@ inline find_written() {
   fi;
   atomic {
     are_stored(missing);
-    if
-    :: number + 1 > missing -> note_written(number + 1 - missing)
-    :: else -> skip
-    fi;
+    tell_written(written.tasks[missing]);
     missing = 0
   }
 }
 
 proctype Storer() {
-  byte number, freed, missing;
+  byte number, freed, missing, ago;
   do
   :: if
      :: has_ended(filled, number) -> skip
@@ -266,8 +252,10 @@ proctype Storer() {
      atomic { store() };
      atomic {
        if
-       :: records[at(number)].ends_task -> end_task()
-       :: else -> skip
+       :: records[at(number)].ends_task ->
+          tell_fetched(records[at(number)].round + 1);
+          add(written, records[at(number)].round + 1)
+       :: else -> add(written, 0)
        fi
      };
      atomic {
@@ -297,7 +285,7 @@ gave_up:
     :: else ->
        assert(owns_nothing || arrived == MOST_SETS);
        fetched = ROUNDS;
-       written.done = ROUNDS
+       written.told = ROUNDS
     fi;
     assert(arrived == stored);
     roles--

@@ -107,7 +107,11 @@ inline void prepare_barrier(Barrier& barrier, std::uint32_t arrivals) { barrier.
 inline void arrive(Barrier& barrier) { barrier.arrive(0); }
 inline void arrive_expecting(Barrier& barrier, std::uint32_t bytes) { barrier.arrive(bytes); }
 inline void pause() { testing::Fibers::let_others(); }
-inline std::uint64_t clock_cycles() { return device_now_ns(); }
+/// As fast as whoever asks is here, so that short and long times follow one another.
+inline std::uint64_t clock_cycles() {
+  static thread_local std::uint64_t now_cycles = 0, questions = 0;
+  return now_cycles += ++questions % 3 == 0 ? 5000 : 1000;
+}
 inline bool has_ended(Barrier& barrier, std::uint32_t parity) {
   if (barrier.has_ended(parity)) return true;
   pause();

@@ -187,7 +187,10 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
                &other = std::get<kernels::Exchange>(several.argument).send[1];
     EXPECT_TRUE(piped.lanes == other.lanes && piped.chunk_bytes == other.chunk_bytes);
   }
-  EXPECT_TRUE(launch_of_messages(calls_of(4, 16), 16 * mb, {1, 2}, {3}).piped) << "who asks for few blocks";
+  const DeviceCalls few_blocks = calls_of(4, 16);
+  EXPECT_TRUE(launch_of_messages(few_blocks, 16 * mb, {1, 2}, {3}).piped) << "who asks for few blocks";
+  EXPECT_TRUE(launch_of_messages(few_blocks, 4 * mb, {1}, {3}).piped);
+  EXPECT_FALSE(launch_of_messages(few_blocks, 4 * mb - 16, {1}, {3}).piped);
   for (const std::uint32_t many : {64u, 128u}) {
     const DeviceLaunch several = launch_of_messages(calls_of(4, many), 16 * mb, {1, 2}, {3});
     EXPECT_TRUE(!several.piped && several.apart) << "who asks for many";
