@@ -77,6 +77,7 @@ bool DeviceIslands::carries(const Call& call) const {
 }
 
 std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
+  if (crosses_whole(call)) return {whole_across(call)};
   Steps steps;
   switch (call.collective) {
     case Collective::all_reduce:
@@ -106,6 +107,19 @@ std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
       alike_ ? broadcast(call, steps) : broadcast_by_first_ranks(call, steps);
   }
   return steps;
+}
+
+/// Where no island has anything inside. Scalars are the ranks' own: they multiply before anything crosses.
+bool DeviceIslands::crosses_whole(const Call& call) const {
+  const bool is_carried_so = is_reduction(call.collective) || call.collective == Collective::all_gather ||
+                             call.collective == Collective::broadcast;
+  return most_ranks() == 1 && is_carried_so && !(is_reduction(call.collective) && call.op == ReduceOp::premul_sum);
+}
+
+IslandStep DeviceIslands::whole_across(const Call& call) const {
+  IslandStep whole = step(Among::across, call, call.collective, call.send, call.receive, call.count);
+  if (has_root(call.collective)) return rooted(std::move(whole), place_of(islands_, call.root).island);
+  return with_residual(std::move(whole), call, 0);
 }
 
 bool DeviceIslands::is_long_block(std::size_t elements, DataType type) const {

@@ -208,7 +208,10 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
                  bytes, copies);
       break;
     case Collective::broadcast:
-      if (!is_root || call.receive != call.send) flows.push_back(flow(call.receive, call.count, call, false));
+      if (is_root && is_copied)
+        add_copy(call.send, call.receive, bytes, copies);
+      else if (!is_root || call.receive != call.send)
+        flows.push_back(flow(call.receive, call.count, call, false));
       break;
     case Collective::reduce:
       if (is_root) flows.push_back(flow(call.receive, call.count, call, false));

@@ -222,6 +222,9 @@ Call NetworkProxy::call_of_round(std::uint32_t round) const {
   const std::uint64_t number = now_.first_round + round;
   own.send = setup_.slots + kernels::network_slot(number, true, setup_.slot_bytes);
   own.receive = setup_.slots + kernels::network_slot(number, false, setup_.slot_bytes);
+  const auto is_sent = [](const Flow& flow) { return flow.sends; };
+  if (own.collective == Collective::broadcast && std::all_of(now_.flows.begin(), now_.flows.end(), is_sent))
+    own.receive = const_cast<void*>(own.send);  // the root has what it sends
   if (call.residual_blocks != 0) own.residual = bring_residual(number, own.count);
   return own;
 }

@@ -163,6 +163,31 @@ TEST(NetworkCopies, AreOfWhatStaysWithTheRank) {
     }
 }
 
+TEST(NetworkCopies, AreOfWhatABroadcastsRootKeeps) {
+  std::vector<std::byte> memory(1);
+  std::byte* const from = memory.data();
+  std::byte* const elsewhere = from + (std::size_t{1} << 40);
+  const NetworkCalls calls(1, hosts_of(3, 1), {slot_bytes, piece_bytes, 8});
+  for (const std::size_t count : {std::size_t{1000}, std::size_t{64} << 10, std::size_t{5'000'000}})
+    for (std::byte* const to : {from, elsewhere}) {
+      IslandStep broadcast;
+      broadcast.among = IslandStep::Among::across;
+      broadcast.call.collective = Collective::broadcast;
+      broadcast.call.type = DataType::uint8;
+      broadcast.call.root = 1;
+      broadcast.call.count = count;
+      broadcast.call.send = from;
+      broadcast.call.receive = to;
+      const auto launches = calls.launches_of(broadcast);
+      ASSERT_EQ(launches.size(), 1u);
+      const bool is_kept = to != from, is_long = count >= 64 << 10;
+      EXPECT_EQ(launches[0].copies.size(), is_kept && is_long ? 1u : 0u) << count;
+      EXPECT_EQ(launches[0].flows.size(), is_kept && !is_long ? 2u : 1u) << count;
+      for (const auto& copy : launches[0].copies)
+        EXPECT_TRUE(copy.from == from && copy.to == to && copy.bytes == count);
+    }
+}
+
 TEST(NetworkCopies, NeedNoKernel) {
   std::vector<std::byte> memory(1);
   Call send;

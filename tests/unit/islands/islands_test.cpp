@@ -132,6 +132,50 @@ const std::vector<std::vector<std::uint32_t>> of_one_size{{2, 2}, {2, 2, 2}, {3,
 const std::vector<std::vector<std::uint32_t>> of_other_sizes{{2, 1}, {1, 2},       {2, 1, 1},
                                                              {3, 2}, {1, 1, 2, 2}, {4, 1, 2}};
 
+const std::vector<std::vector<std::uint32_t>> of_one_rank{{1, 1}, {1, 1, 1}, {1, 1, 1, 1, 1}};
+
+TEST(DeviceIslands, RandomCallsOverIslandsOfOneRank) {
+  EXPECT_GT(carry_random_calls(90, of_one_rank), 60);
+  EXPECT_EQ(carry_random_calls(60, of_one_rank, random_wire_case), 60);
+}
+
+/// With nothing inside them, nothing is copied, and nothing cut but by what carries it across.
+TEST(DeviceIslands, OfOneRankCrossesAsItIs) {
+  const strait::DeviceIslands islands(1, {{0}, {1}, {2}}, nullptr, scratch_bytes);
+  std::vector<float> input(900'001), output(3 * input.size()), residual(input.size());
+  for (const Collective collective : carried)
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum}) {
+      Call call;
+      call.collective = collective;
+      call.op = op;
+      call.count = input.size();
+      call.root = 2;
+      call.send = input.data();
+      call.receive = output.data();
+      const std::vector<IslandStep> steps = islands.steps_of(call);
+      if (is_reduction(collective) && op == ReduceOp::premul_sum) {
+        EXPECT_GT(steps.size(), 1u) << name(collective) << ": a rank's scalar is its own";
+        continue;
+      }
+      ASSERT_EQ(steps.size(), 1u) << name(collective);
+      const IslandStep& whole = steps.front();
+      EXPECT_TRUE(whole.among == IslandStep::Among::across && whole.part.whole == 0) << name(collective);
+      EXPECT_TRUE(whole.call.send == call.send && whole.call.receive == call.receive) << name(collective);
+      EXPECT_TRUE(whole.call.count == call.count && whole.call.root == call.root) << name(collective);
+      EXPECT_TRUE(whole.call.op == op || !is_reduction(collective)) << name(collective);
+    }
+  Call reduction;
+  reduction.count = residual.size() / 3;
+  reduction.wire = WireFormat::int8;
+  reduction.residual = residual.data();
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+    reduction.collective = collective;
+    const std::vector<IslandStep> steps = islands.steps_of(reduction);
+    ASSERT_EQ(steps.size(), 1u) << name(collective);
+    EXPECT_TRUE(steps[0].call.wire == WireFormat::int8 && steps[0].call.residual == residual.data());
+  }
+}
+
 TEST(DeviceIslands, RandomCallsOverIslandsOfOneSize) { EXPECT_GT(carry_random_calls(120, of_one_size), 80); }
 TEST(DeviceIslands, RandomCallsOverOtherIslands) { EXPECT_GT(carry_random_calls(100, of_other_sizes), 65); }
 
