@@ -10,23 +10,16 @@
 /// loaded and some stored at any time, so that neither latency nor anybody's wait leaves the link idle.
 namespace strait::kernels {
 
-/// From so many blocks on, all wait for links: the sooner peers hear of a piece, the sooner its slot is free again.
-/// Fewer blocks are each slower than the links, and the more pieces a block has on their way the better (4 H200).
-#ifndef STRAIT_EMULATED_GPU
-inline constexpr std::uint32_t least_crowded_blocks = 24;
-#else
-inline constexpr std::uint32_t least_crowded_blocks = 2;  // tests have one or two
-#endif
-
 /// How many tasks are where they belong, told to other warps: by one thread, whose every piece is a group of stores.
 /// Of the pieces some have left and are not there yet, others are still leaving, `leaving` at most.
 template <int leaving>
 class Arrivals {
   static constexpr int soon = leaving + 1, late = leaving + 3;
-  static constexpr std::uint64_t long_cycles = 4000;  ///< as the way itself takes
+  static constexpr std::uint64_t short_cycles = 1500, long_cycles = 4000;
 
  public:
-  __device__ explicit Arrivals(std::uint32_t& done) : done_(done), is_crowded_(gridDim.x >= least_crowded_blocks) {}
+  /// `is_hasty`: the sooner it tells the better.
+  __device__ Arrivals(std::uint32_t& done, bool is_hasty) : done_(done), is_hasty_(is_hasty) {}
   /// Another piece is leaving, with which so many tasks are done; 0: as many as before.
   __device__ void add(std::uint32_t tasks) {
 #pragma unroll
@@ -43,7 +36,7 @@ class Arrivals {
     last_ = now;
     if (since > long_cycles)
       await<leaving>();
-    else if (is_crowded_)
+    else if (since > short_cycles || is_hasty_)
       await<soon>();
     else
       await<late>();
@@ -63,7 +56,7 @@ class Arrivals {
     if (tasks > told_) store_progress(done_, told_ = tasks);
   }
   std::uint32_t& done_;
-  const bool is_crowded_;
+  const bool is_hasty_;
   std::uint32_t tasks_[late + 1] = {};  ///< that are done with the last piece but as many as the index says
   std::uint32_t told_ = 0;
   std::uint64_t last_ = 0;
@@ -109,10 +102,10 @@ class Pipe {
   static constexpr int leaving = Memory::stage_count - loading - 1;
 
  public:
-  /// `tells_written`: somebody waits for that. `yields`: leaves the SM's way out to others by half, as one piece alone
-  /// is on it.
-  __device__ Pipe(Memory& memory, bool tells_written, bool yields)
-      : memory_(memory), tells_written_(tells_written), yields_(yields), arrivals_(memory.written) {}
+  /// `tells_written`: somebody waits for that, `is_hasty` as of Arrivals. `yields`: leaves the SM's way out to others
+  /// by half, as one piece alone is on it.
+  __device__ Pipe(Memory& memory, bool tells_written, bool yields, bool is_hasty)
+      : memory_(memory), tells_written_(tells_written), yields_(yields), arrivals_(memory.written, is_hasty) {}
   static __device__ void prepare(Memory& memory) {
     for (Barrier& barrier : memory.landed) prepare_barrier(barrier, 1);
     memory.loaded = memory.written = 0;

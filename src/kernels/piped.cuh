@@ -14,6 +14,14 @@ namespace strait::kernels {
 
 inline constexpr std::uint32_t max_streams = max_width * (max_ranks - 1);
 
+/// So many blocks of more than two ranks all wait for slots: the sooner peers hear of a piece, the sooner its slot is
+/// free again. Elsewhere, the more pieces a block has on their way the better (2 and 4 H200).
+#ifndef STRAIT_EMULATED_GPU
+inline constexpr std::uint32_t least_crowded_blocks = 24;
+#else
+inline constexpr std::uint32_t least_crowded_blocks = 2;  // tests have one or two
+#endif
+
 /// A peer on one of the block's lanes.
 struct Stream {
   std::byte* out_slots;
@@ -107,6 +115,7 @@ class Worker {
   __device__ bool has_failed() const { return load_progress(memory_.failed) != 0; }
   __device__ void fail() { store_progress(memory_.failed, 1); }
 
+  __device__ bool is_crowded() const { return peers_ > 1 && gridDim.x >= least_crowded_blocks; }
   // Whether the sender, the fetcher or the receiver is through with so many iterations. Of what these wait for only
   // that of the lowest iteration, and there of the first of them, is laid at a peer's door: the rest may come of it,
   // for peers wait for one another. So one of them always looks at the clock.

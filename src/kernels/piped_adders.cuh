@@ -184,7 +184,7 @@ class Storer : Worker<Schedule, Memory> {
 
  public:
   __device__ Storer(const Schedule& schedule, Memory& memory)
-      : Worker<Schedule, Memory>(schedule, memory), arrivals_(memory.sets.written) {}
+      : Worker<Schedule, Memory>(schedule, memory), arrivals_(memory.sets.written, this->is_crowded()) {}
   __device__ void run() {
     for (;; ++number_) {
       const std::uint32_t at = number_ % Sets::set_count, parity = parity_of<Memory>(number_);

@@ -13,7 +13,7 @@ class Sender : Worker<Schedule, Memory> {
  public:
   using Base::Base;
   __device__ void run() {
-    Pipe pipe(memory_.sender, true, schedule_.yields());
+    Pipe pipe(memory_.sender, true, schedule_.yields(), this->is_crowded());
     for (std::uint32_t iteration = 0; iteration < schedule_.iterations(); ++iteration)
       if (!send(pipe, iteration)) break;
     if (thread_ == 0) pipe.flush();
@@ -49,7 +49,7 @@ class Receiver : Worker<Schedule, Memory> {
  public:
   using Base::Base;
   __device__ void run() {
-    Pipe pipe(memory_.receiver, false, false);
+    Pipe pipe(memory_.receiver, false, false, false);
     for (std::uint32_t iteration = 0; iteration < schedule_.iterations(); ++iteration)
       if (!receive(pipe, iteration)) break;
     if (thread_ == 0) pipe.flush();
