@@ -36,9 +36,9 @@ struct IslandStep {
 /// Islands of one size: a rank's share of the data crosses among the ranks of its place in their islands. Other
 /// islands: all that crosses goes through the first rank of each. Both have the bits of the plan `hierarchical`: sums
 /// are taken within the island in rank order, rounded to elements, and then taken in the order of the islands and
-/// rounded again, at every size of message. Where each island is one rank, calls cross as they are. Of a reduction in a
-/// wire format, the islands' sums are what is encoded and crosses. What goes from rank to rank crosses, whatever the
-/// islands' sizes, from the rank that has it to the one that needs it.
+/// rounded again, at every size of message. Where each island is one rank, calls cross as they are, but for those with
+/// scalars. Of a reduction in a wire format, the islands' sums are what is encoded and crosses. What goes from rank to
+/// rank crosses, whatever the islands' sizes, from the rank that has it to the one that needs it.
 class DeviceIslands {
  public:
   /// This device's scratch.

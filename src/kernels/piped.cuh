@@ -116,6 +116,7 @@ class Worker {
   __device__ void fail() { store_progress(memory_.failed, 1); }
 
   __device__ bool is_crowded() const { return peers_ > 1 && gridDim.x >= least_crowded_blocks; }
+
   // Whether the sender, the fetcher or the receiver is through with so many iterations. Of what these wait for only
   // that of the lowest iteration, and there of the first of them, is laid at a peer's door: the rest may come of it,
   // for peers wait for one another. So one of them always looks at the clock.
