@@ -101,7 +101,7 @@ void DeviceIslands::exchange(const Call& call, Steps& steps) const {
   };
   const bool sends_blocks = call.collective != Collective::gather;
   const bool receives_blocks = call.collective != Collective::scatter;
-  std::vector<std::size_t> counts(ranks(), call.count);
+  std::vector<std::size_t> counts(ranks_, call.count);
   if (island.size() > 1)
     for (const std::uint32_t rank : island) counts[rank] = 0;
   if (island.size() > 1 && center.island == island_) {

@@ -43,9 +43,10 @@ DeviceIslands::DeviceIslands(std::uint32_t rank, std::vector<Island> islands, st
       island_(place_of(islands_, rank).island),
       place_(place_of(islands_, rank).place),
       alike_(are_alike(islands_)),
+      ranks_(blocks_before(islands_.size())),
       scratch_(scratch),
       scratch_bytes_(size_bytes) {
-  for (std::uint32_t next = 0; next < blocks_before(islands_.size()); ++next) {
+  for (std::uint32_t next = 0; next < ranks_; ++next) {
     const std::uint32_t island = place_of(islands_, next).island;
     if (runs_.empty() || runs_.back().island != island) runs_.push_back({island, next, 0});
     ++runs_.back().ranks;
@@ -113,7 +114,8 @@ std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
 bool DeviceIslands::crosses_whole(const Call& call) const {
   const bool is_carried_so = is_reduction(call.collective) || call.collective == Collective::all_gather ||
                              call.collective == Collective::broadcast;
-  return most_ranks() == 1 && is_carried_so && !(is_reduction(call.collective) && call.op == ReduceOp::premul_sum);
+  return ranks_ == islands_.size() && is_carried_so &&
+         !(is_reduction(call.collective) && call.op == ReduceOp::premul_sum);
 }
 
 IslandStep DeviceIslands::whole_across(const Call& call) const {
@@ -123,7 +125,7 @@ IslandStep DeviceIslands::whole_across(const Call& call) const {
 }
 
 bool DeviceIslands::is_long_block(std::size_t elements, DataType type) const {
-  return elements * size_bytes(type) >= copies_from_bytes / ranks();
+  return elements * size_bytes(type) >= copies_from_bytes / ranks_;
 }
 
 std::size_t DeviceIslands::share_of(std::size_t elements, DataType type) const {
@@ -265,7 +267,7 @@ void DeviceIslands::reduce_by_first_ranks(const Call& call, Steps& steps) const 
 /// In scratch, in which the blocks of an island's ranks lie together: each first rank gets those of its island, and
 /// shares them out.
 void DeviceIslands::reduce_scatter_by_first_ranks(const Call& call, Steps& steps) const {
-  const std::size_t most = round_down(scratch_bytes_ / ranks() / size_bytes(call.type), grain(call.type));
+  const std::size_t most = round_down(scratch_bytes_ / ranks_ / size_bytes(call.type), grain(call.type));
   for (std::size_t first = 0; first < call.count; first += most) {
     const std::size_t part = std::min(most, call.count - first);
     const auto in_scratch = [&](std::size_t block) { return at(scratch_, block * part, call.type); };

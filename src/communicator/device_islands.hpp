@@ -83,7 +83,6 @@ class DeviceIslands {
   bool is_alone() const { return islands_[island_].size() == 1; }
   /// Where the ranks' blocks are in the order of the islands: of so many of them.
   std::size_t blocks_before(std::size_t island) const;
-  std::size_t ranks() const { return blocks_before(islands_.size()); }
   std::size_t most_ranks() const;  ///< of an island
 
   /// Ranks that follow one another and are of one island: what they have lies together.
@@ -97,6 +96,7 @@ class DeviceIslands {
   std::uint32_t island_ = 0;  ///< this rank's
   std::uint32_t place_ = 0;   ///< in it
   bool alike_ = false;
+  std::size_t ranks_ = 0;  ///< of all islands
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
 };
