@@ -166,7 +166,10 @@ class EmulatedHosts {
       return rank.all[lane]->run_messages(messages, pieces);
     };
     setup.has_failed = [&rank] { return rank.has_failed(); };
-    setup.fail = [&rank](const Error& error) { rank.all.front()->fail_in(error); };
+    setup.fail = [&rank](const Error& error) {
+      std::atomic_ref(rank.mailbox.abort) = 1;  // else its kernel would wait for ever
+      rank.all.front()->fail_in(error);
+    };
     rank.proxy = std::make_unique<NetworkProxy>(std::move(setup));
     const Status started = rank.proxy->start();
     ASSERT_TRUE(started) << started.error().message;
