@@ -167,8 +167,8 @@ class EmulatedHosts {
     };
     setup.has_failed = [&rank] { return rank.has_failed(); };
     setup.fail = [&rank](const Error& error) {
-      std::atomic_ref(rank.mailbox.abort) = 1;  // else its kernel would wait for ever
       rank.all.front()->fail_in(error);
+      EmulatedHosts::fail(rank);  // else its kernel would wait for ever
     };
     rank.proxy = std::make_unique<NetworkProxy>(std::move(setup));
     const Status started = rank.proxy->start();
