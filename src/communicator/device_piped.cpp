@@ -11,13 +11,15 @@ using kernels::Slots;
 using kernels::Wire;
 
 /// The calls of a collective that go through pipes, as multiples of STRAIT_PIPED_BYTES that their messages have at
-/// least: with few blocks, where pipes beat the other kernels as soon as messages take many rounds; without a bound;
-/// and where many are asked for. Nowhere: never.
+/// least: with few blocks, where pipes beat the other kernels as soon as messages take many rounds; with some more,
+/// where other kernels are nearer; without a bound; and where many are asked for. Nowhere: never.
 constexpr std::size_t never = 0;
 struct Piping {
   std::size_t few_blocks, no_bound, many_blocks = never;
   std::uint32_t blocks = DeviceCalls::large_call_blocks;  ///< without a bound
   std::size_t no_bound_end = never;                       ///< without a bound only shorter ones
+  std::size_t some_blocks = few_blocks;
+  std::uint32_t least_some = 20;
 };
 /// As 4 H200 showed: without a bound only where large parts take most of the time, and of messages, which each take a
 /// third of the slots, in chunks so short that other kernels wait more than they move. More blocks bring no more, or
@@ -25,7 +27,7 @@ struct Piping {
 constexpr Piping piping_of_more(Collective collective) {
   switch (collective) {
     case Collective::broadcast:
-      return {.few_blocks = never, .no_bound = 10, .many_blocks = 10, .blocks = 32};
+      return {.few_blocks = never, .no_bound = 10, .many_blocks = 10, .blocks = 32, .some_blocks = 1, .least_some = 16};
     case Collective::scatter:
       return {.few_blocks = 1, .no_bound = 8, .blocks = 24};
     case Collective::send_recv:
@@ -36,11 +38,11 @@ constexpr Piping piping_of_more(Collective collective) {
     case Collective::all_to_all:
       return {.few_blocks = 1, .no_bound = 16, .many_blocks = 16, .blocks = 32};
     case Collective::reduce:
-      return {.few_blocks = 16, .no_bound = 32, .many_blocks = 32, .blocks = 32};
+      return {.few_blocks = 16, .no_bound = 32, .many_blocks = 32, .blocks = 32, .some_blocks = 32};
     case Collective::all_reduce:
       return {.few_blocks = 1, .no_bound = 8, .blocks = 32};
     case Collective::reduce_scatter:
-      return {.few_blocks = 1, .no_bound = 16, .blocks = 32};
+      return {.few_blocks = 1, .no_bound = 16, .blocks = 32, .some_blocks = 8};
     default:
       return {.few_blocks = 1, .no_bound = never};
   }
@@ -129,7 +131,8 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   const bool few_blocks = has_few_blocks(call), is_pair = ring_.ranks == 2;
   const bool asks_for_many = bound(call) != 0 && !few_blocks;
   const Piping least = piping(call, ring_);
-  const std::size_t factor = few_blocks ? least.few_blocks : asks_for_many ? least.many_blocks : least.no_bound;
+  const std::size_t of_few = bound(call) < least.least_some ? least.few_blocks : least.some_blocks;
+  const std::size_t factor = few_blocks ? of_few : asks_for_many ? least.many_blocks : least.no_bound;
   const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
   if (factor == never || bytes < options_.piped_bytes * factor) return false;
   const bool has_end = bound(call) == 0 && least.no_bound_end != never;

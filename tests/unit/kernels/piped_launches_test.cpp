@@ -259,7 +259,6 @@ TEST(PipesOfFourRanks, CarryLargeCopiesOfARoot) {
   EXPECT_TRUE(broadcast.piped && takes_two_hops(broadcast) && !broadcast.reduces);
   EXPECT_EQ(broadcast.blocks, 32u);
   EXPECT_TRUE(launch_of(calls_of(4, 64), Collective::broadcast, 64 * mb).piped);
-  EXPECT_FALSE(launch_of(calls_of(4, 16), Collective::broadcast, 64 * mb).piped);
   EXPECT_FALSE(launch_of(calls, Collective::broadcast, 32 * mb).piped);
   EXPECT_FALSE(launch_of(calls, Collective::broadcast, 64 * mb, DataType::bfloat16, 4).piped);
   const DeviceLaunch scatter = launch_of(calls, Collective::scatter, 16 * mb);  // of each rank
@@ -267,6 +266,28 @@ TEST(PipesOfFourRanks, CarryLargeCopiesOfARoot) {
   EXPECT_EQ(scatter.blocks, 24u);
   EXPECT_FALSE(launch_of(calls, Collective::scatter, 16 * mb - 64).piped);
   EXPECT_FALSE(launch_of(calls, Collective::gather, 256 * mb).piped);
+}
+
+/// Of a reduce and a reduce-scatter other kernels make more as soon as they have some blocks more.
+TEST(PipesOfFourRanks, GoByTheBound) {
+  const auto is_piped = [](std::uint32_t max_sms, Collective collective, std::size_t bytes) {
+    return launch_of(calls_of(4, max_sms), collective, bytes).piped;
+  };
+  for (const std::uint32_t max_sms : {16u, 48u}) {
+    EXPECT_TRUE(is_piped(max_sms, Collective::broadcast, 8 * mb)) << max_sms;
+    EXPECT_FALSE(is_piped(max_sms, Collective::broadcast, 4 * mb)) << max_sms;
+  }
+  EXPECT_FALSE(is_piped(15, Collective::broadcast, 256 * mb));
+  EXPECT_TRUE(is_piped(19, Collective::reduce, 128 * mb));
+  EXPECT_FALSE(is_piped(20, Collective::reduce, 128 * mb));
+  EXPECT_TRUE(is_piped(20, Collective::reduce, 256 * mb));
+  EXPECT_TRUE(is_piped(19, Collective::reduce_scatter, 8 * mb));
+  EXPECT_FALSE(is_piped(20, Collective::reduce_scatter, 64 * mb - 64));
+  EXPECT_TRUE(is_piped(63, Collective::reduce_scatter, 64 * mb));
+  for (const std::uint32_t max_sms : {16u, 48u}) {
+    EXPECT_TRUE(is_piped(max_sms, Collective::all_reduce, 8 * mb)) << max_sms;
+    EXPECT_TRUE(is_piped(max_sms, Collective::all_gather, 8 * mb)) << max_sms;
+  }
 }
 
 /// Which have one link for all that comes.

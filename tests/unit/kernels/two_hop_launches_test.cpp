@@ -55,7 +55,7 @@ TEST(TwoHopsOfFourRanks, Overlap) {
 
 /// Blocks that the user has few of are busy in any case: no more rounds than slots make.
 TEST(TwoHopsOfFourRanks, OfFewBlocksDoNotOverlap) {
-  for (const std::uint32_t blocks : {4u, 8u, 16u}) {
+  for (const std::uint32_t blocks : {4u, 8u, 12u}) {
     const DeviceCalls calls = calls_of(4, blocks);
     for (const Collective collective : {Collective::reduce, Collective::broadcast})
       for (const std::size_t bytes : {mb, 4 * mb, 16 * mb, 64 * mb}) {
