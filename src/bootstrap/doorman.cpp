@@ -8,11 +8,8 @@ namespace strait {
 namespace {
 
 std::string peer_name(const Socket& socket) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  if (::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "a peer that has gone";
-  auto address = from_sockaddr(reinterpret_cast<const sockaddr*>(&storage));
-  return address ? address->to_string() : "a peer of unknown address";
+  const auto address = socket.peer_address();
+  return address ? address->to_string() : "a peer that has gone";
 }
 
 }  // namespace

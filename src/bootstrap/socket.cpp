@@ -183,12 +183,21 @@ UniqueFd Socket::release() {
   return std::move(fd_);
 }
 
-Result<SocketAddress> Socket::local_address() const {
+Result<SocketAddress> Socket::local_address() const { return address_by(::getsockname); }
+Result<SocketAddress> Socket::peer_address() const { return address_by(::getpeername); }
+
+template <class Ask>
+Result<SocketAddress> Socket::address_by(Ask ask) const {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
-  if (::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0)
+  if (ask(fd_.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0)
     return fail_errno("cannot read a socket's address", errno);
   return from_sockaddr(reinterpret_cast<const sockaddr*>(&storage));
+}
+
+bool Socket::stays_on_host() const {
+  const auto here = local_address(), there = peer_address();
+  return here && there && here->family == there->family && here->bytes == there->bytes;
 }
 
 Result<Socket> listen_at(const SocketAddress& address) {

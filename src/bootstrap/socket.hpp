@@ -39,8 +39,14 @@ class Socket {
   /// What is no longer closed in forked children.
   UniqueFd release();
   Result<SocketAddress> local_address() const;
+  /// Of a connection.
+  Result<SocketAddress> peer_address() const;
+  /// Whether it connects an address with itself, so that what is sent never leaves this kernel.
+  bool stays_on_host() const;
 
  private:
+  template <class Ask>
+  Result<SocketAddress> address_by(Ask ask) const;
   UniqueFd fd_;
 };
 

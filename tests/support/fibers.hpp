@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -64,6 +65,8 @@ class Fibers {
 
  private:
   static constexpr std::size_t stack_bytes = 128 << 10;
+  static constexpr std::uint64_t turns_between_naps = 64;
+  static constexpr auto nap = std::chrono::microseconds(50);
   struct Fiber {
     ucontext_t context{};
     void* sanitizer = nullptr;  ///< what it keeps of a fiber
@@ -121,8 +124,14 @@ class Fibers {
     return running_;
   }
   void yield() {
-    // Who waits for another thread's work must not take the time that this needs.
-    if (++yields_ % (runnable_.size() + 1) == 0) std::this_thread::yield();
+    // Who waits for another thread's work must not take the time that this needs; and a yield alone has left threads of
+    // a busy machine without a core for minutes.
+    if (++yields_ % (runnable_.size() + 1) == 0) {
+      if (++turns_ % turns_between_naps == 0)
+        std::this_thread::sleep_for(nap);
+      else
+        std::this_thread::yield();
+    }
     next();
   }
   void next(bool for_good = false) {
@@ -165,7 +174,7 @@ class Fibers {
   std::vector<Fiber> fibers_;  ///< and the one that runs them
   std::uint32_t caller_, running_, random_, ended_ = 0;
   std::vector<std::uint32_t> runnable_;
-  std::uint64_t yields_ = 0;
+  std::uint64_t yields_ = 0, turns_ = 0;
   void* stacks_;
 };
 

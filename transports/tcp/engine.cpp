@@ -44,12 +44,15 @@ Engine::Engine(std::uint32_t rank, const Geometry& geometry, std::vector<MeshPee
       geometry_(geometry),
       controls_(std::make_unique<RankControl[]>(mesh.size())),
       peers_(mesh.size()),
+      examined_(Clock::now()),
       owner_(::getpid()) {
   dirty_.reserve(peers_.size());
   for (std::uint32_t other = 0; other < mesh.size(); ++other) {
     if (other == rank_) continue;
     Peer& peer = peers_[other];
     peer.pidfd = std::move(mesh[other].pidfd);
+    peer.is_near = mesh[other].socket.stays_on_host();
+    peer.answered_at = examined_;
     peer.socket = PeerSocket(
         std::move(mesh[other].socket), std::move(mesh[other].unread), geometry_.slot_bytes,
         [this, &peer](const FrameHeader& frame) { return place_of(peer, frame); },
@@ -248,9 +251,9 @@ void Engine::progress() {
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
-  if (const auto now = Clock::now(); now - examined_ >= examine_every || next_death_.expired()) {
-    examined_ = now;
-    attempt([this] { examine_peers(); });
+  if (const auto since = Clock::now() - examined_; since >= examine_every || next_death_.expired()) {
+    examined_ += since;
+    attempt([&] { examine_peers(since > 2 * examine_every ? since : Clock::duration::zero()); });
   }
 }
 

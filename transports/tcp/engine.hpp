@@ -110,6 +110,7 @@ class Engine {
     bool is_dirty = false;                               ///< has something queued that nobody has tried to send
     bool waits_for_room = false;                         ///< EPOLLOUT is asked for
     bool is_down = false;                                ///< the end of the connection has been dealt with
+    bool is_near = false;                                ///< Socket::stays_on_host()
     Deadline death = Deadline::never();  ///< its process is gone; what it sent may still arrive until then
     std::chrono::steady_clock::time_point answered_at{};  ///< or when it last owed no answer
   };
@@ -144,8 +145,8 @@ class Engine {
   void progress();
   void handle(std::uint64_t tag);
   void tell_error();
-  void examine_peers();
-  bool is_silent(Peer& peer) const;
+  void examine_peers(std::chrono::steady_clock::duration unseen);
+  bool is_silent(Peer& peer, std::chrono::steady_clock::duration unseen) const;
   void note_activity();
   void wake() const;
   void take_wake() const;
@@ -164,7 +165,7 @@ class Engine {
   bool error_told_ = false;
   bool is_short_of_memory_ = false;
   std::uint32_t polls_ = 0;
-  std::chrono::steady_clock::time_point examined_{};
+  std::chrono::steady_clock::time_point examined_;
   Deadline next_death_ = Deadline::never();  ///< of all peers'
 
   pid_t owner_;

@@ -39,23 +39,28 @@ void Engine::tell_error() {
   }
 }
 
-void Engine::examine_peers() {
+/// `unseen`: for how long this process did not look, if that was much longer than it should.
+void Engine::examine_peers(Clock::duration unseen) {
   next_death_ = Deadline::never();
   for (std::uint32_t other = 0; other < peers_.size(); ++other) {
     Peer& peer = peers_[other];
     if (other == rank_ || !peer.socket.is_open()) continue;
     if (peer.death.expired()) peer.socket.end("its process is gone");
-    if (is_silent(peer)) peer.socket.end("its host has not answered for 3.5 s");
+    if (is_silent(peer, unseen)) peer.socket.end("its host has not answered for 3.5 s");
     if (peer.socket.is_open()) next_death_ = earlier(next_death_, peer.death);
     settle(other);
   }
 }
 
-/// Whether the peer's host (not its process, which may be stopped) has left unanswered what was sent to it.
-bool Engine::is_silent(Peer& peer) const {
+/// Whether the peer's host (not its process, which may be stopped) has left unanswered what was sent to it. On this
+/// host the end of a process closes its connections or is seen otherwise; an answer that is late says no more than that
+/// there is more to do than cores. Nor does it count what this process may have missed.
+bool Engine::is_silent(Peer& peer, Clock::duration unseen) const {
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (!peer.socket.is_open() || ::getsockopt(peer.socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  if (!peer.socket.is_open() || peer.is_near) return false;
+  if (::getsockopt(peer.socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  peer.answered_at += unseen;
   // A stopped process closes its window in the end. What is kept back behind an open one has no way out of this host.
   const bool is_kept_back = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > info.tcpi_snd_mss;
   const bool is_owed = info.tcpi_unacked > 0 || is_kept_back;

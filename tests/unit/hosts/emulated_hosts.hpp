@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -47,6 +48,13 @@ class EmulatedHosts {
     bool has_failed() const {
       const auto comms = parts();
       return std::any_of(comms.begin(), comms.end(), [](const Comm* comm) { return !comm->sticky(); });
+    }
+    /// In words, of each of its communicators that has failed.
+    std::string failures() const {
+      std::string text;
+      for (const Comm* comm : parts())
+        if (const Status failed = comm->sticky(); !failed) text += failed.error().message + "\n";
+      return text;
     }
     void run(const Call& call) {
       const DeviceIslands steps(number, hosts->islands_, scratch.data(), scratch.size());

@@ -28,6 +28,7 @@ void check(EmulatedHosts::Rank& rank, const Islands& hosts, CollectiveCase c) {
                                        : second.data() + guard_bytes + c.misalignment_bytes;
   std::copy(inputs[rank.number].begin(), inputs[rank.number].end(), input);
   rank.run(call_of(c, input, output, scalars[rank.number]));
+  ASSERT_EQ(rank.failures(), "") << strait::testing::describe(c) << " on rank " << rank.number;
   const Bytes expected = expected_output(c, inputs, scalars, rank.number);
   EXPECT_EQ(first_difference(expected, {output, expected.size()}, c.type, inputs), "")
       << strait::testing::describe(c) << " on rank " << rank.number << " of " << strait::describe(hosts);

@@ -1,12 +1,16 @@
 // An engine whose peers are bare sockets, which send what no Strait would, or in pieces.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -89,6 +93,69 @@ TEST_F(BarePeers, SignalsWithoutEndEndTheConnection) {
   }
   send(1, all);
   EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
+}
+
+/// Rank 0's engine, over TCP. Nothing that it sends to ranks 1 and 2 arrives, or is acknowledged. Rank 2 is elsewhere,
+/// as far as addresses tell.
+class UnansweredPeers : public ::testing::Test {
+ protected:
+  UnansweredPeers() {
+    std::vector<MeshPeer> mesh(3);
+    connect(1, "127.0.0.1", mesh);
+    connect(2, "127.0.0.2", mesh);
+    engine_ = std::make_unique<Engine>(0, Geometry{.depth = 4, .slot_bytes = 4096}, std::move(mesh));
+    EXPECT_TRUE(engine_->start());
+  }
+  /// The end of `rank` has the address `from`.
+  void connect(std::size_t rank, const char* from, std::vector<MeshPeer>& mesh) {
+    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in here{}, there{};
+    here.sin_family = there.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(inet_pton(AF_INET, from, &there.sin_addr), 1);
+    socklen_t size = sizeof here;
+    ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&here), size), 0);
+    ASSERT_EQ(::listen(listener.get(), 1), 0);
+    ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&here), &size), 0);
+    peers_[rank] = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(peers_[rank].get(), reinterpret_cast<sockaddr*>(&there), sizeof there), 0);
+    ASSERT_EQ(::connect(peers_[rank].get(), reinterpret_cast<sockaddr*>(&here), size), 0);
+    mesh[rank].socket = Socket(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+    EXPECT_EQ(mesh[rank].socket.stays_on_host(), rank == 1);
+    sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+    const sock_fprog filter{1, &drop_all};
+    ASSERT_EQ(::setsockopt(peers_[rank].get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), 0);
+  }
+  void send_to_all() { engine_->post(1, {}); }
+
+  std::unique_ptr<Engine> engine_;
+  std::array<UniqueFd, 3> peers_;  ///< closed first
+};
+
+/// On this host an answer may be late because there is more to do than cores.
+TEST_F(UnansweredPeers, AreLostIfTheyAreElsewhere) {
+  const auto began = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(engine_->mutex());
+    send_to_all();
+  }
+  EXPECT_TRUE(soon([&] { return engine_->has_died(2); }));
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::seconds(3));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_FALSE(engine_->has_died(1));
+}
+
+/// A process that has not run for a while knows nothing of its peers.
+TEST_F(UnansweredPeers, AreNotLostForWhatTheEngineMissed) {
+  {
+    const std::lock_guard lock(engine_->mutex());
+    send_to_all();
+    for (int i = 0; i < 16; ++i) engine_->poll_all();  // sends what is queued
+    std::this_thread::sleep_for(std::chrono::milliseconds(4500));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_FALSE(engine_->has_died(2));
+  EXPECT_TRUE(soon([&] { return engine_->has_died(2); }));
 }
 
 }  // namespace
