@@ -105,7 +105,9 @@ inline constexpr Variable environment_table[] = {
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_PIPED_BYTES", VariableKind::bytes, "2M", true,
      "GPU ranks that NVLink joins, from compute capability 9.0 on: with a bound on thread blocks, messages of so many "
-     "bytes and more go through pipes in shared memory, which need few blocks to fill a link; without one, only "
+     "bytes and more (of some collectives, longer ones) go through pipes in shared memory, which need few blocks to "
+     "fill "
+     "a link; without one, only "
      "messages to one peer, scatters and slices of all-reduces of 8 times as many, broadcasts of 10, all-gathers, "
      "all-to-alls and reduce-scatters of 16, reduces of 32, and of two ranks all-reduces of 12 times as many and other "
      "collectives likewise, but messages of 32 (docs/gpus.md#pipes). 0: all; 1024G: none.",

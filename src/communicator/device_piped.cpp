@@ -19,7 +19,7 @@ struct Piping {
   std::uint32_t blocks = DeviceCalls::large_call_blocks;  ///< without a bound
   std::size_t no_bound_end = never;                       ///< without a bound only shorter ones
   std::size_t some_blocks = few_blocks;
-  std::uint32_t least_some = 20;
+  std::uint32_t least_some_blocks = 20;  ///< bound from which that is so
 };
 /// As 4 H200 showed: without a bound only where large parts take most of the time, and of messages, which each take a
 /// third of the slots, in chunks so short that other kernels wait more than they move. More blocks bring no more, or
@@ -27,7 +27,12 @@ struct Piping {
 constexpr Piping piping_of_more(Collective collective) {
   switch (collective) {
     case Collective::broadcast:
-      return {.few_blocks = never, .no_bound = 10, .many_blocks = 10, .blocks = 32, .some_blocks = 1, .least_some = 16};
+      return {.few_blocks = never,
+              .no_bound = 10,
+              .many_blocks = 10,
+              .blocks = 32,
+              .some_blocks = 1,
+              .least_some_blocks = 16};
     case Collective::scatter:
       return {.few_blocks = 1, .no_bound = 8, .blocks = 24};
     case Collective::send_recv:
@@ -42,7 +47,7 @@ constexpr Piping piping_of_more(Collective collective) {
     case Collective::all_reduce:
       return {.few_blocks = 1, .no_bound = 8, .blocks = 32};
     case Collective::reduce_scatter:
-      return {.few_blocks = 1, .no_bound = 16, .blocks = 32, .some_blocks = 8};
+      return {.few_blocks = 1, .no_bound = 16, .blocks = 32, .some_blocks = 8, .least_some_blocks = 32};
     default:
       return {.few_blocks = 1, .no_bound = never};
   }
@@ -131,7 +136,7 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   const bool few_blocks = has_few_blocks(call), is_pair = ring_.ranks == 2;
   const bool asks_for_many = bound(call) != 0 && !few_blocks;
   const Piping least = piping(call, ring_);
-  const std::size_t of_few = bound(call) < least.least_some ? least.few_blocks : least.some_blocks;
+  const std::size_t of_few = bound(call) < least.least_some_blocks ? least.few_blocks : least.some_blocks;
   const std::size_t factor = few_blocks ? of_few : asks_for_many ? least.many_blocks : least.no_bound;
   const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
   if (factor == never || bytes < options_.piped_bytes * factor) return false;

@@ -253,7 +253,7 @@ void Engine::progress() {
   for (int i = 0; i < count; ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
   if (const auto since = Clock::now() - examined_; since >= examine_every || next_death_.expired()) {
     examined_ += since;
-    attempt([&] { examine_peers(since > 2 * examine_every ? since : Clock::duration::zero()); });
+    attempt([&] { examine_peers(std::max<Clock::duration>(since - examine_every, {})); });
   }
 }
 

@@ -39,7 +39,7 @@ void Engine::tell_error() {
   }
 }
 
-/// `unseen`: for how long this process did not look, if that was much longer than it should.
+/// `unseen`: for how much longer this process did not look than it should.
 void Engine::examine_peers(Clock::duration unseen) {
   next_death_ = Deadline::never();
   for (std::uint32_t other = 0; other < peers_.size(); ++other) {

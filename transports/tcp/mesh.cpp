@@ -53,16 +53,18 @@ bool calls(int from, int to, int ranks) {
   return 2 * distance < ranks || (2 * distance == ranks && from < to);
 }
 
-/// An idle connection to a host that vanished ends after 4 s. (What is under way and unacknowledged: Engine.)
-void keep_alive(const Socket& socket) {
+/// An idle connection to a host that vanished ends after 4 s. (What is under way and unacknowledged: Engine, which
+/// tells why no connection within this host does so.)
+void prepare(const Socket& socket) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(socket.get(), level, option, &value, sizeof value);
   };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  if (socket.stays_on_host()) return;
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
 class MeshBuilder {
@@ -153,7 +155,7 @@ class MeshBuilder {
   void take(int rank, Connection& connection) {
     MeshPeer& peer = mesh_[static_cast<std::size_t>(rank)];
     peer.socket = connection.release(peer.unread);
-    keep_alive(peer.socket);
+    prepare(peer.socket);
   }
 
   Status cannot_accept(const Doorman& doorman) const {

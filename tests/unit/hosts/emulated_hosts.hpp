@@ -173,7 +173,11 @@ class EmulatedHosts {
     setup.run_messages = [&rank](std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces) {
       return rank.all[lane]->run_messages(messages, pieces);
     };
-    setup.has_failed = [&rank] { return rank.has_failed(); };
+    setup.has_failed = [&rank] {
+      if (!rank.has_failed()) return false;
+      std::atomic_ref(rank.mailbox.abort) = 1;  // as a rank's attendant does: else its kernel would wait for ever
+      return true;
+    };
     setup.fail = [&rank](const Error& error) {
       rank.all.front()->fail_in(error);
       EmulatedHosts::fail(rank);  // else its kernel would wait for ever

@@ -281,8 +281,8 @@ TEST(PipesOfFourRanks, GoByTheBound) {
   EXPECT_TRUE(is_piped(19, Collective::reduce, 128 * mb));
   EXPECT_FALSE(is_piped(20, Collective::reduce, 128 * mb));
   EXPECT_TRUE(is_piped(20, Collective::reduce, 256 * mb));
-  EXPECT_TRUE(is_piped(19, Collective::reduce_scatter, 8 * mb));
-  EXPECT_FALSE(is_piped(20, Collective::reduce_scatter, 64 * mb - 64));
+  EXPECT_TRUE(is_piped(31, Collective::reduce_scatter, 8 * mb));
+  EXPECT_FALSE(is_piped(32, Collective::reduce_scatter, 64 * mb - 64));
   EXPECT_TRUE(is_piped(63, Collective::reduce_scatter, 64 * mb));
   for (const std::uint32_t max_sms : {16u, 48u}) {
     EXPECT_TRUE(is_piped(max_sms, Collective::all_reduce, 8 * mb)) << max_sms;

@@ -20,10 +20,10 @@
 namespace strait::tcp {
 namespace {
 
-/// Until it holds, or for 10 s.
+/// Until it holds, or for a minute: machines may be busy.
 template <class Condition>
 bool soon(const Condition& condition) {
-  const Deadline deadline = Deadline::after_ms(10'000);
+  const Deadline deadline = Deadline::after_ms(60'000);
   while (!condition()) {
     if (deadline.expired()) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -147,15 +147,16 @@ TEST_F(UnansweredPeers, AreLostIfTheyAreElsewhere) {
 
 /// A process that has not run for a while knows nothing of its peers.
 TEST_F(UnansweredPeers, AreNotLostForWhatTheEngineMissed) {
+  std::chrono::steady_clock::time_point released;
   {
     const std::lock_guard lock(engine_->mutex());
     send_to_all();
     for (int i = 0; i < 16; ++i) engine_->poll_all();  // sends what is queued
     std::this_thread::sleep_for(std::chrono::milliseconds(4500));
+    released = std::chrono::steady_clock::now();
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  EXPECT_FALSE(engine_->has_died(2));
   EXPECT_TRUE(soon([&] { return engine_->has_died(2); }));
+  EXPECT_GE(std::chrono::steady_clock::now() - released, std::chrono::seconds(2));
 }
 
 }  // namespace
