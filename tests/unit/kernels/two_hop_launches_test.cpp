@@ -55,12 +55,14 @@ TEST(TwoHopsOfFourRanks, Overlap) {
 
 /// Blocks that the user has few of are busy in any case: no more rounds than slots make.
 TEST(TwoHopsOfFourRanks, OfFewBlocksDoNotOverlap) {
-  for (const std::uint32_t blocks : {4u, 8u, 12u}) {
+  for (const std::uint32_t blocks : {4u, 8u, 12u, 16u}) {
     const DeviceCalls calls = calls_of(4, blocks);
     for (const Collective collective : {Collective::reduce, Collective::broadcast})
       for (const std::size_t bytes : {mb, 4 * mb, 16 * mb, 64 * mb}) {
         const DeviceLaunch launch = launch_of(calls, collective, bytes);
-        ASSERT_FALSE(launch.piped) << name(collective) << " of " << bytes;
+        const bool is_piped = collective == Collective::broadcast && blocks == 16 && bytes >= 8 * mb;
+        ASSERT_EQ(launch.piped, is_piped) << name(collective) << " of " << bytes;
+        if (is_piped) continue;
         const auto call = std::get<kernels::TwoHop>(launch.argument);
         const std::size_t slot_bytes = calls.ring().slots[static_cast<std::size_t>(launch.wire)].slot_bytes;
         const std::size_t held = slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.wire);
