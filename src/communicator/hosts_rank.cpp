@@ -160,6 +160,9 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
   argument.slot_bytes = slot_bytes;
   argument.first_step = what.first_step;
   argument.end_step = what.end_step;
+  argument.own_to = what.own.to;
+  argument.own_from = what.own.from;
+  argument.own_bytes = static_cast<std::uint32_t>(what.own.bytes);
   argument.call = what.call;
   argument.call.flow_count = static_cast<std::uint32_t>(what.flows.size());
   argument.call.blocks = NetworkCalls::blocks_for(what, max_sms != 0 ? max_sms : request_.max_sms);
@@ -283,7 +286,9 @@ void HostsRank::tell_of_failed_gpu() const {
 }
 
 std::optional<bool> HostsRank::is_idle() const {
-  return questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
+  const auto idle = questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
+  if (idle != true || request_.watch->has_failed()) return idle;
+  return proxy_->is_idle();
 }
 
 std::optional<DeviceProgress> HostsRank::progress() {
@@ -293,13 +298,16 @@ std::optional<DeviceProgress> HostsRank::progress() {
 Status HostsRank::await_work() {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  return has_own_work_ended() ? request_.host->await_device() : CallOrder::has_not_ended(request_.device);
+  if (!has_own_work_ended()) return CallOrder::has_not_ended(request_.device);
+  proxy_->drain();
+  return request_.host->await_device();
 }
 
 HostsRank::~HostsRank() {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
   const bool ended = !order_ || has_own_work_ended();
+  if (ended && proxy_) proxy_->drain();
   attendant_ = {};
   if (order_ && order_->has_failed()) (void)request_.host->await_device();
   hear_of_failures();  // else the peers would not

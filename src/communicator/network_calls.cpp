@@ -18,7 +18,8 @@ constexpr std::size_t good_rounds = 8;
 constexpr std::size_t short_round_bytes = 128 << 10;
 /// Of a message.
 constexpr std::size_t least_stripe_bytes = 128 << 10;
-/// What a rank has for itself: less goes along with the others' messages, which costs less than a copy more.
+/// What a rank has for itself: less is copied by the kernel, or goes along with the others' messages, which costs less
+/// than a copy more.
 constexpr std::size_t least_copy_bytes = 64 << 10;
 constexpr std::size_t grain_bytes = 16;
 /// That fill a link to the host.
@@ -46,6 +47,15 @@ std::size_t offset_of(std::size_t block, std::size_t count, const std::vector<st
 
 void add_copy(const void* from, void* to, std::size_t bytes, std::vector<NetworkLaunch::Copy>& copies) {
   if (to != from) copies.push_back({static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes});
+}
+/// What stays with the rank.
+void keep(const void* from, void* to, std::size_t bytes, NetworkLaunch& launch) {
+  if (bytes >= least_copy_bytes) return add_copy(from, to, bytes, launch.copies);
+  if (to != from) launch.own = {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes};
+}
+
+bool comes_anything(const std::vector<Flow>& flows) {
+  return std::any_of(flows.begin(), flows.end(), [](const Flow& flow) { return !flow.sends; });
 }
 
 Call message_of(const Call& call, std::uint32_t peer, bool sends, std::size_t offset, std::size_t count) {
@@ -138,10 +148,6 @@ NetworkLaunch NetworkCalls::in_rounds(const Call& call, const Part& part, std::v
   }
   NetworkLaunch launch;
   launch.call.rounds = kernels::pieces_of(flows.front());
-  const std::size_t end = part.first + call.count;
-  launch.first_step = static_cast<std::uint32_t>(first_bytes / piece);
-  launch.end_step = end < part.whole ? static_cast<std::uint32_t>(end * size_bytes(call.type) / piece)
-                                     : kernels::steps_of(launch.call.rounds);
   launch.call.root = call.root;
   launch.call.among = Among::across;
   launch.call.collective = call.collective;
@@ -150,6 +156,11 @@ NetworkLaunch NetworkCalls::in_rounds(const Call& call, const Part& part, std::v
   launch.call.wire = call.wire;
   launch.flows = std::move(flows);
   if (call.residual != nullptr) add_residual(call, part, launch);
+  launch.call.is_awaited = comes_anything(launch.flows);
+  const std::size_t end = part.first + call.count;
+  launch.first_step = static_cast<std::uint32_t>(first_bytes / piece);
+  launch.end_step = end < part.whole ? static_cast<std::uint32_t>(end * size_bytes(call.type) / piece)
+                                     : kernels::steps_of(launch.call);
   return launch;
 }
 
@@ -179,10 +190,8 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
   if (!call.send_counts.empty() || !call.receive_counts.empty()) return for_each_host(call);
   if (call.count == 0) return {};
   const bool is_root = call.root == host_;
-  const std::size_t bytes = call.count * size_bytes(call.type);
-  const bool is_copied = bytes >= least_copy_bytes;
   std::vector<Flow> flows;
-  std::vector<NetworkLaunch::Copy> copies;
+  std::byte* own = nullptr;  // where this rank's block goes
   const auto add_block = [&](std::size_t host, const void* buffer, const std::vector<std::size_t>& offsets,
                              bool sends) {
     const std::byte* const block = element_at(buffer, offset_of(host, call.count, offsets), call.type);
@@ -202,15 +211,13 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
   switch (call.collective) {
     case Collective::all_gather:
       for (std::size_t host = 0; host < hosts_.size(); ++host)
-        if (host != host_ || !is_copied) add_block(host, call.receive, call.receive_offsets, false);
-      if (is_copied)
-        add_copy(call.send, element_at(call.receive, offset_of(host_, call.count, call.receive_offsets), call.type),
-                 bytes, copies);
+        if (host != host_) add_block(host, call.receive, call.receive_offsets, false);
+      own = element_at(call.receive, offset_of(host_, call.count, call.receive_offsets), call.type);
       break;
     case Collective::broadcast:
-      if (is_root && is_copied)
-        add_copy(call.send, call.receive, bytes, copies);
-      else if (!is_root || call.receive != call.send)
+      if (is_root)
+        own = element_at(call.receive, 0, call.type);
+      else
         flows.push_back(flow(call.receive, call.count, call, false));
       break;
     case Collective::reduce:
@@ -220,7 +227,7 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
       flows.push_back(flow(call.receive, call.count, call, false));
   }
   NetworkLaunch launch = in_rounds(call, part, std::move(flows));
-  launch.copies = std::move(copies);
+  if (own != nullptr) keep(call.send, own, call.count * size_bytes(call.type), launch);
   return {std::move(launch)};
 }
 
@@ -253,9 +260,13 @@ std::vector<NetworkLaunch> NetworkCalls::in_one_round(const Call& call) const {
     launch.flows.back().piece_bytes = static_cast<std::uint32_t>(round_up(bytes, grain_bytes));
   };
   add(call.send, sizes.send_bytes, true);
-  add(call.receive, sizes.receive_bytes, false);
+  if (call.collective == Collective::broadcast && rank_ == call.root)
+    keep(call.send, call.receive, sizes.receive_bytes, launch);
+  else
+    add(call.receive, sizes.receive_bytes, false);
   launch.call.rounds = 1;
-  launch.end_step = kernels::steps_of(1);
+  launch.call.is_awaited = launch.flows.empty() || comes_anything(launch.flows);
+  launch.end_step = kernels::steps_of(launch.call);
   launch.call.root = call.root;
   launch.call.count = call.count;
   launch.call.among = Among::all;
@@ -341,6 +352,7 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
   for (NetworkLaunch& launch : launches) {
     share_slots(launch.flows);
     heed_places(launch.flows);
+    launch.call.is_awaited = comes_anything(launch.flows);
   }
   return launches;
 }

@@ -1,11 +1,14 @@
 #include "communicator/network_proxy.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/forks.hpp"
+#include "base/log.hpp"
 #include "base/own_thread.hpp"
 #include "base/shortage.hpp"
 
@@ -22,6 +25,41 @@ using kernels::NetworkWords;
 constexpr auto spin = std::chrono::microseconds(200);
 constexpr auto first_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
 constexpr int looks_between_clocks = 64;
+constexpr std::uint32_t longest_exit_ms = 10'000;
+
+/// Of a process that ends and leaves its communicators as they are: what its streams have sent is on its way.
+class LeftAtExit {
+ public:
+  static LeftAtExit& instance() {
+    static auto* const left = new LeftAtExit;  // a communicator may be destroyed after what is static here
+    [[maybe_unused]] static const int registered = std::atexit([] { instance().drain(); });
+    return *left;
+  }
+  void add(const NetworkProxy& proxy) {
+    const std::lock_guard lock(mutex_);
+    if (generation_ != fork_generation()) proxies_.clear();  // the parent's
+    generation_ = fork_generation();
+    proxies_.push_back(&proxy);
+  }
+  void remove(const NetworkProxy& proxy) {
+    const std::lock_guard lock(mutex_);
+    std::erase(proxies_, &proxy);
+  }
+
+ private:
+  void drain() {
+    if (generation_ != fork_generation()) return;  // the threads are the parent's
+    const auto deadline = Deadline::after_ms(longest_exit_ms);
+    const std::lock_guard lock(mutex_);
+    for (const NetworkProxy* proxy : proxies_)
+      if (!proxy->drain(deadline))
+        log_warn(-1, "this process ends before what it sent to other hosts has gone: they did not take it for " +
+                         std::to_string(longest_exit_ms / 1000) + " s. Destroy its communicators before");
+  }
+  std::mutex mutex_;
+  std::atomic<std::uint32_t> generation_ = fork_generation();
+  std::vector<const NetworkProxy*> proxies_;
+};
 
 std::uint64_t read(NetworkWords::Word& word) { return std::atomic_ref(word.value).load(std::memory_order_acquire); }
 void write(NetworkWords::Word& word, std::uint64_t value) {
@@ -55,6 +93,7 @@ class NetworkProxy::Pieces final : public MessagePieces {
 };
 
 Status NetworkProxy::start() {
+  LeftAtExit::instance().add(*this);
   const SignalsBlocked inherited;
   now_.pieces.resize(kernels::max_flows);
   try {
@@ -69,12 +108,24 @@ Status NetworkProxy::start() {
 }
 
 void NetworkProxy::end() {
+  LeftAtExit::instance().remove(*this);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   threads_.clear();
+}
+
+bool NetworkProxy::is_idle() const {
+  const std::uint64_t carried_out = read(setup_.words->carried_out);
+  return read(setup_.words->posted) == carried_out;
+}
+
+bool NetworkProxy::drain(const Deadline& deadline) const {
+  bool is_late = false;
+  await([&] { return is_idle() || (is_late = deadline.expired()); });
+  return !is_late;
 }
 
 void NetworkProxy::expect() {
@@ -89,14 +140,14 @@ void NetworkProxy::lead() {
   begin_polling_thread("strait-network");
   while (await_call()) {
     const Status done = or_shortage([this] {
-      describe_call();
+      hear();
       return carry_out_together();
     });
     if (!done) {
       if (!stopping_) setup_.fail(done.error());  // else what was left was that other lanes are through
       return;
     }
-    ++calls_;
+    write(setup_.words->carried_out, ++calls_);
   }
 }
 
@@ -146,14 +197,14 @@ bool NetworkProxy::await(Condition&& condition) const {
   }
 }
 
-/// The kernel describes the next one when all of this has been carried out.
-void NetworkProxy::describe_call() {
-  const NetworkWords& words = *setup_.words;
+/// What the kernel has described.
+void NetworkProxy::hear() {
+  const NetworkWords::Description& description = setup_.words->description_of(calls_);
   for (std::size_t place = 0; place < now_.flows.size(); ++place)
     if (now_.call.collective == Collective::send_recv) now_.pieces[place] += kernels::pieces_of(now_.flows[place]);
   now_.first_round += now_.call.rounds;
-  now_.call = words.call;
-  now_.flows.assign(words.flows, words.flows + now_.call.flow_count);
+  now_.call = description.call;
+  now_.flows.assign(description.flows, description.flows + now_.call.flow_count);
 }
 
 /// The first thread does alone what is one lane's: nobody is woken for a call of one round, or for short messages of
@@ -222,8 +273,7 @@ Call NetworkProxy::call_of_round(std::uint32_t round) const {
   const std::uint64_t number = now_.first_round + round;
   own.send = setup_.slots + kernels::network_slot(number, true, setup_.slot_bytes);
   own.receive = setup_.slots + kernels::network_slot(number, false, setup_.slot_bytes);
-  const auto is_sent = [](const Flow& flow) { return flow.sends; };
-  if (own.collective == Collective::broadcast && std::all_of(now_.flows.begin(), now_.flows.end(), is_sent))
+  if (own.collective == Collective::broadcast && !call.is_awaited)
     own.receive = const_cast<void*>(own.send);  // the root has what it sends
   if (call.residual_blocks != 0) own.residual = bring_residual(number, own.count);
   return own;

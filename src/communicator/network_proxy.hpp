@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "communicator/call.hpp"
 #include "executor/host/host_program.hpp"
@@ -51,6 +52,11 @@ class NetworkProxy {
   NetworkProxy& operator=(const NetworkProxy&) = delete;
   /// Code::system_error where there are no threads to be had.
   Status start();
+  /// Whether all that kernels have described so far has been carried out: what is only sent ends its kernel before.
+  bool is_idle() const;
+  /// Until it has, the communicator has failed, or the deadline. False: that. From any thread. Where a process ends and
+  /// leaves its communicators as they are, this is done at its exit.
+  bool drain(const Deadline& deadline = Deadline::never()) const;
   /// Ends the threads; what they are at ends when the communicators of the host ranks do.
   void end();
   /// Before, or when, a stream comes to a launch. From any thread.
@@ -71,7 +77,7 @@ class NetworkProxy {
   /// Polls. False: the communicator has failed, or this ends.
   template <class Condition>
   bool await(Condition&& condition) const;
-  void describe_call();
+  void hear();
   Status carry_out_together();
   Status carry_out(std::uint32_t lane);
   std::uint32_t lanes_of_call() const { return now_.call.wire == WireFormat::off ? setup_.exact_lanes : setup_.lanes; }

@@ -13,16 +13,21 @@
 ///
 /// A call goes in rounds. Of a round the kernel's blocks fill a slot together, each with its share of every flow, and
 /// say so by a counter of their own; the proxy carries the round out between that slot and one for what comes, and says
-/// so by its counter. The kernel is up to network_depth rounds ahead of what it has taken. A block fills the slot of a
-/// round only when it has taken what came in that slot's last use: so the proxy, which waits for all blocks, may write
-/// both. What a call sends may become ready while it is on its way: then several launches make its steps, and what is
+/// so by its counter. The kernel is up to network_depth rounds ahead of what has been carried out, and what came. A
+/// block fills the slot of a round only when that slot's last round has been carried out, in whichever call that was,
+/// and it has taken what came of it: so the proxy, which waits for all blocks, may write both. A launch to which nothing
+/// comes ends once all is in slots, and the next one begins while that is carried out.
+///
+/// What a call sends may become ready while it is on its way: then several launches make its steps, and what is
 /// left on its way between them is for the next one to take. Sends and receives have no rounds: each flow has a ring of
-/// pieces and two counters of its own, and one block, so that none waits for another. All counters go on from call to
-/// call, and live in memory, so that graphs replay right: what the proxy is to do it hears from the kernel, with each
-/// launch.
+/// pieces and two counters of its own, and one block, so that none waits for another. Their rings lie otherwise than
+/// slots do: they, and the first rounds after them, wait until all calls before have been carried out.
+///
+/// All counters go on from call to call, and live in memory, so that graphs replay right: what the proxy is to do it
+/// hears from the kernel, with each launch.
 namespace strait::kernels {
 
-inline constexpr std::uint32_t network_depth = 8;  ///< slots each way; a power of two
+inline constexpr std::uint32_t network_depth = 8;  ///< slots each way, and calls on their way; a power of two
 inline constexpr std::uint32_t max_network_blocks = 16;
 inline constexpr std::uint32_t max_flows = 88;  ///< that arguments have room for
 
@@ -60,9 +65,6 @@ constexpr std::uint32_t pieces_of(const Flow& flow) {
   return static_cast<std::uint32_t>((flow.bytes + flow.piece_bytes - 1) / flow.piece_bytes);
 }
 
-/// Of a call with so many rounds: step k brings round k into its slot, and takes what came of round k - network_depth.
-constexpr std::uint32_t steps_of(std::uint32_t rounds) { return rounds + network_depth; }
-
 /// What the proxy does with the flows of a call.
 struct NetworkCall {
   enum class Among : std::uint8_t {
@@ -79,10 +81,16 @@ struct NetworkCall {
   DataType type;
   ReduceOp op;
   WireFormat wire;
+  bool is_awaited;  ///< until it has been carried out: something comes, or it is a barrier
   /// Of a call with a residual (Call::residual): runs of floats in the slots, one for each block that is sent, from
   /// this offset on in both. What comes back is what the format lost. 0: none.
   std::uint32_t residual_blocks, residual_offset;
 };
+
+/// By all launches of a call: step k brings round k into its slot, and takes what came of round k - network_depth.
+constexpr std::uint32_t steps_of(const NetworkCall& call) {
+  return call.rounds + (call.is_awaited ? network_depth : 0);
+}
 
 /// In the host memory of a rank, pinned, before its slots. What the device writes, and what the host does, lie on lines
 /// of their own.
@@ -90,19 +98,27 @@ struct NetworkWords {
   struct alignas(128) Word {
     std::uint64_t value;
   };
-  Word posted;                      ///< by the device: how many calls it has described, of which `call` is the last
-  Word done;                        ///< by the host: rounds that it has carried out
+  /// What the proxy is to do. Those of calls that follow one another lie apart.
+  struct alignas(128) Description {
+    NetworkCall call;
+    Flow flows[max_flows];
+  };
+  Word posted;                      ///< by the device: calls that it has described
+  Word carried_out;                 ///< by the host: calls, and
+  Word done;                        ///< of these and the next one rounds, that it has carried out
   Word pushed[max_network_blocks];  ///< by the device, each block: rounds of which its share is in the slots
   Word moved[max_flows];            ///< by the device: pieces of a message that it has filled, or taken
   Word ready[max_flows];            ///< by the host: pieces that it has sent and are free again, or that have come
-  alignas(128) NetworkCall call;
-  Flow flows[max_flows];
+  Description descriptions[network_depth];
+  constexpr Description& description_of(std::uint64_t call) { return descriptions[call % network_depth]; }
 };
 inline constexpr std::size_t network_words_bytes = (sizeof(NetworkWords) + 4095) / 4096 * 4096;
 
 /// In this device's memory: what earlier calls came to. Zeros at first.
 struct NetworkCounts {
   std::uint64_t calls, rounds;
+  std::uint64_t calls_carried_out, rounds_done;  ///< of these, as far as anybody has looked
+  std::uint64_t messages;           ///< calls up to the last one that was messages
   std::uint32_t through;            ///< blocks of this launch that have ended
   std::uint32_t gave_up;            ///< not 0: a launch did, and none may follow
   std::uint64_t pieces[max_flows];  ///< of messages, by the place of their flow
@@ -116,7 +132,11 @@ struct NetworkExchange {
   std::byte* slots;
   NetworkCounts* counts;
   std::uint32_t slot_bytes;
-  std::uint32_t first_step, end_step;  ///< of steps_of(call.rounds), that this launch makes; of messages both 0
+  std::uint32_t first_step, end_step;  ///< of steps_of(call), that this launch makes; of messages both 0
+  /// What stays with the rank, of this device's memory; own_bytes == 0: nothing.
+  std::byte* own_to;
+  const std::byte* own_from;
+  std::uint32_t own_bytes;
   NetworkCall call;
   Flow flows[max_flows];
 };

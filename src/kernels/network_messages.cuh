@@ -28,6 +28,7 @@ class MessageProgress {
     ready_ = &exchange.words->ready[place].value;
     before_ = exchange.counts->pieces[place];
     total_ = pieces_of(flow);
+    is_awaited_ = exchange.call.is_awaited;
     lead_ = flow.sends ? flow.depth : 0;
     allowed_ = total_;
     if (flow.after == 0) return;
@@ -36,8 +37,8 @@ class MessageProgress {
     allowed_ = 0;
   }
   __device__ std::uint64_t before() const { return before_; }
-  /// All is sent, and the ring free for what comes next; or all is taken.
-  __device__ bool has_ended() const { return moved_ == total_ && seen_ == total_; }
+  /// All is sent, and the ring free for what comes next, or at least in the ring; or all is taken.
+  __device__ bool has_ended() const { return moved_ == total_ && (seen_ == total_ || !is_awaited_); }
   /// Which pieces may be moved now. Asks the host, over PCIe, when it has moved all those that it knows of.
   __device__ __forceinline__ void next(std::uint32_t& first, std::uint32_t& end) {
     if (moved_ == may_move() && !has_ended()) {
@@ -60,6 +61,7 @@ class MessageProgress {
   std::uint32_t lead_ = 0;   ///< of what is sent: pieces of the ring
   std::uint32_t seen_ = 0;   ///< of this launch: pieces that the host was last seen to have sent, or to have got
   std::uint32_t moved_ = 0;  ///< likewise: that a turn has moved
+  bool is_awaited_ = true;
 };
 
 /// By the first warp: waits until anything may be moved, and says what.
@@ -115,6 +117,18 @@ __device__ __forceinline__ void move_turn(const NetworkExchange& exchange, const
   }
 }
 
+/// By one thread: waits for all calls before, whose slots are where this one's rings are. False: this launch, or one
+/// before it, gives up.
+__device__ __forceinline__ bool may_begin(const NetworkExchange& exchange) {
+  NetworkCounts& counts = *exchange.counts;
+  if (acquire_count(&counts.gave_up) != 0) return false;
+  const std::uint64_t calls = load_word(&counts.calls);
+  std::uint64_t seen = load_word(&counts.calls_carried_out);
+  if (await_proxy(exchange, exchange.words->carried_out, calls, seen)) return true;
+  store_count(&counts.gave_up, 1);
+  return false;
+}
+
 /// By all threads of a block that has not given up: the last one says what later launches begin with. None is the last
 /// where another gave up.
 __device__ __forceinline__ void end_messages(const NetworkExchange& exchange, MessagesMemory& shared) {
@@ -126,7 +140,8 @@ __device__ __forceinline__ void end_messages(const NetworkExchange& exchange, Me
     counts.pieces[i] += pieces_of(exchange.flows[i]);
   if (threadIdx.x != 0) return;
   counts.through = 0;
-  ++counts.calls;
+  counts.calls_carried_out = counts.calls + (exchange.call.is_awaited ? 1 : 0);  // those before have been: it began
+  counts.messages = ++counts.calls;
 }
 
 /// A template only so that a header may hold it.
@@ -136,7 +151,7 @@ __global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_
   auto& shared = shared_memory<MessagesMemory>();
   const Ring& ring = exchange.ring;
   mark_start(ring, begin_launch(ring));
-  if (__syncthreads_or(acquire_count(&exchange.counts->gave_up) != 0 ? 1 : 0) != 0) return tell_finished(ring);
+  if (__syncthreads_or(threadIdx.x == 0 && !may_begin(exchange) ? 1 : 0) != 0) return tell_finished(ring);
   MessageProgress progress(exchange, threadIdx.x);
   if (threadIdx.x < warp_threads) shared.before[threadIdx.x] = progress.before();
   if (blockIdx.x == 0) {

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <string>
+#include <thread>
 
+#include "base/deadline.hpp"
 #include "gpu/device_checks.hpp"
 #include "gpu/island_mail.hpp"
 #include "gpu/residual_check.hpp"
+#include "support/shared_count.hpp"
 
 namespace strait::testing {
 namespace {
@@ -221,6 +225,53 @@ TEST_P(DeviceHosts, OtherCallsAreTold) {
       (void)straitAllReduce(side.send(), side.receive(), 2000, straitFloat32, straitSum, comm, side.stream());
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
     EXPECT_EQ(error_of(comm), straitMismatch) << straitGetLastError(comm);
+  });
+}
+
+/// A root, and who sends, end before the others begin; and what waits for the communicator waits for what is on its way.
+TEST_P(DeviceHosts, WhatIsOnlySentIsNotAwaited) {
+  if (GetParam().ranks > 2) GTEST_SKIP() << "ranks of one host wait for one another";
+  SharedCount through;
+  run([&](straitComm_t comm, int rank, int /*ranks*/) {
+    constexpr std::size_t bytes = 100'003, calls = 3;
+    DeviceSide side(std::size_t{1} << 20);
+    Bytes data(bytes);
+    const auto give = [&](std::size_t seed) {
+      data = rank == 0 ? random_elements(DataType::uint8, bytes, seed) : Bytes(bytes, std::byte{poison});
+      STRAIT_EXPECT_CUDA(cudaMemcpy(side.send(), data.data(), bytes, cudaMemcpyDefault));
+    };
+    const auto await = [&](int parts) {
+      const auto end = Deadline::after_ms(60'000);
+      while (through.value < parts && !end.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_FALSE(end.expired()) << "part " << parts;
+    };
+    const auto verify = [&](std::size_t seed) {
+      STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
+      STRAIT_EXPECT_CUDA(cudaMemcpy(data.data(), side.send(), bytes, cudaMemcpyDefault));
+      EXPECT_TRUE(data == random_elements(DataType::uint8, bytes, seed)) << seed;
+    };
+    if (rank == 1) await(1);
+    for (std::size_t i = 0; i < calls; ++i) {
+      give(i);
+      STRAIT_EXPECT_OK(straitBroadcast(side.send(), side.send(), bytes, straitUint8, 0, comm, side.stream()));
+      verify(i);
+    }
+    if (rank == 0) through.value = 1;
+    STRAIT_EXPECT_OK(straitCommSynchronize(comm));
+    if (rank == 1) await(2);
+    give(calls);
+    if (rank == 0) {
+      STRAIT_EXPECT_OK(straitSend(side.send(), bytes, straitUint8, 1, comm, side.stream()));
+      verify(calls);
+      through.value = 2;
+      STRAIT_EXPECT_OK(straitCommSynchronize(comm));
+      int done = 0;
+      STRAIT_EXPECT_OK(straitCommQuery(comm, &done));
+      EXPECT_EQ(done, 1);
+    } else {
+      STRAIT_EXPECT_OK(straitRecv(side.send(), bytes, straitUint8, 0, comm, side.stream()));
+      verify(calls);
+    }
   });
 }
 

@@ -1,30 +1,49 @@
 // A GPU rank and its proxy (src/kernels/network.cuh): blocks that bring rounds into slots of host memory together, and
 // a thread of the host that carries each round out, to other hosts, and says so by one counter. A block is up to DEPTH
-// rounds ahead of what it has taken. Three calls, of which the second has one block only: all counters go on. The first
-// call has two launches, between which the proxy goes on with what is on its way. What other hosts do is no part of
-// this: the proxy may stop at any time, and then the abort word is raised.
+// rounds ahead of what has been carried out and, where anything comes, of what it has taken. Four calls, of which the
+// second has one block only: all counters go on. The first call has two launches, between which the proxy goes on with
+// what is on its way. To the second and the third nothing comes: they end once all is in slots, and the next ones may
+// find slots, and, where calls are SHORT, the place where one was described, still in use; SHORT ones tell with their
+// first round that they have been described. With MESSAGES the third has no rounds, but pieces in all slots, as messages
+// do: they wait for all calls before, and rounds after them likewise. What other hosts do is no part of this: the proxy
+// may stop at any time, and then the abort word is raised.
 //
 // A block is one thread here; block.pml has its threads. What it brings and takes in one step it may do in any order: it
 // tells when both are done.
+// variants: ROUNDS SHORT MESSAGES
 // mutants: NO_FENCE=assertion NO_FENCE_OF_CALL=assertion NO_RELEASE=assertion
 // mutants: NO_ACQUIRE_OF_CALL=assertion NO_ACQUIRE_OF_SHARES=assertion NO_ACQUIRE_OF_RESULTS=assertion
 // mutants: ONE_BLOCK_IS_ENOUGH=assertion PUSHED_BEFORE_TAKING=assertion TOO_FAR_AHEAD=assertion
 // mutants: DONE_BEFORE_READING=assertion DONE_BEFORE_WRITING=assertion
-// mutants: ROUNDS_NOT_KEPT=assertion CALLS_NOT_KEPT=deadlock KEPT_BEFORE_ALL_HAVE_READ=assertion
+// mutants: ROUNDS_NOT_KEPT=assertion CALLS_NOT_KEPT=deadlock KEPT_BEFORE_ALL_HAVE_READ=deadlock
 // mutants: PUSHES_COUNTED_BY_BLOCK=deadlock NO_AFTER_PREDECESSOR=assertion
 // mutants: NO_ABORT=deadlock GO_ON_AFTER_GIVING_UP=assertion
 // mutants: KEPT_BY_EACH_LAUNCH=deadlock STEP_LEFT_OUT=deadlock STEP_TWICE=assertion
+// mutants: SLOT_NOT_AWAITED=assertion SHORT:ONE_MORE_DESCRIBED=assertion SHORT:TAKEN_FOR_CARRIED_OUT=assertion
+// mutants: MESSAGES:MESSAGES_NOT_AWAITED=assertion MESSAGES:ROUNDS_NOT_AWAITED=assertion
+// mutants: MESSAGES:CARRIED_OUT_WHEN_HEARD=assertion
 #define BLOCKS 2
 #define PROXY BLOCKS
 #define DEPTH 2
-#define CALLS 3
+#define CALLS 4
 #define SLOTS (BLOCKS * DEPTH)
-#define PLACES (2 * SLOTS + 1)
+#define PLACES (2 * SLOTS + DEPTH)
 bit has_stopped;  // the proxy
 #define deadline_passed (me == PROXY && has_stopped)
 #include "memory.inc"
 
-#define rounds_of(call) ((call) == 0 -> 3 : (call))
+#ifdef MESSAGES
+#define is_messages(call) ((call) == 2)
+#else
+#define is_messages(call) false
+#endif
+#ifdef SHORT
+#define rounds_of_third 1
+#else
+#define rounds_of_third (is_messages(2) -> 0 : 2)
+#endif
+#define rounds_of(call) ((call) == 0 -> 3 : ((call) == 2 -> rounds_of_third : 1))
+#define is_awaited(call) ((call) == 0 || (call) == 3)
 #define blocks_of(call) ((call) == 1 -> 1 : 2)
 #define LAUNCHES (CALLS + 1)
 #define call_of(launch) ((launch) < 2 -> 0 : (launch) - 1)
@@ -37,21 +56,23 @@ bit has_stopped;  // the proxy
 #define AFTER_CUT CUT
 #endif
 #define first_step_of(launch) ((launch) == 1 -> AFTER_CUT : 0)
-#define end_step_of(launch) ((launch) == 0 -> CUT : rounds_of(call_of(launch)) + LEAD)
+#define steps_of(call) (rounds_of(call) + (is_awaited(call) -> LEAD : 0))
+#define end_step_of(launch) ((launch) == 0 -> CUT : steps_of(call_of(launch)))
 #define share_place(block, round) ((block) * DEPTH + (round) % DEPTH)
 #define result_place(block, round) (SLOTS + share_place(block, round))
-#define call_place (2 * SLOTS)
+#define call_place(call) (2 * SLOTS + (call) % DEPTH)
 #define datum_of(call, round, block) (1 + ((call) * 4 + (round)) * BLOCKS + (block))
 #define RESULT 64  // is added to what comes
 
 // Words of host memory that count on: to see one late is to have been late.
-byte posted, done, pushed[BLOCKS];
+byte posted, carried_out, done, pushed[BLOCKS], moved;
 // In the device's memory.
 byte calls, rounds, through;
+byte messages, known;  // calls up to the last messages, and that are known to have been carried out
 bit is_over;        // a launch has given up
 byte ended[LAUNCHES];  // blocks of each
 // What is still to be read. No part of the protocol: what it must keep to.
-bit is_unread[2 * SLOTS];
+bit is_unread[PLACES];
 
 #ifdef NO_AFTER_PREDECESSOR
 #define predecessor_has_ended (launch == 0 || ended[launch - 1] > 0)
@@ -63,6 +84,20 @@ inline keep() {
 #ifndef ROUNDS_NOT_KEPT
   rounds = first + rounds_of(call);
 #endif
+  if
+#ifdef TAKEN_FOR_CARRIED_OUT
+  :: true -> known = number
+#else
+  :: is_awaited(call) -> known = number
+  :: else -> skip
+#endif
+  fi;
+#ifdef MESSAGES
+  if
+  :: is_messages(call) -> messages = number
+  :: else -> skip
+  fi;
+#endif
 #ifndef CALLS_NOT_KEPT
   calls = number
 #else
@@ -70,12 +105,40 @@ inline keep() {
 #endif
 }
 
+// Calls of one round say so later, with that.
 inline post() {
-  store(call_place, call + 1, 0);
+  assert(!is_unread[call_place(call)]);
+  is_unread[call_place(call)] = 1;
+  store(call_place(call), call + 1, 0);
+#ifndef SHORT
 #ifndef NO_FENCE_OF_CALL
-  arrive_all(call_place, 1);
+  arrive_all(call_place(call), 1);
 #endif
   posted = number
+#endif
+}
+
+#define is_carried_out(least) (known >= (least) || carried_out >= (least))
+#ifdef ONE_MORE_DESCRIBED
+#define may_be_described is_carried_out(calls - DEPTH)
+#else
+#define may_be_described is_carried_out(calls + 1 - DEPTH)
+#endif
+#ifdef MESSAGES_NOT_AWAITED
+#define may_follow true
+#else
+#define may_follow is_carried_out(messages)
+#endif
+
+// It may be described, and its slots are free of what lies otherwise.
+inline await_room() {
+#ifndef ROUNDS_NOT_AWAITED
+  if
+  :: is_messages(call) -> wait_for(is_carried_out(calls))
+  :: else -> skip
+  fi;
+#endif
+  wait_for(may_be_described && may_follow)
 }
 
 inline begin_launch() {
@@ -86,6 +149,7 @@ inline begin_launch() {
   :: else -> skip
   fi;
 #endif
+  await_room();
   first = rounds;
   number = calls + 1;
 #ifdef KEPT_BEFORE_ALL_HAVE_READ
@@ -107,15 +171,24 @@ inline begin_launch() {
 
 inline load_result() { datum = memory[result_place(me, taken)].datum }
 
+#ifdef SLOT_NOT_AWAITED
+#define waits takes
+#else
+#define waits (fills || takes)
+#endif
+
 inline prepare() {
   fills = step < rounds_of(call);
   takes = step >= LEAD && step - LEAD < rounds_of(call);
   if
-  :: takes ->
+  :: waits ->
 #ifdef NO_ACQUIRE_OF_RESULTS
-     load_result();
+     if
+     :: takes -> load_result()
+     :: else -> skip
+     fi;
 #endif
-     wait_for(done > taken)
+     wait_for(done + LEAD > filled)  // `taken` has been, if that is one
   :: else -> skip
   fi
 }
@@ -154,8 +227,37 @@ inline tell_pushed() {
 #else
        pushed[me] = filled + 1
 #endif
+#ifdef SHORT
+       ;
+       if
+       :: me == 0 && step == 0 ->
+#ifndef NO_FENCE_OF_CALL
+          arrive_all(call_place(call), 1);
+#endif
+          posted = number
+       :: else -> skip
+       fi
+#endif
     :: else -> skip
     fi
+  }
+}
+
+// By one block, in the first slots of all, whatever rounds were there.
+inline send_messages() {
+  atomic {
+    for (piece : 0 .. DEPTH - 1) {
+      assert(!is_unread[share_place(0, piece)]);
+      is_unread[share_place(0, piece)] = 1;
+      store(share_place(0, piece), datum_of(call, piece, 0), 0)
+    }
+    piece = 0
+  };
+  atomic {
+#ifndef NO_FENCE
+    arrive_all(share_place(0, 0), DEPTH);
+#endif
+    moved = DEPTH
   }
 }
 
@@ -172,7 +274,7 @@ inline tell_pushed() {
 #endif
 
 proctype Block(byte me) {
-  byte launch, call, step, first, number, datum;
+  byte launch, call, step, first, number, datum, piece;
   bit fills, takes;
   for (launch : 0 .. LAUNCHES - 1) {
     call = call_of(launch);
@@ -195,6 +297,12 @@ proctype Block(byte me) {
          fi
 #endif
        }
+#ifdef MESSAGES
+       if
+       :: is_messages(call) && me == 0 -> send_messages()
+       :: else -> skip
+       fi;
+#endif
        goto ends;
 gave_up:
        is_over = 1;
@@ -253,15 +361,26 @@ inline read_share() {
   }
 }
 
+// Where nobody takes it, it may be written all the same.
 inline write_result() {
   atomic {
     assert(!is_unread[result_place(block, total)]);
-    is_unread[result_place(block, total)] = 1;
+    is_unread[result_place(block, total)] = is_awaited(call);
     store(result_place(block, total), datum_of(call, round, block) + RESULT, 0)
   }
 }
 
 inline tell_done() { done = total + 1 }
+
+inline carry_messages() {
+  atomic { wait_for(moved == DEPTH) };
+  for (block : 0 .. DEPTH - 1) {
+    atomic {
+      assert(memory[share_place(0, block)].datum == datum_of(call, block, 0));
+      is_unread[share_place(0, block)] = 0
+    }
+  }
+}
 
 proctype Proxy(byte me) {
   byte call, round, total, block, described;
@@ -269,14 +388,24 @@ proctype Proxy(byte me) {
   for (call : 0 .. CALLS - 1) {
     atomic {
 #ifdef NO_ACQUIRE_OF_CALL
-      described = memory[call_place].datum;
+      described = memory[call_place(call)].datum;
 #endif
       wait_for(posted > call);
 #ifndef NO_ACQUIRE_OF_CALL
-      described = memory[call_place].datum;
+      described = memory[call_place(call)].datum;
 #endif
-      assert(described == call + 1)
+      assert(described == call + 1);
+      is_unread[call_place(call)] = 0
     };
+#ifdef CARRIED_OUT_WHEN_HEARD
+    carried_out = call + 1;
+#endif
+#ifdef MESSAGES
+    if
+    :: is_messages(call) -> carry_messages()
+    :: else -> skip
+    fi;
+#endif
     for (round : 0 .. rounds_of(call) - 1) {
       atomic { await_shares() };
 #ifdef DONE_BEFORE_READING
@@ -298,7 +427,8 @@ proctype Proxy(byte me) {
         tell_done();
         total++
       }
-    }
+    };
+    carried_out = call + 1
   }
 gave_up:
 }

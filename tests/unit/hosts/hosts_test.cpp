@@ -113,6 +113,45 @@ TEST_P(Hosts, LongBroadcasts) {
   });
 }
 
+/// A root, and who sends, need not wait for the others: these begin when it has done all.
+TEST(HostsOfOne, WhatIsOnlySentIsNotAwaited) {
+  const Islands islands{{0}, {1}, {2}};
+  constexpr std::size_t calls = 3, count = 20'001;
+  EmulatedHosts hosts(islands);
+  std::atomic<int> through{0};
+  hosts.run([&](EmulatedHosts::Rank& rank) {
+    const auto end = Deadline::after_ms(120'000);
+    const auto await_root = [&](int parts) {
+      while (rank.number != 0 && through < parts && !end.expired())
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_FALSE(end.expired()) << "rank 0 waits for who has not begun";
+    };
+    await_root(1);
+    for (std::size_t i = 0; i < calls; ++i) {
+      CollectiveCase c;
+      c.collective = Collective::broadcast;
+      c.type = DataType::float32;
+      c.count = count + i;
+      c.in_place = i % 2 != 0;
+      c.seed = i + 1;
+      check(rank, islands, c);
+    }
+    if (rank.number == 0) through = 1;
+    rank.proxy->drain();
+    await_root(2);
+    Bytes data = random_elements(DataType::uint8, 100'003, rank.number == 2 ? 3 : 7);
+    Call message;
+    message.collective = Collective::send_recv;
+    message.count = data.size();
+    message.sends = rank.number == 0;
+    message.peer = rank.number == 0 ? 2 : 0;
+    message.send = message.receive = data.data();
+    if (rank.number != 1) rank.run_messages(std::span(&message, 1));
+    if (rank.number == 0) through = 2;
+    EXPECT_TRUE(data == random_elements(DataType::uint8, 100'003, 7)) << "rank " << rank.number << rank.failures();
+  });
+}
+
 /// That an exchange is in place is each rank's own matter.
 TEST_P(Hosts, ExchangesInPlaceOnSomeRanks) {
   EmulatedHosts hosts(GetParam());

@@ -119,7 +119,7 @@ TEST_P(NetworkExchanges, NoLaunchesWaitInACircle) {
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) EXPECT_EQ(at[rank], all[rank].size()) << "rank " << rank;
 }
 
-/// What a rank has for itself is copied if it is long, unless it is there already, and else goes along.
+/// What a rank has for itself is copied if it is long, unless it is there already; else by the kernel, or goes along.
 TEST(NetworkCopies, AreOfWhatStaysWithTheRank) {
   std::vector<std::byte> memory(1);  // whose addresses alone count
   std::byte* const from = memory.data();
@@ -142,7 +142,10 @@ TEST(NetworkCopies, AreOfWhatStaysWithTheRank) {
         ASSERT_EQ(launches.size(), 1u);
         const NetworkLaunch& launch = launches.front();
         EXPECT_EQ(launch.copies.size(), is_long && gathers && !in_place ? 1u : 0u) << count;
-        for (const auto& copy : launch.copies) {
+        EXPECT_EQ(launch.own.bytes, is_long || !gathers || in_place ? 0 : count);
+        auto copies = launch.copies;
+        if (launch.own.bytes != 0) copies.push_back(launch.own);
+        for (const auto& copy : copies) {
           EXPECT_EQ(copy.from, from);
           EXPECT_EQ(copy.to, to + rank * count);
           EXPECT_EQ(copy.bytes, count);
@@ -151,6 +154,7 @@ TEST(NetworkCopies, AreOfWhatStaysWithTheRank) {
         for (const kernels::Flow& flow : launch.flows) {
           if (gathers) {
             EXPECT_EQ(flow.block, flow.sends ? 0 : (flow.data - to) / static_cast<std::ptrdiff_t>(count));
+            EXPECT_TRUE(flow.sends || flow.block != rank);
           } else {
             EXPECT_TRUE(flow.peer != rank || !is_long);
           }
@@ -158,7 +162,8 @@ TEST(NetworkCopies, AreOfWhatStaysWithTheRank) {
         }
         std::size_t bytes = 0;
         for (const auto& [place, each] : comes) bytes += each;
-        EXPECT_EQ(bytes, (is_long ? hosts - 1 : hosts) * count);
+        EXPECT_EQ(bytes, (is_long || gathers ? hosts - 1 : hosts) * count);
+        EXPECT_TRUE(launch.call.is_awaited);
       }
     }
 }
@@ -182,10 +187,53 @@ TEST(NetworkCopies, AreOfWhatABroadcastsRootKeeps) {
       ASSERT_EQ(launches.size(), 1u);
       const bool is_kept = to != from, is_long = count >= 64 << 10;
       EXPECT_EQ(launches[0].copies.size(), is_kept && is_long ? 1u : 0u) << count;
-      EXPECT_EQ(launches[0].flows.size(), is_kept && !is_long ? 2u : 1u) << count;
-      for (const auto& copy : launches[0].copies)
-        EXPECT_TRUE(copy.from == from && copy.to == to && copy.bytes == count);
+      EXPECT_EQ(launches[0].own.bytes, is_kept && !is_long ? count : 0) << count;
+      auto copies = launches[0].copies;
+      if (is_kept && !is_long) copies.push_back(launches[0].own);
+      for (const auto& copy : copies) EXPECT_TRUE(copy.from == from && copy.to == to && copy.bytes == count);
+      ASSERT_EQ(launches[0].flows.size(), 1u);
+      EXPECT_FALSE(launches[0].call.is_awaited);
+      EXPECT_EQ(launches[0].end_step, launches[0].call.rounds);
     }
+}
+
+/// Kernels end once all is in slots where nothing comes: of what ranks that only send do, and of nothing else.
+TEST(NetworkLaunches, AreAwaitedWhereAnythingComes) {
+  std::vector<std::byte> memory(1);
+  const auto islands = hosts_of(3, 1);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    const NetworkCalls calls(rank, islands, {slot_bytes, piece_bytes, 8});
+    const auto is_awaited = [&](Collective collective, IslandStep::Among among, float* residual = nullptr) {
+      IslandStep step;
+      step.among = among;
+      step.call.collective = collective;
+      step.call.count = 100;
+      step.call.root = 1;
+      step.call.send = step.call.receive = memory.data();
+      if (residual != nullptr) step.call.wire = WireFormat::int8;
+      step.call.residual = residual;
+      const NetworkLaunch launch = calls.launches_of(step).at(0);
+      EXPECT_EQ(launch.end_step, kernels::steps_of(launch.call));
+      return launch.call.is_awaited;
+    };
+    constexpr auto across = IslandStep::Among::across, all = IslandStep::Among::all;
+    for (const auto among : {across, all}) {
+      EXPECT_EQ(is_awaited(Collective::broadcast, among), rank != 1);
+      EXPECT_EQ(is_awaited(Collective::reduce, among), rank == 1);
+      EXPECT_TRUE(is_awaited(Collective::all_reduce, among));
+    }
+    EXPECT_TRUE(is_awaited(Collective::reduce, across, reinterpret_cast<float*>(memory.data())));
+    EXPECT_TRUE(is_awaited(Collective::barrier, all));
+    Call message;
+    message.collective = Collective::send_recv;
+    message.count = 100;
+    message.peer = (rank + 1) % 3;
+    message.send = message.receive = memory.data();
+    for (const bool sends : {true, false}) {
+      message.sends = sends;
+      EXPECT_EQ(calls.launches_of_messages(std::span(&message, 1)).at(0).call.is_awaited, !sends);
+    }
+  }
 }
 
 TEST(NetworkCopies, NeedNoKernel) {
@@ -300,7 +348,7 @@ TEST(NetworkParts, AreOneCall) {
             }
           taken += step.call.count * 2;
         }
-        EXPECT_EQ(next, kernels::steps_of(rounds));
+        EXPECT_EQ(next, rounds + kernels::network_depth);
         EXPECT_EQ(taken, count * 2);
       }
 }

@@ -46,6 +46,7 @@ class GivenCall {
     call.type = random_() % 2 == 0 ? DataType::float16 : DataType::uint8;
     call.op = random_() % 2 == 0 ? ReduceOp::max : ReduceOp::sum;
     call.wire = random_() % 2 == 0 ? WireFormat::off : WireFormat::fp8;
+    call.is_awaited = true;
   }
   struct Length {
     std::size_t bytes;
@@ -72,6 +73,13 @@ class GivenCall {
     }
     end += together * length.piece_bytes;
     call.flow_count = static_cast<std::uint32_t>(flows.size());
+    call.is_awaited = std::any_of(flows.begin(), flows.end(), [](const Flow& flow) { return !flow.sends; });
+    return *this;
+  }
+  /// What stays with the rank.
+  GivenCall& keep(std::size_t bytes, std::size_t shift) {
+    kept = testing::random_elements(DataType::uint8, bytes, random_());
+    own.emplace_back(shift, bytes);
     return *this;
   }
   /// Of what is sent, so many rounds and no more.
@@ -101,6 +109,11 @@ class GivenCall {
                 expected.memory.begin() + (users[i].data - users[i].memory.data()));
       ASSERT_EQ(users[i].memory, expected.memory) << "flow " << i << " of " << flows.size();
     }
+    for (const UserMemory& place : own) {
+      UserMemory expected(0, kept.size());
+      std::copy(kept.begin(), kept.end(), expected.memory.begin() + (place.data - place.memory.data()));
+      ASSERT_EQ(place.memory, expected.memory) << "what stays with the rank";
+    }
   }
   void expect_untouched() const {
     for (std::size_t i = 0; i < flows.size(); ++i) {
@@ -113,6 +126,8 @@ class GivenCall {
   std::vector<Flow> flows;
   std::vector<UserMemory> users;
   std::vector<Bytes> contents;
+  std::vector<UserMemory> own;  ///< where what stays with the rank goes: one place at most
+  Bytes kept;
   std::uint32_t slot_end[2] = {0, 0};  ///< of what is sent, and of what comes
 
  private:
@@ -144,7 +159,7 @@ class Rank {
   }
   /// A launch of that call.
   void run(const GivenCall& given, std::uint32_t blocks, std::uint32_t threads = 64) {
-    run_steps(given, 0, steps_of(given.call.rounds), blocks, threads);
+    run_steps(given, 0, steps_of(given.call), blocks, threads);
   }
   /// Of some of its steps.
   void run_steps(const GivenCall& given, std::uint32_t first, std::uint32_t end, std::uint32_t blocks,
@@ -152,6 +167,11 @@ class Rank {
     NetworkExchange argument = exchange;
     argument.first_step = first;
     argument.end_step = end;
+    if (!given.own.empty() && first == 0) {
+      argument.own_to = given.own.front().data;
+      argument.own_from = given.kept.data();
+      argument.own_bytes = static_cast<std::uint32_t>(given.kept.size());
+    }
     argument.call = given.call;
     argument.call.blocks = blocks;
     std::copy(given.flows.begin(), given.flows.end(), argument.flows);
@@ -188,6 +208,8 @@ class Proxy {
     await(rank_.words->posted, ++calls_);
     expect_described(given, blocks);
     for (std::uint32_t round = 0; round < rounds; ++round) carry_out_round(given, blocks, round);
+    delay();
+    if (rounds == given.call.rounds) store_word(&rank_.words->carried_out.value, calls_);
   }
 
  private:
@@ -205,16 +227,17 @@ class Proxy {
     store_word(&rank_.words->done.value, ++rounds_);
   }
   void expect_described(const GivenCall& given, std::uint32_t blocks) const {
-    const NetworkCall &call = rank_.words->call, &other = given.call;
+    const NetworkWords::Description& described = rank_.words->description_of(calls_ - 1);
+    const NetworkCall &call = described.call, &other = given.call;
     EXPECT_EQ(call.rounds, other.rounds);
     EXPECT_EQ(call.flow_count, other.flow_count);
     EXPECT_EQ(call.blocks, blocks);
     EXPECT_EQ(call.root, other.root);
     EXPECT_EQ(call.count, other.count);
     EXPECT_TRUE(call.among == other.among && call.collective == other.collective && call.type == other.type &&
-                call.op == other.op && call.wire == other.wire);
+                call.op == other.op && call.wire == other.wire && call.is_awaited == other.is_awaited);
     for (std::uint32_t i = 0; i < other.flow_count; ++i) {
-      const Flow &a = rank_.words->flows[i], &b = given.flows[i];
+      const Flow &a = described.flows[i], &b = given.flows[i];
       EXPECT_TRUE(a.data == b.data && a.bytes == b.bytes && a.piece_bytes == b.piece_bytes &&
                   a.slot_offset == b.slot_offset && a.depth == b.depth && a.block == b.block && a.peer == b.peer &&
                   a.type == b.type && a.sends == b.sends)

@@ -125,6 +125,53 @@ TEST_P(Network, ASlowProxy) {
   check(calls, true);
 }
 
+/// Launches to which nothing comes end before the proxy has done anything, while there is room for what they send.
+TEST_P(Network, WhatIsOnlySentIsNotAwaited) {
+  std::vector<GivenCall> calls;
+  while (calls.size() < network_depth) calls.push_back(std::move(GivenCall(1).add(true, {701, 704}, 3)));
+  calls.push_back(std::move(GivenCall(3).add(true, {2100, 704}).add(false, {2100, 704})));
+  Rank rank;
+  for (std::size_t i = 0; i < network_depth; ++i) rank.run(calls[i], blocks());
+  EXPECT_EQ(rank.counts.calls, network_depth);
+  EXPECT_EQ(seen(rank.words->posted), network_depth);
+  std::jthread carrying([&, proxy = Proxy(rank, true)]() mutable {
+    for (const GivenCall& given : calls) proxy.carry_out(given, blocks());
+  });
+  rank.run(calls.back(), blocks());
+  calls.back().expect_through();
+}
+
+/// Fewer rounds and more than there is room for, with calls between them to which something comes.
+TEST_P(Network, CallsOfBothKinds) {
+  Random random(blocks() + 300);
+  std::vector<GivenCall> calls;
+  for (int i = 0; i < 40; ++i) {
+    const std::uint32_t rounds = random() % 3 == 0 ? few(random) : 1;
+    const GivenCall::Length length{500 * rounds - random() % 400, 512};
+    GivenCall& given = calls.emplace_back(rounds, i).add(true, length, 1 + random() % 3, random() % 16);
+    if (random() % 4 == 0) given.add(false, length, 1, random() % 16);
+    if (random() % 2 == 0) given.keep(1 + random() % 3000, random() % 16);
+  }
+  check(calls, true);
+}
+
+/// They lie where messages' pieces are, which the host may still be sending.
+TEST_P(Network, RoundsWaitForMessagesBefore) {
+  const GivenCall given = std::move(GivenCall(1).add(true, {700, 704}));
+  Rank rank;
+  rank.counts.calls = rank.counts.messages = rank.words->posted.value = 1;
+  const Bytes before(rank.slot(0, true), rank.slot(0, true) + 704);
+  std::jthread host([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(seen(rank.words->posted), 1u);
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), rank.slot(0, true)));
+    store_word(&rank.words->carried_out.value, 1);
+  });
+  rank.run(given, blocks());
+  EXPECT_EQ(seen(rank.words->posted), 2u);
+  EXPECT_EQ(rank.counts.calls_carried_out, 1u);
+}
+
 /// No two blocks touch one byte, and none has much more to do than another.
 TEST(NetworkShares, FollowOneAnother) {
   constexpr std::uint32_t round = network_depth + 1;  // of both ways something is due in this step
@@ -197,7 +244,7 @@ TEST(NetworkCalls, AbortedBetweenLaunches) {
   EXPECT_EQ(seen(rank.words->posted), 1u);
   EXPECT_EQ(seen(rank.words->pushed[0]), 3u);
   rank.mailbox.abort = 1;
-  rank.run_steps(given, 3, steps_of(rounds), blocks);
+  rank.run_steps(given, 3, steps_of(given.call), blocks);
   EXPECT_NE(rank.counts.gave_up, 0u);
   EXPECT_EQ(rank.counts.calls, 0u);
   EXPECT_EQ(rank.counts.rounds, 0u);
@@ -218,7 +265,7 @@ TEST_P(Network, SeveralLaunchesOfACall) {
   });
   std::uint64_t through = 0;
   for (GivenCall& given : calls) {
-    const std::uint32_t steps = steps_of(given.call.rounds);
+    const std::uint32_t steps = steps_of(given.call);
     for (std::uint32_t first = 0; first < steps;) {
       const std::uint32_t end = std::min(steps, first + few(random));
       given.make_ready(end);

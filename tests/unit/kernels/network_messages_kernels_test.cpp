@@ -127,7 +127,8 @@ class Network {
     argument.call = {.flow_count = static_cast<std::uint32_t>(shapes.size()),
                      .blocks = blocks,
                      .among = kernels::NetworkCall::Among::all,
-                     .collective = Collective::send_recv};
+                     .collective = Collective::send_recv,
+                     .is_awaited = std::any_of(shapes.begin(), shapes.end(), [](auto& each) { return !each.sends; })};
     std::size_t slot_offset = seed % 5 * 16;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       const Shape& shape = shapes[i];
@@ -146,26 +147,13 @@ class Network {
   }
 
   /// Calls of a stream, one after the other, each as soon as the GPU has done with the last.
-  void run(std::vector<Exchanged> calls, const Manner& manner = {}) {
-    {
-      const std::jthread host([&] { serve(calls, manner); });
-      for (std::size_t i = 0; i < calls.size(); ++i) launch(calls[i], manner.seed + static_cast<std::uint32_t>(i));
-    }
-    if (counts_.gave_up != 0) return;
-    for (const Exchanged& each : calls) each.user->verify();
-    EXPECT_TRUE(std::equal(expected_slots_.begin(), expected_slots_.end(), slots())) << "written where nothing goes";
-    EXPECT_EQ(counts_.calls, posted());
-    EXPECT_EQ(counts_.through, 0u);
-    EXPECT_EQ(launch_counts_.started.messages & 0xffffffff, calls.back().argument.ring.call);
-    for (std::size_t place = 0; place < kernels::max_flows; ++place) {
-      EXPECT_EQ(counts_.pieces[place], before_[place]) << place;
-      EXPECT_EQ(load(words_->moved[place]), before_[place]) << place;
-    }
-  }
+  void run(const std::vector<Exchanged>& calls, const Manner& manner = {}) { run_from(0, calls, manner); }
+  /// The GPU has done with the first one, and the host has not seen it.
+  void run_after_first(const std::vector<Exchanged>& calls, const Manner& manner) { run_from(1, calls, manner); }
   void run(const Shapes& shapes, std::uint32_t blocks, std::uint32_t threads, const Manner& manner = {}) {
     std::vector<Exchanged> calls;
     calls.push_back(call(shapes, blocks, threads, manner.seed));
-    run(std::move(calls), manner);
+    run(calls, manner);
   }
   /// Of a launch whose host does nothing.
   void launch(const Exchanged& what, std::uint32_t seed) {
@@ -201,6 +189,22 @@ class Network {
   static std::uint64_t load(const kernels::NetworkWords::Word& word) { return kernels::acquire_word(&word.value); }
   std::byte* slots() { return reinterpret_cast<std::byte*>(slots_.data()); }
 
+  void run_from(std::size_t first, const std::vector<Exchanged>& calls, const Manner& manner) {
+    {
+      const std::jthread host([&] { serve(calls, manner); });
+      for (std::size_t i = first; i < calls.size(); ++i) launch(calls[i], manner.seed + static_cast<std::uint32_t>(i));
+    }
+    if (counts_.gave_up != 0) return;
+    for (const Exchanged& each : calls) each.user->verify();
+    EXPECT_TRUE(std::equal(expected_slots_.begin(), expected_slots_.end(), slots())) << "written where nothing goes";
+    EXPECT_EQ(counts_.calls, posted());
+    EXPECT_EQ(counts_.through, 0u);
+    EXPECT_EQ(launch_counts_.started.messages & 0xffffffff, calls.back().argument.ring.call);
+    for (std::size_t place = 0; place < kernels::max_flows; ++place) {
+      EXPECT_EQ(counts_.pieces[place], before_[place]) << place;
+      EXPECT_EQ(load(words_->moved[place]), before_[place]) << place;
+    }
+  }
   void serve(const std::vector<Exchanged>& calls, Manner manner) {
     Random random(manner.seed);
     for (const Exchanged& call : calls) {
@@ -219,15 +223,17 @@ class Network {
         return;
       }
       for (std::size_t i = 0; i < trades.size(); ++i) before_[i] += trades[i].total;
+      kernels::store_word(&words_->carried_out.value, number);
     }
   }
   void expect_described(const NetworkExchange& meant) const {
+    const kernels::NetworkWords::Description& described = words_->description_of(served_ - 1);
     const auto all = [](const kernels::NetworkCall& call) {
       return std::tuple(call.rounds, call.flow_count, call.blocks, call.root, call.count, call.among, call.collective,
-                        call.type, call.op, call.wire);
+                        call.type, call.op, call.wire, call.is_awaited);
     };
-    EXPECT_EQ(all(words_->call), all(meant.call));
-    EXPECT_EQ(std::memcmp(words_->flows, meant.flows, meant.call.flow_count * sizeof(Flow)), 0);
+    EXPECT_EQ(all(described.call), all(meant.call));
+    EXPECT_EQ(std::memcmp(described.flows, meant.flows, meant.call.flow_count * sizeof(Flow)), 0);
   }
   /// Until all flows have ended. False: no more.
   bool trade(std::vector<Trade>& trades, Manner& manner, Random& random, Clock::time_point end) {
@@ -342,9 +348,20 @@ TEST_P(NetworkMessages, FollowOneAnother) {
     std::vector<Exchanged> calls;
     for (std::uint32_t i = 0; i < 8; ++i)
       calls.push_back(network_.call(any_shapes(random, any_of(random, 1, 12)), blocks(), 64, seed * 100 + i));
-    network_.run(std::move(calls), {.seed = seed});
+    network_.run(calls, {.seed = seed});
   }
   EXPECT_EQ(network_.posted(), 24u);
+}
+
+/// What is only sent ends while there is room in its rings, and what comes next waits until the host has sent it.
+TEST_P(NetworkMessages, EndOnceAllIsInRings) {
+  const Shapes sends(4, {true, 640, 320, 2, 3});
+  std::vector<Exchanged> calls;
+  for (std::uint32_t i = 0; i < 3; ++i) calls.push_back(network_.call(sends, blocks(), 64, 50 + i));
+  network_.launch(calls[0], 1);
+  EXPECT_EQ(network_.posted(), 1u);
+  EXPECT_EQ(network_.counts().calls, 1u);
+  network_.run_after_first(calls, {.seed = 5, .longest_pause = std::chrono::milliseconds(10)});
 }
 
 TEST_P(NetworkMessages, HaveTimeForASlowHost) {
@@ -370,7 +387,8 @@ TEST_P(NetworkMessages, GiveUpWhenTheyAreToldTo) {
     const Bytes untouched = later.user->contents();
     network.launch(later, 5);
     EXPECT_EQ(network.posted(), 1u) << "the host would go on";
-    EXPECT_EQ(network.words().call.flow_count, shapes.size());
+    EXPECT_EQ(network.words().descriptions[0].call.flow_count, shapes.size());
+    EXPECT_EQ(network.words().descriptions[1].call.flow_count, 0u);
     EXPECT_EQ(later.user->contents(), untouched);
   }
 }

@@ -1,0 +1,122 @@
+// A proxy by itself: what it still does when its communicator is destroyed, or its process ends.
+#include "communicator/network_proxy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "support/ranks.hpp"
+#include "support/shared_count.hpp"
+
+namespace strait::testing {
+namespace {
+
+using kernels::NetworkCall;
+using kernels::NetworkWords;
+using std::chrono::milliseconds;
+
+/// Calls of one round, each of which takes so long, and is counted then.
+class OwnProxy {
+ public:
+  OwnProxy(milliseconds takes, SharedCount& carried_out) {
+    NetworkProxy::Setup setup;
+    setup.words = words_.get();
+    setup.slots = slots_.data();
+    setup.slot_bytes = 16;
+    setup.run = [takes, &carried_out](std::uint32_t, auto, const Call&) -> Status {
+      std::this_thread::sleep_for(takes);
+      ++carried_out.value;
+      return {};
+    };
+    setup.has_failed = [this] { return has_failed_.load(); };
+    setup.fail = [](const Error&) {};
+    proxy = std::make_unique<NetworkProxy>(std::move(setup));
+    EXPECT_TRUE(proxy->start());
+  }
+  /// By kernels that have ended.
+  void post(int calls) {
+    for (int i = 0; i < calls; ++i) {
+      NetworkCall& call = words_->description_of(posted_).call;
+      call.rounds = call.blocks = 1;
+      call.collective = Collective::barrier;
+      write(words_->pushed[0], ++posted_);
+      proxy->expect();
+      write(words_->posted, posted_);
+    }
+  }
+  void fail() { has_failed_ = true; }
+
+ private:
+  static void write(NetworkWords::Word& word, std::uint64_t value) {
+    std::atomic_ref(word.value).store(value, std::memory_order_release);
+  }
+  std::unique_ptr<NetworkWords> words_ = std::make_unique<NetworkWords>();
+  std::vector<std::byte> slots_ = std::vector<std::byte>(kernels::network_slots_bytes(16));
+  std::atomic<bool> has_failed_{false};
+  std::uint64_t posted_ = 0;
+
+ public:
+  std::unique_ptr<NetworkProxy> proxy;
+};
+
+TEST(NetworkProxy, DrainsUntilAllIsCarriedOut) {
+  SharedCount carried_out;
+  OwnProxy own(milliseconds(20), carried_out);
+  EXPECT_TRUE(own.proxy->is_idle());
+  own.post(3);
+  EXPECT_FALSE(own.proxy->is_idle());
+  EXPECT_FALSE(own.proxy->drain(Deadline::after_ms(1)));
+  EXPECT_TRUE(own.proxy->drain());
+  EXPECT_TRUE(own.proxy->is_idle());
+  EXPECT_EQ(carried_out.value, 3);
+}
+
+TEST(NetworkProxy, DrainsNoLongerThanItsCommunicatorLives) {
+  SharedCount carried_out;
+  OwnProxy own(milliseconds(500), carried_out);
+  own.post(2);
+  own.fail();
+  EXPECT_TRUE(own.proxy->drain());
+  EXPECT_LT(carried_out.value, 2);
+}
+
+/// Of a child that exits after it, as programs do that return from main().
+int status_of_exit(const std::function<void()>& body) {
+  const pid_t child = fork_rank([&] {
+    body();
+    std::exit(::testing::Test::HasFailure() ? 1 : 0);
+  });
+  return wait_for(child, 60'000);
+}
+
+TEST(NetworkProxy, CarriesOutWhatIsLeftWhenItsProcessExits) {
+  SharedCount carried_out;
+  const int status = status_of_exit([&] {
+    auto* const own = new OwnProxy(milliseconds(100), carried_out);  // never destroyed
+    own->post(3);
+    EXPECT_EQ(carried_out.value, 0);
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(carried_out.value, 3);
+}
+
+TEST(NetworkProxy, LeavesItToTheProcessWhoseItIs) {
+  SharedCount carried_out;
+  const int status = status_of_exit([&] {
+    auto* const own = new OwnProxy(milliseconds(100), carried_out);
+    own->post(3);
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_EQ(status_of_exit([] {}), 0) << "what is forked from it has none of its threads";
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(carried_out.value, 3);
+}
+
+}  // namespace
+}  // namespace strait::testing
