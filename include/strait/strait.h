@@ -220,12 +220,12 @@ STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key,
  * are seen to have died; then the remaining ones may try again, with fewer. */
 STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* excluded, int count, straitComm_t* smaller,
                                            const straitConfig_t* config);
-/* Waits until this rank's GPU has done all calls made before, on whatever streams, those of launched graphs too; within
- * a group that is those of groups that have ended. straitSuccess: they have their results; else the sticky error of the
- * communicator. Calls of host ranks are done when they return. From any thread. */
+/* Waits until this rank's GPU has done all calls made before, on whatever streams, those of launched graphs too, and
+ * what it sends to other hosts has gone; within a group that is those of groups that have ended. straitSuccess: they
+ * have their results; else the sticky error. Calls of host ranks are done when they return. From any thread. */
 STRAIT_API straitResult_t straitCommSynchronize(straitComm_t comm);
-/* Whether this rank's GPU has done all that was enqueued on the communicator: *done is 1; 0 where it has not, or where
- * the driver does not tell within 100 ms. Says nothing of errors. Host ranks: 1. From any thread. */
+/* Likewise whether that is so of all that was enqueued on the communicator: *done is 1; 0 where it is not, or where the
+ * driver does not tell within 100 ms. Says nothing of errors. Host ranks: 1. From any thread. */
 STRAIT_API straitResult_t straitCommQuery(straitComm_t comm, int* done);
 /* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank
  * get straitRemoteError. NULL is allowed. A forked child may destroy what it inherited of communicators, which frees

@@ -227,7 +227,7 @@ Status Comm::begin_messages_on_host(std::span<const Call> calls, MessagePieces* 
   request.ranks = ranks_;
   HostProgram::Options options;
   options.arithmetic.type = DataType::uint8;
-  options.slice_bytes = transport_->slot_bytes();
+  options.slice_bytes = pieces == nullptr ? transport_->slot_bytes() : pieces->slice_bytes();
   options.simd = simd_;
   for (const Call& call : calls) {
     request.point_to_point.push_back({call.sends, call.peer});

@@ -52,9 +52,7 @@ Status HostsRank::prepare() {
     for (const auto& comm : *lanes) parts_.push_back(comm.get());
   transport_name_ = request_.host->transport_name() + "+" + request_.all.front()->transport_name();
   STRAIT_TRY(request_.agree(open_memory(), "prepare what it trades with other hosts"));
-  const auto piece_bytes = static_cast<std::uint32_t>(request_.all.front()->slot_bytes());
-  if (kernels::network_slots_bytes(slot_bytes) < std::size_t{piece_bytes} * kernels::max_flows)
-    return fail(Code::internal_error, "slots of " + std::to_string(piece_bytes) + " bytes between hosts are too long");
+  const std::uint32_t piece_bytes = network_piece_bytes(slot_bytes, request_.all.front()->slot_bytes());
   hosts_ = DeviceIslands(request_.rank, request_.hosts, scratch(), scratch_bytes);
   calls_ = NetworkCalls(request_.rank, request_.hosts, {slot_bytes, piece_bytes, request_.exact_lanes});
   questions_ = std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,12 @@ namespace strait {
 
 /// Of so many a reduce-scatter may have a residual, which goes there and back with each block that is sent.
 inline constexpr std::size_t most_residual_hosts = (kernels::max_flows - 1) / 3;
+
+/// What messages go in: what a link between hosts takes at a time, as far as all that a launch can have find room.
+constexpr std::uint32_t network_piece_bytes(std::uint32_t slot_bytes, std::size_t link_bytes) {
+  const std::size_t most = std::bit_floor(kernels::network_slots_bytes(slot_bytes) / kernels::max_flows);
+  return static_cast<std::uint32_t>(link_bytes < most ? link_bytes : most);
+}
 
 /// One launch of the kernel that trades with other hosts (kernels/network.hpp).
 struct NetworkLaunch {
@@ -42,7 +49,7 @@ class NetworkCalls {
   NetworkCalls() = default;
   struct Slots {
     std::uint32_t slot_bytes;   ///< of a round; at least 16 KB for each host, and all together a piece for each flow
-    std::uint32_t piece_bytes;  ///< of messages: what a link between hosts takes at a time
+    std::uint32_t piece_bytes;  ///< of messages: network_piece_bytes()
     std::uint32_t lanes;        ///< of the proxies, for messages
   };
   NetworkCalls(std::uint32_t rank, std::vector<Island> hosts, const Slots& slots);

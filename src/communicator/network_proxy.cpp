@@ -73,6 +73,7 @@ class NetworkProxy::Pieces final : public MessagePieces {
  public:
   Pieces(const Setup& setup, const Described& described, const std::vector<std::size_t>& places)
       : setup_(setup), described_(described), places_(places) {}
+  std::size_t slice_bytes() const noexcept override { return described_.flows.front().piece_bytes; }
   std::byte* find(std::size_t message, std::uint32_t slice) noexcept override {
     const std::size_t place = places_[message];
     const Flow& flow = described_.flows[place];

@@ -111,13 +111,14 @@ std::map<std::string_view, HostShare> hosts_of(const std::vector<PeerInfo>& peer
   return hosts;
 }
 
-/// Between ranks that TCP joins, the kernel copies each byte at both ends, and a slot is a system call or more at each.
-/// Within a host the numbers give the times of perf/results/host_vs_mpi_tcp_2_ranks.json; between hosts they stand for
-/// a network of 25 Gbit/s until networks are calibrated.
+/// Between ranks that TCP joins, the kernel copies each byte at both ends, and a slot is a system call or more at each:
+/// with less than 6 us for these, what could be pipelined was cut into slices that took twice as long as a whole slot
+/// (docs/experiments.md). Within a host the rates are those of perf/results/host_vs_mpi_tcp_2_ranks.json; between hosts
+/// they stand for a network of 25 Gbit/s until networks are calibrated.
 void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
   const ClockPath within{.latency_us = 4, .gbps = 8, .resources = {}};
   const ClockPath between{.latency_us = 20, .gbps = 3, .resources = {}};
-  constexpr double system_calls_us = 1;
+  constexpr double system_calls_us = 6;
   model.step_us += system_calls_us;
   for (std::size_t path = 0; path < model.paths.size(); ++path)
     model.paths[path] = peers[path / peers.size()].same_host(peers[path % peers.size()]) ? within : between;

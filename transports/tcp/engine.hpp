@@ -26,7 +26,7 @@ namespace strait::tcp {
 
 struct Geometry {
   std::uint32_t depth = 4;  ///< slots of a link, at its writer and at each reader
-  std::size_t slot_bytes = 128 << 10;
+  std::size_t slot_bytes = 256 << 10;
 };
 
 /// A link at its writer. A slot is free again when every reader has given it back, so each published message has its

@@ -27,6 +27,8 @@ struct Arithmetic {
 class MessagePieces {
  public:
   virtual ~MessagePieces() = default;
+  /// A slice's, the same at both ends of each message; at most the transport's slot_bytes.
+  virtual std::size_t slice_bytes() const noexcept = 0;
   /// Where that slice of the message is, or may be put; nullptr: not yet. Repeatable.
   virtual std::byte* find(std::size_t message, std::uint32_t slice) noexcept = 0;
   /// It has been sent, or is there.

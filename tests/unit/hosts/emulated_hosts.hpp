@@ -135,7 +135,7 @@ class EmulatedHosts {
     return std::vector<std::uint64_t>(kernels::max_ranks, longest_ms * std::uint64_t{1'000'000});
   }
   NetworkCalls calls(std::uint32_t rank) const {
-    return {rank, islands_, {slot_bytes, static_cast<std::uint32_t>(piece_bytes_.load()), exact_lanes}};
+    return {rank, islands_, {slot_bytes, piece_bytes_, exact_lanes}};
   }
   void open(Rank& rank, std::uint32_t number, const UniqueId& id) {
     rank.number = number;
@@ -153,7 +153,7 @@ class EmulatedHosts {
     auto first = Comm::create(std::move(*channel), options);
     ASSERT_TRUE(first) << first.error().message;
     rank.all.push_back(std::move(*first));
-    piece_bytes_ = rank.all.front()->slot_bytes();
+    piece_bytes_ = network_piece_bytes(slot_bytes, rank.all.front()->slot_bytes());
     const auto [host, in_host] = place_of(islands_, number);
     const auto split = [&](std::vector<std::unique_ptr<Comm>>& parts, int color, int key) {
       auto part = rank.all.front()->split(color, key, options);
@@ -193,7 +193,7 @@ class EmulatedHosts {
 
   Islands islands_;
   EmulatedIslands inside_;
-  std::atomic<std::size_t> piece_bytes_{0};
+  std::atomic<std::uint32_t> piece_bytes_{0};
 };
 
 }  // namespace strait::testing
