@@ -290,12 +290,15 @@ void Engine::run() {
   std::uint64_t seen = 0;
   while (!stopping_.load()) {
     bool is_short = false;
-    {
-      const std::lock_guard lock(mutex_);
-      progress();
-      is_short = is_short_of_memory_;
+    std::uint64_t activity = activity_.load(std::memory_order_relaxed);
+    if (activity == seen) {
+      {
+        const std::lock_guard lock(mutex_);
+        progress();
+        is_short = is_short_of_memory_;
+      }
+      activity = activity_.load(std::memory_order_relaxed);
     }
-    const std::uint64_t activity = activity_.load(std::memory_order_relaxed);
     // What there was no memory for stays in a socket, which would end a sleep on the sockets at once.
     if (std::exchange(seen, activity) != activity || is_short) {
       pollfd wakes{wake_.get(), POLLIN, 0};

@@ -21,7 +21,7 @@
 /// Two threads drive it. The rank's own, while it waits in an operation: a message then costs no switch of threads. And
 /// a thread of the engine, since a rank between two operations must still take in what peers send, send what its socket
 /// could not take at once, and notice aborts and deaths. It sleeps on the sockets while the rank is busy elsewhere, and
-/// only looks in once a millisecond while the rank drives the engine itself.
+/// once a millisecond only looks whether the rank still drives the engine itself: it would hold the lock up.
 namespace strait::tcp {
 
 struct Geometry {
