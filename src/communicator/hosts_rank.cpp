@@ -33,9 +33,6 @@ constexpr auto look_every = std::chrono::milliseconds(2);
 constexpr int looks_between_examinations = 25, looks_between_questions = 250;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
-/// By the stream of a graph, whenever it comes to a launch.
-void CUDART_CB wake(void* proxy) { static_cast<NetworkProxy*>(proxy)->expect(); }
-
 }  // namespace
 
 Result<std::unique_ptr<DeviceRank>> open_hosts_rank(HostsRequest request) {
@@ -182,11 +179,23 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
   return {};
 }
 
-/// Graphs run when they are launched, of which nobody tells. The proxy is woken beside the kernel, which then need not
-/// wait for that where it is awake.
+void HostsRank::wake(void* wake) {
+  const auto& given = *static_cast<const Wake*>(wake);
+  given.proxy->expect(given.launches);
+}
+
+/// Graphs run when they are launched, of which nobody tells. The proxy is woken beside the first kernel of each, which
+/// then need not wait for that where it is awake, and stays so for the others: to be woken for each takes longer than
+/// short calls do.
 Status HostsRank::launch_waking(const std::function<Status()>& launch, void* stream) {
+  const std::uint64_t capture = order_->capture_id();
+  if (!wakes_.empty() && wakes_.back().capture == capture) {
+    ++wakes_.back().launches;
+    return launch();
+  }
+  wakes_.emplace_back(proxy_.get(), capture, 1);
   STRAIT_ASSIGN(void* const beside, waking_->fork(stream));
-  Status given = check(cudaLaunchHostFunc(static_cast<cudaStream_t>(beside), &wake, proxy_.get()),
+  Status given = check(cudaLaunchHostFunc(static_cast<cudaStream_t>(beside), &HostsRank::wake, &wakes_.back()),
                        "cannot have a stream wake the proxy");
   if (given) given = launch();
   const Status joined = waking_->join(stream);  // also when that failed: a capture ends with nothing left open
@@ -318,7 +327,7 @@ HostsRank::~HostsRank() {
            "its stream; its memory of GPU " +
                std::to_string(request_.device) + " is not freed");
   (void)new auto(std::tuple(std::move(order_), std::move(questions_), std::move(seen_), std::move(memory_),
-                            std::move(network_), std::move(mailbox_), std::move(proxy_)));
+                            std::move(network_), std::move(mailbox_), std::move(wakes_), std::move(proxy_)));
 }
 
 }  // namespace strait

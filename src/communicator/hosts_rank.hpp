@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -66,6 +68,13 @@ class HostsRank final : public DeviceRank {
   /// `max_sms`: as of a Call.
   Status launch(const NetworkLaunch& what, std::uint32_t max_sms, void* stream);
   Status launch_waking(const std::function<Status()>& launch, void* stream);
+  /// Where a graph comes to the first of its launches on this communicator.
+  struct Wake {
+    NetworkProxy* proxy;
+    std::uint64_t capture;
+    std::atomic<std::uint64_t> launches;  ///< of the graph
+  };
+  static void wake(void* wake);
   Comm& comm_of(std::uint32_t lane, kernels::NetworkCall::Among among) const {
     return *(among == kernels::NetworkCall::Among::across ? request_.across : request_.all)[lane];
   }
@@ -87,6 +96,7 @@ class HostsRank final : public DeviceRank {
   std::unique_ptr<CallOrder> order_;
   std::unique_ptr<SideStreams> side_;    ///< for what a group of messages has within the host
   std::unique_ptr<SideStreams> waking_;  ///< in graphs
+  std::deque<Wake> wakes_;               ///< kept for graphs, which may run as long as this lives
   std::unique_ptr<InTime> questions_;
   std::unique_ptr<NetworkProxy> proxy_;
   std::jthread attendant_;  ///< last: it uses the rest

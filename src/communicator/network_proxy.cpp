@@ -23,7 +23,7 @@ using kernels::NetworkWords;
 /// Longer than what a GPU takes to its next step where all is well, and not so long that many ranks' threads would take
 /// the cores of what the program does between calls.
 constexpr auto spin = std::chrono::microseconds(200);
-constexpr auto first_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
+constexpr auto shortest_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
 constexpr int looks_between_clocks = 64;
 constexpr std::uint32_t longest_exit_ms = 10'000;
 
@@ -129,10 +129,10 @@ bool NetworkProxy::drain(const Deadline& deadline) const {
   return !is_late;
 }
 
-void NetworkProxy::expect() {
+void NetworkProxy::expect(std::uint64_t calls) {
   {
     const std::lock_guard lock(mutex_);
-    ++expected_;
+    expected_ += calls;
   }
   changed_.notify_all();
 }
@@ -184,17 +184,15 @@ bool NetworkProxy::await_call() {
 
 template <class Condition>
 bool NetworkProxy::await(Condition&& condition) const {
-  const auto began = Clock::now();
-  auto nap = first_nap;
-  for (;;) {
+  for (const auto began = Clock::now();;) {
     for (int look = 0; look < looks_between_clocks; ++look) {
       if (condition()) return true;
       relax();
     }
     if (is_over()) return false;
-    if (Clock::now() - began < spin) continue;
-    std::this_thread::sleep_for(nap);
-    nap = std::min(nap * 2, longest_nap);
+    const Clock::duration waited = Clock::now() - began;
+    if (waited >= spin)
+      std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 16, shortest_nap, longest_nap));
   }
 }
 

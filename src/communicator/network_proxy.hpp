@@ -27,7 +27,7 @@ namespace strait {
 ///
 /// The first thread hears of calls, and has the others take part in those that are long enough. Idle threads sleep. The
 /// first one polls for a short while after a call, for the next may follow, and from when a launch is expected until
-/// the GPU has come to it, with naps between looks where that is long.
+/// the GPU has come to it, with naps between looks where that is long, each a small part of what it has waited.
 class NetworkProxy {
  public:
   using Among = kernels::NetworkCall::Among;
@@ -59,8 +59,8 @@ class NetworkProxy {
   bool drain(const Deadline& deadline = Deadline::never()) const;
   /// Ends the threads; what they are at ends when the communicators of the host ranks do.
   void end();
-  /// Before, or when, a stream comes to a launch. From any thread.
-  void expect();
+  /// Before, or when, a stream comes to a launch, or to the first of so many. From any thread.
+  void expect(std::uint64_t calls = 1);
 
  private:
   class Pieces;

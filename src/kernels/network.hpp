@@ -15,8 +15,8 @@
 /// say so by a counter of their own; the proxy carries the round out between that slot and one for what comes, and says
 /// so by its counter. The kernel is up to network_depth rounds ahead of what has been carried out, and what came. A
 /// block fills the slot of a round only when that slot's last round has been carried out, in whichever call that was,
-/// and it has taken what came of it: so the proxy, which waits for all blocks, may write both. A launch to which nothing
-/// comes ends once all is in slots, and the next one begins while that is carried out.
+/// and it has taken what came of it: so the proxy, which waits for all blocks, may write both. A launch to which
+/// nothing comes ends once all is in slots, and the next one begins while that is carried out.
 ///
 /// What a call sends may become ready while it is on its way: then several launches make its steps, and what is
 /// left on its way between them is for the next one to take. Sends and receives have no rounds: each flow has a ring of
@@ -118,10 +118,10 @@ inline constexpr std::size_t network_words_bytes = (sizeof(NetworkWords) + 4095)
 struct NetworkCounts {
   std::uint64_t calls, rounds;
   std::uint64_t calls_carried_out, rounds_done;  ///< of these, as far as anybody has looked
-  std::uint64_t messages;           ///< calls up to the last one that was messages
-  std::uint32_t through;            ///< blocks of this launch that have ended
-  std::uint32_t gave_up;            ///< not 0: a launch did, and none may follow
-  std::uint64_t pieces[max_flows];  ///< of messages, by the place of their flow
+  std::uint64_t messages;                        ///< calls up to the last one that was messages
+  std::uint32_t through;                         ///< blocks of this launch that have ended
+  std::uint32_t gave_up;                         ///< not 0: a launch did, and none may follow
+  std::uint64_t pieces[max_flows];               ///< of messages, by the place of their flow
 };
 
 /// For network_exchange_kernel(): `call.blocks` blocks, of at most max_threads threads.

@@ -228,7 +228,8 @@ TEST_P(DeviceHosts, OtherCallsAreTold) {
   });
 }
 
-/// A root, and who sends, end before the others begin; and what waits for the communicator waits for what is on its way.
+/// A root, and who sends, end before the others begin; and what waits for the communicator waits for what is on its
+/// way.
 TEST_P(DeviceHosts, WhatIsOnlySentIsNotAwaited) {
   if (GetParam().ranks > 2) GTEST_SKIP() << "ranks of one host wait for one another";
   SharedCount through;

@@ -9,9 +9,9 @@ namespace strait::testing {
 
 /// In memory that a process shares with its children.
 struct SharedCount {
-  std::atomic<int>& value = *new (
-      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
-      std::atomic<int>(0);
+  std::atomic<int>& value =
+      *new (mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          std::atomic<int>(0);
   SharedCount() = default;
   SharedCount(const SharedCount&) = delete;
   SharedCount& operator=(const SharedCount&) = delete;

@@ -134,9 +134,7 @@ class EmulatedHosts {
   static std::vector<std::uint64_t> longest() {
     return std::vector<std::uint64_t>(kernels::max_ranks, longest_ms * std::uint64_t{1'000'000});
   }
-  NetworkCalls calls(std::uint32_t rank) const {
-    return {rank, islands_, {slot_bytes, piece_bytes_, exact_lanes}};
-  }
+  NetworkCalls calls(std::uint32_t rank) const { return {rank, islands_, {slot_bytes, piece_bytes_, exact_lanes}}; }
   void open(Rank& rank, std::uint32_t number, const UniqueId& id) {
     rank.number = number;
     rank.hosts = this;

@@ -39,13 +39,13 @@ class OwnProxy {
     EXPECT_TRUE(proxy->start());
   }
   /// By kernels that have ended.
-  void post(int calls) {
+  void post(int calls, bool is_told = true) {
     for (int i = 0; i < calls; ++i) {
       NetworkCall& call = words_->description_of(posted_).call;
       call.rounds = call.blocks = 1;
       call.collective = Collective::barrier;
       write(words_->pushed[0], ++posted_);
-      proxy->expect();
+      if (is_told) proxy->expect();
       write(words_->posted, posted_);
     }
   }
@@ -83,6 +83,19 @@ TEST(NetworkProxy, DrainsNoLongerThanItsCommunicatorLives) {
   own.fail();
   EXPECT_TRUE(own.proxy->drain());
   EXPECT_LT(carried_out.value, 2);
+}
+
+/// As by a graph, which says once what it has.
+TEST(NetworkProxy, StaysAwakeForAllThatItExpects) {
+  SharedCount carried_out;
+  OwnProxy own(milliseconds(0), carried_out);
+  own.proxy->expect(3);
+  for (int call = 1; call <= 3; ++call) {
+    std::this_thread::sleep_for(milliseconds(5));
+    own.post(1, false);
+    ASSERT_TRUE(own.proxy->drain(Deadline::after_ms(20'000))) << "call " << call;
+    EXPECT_EQ(carried_out.value, call);
+  }
 }
 
 /// Of a child that exits after it, as programs do that return from main().
