@@ -233,7 +233,7 @@ def draw_hosts(output: pathlib.Path) -> None:
             plot(axes, points, *STYLES[collective], collective)
         prepare(axes, f"Two hosts, {title}: H200, TCP on loopback, bfloat16", [1 << shift for shift in range(10, 29, 4)])
     grid[0].set_ylabel("NCCL's time / Strait's", fontsize=9)
-    save(figure, grid[0].get_legend_handles_labels(), 9, output)
+    save(figure, grid[0].get_legend_handles_labels(), 5, output, 0.87)
 
 
 def draw_overlap(output: pathlib.Path) -> None:
