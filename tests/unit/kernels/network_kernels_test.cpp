@@ -43,10 +43,14 @@ std::uint32_t few(Random& random) { return 1 + static_cast<std::uint32_t>(random
 /// A launch that ends at once, and not as late as when it looks at the abort word.
 void expect_nothing_of(const GivenCall& given, Rank& rank, std::uint32_t blocks) {
   rank.mailbox.abort = 1;
-  const NetworkWords before = *rank.words;
+  const auto words = [&] {
+    const auto* const begin = reinterpret_cast<const std::byte*>(rank.words);
+    return Bytes(begin, begin + sizeof(NetworkWords));
+  };
+  const Bytes before = words();
   rank.run(given, blocks);
   given.expect_untouched();
-  EXPECT_EQ(std::memcmp(&before, rank.words, sizeof before), 0) << "nobody is told";
+  EXPECT_TRUE(words() == before) << "nobody is told";
   EXPECT_NE(rank.counts.gave_up, 0u);
 }
 
