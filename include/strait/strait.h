@@ -221,11 +221,11 @@ STRAIT_API straitResult_t straitCommSplit(straitComm_t comm, int color, int key,
 STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* excluded, int count, straitComm_t* smaller,
                                            const straitConfig_t* config);
 /* Waits until this rank's GPU has done all calls made before, on whatever streams, those of launched graphs too, and
- * what it sends to other hosts has gone; within a group that is those of groups that have ended. straitSuccess: they
- * have their results; else the sticky error. Calls of host ranks are done when they return. From any thread. */
+ * what it sends to other hosts is the network's; within a group that is those of groups that have ended. straitSuccess:
+ * they have their results; else the sticky error. Calls of host ranks are done when they return. From any thread. */
 STRAIT_API straitResult_t straitCommSynchronize(straitComm_t comm);
-/* Likewise whether that is so of all that was enqueued on the communicator: *done is 1; 0 where it is not, or where the
- * driver does not tell within 100 ms. Says nothing of errors. Host ranks: 1. From any thread. */
+/* Whether this rank's GPU has done all that was enqueued on the communicator: *done is 1; 0 where it has not, or where
+ * the driver does not tell within 100 ms. Says nothing of errors. Host ranks: 1. From any thread. */
 STRAIT_API straitResult_t straitCommQuery(straitComm_t comm, int* done);
 /* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank
  * get straitRemoteError. NULL is allowed. A forked child may destroy what it inherited of communicators, which frees
@@ -237,7 +237,8 @@ STRAIT_API straitResult_t straitCommDestroy(straitComm_t comm);
  * returned (registered ones of ranks that are processes: once the others' have, too). */
 STRAIT_API straitResult_t straitCommAbort(straitComm_t comm);
 /* The sticky error of the communicator (straitSuccess: none). From any thread. On GPU ranks success, asked after a
- * stream was synchronized, says that the calls on it have their results: one that gave up ends its stream, too. */
+ * stream was synchronized, says that the calls on it have their results: one that gave up ends its stream, too. What it
+ * only sent to other hosts may be on its way still, and fail: straitCommSynchronize tells. */
 STRAIT_API straitResult_t straitCommGetAsyncError(straitComm_t comm, straitResult_t* error);
 /* Writes the last calls of this communicator's ranks, as far as this rank sees them, as JSON to a file, which `strait
  * trace` reads: who posted what, and what has finished (docs/flight-recorder.md). `path` NULL: into the folder that

@@ -155,9 +155,9 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
   argument.slot_bytes = slot_bytes;
   argument.first_step = what.first_step;
   argument.end_step = what.end_step;
-  argument.own_to = what.own.to;
-  argument.own_from = what.own.from;
-  argument.own_bytes = static_cast<std::uint32_t>(what.own.bytes);
+  argument.kept_to = what.kept.to;
+  argument.kept_from = what.kept.from;
+  argument.kept_bytes = static_cast<std::uint32_t>(what.kept.bytes);
   argument.call = what.call;
   argument.call.flow_count = static_cast<std::uint32_t>(what.flows.size());
   argument.call.blocks = NetworkCalls::blocks_for(what, max_sms != 0 ? max_sms : request_.max_sms);
@@ -181,7 +181,7 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
 
 void HostsRank::wake(void* wake) {
   const auto& given = *static_cast<const Wake*>(wake);
-  given.proxy->expect(given.launches);
+  given.proxy.expect(given.calls);
 }
 
 /// Graphs run when they are launched, of which nobody tells. The proxy is woken beside the first kernel of each, which
@@ -190,10 +190,10 @@ void HostsRank::wake(void* wake) {
 Status HostsRank::launch_waking(const std::function<Status()>& launch, void* stream) {
   const std::uint64_t capture = order_->capture_id();
   if (!wakes_.empty() && wakes_.back().capture == capture) {
-    ++wakes_.back().launches;
+    ++wakes_.back().calls;
     return launch();
   }
-  wakes_.emplace_back(proxy_.get(), capture, 1);
+  wakes_.emplace_back(*proxy_, capture);
   STRAIT_ASSIGN(void* const beside, waking_->fork(stream));
   Status given = check(cudaLaunchHostFunc(static_cast<cudaStream_t>(beside), &HostsRank::wake, &wakes_.back()),
                        "cannot have a stream wake the proxy");
@@ -293,9 +293,7 @@ void HostsRank::tell_of_failed_gpu() const {
 }
 
 std::optional<bool> HostsRank::is_idle() const {
-  const auto idle = questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
-  if (idle != true || request_.watch->has_failed()) return idle;
-  return proxy_->is_idle();
+  return questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
 }
 
 std::optional<DeviceProgress> HostsRank::progress() {
@@ -314,7 +312,7 @@ HostsRank::~HostsRank() {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
   const bool ended = !order_ || has_own_work_ended();
-  if (ended && proxy_) proxy_->drain();
+  if (ended && proxy_) proxy_->finish();
   attendant_ = {};
   if (order_ && order_->has_failed()) (void)request_.host->await_device();
   hear_of_failures();  // else the peers would not

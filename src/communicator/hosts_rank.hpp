@@ -68,11 +68,12 @@ class HostsRank final : public DeviceRank {
   /// `max_sms`: as of a Call.
   Status launch(const NetworkLaunch& what, std::uint32_t max_sms, void* stream);
   Status launch_waking(const std::function<Status()>& launch, void* stream);
-  /// Where a graph comes to the first of its launches on this communicator.
+  /// Where a graph comes to the first of its calls on this communicator.
   struct Wake {
-    NetworkProxy* proxy;
-    std::uint64_t capture;
-    std::atomic<std::uint64_t> launches;  ///< of the graph
+    Wake(NetworkProxy& woken, std::uint64_t of_capture) : proxy(woken), capture(of_capture) {}
+    NetworkProxy& proxy;
+    const std::uint64_t capture;
+    std::atomic<std::uint64_t> calls{1};  ///< of the graph, that the proxy hears of
   };
   static void wake(void* wake);
   Comm& comm_of(std::uint32_t lane, kernels::NetworkCall::Among among) const {

@@ -51,7 +51,7 @@ void add_copy(const void* from, void* to, std::size_t bytes, std::vector<Network
 /// What stays with the rank.
 void keep(const void* from, void* to, std::size_t bytes, NetworkLaunch& launch) {
   if (bytes >= least_copy_bytes) return add_copy(from, to, bytes, launch.copies);
-  if (to != from) launch.own = {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes};
+  if (to != from) launch.kept = {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes};
 }
 
 bool comes_anything(const std::vector<Flow>& flows) {

@@ -30,7 +30,7 @@ struct NetworkLaunch {
     std::size_t bytes;
   };
   std::vector<Copy> copies;
-  Copy own{};  ///< likewise, of what is short, by the kernel; of 0 bytes: nothing
+  Copy kept{};  ///< likewise, of what is short, by the kernel; of 0 bytes: nothing
   kernels::NetworkCall call{};
   std::vector<kernels::Flow> flows;            ///< none of messages: there is no kernel to launch
   std::uint32_t first_step = 0, end_step = 0;  ///< as of a NetworkExchange: those of a call in parts follow one another

@@ -25,7 +25,7 @@ using kernels::NetworkWords;
 constexpr auto spin = std::chrono::microseconds(200);
 constexpr auto shortest_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
 constexpr int looks_between_clocks = 64;
-constexpr std::uint32_t longest_exit_ms = 10'000;
+constexpr std::int64_t longest_exit_ms = 10'000;  ///< of all communicators together
 
 /// Of a process that ends and leaves its communicators as they are: what its streams have sent is on its way.
 class LeftAtExit {
@@ -49,12 +49,9 @@ class LeftAtExit {
  private:
   void drain() {
     if (generation_ != fork_generation()) return;  // the threads are the parent's
-    const auto deadline = Deadline::after_ms(longest_exit_ms);
     const std::lock_guard lock(mutex_);
-    for (const NetworkProxy* proxy : proxies_)
-      if (!proxy->drain(deadline))
-        log_warn(-1, "this process ends before what it sent to other hosts has gone: they did not take it for " +
-                         std::to_string(longest_exit_ms / 1000) + " s. Destroy its communicators before");
+    const auto deadline = Deadline::after_ms(longest_exit_ms);
+    for (const NetworkProxy* proxy : proxies_) proxy->finish(deadline);
   }
   std::mutex mutex_;
   std::atomic<std::uint32_t> generation_ = fork_generation();
@@ -118,15 +115,23 @@ void NetworkProxy::end() {
   threads_.clear();
 }
 
+/// An awaited call is the last one that has been described as long as its kernel runs.
 bool NetworkProxy::is_idle() const {
-  const std::uint64_t carried_out = read(setup_.words->carried_out);
-  return read(setup_.words->posted) == carried_out;
+  const std::uint64_t done = read(setup_.words->calls_done), posted = read(setup_.words->posted);
+  return posted == done || (posted == done + 1 && setup_.words->description_of(done).call.is_awaited);
 }
 
 bool NetworkProxy::drain(const Deadline& deadline) const {
   bool is_late = false;
   await([&] { return is_idle() || (is_late = deadline.expired()); });
   return !is_late;
+}
+
+void NetworkProxy::finish(const Deadline& deadline) const {
+  if (drain(deadline)) return;
+  log_warn(-1,
+           "a communicator ends, and what its rank has sent to other hosts is lost: they have not come to take it "
+           "for some seconds");
 }
 
 void NetworkProxy::expect(std::uint64_t calls) {
@@ -148,7 +153,7 @@ void NetworkProxy::lead() {
       if (!stopping_) setup_.fail(done.error());  // else what was left was that other lanes are through
       return;
     }
-    write(setup_.words->carried_out, ++calls_);
+    write(setup_.words->calls_done, ++calls_);
   }
 }
 
@@ -246,7 +251,7 @@ void NetworkProxy::finish_round(std::uint64_t round) {
   const std::lock_guard lock(finishing_);
   finished_[round % finished_.size()] = true;
   while (std::exchange(finished_[rounds_ % finished_.size()], false)) ++rounds_;
-  write(setup_.words->done, rounds_);
+  write(setup_.words->rounds_done, rounds_);
 }
 
 /// To where the kernel takes what becomes of it.

@@ -27,7 +27,8 @@ namespace strait {
 ///
 /// The first thread hears of calls, and has the others take part in those that are long enough. Idle threads sleep. The
 /// first one polls for a short while after a call, for the next may follow, and from when a launch is expected until
-/// the GPU has come to it, with naps between looks where that is long, each a small part of what it has waited.
+/// the GPU has come to it, with naps between looks where that is long, each a small part of what it has waited: in a
+/// graph from its first call to its last.
 class NetworkProxy {
  public:
   using Among = kernels::NetworkCall::Among;
@@ -52,11 +53,14 @@ class NetworkProxy {
   NetworkProxy& operator=(const NetworkProxy&) = delete;
   /// Code::system_error where there are no threads to be had.
   Status start();
-  /// Whether all that kernels have described so far has been carried out: what is only sent ends its kernel before.
+  /// Whether all has been carried out whose kernels may have ended: what is only sent ends its kernel before, what is
+  /// awaited after that. From any thread.
   bool is_idle() const;
-  /// Until it has, the communicator has failed, or the deadline. False: that. From any thread. Where a process ends and
-  /// leaves its communicators as they are, this is done at its exit.
+  /// Until that is so, the communicator has failed, or the deadline. False: the deadline. From any thread.
   bool drain(const Deadline& deadline = Deadline::never()) const;
+  /// Likewise, and says so if that was not enough. Where a process exits and leaves its communicators as they are, that
+  /// is done then.
+  void finish(const Deadline& deadline = Deadline::after_ms(10'000)) const;
   /// Ends the threads; what they are at ends when the communicators of the host ranks do.
   void end();
   /// Before, or when, a stream comes to a launch, or to the first of so many. From any thread.

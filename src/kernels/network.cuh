@@ -98,13 +98,13 @@ __device__ __forceinline__ bool await_proxy(const NetworkExchange& exchange, con
 __device__ __forceinline__ bool await_room(const NetworkExchange& exchange, std::uint64_t calls, std::uint64_t messages,
                                            std::uint64_t& seen) {
   const std::uint64_t described = calls < network_depth ? 0 : calls + 1 - network_depth;
-  return await_proxy(exchange, exchange.words->carried_out, described < messages ? messages : described, seen);
+  return await_proxy(exchange, exchange.words->calls_done, described < messages ? messages : described, seen);
 }
 
 /// By one thread: from where this launch goes on, unless one before it gave up.
 __device__ __forceinline__ ProxyProgress resume(const NetworkExchange& exchange, NetworkMemory& shared) {
   const NetworkCounts& counts = *exchange.counts;
-  ProxyProgress progress{load_word(&counts.calls_carried_out), load_word(&counts.rounds_done)};
+  ProxyProgress progress{load_word(&counts.calls_done), load_word(&counts.rounds_done)};
   shared.calls = load_word(&counts.calls);
   shared.rounds = load_word(&counts.rounds);
   shared.failed = acquire_count(&counts.gave_up) != 0 ||
@@ -125,11 +125,11 @@ __device__ __forceinline__ void save(const NetworkExchange& exchange, const Netw
   store_count(&counts.through, 0);
   if (acquire_count(&counts.gave_up) != 0) return;
   store_word(&counts.rounds_done, progress.rounds);
-  store_word(&counts.calls_carried_out, progress.calls);
+  store_word(&counts.calls_done, progress.calls);
   if (exchange.end_step < steps_of(call)) return;
   store_word(&counts.calls, shared.calls + 1);
   store_word(&counts.rounds, shared.rounds + call.rounds);
-  if (call.is_awaited) store_word(&counts.calls_carried_out, shared.calls + 1);
+  if (call.is_awaited) store_word(&counts.calls_done, shared.calls + 1);
 }
 
 /// A template only so that a header may hold it.
@@ -154,13 +154,13 @@ __global__ void __launch_bounds__(max_threads, 1) network_exchange(const __grid_
     if (!fills && !takes) continue;
     const std::uint64_t slots_end = first + step + 1;  // of all rounds; and the slot's last one is done before it
     const std::uint64_t least = slots_end < network_depth ? 0 : slots_end - network_depth;
-    if (waits && shared.failed == 0 && !await_proxy(exchange, exchange.words->done, least, progress.rounds))
+    if (waits && shared.failed == 0 && !await_proxy(exchange, exchange.words->rounds_done, least, progress.rounds))
       shared.failed = 1;
     for (std::uint32_t i = threadIdx.x; i < call.flow_count; i += blockDim.x)
       shared.shares[i] = share_of(exchange, exchange.flows[i], first, step);
     const bool keeps = step == exchange.first_step, posts = describes && tells && step == 0;
     if (waits && keeps)
-      shared.shares[call.flow_count] = share_of(exchange.own_to, exchange.own_from, exchange.own_bytes);
+      shared.shares[call.flow_count] = share_of(exchange.kept_to, exchange.kept_from, exchange.kept_bytes);
     __syncthreads();
     if (shared.failed != 0) break;
     if (posts && !is_short) tell_proxy(exchange.words->posted, shared.calls + 1);

@@ -104,8 +104,7 @@ struct NetworkWords {
     Flow flows[max_flows];
   };
   Word posted;                      ///< by the device: calls that it has described
-  Word carried_out;                 ///< by the host: calls, and
-  Word done;                        ///< of these and the next one rounds, that it has carried out
+  Word calls_done, rounds_done;     ///< by the host: that it has carried out
   Word pushed[max_network_blocks];  ///< by the device, each block: rounds of which its share is in the slots
   Word moved[max_flows];            ///< by the device: pieces of a message that it has filled, or taken
   Word ready[max_flows];            ///< by the host: pieces that it has sent and are free again, or that have come
@@ -117,7 +116,7 @@ inline constexpr std::size_t network_words_bytes = (sizeof(NetworkWords) + 4095)
 /// In this device's memory: what earlier calls came to. Zeros at first.
 struct NetworkCounts {
   std::uint64_t calls, rounds;
-  std::uint64_t calls_carried_out, rounds_done;  ///< of these, as far as anybody has looked
+  std::uint64_t calls_done, rounds_done;  ///< by the host, as far as anybody has looked
   std::uint64_t messages;                        ///< calls up to the last one that was messages
   std::uint32_t through;                         ///< blocks of this launch that have ended
   std::uint32_t gave_up;                         ///< not 0: a launch did, and none may follow
@@ -133,10 +132,10 @@ struct NetworkExchange {
   NetworkCounts* counts;
   std::uint32_t slot_bytes;
   std::uint32_t first_step, end_step;  ///< of steps_of(call), that this launch makes; of messages both 0
-  /// What stays with the rank, of this device's memory; own_bytes == 0: nothing.
-  std::byte* own_to;
-  const std::byte* own_from;
-  std::uint32_t own_bytes;
+  /// What stays with the rank, of this device's memory; kept_bytes == 0: nothing.
+  std::byte* kept_to;
+  const std::byte* kept_from;
+  std::uint32_t kept_bytes;
   NetworkCall call;
   Flow flows[max_flows];
 };

@@ -123,8 +123,8 @@ __device__ __forceinline__ bool may_begin(const NetworkExchange& exchange) {
   NetworkCounts& counts = *exchange.counts;
   if (acquire_count(&counts.gave_up) != 0) return false;
   const std::uint64_t calls = load_word(&counts.calls);
-  std::uint64_t seen = load_word(&counts.calls_carried_out);
-  if (await_proxy(exchange, exchange.words->carried_out, calls, seen)) return true;
+  std::uint64_t seen = load_word(&counts.calls_done);
+  if (await_proxy(exchange, exchange.words->calls_done, calls, seen)) return true;
   store_count(&counts.gave_up, 1);
   return false;
 }
@@ -140,7 +140,7 @@ __device__ __forceinline__ void end_messages(const NetworkExchange& exchange, Me
     counts.pieces[i] += pieces_of(exchange.flows[i]);
   if (threadIdx.x != 0) return;
   counts.through = 0;
-  counts.calls_carried_out = counts.calls + (exchange.call.is_awaited ? 1 : 0);  // those before have been: it began
+  counts.calls_done = counts.calls + (exchange.call.is_awaited ? 1 : 0);  // those before have been: it began
   counts.messages = ++counts.calls;
 }
 

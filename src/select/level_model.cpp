@@ -27,7 +27,12 @@ LevelModel level_model(const ClockModel& model) {
   const ClockPath& near = path(0, ranks > 1 ? 1 : 0);
   const ClockPath& far = path(0, ranks - 1);
   if (island < ranks && ranks % island == 0) machine.levels.push_back({island, near.latency_us, near.gbps, 0});
-  machine.levels.push_back({ranks, far.latency_us, far.gbps, 0});
+  double shared_gbps = 0;
+  for (const std::uint16_t resource : far.resources) {
+    const double gbps = model.resources[resource].gbps;
+    shared_gbps = shared_gbps == 0 ? gbps : std::min(shared_gbps, gbps);
+  }
+  machine.levels.push_back({ranks, far.latency_us, far.gbps, shared_gbps});
   return machine;
 }
 

@@ -13,7 +13,8 @@ class Slices : public ::testing::TestWithParam<std::size_t> {
   void SetUp() override { setenv("STRAIT_SLICE_BYTES", std::to_string(GetParam()).c_str(), 1); }
   void TearDown() override { unsetenv("STRAIT_SLICE_BYTES"); }
 };
-INSTANTIATE_TEST_SUITE_P(Bytes, Slices, ::testing::Values(16, 4096, 16 << 10, 32 << 10, 64 << 10, 128 << 10));
+INSTANTIATE_TEST_SUITE_P(Bytes, Slices,
+                         ::testing::Values(16, 4096, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10));
 
 void check_around(straitComm_t comm, int rank, int ranks, std::size_t slice_bytes) {
   const auto n = static_cast<std::size_t>(ranks);
@@ -39,6 +40,13 @@ TEST_P(Slices, EdgesAsThreads) {
 }
 TEST_P(Slices, EdgesAsProcesses) {
   run_as_processes(2, [](straitComm_t comm, int rank, int ranks) { check_around(comm, rank, ranks, GetParam()); });
+}
+
+/// Whose slots are longer than those of shared memory.
+TEST_P(Slices, EdgesOverTcp) {
+  setenv("STRAIT_TRANSPORT", "tcp", 1);
+  run_as_processes(2, [](straitComm_t comm, int rank, int ranks) { check_around(comm, rank, ranks, GetParam()); });
+  unsetenv("STRAIT_TRANSPORT");
 }
 
 }  // namespace

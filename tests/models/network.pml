@@ -5,12 +5,12 @@
 // what is on its way. To the second and the third nothing comes: they end once all is in slots, and the next ones may
 // find slots, and, where calls are SHORT, the place where one was described, still in use; SHORT ones tell with their
 // first round that they have been described. With MESSAGES the third has no rounds, but pieces in all slots, as messages
-// do: they wait for all calls before, and rounds after them likewise. What other hosts do is no part of this: the proxy
-// may stop at any time, and then the abort word is raised.
+// do: they wait for all calls before, and rounds after them likewise; it ends once all is there, or, ANSWERED, has been
+// sent. What other hosts do is no part of this: the proxy may stop at any time, and then the abort word is raised.
 //
 // A block is one thread here; block.pml has its threads. What it brings and takes in one step it may do in any order: it
 // tells when both are done.
-// variants: ROUNDS SHORT MESSAGES
+// variants: ROUNDS SHORT MESSAGES ANSWERED
 // mutants: NO_FENCE=assertion NO_FENCE_OF_CALL=assertion NO_RELEASE=assertion
 // mutants: NO_ACQUIRE_OF_CALL=assertion NO_ACQUIRE_OF_SHARES=assertion NO_ACQUIRE_OF_RESULTS=assertion
 // mutants: ONE_BLOCK_IS_ENOUGH=assertion PUSHED_BEFORE_TAKING=assertion TOO_FAR_AHEAD=assertion
@@ -32,6 +32,9 @@ bit has_stopped;  // the proxy
 #define deadline_passed (me == PROXY && has_stopped)
 #include "memory.inc"
 
+#ifdef ANSWERED  // these messages are awaited
+#define MESSAGES
+#endif
 #ifdef MESSAGES
 #define is_messages(call) ((call) == 2)
 #else
@@ -43,7 +46,11 @@ bit has_stopped;  // the proxy
 #define rounds_of_third (is_messages(2) -> 0 : 2)
 #endif
 #define rounds_of(call) ((call) == 0 -> 3 : ((call) == 2 -> rounds_of_third : 1))
+#ifdef ANSWERED
+#define is_awaited(call) ((call) != 1)
+#else
 #define is_awaited(call) ((call) == 0 || (call) == 3)
+#endif
 #define blocks_of(call) ((call) == 1 -> 1 : 2)
 #define LAUNCHES (CALLS + 1)
 #define call_of(launch) ((launch) < 2 -> 0 : (launch) - 1)
@@ -56,7 +63,7 @@ bit has_stopped;  // the proxy
 #define AFTER_CUT CUT
 #endif
 #define first_step_of(launch) ((launch) == 1 -> AFTER_CUT : 0)
-#define steps_of(call) (rounds_of(call) + (is_awaited(call) -> LEAD : 0))
+#define steps_of(call) (rounds_of(call) + (is_awaited(call) && !is_messages(call) -> LEAD : 0))
 #define end_step_of(launch) ((launch) == 0 -> CUT : steps_of(call_of(launch)))
 #define share_place(block, round) ((block) * DEPTH + (round) % DEPTH)
 #define result_place(block, round) (SLOTS + share_place(block, round))
@@ -65,7 +72,7 @@ bit has_stopped;  // the proxy
 #define RESULT 64  // is added to what comes
 
 // Words of host memory that count on: to see one late is to have been late.
-byte posted, carried_out, done, pushed[BLOCKS], moved;
+byte posted, carried_out, done, pushed[BLOCKS], moved, ready;
 // In the device's memory.
 byte calls, rounds, through;
 byte messages, known;  // calls up to the last messages, and that are known to have been carried out
@@ -259,6 +266,10 @@ inline send_messages() {
 #endif
     moved = DEPTH
   }
+#ifdef ANSWERED
+  ;
+  atomic { wait_for(ready == DEPTH) }
+#endif
 }
 
 #ifdef PUSHED_BEFORE_TAKING
@@ -377,7 +388,8 @@ inline carry_messages() {
   for (block : 0 .. DEPTH - 1) {
     atomic {
       assert(memory[share_place(0, block)].datum == datum_of(call, block, 0));
-      is_unread[share_place(0, block)] = 0
+      is_unread[share_place(0, block)] = 0;
+      ready++
     }
   }
 }

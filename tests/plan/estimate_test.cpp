@@ -76,6 +76,20 @@ constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 7> small_machines{
     {{1, 4}, {1, 8}, {2, 4}, {4, 2}, {2, 8}, {4, 4}, {3, 4}}};
 constexpr std::array<std::size_t, 6> sizes_bytes{64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20};
 
+/// What the ranks of a host share on the way to others is a limit of the level between hosts.
+TEST(LevelModel, KnowsWhatIslandsShare) {
+  ClockModel model;
+  model.ranks = 8;
+  model.resources = {{"out of the first host", 5}, {"into the second", 3}};
+  model.paths.resize(64, {.latency_us = 1, .gbps = 8, .resources = {}});
+  for (std::uint32_t to = 4; to < 8; ++to) model.paths[to] = {.latency_us = 20, .gbps = 4, .resources = {0, 1}};
+  const LevelModel levels = level_model(model);
+  ASSERT_EQ(levels.levels.size(), 2u);
+  EXPECT_EQ(levels.levels[0].ranks, 4u);
+  EXPECT_EQ(levels.levels[0].island_gbps, 0);
+  EXPECT_EQ(levels.levels[1].island_gbps, 3);
+}
+
 /// What the clock says of the estimates' choice, over what it says of its own.
 TEST(Estimate, ChoosesAsTheClockDoesWhereBothCan) {
   int choices = 0, alike = 0;

@@ -175,7 +175,10 @@ bool Engine::knows_calls(std::uint64_t sequence) {
       return peer.posted >= sequence || (!peer.socket.is_open() && &peer != &peers_[rank_]);
     });
   };
-  if (known()) return true;
+  if (known()) {
+    flush_dirty();  // for what this rank has told nobody yet others wait, too
+    return true;
+  }
   note_activity();
   progress();
   return known() && !is_short_of_memory_;
@@ -241,13 +244,18 @@ void Engine::settle(std::uint32_t rank) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, peer.socket.fd(), &event);
 }
 
-void Engine::progress() {
-  if (control_.abort.load(std::memory_order_acquire) != 0 && !error_told_) tell_error();
+void Engine::flush_dirty() {
   for (const std::uint32_t rank : dirty_) {
     peers_[rank].is_dirty = false;
     flush(rank);
   }
   dirty_.clear();
+}
+
+void Engine::progress() {
+  progressed_.fetch_add(1, std::memory_order_relaxed);
+  if (control_.abort.load(std::memory_order_acquire) != 0 && !error_told_) tell_error();
+  flush_dirty();
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
@@ -258,7 +266,7 @@ void Engine::progress() {
 }
 
 void Engine::handle(std::uint64_t tag) {
-  if (tag == wake_tag) return take_wake();
+  if (tag == wake_tag) return;  // for the engine's thread
   const auto rank = static_cast<std::uint32_t>(tag);
   Peer& peer = peers_[rank];
   if ((tag & pidfd_bit) != 0) {
@@ -272,8 +280,8 @@ void Engine::handle(std::uint64_t tag) {
 }
 
 void Engine::note_activity() {
-  activity_.fetch_add(1, std::memory_order_relaxed);
-  if (asleep_.load(std::memory_order_relaxed) && asleep_.exchange(false)) wake();
+  activity_.fetch_add(1);  // seen before the engine sleeps, or it is seen to be asleep
+  if (asleep_.load() && asleep_.exchange(false)) wake();
 }
 
 void Engine::wake() const {
@@ -287,18 +295,20 @@ void Engine::take_wake() const {
 }
 
 void Engine::run() {
-  std::uint64_t seen = 0;
+  std::uint64_t seen = 0, progressed = 0;
   while (!stopping_.load()) {
     bool is_short = false;
-    std::uint64_t activity = activity_.load(std::memory_order_relaxed);
-    if (activity == seen) {
+    std::uint64_t activity = activity_.load();
+    // What the rank does here need not drive the engine: it may send to one peer again and again, and wait for none.
+    if (activity == seen || progressed_.load(std::memory_order_relaxed) == progressed) {
       {
         const std::lock_guard lock(mutex_);
         progress();
         is_short = is_short_of_memory_;
       }
-      activity = activity_.load(std::memory_order_relaxed);
+      activity = activity_.load();
     }
+    progressed = progressed_.load(std::memory_order_relaxed);
     // What there was no memory for stays in a socket, which would end a sleep on the sockets at once.
     if (std::exchange(seen, activity) != activity || is_short) {
       pollfd wakes{wake_.get(), POLLIN, 0};
@@ -307,9 +317,12 @@ void Engine::run() {
       continue;
     }
     asleep_.store(true);
-    epoll_event event{};
-    ::epoll_wait(epoll_.get(), &event, 1, longest_sleep_ms);
+    if (activity_.load() == seen) {
+      epoll_event event{};
+      ::epoll_wait(epoll_.get(), &event, 1, longest_sleep_ms);
+    }
     asleep_.store(false);
+    take_wake();  // before the next nap, which it would end at once
   }
 }
 

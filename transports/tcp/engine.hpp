@@ -21,7 +21,7 @@
 /// Two threads drive it. The rank's own, while it waits in an operation: a message then costs no switch of threads. And
 /// a thread of the engine, since a rank between two operations must still take in what peers send, send what its socket
 /// could not take at once, and notice aborts and deaths. It sleeps on the sockets while the rank is busy elsewhere, and
-/// once a millisecond only looks whether the rank still drives the engine itself: it would hold the lock up.
+/// once a millisecond only looks whether the rank drives the engine itself: it would hold the lock up.
 namespace strait::tcp {
 
 struct Geometry {
@@ -143,6 +143,7 @@ class Engine {
   void send(std::uint32_t rank);
   void settle(std::uint32_t rank);
   void progress();
+  void flush_dirty();
   void handle(std::uint64_t tag);
   void tell_error();
   void examine_peers(std::chrono::steady_clock::duration unseen);
@@ -171,7 +172,8 @@ class Engine {
   pid_t owner_;
   UniqueFd epoll_;
   UniqueFd wake_;
-  std::atomic<std::uint64_t> activity_{0};  ///< counts what the rank's own thread does here
+  std::atomic<std::uint64_t> activity_{0};    ///< counts what the rank's own thread does here
+  std::atomic<std::uint64_t> progressed_{0};  ///< counts progress(), by whichever thread
   std::atomic<bool> asleep_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;

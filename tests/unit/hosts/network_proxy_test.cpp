@@ -20,17 +20,17 @@ using kernels::NetworkCall;
 using kernels::NetworkWords;
 using std::chrono::milliseconds;
 
-/// Calls of one round, each of which takes so long, and is counted then.
+/// Calls of one round, which are carried out as the test allows, and counted then.
 class OwnProxy {
  public:
-  OwnProxy(milliseconds takes, SharedCount& carried_out) {
+  explicit OwnProxy(SharedCount& carried_out) {
     NetworkProxy::Setup setup;
     setup.words = words_.get();
     setup.slots = slots_.data();
     setup.slot_bytes = 16;
-    setup.run = [takes, &carried_out](std::uint32_t, auto, const Call&) -> Status {
-      std::this_thread::sleep_for(takes);
-      ++carried_out.value;
+    setup.run = [this, &carried_out](std::uint32_t, auto, const Call&) -> Status {
+      while (carried_out.value >= allowed_ && !has_failed_) std::this_thread::sleep_for(milliseconds(1));
+      if (!has_failed_) ++carried_out.value;
       return {};
     };
     setup.has_failed = [this] { return has_failed_.load(); };
@@ -38,11 +38,13 @@ class OwnProxy {
     proxy = std::make_unique<NetworkProxy>(std::move(setup));
     EXPECT_TRUE(proxy->start());
   }
-  /// By kernels that have ended.
-  void post(int calls, bool is_told = true) {
+  void allow(int calls) { allowed_ = calls; }
+  /// By kernels that have ended, or, is_awaited, wait.
+  void post(int calls, bool is_told = true, bool is_awaited = false) {
     for (int i = 0; i < calls; ++i) {
       NetworkCall& call = words_->description_of(posted_).call;
       call.rounds = call.blocks = 1;
+      call.is_awaited = is_awaited;
       call.collective = Collective::barrier;
       write(words_->pushed[0], ++posted_);
       if (is_told) proxy->expect();
@@ -58,6 +60,7 @@ class OwnProxy {
   std::unique_ptr<NetworkWords> words_ = std::make_unique<NetworkWords>();
   std::vector<std::byte> slots_ = std::vector<std::byte>(kernels::network_slots_bytes(16));
   std::atomic<bool> has_failed_{false};
+  std::atomic<int> allowed_{0};
   std::uint64_t posted_ = 0;
 
  public:
@@ -66,11 +69,12 @@ class OwnProxy {
 
 TEST(NetworkProxy, DrainsUntilAllIsCarriedOut) {
   SharedCount carried_out;
-  OwnProxy own(milliseconds(20), carried_out);
+  OwnProxy own(carried_out);
   EXPECT_TRUE(own.proxy->is_idle());
   own.post(3);
   EXPECT_FALSE(own.proxy->is_idle());
   EXPECT_FALSE(own.proxy->drain(Deadline::after_ms(1)));
+  own.allow(3);
   EXPECT_TRUE(own.proxy->drain());
   EXPECT_TRUE(own.proxy->is_idle());
   EXPECT_EQ(carried_out.value, 3);
@@ -78,17 +82,35 @@ TEST(NetworkProxy, DrainsUntilAllIsCarriedOut) {
 
 TEST(NetworkProxy, DrainsNoLongerThanItsCommunicatorLives) {
   SharedCount carried_out;
-  OwnProxy own(milliseconds(500), carried_out);
+  OwnProxy own(carried_out);
   own.post(2);
   own.fail();
   EXPECT_TRUE(own.proxy->drain());
-  EXPECT_LT(carried_out.value, 2);
+  EXPECT_EQ(carried_out.value, 0);
+}
+
+/// Whose kernel waits itself: who exits beside it has not been told that it is done.
+TEST(NetworkProxy, LeavesWhatIsAwaited) {
+  SharedCount carried_out;
+  OwnProxy own(carried_out);
+  own.post(1, true, true);
+  EXPECT_TRUE(own.proxy->is_idle());
+  own.allow(1);
+  while (carried_out.value < 1) std::this_thread::sleep_for(milliseconds(1));
+  own.post(1);
+  own.post(1, true, true);
+  EXPECT_FALSE(own.proxy->is_idle()) << "what was sent before it is on its way";
+  own.allow(2);
+  EXPECT_TRUE(own.proxy->drain());
+  EXPECT_EQ(carried_out.value, 2);
+  own.fail();
 }
 
 /// As by a graph, which says once what it has.
 TEST(NetworkProxy, StaysAwakeForAllThatItExpects) {
   SharedCount carried_out;
-  OwnProxy own(milliseconds(0), carried_out);
+  OwnProxy own(carried_out);
+  own.allow(3);
   own.proxy->expect(3);
   for (int call = 1; call <= 3; ++call) {
     std::this_thread::sleep_for(milliseconds(5));
@@ -110,8 +132,12 @@ int status_of_exit(const std::function<void()>& body) {
 TEST(NetworkProxy, CarriesOutWhatIsLeftWhenItsProcessExits) {
   SharedCount carried_out;
   const int status = status_of_exit([&] {
-    auto* const own = new OwnProxy(milliseconds(100), carried_out);  // never destroyed
+    auto* const own = new OwnProxy(carried_out);  // never destroyed
     own->post(3);
+    std::thread([own] {
+      std::this_thread::sleep_for(milliseconds(100));
+      own->allow(3);
+    }).detach();
     EXPECT_EQ(carried_out.value, 0);
   });
   EXPECT_EQ(status, 0);
@@ -121,11 +147,12 @@ TEST(NetworkProxy, CarriesOutWhatIsLeftWhenItsProcessExits) {
 TEST(NetworkProxy, LeavesItToTheProcessWhoseItIs) {
   SharedCount carried_out;
   const int status = status_of_exit([&] {
-    auto* const own = new OwnProxy(milliseconds(100), carried_out);
+    auto* const own = new OwnProxy(carried_out);
     own->post(3);
     const auto began = std::chrono::steady_clock::now();
     EXPECT_EQ(status_of_exit([] {}), 0) << "what is forked from it has none of its threads";
-    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(8)) << "it would wait for 10";
+    own->allow(3);
   });
   EXPECT_EQ(status, 0);
   EXPECT_EQ(carried_out.value, 3);

@@ -168,9 +168,9 @@ class Rank {
     argument.first_step = first;
     argument.end_step = end;
     if (!given.own.empty() && first == 0) {
-      argument.own_to = given.own.front().data;
-      argument.own_from = given.kept.data();
-      argument.own_bytes = static_cast<std::uint32_t>(given.kept.size());
+      argument.kept_to = given.own.front().data;
+      argument.kept_from = given.kept.data();
+      argument.kept_bytes = static_cast<std::uint32_t>(given.kept.size());
     }
     argument.call = given.call;
     argument.call.blocks = blocks;
@@ -209,7 +209,7 @@ class Proxy {
     expect_described(given, blocks);
     for (std::uint32_t round = 0; round < rounds; ++round) carry_out_round(given, blocks, round);
     delay();
-    if (rounds == given.call.rounds) store_word(&rank_.words->carried_out.value, calls_);
+    if (rounds == given.call.rounds) store_word(&rank_.words->calls_done.value, calls_);
   }
 
  private:
@@ -224,7 +224,7 @@ class Proxy {
     std::fill(gone, gone + sent.size(), poison);
     std::copy(received.begin(), received.end(), comes);
     delay();
-    store_word(&rank_.words->done.value, ++rounds_);
+    store_word(&rank_.words->rounds_done.value, ++rounds_);
   }
   void expect_described(const GivenCall& given, std::uint32_t blocks) const {
     const NetworkWords::Description& described = rank_.words->description_of(calls_ - 1);

@@ -169,11 +169,11 @@ TEST_P(Network, RoundsWaitForMessagesBefore) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(seen(rank.words->posted), 1u);
     EXPECT_TRUE(std::equal(before.begin(), before.end(), rank.slot(0, true)));
-    store_word(&rank.words->carried_out.value, 1);
+    store_word(&rank.words->calls_done.value, 1);
   });
   rank.run(given, blocks());
   EXPECT_EQ(seen(rank.words->posted), 2u);
-  EXPECT_EQ(rank.counts.calls_carried_out, 1u);
+  EXPECT_EQ(rank.counts.calls_done, 1u);
 }
 
 /// No two blocks touch one byte, and none has much more to do than another.

@@ -223,7 +223,7 @@ class Network {
         return;
       }
       for (std::size_t i = 0; i < trades.size(); ++i) before_[i] += trades[i].total;
-      kernels::store_word(&words_->carried_out.value, number);
+      kernels::store_word(&words_->calls_done.value, number);
     }
   }
   void expect_described(const NetworkExchange& meant) const {
