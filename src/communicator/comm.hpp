@@ -139,6 +139,8 @@ class Comm {
   /// Host ranks: likewise and until done, of messages that come and go in pieces of at most slot_bytes(), and are
   /// numbered as they stand there.
   Status run_messages(std::span<const Call> calls, MessagePieces& pieces);
+  /// Host ranks: what their thread may do while it waits for something else, so that less is left for the next call.
+  void take_in() { transport_->take_in(); }
   std::size_t slot_bytes() const { return transport_->slot_bytes(); }
   /// GPU ranks: what comes next on the stream of `then` waits for what is on that of `first` now.
   Status order_streams(const Call& first, const Call& then);

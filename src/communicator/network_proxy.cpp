@@ -175,7 +175,7 @@ void NetworkProxy::help(std::uint32_t lane) {
 /// Right after the last one, and then when one is expected.
 bool NetworkProxy::await_call() {
   const auto is_posted = [this] { return read(setup_.words->posted) > calls_; };
-  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_;)
+  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_; setup_.take_in(0, now_.call.among))
     for (int look = 0; look < looks_between_clocks; ++look) {
       if (is_posted()) return true;
       relax();
@@ -184,17 +184,18 @@ bool NetworkProxy::await_call() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_ || expected_ > calls_; });
   }
-  return await(is_posted);
+  return await(is_posted, [this] { setup_.take_in(0, now_.call.among); });
 }
 
-template <class Condition>
-bool NetworkProxy::await(Condition&& condition) const {
+template <class Condition, class Beside>
+bool NetworkProxy::await(Condition&& condition, Beside&& beside) const {
   for (const auto began = Clock::now();;) {
     for (int look = 0; look < looks_between_clocks; ++look) {
       if (condition()) return true;
       relax();
     }
     if (is_over()) return false;
+    beside();
     const Clock::duration waited = Clock::now() - began;
     if (waited >= spin)
       std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 16, shortest_nap, longest_nap));
@@ -239,7 +240,8 @@ Status NetworkProxy::carry_out(std::uint32_t lane) {
     const auto has_come = [&] {
       return std::all_of(pushed, pushed + call.blocks, [&](auto& word) { return read(word) > number; });
     };
-    if (!await(has_come)) return fail(Code::aborted, "the communicator has failed");
+    if (!await(has_come, [&] { setup_.take_in(lane, call.among); }))
+      return fail(Code::aborted, "the communicator has failed");
     STRAIT_TRY(setup_.run(lane, call.among, call_of_round(round)));
     finish_round(number);
   }

@@ -42,6 +42,9 @@ class NetworkProxy {
     std::function<Status(std::uint32_t lane, Among among, const Call& call)> run;
     /// Likewise, messages among all, by their numbers.
     std::function<Status(std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces)> run_messages;
+    /// While a lane waits for the GPU: takes in what has come to it from other hosts, that it trades with now or did
+    /// last.
+    std::function<void(std::uint32_t lane, Among among)> take_in = [](std::uint32_t, Among) {};
     /// Whether the communicator has failed.
     std::function<bool()> has_failed;
     /// It has now, unless it had before.
@@ -78,9 +81,13 @@ class NetworkProxy {
   void lead();
   void help(std::uint32_t lane);
   bool await_call();
-  /// Polls. False: the communicator has failed, or this ends.
+  /// Polls. False: the communicator has failed, or this ends. `beside`: is done between looks.
+  template <class Condition, class Beside>
+  bool await(Condition&& condition, Beside&& beside) const;
   template <class Condition>
-  bool await(Condition&& condition) const;
+  bool await(Condition&& condition) const {
+    return await(std::forward<Condition>(condition), [] {});
+  }
   void hear();
   Status carry_out_together();
   Status carry_out(std::uint32_t lane);

@@ -57,6 +57,9 @@ class Transport {
   /// After this rank has heard, through whichever ranks, that all have posted `sequence`: whether peer_call() can tell
   /// by now. Where calls travel as messages, they may come a moment later than the news.
   virtual bool knows_calls(std::uint64_t sequence) = 0;
+  /// Takes in what peers have sent for calls that this rank is still to make, as far as there is room for it. Between
+  /// calls, by the rank's thread.
+  virtual void take_in() {}
 };
 
 }  // namespace strait

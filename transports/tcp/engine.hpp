@@ -93,6 +93,11 @@ class Engine {
   void post(std::uint64_t sequence, const CallSignature& signature);
   /// Whether everybody who still can has told of its collective `sequence`.
   bool knows_calls(std::uint64_t sequence);
+  /// All that there is to do, for a rank that does nothing else here.
+  void take_in() {
+    note_activity();
+    progress();
+  }
   /// Takes in what has come from this rank; now and then all else that there is to do.
   void poll(std::uint32_t rank);
   void poll_all();

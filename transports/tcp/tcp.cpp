@@ -81,6 +81,11 @@ bool TcpTransport::knows_calls(std::uint64_t sequence) {
   return engine_->knows_calls(sequence);
 }
 
+void TcpTransport::take_in() {
+  const std::lock_guard lock(engine_->mutex());
+  engine_->take_in();
+}
+
 Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline) {
   STRAIT_ASSIGN(auto mesh, open_mesh(channel, deadline));
   const auto rank = static_cast<std::uint32_t>(channel.rank());

@@ -29,6 +29,7 @@ class TcpTransport final : public Transport {
   void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) override;
   std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const override;
   bool knows_calls(std::uint64_t sequence) override;
+  void take_in() override;
 
  private:
   std::uint32_t rank_;
