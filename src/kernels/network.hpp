@@ -117,10 +117,10 @@ inline constexpr std::size_t network_words_bytes = (sizeof(NetworkWords) + 4095)
 struct NetworkCounts {
   std::uint64_t calls, rounds;
   std::uint64_t calls_done, rounds_done;  ///< by the host, as far as anybody has looked
-  std::uint64_t messages;                        ///< calls up to the last one that was messages
-  std::uint32_t through;                         ///< blocks of this launch that have ended
-  std::uint32_t gave_up;                         ///< not 0: a launch did, and none may follow
-  std::uint64_t pieces[max_flows];               ///< of messages, by the place of their flow
+  std::uint64_t messages;                 ///< calls up to the last one that was messages
+  std::uint32_t through;                  ///< blocks of this launch that have ended
+  std::uint32_t gave_up;                  ///< not 0: a launch did, and none may follow
+  std::uint64_t pieces[max_flows];        ///< of messages, by the place of their flow
 };
 
 /// For network_exchange_kernel(): `call.blocks` blocks, of at most max_threads threads.
