@@ -236,6 +236,25 @@ TEST(TcpControl, CallsErrorsAndFarewellsReachIdleRanks) {
 }
 
 /// What a rank published before it left is delivered, however much it is and whatever the reader does meanwhile.
+/// Who knows at once that all have called has told them so when it goes on, whatever it does then.
+TEST(TcpControl, CallsThatAllKnowOfHaveBeenTold) {
+  std::atomic<bool> is_told{false};
+  with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
+    if (rank == 0) {
+      transport.post_call(1, call, nullptr, nullptr);
+      EXPECT_TRUE(soon([&] { return transport.knows_calls(1); }));
+      is_told = true;
+      return;
+    }
+    EXPECT_TRUE(soon([&] { return transport.peer_call(1, 0).has_value(); }));
+    tcp::Engine& engine = transport.engine();
+    const std::lock_guard lock(engine.mutex());  // and its thread does nothing
+    engine.post(1, call);
+    EXPECT_TRUE(engine.knows_calls(1));
+    EXPECT_TRUE(soon([&] { return is_told.load(); }));
+  });
+}
+
 TEST(TcpControl, AFarewellLosesNothing) {
   std::atomic<bool> has_left{false};
   with_channels(2, [&](Channel& channel) {
