@@ -88,6 +88,7 @@ Status HostsRank::open_order() {
 
 Status HostsRank::open_proxy() {
   NetworkProxy::Setup setup;
+  setup.rank = static_cast<int>(request_.rank);
   setup.words = static_cast<kernels::NetworkWords*>(network_.data());
   setup.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
   setup.slot_bytes = slot_bytes;

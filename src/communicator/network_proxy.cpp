@@ -25,7 +25,6 @@ using kernels::NetworkWords;
 constexpr auto spin = std::chrono::microseconds(200);
 constexpr auto shortest_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
 constexpr int looks_between_clocks = 64;
-constexpr std::int64_t longest_exit_ms = 10'000;  ///< of all communicators together
 
 /// Of a process that ends and leaves its communicators as they are: what its streams have sent is on its way.
 class LeftAtExit {
@@ -50,7 +49,7 @@ class LeftAtExit {
   void drain() {
     if (generation_ != fork_generation()) return;  // the threads are the parent's
     const std::lock_guard lock(mutex_);
-    const auto deadline = Deadline::after_ms(longest_exit_ms);
+    const auto deadline = Deadline::after_ms(NetworkProxy::longest_finish_ms);  // of all together
     for (const NetworkProxy* proxy : proxies_) proxy->finish(deadline);
   }
   std::mutex mutex_;
@@ -129,9 +128,10 @@ bool NetworkProxy::drain(const Deadline& deadline) const {
 
 void NetworkProxy::finish(const Deadline& deadline) const {
   if (drain(deadline)) return;
-  log_warn(-1,
-           "a communicator ends, and what its rank has sent to other hosts is lost: they have not come to take it "
-           "for some seconds");
+  log_warn(
+      setup_.rank,
+      "its communicator ends, and what it has sent to other hosts is lost: their ranks have not come to receive it "
+      "for some seconds. Let them make the same calls before this rank ends");
 }
 
 void NetworkProxy::expect(std::uint64_t calls) {

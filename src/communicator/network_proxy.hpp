@@ -33,6 +33,7 @@ class NetworkProxy {
  public:
   using Among = kernels::NetworkCall::Among;
   struct Setup {
+    int rank = -1;                           ///< whose it is, for the log
     kernels::NetworkWords* words = nullptr;  ///< zeroed; kept, as the slots, by the caller until this has ended
     std::byte* slots = nullptr;
     std::uint32_t slot_bytes = 0;
@@ -63,7 +64,8 @@ class NetworkProxy {
   bool drain(const Deadline& deadline = Deadline::never()) const;
   /// Likewise, and says so if that was not enough. Where a process exits and leaves its communicators as they are, that
   /// is done then.
-  void finish(const Deadline& deadline = Deadline::after_ms(10'000)) const;
+  void finish(const Deadline& deadline = Deadline::after_ms(longest_finish_ms)) const;
+  static constexpr std::int64_t longest_finish_ms = 10'000;
   /// Ends the threads; what they are at ends when the communicators of the host ranks do.
   void end();
   /// Before, or when, a stream comes to a launch, or to the first of so many. From any thread.

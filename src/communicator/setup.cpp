@@ -17,6 +17,7 @@
 #include "bootstrap/interface.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
+#include "communicator/tcp_model.hpp"
 #include "communicator/transports.hpp"
 #include "select/calibration.hpp"
 #include "transports/shm/shared_heap.hpp"
@@ -109,30 +110,6 @@ std::map<std::string_view, HostShare> hosts_of(const std::vector<PeerInfo>& peer
     host.network_gbps = least_known(host.network_gbps, own.network_gbps);
   }
   return hosts;
-}
-
-/// Between ranks that TCP joins, the kernel copies each byte at both ends, and a slot is a system call or more at each:
-/// with less than 6 us for a step what could be pipelined was cut into slices that took twice as long as a whole slot
-/// (docs/experiments.md). Within a host the rates are those of perf/results/host_vs_mpi_tcp_2_ranks.json; between hosts
-/// they stand for a network of 25 Gbit/s, which a host's ranks share, until networks are calibrated.
-void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
-  constexpr double step_us = 6, further_end_us = 3, network_gbps = 3;
-  const ClockPath within{.latency_us = 4, .gbps = 8, .resources = {}};
-  ClockPath between{.latency_us = 20, .gbps = network_gbps, .resources = {}};
-  model.step_us += step_us;
-  model.end_us += further_end_us;
-  std::map<std::string_view, std::uint16_t> interfaces;  // of each host, out; in comes behind it
-  for (const PeerInfo& peer : peers) {
-    const auto next = static_cast<std::uint16_t>(model.resources.size());
-    if (!interfaces.emplace(peer.host_id, next).second) continue;
-    for (const char* way : {" out", " in"})
-      model.resources.push_back({"network of host " + std::to_string(interfaces.size() - 1) + way, network_gbps});
-  }
-  for (std::size_t path = 0; path < model.paths.size(); ++path) {
-    const PeerInfo &from = peers[path / peers.size()], &to = peers[path % peers.size()];
-    between.resources = {interfaces.at(from.host_id), static_cast<std::uint16_t>(interfaces.at(to.host_id) + 1)};
-    model.paths[path] = from.same_host(to) ? within : between;
-  }
 }
 
 std::string text_of(SetUpCall call) {
