@@ -300,7 +300,8 @@ void Engine::run() {
     bool is_short = false;
     std::uint64_t activity = activity_.load();
     // What the rank does here need not drive the engine: it may send to one peer again and again, and wait for none.
-    if (activity == seen || progressed_.load(std::memory_order_relaxed) == progressed) {
+    // And once it has failed others hear of that now, not with its farewell.
+    if (activity == seen || progressed_.load(std::memory_order_relaxed) == progressed || control_.abort.load() != 0) {
       {
         const std::lock_guard lock(mutex_);
         progress();
