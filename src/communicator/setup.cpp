@@ -265,6 +265,8 @@ std::function<Status()> Comm::news_of(const IsCancelled& is_cancelled) const {
 void Comm::heed(const IsCancelled& is_cancelled) { channel_->heed(news_of(is_cancelled)); }
 
 Status Comm::failure() {
+  // Of a peer that has left, the channel may be heard before what it left for.
+  if (transport_) transport_->take_in();
   Status sticky = this->sticky();
   if (!sticky) channel_->announce(sticky.error());  // also where the data's way to a rank is cut
   return sticky;
@@ -305,7 +307,7 @@ Status Comm::death_behind(const Error& error) const {
 }
 
 Status Comm::cause_of(const Error& error, SetUpCall call) {
-  STRAIT_TRY(sticky());
+  STRAIT_TRY(failure());
   if (error.code == Code::remote_error) STRAIT_TRY(death_behind(error));
   return error.code == Code::timeout && !has_captured_ ? watch_->compare_set_up(text_of(call), sequence_ + 1)
                                                        : Status();
