@@ -15,7 +15,11 @@ LAYERS = [
     {"src/bootstrap", "src/topology", "src/plan", "src/transport"},
     {"algorithms", "transports", "src/select", "src/executor", "src/kernels"},
     {"include"},
+    {"src/calls"},
+    {"src/launches"},
+    {"src/device", "src/network"},
     {"src/communicator"},
+    {"src/api"},
     {"src/nccl", "src/overlap"},
     {"tools", "perf", "tests", "python", "examples"},
 ]

@@ -6,7 +6,7 @@
 
 namespace strait {
 
-/// What went wrong, as a class. The values are those of straitResult_t (checked in src/communicator/api.cpp).
+/// What went wrong, as a class. The values are those of straitResult_t (checked in src/api/api.cpp).
 enum class Code : int {
   success = 0,
   invalid_argument = 1,  ///< a call's arguments are wrong; nothing was changed

@@ -9,9 +9,9 @@
 
 #include "base/error.hpp"
 #include "base/ticks.hpp"
-#include "communicator/call.hpp"
-#include "communicator/device_rank.hpp"
-#include "communicator/watch.hpp"
+#include "calls/call.hpp"
+#include "calls/watch.hpp"
+#include "device/device_rank.hpp"
 #include "transport/control.hpp"
 
 namespace strait {

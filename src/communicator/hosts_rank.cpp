@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "communicator/island_messages.hpp"
+#include "device/island_messages.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 
 namespace strait {

@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "base/in_time.hpp"
-#include "communicator/call_order.hpp"
 #include "communicator/comm.hpp"
-#include "communicator/device_islands.hpp"
-#include "communicator/device_rank.hpp"
 #include "communicator/hosts_request.hpp"
-#include "communicator/network_calls.hpp"
-#include "communicator/network_proxy.hpp"
-#include "communicator/side_streams.hpp"
+#include "device/call_order.hpp"
+#include "device/device_rank.hpp"
+#include "device/side_streams.hpp"
 #include "executor/cuda/launcher.hpp"
 #include "executor/cuda/runtime.hpp"
+#include "launches/device_islands.hpp"
+#include "network/network_calls.hpp"
+#include "network/network_proxy.hpp"
 
 namespace strait {
 

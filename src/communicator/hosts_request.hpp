@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "communicator/comm.hpp"
-#include "communicator/device_rank.hpp"
+#include "device/device_rank.hpp"
 
 namespace strait {
 

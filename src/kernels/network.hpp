@@ -8,7 +8,7 @@
 #include "kernels/launch.hpp"
 
 /// What GPU ranks of several hosts trade: a kernel brings data into pinned host memory, a thread of the host (the
-/// rank's proxy, communicator/network_proxy.hpp) exchanges it with other hosts, and the kernel takes what has come.
+/// rank's proxy, network/network_proxy.hpp) exchanges it with other hosts, and the kernel takes what has come.
 /// Plain data, for host and device.
 ///
 /// A call goes in rounds. Of a round the kernel's blocks fill a slot together, each with its share of every flow, and

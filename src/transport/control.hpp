@@ -12,7 +12,7 @@
 #include "transport/link.hpp"
 
 /// The words that all ranks of a communicator on one host see: the abort flag, the first error, and what each rank
-/// called last. Plain data in shared memory; zero is the valid initial state. communicator/watch.cpp reads and writes
+/// called last. Plain data in shared memory; zero is the valid initial state. calls/watch.cpp reads and writes
 /// it.
 namespace strait {
 
@@ -44,7 +44,7 @@ struct alignas(cache_line_bytes) RankControl {
   std::atomic<std::uint64_t> abandoned{0};
   std::array<PostedCall, posted_calls> calls;
   std::array<PostedCall, posted_calls> messages;  ///< sends and receives, by a number of their own
-  /// GPU ranks (communicator/started_calls.hpp): collectives that the GPU has started, in graphs too, by its own count
+  /// GPU ranks (device/started_calls.hpp): collectives that the GPU has started, in graphs too, by its own count
   /// of them, as it last said. `posted_ticks`: when that was noticed; `finished_ticks`: when it was noticed that a
   /// later one has started; `input`: the mark; `output`: 1: it is several launches.
   std::array<PostedCall, posted_calls> started;

@@ -9,7 +9,7 @@
 namespace strait {
 
 /// What call a slot belongs to. Both ends compare it, so that ranks which call different things get an error and not a
-/// wrong result. See communicator/call.hpp for the packing of `what`.
+/// wrong result. See calls/call.hpp for the packing of `what`.
 struct CallSignature {
   std::uint64_t what = 0;
   std::uint64_t count = 0;

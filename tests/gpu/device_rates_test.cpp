@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "communicator/api.hpp"
+#include "api/api.hpp"
 #include "gpu/device_checks.hpp"
 
 namespace strait::testing {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "communicator/call.hpp"
+#include "calls/call.hpp"
 #include "support/random_data.hpp"
 
 /// Calls whose blocks differ in length, for tests.

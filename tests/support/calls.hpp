@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "communicator/call.hpp"
+#include "calls/call.hpp"
 #include "host/collective_case.hpp"
 #include "support/random_data.hpp"
 

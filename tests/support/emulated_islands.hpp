@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "communicator/device_calls.hpp"
-#include "communicator/device_islands.hpp"
 #include "kernels/layout.hpp"
+#include "launches/device_calls.hpp"
+#include "launches/device_islands.hpp"
 #include "support/emulated_reducers.hpp"
 #include "support/island_reference.hpp"
 #include "support/random_data.hpp"

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/reduce_spec.hpp"
-#include "communicator/aggregates.hpp"
-#include "communicator/device_calls.hpp"
+#include "device/aggregates.hpp"
 #include "kernels/kernel_type.hpp"
 #include "kernels/layout.hpp"
+#include "launches/device_calls.hpp"
 
 /// Launches of the kernels of src/kernels that go through packets or bulk, on the CPU.
 namespace strait::testing {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "communicator/device_calls.hpp"
 #include "kernels/layout.hpp"
+#include "launches/device_calls.hpp"
 #include "support/emulated_launch.hpp"
 #include "support/random_data.hpp"
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "communicator/device_calls.hpp"
+#include "launches/device_calls.hpp"
 
 namespace strait::testing {
 

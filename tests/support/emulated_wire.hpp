@@ -5,8 +5,8 @@
 //
 #include <algorithm>
 
-#include "communicator/device_quantized.hpp"
 #include "kernels/wire_format.cuh"
+#include "launches/device_quantized.hpp"
 #include "support/wire_reference.hpp"
 
 /// Launches of the kernels of wire_format.cuh, on the CPU.

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "communicator/call.hpp"
+#include "calls/call.hpp"
 
 /// Groups of sends and receives, for tests.
 namespace strait::testing {

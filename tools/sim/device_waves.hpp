@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "communicator/device_islands.hpp"
-#include "communicator/device_quantized.hpp"
+#include "launches/device_islands.hpp"
+#include "launches/device_quantized.hpp"
 
 /// Of what calls of GPU ranks consist, as the rules say by which these ranks themselves go (DeviceIslands,
 /// DeviceQuantized).

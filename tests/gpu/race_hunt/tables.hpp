@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "communicator/p2p.hpp"
+#include "calls/p2p.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "gpu/race_hunt/calls.hpp"
 

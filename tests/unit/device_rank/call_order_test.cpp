@@ -1,5 +1,5 @@
 // Calls of a communicator run one after another, whatever streams they are given: on streams that are threads.
-#include "communicator/call_order.hpp"
+#include "device/call_order.hpp"
 
 #include <gtest/gtest.h>
 

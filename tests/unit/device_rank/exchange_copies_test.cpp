@@ -1,5 +1,5 @@
 // The copies that ranks measure by, on a stand-in for the CUDA runtime.
-#include "communicator/exchange_copies.hpp"
+#include "device/exchange_copies.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "communicator/api.hpp"
+#include "api/api.hpp"
 #include "fake_device_rank.hpp"
 #include "support/ranks.hpp"
 #include "support/stopwatch.hpp"

@@ -6,10 +6,10 @@
 #include <new>
 #include <thread>
 
-#include "communicator/device_rank.hpp"
-#include "communicator/staging_account.hpp"
-#include "communicator/staging_budget.hpp"
-#include "communicator/started_calls.hpp"
+#include "device/device_rank.hpp"
+#include "device/staging_account.hpp"
+#include "device/staging_budget.hpp"
+#include "device/started_calls.hpp"
 #include "select/measured_rate.hpp"
 
 namespace strait {

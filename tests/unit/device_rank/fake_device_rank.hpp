@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "communicator/device_rank.hpp"
 #include "communicator/hosts_request.hpp"
+#include "device/device_rank.hpp"
 #include "kernels/launch.hpp"
 
 /// GPU ranks of no GPU: they carry nothing out, and fail on demand.

@@ -1,5 +1,5 @@
 // Whether ranks find their buffers in registrations alike, whatever overlaps on which of them.
-#include "communicator/registered_ranges.hpp"
+#include "device/registered_ranges.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Work beside a user's stream: on streams that are threads.
-#include "communicator/side_streams.hpp"
+#include "device/side_streams.hpp"
 
 #include <gtest/gtest.h>
 

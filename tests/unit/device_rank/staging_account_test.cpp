@@ -1,5 +1,5 @@
 // What communicators pin of the host together, without a GPU.
-#include "communicator/staging_account.hpp"
+#include "device/staging_account.hpp"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "communicator/staging_budget.hpp"
+#include "device/staging_budget.hpp"
 #include "gpu_ranks.hpp"
 #include "support/ranks.hpp"
 

@@ -1,4 +1,4 @@
-#include "communicator/staging_budget.hpp"
+#include "device/staging_budget.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "communicator/staging_places.hpp"
+#include "device/staging_places.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // What GPUs have started, in graphs too, as ranks compare it, without a GPU.
-#include "communicator/started_calls.hpp"
+#include "device/started_calls.hpp"
 
 #include <gmock/gmock.h>
 

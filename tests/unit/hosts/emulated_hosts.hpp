@@ -13,9 +13,9 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "communicator/comm.hpp"
-#include "communicator/device_islands.hpp"
-#include "communicator/network_calls.hpp"
-#include "communicator/network_proxy.hpp"
+#include "launches/device_islands.hpp"
+#include "network/network_calls.hpp"
+#include "network/network_proxy.hpp"
 #include "support/emulated_islands.hpp"
 #include "support/emulated_network.hpp"
 

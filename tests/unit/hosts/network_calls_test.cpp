@@ -1,5 +1,5 @@
 // What leaves a host of a call, launch by launch: a pure function, for many ranks.
-#include "communicator/network_calls.hpp"
+#include "network/network_calls.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A proxy by itself: what it still does when its communicator is destroyed, or its process ends.
-#include "communicator/network_proxy.hpp"
+#include "network/network_proxy.hpp"
 
 #include <gtest/gtest.h>
 

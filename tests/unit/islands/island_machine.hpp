@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "communicator/device_islands.hpp"
 #include "host/collective_case.hpp"
+#include "launches/device_islands.hpp"
 #include "support/calls.hpp"
 #include "support/island_reference.hpp"
 

@@ -1,5 +1,5 @@
 // Calls of GPU ranks over islands, step by step, without a GPU: what the steps of all ranks give together.
-#include "communicator/device_islands.hpp"
+#include "launches/device_islands.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // STRAIT_P2P, and islands from who reaches whom.
-#include "communicator/p2p.hpp"
+#include "calls/p2p.hpp"
 
 #include <gmock/gmock.h>
 

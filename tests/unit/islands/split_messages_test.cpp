@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "communicator/island_messages.hpp"
+#include "device/island_messages.hpp"
 #include "support/random_messages.hpp"
 
 namespace strait::testing {

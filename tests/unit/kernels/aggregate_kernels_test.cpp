@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "communicator/aggregates.hpp"
-#include "communicator/started_calls.hpp"
+#include "device/aggregates.hpp"
+#include "device/started_calls.hpp"
 #include "host/collective_case.hpp"
 #include "plan/request.hpp"
 

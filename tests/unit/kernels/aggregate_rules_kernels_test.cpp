@@ -8,8 +8,8 @@
 #include <thread>
 #include <variant>
 #include <vector>
-#include "communicator/aggregates.hpp"
-#include "communicator/started_calls.hpp"
+#include "device/aggregates.hpp"
+#include "device/started_calls.hpp"
 #include "plan/request.hpp"
 #include "support/calls.hpp"
 #include "support/random_data.hpp"

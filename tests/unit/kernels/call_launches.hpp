@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "communicator/device_calls.hpp"
 #include "kernels/layout.hpp"
+#include "launches/device_calls.hpp"
 
 /// What calls of GPUs by NVLink are launched as, for tests.
 namespace strait::testing {

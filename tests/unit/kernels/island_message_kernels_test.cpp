@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "communicator/island_messages.hpp"
+#include "device/island_messages.hpp"
 #include "support/fake_streams.hpp"
 #include "support/message_memory.hpp"
 

@@ -13,9 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "communicator/device_calls.hpp"
 #include "kernels/layout.hpp"
 #include "kernels/piped.hpp"
+#include "launches/device_calls.hpp"
 #include "support/random_messages.hpp"
 
 /// What launches of all ranks must have: they cut what travels between two ranks alike, and all fits into what there is

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "communicator/aggregates.hpp"
-#include "communicator/device_islands.hpp"
+#include "device/aggregates.hpp"
+#include "launches/device_islands.hpp"
 #include "launches_fit.hpp"
 #include "support/random_messages.hpp"
 

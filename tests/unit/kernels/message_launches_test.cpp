@@ -8,8 +8,8 @@
 #include <set>
 #include <tuple>
 
-#include "communicator/device_calls.hpp"
 #include "kernels/layout.hpp"
+#include "launches/device_calls.hpp"
 #include "support/random_messages.hpp"
 
 namespace strait::testing {

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "communicator/device_calls.hpp"
 #include "kernels/layout.hpp"
+#include "launches/device_calls.hpp"
 
 namespace strait::testing {
 namespace {

@@ -8,10 +8,10 @@
 #include <variant>
 #include <vector>
 
-#include "communicator/device_calls.hpp"
 #include "executor/host/quantize.hpp"
 #include "host/collective_case.hpp"
 #include "kernels/layout.hpp"
+#include "launches/device_calls.hpp"
 #include "support/calls.hpp"
 #include "support/random_data.hpp"
 #include "support/wire_collectives.hpp"

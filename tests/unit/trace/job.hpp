@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "communicator/flight_recorder.hpp"
-#include "communicator/started_calls.hpp"
+#include "device/started_calls.hpp"
 #include "trace/flight.hpp"
 
 namespace strait::trace {

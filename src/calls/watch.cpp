@@ -1,0 +1,325 @@
+#include "calls/watch.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "calls/call.hpp"
+
+namespace strait {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A wait of a few microseconds is common and worth spinning for; later the core is better left to others.
+constexpr std::uint32_t spin_rounds = 4000;
+constexpr auto sleep_after = milliseconds(20);
+constexpr auto sleep_for = std::chrono::microseconds(50);
+constexpr auto examine_every = milliseconds(5);
+constexpr auto compare_after = milliseconds(100);
+constexpr auto warn_after = milliseconds(10'000);
+/// A kernel, waiting for what will not come. It says so every twentieth of a second or less often.
+constexpr std::uint32_t times_seen = 5;
+
+void spin() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Collectives of a group may share a launch (aggregates.hpp), and do so with those of the same groups of other ranks.
+std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
+  if (!differ_in_grouping(a, b)) return "";
+  return ", and in the same groups; STRAIT_AGGREGATE=0 on all ranks serves a program that groups them differently";
+}
+
+/// What a GPU has started last.
+struct Started {
+  std::uint64_t number;  ///< of a collective; of messages: of the collective that comes next
+  bool is_messages;
+  std::uint64_t mark;
+  CallSignature signature;
+};
+std::optional<Started> last_started(const RankControl& control) {
+  std::optional<Started> last;
+  const auto look = [&last](const PostedCall& each, bool is_messages) {
+    const std::uint64_t number = each.sequence.load(std::memory_order_acquire);
+    if (number == 0 || (last && number <= last->number)) return;
+    if (const auto call = read_call(each, number)) last = {number, is_messages, call->input, call->signature};
+  };
+  for (const PostedCall& each : control.started) look(each, false);
+  look(control.started_messages, true);
+  return last;
+}
+std::uint64_t hash_of(const Started& started) {
+  return mix(started.number * 2 + (started.is_messages ? 1 : 0)) ^ started.mark;
+}
+
+}  // namespace
+
+Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers)
+    : control_(control),
+      controls_(std::move(controls)),
+      transport_(transport),
+      peers_(std::move(peers)),
+      awaited_(peers_.names.size()) {}
+
+Status Watch::sticky() const {
+  if (!has_failed()) return {};
+  Error error{static_cast<Code>(control_.error.code), control_.error.message};
+  tell_once(error);
+  return tl::unexpected(std::move(error));
+}
+
+void Watch::tell_once(const Error& error) const {
+  if (peers_.on_failure && !told_.exchange(true)) peers_.on_failure(error);
+}
+
+Error Watch::raise(Error error) {
+  std::uint32_t empty = 0;
+  if (control_.error.state.compare_exchange_strong(empty, 1)) {
+    record(error);
+    tell_once(error);
+    return error;
+  }
+  // Another rank was first. Should it die before it has written its error, ours must do.
+  const auto deadline = Clock::now() + milliseconds(100);
+  while (!has_failed() && Clock::now() < deadline) sched_yield();
+  if (!has_failed()) record(error);
+  return sticky().error();
+}
+
+bool Watch::begin_step(std::uint64_t operation) {
+  own_control().is_in_step.store(1, std::memory_order_relaxed);
+  // Either this sees that a rank has abandoned the operation, or that rank sees this one in a step.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto has_abandoned = [&](const RankControl* rank) {
+    const std::uint64_t abandoned = rank->abandoned.load(std::memory_order_acquire);
+    return abandoned != 0 && abandoned <= operation;
+  };
+  if (!has_failed() || std::none_of(controls_.begin(), controls_.end(), has_abandoned)) return true;
+  end_step();
+  return false;
+}
+
+void Watch::await_steps(std::uint64_t operation) {
+  std::uint64_t none = 0;
+  own_control().abandoned.compare_exchange_strong(none, operation);  // the first: the communicator stays failed
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto deadline = Clock::now() + std::chrono::seconds(10);  // a step is a copy or a sum of a slice
+  for (std::uint32_t rank = 0; rank < controls_.size(); ++rank) {
+    const auto is_in_step = [&] {
+      return rank != peers_.rank && controls_[rank]->is_in_step.load(std::memory_order_acquire) != 0;
+    };
+    while (is_in_step() && Clock::now() < deadline) sched_yield();
+    if (is_in_step())
+      log_warn(static_cast<int>(peers_.rank),
+               name_of(rank) +
+                   " has been at work on a failed operation for 10 s, and may still read and write its "
+                   "buffers. Keep them, and look at what that thread is doing");
+  }
+}
+
+void Watch::record(const Error& error) { write_error(control_, static_cast<std::uint32_t>(error.code), error.message); }
+
+Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
+  ++backoff.rounds;
+  const bool yields = peers_.oversubscribed || backoff.rounds > spin_rounds;
+  if (backoff.rounds % 64 == 0 || yields)
+    if (has_failed()) return sticky();
+  if (!yields) {
+    spin();
+    return {};
+  }
+  const bool asleep = backoff.began != Clock::time_point{} && backoff.examined - backoff.began > sleep_after;
+  if (asleep)
+    std::this_thread::sleep_for(sleep_for);
+  else
+    sched_yield();
+  return examine(backoff, waiting);  // each time: on a busy machine a yield can take many milliseconds
+}
+
+Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
+  const auto now = Clock::now();
+  if (backoff.began == Clock::time_point{}) backoff.began = backoff.examined = now;
+  if (has_deadline() && now - waiting.operation_began >= milliseconds(peers_.timeout_ms))
+    return tl::unexpected(raise({Code::timeout, describe(waiting.signature) + " on " + name_of(peers_.rank) +
+                                                    " passed its deadline of " + std::to_string(peers_.timeout_ms) +
+                                                    " ms while waiting for " + awaited_names(waiting)}));
+  if (now - backoff.examined < examine_every) return {};
+  backoff.examined = now;
+  const auto waited = now - backoff.began;
+  STRAIT_TRY(check_lives(backoff, waiting));
+  if (!backoff.compared && waited >= compare_after) {
+    if (waiting.sequence != 0) STRAIT_TRY(compare_calls(waiting.sequence, waiting.signature));
+    backoff.compared = waited >= 10 * compare_after;  // a slower rank may post its call a little later
+  }
+  if (!backoff.warned && waited >= warn_after) {
+    backoff.warned = true;
+    log_warn(static_cast<int>(peers_.rank), describe(waiting.signature) + " has waited 10 s for " +
+                                                awaited_names(waiting) +
+                                                "; it goes on waiting. Look at what that rank is doing");
+  }
+  return {};
+}
+
+/// A collective takes all ranks, though at the moment this one may wait for another, which will never call either:
+/// whose set-up the dead rank has failed, and that is in no collective that would tell it to the rest.
+void Watch::add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const {
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
+    if (has_died(rank) && !transport_.peer_call(sequence, rank)) awaited.push_back(rank);
+}
+
+Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
+  // What a rank published before it went still counts. So it is missing only if it was gone the last time we looked and
+  // the operation, which has been tried since then, still waits for it.
+  std::vector<std::uint32_t> gone;
+  std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
+  if (!awaited.empty()) note_awaited(awaited.front());
+  const bool waits_long = backoff.examined - backoff.began >= compare_after;
+  if (waiting.sequence != 0 && waits_long) add_missing(waiting.sequence, awaited);
+  std::copy_if(awaited.begin(), awaited.end(), std::back_inserter(gone),
+               [this](std::uint32_t rank) { return has_left(rank) || has_died(rank); });
+  // Who is told of a death leaves, and others may see that first. It is the death that there is to tell.
+  const bool any_died = std::any_of(gone.begin(), gone.end(), [this](std::uint32_t rank) { return has_died(rank); });
+  for (std::uint32_t rank : gone) {
+    const bool left = has_left(rank);
+    if (left && (any_died || !waits_long)) continue;
+    if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
+    const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
+    return tl::unexpected(raise({Code::remote_error, what + (left ? has_left_text : ", " + peers_.cause_of_death)}));
+  }
+  backoff.gone = std::move(gone);
+  return {};
+}
+
+Status Watch::compare_calls(std::uint64_t sequence, const CallSignature& own) {
+  if (is_after_capture(own)) return {};
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
+    if (rank == peers_.rank) continue;
+    const auto call = transport_.peer_call(sequence, rank);
+    if (!call || call->signature == own || is_after_capture(call->signature)) continue;
+    return tl::unexpected(raise(mismatch(own, rank, call->signature)));
+  }
+  return {};
+}
+
+Status Watch::compare_set_up(const std::string& own, std::uint64_t next) {
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
+    const auto call = rank != peers_.rank ? transport_.peer_call(next, rank) : std::nullopt;
+    if (!call || is_after_capture(call->signature)) continue;
+    return tl::unexpected(raise_difference(own, rank, "called " + describe(call->signature)));
+  }
+  return {};
+}
+
+Error Watch::raise_difference(const std::string& own, std::uint32_t rank, const std::string& other) {
+  return raise(made_differently(own, rank, other, "collective calls, splits and registrations in the same order"));
+}
+
+Status Watch::examine_peers() {
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
+    if (has_died(rank))
+      return tl::unexpected(
+          raise({Code::remote_error, "the process of " + name_of(rank) + ", which " + name_of(peers_.rank) +
+                                         " works with, has died. See that rank's output and the kernel log for why"}));
+  const auto compare_all = [](const auto& calls, auto&& compare) -> Status {
+    for (const PostedCall& each : calls) {
+      const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
+      if (sequence == 0) continue;
+      const auto call = read_call(each, sequence);
+      if (call) STRAIT_TRY(compare(sequence, call->signature));  // else this rank has gone on meanwhile
+    }
+    return {};
+  };
+  STRAIT_TRY(compare_all(own_control().calls, [this](std::uint64_t sequence, const CallSignature& call) {
+    return compare_calls(sequence, call);
+  }));
+  return compare_all(own_control().started, [this](std::uint64_t sequence, const CallSignature& call) {
+    return compare_started(sequence, call);
+  });
+}
+
+bool Watch::was_asked_what_started() {
+  std::uint32_t asked = 0;
+  for (const RankControl* rank : controls_) asked += rank->asked.load(std::memory_order_acquire);
+  return std::exchange(heard_, asked) != asked;
+}
+
+/// What a rank has sent before it left still counts, and what is seen first may have been written before that.
+Status Watch::see_kernel_waiting(std::uint32_t rank) {
+  if (rank >= awaited_.size()) return {};
+  note_awaited(rank);
+  Awaited& awaited = awaited_[rank];
+  if (!has_left(rank)) return see_opposed(rank, awaited);
+  if (++awaited.times_left < times_seen) return {};
+  return tl::unexpected(
+      raise({Code::remote_error, "a kernel on " + name_of(peers_.rank) + " needs " + name_of(rank) + has_left_text}));
+}
+
+/// Messages have no number by which they could be compared. But a GPU makes one call after another: who is in a
+/// collective has made all its messages before that, so that nobody still waits for them.
+Status Watch::see_opposed(std::uint32_t rank, Awaited& awaited) {
+  if (controls_[rank]->awaited.load(std::memory_order_relaxed) != peers_.rank + 1) return {};
+  const auto own = last_started(own_control()), other = last_started(*controls_[rank]);
+  if (!own || !other || own->is_messages == other->is_messages) return {};
+  const Started &messages = own->is_messages ? *own : *other, &collective = own->is_messages ? *other : *own;
+  if (collective.number < messages.number) return {};
+  const std::uint64_t own_call = hash_of(*own), call = hash_of(*other);
+  if (awaited.own_call != own_call || awaited.call != call)
+    awaited = {.times_opposed = 0, .own_call = own_call, .call = call};
+  if (++awaited.times_opposed < times_seen) return {};
+  return tl::unexpected(raise(made_differently(
+      "has started " + describe(own->signature), rank,
+      describe(other->signature) + ", and each GPU waits for the other",
+      "collective calls in the same order, in graphs, too, and messages between the same two of them")));
+}
+
+/// Every rank's GPU counts every collective that kernels carry, and no other. So ranks may be far apart, and captures
+/// of one rank be calls of another: what has the same number is the same call, or the program is wrong. Ranks that know
+/// each of two calls of one hash take them for one.
+Status Watch::compare_started(std::uint64_t sequence, const CallSignature& own) {
+  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
+    if (rank == peers_.rank) continue;
+    const auto call = read_call(controls_[rank]->started[sequence % posted_calls], sequence);
+    if (!call || hash_of(call->signature) == hash_of(own)) continue;
+    return tl::unexpected(raise(made_differently(
+        "has started " + describe(own) + " as number " + std::to_string(sequence) + " of the collectives on its GPU",
+        rank, describe(call->signature),
+        "collective calls in the same order, in graphs, too" + advice_on_groups(own, call->signature))));
+  }
+  return {};
+}
+
+Error Watch::mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const {
+  const bool alike = describe(own) == describe(other);
+  const auto called = [&](const CallSignature& call) {
+    return "called " + describe(call) + (alike ? " as its collective number " + std::to_string(number_of(call)) : "");
+  };
+  return made_differently(called(own), rank, called(other) + (alike ? " (modulo 4096)" : ""),
+                          "collective calls in the same order" + advice_on_groups(own, other));
+}
+
+Error Watch::made_differently(const std::string& own, std::uint32_t rank, const std::string& other,
+                              const std::string& rule) const {
+  return {Code::mismatch, "ranks made different calls: " + name_of(peers_.rank) + " " + own + ", " + name_of(rank) +
+                              " " + other + ". Every rank must make the same " + rule};
+}
+
+std::string Watch::awaited_names(const Waiting& waiting) const {
+  std::string names;
+  for (std::uint32_t rank : waiting.awaited_ranks()) names += (names.empty() ? "" : ", ") + name_of(rank);
+  return names.empty() ? "no rank in particular" : names;
+}
+
+}  // namespace strait

@@ -1,0 +1,249 @@
+#include "device/device_copies.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "executor/copy_engine/cuda_stream_driver.hpp"
+#include "kernels/kernels.hpp"
+
+namespace strait {
+namespace {
+
+constexpr std::size_t mb = std::size_t{1} << 20;
+
+/// Of blocks that add: more than eight are faster than what comes over the link.
+constexpr std::uint32_t most_adding_blocks = 8;
+
+/// None where not all ranks see a failure at once: when the communicator fails its copies are let go on, and tell peers
+/// that what they wait for has come, which it has not. That is no result to a peer only if it knows of the failure.
+CopyBorders borders(const DeviceRank::Request& request, bool staged) {
+  if (!request.shares_control) return {};
+  // Too many streams of one process would wait on one device for one another.
+  if (!staged && request.threads_share_a_gpu) return {};
+  if (request.max_sms == no_sms) return copy_borders_of(no_sms);
+  if (request.copy_engine_bytes != 0) return CopyBorders::all_from(request.copy_engine_bytes);
+  return staged ? CopyBorders{} : copy_borders_of(request.max_sms);
+}
+
+/// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two and four
+/// H200 have shown it to be no slower than kernels of all blocks, which write there as well. Those of fewer go through
+/// slots: between two ranks 64 MB is what it was when all did. The two meetings cost 35 us, in which four blocks move 6
+/// MB. What goes in chunks that wait for others takes longer than kernels do: an all-to-all in place, which saves them
+/// first (two H100), and a broadcast that is passed on (four H200).
+std::size_t in_place_border_bytes(std::uint32_t max_sms, std::uint32_t ranks, bool in_chunks) {
+  if (max_sms == no_sms) return 1;
+  if (max_sms != 0 && max_sms <= 4) return 16 * mb;
+  if (in_chunks) return ~std::size_t{0};
+  return (max_sms == 0 || ranks > 2 ? 256 : 64) * mb;
+}
+
+/// A ring whose kernels wait without a deadline, until an abort.
+kernels::Ring patient(kernels::Ring ring) {
+  ring.timeout_ns = 0;
+  ring.slow_ns = ~std::uint64_t{0} >> 8;
+  return ring;
+}
+
+staged::StagedCall staged_call(const Call& call) {
+  return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive, call.max_sms};
+}
+
+}  // namespace
+
+bool DeviceCopies::are_wanted(const DeviceRank::Request& request, bool staged) {
+  return borders(request, staged).others_bytes != 0;
+}
+
+Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, const DeviceArenas& arenas,
+                                        LaunchAdd launch_add) {
+  DeviceCopies copies;
+  copies.request_ = &request;
+  copies.borders_ = borders(request, arenas.is_staged());
+  if (request.timeout_ms != 0) {
+    STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request.device));
+    copies.gate_ = staged::Gate(std::move(driver), &arenas.ring().mailbox->holds_copies);
+  }
+  if (arenas.windows() != nullptr) STRAIT_TRY(copies.open_staged(*arenas.windows()));
+  if (arenas.peer_words() != nullptr) STRAIT_TRY(copies.open_peers(arenas, std::move(launch_add)));
+  return copies;
+}
+
+Status DeviceCopies::open_staged(const host_staged::HostMemory& windows) {
+  STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_->device));
+  STRAIT_ASSIGN(staged_,
+                staged::StagedCopies::open({.driver = std::move(driver),
+                                            .rank = request_->rank,
+                                            .ranks = request_->ranks,
+                                            .host = windows.data(),
+                                            .device = windows.device_data(),
+                                            .size_bytes = windows.size_bytes(),
+                                            .options = {},
+                                            .has_failed = [watch = request_->watch] { return watch->has_failed(); }}));
+  return {};
+}
+
+/// What all ways between GPUs need.
+Result<staged::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& arenas) const {
+  staged::PeerCopies::Setup setup;
+  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_->device));
+  setup.rank = request_->rank;
+  setup.ranks = request_->ranks;
+  setup.host_words = arenas.peer_words()->data();
+  setup.device_words = arenas.peer_words()->device_data();
+  setup.has_failed = [watch = request_->watch] { return watch->has_failed(); };
+  return setup;
+}
+
+Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
+  if (arenas.is_staged() || request_->ranks < 2 || request_->threads_share_a_gpu || peers_) return {};
+  if (!request_->shares_control) return {};
+  STRAIT_TRY(arenas.open_peer_words(*request_));
+  auto setup = setup_of(arenas);
+  STRAIT_TRY(request_->agree(setup.map([](const auto&) {}), "use its copy engines"));
+  auto peers = staged::PeerCopies::open(std::move(*setup));
+  STRAIT_TRY(request_->agree(peers.map([](const auto&) {}), "use its copy engines"));
+  peers_ = std::move(*peers);
+  return {};
+}
+
+Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add) {
+  STRAIT_TRY(cuda::load_kernels(kernels::all_add_kernels()));
+  STRAIT_ASSIGN(shares_done_,
+                cuda::DeviceMemory::allocate(request_->device, staged::PeerCopies::depth * sizeof(std::uint32_t)));
+  STRAIT_ASSIGN(auto setup, setup_of(arenas));
+  for (std::uint32_t peer = 0; peer < setup.ranks; ++peer) {
+    if (peer == setup.rank) continue;
+    setup.windows_there[peer] = arenas.copy_window(setup.rank, peer);
+    setup.windows_here[peer] = arenas.copy_window(peer, setup.rank);
+    setup.contributed_there[peer] = copy_words(arenas.ring(), setup.rank, peer);
+    setup.contributed_here[peer] = copy_words(arenas.ring(), peer, setup.rank);
+  }
+  setup.window_bytes = arenas.copy_window_bytes();
+  setup.launch = [ring = patient(arenas.ring()), shares = shares_done_.data(), max_sms = request_->max_sms,
+                  launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
+    add.ring = ring;
+    add.shares_done = reinterpret_cast<std::uint32_t*>(shares);
+    const std::uint32_t bound = blocks_of(call.max_sms != 0 ? call.max_sms : max_sms, true);
+    const std::uint32_t blocks = bound == 0 ? most_adding_blocks : std::min(bound, most_adding_blocks);
+    return launch(kernels::add_kernel(call.type, call.op), add, blocks, stream);
+  };
+  STRAIT_ASSIGN(messages_, staged::PeerMessages::open({.driver = setup.driver,
+                                                       .rank = setup.rank,
+                                                       .ranks = setup.ranks,
+                                                       .windows_there = setup.windows_there,
+                                                       .windows_here = setup.windows_here,
+                                                       .window_bytes = setup.window_bytes,
+                                                       .host_words = setup.host_words,
+                                                       .device_words = setup.device_words,
+                                                       .has_failed = setup.has_failed}));
+  STRAIT_ASSIGN(peers_, staged::PeerCopies::open(std::move(setup)));
+  return {};
+}
+
+CopyBorders DeviceCopies::borders_for(const Call& call) const {
+  if (call.max_sms == no_sms) return copy_borders_of(no_sms);
+  if (call.max_sms == 0 || request_->copy_engine_bytes != 0) return borders_;
+  return staged_ ? CopyBorders{} : copy_borders_of(call.max_sms);
+}
+
+bool DeviceCopies::carries(const Call& call) const {
+  const std::size_t least_bytes = borders_for(call).of(call.collective);
+  if (least_bytes == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
+  const BufferSizes sizes = buffer_sizes(call, call.root, request_->ranks);
+  if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes) return false;
+  return staged_ ? staged_->supports(staged_call(call)) : peers_->supports(staged_call(call));
+}
+
+bool DeviceCopies::carries_message(const Call& message) const {
+  const std::size_t least_bytes = borders_.of(Collective::send_recv), bytes = message.count * size_bytes(message.type);
+  return messages_ && request_->copies_messages && least_bytes != 0 && bytes >= least_bytes &&
+         messages_->supports(bytes);
+}
+
+Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stream,
+                                      const std::function<Status()>& beside) {
+  STRAIT_TRY(gate_.hold(stream));
+  std::vector<staged::Message> ends;
+  for (const Call& call : messages)
+    ends.push_back({.sends = call.sends,
+                    .peer = call.peer,
+                    .data = static_cast<std::byte*>(call.sends ? const_cast<void*>(call.send) : call.receive),
+                    .bytes = call.count * size_bytes(call.type),
+                    .hash = hash_of(signature(call))});
+  return messages_->enqueue(ends, stream, beside);
+}
+
+Status DeviceCopies::enqueue(const Call& call) {
+  STRAIT_TRY(gate_.hold(call.stream));
+  return staged_ ? staged_->enqueue(staged_call(call), call.stream)
+                 : peers_->enqueue(staged_call(call), hash_of(signature(call)), call.stream);
+}
+
+bool DeviceCopies::carries_in_place(const Call& call) const {
+  if (!peers_ || !peers_->supports_in_place(staged_call(call)) || !call.receive_offsets.empty()) return false;
+  const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : request_->max_sms;
+  const std::size_t least_bytes =
+      request_->copy_engine_bytes != 0 && max_sms != no_sms
+          ? request_->copy_engine_bytes
+          : in_place_border_bytes(max_sms, request_->ranks, peers_->goes_in_chunks(staged_call(call)));
+  return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
+}
+
+/// Ranks whose outputs are at other places must not meet.
+std::uint32_t DeviceCopies::hash_at(const Call& call, const DeviceRegistrations::Place& place) {
+  const auto distance = static_cast<std::uint64_t>(place.distance);
+  return static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.frame)) ^ distance));
+}
+
+Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
+  STRAIT_TRY(gate_.hold(call.stream));
+  return peers_->enqueue_in_place(staged_call(call), place.addresses, hash_at(call, place), call.stream);
+}
+
+void DeviceCopies::release_waits() {
+  gate_.open();
+  if (staged_) staged_->release_waits();
+  if (peers_) peers_->release_waits();
+  if (messages_) messages_->release_waits();
+}
+
+/// Calls run one after another: at most one of these waits.
+std::optional<staged::Wait> DeviceCopies::wait() {
+  std::optional<staged::Wait> found;
+  if (staged_) found = staged_->wait();
+  if (!found && peers_) found = peers_->wait();
+  if (!found && messages_) found = messages_->wait();
+  return found;
+}
+
+void DeviceCopies::look_after() {
+  Watch& watch = *request_->watch;
+  if (watch.has_failed()) return release_waits();
+  const auto wait = this->wait();
+  if (!wait) {
+    told_ = {};
+    return;
+  }
+  const std::string what = "copies of " + watch.name_of(request_->rank) + " have waited ";
+  const std::string whom = watch.name_of(wait->rank);
+  if (request_->timeout_ms != 0 && wait->duration.count() > request_->timeout_ms) {
+    watch.raise({Code::timeout,
+                 what + "longer than their deadline of " + std::to_string(request_->timeout_ms) + " ms for " + whom});
+  } else if (wait->duration - told_ > DeviceRank::slow_wait) {
+    told_ = wait->duration;
+    watch.note_awaited(wait->rank);
+    const std::string so_long = what + std::to_string(told_.count() / 1000) + " s for " + whom;
+    if (watch.has_left(wait->rank))
+      watch.raise({Code::remote_error, so_long + Watch::has_left_text});
+    else
+      log_warn(static_cast<int>(request_->rank), so_long + "; they go on waiting. Look at what that rank is doing");
+  } else if (wait->duration < told_) {
+    told_ = {};
+  }
+}
+
+}  // namespace strait

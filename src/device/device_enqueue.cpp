@@ -1,0 +1,327 @@
+// What GPU ranks give to streams.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "device/cuda_rank.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/piped.hpp"
+#include "kernels/wire_format.hpp"
+
+namespace strait {
+
+using cuda::check;
+
+namespace {
+
+/// Of a launch that is not piped.
+const void* kernel_of(const DeviceLaunch& what, const Call& call) {
+  using kernels::EncodedKernel;
+  if (std::holds_alternative<kernels::StraightExchange>(what.argument)) return kernels::straight_copy_kernel();
+  if (std::holds_alternative<kernels::OfferedMessages>(what.argument)) return kernels::offered_messages_kernel();
+  if (what.encoding != WireFormat::off) {
+    const bool two_hops = std::holds_alternative<kernels::EncodedTwoHop>(what.argument);
+    const auto kernel = two_hops ? EncodedKernel::two_hop_sum : what.reduces ? EncodedKernel::sum : EncodedKernel::copy;
+    return kernels::encoded_kernel(kernel, what.encoding, call.type);
+  }
+  const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
+  if (what.prompt)
+    return what.reduces ? kernels::prompt_reduce_kernel(what.wire, call.type) : kernels::prompt_copy_kernel(what.wire);
+  if (what.reduces)
+    return one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
+                   : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);
+  return one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
+}
+
+/// A step of DeviceIslands whose blocks do not lie one after the other: kernels know that, and nothing else does.
+bool has_own_layout(const Call& call) {
+  const auto has_any = [](const auto&... lists) { return (!lists.empty() || ...); };
+  return call.collective != Collective::all_to_all_v &&
+         has_any(call.send_counts, call.send_offsets, call.receive_counts, call.receive_offsets);
+}
+
+}  // namespace
+
+Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
+  std::visit(
+      [&](auto& argument) {
+        argument.ring.finished = order_->finished();
+        argument.ring.call = std::exchange(mark_, 0);
+        argument.ring.is_message = call.collective == Collective::send_recv;
+      },
+      what.argument);
+  const void* argument = std::visit([](const auto& each) { return static_cast<const void*>(&each); }, what.argument);
+  cuda::LaunchShape shape{what.blocks, what.threads, overlaps_launches_};
+  const void* kernel = nullptr;
+  if (what.piped) {
+    const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
+    const std::uint32_t averaged = std::visit([](const auto& each) { return each.ring.averaged; }, what.argument);
+    const kernels::KernelType kind = kernels::piped_kernel_type(call.type, call.op, averaged);
+    const kernels::PipedKernel piped =
+        what.reduces ? kernels::piped_reduce_kernel(one_hop, kind) : kernels::piped_copy_kernel(one_hop);
+    kernel = piped.kernel;
+    shape.memory_bytes = piped.memory_bytes;
+    shape.cluster_blocks = kernels::cluster_of(what.blocks, most_clustered_blocks_);
+  } else {
+    kernel = kernel_of(what, call);
+  }
+  STRAIT_TRY(launcher_->launch(kernel, argument, shape, call.stream));
+  order_->launched(what.blocks);
+  ++launches_;
+  return {};
+}
+
+Result<CallOrder::Tail> CudaRank::launch_all(std::vector<DeviceLaunch> launches, const Call& call) {
+  for (DeviceLaunch& each : launches) STRAIT_TRY(launch(each, call));
+  return launches.empty() ? Tail::other : Tail::counted_launch;
+}
+
+Status CudaRank::launch(AggregateLaunch& what) {
+  what.argument.ring.finished = order_->finished();
+  const void* const kernel =
+      what.reduces ? kernels::aggregate_reduce_kernel(what.wire, what.type) : kernels::aggregate_copy_kernel(what.wire);
+  STRAIT_TRY(launcher_->launch(kernel, &what.argument, {what.blocks, what.threads, overlaps_launches_}, what.stream));
+  order_->launched(what.blocks);
+  return {};
+}
+
+/// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
+/// for an exchange, which may wait for just those.
+Status CudaRank::launch(const WireLaunch& what, void* stream) {
+  return launcher_->launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
+                           {what.blocks, kernels::wire_threads, false}, stream);
+}
+
+Status CudaRank::enqueue(const Call& call) {
+  // Also a call that has nothing to do comes after the last one, and before the next.
+  STRAIT_TRY(order_->begin(call.stream));
+  begin_marking(call);
+  Result<Tail> tail = carry_out(call);
+  // Every GPU counts it, also one that has no part in it.
+  if (tail && mark_ != 0) tail = launch_all({calls_.launch_of_nothing()}, call);
+  return end(call, tail);
+}
+
+/// Of a call that failed on its way the last work does not count itself: what comes before is to be waited for all the
+/// same before memory is let go of.
+Status CudaRank::end(const Call& call, const Result<Tail>& tail) {
+  if (tail) end_marking(call, *tail);
+  const Status ended = order_->end(call.stream, tail.value_or(Tail::other));
+  return tail ? ended : Status(tl::unexpected(tail.error()));
+}
+
+/// The same on all ranks. Where outputs are not registered, some may have an all-to-all in place, and others not: all
+/// go by what one out of place may do, which is more.
+std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
+  if (!request_.aggregates) return 1;
+  const auto together = group.first(strait::aggregated_calls(calls_, group));
+  const auto goes_other_way = [this](Call call) {
+    if (call.collective == Collective::all_to_all) call.send = nullptr;
+    return goes_by_islands(call) || is_encoded(call, request_.ranks) || reducers_.carries(call) ||
+           copies_.carries(call) || copies_.carries_in_place(call) || may_go_straight(call);
+  };
+  const auto end = std::find_if(together.begin(), together.end(), goes_other_way);
+  return std::max<std::size_t>(static_cast<std::size_t>(end - together.begin()), 1);
+}
+
+Status CudaRank::enqueue_aggregate(std::span<const Call> calls) {
+  bool is_captured = false;
+  for (AggregateLaunch& each : launches_of_aggregate(calls_, calls)) {
+    STRAIT_TRY(order_->begin(each.stream));
+    STRAIT_TRY(launch(each));
+    STRAIT_TRY(order_->end(each.stream, Tail::counted_launch));
+    is_captured |= order_->is_captured();
+  }
+  for (const Call& call : calls) started_.know({.signature = signature(call), .is_captured = is_captured});
+  return {};
+}
+
+void CudaRank::begin_marking(const Call& call) {
+  mark_ = StartedCalls::mark_of(signature(call));
+  launches_ = 0;
+}
+
+void CudaRank::end_marking(const Call& call, Tail tail) {
+  mark_ = 0;
+  if (launches_ == 0) return;
+  started_.know({.signature = signature(call),
+                 .is_captured = order_->is_captured(),
+                 .has_parts = launches_ > 1 || tail == Tail::other});
+}
+
+/// Copy engines are there for who asks for them. Of what goes to all ranks islands spare more: each byte crosses once
+/// an island, and not once a rank.
+bool CudaRank::goes_by_islands(const Call& call) const {
+  const bool is_exchange = call.collective == Collective::all_to_all || call.collective == Collective::gather ||
+                           call.collective == Collective::scatter;
+  return islands_.carries(call) && !(is_exchange && copies_.carries(call));
+}
+
+Result<CallOrder::Tail> CudaRank::carry_out(const Call& call) {
+  if (call.by_slots || has_own_layout(call)) return enqueue_over(calls_, call);
+  if (goes_by_islands(call)) return enqueue_in_islands(call);
+  if (!is_encoded(call, request_.ranks)) return enqueue_exact(call);
+  if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
+  if (arenas_.islands().empty() && encodes_on_the_way(calls_, call))
+    return launch_all(calls_.encoded_launches_of(call), call);
+  return enqueue_encoded(quantized_.steps_of(call), call.stream,
+                         [this](const Call& exchange) { return carry_out(exchange); });
+}
+
+template <class Exchange>
+Result<CallOrder::Tail> CudaRank::enqueue_encoded(const std::vector<QuantizedStep>& steps, void* stream,
+                                                  Exchange&& exchange) {
+  for (const QuantizedStep& step : steps) {
+    if (const auto* bytes = std::get_if<Call>(&step))
+      STRAIT_TRY(exchange(*bytes));
+    else
+      STRAIT_TRY(launch(std::get<WireLaunch>(step), stream));
+  }
+  return Tail::other;
+}
+
+Result<std::optional<DeviceRegistrations::Place>> CudaRank::place_of_output(const Call& call) const {
+  return registrations_.find(call.receive, buffer_sizes(call, request_.rank, request_.ranks).receive_bytes);
+}
+
+/// All ranks find alike.
+bool CudaRank::may_go_straight(const Call& call) const {
+  return registrations_.were_any() && !copies_.carries(call) && calls_.goes_straight(call);
+}
+
+/// What copy engines carry takes no SM, and so no kernel to count it: it does on no rank.
+Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
+  if (copies_.carries_in_place(call)) {
+    STRAIT_ASSIGN(const auto place, place_of_output(call));
+    if (place) {
+      mark_ = 0;
+      return copies_.enqueue_in_place(call, *place).map([] { return Tail::other; });
+    }
+  }
+  if (may_go_straight(call)) {
+    STRAIT_ASSIGN(const auto place, place_of_output(call));
+    if (place)
+      return launch_all({calls_.straight_launch_of(call, place->addresses,
+                                                   static_cast<std::uint16_t>(DeviceCopies::hash_at(call, *place)))},
+                        call);
+  }
+  if (reducers_.carries(call)) return enqueue_to_reducers(quantized_, call);
+  if (copies_.carries(call)) {
+    if (!order_->is_captured() || copies_.can_be_captured()) {
+      mark_ = 0;
+      return copies_.enqueue(call).map([] { return Tail::other; });
+    }
+  }
+  return enqueue_over(calls_, call);
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
+  const auto across = [this](const Call& part) -> Result<Tail> {
+    if (reducers_.carries(part)) return enqueue_to_reducers(across_quantized_, part);
+    if (part.wire == WireFormat::off) return enqueue_over(across_calls_, part);
+    if (encodes_on_the_way(across_calls_, part)) return launch_all(across_calls_.encoded_launches_of(part), part);
+    return enqueue_encoded(across_quantized_.steps_of(part), part.stream,
+                           [this](const Call& exchange) { return enqueue_over(across_calls_, exchange); });
+  };
+  Tail tail = Tail::other;
+  for (const IslandStep& step : islands_.steps_of(call)) {
+    const DeviceCalls& calls = step.among == IslandStep::Among::island ? island_calls_ : calls_;
+    STRAIT_ASSIGN(tail, step.among == IslandStep::Among::across ? across(step.call) : enqueue_over(calls, step.call));
+  }
+  return tail;
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& quantized, const Call& call) {
+  const bool captures = order_->is_captured();
+  const cuda::DeviceGuard guard(request_.device);
+  const auto take = [&](const Call& sum) -> Result<Tail> {
+    STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(sum, captures));
+    return launch_all({std::move(launch)}, sum);
+  };
+  return call.wire == WireFormat::off ? take(call)
+                                      : enqueue_encoded(quantized.steps_by_reducers(call), call.stream, take);
+}
+
+Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const Call& call) {
+  Status offered;
+  std::vector<DeviceLaunch> launches = calls.launches_of(call, offers_into(offered));
+  STRAIT_TRY(std::move(offered));
+  keep_for_graphs(launches);
+  const bool leaves_own = calls.leaves_own(call, launches);
+  const auto launch = [&] { return launch_all(std::move(launches), call); };
+  if (!leaves_own) return launch();
+  const cuda::DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
+  const auto copy_own = [&](void* stream) {
+    return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDefault,
+                                 static_cast<cudaStream_t>(stream)),
+                 "cannot copy the root's own part of a broadcast");
+  };
+  if (!side_) {
+    STRAIT_TRY(launch());
+    STRAIT_TRY(copy_own(call.stream));
+    return Tail::other;
+  }
+  STRAIT_ASSIGN(const SideStreams::Stream beside, side_->fork(call.stream));
+  Status given = copy_own(beside);
+  if (given) given = launch().map([](Tail) {});
+  const Status joined = side_->join(call.stream);  // also when that failed: a capture ends with nothing left open
+  STRAIT_TRY(std::move(given));
+  STRAIT_TRY(joined);
+  return Tail::other;
+}
+
+DeviceCalls::Offers CudaRank::offers_into(Status& offered) const {
+  if (!registrations_.were_any()) return {};
+  const auto offer = [this, &offered](const void* data, std::size_t bytes) {
+    const auto number = registrations_.offer(data, bytes);
+    if (!number) offered = tl::unexpected(number.error());
+    return number.value_or(0);
+  };
+  return {offer, &registrations_.at_peers()};
+}
+
+void CudaRank::keep_for_graphs(std::span<const DeviceLaunch> launches) {
+  const auto has_places = [](const DeviceLaunch& launch) {
+    return std::holds_alternative<kernels::OfferedMessages>(launch.argument);
+  };
+  if (order_->is_captured() && std::any_of(launches.begin(), launches.end(), has_places))
+    registrations_.stay_for_graphs();
+}
+
+Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
+  if (island_messages_) {
+    Call call = calls.front();
+    return island_messages_->enqueue(calls, [&](DeviceLaunch& each, void* stream) {
+      call.stream = stream;
+      return launch(each, call);
+    });
+  }
+  std::vector<Call> by_kernels, by_engines;
+  for (const Call& call : calls) (copies_.carries_message(call) ? by_engines : by_kernels).push_back(call);
+  Status offered;
+  std::vector<DeviceLaunch> launches = calls_.launches_of(by_kernels, offers_into(offered));
+  STRAIT_TRY(std::move(offered));
+  keep_for_graphs(launches);
+  const auto launch_others = [&] { return launch_all(std::move(launches), calls.front()); };
+  if (by_engines.empty()) return launch_others();
+  const auto beside = [&] { return launch_others().map([](Tail) {}); };
+  return copies_.enqueue_messages(by_engines, calls.front().stream, beside).map([] { return Tail::other; });
+}
+
+Status CudaRank::enqueue_messages(std::span<const Call> calls) {
+  void* const stream = calls.front().stream;
+  // All run on the first call's stream: between what the other streams did before and what they do next.
+  for (const Call& call : calls)
+    if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
+  STRAIT_TRY(order_->begin(stream));
+  begin_marking(calls.front());
+  Result<Tail> tail = carry_messages(calls);
+  for (const Call& call : calls) {
+    if (!tail || call.stream == stream) continue;
+    if (Status joined = order_->order(stream, call.stream); !joined) tail = tl::unexpected(std::move(joined).error());
+  }
+  return end(calls.front(), tail);
+}
+
+}  // namespace strait

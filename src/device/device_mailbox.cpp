@@ -1,0 +1,38 @@
+#include "device/device_mailbox.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+#include "base/log.hpp"
+#include "device/device_arenas.hpp"
+
+namespace strait {
+
+void tell_of_mailbox(kernels::Mailbox& mailbox, const DeviceRank::Request& request, const DeviceReducers& reducers) {
+  using Event = kernels::Mailbox::Event;
+  const std::atomic_ref word(mailbox.event);
+  Event event = word.load(std::memory_order_acquire);
+  if (event != Event::none) event = word.exchange(Event::none);
+  // Of several events the last one is left, and it may have overwritten the one that says that outputs are worth
+  // nothing.
+  if (std::atomic_ref(mailbox.timed_out).load() != 0 && !request.watch->has_failed()) event = Event::timeout;
+  if (event == Event::none) return;
+  std::uint32_t peer = std::atomic_ref(mailbox.peer).load();
+  if (peer == DeviceArenas::awaits_reducers) peer = reducers.awaited_rank();
+  peer = std::min(peer, request.ranks - 1);
+  request.watch->note_awaited(peer);
+  const std::string what = "a kernel on " + request.watch->name_of(request.rank) + " has waited ",
+                    whom = request.watch->name_of(peer);
+  const std::string long_time = std::to_string(DeviceRank::slow_wait.count() / 1000) + " s for ";
+  if (event == Event::timeout)
+    request.watch->raise({Code::timeout, what + "longer than its deadline of " + std::to_string(request.timeout_ms) +
+                                             " ms for " + whom});
+  if (event == Event::slow && request.watch->has_left(peer))
+    request.watch->raise({Code::remote_error, what + long_time + whom + Watch::has_left_text});
+  else if (event == Event::slow)
+    log_warn(static_cast<int>(request.rank),
+             what + long_time + whom + "; it goes on waiting. Look at what that rank is doing");
+}
+
+}  // namespace strait

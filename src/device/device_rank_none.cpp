@@ -1,0 +1,22 @@
+// Stands for device_rank.cpp in builds without CUDA.
+#include "device/device_rank.hpp"
+
+namespace strait {
+namespace {
+
+tl::unexpected<Error> refusal(int device) {
+  return fail(Code::unsupported, "device " + std::to_string(device) +
+                                     " was asked for, and this build has no GPU data path (it was made without CUDA). "
+                                     "Use device -1 for host ranks");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) { return refusal(request.device); }
+Status check_devices_supported(int device) { return refusal(device); }
+Result<void*> allocate_device_memory(int device, std::size_t /*bytes*/) { return refusal(device); }
+bool free_device_memory(void* /*pointer*/) { return false; }
+ExchangeRates find_exchange_rates(const std::vector<std::string>& /*bus_ids*/, bool /*through_host*/) { return {}; }
+Result<std::string> device_bus_id(int device) { return refusal(device); }
+
+}  // namespace strait

@@ -1,0 +1,196 @@
+#include "device/device_registrations.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/log.hpp"
+#include "executor/cuda/runtime.hpp"
+#include "transports/cuda_p2p/shared_memory.hpp"
+
+namespace strait {
+namespace {
+
+/// Each rank's number. Collective.
+Result<std::vector<std::size_t>> gather(const DeviceRank::Request& request, std::size_t number) {
+  STRAIT_ASSIGN(const auto low, request.gather(static_cast<std::uint32_t>(number)));
+  STRAIT_ASSIGN(const auto high, request.gather(static_cast<std::uint32_t>(number >> 32)));
+  std::vector<std::size_t> all;
+  for (std::size_t rank = 0; rank < low.size(); ++rank) all.push_back(std::size_t{high[rank]} << 32 | low[rank]);
+  return all;
+}
+
+/// What straitMemAllocDevice has given.
+struct DeviceBlocks {
+  std::mutex mutex;
+  std::map<void*, cuda_p2p::SharedMemory> all;
+};
+DeviceBlocks& device_blocks() {
+  static auto* const blocks = new DeviceBlocks;  // programs free memory while the process ends
+  return *blocks;
+}
+
+/// Other GPUs of this process that reach a GPU's memory.
+std::vector<int> peers_of(int device, int devices) {
+  std::vector<int> peers;
+  for (int peer = 0; peer < devices; ++peer) {
+    int reaches = 0;
+    if (peer == device) continue;
+    if (!cuda::check(cudaDeviceCanAccessPeer(&reaches, peer, device), "")) continue;
+    if (reaches != 0) peers.push_back(peer);
+  }
+  return peers;
+}
+
+}  // namespace
+
+Result<void*> allocate_device_memory(int device, std::size_t bytes) {
+  int devices = 0;
+  STRAIT_TRY(cuda::check(cudaGetDeviceCount(&devices), "no GPU can be used"));
+  if (device < 0 || device >= devices)
+    return fail(Code::invalid_argument, "device " + std::to_string(device) + " was asked for, and this process sees " +
+                                            std::to_string(devices));
+  if (bytes == 0) return fail(Code::invalid_argument, "memory of 0 bytes was asked for");
+  cuda::DeviceGuard guard(device);
+  // Makes the device's context for a thread that has used none, also where the device is the current one.
+  STRAIT_TRY(cuda::check(cudaSetDevice(device), "GPU " + std::to_string(device) + " cannot be used"));
+  // For kernels of theirs, and copies: cudaDeviceEnablePeerAccess() does not open such memory to them.
+  const std::vector<int> peers = peers_of(device, devices);
+  STRAIT_ASSIGN(auto memory, cuda_p2p::SharedMemory::allocate_uncleared(device, bytes, peers));
+  void* const pointer = memory.data();
+  DeviceBlocks& blocks = device_blocks();
+  const std::lock_guard lock(blocks.mutex);
+  blocks.all.emplace(pointer, std::move(memory));
+  return pointer;
+}
+
+bool free_device_memory(void* pointer) {
+  DeviceBlocks& blocks = device_blocks();
+  const std::lock_guard lock(blocks.mutex);
+  return blocks.all.erase(pointer) != 0;
+}
+
+Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_t number, void* pointer,
+                                std::size_t bytes) {
+  were_any_ = true;  // whatever comes of it, for it might be something else on each rank
+  Registration registration{static_cast<std::byte*>(pointer), {}, {}, {}};
+  Status own;
+  if (auto memory = cuda_p2p::UserMemory::find(pointer, bytes, request.device))
+    registration.own = std::move(*memory);
+  else
+    own = tl::unexpected(memory.error());
+  STRAIT_TRY(request.agree(own, "register its memory"));
+  STRAIT_TRY(map_peers(request, registration));
+  at_peers_.numbers[number % kernels::most_registered] = number;
+  std::copy(registration.addresses.begin(), registration.addresses.end(),
+            at_peers_.begins[number % kernels::most_registered]);
+  all_.insert_or_assign(number, std::move(registration));
+  Status ranged = add_range(request, number, pointer, bytes);  // now: what a range names must be there
+  if (!ranged) remove(number);
+  return ranged;
+}
+
+void DeviceRegistrations::remove(std::uint64_t number) {
+  ranges_.remove(number);
+  std::uint64_t& latest = at_peers_.numbers[number % kernels::most_registered];
+  if (latest == number) latest = 0;
+  const auto found = all_.find(number);
+  if (found == all_.end()) return;
+  if (found->second.stays)
+    std::move(found->second.peers.begin(), found->second.peers.end(), std::back_inserter(staying_));
+  all_.erase(found);
+}
+
+void DeviceRegistrations::stay_for_graphs() {
+  for (auto& [number, registration] : all_) registration.stays = true;
+}
+
+Status DeviceRegistrations::add_range(const DeviceRank::Request& request, std::uint64_t number, const void* pointer,
+                                      std::size_t bytes) {
+  STRAIT_ASSIGN(const auto lengths, gather(request, bytes));
+  const std::size_t least_bytes = *std::min_element(lengths.begin(), lengths.end());
+  const auto own = ranges_.overlaps(pointer, least_bytes);
+  STRAIT_ASSIGN(const auto counts, gather(request, own.size()));
+  std::vector<std::vector<RegisteredRanges::Overlap>> all(request.ranks);
+  for (std::size_t i = 0; i < *std::max_element(counts.begin(), counts.end()); ++i) {
+    const auto each = i < own.size() ? own[i] : RegisteredRanges::Overlap{};
+    STRAIT_ASSIGN(const auto frames, gather(request, each.frame));
+    STRAIT_ASSIGN(const auto distances, gather(request, static_cast<std::size_t>(each.distance)));
+    for (std::uint32_t rank = 0; rank < request.ranks; ++rank)
+      if (i < counts[rank]) all[rank].push_back({frames[rank], static_cast<std::int64_t>(distances[rank])});
+  }
+  if (!ranges_.add(number, pointer, least_bytes, all) && request.rank == 0)
+    log_info(0,
+             "memory that is registered overlaps what was registered before, and not alike on all ranks: calls do "
+             "not go straight into either");
+  return {};
+}
+
+/// All ranks trade as many allocations as the one with the most has; those that have fewer give their first again.
+Status DeviceRegistrations::map_peers(const DeviceRank::Request& request, Registration& registration) {
+  const std::vector<std::size_t> own_sizes = registration.own.sizes_bytes();
+  STRAIT_ASSIGN(const auto offsets, gather(request, registration.own.offset()));
+  STRAIT_ASSIGN(const auto counts, gather(request, own_sizes.size()));
+  std::vector<std::vector<UniqueFd>> shared(request.ranks);
+  std::vector<std::vector<std::size_t>> sizes(request.ranks);
+  for (std::size_t i = 0; i < *std::max_element(counts.begin(), counts.end()); ++i) {
+    const std::size_t number = i < own_sizes.size() ? i : 0;
+    auto part = registration.own.share(number);
+    STRAIT_TRY(request.agree(part.map([](const UniqueFd&) {}), "share its memory"));
+    STRAIT_ASSIGN(auto descriptors, request.exchange(part->get()));
+    STRAIT_ASSIGN(const auto part_sizes, gather(request, own_sizes[number]));
+    for (std::uint32_t rank = 0; rank < request.ranks; ++rank) {
+      if (rank == request.rank || i >= counts[rank]) continue;
+      shared[rank].push_back(std::move(descriptors[rank]));
+      sizes[rank].push_back(part_sizes[rank]);
+    }
+  }
+  Status mapped;
+  registration.peers.resize(request.ranks);
+  for (std::uint32_t rank = 0; rank < request.ranks && mapped; ++rank) {
+    registration.addresses[rank] = registration.begin;
+    if (rank == request.rank) continue;
+    auto memory = cuda_p2p::PeerMemory::import(shared[rank], sizes[rank], request.device);
+    if (!memory) {
+      mapped = tl::unexpected(memory.error());
+      continue;
+    }
+    registration.peers[rank] = std::move(*memory);
+    registration.addresses[rank] = registration.peers[rank].data() + offsets[rank];
+  }
+  return request.agree(mapped, "map its peers' registered memory");
+}
+
+Result<std::optional<RegisteredRanges::Place>> DeviceRegistrations::find_range(const void* pointer,
+                                                                               std::size_t bytes) const {
+  const auto found = ranges_.find(pointer, bytes);
+  if (found && !all_.at(found->number).own.is_still_there())
+    return fail(Code::invalid_usage,
+                "the memory of this buffer was registered, and freed since then, so that its peers would write into "
+                "what no longer is there. Deregister memory before it is freed (straitCommDeregister, "
+                "ncclCommWindowDeregister)");
+  return found;
+}
+
+Result<std::optional<DeviceRegistrations::Place>> DeviceRegistrations::find(const void* pointer,
+                                                                            std::size_t bytes) const {
+  STRAIT_ASSIGN(const auto found, find_range(pointer, bytes));
+  if (!found) return std::optional<Place>();
+  Place place{found->frame, found->distance, all_.at(found->number).addresses};
+  for (std::byte*& address : place.addresses)
+    if (address != nullptr) address += found->offset;
+  return place;
+}
+
+Result<std::uint64_t> DeviceRegistrations::offer(const void* pointer, std::size_t bytes) const {
+  STRAIT_ASSIGN(const auto found, find_range(pointer, bytes));
+  // Of older ones peers know no more, or take for them the one at their place whose number has the same lower bits.
+  if (!found || at_peers_.numbers[found->number % kernels::most_registered] != found->number) return 0;
+  return kernels::offer_of(found->number, found->offset);
+}
+
+}  // namespace strait

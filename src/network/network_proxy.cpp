@@ -1,0 +1,308 @@
+#include "network/network_proxy.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/forks.hpp"
+#include "base/log.hpp"
+#include "base/own_thread.hpp"
+#include "base/shortage.hpp"
+
+namespace strait {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using kernels::Flow;
+using kernels::NetworkCall;
+using kernels::NetworkWords;
+
+/// Longer than what a GPU takes to its next step where all is well, and not so long that many ranks' threads would take
+/// the cores of what the program does between calls.
+constexpr auto spin = std::chrono::microseconds(200);
+constexpr auto shortest_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
+constexpr int looks_between_clocks = 64;
+
+/// Of a process that ends and leaves its communicators as they are: what its streams have sent is on its way.
+class LeftAtExit {
+ public:
+  static LeftAtExit& instance() {
+    static auto* const left = new LeftAtExit;  // a communicator may be destroyed after what is static here
+    [[maybe_unused]] static const int registered = std::atexit([] { instance().drain(); });
+    return *left;
+  }
+  void add(const NetworkProxy& proxy) {
+    const std::lock_guard lock(mutex_);
+    if (generation_ != fork_generation()) proxies_.clear();  // the parent's
+    generation_ = fork_generation();
+    proxies_.push_back(&proxy);
+  }
+  void remove(const NetworkProxy& proxy) {
+    const std::lock_guard lock(mutex_);
+    std::erase(proxies_, &proxy);
+  }
+
+ private:
+  void drain() {
+    if (generation_ != fork_generation()) return;  // the threads are the parent's
+    const std::lock_guard lock(mutex_);
+    const auto deadline = Deadline::after_ms(NetworkProxy::longest_finish_ms);  // of all together
+    for (const NetworkProxy* proxy : proxies_) proxy->finish(deadline);
+  }
+  std::mutex mutex_;
+  std::atomic<std::uint32_t> generation_ = fork_generation();
+  std::vector<const NetworkProxy*> proxies_;
+};
+
+std::uint64_t read(NetworkWords::Word& word) { return std::atomic_ref(word.value).load(std::memory_order_acquire); }
+void write(NetworkWords::Word& word, std::uint64_t value) {
+  std::atomic_ref(word.value).store(value, std::memory_order_release);
+}
+
+}  // namespace
+
+/// The rings of some of a call's messages.
+class NetworkProxy::Pieces final : public MessagePieces {
+ public:
+  Pieces(const Setup& setup, const Described& described, const std::vector<std::size_t>& places)
+      : setup_(setup), described_(described), places_(places) {}
+  std::size_t slice_bytes() const noexcept override { return described_.flows.front().piece_bytes; }
+  std::byte* find(std::size_t message, std::uint32_t slice) noexcept override {
+    const std::size_t place = places_[message];
+    const Flow& flow = described_.flows[place];
+    const std::uint64_t moved = read(setup_.words->moved[place]) - described_.pieces[place];
+    const std::uint64_t there = moved + (flow.sends ? 0 : flow.depth);
+    if (slice >= there) return nullptr;
+    return setup_.slots + flow.slot_offset + std::size_t{slice % flow.depth} * flow.piece_bytes;
+  }
+  void finish(std::size_t message, std::uint32_t slice) noexcept override {
+    const std::size_t place = places_[message];
+    write(setup_.words->ready[place], described_.pieces[place] + slice + 1);
+  }
+
+ private:
+  const Setup& setup_;
+  const Described& described_;
+  const std::vector<std::size_t>& places_;
+};
+
+Status NetworkProxy::start() {
+  LeftAtExit::instance().add(*this);
+  const SignalsBlocked inherited;
+  now_.pieces.resize(kernels::max_flows);
+  try {
+    threads_.emplace_back([this] { lead(); });
+    for (std::uint32_t lane = 1; lane < setup_.lanes; ++lane) threads_.emplace_back([this, lane] { help(lane); });
+  } catch (const std::system_error& error) {
+    return fail(Code::system_error, std::string("cannot start the threads that trade with other hosts: ") +
+                                        error.what() +
+                                        ". Allow more threads (ulimit -u), or set STRAIT_NETWORK_LANES lower");
+  }
+  return {};
+}
+
+void NetworkProxy::end() {
+  LeftAtExit::instance().remove(*this);
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  threads_.clear();
+}
+
+/// An awaited call is the last one that has been described as long as its kernel runs.
+bool NetworkProxy::is_idle() const {
+  const std::uint64_t done = read(setup_.words->calls_done), posted = read(setup_.words->posted);
+  return posted == done || (posted == done + 1 && setup_.words->description_of(done).call.is_awaited);
+}
+
+bool NetworkProxy::drain(const Deadline& deadline) const {
+  bool is_late = false;
+  await([&] { return is_idle() || (is_late = deadline.expired()); });
+  return !is_late;
+}
+
+void NetworkProxy::finish(const Deadline& deadline) const {
+  if (drain(deadline)) return;
+  log_warn(
+      setup_.rank,
+      "its communicator ends, and what it has sent to other hosts is lost: their ranks have not come to receive it "
+      "for some seconds. Let them make the same calls before this rank ends");
+}
+
+void NetworkProxy::expect(std::uint64_t calls) {
+  {
+    const std::lock_guard lock(mutex_);
+    expected_ += calls;
+  }
+  changed_.notify_all();
+}
+
+void NetworkProxy::lead() {
+  begin_polling_thread("strait-network");
+  while (await_call()) {
+    const Status done = or_shortage([this] {
+      hear();
+      return carry_out_together();
+    });
+    if (!done) {
+      if (!stopping_) setup_.fail(done.error());  // else what was left was that other lanes are through
+      return;
+    }
+    write(setup_.words->calls_done, ++calls_);
+  }
+}
+
+void NetworkProxy::help(std::uint32_t lane) {
+  begin_polling_thread("strait-network");
+  for (std::uint64_t helped = 0;; ++helped) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stopping_ || shared_calls_ > helped; });
+      if (stopping_) return;
+    }
+    const Status done = or_shortage([this, lane] { return carry_out(lane); });
+    if (!done) setup_.fail(done.error());
+    --helping_;
+    if (!done) return;
+  }
+}
+
+/// Right after the last one, and then when one is expected.
+bool NetworkProxy::await_call() {
+  const auto is_posted = [this] { return read(setup_.words->posted) > calls_; };
+  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_; setup_.take_in(0, now_.call.among))
+    for (int look = 0; look < looks_between_clocks; ++look) {
+      if (is_posted()) return true;
+      relax();
+    }
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stopping_ || expected_ > calls_; });
+  }
+  return await(is_posted, [this] { setup_.take_in(0, now_.call.among); });
+}
+
+template <class Condition, class Beside>
+bool NetworkProxy::await(Condition&& condition, Beside&& beside) const {
+  for (const auto began = Clock::now();;) {
+    for (int look = 0; look < looks_between_clocks; ++look) {
+      if (condition()) return true;
+      relax();
+    }
+    if (is_over()) return false;
+    beside();
+    const Clock::duration waited = Clock::now() - began;
+    if (waited >= spin)
+      std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 16, shortest_nap, longest_nap));
+  }
+}
+
+/// What the kernel has described.
+void NetworkProxy::hear() {
+  const NetworkWords::Description& description = setup_.words->description_of(calls_);
+  for (std::size_t place = 0; place < now_.flows.size(); ++place)
+    if (now_.call.collective == Collective::send_recv) now_.pieces[place] += kernels::pieces_of(now_.flows[place]);
+  now_.first_round += now_.call.rounds;
+  now_.call = description.call;
+  now_.flows.assign(description.flows, description.flows + now_.call.flow_count);
+}
+
+/// The first thread does alone what is one lane's: nobody is woken for a call of one round, or for short messages of
+/// two ranks.
+Status NetworkProxy::carry_out_together() {
+  const std::uint32_t lane = now_.flows.empty() ? 0 : now_.flows.front().lane;
+  const auto is_others = [lane](const Flow& flow) { return flow.lane != lane; };
+  const bool is_shared = now_.call.rounds > 1 || std::any_of(now_.flows.begin(), now_.flows.end(), is_others);
+  if (!is_shared || lanes_of_call() == 1) return carry_out(lane);
+  helping_ = setup_.lanes - 1;
+  {
+    const std::lock_guard lock(mutex_);
+    ++shared_calls_;
+  }
+  changed_.notify_all();
+  STRAIT_TRY(carry_out(0));
+  if (!await([this] { return helping_ == 0; })) return fail(Code::aborted, "the communicator has failed");
+  return {};
+}
+
+Status NetworkProxy::carry_out(std::uint32_t lane) {
+  const NetworkCall& call = now_.call;
+  if (call.collective == Collective::send_recv) return carry_out_messages(lane);
+  auto& pushed = setup_.words->pushed;
+  const std::uint32_t lanes = lanes_of_call();
+  for (std::uint32_t round = lane; lane < lanes && round < call.rounds; round += lanes) {
+    const std::uint64_t number = now_.first_round + round;
+    const auto has_come = [&] {
+      return std::all_of(pushed, pushed + call.blocks, [&](auto& word) { return read(word) > number; });
+    };
+    if (!await(has_come, [&] { setup_.take_in(lane, call.among); }))
+      return fail(Code::aborted, "the communicator has failed");
+    STRAIT_TRY(setup_.run(lane, call.among, call_of_round(round)));
+    finish_round(number);
+  }
+  return {};
+}
+
+/// Lanes finish rounds in any order; the kernel hears of those that have no unfinished one before them.
+void NetworkProxy::finish_round(std::uint64_t round) {
+  const std::lock_guard lock(finishing_);
+  finished_[round % finished_.size()] = true;
+  while (std::exchange(finished_[rounds_ % finished_.size()], false)) ++rounds_;
+  write(setup_.words->rounds_done, rounds_);
+}
+
+/// To where the kernel takes what becomes of it.
+float* NetworkProxy::bring_residual(std::uint64_t round, std::size_t count) const {
+  const auto in_slot = [&](bool sends) {
+    return setup_.slots + kernels::network_slot(round, sends, setup_.slot_bytes) + now_.call.residual_offset;
+  };
+  std::memcpy(in_slot(false), in_slot(true), now_.call.residual_blocks * count * sizeof(float));
+  return reinterpret_cast<float*>(in_slot(false));
+}
+
+Call NetworkProxy::call_of_round(std::uint32_t round) const {
+  const NetworkCall& call = now_.call;
+  Call own;
+  own.collective = call.collective;
+  own.type = call.type;
+  own.op = call.op;
+  own.root = call.root;
+  own.wire = call.wire;
+  own.count = call.count;
+  if (own.count == 0 && !now_.flows.empty())
+    own.count = kernels::piece_of(now_.flows.front(), round).bytes / size_bytes(call.type);
+  const std::uint64_t number = now_.first_round + round;
+  own.send = setup_.slots + kernels::network_slot(number, true, setup_.slot_bytes);
+  own.receive = setup_.slots + kernels::network_slot(number, false, setup_.slot_bytes);
+  if (own.collective == Collective::broadcast && !call.is_awaited)
+    own.receive = const_cast<void*>(own.send);  // the root has what it sends
+  if (call.residual_blocks != 0) own.residual = bring_residual(number, own.count);
+  return own;
+}
+
+Status NetworkProxy::carry_out_messages(std::uint32_t lane) const {
+  std::vector<std::size_t> places;
+  std::vector<Call> messages;
+  for (std::size_t place = 0; place < now_.flows.size(); ++place) {
+    const Flow& flow = now_.flows[place];
+    if (flow.lane != lane) continue;
+    places.push_back(place);
+    Call& message = messages.emplace_back();
+    message.collective = Collective::send_recv;
+    message.type = flow.type;
+    message.count = flow.bytes / size_bytes(flow.type);
+    message.whole_count = flow.whole_bytes / size_bytes(flow.type);
+    message.sends = flow.sends;
+    message.peer = flow.peer;
+  }
+  if (messages.empty()) return {};
+  Pieces pieces(setup_, now_, places);
+  return setup_.run_messages(lane, messages, pieces);
+}
+
+}  // namespace strait
