@@ -71,6 +71,11 @@ inline constexpr Variable environment_table[] = {
      "Bytes that one step of a plan moves; a multiple of 16. 0: chosen by size.", "", 0, std::int64_t{1} << 30},
     {"STRAIT_TRANSPORT", VariableKind::choice, "auto", true,
      "Forces the transport; auto: the fastest that joins all ranks.", "auto|loopback|shm|shm_file|tcp"},
+    {"STRAIT_UCX", VariableKind::choice, "off", true,
+     "What else carries messages between ranks that TCP joins: on: long ones to other hosts go by UCX, which takes "
+     "InfiniBand or RoCE where there is any; all: also those to ranks of the same host. UCX must be installed "
+     "(libucx0), and its own variables hold (UCX_NET_DEVICES, UCX_TLS).",
+     "off|on|all"},
     {"STRAIT_TUNING_FILE", VariableKind::text, "", false,
      "A TOML file of overrides: algorithms, slices and lanes for some calls (docs/calibration.md). What it says must "
      "be equal on all ranks. STRAIT_ALGORITHM and STRAIT_SLICE_BYTES come before it."},

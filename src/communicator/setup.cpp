@@ -31,6 +31,7 @@ struct Facts {
   cpu_set_t cores;                ///< that this rank may run on; launchers often give each rank its own
   std::array<char, 64> tuning{};  ///< what must be equal of the tuning file, in words
   WireFormat wire{};
+  std::array<char, 8> ucx{};        ///< STRAIT_UCX
   std::uint64_t communicator = 0;   ///< rank 0's names it, for its reader
   bool has_measured_plans = false;  ///< rank 0's calibration tells of plans of as many ranks
   HostRates rates;  ///< what rank 0 knows of its machine decides for all; but for the cache, the smallest of all
@@ -67,26 +68,24 @@ bool has_measured_plans(std::uint32_t ranks) {
   });
 }
 
-Status check_same_tuning(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers) {
+/// `text_of`: a rank's facts -> its setting, in words.
+template <class TextOf>
+Status check_same(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers, const std::string& setting,
+                  TextOf text_of) {
+  const std::string first(text_of(facts[0]));
   for (std::size_t i = 1; i < facts.size(); ++i)
-    if (facts[i].tuning != facts[0].tuning)
-      return fail(Code::mismatch, "the ranks run with different settings: the tuning file (STRAIT_TUNING_FILE) has " +
-                                      std::string(facts[0].tuning.data()) + " on " + peers[0].describe() + " but " +
-                                      facts[i].tuning.data() + " on " + peers[i].describe() +
+    if (const std::string other(text_of(facts[i])); other != first)
+      return fail(Code::mismatch, "the ranks run with different settings: " + setting + " " + first + " on " +
+                                      peers[0].describe() + " but " + other + " on " + peers[i].describe() +
                                       ". Make it the same on all ranks");
   return {};
 }
-
-Status check_same_wire(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers) {
-  for (std::size_t i = 1; i < facts.size(); ++i)
-    if (facts[i].wire != facts[0].wire)
-      return fail(Code::mismatch,
-                  "the ranks run with different settings: the wire format (`wire` in the configuration, "
-                  "or STRAIT_WIRE) is " +
-                      std::string(name(facts[0].wire)) + " on " + peers[0].describe() + " but " +
-                      std::string(name(facts[i].wire)) + " on " + peers[i].describe() +
-                      ". Make it the same on all ranks");
-  return {};
+Status check_same_settings(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers) {
+  STRAIT_TRY(check_same(facts, peers, "the tuning file (STRAIT_TUNING_FILE) has",
+                        [](const Facts& rank) { return rank.tuning.data(); }));
+  STRAIT_TRY(check_same(facts, peers, "the wire format (`wire` in the configuration, or STRAIT_WIRE) is",
+                        [](const Facts& rank) { return name(rank.wire); }));
+  return check_same(facts, peers, "STRAIT_UCX is", [](const Facts& rank) { return rank.ucx.data(); });
 }
 
 struct HostShare {
@@ -179,14 +178,15 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
             .has_measured_plans = has_measured_plans(ranks_),
             .rates = process_rates().host,
             .network_gbps = network_gbps(environment)};
+  STRAIT_ASSIGN(const std::string ucx, environment.text("STRAIT_UCX"));
+  ucx.copy(own.ucx.data(), own.ucx.size() - 1);
   randombytes_buf(&own.communicator, sizeof own.communicator);
   tuning_.summary().copy(own.tuning.data(), own.tuning.size() - 1);
   randombytes_buf(&own.secret, sizeof own.secret);
   STRAIT_ASSIGN(const auto facts, gather(*channel_, own, deadline));
-  STRAIT_TRY(check_same_tuning(facts, peers));
-  STRAIT_TRY(check_same_wire(facts, peers));
+  STRAIT_TRY(check_same_settings(facts, peers));
   STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
-  STRAIT_ASSIGN(OpenTransport open, strait::open_transport({*channel_, wanted, facts[0].secret, deadline}));
+  STRAIT_ASSIGN(OpenTransport open, strait::open_transport({*channel_, wanted, ucx, facts[0].secret, deadline}));
 
   // Every rank must choose alike: by the smallest cache, and by the cores that all share or, on several hosts, have.
   last_level_cache_bytes_ = own.rates.cache_bytes;
@@ -204,7 +204,7 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   rates.cache_bytes = last_level_cache_bytes_;
   cores_ = all_cores;
   ClockModel model = host_model(ranks_, all_cores, rates, Selector::writers_in_model(ranks_));
-  if (open.transport->name() == "tcp") put_tcp_between(model, peers);
+  if (open.transport->name().starts_with("tcp")) put_tcp_between(model, peers);
   all_in_one_process_ = open.transport->name() == "loopback";
   if (facts.front().has_measured_plans) {
     STRAIT_ASSIGN(model.ratios, agree_on_ratios(*channel_, std::string(open.transport->name()), deadline));

@@ -74,7 +74,10 @@ Result<OpenTransport> open_shm(const TransportRequest& request) { return open_sh
 Result<OpenTransport> open_shm_file(const TransportRequest& request) { return open_shared(request, shm::open_file); }
 
 Result<OpenTransport> open_tcp(const TransportRequest& request) {
-  STRAIT_ASSIGN(auto transport, tcp::open(request.channel, {}, request.deadline));
+  const tcp::ByUcx by_ucx = request.ucx == "all"  ? tcp::ByUcx::all
+                            : request.ucx == "on" ? tcp::ByUcx::far
+                                                  : tcp::ByUcx::none;
+  STRAIT_ASSIGN(auto transport, tcp::open(request.channel, {}, request.deadline, by_ucx));
   tcp::Engine& engine = transport->engine();
   OpenTransport open;
   open.control = &engine.control();

@@ -27,6 +27,7 @@ struct OpenTransport {
 struct TransportRequest {
   Channel& channel;
   std::string wanted;  ///< STRAIT_TRANSPORT
+  std::string ucx;     ///< STRAIT_UCX
   shm::Secret secret;  ///< the same on all ranks
   Deadline deadline;
 };

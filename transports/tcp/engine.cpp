@@ -26,7 +26,7 @@ constexpr auto examine_every = milliseconds(250);
 constexpr std::int64_t last_words_ms = 200;
 constexpr std::int64_t goodbye_ms = 2000;
 
-constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
+constexpr std::uint64_t wake_tag = ~std::uint64_t{0}, ucx_tag = wake_tag - 1;
 constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
 
 Status watch(const UniqueFd& epoll, int fd, std::uint64_t tag) {
@@ -66,6 +66,7 @@ Status Engine::start() {
   epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return fail_errno("cannot make an epoll instance", errno, descriptor_remedy(errno));
   STRAIT_TRY(watch(epoll_, wake_.get(), wake_tag));
+  if (ucx_) STRAIT_TRY(watch(epoll_, ucx_->fd(), ucx_tag));
   for (std::uint32_t other = 0; other < peers_.size(); ++other) {
     Peer& peer = peers_[other];
     if (other == rank_) continue;
@@ -109,6 +110,7 @@ Incoming& Engine::incoming(std::uint64_t stream, std::uint32_t writer) {
   link->slots = new_slots();
   link->signatures.resize(geometry_.depth);
   link->arrived_at.resize(geometry_.depth);
+  link->has_arrived = std::make_unique<bool[]>(geometry_.depth);
   peer.untold.reserve(peer.incoming.size() + 1);
   peer.socket.reserve(geometry_.depth);
   return *peer.incoming.emplace(stream, std::move(link)).first->second;
@@ -118,11 +120,20 @@ void Engine::publish(Outgoing& link, const CallSignature& signature, std::span<c
   note_activity();
   std::byte* const slot = next_slot(link);
   ++link.next;
-  const FrameHeader header{FrameKind::slot, static_cast<std::uint32_t>(bytes.size()), link.stream, signature.what,
-                           signature.count};
+  FrameHeader header{FrameKind::slot, static_cast<std::uint32_t>(bytes.size()), link.stream, signature.what,
+                     signature.count};
   for (const std::uint32_t reader : link.readers) {
     PeerSocket& socket = peers_[reader].socket;
-    attempt([&] { socket.queue(header, bytes); });
+    const bool by_ucx = goes_by_ucx(reader, bytes.size());
+    header.kind = by_ucx ? FrameKind::announced : FrameKind::slot;
+    if (by_ucx && bytes.data() != slot) {  // it may take a while, and the slot stays
+      std::copy(bytes.begin(), bytes.end(), slot);
+      bytes = {slot, bytes.size()};
+    }
+    attempt([&] {
+      socket.queue(header, by_ucx ? std::span<const std::byte>() : bytes);
+      if (by_ucx) ucx_->send(reader, bytes);
+    });
     flush(reader);
     if (bytes.data() != slot) socket.move_unsent(bytes, slot);
   }
@@ -192,7 +203,10 @@ void Engine::poll(std::uint32_t rank) {
       settle(rank);
     });
   }
-  if (++polls_ % polls_per_round == 0) progress();
+  if (++polls_ % polls_per_round == 0)
+    progress();
+  else if (ucx_ && ucx_->is_busy())
+    drive_ucx();
 }
 
 void Engine::poll_all() {
@@ -256,6 +270,7 @@ void Engine::progress() {
   progressed_.fetch_add(1, std::memory_order_relaxed);
   if (control_.abort.load(std::memory_order_acquire) != 0 && !error_told_) tell_error();
   flush_dirty();
+  if (ucx_) drive_ucx();
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
@@ -266,7 +281,7 @@ void Engine::progress() {
 }
 
 void Engine::handle(std::uint64_t tag) {
-  if (tag == wake_tag) return;  // for the engine's thread
+  if (tag == wake_tag || tag == ucx_tag) return;  // for the engine's thread
   const auto rank = static_cast<std::uint32_t>(tag);
   Peer& peer = peers_[rank];
   if ((tag & pidfd_bit) != 0) {
@@ -318,7 +333,7 @@ void Engine::run() {
       continue;
     }
     asleep_.store(true);
-    if (activity_.load() == seen) {
+    if (activity_.load() == seen && may_sleep()) {
       epoll_event event{};
       ::epoll_wait(epoll_.get(), &event, 1, longest_sleep_ms);
     }
@@ -330,13 +345,16 @@ void Engine::run() {
 Engine::~Engine() {
   if (owner_ != ::getpid()) {  // a forked child has a copy of this object, but neither the thread nor the connections
     if (thread_.joinable()) thread_.detach();
+    (void)ucx_.release();  // whose threads and connections are the parent's, too
     return;
   }
-  if (!thread_.joinable()) return;
-  stopping_.store(true);
-  wake();
-  thread_.join();
-  say_goodbye();
+  if (thread_.joinable()) {
+    stopping_.store(true);
+    wake();
+    thread_.join();
+    say_goodbye();
+  }
+  ucx_.reset();  // before the slots
 }
 
 /// The peers may still need what this rank has published. Their engines take it in whatever they do, so this takes long
@@ -347,8 +365,10 @@ void Engine::say_goodbye() {
   progress();
   for (Peer& peer : peers_) peer.socket.queue_last({FrameKind::left, 0, 0, 0, 0});
   for (std::uint32_t other = 0; other < peers_.size(); ++other) mark_dirty(other);
-  const auto is_heard = [](const Peer& peer) {
-    return !peer.socket.has_unsent() && peer.socket.unacknowledged_bytes() == 0;
+  const auto is_heard = [this](const Peer& peer) {
+    const bool is_sending = ucx_ && ucx_->is_sending_to(static_cast<std::uint32_t>(&peer - peers_.data()));
+    return !peer.socket.is_open() ||
+           (!peer.socket.has_unsent() && peer.socket.unacknowledged_bytes() == 0 && !is_sending);
   };
   for (;;) {
     progress();

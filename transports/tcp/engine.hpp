@@ -14,6 +14,7 @@
 #include "transport/link.hpp"
 #include "transports/tcp/mesh.hpp"
 #include "transports/tcp/peer_socket.hpp"
+#include "transports/ucx/ucx.hpp"
 
 /// What moves the bytes of one rank's TCP connections, and keeps its copy of the control words in step with those of
 /// the other ranks.
@@ -48,7 +49,9 @@ struct Incoming {
   std::vector<const std::byte*> arrived_at;  ///< in its slot, or in what was `place`
   std::span<std::byte> place;                ///< where the next message may go that is to be acquired; empty: nowhere
   CallSignature expected;                    ///< of such a message
-  std::uint64_t arrived = 0;
+  std::unique_ptr<bool[]> has_arrived;       ///< by slot, of the announced
+  std::uint64_t announced = 0;               ///< messages of which the header has come
+  std::uint64_t arrived = 0;                 ///< of these, with all before them
   std::uint64_t released = 0;
   std::uint64_t told = 0;  ///< of the released, those that the writer knows of
 };
@@ -60,6 +63,9 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+  /// From now on long messages to and from the ranks that it is connected with go by it. Before start().
+  void carry_by(std::unique_ptr<ucx::Worker> worker) { ucx_ = std::move(worker); }
+  bool has_ucx() const { return ucx_ != nullptr; }
   /// Fails where the system gives no descriptors or no thread.
   Status start();
 
@@ -122,11 +128,16 @@ class Engine {
 
   /// Where the next message goes that arrives.
   std::byte* slot_of(const Incoming& link) const {
-    return link.slots.get() + link.arrived % geometry_.depth * geometry_.slot_bytes;
+    return link.slots.get() + link.announced % geometry_.depth * geometry_.slot_bytes;
   }
   std::byte* place_of(Peer& peer, const FrameHeader& frame);
   bool take(std::uint32_t rank, const FrameHeader& frame);
   bool take_slot(Peer& peer, const FrameHeader& frame);
+  bool take_announced(std::uint32_t rank, const FrameHeader& frame);
+  void advance(Incoming& link) const;
+  /// Whether a message to that rank goes by UCX.
+  bool goes_by_ucx(std::uint32_t rank, std::size_t bytes) const;
+  void drive_ucx();
   bool take_released(std::uint32_t rank, const FrameHeader& frame);
   void take_call(std::uint32_t rank, const FrameHeader& frame);
   void take_error(Peer& peer, const FrameHeader& frame);
@@ -154,6 +165,7 @@ class Engine {
   void examine_peers(std::chrono::steady_clock::duration unseen);
   bool is_silent(Peer& peer, std::chrono::steady_clock::duration unseen) const;
   void note_activity();
+  bool may_sleep();
   void wake() const;
   void take_wake() const;
   void run();
@@ -167,6 +179,8 @@ class Engine {
   std::unique_ptr<RankControl[]> controls_;
   std::vector<Peer> peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Outgoing>> outgoing_;
+  std::unique_ptr<ucx::Worker> ucx_;
+  std::vector<Incoming*> by_ucx_;  ///< of which something is on its way by it
   std::vector<std::uint32_t> dirty_;
   bool error_told_ = false;
   bool is_short_of_memory_ = false;

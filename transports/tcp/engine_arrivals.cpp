@@ -16,11 +16,12 @@ std::byte* Engine::place_of(Peer& peer, const FrameHeader& frame) {
   if (frame.kind == FrameKind::error) return reinterpret_cast<std::byte*>(peer.error_text.data());
   if (peer.incoming.size() >= most_links_of_a_peer && !peer.incoming.contains(frame.stream)) return nullptr;
   Incoming& link = incoming(frame.stream, static_cast<std::uint32_t>(&peer - peers_.data()));
-  if (link.arrived - link.released >= geometry_.depth) return nullptr;  // more than there are slots
-  const bool is_awaited = link.arrived == link.released && link.place.size() == frame.payload_bytes &&
-                          link.expected == CallSignature{frame.a, frame.b};
+  if (link.announced - link.released >= geometry_.depth) return nullptr;  // more than there are slots
+  // By UCX it comes as late as it likes, even when the user's memory is no longer ours.
+  const bool is_awaited = frame.kind == FrameKind::slot && link.announced == link.released &&
+                          link.place.size() == frame.payload_bytes && link.expected == CallSignature{frame.a, frame.b};
   std::byte* const at = is_awaited && frame.payload_bytes != 0 ? link.place.data() : slot_of(link);
-  link.arrived_at[link.arrived % geometry_.depth] = at;
+  link.arrived_at[link.announced % geometry_.depth] = at;
   return at;
 }
 
@@ -29,6 +30,8 @@ bool Engine::take(std::uint32_t rank, const FrameHeader& frame) {
   switch (frame.kind) {
     case FrameKind::slot:
       return take_slot(peer, frame);
+    case FrameKind::announced:
+      return take_announced(rank, frame);
     case FrameKind::released:
       return take_released(rank, frame);
     case FrameKind::signal:
@@ -49,8 +52,15 @@ bool Engine::take(std::uint32_t rank, const FrameHeader& frame) {
 bool Engine::take_slot(Peer& peer, const FrameHeader& frame) {
   if (frame.payload_bytes == 0 && place_of(peer, frame) == nullptr) return false;
   Incoming& link = *peer.incoming.at(frame.stream);
-  link.signatures[link.arrived++ % geometry_.depth] = {frame.a, frame.b};
+  const std::size_t slot = link.announced++ % geometry_.depth;
+  link.signatures[slot] = {frame.a, frame.b};
+  link.has_arrived[slot] = true;
+  advance(link);
   return true;
+}
+
+void Engine::advance(Incoming& link) const {
+  while (link.arrived < link.announced && link.has_arrived[link.arrived % geometry_.depth]) ++link.arrived;
 }
 
 bool Engine::take_signal(Peer& peer, std::uint64_t stream) {

@@ -94,9 +94,9 @@ bool PeerSocket::parse() {
 }
 
 bool PeerSocket::begin_frame() {
-  if (frame_.payload_bytes == 0) return complete_frame();
+  if (frame_.following_bytes() == 0) return complete_frame();
   payload_ = place_(frame_);
-  payload_left_ = frame_.payload_bytes;
+  payload_left_ = frame_.following_bytes();
   if (payload_ == nullptr) end("it sent a message that there is no place for");
   return payload_ != nullptr;
 }

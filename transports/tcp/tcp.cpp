@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "bootstrap/wire.hpp"
 #include "transports/slots/segment.hpp"
 #include "transports/tcp/links.hpp"
 
@@ -14,6 +15,31 @@ std::uint64_t stream_of(const LinkEnd& end) {
 }
 std::uint64_t stream_of(const SignalEnd& end) {
   return slots::Key{slots::Key::Kind::signal, end.tag, end.from, {end.to}}.hash();
+}
+
+/// Null where nobody is reached by it. Who lacks it tells the others, who would wait for what it never sends so.
+Result<std::unique_ptr<ucx::Worker>> open_ucx(Channel& channel, const Deadline& deadline, ByUcx by_ucx) {
+  const auto& peers = channel.peers();
+  const auto is_near = [&](const PeerInfo& peer) { return peer.same_host(peers.front()); };
+  if (by_ucx == ByUcx::none || (by_ucx == ByUcx::far && std::all_of(peers.begin(), peers.end(), is_near)))
+    return nullptr;
+  const auto rank = static_cast<std::uint32_t>(channel.rank());
+  auto worker = ucx::Worker::open(rank, static_cast<std::uint32_t>(channel.ranks()));
+  WireWriter own;
+  own.text(worker ? "" : worker.error().message);
+  if (worker) own.raw((*worker)->address());
+  STRAIT_ASSIGN(const auto all, channel.all_gather(own.take(), {deadline, nullptr}));
+  for (const PeerInfo& peer : peers) {
+    WireReader in(all[static_cast<std::size_t>(peer.rank)]);
+    const std::string why = in.text(max_error_bytes);
+    const std::span<const std::byte> address = in.rest();
+    STRAIT_TRY(in.finish("UCX address"));
+    if (!why.empty()) return fail(Code::unsupported, peer.describe() + " cannot do what STRAIT_UCX asks for: " + why);
+    if (peer.rank == channel.rank() || (by_ucx == ByUcx::far && peer.same_host(channel.self()))) continue;
+    if (Status connected = (*worker)->connect(static_cast<std::uint32_t>(peer.rank), address); !connected)
+      return fail(connected.error().code, peer.describe() + ": " + connected.error().message);
+  }
+  return std::move(*worker);
 }
 
 }  // namespace
@@ -86,10 +112,13 @@ void TcpTransport::take_in() {
   engine_->take_in();
 }
 
-Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline) {
+Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline,
+                                           ByUcx by_ucx) {
   STRAIT_ASSIGN(auto mesh, open_mesh(channel, deadline));
   const auto rank = static_cast<std::uint32_t>(channel.rank());
   auto engine = std::make_unique<Engine>(rank, geometry, std::move(mesh));
+  STRAIT_ASSIGN(auto worker, open_ucx(channel, deadline, by_ucx));
+  engine->carry_by(std::move(worker));
   STRAIT_TRY(engine->start());
   return std::make_unique<TcpTransport>(rank, std::move(engine));
 }

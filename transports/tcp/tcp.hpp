@@ -14,7 +14,7 @@ class TcpTransport final : public Transport {
  public:
   TcpTransport(std::uint32_t rank, std::unique_ptr<Engine> engine) : rank_(rank), engine_(std::move(engine)) {}
 
-  std::string_view name() const override { return "tcp"; }
+  std::string_view name() const override { return engine_->has_ucx() ? "tcp+ucx" : "tcp"; }
   std::size_t slot_bytes() const override { return engine_->geometry().slot_bytes; }
   bool has_peer_memory() const override { return false; }
   bool has_multicast() const override { return false; }
@@ -40,7 +40,11 @@ class TcpTransport final : public Transport {
   std::map<std::uint64_t, std::unique_ptr<SignalWaiter>> waits_;
 };
 
+/// Whom long messages reach by UCX: nobody, ranks of other hosts, everybody. The same on all ranks.
+enum class ByUcx : std::uint8_t { none, far, all };
+
 /// Collective over the ranks of the channel.
-Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline);
+Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline,
+                                           ByUcx by_ucx = ByUcx::none);
 
 }  // namespace strait::tcp

@@ -21,7 +21,7 @@ T load(const std::byte* from) {
 }
 
 std::size_t longest_payload(FrameKind kind, std::size_t slot_bytes) {
-  if (kind == FrameKind::slot) return slot_bytes;
+  if (kind == FrameKind::slot || kind == FrameKind::announced) return slot_bytes;
   return kind == FrameKind::error ? max_error_bytes : 0;
 }
 

@@ -13,12 +13,13 @@
 namespace strait::tcp {
 
 enum class FrameKind : std::uint8_t {
-  slot = 1,  ///< a message of a link: a and b are its signature (what, count); the payload fills a slot
-  released,  ///< to the writer of a link: a messages in all have been given back
-  signal,    ///< one more of the signal
-  call,      ///< this rank posted collective `stream`: a and b are its signature
-  error,     ///< the communicator has failed: a is the code, the payload the message
-  left,      ///< this rank has destroyed its communicator; the connection ends here
+  slot = 1,   ///< a message of a link: a and b are its signature (what, count); the payload fills a slot
+  announced,  ///< likewise, of which the payload comes by UCX, and not here
+  released,   ///< to the writer of a link: a messages in all have been given back
+  signal,     ///< one more of the signal
+  call,       ///< this rank posted collective `stream`: a and b are its signature
+  error,      ///< the communicator has failed: a is the code, the payload the message
+  left,       ///< this rank has destroyed its communicator; the connection ends here
 };
 
 struct FrameHeader {
@@ -28,6 +29,8 @@ struct FrameHeader {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
 
+  /// Of the payload, as far as it follows.
+  std::size_t following_bytes() const { return kind == FrameKind::announced ? 0 : payload_bytes; }
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 

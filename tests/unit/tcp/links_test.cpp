@@ -1,78 +1,10 @@
 // The transport alone, between ranks that are threads: links to several readers, credit, signals, news of the others.
 #include <atomic>
-#include <cstring>
 
-#include "transports/tcp/tcp.hpp"
-#include "unit/bootstrap/ranks.hpp"
+#include "unit/tcp/messages.hpp"
 
 namespace strait::testing {
 namespace {
-
-using tcp::TcpTransport;
-
-constexpr tcp::Geometry small{.depth = 4, .slot_bytes = 64 << 10};
-constexpr CallSignature call{3, 14};
-
-template <class Body>
-void with_transports(int ranks, const Body& body) {
-  with_channels(ranks, [&](Channel& channel) {
-    auto transport = tcp::open(channel, small, Deadline::after_ms(20'000));
-    ASSERT_TRUE(transport) << transport.error().message;
-    body(static_cast<std::uint32_t>(channel.rank()), **transport);
-    ASSERT_TRUE(channel.barrier(within_ms(20'000)));
-  });
-}
-
-/// Until it holds, or for 10 s.
-template <class Condition>
-bool soon(const Condition& condition) {
-  const Deadline deadline = Deadline::after_ms(10'000);
-  while (!condition()) {
-    if (deadline.expired()) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
-LinkEnd link_from_0(bool sends, std::vector<std::uint32_t> readers) {
-  return {.sends = sends, .tag = 1, .writer = 0, .readers = std::move(readers), .wide = false};
-}
-
-std::size_t length_of(unsigned message) { return message % 4 == 0 ? 0 : message * 977 % small.slot_bytes; }
-
-/// From slots and, every other one, from memory that is written over at once. `before` each: its number.
-template <class Before>
-void write_messages(SendLink& link, unsigned messages, const Before& before) {
-  Bytes elsewhere(small.slot_bytes);
-  EXPECT_TRUE(link.sends_from_anywhere());
-  for (unsigned m = 0; m < messages; ++m) {
-    std::byte* slot = nullptr;
-    before(m);
-    ASSERT_TRUE(soon([&] { return (slot = link.try_reserve()) != nullptr; })) << "message " << m;
-    EXPECT_EQ(link.try_reserve(), slot);
-    std::memset(m % 2 == 0 ? slot : elsewhere.data(), static_cast<int>(m), length_of(m));
-    if (m % 2 == 0)
-      link.publish({call.what, m}, length_of(m));
-    else
-      link.publish_from({call.what, m}, std::span(elsewhere).first(length_of(m)));
-    std::memset(elsewhere.data(), 0xee, elsewhere.size());
-  }
-}
-
-void write_messages(SendLink& link, unsigned messages) {
-  write_messages(link, messages, [](unsigned) {});
-}
-
-void read_messages(ReceiveLink& link, unsigned messages) {
-  for (unsigned m = 0; m < messages; ++m) {
-    CallSignature seen;
-    const std::byte* slot = nullptr;
-    ASSERT_TRUE(soon([&] { return (slot = link.try_acquire(seen)) != nullptr; })) << "message " << m;
-    EXPECT_EQ(seen, (CallSignature{call.what, m}));
-    for (std::size_t i = 0; i < length_of(m); ++i) ASSERT_EQ(slot[i], static_cast<std::byte>(m));
-    link.release();
-  }
-}
 
 TEST(TcpLinks, EveryReaderGetsEveryMessageInOrder) {
   constexpr unsigned messages = 200;

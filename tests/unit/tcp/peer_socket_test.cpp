@@ -243,13 +243,23 @@ void expect_end(const Bytes& bytes, const char* reason) {
   EXPECT_TRUE(pair.taken.empty());
 }
 
+TEST(PeerSocket, WhatIsAnnouncedIsFollowedByTheNextFrame) {
+  Pair pair;
+  pair.has_place = false;
+  pair.send(stream_of({{{FrameKind::announced, 4, 1, 1, 1}, {}}, {{FrameKind::released, 0, 1, 1, 0}, {}}}));
+  pair.socket().read();
+  EXPECT_TRUE(pair.socket().is_open()) << pair.socket().end_reason();
+  EXPECT_EQ(pair.taken.size(), 2u);
+}
+
 TEST(PeerSocket, WhatIsNoFrameEndsTheConnection) {
   expect_end(pattern(64, 9), "no frame");
   Bytes unknown_kind = stream_of({{{FrameKind::left, 0, 0, 0, 0}, {}}});
-  unknown_kind[2] = std::byte{7};
+  unknown_kind[2] = static_cast<std::byte>(static_cast<int>(FrameKind::left) + 1);
   expect_end(unknown_kind, "no frame");
   const auto too_long = [](FrameKind kind, std::uint32_t bytes) { return stream_of({{{kind, bytes, 0, 0, 0}, {}}}); };
   expect_end(too_long(FrameKind::slot, slot_bytes + 1), "at most 1048576");
+  expect_end(too_long(FrameKind::announced, slot_bytes + 1), "at most 1048576");
   expect_end(too_long(FrameKind::error, max_error_bytes + 1), "at most");
   expect_end(too_long(FrameKind::released, 1), "at most 0");
   const auto error_of = [](std::uint64_t code) { return stream_of({{{FrameKind::error, 0, 0, code, 0}, {}}}); };
