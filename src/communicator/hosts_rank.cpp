@@ -313,8 +313,7 @@ Status HostsRank::await_work() {
 }
 
 HostsRank::~HostsRank() {
-  const DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;
+  ending_.emplace(request_.device);
   const bool ended = !order_ || has_own_work_ended();
   if (ended && proxy_) proxy_->finish();
   attendant_ = {};

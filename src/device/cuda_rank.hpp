@@ -106,6 +106,7 @@ class CudaRank final : public DeviceRank {
   void look_after(const std::stop_token& stop);
   std::optional<kernels::LaunchCounts> read_counts() const;
 
+  std::optional<cuda::Undisturbing> ending_;
   Request request_;
   std::shared_ptr<const void> keeps_pinned_ = host_staged::HostMemory::keep_pinned();  ///< until all else has ended
   std::optional<cuda::Launcher> launcher_;                                             ///< from prepare() on

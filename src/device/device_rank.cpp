@@ -172,7 +172,7 @@ Status CudaRank::open_copies() {
 /// Once.
 Status CudaRank::open_wire_formats() {
   if (wire_scratch_.data() != nullptr) return {};
-  DeviceGuard guard(request_.device);
+  const cuda::Undisturbing undisturbing(request_.device);
   STRAIT_TRY(cuda::load_kernels(kernels::all_wire_kernels()));
   STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
   const auto among = [&](std::uint32_t rank, std::uint32_t ranks) {
@@ -186,8 +186,7 @@ Status CudaRank::open_wire_formats() {
 }
 
 CudaRank::~CudaRank() {
-  DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;
+  ending_.emplace(request_.device);
   const bool ended = !order_ || has_own_work_ended();
   attendant_ = {};
   hear_of_failures();  // else the peers would not
@@ -321,7 +320,10 @@ void CudaRank::tell_of_failed_gpu() const {
 
 /// Where there is none, that is all that is asked: CUDA does not promise that cudaFree() waits for nothing on the GPU.
 Status CudaRank::error_of_gpu(const std::string& what) const {
-  return order_->has_failed() ? check(cudaFree(nullptr), what) : Status();
+  if (!order_->has_failed()) return {};
+  const cudaError_t error = cudaFree(nullptr);
+  // CUDA is gone before the process is: of that peers hear otherwise.
+  return error == cudaErrorCudartUnloading ? Status() : check(error, what);
 }
 
 /// On a GPU that has failed calls have ended, too, and have no results.

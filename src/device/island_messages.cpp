@@ -35,13 +35,18 @@ Result<CallOrder::Tail> IslandMessages::enqueue(std::span<const Call> messages, 
     return launches.empty() ? CallOrder::Tail::other : CallOrder::Tail::counted_launch;
   }
   STRAIT_ASSIGN(void* const side, setup_.side->fork(stream));
-  auto next = beside.begin();
-  for (DeviceLaunch& each : launches) {
-    for (; next != beside.end() && next->turn < each.turn; ++next) STRAIT_TRY(launch(*next, side));
-    STRAIT_TRY(launch(each, stream));
-  }
-  for (; next != beside.end(); ++next) STRAIT_TRY(launch(*next, side));
-  STRAIT_TRY(setup_.side->join(stream));
+  const auto launch_all = [&]() -> Status {
+    auto next = beside.begin();
+    for (DeviceLaunch& each : launches) {
+      for (; next != beside.end() && next->turn < each.turn; ++next) STRAIT_TRY(launch(*next, side));
+      STRAIT_TRY(launch(each, stream));
+    }
+    for (; next != beside.end(); ++next) STRAIT_TRY(launch(*next, side));
+    return {};
+  };
+  const Status done = launch_all();
+  STRAIT_TRY(setup_.side->join(stream));  // also when that failed: a capture ends with nothing left open
+  STRAIT_TRY(done);
   return CallOrder::Tail::other;
 }
 

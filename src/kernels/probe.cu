@@ -19,8 +19,9 @@ __global__ void probe(const __grid_constant__ Ring ring) {
 cudaError_t launch_probe(Ring ring, cudaStream_t stream) {
   ring.timeout_ns = probe_timeout_ms * 1'000'000;
   ring.slow_ns = ~std::uint64_t{0} >> 8;
-  probe<<<1, warp_threads, 0, stream>>>(ring);
-  return cudaGetLastError();
+  void* arguments[] = {&ring};
+  // What it returns is of this launch, which an error that the program has left behind is not.
+  return cudaLaunchKernel(reinterpret_cast<const void*>(&probe), 1, warp_threads, arguments, 0, stream);
 }
 
 }  // namespace strait::kernels

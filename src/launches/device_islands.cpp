@@ -174,16 +174,17 @@ void DeviceIslands::all_reduce_in_wire_format(const Call& call, Steps& steps) co
   const std::size_t size = islands_[island_].size();
   const std::size_t share = round_up((call.count + size - 1) / size, grain(call));
   std::vector<std::size_t> counts, offsets;
-  for (std::size_t first = 0; first < call.count; first += share) {
-    offsets.push_back(first);
-    counts.push_back(std::min(share, call.count - first));
+  for (std::size_t place = 0; place < size; ++place) {  // the last ones may get nothing
+    offsets.push_back(std::min(place * share, call.count));
+    counts.push_back(std::min(share, call.count - offsets.back()));
   }
   const std::size_t first = offsets[place_], count = counts[place_];
   std::byte* const own = at(call.receive, first, call.type);
   steps.push_back(step(Among::island, call, Collective::reduce_scatter, call.send, own, share));
   steps.back().call.send_counts = counts;
   steps.back().call.send_offsets = offsets;
-  steps.push_back(with_residual(step(Among::across, call, Collective::all_reduce, own, own, count), call, first));
+  if (count != 0)  // else at this place of no island
+    steps.push_back(with_residual(step(Among::across, call, Collective::all_reduce, own, own, count), call, first));
   steps.push_back(step(Among::island, call, Collective::all_gather, own, call.receive, share));
   steps.back().call.receive_counts = counts;
   steps.back().call.receive_offsets = offsets;

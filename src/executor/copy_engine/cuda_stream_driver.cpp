@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -41,12 +42,15 @@ class CudaStreams final : public StreamDriver {
 
  private:
   Status check_call(CUresult result, const char* what) const;
+  Status check_device(Stream stream) const;
   Status operate_batch(std::span<const MemoryOperation> operations, Stream stream);
 
   int device_;
   const cuda::Driver* driver_ = nullptr;
   std::size_t most_pitch_bytes_ = 0;
   std::vector<CUstreamBatchMemOpParams> batch_;
+  std::array<std::uint64_t, 8> known_streams_{};  ///< by their numbers, which no other ever gets: those of this device
+  std::size_t next_known_ = 0;
 };
 
 Status CudaStreams::prepare() {
@@ -94,9 +98,32 @@ Result<StreamState> CudaStreams::look_at(Stream stream) {
     return fail(Code::invalid_usage,
                 "an error has ended the capture of its stream, and whatever the stream is given fails until "
                 "cudaStreamEndCapture() is called");
-  if (status != cudaStreamCaptureStatusNone) return StreamState{reinterpret_cast<std::uintptr_t>(stream), capture_id};
+  if (status != cudaStreamCaptureStatusNone) {
+    STRAIT_TRY(check_device(stream));
+    return StreamState{reinterpret_cast<std::uintptr_t>(stream), capture_id};
+  }
   STRAIT_TRY(check(cudaStreamGetId(cuda_stream, &id), "the stream cannot be used"));
+  if (std::find(known_streams_.begin(), known_streams_.end(), id) == known_streams_.end()) {
+    STRAIT_TRY(check_device(stream));
+    known_streams_[next_known_++ % known_streams_.size()] = id;
+  }
   return StreamState{id, 0};
+}
+
+/// A kernel runs where its stream is, and would there find nothing at this device's addresses.
+Status CudaStreams::check_device(Stream stream) const {
+  CUcontext context = nullptr;
+  CUdevice device = device_;
+  constexpr const char* what = "cannot tell which GPU a stream is of";
+  STRAIT_TRY(check_call(driver_->get_stream_context(static_cast<CUstream>(stream), &context), what));
+  STRAIT_TRY(check_call(driver_->push_context(context), what));
+  const CUresult told = driver_->get_context_device(&device);
+  STRAIT_TRY(check_call(driver_->pop_context(&context), what));
+  STRAIT_TRY(check_call(told, what));
+  if (device == device_) return {};
+  return fail(Code::invalid_usage, "the stream is of GPU " + std::to_string(device) +
+                                       ", and the communicator's rank of GPU " + std::to_string(device_) +
+                                       ". Create it while that one is the current device");
 }
 
 Status CudaStreams::record(Event event, Stream stream) {

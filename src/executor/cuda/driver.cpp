@@ -48,6 +48,10 @@ Result<Driver> load() {
   STRAIT_TRY(find(driver.write_value, "cuStreamWriteValue32"));
   STRAIT_TRY(find(driver.wait_value, "cuStreamWaitValue32"));
   STRAIT_TRY(find(driver.add_event_record_node, "cuGraphAddEventRecordNode"));
+  STRAIT_TRY(find(driver.push_context, "cuCtxPushCurrent"));
+  STRAIT_TRY(find(driver.pop_context, "cuCtxPopCurrent"));
+  STRAIT_TRY(find(driver.get_stream_context, "cuStreamGetCtx"));
+  STRAIT_TRY(find(driver.get_context_device, "cuCtxGetDevice"));
   STRAIT_TRY(find(driver.get_capture_info, "cuStreamGetCaptureInfo"));
   STRAIT_TRY(find(driver.add_dependencies, "cuGraphAddDependencies"));
   STRAIT_TRY(find(driver.remove_dependencies, "cuGraphRemoveDependencies"));

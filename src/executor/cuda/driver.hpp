@@ -32,7 +32,11 @@ struct Driver {
   decltype(&cuStreamWriteValue32) write_value;
   decltype(&cuStreamWaitValue32) wait_value;
   decltype(&cuGraphAddEventRecordNode) add_event_record_node;
+  decltype(&cuCtxPushCurrent) push_context;
+  decltype(&cuCtxPopCurrent) pop_context;
   // As of CUDA 12.0; newer headers declare newer versions.
+  CUresult(CUDAAPI* get_stream_context)(CUstream, CUcontext*);
+  CUresult(CUDAAPI* get_context_device)(CUdevice*);
   CUresult(CUDAAPI* get_capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
                                       std::size_t*);
   CUresult(CUDAAPI* add_dependencies)(CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count);

@@ -60,6 +60,14 @@ class RelaxedCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
+/// Both for as long as it lives. A class whose members let go of what a device has holds one as its first member, empty
+/// until its destructor begins: then it lasts until the others are gone.
+struct Undisturbing {
+  explicit Undisturbing(int device) : guard(device) {}
+  DeviceGuard guard;
+  RelaxedCapture relaxed;
+};
+
 /// Zeroes memory of a device, on a stream of its own: waits for nothing else that the device does.
 Status clear(int device, void* memory, std::size_t size_bytes);
 
@@ -71,7 +79,9 @@ class DeviceMemory {
   /// Zeroed. `peers`: other devices that reach it, too; enable_peer_access() must have been called for them.
   static Result<DeviceMemory> allocate(int device, std::size_t size_bytes, std::span<const int> peers = {});
   static Result<DeviceMemory> allocate_uncleared(int device, std::size_t size_bytes, std::span<const int> peers = {});
-  ~DeviceMemory() { cudaFree(plain_); }
+  ~DeviceMemory() {
+    if (plain_ != nullptr) cudaFree(plain_);  // of nothing it is a call, too, which captures may not like
+  }
   DeviceMemory(DeviceMemory&& other) noexcept
       : allocation_(std::move(other.allocation_)),
         range_(std::move(other.range_)),

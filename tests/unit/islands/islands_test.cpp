@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <numeric>
 #include <thread>
 
 #include "base/deadline.hpp"
@@ -167,7 +168,10 @@ TEST(DeviceIslands, RandomCallsInWireFormats) {
 /// What a rank's residual changes, it changes on all ranks alike: of each island one rank alone brings an element
 /// across, with that element's residual. Parts begin with a block of the format.
 TEST(DeviceIslands, OneRankOfAnIslandQuantisesAnElement) {
-  for (const Islands& islands : {Islands{{0, 1, 2}, {3, 4, 5}}, Islands{{0, 3}, {1, 2}}, Islands{{0, 1}, {2}}})
+  Islands long_ones(2);  // of which the last ranks may get nothing
+  for (std::uint32_t rank = 0; rank < 32; ++rank) long_ones[rank / 16].push_back(rank);
+  for (const Islands& islands :
+       {Islands{{0, 1, 2}, {3, 4, 5}}, Islands{{0, 3}, {1, 2}}, Islands{{0, 1}, {2}}, long_ones})
     for (const std::size_t count : {std::size_t{1}, std::size_t{16'385}, std::size_t{70'001}, std::size_t{98'304}})
       for (const Island& island : islands) {
         std::vector<int> times(count);
@@ -182,7 +186,13 @@ TEST(DeviceIslands, OneRankOfAnIslandQuantisesAnElement) {
           call.residual = residual.data();
           for (const IslandStep& step : strait::DeviceIslands(rank, islands, nullptr, scratch_bytes).steps_of(call)) {
             EXPECT_EQ(step.call.wire != WireFormat::off, step.among == IslandStep::Among::across);
+            if (const auto& counts = step.call.send_counts; !counts.empty()) {
+              EXPECT_EQ(counts.size(), island.size());
+              EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::size_t{0}), count);
+              EXPECT_EQ(step.call.send_offsets.size(), island.size());
+            }
             if (step.among != IslandStep::Among::across) continue;
+            EXPECT_NE(step.call.count, 0u);
             const std::ptrdiff_t first = static_cast<const float*>(step.call.send) - elements.data();
             EXPECT_EQ(step.call.residual - residual.data(), first);
             EXPECT_EQ(first % static_cast<std::ptrdiff_t>(wire::block_elements), 0);
