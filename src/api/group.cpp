@@ -97,14 +97,14 @@ std::vector<const Call*> Group::on_other_streams(const Queue& queue, const Call&
 /// others, and that they wait for that of the last. Messages alone see to it by themselves.
 Status Group::begin_streams(const Queue& queue) {
   if (!queue.comm->is_on_device() || queue.collectives.empty()) return {};
-  const Call& first = queue.messages.empty() ? queue.collectives.front() : queue.messages.front();
+  const Call& first = queue.collectives.front();
   for (const Call* other : on_other_streams(queue, first)) STRAIT_TRY(queue.comm->order_streams(*other, first));
   return {};
 }
 
 Status Group::end_streams(const Queue& queue) {
   if (!queue.comm->is_on_device() || queue.collectives.empty()) return {};
-  const Call& last = queue.collectives.back();
+  const Call& last = queue.messages.empty() ? queue.collectives.back() : queue.messages.front();
   for (const Call* other : on_other_streams(queue, last)) STRAIT_TRY(queue.comm->order_streams(last, *other));
   return {};
 }
@@ -115,13 +115,14 @@ Result<Group::Turn> Group::advance(Queue& queue) {
     STRAIT_TRY(begin_streams(queue));
   }
   if (!queue.in_progress) {
-    if (!queue.messages.empty() && !queue.messages_begun) {
-      queue.messages_begun = true;
-      STRAIT_TRY(queue.comm->begin_messages(queue.messages));
-    } else if (queue.next < queue.collectives.size()) {
+    // As in NCCL: who makes the collective outside of a group, and then receives, is met by who sends within one.
+    if (queue.next < queue.collectives.size()) {
       STRAIT_ASSIGN(const std::size_t begun,
                     queue.comm->begin_first_of(std::span(queue.collectives).subspan(queue.next)));
       queue.next += begun;
+    } else if (!queue.messages.empty() && !queue.messages_begun) {
+      queue.messages_begun = true;
+      STRAIT_TRY(queue.comm->begin_messages(queue.messages));
     } else {
       STRAIT_TRY(end_streams(queue));
       return Turn::nothing_left;

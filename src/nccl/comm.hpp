@@ -42,6 +42,8 @@ struct ncclComm {
   std::atomic<ncclResult_t> progress{ncclInProgress};
   straitComm_t strait = nullptr;  ///< written before `progress` leaves ncclInProgress
   std::atomic<bool> is_finalized{false};
+  /// By ncclCommRevoke or NCCL_SHRINK_ABORT: that it has failed then is no news, and as in NCCL no error.
+  std::atomic<bool> has_ended_itself{false};
 
   std::atomic<int> holders{1};
   std::atomic<int> running{0};  ///< calls inside Strait
@@ -115,10 +117,10 @@ ncclResult_t usable(const ncclComm* handle, std::string& problem, Use use = Use:
 
 /// Runs `body(comm)` on a communicator that can be used: queries and changes that no group defers.
 template <class F>
-ncclResult_t with_comm(const ncclComm* handle, const char* function, F&& body) noexcept {
+ncclResult_t with_comm(const ncclComm* handle, const char* function, F&& body, Use use = Use::beside_set_up) noexcept {
   return guarded([&] {
     std::string problem;
-    if (const ncclResult_t result = usable(handle, problem, Use::beside_set_up); result != ncclSuccess)
+    if (const ncclResult_t result = usable(handle, problem, use); result != ncclSuccess)
       return failed(result, std::string(function) + ": " + problem);
     ncclComm* comm = live_comm(handle);
     if (comm == nullptr) return failed(ncclInvalidArgument, std::string(function) + ": another thread destroyed it");

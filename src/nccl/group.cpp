@@ -17,11 +17,8 @@ void for_both(const SetUp& work, F&& f) {
   if (work.parent != nullptr) f(*work.parent);
 }
 
-bool is_blocking(const SetUp& work) {
-  bool blocking = true;
-  for_both(work, [&](const ncclComm& comm) { blocking = blocking && comm.is_blocking; });
-  return blocking;
-}
+/// As in NCCL the old communicator says it, if there is one.
+bool is_blocking(const SetUp& work) { return (work.parent != nullptr ? work.parent : work.comm)->is_blocking; }
 
 /// Ends the work: the communicators are usable, or say why not.
 void complete(const SetUp& work, straitComm_t made, ncclResult_t result, const std::string& text) {

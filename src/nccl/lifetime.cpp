@@ -24,6 +24,16 @@ void await_set_up(const ncclComm& comm) {
   while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(look_every);
 }
 
+/// Until what was ended no longer uses anybody's memory, milliseconds; of a GPU that other work holds up 10 s at most.
+void await_gpu(ncclComm& comm) {
+  straitComm_t strait = nullptr;
+  {
+    const std::scoped_lock lock(comm.mutex);
+    strait = comm.strait;
+  }
+  if (strait != nullptr) (void)straitCommSynchronize(strait);  // how it ended is known
+}
+
 /// A forked child has a copy of its parent's communicator, but none of the threads that set it up or use it: whoever
 /// waited for them would wait for ever.
 bool is_inherited(const ncclComm& comm) { return comm.process != getpid(); }
@@ -115,7 +125,11 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags
       return failed(ncclInvalidArgument, "ncclCommRevoke: this is not a communicator, or it was destroyed");
     if (is_inherited(*live)) return refuse_inherited("ncclCommRevoke");
     const Running running(live);
-    return stop(*live);  // one that is still being made, or that another thread splits, needs it most
+    const ncclResult_t result =
+        stop(*live);  // one that is still being made, or that another thread splits, needs it most
+    if (result == ncclSuccess) live->has_ended_itself = true;
+    await_gpu(*live);
+    return result;
   });
 }
 
@@ -128,6 +142,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResu
     *asyncError = state_of(*live);
     if (*asyncError != ncclSuccess || live->strait == nullptr) return ncclSuccess;
     straitResult_t error = straitSuccess;
+    if (live->has_ended_itself) return ncclSuccess;
     const ncclResult_t result = checked(straitCommGetAsyncError(live->strait, &error));
     *asyncError = to_nccl(error);
     return result;

@@ -63,7 +63,7 @@ ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, con
                       : parent != nullptr                     ? parent->is_blocking
                                                               : true;
   if (const auto forced = forced_blocking()) comm->is_blocking = *forced;
-  const bool deferred = group.is_open() || !comm->is_blocking || (parent != nullptr && !parent->is_blocking);
+  const bool deferred = group.is_open() || !(parent != nullptr ? parent : comm.get())->is_blocking;
   if (parent != nullptr) {
     const std::scoped_lock lock(parent->mutex);
     comm->known_parent_stops = parent->stops;

@@ -1,9 +1,11 @@
 // Memory, and its registration. Registration is an optimisation: memory that Strait cannot have peers read in place is
 // registered all the same, and every operation on it works.
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "nccl/comm.hpp"
 #include "nccl/driver.hpp"
@@ -13,6 +15,9 @@
 
 namespace strait::nccl {
 namespace {
+
+constexpr auto longest_wait = std::chrono::seconds(5);
+constexpr auto look_every = std::chrono::microseconds(100);
 
 enum class Origin { strait, driver };
 
@@ -85,6 +90,26 @@ ncclResult_t take_window(ncclComm& comm, ncclWindow_t handle, std::unique_ptr<nc
   return ncclSuccess;
 }
 
+/// Waits for the GPU, where an abort by another thread may have to end what runs: that needs the lock. A program that
+/// gives its windows back before it aborts would wait for ever for what only the abort ends: then, peers reach the
+/// memory until the communicator ends.
+ncclResult_t give_back(ncclComm& comm, const ncclWindow_vidmem& window) {
+  if (window.registration == nullptr) return ncclSuccess;
+  const auto deadline = std::chrono::steady_clock::now() + longest_wait;
+  for (int done = 0; straitCommQuery(comm.strait, &done) == straitSuccess && done == 0;) {
+    if (std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(look_every);
+      continue;
+    }
+    log(LogLevel::warn,
+        "a window is given back while calls on its communicator have not ended for 5 s: its memory stays mapped until "
+        "the "
+        "communicator ends");
+    return ncclSuccess;
+  }
+  return checked(straitCommDeregister(comm.strait, window.registration));
+}
+
 }  // namespace
 
 ncclResult_t share(ncclComm& comm, ncclWindow_vidmem& window) {
@@ -133,18 +158,26 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* b
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle) {
   return with_comm(comm, "ncclCommDeregister", [&](ncclComm& live) {
     if (handle == nullptr) return ncclSuccess;  // NCCL gives NULL where it registers nothing
-    const std::scoped_lock lock(live.mutex);
-    const auto registration = find_handle(live.registrations, handle);
-    if (registration == live.registrations.end())
-      return failed(ncclInvalidArgument, "ncclCommDeregister: this handle is not of ncclCommRegister, or given back");
-    live.registrations.erase(registration);
-    return ncclSuccess;
+    std::unique_ptr<ncclWindow_vidmem> window;
+    {
+      const std::scoped_lock lock(live.mutex);
+      if (const auto found = find_handle(live.registrations, handle); found != live.registrations.end()) {
+        live.registrations.erase(found);
+        return ncclSuccess;
+      }
+    }
+    // PyTorch, before it aborts, gives back its windows in this way.
+    if (take_window(live, static_cast<ncclWindow_t>(handle), window) == ncclSuccess) return give_back(live, *window);
+    return failed(ncclInvalidArgument, "ncclCommDeregister: this handle is not of ncclCommRegister, or given back");
   });
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
                   int winFlags) {
-  return with_comm(comm, "ncclCommWindowRegister", [&](ncclComm& live) {
+  // Only symmetric windows promise what Strait needs: that all ranks use them in the same calls. They ask all ranks, as
+  // does a split that another thread may be at.
+  const bool is_shared = (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0;
+  const auto add = [&](ncclComm& live) {
     if (buff == nullptr || size == 0 || win == nullptr)
       return Group::of_this_thread().note(
           failed(ncclInvalidArgument, "ncclCommWindowRegister: a pointer is NULL, or the size 0"));
@@ -153,9 +186,8 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* b
           failed(ncclInvalidArgument,
                  "ncclCommWindowRegister: " + std::to_string(size) + " bytes are more than memory can hold"));
     ncclWindow_vidmem* const window = add_window(live, buff, size);
-    // Only symmetric windows promise what Strait needs: that all ranks use them in the same calls.
     Group& group = Group::of_this_thread();
-    if ((winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0)
+    if (is_shared)
       if (const ncclResult_t result = group.share(&live, window); result != ncclSuccess) {
         std::unique_ptr<ncclWindow_vidmem> taken;
         (void)take_window(live, window, taken);
@@ -163,7 +195,8 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* b
       }
     *win = window;
     return ncclSuccess;
-  });
+  };
+  return with_comm(comm, "ncclCommWindowRegister", add, is_shared ? Use::alone : Use::beside_set_up);
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win) {
@@ -171,9 +204,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclW
     if (win == nullptr) return ncclSuccess;  // the same
     std::unique_ptr<ncclWindow_vidmem> taken;
     if (const ncclResult_t result = take_window(live, win, taken); result != ncclSuccess) return result;
-    // Waits for the GPU, where an abort by another thread may have to end what runs: that needs the lock.
-    return taken->registration == nullptr ? ncclSuccess
-                                          : checked(straitCommDeregister(live.strait, taken->registration));
+    return give_back(live, *taken);
   });
 }
 

@@ -46,7 +46,7 @@ ncclResult_t shrink_checked(ncclComm_t comm, const int* excluded, int count, ncc
   return set_up("ncclCommShrink", newcomm, comm, config,
                 [parent = comm, list = std::vector(excluded, excluded + count), aborts = flags == NCCL_SHRINK_ABORT](
                     ncclComm* made_for, straitComm_t* made) {
-                  if (aborts) (void)straitCommAbort(parent->strait);
+                  if (aborts && straitCommAbort(parent->strait) == straitSuccess) parent->has_ended_itself = true;
                   return shrink(*made_for, made, *parent, list);
                 });
 }

@@ -134,6 +134,25 @@ TEST(NonBlocking, InitAndSplitAreInProgressUntilAllAreThere) {
   for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
+/// As in NCCL the old communicator says whether the split blocks, and the part whether what it is asked later does.
+TEST(NonBlocking, APartOfABlockingCommunicatorIsThereAtOnce) {
+  on_threads(2, [](ncclComm_t comm, int rank, int) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t part = nullptr;
+    NCCL_EXPECT_OK(ncclCommSplit(comm, 0, rank, &part, &config));
+    ncclResult_t state = ncclInternalError;
+    for (ncclComm_t each : {comm, part}) {
+      NCCL_EXPECT_OK(ncclCommGetAsyncError(each, &state));
+      EXPECT_EQ(state, ncclSuccess);
+    }
+    check_sum(part, rank, all_of(2));
+    EXPECT_EQ(ncclCommFinalize(part), ncclInProgress);
+    EXPECT_EQ(await_ready(part), ncclSuccess);
+    NCCL_EXPECT_OK(ncclCommDestroy(part));
+  });
+}
+
 TEST(NonBlocking, InAGroup) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
@@ -263,6 +282,7 @@ TEST(Abort, OfACommunicatorThatAnotherThreadsGroupHolds) {
   EXPECT_EQ(ncclGroupEnd(), ncclRemoteError);
 }
 
+/// To who revokes it is a success, to the others an error until they do likewise.
 TEST(Abort, RevokeKeepsTheHandle) {
   on_threads(2, [](ncclComm_t comm, int rank, int) {
     Values values(1);
@@ -271,9 +291,14 @@ TEST(Abort, RevokeKeepsTheHandle) {
       NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
     }
     EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
-    ncclResult_t error = ncclSuccess;
+    ncclResult_t error = ncclInternalError;
     NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
-    EXPECT_EQ(error, ncclRemoteError);
+    EXPECT_EQ(error, rank == 0 ? ncclSuccess : ncclRemoteError);
+    if (rank == 1) {
+      NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
+      NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
+      EXPECT_EQ(error, ncclSuccess);
+    }
     EXPECT_NE(std::string(ncclGetLastError(comm)).find("aborted"), std::string::npos) << ncclGetLastError(comm);
   });
 }

@@ -112,6 +112,21 @@ TEST(Finalize, IsLeftToAnotherTimeByAGroupThatFails) {
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
+/// A program that gives its windows back before it aborts what hangs must come to the abort.
+TEST(Finalize, WindowsAreGivenBackThoughTheGpuHangs) {
+  ncclComm_t comm = make(1);
+  fake_gpu.idle = 1;
+  int value = 0;
+  ncclWindow_t window = nullptr;
+  NCCL_EXPECT_OK(ncclCommWindowRegister(comm, &value, sizeof value, &window, NCCL_WIN_COLL_SYMMETRIC));
+  fake_gpu.idle = 0;
+  const Stopwatch watch;
+  NCCL_EXPECT_OK(ncclCommWindowDeregister(comm, window));
+  EXPECT_LT(watch.elapsed(), 20s);
+  NCCL_EXPECT_OK(ncclCommAbort(comm));
+  fake_gpu.idle = 1;
+}
+
 TEST(Finalize, IsEndedByARevokeAndByAnAbort) {
   for (const int blocking : {1, 0})
     for (const bool aborts : {false, true}) {

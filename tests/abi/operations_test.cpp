@@ -265,6 +265,41 @@ TEST(Memory, NothingIsAllocatedAndGivenBack) {
 }
 
 /// One thread with several ranks, as nccl-tests has it.
+/// As PyTorch does before an abort.
+TEST(Memory, WindowsAreAlsoGivenBackLikeRegistrations) {
+  ncclComm_t comm = nullptr;
+  NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+  int value = 0;
+  ncclWindow_t window = nullptr;
+  NCCL_EXPECT_OK(ncclCommWindowRegister(comm, &value, sizeof value, &window, NCCL_WIN_COLL_SYMMETRIC));
+  NCCL_EXPECT_OK(ncclCommDeregister(comm, window));
+  EXPECT_EQ(ncclCommDeregister(comm, window), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommWindowDeregister(comm, window), ncclInvalidArgument);
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+/// Collectives come before messages, of which the first rank's waits for the second's.
+TEST(Groups, CollectivesComeFirst) {
+  on_threads(2, [](ncclComm_t comm, int rank, int) {
+    constexpr int count = 4 << 20;
+    std::vector<int> sum(1000, rank + 1), message(count, rank == 0 ? 7 : 0);
+    const auto reduce = [&] {
+      NCCL_EXPECT_OK(ncclAllReduce(sum.data(), sum.data(), sum.size(), ncclInt32, ncclSum, comm, nullptr));
+    };
+    if (rank == 0) {
+      NCCL_EXPECT_OK(ncclGroupStart());
+      NCCL_EXPECT_OK(ncclSend(message.data(), count, ncclInt32, 1, comm, nullptr));
+      reduce();
+      NCCL_EXPECT_OK(ncclGroupEnd());
+    } else {
+      reduce();
+      NCCL_EXPECT_OK(ncclRecv(message.data(), count, ncclInt32, 0, comm, nullptr));
+    }
+    EXPECT_EQ(sum, std::vector<int>(1000, 3));
+    EXPECT_EQ(message, std::vector<int>(count, 7));
+  });
+}
+
 TEST(Memory, WindowsAreRegisteredInAGroup) {
   constexpr std::size_t ranks = 3, count = 5000;
   ncclComm_t comms[ranks] = {};

@@ -95,6 +95,9 @@ TEST(Shrink, EndsWhatRunsAndGoesOn) {
     NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT));
     stuck.join();
     EXPECT_EQ(result, ncclRemoteError);
+    ncclResult_t state = ncclInternalError;  // of which PyTorch waits to be a success
+    NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+    EXPECT_EQ(state, ncclSuccess);
     check_sum(less, rank, {0, 1});
     NCCL_EXPECT_OK(ncclCommDestroy(less));
     Values values(1);
