@@ -26,6 +26,7 @@ constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
 constexpr auto warn_after = milliseconds(10'000);
+constexpr auto patience_with_ended = milliseconds(400);
 /// A kernel, waiting for what will not come. It says so every twentieth of a second or less often.
 constexpr std::uint32_t times_seen = 5;
 
@@ -227,9 +228,22 @@ Error Watch::raise_difference(const std::string& own, std::uint32_t rank, const 
   return raise(made_differently(own, rank, other, "collective calls, splits and registrations in the same order"));
 }
 
-Status Watch::examine_peers() {
+/// A rank whose process has ended in good order may have given this one all that it waits for. If not, that is seen by
+/// how long this one goes on waiting.
+bool Watch::misses(std::uint32_t rank, const std::function<bool()>& is_idle) {
+  if (controls_[rank]->ended.load(std::memory_order_acquire) == 0) return true;
+  if (is_idle()) {
+    busy_since_.reset();
+    return false;
+  }
+  const auto now = Clock::now();
+  if (!busy_since_) busy_since_ = now;
+  return now - *busy_since_ >= patience_with_ended;
+}
+
+Status Watch::examine_peers(const std::function<bool()>& is_idle) {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
-    if (has_died(rank))
+    if (has_died(rank) && misses(rank, is_idle))
       return tl::unexpected(
           raise({Code::remote_error, "the process of " + name_of(rank) + ", which " + name_of(peers_.rank) +
                                          " works with, has died. See that rank's output and the kernel log for why"}));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,8 @@ class Watch {
   Error raise_difference(const std::string& own, std::uint32_t rank, const std::string& other);
   /// Looks, for an attendant that waits for nothing itself, whether a peer has died, and whether ranks made different
   /// calls of late, or their GPUs have started different ones; raises the error. May run beside this rank's own thread.
-  Status examine_peers();
+  /// `is_idle`: whether this rank's GPU has done all: then it misses nobody whose process has ended in good order.
+  Status examine_peers(const std::function<bool()>& is_idle);
   /// This rank's words, for what its GPU has started.
   RankControl& own_control() { return *controls_[peers_.rank]; }
   /// Has all ranks put down what their GPUs have started, for examine_peers() to compare.
@@ -77,6 +79,8 @@ class Watch {
   }
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
+  /// That its process ends, when it has done all that it was to do.
+  void end_process() { controls_[peers_.rank]->ended.store(1, std::memory_order_release); }
 
   /// For the flight recorder: that this rank has waited a while for another one, or no longer does.
   void note_awaited(std::uint32_t rank) { controls_[peers_.rank]->awaited.store(rank + 1, std::memory_order_relaxed); }
@@ -134,7 +138,9 @@ class Watch {
     std::uint64_t own_call = 0, call = 0;  ///< those, by hashes
   };
   Status see_opposed(std::uint32_t rank, Awaited& awaited);
-  std::vector<Awaited> awaited_;  ///< by rank
+  bool misses(std::uint32_t rank, const std::function<bool()>& is_idle);
+  std::optional<std::chrono::steady_clock::time_point> busy_since_;  ///< while a rank's process has ended
+  std::vector<Awaited> awaited_;                                     ///< by rank
 };
 
 }  // namespace strait

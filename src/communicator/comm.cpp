@@ -42,12 +42,6 @@ void Comm::abandon() {
   if (transport_->reaches_buffers()) watch_->await_steps(operation());
 }
 
-Comm::~Comm() {
-  if (recorder_) forget(*recorder_);
-  device_.reset();
-  if (watch_) watch_->leave();
-}
-
 Status Comm::run(const Call& call) {
   STRAIT_TRY(begin(call));
   return finish();
@@ -315,12 +309,6 @@ Status Comm::pause() {
 Watch::Waiting Comm::waiting() const {
   return {is_collective_ ? sequence_ : 0, signature_, began_,
           [this] { return program_ == nullptr ? std::vector<std::uint32_t>{} : program_->awaited_ranks(); }};
-}
-
-void Comm::abort() {
-  const Error error = watch_->raise(
-      {Code::aborted, "the communicator was aborted by " + watch_->name_of(rank_) + " (straitCommAbort)"});
-  channel_->announce(error);  // to ranks that are splitting or registering
 }
 
 std::size_t Comm::ProgramKeyHash::operator()(const ProgramKey& key) const {

@@ -162,6 +162,8 @@ class Comm {
                                        const Wait& wait, const IsCancelled& is_cancelled) const;
   /// From any thread.
   void abort();
+  /// For peers, when the process ends.
+  void end_process();
   /// Ends it in this error, unless there is one already. From any thread.
   void fail_in(const Error& error) { watch_->raise(error); }
 
@@ -239,6 +241,7 @@ class Comm {
   /// First of all in such a call: whether all ranks make the same one.
   Status begin_set_up(SetUpCall call, const Deadline& deadline);
 
+  void prepare_exit();
   Status finish();
   Error raise_out_of_memory();
   /// Ends the operation in progress in this error, or the one that was before it, which it returns.

@@ -283,7 +283,8 @@ void HostsRank::look_after(const std::stop_token& stop) {
       std::atomic_ref(mailbox.abort) = 1;
       for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
     }
-    if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
+    if (looks % looks_between_examinations == 0 && !request_.watch->has_failed())
+      (void)request_.watch->examine_peers([this] { return is_idle() == true; });
     if (looks % looks_between_questions == 0 && !request_.watch->has_failed()) tell_of_failed_gpu();
     std::this_thread::sleep_for(look_every);
   }

@@ -158,7 +158,8 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   stages.done("the others");
   log_trace(static_cast<int>(comm->rank_), "set-up of the communicator: " + stages.text());
   if (!options.is_part_of_hosts()) watch_for_signal(*comm->recorder_);  // else the whole's recorder tells
-  comm->heed({});                                                       // an abort is a failure from now on
+  if (comm->device_ != nullptr) comm->prepare_exit();
+  comm->heed({});  // an abort is a failure from now on
   return comm;
 }
 

@@ -231,7 +231,7 @@ void CudaRank::look_after(const std::stop_token& stop) {
         if (!counts) tell_of_failed_gpu();
         return counts;
       });
-      (void)request_.watch->examine_peers();
+      (void)request_.watch->examine_peers([this] { return is_idle() == true; });
     }
     std::this_thread::sleep_for(look_every);
   }

@@ -1,13 +1,12 @@
 #include "network/network_proxy.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
 
-#include "base/forks.hpp"
+#include "base/left_at_exit.hpp"
 #include "base/log.hpp"
 #include "base/own_thread.hpp"
 #include "base/shortage.hpp"
@@ -26,36 +25,12 @@ constexpr auto spin = std::chrono::microseconds(200);
 constexpr auto shortest_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
 constexpr int looks_between_clocks = 64;
 
-/// Of a process that ends and leaves its communicators as they are: what its streams have sent is on its way.
-class LeftAtExit {
- public:
-  static LeftAtExit& instance() {
-    static auto* const left = new LeftAtExit;  // a communicator may be destroyed after what is static here
-    [[maybe_unused]] static const int registered = std::atexit([] { instance().drain(); });
-    return *left;
-  }
-  void add(const NetworkProxy& proxy) {
-    const std::lock_guard lock(mutex_);
-    if (generation_ != fork_generation()) proxies_.clear();  // the parent's
-    generation_ = fork_generation();
-    proxies_.push_back(&proxy);
-  }
-  void remove(const NetworkProxy& proxy) {
-    const std::lock_guard lock(mutex_);
-    std::erase(proxies_, &proxy);
-  }
-
- private:
-  void drain() {
-    if (generation_ != fork_generation()) return;  // the threads are the parent's
-    const std::lock_guard lock(mutex_);
-    const auto deadline = Deadline::after_ms(NetworkProxy::longest_finish_ms);  // of all together
-    for (const NetworkProxy* proxy : proxies_) proxy->finish(deadline);
-  }
-  std::mutex mutex_;
-  std::atomic<std::uint32_t> generation_ = fork_generation();
-  std::vector<const NetworkProxy*> proxies_;
-};
+/// What the streams have sent is on its way. All together have the time that one has.
+void finish_all(const std::vector<const NetworkProxy*>& proxies) {
+  const auto deadline = Deadline::after_ms(NetworkProxy::longest_finish_ms);
+  for (const NetworkProxy* proxy : proxies) proxy->finish(deadline);
+}
+using Proxies = LeftAtExit<const NetworkProxy, finish_all>;
 
 std::uint64_t read(NetworkWords::Word& word) { return std::atomic_ref(word.value).load(std::memory_order_acquire); }
 void write(NetworkWords::Word& word, std::uint64_t value) {
@@ -90,7 +65,7 @@ class NetworkProxy::Pieces final : public MessagePieces {
 };
 
 Status NetworkProxy::start() {
-  LeftAtExit::instance().add(*this);
+  Proxies::instance().add(*this);
   const SignalsBlocked inherited;
   now_.pieces.resize(kernels::max_flows);
   try {
@@ -105,7 +80,7 @@ Status NetworkProxy::start() {
 }
 
 void NetworkProxy::end() {
-  LeftAtExit::instance().remove(*this);
+  Proxies::instance().remove(*this);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

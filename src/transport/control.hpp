@@ -36,6 +36,7 @@ static_assert(sizeof(PostedCall) == cache_line_bytes);
 
 struct alignas(cache_line_bytes) RankControl {
   std::atomic<std::uint32_t> left{0};        ///< this rank destroyed its communicator
+  std::atomic<std::uint32_t> ended{0};       ///< GPU ranks: its process ends, when the rank had nothing left to do
   std::atomic<std::uint32_t> awaited{0};     ///< 1 + the rank that its call in progress has waited for a while; 0: none
   std::atomic<std::uint32_t> is_in_step{0};  ///< it may read and write buffers of other ranks of its process
   std::atomic<std::uint32_t> asked{0};       ///< GPU ranks: how often it has asked all for what their GPUs have started

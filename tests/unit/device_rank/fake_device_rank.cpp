@@ -25,7 +25,7 @@ class FakeDeviceRank final : public DeviceRank {
       for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
         if (request_.watch->has_failed()) std::atomic_ref(mailbox.abort) = 1;
         started_.look(mailbox, *request_.watch, [this] { return read_counts(); });
-        if (!request_.watch->has_failed()) (void)request_.watch->examine_peers();
+        if (!request_.watch->has_failed()) (void)request_.watch->examine_peers([this] { return is_idle() == true; });
       }
     });
   }
@@ -41,7 +41,8 @@ class FakeDeviceRank final : public DeviceRank {
                                       (call.wire == WireFormat::off ? "" : " in " + std::string(name(call.wire))));
     ++testing::fake_gpu.launches;
     started_.know({.signature = signature(call), .is_captured = capture_of(call.stream).value() != 0});
-    if (testing::fake_gpu.looks_at_peers) STRAIT_TRY(request_.watch->examine_peers());
+    if (testing::fake_gpu.looks_at_peers)
+      STRAIT_TRY(request_.watch->examine_peers([this] { return is_idle() == true; }));
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
   }

@@ -1,0 +1,35 @@
+// How a communicator ends: its handle is destroyed, the process ends and leaves it, or it is aborted.
+#include "base/left_at_exit.hpp"
+#include "communicator/comm.hpp"
+
+namespace strait {
+namespace {
+
+/// Of a process that ends without having destroyed them. Peers need not take that for a death.
+void end_all(const std::vector<Comm*>& comms) {
+  for (Comm* comm : comms) comm->end_process();
+}
+using CommsAtExit = LeftAtExit<Comm, end_all>;
+
+}  // namespace
+
+void Comm::prepare_exit() { CommsAtExit::instance().add(*this); }
+
+void Comm::end_process() {
+  if (!has_failed() && is_idle()) watch_->end_process();
+}
+
+Comm::~Comm() {
+  CommsAtExit::instance().remove(*this);
+  if (recorder_) forget(*recorder_);
+  device_.reset();
+  if (watch_) watch_->leave();
+}
+
+void Comm::abort() {
+  const Error error = watch_->raise(
+      {Code::aborted, "the communicator was aborted by " + watch_->name_of(rank_) + " (straitCommAbort)"});
+  channel_->announce(error);  // to ranks that are splitting or registering
+}
+
+}  // namespace strait

@@ -1,0 +1,95 @@
+// What GPU ranks make of a peer whose process ends without having destroyed its communicator.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "fake_device_rank.hpp"
+#include "support/ranks.hpp"
+#include "support/shared_count.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+straitComm_t join(const straitUniqueId& id, int rank) {
+  straitConfig_t config = test_config();
+  config.device = rank;
+  straitComm_t comm = nullptr;
+  STRAIT_EXPECT_OK(straitCommInitRank(&comm, 2, &id, rank, &config));
+  return comm;
+}
+
+/// A call, before which the rank looks at its peer.
+straitResult_t call(straitComm_t comm) {
+  float value = 0;
+  return straitAllReduce(&value, &value, 1, straitFloat32, straitSum, comm, nullptr);
+}
+
+/// Whose peer has joined, called, and then done that.
+template <class End>
+straitComm_t rank_whose_peer(const End& end) {
+  fake_gpu.idle = 1;
+  fake_gpu.looks_at_peers = true;
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  SharedCount called;
+  const pid_t peer = fork_rank([&] {
+    const straitComm_t comm = join(id, 1);
+    STRAIT_EXPECT_OK(call(comm));
+    while (called.value == 0) std::this_thread::yield();
+    end();
+  });
+  const straitComm_t comm = join(id, 0);
+  STRAIT_EXPECT_OK(call(comm));
+  ++called.value;
+  EXPECT_EQ(wait_for(peer, 20'000), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until it is seen to have ended
+  return comm;
+}
+
+void expect_death_is_told(straitComm_t comm) {
+  EXPECT_EQ(call(comm), straitRemoteError);
+  EXPECT_THAT(straitGetLastError(comm), HasSubstr("has died"));
+  STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+/// As of a script that ends without a word, while others still evaluate: they may, and end well themselves.
+TEST(Exit, OfOneThatHasNothingLeftToDoIsNoDeath) {
+  const straitComm_t comm = rank_whose_peer([] { std::exit(0); });
+  for (int i = 0; i < 3; ++i) {
+    STRAIT_EXPECT_OK(call(comm));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
+  STRAIT_EXPECT_OK(straitCommDestroy(comm));
+}
+
+TEST(Exit, IsToldToWhoGoesOnWaiting) {
+  const straitComm_t comm = rank_whose_peer([] { std::exit(0); });
+  fake_gpu.idle = 0;
+  STRAIT_EXPECT_OK(call(comm));
+  fake_gpu.idle = 1;
+  STRAIT_EXPECT_OK(call(comm));
+  fake_gpu.idle = 0;
+  STRAIT_EXPECT_OK(call(comm));  // anew
+  std::this_thread::sleep_for(std::chrono::milliseconds(450));
+  expect_death_is_told(comm);
+}
+
+TEST(Exit, OfOneThatWasAtWorkIsADeath) {
+  expect_death_is_told(rank_whose_peer([] {
+    fake_gpu.idle = 0;
+    std::exit(0);
+  }));
+}
+
+TEST(Exit, WithoutAWordIsADeath) {
+  expect_death_is_told(rank_whose_peer([] { ::_exit(0); }));
+}
+
+}  // namespace
+}  // namespace strait::testing
