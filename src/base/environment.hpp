@@ -57,8 +57,7 @@ inline constexpr Variable environment_table[] = {
      "0|1"},
     {"STRAIT_SOCKET_IFNAME", VariableKind::text, "", false,
      "Network interfaces to use, by prefix: eth,ib; ^docker,lo for all but those; =eth0 for exact names. Unset: the "
-     "first "
-     "that is up and neither loopback nor a container's bridge."},
+     "first that is up and neither loopback nor a container's bridge."},
     {"STRAIT_HOSTID", VariableKind::text, "", false,
      "Stands for this host's identity: ranks with different values treat one another as being on different hosts."},
     {"STRAIT_INIT_TIMEOUT_MS", VariableKind::integer, "60000", false, "How long ranks wait for one another at init.",
@@ -88,44 +87,39 @@ inline constexpr Variable environment_table[] = {
     {"STRAIT_WIRE_BYTES", VariableKind::bytes, "", true,
      "Calls whose larger buffer has fewer bytes stay exact where the wire format is that of the communicator or of "
      "STRAIT_WIRE: scalars and counts that share a block with other values would suffer most, and links gain least. "
-     "Calls whose options name a format have it at any size. Unset: 16K; of GPU ranks, from where on formats were seen "
-     "to make calls faster, 512K through host memory and 16M by NVLink, in proportion with slower links, but 16K at "
-     "least.",
+     "Calls whose options name a format have it at any size. Unset: 16K; of GPU ranks, from where on formats were "
+     "seen to make calls faster, 512K through host memory and 16M by NVLink, in proportion with slower links, but 16K "
+     "at least.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as pay. none: copy engines carry operations of "
-     "any size, where they can; what has to be added up takes up to four thread blocks, and what they cannot carry one "
-     "(docs/gpus.md#no-sms).",
+     "any size, where they can; what has to be added up takes up to four thread blocks, and what they cannot carry "
+     "one (docs/gpus.md#no-sms).",
      "none", 0, 1024},
     {"STRAIT_P2P", VariableKind::text, "auto", true,
-     "auto: GPU ranks use one another's memory where they reach it. off: they trade through pinned host memory all the "
-     "same. pcie: they reach it, but trust no more than 16 bytes to arrive whole, even over NVLink. 0-1,2-3: of all "
-     "pairs "
-     "only ranks 0 and 1, and 2 and 3, may reach each other (larger groups: 0-1-2); pcie,0-1,2-3: both "
+     "auto: GPU ranks use one another's memory where they reach it. off: they trade through pinned host memory all "
+     "the same. pcie: they reach it, but trust no more than 16 bytes to arrive whole, even over NVLink. 0-1,2-3: of "
+     "all pairs only ranks 0 and 1, and 2 and 3, may reach each other (larger groups: 0-1-2); pcie,0-1,2-3: both "
      "(docs/gpus.md)."},
     {"STRAIT_LINES_BYTES", VariableKind::bytes, "16M", true,
      "GPU ranks that NVLink joins: messages up to this travel as lines, which come sooner, and longer ones in bulk, "
-     "which fills the link better. Up to twice this where all send to all, half of it for the slices of an all-reduce, "
-     "of three ranks and more a quarter for gathers; sends as far as they fit into free slots.",
+     "which fills the link better. Up to twice this where all send to all, half of it for the slices of an "
+     "all-reduce, of three ranks and more a quarter for gathers; sends as far as they fit into free slots.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_PIPED_BYTES", VariableKind::bytes, "2M", true,
-     "GPU ranks that NVLink joins, from compute capability 9.0 on: with a bound on thread blocks, messages of so many "
-     "bytes and more (of some collectives, longer ones) go through pipes in shared memory, which need few blocks to "
-     "fill "
-     "a link; without one, only "
-     "messages to one peer, scatters and slices of all-reduces of 8 times as many, broadcasts of 10, all-gathers, "
-     "all-to-alls and reduce-scatters of 16, reduces of 32, and of two ranks all-reduces of 12 times as many and other "
-     "collectives likewise, but messages of 32 (docs/gpus.md#pipes). 0: all; 1024G: none.",
+     "GPU ranks that NVLink joins, from compute capability 9.0 on: the shortest messages that go through pipes in "
+     "shared memory, which need few thread blocks to fill a link, where these are bounded (STRAIT_MAX_SMS). Without a "
+     "bound they pay from a multiple of that on, by the operation and the ranks (table in docs/gpus.md#pipes). 0: "
+     "all; 1024G: none.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_GRAPH_MIXING", VariableKind::choice, "1", false,
      "GPU ranks: 1: launches of CUDA graphs with captured calls and calls outside of them come after one another, in "
-     "the "
-     "order in which the host makes them; costs a graph two nodes. 0: the program orders them "
+     "the order in which the host makes them; costs a graph two nodes. 0: the program orders them "
      "(docs/gpus.md#how-it-works).",
      "0|1"},
     {"STRAIT_AGGREGATE", VariableKind::choice, "1", true,
-     "GPU ranks: 1: collectives that follow one another in a group go in one launch, side by side, so that all "
-     "ranks must group them alike (docs/gpus.md#how-it-works). 0: one after another.",
+     "GPU ranks: 1: collectives that follow one another in a group go in one launch, side by side, so that all ranks "
+     "must group them alike (docs/gpus.md#how-it-works). 0: one after another.",
      "0|1"},
     {"STRAIT_SHARE_GPUS", VariableKind::choice, "0", true,
      "1: processes may use the same GPU as ranks of one communicator, to try programs out where GPUs are few. The "
@@ -154,27 +148,24 @@ inline constexpr Variable environment_table[] = {
      "", std::int64_t{96} << 20, std::int64_t{1} << 34},
     {"STRAIT_COPY_ENGINE_BYTES", VariableKind::bytes, "0", true,
      "GPU ranks: calls whose larger buffer has at least so many bytes go through copy engines, and so does each "
-     "message "
-     "of so many with P2P. There a few thread blocks add; 0: large calls do where few thread blocks are allowed "
-     "(STRAIT_MAX_SMS), or, of two ranks, outputs are registered. Without P2P kernels go on "
-     "to carry messages, reductions, calls that are captured into graphs and the very largest; 0: they carry all.",
+     "message of so many with P2P; a few thread blocks add. Without P2P kernels go on to carry messages, reductions, "
+     "calls that are captured into graphs and the very largest. 0: by itself, which is never without P2P, and else "
+     "large calls where few thread blocks are allowed (STRAIT_MAX_SMS) or, of two ranks, outputs are registered.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_COPY_WINDOW_BYTES", VariableKind::bytes, "256M", true,
      "Memory of each GPU through which copy engines carry chunks with P2P, where they are used: with less, chunks are "
      "smaller and slower.",
      "", std::int64_t{1} << 20, std::int64_t{1} << 40},
     {"STRAIT_COPY_MESSAGES", VariableKind::choice, "1", true,
-     "1: copy engines carry sends and receives too, where they are asked to carry calls of their size. Then ranks must "
-     "group alike those that they have with one another (docs/gpus.md#copy-engines-between-gpus). 0, as under "
-     "libnccl.so.2: kernels do, "
-     "if need be of one thread block.",
+     "1: copy engines carry sends and receives too, where they are asked to carry calls of their size. Then ranks "
+     "must group alike those that they have with one another (docs/gpus.md#copy-engines-between-gpus). 0, as under "
+     "libnccl.so.2: kernels do, if need be of one thread block.",
      "0|1"},
     {"STRAIT_CPU_REDUCE_BYTES", VariableKind::bytes, "", true,
      "GPU ranks without P2P: all-reduces of at least so many bytes are added up by CPU threads (STRAIT_CPU_REDUCERS, "
-     "but no more than half of the cores); with islands, what crosses between them. Where it is set, also "
-     "of calls in a wire format, by their bytes before they are encoded. For links of a few GB/s: it halves what "
-     "crosses them towards the GPUs. 0: none. Unset: exact ones where `strait doctor --calibrate` has shown that it "
-     "pays.",
+     "but no more than half of the cores); with islands, what crosses between them. Where it is set, also of calls in "
+     "a wire format, by their bytes before they are encoded. For links of a few GB/s: it halves what crosses them "
+     "towards the GPUs. 0: none. Unset: exact ones where `strait doctor --calibrate` has shown that it pays.",
      "", 0, std::int64_t{1} << 40},
     {"STRAIT_CPU_REDUCERS", VariableKind::integer, "4", true,
      "Threads with which a GPU rank adds up on the CPU, where it does so (STRAIT_CPU_REDUCE_BYTES). They sleep while "
@@ -192,8 +183,7 @@ inline constexpr Variable environment_table[] = {
      "communicator: set it where a launcher binds that to few."},
     {"STRAIT_CPU_REDUCER_SPIN_US", VariableKind::integer, "2000", false,
      "How long an adding thread polls for the next chunk before it sleeps; less spares cores and makes long "
-     "all-reduces "
-     "slower.",
+     "all-reduces slower.",
      "", 0, 1'000'000},
     {"STRAIT_FLIGHT_RECORDER", VariableKind::text, "", false,
      "A folder: each rank writes its last calls there when its communicator fails or is aborted, and when the process "

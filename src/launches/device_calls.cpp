@@ -36,11 +36,13 @@ constexpr std::size_t most_aggregated_bytes = std::size_t{32} << 20;
 /// While CPU threads add up one round's chunks, the next ones are under way.
 constexpr std::uint32_t reducers_lead = 3;
 
-/// What a message finds free on lanes whose reader has received all that came before: the last slot of each lane that
-/// it took, it gives back in its next launch.
-std::size_t free_bytes(const Slots& through) {
+/// What a message finds free on lanes whose reader has received all that came before: what its last launch took last of
+/// each lane, it gives back in its next one. That is one slot, but three in two hops over lines, where the end takes a
+/// contribution and two results of the same peer at once (two_hop.cuh).
+std::size_t free_bytes(const Slots& through, const kernels::Ring& ring) {
   const std::size_t slot_bytes = through.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(through.wire);
-  return through.lanes * (kernels::slot_depth - 1) * slot_bytes;
+  const std::uint32_t taken = through.wire == Wire::lines && ring.ranks > 2 ? 3 : 1;
+  return through.lanes * (kernels::slot_depth - taken) * slot_bytes;
 }
 
 /// Of the slices that so many ranks own: every one but the last begins aligned if the buffer does.
@@ -71,13 +73,15 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   if (is_piped(call, one_hop, message_bytes)) return piped_slots(call, one_hop, message_bytes);
   const Wire flagged = kernels::flagged_wire(ring_);
   const bool is_message = call.collective == Collective::send_recv;
-  const std::size_t most_short = is_message ? free_bytes(slots(call, flagged)) : ~std::size_t{0};
+  const std::size_t most_short = is_message ? free_bytes(slots(call, flagged), ring_) : ~std::size_t{0};
   if (flagged != Wire::lines) {
     const bool takes_one = is_message || call.collective == Collective::broadcast;
     const bool is_gathered = call.collective == Collective::gather || call.collective == Collective::reduce;
     const std::size_t most = takes_one ? lone_flagged_bytes_ : is_gathered ? gathered_flagged_bytes_ : flagged_bytes_;
     return slots(call, message_bytes > std::min(most, most_short) ? Wire::bulk : flagged, message_bytes);
   }
+  // Between two ranks, where somebody forces them: only lines take more slots at the end than free_bytes() counts on.
+  if (!one_hop && ring_.ranks == 2) return slots(call, Wire::bulk);
   const Slots lines = slots(call, Wire::lines);
   const bool few_blocks = bound(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
   // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "algorithms/algorithms.hpp"
 #include "kernels/layout.hpp"
 #include "launches/device_calls.hpp"
 #include "support/random_messages.hpp"
@@ -232,10 +233,10 @@ TEST(MessagesOverNvlink, TakeAsFewLaunchesAsTheyCan) {
 
 TEST(MessagesOverNvlink, ThoseOfALaunchDoNotWaitForOneAnother) {
   constexpr std::size_t much = 40'000 * kb;
-  const DeviceCalls calls = nvlink_calls(0, 4, 0);
-  const auto are_apart = [&](const Messages& messages) {
+  const DeviceCalls calls = nvlink_calls(0, 4, 0), pair = nvlink_calls(0, 2, 0);
+  const auto are_apart = [&](const Messages& messages, bool in_pair = false) {
     Random random(1);
-    const auto launches = calls.launches_of(calls_of(messages, 0, random, buffer_of));
+    const auto launches = (in_pair ? pair : calls).launches_of(calls_of(messages, 0, random, buffer_of));
     EXPECT_EQ(launches.size(), 1u);
     return launches.at(0).apart;
   };
@@ -243,10 +244,13 @@ TEST(MessagesOverNvlink, ThoseOfALaunchDoNotWaitForOneAnother) {
   EXPECT_TRUE(are_apart({{0, 1, much}, {0, 2, much + 1}}));
   EXPECT_FALSE(are_apart({{0, 1, much}}));
   EXPECT_FALSE(are_apart({{2, 0, much}, {0, 0, much}}));
-  // Short ones are all sent in the first round, or else need the kernel that sends all of them first.
-  EXPECT_FALSE(are_apart({{0, 1, 500 * kb}, {1, 0, 2500 * kb}}));
-  EXPECT_TRUE(are_apart({{0, 1, 2500 * kb}, {2, 0, 1}}));
-  EXPECT_FALSE(are_apart({{0, 1, 2500 * kb}}));
+  // Short ones are all sent in the first round, or else, between two ranks, need the kernel that sends all of them
+  // first.
+  EXPECT_FALSE(are_apart({{0, 1, 500 * kb}, {1, 0, 1500 * kb}}));
+  EXPECT_FALSE(are_apart({{0, 1, 1500 * kb}, {2, 0, 1}}));
+  EXPECT_FALSE(are_apart({{0, 1, 500 * kb}, {1, 0, 2500 * kb}}, true));
+  EXPECT_TRUE(are_apart({{0, 1, 2500 * kb}, {1, 0, 1}}, true));
+  EXPECT_FALSE(are_apart({{0, 1, 2500 * kb}}, true));
   Call all_to_all_v;
   all_to_all_v.collective = Collective::all_to_all_v;
   all_to_all_v.send_counts = all_to_all_v.receive_counts = std::vector<std::size_t>(4, much);
@@ -352,6 +356,44 @@ TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
           << bytes << " bytes, max_sms " << max_sms;
     }
   }
+}
+
+/// Two hops of more ranks than two may leave three slots of each lane taken: a message that waited for one of them
+/// could wait for what is behind it.
+TEST(MessagesOverNvlink, ShortOnesFitIntoWhatTwoHopsLeave) {
+  std::byte* const buffer = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  Call message;
+  message.collective = Collective::send_recv;
+  message.type = DataType::uint8;
+  message.send = buffer;
+  message.sends = true;
+  message.peer = 1;
+  for (const std::uint32_t ranks : {3u, 4u, 8u}) {
+    const DeviceCalls calls = nvlink_calls(0, ranks, 0);
+    std::size_t most = 0;  // in lines
+    for (std::size_t bytes = 16 * kb; bytes < 64'000 * kb; bytes += 16 * kb) {
+      message.count = bytes;
+      const std::vector<DeviceLaunch> launches = calls.launches_of(std::span(&message, 1));
+      ASSERT_EQ(launches.size(), 1u);
+      if (launches[0].wire != Wire::lines) break;
+      most = bytes;
+      const auto& sent = std::get<kernels::Exchange>(launches[0].argument).send[1];
+      ASSERT_LE(sent.bytes, std::size_t{sent.chunk_bytes} * sent.lanes) << "of a slot of each lane";
+    }
+    EXPECT_GT(most, 512 * kb) << ranks << " ranks";
+  }
+}
+
+TEST(MessagesOverNvlink, TwoHopsOfTwoRanksTakeNoLines) {
+  Call call;
+  call.collective = Collective::all_reduce;
+  call.type = DataType::float32;
+  call.count = 250'000;
+  call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
+  for (std::uint32_t number = 1; number <= catalogue().size(); ++number)
+    if (catalogue()[number - 1].name == "two_hop") call.algorithm = number;
+  for (const DeviceLaunch& launch : nvlink_calls(0, 2, 0).launches_of(call)) EXPECT_EQ(launch.wire, Wire::bulk);
+  for (const DeviceLaunch& launch : nvlink_calls(0, 4, 0).launches_of(call)) EXPECT_EQ(launch.wire, Wire::lines);
 }
 
 }  // namespace
