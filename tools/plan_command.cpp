@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "command.hpp"
+#include "exit_code.hpp"
+#include "parsed_option.hpp"
 #include "perf/options.hpp"
 #include "perf/report.hpp"
 #include "plan/clock.hpp"
@@ -25,7 +27,6 @@ Result<std::string> printed(const Plan& plan) {
 }
 
 struct Question {
-  std::string collective;
   std::string algorithm;
   PlanRequest request;
   Printer print = printed<to_text>;
@@ -49,7 +50,6 @@ PlanRequest request_of(const PlanRequest& request, std::uint32_t rank) {
 
 Result<Plan> build(Question question) {
   PlanRequest& request = question.request;
-  STRAIT_ASSIGN(request.collective, perf::parse_collective(question.collective));
   if (request.root >= request.ranks)
     return fail(Code::invalid_argument, "--root " + std::to_string(request.root) + " is not a rank: there are " +
                                             std::to_string(request.ranks));
@@ -86,7 +86,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   const auto question = std::make_shared<Question>();
   PlanRequest& request = question->request;
   request.ranks = 4;
-  command->add_option("collective", question->collective, "Such as all-reduce")->required();
+  add_parsed(*command, "collective", request.collective, perf::parse_collective, "Such as all-reduce")->required();
   command->add_option("--algorithm", question->algorithm, "Such as ring; a wrong one lists those there are")
       ->required();
   command->add_option("--ranks", request.ranks, "Number of ranks")
@@ -113,7 +113,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->callback([question, &exit_code] {
     if (auto status = answer(*question); !status) {
       std::cerr << "strait plan: " << status.error().message << "\n";
-      exit_code = 1;
+      exit_code = exit_code_of(status.error());
     }
   });
 }

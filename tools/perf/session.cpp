@@ -18,6 +18,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/environment.hpp"
+#include "exit_code.hpp"
 #include "perf/bookkeeping.hpp"
 #include "perf/call.hpp"
 #include "perf/gpu.hpp"
@@ -181,6 +183,12 @@ Status check_files(const Options& options, const Process& process) {
   return {};
 }
 
+/// A variable that is not accepted has nothing to do with a launcher.
+Result<Process> start(const Options& options) {
+  STRAIT_TRY(Environment().validate());
+  return join_processes(options);
+}
+
 /// What can be known before any rank starts.
 Status prepare(const Options& options, Process& process) {
   const int ranks = process.count * process.threads;
@@ -195,9 +203,14 @@ Status prepare(const Options& options, Process& process) {
 
 int run(const Options& options) {
   heed_nccl_p2p_disable();
-  auto process = join_processes(options);
-  if (!process) say(process.error());
-  if (!process || !all_go_on(process->comm.get(), prepare(options, *process), say)) return 1;
+  auto process = start(options);
+  if (!process) {
+    say(process.error());
+    return tools::failed;
+  }
+  const Status ready = prepare(options, *process);
+  if (!all_go_on(process->comm.get(), ready, say))
+    return !ready && ready.error().code == Code::invalid_argument ? tools::usage_error : tools::failed;
   int version = 0;
   straitGetVersion(&version);
   std::unique_ptr<Reporter> reporter;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "doctor/team.hpp"
+#include "parsed_option.hpp"
 #include "perf/axis.hpp"
 #include "perf/geometry.hpp"
 #include "perf/options.hpp"
@@ -40,23 +41,6 @@ Result<Machine> this_hosts_cpus(std::uint32_t ranks) {
   for (std::uint32_t rank = 0; rank < machine.request.ranks; ++rank)
     machine.places.push_back(fmt::format("CPU {}", rank % cores));
   return machine;
-}
-
-template <class T, class Parsed>
-CLI::callback_t into(T& target, Result<Parsed> (*parse)(std::string_view)) {
-  return [&target, parse](const CLI::results_t& words) {
-    const auto parsed = parse(words.front());
-    if (!parsed) throw CLI::ValidationError(parsed.error().message);
-    if constexpr (std::is_same_v<T, Parsed>) {
-      target = *parsed;
-    } else if constexpr (std::is_same_v<std::optional<T>, Parsed>) {
-      target = parsed->value_or(T{});
-    } else {
-      if (parsed->size() != 1) throw CLI::ValidationError("'" + words.front() + "': one at a time");
-      target = parsed->front();
-    }
-    return true;
-  };
 }
 
 }  // namespace
@@ -99,12 +83,13 @@ Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std
 }
 
 void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine) {
-  app.add_option("collective", into(operation.collective, perf::parse_collective), "Such as all-reduce")->required();
-  app.add_option("-d,--datatype,--type", into(operation.type, perf::parse_types), "Element type (default: float)");
-  app.add_option("-o,--op", into(operation.op, perf::parse_ops), "Reduction: sum, prod, max, min, avg (default: sum)");
+  tools::add_parsed(app, "collective", operation.collective, perf::parse_collective, "Such as all-reduce")->required();
+  tools::add_parsed(app, "-d,--datatype,--type", operation.type, perf::parse_types, "Element type (default: float)");
+  tools::add_parsed(app, "-o,--op", operation.op, perf::parse_ops,
+                    "Reduction: sum, prod, max, min, avg (default: sum)");
   app.add_option("-r,--root", operation.root, "Root rank")->capture_default_str();
-  app.add_option("--wire", into(operation.wire, perf::parse_wire),
-                 "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
+  tools::add_parsed(app, "--wire", operation.wire, perf::parse_wire,
+                    "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
   app.add_option("--topology", machine.topology,
                  "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
                  "NCCL's or hwloc's XML)");

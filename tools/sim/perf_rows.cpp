@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/environment.hpp"
+#include "exit_code.hpp"
 #include "perf/geometry.hpp"
 #include "perf/plot.hpp"
 #include "perf/table.hpp"
@@ -19,8 +20,9 @@ namespace {
 /// The format of the calls that can have one, as for those that are measured.
 Result<WireFormat> wire_of(const perf::Options& options) {
   if (options.wire) return *options.wire;
-  STRAIT_ASSIGN(const std::string of_environment, Environment().text("STRAIT_WIRE"));
-  STRAIT_ASSIGN(const auto wire, perf::parse_wire(of_environment));
+  const auto of_environment = Environment().text("STRAIT_WIRE");
+  if (!of_environment) return fail(Code::invalid_usage, of_environment.error().message);  // no option is wrong
+  STRAIT_ASSIGN(const auto wire, perf::parse_wire(*of_environment));
   return *wire;
 }
 
@@ -86,8 +88,8 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
         for (const std::size_t bytes : perf::sizes_bytes(options)) {
           auto row = predicted_row(machine, {options.collective, type, op, root, wire}, bytes, options.extra_elements);
           if (!row && row.error().code == Code::unsupported && wire != WireFormat::off && !options.wire)
-            return fail(row.error().code, "STRAIT_WIRE=" + std::string(name(wire)) + ": " + row.error().message +
-                                              ". Exact calls are predicted with --wire off");
+            return fail(Code::invalid_usage, "STRAIT_WIRE=" + std::string(name(wire)) + ": " + row.error().message +
+                                                 ". Exact calls are predicted with --wire off");
           if (!row) return tl::unexpected(std::move(row).error());
           report.rows.push_back(std::move(*row));
         }
@@ -98,7 +100,7 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
 int predict_rows(const perf::Options& options) {
   if (auto status = print(options); !status) {
     tools::print(stderr, "strait perf: {}\n", status.error().message);
-    return 1;
+    return tools::exit_code_of(status.error());
   }
   return 0;
 }
