@@ -46,11 +46,16 @@ double Fields::number(const char* key) {
 
 double Fields::number_or(const char* key, double otherwise) { return has(key) ? number(key) : otherwise; }
 
-std::uint64_t Fields::whole_or(const char* key, std::uint64_t otherwise) {
+std::uint64_t Fields::whole_or(const char* key, std::uint64_t otherwise, Range range) {
   if (!has(key)) return otherwise;
   const Json& value = at(key);
-  if (!value.is_number_unsigned()) fail("\"" + std::string(key) + "\" must be a whole number of 0 or more");
-  return value.get<std::uint64_t>();
+  const bool is_whole = value.is_number_unsigned();
+  if (is_whole && value.get<std::uint64_t>() >= range.least && value.get<std::uint64_t>() <= range.most)
+    return value.get<std::uint64_t>();
+  const bool has_end = range.most != Range().most;
+  fail("\"" + std::string(key) + "\" must be a whole number " +
+       (has_end ? "from " + std::to_string(range.least) + " to " + std::to_string(range.most)
+                : "of " + std::to_string(range.least) + " or more"));
 }
 
 bool Fields::flag_or(const char* key, bool otherwise) {

@@ -90,9 +90,10 @@ refuses 2 "--root 100 is not a rank: there are 64" perf broadcast -r 100 -t 64 -
 
 # Known before anything is measured, so that no table is printed, and no file is left.
 small=(perf all-reduce -t 2 -b 8 -e 8 -n 1)
-refuses 1 "Cannot write $work/none/results.json: No such file" "${small[@]}" --json "$work/none/results.json"
+refuses 1 "Cannot write $work/none/results.json: No such file or directory. Make the folder" "${small[@]}" --json "$work/none/results.json"
 [[ ! -s out ]] || { echo "it measured before it looked for the folder" && exit 1; }
-refuses 1 "Cannot write $work: Is a directory" "${small[@]}" --json "$work"
+refuses 1 "Cannot write $work: Is a directory. Name a file" "${small[@]}" --json "$work"
+refuses 1 "Cannot write /dev/full: No space left on device. Make room" explain all-reduce 1K --topology 4x-h200 --trace /dev/full
 refuses 1 "Cannot write none/plot.svg: No such file" "${small[@]}" --json results.json --plot none/plot.svg
 refuses 2 "cannot write $work: Is a directory" doctor --calibrate -o "$work"
 refuses 2 "there is no calibration at none/file.json" doctor --plans -o none/file.json

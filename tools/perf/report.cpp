@@ -11,6 +11,7 @@
 
 #include "base/json_text.hpp"
 #include "base/size_limit.hpp"
+#include "base/write_error.hpp"
 #include "perf/provenance.hpp"
 
 namespace strait::perf {
@@ -82,7 +83,7 @@ Json links_json(const LinkRates& links) {
 }
 
 tl::unexpected<Error> cannot_write(const std::string& path, int reason) {
-  return fail_errno("Cannot write " + path, reason, "Check the folder and its permissions");
+  return fail_to_write("Cannot write " + path, reason);
 }
 
 }  // namespace

@@ -72,14 +72,14 @@ Result<Machine> machine_of(const MachineWish& wish) {
   return wish.topology.empty() && on_cpus ? this_hosts_cpus(wish.ranks) : machine_on(topology, wish);
 }
 
-Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks,
-                               std::size_t extra_elements) {
-  const perf::Geometry g = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
-  if (g.count == 0 && wish.collective != Collective::barrier)
-    return fail(Code::invalid_argument,
-                fmt::format("{} bytes leave nothing for each of {} ranks to do in {}. Take {} or more", bytes, ranks,
-                            name(wish.collective), perf::bytes_label(16.0 * ranks)));
-  return Operation{wish.collective, wish.type, wish.op, g.count, wish.root, wish.wire};
+Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks) {
+  const std::size_t blocks = larger_buffer_count(wish.collective, 1, ranks);  // of a buffer
+  std::size_t count = perf::geometry(wish.collective, bytes, wish.type, ranks, 0).count;
+  if (count == 0)
+    count = bytes / size_bytes(wish.type) / blocks;  // too short for the 16 bytes a block of `strait perf`
+  if (count == 0 && wish.collective != Collective::barrier)
+    return fail(Code::invalid_argument, too_short(bytes, name(wish.type), blocks, size_bytes(wish.type) * blocks));
+  return Operation{wish.collective, wish.type, wish.op, count, wish.root, wish.wire};
 }
 
 void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine) {
@@ -94,6 +94,12 @@ void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machin
                  "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
                  "NCCL's or hwloc's XML)");
   app.add_flag("--host", machine.host, "Ranks on the CPUs even where there are GPUs");
+}
+
+std::string too_short(std::size_t bytes, std::string_view type, std::size_t ranks, std::size_t least_bytes) {
+  return fmt::format("{} cannot hold an element of {}{}. Take {} or more",
+                     bytes == 1 ? "1 byte" : fmt::format("{} bytes", bytes), type,
+                     ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", least_bytes);
 }
 
 Bandwidths bandwidths(const Operation& operation, std::uint32_t ranks, double time_us) {

@@ -29,11 +29,15 @@ Result<WireFormat> wire_of(const perf::Options& options) {
 Result<perf::Row> predicted_row(const Machine& machine, const OperationWish& wish, std::size_t bytes,
                                 std::size_t extra_elements) {
   const std::uint32_t ranks = machine.request.ranks;
-  STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, ranks, extra_elements));
+  const perf::Geometry geometry = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
+  const std::size_t blocks = larger_buffer_count(wish.collective, 1, ranks);
+  if (geometry.count == 0 && wish.collective != Collective::barrier)
+    return fail(Code::invalid_argument,
+                too_short(bytes, name(wish.type), blocks, blocks > 1 ? 16 * blocks : size_bytes(wish.type)));
+  const Operation operation{wish.collective, wish.type, wish.op, geometry.count, wish.root, wish.wire};
   STRAIT_ASSIGN(const Prediction prediction, predict_ranks(machine, operation));
   const double time_us = prediction.choice().time.total_us;
   const Bandwidths rates = bandwidths(operation, ranks, time_us);
-  const perf::Geometry geometry = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
   perf::Row row;
   row.bytes = geometry.buffer_count() * size_bytes(wish.type);
   row.count = operation.count;
