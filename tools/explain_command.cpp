@@ -69,6 +69,7 @@ Status write_plan(const Question& question, const sim::Explanation& e) {
 }
 
 Status answer(const Question& question) {
+  STRAIT_TRY(perf::check_svg("--svg", question.svg));
   const Progress progress = [](const std::string& what) { std::cerr << "strait explain: " << what << "\n"; };
   STRAIT_ASSIGN(sim::Explanation e,
                 sim::explain(question.machine, question.operation, question.bytes, question.algorithm, progress));

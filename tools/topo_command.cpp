@@ -69,6 +69,7 @@ Status measure(const Question& question, const Topology& topology) {
 }
 
 Status answer(const Question& question) {
+  STRAIT_TRY(perf::check_svg("--svg", question.svg));
   if (question.list) return print_list();
   if (question.measure) {
     STRAIT_ASSIGN(const Topology topology, detect());

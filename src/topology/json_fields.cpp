@@ -1,7 +1,5 @@
 #include "topology/json_fields.hpp"
 
-#include <cmath>
-
 namespace strait {
 
 Fields::Fields(const Json& object, std::string where, CopyNumbers numbers)
@@ -40,7 +38,10 @@ std::string Fields::text_or(const char* key, const char* otherwise) { return has
 double Fields::number(const char* key) {
   const Json& value = at(key);
   const double number = value.is_number() ? value.get<double>() : -1;
-  if (!std::isfinite(number) || number < 0) fail("\"" + std::string(key) + "\" must be a number of 0 or more");
+  if (!(number >= 0)) fail("\"" + std::string(key) + "\" must be a number of 0 or more");
+  // What is reckoned with it stays a finite number.
+  if (number != 0 && (number < 1e-9 || number > 1e9))
+    fail("\"" + std::string(key) + "\" must be 0, or a number from 1e-9 to 1e9");
   return number;
 }
 

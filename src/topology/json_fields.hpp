@@ -28,7 +28,7 @@ class Fields {
   bool has(const char* key);
   std::string text(const char* key);  ///< required; placeholders filled in
   std::string text_or(const char* key, const char* otherwise);
-  double number_or(const char* key, double otherwise);  ///< 0 or more
+  double number_or(const char* key, double otherwise);  ///< 0, or from 1e-9 to 1e9
   double number(const char* key);
   struct Range {
     std::uint64_t least = 0;

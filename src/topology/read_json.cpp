@@ -27,6 +27,7 @@ class Reader {
     }
     read_devices(file.list("devices"), Scope{"", no_device, {}, "devices"});
     const Json& hosts = file.list("hosts");
+    if (hosts.empty()) file.fail("there are no \"hosts\": no devices that ranks could run on");
     for (std::size_t i = 0; i < hosts.size(); ++i) read_hosts(hosts[i], "hosts[" + std::to_string(i) + "]");
     for (const auto& later : later_) later();  // links may name hosts that come further down
     const Scope outside{"", no_device, {}, "the file"};

@@ -65,6 +65,17 @@ refuses 2 "99 ranks are more than the 4 GPUs" explain all-reduce --topology 4x-h
 refuses 2 "the name must end in .svg or .html" sim all-reduce --plot x.png
 refuses 2 "send-recv depends on what each rank posts" explain send-recv
 
+# What would do something else than it says is refused.
+refuses 2 "--stepbytes 1048576 goes beyond --maxbytes 4096 at once" perf all-reduce -f 1 -b 1K -e 4K
+refuses 2 "--turns are those of Strait and a baseline" perf all-reduce --turns 7
+for command in "topo --from laptop" "explain all-reduce 1K --topology laptop"; do
+  # shellcheck disable=SC2086  # one word an argument
+  refuses 2 "--svg x.png: the name must end in .svg" $command --svg x.png
+  # shellcheck disable=SC2086
+  "$strait" $command --svg /dev/stdout | grep "<svg" >/dev/null || { echo "strait $command --svg /dev/stdout" && exit 1; }
+done
+[[ ! -e x.png ]] || { echo "a refused drawing left a file" && exit 1; }
+
 # What a script's unset variable leaves of an option is none that was not given.
 refuses 2 "--json: the value is empty" perf all-reduce --json ""
 refuses 2 "--simulate: the value is empty" perf all-reduce --simulate ""
@@ -175,11 +186,12 @@ done
 
 # What was there stays where the new does not fit, and devices are written to.
 cp results.json before.json
+cp plot.svg before.svg
 status=0
-(ulimit -f 1 && exec "$strait" explain all-reduce 1K --topology 4x-h200 --svg results.json >/dev/null 2>err) || status=$?
-[[ $status -eq 1 && ! -e results.json.part ]]
-grep -q "Cannot write results.json: File too large" err
-cmp results.json before.json
+(ulimit -f 1 && exec "$strait" explain all-reduce 1K --topology 4x-h200 --svg plot.svg >/dev/null 2>err) || status=$?
+[[ $status -eq 1 && ! -e plot.svg.part ]]
+grep -q "Cannot write plot.svg: File too large" err
+cmp plot.svg before.svg
 # A measurement counts also where its times cannot be kept.
 (ulimit -f 0 && "$strait" "${small[@]}" 2>&1) | cat >out
 grep -q "Collective test concluded" out

@@ -288,6 +288,8 @@ Status validate_gpu_options(const Options& o) {
   if (o.floors && o.gpus == 0)
     return fail(Code::invalid_argument,
                 "--floors: they are of links that are measured, of GPUs. Measure them with -g 1");
+  if (o.baseline_path.empty() && o.turns != Options().turns)
+    return fail(Code::invalid_argument, "--turns are those of Strait and a baseline. Give --baseline, or leave it out");
   if (o.baseline_path.empty()) return {};
   if (o.gpus == 0) return fail(Code::invalid_argument, "--baseline: NCCL joins GPUs only. Measure them with -g 1");
   if (o.collective == Collective::barrier)
@@ -303,6 +305,10 @@ Status validate(const Options& o) {
     return fail(Code::invalid_argument, "--minbytes is above --maxbytes: no sizes to measure. Exchange them");
   if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)
     return fail(Code::invalid_argument, "--stepbytes 0 never reaches --maxbytes. Give a step, or a factor with -f 2");
+  if (o.step_factor <= 1 && o.min_bytes < o.max_bytes && o.step_bytes > o.max_bytes - o.min_bytes)
+    return fail(Code::invalid_argument, "--stepbytes " + std::to_string(o.step_bytes) + " goes beyond --maxbytes " +
+                                            std::to_string(o.max_bytes) +
+                                            " at once. Give a smaller step, or a factor with -f 2");
   if (o.step_factor <= 1 && o.step_bytes > 0 && (o.max_bytes - o.min_bytes) / o.step_bytes >= most_sizes)
     return fail(Code::invalid_argument, "--stepbytes " + std::to_string(o.step_bytes) + " makes more than " +
                                             std::to_string(most_sizes) +

@@ -68,6 +68,16 @@ TEST(TopologyJson, MistakesNameDeviceAndRemedy) {
               HasSubstr("fits no link"));
   EXPECT_THAT(error_of(R"({"strait_topology": 1, "name": "x", "hosts": [{"name": "h"}]})"), HasSubstr("no NUMA node"));
   EXPECT_THAT(error_of(R"({"strait_topology": 1, "name": "x"})"), HasSubstr("no devices"));
+  EXPECT_THAT(error_of(R"({"strait_topology": 1, "name": "x", "hosts": [],
+                           "devices": [{"name": "net", "kind": "network_switch"}]})"),
+              HasSubstr("there are no \"hosts\""));
+  for (const char* gbps : {"1e308", "1e-300", "1e10", "1e-10", R"({"up": 1, "down": 1e-300})"})
+    EXPECT_THAT(error_of(host(R"({"name": "g", "kind": "gpu", "parent": "numa0", "link": {"gbps": )" +
+                              std::string(gbps) + "}}")),
+                HasSubstr("must be 0, or a number from 1e-9 to 1e9"))
+        << gbps;
+  EXPECT_EQ(error_of(host(R"({"name": "g", "kind": "gpu", "parent": "numa0", "link": {"gbps": 1e-9, "us": 1e9}})")),
+            "no error");
   EXPECT_THAT(error_of(R"({"strait_topology": 1, "name": "x", "hosts": 5})"), HasSubstr("list"));
 }
 
