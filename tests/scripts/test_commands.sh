@@ -59,11 +59,24 @@ refuses 2 "there is no machine 'none'" perf all-reduce --simulate none
 refuses 2 "there is no machine 'none'" topo --from none
 refuses 2 "root 64 is not a rank" explain broadcast --topology laptop -r 64
 refuses 2 "--root 64 is not a rank" plan broadcast --algorithm ring --root 64
-refuses 2 "'none' has no such plan" plan all-reduce --algorithm none
+refuses 2 "--algorithm 'none' is none. There are: one_hop, two_hop," plan all-reduce --algorithm none
+refuses 2 "--algorithm bruck has no such plan: it does no all-reduce of 4 ranks" plan all-reduce --algorithm bruck
+refuses 2 "--algorithm peer_push has no such plan: only with --peer-memory" plan all-reduce --algorithm peer_push
+STRAIT_ALGORITHM=none refuses 1 "strait perf: straitCommInitEnv: STRAIT_ALGORITHM=none names no algorithm. There are: one_hop," perf all-reduce -t 2
 refuses 2 "--minbytes is above --maxbytes" sim all-reduce --topology laptop -b 1M -e 1K
 refuses 2 "99 ranks are more than the 4 GPUs" explain all-reduce --topology 4x-h200 --ranks 99
 refuses 2 "the name must end in .svg or .html" sim all-reduce --plot x.png
 refuses 2 "send-recv depends on what each rank posts" explain send-recv
+
+# One list of algorithms, which is no error.
+for word in list "?"; do
+  "$strait" plan all-reduce --algorithm "$word" >out
+  for line in "one_hop" "peer_push         with --peer-memory" "hierarchical      ranks of several islands or hosts; .*" "multi_leader  .*" \
+    "bruck             not this collective on so many ranks"; do
+    grep -qx "$line" out || { echo "--algorithm $word lacks $line" && cat out && exit 1; }
+  done
+  [[ "$(wc -l <out)" == 15 ]]
+done
 
 # What would do something else than it says is refused.
 refuses 2 "--stepbytes 1048576 goes beyond --maxbytes 4096 at once" perf all-reduce -f 1 -b 1K -e 4K

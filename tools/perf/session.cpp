@@ -79,7 +79,7 @@ Status find_gpus(Process& process) {
 Result<Process> join_processes(const Options& options) {
   Process process;
   straitComm_t comm = nullptr;
-  STRAIT_TRY(checked(straitCommInitEnv(&comm, nullptr), nullptr, "Joining the processes of the launcher"));
+  STRAIT_TRY(checked(straitCommInitEnv(&comm, nullptr), nullptr, "straitCommInitEnv"));
   process.comm.reset(comm);
   STRAIT_TRY(checked(straitCommUserRank(comm, &process.index), comm, "straitCommUserRank"));
   STRAIT_TRY(checked(straitCommCount(comm, &process.count), comm, "straitCommCount"));
