@@ -68,7 +68,7 @@ Status find_gpus(Process& process) {
   STRAIT_TRY(checked(straitGetSetting("STRAIT_SHARE_GPUS", &shares), nullptr, "straitGetSetting"));
   if (process.threads > process.gpus && std::string_view(shares) != "1")
     return fail(
-        Code::invalid_argument,
+        Code::unsupported,
         fmt::format("{} GPU ranks were asked for in this process, and it sees {} GPU{}. Lower -t times -g, look "
                     "at CUDA_VISIBLE_DEVICES, or have ranks share GPUs with STRAIT_SHARE_GPUS=1",
                     process.threads, process.gpus, process.gpus == 1 ? "" : "s"));
