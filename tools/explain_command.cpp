@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "command.hpp"
+#include "exit_code.hpp"
+#include "parsed_option.hpp"
 #include "perf/last_times.hpp"
 #include "perf/options.hpp"
 #include "perf/report.hpp"
@@ -19,7 +21,7 @@ constexpr std::size_t most_drawn_ranks = 64;
 struct Question {
   sim::OperationWish operation;
   sim::MachineWish machine;
-  std::string size = "64M";
+  std::size_t bytes = std::size_t{64} << 20;
   std::string algorithm;
   std::string measured;
   std::string svg;
@@ -67,11 +69,13 @@ Status write_plan(const Question& question, const sim::Explanation& e) {
 }
 
 Status answer(const Question& question) {
-  STRAIT_ASSIGN(const std::size_t bytes, perf::parse_bytes(question.size));
+  STRAIT_TRY(perf::check_svg("--svg", question.svg));
   const Progress progress = [](const std::string& what) { std::cerr << "strait explain: " << what << "\n"; };
   STRAIT_ASSIGN(sim::Explanation e,
-                sim::explain(question.machine, question.operation, bytes, question.algorithm, progress));
-  STRAIT_ASSIGN(e.left_out, sim::settings_left_out(Environment()));
+                sim::explain(question.machine, question.operation, question.bytes, question.algorithm, progress));
+  auto left_out = sim::settings_left_out(Environment());
+  if (!left_out) return fail(Code::invalid_usage, left_out.error().message);  // the question itself is right
+  e.left_out = std::move(*left_out);
   if (!question.measured.empty()) {
     STRAIT_ASSIGN(e.measured, sim::find_measured(question.measured, e));
     if (!e.measured)
@@ -95,7 +99,8 @@ void add_explain(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("explain", "Say which plan an operation would run, why, and for how long");
   const auto question = std::make_shared<Question>();
   sim::declare_wishes(*command, question->operation, question->machine);
-  command->add_option("size", question->size, "As `strait perf` counts: 8, 1K, 64M, 1G")->capture_default_str();
+  add_parsed(*command, "size", question->bytes, perf::parse_bytes,
+             "As `strait perf` counts: 8, 1K, 64M, 1G (default: 64M)");
   command->add_option("--ranks", question->machine.ranks, "Number of ranks: the first GPUs in order (default: all)")
       ->check(CLI::Range(1U, most_placed_ranks));
   command->add_option("--algorithm", question->algorithm, "Explain this one instead of the choice");
@@ -108,7 +113,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->callback([question, &exit_code] {
     if (auto status = answer(*question); !status) {
       std::cerr << "strait explain: " << status.error().message << "\n";
-      exit_code = 1;
+      exit_code = exit_code_of(status.error());
     }
   });
 }

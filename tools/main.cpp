@@ -14,10 +14,11 @@
 #include <string_view>
 
 #include "command.hpp"
+#include "exit_code.hpp"
 
 namespace {
 
-constexpr int usage_error = 2;  // told apart from 1: a run that failed or was wrong
+using strait::tools::usage_error;
 
 /// Where the caller has closed one of the three, a socket would take its number, and get what is printed.
 void hold_standard_streams() {

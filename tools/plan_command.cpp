@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "command.hpp"
+#include "exit_code.hpp"
+#include "parsed_option.hpp"
 #include "perf/options.hpp"
 #include "perf/report.hpp"
 #include "plan/clock.hpp"
@@ -25,19 +27,11 @@ Result<std::string> printed(const Plan& plan) {
 }
 
 struct Question {
-  std::string collective;
   std::string algorithm;
   PlanRequest request;
   Printer print = printed<to_text>;
   std::string path;
 };
-
-std::string algorithms_for(const PlanRequest& request) {
-  std::string names;
-  for (const Algorithm& algorithm : catalogue())
-    if (algorithm.supports(request)) names += (names.empty() ? "" : ", ") + std::string(algorithm.name);
-  return names.empty() ? "none" : names;
-}
 
 /// Rank `rank`'s part of the request: a group of sends and receives is drawn as a shift around the ring.
 PlanRequest request_of(const PlanRequest& request, std::uint32_t rank) {
@@ -47,16 +41,46 @@ PlanRequest request_of(const PlanRequest& request, std::uint32_t rank) {
   return own;
 }
 
-Result<Plan> build(Question question) {
-  PlanRequest& request = question.request;
-  STRAIT_ASSIGN(request.collective, perf::parse_collective(question.collective));
+std::string_view text_of(Asks asks) {
+  switch (asks) {
+    case Asks::peer_memory:
+      return "with --peer-memory";
+    case Asks::islands:
+      return "ranks of several islands or hosts; strait explain --topology has such";
+    case Asks::something_else:
+      return "not this collective on so many ranks";
+    default:
+      return "";
+  }
+}
+
+/// Every name that STRAIT_ALGORITHM and --algorithm take, and what it takes here.
+std::string listing(const PlanRequest& request) {
+  std::string text;
+  for (const Algorithm& algorithm : catalogue()) {
+    const std::string_view asks = text_of(asks_for(algorithm, request_of(request, 0)));
+    const std::string name(algorithm.name);
+    text += name + (asks.empty() ? "" : std::string(18 - name.size(), ' ') + std::string(asks)) + "\n";
+  }
+  return text;
+}
+
+Result<Plan> build(const Question& question) {
+  const PlanRequest& request = question.request;
   if (request.root >= request.ranks)
     return fail(Code::invalid_argument, "--root " + std::to_string(request.root) + " is not a rank: there are " +
                                             std::to_string(request.ranks));
   const Algorithm* algorithm = find_algorithm(question.algorithm);
-  if (algorithm == nullptr || !algorithm->supports(request_of(request, 0)))
-    return fail(Code::invalid_argument, "--algorithm '" + question.algorithm + "' has no such plan. Those that have: " +
-                                            algorithms_for(request_of(request, 0)));
+  if (algorithm == nullptr)
+    return fail(Code::invalid_argument,
+                "--algorithm '" + question.algorithm + "' is none. There are: " + algorithm_names());
+  if (const Asks asks = asks_for(*algorithm, request_of(request, 0)); asks != Asks::nothing)
+    return fail(Code::invalid_argument,
+                "--algorithm " + question.algorithm + " has no such plan: " +
+                    (asks == Asks::something_else ? "it does no " + std::string(name(request.collective)) + " of " +
+                                                        std::to_string(request.ranks) + " ranks"
+                                                  : "only " + std::string(text_of(asks))) +
+                    ". --algorithm list shows what there is");
   Plan plan;
   for (std::uint32_t rank = 0; rank < request.ranks; ++rank)
     plan.push_back(algorithm->build(request_of(request, rank), rank));
@@ -72,6 +96,10 @@ Result<std::string> to_trace(const Plan& plan) {
 }
 
 Status answer(const Question& question) {
+  if (question.algorithm == "list" || question.algorithm == "?") {
+    std::cout << listing(question.request);
+    return {};
+  }
   STRAIT_ASSIGN(const Plan plan, build(question));
   STRAIT_ASSIGN(const std::string text, question.print(plan));
   if (!question.path.empty()) return perf::write_file(question.path, text);
@@ -86,9 +114,8 @@ void add_plan(CLI::App& app, int& exit_code) {
   const auto question = std::make_shared<Question>();
   PlanRequest& request = question->request;
   request.ranks = 4;
-  command->add_option("collective", question->collective, "Such as all-reduce")->required();
-  command->add_option("--algorithm", question->algorithm, "Such as ring; a wrong one lists those there are")
-      ->required();
+  add_parsed(*command, "collective", request.collective, perf::parse_collective, "Such as all-reduce")->required();
+  command->add_option("--algorithm", question->algorithm, "Such as ring; list: print those that there are")->required();
   command->add_option("--ranks", request.ranks, "Number of ranks")
       ->capture_default_str()
       ->check(CLI::Range(1U, most_ranks));
@@ -113,7 +140,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->callback([question, &exit_code] {
     if (auto status = answer(*question); !status) {
       std::cerr << "strait plan: " << status.error().message << "\n";
-      exit_code = 1;
+      exit_code = exit_code_of(status.error());
     }
   });
 }

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "command.hpp"
+#include "exit_code.hpp"
+#include "parsed_option.hpp"
 #include "perf/options.hpp"
 #include "perf/report.hpp"
 #include "sim/sweep.hpp"
@@ -23,7 +25,8 @@ struct Question {
 };
 
 /// "7B" is seven thousand million: powers of ten, as models are named.
-Result<double> parse_parameters(const std::string& text) {
+Result<double> parse_parameters(std::string_view word) {
+  const std::string text(word);
   constexpr std::string_view units = "KMBT";
   std::size_t used = 0;
   double value = 0;
@@ -34,7 +37,7 @@ Result<double> parse_parameters(const std::string& text) {
   }
   const auto unit = used + 1 == text.size() ? units.find(static_cast<char>(std::toupper(text[used]))) : units.npos;
   if (used == 0 || (used < text.size() && unit == units.npos))
-    return fail(Code::invalid_argument, "--parameters '" + text + "' is not a number. Write 350M, 7B or 1.5e9");
+    return fail(Code::invalid_argument, "'" + text + "' is not a number. Write 350M, 7B or 1.5e9");
   for (std::size_t i = 0; unit != units.npos && i <= unit; ++i) value *= 1e3;
   return value;
 }
@@ -94,30 +97,12 @@ Status answer(Question question) {
   return {};
 }
 
-template <class T>
-CLI::callback_t into(T& target, Result<T> (*parse)(std::string_view)) {
-  return [&target, parse](const CLI::results_t& words) {
-    const auto parsed = parse(words.front());
-    if (!parsed) throw CLI::ValidationError(parsed.error().message);
-    target = *parsed;
-    return true;
-  };
-}
-
 void declare_training(CLI::App& command, Question& q) {
   const char* group = "Training";
   CLI::Option* train =
       command.add_flag("--train", q.train, "Estimate data-parallel training, gradients summed by all-reduce")
           ->group(group);
-  command
-      .add_option_function<std::string>(
-          "--parameters",
-          [&q](const std::string& text) {
-            const auto value = parse_parameters(text);
-            if (!value) throw CLI::ValidationError(value.error().message);
-            q.training.parameters = *value;
-          },
-          "Of the model: 350M, 7B (powers of ten)")
+  add_parsed(command, "--parameters", q.training.parameters, parse_parameters, "Of the model: 350M, 7B (powers of ten)")
       ->needs(train)
       ->group(group);
   command.add_option("--bytes-per-parameter", q.training.bytes_per_parameter, "Of a gradient")
@@ -153,10 +138,8 @@ void add_sim(CLI::App& app, int& exit_code) {
   question->sizes.step_factor = 4;
   sim::declare_wishes(*command, question->sweep.operation, question->sweep.machine);
   command->add_option("--ranks", question->ranks, "2..10, or 2,4,8 (default: up to all, or to 64)");
-  command->add_option("-b,--minbytes", into(question->sizes.min_bytes, perf::parse_bytes),
-                      "Smallest size (default: 1K)");
-  command->add_option("-e,--maxbytes", into(question->sizes.max_bytes, perf::parse_bytes),
-                      "Largest size (default: 256M)");
+  add_parsed(*command, "-b,--minbytes", question->sizes.min_bytes, perf::parse_bytes, "Smallest size (default: 1K)");
+  add_parsed(*command, "-e,--maxbytes", question->sizes.max_bytes, perf::parse_bytes, "Largest size (default: 256M)");
   command->add_option("-f,--stepfactor", question->sizes.step_factor, "From size to size")
       ->capture_default_str()
       ->check(CLI::Range(2, 1024));
@@ -168,7 +151,7 @@ void add_sim(CLI::App& app, int& exit_code) {
   command->callback([question, &exit_code] {
     if (auto status = answer(*question); !status) {
       std::cerr << "strait sim: " << status.error().message << "\n";
-      exit_code = 1;
+      exit_code = exit_code_of(status.error());
     }
   });
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "command.hpp"
+#include "exit_code.hpp"
 #include "perf/report.hpp"
 #include "sim/machine_source.hpp"
 #include "topo/measurements.hpp"
@@ -68,6 +69,7 @@ Status measure(const Question& question, const Topology& topology) {
 }
 
 Status answer(const Question& question) {
+  STRAIT_TRY(perf::check_svg("--svg", question.svg));
   if (question.list) return print_list();
   if (question.measure) {
     STRAIT_ASSIGN(const Topology topology, detect());
@@ -107,7 +109,7 @@ void add_topo(CLI::App& app, int& exit_code) {
   command->callback([question, &exit_code] {
     if (auto status = answer(*question); !status) {
       std::cerr << "strait topo: " << status.error().message << "\n";
-      exit_code = 1;
+      exit_code = status.error().code == Code::invalid_argument ? usage_error : failed;
     }
   });
 }

@@ -2,6 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "command.hpp"
 #include "safe_print.hpp"
@@ -20,12 +22,14 @@ void add_trace(CLI::App& app, int& exit_code) {
   command->add_option("files", options->paths, "Files, or the folder of STRAIT_FLIGHT_RECORDER")->required();
   command->add_flag("--calls", options->all_calls, "Also every call that is recorded");
   command->callback([options, &exit_code] {
-    const auto flights = trace::read_flights(options->paths);
+    std::vector<std::string> left_out;
+    const auto flights = trace::read_flights(options->paths, &left_out);
     if (!flights) {
       tools::print(stderr, "strait trace: {}\n", flights.error().message);
       exit_code = 1;
       return;
     }
+    for (const std::string& file : left_out) tools::print(stderr, "strait trace: left out: {}\n", file);
     for (const trace::Flight& flight : *flights)
       tools::print(stdout, "{}{}", &flight == &flights->front() ? "" : "\n", trace::report(flight, options->all_calls));
   });

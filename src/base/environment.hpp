@@ -65,7 +65,7 @@ inline constexpr Variable environment_table[] = {
     {"STRAIT_TIMEOUT_MS", VariableKind::integer, "0", false, "Deadline of every operation; 0: none.", "", 0,
      86'400'000},
     {"STRAIT_ALGORITHM", VariableKind::text, "auto", true,
-     "Forces an algorithm, by the name that `strait explain` prints."},
+     "Forces an algorithm, by a name of `strait plan all-reduce --algorithm list`."},
     {"STRAIT_SLICE_BYTES", VariableKind::bytes, "0", true,
      "Bytes that one step of a plan moves; a multiple of 16. 0: chosen by size.", "", 0, std::int64_t{1} << 30},
     {"STRAIT_TRANSPORT", VariableKind::choice, "auto", true,

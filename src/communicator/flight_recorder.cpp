@@ -8,6 +8,7 @@
 
 #include "base/json_text.hpp"
 #include "base/size_limit.hpp"
+#include "base/write_error.hpp"
 
 namespace strait {
 namespace {
@@ -163,7 +164,7 @@ Status FlightRecorder::dump(const std::string& path, const std::string& reason) 
   if (problem == 0 && std::rename(unfinished.c_str(), path.c_str()) != 0) problem = errno;
   if (problem == 0) return {};
   if (opened) std::remove(unfinished.c_str());
-  return fail_errno("cannot write the flight recorder's file " + path, problem, "Check the folder and its permissions");
+  return fail_to_write("cannot write the flight recorder's file " + path, problem);
 }
 
 }  // namespace strait

@@ -86,8 +86,8 @@ Status Comm::read_settings(const Environment& environment) {
   if (select_options_.algorithm == "auto" || options_.is_part_of_hosts()) select_options_.algorithm.clear();
   if (!select_options_.algorithm.empty() && find_algorithm(select_options_.algorithm) == nullptr)
     return fail(Code::invalid_usage, "STRAIT_ALGORITHM=" + select_options_.algorithm +
-                                         " names no algorithm. `strait plan all-reduce --algorithm ?` names those "
-                                         "of a collective");
+                                         " names no algorithm. There are: " + algorithm_names() +
+                                         ". `strait plan all-reduce --algorithm list` says what a collective has");
   STRAIT_ASSIGN(select_options_.slice_bytes, slice_bytes(environment));
   if (options_.max_sms == 0) {
     STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));

@@ -288,8 +288,11 @@ double Simulation::advance() {
     running.left_us -= passed * running.speed;
     for (const Demand& demand : running.demands) used_[demand.resource] += passed * running.speed * demand.rate;
   }
+  // What ends now is off by the rounding of the time, which after ten seconds is more than any fixed limit: whoever
+  // defined `until` must be done, or time would stand still.
+  const double rounding_us = 4 * std::numeric_limits<double>::epsilon() * now_us_;
   for (std::size_t i = 0; i < running_count_;) {
-    if (running_[i].left_us > 1e-9) {
+    if (running_[i].left_us > std::max(1e-9, rounding_us * running_[i].speed)) {
       ++i;
       continue;
     }

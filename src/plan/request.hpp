@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -58,6 +59,13 @@ struct Algorithm {
 /// Every algorithm, in a fixed order (ties in selection go to the earlier).
 std::span<const Algorithm> catalogue();
 const Algorithm* find_algorithm(std::string_view name);
+/// All names in that order, for messages: "one_hop, two_hop, ...".
+std::string algorithm_names();
+
+/// What an algorithm asks for beyond the collective and the number of ranks.
+enum class Asks : std::uint8_t { nothing, peer_memory, islands, something_else };
+/// The least of it.
+Asks asks_for(const Algorithm& algorithm, const PlanRequest& request);
 
 /// The plans of all ranks.
 Plan build_all(const Algorithm& algorithm, const PlanRequest& request);

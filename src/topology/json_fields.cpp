@@ -1,7 +1,5 @@
 #include "topology/json_fields.hpp"
 
-#include <cmath>
-
 namespace strait {
 
 Fields::Fields(const Json& object, std::string where, CopyNumbers numbers)
@@ -40,17 +38,25 @@ std::string Fields::text_or(const char* key, const char* otherwise) { return has
 double Fields::number(const char* key) {
   const Json& value = at(key);
   const double number = value.is_number() ? value.get<double>() : -1;
-  if (!std::isfinite(number) || number < 0) fail("\"" + std::string(key) + "\" must be a number of 0 or more");
+  if (!(number >= 0)) fail("\"" + std::string(key) + "\" must be a number of 0 or more");
+  // What is reckoned with it stays a finite number.
+  if (number != 0 && (number < 1e-9 || number > 1e9))
+    fail("\"" + std::string(key) + "\" must be 0, or a number from 1e-9 to 1e9");
   return number;
 }
 
 double Fields::number_or(const char* key, double otherwise) { return has(key) ? number(key) : otherwise; }
 
-std::uint64_t Fields::whole_or(const char* key, std::uint64_t otherwise) {
+std::uint64_t Fields::whole_or(const char* key, std::uint64_t otherwise, Range range) {
   if (!has(key)) return otherwise;
   const Json& value = at(key);
-  if (!value.is_number_unsigned()) fail("\"" + std::string(key) + "\" must be a whole number of 0 or more");
-  return value.get<std::uint64_t>();
+  const bool is_whole = value.is_number_unsigned();
+  if (is_whole && value.get<std::uint64_t>() >= range.least && value.get<std::uint64_t>() <= range.most)
+    return value.get<std::uint64_t>();
+  const bool has_end = range.most != Range().most;
+  fail("\"" + std::string(key) + "\" must be a whole number " +
+       (has_end ? "from " + std::to_string(range.least) + " to " + std::to_string(range.most)
+                : "of " + std::to_string(range.least) + " or more"));
 }
 
 bool Fields::flag_or(const char* key, bool otherwise) {

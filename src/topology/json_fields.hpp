@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -26,9 +28,14 @@ class Fields {
   bool has(const char* key);
   std::string text(const char* key);  ///< required; placeholders filled in
   std::string text_or(const char* key, const char* otherwise);
-  double number_or(const char* key, double otherwise);  ///< 0 or more
+  double number_or(const char* key, double otherwise);  ///< 0, or from 1e-9 to 1e9
   double number(const char* key);
-  std::uint64_t whole_or(const char* key, std::uint64_t otherwise);
+  struct Range {
+    std::uint64_t least = 0;
+    std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  };
+  std::uint64_t whole_or(const char* key, std::uint64_t otherwise, Range range);
+  std::uint64_t whole_or(const char* key, std::uint64_t otherwise) { return whole_or(key, otherwise, Range()); }
   bool flag_or(const char* key, bool otherwise);
   const Json& list(const char* key);  ///< empty if absent
   const Json& at(const char* key);

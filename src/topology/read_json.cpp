@@ -2,6 +2,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "topology/files.hpp"
 #include "topology/json_fields.hpp"
 
@@ -26,6 +27,7 @@ class Reader {
     }
     read_devices(file.list("devices"), Scope{"", no_device, {}, "devices"});
     const Json& hosts = file.list("hosts");
+    if (hosts.empty()) file.fail("there are no \"hosts\": no devices that ranks could run on");
     for (std::size_t i = 0; i < hosts.size(); ++i) read_hosts(hosts[i], "hosts[" + std::to_string(i) + "]");
     for (const auto& later : later_) later();  // links may name hosts that come further down
     const Scope outside{"", no_device, {}, "the file"};
@@ -51,9 +53,7 @@ class Reader {
       const std::string where = scope.where + ": " + list_name + "[" + std::to_string(n) + "]";
       Fields first(list[n], where, scope.numbers);
       const bool copied = first.has("copies");
-      const std::uint64_t copies = first.whole_or("copies", 1);
-      if (copies == 0 || copies > most_copies)
-        first.fail("\"copies\" must be from 1 to " + std::to_string(most_copies));
+      const std::uint64_t copies = first.whole_or("copies", 1, {1, most_copies});
       for (std::uint64_t i = 0; i < copies; ++i) {
         CopyNumbers numbers = scope.numbers;
         if (copied) numbers.i = static_cast<std::int64_t>(i);
@@ -67,8 +67,7 @@ class Reader {
 
   void read_hosts(const Json& json, const std::string& where) {
     Fields first(json, where);
-    const std::uint64_t copies = first.whole_or("copies", 1);
-    if (copies == 0 || copies > most_copies) first.fail("\"copies\" must be from 1 to " + std::to_string(most_copies));
+    const std::uint64_t copies = first.whole_or("copies", 1, {1, most_copies});
     for (std::uint64_t copy = 0; copy < copies; ++copy) {
       const CopyNumbers numbers{static_cast<std::int64_t>(copy), std::nullopt};
       Fields fields(json, where, numbers);
@@ -101,7 +100,7 @@ class Reader {
       const auto known = device_kind_of(kind);
       if (!known || *known == DeviceKind::host) fields.fail("'" + kind + "' is no kind of device: " + kinds());
       device.kind = *known;
-      device.parent = fields.has("parent") ? find(fields, scope, fields.text("parent")) : scope.host;
+      device.parent = fields.has("parent") ? find_parent(fields, scope) : scope.host;
       device.model = fields.text_or("model", "");
       device.bus_id = fields.text_or("bus_id", "");
       device.cpus = fields.text_or("cpus", "");
@@ -200,11 +199,28 @@ class Reader {
 
   /// "gpu0" of this host; "/leaf0" or "/host1/nic0" from the top.
   DeviceId find(const Fields& fields, const Scope& scope, const std::string& text) const {
-    const auto found = ids_.find(text.starts_with('/') ? text.substr(1) : scope.prefix + text);
-    if (found == ids_.end())
-      fields.fail("there is no device '" + text +
-                  "' here. (Parents stand before their children, so that there can be no cycle.)");
+    const auto found = known(scope, text);
+    if (found == ids_.end()) fields.fail("there is no device '" + text + "'" + place_of(scope, text));
     return found->second;
+  }
+
+  DeviceId find_parent(Fields& fields, const Scope& scope) const {
+    const std::string text = fields.text("parent");
+    const auto found = known(scope, text);
+    if (found == ids_.end())
+      fields.fail("there is no device '" + text + "'" + place_of(scope, text) +
+                  " before this one. (Parents stand before their children, so that there can be no cycle.)");
+    return found->second;
+  }
+
+  std::map<std::string, DeviceId>::const_iterator known(const Scope& scope, const std::string& text) const {
+    return ids_.find(text.starts_with('/') ? text.substr(1) : scope.prefix + text);
+  }
+
+  /// Where that name is looked up, if not from the top.
+  static std::string place_of(const Scope& scope, const std::string& text) {
+    if (scope.host == no_device || text.starts_with('/')) return "";
+    return " of host '" + scope.prefix.substr(0, scope.prefix.size() - 1) + "'";
   }
 
   TopologyData data_;
@@ -223,7 +239,7 @@ Result<Topology> parse_topology_json(std::string_view text, std::string_view whe
   } catch (const JsonProblem& problem) {
     return fail(Code::invalid_argument, file + ": " + problem.message);
   } catch (const Json::exception& problem) {  // names line and column
-    return fail(Code::invalid_argument, file + " is not JSON, or was cut short: " + problem.what());
+    return fail(Code::invalid_argument, file + " is not JSON, or was cut short: " + plain_text(problem));
   }
 }
 

@@ -21,7 +21,7 @@ told() {
   fi
 }
 
-told 1 1 "--root 100 is not a rank: there are 6" "$strait" perf broadcast -t 2 -r 100 -b 8 -e 8
+told 2 1 "--root 100 is not a rank: there are 6" "$strait" perf broadcast -t 2 -r 100 -b 8 -e 8
 told 1 1 "Cannot write /none/results.json" "$strait" perf all-reduce -b 8 -e 8 --json /none/results.json
 : >"$folder/libcuda.so.1"
 told 1 1 "the CUDA driver cannot be loaded" env LD_LIBRARY_PATH="$folder" "$strait" perf all-reduce -g 1 -b 8 -e 8

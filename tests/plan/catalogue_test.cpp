@@ -94,6 +94,29 @@ TEST_P(CatalogueProof, HoldsForManyRanks) {
   EXPECT_GT(proven, 0);
 }
 
+TEST(Catalogue, SaysWhatAnAlgorithmAsksFor) {
+  const auto asks = [](std::string_view name, std::uint32_t ranks, Collective collective = Collective::all_reduce) {
+    PlanRequest request;
+    request.collective = collective;
+    request.ranks = ranks;
+    return asks_for(*find_algorithm(name), request);
+  };
+  EXPECT_EQ(asks("ring", 4), Asks::nothing);
+  EXPECT_EQ(asks("peer_push", 4), Asks::peer_memory);
+  EXPECT_EQ(asks("hierarchical", 9), Asks::islands);
+  EXPECT_EQ(asks("hierarchical", 7), Asks::something_else) << "islands of it are of one size";
+  EXPECT_EQ(asks("multi_leader", 7), Asks::islands);
+  EXPECT_EQ(asks("multi_leader", 4, Collective::all_to_all), Asks::something_else);
+  EXPECT_EQ(asks("bruck", 4), Asks::something_else);
+  EXPECT_EQ(asks("bruck", 4, Collective::all_to_all), Asks::nothing);
+}
+
+TEST(Catalogue, NamesAllAlgorithms) {
+  const std::string names = ", " + algorithm_names() + ",";
+  for (const Algorithm& algorithm : catalogue())
+    EXPECT_NE(names.find(", " + std::string(algorithm.name) + ","), std::string::npos) << algorithm.name;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CatalogueProof, testing::ValuesIn(all_cases()), case_name);
 
 }  // namespace

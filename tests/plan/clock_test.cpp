@@ -143,6 +143,41 @@ TEST(Clock, AMeasuredPlanTakesWhatItTook) {
   EXPECT_EQ(time_us(one_hop, size, model), one_hop_us);
 }
 
+/// Rounding of a time of many seconds is more than the least that a step may take.
+TEST(Clock, TimeGoesOnAfterManySeconds) {
+  const Plan plan = plan_of("one_hop", Collective::all_gather, 4);
+  const ClockSize size{.count = 1000};
+  for (const double gbps : {1e-3, 1e-5, 1e-7, 1e-9})
+    for (const double latency_us : {10.0, 1e7, 1e10}) {
+      ClockModel model = plain_model(4);
+      model.resources = {{"link", gbps}};
+      for (ClockPath& path : model.paths) path = {latency_us, 0, {0}};
+      const auto result = simulate(plan, size, model);
+      ASSERT_TRUE(result) << gbps << " GB/s, " << latency_us << " us: " << result.error().message;
+      // Each rank's bytes cross the link when they are written and when three others read them.
+      const double link_us = 4 * 4 * 1000 / (gbps * 1e3);
+      EXPECT_NEAR(result->total_us, link_us + latency_us, 0.01 * (link_us + latency_us)) << gbps << ", " << latency_us;
+    }
+}
+
+/// Where ranks share links and end together but for rounding, too.
+TEST(Clock, SlowAlgorithmsOfManySlicesEnd) {
+  for (const double gbps : {1e-1, 1e-3, 1e-5, 1e-7})
+    for (const double latency_us : {10.0, 1.1e7})
+      for (const char* algorithm : {"ring", "two_hop", "one_hop"}) {
+        HostRates rates;
+        rates.memory = {};
+        ClockModel model = host_model(7, 0, rates);
+        model.resources = {{"link", gbps}, {"other link", 3 * gbps}};
+        for (std::uint16_t i = 0; i < 49; ++i)
+          model.paths[i] = {latency_us, gbps / 1.3, {static_cast<std::uint16_t>(i % 7 < 4 ? 0 : 1)}};
+        const double least_us = (1 << 20) / (3 * gbps * 1e3);
+        const double us = time_us(plan_of(algorithm, Collective::all_reduce, 7), {.count = 1 << 20}, model);
+        EXPECT_GT(us, least_us) << algorithm << gbps;
+        EXPECT_LT(us, 100 * (least_us + latency_us)) << algorithm << gbps;
+      }
+}
+
 TEST(Clock, DoesTheSameEveryTime) {
   const Plan plan = plan_of("two_hop", Collective::all_reduce, 6);
   const ClockSize size{.count = 1 << 20, .element_bytes = 2, .slice_bytes = 16 << 10};

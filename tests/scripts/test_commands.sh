@@ -34,8 +34,60 @@ refuses 2 "--stepfactor: Value -2 not in range 1 to" perf all-reduce -f -2
 refuses 2 "--budget-ms: Value 0 not in range 0.000001 to 1000000000.000000" perf all-reduce --budget-ms 0
 refuses 2 "excludes" topo --list --json
 refuses 2 "--parameters requires --train" sim all-reduce --topology laptop --parameters 1M
-refuses 1 "--train needs --parameters, those of the model, and --compute-ms" sim all-reduce --topology laptop --train
+refuses 2 "--train needs --parameters, those of the model, and --compute-ms" sim all-reduce --topology laptop --train
 refuses 2 "--ranks: Value 1025 not in range 1 to 1024" explain all-reduce --topology laptop --ranks 1025
+
+# Every usage error names its option.
+refuses 2 "--minbytes: '-1' is not a size" perf all-reduce -b -1
+refuses 2 "--maxbytes: '-1' is not a size" perf all-reduce -e -1
+refuses 2 "--maxbytes: 'x' is not a size" sim all-reduce -e x
+refuses 2 "size: 'x' is not a size" explain all-reduce x
+refuses 2 "--blocking: '5' is not a number from 0 to 3" perf all-reduce -z 5
+refuses 2 "--average: '9' is not a number from 0 to 3" perf all-reduce -a 9
+refuses 2 "--datatype: 'f' is not an element type" perf all-reduce -d f
+refuses 2 "--datatype: 'all': one at a time" explain all-reduce -d all
+refuses 2 "--parameters: 'many' is not a number" sim all-reduce --topology laptop --train --parameters many
+refuses 2 "collective: 'all-reduec' is not a collective" plan all-reduec --algorithm ring
+
+# The same mistake has the same status in every subcommand.
+for command in explain sim; do
+  refuses 2 "there is no machine 'none'" "$command" all-reduce --topology none
+  refuses 2 "the algorithm 'none' that was asked for is unknown" "$command" all-reduce --topology laptop --algorithm none
+  refuses 1 "cannot read the topology file 'none.json': No such file" "$command" all-reduce --topology none.json
+done
+refuses 2 "there is no machine 'none'" perf all-reduce --simulate none
+refuses 2 "there is no machine 'none'" topo --from none
+refuses 2 "root 64 is not a rank" explain broadcast --topology laptop -r 64
+refuses 2 "--root 64 is not a rank" plan broadcast --algorithm ring --root 64
+refuses 2 "--algorithm 'none' is none. There are: one_hop, two_hop," plan all-reduce --algorithm none
+refuses 2 "--algorithm bruck has no such plan: it does no all-reduce of 4 ranks" plan all-reduce --algorithm bruck
+refuses 2 "--algorithm peer_push has no such plan: only with --peer-memory" plan all-reduce --algorithm peer_push
+STRAIT_ALGORITHM=none refuses 1 "strait perf: straitCommInitEnv: STRAIT_ALGORITHM=none names no algorithm. There are: one_hop," perf all-reduce -t 2
+refuses 2 "--minbytes is above --maxbytes" sim all-reduce --topology laptop -b 1M -e 1K
+refuses 2 "99 ranks are more than the 4 GPUs" explain all-reduce --topology 4x-h200 --ranks 99
+refuses 2 "the name must end in .svg or .html" sim all-reduce --plot x.png
+refuses 2 "send-recv depends on what each rank posts" explain send-recv
+
+# One list of algorithms, which is no error.
+for word in list "?"; do
+  "$strait" plan all-reduce --algorithm "$word" >out
+  for line in "one_hop" "peer_push         with --peer-memory" "hierarchical      ranks of several islands or hosts; .*" "multi_leader  .*" \
+    "bruck             not this collective on so many ranks"; do
+    grep -qx "$line" out || { echo "--algorithm $word lacks $line" && cat out && exit 1; }
+  done
+  [[ "$(wc -l <out)" == 15 ]]
+done
+
+# What would do something else than it says is refused.
+refuses 2 "--stepbytes 1048576 goes beyond --maxbytes 4096 at once" perf all-reduce -f 1 -b 1K -e 4K
+refuses 2 "--turns are those of Strait and a baseline" perf all-reduce --turns 7
+for command in "topo --from laptop" "explain all-reduce 1K --topology laptop"; do
+  # shellcheck disable=SC2086  # one word an argument
+  refuses 2 "--svg x.png: the name must end in .svg" $command --svg x.png
+  # shellcheck disable=SC2086
+  "$strait" $command --svg /dev/stdout | grep "<svg" >/dev/null || { echo "strait $command --svg /dev/stdout" && exit 1; }
+done
+[[ ! -e x.png ]] || { echo "a refused drawing left a file" && exit 1; }
 
 # What a script's unset variable leaves of an option is none that was not given.
 refuses 2 "--json: the value is empty" perf all-reduce --json ""
@@ -52,17 +104,20 @@ STRAIT_WIRE=int8 refuses 1 "STRAIT_WIRE=int8: wire formats are predicted for GPU
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
+STRAIT_SLICE_BYTES=x refuses 1 'strait perf: STRAIT_SLICE_BYTES="x" is not accepted' perf all-reduce -t 2
+STRAIT_WIRE=x refuses 1 'STRAIT_WIRE="x" is not accepted' perf all-reduce --simulate 4x-h200
 
 # What all ranks would say is said once, and before they start.
-refuses 1 "--root 100 is not a rank: there are 64" perf broadcast -r 100 -t 64 -b 1K -e 1K
+refuses 2 "--root 100 is not a rank: there are 64" perf broadcast -r 100 -t 64 -b 1K -e 1K
 [[ "$(grep -c . err)" == 1 && ! -s out ]] || { echo "a wrong root was told by many" && cat err && exit 1; }
 [[ "$("$strait" --version)" == "$("$strait" version)" && "$("$strait" --version)" == "strait "*", library "* ]]
 
 # Known before anything is measured, so that no table is printed, and no file is left.
 small=(perf all-reduce -t 2 -b 8 -e 8 -n 1)
-refuses 1 "Cannot write $work/none/results.json: No such file" "${small[@]}" --json "$work/none/results.json"
+refuses 1 "Cannot write $work/none/results.json: No such file or directory. Make the folder" "${small[@]}" --json "$work/none/results.json"
 [[ ! -s out ]] || { echo "it measured before it looked for the folder" && exit 1; }
-refuses 1 "Cannot write $work: Is a directory" "${small[@]}" --json "$work"
+refuses 1 "Cannot write $work: Is a directory. Name a file" "${small[@]}" --json "$work"
+refuses 1 "Cannot write /dev/full: No space left on device. Make room" explain all-reduce 1K --topology 4x-h200 --trace /dev/full
 refuses 1 "Cannot write none/plot.svg: No such file" "${small[@]}" --json results.json --plot none/plot.svg
 refuses 2 "cannot write $work: Is a directory" doctor --calibrate -o "$work"
 refuses 2 "there is no calibration at none/file.json" doctor --plans -o none/file.json
@@ -144,11 +199,12 @@ done
 
 # What was there stays where the new does not fit, and devices are written to.
 cp results.json before.json
+cp plot.svg before.svg
 status=0
-(ulimit -f 1 && exec "$strait" explain all-reduce 1K --topology 4x-h200 --svg results.json >/dev/null 2>err) || status=$?
-[[ $status -eq 1 && ! -e results.json.part ]]
-grep -q "Cannot write results.json: File too large" err
-cmp results.json before.json
+(ulimit -f 1 && exec "$strait" explain all-reduce 1K --topology 4x-h200 --svg plot.svg >/dev/null 2>err) || status=$?
+[[ $status -eq 1 && ! -e plot.svg.part ]]
+grep -q "Cannot write plot.svg: File too large" err
+cmp plot.svg before.svg
 # A measurement counts also where its times cannot be kept.
 (ulimit -f 0 && "$strait" "${small[@]}" 2>&1) | cat >out
 grep -q "Collective test concluded" out

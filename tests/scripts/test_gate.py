@@ -188,7 +188,11 @@ for name in STRAIT_MAX_SMS NCCL_MAX_CTAS NCCL_P2P_DISABLE STRAIT_P2P NCCL_SHM_US
   [ -z "$value" ] || line="$line $name=$value"
 done
 echo "$line" >>"$CALLS"
-if [ "$2" = "$BROKEN" ]; then echo "no GPU" >&2 && exit 1; fi
+case "$line" in
+  *" -b 8 -e 8 "*) broken="$STARTLESS" ;;
+  *) broken="$BROKEN" ;;
+esac
+if [ "$2" = "$broken" ]; then echo "no GPU" >&2 && exit 1; fi
 while [ "$1" != --json ]; do shift; done
 place='{"time_us": 2.0, "wrong": 0}' base='{"time_us": 4.0, "wrong": 0}'
 cat >"$2" <<JSON
@@ -241,7 +245,8 @@ class Running(unittest.TestCase):
                                    "PYTHONPATH": str(self.folder / "packages"), **environment})
         calls = self.calls.read_text().splitlines() if self.calls.exists() else []
         self.calls.unlink(missing_ok=True)
-        return done, calls
+        self.starts = [call for call in calls if " -b 8 -e 8 " in call]
+        return done, [call for call in calls if call not in self.starts]
 
     def test_finished_shards_are_not_run_again(self):
         done, calls = self.gate("--collectives", "reduce", BROKEN="reduce")
@@ -352,16 +357,32 @@ class Running(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         self.assertEqual(12, done.stdout.count("  2.00       4.00   2.00  PASS"), done.stdout)
 
+    def test_what_fails_in_every_shard_is_said_once(self):
+        done, calls = self.gate(STARTLESS="all-reduce")
+        self.assertEqual((1, [], 1), (done.returncode, calls, len(self.starts)), done.stdout)
+        self.assertEqual("gate: no shard can be run: no GPU", done.stderr.splitlines()[-1])
+        self.assertNotIn("FAIL", done.stdout)
+        self.gate("--collectives", "reduce")
+        self.assertEqual(1, len(self.starts))
+        self.assertIn(" --baseline libm.so.6 ", self.starts[0])
+        self.gate("--collectives", "reduce")
+        self.assertEqual([], self.starts, "nothing was left to run")
+
     def test_a_baseline_that_the_loader_leaves_out_is_no_baseline(self):
         self.script("reduce_perf", PROGRAM)
-        for i, name in enumerate(("none/libnccl.so.2", "libnone.so.2")):
-            done, _ = self.gate("--collectives", "reduce", "--nccl-tests", str(self.folder), "--baseline", name,
-                                "--results", str(self.folder / f"results{i}"))
-            self.assertEqual(1, done.returncode, done.stdout)
-            self.assertIn(f"'{name}' from LD_PRELOAD cannot be preloaded", done.stdout)
+        self.script("text.so", "no library")
+        for name in ("none/libnccl.so.2", "libnone.so.2", str(self.folder / "text.so")):
+            for more in ([], ["--nccl-tests", str(self.folder)]):
+                done, calls = self.gate("--collectives", "reduce", *more, "--baseline", name)
+                self.assertEqual((2, [], []), (done.returncode, calls, self.starts), done.stdout)
+                self.assertRegex(done.stderr, f"gate: error: --baseline: .*{name}.*. Give NVIDIA's libnccl.so.2")
+        self.gate("--collectives", "reduce")
+        done, _ = self.gate("--collectives", "reduce", "--table", "--baseline", "libnone.so.2")
+        self.assertEqual(0, done.returncode, done.stderr)
 
     def test_what_cannot_be_run_is_refused_before_anything_is(self):
-        for bad in (["--collectives", "reduce,all-reduec"], ["--strait", str(self.folder / "none")]):
+        for bad in (["--collectives", "reduce,all-reduec"], ["--strait", str(self.folder / "none")],
+                    ["--nccl-tests", str(self.folder / "none")]):
             done, calls = self.gate(*bad)
             self.assertEqual((2, 0), (done.returncode, len(calls)), done.stderr)
             self.assertRegex(done.stderr, r"gate: error: .*(all-reduec|none)")

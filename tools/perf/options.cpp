@@ -9,8 +9,12 @@
 #include <limits>
 #include <utility>
 
+#include "parsed_option.hpp"
+
 namespace strait::perf {
 namespace {
+
+using tools::add_parsed;
 
 constexpr std::array<std::string_view, data_type_count> table_names = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
@@ -27,42 +31,29 @@ std::string joined(int count, const std::function<std::string_view(int)>& name_o
   return text;
 }
 
-/// Makes a CLI11 callback of a parser, so that its message is what the user reads.
-template <class T>
-CLI::callback_t into(T& target, Result<T> (*parse)(std::string_view)) {
-  return [&target, parse](const CLI::results_t& words) {
-    auto parsed = parse(words.front());
-    if (!parsed) throw CLI::ValidationError(parsed.error().message);
-    target = std::move(*parsed);
-    return true;
-  };
-}
-
-/// An enumeration whose values the user gives as numbers from 0 to `last`.
+/// Of an enumeration whose values the user gives as numbers from 0 to `last`.
 template <class Enum>
-CLI::callback_t into_enum(Enum& target, int last) {
-  return [&target, last](const CLI::results_t& words) {
-    const std::string& word = words.front();
+auto enum_parser(int last) {
+  return [last](std::string_view word) -> Result<Enum> {
     if (word.size() != 1 || word[0] < '0' || word[0] > '0' + last)
-      throw CLI::ValidationError("'" + word + "' is not a number from 0 to " + std::to_string(last));
-    target = static_cast<Enum>(word[0] - '0');
-    return true;
+      return fail(Code::invalid_argument,
+                  "'" + std::string(word) + "' is not a number from 0 to " + std::to_string(last));
+    return static_cast<Enum>(word[0] - '0');
   };
 }
 
 void declare_what(CLI::App& app, Options& o) {
-  app.add_option("collective", into(o.collective, parse_collective), "What to measure, such as all-reduce")->required();
-  app.add_option("-d,--datatype", into(o.types, parse_types), "Element type, or all (default: float)");
-  app.add_option("-o,--op", into(o.ops, parse_ops),
-                 "Reduction: sum, prod, max, min, avg, mulsum (times a scalar of each rank), or all (default: sum)");
-  app.add_option("--wire", into(o.wire, parse_wire),
-                 "Wire format of floats: int8, fp8, int4, or off (default: STRAIT_WIRE)");
-  app.add_option("-r,--root", into(o.root, parse_root), "Root rank, or all (default: 0)");
+  add_parsed(app, "collective", o.collective, parse_collective, "What to measure, such as all-reduce")->required();
+  add_parsed(app, "-d,--datatype", o.types, parse_types, "Element type, or all (default: float)");
+  add_parsed(app, "-o,--op", o.ops, parse_ops,
+             "Reduction: sum, prod, max, min, avg, mulsum (times a scalar of each rank), or all (default: sum)");
+  add_parsed(app, "--wire", o.wire, parse_wire,
+             "Wire format of floats: int8, fp8, int4, or off (default: STRAIT_WIRE)");
+  add_parsed(app, "-r,--root", o.root, parse_root, "Root rank, or all (default: 0)");
   const char* sizes = "Sizes";
-  app.add_option("-b,--minbytes", into(o.min_bytes, parse_bytes), "Smallest size (default: 32M)")->group(sizes);
-  app.add_option("-e,--maxbytes", into(o.max_bytes, parse_bytes), "Largest size (default: 32M)")->group(sizes);
-  app.add_option("-i,--stepbytes", into(o.step_bytes, parse_bytes), "Added from size to size (default: 1M)")
-      ->group(sizes);
+  add_parsed(app, "-b,--minbytes", o.min_bytes, parse_bytes, "Smallest size (default: 32M)")->group(sizes);
+  add_parsed(app, "-e,--maxbytes", o.max_bytes, parse_bytes, "Largest size (default: 32M)")->group(sizes);
+  add_parsed(app, "-i,--stepbytes", o.step_bytes, parse_bytes, "Added from size to size (default: 1M)")->group(sizes);
   app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")
       ->check(at_least_one)
       ->group(sizes);
@@ -103,11 +94,11 @@ void declare_how(CLI::App& app, Options& o) {
       ->capture_default_str()
       ->check(at_least_none)
       ->group(timing);
-  app.add_option("-a,--average", into_enum(o.average, 3),
-                 "Time of: 0 rank 0, 1 mean of ranks, 2 min, 3 max (default: 1)")
+  add_parsed(app, "-a,--average", o.average, enum_parser<Average>(3),
+             "Time of: 0 rank 0, 1 mean of ranks, 2 min, 3 max (default: 1)")
       ->group(timing);
-  app.add_option("-z,--blocking", into_enum(o.blocking, 3),
-                 "After each iteration: 0 nothing, 1 a barrier, 2 wait, 3 a barrier that is not timed (default: 0)")
+  add_parsed(app, "-z,--blocking", o.blocking, enum_parser<Blocking>(3),
+             "After each iteration: 0 nothing, 1 a barrier, 2 wait, 3 a barrier that is not timed (default: 0)")
       ->group(timing);
   app.add_option("-G,--cudagraph", o.graph_launches, "Record the iterations in a CUDA graph, and launch it this often")
       ->check(at_least_none)
@@ -124,7 +115,7 @@ void declare_checks_and_results(CLI::App& app, Options& o) {
   app.add_option("-c,--check", o.checks, "Verified runs of each size; 0: none")
       ->capture_default_str()
       ->check(at_least_none);
-  app.add_option("--check-limit", into(o.check_limit_bytes, parse_bytes), "Larger sizes are timed and not verified");
+  add_parsed(app, "--check-limit", o.check_limit_bytes, parse_bytes, "Larger sizes are timed and not verified");
   app.add_option("-R,--local_register", o.registration,
                  "1: buffers that are registered with the communicator; 2: with a baseline as symmetric windows")
       ->check(CLI::Range(0, 2));
@@ -297,6 +288,8 @@ Status validate_gpu_options(const Options& o) {
   if (o.floors && o.gpus == 0)
     return fail(Code::invalid_argument,
                 "--floors: they are of links that are measured, of GPUs. Measure them with -g 1");
+  if (o.baseline_path.empty() && o.turns != Options().turns)
+    return fail(Code::invalid_argument, "--turns are those of Strait and a baseline. Give --baseline, or leave it out");
   if (o.baseline_path.empty()) return {};
   if (o.gpus == 0) return fail(Code::invalid_argument, "--baseline: NCCL joins GPUs only. Measure them with -g 1");
   if (o.collective == Collective::barrier)
@@ -312,6 +305,10 @@ Status validate(const Options& o) {
     return fail(Code::invalid_argument, "--minbytes is above --maxbytes: no sizes to measure. Exchange them");
   if (o.step_factor <= 1 && o.step_bytes == 0 && o.min_bytes < o.max_bytes)
     return fail(Code::invalid_argument, "--stepbytes 0 never reaches --maxbytes. Give a step, or a factor with -f 2");
+  if (o.step_factor <= 1 && o.min_bytes < o.max_bytes && o.step_bytes > o.max_bytes - o.min_bytes)
+    return fail(Code::invalid_argument, "--stepbytes " + std::to_string(o.step_bytes) + " goes beyond --maxbytes " +
+                                            std::to_string(o.max_bytes) +
+                                            " at once. Give a smaller step, or a factor with -f 2");
   if (o.step_factor <= 1 && o.step_bytes > 0 && (o.max_bytes - o.min_bytes) / o.step_bytes >= most_sizes)
     return fail(Code::invalid_argument, "--stepbytes " + std::to_string(o.step_bytes) + " makes more than " +
                                             std::to_string(most_sizes) +

@@ -11,6 +11,7 @@
 
 #include "base/json_text.hpp"
 #include "base/size_limit.hpp"
+#include "base/write_error.hpp"
 #include "perf/provenance.hpp"
 
 namespace strait::perf {
@@ -82,7 +83,7 @@ Json links_json(const LinkRates& links) {
 }
 
 tl::unexpected<Error> cannot_write(const std::string& path, int reason) {
-  return fail_errno("Cannot write " + path, reason, "Check the folder and its permissions");
+  return fail_to_write("Cannot write " + path, reason);
 }
 
 }  // namespace
@@ -105,12 +106,22 @@ std::string to_json(const Report& report) {
   return json_text(json);
 }
 
+Status check_svg(const std::string& option, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const bool is_device =
+      path.starts_with("/dev/") || (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored));
+  if (path.empty() || path.ends_with(".svg") || is_device) return {};
+  return fail(Code::invalid_argument, option + " " + path + ": the name must end in .svg");
+}
+
 /// A file that is there stays as it is until the new one is whole, for a disk may be full. Devices, pipes, and files in
 /// folders in which nothing can be made, are written to where they are.
 Status write_file(const std::string& path, const std::string& text) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const fs::path target = fs::is_symlink(path, ignored) ? fs::weakly_canonical(path, ignored) : fs::path(path);
+  fs::path target = fs::is_symlink(path, ignored) ? fs::weakly_canonical(path, ignored) : fs::path(path);
+  if (fs::exists(path, ignored) && !fs::exists(target, ignored)) target = path;  // /dev/stdout: a pipe has no name
   const bool is_replaced = !fs::exists(target, ignored) || fs::is_regular_file(target, ignored);
   const fs::path folder = target.parent_path().empty() ? "." : target.parent_path();
   const bool has_room = is_replaced && ::access(folder.c_str(), W_OK | X_OK) == 0;

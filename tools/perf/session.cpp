@@ -18,6 +18,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/environment.hpp"
+#include "exit_code.hpp"
 #include "perf/bookkeeping.hpp"
 #include "perf/call.hpp"
 #include "perf/gpu.hpp"
@@ -66,7 +68,7 @@ Status find_gpus(Process& process) {
   STRAIT_TRY(checked(straitGetSetting("STRAIT_SHARE_GPUS", &shares), nullptr, "straitGetSetting"));
   if (process.threads > process.gpus && std::string_view(shares) != "1")
     return fail(
-        Code::invalid_argument,
+        Code::unsupported,
         fmt::format("{} GPU ranks were asked for in this process, and it sees {} GPU{}. Lower -t times -g, look "
                     "at CUDA_VISIBLE_DEVICES, or have ranks share GPUs with STRAIT_SHARE_GPUS=1",
                     process.threads, process.gpus, process.gpus == 1 ? "" : "s"));
@@ -77,7 +79,7 @@ Status find_gpus(Process& process) {
 Result<Process> join_processes(const Options& options) {
   Process process;
   straitComm_t comm = nullptr;
-  STRAIT_TRY(checked(straitCommInitEnv(&comm, nullptr), nullptr, "Joining the processes of the launcher"));
+  STRAIT_TRY(checked(straitCommInitEnv(&comm, nullptr), nullptr, "straitCommInitEnv"));
   process.comm.reset(comm);
   STRAIT_TRY(checked(straitCommUserRank(comm, &process.index), comm, "straitCommUserRank"));
   STRAIT_TRY(checked(straitCommCount(comm, &process.count), comm, "straitCommCount"));
@@ -181,6 +183,12 @@ Status check_files(const Options& options, const Process& process) {
   return {};
 }
 
+/// A variable that is not accepted has nothing to do with a launcher.
+Result<Process> start(const Options& options) {
+  STRAIT_TRY(Environment().validate());
+  return join_processes(options);
+}
+
 /// What can be known before any rank starts.
 Status prepare(const Options& options, Process& process) {
   const int ranks = process.count * process.threads;
@@ -195,9 +203,14 @@ Status prepare(const Options& options, Process& process) {
 
 int run(const Options& options) {
   heed_nccl_p2p_disable();
-  auto process = join_processes(options);
-  if (!process) say(process.error());
-  if (!process || !all_go_on(process->comm.get(), prepare(options, *process), say)) return 1;
+  auto process = start(options);
+  if (!process) {
+    say(process.error());
+    return tools::failed;
+  }
+  const Status ready = prepare(options, *process);
+  if (!all_go_on(process->comm.get(), ready, say))
+    return !ready && ready.error().code == Code::invalid_argument ? tools::usage_error : tools::failed;
   int version = 0;
   straitGetVersion(&version);
   std::unique_ptr<Reporter> reporter;

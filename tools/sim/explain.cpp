@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string note_of(const Explanation& e, const PredictedPlan& plan, bool chosen) {
-  if (chosen) return "chosen";
+  if (chosen) return plan.runs ? "chosen" : "asked for; GPU ranks never run it";
   const PredictedPlan& choice = e.prediction.choice();
   if (e.wish.wire != WireFormat::off) return "exact";
   if (plan.algorithm == choice.algorithm && !plan.runs)
@@ -34,7 +34,9 @@ std::string note_of(const Explanation& e, const PredictedPlan& plan, bool chosen
   if (choice.algorithm == "islands") return "not what GPU ranks with islands do";
   if (!plan.in_class) return "rounds at every hop: other bits, so never chosen for this sum";
   if (plan.at_least) return "takes at least as long, which was enough to leave it";
-  return plan.runs ? "" : "not what GPU ranks do at this size";
+  if (plan.runs) return "";
+  return is_carried_out(plan) ? "not what GPU ranks do at this size"
+                              : "no kernel carries it out: GPU ranks never run it";
 }
 
 std::string operation_text(const Explanation& e) {

@@ -16,8 +16,10 @@ namespace {
 using Among = IslandStep::Among;
 
 /// Those that kernels of GPU ranks carry out; `staged` is `two_hop` with hops that overlap.
-constexpr std::array<std::string_view, 4> kernel_plans{"one_hop", "two_hop", "staged", "direct"};
+constexpr std::array<std::string_view, 5> kernel_plans{"one_hop", "two_hop", "staged", "direct", "barrier"};
 constexpr double bytes_per_us = 1e3;  // of one GB/s
+constexpr std::string_view several_hosts_text =
+    "; GPU ranks of several hosts are not predicted, so this is what would be possible, not what they run";
 
 Call call_of(const Operation& operation) {
   Call call;
@@ -238,17 +240,29 @@ class Steps {
   bool has_sums_ = false;  ///< such as CPU threads can take
 };
 
-/// What is exact, and whether GPUs or CPU threads add it up, without steps.
+/// What is exact, without steps: a plan that kernels carry out, added up by GPUs or by CPU threads.
 void choose_executor(const Machine& machine, const Operation& operation, Prediction& prediction) {
-  if (machine.arena != kernels::ArenaKind::host) return;
   const std::size_t border = cpu_reduce_border_bytes_of(machine);
   const std::size_t bytes = operation.count * size_bytes(operation.type);
   const bool cpus = operation.collective == Collective::all_reduce && operation.op != ReduceOp::premul_sum &&
                     border > 0 && bytes >= border;
   for (PredictedPlan& plan : prediction.plans)
-    plan.runs = plan.in_class && (cpus || plan.executor != cpu_sums_executor);
+    plan.runs = plan.in_class && is_carried_out(plan) && (cpus || plan.executor != cpu_sums_executor);
   std::stable_partition(prediction.plans.begin(), prediction.plans.end(),
                         [](const PredictedPlan& plan) { return plan.runs; });
+}
+
+/// What no plan of the clock is, and GPU ranks do: from a root, or to it, in two hops.
+std::string two_hops_text(const Machine& machine, const Operation& operation) {
+  const std::uint32_t ranks = machine.request.ranks;
+  if (!machine.arena || *machine.arena == kernels::ArenaKind::host || ranks < 3) return "";
+  const bool reduces = operation.collective == Collective::reduce;
+  if (!reduces && operation.collective != Collective::broadcast) return "";
+  const Borders borders = borders_of(*machine.arena, ranks, machine.exchange.gbps);
+  const std::size_t border = reduces ? borders.one_hop_reduce_bytes : borders.one_hop_bytes;
+  if (operation.count * size_bytes(operation.type) <= border) return "";
+  return fmt::format("; beyond {} GPU ranks take two hops, which are not predicted, and less time",
+                     perf::bytes_label(static_cast<double>(border)));
 }
 
 Status check_wire(const Machine& machine, const Operation& operation, const SelectOptions& options) {
@@ -279,7 +293,19 @@ std::string why_of(const Machine& machine, const Operation& operation, const Pre
   return why + sums_text(machine, operation);
 }
 
+/// A plan that the user named, whether GPU ranks run it or not.
+Prediction as_asked_for(const Machine& machine, Prediction prediction) {
+  if (machine.arena)
+    for (PredictedPlan& plan : prediction.plans) plan.runs = is_carried_out(plan);
+  if (!prediction.choice().runs) prediction.why += "; GPU ranks never run it, for no kernel carries it out";
+  return prediction;
+}
+
 }  // namespace
+
+bool is_carried_out(const PredictedPlan& plan) {
+  return std::find(kernel_plans.begin(), kernel_plans.end(), plan.algorithm) != kernel_plans.end();
+}
 
 std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
   if (machine.arena != kernels::ArenaKind::host) return 0;
@@ -301,9 +327,11 @@ Result<Prediction> predict_ranks(const Machine& machine, const Operation& operat
   if (!machine.arena || !options.algorithm.empty() || !steps.exist()) {
     const Machine staged = options.algorithm.empty() ? without_islands(machine) : machine;
     STRAIT_ASSIGN(Prediction prediction, predict(staged, exact, options, others, progress));
-    if (!options.algorithm.empty()) return prediction;
-    choose_executor(machine, operation, prediction);
-    prediction.why = why_chosen(staged, exact, prediction.plans, false) + sums_text(machine, operation);
+    if (!options.algorithm.empty()) return as_asked_for(machine, std::move(prediction));
+    if (machine.arena) choose_executor(machine, operation, prediction);
+    prediction.why = why_chosen(staged, exact, prediction.plans, false) + sums_text(machine, operation) +
+                     two_hops_text(machine, operation);
+    if (machine.gpus && !machine.arena) prediction.why += several_hosts_text;
     for (PredictedPlan& plan : prediction.plans)
       if (machine.staged) {
         STRAIT_ASSIGN(plan.plan, build_plan(staged, exact, plan));

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "doctor/team.hpp"
+#include "parsed_option.hpp"
 #include "perf/axis.hpp"
 #include "perf/geometry.hpp"
 #include "perf/options.hpp"
@@ -42,23 +43,6 @@ Result<Machine> this_hosts_cpus(std::uint32_t ranks) {
   return machine;
 }
 
-template <class T, class Parsed>
-CLI::callback_t into(T& target, Result<Parsed> (*parse)(std::string_view)) {
-  return [&target, parse](const CLI::results_t& words) {
-    const auto parsed = parse(words.front());
-    if (!parsed) throw CLI::ValidationError(parsed.error().message);
-    if constexpr (std::is_same_v<T, Parsed>) {
-      target = *parsed;
-    } else if constexpr (std::is_same_v<std::optional<T>, Parsed>) {
-      target = parsed->value_or(T{});
-    } else {
-      if (parsed->size() != 1) throw CLI::ValidationError("'" + words.front() + "': one at a time");
-      target = parsed->front();
-    }
-    return true;
-  };
-}
-
 }  // namespace
 
 Result<Topology> topology_of(const std::string& from) {
@@ -88,27 +72,34 @@ Result<Machine> machine_of(const MachineWish& wish) {
   return wish.topology.empty() && on_cpus ? this_hosts_cpus(wish.ranks) : machine_on(topology, wish);
 }
 
-Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks,
-                               std::size_t extra_elements) {
-  const perf::Geometry g = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
-  if (g.count == 0 && wish.collective != Collective::barrier)
-    return fail(Code::invalid_argument,
-                fmt::format("{} bytes leave nothing for each of {} ranks to do in {}. Take {} or more", bytes, ranks,
-                            name(wish.collective), perf::bytes_label(16.0 * ranks)));
-  return Operation{wish.collective, wish.type, wish.op, g.count, wish.root, wish.wire};
+Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks) {
+  const std::size_t blocks = larger_buffer_count(wish.collective, 1, ranks);  // of a buffer
+  std::size_t count = perf::geometry(wish.collective, bytes, wish.type, ranks, 0).count;
+  if (count == 0)
+    count = bytes / size_bytes(wish.type) / blocks;  // too short for the 16 bytes a block of `strait perf`
+  if (count == 0 && wish.collective != Collective::barrier)
+    return fail(Code::invalid_argument, too_short(bytes, name(wish.type), blocks, size_bytes(wish.type) * blocks));
+  return Operation{wish.collective, wish.type, wish.op, count, wish.root, wish.wire};
 }
 
 void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine) {
-  app.add_option("collective", into(operation.collective, perf::parse_collective), "Such as all-reduce")->required();
-  app.add_option("-d,--datatype,--type", into(operation.type, perf::parse_types), "Element type (default: float)");
-  app.add_option("-o,--op", into(operation.op, perf::parse_ops), "Reduction: sum, prod, max, min, avg (default: sum)");
+  tools::add_parsed(app, "collective", operation.collective, perf::parse_collective, "Such as all-reduce")->required();
+  tools::add_parsed(app, "-d,--datatype,--type", operation.type, perf::parse_types, "Element type (default: float)");
+  tools::add_parsed(app, "-o,--op", operation.op, perf::parse_ops,
+                    "Reduction: sum, prod, max, min, avg (default: sum)");
   app.add_option("-r,--root", operation.root, "Root rank")->capture_default_str();
-  app.add_option("--wire", into(operation.wire, perf::parse_wire),
-                 "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
+  tools::add_parsed(app, "--wire", operation.wire, perf::parse_wire,
+                    "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
   app.add_option("--topology", machine.topology,
                  "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
                  "NCCL's or hwloc's XML)");
   app.add_flag("--host", machine.host, "Ranks on the CPUs even where there are GPUs");
+}
+
+std::string too_short(std::size_t bytes, std::string_view type, std::size_t ranks, std::size_t least_bytes) {
+  return fmt::format("{} cannot hold an element of {}{}. Take {} or more",
+                     bytes == 1 ? "1 byte" : fmt::format("{} bytes", bytes), type,
+                     ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", least_bytes);
 }
 
 Bandwidths bandwidths(const Operation& operation, std::uint32_t ranks, double time_us) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/types.hpp"
@@ -37,9 +38,11 @@ struct OperationWish {
   std::uint32_t root = 0;
   WireFormat wire = WireFormat::off;  ///< of GPU ranks' calls
 };
-/// `bytes` as `strait perf` counts them. An error: too few for every rank to have an element.
-Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks,
-                               std::size_t extra_elements = 0);
+/// `bytes` as `strait perf` counts them, but for what is too short for its blocks of 16 bytes. An error: too few for
+/// every rank to have an element.
+Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks);
+/// The message of such an error. `ranks`: those that must have an element each.
+std::string too_short(std::size_t bytes, std::string_view type, std::size_t ranks, std::size_t least_bytes);
 
 /// Declares the collective, -d, -o, -r, --wire, --topology and --host.
 void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine);

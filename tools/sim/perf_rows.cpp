@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/environment.hpp"
+#include "exit_code.hpp"
 #include "perf/geometry.hpp"
 #include "perf/plot.hpp"
 #include "perf/table.hpp"
@@ -19,19 +20,24 @@ namespace {
 /// The format of the calls that can have one, as for those that are measured.
 Result<WireFormat> wire_of(const perf::Options& options) {
   if (options.wire) return *options.wire;
-  STRAIT_ASSIGN(const std::string of_environment, Environment().text("STRAIT_WIRE"));
-  STRAIT_ASSIGN(const auto wire, perf::parse_wire(of_environment));
+  const auto of_environment = Environment().text("STRAIT_WIRE");
+  if (!of_environment) return fail(Code::invalid_usage, of_environment.error().message);  // no option is wrong
+  STRAIT_ASSIGN(const auto wire, perf::parse_wire(*of_environment));
   return *wire;
 }
 
 Result<perf::Row> predicted_row(const Machine& machine, const OperationWish& wish, std::size_t bytes,
                                 std::size_t extra_elements) {
   const std::uint32_t ranks = machine.request.ranks;
-  STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, ranks, extra_elements));
+  const perf::Geometry geometry = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
+  const std::size_t blocks = larger_buffer_count(wish.collective, 1, ranks);
+  if (geometry.count == 0 && wish.collective != Collective::barrier)
+    return fail(Code::invalid_argument,
+                too_short(bytes, name(wish.type), blocks, blocks > 1 ? 16 * blocks : size_bytes(wish.type)));
+  const Operation operation{wish.collective, wish.type, wish.op, geometry.count, wish.root, wish.wire};
   STRAIT_ASSIGN(const Prediction prediction, predict_ranks(machine, operation));
   const double time_us = prediction.choice().time.total_us;
   const Bandwidths rates = bandwidths(operation, ranks, time_us);
-  const perf::Geometry geometry = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
   perf::Row row;
   row.bytes = geometry.buffer_count() * size_bytes(wish.type);
   row.count = operation.count;
@@ -86,8 +92,8 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
         for (const std::size_t bytes : perf::sizes_bytes(options)) {
           auto row = predicted_row(machine, {options.collective, type, op, root, wire}, bytes, options.extra_elements);
           if (!row && row.error().code == Code::unsupported && wire != WireFormat::off && !options.wire)
-            return fail(row.error().code, "STRAIT_WIRE=" + std::string(name(wire)) + ": " + row.error().message +
-                                              ". Exact calls are predicted with --wire off");
+            return fail(Code::invalid_usage, "STRAIT_WIRE=" + std::string(name(wire)) + ": " + row.error().message +
+                                                 ". Exact calls are predicted with --wire off");
           if (!row) return tl::unexpected(std::move(row).error());
           report.rows.push_back(std::move(*row));
         }
@@ -98,7 +104,7 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
 int predict_rows(const perf::Options& options) {
   if (auto status = print(options); !status) {
     tools::print(stderr, "strait perf: {}\n", status.error().message);
-    return 1;
+    return tools::exit_code_of(status.error());
   }
   return 0;
 }

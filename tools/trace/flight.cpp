@@ -12,21 +12,26 @@
 #include <set>
 #include <tuple>
 
+#include "base/json_text.hpp"
+#include "safe_print.hpp"
+
 namespace strait::trace {
 namespace {
 
 using Json = nlohmann::json;
 
+std::string text_of(const Json& json) { return tools::printable(json.get<std::string>()); }
+
 RecordedCall call_of(const Json& json) {
-  RecordedCall call{json.at("sequence"), json.at("call"), json.at("posted_unix_us")};
+  RecordedCall call{json.at("sequence"), text_of(json.at("call")), json.at("posted_unix_us")};
   if (const Json& finished = json.at("finished_unix_us"); !finished.is_null()) call.finished_unix_us = finished;
-  if (json.contains("to")) call.text += " to rank " + json["to"].dump();
-  if (json.contains("from")) call.text += " from rank " + json["from"].dump();
+  if (json.contains("to")) call.text += " to rank " + tools::printable(json["to"].dump());
+  if (json.contains("from")) call.text += " from rank " + tools::printable(json["from"].dump());
   return call;
 }
 
 StartedCall started_of(const Json& json, const char* number) {
-  StartedCall call{json.at(number), json.at("call")};
+  StartedCall call{json.at(number), text_of(json.at("call"))};
   if (json.contains("started_unix_us")) call.started_unix_us = json["started_unix_us"];
   if (const Json& finished = json.at("finished"); !finished.is_null()) call.finished = finished;
   return call;
@@ -84,22 +89,23 @@ void put_together(RankRecord& known, RankRecord other, bool is_shared) {
 
 void add(const Json& json, std::map<std::string, Flight>& flights) {
   if (json.at("format") != "strait flight recorder 1") throw Json::other_error::create(0, "another format", nullptr);
-  const std::string id = json.at("communicator");
+  const std::string id = text_of(json.at("communicator"));
   const std::size_t ranks = json.at("ranks"), own = json.at("rank");
   if (json.at("seen").size() != ranks) throw Json::other_error::create(0, "\"seen\" is not of all ranks", nullptr);
   Flight& flight = flights[id];
   flight.communicator = id;
-  flight.transport = json.at("transport");
+  flight.transport = text_of(json.at("transport"));
   const double unix_us = json.at("unix_us");
   flight.first_unix_us = flight.unix_us > 0 ? std::min(flight.first_unix_us, unix_us) : unix_us;
   flight.unix_us = std::max(flight.unix_us, unix_us);
-  if (const std::string reason = json.at("reason"); std::ranges::find(flight.reasons, reason) == flight.reasons.end())
+  if (const std::string reason = text_of(json.at("reason"));
+      std::ranges::find(flight.reasons, reason) == flight.reasons.end())
     flight.reasons.push_back(reason);
   flight.ranks.resize(std::max(flight.ranks.size(), ranks));
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Json& seen = json.at("seen").at(rank);
     RankRecord record;
-    record.name = seen.at("name");
+    record.name = text_of(seen.at("name"));
     record.is_own = record.has_file = rank == own;
     record.posts_until_us = record.starts_until_us = unix_us;
     record.knows_finished = record.is_own || flight.transport != "tcp";
@@ -112,13 +118,31 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
     if (seen.contains("started_messages")) record.started_messages = started_of(seen["started_messages"], "after");
     if (json.contains("gpu")) {
       record.knows_finished = false;  // calls of GPU ranks have no time of their end
-      if (record.is_own) record.gpu_work = json["gpu"].at("work");
+      if (record.is_own) record.gpu_work = text_of(json["gpu"].at("work"));
     }
     record.known_posted = last_posted(record);
     if (flight.ranks[rank].name.empty())
       flight.ranks[rank] = std::move(record);
     else
       put_together(flight.ranks[rank], std::move(record), flight.transport != "tcp");
+  }
+}
+
+/// What is wrong with the file; "": it was added.
+std::string add_file(std::istream& stream, std::map<std::string, Flight>& flights) {
+  Json json;
+  try {
+    json = Json::parse(stream);
+  } catch (const Json::exception& problem) {
+    return "is cut short, or no JSON: " + plain_text(problem);
+  }
+  try {
+    std::map<std::string, Flight> alone;  // what is wrong further down leaves nothing behind
+    add(json, alone);
+    add(json, flights);
+    return "";
+  } catch (const Json::exception& problem) {
+    return "is not what a flight recorder writes: " + plain_text(problem);
   }
 }
 
@@ -284,7 +308,7 @@ std::string verdict(const Flight& flight) {
 
 }  // namespace
 
-Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths) {
+Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths, std::vector<std::string>* left_out) {
   std::set<std::string> files;
   for (const std::string& path : paths) {
     std::error_code failure;
@@ -303,15 +327,16 @@ Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths) 
                             "program starts, and name that folder",
                             fmt::join(paths, ", ")));
   std::map<std::string, Flight> flights;
+  std::optional<std::string> wrong;
   for (const std::string& file : files) {
     std::ifstream stream(file);
-    if (!stream) return fail_errno("cannot read " + file, errno);
-    try {
-      add(Json::parse(stream), flights);
-    } catch (const Json::exception& problem) {
-      return fail(Code::invalid_argument, file + " is not what a flight recorder writes: " + problem.what());
+    if (!stream) return fail_errno("cannot read " + tools::printable(file), errno);
+    if (const std::string problem = add_file(stream, flights); !problem.empty()) {
+      wrong = tools::printable(file) + " " + problem;
+      if (left_out != nullptr) left_out->push_back(*wrong);
     }
   }
+  if (wrong && flights.empty()) return fail(Code::invalid_argument, *wrong);
   std::vector<Flight> result;
   for (auto& [id, flight] : flights) result.push_back(std::move(flight));
   return result;

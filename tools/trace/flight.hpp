@@ -52,8 +52,10 @@ struct Flight {
   std::vector<RankRecord> ranks;
 };
 
-/// Of files, and of folders that hold them, whose names begin with strait-flight-.
-Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths);
+/// Of files, and of folders that hold them, whose names begin with strait-flight-. What is cut short or none of a
+/// flight recorder is left out, and told to `left_out`, one message each; an error where nothing else is there.
+Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths,
+                                         std::vector<std::string>* left_out = nullptr);
 
 /// A table of the ranks, then who is behind. `all_calls`: also every call of each rank.
 std::string report(const Flight& flight, bool all_calls);

@@ -137,6 +137,13 @@ TEST(Options, WhatContradictsItselfIsRefused) {
   EXPECT_TRUE(validate(parsed("all-reduce")));
   EXPECT_FALSE(validate(parsed("all-reduce -b 2K -e 1K")));
   EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 2K -i 0")));
+  EXPECT_FALSE(validate(parsed("all-reduce -f 1 -b 1K -e 4K"))) << "1 MB, the default step, is beyond";
+  EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 4K")));
+  EXPECT_TRUE(validate(parsed("all-reduce -f 1 -b 1K -e 4K -i 3K")));
+  EXPECT_TRUE(validate(parsed("all-reduce -f 1 -b 1M -e 4M")));
+  EXPECT_TRUE(validate(parsed("all-reduce -f 1 -b 1K -e 1K")));
+  EXPECT_FALSE(validate(parsed("all-reduce -g 1 --turns 7")));
+  EXPECT_TRUE(validate(parsed("all-reduce -g 1 --turns 7 --baseline x")));
   EXPECT_FALSE(validate(parsed("all-reduce -b 1 -e 4G -i 1"))) << "the sizes alone would take 32 GB";
   EXPECT_TRUE(validate(parsed("all-reduce -b 1 -e 100000 -i 1")));
   EXPECT_EQ(sizes_bytes(parsed("all-reduce -b 1 -e 100000 -i 1")).size(), 100000U);

@@ -182,8 +182,8 @@ TEST(Explain, BadQuestionsAreErrorsThatSayWhatToDo) {
   EXPECT_THAT(error_of({"vax", 0, false}), AllOf(HasSubstr("no machine 'vax'"), HasSubstr("10x-rtx3090")));
   EXPECT_THAT(error_of({"/no/such/file.json", 0, false}), AllOf(HasSubstr("/no/such/file.json"), HasSubstr("No such")));
   EXPECT_THAT(error_of({"4x-h200", 5, false}), HasSubstr("more than the 4 GPUs"));
-  EXPECT_THAT(error_of({"4x-h200", 0, false}, {}, 2), HasSubstr("2 bytes leave nothing"));
-  EXPECT_THAT(error_of({"4x-h200", 0, false}, {Collective::reduce_scatter}, 60), HasSubstr("Take 64 or more"));
+  EXPECT_THAT(error_of({"4x-h200", 0, false}, {}, 2), HasSubstr("2 bytes cannot hold an element of float32. Take 4"));
+  EXPECT_THAT(error_of({"4x-h200", 0, false}, {Collective::reduce_scatter}, 15), HasSubstr("Take 16 or more"));
   EXPECT_THAT(error_of({"4x-h200", 0, false}, {Collective::send_recv}), HasSubstr("send-recv depends on"));
   EXPECT_THAT(error_of({"4x-h200", 0, false}, {.collective = Collective::broadcast, .root = 4}), HasSubstr("root 4"));
   EXPECT_THAT(error_of({"4x-h200", 0, false}, {}, 1 << 20, "rnig"), HasSubstr("'rnig' that was asked for is unknown"));

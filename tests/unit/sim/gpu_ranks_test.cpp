@@ -6,14 +6,17 @@
 #include <gtest/gtest.h>
 
 #include "sim/device_waves.hpp"
+#include "sim/explain.hpp"
 #include "topology/file.hpp"
 #include "topology/files.hpp"
 
 namespace strait::sim {
 namespace {
 
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::size_t mib = 1 << 20;
 
@@ -52,6 +55,59 @@ TEST(GpuRanks, AddFloatsUpWithinIslandsFirst) {
   Operation small = all_reduce(1024);
   small.collective = Collective::all_gather;
   EXPECT_TRUE(choice_of(gpus("10x-rtx3090-bridged"), small).steps.empty()) << "islands carry long copies only";
+}
+
+/// What kernels do not carry out may be faster, and is listed behind.
+TEST(GpuRanks, OfOneHostRunWhatKernelsCarryOut) {
+  for (const Fixture& fixture : fixtures())
+    for (int c = 0; c < collective_count; ++c)
+      for (const std::size_t bytes : {4 * mib / 1024, 4 * mib}) {
+        Operation operation = all_reduce(bytes);
+        operation.collective = static_cast<Collective>(c);
+        if (!check(gpus("4x-h200"), operation)) continue;
+        const auto topology = load_fixture(fixture.name);
+        ASSERT_TRUE(topology);
+        const auto some = std::min<std::size_t>(8, topology->all(DeviceKind::gpu).size());
+        const auto machine = place_on_gpus(*topology, static_cast<std::uint32_t>(some));
+        if (!machine || !machine->arena) continue;
+        const auto prediction = predict_ranks(*machine, operation, {}, true);
+        ASSERT_TRUE(prediction) << prediction.error().message;
+        const PredictedPlan& choice = prediction->choice();
+        const auto what = std::string(fixture.name) + ": " + std::string(name(operation.collective));
+        EXPECT_TRUE(choice.runs && (is_carried_out(choice) || !choice.steps.empty())) << what << choice.algorithm;
+        for (const PredictedPlan& plan : prediction->plans)
+          EXPECT_FALSE(plan.runs && plan.steps.empty() && !is_carried_out(plan)) << what << plan.algorithm;
+      }
+}
+
+TEST(GpuRanks, WhatTheyDoNotRunIsSaid) {
+  const auto why = [](std::string_view fixture, Collective collective, std::size_t bytes,
+                      const std::string& algorithm = "") {
+    Operation operation = all_reduce(bytes);
+    operation.collective = collective;
+    SelectOptions options;
+    options.algorithm = algorithm;
+    return predict_ranks(gpus(fixture), operation, options)->why;
+  };
+  const auto never = HasSubstr("GPU ranks never run it"), hops = HasSubstr("GPU ranks take two hops");
+  const auto hosts = HasSubstr("GPU ranks of several hosts are not predicted");
+  EXPECT_THAT(why("4x-rtx-pro-6000", Collective::all_reduce, mib, "peer_push"), never);
+  EXPECT_THAT(why("4x-rtx-pro-6000", Collective::all_reduce, mib, "two_hop"), Not(never));
+  EXPECT_THAT(why("4x-rtx-pro-6000", Collective::all_reduce, mib), Not(AnyOf(never, hops, hosts)));
+  EXPECT_THAT(why("4x-rtx-pro-6000", Collective::broadcast, 4 * mib), hops);
+  EXPECT_THAT(why("4x-h200", Collective::reduce, 4 * mib), hops);
+  EXPECT_THAT(why("4x-h200", Collective::reduce, 4096), Not(hops));
+  EXPECT_THAT(why("4x-h200-no-p2p", Collective::broadcast, 4 * mib), Not(hops));
+  EXPECT_THAT(why("2-hosts-10x-rtx3090", Collective::all_reduce, mib), hosts);
+}
+
+TEST(GpuRanks, PlansThatNoKernelCarriesOutAreMarked) {
+  const auto text = [](const std::string& algorithm) {
+    return to_text(*explain({"4x-rtx-pro-6000", 0, false}, {}, 64 << 20, algorithm));
+  };
+  EXPECT_THAT(text(""), testing::ContainsRegex("\npeer_push .* no kernel carries it out: GPU ranks never run it\n"));
+  EXPECT_THAT(text(""), testing::ContainsRegex("\nchoice    (staged|two_hop) by GPU"));
+  EXPECT_THAT(text("peer_push"), HasSubstr(" asked for; GPU ranks never run it\n"));
 }
 
 TEST(GpuRanks, CallsThatIslandsDoNotCarryUseNoBridge) {

@@ -219,8 +219,44 @@ TEST(Flight, WhatIsNoSuchFileIsRefusedByName) {
   for (const std::string& text : {std::string(), std::string("{}"), std::string("{\"format\": \"something else\"}"),
                                   std::string("[1, 2"), of_ranks + "1000000000000}", of_ranks + "-1}"}) {
     std::ofstream(job.folder() + "/strait-flight-x.json", std::ios::trunc) << text;
-    EXPECT_THAT(read_flights({job.folder()}).error().message, HasSubstr("strait-flight-x.json is not what")) << text;
+    const bool is_whole = text.ends_with('}');
+    EXPECT_THAT(read_flights({job.folder()}).error().message,
+                AllOf(HasSubstr(is_whole ? "strait-flight-x.json is not what a flight recorder writes: "
+                                         : "strait-flight-x.json is cut short, or no JSON: "),
+                      Not(HasSubstr("exception"))))
+        << text;
   }
+}
+
+/// As of a rank that was killed while it wrote, or of a full disk.
+TEST(Flight, AFileThatIsCutShortIsNamedAndTheOthersCount) {
+  Job job(2);
+  job.post(0, 1);
+  job.dump(0);
+  std::ofstream(job.folder() + "/strait-flight-cut.json") << R"({"format": "strait flight rec)";
+  std::ofstream(job.folder() + "/strait-flight-other.json") << R"({"format": "strait flight recorder 1", "ranks": 2})";
+  std::vector<std::string> left_out;
+  const auto flights = read_flights({job.folder()}, &left_out);
+  ASSERT_TRUE(flights) << flights.error().message;
+  ASSERT_EQ(flights->size(), 1U);
+  EXPECT_EQ(flights->front().ranks.size(), 2U);
+  ASSERT_EQ(left_out.size(), 2U);
+  EXPECT_THAT(left_out[0], HasSubstr("strait-flight-cut.json is cut short"));
+  EXPECT_THAT(left_out[1], HasSubstr("strait-flight-other.json is not what"));
+}
+
+TEST(Flight, ControlCharactersReachNoTerminal) {
+  Job job(1);
+  std::ofstream(job.folder() + "/strait-flight-x.json") << R"({"format": "strait flight recorder 1",
+      "communicator": "\u001b[2Jc", "rank": 0, "ranks": 1, "transport": "\u009bshm", "unix_us": 1, "reason": "\r\nall is well",
+      "seen": [{"name": "rank 0 \u007f", "left": false, "awaits": null, "messages": [],
+                "calls": [{"sequence": 1, "call": "b\u0007", "to": "\u001b", "posted_unix_us": 1, "finished_unix_us": null}]}]})";
+  const auto flights = read_flights({job.folder()});
+  ASSERT_TRUE(flights) << flights.error().message;
+  const std::string text = report(flights->front(), true);
+  for (const char letter : text) EXPECT_TRUE(letter == '\n' || (letter >= ' ' && letter != 0x7f)) << int{letter};
+  EXPECT_THAT(text, AllOf(HasSubstr("Communicator \\x1b[2Jc of 1 ranks through \\x9bshm\n"),
+                          HasSubstr("Written because of: \\x0d\\x0aall is well\n"), HasSubstr("#1 b\\x07")));
 }
 
 }  // namespace
