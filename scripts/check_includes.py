@@ -20,8 +20,8 @@ LAYERS = [
     {"src/device", "src/network"},
     {"src/communicator"},
     {"src/api"},
-    {"src/nccl", "src/overlap"},
-    {"tools", "perf", "tests", "python", "examples"},
+    {"src/nccl"},
+    {"tools", "perf", "tests", "examples"},
 ]
 LAYER = {folder: number for number, layer in enumerate(LAYERS) for folder in layer}
 # What a user can write must need nothing but what is installed.

@@ -99,7 +99,7 @@ elif [[ -z "$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)" ]]; t
 else
   build cuda
   strait="$root/build/cuda/bin/strait"
-  # Not all GPUs reach one another; what keeps them apart is said by the program.
+  # What keeps the GPUs from being used is said by the program.
   if "$strait" perf barrier -t "$gpus" -g 1 -n 1 >/dev/null; then
     [[ -n "$baseline" ]] || baseline="$(find_nccl)"
     beside=()

@@ -88,7 +88,7 @@ inline bool reaches(int device, int peer) {
   cudaGetLastError();  // enabled already, by an earlier test
   return enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled;
 }
-/// As check_nvlink in src/communicator: atomics work across NVLink only.
+/// As check_nvlink() (src/device/device_links.cpp): atomics work across NVLink only.
 inline bool has_nvlink(int device, int peer) {
   int atomics = 0;
   return cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, peer) == cudaSuccess &&
