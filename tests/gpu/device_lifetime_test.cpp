@@ -311,97 +311,6 @@ void check_leaks(straitComm_t comm, int rank, int ranks) {
   EXPECT_GE(free_bytes(), before);
 }
 
-/// A process that exits with communicators that it never destroyed, and calls that wait for a rank that left.
-void check_exit(straitComm_t comm, int rank, int ranks) {
-  DeviceSide side(std::size_t{1} << 20);
-  CollectiveCase c;
-  c.count = 50'000;
-  side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
-  if (rank == 0)
-    STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.send(), 1000, straitFloat32, straitSum, comm, side.stream()));
-  std::exit(::testing::Test::HasFailure() ? 1 : 0);
-}
-
-/// All but the first rank exit, which then finds nothing wrong with that until it needs them.
-void check_exit_of_others(straitComm_t comm, int rank, int ranks) {
-  DeviceSide side(std::size_t{1} << 20);
-  CollectiveCase c;
-  c.count = 50'000;
-  side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
-  if (rank != 0) std::exit(::testing::Test::HasFailure() ? 1 : 0);
-  if (ranks == 1) return;
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  straitResult_t error = straitInternalError;
-  STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
-  EXPECT_EQ(error, straitSuccess) << straitGetLastError(comm);
-  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
-  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.send(), 1000, straitFloat32, straitSum, comm, side.stream()));
-  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
-  STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
-  EXPECT_EQ(error, straitRemoteError) << straitGetLastError(comm);
-}
-
-/// As `torch.cuda.graph` captures, in the mode in which calls of any thread may spoil it: communicators are made, used
-/// in a wire format for the first time and destroyed meanwhile.
-void check_beside_a_capture(straitComm_t comm, int rank, int ranks) {
-  DeviceSide side(std::size_t{1} << 20);
-  cudaStream_t captured = nullptr;
-  cudaGraph_t graph = nullptr;
-  STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking));
-  const straitComm_t made = another(comm, rank);
-  CollectiveCase c;
-  c.count = 50'000;
-  side.check(made, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
-  STRAIT_EXPECT_CUDA(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
-  std::jthread([&] {
-    STRAIT_EXPECT_CUDA(cudaSetDevice(rank % gpu_count()));
-    straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
-    options.wire = straitWireInt8;
-    STRAIT_EXPECT_OK(straitAllReduceWithOptions(side.send(), side.send(), 50'000, straitFloat32, straitSum, made,
-                                                side.stream(), &options));
-    STRAIT_EXPECT_OK(straitCommSynchronize(made));
-    STRAIT_EXPECT_OK(straitCommDestroy(made));
-  }).join();
-  STRAIT_EXPECT_CUDA(cudaMemsetAsync(side.receive(), 0, 16, captured));
-  STRAIT_EXPECT_CUDA(cudaStreamEndCapture(captured, &graph));
-  EXPECT_NE(graph, nullptr);
-  cudaGraphDestroy(graph);
-  cudaStreamDestroy(captured);
-}
-
-/// What such a kernel would read at this GPU's addresses is not there.
-void check_streams_of_other_gpus(straitComm_t comm, int rank, int) {
-  if (gpu_count() < 2) GTEST_SKIP() << "there is one GPU";
-  DeviceSide side(4096);
-  const int own = rank % gpu_count();
-  cudaStream_t other = nullptr;
-  STRAIT_EXPECT_CUDA(cudaSetDevice((own + 1) % gpu_count()));
-  STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
-  STRAIT_EXPECT_CUDA(cudaSetDevice(own));
-  EXPECT_EQ(straitAllReduce(side.send(), side.send(), 100, straitFloat32, straitSum, comm, other), straitInvalidUsage);
-  EXPECT_THAT(straitGetLastError(nullptr), ::testing::HasSubstr("the stream is of GPU"));
-  STRAIT_EXPECT_OK(straitAllReduce(side.send(), side.send(), 100, straitFloat32, straitSum, comm, side.stream()));
-  STRAIT_EXPECT_OK(straitCommSynchronize(comm));
-  cudaStreamDestroy(other);
-}
-
-/// A process forked after init, such as a data loader, ends beside the ranks and disturbs none.
-void check_fork(straitComm_t comm, int rank, int ranks) {
-  DeviceSide side(std::size_t{1} << 20);
-  CollectiveCase c;
-  c.count = 50'000;
-  for (int turn = 0; turn < 3; ++turn) {
-    c.seed = static_cast<std::uint64_t>(turn + 1);
-    side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
-    const pid_t loader = fork();
-    if (loader == 0) std::exit(0);
-    if (turn == 1) continue;  // this one ends while calls are made
-    EXPECT_EQ(wait_for(loader, 10'000), 0) << "turn " << turn;
-  }
-  STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));
-  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
-}
-
 bool has_context(int device) {
   using GetState = int (*)(int device, unsigned* flags, int* is_active);
   static const auto get_state =
@@ -440,23 +349,6 @@ void check_contexts(straitComm_t comm, int rank, int ranks) {
 
 using DeviceLifetime = DeviceRanks;
 TEST_P(DeviceLifetime, NothingIsLeftOnTheGpu) { run(check_leaks); }
-TEST_P(DeviceLifetime, ExitsWithoutDestroy) {
-  if (!GetParam().as_processes) GTEST_SKIP() << "a process exits as a whole";
-  run(check_exit);
-}
-TEST_P(DeviceLifetime, OthersExitWithoutDestroy) {
-  if (!GetParam().as_processes) GTEST_SKIP() << "a process exits as a whole";
-  run(check_exit_of_others);
-}
-TEST_P(DeviceLifetime, BesideACapture) {
-  if (!GetParam().as_processes) GTEST_SKIP() << "all threads of a process would capture at once";
-  run(check_beside_a_capture);
-}
-TEST_P(DeviceLifetime, RefusesStreamsOfOtherGpus) { run(check_streams_of_other_gpus); }
-TEST_P(DeviceLifetime, ForksAfterInit) {
-  if (!GetParam().as_processes) GTEST_SKIP() << "a process forks as a whole";
-  run(check_fork);
-}
 TEST_P(DeviceLifetime, HasContextsWhereItsRanksAre) { run(check_contexts); }
 TEST_P(DeviceLifetime, KeepsToTheHostMemoryOfAll) { run(check_host_memory); }
 TEST_P(DeviceLifetime, BesideOtherWork) { run(check_beside_other_work); }
