@@ -46,8 +46,8 @@ TEST(DeviceRankGroups, CallsOfSeveralGpusAreLaunchedInTurn) {
       STRAIT_EXPECT_OK(straitRecv(values.data() + 1, 1, straitFloat32, peer, comms[rank], nullptr));
     }
   });
-  EXPECT_THAT(log, ElementsAre("0: send-recv", "1: send-recv", "2: all-reduce", "0: all-reduce", "1: all-reduce",
-                               "2: barrier", "0: barrier", "1: barrier"));
+  EXPECT_THAT(log, ElementsAre("0: all-reduce", "1: all-reduce", "2: all-reduce", "0: barrier", "1: barrier",
+                               "2: barrier", "0: send-recv", "1: send-recv"));
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
@@ -113,8 +113,8 @@ TEST(DeviceRankGroups, StreamsOfACommunicatorWaitForItsWholeGroup) {
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
-/// Messages come first, on the stream of the first of them.
-TEST(DeviceRankGroups, StreamsOfMessagesWaitForCollectives) {
+/// Messages come last, on the stream of the first of them.
+TEST(DeviceRankGroups, StreamsOfCollectivesWaitForMessages) {
   const auto comms = join_in_a_group(1);
   std::array<float, 2> values{};
   const auto messages = [&] {
@@ -126,8 +126,8 @@ TEST(DeviceRankGroups, StreamsOfMessagesWaitForCollectives) {
                 STRAIT_EXPECT_OK(straitBarrier(comms[0], stream(4)));
                 messages();
               }),
-              ElementsAre("0: stream 2 waits for 6", "0: stream 2 waits for 4", "0: send-recv", "0: barrier",
-                          "0: stream 2 waits for 4", "0: stream 6 waits for 4"));
+              ElementsAre("0: stream 4 waits for 2", "0: stream 4 waits for 6", "0: barrier", "0: send-recv",
+                          "0: stream 6 waits for 2", "0: stream 4 waits for 2"));
   STRAIT_EXPECT_OK(straitCommDestroy(comms[0]));
 }
 
