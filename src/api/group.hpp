@@ -41,7 +41,7 @@ class Group {
   struct Queue {
     Comm* comm;
     std::vector<Call> messages;     ///< sends and receives, run as one
-    std::vector<Call> collectives;  ///< in order, after the messages
+    std::vector<Call> collectives;  ///< in order, before the messages
     std::size_t next = 0;
     bool has_begun = false;
     bool messages_begun = false;
