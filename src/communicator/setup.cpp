@@ -31,7 +31,6 @@ struct Facts {
   cpu_set_t cores;                ///< that this rank may run on; launchers often give each rank its own
   std::array<char, 64> tuning{};  ///< what must be equal of the tuning file, in words
   WireFormat wire{};
-  std::array<char, 8> ucx{};        ///< STRAIT_UCX
   std::uint64_t communicator = 0;   ///< rank 0's names it, for its reader
   bool has_measured_plans = false;  ///< rank 0's calibration tells of plans of as many ranks
   HostRates rates;  ///< what rank 0 knows of its machine decides for all; but for the cache, the smallest of all
@@ -83,9 +82,8 @@ Status check_same(const std::vector<Facts>& facts, const std::vector<PeerInfo>& 
 Status check_same_settings(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers) {
   STRAIT_TRY(check_same(facts, peers, "the tuning file (STRAIT_TUNING_FILE) has",
                         [](const Facts& rank) { return rank.tuning.data(); }));
-  STRAIT_TRY(check_same(facts, peers, "the wire format (`wire` in the configuration, or STRAIT_WIRE) is",
-                        [](const Facts& rank) { return name(rank.wire); }));
-  return check_same(facts, peers, "STRAIT_UCX is", [](const Facts& rank) { return rank.ucx.data(); });
+  return check_same(facts, peers, "the wire format (`wire` in the configuration, or STRAIT_WIRE) is",
+                    [](const Facts& rank) { return name(rank.wire); });
 }
 
 struct HostShare {
@@ -179,14 +177,13 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
             .has_measured_plans = has_measured_plans(ranks_),
             .rates = process_rates().host,
             .network_gbps = network_gbps(environment)};
-  STRAIT_ASSIGN(const std::string ucx, environment.text("STRAIT_UCX"));
-  ucx.copy(own.ucx.data(), own.ucx.size() - 1);
   randombytes_buf(&own.communicator, sizeof own.communicator);
   tuning_.summary().copy(own.tuning.data(), own.tuning.size() - 1);
   randombytes_buf(&own.secret, sizeof own.secret);
   STRAIT_ASSIGN(const auto facts, gather(*channel_, own, deadline));
   STRAIT_TRY(check_same_settings(facts, peers));
   STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
+  STRAIT_ASSIGN(const std::string ucx, environment.text("STRAIT_UCX"));
   STRAIT_ASSIGN(OpenTransport open, strait::open_transport({*channel_, wanted, ucx, facts[0].secret, deadline}));
 
   // Every rank must choose alike: by the smallest cache, and by the cores that all share or, on several hosts, have.

@@ -9,8 +9,7 @@ namespace strait::sim {
 /// As predict(). Of GPU ranks of one host the choice is the fastest of the plans that kernels carry out; calls that
 /// islands carry or that are encoded consist of steps, each with the fastest of those; and CPU threads add up what they
 /// add up on GPU ranks. First the choice, then the same by GPUs or by CPUs instead, then plans that GPU ranks do not
-/// run. An error, too: a wire format of a call that
-/// cannot have one, or of ranks that are not GPUs of one host.
+/// run. An error, too: a wire format of a call that cannot have one, or of ranks that are not GPUs of one host.
 Result<Prediction> predict_ranks(const Machine& machine, const Operation& operation, const SelectOptions& options = {},
                                  bool others = false, const Progress& progress = {});
 

@@ -65,7 +65,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   /// From now on long messages to and from the ranks that it is connected with go by it. Before start().
   void carry_by(std::unique_ptr<ucx::Worker> worker) { ucx_ = std::move(worker); }
-  bool has_ucx() const { return ucx_ != nullptr; }
+  /// Null: there is none. Under mutex().
+  const ucx::Worker* ucx() const { return ucx_.get(); }
   /// Fails where the system gives no descriptors or no thread.
   Status start();
 

@@ -29,14 +29,19 @@ Result<std::unique_ptr<ucx::Worker>> open_ucx(Channel& channel, const Deadline& 
   own.text(worker ? "" : worker.error().message);
   if (worker) own.raw((*worker)->address());
   STRAIT_ASSIGN(const auto all, channel.all_gather(own.take(), {deadline, nullptr}));
+  std::vector<std::span<const std::byte>> addresses;
   for (const PeerInfo& peer : peers) {
     WireReader in(all[static_cast<std::size_t>(peer.rank)]);
     const std::string why = in.text(max_error_bytes);
-    const std::span<const std::byte> address = in.rest();
+    addresses.push_back(in.rest());
     STRAIT_TRY(in.finish("UCX address"));
     if (!why.empty()) return fail(Code::unsupported, peer.describe() + " cannot do what STRAIT_UCX asks for: " + why);
+  }
+  for (const PeerInfo& peer : peers) {  // every rank has a worker
     if (peer.rank == channel.rank() || (by_ucx == ByUcx::far && peer.same_host(channel.self()))) continue;
-    if (Status connected = (*worker)->connect(static_cast<std::uint32_t>(peer.rank), address); !connected)
+    if (Status connected =
+            (*worker)->connect(static_cast<std::uint32_t>(peer.rank), addresses[static_cast<std::size_t>(peer.rank)]);
+        !connected)
       return fail(connected.error().code, peer.describe() + ": " + connected.error().message);
   }
   return std::move(*worker);

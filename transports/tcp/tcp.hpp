@@ -14,7 +14,7 @@ class TcpTransport final : public Transport {
  public:
   TcpTransport(std::uint32_t rank, std::unique_ptr<Engine> engine) : rank_(rank), engine_(std::move(engine)) {}
 
-  std::string_view name() const override { return engine_->has_ucx() ? "tcp+ucx" : "tcp"; }
+  std::string_view name() const override { return engine_->ucx() != nullptr ? "tcp+ucx" : "tcp"; }
   std::size_t slot_bytes() const override { return engine_->geometry().slot_bytes; }
   bool has_peer_memory() const override { return false; }
   bool has_multicast() const override { return false; }

@@ -89,6 +89,9 @@ RequestParameters request_parameters() {
   return parameters;
 }
 
+/// Bounded, so that one peer that sends without pause does not keep the others waiting.
+constexpr int most_turns = 64;
+
 std::uint64_t tag_of(std::uint32_t sender, std::uint64_t number) { return std::uint64_t{sender} << 40 | number; }
 
 }  // namespace
@@ -196,8 +199,7 @@ void Worker::follow(void* request, std::uint32_t peer, bool* has_arrived) {
 }
 
 void Worker::progress() {
-  while (ucp().progress(worker_) != 0) {
-  }
+  for (int turn = 0; turn < most_turns && ucp().progress(worker_) != 0;) ++turn;
   std::erase_if(in_flight_, [this](const InFlight& each) {
     const Outcome outcome = ucp().look_at(each.request);
     if (outcome == Outcome::in_progress) return false;
@@ -221,6 +223,7 @@ bool Worker::is_sending_to(std::uint32_t peer) const {
                      [peer](const InFlight& each) { return each.peer == peer && each.has_arrived == nullptr; });
 }
 
-bool Worker::prepare_sleep() { return ucp().arm(worker_) == Outcome::ok; }
+/// Who cannot be armed is looked at when the sleep ends by itself.
+bool Worker::prepare_sleep() { return ucp().arm(worker_) != Outcome::busy; }
 
 }  // namespace strait::ucx

@@ -28,6 +28,8 @@ class Worker {
   /// By which others connect to this one.
   const Bytes& address() const { return address_; }
   Status connect(std::uint32_t peer, std::span<const std::byte> address);
+  /// Messages that were given to that peer so far.
+  std::uint64_t sent_to(std::uint32_t peer) const { return peers_[peer].sent; }
   bool is_connected(std::uint32_t peer) const { return peers_[peer].endpoint != nullptr; }
   /// Why nothing reaches that peer, or comes from it, any more; "": all is well.
   const std::string& failure(std::uint32_t peer) const { return peers_[peer].failure; }

@@ -167,7 +167,6 @@ TEST(TcpControl, CallsErrorsAndFarewellsReachIdleRanks) {
   });
 }
 
-/// What a rank published before it left is delivered, however much it is and whatever the reader does meanwhile.
 /// Who knows at once that all have called has told them so when it goes on, whatever it does then.
 TEST(TcpControl, CallsThatAllKnowOfHaveBeenTold) {
   std::atomic<bool> is_told{false};
@@ -187,23 +186,7 @@ TEST(TcpControl, CallsThatAllKnowOfHaveBeenTold) {
   });
 }
 
-TEST(TcpControl, AFarewellLosesNothing) {
-  std::atomic<bool> has_left{false};
-  with_channels(2, [&](Channel& channel) {
-    auto transport = tcp::open(channel, small, Deadline::after_ms(20'000));
-    ASSERT_TRUE(transport) << transport.error().message;
-    const LinkEnd end = link_from_0(channel.rank() == 0, {1});
-    if (channel.rank() == 0) {
-      write_messages(**(*transport)->open_send(end), small.depth);
-      transport->reset();
-      has_left.store(true);
-    } else {
-      EXPECT_TRUE(soon([&] { return has_left.load(); }));
-      read_messages(**(*transport)->open_receive(end), small.depth);
-    }
-    ASSERT_TRUE(channel.barrier(within_ms(20'000)));
-  });
-}
+TEST(TcpControl, AFarewellLosesNothing) { expect_farewell_loses_nothing(ByUcx::none); }
 
 TEST(TcpMesh, JoinsAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 5, 6, 24})

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -74,6 +75,26 @@ inline void read_messages(ReceiveLink& link, unsigned messages) {
     for (std::size_t i = 0; i < length_of(m); ++i) ASSERT_EQ(slot[i], static_cast<std::byte>(m));
     link.release();
   }
+}
+
+/// What a rank published before it left is delivered, however much it is and whatever the reader does meanwhile.
+inline void expect_farewell_loses_nothing(ByUcx by_ucx) {
+  std::atomic<bool> has_left{false};
+  with_channels(2, [&](Channel& channel) {
+    auto transport = tcp::open(channel, small, Deadline::after_ms(20'000), by_ucx);
+    ASSERT_TRUE(transport) << transport.error().message;
+    const LinkEnd end = link_from_0(channel.rank() == 0, {1});
+    if (channel.rank() == 0) {
+      write_messages(**(*transport)->open_send(end), small.depth);
+      transport->reset();
+      has_left.store(true);
+    } else {
+      EXPECT_TRUE(soon([&] { return has_left.load(); }));
+      read_messages(**(*transport)->open_receive(end), small.depth);
+      EXPECT_FALSE((*transport)->engine().has_died(0));
+    }
+    ASSERT_TRUE(channel.barrier(within_ms(20'000)));
+  });
 }
 
 }  // namespace strait::testing
