@@ -143,15 +143,26 @@ std::vector<std::string> other_libraries() {
   return paths;
 }
 
-/// Of each once: programs open libraries when they need them.
-void warn_of_other_libraries() {
+/// Whether what opens the library by its name finds this one, as it does where it was loaded first.
+bool is_found_by_name() {
+  const std::unique_ptr<void, decltype(&dlclose)> found(dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD), &dlclose);
+  return found && dlsym(found.get(), "ncclGetVersion") == reinterpret_cast<void*>(&ncclGetVersion);
+}
+
+/// Of each once: programs open libraries when they need them. JAX opens the one in its wheel by its path, and calls what
+/// it finds by name.
+void tell_of_other_libraries() {
   static std::mutex mutex;
   static std::set<std::string> told;
   const std::scoped_lock lock(mutex);
-  for (const std::string& path : other_libraries())
-    if (told.insert(path).second)
+  for (const std::string& path : other_libraries()) {
+    if (!told.insert(path).second) continue;
+    if (is_found_by_name())
+      log(LogLevel::info, path + " is loaded too, but only what opens it by that path is served by it");
+    else
       log(LogLevel::warn,
           path + " is loaded too: this program may be served by both. `strait run -- command` lets one in");
+  }
 }
 
 std::string version_text(int code) {
@@ -208,7 +219,7 @@ void report_ignored_fields(const std::vector<const char*>& names) {
 }
 
 void announce(int rank, int ranks) {
-  warn_of_other_libraries();
+  tell_of_other_libraries();
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return;
   report_ignored();

@@ -42,8 +42,8 @@ grep -qx "sums are right, NCCL 22809" "$work/out" || fail "wrong output: $(cat "
 [[ "$(grep -cF "NCCL 2.28.9 is served by Strait" "$work/err")" == 1 ]] || fail "not one proof: $(cat "$work/err")"
 grep -qF ", $library (rank 0 of 3)" "$work/err" || fail "the proof names no file: $(cat "$work/err")"
 
-# Whichever name it is opened by; and where a program opens another one later, its next communicator says so.
-LD_LIBRARY_PATH="$others" "$strait" run --quiet -- python3 - "$others/libnccl.so.2" >"$work/out" 2>"$work/err" <<'PY' ||
+# Whichever name it is opened by. Of another one that a program opens by its path later its next communicator tells once.
+cat >"$work/opens.py" <<'PY'
 import ctypes, sys
 def make_communicator(library):
     comm = ctypes.c_void_p()
@@ -58,8 +58,25 @@ ctypes.CDLL(sys.argv[1])
 make_communicator(ours)
 make_communicator(ours)
 PY
-  fail "libnccl.so is not Strait's: $(cat "$work/err")"
-[[ "$(grep -cF "libnccl.so.2 is loaded too" "$work/err")" == 1 ]] || fail "not one warning: $(cat "$work/err")"
+opens() { # level
+  LD_LIBRARY_PATH="$others" STRAIT_DEBUG="$1" "$strait" run --quiet -- python3 "$work/opens.py" "$others/libnccl.so.2" \
+    >"$work/out" 2>"$work/err" || fail "libnccl.so is not Strait's: $(cat "$work/err")"
+}
+opens info
+[[ "$(grep -cF "libnccl.so.2 is loaded too, but only" "$work/err")" == 1 ]] || fail "not told once: $(cat "$work/err")"
+opens warn
+grep -qF "is loaded too" "$work/err" && fail "a warning of what nobody finds by name: $(cat "$work/err")"
+# Where programs find that one by name, it is a warning.
+LD_LIBRARY_PATH="$others" python3 - "$library" >"$work/out" 2>"$work/err" <<'PY' ||
+import ctypes, sys
+ctypes.CDLL("libnccl.so.2")
+ours = ctypes.CDLL(sys.argv[1])
+for _ in range(2):
+    comm = ctypes.c_void_p()
+    assert ours.ncclCommInitAll(ctypes.byref(comm), 1, None) == 0
+PY
+  fail "the library does not open by its path: $(cat "$work/err")"
+[[ "$(grep -cF "may be served by both" "$work/err")" == 1 ]] || fail "not one warning: $(cat "$work/err")"
 
 # The version is settable; a version that is none is refused before the program starts.
 STRAIT_NCCL_VERSION=23004 "$strait" run --quiet -- "$program" >"$work/out" 2>"$work/err"
