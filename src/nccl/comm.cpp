@@ -58,6 +58,8 @@ std::string busy_with(ncclComm& comm, Use use) {
   if (comm.progress.load(std::memory_order_acquire) != ncclInProgress) return {};
   const std::scoped_lock lock(comm.mutex);
   if (comm.progress.load(std::memory_order_relaxed) != ncclInProgress) return {};
+  const bool gives_back = use == Use::to_give_back && comm.strait != nullptr;
+  if (gives_back) return {};
   if (comm.strait == nullptr || comm.is_polled)
     return "the communicator is still being set up, split or finalized. Poll ncclCommGetAsyncError until it is not "
            "ncclInProgress";

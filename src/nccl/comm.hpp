@@ -15,13 +15,17 @@
 #include "nccl/settings.hpp"
 #include "strait/strait.h"
 
-/// A window on registered memory.
+/// A window on registered memory. For the host only: no kernel may follow its handle.
 struct ncclWindow_vidmem {
-  void* pointer;
-  std::size_t size_bytes;
-  void* registration;  ///< Strait's; NULL: peers do not read this memory in place
+  static constexpr std::uint64_t live = 0x6e63636c57696e64ull;
+  std::uint64_t mark = live;  ///< likewise: see ncclComm::mark
+  void* pointer = nullptr;
+  std::size_t size_bytes = 0;
+  int rank = 0, ranks = 0;
+  void* registration = nullptr;  ///< Strait's; NULL: peers do not read this memory in place
   /// An open group, perhaps of another thread, is still to register it. Guarded by the communicator's mutex.
   bool awaits_group = false;
+  ~ncclWindow_vidmem() { mark = 0; }
 };
 
 /// What a program holds as ncclComm_t: Strait's communicator once it is there, and what NCCL's rules need around it.
@@ -44,6 +48,7 @@ struct ncclComm {
   std::atomic<bool> is_finalized{false};
   /// By ncclCommRevoke or NCCL_SHRINK_ABORT: that it has failed then is no news, and as in NCCL no error.
   std::atomic<bool> has_ended_itself{false};
+  std::atomic<bool> hangs{false};  ///< a window was given back in vain: later ones wait no more
 
   std::atomic<int> holders{1};
   std::atomic<int> running{0};  ///< calls inside Strait
@@ -112,7 +117,8 @@ class Running {
 
 /// Whether the communicator can be used now; else the result to return, with `problem` filled in. Queries and changes
 /// of this rank alone have it also beside another thread's blocking set-up work.
-enum class Use { alone, beside_set_up };
+/// To give memory back, even beside what it has to poll: PyTorch does that before it aborts a finalization that hangs.
+enum class Use { alone, beside_set_up, to_give_back };
 ncclResult_t usable(const ncclComm* handle, std::string& problem, Use use = Use::alone);
 
 /// Runs `body(comm)` on a communicator that can be used: queries and changes that no group defers.

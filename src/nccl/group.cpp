@@ -311,7 +311,8 @@ ncclResult_t Group::run_finalizations() {
   return result;
 }
 
-ncclResult_t Group::give_up(ncclResult_t result, std::string text) {
+/// All of the group; set-up work ends so.
+void Group::discard(ncclResult_t result, const std::string& text) {
   set_awaiting(std::exchange(windows_, {}), false);
   spoil_straits_group();
   (void)run_operations();
@@ -325,17 +326,38 @@ ncclResult_t Group::give_up(ncclResult_t result, std::string text) {
   }
   first_error_ = ncclSuccess;
   first_text_.clear();
-  return failed(result, text);
 }
 
-ncclResult_t Group::cancel(const std::string& text) {
+ncclResult_t Group::give_up(ncclResult_t result, const std::string& text) {
+  const std::string kept = text;  // it may be the group's own
+  discard(result, kept);
+  return failed(result, kept);
+}
+
+ncclResult_t Group::cancel(ncclResult_t result, const std::string& text) {
+  if (depth_ == 0) return failed(ncclInvalidUsage, "no group is open");
   if (depth_ > 1) {
     --depth_;
-    return failed(ncclInvalidUsage, text);
+    return note(failed(result, text));
   }
-  if (depth_ == 0) return failed(ncclInvalidUsage, "no group is open");
   end_aborted();
-  return give_up(ncclInvalidUsage, text);
+  return give_up(result, text);
+}
+
+ncclResult_t Group::simulate_end() {
+  if (depth_ == 0) return failed(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
+  if (first_error_ != ncclSuccess) return cancel(first_error_, first_text_);
+  if (!set_ups_.empty() || !finalizations_.empty() || !windows_.empty())
+    return cancel(ncclInvalidUsage,
+                  "ncclGroupSimulateEnd: this group makes, splits or finalizes a communicator, or registers a window. "
+                  "It is ended, and nothing of it runs");
+  if (depth_ > 1) {
+    --depth_;
+    return ncclSuccess;
+  }
+  end_aborted();
+  discard(ncclSuccess, "");
+  return ncclSuccess;
 }
 
 ncclResult_t Group::submit(SetUp work) {

@@ -33,8 +33,10 @@ class Group {
   bool is_open() const { return depth_ > 0; }
   ncclResult_t start();
   ncclResult_t end();
-  /// Ends the group; of an outermost one nothing runs, and its set-up work fails with `text`.
-  ncclResult_t cancel(const std::string& text);
+  /// Ends the group; of an outermost one nothing runs, and its set-up work fails so.
+  ncclResult_t cancel(ncclResult_t result, const std::string& text);
+  /// Likewise, and is a success if the group is one of operations, without an error.
+  ncclResult_t simulate_end();
 
   /// Runs or records set-up work. `comm` and `parent` are held until it is done.
   ncclResult_t submit(SetUp work);
@@ -62,7 +64,8 @@ class Group {
   ncclResult_t run_operations();
   ncclResult_t share_windows();
   ncclResult_t run_finalizations();
-  ncclResult_t give_up(ncclResult_t result, std::string text);
+  void discard(ncclResult_t result, const std::string& text);
+  ncclResult_t give_up(ncclResult_t result, const std::string& text);
 
   int depth_ = 0;
   ncclResult_t first_error_ = ncclSuccess;

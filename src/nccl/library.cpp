@@ -1,5 +1,6 @@
 // The library itself: version, errors, groups.
 #include <array>
+#include <cstddef>
 
 #include "nccl/entry.hpp"
 #include "nccl/group.hpp"
@@ -66,11 +67,18 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupEnd, void) {
   return guarded([&] { return Group::of_this_thread().end(); });
 }
 
-STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t*) {
+/// Predicts nothing, and says so with a time that is undefined: programs have estimates of their own then (PyTorch).
+STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t* simInfo) {
   return guarded([&] {
-    return Group::of_this_thread().cancel(
-        "ncclGroupSimulateEnd: Strait simulates no groups; the group is ended and nothing of it runs. `strait plan` "
-        "and "
-        "`strait explain` predict times");
+    Group& group = Group::of_this_thread();
+    if (simInfo == nullptr || simInfo->magic != NCCL_SIM_INFO_MAGIC)
+      return group.cancel(
+          ncclInvalidArgument,
+          "ncclGroupSimulateEnd: the argument is NULL, or not initialized by NCCL_SIM_INFO_INITIALIZER. The group is "
+          "ended, and nothing of it runs");
+    const ncclResult_t result = group.simulate_end();
+    const bool has_time = simInfo->size >= offsetof(ncclSimInfo_t, estimatedTime) + sizeof simInfo->estimatedTime;
+    if (result == ncclSuccess && has_time) simInfo->estimatedTime = NCCL_UNDEF_FLOAT;
+    return result;
   });
 }

@@ -71,7 +71,11 @@ ncclResult_t release(void* pointer) {
 
 ncclWindow_vidmem* add_window(ncclComm& comm, void* pointer, std::size_t size_bytes) {
   const std::scoped_lock lock(comm.mutex);
-  auto window = std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{pointer, size_bytes, nullptr});
+  auto window = std::make_unique<ncclWindow_vidmem>();
+  window->pointer = pointer;
+  window->size_bytes = size_bytes;
+  (void)straitCommUserRank(comm.strait, &window->rank);
+  (void)straitCommCount(comm.strait, &window->ranks);
   return comm.windows.emplace_back(std::move(window)).get();
 }
 
@@ -92,19 +96,19 @@ ncclResult_t take_window(ncclComm& comm, ncclWindow_t handle, std::unique_ptr<nc
 
 /// Waits for the GPU, where an abort by another thread may have to end what runs: that needs the lock. A program that
 /// gives its windows back before it aborts would wait for ever for what only the abort ends: then, peers reach the
-/// memory until the communicator ends.
+/// memory until the communicator ends. It waits once: there may be hundreds of windows.
 ncclResult_t give_back(ncclComm& comm, const ncclWindow_vidmem& window) {
   if (window.registration == nullptr) return ncclSuccess;
   const auto deadline = std::chrono::steady_clock::now() + longest_wait;
   for (int done = 0; straitCommQuery(comm.strait, &done) == straitSuccess && done == 0;) {
-    if (std::chrono::steady_clock::now() < deadline) {
+    if (!comm.hangs && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(look_every);
       continue;
     }
-    log(LogLevel::warn,
-        "a window is given back while calls on its communicator have not ended for 5 s: its memory stays mapped until "
-        "the "
-        "communicator ends");
+    if (!comm.hangs.exchange(true))
+      log(LogLevel::warn,
+          "a window is given back while calls on its communicator have not ended for 5 s: its memory, and that of "
+          "others given back until they have, stays mapped until the communicator ends");
     return ncclSuccess;
   }
   return checked(straitCommDeregister(comm.strait, window.registration));
@@ -156,7 +160,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* b
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle) {
-  return with_comm(comm, "ncclCommDeregister", [&](ncclComm& live) {
+  const auto remove = [&](ncclComm& live) {
     if (handle == nullptr) return ncclSuccess;  // NCCL gives NULL where it registers nothing
     std::unique_ptr<ncclWindow_vidmem> window;
     {
@@ -169,7 +173,8 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void*
     // PyTorch, before it aborts, gives back its windows in this way.
     if (take_window(live, static_cast<ncclWindow_t>(handle), window) == ncclSuccess) return give_back(live, *window);
     return failed(ncclInvalidArgument, "ncclCommDeregister: this handle is not of ncclCommRegister, or given back");
-  });
+  };
+  return with_comm(comm, "ncclCommDeregister", remove, Use::to_give_back);
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
@@ -200,12 +205,13 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* b
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win) {
-  return with_comm(comm, "ncclCommWindowDeregister", [&](ncclComm& live) {
+  const auto remove = [&](ncclComm& live) {
     if (win == nullptr) return ncclSuccess;  // the same
     std::unique_ptr<ncclWindow_vidmem> taken;
     if (const ncclResult_t result = take_window(live, win, taken); result != ncclSuccess) return result;
     return give_back(live, *taken);
-  });
+  };
+  return with_comm(comm, "ncclCommWindowDeregister", remove, Use::to_give_back);
 }
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclWinGetUserPtr, ncclComm_t comm, ncclWindow_t win, void** outUserPtr) {

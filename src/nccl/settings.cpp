@@ -145,7 +145,10 @@ std::vector<std::string> other_libraries() {
 
 /// Whether what opens the library by its name finds this one, as it does where it was loaded first.
 bool is_found_by_name() {
-  const std::unique_ptr<void, decltype(&dlclose)> found(dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD), &dlclose);
+  struct Close {
+    void operator()(void* library) const { dlclose(library); }
+  };
+  const std::unique_ptr<void, Close> found(dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD));
   return found && dlsym(found.get(), "ncclGetVersion") == reinterpret_cast<void*>(&ncclGetVersion);
 }
 

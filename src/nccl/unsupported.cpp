@@ -1,6 +1,6 @@
 // What the ABI has and Strait does not: each returns ncclInvalidUsage and says so. All names are there, because a
 // program that mentions one would not be loaded without it. Those of NCCL's device interface (nccl_device.h) are
-// declared here only: Strait does not define that interface, and reads none of their arguments.
+// declared here and in device_interface.cpp only: Strait does not define that interface.
 #include "nccl/entry.hpp"
 #include "nccl/group.hpp"
 
@@ -12,24 +12,6 @@ ncclResult_t unsupported(const char* function) {
     return Group::of_this_thread().note(
         failed(ncclInvalidUsage, std::string(function) + " is not supported by Strait (docs/nccl.md)"));
   });
-}
-
-/// ncclTeam_t of nccl_device.h.
-struct Team {
-  int ranks;
-  int rank;
-  int stride;
-};
-
-/// All ranks, or, where no communicator says how many they are, none.
-Team world(ncclComm_t comm) {
-  Team team{0, 0, 1};
-  const ncclComm* live = strait::nccl::live_comm(comm);
-  if (live != nullptr && live->progress.load(std::memory_order_acquire) != ncclInProgress && live->strait != nullptr) {
-    (void)straitCommCount(live->strait, &team.ranks);
-    (void)straitCommUserRank(live->strait, &team.rank);
-  }
-  return team;
 }
 
 }  // namespace
@@ -71,26 +53,12 @@ STRAIT_NCCL_UNSUPPORTED(ncclBroadcastConfig, void)
 STRAIT_NCCL_UNSUPPORTED(ncclAlltoAllConfig, void)
 
 // nccl_device.h
-STRAIT_NCCL_UNSUPPORTED(ncclCommQueryProperties, ncclComm_t, void*)
 STRAIT_NCCL_UNSUPPORTED(ncclDevCommCreate, ncclComm_t, const void*, void*)
 STRAIT_NCCL_UNSUPPORTED(ncclDevCommDestroy, ncclComm_t, const void*)
-STRAIT_NCCL_UNSUPPORTED(ncclGetLsaMultimemDevicePointer, ncclWindow_t, size_t, void**)
 STRAIT_NCCL_UNSUPPORTED(ncclGetMultimemDevicePointer, void)
-STRAIT_NCCL_UNSUPPORTED(ncclGetLsaDevicePointer, ncclWindow_t, size_t, int, void**)
-STRAIT_NCCL_UNSUPPORTED(ncclGetPeerDevicePointer, ncclWindow_t, size_t, int, void**)
 STRAIT_NCCL_UNSUPPORTED(ncclGinBarrierCreateRequirement, void)
 STRAIT_NCCL_UNSUPPORTED(ncclGinInboxA2ACreateRequirement, void)
 STRAIT_NCCL_UNSUPPORTED(ncclGinOutboxCreateRequirement, void)
 STRAIT_NCCL_UNSUPPORTED(ncclLsaBarrierCreateRequirement, void)
 STRAIT_NCCL_UNSUPPORTED(ncclLLA2ACreateRequirement, void)
 STRAIT_NCCL_ENTRY(int, ncclLLA2ACalcSlots, int, int) { return 0; }
-STRAIT_NCCL_ENTRY(Team, ncclTeamWorld, ncclComm_t comm) { return world(comm); }
-// No rank sees another's memory through NCCL's device interface: each is alone in its team.
-STRAIT_NCCL_ENTRY(Team, ncclTeamLsa, ncclComm_t) { return {1, 0, 1}; }
-STRAIT_NCCL_ENTRY(Team, ncclTeamRail, ncclComm_t comm) { return world(comm); }
-STRAIT_NCCL_ENTRY(int, ncclTeamRankToWorld, ncclComm_t comm, Team team, int rank) {
-  return world(comm).rank + (rank - team.rank) * team.stride;
-}
-STRAIT_NCCL_ENTRY(int, ncclTeamRankToLsa, ncclComm_t comm, Team team, int rank) {
-  return world(comm).rank + (rank - team.rank) * team.stride == world(comm).rank ? 0 : -1;
-}

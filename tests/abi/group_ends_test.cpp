@@ -119,7 +119,7 @@ TEST(AbortsInAGroup, ThatItselfEndsWithAnError) {
     NCCL_EXPECT_OK(ncclCommAbort(calls.first[0]));
     NCCL_EXPECT_OK(ncclCommAbort(calls.second[0]));
     if (simulates) {
-      EXPECT_EQ(ncclGroupSimulateEnd(nullptr), ncclInvalidUsage);
+      EXPECT_EQ(ncclGroupSimulateEnd(nullptr), ncclInvalidArgument);
     } else {
       EXPECT_EQ(ncclCommInitAll(nullptr, 1, nullptr), ncclInvalidArgument);
       EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);

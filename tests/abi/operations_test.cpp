@@ -170,10 +170,37 @@ TEST(Groups, NestAndSimulateRunsNothing) {
     ncclSimInfo_t info{sizeof info, NCCL_SIM_INFO_MAGIC, 22809, -1};
     NCCL_EXPECT_OK(ncclGroupStart());
     NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), 1, ncclInt32, ncclSum, comm, nullptr));
-    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidUsage);
+    info.estimatedTime = 7;
+    NCCL_EXPECT_OK(ncclGroupSimulateEnd(&info));
+    EXPECT_EQ(info.estimatedTime, NCCL_UNDEF_FLOAT);
     EXPECT_EQ(out[0], -1);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
     check_sum(comm, rank, all_of(2));
+  });
+}
+
+TEST(Groups, AreNotSimulatedWithAnError) {
+  on_threads(1, [](ncclComm_t comm, int rank, int) {
+    int value = 3;
+    ncclSimInfo_t info{sizeof info, NCCL_SIM_INFO_MAGIC, 22809, 7};
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidUsage) << "there is no group";
+    NCCL_EXPECT_OK(ncclGroupStart());
+    EXPECT_EQ(ncclAllReduce(&value, nullptr, 1, ncclInt32, ncclSum, comm, nullptr), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidArgument);
+    ncclComm_t made = nullptr;
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclCommInitAll(&made, 1, nullptr));
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidUsage) << "nothing can be simulated of an init";
+    NCCL_EXPECT_OK(ncclCommAbort(made));
+    for (ncclSimInfo_t* given : {static_cast<ncclSimInfo_t*>(nullptr), &info}) {
+      info.magic = 0;
+      NCCL_EXPECT_OK(ncclGroupStart());
+      NCCL_EXPECT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr));
+      EXPECT_EQ(ncclGroupSimulateEnd(given), ncclInvalidArgument);
+    }
+    EXPECT_EQ(info.estimatedTime, 7);
+    EXPECT_EQ(value, 3);
+    check_sum(comm, rank, all_of(1));
   });
 }
 

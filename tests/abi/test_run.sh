@@ -17,7 +17,9 @@ grep -qF "true gets NCCL 2.28.9 from $library" <<<"$said" || fail "no line on wh
 # The environment of the command; what was preloaded before stays.
 env="$(LD_PRELOAD=libm.so.6 "$strait" run --quiet -- env)"
 grep -qxF "LD_PRELOAD=$library:libm.so.6" <<<"$env" || fail "LD_PRELOAD is wrong: $env"
-grep -qxF "VLLM_NCCL_SO_PATH=$library" <<<"$env" || fail "VLLM_NCCL_SO_PATH is wrong: $env"
+for variable in VLLM_NCCL_SO_PATH SGLANG_NCCL_SO_PATH SGLANG_DIFFUSION_NCCL_SO_PATH; do
+  grep -qxF "$variable=$library" <<<"$env" || fail "$variable is wrong: $env"
+done
 env="$(LD_LIBRARY_PATH=/some/where "$strait" run --quiet -- env)"
 grep -qxF "LD_LIBRARY_PATH=$(dirname "$library"):/some/where" <<<"$env" || fail "LD_LIBRARY_PATH is wrong: $env"
 

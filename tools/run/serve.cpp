@@ -69,7 +69,8 @@ Status set_environment(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   std::error_code error;
   if (fs::equivalent(folder / "libnccl.so", path, error)) put_first("LD_LIBRARY_PATH", folder.string());
-  setenv("VLLM_NCCL_SO_PATH", path.c_str(), 1);
+  for (const char* variable : {"VLLM_NCCL_SO_PATH", "SGLANG_NCCL_SO_PATH", "SGLANG_DIFFUSION_NCCL_SO_PATH"})
+    setenv(variable, path.c_str(), 1);
   setenv("STRAIT_NCCL_PROOF", "1", 0);
   return {};
 }
