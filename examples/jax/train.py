@@ -84,7 +84,16 @@ def check_collectives(jax, mesh, on_all):
     pairs = [(rank, (rank + 1) % size) for rank in range(size)]
     check("ppermute", call(lambda row: lax.ppermute(row, "gpu", pairs)), np.roll(whole, 1, 0))
     if jax.default_backend() == "cpu":
-        return  # it has none of this
+        return  # it has none of these
+    length = whole.shape[-1]
+    every, place = jnp.arange(size) * length, jnp.full(size, length)
+
+    def ragged(row):
+        there = jnp.full(size, lax.axis_index("gpu") * length)
+        return lax.ragged_all_to_all(row.ravel(), jnp.zeros(size * length), every, place, there, place,
+                                     axis_name="gpu").reshape(size, length)
+
+    check("ragged_all_to_all", call(ragged), whole.swapaxes(0, 1))
     check("pbroadcast", call(lambda row: lax.pbroadcast(row, ("gpu",), size - 1)), everywhere(whole[-1], whole.shape))
 
 
