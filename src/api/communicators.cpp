@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
-#include <limits>
 
 #include "api/group.hpp"
+#include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/stages.hpp"
@@ -15,9 +15,6 @@
 
 namespace strait::api {
 namespace {
-
-/// Waits are counted in nanoseconds of 64 bits, here and on GPUs. It is 73 years.
-constexpr std::int64_t longest_timeout_ms = std::numeric_limits<std::int64_t>::max() / 4'000'000;
 
 Result<CommOptions> read_config(const straitConfig_t* config) {
   CommOptions options;
@@ -32,7 +29,7 @@ Result<CommOptions> read_config(const straitConfig_t* config) {
   if (known.device < -1)
     return fail(Code::invalid_argument, "device " + std::to_string(known.device) + " is none; -1 means a host rank");
   if (known.device >= 0) STRAIT_TRY(check_devices_supported(known.device));
-  options.timeout_ms = std::min(known.timeout_ms, longest_timeout_ms);
+  options.timeout_ms = std::min(known.timeout_ms, Deadline::longest_ms);
   options.device = known.device;
   const auto sms = sms_of(known.max_sms);
   if (!sms) return fail(Code::invalid_argument, "max_sms in the configuration " + sms.error().message);

@@ -11,6 +11,7 @@
 
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/own_thread.hpp"
 #include "calls/call.hpp"
 
 namespace strait {
@@ -29,14 +30,6 @@ constexpr auto warn_after = milliseconds(10'000);
 constexpr auto patience_with_ended = milliseconds(400);
 /// A kernel, waiting for what will not come. It says so every twentieth of a second or less often.
 constexpr std::uint32_t times_seen = 5;
-
-void spin() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 /// Collectives of a group may share a launch (aggregates.hpp), and do so with those of the same groups of other ranks.
 std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
@@ -139,7 +132,7 @@ Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
   if (backoff.rounds % 64 == 0 || yields)
     if (has_failed()) return sticky();
   if (!yields) {
-    spin();
+    relax();
     return {};
   }
   const bool asleep = backoff.began != Clock::time_point{} && backoff.examined - backoff.began > sleep_after;

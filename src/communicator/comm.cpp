@@ -5,6 +5,7 @@
 #include <bitset>
 #include <utility>
 
+#include "base/at_scope_end.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "executor/host/reduce.hpp"
@@ -250,7 +251,7 @@ Status Comm::begin_messages_on_host(std::span<const Call> calls, MessagePieces* 
 Result<Comm::State> Comm::progress() {
   if (!transport_->reaches_buffers()) return program_->progress();
   if (!watch_->begin_step(operation())) return tl::unexpected(watch_->sticky().error());
-  const std::unique_ptr<Watch, void (*)(Watch*)> until_done(watch_.get(), [](Watch* watch) { watch->end_step(); });
+  const AtScopeEnd ends([this] { watch_->end_step(); });
   return program_->progress();
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/cpus.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/shortage.hpp"
@@ -40,8 +41,7 @@ struct Facts {
 cpu_set_t usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0)  // more cores than the set can name
-    for (unsigned core = 0; core < std::min(1024u, std::thread::hardware_concurrency()); ++core) CPU_SET(core, &set);
+  for (const std::uint32_t cpu : allowed_cpus()) CPU_SET(cpu, &set);
   return set;
 }
 

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/stages.hpp"
 #include "device/cuda_rank.hpp"
 #include "device/device_mailbox.hpp"
@@ -47,9 +48,10 @@ void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, C
       }
     }).detach();
   } catch (const std::system_error& error) {
-    log_warn(static_cast<int>(request.rank),
-             std::string("no thread ends the copies of an aborted communicator, whose streams may wait for ever: ") +
-                 error.what() + ". Raise the limit on processes (ulimit -u)");
+    const Error lacking =
+        cannot_start_thread(error, "that ends the copies of an aborted communicator, whose streams may wait for ever")
+            .value();
+    log_warn(static_cast<int>(request.rank), lacking.message);
   }
 }
 
