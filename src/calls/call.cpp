@@ -237,8 +237,8 @@ Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   STRAIT_TRY(validate_size(call, ranks));
   if (call.collective == Collective::all_to_all_v) STRAIT_TRY(validate_counts(call, rank));
   const BufferSizes sizes = buffer_sizes(call, rank, ranks);
-  if (sizes.send_bytes != 0 && call.send == nullptr) return invalid(call, "the send buffer is null");
-  if (sizes.receive_bytes != 0 && call.receive == nullptr) return invalid(call, "the receive buffer is null");
+  if (sizes.send_bytes != 0 && call.send == nullptr) return invalid(call, "the send buffer is NULL");
+  if (sizes.receive_bytes != 0 && call.receive == nullptr) return invalid(call, "the receive buffer is NULL");
   if (!is_in_place(call, rank) && overlap(call.send, sizes.send_bytes, call.receive, sizes.receive_bytes))
     return invalid(call, "send and receive buffers overlap without being the in-place form of this call");
   if (call.wire != WireFormat::off && call.algorithm != 0)

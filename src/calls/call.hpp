@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -52,6 +53,7 @@ struct Call {
 struct BufferSizes {
   std::size_t send_bytes = 0;
   std::size_t receive_bytes = 0;
+  std::size_t larger_bytes() const { return std::max(send_bytes, receive_bytes); }
 };
 BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ranks);
 

@@ -153,8 +153,7 @@ CopyBorders DeviceCopies::borders_for(const Call& call) const {
 bool DeviceCopies::carries(const Call& call) const {
   const std::size_t least_bytes = borders_for(call).of(call.collective);
   if (least_bytes == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
-  const BufferSizes sizes = buffer_sizes(call, call.root, request_->ranks);
-  if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes) return false;
+  if (buffer_sizes(call, call.root, request_->ranks).larger_bytes() < least_bytes) return false;
   return staged_ ? staged_->supports(staged_call(call)) : peers_->supports(staged_call(call));
 }
 

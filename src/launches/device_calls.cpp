@@ -98,8 +98,7 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
 /// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.
 bool DeviceCalls::takes_many(const Call& call) const {
   if (bound(call) != 0 || ring_.ranks < 3 || !has_equal_parts(call.collective)) return true;
-  const BufferSizes sizes = buffer_sizes(call, call.root, ring_.ranks);
-  return std::max(sizes.send_bytes, sizes.receive_bytes) < large_call_bytes;
+  return buffer_sizes(call, call.root, ring_.ranks).larger_bytes() < large_call_bytes;
 }
 
 bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
