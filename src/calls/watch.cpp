@@ -26,10 +26,15 @@ constexpr auto sleep_after = milliseconds(20);
 constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
-constexpr auto warn_after = milliseconds(10'000);
 constexpr auto patience_with_ended = milliseconds(400);
 /// A kernel, waiting for what will not come. It says so every twentieth of a second or less often.
 constexpr std::uint32_t times_seen = 5;
+
+std::string in_seconds(milliseconds duration) { return std::to_string(duration.count() / 1000) + " s"; }
+
+std::string has_waited(const std::string& who, milliseconds duration, const std::string& whom) {
+  return who + " has waited " + in_seconds(duration) + " for " + whom;
+}
 
 /// Collectives of a group may share a launch (aggregates.hpp), and do so with those of the same groups of other ranks.
 std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
@@ -110,7 +115,7 @@ void Watch::await_steps(std::uint64_t operation) {
   std::uint64_t none = 0;
   own_control().abandoned.compare_exchange_strong(none, operation);  // the first: the communicator stays failed
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const auto deadline = Clock::now() + std::chrono::seconds(10);  // a step is a copy or a sum of a slice
+  const auto deadline = Clock::now() + slow_wait;  // a step is a copy or a sum of a slice
   for (std::uint32_t rank = 0; rank < controls_.size(); ++rank) {
     const auto is_in_step = [&] {
       return rank != peers_.rank && controls_[rank]->is_in_step.load(std::memory_order_acquire) != 0;
@@ -118,9 +123,8 @@ void Watch::await_steps(std::uint64_t operation) {
     while (is_in_step() && Clock::now() < deadline) sched_yield();
     if (is_in_step())
       log_warn(static_cast<int>(peers_.rank),
-               name_of(rank) +
-                   " has been at work on a failed operation for 10 s, and may still read and write its "
-                   "buffers. Keep them, and look at what that thread is doing");
+               name_of(rank) + " has been at work on a failed operation for " + in_seconds(slow_wait) +
+                   ", and may still read and write its buffers. Keep them, and look at what that thread is doing");
   }
 }
 
@@ -158,13 +162,24 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
     if (waiting.sequence != 0) STRAIT_TRY(compare_calls(waiting.sequence, waiting.signature));
     backoff.compared = waited >= 10 * compare_after;  // a slower rank may post its call a little later
   }
-  if (!backoff.warned && waited >= warn_after) {
+  if (!backoff.warned && waited >= slow_wait) {
     backoff.warned = true;
-    log_warn(static_cast<int>(peers_.rank), describe(waiting.signature) + " has waited 10 s for " +
-                                                awaited_names(waiting) +
-                                                "; it goes on waiting. Look at what that rank is doing");
+    warn_of_wait(describe(waiting.signature), slow_wait, awaited_names(waiting));
   }
   return {};
+}
+
+void Watch::warn_of_wait(const std::string& who, milliseconds duration, const std::string& whom) const {
+  log_warn(static_cast<int>(peers_.rank),
+           has_waited(who, duration, whom) + "; it goes on waiting. Look at what that rank is doing");
+}
+
+void Watch::tell_of_slow_wait(const std::string& who, milliseconds duration, std::uint32_t rank) {
+  note_awaited(rank);
+  if (has_left(rank))
+    raise({Code::remote_error, has_waited(who, duration, name_of(rank)) + has_left_text});
+  else
+    warn_of_wait(who, duration, name_of(rank));
 }
 
 /// A collective takes all ranks, though at the moment this one may wait for another, which will never call either:

@@ -82,6 +82,12 @@ class Watch {
   /// That its process ends, when it has done all that it was to do.
   void end_process() { controls_[peers_.rank]->ended.store(1, std::memory_order_release); }
 
+  /// Waits of this length are told of.
+  static constexpr std::chrono::milliseconds slow_wait{10'000};
+  /// Tells of one, of this rank's GPU for another rank: the user, or where that rank has left all ranks, as an error.
+  /// `who`: "a kernel on rank 1 (...)".
+  void tell_of_slow_wait(const std::string& who, std::chrono::milliseconds duration, std::uint32_t rank);
+
   /// For the flight recorder: that this rank has waited a while for another one, or no longer does.
   void note_awaited(std::uint32_t rank) { controls_[peers_.rank]->awaited.store(rank + 1, std::memory_order_relaxed); }
   void forget_awaited() { controls_[peers_.rank]->awaited.store(0, std::memory_order_relaxed); }
@@ -124,6 +130,7 @@ class Watch {
   Error made_differently(const std::string& own, std::uint32_t rank, const std::string& other,
                          const std::string& rule) const;
   std::string awaited_names(const Waiting& waiting) const;
+  void warn_of_wait(const std::string& who, std::chrono::milliseconds duration, const std::string& whom) const;
 
   Control& control_;
   std::vector<RankControl*> controls_;

@@ -26,7 +26,7 @@ using cuda::DeviceGuard;
 
 namespace {
 
-constexpr std::int64_t slow_ms = DeviceRank::slow_wait.count();
+constexpr std::int64_t slow_ms = Watch::slow_wait.count();
 constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
 constexpr auto longest_question = std::chrono::milliseconds(100);
@@ -198,10 +198,7 @@ CudaRank::~CudaRank() {
     reducers_ = {};
     return;
   }
-  log_warn(static_cast<int>(request_.rank),
-           "what was enqueued on an aborted communicator has not ended after 10 s, perhaps for other work before it on "
-           "its stream; its memory of GPU " +
-               std::to_string(request_.device) + " is not freed");
+  CallOrder::warn_not_ended(request_.rank, request_.device);
   auto* const left = new auto(std::tuple(
       std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_), std::move(questions_),
       std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_), std::move(keeps_pinned_)));

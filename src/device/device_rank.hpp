@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -67,8 +66,6 @@ class DeviceRank {
     std::function<Status(const Status& own, const std::string& what)> agree;
     Watch* watch = nullptr;  ///< outlives the rank
   };
-  /// Waits of this length are told of.
-  static constexpr std::chrono::milliseconds slow_wait{10'000};
   static Result<std::unique_ptr<DeviceRank>> open(const Request& request);
   /// Waits for the device to finish this rank's work; after an error of the communicator that is soon.
   virtual ~DeviceRank() = default;
