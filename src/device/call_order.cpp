@@ -140,8 +140,7 @@ bool CallOrder::await_idle(const std::function<bool()>& has_failed) {
 
 Status CallOrder::has_not_ended(int device) {
   return fail(Code::aborted, "calls on GPU " + std::to_string(device) + " have not ended " + so_long() +
-                                 " after the communicator failed. Let what else runs "
-                                 "there end");
+                                 " after the communicator failed. Let what else runs there end");
 }
 
 void CallOrder::warn_not_ended(std::uint32_t rank, int device) {

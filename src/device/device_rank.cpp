@@ -230,7 +230,8 @@ void CudaRank::look_after(const std::stop_token& stop) {
         if (!counts) tell_of_failed_gpu();
         return counts;
       });
-      (void)request_.watch->examine_peers([this] { return is_idle() == true; });
+      if (request_.watch->examine_peers([this] { return is_idle() == true; }))
+        (void)StartedCalls::compare(*request_.watch);
     }
     std::this_thread::sleep_for(look_every);
   }
