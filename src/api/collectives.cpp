@@ -52,11 +52,10 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
     if (!sms) return fail(Code::invalid_argument, call_name + ": max_sms in its options " + sms.error().message);
     call.max_sms = *sms;
     if (known.algorithm != nullptr) {
-      const Algorithm* algorithm = find_algorithm(known.algorithm);
-      if (algorithm == nullptr)
+      call.algorithm = find_algorithm(known.algorithm);
+      if (call.algorithm == nullptr)
         return fail(Code::invalid_argument, call_name + ": its options ask for the algorithm '" + known.algorithm +
                                                 "', which there is not. `strait explain` prints the names");
-      call.algorithm = static_cast<std::uint32_t>(algorithm - catalogue().data()) + 1;
     }
   }
   if (wanted) {

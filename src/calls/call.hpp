@@ -15,6 +15,8 @@
 
 namespace strait {
 
+struct Algorithm;
+
 /// One API call, as its rank made it.
 struct Call {
   Collective collective = Collective::barrier;
@@ -32,7 +34,7 @@ struct Call {
   /// GPU ranks: thread blocks at most, up to most_sms; no_sms: copy engines; 0: as the communicator says.
   std::uint32_t max_sms = 0;
   static constexpr std::uint32_t most_sms = no_sms - 1;  ///< more than any call takes
-  std::uint32_t algorithm = 0;  ///< of the call's options: one more than its place in the catalogue; 0: chosen
+  const Algorithm* algorithm = nullptr;                  ///< of the call's options, one of the catalogue; null: chosen
   /// GPU ranks, of a step of DeviceIslands: kernels carry it, through slots, for only some ranks' outputs are the
   /// user's.
   bool by_slots = false;

@@ -8,6 +8,7 @@
 #include "base/at_scope_end.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "calls/hops.hpp"
 #include "executor/host/reduce.hpp"
 #include "kernels/launch.hpp"
 
@@ -113,11 +114,10 @@ Status Comm::launched(const Call& call, std::uint64_t number, Status result) {
 }
 
 Status Comm::check_algorithm(const Call& call) const {
-  if (call.algorithm == 0) return {};
-  const Algorithm& algorithm = catalogue()[call.algorithm - 1];
-  const std::string name(algorithm.name);
+  if (call.algorithm == nullptr) return {};
+  const std::string name(call.algorithm->name);
   const bool supported =
-      device_ ? name == "one_hop" || name == "two_hop" : algorithm.supports(selector_.request(query_for(call)));
+      device_ ? hops_of(name) != Hops::chosen : call.algorithm->supports(selector_.request(query_for(call)));
   if (supported) return {};
   return fail(Code::invalid_argument, describe(signature(call)) + " on " + std::to_string(ranks_) +
                                           (device_ ? " GPU ranks: calls take one_hop or two_hop there, not "

@@ -121,7 +121,7 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
   return {ring,
           arenas_.barrier_tokens(),
-          {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
+          {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.hops,
            request_.piped_bytes, arenas_.exchange_rates().gbps, most_blocks, arenas_.least_sms()}};
 }
 

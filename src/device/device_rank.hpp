@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
 #include "calls/call.hpp"
+#include "calls/hops.hpp"
 #include "calls/p2p.hpp"
 #include "calls/watch.hpp"
 #include "executor/cpu_reducers/lane_reducers.hpp"
@@ -37,7 +38,7 @@ class DeviceRank {
     std::uint32_t max_sms = 0;                 ///< 0: as many as pay; or no_sms
     std::int64_t timeout_ms = 0;               ///< of an operation; 0: none
     bool shares_control = true;                ///< a failure of any rank is seen by all at once
-    std::string algorithm;                     ///< forced where it can; empty: chosen
+    Hops hops = Hops::chosen;                  ///< forced where it can be
     P2pSetting p2p;                            ///< of which all ranks exist
     std::size_t lines_bytes = 0;               ///< through peers' memory: messages up to this go as lines
     std::optional<std::size_t> packets_bytes;  ///< by PCIe: messages up to this go as packets; unset: by the rates

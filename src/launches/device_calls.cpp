@@ -108,9 +108,8 @@ bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
       (ring_.ranks > 2 && (call.collective == Collective::reduce || call.collective == Collective::broadcast));
   if (!has_two || ring_.ranks < 2) return true;
   if (ring_.staged && call.collective == Collective::broadcast) return true;  // written once, read by all
-  const std::string_view forced = call.algorithm != 0 ? catalogue()[call.algorithm - 1].name : options_.algorithm;
-  if (forced == "one_hop") return true;
-  if (forced == "two_hop") return false;
+  const Hops forced = call.algorithm != nullptr ? hops_of(call.algorithm->name) : options_.hops;
+  if (forced != Hops::chosen) return forced == Hops::one;
   if (ring_.ranks == 2) return !halves_sums(call, bytes);
   return bytes <= (call.collective == Collective::reduce ? borders_.one_hop_reduce_bytes : borders_.one_hop_bytes);
 }
