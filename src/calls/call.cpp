@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/hash.hpp"
-#include "bootstrap/messages.hpp"
 #include "plan/request.hpp"
 
 namespace strait {

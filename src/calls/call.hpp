@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/limits.hpp"
 #include "base/types.hpp"
 #include "base/wire_format.hpp"
-#include "select/borders.hpp"
 #include "transport/link.hpp"
 
 namespace strait {
@@ -33,8 +33,7 @@ struct Call {
   float* residual = nullptr;  ///< one float an element of the send buffer, or none (a wire format's error feedback)
   /// GPU ranks: thread blocks at most, up to most_sms; no_sms: copy engines; 0: as the communicator says.
   std::uint32_t max_sms = 0;
-  static constexpr std::uint32_t most_sms = no_sms - 1;  ///< more than any call takes
-  const Algorithm* algorithm = nullptr;                  ///< of the call's options, one of the catalogue; null: chosen
+  const Algorithm* algorithm = nullptr;  ///< of the call's options, one of the catalogue; null: chosen
   /// GPU ranks, of a step of DeviceIslands: kernels carry it, through slots, for only some ranks' outputs are the
   /// user's.
   bool by_slots = false;

@@ -77,7 +77,7 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(select_options_.slice_bytes, slice_bytes(environment));
   if (options_.max_sms == 0) {
     STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
-    options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), Call::most_sms);
+    options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), most_sms);
   }
   if (!options_.p2p) {
     STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));

@@ -14,7 +14,7 @@
 #include "calls/p2p.hpp"
 #include "calls/watch.hpp"
 #include "executor/cpu_reducers/lane_reducers.hpp"
-#include "select/borders.hpp"
+#include "select/exchange_rates.hpp"
 
 namespace strait {
 
@@ -123,7 +123,8 @@ Result<void*> allocate_device_memory(int device, std::size_t bytes);
 bool free_device_memory(void* pointer);
 /// Code::unsupported in a build without CUDA: there a configuration with a device is refused before the ranks meet.
 Status check_devices_supported(int device);
-/// What these GPUs give by PCIe, as far as the calibration and the machine itself tell (select/exchange_rates.hpp).
+/// What these GPUs give by PCIe, as far as the calibration and the machine itself tell
+/// (select/find_exchange_rates.hpp).
 ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host);
 /// The PCI bus id of a CUDA device, by which ranks that use the same one are found.
 Result<std::string> device_bus_id(int device);
