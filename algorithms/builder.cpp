@@ -4,19 +4,17 @@
 #include <numeric>
 #include <utility>
 
+#include "base/hash.hpp"
+
 namespace strait::algorithms {
 namespace {
 
-std::uint64_t mixed(std::uint64_t value) {
-  value *= 0x9e3779b97f4a7c15ull;
-  return value ^ value >> 32;
-}
 std::uint64_t hash_of(const LinkEnd& end) {
   const std::uint64_t reader = end.readers.empty() ? 0 : end.readers.front() + 1;
-  return mixed(mixed(std::uint64_t{end.writer} << 32 | reader) + end.tag * 2u + (end.sends ? 1 : 0));
+  return mix(mix(std::uint64_t{end.writer} << 32 | reader) + end.tag * 2u + (end.sends ? 1 : 0));
 }
 std::uint64_t hash_of(const SignalEnd& end) {
-  return mixed(mixed(std::uint64_t{end.from} << 32 | end.to) + end.tag * 2u + (end.signals ? 1 : 0));
+  return mix(mix(std::uint64_t{end.from} << 32 | end.to) + end.tag * 2u + (end.signals ? 1 : 0));
 }
 
 /// Plans of thousands of ranks have thousands of ends.

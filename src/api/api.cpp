@@ -64,7 +64,7 @@ Result<Comm*> comm_of(straitComm_t handle) {
 Result<std::uint32_t> sms_of(int max_sms) {
   if (max_sms == STRAIT_NO_SMS) return no_sms;
   if (max_sms < 0) return fail(Code::invalid_argument, "must not be negative (but for STRAIT_NO_SMS)");
-  return std::min(static_cast<std::uint32_t>(max_sms), Call::most_sms);
+  return std::min(static_cast<std::uint32_t>(max_sms), most_sms);
 }
 
 Result<std::optional<WireFormat>> wire_of(int format) {

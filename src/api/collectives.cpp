@@ -34,11 +34,6 @@ Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
   return {};
 }
 
-std::size_t larger_buffer_bytes(const Comm& comm, const Call& call) {
-  const BufferSizes sizes = buffer_sizes(call, comm.rank(), comm.ranks());
-  return std::max(sizes.send_bytes, sizes.receive_bytes);
-}
-
 /// Fills in what the call's options say; its wire format is else the communicator's for the calls that can have one.
 Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* options) {
   std::optional<WireFormat> wanted;
@@ -57,18 +52,17 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
     if (!sms) return fail(Code::invalid_argument, call_name + ": max_sms in its options " + sms.error().message);
     call.max_sms = *sms;
     if (known.algorithm != nullptr) {
-      const Algorithm* algorithm = find_algorithm(known.algorithm);
-      if (algorithm == nullptr)
+      call.algorithm = find_algorithm(known.algorithm);
+      if (call.algorithm == nullptr)
         return fail(Code::invalid_argument, call_name + ": its options ask for the algorithm '" + known.algorithm +
                                                 "', which there is not. `strait explain` prints the names");
-      call.algorithm = static_cast<std::uint32_t>(algorithm - catalogue().data()) + 1;
     }
   }
   if (wanted) {
     call.wire = *wanted;
   } else if (comm.wire() != WireFormat::off && wire_problem(call).empty()) {
     // By what all ranks know alike, so not by the residual, which some may have and others not.
-    if (larger_buffer_bytes(comm, call) >= comm.wire_bytes())
+    if (buffer_sizes(call, comm.rank(), comm.ranks()).larger_bytes() >= comm.wire_bytes())
       call.wire = comm.wire();
     else
       call.residual = nullptr;
@@ -78,7 +72,7 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
 
 /// What a profiler shows of a call, and its size.
 ProfilerRange profiled(const Comm& comm, const Call& call) {
-  const std::size_t bytes = larger_buffer_bytes(comm, call);
+  const std::size_t bytes = buffer_sizes(call, comm.rank(), comm.ranks()).larger_bytes();
   return {bytes, [&] {
             std::string text = describe(signature(call));
             if (call.collective == Collective::send_recv)
@@ -158,9 +152,10 @@ straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar,
   return with_comm(handle, [&](Comm& comm) {
     if (op == nullptr || scalar == nullptr) return invalid("straitRedOpCreatePreMulSum: a pointer is NULL");
     if (datatype < 0 || static_cast<int>(datatype) >= strait::data_type_count)
-      return invalid("straitRedOpCreatePreMulSum: " + std::to_string(datatype) + " is no data type");
+      return invalid("straitRedOpCreatePreMulSum: " + std::to_string(datatype) + " is no data type (straitDataType_t)");
     if (residence != straitScalarDevice && residence != straitScalarHostImmediate)
-      return invalid("straitRedOpCreatePreMulSum: " + std::to_string(residence) + " is no residence");
+      return invalid("straitRedOpCreatePreMulSum: " + std::to_string(residence) +
+                     " is no residence (straitScalarResidence_t)");
     Comm::PremulOp made{static_cast<strait::DataType>(datatype), {.is_address = residence == straitScalarDevice}};
     const std::size_t bytes = size_bytes(made.type);
     if (made.scalar.is_address)

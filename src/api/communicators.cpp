@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
-#include <limits>
 
 #include "api/group.hpp"
+#include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/stages.hpp"
@@ -15,9 +15,6 @@
 
 namespace strait::api {
 namespace {
-
-/// Waits are counted in nanoseconds of 64 bits, here and on GPUs. It is 73 years.
-constexpr std::int64_t longest_timeout_ms = std::numeric_limits<std::int64_t>::max() / 4'000'000;
 
 Result<CommOptions> read_config(const straitConfig_t* config) {
   CommOptions options;
@@ -32,7 +29,7 @@ Result<CommOptions> read_config(const straitConfig_t* config) {
   if (known.device < -1)
     return fail(Code::invalid_argument, "device " + std::to_string(known.device) + " is none; -1 means a host rank");
   if (known.device >= 0) STRAIT_TRY(check_devices_supported(known.device));
-  options.timeout_ms = std::min(known.timeout_ms, longest_timeout_ms);
+  options.timeout_ms = std::min(known.timeout_ms, Deadline::longest_ms);
   options.device = known.device;
   const auto sms = sms_of(known.max_sms);
   if (!sms) return fail(Code::invalid_argument, "max_sms in the configuration " + sms.error().message);
@@ -166,15 +163,15 @@ Result<SetUp> prepare_shrink(const Comm& comm, const int* excluded, int count, c
   };
 }
 
-Result<SetUp> prepare_register(Comm& comm, void* pointer, std::size_t size_bytes, void* const* registration,
-                               std::uint64_t number) {
-  if (registration == nullptr) return fail(Code::invalid_argument, "straitCommRegister: the handle pointer is NULL");
+Result<SetUp> prepare_register(Comm& comm, void* pointer, std::size_t size_bytes, void* const* out,
+                               std::uint64_t handle) {
+  if (out == nullptr) return fail(Code::invalid_argument, "straitCommRegister: the handle pointer is NULL");
   if (pointer == nullptr || size_bytes == 0)
     return fail(Code::invalid_argument, "straitCommRegister: there is no memory to register");
   if (size_bytes > ~std::uintptr_t{0} - reinterpret_cast<std::uintptr_t>(pointer))
     return fail(Code::invalid_argument,
                 "straitCommRegister: " + std::to_string(size_bytes) + " bytes are more than memory can hold");
-  return [&comm, pointer, size_bytes, number] { return comm.register_memory(number, pointer, size_bytes); };
+  return [&comm, pointer, size_bytes, handle] { return comm.register_memory(handle, pointer, size_bytes); };
 }
 
 /// A question to a communicator: *to = question(comm).
@@ -320,17 +317,17 @@ straitResult_t straitCommDevice(straitComm_t handle, int* device) {
   return answer("straitCommDevice", handle, device, [](Comm& comm) { return comm.options().device; });
 }
 
-straitResult_t straitCommRegister(straitComm_t handle, void* pointer, size_t size_bytes, void** registration) {
-  return recorded(handle, [&](Comm& comm) {
-    const std::uint64_t number = comm.next_registration();
-    const auto result = run_or_record(&comm, prepare_register(comm, pointer, size_bytes, registration, number));
-    if (result == straitSuccess) *registration = reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
+straitResult_t straitCommRegister(straitComm_t communicator, void* pointer, size_t size_bytes, void** out) {
+  return recorded(communicator, [&](Comm& comm) {
+    const std::uint64_t handle = comm.next_handle();
+    const auto result = run_or_record(&comm, prepare_register(comm, pointer, size_bytes, out, handle));
+    if (result == straitSuccess) *out = reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));
     return result;
   });
 }
 
-straitResult_t straitCommDeregister(straitComm_t handle, void* registration) {
-  return with_comm(handle, [&](Comm& comm) {
-    return result_of(comm.deregister_memory(reinterpret_cast<std::uintptr_t>(registration)));
+straitResult_t straitCommDeregister(straitComm_t communicator, void* handle) {
+  return with_comm(communicator, [&](Comm& comm) {
+    return result_of(comm.deregister_memory(reinterpret_cast<std::uintptr_t>(handle)));
   });
 }

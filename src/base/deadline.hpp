@@ -13,11 +13,12 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// In nanoseconds of 64 bits, as waits are counted here and on GPUs, no duration is longer. It is 73 years.
+  static constexpr std::int64_t longest_ms = std::numeric_limits<std::int64_t>::max() / 4'000'000;
+
   static Deadline never() { return Deadline(Clock::time_point::max()); }
   static Deadline after_ms(std::int64_t duration_ms) {
-    constexpr std::int64_t far_ms =
-        std::numeric_limits<std::int64_t>::max() / 4'000'000;  // beyond it, no overflow: never
-    if (duration_ms >= far_ms) return never();
+    if (duration_ms >= longest_ms) return never();
     return Deadline(Clock::now() + std::chrono::milliseconds(std::max<std::int64_t>(duration_ms, 0)));
   }
 

@@ -23,6 +23,8 @@ inline void begin_polling_thread(const char* name) {
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #else
   std::this_thread::yield();
 #endif

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <new>
+#include <string>
 #include <system_error>
 #include <type_traits>
 
@@ -8,8 +9,11 @@
 
 namespace strait {
 
-inline tl::unexpected<Error> cannot_start_thread(const std::system_error& error) {
-  return fail_errno("cannot start a thread", error.code().value(), "Raise the limit on processes (ulimit -u)");
+/// `which`: "that serves the connections". `or_else`: what helps, too: "set STRAIT_NETWORK_LANES lower".
+inline tl::unexpected<Error> cannot_start_thread(const std::system_error& error, const std::string& which = "",
+                                                 const std::string& or_else = "") {
+  return fail_errno("cannot start a thread" + (which.empty() ? "" : " " + which), error.code().value(),
+                    "Raise the limit on processes (ulimit -u)" + (or_else.empty() ? "" : ", or " + or_else));
 }
 
 inline tl::unexpected<Error> no_memory_left() {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/limits.hpp"
 #include "bootstrap/address.hpp"
 #include "bootstrap/peer_info.hpp"
 
@@ -12,9 +13,6 @@
 namespace strait {
 
 using Session = std::array<std::byte, 16>;
-
-/// More ranks are a mistake, and would cost the root their number in memory.
-inline constexpr int most_ranks = 1 << 19;
 
 /// rank -> root. What the root needs in order to introduce ranks and to name them in errors.
 struct JoinMessage {

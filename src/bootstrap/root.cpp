@@ -379,8 +379,7 @@ Result<UniqueId> start_root(UniqueId id, RootOptions options) {
   try {
     all.roots.push_back(std::make_unique<RunningRoot>(id, std::move(listener), std::move(options)));
   } catch (const std::system_error& error) {
-    return fail_errno("cannot start the thread that waits for ranks", error.code().value(),
-                      "Raise the limit on processes (ulimit -u)");
+    return cannot_start_thread(error, "that waits for ranks");
   }
   return id;
 }

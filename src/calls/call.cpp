@@ -5,11 +5,15 @@
 #include <limits>
 
 #include "base/hash.hpp"
-#include "bootstrap/messages.hpp"
 #include "plan/request.hpp"
 
 namespace strait {
 namespace {
+
+/// Of an algorithm, in a signature: one more than its place in the catalogue; 0: none.
+std::uint64_t place_of(const Algorithm* algorithm) {
+  return algorithm == nullptr ? 0 : static_cast<std::uint64_t>(algorithm - catalogue().data()) + 1;
+}
 
 /// Bits of CallSignature::what.
 struct Field {
@@ -149,7 +153,7 @@ CallSignature message_signature(const Call& call, std::size_t count) {
   return {collective_field.with(std::uint64_t(call.collective)) | type_field.with(std::uint64_t(call.type)) |
               op_field.with(std::uint64_t(op)) | registered_field.with(call.registered) |
               wire_field.with(std::uint64_t(call.wire)) | sms_field.with(call.max_sms) |
-              algorithm_field.with(call.algorithm) | root_field.with(call.root) |
+              algorithm_field.with(place_of(call.algorithm)) | root_field.with(call.root) |
               aggregated_field.with(call.aggregated),
           count};
 }
@@ -237,11 +241,11 @@ Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   STRAIT_TRY(validate_size(call, ranks));
   if (call.collective == Collective::all_to_all_v) STRAIT_TRY(validate_counts(call, rank));
   const BufferSizes sizes = buffer_sizes(call, rank, ranks);
-  if (sizes.send_bytes != 0 && call.send == nullptr) return invalid(call, "the send buffer is null");
-  if (sizes.receive_bytes != 0 && call.receive == nullptr) return invalid(call, "the receive buffer is null");
+  if (sizes.send_bytes != 0 && call.send == nullptr) return invalid(call, "the send buffer is NULL");
+  if (sizes.receive_bytes != 0 && call.receive == nullptr) return invalid(call, "the receive buffer is NULL");
   if (!is_in_place(call, rank) && overlap(call.send, sizes.send_bytes, call.receive, sizes.receive_bytes))
     return invalid(call, "send and receive buffers overlap without being the in-place form of this call");
-  if (call.wire != WireFormat::off && call.algorithm != 0)
+  if (call.wire != WireFormat::off && call.algorithm != nullptr)
     return invalid(call,
                    "its options name an algorithm and a wire format, which has its own way. Leave one of them out");
   if (call.wire != WireFormat::off)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -7,12 +8,14 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/limits.hpp"
 #include "base/types.hpp"
 #include "base/wire_format.hpp"
-#include "select/borders.hpp"
 #include "transport/link.hpp"
 
 namespace strait {
+
+struct Algorithm;
 
 /// One API call, as its rank made it.
 struct Call {
@@ -30,8 +33,7 @@ struct Call {
   float* residual = nullptr;  ///< one float an element of the send buffer, or none (a wire format's error feedback)
   /// GPU ranks: thread blocks at most, up to most_sms; no_sms: copy engines; 0: as the communicator says.
   std::uint32_t max_sms = 0;
-  static constexpr std::uint32_t most_sms = no_sms - 1;  ///< more than any call takes
-  std::uint32_t algorithm = 0;  ///< of the call's options: one more than its place in the catalogue; 0: chosen
+  const Algorithm* algorithm = nullptr;  ///< of the call's options, one of the catalogue; null: chosen
   /// GPU ranks, of a step of DeviceIslands: kernels carry it, through slots, for only some ranks' outputs are the
   /// user's.
   bool by_slots = false;
@@ -52,6 +54,7 @@ struct Call {
 struct BufferSizes {
   std::size_t send_bytes = 0;
   std::size_t receive_bytes = 0;
+  std::size_t larger_bytes() const { return std::max(send_bytes, receive_bytes); }
 };
 BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ranks);
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/own_thread.hpp"
 #include "calls/call.hpp"
 
 namespace strait {
@@ -25,18 +25,15 @@ constexpr auto sleep_after = milliseconds(20);
 constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
-constexpr auto warn_after = milliseconds(10'000);
 constexpr auto patience_with_ended = milliseconds(400);
-/// A kernel, waiting for what will not come. It says so every twentieth of a second or less often.
-constexpr std::uint32_t times_seen = 5;
 
-void spin() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
+std::string in_seconds(milliseconds duration) { return std::to_string(duration.count() / 1000) + " s"; }
+
+std::string has_waited(const std::string& who, milliseconds duration, const std::string& whom) {
+  return who + " has waited " + in_seconds(duration) + " for " + whom;
 }
+
+}  // namespace
 
 /// Collectives of a group may share a launch (aggregates.hpp), and do so with those of the same groups of other ranks.
 std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
@@ -44,36 +41,8 @@ std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
   return ", and in the same groups; STRAIT_AGGREGATE=0 on all ranks serves a program that groups them differently";
 }
 
-/// What a GPU has started last.
-struct Started {
-  std::uint64_t number;  ///< of a collective; of messages: of the collective that comes next
-  bool is_messages;
-  std::uint64_t mark;
-  CallSignature signature;
-};
-std::optional<Started> last_started(const RankControl& control) {
-  std::optional<Started> last;
-  const auto look = [&last](const PostedCall& each, bool is_messages) {
-    const std::uint64_t number = each.sequence.load(std::memory_order_acquire);
-    if (number == 0 || (last && number <= last->number)) return;
-    if (const auto call = read_call(each, number)) last = {number, is_messages, call->input, call->signature};
-  };
-  for (const PostedCall& each : control.started) look(each, false);
-  look(control.started_messages, true);
-  return last;
-}
-std::uint64_t hash_of(const Started& started) {
-  return mix(started.number * 2 + (started.is_messages ? 1 : 0)) ^ started.mark;
-}
-
-}  // namespace
-
 Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers)
-    : control_(control),
-      controls_(std::move(controls)),
-      transport_(transport),
-      peers_(std::move(peers)),
-      awaited_(peers_.names.size()) {}
+    : control_(control), controls_(std::move(controls)), transport_(transport), peers_(std::move(peers)) {}
 
 Status Watch::sticky() const {
   if (!has_failed()) return {};
@@ -117,7 +86,7 @@ void Watch::await_steps(std::uint64_t operation) {
   std::uint64_t none = 0;
   own_control().abandoned.compare_exchange_strong(none, operation);  // the first: the communicator stays failed
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const auto deadline = Clock::now() + std::chrono::seconds(10);  // a step is a copy or a sum of a slice
+  const auto deadline = Clock::now() + slow_wait;  // a step is a copy or a sum of a slice
   for (std::uint32_t rank = 0; rank < controls_.size(); ++rank) {
     const auto is_in_step = [&] {
       return rank != peers_.rank && controls_[rank]->is_in_step.load(std::memory_order_acquire) != 0;
@@ -125,9 +94,8 @@ void Watch::await_steps(std::uint64_t operation) {
     while (is_in_step() && Clock::now() < deadline) sched_yield();
     if (is_in_step())
       log_warn(static_cast<int>(peers_.rank),
-               name_of(rank) +
-                   " has been at work on a failed operation for 10 s, and may still read and write its "
-                   "buffers. Keep them, and look at what that thread is doing");
+               name_of(rank) + " has been at work on a failed operation for " + in_seconds(slow_wait) +
+                   ", and may still read and write its buffers. Keep them, and look at what that thread is doing");
   }
 }
 
@@ -139,7 +107,7 @@ Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
   if (backoff.rounds % 64 == 0 || yields)
     if (has_failed()) return sticky();
   if (!yields) {
-    spin();
+    relax();
     return {};
   }
   const bool asleep = backoff.began != Clock::time_point{} && backoff.examined - backoff.began > sleep_after;
@@ -165,13 +133,24 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
     if (waiting.sequence != 0) STRAIT_TRY(compare_calls(waiting.sequence, waiting.signature));
     backoff.compared = waited >= 10 * compare_after;  // a slower rank may post its call a little later
   }
-  if (!backoff.warned && waited >= warn_after) {
+  if (!backoff.warned && waited >= slow_wait) {
     backoff.warned = true;
-    log_warn(static_cast<int>(peers_.rank), describe(waiting.signature) + " has waited 10 s for " +
-                                                awaited_names(waiting) +
-                                                "; it goes on waiting. Look at what that rank is doing");
+    warn_of_wait(describe(waiting.signature), slow_wait, awaited_names(waiting));
   }
   return {};
+}
+
+void Watch::warn_of_wait(const std::string& who, milliseconds duration, const std::string& whom) const {
+  log_warn(static_cast<int>(peers_.rank),
+           has_waited(who, duration, whom) + "; it goes on waiting. Look at what that rank is doing");
+}
+
+void Watch::tell_of_slow_wait(const std::string& who, milliseconds duration, std::uint32_t rank) {
+  note_awaited(rank);
+  if (has_left(rank))
+    raise({Code::remote_error, has_waited(who, duration, name_of(rank)) + has_left_text});
+  else
+    warn_of_wait(who, duration, name_of(rank));
 }
 
 /// A collective takes all ranks, though at the moment this one may wait for another, which will never call either:
@@ -247,70 +226,11 @@ Status Watch::examine_peers(const std::function<bool()>& is_idle) {
       return tl::unexpected(
           raise({Code::remote_error, "the process of " + name_of(rank) + ", which " + name_of(peers_.rank) +
                                          " works with, has died. See that rank's output and the kernel log for why"}));
-  const auto compare_all = [](const auto& calls, auto&& compare) -> Status {
-    for (const PostedCall& each : calls) {
-      const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
-      if (sequence == 0) continue;
-      const auto call = read_call(each, sequence);
-      if (call) STRAIT_TRY(compare(sequence, call->signature));  // else this rank has gone on meanwhile
-    }
-    return {};
-  };
-  STRAIT_TRY(compare_all(own_control().calls, [this](std::uint64_t sequence, const CallSignature& call) {
-    return compare_calls(sequence, call);
-  }));
-  return compare_all(own_control().started, [this](std::uint64_t sequence, const CallSignature& call) {
-    return compare_started(sequence, call);
-  });
-}
-
-bool Watch::was_asked_what_started() {
-  std::uint32_t asked = 0;
-  for (const RankControl* rank : controls_) asked += rank->asked.load(std::memory_order_acquire);
-  return std::exchange(heard_, asked) != asked;
-}
-
-/// What a rank has sent before it left still counts, and what is seen first may have been written before that.
-Status Watch::see_kernel_waiting(std::uint32_t rank) {
-  if (rank >= awaited_.size()) return {};
-  note_awaited(rank);
-  Awaited& awaited = awaited_[rank];
-  if (!has_left(rank)) return see_opposed(rank, awaited);
-  if (++awaited.times_left < times_seen) return {};
-  return tl::unexpected(
-      raise({Code::remote_error, "a kernel on " + name_of(peers_.rank) + " needs " + name_of(rank) + has_left_text}));
-}
-
-/// Messages have no number by which they could be compared. But a GPU makes one call after another: who is in a
-/// collective has made all its messages before that, so that nobody still waits for them.
-Status Watch::see_opposed(std::uint32_t rank, Awaited& awaited) {
-  if (controls_[rank]->awaited.load(std::memory_order_relaxed) != peers_.rank + 1) return {};
-  const auto own = last_started(own_control()), other = last_started(*controls_[rank]);
-  if (!own || !other || own->is_messages == other->is_messages) return {};
-  const Started &messages = own->is_messages ? *own : *other, &collective = own->is_messages ? *other : *own;
-  if (collective.number < messages.number) return {};
-  const std::uint64_t own_call = hash_of(*own), call = hash_of(*other);
-  if (awaited.own_call != own_call || awaited.call != call)
-    awaited = {.times_opposed = 0, .own_call = own_call, .call = call};
-  if (++awaited.times_opposed < times_seen) return {};
-  return tl::unexpected(raise(made_differently(
-      "has started " + describe(own->signature), rank,
-      describe(other->signature) + ", and each GPU waits for the other",
-      "collective calls in the same order, in graphs, too, and messages between the same two of them")));
-}
-
-/// Every rank's GPU counts every collective that kernels carry, and no other. So ranks may be far apart, and captures
-/// of one rank be calls of another: what has the same number is the same call, or the program is wrong. Ranks that know
-/// each of two calls of one hash take them for one.
-Status Watch::compare_started(std::uint64_t sequence, const CallSignature& own) {
-  for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank) {
-    if (rank == peers_.rank) continue;
-    const auto call = read_call(controls_[rank]->started[sequence % posted_calls], sequence);
-    if (!call || hash_of(call->signature) == hash_of(own)) continue;
-    return tl::unexpected(raise(made_differently(
-        "has started " + describe(own) + " as number " + std::to_string(sequence) + " of the collectives on its GPU",
-        rank, describe(call->signature),
-        "collective calls in the same order, in graphs, too" + advice_on_groups(own, call->signature))));
+  for (const PostedCall& each : own_control().calls) {
+    const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
+    if (sequence == 0) continue;
+    const auto call = read_call(each, sequence);
+    if (call) STRAIT_TRY(compare_calls(sequence, call->signature));  // else this rank has gone on meanwhile
   }
   return {};
 }

@@ -51,21 +51,18 @@ class Watch {
   /// Raises that this rank and `rank` made calls that differ, at least one of the set-up.
   Error raise_difference(const std::string& own, std::uint32_t rank, const std::string& other);
   /// Looks, for an attendant that waits for nothing itself, whether a peer has died, and whether ranks made different
-  /// calls of late, or their GPUs have started different ones; raises the error. May run beside this rank's own thread.
-  /// `is_idle`: whether this rank's GPU has done all: then it misses nobody whose process has ended in good order.
+  /// calls of late; raises the error. May run beside this rank's own thread. `is_idle`: whether this rank's GPU has
+  /// done all: then it misses nobody whose process has ended in good order.
   Status examine_peers(const std::function<bool()>& is_idle);
-  /// This rank's words, for what its GPU has started.
   RankControl& own_control() { return *controls_[peers_.rank]; }
-  /// Has all ranks put down what their GPUs have started, for examine_peers() to compare.
-  void ask_what_started() { own_control().asked.fetch_add(1, std::memory_order_release); }
-  /// Whether a rank has asked for that since the last time. From one thread.
-  bool was_asked_what_started();
-  /// That a kernel of this rank has been seen waiting for `rank`, which may be a number that no rank has. Raises an
-  /// error if that was seen before, and each time that rank had left, or waited for this one in another call. From one
-  /// thread.
-  Status see_kernel_waiting(std::uint32_t rank);
+  const RankControl& control_of(std::uint32_t rank) const { return *controls_[rank]; }
+  std::uint32_t rank() const { return peers_.rank; }
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(controls_.size()); }
   /// The error of two calls that do not fit.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
+  /// `own` and `other`: what this rank and that one did. `rule`: what every rank must make alike.
+  Error made_differently(const std::string& own, std::uint32_t rank, const std::string& other,
+                         const std::string& rule) const;
   bool has_deadline() const { return peers_.timeout_ms > 0; }
   const RankName& name_of(std::uint32_t rank) const { return peers_.names[rank]; }
   /// What errors say of a rank that has and is still needed, behind its name.
@@ -81,6 +78,12 @@ class Watch {
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
   /// That its process ends, when it has done all that it was to do.
   void end_process() { controls_[peers_.rank]->ended.store(1, std::memory_order_release); }
+
+  /// Waits of this length are told of.
+  static constexpr std::chrono::milliseconds slow_wait{10'000};
+  /// Tells of one, of this rank's GPU for another rank: the user, or where that rank has left all ranks, as an error.
+  /// `who`: "a kernel on rank 1 (...)".
+  void tell_of_slow_wait(const std::string& who, std::chrono::milliseconds duration, std::uint32_t rank);
 
   /// For the flight recorder: that this rank has waited a while for another one, or no longer does.
   void note_awaited(std::uint32_t rank) { controls_[peers_.rank]->awaited.store(rank + 1, std::memory_order_relaxed); }
@@ -119,28 +122,19 @@ class Watch {
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
   void add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const;
-  Status compare_started(std::uint64_t sequence, const CallSignature& own);
-  /// `own` and `other`: what this rank and that one did. `rule`: what every rank must make alike.
-  Error made_differently(const std::string& own, std::uint32_t rank, const std::string& other,
-                         const std::string& rule) const;
   std::string awaited_names(const Waiting& waiting) const;
+  void warn_of_wait(const std::string& who, std::chrono::milliseconds duration, const std::string& whom) const;
 
   Control& control_;
   std::vector<RankControl*> controls_;
   const Transport& transport_;
   Peers peers_;
   mutable std::atomic<bool> told_{false};
-  std::uint32_t heard_ = 0;  ///< of the ranks' RankControl::asked, all together
-  /// Of a rank for which a kernel was seen waiting.
-  struct Awaited {
-    std::uint32_t times_left = 0;          ///< how often, since it has left
-    std::uint32_t times_opposed = 0;       ///< how often while it waited for this one, both in the same calls
-    std::uint64_t own_call = 0, call = 0;  ///< those, by hashes
-  };
-  Status see_opposed(std::uint32_t rank, Awaited& awaited);
   bool misses(std::uint32_t rank, const std::function<bool()>& is_idle);
   std::optional<std::chrono::steady_clock::time_point> busy_since_;  ///< while a rank's process has ended
-  std::vector<Awaited> awaited_;                                     ///< by rank
 };
+
+/// Behind the rule that two such calls break; "" where it is not that.
+std::string advice_on_groups(const CallSignature& a, const CallSignature& b);
 
 }  // namespace strait

@@ -5,8 +5,10 @@
 #include <bitset>
 #include <utility>
 
+#include "base/at_scope_end.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "calls/hops.hpp"
 #include "executor/host/reduce.hpp"
 #include "kernels/launch.hpp"
 
@@ -112,11 +114,10 @@ Status Comm::launched(const Call& call, std::uint64_t number, Status result) {
 }
 
 Status Comm::check_algorithm(const Call& call) const {
-  if (call.algorithm == 0) return {};
-  const Algorithm& algorithm = catalogue()[call.algorithm - 1];
-  const std::string name(algorithm.name);
+  if (call.algorithm == nullptr) return {};
+  const std::string name(call.algorithm->name);
   const bool supported =
-      device_ ? name == "one_hop" || name == "two_hop" : algorithm.supports(selector_.request(query_for(call)));
+      device_ ? hops_of(name) != Hops::chosen : call.algorithm->supports(selector_.request(query_for(call)));
   if (supported) return {};
   return fail(Code::invalid_argument, describe(signature(call)) + " on " + std::to_string(ranks_) +
                                           (device_ ? " GPU ranks: calls take one_hop or two_hop there, not "
@@ -250,7 +251,7 @@ Status Comm::begin_messages_on_host(std::span<const Call> calls, MessagePieces* 
 Result<Comm::State> Comm::progress() {
   if (!transport_->reaches_buffers()) return program_->progress();
   if (!watch_->begin_step(operation())) return tl::unexpected(watch_->sticky().error());
-  const std::unique_ptr<Watch, void (*)(Watch*)> until_done(watch_.get(), [](Watch* watch) { watch->end_step(); });
+  const AtScopeEnd ends([this] { watch_->end_step(); });
   return program_->progress();
 }
 

@@ -22,6 +22,7 @@
 #include "calls/quantized.hpp"
 #include "calls/watch.hpp"
 #include "communicator/flight_recorder.hpp"
+#include "communicator/registrations.hpp"
 #include "device/device_rank.hpp"
 #include "executor/host/host_program.hpp"
 #include "plan/request.hpp"
@@ -29,6 +30,8 @@
 #include "transport/transport.hpp"
 
 namespace strait {
+
+struct OpenTransport;
 
 struct CommOptions {
   std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
@@ -167,13 +170,13 @@ class Comm {
   /// Ends it in this error, unless there is one already. From any thread.
   void fail_in(const Error& error) { watch_->raise(error); }
 
-  /// Collective: memory that peers may read in place, under a number from next_registration().
-  Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes);
-  std::uint64_t next_registration() { return next_registration_++; }
-  Status deregister_memory(std::uint64_t number);
+  /// Collective: memory that peers may read in place, under a handle from next_handle().
+  Status register_memory(std::uint64_t handle, void* pointer, std::size_t bytes);
+  std::uint64_t next_handle() { return registrations_.next_handle(); }
+  Status deregister_memory(std::uint64_t handle);
   /// GPU ranks: likewise of what no call can have used yet; waits for nothing.
-  void forget_memory(std::uint64_t number);
-  bool has_registrations() const { return !registered_.empty(); }
+  void forget_memory(std::uint64_t handle);
+  bool has_registrations() const { return !registrations_.is_empty(); }
   bool is_registered(const void* pointer, std::size_t bytes) const;
 
   struct PremulOp {
@@ -188,8 +191,9 @@ class Comm {
   explicit Comm(std::unique_ptr<Channel> channel);
   Status read_settings(const Environment& environment);
   Status open_transport(const Environment& environment, const Deadline& deadline);
-  /// What the network carries to other hosts; 0: unknown, or there are none.
-  double network_gbps(const Environment& environment) const;
+  std::vector<RankName> rank_names() const;
+  void make_recorder(const std::vector<RankControl*>& controls, std::uint64_t communicator);
+  void make_watch(OpenTransport open, bool oversubscribed);
   Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// GPU ranks of several hosts.
   Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
@@ -218,8 +222,8 @@ class Comm {
   /// An error if one of them, which has yet to come, will not.
   Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
   Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait) const;
-  Status register_on_all(std::uint64_t number, void* pointer, std::size_t bytes);
-  Status register_with_all(std::uint64_t turn, void* pointer, std::size_t bytes, const Deadline& deadline);
+  Status register_on_all(std::uint64_t handle, void* pointer, std::size_t bytes);
+  Status register_with_all(std::uint64_t number, void* pointer, std::size_t bytes, const Deadline& deadline);
   bool has_failed() const {
     if (device_) device_->hear_of_failures();
     return watch_->has_failed();
@@ -314,16 +318,8 @@ class Comm {
   bool has_waited_ = false;
   std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
 
-  struct Registered {
-    const std::byte* begin;
-    std::size_t bytes;
-    std::uint64_t turn;  ///< its number among the ranks
-  };
-  std::map<std::uint64_t, Registered> registered_;  ///< by number
-  /// Calls to register_memory(), as many on all ranks. Numbers may differ: a rank's own refusals take some.
-  std::uint64_t registrations_ = 0;
+  Registrations registrations_;
   Deadline device_deadline_ = Deadline::never();  ///< of what device_ asks the other ranks
-  std::uint64_t next_registration_ = 1;
   QuantizedCall quantized_;
   std::unique_ptr<std::byte[]> contribution_;  ///< this rank's, to a premul_sum
   std::size_t contribution_bytes_ = 0;

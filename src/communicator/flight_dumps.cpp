@@ -15,6 +15,7 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/unique_fd.hpp"
 #include "communicator/flight_recorder.hpp"
 
@@ -86,8 +87,8 @@ void listen_for_signal() {
   fcntl(writing.get(), F_SETFL, O_NONBLOCK);  // a handler must not wait
   try {
     std::thread(dump_all_at_each_byte, reading.get()).detach();
-  } catch (const std::system_error&) {
-    log_warn(-1, "the flight recorder cannot listen for SIGUSR1: no thread. Raise the limit of processes (ulimit -u)");
+  } catch (const std::system_error& error) {
+    log_warn(-1, cannot_start_thread(error, "that dumps flight recorders at SIGUSR1").value().message);
     return;
   }
   (void)reading.release();  // the thread's, which does not end

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/log.hpp"
 #include "device/island_messages.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 
@@ -324,10 +323,7 @@ HostsRank::~HostsRank() {
     for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
   if (proxy_) proxy_->end();
   if (ended) return;
-  log_warn(static_cast<int>(request_.rank),
-           "what was enqueued on an aborted communicator has not ended after 10 s, perhaps for other work before it on "
-           "its stream; its memory of GPU " +
-               std::to_string(request_.device) + " is not freed");
+  CallOrder::warn_not_ended(request_.rank, request_.device);
   (void)new auto(std::tuple(std::move(order_), std::move(questions_), std::move(seen_), std::move(memory_),
                             std::move(network_), std::move(mailbox_), std::move(wakes_), std::move(proxy_)));
 }

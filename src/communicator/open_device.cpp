@@ -11,6 +11,7 @@
 #include "communicator/gather.hpp"
 #include "communicator/local_ranks.hpp"
 #include "communicator/transports.hpp"
+#include "select/copy_borders.hpp"
 
 namespace strait {
 namespace {
@@ -80,9 +81,9 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
   request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
   request.shares_control = transport_->shares_control();
-  request.algorithm = select_options_.algorithm;
-  if (rank_ == 0 && !request.algorithm.empty() && request.algorithm != "one_hop" && request.algorithm != "two_hop")
-    log_warn(0, "STRAIT_ALGORITHM=" + request.algorithm +
+  request.hops = hops_of(select_options_.algorithm);
+  if (rank_ == 0 && !select_options_.algorithm.empty() && request.hops == Hops::chosen)
+    log_warn(0, "STRAIT_ALGORITHM=" + select_options_.algorithm +
                     " means nothing to GPU ranks, whose kernels have one_hop and two_hop: these are chosen by size");
   request.p2p = *options_.p2p;
   request.lines_bytes = options_.lines_bytes;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpus.hpp"
 #include "base/environment.hpp"
 #include "communicator/comm.hpp"
 
@@ -27,22 +28,7 @@ Result<double> exchange_gbps(const Environment& environment) {
 /// "0-3,16"; none: unset.
 Result<std::vector<std::uint32_t>> reducer_cores(const Environment& environment) {
   STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_CPU_REDUCER_CORES"));
-  std::vector<std::uint32_t> cores;
-  const char *next = text.data(), *const end = next + text.size();
-  const auto take = [&](std::uint32_t& core) {
-    const auto [after, error] = std::from_chars(next, end, core);
-    next = after;
-    return error == std::errc{} && core < CPU_SETSIZE;
-  };
-  bool is_good = true;
-  while (is_good && next != end) {
-    std::uint32_t first = 0;
-    is_good = (cores.empty() || *next++ == ',') && take(first);
-    std::uint32_t last = first;
-    if (is_good && next != end && *next == '-') is_good = (++next, take(last)) && first <= last;
-    for (std::uint32_t core = first; is_good && core <= last; ++core) cores.push_back(core);
-  }
-  if (is_good) return cores;
+  if (auto cores = cpus_of_list(text, CPU_SETSIZE)) return *std::move(cores);
   return fail(Code::invalid_argument, "STRAIT_CPU_REDUCER_CORES=\"" + text +
                                           "\" is not accepted: give the numbers of cores below " +
                                           std::to_string(CPU_SETSIZE) + ", such as 0-3,16");
@@ -91,7 +77,7 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(select_options_.slice_bytes, slice_bytes(environment));
   if (options_.max_sms == 0) {
     STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
-    options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), Call::most_sms);
+    options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), most_sms);
   }
   if (!options_.p2p) {
     STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/at_scope_end.hpp"
 #include "base/shortage.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
@@ -23,12 +24,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
   return or_tell_out_of_memory([&]() -> Result<std::unique_ptr<Comm>> {
     STRAIT_TRY(failure());
     // Whatever ends this, also want of memory: what the news of now refers to is the caller's.
-    struct UntilMade {
-      Channel& channel;
-      std::function<Status()> later;
-      ~UntilMade() { channel.heed(std::move(later)); }
-    };
-    const UntilMade until_made{*channel_, news_of({})};
+    const AtScopeEnd as_before([this, own = news_of({})]() mutable { channel_->heed(std::move(own)); });
     heed(is_cancelled);
     auto part = make_part(color, key, options, is_cancelled);
     if (!part) STRAIT_TRY(cause_of(part.error(), SetUpCall::split));
@@ -129,8 +125,7 @@ Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, uni
   std::future<Joined> joining;
   std::optional<Joined> joined;
   // Whatever ends this: the future's end waits for the thread.
-  const auto set = [](std::atomic<bool>* flag) { flag->store(true, std::memory_order_release); };
-  const std::unique_ptr<std::atomic<bool>, decltype(set)> gives_up(&give_up, set);
+  const AtScopeEnd gives_up([&give_up] { give_up.store(true, std::memory_order_release); });
   try {
     joining = std::async(std::launch::async, join_now);
   } catch (const std::system_error& error) {

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/log.hpp"
+
 namespace strait {
 namespace {
 
@@ -13,6 +15,8 @@ namespace {
 constexpr auto reading_limit = std::chrono::milliseconds(5);
 constexpr auto look_every = std::chrono::microseconds(10);
 constexpr auto longest_end = std::chrono::seconds(10);
+
+std::string so_long() { return std::to_string(longest_end.count()) + " s"; }
 
 }  // namespace
 
@@ -135,8 +139,14 @@ bool CallOrder::await_idle(const std::function<bool()>& has_failed) {
 }
 
 Status CallOrder::has_not_ended(int device) {
-  return fail(Code::aborted, "calls on GPU " + std::to_string(device) +
-                                 " have not ended 10 s after the communicator failed. Let what else runs there end");
+  return fail(Code::aborted, "calls on GPU " + std::to_string(device) + " have not ended " + so_long() +
+                                 " after the communicator failed. Let what else runs there end");
+}
+
+void CallOrder::warn_not_ended(std::uint32_t rank, int device) {
+  log_warn(static_cast<int>(rank), "what was enqueued on an aborted communicator has not ended after " + so_long() +
+                                       ", perhaps for other work before it on its stream; its memory of GPU " +
+                                       std::to_string(device) + " is not freed");
 }
 
 std::optional<bool> CallOrder::is_idle() {

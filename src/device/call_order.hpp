@@ -68,6 +68,8 @@ class CallOrder {
   bool await_idle(const std::function<bool()>& has_failed);
   /// The error of that, of a GPU of this process.
   static Status has_not_ended(int device);
+  /// Likewise, of a rank that ends all the same, without freeing what that may use.
+  static void warn_not_ended(std::uint32_t rank, int device);
   /// Whether the device has failed, so that nothing is done any more. Waits for nothing on it. From any thread.
   bool has_failed() { return !setup_.driver->has_passed(done_); }
   /// What the GPU has begun, and what of it has ended; nothing where it does not answer. From any thread; CUDA

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/hash.hpp"
-#include "base/log.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 #include "kernels/kernels.hpp"
 
@@ -153,8 +152,7 @@ CopyBorders DeviceCopies::borders_for(const Call& call) const {
 bool DeviceCopies::carries(const Call& call) const {
   const std::size_t least_bytes = borders_for(call).of(call.collective);
   if (least_bytes == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
-  const BufferSizes sizes = buffer_sizes(call, call.root, request_->ranks);
-  if (std::max(sizes.send_bytes, sizes.receive_bytes) < least_bytes) return false;
+  if (buffer_sizes(call, call.root, request_->ranks).larger_bytes() < least_bytes) return false;
   return staged_ ? staged_->supports(staged_call(call)) : peers_->supports(staged_call(call));
 }
 
@@ -228,19 +226,13 @@ void DeviceCopies::look_after() {
     told_ = {};
     return;
   }
-  const std::string what = "copies of " + watch.name_of(request_->rank) + " have waited ";
-  const std::string whom = watch.name_of(wait->rank);
+  const std::string who = "a copy on " + watch.name_of(request_->rank);
   if (request_->timeout_ms != 0 && wait->duration.count() > request_->timeout_ms) {
-    watch.raise({Code::timeout,
-                 what + "longer than their deadline of " + std::to_string(request_->timeout_ms) + " ms for " + whom});
-  } else if (wait->duration - told_ > DeviceRank::slow_wait) {
+    watch.raise({Code::timeout, who + " has waited longer than its deadline of " +
+                                    std::to_string(request_->timeout_ms) + " ms for " + watch.name_of(wait->rank)});
+  } else if (wait->duration - told_ > Watch::slow_wait) {
     told_ = wait->duration;
-    watch.note_awaited(wait->rank);
-    const std::string so_long = what + std::to_string(told_.count() / 1000) + " s for " + whom;
-    if (watch.has_left(wait->rank))
-      watch.raise({Code::remote_error, so_long + Watch::has_left_text});
-    else
-      log_warn(static_cast<int>(request_->rank), so_long + "; they go on waiting. Look at what that rank is doing");
+    watch.tell_of_slow_wait(who, told_, wait->rank);
   } else if (wait->duration < told_) {
     told_ = {};
   }

@@ -14,6 +14,7 @@
 #include "executor/copy_engine/peer_copies.hpp"
 #include "executor/copy_engine/peer_messages.hpp"
 #include "executor/copy_engine/staged_copies.hpp"
+#include "select/copy_borders.hpp"
 
 namespace strait {
 

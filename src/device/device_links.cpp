@@ -8,7 +8,7 @@
 #include "base/log.hpp"
 #include "device/device_rank.hpp"
 #include "executor/cuda/runtime.hpp"
-#include "select/exchange_rates.hpp"
+#include "select/find_exchange_rates.hpp"
 #include "topology/detect.hpp"
 #include "topology/nvml.hpp"
 

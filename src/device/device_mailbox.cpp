@@ -4,7 +4,6 @@
 #include <atomic>
 #include <string>
 
-#include "base/log.hpp"
 #include "device/device_arenas.hpp"
 
 namespace strait {
@@ -22,17 +21,12 @@ void tell_of_mailbox(kernels::Mailbox& mailbox, const DeviceRank::Request& reque
   if (peer == DeviceArenas::awaits_reducers) peer = reducers.awaited_rank();
   peer = std::min(peer, request.ranks - 1);
   request.watch->note_awaited(peer);
-  const std::string what = "a kernel on " + request.watch->name_of(request.rank) + " has waited ",
-                    whom = request.watch->name_of(peer);
-  const std::string long_time = std::to_string(DeviceRank::slow_wait.count() / 1000) + " s for ";
+  const std::string who = "a kernel on " + request.watch->name_of(request.rank);
   if (event == Event::timeout)
-    request.watch->raise({Code::timeout, what + "longer than its deadline of " + std::to_string(request.timeout_ms) +
-                                             " ms for " + whom});
-  if (event == Event::slow && request.watch->has_left(peer))
-    request.watch->raise({Code::remote_error, what + long_time + whom + Watch::has_left_text});
-  else if (event == Event::slow)
-    log_warn(static_cast<int>(request.rank),
-             what + long_time + whom + "; it goes on waiting. Look at what that rank is doing");
+    request.watch->raise({Code::timeout, who + " has waited longer than its deadline of " +
+                                             std::to_string(request.timeout_ms) + " ms for " +
+                                             request.watch->name_of(peer)});
+  if (event == Event::slow) request.watch->tell_of_slow_wait(who, Watch::slow_wait, peer);
 }
 
 }  // namespace strait

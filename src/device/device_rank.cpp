@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/stages.hpp"
 #include "device/cuda_rank.hpp"
 #include "device/device_mailbox.hpp"
@@ -25,7 +26,7 @@ using cuda::DeviceGuard;
 
 namespace {
 
-constexpr std::int64_t slow_ms = DeviceRank::slow_wait.count();
+constexpr std::int64_t slow_ms = Watch::slow_wait.count();
 constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
 constexpr auto longest_question = std::chrono::milliseconds(100);
@@ -47,9 +48,10 @@ void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, C
       }
     }).detach();
   } catch (const std::system_error& error) {
-    log_warn(static_cast<int>(request.rank),
-             std::string("no thread ends the copies of an aborted communicator, whose streams may wait for ever: ") +
-                 error.what() + ". Raise the limit on processes (ulimit -u)");
+    const Error lacking =
+        cannot_start_thread(error, "that ends the copies of an aborted communicator, whose streams may wait for ever")
+            .value();
+    log_warn(static_cast<int>(request.rank), lacking.message);
   }
 }
 
@@ -119,7 +121,7 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
   return {ring,
           arenas_.barrier_tokens(),
-          {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.algorithm,
+          {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.hops,
            request_.piped_bytes, arenas_.exchange_rates().gbps, most_blocks, arenas_.least_sms()}};
 }
 
@@ -196,10 +198,7 @@ CudaRank::~CudaRank() {
     reducers_ = {};
     return;
   }
-  log_warn(static_cast<int>(request_.rank),
-           "what was enqueued on an aborted communicator has not ended after 10 s, perhaps for other work before it on "
-           "its stream; its memory of GPU " +
-               std::to_string(request_.device) + " is not freed");
+  CallOrder::warn_not_ended(request_.rank, request_.device);
   auto* const left = new auto(std::tuple(
       std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_), std::move(questions_),
       std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_), std::move(keeps_pinned_)));
@@ -231,7 +230,8 @@ void CudaRank::look_after(const std::stop_token& stop) {
         if (!counts) tell_of_failed_gpu();
         return counts;
       });
-      (void)request_.watch->examine_peers([this] { return is_idle() == true; });
+      if (request_.watch->examine_peers([this] { return is_idle() == true; }))
+        (void)StartedCalls::compare(*request_.watch);
     }
     std::this_thread::sleep_for(look_every);
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,10 +10,11 @@
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
 #include "calls/call.hpp"
+#include "calls/hops.hpp"
 #include "calls/p2p.hpp"
 #include "calls/watch.hpp"
 #include "executor/cpu_reducers/lane_reducers.hpp"
-#include "select/borders.hpp"
+#include "select/exchange_rates.hpp"
 
 namespace strait {
 
@@ -38,7 +38,7 @@ class DeviceRank {
     std::uint32_t max_sms = 0;                 ///< 0: as many as pay; or no_sms
     std::int64_t timeout_ms = 0;               ///< of an operation; 0: none
     bool shares_control = true;                ///< a failure of any rank is seen by all at once
-    std::string algorithm;                     ///< forced where it can; empty: chosen
+    Hops hops = Hops::chosen;                  ///< forced where it can be
     P2pSetting p2p;                            ///< of which all ranks exist
     std::size_t lines_bytes = 0;               ///< through peers' memory: messages up to this go as lines
     std::optional<std::size_t> packets_bytes;  ///< by PCIe: messages up to this go as packets; unset: by the rates
@@ -67,8 +67,6 @@ class DeviceRank {
     std::function<Status(const Status& own, const std::string& what)> agree;
     Watch* watch = nullptr;  ///< outlives the rank
   };
-  /// Waits of this length are told of.
-  static constexpr std::chrono::milliseconds slow_wait{10'000};
   static Result<std::unique_ptr<DeviceRank>> open(const Request& request);
   /// Waits for the device to finish this rank's work; after an error of the communicator that is soon.
   virtual ~DeviceRank() = default;
@@ -125,7 +123,8 @@ Result<void*> allocate_device_memory(int device, std::size_t bytes);
 bool free_device_memory(void* pointer);
 /// Code::unsupported in a build without CUDA: there a configuration with a device is refused before the ranks meet.
 Status check_devices_supported(int device);
-/// What these GPUs give by PCIe, as far as the calibration and the machine itself tell (select/exchange_rates.hpp).
+/// What these GPUs give by PCIe, as far as the calibration and the machine itself tell
+/// (select/find_exchange_rates.hpp).
 ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host);
 /// The PCI bus id of a CUDA device, by which ranks that use the same one are found.
 Result<std::string> device_bus_id(int device);

@@ -7,6 +7,7 @@
 #include "device/device_arenas.hpp"
 #include "device/device_rank.hpp"
 #include "launches/device_calls.hpp"
+#include "select/cpu_reduce.hpp"
 
 namespace strait {
 

@@ -1,5 +1,6 @@
 #include "device/staging_places.hpp"
 
+#include "base/cpus.hpp"
 #include "topology/numa_nodes.hpp"
 
 namespace strait {

@@ -3,8 +3,40 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <string>
+#include <utility>
+
+#include "base/hash.hpp"
 
 namespace strait {
+namespace {
+
+/// A kernel, waiting for what will not come. It says so every twentieth of a second or less often.
+constexpr std::uint32_t times_seen = 5;
+
+/// What a GPU has started last.
+struct Started {
+  std::uint64_t number;  ///< of a collective; of messages: of the collective that comes next
+  bool is_messages;
+  std::uint64_t mark;
+  CallSignature signature;
+};
+std::optional<Started> last_started(const RankControl& control) {
+  std::optional<Started> last;
+  const auto look = [&last](const PostedCall& each, bool is_messages) {
+    const std::uint64_t number = each.sequence.load(std::memory_order_acquire);
+    if (number == 0 || (last && number <= last->number)) return;
+    if (const auto call = read_call(each, number)) last = {number, is_messages, call->input, call->signature};
+  };
+  for (const PostedCall& each : control.started) look(each, false);
+  look(control.started_messages, true);
+  return last;
+}
+std::uint64_t hash_of(const Started& started) {
+  return mix(started.number * 2 + (started.is_messages ? 1 : 0)) ^ started.mark;
+}
+
+}  // namespace
 
 static_assert(kernels::kept_marks == posted_calls, "each mark has a place of its own");
 
@@ -29,16 +61,78 @@ StartedCalls::Mark StartedCalls::read(std::uint64_t mark) const {
 void StartedCalls::look(kernels::Mailbox& mailbox, Watch& watch, const Read& read) {
   if (const std::uint32_t waits = std::atomic_ref(mailbox.waits).exchange(0); waits != 0) {
     put_down_waits(mailbox, watch.own_control());
-    watch.ask_what_started();
-    (void)watch.see_kernel_waiting(waits - 1);
+    watch.own_control().asked.fetch_add(1, std::memory_order_release);
+    (void)see_kernel_waiting(watch, waits - 1);
     looks_since_wait_ = 0;
   } else if (++looks_since_wait_ == short_wait_looks) {
     watch.forget_awaited();
   }
-  const bool was_asked = watch.was_asked_what_started();
-  if (!was_asked && ++looks_ < most_looks) return;
+  const bool is_asked = was_asked(watch);
+  if (!is_asked && ++looks_ < most_looks) return;
   looks_ = 0;
   if (const auto counts = read()) put_down(counts->started, mailbox, watch.own_control());
+}
+
+bool StartedCalls::was_asked(const Watch& watch) {
+  std::uint32_t asked = 0;
+  for (std::uint32_t rank = 0; rank < watch.ranks(); ++rank)
+    asked += watch.control_of(rank).asked.load(std::memory_order_acquire);
+  return std::exchange(heard_, asked) != asked;
+}
+
+/// What a rank has sent before it left still counts, and what is seen first may have been written before that.
+Status StartedCalls::see_kernel_waiting(Watch& watch, std::uint32_t rank) {
+  if (rank >= watch.ranks()) return {};
+  watch.note_awaited(rank);
+  Awaited& awaited = awaited_[rank];
+  if (!watch.has_left(rank)) return see_opposed(watch, rank, awaited);
+  if (++awaited.times_left < times_seen) return {};
+  return tl::unexpected(watch.raise({Code::remote_error, "a kernel on " + watch.name_of(watch.rank()) + " needs " +
+                                                             watch.name_of(rank) + Watch::has_left_text}));
+}
+
+/// Messages have no number by which they could be compared. But a GPU makes one call after another: who is in a
+/// collective has made all its messages before that, so that nobody still waits for them.
+Status StartedCalls::see_opposed(Watch& watch, std::uint32_t rank, Awaited& awaited) {
+  if (watch.control_of(rank).awaited.load(std::memory_order_relaxed) != watch.rank() + 1) return {};
+  const auto own = last_started(watch.own_control()), other = last_started(watch.control_of(rank));
+  if (!own || !other || own->is_messages == other->is_messages) return {};
+  const Started &messages = own->is_messages ? *own : *other, &collective = own->is_messages ? *other : *own;
+  if (collective.number < messages.number) return {};
+  const std::uint64_t own_call = hash_of(*own), call = hash_of(*other);
+  if (awaited.own_call != own_call || awaited.call != call)
+    awaited = {.times_opposed = 0, .own_call = own_call, .call = call};
+  if (++awaited.times_opposed < times_seen) return {};
+  return tl::unexpected(watch.raise(watch.made_differently(
+      "has started " + describe(own->signature), rank,
+      describe(other->signature) + ", and each GPU waits for the other",
+      "collective calls in the same order, in graphs, too, and messages between the same two of them")));
+}
+
+Status StartedCalls::compare(Watch& watch) {
+  for (const PostedCall& each : watch.own_control().started) {
+    const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
+    if (sequence == 0) continue;
+    const auto call = read_call(each, sequence);
+    if (call) STRAIT_TRY(compare(watch, sequence, call->signature));  // else another one was put down meanwhile
+  }
+  return {};
+}
+
+/// Every rank's GPU counts every collective that kernels carry, and no other. So ranks may be far apart, and captures
+/// of one rank be calls of another: what has the same number is the same call, or the program is wrong. Ranks that know
+/// each of two calls of one hash take them for one.
+Status StartedCalls::compare(Watch& watch, std::uint64_t sequence, const CallSignature& own) {
+  for (std::uint32_t rank = 0; rank < watch.ranks(); ++rank) {
+    if (rank == watch.rank()) continue;
+    const auto call = read_call(watch.control_of(rank).started[sequence % posted_calls], sequence);
+    if (!call || hash_of(call->signature) == hash_of(own)) continue;
+    return tl::unexpected(watch.raise(watch.made_differently(
+        "has started " + describe(own) + " as number " + std::to_string(sequence) + " of the collectives on its GPU",
+        rank, describe(call->signature),
+        "collective calls in the same order, in graphs, too" + advice_on_groups(own, call->signature))));
+  }
+  return {};
 }
 
 void StartedCalls::put_down_waits(kernels::Mailbox& mailbox, RankControl& control) {

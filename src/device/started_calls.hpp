@@ -14,9 +14,9 @@
 namespace strait {
 
 /// What a rank's GPU has started, also by graphs, of which the host sees nothing: kernels mark it in their GPU's memory
-/// by number and hash, and this puts it in words into the rank's control words (RankControl::started), where the
-/// watches of all ranks compare it and flight recorders show it. Who waits long has all ranks do so, for calls that
-/// differ make somebody wait: what does not wait has nothing to do with the host. From any thread.
+/// by number and hash, and this puts it in words into the rank's control words (RankControl::started), where all ranks
+/// compare it and flight recorders show it. Who waits long has all ranks do so, for calls that differ make somebody
+/// wait: what does not wait has nothing to do with the host. From any thread.
 class StartedCalls {
  public:
   /// A copy of the GPU's counts; nothing where it does not answer.
@@ -36,6 +36,9 @@ class StartedCalls {
   /// Now and then, by one thread: if this rank's kernels wait, asks all ranks, and raises an error where they wait in
   /// vain; if one has asked, puts down.
   void look(kernels::Mailbox& mailbox, Watch& watch, const Read& read);
+  /// By the same thread: raises an error if a peer's GPU has started another call than this rank's as its collective of
+  /// some number.
+  static Status compare(Watch& watch);
   /// Puts down what is new, until a call has given up. Between two times kernels may start more than are kept.
   void put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control);
   /// Likewise, what kernels have said that wait, and takes it.
@@ -52,6 +55,19 @@ class StartedCalls {
     std::uint64_t sequence;
     std::uint32_t call;
   };
+  /// Of a rank for which a kernel was seen waiting.
+  struct Awaited {
+    std::uint32_t times_left = 0;          ///< how often, since it has left
+    std::uint32_t times_opposed = 0;       ///< how often while it waited for this one, both in the same calls
+    std::uint64_t own_call = 0, call = 0;  ///< those, by hashes
+  };
+  /// Whether a rank has asked for what GPUs have started since the last time.
+  bool was_asked(const Watch& watch);
+  /// That a kernel of this rank has been seen waiting for `rank`, which may be a number that no rank has. Raises an
+  /// error if that was seen before, and each time that rank had left, or waited for this one in another call.
+  Status see_kernel_waiting(Watch& watch, std::uint32_t rank);
+  static Status see_opposed(Watch& watch, std::uint32_t rank, Awaited& awaited);
+  static Status compare(Watch& watch, std::uint64_t sequence, const CallSignature& own);
   /// Of 32 bits there, which may wrap.
   Mark read(std::uint64_t mark) const;
   void write(PostedCall& place, const Mark& mark) const;
@@ -62,6 +78,8 @@ class StartedCalls {
   std::uint64_t newest_ = 0;
   int looks_ = 0;  ///< since the last time that all was put down
   int looks_since_wait_ = 0;
+  std::uint32_t heard_ = 0;                             ///< of the ranks' RankControl::asked, all together
+  std::unordered_map<std::uint32_t, Awaited> awaited_;  ///< by rank
 };
 
 }  // namespace strait

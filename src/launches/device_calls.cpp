@@ -98,8 +98,7 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
 /// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.
 bool DeviceCalls::takes_many(const Call& call) const {
   if (bound(call) != 0 || ring_.ranks < 3 || !has_equal_parts(call.collective)) return true;
-  const BufferSizes sizes = buffer_sizes(call, call.root, ring_.ranks);
-  return std::max(sizes.send_bytes, sizes.receive_bytes) < large_call_bytes;
+  return buffer_sizes(call, call.root, ring_.ranks).larger_bytes() < large_call_bytes;
 }
 
 bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
@@ -109,9 +108,8 @@ bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
       (ring_.ranks > 2 && (call.collective == Collective::reduce || call.collective == Collective::broadcast));
   if (!has_two || ring_.ranks < 2) return true;
   if (ring_.staged && call.collective == Collective::broadcast) return true;  // written once, read by all
-  const std::string_view forced = call.algorithm != 0 ? catalogue()[call.algorithm - 1].name : options_.algorithm;
-  if (forced == "one_hop") return true;
-  if (forced == "two_hop") return false;
+  const Hops forced = call.algorithm != nullptr ? hops_of(call.algorithm->name) : options_.hops;
+  if (forced != Hops::chosen) return forced == Hops::one;
   if (ring_.ranks == 2) return !halves_sums(call, bytes);
   return bytes <= (call.collective == Collective::reduce ? borders_.one_hop_reduce_bytes : borders_.one_hop_bytes);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "calls/call.hpp"
+#include "calls/hops.hpp"
 #include "kernels/cut.hpp"
 #include "kernels/launch.hpp"
 #include "select/borders.hpp"
@@ -66,7 +67,7 @@ class DeviceCalls {
     std::uint32_t max_sms = 0;  ///< thread blocks at most, or no_sms, of calls that say nothing else; 0: as many as pay
     /// Messages up to this bear flags with their data: packets or lines; else bulk. Packets, unset: by their border.
     std::optional<std::size_t> flagged_bytes;
-    std::string algorithm;  ///< "one_hop" or "two_hop" forces it where it can; anything else: chosen
+    Hops hops = Hops::chosen;                   ///< forced where it can be, of calls that name no algorithm
     std::size_t piped_bytes = ~std::size_t{0};  ///< messages in bulk from this on go through pipes, where they can
     double exchange_gbps = 0;                   ///< ExchangeRates, by which borders are; 0: unknown
     std::uint32_t most_blocks = 0;              ///< of a launch, whatever is asked for; 0: no such bound

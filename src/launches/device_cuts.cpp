@@ -82,8 +82,7 @@ std::uint32_t DeviceCalls::host_stagger_ns(Wire wire, std::size_t bytes) const {
 /// Where one rank alone writes or takes, links carry one way at any time, and nothing is gained.
 std::uint32_t DeviceCalls::host_stagger_ns(const Call& call, bool one_hop, const Slots& through) const {
   if (ring_.ranks < 2 || (one_hop && !has_equal_parts(call.collective))) return 0;
-  const BufferSizes sizes = buffer_sizes(call, ring_.rank, ring_.ranks);
-  return host_stagger_ns(through.wire, std::max(sizes.send_bytes, sizes.receive_bytes));
+  return host_stagger_ns(through.wire, buffer_sizes(call, ring_.rank, ring_.ranks).larger_bytes());
 }
 
 /// Of messages, likewise, but shorter ones would take longer (of 256 KB 25.5 us for 24.5).

@@ -20,16 +20,12 @@ namespace {
 constexpr std::size_t large_staged_bytes = std::size_t{24} << 20;
 constexpr std::uint32_t large_staged_blocks = 48;
 
-std::size_t larger_buffer_bytes(const Call& call, const kernels::Ring& ring) {
-  const BufferSizes sizes = buffer_sizes(call, ring.rank, ring.ranks);
-  return std::max(sizes.send_bytes, sizes.receive_bytes);
-}
-
 }  // namespace
 
 /// Lengths and slots in elements, for a message of so many.
 Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
-  const bool leaves_sms = ring_.staged && bound(call) == 0 && larger_buffer_bytes(call, ring_) >= large_staged_bytes;
+  const bool leaves_sms = ring_.staged && bound(call) == 0 &&
+                          buffer_sizes(call, ring_.rank, ring_.ranks).larger_bytes() >= large_staged_bytes;
   const std::uint32_t blocks = blocks_for(call);
   Slots through = kernels::slots_of(ring_, Wire::bulk, leaves_sms ? std::min(blocks, large_staged_blocks) : blocks);
   through.rounds = rounds_for(call, one_hop, through, wire::blocks_of(elements) * wire::block_bytes(call.wire));
@@ -38,7 +34,9 @@ Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t ele
   return through;
 }
 
-bool DeviceCalls::pays_to_encode(const Call& call) const { return larger_buffer_bytes(call, ring_) >= encoded_bytes(); }
+bool DeviceCalls::pays_to_encode(const Call& call) const {
+  return buffer_sizes(call, ring_.rank, ring_.ranks).larger_bytes() >= encoded_bytes();
+}
 
 std::vector<DeviceLaunch> DeviceCalls::encoded_launches_of(const Call& call) const {
   const kernels::Encoding encoding{static_cast<std::uint32_t>(size_bytes(call.type)),

@@ -76,7 +76,6 @@ constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING", "NCCL_CONF_FILE"};
 constexpr const char* init_timeout_ms = "1800000";
 /// Programs for NCCL group messages as they like, also where its CTA policy leaves all SMs to them.
 constexpr const char* copies_messages = "0";
-constexpr int default_version = 22809;
 
 std::string setting(const char* name) {
   const char* value = nullptr;
@@ -152,8 +151,8 @@ bool is_found_by_name() {
   return found && dlsym(found.get(), "ncclGetVersion") == reinterpret_cast<void*>(&ncclGetVersion);
 }
 
-/// Of each once: programs open libraries when they need them. JAX opens the one in its wheel by its path, and calls what
-/// it finds by name.
+/// Of each once: programs open libraries when they need them. JAX opens the one in its wheel by its path, and calls
+/// what it finds by name.
 void tell_of_other_libraries() {
   static std::mutex mutex;
   static std::set<std::string> told;

@@ -15,6 +15,8 @@ void apply_settings();
 
 /// The version that programs are told (STRAIT_NCCL_VERSION), such as 22809.
 int served_version();
+/// Where that is set to what is none. Its default is the same (tests/abi/config_test.cpp).
+inline constexpr int default_version = 22809;
 /// STRAIT_NCCL_HOST_RANKS: communicators of host ranks, for tests.
 bool makes_host_ranks();
 /// NCCL_COMM_BLOCKING, which overrides what a configuration says.

@@ -72,9 +72,7 @@ Status NetworkProxy::start() {
     threads_.emplace_back([this] { lead(); });
     for (std::uint32_t lane = 1; lane < setup_.lanes; ++lane) threads_.emplace_back([this, lane] { help(lane); });
   } catch (const std::system_error& error) {
-    return fail(Code::system_error, std::string("cannot start the threads that trade with other hosts: ") +
-                                        error.what() +
-                                        ". Allow more threads (ulimit -u), or set STRAIT_NETWORK_LANES lower");
+    return cannot_start_thread(error, "that trades with other hosts", "set STRAIT_NETWORK_LANES lower");
   }
   return {};
 }

@@ -5,7 +5,7 @@
 #include <set>
 #include <span>
 
-#include "select/exchange_rates.hpp"
+#include "select/find_exchange_rates.hpp"
 #include "topology/shape.hpp"
 #include "topology/sysfs_files.hpp"
 

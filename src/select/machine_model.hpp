@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "kernels/layout.hpp"
 #include "plan/clock.hpp"
 #include "plan/request.hpp"
-#include "select/borders.hpp"
 #include "select/calibration.hpp"
+#include "select/exchange_rates.hpp"
 #include "topology/topology.hpp"
 
 /// Topologies as the clock sees them: ranks placed on devices, and what the bytes between them cross. Works for

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "select/borders.hpp"
+#include "select/exchange_rates.hpp"
 
 /// What GPUs exchange through host memory, as their ranks measure it when they make a communicator. Of ports that
 /// several GPUs share without PCIe showing it nothing else tells.

@@ -39,8 +39,8 @@ std::size_t message_bytes(Collective collective, std::size_t count, DataType typ
 std::size_t Selector::QueryHash::operator()(const SelectQuery& query) const {
   const std::uint64_t what = std::uint64_t(query.collective) | std::uint64_t(query.type) << 8 |
                              std::uint64_t(query.op) << 16 | std::uint64_t(query.peer_memory) << 24 |
-                             std::uint64_t(query.algorithm) << 25 | std::uint64_t(query.root) << 32;
-  return mix(mix(what) ^ query.count);
+                             std::uint64_t(query.root) << 32;
+  return mix(mix(mix(what) ^ query.count) ^ reinterpret_cast<std::uintptr_t>(query.algorithm));
 }
 
 Selector::Selector(Settings settings) : settings_(std::move(settings)), levels_(level_model(settings_.model)) {}
@@ -81,8 +81,8 @@ Result<Choice> Selector::decide(const SelectQuery& query) const {
   SelectOptions options = settings_.options;
   std::string who = "the environment";
   const std::size_t bytes = message_bytes(query.collective, query.count, query.type, wanted.ranks);
-  if (query.algorithm != 0) {
-    options.algorithm = catalogue()[query.algorithm - 1].name;
+  if (query.algorithm != nullptr) {
+    options.algorithm = query.algorithm->name;
     who = "a call";
   } else if (const Override* entry = settings_.tuning.find(query.collective, bytes, query.type, wanted.ranks)) {
     if (options.algorithm.empty()) options.algorithm = entry->algorithm;

@@ -20,8 +20,8 @@ struct SelectQuery {
   ReduceOp op = ReduceOp::sum;
   bool peer_memory = false;
   std::uint32_t root = 0;
-  std::size_t count = 0;        ///< as the call counts
-  std::uint32_t algorithm = 0;  ///< that the call asks for: one more than its place in the catalogue; 0: none
+  std::size_t count = 0;                 ///< as the call counts
+  const Algorithm* algorithm = nullptr;  ///< that the call asks for; null: none
 
   friend bool operator==(const SelectQuery&, const SelectQuery&) = default;
 };

@@ -1,8 +1,7 @@
 #include "topology/numa_nodes.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
+#include <vector>
 
 #include "topology/survey.hpp"
 #include "topology/sysfs_files.hpp"
@@ -27,15 +26,6 @@ std::optional<std::uint32_t> numa_node_of_cpus(const std::string& root, std::spa
     if (std::all_of(cpus.begin(), cpus.end(), has)) return node;
   }
   return std::nullopt;
-}
-
-std::vector<std::uint32_t> allowed_cpus() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return {};  // more CPUs than the set can name
-  std::vector<std::uint32_t> cpus;
-  for (std::uint32_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  return cpus;
 }
 
 }  // namespace strait

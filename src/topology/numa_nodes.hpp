@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace strait {
 
@@ -14,8 +13,5 @@ std::optional<std::uint32_t> numa_node_of_pci(const std::string& root, std::stri
 
 /// The one NUMA node that all of these CPUs belong to, likewise; nothing where they are of several, or none.
 std::optional<std::uint32_t> numa_node_of_cpus(const std::string& root, std::span<const std::uint32_t> cpus);
-
-/// Those that the calling thread may run on; none where the system does not tell.
-std::vector<std::uint32_t> allowed_cpus();
 
 }  // namespace strait

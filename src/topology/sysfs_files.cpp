@@ -7,6 +7,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/cpus.hpp"
+
 namespace strait {
 namespace {
 
@@ -96,17 +98,13 @@ std::optional<std::uint32_t> numbered(std::string_view name, std::string_view pr
 }
 
 std::vector<std::uint32_t> parse_cpu_list(std::string_view text) {
-  constexpr std::uint32_t most = 65535;
+  constexpr std::uint32_t end = 65536;
   std::vector<std::uint32_t> cpus;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
-    const std::string_view range = text.substr(0, comma);
+    if (const auto range = cpus_of_list(text.substr(0, comma), end))
+      cpus.insert(cpus.end(), range->begin(), range->end());
     text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
-    const std::size_t dash = range.find('-');
-    const auto first = parse<std::uint32_t>(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse<std::uint32_t>(range.substr(dash + 1));
-    if (!first || !last) continue;
-    for (std::uint32_t cpu = *first; cpu <= std::min(*last, most); ++cpu) cpus.push_back(cpu);
   }
   return cpus;
 }

@@ -32,7 +32,7 @@ std::string parent_name(const std::string& path);  ///< the last name of the par
 std::vector<std::string> words(const std::string& text);
 /// "node12" of prefix "node" is 12.
 std::optional<std::uint32_t> numbered(std::string_view name, std::string_view prefix);
-/// "0-3,8": 0, 1, 2, 3, 8. What is malformed is skipped; numbers stop at 65535.
+/// "0-3,8": 0, 1, 2, 3, 8. What is malformed is skipped, and so is what goes beyond 65535.
 std::vector<std::uint32_t> parse_cpu_list(std::string_view text);
 std::uint64_t parse_size(std::string_view text);  ///< "32768K", "32M"
 

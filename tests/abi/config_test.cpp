@@ -8,12 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "base/environment.hpp"
+#include "nccl/settings.hpp"
 #include "strait/strait.h"
 
 namespace strait::nccl {
 namespace {
 
 const ncclConfig_t defaults = NCCL_CONFIG_INITIALIZER;
+
+TEST(Settings, VersionThatIsServedHasOneDefault) {
+  EXPECT_EQ(VariableName("STRAIT_NCCL_VERSION").variable().default_value, std::to_string(default_version));
+}
 
 ncclConfig_t filled(unsigned version, std::size_t size_bytes) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

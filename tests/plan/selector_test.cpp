@@ -78,7 +78,7 @@ TEST(Selector, ACallOverrulesTheTuningFileAndTheEnvironment) {
   EXPECT_EQ((*tuned.choose(query))->algorithm, "ring");
   EXPECT_EQ((*tuned.choose(query))->slice_bytes, 16U << 10);
   settings.options.algorithm = "tree";
-  query.algorithm = static_cast<std::uint32_t>(find_algorithm("two_hop") - catalogue().data()) + 1;
+  query.algorithm = find_algorithm("two_hop");
   Selector asked(settings), free(settings_for(4));
   EXPECT_EQ((*asked.choose(query))->algorithm, "two_hop");
   EXPECT_EQ((*asked.choose(query))->slice_bytes, (*free.choose(query))->slice_bytes);

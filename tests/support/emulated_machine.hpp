@@ -65,7 +65,7 @@ class Machine {
       ring.has_async_copies = options.piped;
       std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
-      DeviceCalls::Options of_calls{lanes, options.flagged_bytes, options.algorithm, 0, options.exchange_gbps};
+      DeviceCalls::Options of_calls{lanes, options.flagged_bytes, hops_of(options.algorithm), 0, options.exchange_gbps};
       of_calls.least_offered_bytes = options.least_offered_bytes;
       calls_.emplace_back(ring, tokens_[rank].data(), std::move(of_calls));
     }

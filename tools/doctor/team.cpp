@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/cpus.hpp"
+
 namespace strait::doctor {
 namespace {
 
@@ -25,14 +27,8 @@ struct alignas(64) Word {
 }  // namespace
 
 std::vector<int> usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(static_cast<unsigned>(core), &set)) cores.push_back(core);
-  if (cores.empty()) cores.push_back(0);
-  return cores;
+  const std::vector<std::uint32_t> cpus = allowed_cpus();
+  return {cpus.begin(), cpus.end()};
 }
 
 void Team::run(const std::function<void(int)>& body) {

@@ -77,8 +77,7 @@ bool DeviceWaves::is_carried(const Call& call) const { return !rules_.empty() &&
 bool DeviceWaves::has_steps(const Call& call) const { return is_carried(call) || is_encoded(call, ranks_); }
 
 bool DeviceWaves::encodes_on_the_way(const Call& call, std::uint32_t members) const {
-  const BufferSizes sizes = buffer_sizes(call, 0, members);
-  return std::max(sizes.send_bytes, sizes.receive_bytes) >= encoded_bytes_;
+  return buffer_sizes(call, 0, members).larger_bytes() >= encoded_bytes_;
 }
 
 /// As CudaRank does.

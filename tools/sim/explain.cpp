@@ -11,11 +11,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.hpp"
+#include "base/limits.hpp"
 #include "base/wire_format.hpp"
 #include "perf/axis.hpp"
 #include "perf/last_times.hpp"
 #include "perf/options.hpp"
 #include "perf/provenance.hpp"
+#include "select/borders.hpp"
+#include "select/copy_borders.hpp"
 #include "select/selector.hpp"
 #include "sim/gpu_ranks.hpp"
 

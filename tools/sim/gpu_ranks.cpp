@@ -8,6 +8,8 @@
 #include <tuple>
 
 #include "perf/axis.hpp"
+#include "select/borders.hpp"
+#include "select/cpu_reduce.hpp"
 #include "sim/device_waves.hpp"
 
 namespace strait::sim {

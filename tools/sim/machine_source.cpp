@@ -13,7 +13,7 @@
 #include "perf/options.hpp"
 #include "perf/table.hpp"
 #include "select/calibration.hpp"
-#include "select/exchange_rates.hpp"
+#include "select/find_exchange_rates.hpp"
 #include "select/link_rates.hpp"
 #include "topology/detect.hpp"
 #include "topology/file.hpp"

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 
 namespace strait::tcp {
 namespace {
@@ -79,8 +80,7 @@ Status Engine::start() {
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
-    return fail(Code::system_error, std::string("cannot start the thread that serves the connections: ") +
-                                        error.what() + ". Raise the limit of processes (ulimit -u)");
+    return cannot_start_thread(error, "that serves the connections");
   }
   return {};
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/own_thread.hpp"
+#include "base/shortage.hpp"
 #include "executor/host/quantize.hpp"
 
 namespace strait::cpu_reducers {
@@ -50,9 +51,9 @@ Status LaneReducers::start() {
     try {
       threads_.emplace_back([this, index] { work(index); });
     } catch (const std::system_error& error) {
-      return fail(Code::system_error, "cannot start CPU reducer " + std::to_string(index + 1) + " of " +
-                                          std::to_string(setup_.options.threads) + ": " + error.what() +
-                                          ". Allow more threads (ulimit -u), or set STRAIT_CPU_REDUCERS lower");
+      return cannot_start_thread(
+          error, "that adds up, number " + std::to_string(index + 1) + " of " + std::to_string(setup_.options.threads),
+          "set STRAIT_CPU_REDUCERS lower");
     }
     STRAIT_TRY(place(threads_.back()));
   }

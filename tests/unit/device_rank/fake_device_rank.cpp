@@ -25,7 +25,9 @@ class FakeDeviceRank final : public DeviceRank {
       for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
         if (request_.watch->has_failed()) std::atomic_ref(mailbox.abort) = 1;
         started_.look(mailbox, *request_.watch, [this] { return read_counts(); });
-        if (!request_.watch->has_failed()) (void)request_.watch->examine_peers([this] { return is_idle() == true; });
+        if (request_.watch->has_failed()) continue;
+        if (request_.watch->examine_peers([this] { return is_idle() == true; }))
+          (void)StartedCalls::compare(*request_.watch);
       }
     });
   }

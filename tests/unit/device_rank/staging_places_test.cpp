@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "topology/numa_nodes.hpp"
+#include "base/cpus.hpp"
 
 namespace strait {
 namespace {

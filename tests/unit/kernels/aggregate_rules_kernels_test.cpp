@@ -29,8 +29,6 @@ Call all_reduce(std::size_t count, const std::byte* send, std::byte* receive) {
   return call;
 }
 
-std::uint32_t by_two_hops() { return 1 + static_cast<std::uint32_t>(find_algorithm("two_hop") - catalogue().data()); }
-
 class AggregateRules : public ::testing::Test {
  protected:
   Call call(std::size_t count, Collective collective = Collective::all_reduce) {
@@ -70,7 +68,7 @@ TEST_F(AggregateRules, CallsInBulkGoTogetherToo) {
   const auto of = [&](std::size_t count, bool staged) {
     kernels::Ring ring = machine_.calls(0).ring();
     ring.staged = staged;
-    const DeviceCalls calls(ring, nullptr, {.flagged_bytes = 32 << 10, .algorithm = "one_hop"});
+    const DeviceCalls calls(ring, nullptr, {.flagged_bytes = 32 << 10, .hops = Hops::one});
     return aggregated_calls(calls, std::vector<Call>(40, call(count)));
   };
   const std::size_t all = std::min<std::size_t>(bulk_lanes, kernels::max_aggregated);
@@ -133,7 +131,7 @@ TEST_F(AggregateRules, OthersGoByThemselves) {
                      [](auto& group) {
                        for (Call& each : group) {
                          each.collective = Collective::reduce;
-                         each.algorithm = by_two_hops();
+                         each.algorithm = find_algorithm("two_hop");
                        }
                      }),
             1u);
@@ -142,7 +140,7 @@ TEST_F(AggregateRules, OthersGoByThemselves) {
 /// In the same launch as others.
 TEST_F(AggregateRules, AllReducesGoTogetherInTwoHops) {
   std::vector<Call> group{call(1000), call(2001), call(4000)};
-  group[1].algorithm = group[2].algorithm = by_two_hops();
+  group[1].algorithm = group[2].algorithm = find_algorithm("two_hop");
   ASSERT_EQ(aggregated_calls(machine_.calls(0), group), 3u);
   const auto launches = launches_of_aggregate(machine_.calls(0), group);
   ASSERT_EQ(launches.size(), 1u);

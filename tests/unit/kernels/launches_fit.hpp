@@ -52,7 +52,7 @@ struct RandomMachine {
     if (random() % 8 == 0) options.most_blocks = std::max(options.sms / 2, 1u);
     options.flagged_bytes = one_of<std::optional<std::size_t>>(random, {{}, 0, 256 * kb, 16 * mb});
     options.piped_bytes = one_of(random, {0 * mb, 64 * kb, 2 * mb, 2 * mb, ~std::size_t{0}});
-    options.algorithm = one_of(random, {"", "", "one_hop", "two_hop"});
+    options.hops = one_of(random, {Hops::chosen, Hops::chosen, Hops::one, Hops::two});
     options.exchange_gbps = one_of(random, {0.0, 4.0, 60.0});
   }
   DeviceCalls calls(std::uint32_t rank) const {

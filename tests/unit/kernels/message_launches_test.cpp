@@ -390,8 +390,7 @@ TEST(MessagesOverNvlink, TwoHopsOfTwoRanksTakeNoLines) {
   call.type = DataType::float32;
   call.count = 250'000;
   call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
-  for (std::uint32_t number = 1; number <= catalogue().size(); ++number)
-    if (catalogue()[number - 1].name == "two_hop") call.algorithm = number;
+  call.algorithm = find_algorithm("two_hop");
   for (const DeviceLaunch& launch : nvlink_calls(0, 2, 0).launches_of(call)) EXPECT_EQ(launch.wire, Wire::bulk);
   for (const DeviceLaunch& launch : nvlink_calls(0, 4, 0).launches_of(call)) EXPECT_EQ(launch.wire, Wire::lines);
 }

@@ -225,7 +225,7 @@ TEST(RoundsThroughHostMemory, LetHopsOverlap) {
 /// Hops in packets, and of calls that are encoded on their way, overlap when lanes have more to move.
 TEST(RoundsThroughHostMemory, OfOtherHopsAreFew) {
   DeviceCalls::Options options;
-  options.algorithm = "two_hop";
+  options.hops = Hops::two;
   options.flagged_bytes = 1024 * kb;
   Call call;
   call.collective = Collective::all_reduce;

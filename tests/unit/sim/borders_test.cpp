@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "select/exchange_rates.hpp"
+#include "select/cpu_reduce.hpp"
+#include "select/find_exchange_rates.hpp"
 #include "select/machine_model.hpp"
 #include "topology/files.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "doctor/check_calibration.hpp"
 #include "doctor/measure_host_sums.hpp"
-#include "select/exchange_rates.hpp"
+#include "select/find_exchange_rates.hpp"
 #include "select/link_rates.hpp"
 #include "select/machine_model.hpp"
 #include "topo/measurements.hpp"

@@ -1,4 +1,4 @@
-#include "select/exchange_rates.hpp"
+#include "select/find_exchange_rates.hpp"
 
 #include <algorithm>
 #include <map>
