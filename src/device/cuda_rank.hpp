@@ -18,6 +18,7 @@
 #include "device/device_reducers.hpp"
 #include "device/device_registrations.hpp"
 #include "device/island_messages.hpp"
+#include "device/memory/host_memory.hpp"
 #include "device/side_streams.hpp"
 #include "device/started_calls.hpp"
 #include "executor/cuda/launcher.hpp"
@@ -25,7 +26,6 @@
 #include "launches/device_calls.hpp"
 #include "launches/device_islands.hpp"
 #include "launches/device_quantized.hpp"
-#include "transports/host_staged/host_memory.hpp"
 
 namespace strait {
 
@@ -108,8 +108,8 @@ class CudaRank final : public DeviceRank {
 
   std::optional<cuda::Undisturbing> ending_;
   Request request_;
-  std::shared_ptr<const void> keeps_pinned_ = host_staged::HostMemory::keep_pinned();  ///< until all else has ended
-  std::optional<cuda::Launcher> launcher_;                                             ///< from prepare() on
+  std::shared_ptr<const void> keeps_pinned_ = HostMemory::keep_pinned();  ///< until all else has ended
+  std::optional<cuda::Launcher> launcher_;                                ///< from prepare() on
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};

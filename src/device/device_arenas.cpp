@@ -151,7 +151,6 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
     copy_window_bytes_ = request.copy_window_bytes / (ranks - 1) / alignment * alignment;
   own_begin_ = copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
   const std::size_t bytes = is_alone ? 1 : own_begin_ + (are_all ? own_bytes(1) : 0);
-  using cuda_p2p::SharedMemory;
   STRAIT_ASSIGN(auto traded,
                 trade(
                     request, island, "memory of GPUs", [&] { return SharedMemory::allocate(request.device, bytes); },

@@ -72,7 +72,7 @@ Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, cons
   return copies;
 }
 
-Status DeviceCopies::open_staged(const host_staged::HostMemory& windows) {
+Status DeviceCopies::open_staged(const HostMemory& windows) {
   STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_->device));
   STRAIT_ASSIGN(staged_,
                 staged::StagedCopies::open({.driver = std::move(driver),

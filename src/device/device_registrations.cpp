@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/log.hpp"
+#include "device/memory/shared_memory.hpp"
 #include "executor/cuda/runtime.hpp"
-#include "transports/cuda_p2p/shared_memory.hpp"
 
 namespace strait {
 namespace {
@@ -27,7 +27,7 @@ Result<std::vector<std::size_t>> gather(const DeviceRank::Request& request, std:
 /// What straitMemAllocDevice has given.
 struct DeviceBlocks {
   std::mutex mutex;
-  std::map<void*, cuda_p2p::SharedMemory> all;
+  std::map<void*, SharedMemory> all;
 };
 DeviceBlocks& device_blocks() {
   static auto* const blocks = new DeviceBlocks;  // programs free memory while the process ends
@@ -60,7 +60,7 @@ Result<void*> allocate_device_memory(int device, std::size_t bytes) {
   STRAIT_TRY(cuda::check(cudaSetDevice(device), "GPU " + std::to_string(device) + " cannot be used"));
   // For kernels of theirs, and copies: cudaDeviceEnablePeerAccess() does not open such memory to them.
   const std::vector<int> peers = peers_of(device, devices);
-  STRAIT_ASSIGN(auto memory, cuda_p2p::SharedMemory::allocate_uncleared(device, bytes, peers));
+  STRAIT_ASSIGN(auto memory, SharedMemory::allocate_uncleared(device, bytes, peers));
   void* const pointer = memory.data();
   DeviceBlocks& blocks = device_blocks();
   const std::lock_guard lock(blocks.mutex);
@@ -79,7 +79,7 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
   were_any_ = true;  // whatever comes of it, for it might be something else on each rank
   Registration registration{static_cast<std::byte*>(pointer), {}, {}, {}};
   Status own;
-  if (auto memory = cuda_p2p::UserMemory::find(pointer, bytes, request.device))
+  if (auto memory = UserMemory::find(pointer, bytes, request.device))
     registration.own = std::move(*memory);
   else
     own = tl::unexpected(memory.error());
@@ -154,7 +154,7 @@ Status DeviceRegistrations::map_peers(const DeviceRank::Request& request, Regist
   for (std::uint32_t rank = 0; rank < request.ranks && mapped; ++rank) {
     registration.addresses[rank] = registration.begin;
     if (rank == request.rank) continue;
-    auto memory = cuda_p2p::PeerMemory::import(shared[rank], sizes[rank], request.device);
+    auto memory = PeerMemory::import(shared[rank], sizes[rank], request.device);
     if (!memory) {
       mapped = tl::unexpected(memory.error());
       continue;

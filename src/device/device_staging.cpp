@@ -14,7 +14,6 @@
 
 namespace strait {
 
-using host_staged::HostMemory;
 using kernels::arena_layout;
 using kernels::ArenaKind;
 using kernels::ArenaLayout;
