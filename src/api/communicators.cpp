@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/stages.hpp"
 #include "bootstrap/launch.hpp"
+#include "device/device_links.hpp"
 
 namespace strait::api {
 namespace {

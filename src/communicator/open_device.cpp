@@ -11,6 +11,7 @@
 #include "communicator/gather.hpp"
 #include "communicator/local_ranks.hpp"
 #include "communicator/transports.hpp"
+#include "device/device_links.hpp"
 
 namespace strait {
 namespace {

@@ -30,14 +30,13 @@
 namespace strait {
 
 /// A GPU rank of one host, over memory that peers reach directly (NVLink, PCIe P2P) or over pinned host memory. How it
-/// begins and ends: device_rank.cpp; what it gives to streams: device_enqueue.cpp.
+/// begins and ends: cuda_rank.cpp; what it gives to streams: cuda_rank_enqueue.cpp.
 class CudaRank final : public DeviceRank {
  public:
   explicit CudaRank(const Request& request) : request_(request) {}
   ~CudaRank() override;
   Status prepare();
 
-  int device() const override { return request_.device; }
   const char* transport_name() const override { return arenas_.transport_name(); }
   const std::string& transport_why() const override { return arenas_.why_staged(); }
   const ExchangeRates& exchange_rates() const override { return arenas_.exchange_rates(); }
@@ -118,7 +117,6 @@ class CudaRank final : public DeviceRank {
   DeviceCalls island_calls_, across_calls_;
   std::unique_ptr<SideStreams> side_;                ///< for the root's own part of a long broadcast; may be null
   std::unique_ptr<IslandMessages> island_messages_;  ///< where there are islands
-  bool can_encode_ = false;                          ///< from the first need of it on
   cuda::DeviceMemory wire_scratch_;  ///< of steps (DeviceQuantized); where all is encoded on the way, none
   DeviceQuantized quantized_, across_quantized_;
   DeviceRegistrations registrations_;

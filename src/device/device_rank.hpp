@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
@@ -73,7 +74,6 @@ class DeviceRank {
   /// Waits for the device to finish this rank's work; after an error of the communicator that is soon.
   virtual ~DeviceRank() = default;
 
-  virtual int device() const = 0;
   /// "cuda_p2p"; "host_staged" where peers' memory cannot be reached; "islands" where that of some can.
   virtual const char* transport_name() const = 0;
   /// Why it is no faster one; empty where there is none.
@@ -118,16 +118,5 @@ class DeviceRank {
   /// times. Asked right before a call is enqueued on it.
   virtual Result<std::uint64_t> capture_of(void* stream) = 0;
 };
-
-/// Memory of a device that peers' GPUs can map (straitMemAllocDevice). Code::unsupported without CUDA.
-Result<void*> allocate_device_memory(int device, std::size_t bytes);
-/// False: it is not from there.
-bool free_device_memory(void* pointer);
-/// Code::unsupported in a build without CUDA: there a configuration with a device is refused before the ranks meet.
-Status check_devices_supported(int device);
-/// What these GPUs give by PCIe, as far as the calibration and the machine itself tell (select/exchange_rates.hpp).
-ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host);
-/// The PCI bus id of a CUDA device, by which ranks that use the same one are found.
-Result<std::string> device_bus_id(int device);
 
 }  // namespace strait
