@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "executor/cuda/group.hpp"
+#include "executor/plan_on_gpu/group.hpp"
 #include "gpu_ranks.cuh"
 #include "gpu_timing.hpp"
 #include "perf/nccl.hpp"

@@ -1,6 +1,6 @@
-// What it costs to interpret a plan instead of compiling it: the CUDA executor (src/executor/cuda), which runs any plan
-// of the catalogue, against the specialised kernel of the same plan, through the public interface. One process, one
-// thread, in turn, on the same buffers and streams; every result of both is compared bit by bit.
+// What it costs to interpret a plan instead of compiling it: the executor of src/executor/plan_on_gpu, which runs any
+// plan of the catalogue, against the specialised kernel of the same plan, through the public interface. One process,
+// one thread, in turn, on the same buffers and streams; every result of both is compared bit by bit.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "checked_ranks.hpp"
-#include "executor/cuda/group.hpp"
+#include "executor/plan_on_gpu/group.hpp"
 #include "gpu_timing.hpp"
 #include "perf/arguments.hpp"
 #include "perf/call.hpp"

@@ -10,7 +10,7 @@
 #include "base/own_thread.hpp"
 #include "base/thread_text.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "device/device_rank.hpp"
+#include "device/memory/device_memory.hpp"
 #include "transports/shm/shared_heap.hpp"
 
 namespace strait::api {

@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/stages.hpp"
 #include "bootstrap/launch.hpp"
+#include "device/device_links.hpp"
 
 namespace strait::api {
 namespace {
@@ -33,7 +34,7 @@ Result<CommOptions> read_config(const straitConfig_t* config) {
   options.device = known.device;
   const auto sms = sms_of(known.max_sms);
   if (!sms) return fail(Code::invalid_argument, "max_sms in the configuration " + sms.error().message);
-  options.max_sms = *sms;
+  options.gpu.max_sms = *sms;
   STRAIT_ASSIGN(options.wire, wire_of(known.wire));
   return options;
 }

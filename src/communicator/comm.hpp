@@ -37,26 +37,10 @@ struct CommOptions {
   std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
   std::int64_t timeout_ms = 0;       ///< 0: STRAIT_TIMEOUT_MS
   int device = -1;                   ///< CUDA device; -1: a host rank
-  std::optional<P2pSetting> p2p;     ///< how GPU ranks of a host may reach one another; none: STRAIT_P2P
-  std::size_t lines_bytes = 0;       ///< GPU ranks with P2P: messages up to this go as lines
-  double exchange_gbps = 0;          ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
-  bool measures_exchange = true;     ///< GPU ranks without P2P: they measure whether that is much less than known
-  /// GPU ranks by PCIe: messages up to this go as packets; unset: by what their links give.
-  std::optional<std::size_t> packets_bytes;
-  bool shares_gpus = false;     ///< GPU ranks: also with other processes
-  bool joins_graphs = true;     ///< GPU ranks: launches of graphs and other calls come after one another
-  bool aggregates = true;       ///< GPU ranks: small collectives of a group share a launch
-  std::size_t piped_bytes = 0;  ///< GPU ranks with P2P: messages from this on go through pipes
-  /// GPU ranks without P2P: all-reduces from this on are added up by CPU threads; 0: none; unset: by measured rates.
-  std::optional<std::size_t> cpu_reduce_bytes;
-  std::uint32_t cpu_reducers = 0;  ///< threads a rank, at most
-  std::vector<std::uint32_t> cpu_reducer_cores;
-  std::uint32_t cpu_reducer_spin_us = 0;
-  std::size_t host_memory_bytes = 0;  ///< without P2P: what all communicators of a host pin together
-  std::size_t copy_engine_bytes = 0;  ///< GPU ranks: calls from this on go through copy engines; 0: few do
-  std::size_t copy_window_bytes = 0;
-  bool copies_messages = true;     ///< where copy engines carry calls: sends and receives, too
-  std::uint32_t max_sms = 0;       ///< GPU ranks: thread blocks of an operation, or no_sms; 0: STRAIT_MAX_SMS
+  DeviceOptions gpu;
+  double exchange_gbps = 0;        ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
+  bool measures_exchange = true;   ///< GPU ranks without P2P: they measure whether that is much less than known
+  bool shares_gpus = false;        ///< GPU ranks: also with other processes
   std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
   /// Of their larger buffer: smaller ones stay exact. Unset: Comm::wire_bytes().
   std::optional<std::size_t> wire_bytes;

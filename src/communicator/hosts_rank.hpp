@@ -35,7 +35,6 @@ class HostsRank final : public DeviceRank {
   ~HostsRank() override;
   Status prepare();
 
-  int device() const override { return request_.device; }
   const char* transport_name() const override { return transport_name_.c_str(); }
   const std::string& transport_why() const override { return request_.host->transport_why(); }
   const ExchangeRates& exchange_rates() const override { return request_.host->exchange_rates(); }

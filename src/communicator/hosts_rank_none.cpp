@@ -1,5 +1,6 @@
 // Stands for hosts_rank.cpp in builds without CUDA.
 #include "communicator/hosts_request.hpp"
+#include "device/device_links.hpp"
 
 namespace strait {
 

@@ -15,7 +15,7 @@ namespace strait {
 struct HostsRequest {
   int device = 0;
   std::uint32_t rank = 0;
-  std::uint32_t max_sms = 0;   ///< as in DeviceRank::Request
+  std::uint32_t max_sms = 0;   ///< DeviceOptions
   std::vector<Island> hosts;   ///< which ranks are of one
   bool joins_graphs = true;    ///< CallOrder::Setup
   Watch* watch = nullptr;      ///< outlives the rank

@@ -11,13 +11,15 @@
 #include "communicator/gather.hpp"
 #include "communicator/local_ranks.hpp"
 #include "communicator/transports.hpp"
+#include "device/device_links.hpp"
 #include "select/copy_borders.hpp"
 
 namespace strait {
 namespace {
 
 void warn_of_copies(const DeviceRank::Request& request, const std::string& why_tcp) {
-  const bool asks = request.copy_engine_bytes != 0 || copy_borders_of(request.max_sms).others_bytes != 0;
+  const bool asks =
+      request.options.copy_engine_bytes != 0 || copy_borders_of(request.options.max_sms).others_bytes != 0;
   if (request.rank != 0 || !asks || request.shares_control) return;
   log_warn(0,
            "copy engines carry nothing, and kernels all, because the ranks hear of failures over TCP and share no "
@@ -35,7 +37,7 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
     std::uint32_t max_sms;
     char bus_id[32];
   };
-  Place own{options_.device, options_.max_sms, {}};
+  Place own{options_.device, options_.gpu.max_sms, {}};
   Status found;
   if (options_.device >= 0) {
     auto id = device_bus_id(options_.device);
@@ -66,9 +68,10 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
                       "). Give each process its own, or set STRAIT_SHARE_GPUS=1 to try things out");
   }
   if (options_.device < 0) return {};
-  STRAIT_TRY(check_ranks(*options_.p2p, ranks_));
+  STRAIT_TRY(check_ranks(*options_.gpu.p2p, ranks_));
   if (!shares_host) return open_hosts(deadline, is_cancelled);
   DeviceRank::Request request;
+  request.options = options_.gpu;
   request.device = options_.device;
   request.rank = rank_;
   request.ranks = ranks_;
@@ -78,31 +81,15 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
       request.threads_share_a_gpu |=
           request.bus_ids[one] == request.bus_ids[other] && peers[one].same_process(peers[other]);
   }
-  request.max_sms = options_.max_sms;
   request.timeout_ms = options_.timeout_ms;
   request.shares_control = transport_->shares_control();
   request.hops = hops_of(select_options_.algorithm);
   if (rank_ == 0 && !select_options_.algorithm.empty() && request.hops == Hops::chosen)
     log_warn(0, "STRAIT_ALGORITHM=" + select_options_.algorithm +
                     " means nothing to GPU ranks, whose kernels have one_hop and two_hop: these are chosen by size");
-  request.p2p = *options_.p2p;
-  request.lines_bytes = options_.lines_bytes;
-  request.packets_bytes = options_.packets_bytes;
-  request.piped_bytes = options_.piped_bytes;
   request.communicator = recorder_->communicator();
-  request.host_memory_bytes = options_.host_memory_bytes;
-  request.copy_engine_bytes = options_.copy_engine_bytes;
-  request.copies_messages = options_.copies_messages;
-  request.copy_window_bytes = options_.copy_window_bytes;
-  request.reducers.threads = options_.cpu_reducers;
-  request.reducers.cores = options_.cpu_reducer_cores;
-  request.reducers.spin_us = options_.cpu_reducer_spin_us;
-  request.reducers.simd = simd_;
   request.most_reducers = cores_ / 2;  // the rest is the program's
-  request.cpu_reduce_bytes = options_.cpu_reduce_bytes;
   request.wire = wire();
-  request.joins_graphs = options_.joins_graphs;
-  request.aggregates = options_.aggregates;
   // Registrations ask the others later, by deadlines of their own.
   device_deadline_ = deadline;
   request.agree = [this](const Status& status, const std::string& what) {

@@ -51,9 +51,9 @@ Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelle
   HostsRequest request;
   request.device = options_.device;
   request.rank = rank_;
-  request.max_sms = options_.max_sms;
+  request.max_sms = options_.gpu.max_sms;
   request.hosts = hosts_of(channel_->peers());
-  request.joins_graphs = options_.joins_graphs;
+  request.joins_graphs = options_.gpu.joins_graphs;
   request.watch = watch_.get();
   if (request.hosts.size() > most_hosts)
     return fail(Code::unsupported, "GPU ranks of " + std::to_string(request.hosts.size()) +

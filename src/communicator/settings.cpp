@@ -50,6 +50,33 @@ Result<std::size_t> slice_bytes(const Environment& environment) {
               "STRAIT_SLICE_BYTES=" + std::to_string(bytes) + " is not accepted: give a multiple of 16");
 }
 
+Status read_gpu_settings(DeviceOptions& gpu, const Environment& environment) {
+  if (gpu.max_sms == 0) {
+    STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
+    gpu.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), most_sms);
+  }
+  if (!gpu.p2p) {
+    STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));
+    STRAIT_ASSIGN(gpu.p2p, parse_p2p(p2p));
+  }
+  STRAIT_ASSIGN(gpu.lines_bytes, bytes_of(environment, "STRAIT_LINES_BYTES"));
+  STRAIT_ASSIGN(gpu.piped_bytes, bytes_of(environment, "STRAIT_PIPED_BYTES"));
+  STRAIT_ASSIGN(gpu.joins_graphs, environment.flag("STRAIT_GRAPH_MIXING"));
+  STRAIT_ASSIGN(gpu.aggregates, environment.flag("STRAIT_AGGREGATE"));
+  STRAIT_ASSIGN(gpu.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
+  STRAIT_ASSIGN(gpu.host_memory_bytes, bytes_of(environment, "STRAIT_HOST_MEMORY_BYTES"));
+  STRAIT_ASSIGN(gpu.copy_engine_bytes, bytes_of(environment, "STRAIT_COPY_ENGINE_BYTES"));
+  STRAIT_ASSIGN(gpu.copies_messages, environment.flag("STRAIT_COPY_MESSAGES"));
+  STRAIT_ASSIGN(gpu.copy_window_bytes, bytes_of(environment, "STRAIT_COPY_WINDOW_BYTES"));
+  STRAIT_ASSIGN(gpu.cpu_reduce_bytes, bytes_if_set(environment, "STRAIT_CPU_REDUCE_BYTES"));
+  STRAIT_ASSIGN(const std::int64_t cpu_reducers, environment.integer("STRAIT_CPU_REDUCERS"));
+  gpu.reducers.threads = static_cast<std::uint32_t>(cpu_reducers);
+  STRAIT_ASSIGN(gpu.reducers.cores, reducer_cores(environment));
+  STRAIT_ASSIGN(const std::int64_t spin_us, environment.integer("STRAIT_CPU_REDUCER_SPIN_US"));
+  gpu.reducers.spin_us = static_cast<std::uint32_t>(spin_us);
+  return {};
+}
+
 }  // namespace
 
 Status Comm::read_settings(const Environment& environment) {
@@ -75,32 +102,11 @@ Status Comm::read_settings(const Environment& environment) {
                                          " names no algorithm. There are: " + algorithm_names() +
                                          ". `strait plan all-reduce --algorithm list` says what a collective has");
   STRAIT_ASSIGN(select_options_.slice_bytes, slice_bytes(environment));
-  if (options_.max_sms == 0) {
-    STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
-    options_.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), most_sms);
-  }
-  if (!options_.p2p) {
-    STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));
-    STRAIT_ASSIGN(options_.p2p, parse_p2p(p2p));
-  }
-  STRAIT_ASSIGN(options_.lines_bytes, bytes_of(environment, "STRAIT_LINES_BYTES"));
-  STRAIT_ASSIGN(options_.piped_bytes, bytes_of(environment, "STRAIT_PIPED_BYTES"));
-  STRAIT_ASSIGN(options_.joins_graphs, environment.flag("STRAIT_GRAPH_MIXING"));
-  STRAIT_ASSIGN(options_.aggregates, environment.flag("STRAIT_AGGREGATE"));
+  STRAIT_TRY(read_gpu_settings(options_.gpu, environment));
+  options_.gpu.reducers.simd = simd_;
   STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
   STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
   STRAIT_ASSIGN(options_.measures_exchange, environment.flag("STRAIT_MEASURE_EXCHANGE"));
-  STRAIT_ASSIGN(options_.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
-  STRAIT_ASSIGN(options_.host_memory_bytes, bytes_of(environment, "STRAIT_HOST_MEMORY_BYTES"));
-  STRAIT_ASSIGN(options_.copy_engine_bytes, bytes_of(environment, "STRAIT_COPY_ENGINE_BYTES"));
-  STRAIT_ASSIGN(options_.copies_messages, environment.flag("STRAIT_COPY_MESSAGES"));
-  STRAIT_ASSIGN(options_.copy_window_bytes, bytes_of(environment, "STRAIT_COPY_WINDOW_BYTES"));
-  STRAIT_ASSIGN(options_.cpu_reduce_bytes, bytes_if_set(environment, "STRAIT_CPU_REDUCE_BYTES"));
-  STRAIT_ASSIGN(const std::int64_t cpu_reducers, environment.integer("STRAIT_CPU_REDUCERS"));
-  options_.cpu_reducers = static_cast<std::uint32_t>(cpu_reducers);
-  STRAIT_ASSIGN(options_.cpu_reducer_cores, reducer_cores(environment));
-  STRAIT_ASSIGN(const std::int64_t spin_us, environment.integer("STRAIT_CPU_REDUCER_SPIN_US"));
-  options_.cpu_reducer_spin_us = static_cast<std::uint32_t>(spin_us);
   STRAIT_ASSIGN(const std::string network_lanes, environment.text("STRAIT_NETWORK_LANES"));
   options_.network_lanes = network_lanes == "auto" ? 0 : static_cast<std::uint32_t>(std::stoul(network_lanes));
   STRAIT_ASSIGN(options_.wire_bytes, bytes_if_set(environment, "STRAIT_WIRE_BYTES"));

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
                                            const Wait& wait, const IsCancelled& is_cancelled) const {
   STRAIT_ASSIGN(auto channel, rejoin_living(remaining, wait));
-  options.p2p = part_of(*options_.p2p, remaining);
+  options.gpu.p2p = part_of(*options_.gpu.p2p, remaining);
   return create(std::move(channel), options, is_cancelled);
 }
 
@@ -104,7 +104,7 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
   STRAIT_ASSIGN(auto channel, join_part(color < 0 ? nullptr : &ids[members.front()], place, deadline));
   if (!channel) return std::unique_ptr<Comm>();
   CommOptions part = options;
-  part.p2p = part_of(*options_.p2p, members);
+  part.gpu.p2p = part_of(*options_.gpu.p2p, members);
   // The part outlives other failures of the whole, of which ranks that have theirs already may be the reason.
   return create(std::move(channel), part, [this, &is_cancelled] {
     const Status whole = watch_->sticky();

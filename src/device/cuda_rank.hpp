@@ -18,6 +18,7 @@
 #include "device/device_reducers.hpp"
 #include "device/device_registrations.hpp"
 #include "device/island_messages.hpp"
+#include "device/memory/host_memory.hpp"
 #include "device/side_streams.hpp"
 #include "device/started_calls.hpp"
 #include "executor/cuda/launcher.hpp"
@@ -25,19 +26,17 @@
 #include "launches/device_calls.hpp"
 #include "launches/device_islands.hpp"
 #include "launches/device_quantized.hpp"
-#include "transports/host_staged/host_memory.hpp"
 
 namespace strait {
 
 /// A GPU rank of one host, over memory that peers reach directly (NVLink, PCIe P2P) or over pinned host memory. How it
-/// begins and ends: device_rank.cpp; what it gives to streams: device_enqueue.cpp.
+/// begins and ends: cuda_rank.cpp; what it gives to streams: cuda_rank_enqueue.cpp.
 class CudaRank final : public DeviceRank {
  public:
   explicit CudaRank(const Request& request) : request_(request) {}
   ~CudaRank() override;
   Status prepare();
 
-  int device() const override { return request_.device; }
   const char* transport_name() const override { return arenas_.transport_name(); }
   const std::string& transport_why() const override { return arenas_.why_staged(); }
   const ExchangeRates& exchange_rates() const override { return arenas_.exchange_rates(); }
@@ -108,8 +107,8 @@ class CudaRank final : public DeviceRank {
 
   std::optional<cuda::Undisturbing> ending_;
   Request request_;
-  std::shared_ptr<const void> keeps_pinned_ = host_staged::HostMemory::keep_pinned();  ///< until all else has ended
-  std::optional<cuda::Launcher> launcher_;                                             ///< from prepare() on
+  std::shared_ptr<const void> keeps_pinned_ = HostMemory::keep_pinned();  ///< until all else has ended
+  std::optional<cuda::Launcher> launcher_;                                ///< from prepare() on
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};
@@ -118,7 +117,6 @@ class CudaRank final : public DeviceRank {
   DeviceCalls island_calls_, across_calls_;
   std::unique_ptr<SideStreams> side_;                ///< for the root's own part of a long broadcast; may be null
   std::unique_ptr<IslandMessages> island_messages_;  ///< where there are islands
-  bool can_encode_ = false;                          ///< from the first need of it on
   cuda::DeviceMemory wire_scratch_;  ///< of steps (DeviceQuantized); where all is encoded on the way, none
   DeviceQuantized quantized_, across_quantized_;
   DeviceRegistrations registrations_;

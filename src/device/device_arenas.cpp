@@ -40,7 +40,7 @@ std::size_t DeviceArenas::own_bytes(std::size_t rings) { return rings * counts_b
 Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
   DeviceArenas arenas;
   arenas.ring_.staged = true;
-  if (request.p2p.use == P2p::off)
+  if (request.options.p2p->use == P2p::off)
     arenas.why_staged_ = "P2P is switched off (STRAIT_P2P, NCCL_P2P_DISABLE)";
   else if (const Status direct = arenas.open_islands(request, mailbox); !direct)
     arenas.give_up_islands(direct.error().message);
@@ -95,7 +95,7 @@ void DeviceArenas::give_up_islands(const std::string& why) {
 }
 
 Status DeviceArenas::open_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
-  std::string why = request.p2p.groups.empty() ? "" : "STRAIT_P2P=" + request.p2p.text;
+  std::string why = request.options.p2p->groups.empty() ? "" : "STRAIT_P2P=" + request.options.p2p->text;
   const auto open_and_probe = [&](std::span<const Island> islands) -> Result<Missing> {
     peers_.clear();
     const auto [island, place] = place_of(islands, request.rank);
@@ -103,10 +103,10 @@ Status DeviceArenas::open_islands(const DeviceRank::Request& request, kernels::M
     island_ring_.mailbox = mailbox;
     return missing.works ? probe(request) : missing;
   };
-  STRAIT_ASSIGN(islands_, find_islands(allowed_reach(request.p2p, request.ranks), why, open_and_probe));
+  STRAIT_ASSIGN(islands_, find_islands(allowed_reach(*request.options.p2p, request.ranks), why, open_and_probe));
   if (islands_.size() > 1) {
     // By PCIe an island spares nothing on its GPUs' own links, and it changes the order of sums: only for who asks.
-    const bool pays = !request.p2p.groups.empty() || island_ring_.ranks == 1 ||
+    const bool pays = !request.options.p2p->groups.empty() || island_ring_.ranks == 1 ||
                       kernels::flagged_wire(island_ring_) == kernels::Wire::lines;
     STRAIT_TRY(request.agree(pays ? Status() : fail(Code::unsupported, why + ". NVLink does not join the others"),
                              "use islands that STRAIT_P2P does not name"));
@@ -130,7 +130,7 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
                                           std::uint32_t place) {
   std::vector<std::string> bus_ids;
   for (const std::uint32_t peer : island) bus_ids.push_back(request.bus_ids[peer]);
-  const bool nvlink = request.p2p.use != P2p::pcie && check_nvlink(request.device, bus_ids);
+  const bool nvlink = request.options.p2p->use != P2p::pcie && check_nvlink(request.device, bus_ids);
   constexpr std::uint32_t by_nvlink = 1, by_async_copies = 2;
   // Piped kernels take whole SMs: those of ranks that share a GPU might not all find one.
   const bool alone = std::count(bus_ids.begin(), bus_ids.end(), request.bus_ids[request.rank]) == 1;
@@ -148,10 +148,9 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   copy_windows_begin_ = (layout.size_bytes + alignment - 1) / alignment * alignment;
   copy_window_bytes_ = 0;
   if (ranks > 1 && are_all && DeviceCopies::are_wanted(request, false))
-    copy_window_bytes_ = request.copy_window_bytes / (ranks - 1) / alignment * alignment;
+    copy_window_bytes_ = request.options.copy_window_bytes / (ranks - 1) / alignment * alignment;
   own_begin_ = copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
   const std::size_t bytes = is_alone ? 1 : own_begin_ + (are_all ? own_bytes(1) : 0);
-  using cuda_p2p::SharedMemory;
   STRAIT_ASSIGN(auto traded,
                 trade(
                     request, island, "memory of GPUs", [&] { return SharedMemory::allocate(request.device, bytes); },

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "device/device_rank.hpp"
+#include "device/memory/host_memory.hpp"
+#include "device/memory/shared_memory.hpp"
 #include "device/staging_account.hpp"
 #include "device/staging_budget.hpp"
 #include "device/staging_places.hpp"
 #include "executor/cpu_reducers/reducer_memory.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "kernels/layout.hpp"
-#include "transports/cuda_p2p/shared_memory.hpp"
-#include "transports/host_staged/host_memory.hpp"
 
 namespace strait {
 
@@ -50,15 +50,13 @@ class DeviceArenas {
 
   /// Staged, more than one rank, and copy engines wanted: memory that all ranks share for large messages
   /// (executor/copy_engine). Else null.
-  const host_staged::HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
+  const HostMemory* windows() const { return windows_.data() == nullptr ? nullptr : &windows_; }
   /// The ranks whose parts of an all-reduce meet in host memory: all, or those of across_ring().
   const kernels::Ring& meeting_ring() const { return islands_.empty() ? ring_ : across_ring_; }
   /// Staged, more than one rank, and CPU threads are to reduce what meeting_ring() brings: this rank's ring with them,
   /// and the memory that all ranks share for it, in which these have a part of their own. Else null.
   const kernels::Ring& reducers_ring() const { return reducers_ring_; }
-  const host_staged::HostMemory* reducers_memory() const {
-    return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_;
-  }
+  const HostMemory* reducers_memory() const { return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_; }
   cpu_reducers::ReducerMemory reducers_layout() const;
   std::size_t reducers_offset() const;                                  ///< in bytes
   std::uint32_t reducers_of_each() const { return reducers_of_each_; }  ///< threads of a rank of meeting_ring()
@@ -67,7 +65,7 @@ class DeviceArenas {
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
   /// Of more than one rank, through their GPUs' memory, and copy engines or registered memory wanted: the words by
   /// which copies are in order (staged::PeerWords, staged::MessageWords). Else null.
-  const host_staged::HostMemory* peer_words() const { return peer_words_.data() == nullptr ? nullptr : &peer_words_; }
+  const HostMemory* peer_words() const { return peer_words_.data() == nullptr ? nullptr : &peer_words_; }
   /// Likewise: where `writer` puts chunks for `reader`, of copy_window_bytes(), as this rank's device addresses it.
   std::byte* copy_window(std::uint32_t writer, std::uint32_t reader) const {
     const std::uint32_t after = (writer + ring_.ranks - reader) % ring_.ranks;
@@ -107,8 +105,8 @@ class DeviceArenas {
   Status join_across(const DeviceRank::Request& request, const kernels::ArenaLayout& layout,
                      const kernels::ArenaLayout& before);
   /// Of `bytes`, rank 0's, which all map. `what`: of it an error names.
-  Result<host_staged::HostMemory> share_one(const DeviceRank::Request& request, std::size_t bytes,
-                                            const std::string& what, std::span<const PlacedPart> places) const;
+  Result<HostMemory> share_one(const DeviceRank::Request& request, std::size_t bytes, const std::string& what,
+                               std::span<const PlacedPart> places) const;
   std::size_t all_reducers_bytes() const;
   std::vector<PlacedPart> reducers_places() const;
   Status open_reducers(const DeviceRank::Request& request);
@@ -126,9 +124,9 @@ class DeviceArenas {
   static_assert(barrier_bytes + sizeof(kernels::LaunchCounts) <= words_bytes);
   std::byte* words_ = nullptr;
   cuda::DeviceMemory island_scratch_;
-  std::vector<cuda_p2p::SharedMemory> peers_;     ///< by rank of the island, this rank's own among them
-  std::vector<host_staged::HostMemory> staging_;  ///< by rank, likewise
-  host_staged::HostMemory windows_, peer_words_, reducers_memory_;
+  std::vector<SharedMemory> peers_;  ///< by rank of the island, this rank's own among them
+  std::vector<HostMemory> staging_;  ///< by rank, likewise
+  HostMemory windows_, peer_words_, reducers_memory_;
   std::size_t copy_windows_begin_ = 0, copy_window_bytes_ = 0;  ///< in every arena, behind the slots
   std::size_t own_begin_ = 0;                                   ///< behind these, where all ranks are one island
   std::string why_staged_;

@@ -23,9 +23,9 @@ CopyBorders borders(const DeviceRank::Request& request, bool staged) {
   if (!request.shares_control) return {};
   // Too many streams of one process would wait on one device for one another.
   if (!staged && request.threads_share_a_gpu) return {};
-  if (request.max_sms == no_sms) return copy_borders_of(no_sms);
-  if (request.copy_engine_bytes != 0) return CopyBorders::all_from(request.copy_engine_bytes);
-  return staged ? CopyBorders{} : copy_borders_of(request.max_sms);
+  if (request.options.max_sms == no_sms) return copy_borders_of(no_sms);
+  if (request.options.copy_engine_bytes != 0) return CopyBorders::all_from(request.options.copy_engine_bytes);
+  return staged ? CopyBorders{} : copy_borders_of(request.options.max_sms);
 }
 
 /// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two and four
@@ -71,7 +71,7 @@ Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, cons
   return copies;
 }
 
-Status DeviceCopies::open_staged(const host_staged::HostMemory& windows) {
+Status DeviceCopies::open_staged(const HostMemory& windows) {
   STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_->device));
   STRAIT_ASSIGN(staged_,
                 staged::StagedCopies::open({.driver = std::move(driver),
@@ -122,7 +122,7 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
     setup.contributed_here[peer] = copy_words(arenas.ring(), peer, setup.rank);
   }
   setup.window_bytes = arenas.copy_window_bytes();
-  setup.launch = [ring = patient(arenas.ring()), shares = shares_done_.data(), max_sms = request_->max_sms,
+  setup.launch = [ring = patient(arenas.ring()), shares = shares_done_.data(), max_sms = request_->options.max_sms,
                   launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
     add.ring = ring;
     add.shares_done = reinterpret_cast<std::uint32_t*>(shares);
@@ -145,7 +145,7 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
 
 CopyBorders DeviceCopies::borders_for(const Call& call) const {
   if (call.max_sms == no_sms) return copy_borders_of(no_sms);
-  if (call.max_sms == 0 || request_->copy_engine_bytes != 0) return borders_;
+  if (call.max_sms == 0 || request_->options.copy_engine_bytes != 0) return borders_;
   return staged_ ? CopyBorders{} : copy_borders_of(call.max_sms);
 }
 
@@ -158,7 +158,7 @@ bool DeviceCopies::carries(const Call& call) const {
 
 bool DeviceCopies::carries_message(const Call& message) const {
   const std::size_t least_bytes = borders_.of(Collective::send_recv), bytes = message.count * size_bytes(message.type);
-  return messages_ && request_->copies_messages && least_bytes != 0 && bytes >= least_bytes &&
+  return messages_ && request_->options.copies_messages && least_bytes != 0 && bytes >= least_bytes &&
          messages_->supports(bytes);
 }
 
@@ -183,10 +183,10 @@ Status DeviceCopies::enqueue(const Call& call) {
 
 bool DeviceCopies::carries_in_place(const Call& call) const {
   if (!peers_ || !peers_->supports_in_place(staged_call(call)) || !call.receive_offsets.empty()) return false;
-  const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : request_->max_sms;
+  const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : request_->options.max_sms;
   const std::size_t least_bytes =
-      request_->copy_engine_bytes != 0 && max_sms != no_sms
-          ? request_->copy_engine_bytes
+      request_->options.copy_engine_bytes != 0 && max_sms != no_sms
+          ? request_->options.copy_engine_bytes
           : in_place_border_bytes(max_sms, request_->ranks, peers_->goes_in_chunks(staged_call(call)));
   return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
 }

@@ -62,7 +62,7 @@ class DeviceCopies {
  private:
   Result<staged::PeerCopies::Setup> setup_of(const DeviceArenas& arenas) const;
   Status open_peers(const DeviceArenas& arenas, LaunchAdd launch_add);
-  Status open_staged(const host_staged::HostMemory& windows);
+  Status open_staged(const HostMemory& windows);
   CopyBorders borders_for(const Call& call) const;
   std::optional<staged::Wait> wait();
 

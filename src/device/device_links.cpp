@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/log.hpp"
-#include "device/device_rank.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "select/find_exchange_rates.hpp"
 #include "topology/detect.hpp"

@@ -5,15 +5,15 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
 #include "calls/call.hpp"
 #include "calls/hops.hpp"
-#include "calls/p2p.hpp"
 #include "calls/watch.hpp"
-#include "executor/cpu_reducers/lane_reducers.hpp"
+#include "device/device_options.hpp"
 #include "select/exchange_rates.hpp"
 
 namespace strait {
@@ -30,31 +30,18 @@ struct DeviceProgress {
 class DeviceRank {
  public:
   struct Request {
+    DeviceOptions options;  ///< as the settings have them
     int device = 0;
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
-    std::vector<std::string> bus_ids;          ///< of the ranks' GPUs
-    bool threads_share_a_gpu = false;          ///< ranks of one process, whichever
-    std::uint32_t max_sms = 0;                 ///< 0: as many as pay; or no_sms
-    std::int64_t timeout_ms = 0;               ///< of an operation; 0: none
-    bool shares_control = true;                ///< a failure of any rank is seen by all at once
-    Hops hops = Hops::chosen;                  ///< forced where it can be
-    P2pSetting p2p;                            ///< of which all ranks exist
-    std::size_t lines_bytes = 0;               ///< through peers' memory: messages up to this go as lines
-    std::optional<std::size_t> packets_bytes;  ///< by PCIe: messages up to this go as packets; unset: by the rates
-    std::size_t piped_bytes = 0;               ///< through peers' memory: messages from this on go through pipes
-    std::string communicator;                  ///< a name that no other has, the same on all ranks
-    std::size_t host_memory_bytes = 0;         ///< that all communicators of a host pin together, without P2P
-    std::size_t copy_engine_bytes = 0;         ///< calls from this on go through copy engines; 0: few do (DeviceCopies)
-    bool copies_messages = true;               ///< copy engines carry sends and receives like other calls
-    std::size_t copy_window_bytes = 0;         ///< of a GPU's memory, where copy engines carry chunks between GPUs
-    cpu_reducers::Options reducers;            ///< of each rank that has any, through host memory
-    std::uint32_t most_reducers = 0;           ///< threads of all ranks together
-    std::optional<std::size_t> cpu_reduce_bytes;  ///< all-reduces from this on are added up by them; 0: none; unset:
-                                                  ///< by the rates
-    bool joins_graphs = true;                     ///< CallOrder::Setup
-    bool aggregates = true;                       ///< small collectives of a group (aggregates.hpp)
-    WireFormat wire = WireFormat::off;            ///< of the communicator: what it needs is there from the start
+    std::vector<std::string> bus_ids;   ///< of the ranks' GPUs
+    bool threads_share_a_gpu = false;   ///< ranks of one process, whichever
+    std::int64_t timeout_ms = 0;        ///< of an operation; 0: none
+    bool shares_control = true;         ///< a failure of any rank is seen by all at once
+    Hops hops = Hops::chosen;           ///< forced where it can be
+    std::string communicator;           ///< a name that no other has, the same on all ranks
+    std::uint32_t most_reducers = 0;    ///< threads of all ranks together
+    WireFormat wire = WireFormat::off;  ///< of the communicator: what it needs is there from the start
     /// What the GPUs give by PCIe, through host memory or from peer to peer: the same on all ranks. Collective.
     std::function<Result<ExchangeRates>(bool through_host)> exchange_rates;
     /// While this rank waits for its GPU: an error if the communicator will not be made. Never waits.
@@ -71,7 +58,6 @@ class DeviceRank {
   /// Waits for the device to finish this rank's work; after an error of the communicator that is soon.
   virtual ~DeviceRank() = default;
 
-  virtual int device() const = 0;
   /// "cuda_p2p"; "host_staged" where peers' memory cannot be reached; "islands" where that of some can.
   virtual const char* transport_name() const = 0;
   /// Why it is no faster one; empty where there is none.
@@ -116,17 +102,5 @@ class DeviceRank {
   /// times. Asked right before a call is enqueued on it.
   virtual Result<std::uint64_t> capture_of(void* stream) = 0;
 };
-
-/// Memory of a device that peers' GPUs can map (straitMemAllocDevice). Code::unsupported without CUDA.
-Result<void*> allocate_device_memory(int device, std::size_t bytes);
-/// False: it is not from there.
-bool free_device_memory(void* pointer);
-/// Code::unsupported in a build without CUDA: there a configuration with a device is refused before the ranks meet.
-Status check_devices_supported(int device);
-/// What these GPUs give by PCIe, as far as the calibration and the machine itself tell
-/// (select/find_exchange_rates.hpp).
-ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host);
-/// The PCI bus id of a CUDA device, by which ranks that use the same one are found.
-Result<std::string> device_bus_id(int device);
 
 }  // namespace strait

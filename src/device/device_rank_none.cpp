@@ -1,5 +1,7 @@
-// Stands for device_rank.cpp in builds without CUDA.
+// Stands for cuda_rank.cpp, device_links.cpp and device_memory.cpp in builds without CUDA.
+#include "device/device_links.hpp"
 #include "device/device_rank.hpp"
+#include "device/memory/device_memory.hpp"
 
 namespace strait {
 namespace {

@@ -33,14 +33,15 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
   reducers.calls_ = std::move(calls);
   const kernels::Ring& meeting = arenas.meeting_ring();
   reducers.least_bytes_ = least_bytes(request, meeting.ranks, arenas.crossing_ranks(), arenas.exchange_rates());
-  reducers.least_wire_bytes_ = request.cpu_reduce_bytes.value_or(0);  // that it pays has not been seen: for who asks
+  reducers.least_wire_bytes_ =
+      request.options.cpu_reduce_bytes.value_or(0);  // that it pays has not been seen: for who asks
   reducers.members_.assign(meeting.members, meeting.members + meeting.ranks);
   cpu_reducers::LaneReducers::Setup setup;
   setup.memory = arenas.reducers_memory()->data() + arenas.reducers_offset();
   setup.layout = arenas.reducers_layout();
   setup.rank = meeting.rank;
   setup.averaged = request.ranks;
-  setup.options = request.reducers;
+  setup.options = request.options.reducers;
   setup.options.threads = arenas.reducers_of_each();
   setup.has_failed = [watch = request.watch] { return watch->has_failed(); };
   reducers.threads_ = std::make_unique<cpu_reducers::LaneReducers>(std::move(setup));

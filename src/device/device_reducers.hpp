@@ -32,7 +32,7 @@ class DeviceReducers {
   static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, std::size_t crossing,
                                  const ExchangeRates& rates) {
     if (request.ranks == 1) return 0;
-    return request.cpu_reduce_bytes.value_or(cpu_reduce_border_bytes(
+    return request.options.cpu_reduce_bytes.value_or(cpu_reduce_border_bytes(
         static_cast<std::uint32_t>(meeting), static_cast<std::uint32_t>(crossing), request.ranks, rates));
   }
 

@@ -1,16 +1,9 @@
 #include "device/device_registrations.hpp"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <iterator>
-#include <map>
-#include <mutex>
-#include <string>
 
 #include "base/log.hpp"
-#include "executor/cuda/runtime.hpp"
-#include "transports/cuda_p2p/shared_memory.hpp"
 
 namespace strait {
 namespace {
@@ -24,62 +17,14 @@ Result<std::vector<std::size_t>> gather(const DeviceRank::Request& request, std:
   return all;
 }
 
-/// What straitMemAllocDevice has given.
-struct DeviceBlocks {
-  std::mutex mutex;
-  std::map<void*, cuda_p2p::SharedMemory> all;
-};
-DeviceBlocks& device_blocks() {
-  static auto* const blocks = new DeviceBlocks;  // programs free memory while the process ends
-  return *blocks;
-}
-
-/// Other GPUs of this process that reach a GPU's memory.
-std::vector<int> peers_of(int device, int devices) {
-  std::vector<int> peers;
-  for (int peer = 0; peer < devices; ++peer) {
-    int reaches = 0;
-    if (peer == device) continue;
-    if (!cuda::check(cudaDeviceCanAccessPeer(&reaches, peer, device), "")) continue;
-    if (reaches != 0) peers.push_back(peer);
-  }
-  return peers;
-}
-
 }  // namespace
-
-Result<void*> allocate_device_memory(int device, std::size_t bytes) {
-  int devices = 0;
-  STRAIT_TRY(cuda::check(cudaGetDeviceCount(&devices), "no GPU can be used"));
-  if (device < 0 || device >= devices)
-    return fail(Code::invalid_argument, "device " + std::to_string(device) + " was asked for, and this process sees " +
-                                            std::to_string(devices));
-  if (bytes == 0) return fail(Code::invalid_argument, "memory of 0 bytes was asked for");
-  cuda::DeviceGuard guard(device);
-  // Makes the device's context for a thread that has used none, also where the device is the current one.
-  STRAIT_TRY(cuda::check(cudaSetDevice(device), "GPU " + std::to_string(device) + " cannot be used"));
-  // For kernels of theirs, and copies: cudaDeviceEnablePeerAccess() does not open such memory to them.
-  const std::vector<int> peers = peers_of(device, devices);
-  STRAIT_ASSIGN(auto memory, cuda_p2p::SharedMemory::allocate_uncleared(device, bytes, peers));
-  void* const pointer = memory.data();
-  DeviceBlocks& blocks = device_blocks();
-  const std::lock_guard lock(blocks.mutex);
-  blocks.all.emplace(pointer, std::move(memory));
-  return pointer;
-}
-
-bool free_device_memory(void* pointer) {
-  DeviceBlocks& blocks = device_blocks();
-  const std::lock_guard lock(blocks.mutex);
-  return blocks.all.erase(pointer) != 0;
-}
 
 Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_t number, void* pointer,
                                 std::size_t bytes) {
   were_any_ = true;  // whatever comes of it, for it might be something else on each rank
   Registration registration{static_cast<std::byte*>(pointer), {}, {}, {}};
   Status own;
-  if (auto memory = cuda_p2p::UserMemory::find(pointer, bytes, request.device))
+  if (auto memory = UserMemory::find(pointer, bytes, request.device))
     registration.own = std::move(*memory);
   else
     own = tl::unexpected(memory.error());
@@ -154,7 +99,7 @@ Status DeviceRegistrations::map_peers(const DeviceRank::Request& request, Regist
   for (std::uint32_t rank = 0; rank < request.ranks && mapped; ++rank) {
     registration.addresses[rank] = registration.begin;
     if (rank == request.rank) continue;
-    auto memory = cuda_p2p::PeerMemory::import(shared[rank], sizes[rank], request.device);
+    auto memory = PeerMemory::import(shared[rank], sizes[rank], request.device);
     if (!memory) {
       mapped = tl::unexpected(memory.error());
       continue;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "device/device_rank.hpp"
+#include "device/memory/user_memory.hpp"
 #include "device/registered_ranges.hpp"
 #include "kernels/launch.hpp"
-#include "transports/cuda_p2p/user_memory.hpp"
 
 namespace strait {
 
@@ -48,10 +48,10 @@ class DeviceRegistrations {
  private:
   struct Registration {
     std::byte* begin;
-    cuda_p2p::UserMemory own;
-    std::vector<cuda_p2p::PeerMemory> peers;  ///< by rank; this rank's is empty
-    Addresses addresses;                      ///< where the registered memory begins
-    bool stays = false;                       ///< stay_for_graphs()
+    UserMemory own;
+    std::vector<PeerMemory> peers;  ///< by rank; this rank's is empty
+    Addresses addresses;            ///< where the registered memory begins
+    bool stays = false;             ///< stay_for_graphs()
   };
   static Status map_peers(const DeviceRank::Request& request, Registration& registration);
   Result<std::optional<RegisteredRanges::Place>> find_range(const void* pointer, std::size_t bytes) const;
@@ -60,7 +60,7 @@ class DeviceRegistrations {
   std::map<std::uint64_t, Registration> all_;
   bool were_any_ = false;
   kernels::RegisteredPlaces at_peers_{};
-  std::vector<cuda_p2p::PeerMemory> staying_;  ///< of what is no longer registered
+  std::vector<PeerMemory> staying_;  ///< of what is no longer registered
   RegisteredRanges ranges_;
 };
 

@@ -14,7 +14,6 @@
 
 namespace strait {
 
-using host_staged::HostMemory;
 using kernels::arena_layout;
 using kernels::ArenaKind;
 using kernels::ArenaLayout;
@@ -22,7 +21,7 @@ using kernels::ArenaLayout;
 namespace {
 
 Result<std::vector<RankNodes>> gather_nodes(const DeviceRank::Request& request) {
-  const RankNodes own = RankNodes::find(request.bus_ids[request.rank], request.reducers.cores);
+  const RankNodes own = RankNodes::find(request.bus_ids[request.rank], request.options.reducers.cores);
   STRAIT_ASSIGN(const auto words, request.gather(own.word()));
   std::vector<RankNodes> nodes;
   for (const std::uint32_t word : words) nodes.push_back(RankNodes::of_word(word));
@@ -89,7 +88,7 @@ Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const Are
 /// Between what kernels, copy engines and CPU threads are to have.
 Status DeviceArenas::share_budget(const DeviceRank::Request& request) {
   reducers_of_each_ =
-      cpu_reducers_of_each(request.reducers.threads, request.most_reducers, request.ranks, crossing_ranks());
+      cpu_reducers_of_each(request.options.reducers.threads, request.most_reducers, request.ranks, crossing_ranks());
   const bool has_reducers = reducers_of_each_ > 0 && DeviceReducers::least_bytes(request, meeting_ranks(),
                                                                                  crossing_ranks(), exchange_rates_) > 0;
   const bool has_windows = request.ranks > 1 && DeviceCopies::are_wanted(request, true);

@@ -51,7 +51,7 @@ Result<StagingShare> agree_on_staging(const DeviceRank::Request& request, bool h
   constexpr std::size_t unit_bytes = 4096;  // what is agreed on are words of 32 bits
   StagingShare share;
   share.lease = StagingAccount::of_process().lease(
-      {request.communicator, request.host_memory_bytes, request.ranks, has_reducers, has_windows});
+      {request.communicator, request.options.host_memory_bytes, request.ranks, has_reducers, has_windows});
   STRAIT_ASSIGN(const auto units,
                 request.gather(static_cast<std::uint32_t>(share.lease->granted_bytes() / unit_bytes)));
   share.bytes = *std::min_element(units.begin(), units.end()) * unit_bytes;
@@ -62,11 +62,11 @@ void settle_staging(const DeviceRank::Request& request, const StagingShare& shar
   static std::atomic<bool> was_told = false;
   share.lease->settle(bytes);
   const std::size_t pinned = StagingAccount::of_process().pinned_bytes();
-  if (pinned <= request.host_memory_bytes || was_told.exchange(true)) return;
+  if (pinned <= request.options.host_memory_bytes || was_told.exchange(true)) return;
   const auto in_mb = [](std::size_t count) { return std::to_string(count >> 20) + " MB"; };
   log_warn(static_cast<int>(request.rank),
            "this process's communicators, and those that it has destroyed but not unpinned yet, pin " + in_mb(pinned) +
-               " of host memory; STRAIT_HOST_MEMORY_BYTES is " + in_mb(request.host_memory_bytes) +
+               " of host memory; STRAIT_HOST_MEMORY_BYTES is " + in_mb(request.options.host_memory_bytes) +
                ". However little of it is left, a communicator of " + std::to_string(request.ranks) +
                " ranks is laid out for " + in_mb(StagingBudget::least_bytes(request.ranks)) +
                ". Destroy communicators that are not needed, or allow more. This is said once");

@@ -14,7 +14,7 @@
 #include "transport/link.hpp"
 #include "transports/tcp/mesh.hpp"
 #include "transports/tcp/peer_socket.hpp"
-#include "transports/ucx/ucx.hpp"
+#include "transports/tcp/ucx/ucx.hpp"
 
 /// What moves the bytes of one rank's TCP connections, and keeps its copy of the control words in step with those of
 /// the other ranks.

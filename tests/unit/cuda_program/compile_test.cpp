@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "executor/cuda/program.hpp"
+#include "executor/plan_on_gpu/program.hpp"
 #include "plan/request.hpp"
 
 namespace strait::cuda {

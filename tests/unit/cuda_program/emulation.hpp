@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "executor/cuda/interpreter.hpp"
+#include "executor/plan_on_gpu/interpreter.hpp"
 #include "support/random_data.hpp"
 
 /// Runs the kernel's own code on CPU threads: one for each thread of each block of each rank. Counters and packets are

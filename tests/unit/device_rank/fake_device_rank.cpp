@@ -1,4 +1,4 @@
-// Stands for device_rank.cpp, or for device_rank_none.cpp in builds without CUDA.
+// Stands for what defines DeviceRank::open and what beside it asks for GPUs, with CUDA and without.
 #include "fake_device_rank.hpp"
 
 #include <algorithm>
@@ -6,7 +6,9 @@
 #include <new>
 #include <thread>
 
+#include "device/device_links.hpp"
 #include "device/device_rank.hpp"
+#include "device/memory/device_memory.hpp"
 #include "device/staging_account.hpp"
 #include "device/staging_budget.hpp"
 #include "device/started_calls.hpp"
@@ -31,7 +33,6 @@ class FakeDeviceRank final : public DeviceRank {
       }
     });
   }
-  int device() const override { return 0; }
   const char* transport_name() const override { return "fake"; }
   const std::string& transport_why() const override { return why_; }
   const ExchangeRates& exchange_rates() const override { return rates_; }

@@ -1,11 +1,11 @@
-#include "transports/host_staged/pinned.hpp"
+#include "device/memory/pinned.hpp"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <vector>
 
-namespace strait::host_staged {
+namespace strait {
 namespace {
 
 class PinnedTest : public ::testing::Test {
@@ -69,4 +69,4 @@ TEST_F(PinnedTest, OrWhenMuchHasGathered) {
 }
 
 }  // namespace
-}  // namespace strait::host_staged
+}  // namespace strait

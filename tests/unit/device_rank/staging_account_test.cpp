@@ -91,7 +91,7 @@ DeviceRank::Request request_of(std::vector<std::uint32_t> others) {
   DeviceRank::Request request;
   request.communicator = "agreement";
   request.ranks = static_cast<std::uint32_t>(others.size()) + 1;
-  request.host_memory_bytes = 128 * mb;
+  request.options.host_memory_bytes = 128 * mb;
   request.gather = [others](std::uint32_t word) -> Result<std::vector<std::uint32_t>> {
     auto all = others;
     all.push_back(word);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "support/ranks.hpp"
-#include "transports/ucx/ucx.hpp"
+#include "transports/tcp/ucx/ucx.hpp"
 
 namespace strait::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "base/deadline.hpp"
-#include "transports/ucx/ucx.hpp"
+#include "transports/tcp/ucx/ucx.hpp"
 
 #if __has_include(<ucp/api/ucp.h>)
 #include <ucp/api/ucp.h>

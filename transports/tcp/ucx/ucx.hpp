@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "bootstrap/wire.hpp"
-#include "transports/ucx/ucp_abi.hpp"
+#include "transports/tcp/ucx/ucp_abi.hpp"
 
 /// UCX (openucx.org), which brings bytes into another host's memory by RDMA where there is InfiniBand or RoCE. Loaded
 /// where it is asked for, and otherwise not needed. Its environment variables (UCX_TLS, UCX_NET_DEVICES, ...) hold.

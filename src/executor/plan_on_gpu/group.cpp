@@ -1,4 +1,4 @@
-#include "executor/cuda/group.hpp"
+#include "executor/plan_on_gpu/group.hpp"
 
 #include <algorithm>
 #include <cstring>

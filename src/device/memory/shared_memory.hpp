@@ -7,7 +7,7 @@
 #include "base/unique_fd.hpp"
 #include "executor/cuda/virtual_memory.hpp"
 
-namespace strait::cuda_p2p {
+namespace strait {
 
 /// Memory of one device, mapped for devices that reach it, which other ranks import by a file descriptor. The memory
 /// lives as long as anybody maps it: whoever frees first harms nobody.
@@ -34,4 +34,4 @@ class SharedMemory {
   cuda::AddressRange range_;
 };
 
-}  // namespace strait::cuda_p2p
+}  // namespace strait

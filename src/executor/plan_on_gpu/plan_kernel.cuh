@@ -1,7 +1,7 @@
 #pragma once
 
-#include "executor/cuda/gpu_machine.cuh"
-#include "executor/cuda/kernels.hpp"
+#include "executor/plan_on_gpu/gpu_machine.cuh"
+#include "executor/plan_on_gpu/kernels.hpp"
 
 namespace strait::cuda {
 

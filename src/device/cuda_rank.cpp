@@ -119,10 +119,11 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
   ring.slow_ns = slow_ms * 1'000'000;
   ring.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
-  return {ring,
-          arenas_.barrier_tokens(),
-          {request_.max_sms, by_nvlink ? request_.lines_bytes : request_.packets_bytes, request_.hops,
-           request_.piped_bytes, arenas_.exchange_rates().gbps, most_blocks, arenas_.least_sms()}};
+  return {
+      ring,
+      arenas_.barrier_tokens(),
+      {request_.options.max_sms, by_nvlink ? request_.options.lines_bytes : request_.options.packets_bytes,
+       request_.hops, request_.options.piped_bytes, arenas_.exchange_rates().gbps, most_blocks, arenas_.least_sms()}};
 }
 
 Status CudaRank::open_order() {
@@ -138,7 +139,7 @@ Status CudaRank::open_order() {
   STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
   setup.counts = arenas_.launch_counts();
   setup.seen = static_cast<kernels::LaunchCounts*>(seen_.data());
-  setup.joins_graphs = request_.joins_graphs;
+  setup.joins_graphs = request_.options.joins_graphs;
   STRAIT_ASSIGN(order_, CallOrder::open(std::move(setup)));
   return {};
 }
@@ -179,7 +180,7 @@ Status CudaRank::open_wire_formats() {
   STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
   const auto among = [&](std::uint32_t rank, std::uint32_t ranks) {
     return DeviceQuantized(rank, ranks, request_.ranks, wire_scratch_.data(), DeviceQuantized::scratch_bytes,
-                           request_.max_sms);
+                           request_.options.max_sms);
   };
   quantized_ = among(request_.rank, request_.ranks);
   const kernels::Ring& across = arenas_.across_ring();

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "base/types.hpp"
-#include "executor/cuda/program.hpp"
+#include "executor/plan_on_gpu/program.hpp"
 
 /// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is a Launch.
 namespace strait::cuda {

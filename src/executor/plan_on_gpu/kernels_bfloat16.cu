@@ -1,4 +1,4 @@
-#include "executor/cuda/plan_kernel.cuh"
+#include "executor/plan_on_gpu/plan_kernel.cuh"
 
 namespace strait::cuda {
 

@@ -10,7 +10,7 @@
 #include "base/numa.hpp"
 #include "base/unique_fd.hpp"
 
-namespace strait::host_staged {
+namespace strait {
 
 /// Pinned host memory that the ranks of a host share and their GPUs read and write: a sealed memfd, mapped and
 /// registered with CUDA by each. It lives as long as anybody maps it.
@@ -49,4 +49,4 @@ class HostMemory {
   std::byte* device_data_ = nullptr;  ///< set: registered
 };
 
-}  // namespace strait::host_staged
+}  // namespace strait

@@ -1,11 +1,11 @@
-#include "transports/cuda_p2p/shared_memory.hpp"
+#include "device/memory/shared_memory.hpp"
 
 #include <utility>
 #include <vector>
 
 #include "executor/cuda/runtime.hpp"
 
-namespace strait::cuda_p2p {
+namespace strait {
 
 using cuda::AddressRange;
 using cuda::Allocation;
@@ -37,4 +37,4 @@ Result<SharedMemory> SharedMemory::map(Allocation allocation, std::size_t bytes,
   return memory;
 }
 
-}  // namespace strait::cuda_p2p
+}  // namespace strait

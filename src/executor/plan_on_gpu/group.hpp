@@ -9,15 +9,16 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
-#include "executor/cuda/kernels.hpp"
-#include "executor/cuda/launch.hpp"
-#include "executor/cuda/program.hpp"
 #include "executor/cuda/runtime.hpp"
+#include "executor/plan_on_gpu/kernels.hpp"
+#include "executor/plan_on_gpu/launch.hpp"
+#include "executor/plan_on_gpu/program.hpp"
 #include "plan/plan.hpp"
 
 namespace strait::cuda {
 
-/// Runs one plan on the GPUs of one process: one rank a device, or several.
+/// Runs one plan on the GPUs of one process: one rank a device, or several. For measurements and tests: what the
+/// library's kernels are held against.
 class Group {
  public:
   struct Options {

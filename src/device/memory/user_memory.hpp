@@ -8,7 +8,7 @@
 #include "base/unique_fd.hpp"
 #include "executor/cuda/virtual_memory.hpp"
 
-namespace strait::cuda_p2p {
+namespace strait {
 
 /// Memory of one device that the user has allocated, by the driver's virtual memory interface and so that it can be
 /// shared: one or more whole allocations, mapped one behind the other. They live as long as this refers to them.
@@ -53,4 +53,4 @@ class PeerMemory {
   cuda::AddressRange range_;
 };
 
-}  // namespace strait::cuda_p2p
+}  // namespace strait

@@ -1,4 +1,4 @@
-#include "transports/host_staged/host_memory.hpp"
+#include "device/memory/host_memory.hpp"
 
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
@@ -9,10 +9,10 @@
 #include <string>
 
 #include "base/log.hpp"
-#include "transports/host_staged/pinned.hpp"
+#include "device/memory/pinned.hpp"
 #include "transports/shm/shared_heap.hpp"
 
-namespace strait::host_staged {
+namespace strait {
 namespace {
 
 Pinned& pinned() {
@@ -112,4 +112,4 @@ HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
   return *this;
 }
 
-}  // namespace strait::host_staged
+}  // namespace strait

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/reduce_spec.hpp"
-#include "executor/cuda/launch.hpp"
+#include "executor/plan_on_gpu/launch.hpp"
 
 #if defined(__CUDACC__)
 #define STRAIT_DEVICE __device__ __forceinline__

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "executor/cuda/program.hpp"
+#include "executor/plan_on_gpu/program.hpp"
 #include "plan/layout.hpp"
 
 /// What a launch adds to an uploaded program, and what a failed one leaves behind. Plain data, shared with the device.

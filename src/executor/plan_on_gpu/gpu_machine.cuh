@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "executor/cuda/interpreter.hpp"
+#include "executor/plan_on_gpu/interpreter.hpp"
 #include "kernels/arithmetic.cuh"
 
 namespace strait::cuda {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "executor/cuda/launch.hpp"
-#include "executor/cuda/mover.hpp"
+#include "executor/plan_on_gpu/launch.hpp"
+#include "executor/plan_on_gpu/mover.hpp"
 
 /// The program of one thread of one block: what the kernel runs. Written against a Machine (gpu_machine.cuh; the unit
 /// tests have one of CPU threads), so that its logic is tested, also by the thread sanitizer, without a GPU.

@@ -1,9 +1,9 @@
-#include "transports/cuda_p2p/user_memory.hpp"
+#include "device/memory/user_memory.hpp"
 
 #include <string>
 #include <utility>
 
-namespace strait::cuda_p2p {
+namespace strait {
 namespace {
 
 using cuda::Allocation;
@@ -79,4 +79,4 @@ Result<PeerMemory> PeerMemory::import(std::span<const UniqueFd> shared, std::spa
   return memory;
 }
 
-}  // namespace strait::cuda_p2p
+}  // namespace strait

@@ -114,7 +114,7 @@ Status CudaRank::end(const Call& call, const Result<Tail>& tail) {
 /// The same on all ranks. Where outputs are not registered, some may have an all-to-all in place, and others not: all
 /// go by what one out of place may do, which is more.
 std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
-  if (!request_.aggregates) return 1;
+  if (!request_.options.aggregates) return 1;
   const auto together = group.first(strait::aggregated_calls(calls_, group));
   const auto goes_other_way = [this](Call call) {
     if (call.collective == Collective::all_to_all) call.send = nullptr;

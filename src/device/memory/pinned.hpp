@@ -9,7 +9,7 @@
 
 #include "base/mapping.hpp"
 
-namespace strait::host_staged {
+namespace strait {
 
 /// Memory that is registered with CUDA, and that which nobody uses any more. To unregister waits for all that runs on
 /// the process's devices, and holds its launches up meanwhile: another communicator's kernel would wait for ever if its
@@ -57,4 +57,4 @@ class Pinned {
   std::vector<Unused> unused_;
 };
 
-}  // namespace strait::host_staged
+}  // namespace strait

@@ -1,4 +1,4 @@
-#include "executor/cuda/program.hpp"
+#include "executor/plan_on_gpu/program.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "transports/ucx/ucx.hpp"
+#include "transports/tcp/ucx/ucx.hpp"
 
 #include <dlfcn.h>
 

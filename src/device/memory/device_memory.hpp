@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+
+#include "base/error.hpp"
+
+namespace strait {
+
+/// Memory of a device that peers' GPUs can map (straitMemAllocDevice). Code::unsupported without CUDA.
+Result<void*> allocate_device_memory(int device, std::size_t bytes);
+/// False: it is not from there.
+bool free_device_memory(void* pointer);
+
+}  // namespace strait
