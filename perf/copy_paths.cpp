@@ -29,9 +29,9 @@
 #include <vector>
 
 #include "copy_methods.hpp"
+#include "files.hpp"
 #include "perf/options.hpp"
 #include "perf/provenance.hpp"
-#include "perf/report.hpp"
 
 using namespace copy_paths;
 
@@ -103,7 +103,7 @@ void write_json(const std::string& path, const std::vector<Method>& methods, con
            {"gbps", row.gbps[i] ? nlohmann::ordered_json(*row.gbps[i]) : nlohmann::ordered_json()}});
     json["results"].push_back(method);
   }
-  if (auto status = strait::perf::write_file(path, json.dump(2) + "\n"); !status) stop(status.error().message);
+  if (auto status = strait::tools::write_file(path, json.dump(2) + "\n"); !status) stop(status.error().message);
 }
 
 void pin(int cpu) {

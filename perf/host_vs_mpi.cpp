@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
+#include "files.hpp"
 #include "perf/options.hpp"
 #include "perf/provenance.hpp"
-#include "perf/report.hpp"
 
 namespace {
 
@@ -307,7 +307,7 @@ void run_all(const Settings& settings, straitComm_t comm) {
        {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all})
     json["results"].push_back(to_json(run_collective(collective, settings, send, receive, comm)));
   if (world_rank != 0 || settings.json_path.empty()) return;
-  if (auto status = strait::perf::write_file(settings.json_path, json.dump(2) + "\n"); !status)
+  if (auto status = strait::tools::write_file(settings.json_path, json.dump(2) + "\n"); !status)
     stop(status.error().message);
 }
 

@@ -6,10 +6,10 @@
 
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "parsed_option.hpp"
 #include "perf/last_times.hpp"
 #include "perf/options.hpp"
-#include "perf/report.hpp"
 #include "plan/print.hpp"
 #include "sim/explain.hpp"
 
@@ -62,14 +62,14 @@ Status write_plan(const Question& question, const sim::Explanation& e) {
     if (plan.size() > most_drawn_ranks)
       return fail(Code::unsupported, "--svg: nobody can read a drawing of " + std::to_string(plan.size()) +
                                          " ranks. Take fewer --ranks; it shows the same pattern");
-    STRAIT_TRY(perf::write_file(question.svg, to_svg(plan)));
+    STRAIT_TRY(write_file(question.svg, to_svg(plan)));
   }
-  if (!question.trace.empty()) STRAIT_TRY(perf::write_file(question.trace, to_chrome_trace(plan, choice.time)));
+  if (!question.trace.empty()) STRAIT_TRY(write_file(question.trace, to_chrome_trace(plan, choice.time)));
   return {};
 }
 
 Status answer(const Question& question) {
-  STRAIT_TRY(perf::check_svg("--svg", question.svg));
+  STRAIT_TRY(check_svg("--svg", question.svg));
   const Progress progress = [](const std::string& what) { std::cerr << "strait explain: " << what << "\n"; };
   STRAIT_ASSIGN(sim::Explanation e,
                 sim::explain(question.machine, question.operation, question.bytes, question.algorithm, progress));

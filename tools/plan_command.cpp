@@ -6,9 +6,9 @@
 #include "base/error.hpp"
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "parsed_option.hpp"
 #include "perf/options.hpp"
-#include "perf/report.hpp"
 #include "plan/clock.hpp"
 #include "plan/print.hpp"
 #include "plan/request.hpp"
@@ -102,7 +102,7 @@ Status answer(const Question& question) {
   }
   STRAIT_ASSIGN(const Plan plan, build(question));
   STRAIT_ASSIGN(const std::string text, question.print(plan));
-  if (!question.path.empty()) return perf::write_file(question.path, text);
+  if (!question.path.empty()) return write_file(question.path, text);
   std::cout << text;
   return {};
 }

@@ -5,9 +5,9 @@
 
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "parsed_option.hpp"
 #include "perf/options.hpp"
-#include "perf/report.hpp"
 #include "sim/sweep.hpp"
 #include "sim/training.hpp"
 
@@ -69,9 +69,9 @@ Status estimate_training(const Question& question) {
   STRAIT_ASSIGN(const auto curves, sim::train(question.training, question.sweep.machine, question.sweep.operation.type,
                                               ranks, question.sweep.against));
   if (!question.json.empty())
-    STRAIT_TRY(perf::write_file(question.json, sim::to_json(question.training, machine.name, curves)));
+    STRAIT_TRY(write_file(question.json, sim::to_json(question.training, machine.name, curves)));
   if (!question.plot.empty())
-    STRAIT_TRY(perf::write_file(question.plot, sim::plot_svg(question.training, machine.name, curves)));
+    STRAIT_TRY(write_file(question.plot, sim::plot_svg(question.training, machine.name, curves)));
   std::cout << sim::to_text(question.training, machine.name, curves);
   return {};
 }
@@ -89,10 +89,10 @@ Status answer(Question question) {
   question.sweep.sizes_bytes = perf::sizes_bytes(question.sizes);
   question.sweep.progress = [](const std::string& what) { std::cerr << "strait sim: " << what << "\n"; };
   STRAIT_ASSIGN(const sim::Sweep sweep, sim::sweep(question.sweep));
-  if (!question.json.empty()) STRAIT_TRY(perf::write_file(question.json, sim::to_json(sweep)));
+  if (!question.json.empty()) STRAIT_TRY(write_file(question.json, sim::to_json(sweep)));
   if (!question.plot.empty())
-    STRAIT_TRY(perf::write_file(question.plot,
-                                question.plot.ends_with(".html") ? sim::plot_html(sweep) : sim::plot_svg(sweep)));
+    STRAIT_TRY(
+        write_file(question.plot, question.plot.ends_with(".html") ? sim::plot_html(sweep) : sim::plot_svg(sweep)));
   std::cout << sim::to_text(sweep);
   return {};
 }

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "command.hpp"
 #include "exit_code.hpp"
-#include "perf/report.hpp"
+#include "files.hpp"
 #include "sim/machine_source.hpp"
 #include "topo/measurements.hpp"
 #include "topology/detect.hpp"
@@ -48,7 +48,7 @@ std::string today() {
 
 /// `topology` is this machine.
 Status measure(const Question& question, const Topology& topology) {
-  if (!question.save.empty()) STRAIT_TRY(perf::check_writable(question.save));
+  if (!question.save.empty()) STRAIT_TRY(check_writable(question.save));
   std::cerr << "strait topo: measuring; nothing else should run meanwhile\n";
   topo::Measurements found;
   if (auto gpus = topo::measure_gpus(topology))
@@ -61,7 +61,7 @@ Status measure(const Question& question, const Topology& topology) {
     if (found.gpus.empty()) return fail(Code::unsupported, "--save keeps the rates of GPUs: " + found.no_gpus);
     STRAIT_ASSIGN(const Topology measured,
                   topo::with_measured_rates(topology, found.gpus.front(), "copy engine, " + today()));
-    STRAIT_TRY(perf::write_file(question.save, to_json(measured)));
+    STRAIT_TRY(write_file(question.save, to_json(measured)));
   }
   found.host = topo::measure_host();
   std::cout << (question.json ? topo::to_json(found) : topo::to_text(found));
@@ -69,14 +69,14 @@ Status measure(const Question& question, const Topology& topology) {
 }
 
 Status answer(const Question& question) {
-  STRAIT_TRY(perf::check_svg("--svg", question.svg));
+  STRAIT_TRY(check_svg("--svg", question.svg));
   if (question.list) return print_list();
   if (question.measure) {
     STRAIT_ASSIGN(const Topology topology, detect());
     return measure(question, topology);
   }
   STRAIT_ASSIGN(const Topology topology, sim::topology_of(question.from));
-  if (!question.svg.empty()) STRAIT_TRY(perf::write_file(question.svg, to_svg(topology)));
+  if (!question.svg.empty()) STRAIT_TRY(write_file(question.svg, to_svg(topology)));
   if (question.json)
     std::cout << to_json(topology);
   else if (question.svg.empty())

@@ -7,8 +7,10 @@
 
 #include "base/environment.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "perf/geometry.hpp"
 #include "perf/plot.hpp"
+#include "perf/report.hpp"
 #include "perf/table.hpp"
 #include "safe_print.hpp"
 #include "sim/gpu_ranks.hpp"
@@ -63,9 +65,9 @@ Status print(const perf::Options& options) {
   for (const perf::Row& row : report.rows) tools::print(stdout, "{}", perf::table_row(row, false));
   tools::print(stdout, "# {:<20} : {:g} (predicted)\n", "Avg bus bandwidth",
                perf::summarise(report.rows).mean_bus_gbps);
-  if (!options.json_path.empty()) STRAIT_TRY(perf::write_file(options.json_path, perf::to_json(report)));
+  if (!options.json_path.empty()) STRAIT_TRY(tools::write_file(options.json_path, perf::to_json(report)));
   if (!options.plot_path.empty())
-    STRAIT_TRY(perf::write_file(
+    STRAIT_TRY(tools::write_file(
         options.plot_path, options.plot_path.ends_with(".html") ? perf::plot_html(report) : perf::plot_svg(report)));
   return {};
 }
