@@ -30,8 +30,8 @@
 
 #include "copy_methods.hpp"
 #include "files.hpp"
-#include "perf/options.hpp"
 #include "perf/provenance.hpp"
+#include "words.hpp"
 
 using namespace copy_paths;
 
@@ -137,8 +137,8 @@ int main(int argc, char** argv) {
   app.add_option("--cpus", cpus, "The two cores")->expected(2);
   app.add_option("--json", json_path, "Write the results to this file");
   CLI11_PARSE(app, argc, argv);
-  const auto min_bytes = strait::perf::parse_bytes(smallest);
-  const auto max_bytes = strait::perf::parse_bytes(largest);
+  const auto min_bytes = strait::tools::parse_size(smallest);
+  const auto max_bytes = strait::tools::parse_size(largest);
   if (!min_bytes || !max_bytes || *min_bytes < 64 || *min_bytes % 64 != 0 || *min_bytes > *max_bytes)
     stop("-b and -e must be sizes such as 4K and 64M, -b a multiple of 64 bytes and the smaller");
   if (cpus.size() < 2) stop("needs two cores");

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "files.hpp"
-#include "perf/options.hpp"
 #include "perf/provenance.hpp"
+#include "words.hpp"
 
 namespace {
 
@@ -320,7 +320,7 @@ int main(int argc, char** argv) {
     app.add_option_function<std::string>(
         option,
         [&target](const std::string& word) {
-          const auto parsed = strait::perf::parse_bytes(word);
+          const auto parsed = strait::tools::parse_size(word);
           if (!parsed) throw CLI::ValidationError(parsed.error().message);
           target = *parsed;
         },

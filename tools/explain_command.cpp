@@ -9,9 +9,9 @@
 #include "files.hpp"
 #include "parsed_option.hpp"
 #include "perf/last_times.hpp"
-#include "perf/options.hpp"
 #include "plan/print.hpp"
 #include "sim/explain.hpp"
+#include "words.hpp"
 
 namespace strait::tools {
 namespace {
@@ -99,8 +99,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("explain", "Say which plan an operation would run, why, and for how long");
   const auto question = std::make_shared<Question>();
   sim::declare_wishes(*command, question->operation, question->machine);
-  add_parsed(*command, "size", question->bytes, perf::parse_bytes,
-             "As `strait perf` counts: 8, 1K, 64M, 1G (default: 64M)");
+  add_parsed(*command, "size", question->bytes, parse_size, "As `strait perf` counts: 8, 1K, 64M, 1G (default: 64M)");
   command->add_option("--ranks", question->machine.ranks, "Number of ranks: the first GPUs in order (default: all)")
       ->check(CLI::Range(1U, most_placed_ranks));
   command->add_option("--algorithm", question->algorithm, "Explain this one instead of the choice");

@@ -8,10 +8,10 @@
 #include "exit_code.hpp"
 #include "files.hpp"
 #include "parsed_option.hpp"
-#include "perf/options.hpp"
 #include "plan/clock.hpp"
 #include "plan/print.hpp"
 #include "plan/request.hpp"
+#include "words.hpp"
 
 namespace strait::tools {
 namespace {
@@ -114,7 +114,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   const auto question = std::make_shared<Question>();
   PlanRequest& request = question->request;
   request.ranks = 4;
-  add_parsed(*command, "collective", request.collective, perf::parse_collective, "Such as all-reduce")->required();
+  add_parsed(*command, "collective", request.collective, parse_collective, "Such as all-reduce")->required();
   command->add_option("--algorithm", question->algorithm, "Such as ring; list: print those that there are")->required();
   command->add_option("--ranks", request.ranks, "Number of ranks")
       ->capture_default_str()

@@ -10,6 +10,7 @@
 #include "perf/options.hpp"
 #include "sim/sweep.hpp"
 #include "sim/training.hpp"
+#include "words.hpp"
 
 namespace strait::tools {
 namespace {
@@ -138,8 +139,8 @@ void add_sim(CLI::App& app, int& exit_code) {
   question->sizes.step_factor = 4;
   sim::declare_wishes(*command, question->sweep.operation, question->sweep.machine);
   command->add_option("--ranks", question->ranks, "2..10, or 2,4,8 (default: up to all, or to 64)");
-  add_parsed(*command, "-b,--minbytes", question->sizes.min_bytes, perf::parse_bytes, "Smallest size (default: 1K)");
-  add_parsed(*command, "-e,--maxbytes", question->sizes.max_bytes, perf::parse_bytes, "Largest size (default: 256M)");
+  add_parsed(*command, "-b,--minbytes", question->sizes.min_bytes, parse_size, "Smallest size (default: 1K)");
+  add_parsed(*command, "-e,--maxbytes", question->sizes.max_bytes, parse_size, "Largest size (default: 256M)");
   command->add_option("-f,--stepfactor", question->sizes.step_factor, "From size to size")
       ->capture_default_str()
       ->check(CLI::Range(2, 1024));

@@ -10,7 +10,6 @@
 #include "parsed_option.hpp"
 #include "perf/axis.hpp"
 #include "perf/geometry.hpp"
-#include "perf/options.hpp"
 #include "perf/table.hpp"
 #include "select/calibration.hpp"
 #include "select/exchange_rates.hpp"
@@ -18,6 +17,7 @@
 #include "topology/detect.hpp"
 #include "topology/file.hpp"
 #include "topology/files.hpp"
+#include "words.hpp"
 
 namespace strait::sim {
 namespace {
@@ -83,12 +83,12 @@ Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std
 }
 
 void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine) {
-  tools::add_parsed(app, "collective", operation.collective, perf::parse_collective, "Such as all-reduce")->required();
-  tools::add_parsed(app, "-d,--datatype,--type", operation.type, perf::parse_types, "Element type (default: float)");
-  tools::add_parsed(app, "-o,--op", operation.op, perf::parse_ops,
+  tools::add_parsed(app, "collective", operation.collective, tools::parse_collective, "Such as all-reduce")->required();
+  tools::add_parsed(app, "-d,--datatype,--type", operation.type, tools::parse_types, "Element type (default: float)");
+  tools::add_parsed(app, "-o,--op", operation.op, tools::parse_ops,
                     "Reduction: sum, prod, max, min, avg (default: sum)");
   app.add_option("-r,--root", operation.root, "Root rank")->capture_default_str();
-  tools::add_parsed(app, "--wire", operation.wire, perf::parse_wire,
+  tools::add_parsed(app, "--wire", operation.wire, tools::parse_wire,
                     "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
   app.add_option("--topology", machine.topology,
                  "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "

@@ -15,6 +15,7 @@
 #include "safe_print.hpp"
 #include "sim/gpu_ranks.hpp"
 #include "sim/machine_source.hpp"
+#include "words.hpp"
 
 namespace strait::sim {
 namespace {
@@ -24,7 +25,7 @@ Result<WireFormat> wire_of(const perf::Options& options) {
   if (options.wire) return *options.wire;
   const auto of_environment = Environment().text("STRAIT_WIRE");
   if (!of_environment) return fail(Code::invalid_usage, of_environment.error().message);  // no option is wrong
-  STRAIT_ASSIGN(const auto wire, perf::parse_wire(*of_environment));
+  STRAIT_ASSIGN(const auto wire, tools::parse_wire(*of_environment));
   return *wire;
 }
 
