@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <ctime>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "topology/detect.hpp"
 #include "topology/files.hpp"
 #include "topology/print.hpp"
+#include "utc.hpp"
 
 namespace strait::tools {
 namespace {
@@ -37,15 +37,6 @@ Status print_list() {
   return {};
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
-  return text;
-}
-
 /// `topology` is this machine.
 Status measure(const Question& question, const Topology& topology) {
   if (!question.save.empty()) STRAIT_TRY(check_writable(question.save));
@@ -60,7 +51,7 @@ Status measure(const Question& question, const Topology& topology) {
   if (!question.save.empty()) {
     if (found.gpus.empty()) return fail(Code::unsupported, "--save keeps the rates of GPUs: " + found.no_gpus);
     STRAIT_ASSIGN(const Topology measured,
-                  topo::with_measured_rates(topology, found.gpus.front(), "copy engine, " + today()));
+                  topo::with_measured_rates(topology, found.gpus.front(), "copy engine, " + utc_today()));
     STRAIT_TRY(write_file(question.save, to_json(measured)));
   }
   found.host = topo::measure_host();
