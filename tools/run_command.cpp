@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "exit_code.hpp"
 #include "run/serve.hpp"
 
 namespace strait::tools {
@@ -38,10 +39,10 @@ int run_served(RunOptions& options) {
     return code;
   };
   const auto path = run::find_library(options.library);
-  if (!path) return refuse(path.error().message, 1);
+  if (!path) return refuse(path.error().message, failed);
   const auto version = run::try_library(*path);
-  if (!version) return refuse(version.error().message, 1);
-  if (const Status set = run::set_environment(*path); !set) return refuse(set.error().message, 1);
+  if (!version) return refuse(version.error().message, failed);
+  if (const Status set = run::set_environment(*path); !set) return refuse(set.error().message, failed);
   if (!options.quiet)
     std::cerr << "strait run: " << words.front() << " gets NCCL " << *version / 10000 << "." << *version / 100 % 100
               << "." << *version % 100 << " from " << *path << std::endl;

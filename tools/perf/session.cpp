@@ -230,7 +230,7 @@ int run(const Options& options) {
     session.report(status.error());
   if (reporter != nullptr && !session.broken())
     if (auto status = reporter->finish(); !status) session.report(status.error());
-  return session.failed() ? 1 : 0;
+  return session.failed() ? tools::failed : 0;
 }
 
 }  // namespace strait::perf
