@@ -23,7 +23,7 @@ namespace {
 constexpr int not_found = 127;
 constexpr int not_executable = 126;
 
-struct RunOptions {
+struct Options {
   std::string library;
   bool quiet = false;
   std::vector<std::string> words;  ///< the command and its arguments
@@ -32,7 +32,7 @@ struct RunOptions {
 bool is_option(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
 
 /// Does not return unless the command cannot be run.
-int run_served(RunOptions& options) {
+int run_served(Options& options) {
   auto& words = options.words;
   const auto refuse = [](const std::string& problem, int code) {
     std::cerr << "strait run: " << problem << "\n";
@@ -59,7 +59,7 @@ int run_served(RunOptions& options) {
 void add_run(CLI::App& app, std::optional<std::span<char* const>> behind_dashes, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("run", "Run a program of NCCL's with Strait: strait run -- command arguments...");
-  const auto options = std::make_shared<RunOptions>();
+  const auto options = std::make_shared<Options>();
   command->add_option("--library", options->library,
                       "The libnccl.so.2 to serve with, where it is not Strait's own place");
   command->add_flag("--quiet", options->quiet, "Say nothing before the program starts");
