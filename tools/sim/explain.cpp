@@ -188,8 +188,8 @@ Result<Explanation> explain(const MachineOptions& machine, const OperationOption
 
 Result<std::string> settings_left_out(const Environment& environment) {
   STRAIT_ASSIGN(std::string text, perf::settings_text(environment));
-  if (environment.is_set("STRAIT_TUNING_FILE"))
-    text += (text.empty() ? "" : " ") + ("STRAIT_TUNING_FILE=" + environment.raw("STRAIT_TUNING_FILE"));
+  STRAIT_ASSIGN(const std::string tuning_file, environment.text("STRAIT_TUNING_FILE"));
+  if (!tuning_file.empty()) text += (text.empty() ? "" : " ") + ("STRAIT_TUNING_FILE=" + tuning_file);
   return text;
 }
 
