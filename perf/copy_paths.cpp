@@ -29,9 +29,9 @@
 #include <vector>
 
 #include "copy_methods.hpp"
-#include "perf/options.hpp"
+#include "files.hpp"
 #include "perf/provenance.hpp"
-#include "perf/report.hpp"
+#include "words.hpp"
 
 using namespace copy_paths;
 
@@ -103,7 +103,7 @@ void write_json(const std::string& path, const std::vector<Method>& methods, con
            {"gbps", row.gbps[i] ? nlohmann::ordered_json(*row.gbps[i]) : nlohmann::ordered_json()}});
     json["results"].push_back(method);
   }
-  if (auto status = strait::perf::write_file(path, json.dump(2) + "\n"); !status) stop(status.error().message);
+  if (auto status = strait::tools::write_file(path, json.dump(2) + "\n"); !status) stop(status.error().message);
 }
 
 void pin(int cpu) {
@@ -137,8 +137,8 @@ int main(int argc, char** argv) {
   app.add_option("--cpus", cpus, "The two cores")->expected(2);
   app.add_option("--json", json_path, "Write the results to this file");
   CLI11_PARSE(app, argc, argv);
-  const auto min_bytes = strait::perf::parse_bytes(smallest);
-  const auto max_bytes = strait::perf::parse_bytes(largest);
+  const auto min_bytes = strait::tools::parse_size(smallest);
+  const auto max_bytes = strait::tools::parse_size(largest);
   if (!min_bytes || !max_bytes || *min_bytes < 64 || *min_bytes % 64 != 0 || *min_bytes > *max_bytes)
     stop("-b and -e must be sizes such as 4K and 64M, -b a multiple of 64 bytes and the smaller");
   if (cpus.size() < 2) stop("needs two cores");

@@ -27,6 +27,7 @@
 #include "perf/options.hpp"
 #include "perf/provenance.hpp"
 #include "strait/strait.h"
+#include "words.hpp"
 
 namespace strait::perf {
 namespace {
@@ -102,10 +103,10 @@ class Comparison {
     if (gpus > devices) stop("fewer GPUs here than --gpus");
     ranks_ = gpus * settings_.ranks_per_gpu;
     if (ranks_ > gpus && !settings_.baseline_path.empty()) stop("NCCL joins one rank of a GPU: --ranks-per-gpu 1");
-    min_bytes_ = parse_bytes(settings_.min_bytes).value();
-    max_bytes_ = parse_bytes(settings_.max_bytes).value();
-    type_ = parse_types(settings_.type).value().front();
-    wire_ = *parse_wire(settings_.wire).value();
+    min_bytes_ = tools::parse_size(settings_.min_bytes).value();
+    max_bytes_ = tools::parse_size(settings_.max_bytes).value();
+    type_ = tools::parse_types(settings_.type).value().front();
+    wire_ = *tools::parse_wire(settings_.wire).value();
     setup();
     std::printf("# %d GPUs, %d ranks, %s, wire format %s, NCCL %d; times in us, %s\n", gpus, ranks_,
                 settings_.type.c_str(), settings_.wire.c_str(), nccl_version_,
@@ -270,7 +271,7 @@ class Comparison {
     check(cudaSetDevice(device_of(r.rank)), "cudaSetDevice");
     for (const std::string& text : settings_.collectives)
       for (std::size_t bytes = min_bytes_; bytes <= max_bytes_; bytes *= settings_.factor) {
-        const Row row = measure(r, barrier, parse_collective(text).value(), bytes);
+        const Row row = measure(r, barrier, tools::parse_collective(text).value(), bytes);
         if (r.rank != 0) continue;
         std::printf("%-15s %12zu %9.1f %9.1f %6.2fx %9.1f %9.1f %6.2fx %6.1f %6.1f\n", row.collective.c_str(),
                     row.bytes, row.strait_eager, row.nccl_eager, row.nccl_eager / row.strait_eager, row.strait_graph,

@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
-#include "perf/options.hpp"
+#include "files.hpp"
 #include "perf/provenance.hpp"
-#include "perf/report.hpp"
+#include "words.hpp"
 
 namespace {
 
@@ -307,7 +307,7 @@ void run_all(const Settings& settings, straitComm_t comm) {
        {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all})
     json["results"].push_back(to_json(run_collective(collective, settings, send, receive, comm)));
   if (world_rank != 0 || settings.json_path.empty()) return;
-  if (auto status = strait::perf::write_file(settings.json_path, json.dump(2) + "\n"); !status)
+  if (auto status = strait::tools::write_file(settings.json_path, json.dump(2) + "\n"); !status)
     stop(status.error().message);
 }
 
@@ -320,7 +320,7 @@ int main(int argc, char** argv) {
     app.add_option_function<std::string>(
         option,
         [&target](const std::string& word) {
-          const auto parsed = strait::perf::parse_bytes(word);
+          const auto parsed = strait::tools::parse_size(word);
           if (!parsed) throw CLI::ValidationError(parsed.error().message);
           target = *parsed;
         },

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "doctor/time_plans.hpp"
+#include "files.hpp"
 #include "perf/provenance.hpp"
-#include "perf/report.hpp"
 #include "select/calibration.hpp"
 #include "select/select.hpp"
 
@@ -253,7 +253,7 @@ int main(int argc, char** argv) {
   fmt::print("left out: {} of {} windows, in which the processors were not as they were at calibration{}\n",
              timing.strange_windows, timing.windows, timing.strange ? "; some plans were only measured in such" : "");
   if (!json_path.empty())
-    if (const auto written = perf::write_file(json_path, to_json(rows, calls, wish, timing).dump(2) + "\n"); !written)
+    if (const auto written = tools::write_file(json_path, to_json(rows, calls, wish, timing).dump(2) + "\n"); !written)
       stop(written.error().message);
   return 0;
 }

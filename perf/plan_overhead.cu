@@ -21,6 +21,7 @@
 #include "perf/options.hpp"
 #include "perf/provenance.hpp"
 #include "plan/request.hpp"
+#include "words.hpp"
 
 namespace strait::perf {
 namespace {
@@ -109,9 +110,9 @@ class Comparison {
 
  private:
   Status prepare() {
-    STRAIT_ASSIGN(min_bytes_, parse_bytes(settings_.min_bytes));
-    STRAIT_ASSIGN(max_bytes_, parse_bytes(settings_.max_bytes));
-    STRAIT_ASSIGN(const auto types, parse_types(settings_.type));
+    STRAIT_ASSIGN(min_bytes_, tools::parse_size(settings_.min_bytes));
+    STRAIT_ASSIGN(max_bytes_, tools::parse_size(settings_.max_bytes));
+    STRAIT_ASSIGN(const auto types, tools::parse_types(settings_.type));
     type_ = types.front();
     if (size_bytes(type_) > 4) return fail(Code::invalid_argument, "--type takes types of at most 4 bytes");
     STRAIT_TRY(cuda::check(cudaGetDeviceCount(&gpus_), "cannot find GPUs"));

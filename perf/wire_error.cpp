@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "executor/host/quantize.hpp"
+#include "files.hpp"
 #include "perf/provenance.hpp"
-#include "perf/report.hpp"
 
 using namespace strait;
 
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
     return EXIT_FAILURE;
   }
   if (json_path.empty()) return EXIT_SUCCESS;
-  if (const Status written = perf::write_file(json_path, json.dump(2) + "\n"); !written) {
+  if (const Status written = tools::write_file(json_path, json.dump(2) + "\n"); !written) {
     fmt::print(stderr, "wire_error: {}\n", written.error().message);
     return EXIT_FAILURE;
   }

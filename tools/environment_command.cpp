@@ -11,6 +11,7 @@
 
 #include "base/environment.hpp"
 #include "command.hpp"
+#include "exit_code.hpp"
 
 namespace strait::tools {
 namespace {
@@ -53,11 +54,11 @@ void add_environment(CLI::App& app, int& exit_code) {
     print_text(std::cout);
     if (auto status = Environment().validate(); !status) {
       std::cerr << "strait env: " << status.error().message << "\n";
-      exit_code = 1;
+      exit_code = failed;
     }
     for (const std::string& name : unknown_names()) {
       std::cerr << "strait env: " << name << " is no variable of Strait: it changes nothing\n";
-      exit_code = 1;
+      exit_code = failed;
     }
   });
 }

@@ -6,21 +6,21 @@
 
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "parsed_option.hpp"
 #include "perf/last_times.hpp"
-#include "perf/options.hpp"
-#include "perf/report.hpp"
 #include "plan/print.hpp"
 #include "sim/explain.hpp"
+#include "words.hpp"
 
 namespace strait::tools {
 namespace {
 
 constexpr std::size_t most_drawn_ranks = 64;
 
-struct Question {
-  sim::OperationWish operation;
-  sim::MachineWish machine;
+struct Options {
+  sim::OperationOptions operation;
+  sim::MachineOptions machine;
   std::size_t bytes = std::size_t{64} << 20;
   std::string algorithm;
   std::string measured;
@@ -51,43 +51,43 @@ void recall(sim::Explanation& e) {
 }
 
 /// Into the files that were asked for. Plans of many ranks take memory and time, so that nothing else builds them.
-Status write_plan(const Question& question, const sim::Explanation& e) {
-  if (question.svg.empty() && question.trace.empty()) return {};
+Status write_plan(const Options& options, const sim::Explanation& e) {
+  if (options.svg.empty() && options.trace.empty()) return {};
   const PredictedPlan& choice = e.prediction.choice();
-  if (choice.estimated && !question.trace.empty())
+  if (choice.estimated && !options.trace.empty())
     return fail(Code::unsupported,
                 "--trace: times of so many ranks are estimates, which have no timeline. Take fewer --ranks");
   STRAIT_ASSIGN(const Plan plan, build_plan(e.machine, e.operation, choice));
-  if (!question.svg.empty()) {
+  if (!options.svg.empty()) {
     if (plan.size() > most_drawn_ranks)
       return fail(Code::unsupported, "--svg: nobody can read a drawing of " + std::to_string(plan.size()) +
                                          " ranks. Take fewer --ranks; it shows the same pattern");
-    STRAIT_TRY(perf::write_file(question.svg, to_svg(plan)));
+    STRAIT_TRY(write_file(options.svg, to_svg(plan)));
   }
-  if (!question.trace.empty()) STRAIT_TRY(perf::write_file(question.trace, to_chrome_trace(plan, choice.time)));
+  if (!options.trace.empty()) STRAIT_TRY(write_file(options.trace, to_chrome_trace(plan, choice.time)));
   return {};
 }
 
-Status answer(const Question& question) {
-  STRAIT_TRY(perf::check_svg("--svg", question.svg));
+Status answer(const Options& options) {
+  STRAIT_TRY(check_svg("--svg", options.svg));
   const Progress progress = [](const std::string& what) { std::cerr << "strait explain: " << what << "\n"; };
   STRAIT_ASSIGN(sim::Explanation e,
-                sim::explain(question.machine, question.operation, question.bytes, question.algorithm, progress));
+                sim::explain(options.machine, options.operation, options.bytes, options.algorithm, progress));
   auto left_out = sim::settings_left_out(Environment());
-  if (!left_out) return fail(Code::invalid_usage, left_out.error().message);  // the question itself is right
+  if (!left_out) return fail(Code::invalid_usage, left_out.error().message);  // the options themselves are right
   e.left_out = std::move(*left_out);
-  if (!question.measured.empty()) {
-    STRAIT_ASSIGN(e.measured, sim::find_measured(question.measured, e));
+  if (!options.measured.empty()) {
+    STRAIT_ASSIGN(e.measured, sim::find_measured(options.measured, e));
     if (!e.measured)
-      e.not_measured = question.measured +
+      e.not_measured = options.measured +
                        " has no such call: the same one, on as many GPUs or host ranks, with the same wire format, and "
                        "without -R, -G, -m, -z, -a, --extra-elements and --offset-bytes";
-  } else if (question.machine.topology.empty() && question.algorithm.empty()) {
+  } else if (options.machine.topology.empty() && options.algorithm.empty()) {
     recall(e);
   }
-  STRAIT_TRY(write_plan(question, e));
-  std::cout << (question.json ? sim::to_json(e) : sim::to_text(e));
-  if (!question.plan) return {};
+  STRAIT_TRY(write_plan(options, e));
+  std::cout << (options.json ? sim::to_json(e) : sim::to_text(e));
+  if (!options.plan) return {};
   STRAIT_ASSIGN(const Plan plan, build_plan(e.machine, e.operation, e.prediction.choice()));
   std::cout << "\n" << companions(e, plan) << to_text(plan);
   return {};
@@ -97,21 +97,20 @@ Status answer(const Question& question) {
 
 void add_explain(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("explain", "Say which plan an operation would run, why, and for how long");
-  const auto question = std::make_shared<Question>();
-  sim::declare_wishes(*command, question->operation, question->machine);
-  add_parsed(*command, "size", question->bytes, perf::parse_bytes,
-             "As `strait perf` counts: 8, 1K, 64M, 1G (default: 64M)");
-  command->add_option("--ranks", question->machine.ranks, "Number of ranks: the first GPUs in order (default: all)")
+  const auto options = std::make_shared<Options>();
+  sim::declare_options(*command, options->operation, options->machine);
+  add_parsed(*command, "size", options->bytes, parse_size, "As `strait perf` counts: 8, 1K, 64M, 1G (default: 64M)");
+  command->add_option("--ranks", options->machine.ranks, "Number of ranks: the first GPUs in order (default: all)")
       ->check(CLI::Range(1U, most_placed_ranks));
-  command->add_option("--algorithm", question->algorithm, "Explain this one instead of the choice");
-  command->add_option("--measured", question->measured,
+  command->add_option("--algorithm", options->algorithm, "Explain this one instead of the choice");
+  command->add_option("--measured", options->measured,
                       "Results of `strait perf --json` to compare with, in place of its last ones here");
-  CLI::Option* json = command->add_flag("--json", question->json, "For programs");
-  command->add_flag("--plan", question->plan, "Print the steps")->excludes(json);
-  command->add_option("--svg", question->svg, "Draw the plan into this file");
-  command->add_option("--trace", question->trace, "Write the predicted timeline for chrome://tracing or Perfetto");
-  command->callback([question, &exit_code] {
-    if (auto status = answer(*question); !status) {
+  CLI::Option* json = command->add_flag("--json", options->json, "For programs");
+  command->add_flag("--plan", options->plan, "Print the steps")->excludes(json);
+  command->add_option("--svg", options->svg, "Draw the plan into this file");
+  command->add_option("--trace", options->trace, "Write the predicted timeline for chrome://tracing or Perfetto");
+  command->callback([options, &exit_code] {
+    if (auto status = answer(*options); !status) {
       std::cerr << "strait explain: " << status.error().message << "\n";
       exit_code = exit_code_of(status.error());
     }

@@ -18,6 +18,7 @@
 
 namespace {
 
+using strait::tools::failed;
 using strait::tools::usage_error;
 
 /// Where the caller has closed one of the three, a socket would take its number, and get what is printed.
@@ -86,7 +87,7 @@ int main(int argc, char** argv) {
     app.parse(behind_dashes ? argc - static_cast<int>(behind_dashes->size()) - 1 : argc, argv);
   } catch (const CLI::ParseError& error) {
     if (app.exit(error) != 0) return usage_error;
-    return is_all_printed() ? 0 : 1;
+    return is_all_printed() ? 0 : failed;
   }
-  return is_all_printed() ? exit_code : 1;
+  return is_all_printed() ? exit_code : failed;
 }

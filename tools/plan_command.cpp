@@ -6,12 +6,12 @@
 #include "base/error.hpp"
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "parsed_option.hpp"
-#include "perf/options.hpp"
-#include "perf/report.hpp"
 #include "plan/clock.hpp"
 #include "plan/print.hpp"
 #include "plan/request.hpp"
+#include "words.hpp"
 
 namespace strait::tools {
 namespace {
@@ -26,7 +26,7 @@ Result<std::string> printed(const Plan& plan) {
   return print(plan);
 }
 
-struct Question {
+struct Options {
   std::string algorithm;
   PlanRequest request;
   Printer print = printed<to_text>;
@@ -65,18 +65,18 @@ std::string listing(const PlanRequest& request) {
   return text;
 }
 
-Result<Plan> build(const Question& question) {
-  const PlanRequest& request = question.request;
+Result<Plan> build(const Options& options) {
+  const PlanRequest& request = options.request;
   if (request.root >= request.ranks)
     return fail(Code::invalid_argument, "--root " + std::to_string(request.root) + " is not a rank: there are " +
                                             std::to_string(request.ranks));
-  const Algorithm* algorithm = find_algorithm(question.algorithm);
+  const Algorithm* algorithm = find_algorithm(options.algorithm);
   if (algorithm == nullptr)
     return fail(Code::invalid_argument,
-                "--algorithm '" + question.algorithm + "' is none. There are: " + algorithm_names());
+                "--algorithm '" + options.algorithm + "' is none. There are: " + algorithm_names());
   if (const Asks asks = asks_for(*algorithm, request_of(request, 0)); asks != Asks::nothing)
     return fail(Code::invalid_argument,
-                "--algorithm " + question.algorithm + " has no such plan: " +
+                "--algorithm " + options.algorithm + " has no such plan: " +
                     (asks == Asks::something_else ? "it does no " + std::string(name(request.collective)) + " of " +
                                                         std::to_string(request.ranks) + " ranks"
                                                   : "only " + std::string(text_of(asks))) +
@@ -95,14 +95,14 @@ Result<std::string> to_trace(const Plan& plan) {
   return to_chrome_trace(plan, result);
 }
 
-Status answer(const Question& question) {
-  if (question.algorithm == "list" || question.algorithm == "?") {
-    std::cout << listing(question.request);
+Status answer(const Options& options) {
+  if (options.algorithm == "list" || options.algorithm == "?") {
+    std::cout << listing(options.request);
     return {};
   }
-  STRAIT_ASSIGN(const Plan plan, build(question));
-  STRAIT_ASSIGN(const std::string text, question.print(plan));
-  if (!question.path.empty()) return perf::write_file(question.path, text);
+  STRAIT_ASSIGN(const Plan plan, build(options));
+  STRAIT_ASSIGN(const std::string text, options.print(plan));
+  if (!options.path.empty()) return write_file(options.path, text);
   std::cout << text;
   return {};
 }
@@ -111,11 +111,11 @@ Status answer(const Question& question) {
 
 void add_plan(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("plan", "Print the plan of an algorithm: who sends what to whom, and when");
-  const auto question = std::make_shared<Question>();
-  PlanRequest& request = question->request;
+  const auto options = std::make_shared<Options>();
+  PlanRequest& request = options->request;
   request.ranks = 4;
-  add_parsed(*command, "collective", request.collective, perf::parse_collective, "Such as all-reduce")->required();
-  command->add_option("--algorithm", question->algorithm, "Such as ring; list: print those that there are")->required();
+  add_parsed(*command, "collective", request.collective, parse_collective, "Such as all-reduce")->required();
+  command->add_option("--algorithm", options->algorithm, "Such as ring; list: print those that there are")->required();
   command->add_option("--ranks", request.ranks, "Number of ranks")
       ->capture_default_str()
       ->check(CLI::Range(1U, most_ranks));
@@ -127,18 +127,18 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_flag("--order-free", request.order_free, "Any order of operands gives the same bits");
   CLI::Option_group* format = command->add_option_group("format");
   format->add_flag_callback(
-      "--text", [question] { question->print = printed<to_text>; }, "A line for each step (default)");
+      "--text", [options] { options->print = printed<to_text>; }, "A line for each step (default)");
   format->add_flag_callback(
-      "--dot", [question] { question->print = printed<to_dot>; }, "For Graphviz");
+      "--dot", [options] { options->print = printed<to_dot>; }, "For Graphviz");
   format->add_flag_callback(
-      "--svg", [question] { question->print = printed<to_svg>; }, "A drawing");
+      "--svg", [options] { options->print = printed<to_svg>; }, "A drawing");
   format->add_flag_callback(
-      "--trace", [question] { question->print = to_trace; },
+      "--trace", [options] { options->print = to_trace; },
       "1 MB on a simulated host, for chrome://tracing or Perfetto");
   format->require_option(0, 1);
-  command->add_option("-o,--output", question->path, "Write to this file instead of the terminal");
-  command->callback([question, &exit_code] {
-    if (auto status = answer(*question); !status) {
+  command->add_option("-o,--output", options->path, "Write to this file instead of the terminal");
+  command->callback([options, &exit_code] {
+    if (auto status = answer(*options); !status) {
       std::cerr << "strait plan: " << status.error().message << "\n";
       exit_code = exit_code_of(status.error());
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "exit_code.hpp"
 #include "run/serve.hpp"
 
 namespace strait::tools {
@@ -22,7 +23,7 @@ namespace {
 constexpr int not_found = 127;
 constexpr int not_executable = 126;
 
-struct RunOptions {
+struct Options {
   std::string library;
   bool quiet = false;
   std::vector<std::string> words;  ///< the command and its arguments
@@ -31,17 +32,17 @@ struct RunOptions {
 bool is_option(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
 
 /// Does not return unless the command cannot be run.
-int run_served(RunOptions& options) {
+int run_served(Options& options) {
   auto& words = options.words;
   const auto refuse = [](const std::string& problem, int code) {
     std::cerr << "strait run: " << problem << "\n";
     return code;
   };
   const auto path = run::find_library(options.library);
-  if (!path) return refuse(path.error().message, 1);
+  if (!path) return refuse(path.error().message, failed);
   const auto version = run::try_library(*path);
-  if (!version) return refuse(version.error().message, 1);
-  if (const Status set = run::set_environment(*path); !set) return refuse(set.error().message, 1);
+  if (!version) return refuse(version.error().message, failed);
+  if (const Status set = run::set_environment(*path); !set) return refuse(set.error().message, failed);
   if (!options.quiet)
     std::cerr << "strait run: " << words.front() << " gets NCCL " << *version / 10000 << "." << *version / 100 % 100
               << "." << *version % 100 << " from " << *path << std::endl;
@@ -58,7 +59,7 @@ int run_served(RunOptions& options) {
 void add_run(CLI::App& app, std::optional<std::span<char* const>> behind_dashes, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("run", "Run a program of NCCL's with Strait: strait run -- command arguments...");
-  const auto options = std::make_shared<RunOptions>();
+  const auto options = std::make_shared<Options>();
   command->add_option("--library", options->library,
                       "The libnccl.so.2 to serve with, where it is not Strait's own place");
   command->add_flag("--quiet", options->quiet, "Say nothing before the program starts");

@@ -5,18 +5,19 @@
 
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "parsed_option.hpp"
 #include "perf/options.hpp"
-#include "perf/report.hpp"
 #include "sim/sweep.hpp"
 #include "sim/training.hpp"
+#include "words.hpp"
 
 namespace strait::tools {
 namespace {
 
-struct Question {
-  sim::SweepWish sweep;
-  sim::TrainingWish training;
+struct Options {
+  sim::SweepOptions sweep;
+  sim::TrainingOptions training;
   perf::Options sizes;
   std::string ranks;
   std::string json;
@@ -42,62 +43,61 @@ Result<double> parse_parameters(std::string_view word) {
   return value;
 }
 
-Status check_plot(const Question& question) {
-  const std::string& path = question.plot;
-  if (path.empty() || path.ends_with(".svg") || (path.ends_with(".html") && !question.train)) return {};
+Status check_plot(const Options& options) {
+  const std::string& path = options.plot;
+  if (path.empty() || path.ends_with(".svg") || (path.ends_with(".html") && !options.train)) return {};
   return fail(Code::invalid_argument,
-              "--plot " + path + ": the name must end in .svg" + (question.train ? "" : " or .html"));
+              "--plot " + path + ": the name must end in .svg" + (options.train ? "" : " or .html"));
 }
 
 /// Of the machine, for the estimate of training: those of the sweep.
-Result<std::vector<std::uint32_t>> ranks_of(const Question& question) {
-  if (!question.sweep.ranks.empty()) return question.sweep.ranks;
-  STRAIT_ASSIGN(const Machine all, sim::machine_of(question.sweep.machine));
+Result<std::vector<std::uint32_t>> ranks_of(const Options& options) {
+  if (!options.sweep.ranks.empty()) return options.sweep.ranks;
+  STRAIT_ASSIGN(const Machine all, sim::machine_of(options.sweep.machine));
   return sim::default_ranks(all.request.ranks);
 }
 
-Status estimate_training(const Question& question) {
-  if (question.sweep.operation.collective != Collective::all_reduce)
+Status estimate_training(const Options& options) {
+  if (options.sweep.operation.collective != Collective::all_reduce)
     return fail(Code::invalid_argument, "--train sums gradients: it goes with all-reduce only");
-  if (question.sweep.operation.wire != WireFormat::off)
+  if (options.sweep.operation.wire != WireFormat::off)
     return fail(Code::unsupported, "--train sums exact gradients. Leave out --wire");
-  STRAIT_TRY(sim::validate(question.training));
-  STRAIT_ASSIGN(const auto ranks, ranks_of(question));
-  sim::MachineWish largest = question.sweep.machine;
+  STRAIT_TRY(sim::validate(options.training));
+  STRAIT_ASSIGN(const auto ranks, ranks_of(options));
+  sim::MachineOptions largest = options.sweep.machine;
   largest.ranks = ranks.back();
   STRAIT_ASSIGN(const Machine machine, sim::machine_of(largest));
-  STRAIT_ASSIGN(const auto curves, sim::train(question.training, question.sweep.machine, question.sweep.operation.type,
-                                              ranks, question.sweep.against));
-  if (!question.json.empty())
-    STRAIT_TRY(perf::write_file(question.json, sim::to_json(question.training, machine.name, curves)));
-  if (!question.plot.empty())
-    STRAIT_TRY(perf::write_file(question.plot, sim::plot_svg(question.training, machine.name, curves)));
-  std::cout << sim::to_text(question.training, machine.name, curves);
+  STRAIT_ASSIGN(const auto curves, sim::train(options.training, options.sweep.machine, options.sweep.operation.type,
+                                              ranks, options.sweep.against));
+  if (!options.json.empty()) STRAIT_TRY(write_file(options.json, sim::to_json(options.training, machine.name, curves)));
+  if (!options.plot.empty())
+    STRAIT_TRY(write_file(options.plot, sim::plot_svg(options.training, machine.name, curves)));
+  std::cout << sim::to_text(options.training, machine.name, curves);
   return {};
 }
 
-Status answer(Question question) {
-  if (!question.ranks.empty()) {
-    STRAIT_ASSIGN(question.sweep.ranks, sim::parse_ranks(question.ranks));
+Status answer(Options options) {
+  if (!options.ranks.empty()) {
+    STRAIT_ASSIGN(options.sweep.ranks, sim::parse_ranks(options.ranks));
   }
-  STRAIT_TRY(check_plot(question));
-  if (question.train) return estimate_training(question);
-  question.sizes.collective = question.sweep.operation.collective;
-  if (question.sizes.collective == Collective::barrier)
+  STRAIT_TRY(check_plot(options));
+  if (options.train) return estimate_training(options);
+  options.sizes.collective = options.sweep.operation.collective;
+  if (options.sizes.collective == Collective::barrier)
     return fail(Code::unsupported, "a barrier has no sizes. `strait explain barrier` predicts it");
-  STRAIT_TRY(perf::validate(question.sizes));
-  question.sweep.sizes_bytes = perf::sizes_bytes(question.sizes);
-  question.sweep.progress = [](const std::string& what) { std::cerr << "strait sim: " << what << "\n"; };
-  STRAIT_ASSIGN(const sim::Sweep sweep, sim::sweep(question.sweep));
-  if (!question.json.empty()) STRAIT_TRY(perf::write_file(question.json, sim::to_json(sweep)));
-  if (!question.plot.empty())
-    STRAIT_TRY(perf::write_file(question.plot,
-                                question.plot.ends_with(".html") ? sim::plot_html(sweep) : sim::plot_svg(sweep)));
+  STRAIT_TRY(perf::validate(options.sizes));
+  options.sweep.sizes_bytes = perf::sizes_bytes(options.sizes);
+  options.sweep.progress = [](const std::string& what) { std::cerr << "strait sim: " << what << "\n"; };
+  STRAIT_ASSIGN(const sim::Sweep sweep, sim::sweep(options.sweep));
+  if (!options.json.empty()) STRAIT_TRY(write_file(options.json, sim::to_json(sweep)));
+  if (!options.plot.empty())
+    STRAIT_TRY(
+        write_file(options.plot, options.plot.ends_with(".html") ? sim::plot_html(sweep) : sim::plot_svg(sweep)));
   std::cout << sim::to_text(sweep);
   return {};
 }
 
-void declare_training(CLI::App& command, Question& q) {
+void declare_training(CLI::App& command, Options& q) {
   const char* group = "Training";
   CLI::Option* train =
       command.add_flag("--train", q.train, "Estimate data-parallel training, gradients summed by all-reduce")
@@ -132,24 +132,24 @@ void declare_training(CLI::App& command, Question& q) {
 void add_sim(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("sim", "Predict bandwidths over sizes and ranks, on this machine or one that nobody has");
-  const auto question = std::make_shared<Question>();
-  question->sizes.min_bytes = 1 << 10;
-  question->sizes.max_bytes = std::size_t{1} << 28;
-  question->sizes.step_factor = 4;
-  sim::declare_wishes(*command, question->sweep.operation, question->sweep.machine);
-  command->add_option("--ranks", question->ranks, "2..10, or 2,4,8 (default: up to all, or to 64)");
-  add_parsed(*command, "-b,--minbytes", question->sizes.min_bytes, perf::parse_bytes, "Smallest size (default: 1K)");
-  add_parsed(*command, "-e,--maxbytes", question->sizes.max_bytes, perf::parse_bytes, "Largest size (default: 256M)");
-  command->add_option("-f,--stepfactor", question->sizes.step_factor, "From size to size")
+  const auto options = std::make_shared<Options>();
+  options->sizes.min_bytes = 1 << 10;
+  options->sizes.max_bytes = std::size_t{1} << 28;
+  options->sizes.step_factor = 4;
+  sim::declare_options(*command, options->sweep.operation, options->sweep.machine);
+  command->add_option("--ranks", options->ranks, "2..10, or 2,4,8 (default: up to all, or to 64)");
+  add_parsed(*command, "-b,--minbytes", options->sizes.min_bytes, parse_size, "Smallest size (default: 1K)");
+  add_parsed(*command, "-e,--maxbytes", options->sizes.max_bytes, parse_size, "Largest size (default: 256M)");
+  command->add_option("-f,--stepfactor", options->sizes.step_factor, "From size to size")
       ->capture_default_str()
       ->check(CLI::Range(2, 1024));
-  command->add_option("--algorithm", question->sweep.algorithm, "This one instead of the choice");
-  command->add_option("--against", question->sweep.against, "Algorithms to compare with, such as ring")->delimiter(',');
-  command->add_option("--json", question->json, "Write the predictions to this file");
-  command->add_option("--plot", question->plot, "Draw them into this file (.svg; sweeps also .html)");
-  declare_training(*command, *question);
-  command->callback([question, &exit_code] {
-    if (auto status = answer(*question); !status) {
+  command->add_option("--algorithm", options->sweep.algorithm, "This one instead of the choice");
+  command->add_option("--against", options->sweep.against, "Algorithms to compare with, such as ring")->delimiter(',');
+  command->add_option("--json", options->json, "Write the predictions to this file");
+  command->add_option("--plot", options->plot, "Draw them into this file (.svg; sweeps also .html)");
+  declare_training(*command, *options);
+  command->callback([options, &exit_code] {
+    if (auto status = answer(*options); !status) {
       std::cerr << "strait sim: " << status.error().message << "\n";
       exit_code = exit_code_of(status.error());
     }

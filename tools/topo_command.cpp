@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <ctime>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -8,17 +7,18 @@
 #include "base/error.hpp"
 #include "command.hpp"
 #include "exit_code.hpp"
-#include "perf/report.hpp"
+#include "files.hpp"
 #include "sim/machine_source.hpp"
 #include "topo/measurements.hpp"
 #include "topology/detect.hpp"
 #include "topology/files.hpp"
 #include "topology/print.hpp"
+#include "utc.hpp"
 
 namespace strait::tools {
 namespace {
 
-struct Question {
+struct Options {
   std::string from;
   std::string svg;
   std::string save;
@@ -37,18 +37,9 @@ Status print_list() {
   return {};
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
-  return text;
-}
-
 /// `topology` is this machine.
-Status measure(const Question& question, const Topology& topology) {
-  if (!question.save.empty()) STRAIT_TRY(perf::check_writable(question.save));
+Status measure(const Options& options, const Topology& topology) {
+  if (!options.save.empty()) STRAIT_TRY(check_writable(options.save));
   std::cerr << "strait topo: measuring; nothing else should run meanwhile\n";
   topo::Measurements found;
   if (auto gpus = topo::measure_gpus(topology))
@@ -57,29 +48,29 @@ Status measure(const Question& question, const Topology& topology) {
     found.no_gpus = gpus.error().message;
   else
     return tl::unexpected(gpus.error());
-  if (!question.save.empty()) {
+  if (!options.save.empty()) {
     if (found.gpus.empty()) return fail(Code::unsupported, "--save keeps the rates of GPUs: " + found.no_gpus);
     STRAIT_ASSIGN(const Topology measured,
-                  topo::with_measured_rates(topology, found.gpus.front(), "copy engine, " + today()));
-    STRAIT_TRY(perf::write_file(question.save, to_json(measured)));
+                  topo::with_measured_rates(topology, found.gpus.front(), "copy engine, " + utc_today()));
+    STRAIT_TRY(write_file(options.save, to_json(measured)));
   }
   found.host = topo::measure_host();
-  std::cout << (question.json ? topo::to_json(found) : topo::to_text(found));
+  std::cout << (options.json ? topo::to_json(found) : topo::to_text(found));
   return {};
 }
 
-Status answer(const Question& question) {
-  STRAIT_TRY(perf::check_svg("--svg", question.svg));
-  if (question.list) return print_list();
-  if (question.measure) {
+Status answer(const Options& options) {
+  STRAIT_TRY(check_svg("--svg", options.svg));
+  if (options.list) return print_list();
+  if (options.measure) {
     STRAIT_ASSIGN(const Topology topology, detect());
-    return measure(question, topology);
+    return measure(options, topology);
   }
-  STRAIT_ASSIGN(const Topology topology, sim::topology_of(question.from));
-  if (!question.svg.empty()) STRAIT_TRY(perf::write_file(question.svg, to_svg(topology)));
-  if (question.json)
+  STRAIT_ASSIGN(const Topology topology, sim::topology_of(options.from));
+  if (!options.svg.empty()) STRAIT_TRY(write_file(options.svg, to_svg(topology)));
+  if (options.json)
     std::cout << to_json(topology);
-  else if (question.svg.empty())
+  else if (options.svg.empty())
     std::cout << to_table(topology);
   return {};
 }
@@ -88,26 +79,26 @@ Status answer(const Question& question) {
 
 void add_topo(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("topo", "Show a machine: how its GPUs reach one another, and what they share");
-  const auto question = std::make_shared<Question>();
+  const auto options = std::make_shared<Options>();
   CLI::Option* from = command->add_option(
-      "--from,--topology", question->from,
+      "--from,--topology", options->from,
       "Another machine than this one: a file (Strait's JSON, NCCL's or hwloc's XML), or a name of --list");
   CLI::Option* json =
-      command->add_flag("--json", question->json, "For programs; --from reads it again (not that of --measure)");
-  CLI::Option* svg = command->add_option("--svg", question->svg, "Write a drawing to this file");
-  CLI::Option* list = command->add_flag("--list", question->list, "The machines that come with Strait");
+      command->add_flag("--json", options->json, "For programs; --from reads it again (not that of --measure)");
+  CLI::Option* svg = command->add_option("--svg", options->svg, "Write a drawing to this file");
+  CLI::Option* list = command->add_flag("--list", options->list, "The machines that come with Strait");
   CLI::Option* measure =
-      command->add_flag("--measure", question->measure, "Measure this machine's links, alone and all at once")
+      command->add_flag("--measure", options->measure, "Measure this machine's links, alone and all at once")
           ->excludes(svg)
           ->excludes(from);
   list->excludes(from)->excludes(json)->excludes(svg)->excludes(measure);
   command
       ->add_option(
-          "--save", question->save,
+          "--save", options->save,
           "With --measure: write this machine's description with the measured rates, for --from and --topology")
       ->needs(measure);
-  command->callback([question, &exit_code] {
-    if (auto status = answer(*question); !status) {
+  command->callback([options, &exit_code] {
+    if (auto status = answer(*options); !status) {
       std::cerr << "strait topo: " << status.error().message << "\n";
       exit_code = status.error().code == Code::invalid_argument ? usage_error : failed;
     }

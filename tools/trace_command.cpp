@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "exit_code.hpp"
 #include "safe_print.hpp"
 #include "trace/flight.hpp"
 
@@ -26,7 +27,7 @@ void add_trace(CLI::App& app, int& exit_code) {
     const auto flights = trace::read_flights(options->paths, &left_out);
     if (!flights) {
       tools::print(stderr, "strait trace: {}\n", flights.error().message);
-      exit_code = 1;
+      exit_code = failed;
       return;
     }
     for (const std::string& file : left_out) tools::print(stderr, "strait trace: left out: {}\n", file);

@@ -62,7 +62,7 @@ typedef enum {
   straitAborted = 9,       /* the communicator was aborted */
   straitUnsupported = 10,  /* not built in, or not possible on this machine */
   straitOutOfMemory = 11,
-  straitInProgress = 12
+  straitInProgress = 12 /* reserved: no call of this version returns it */
 } straitResult_t;
 
 /* Element types. Values are NCCL's. */
@@ -194,6 +194,8 @@ STRAIT_API straitResult_t straitMemAlloc(void** pointer, size_t size_bytes);
  * by P2P reach this memory, too. Free it with straitMemFree, when no work uses it and it is registered no more. A build
  * without CUDA: straitUnsupported. */
 STRAIT_API straitResult_t straitMemAllocDevice(void** pointer, size_t size_bytes, int device);
+/* Frees memory from straitMemAlloc or straitMemAllocDevice. NULL is allowed; a pointer that neither returned, or that
+ * is already free, is straitInvalidArgument. Deregister the memory first (straitCommDeregister). */
 STRAIT_API straitResult_t straitMemFree(void* pointer);
 
 /* ---- communicators ---- */
@@ -206,7 +208,9 @@ STRAIT_API straitResult_t straitGetUniqueId(straitUniqueId* id);
 STRAIT_API straitResult_t straitCommInitRank(straitComm_t* comm, int ranks, const straitUniqueId* id, int rank,
                                              const straitConfig_t* config);
 /* Joins by what the launcher set: torchrun, Slurm, Open MPI's mpirun, PMIx, or STRAIT_RANK, STRAIT_RANKS and
- * STRAIT_ROOT (host:port) with STRAIT_KEY (64 hexadecimal digits). Under no launcher: one rank. */
+ * STRAIT_ROOT (host:port) with STRAIT_KEY (64 hexadecimal digits). Under no launcher: one rank. Collective, with the
+ * deadline and the ownership of straitCommInitRank. In an open group it is not recorded: it runs at once, and its error
+ * does not spoil the group. */
 STRAIT_API straitResult_t straitCommInitEnv(straitComm_t* comm, const straitConfig_t* config);
 /* Splits a communicator: ranks with the same color join one another, ordered by key, then by rank. A negative color
  * joins nothing and gets NULL. `config` may be NULL: that of `comm`. Collective over `comm`, which stays usable. */
@@ -244,11 +248,14 @@ STRAIT_API straitResult_t straitCommGetAsyncError(straitComm_t comm, straitResul
  * trace` reads: who posted what, and what has finished (docs/flight-recorder.md). `path` NULL: into the folder that
  * STRAIT_FLIGHT_RECORDER names. From any thread, also after a failure. */
 STRAIT_API straitResult_t straitCommDumpFlightRecorder(straitComm_t comm, const char* path);
+/* The number of ranks. */
 STRAIT_API straitResult_t straitCommCount(straitComm_t comm, int* ranks);
+/* This rank's number in the communicator, from 0. */
 STRAIT_API straitResult_t straitCommUserRank(straitComm_t comm, int* rank);
-/* What carries the data between the ranks: "loopback", "shm", "shm_file", "tcp", or between GPU ranks "cuda_p2p",
- * "islands" or "host_staged". `why` (may be NULL): what was wrong with faster ones; "" where nothing was. Both live as
- * long as the communicator. */
+/* What carries the data between the ranks. Host ranks: "loopback", "shm", "shm_file", "tcp", or "tcp+ucx" with
+ * STRAIT_UCX. GPU ranks of one host: "cuda_p2p", "islands" or "host_staged"; of several hosts, what this rank's host
+ * uses, "+" and what the network uses, such as "cuda_p2p+tcp" or "host_staged+tcp+ucx". `why` (may be NULL): why no
+ * faster one is used; "" if there is none. Both live as long as the communicator. */
 STRAIT_API straitResult_t straitCommGetTransport(straitComm_t comm, const char** name, const char** why);
 /* The CUDA device of this rank; -1 on a host rank. */
 STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
@@ -265,6 +272,10 @@ STRAIT_API straitResult_t straitCommDevice(straitComm_t comm, int* device);
  * use registered memory. Peers that have captured such messages keep the memory until they destroy the communicator.
  * Where GPUs trade through host memory it changes nothing. */
 STRAIT_API straitResult_t straitCommRegister(straitComm_t comm, void* pointer, size_t size_bytes, void** handle);
+/* Undoes this rank's part of a registration, and the handle with it. Not collective. On GPU ranks it first waits until
+ * this rank's GPU has done all calls made before. An unknown handle is straitInvalidArgument. straitAborted: the
+ * communicator has failed, and calls on it may still use the memory (10 s after a failure the wait ends). The handle
+ * then stays valid; try again before freeing the memory. After any other error the handle is gone, too. */
 STRAIT_API straitResult_t straitCommDeregister(straitComm_t comm, void* handle);
 
 /* A sum to which this rank contributes its input times *scalar (of `datatype`), each product rounded to `datatype`
@@ -277,6 +288,9 @@ STRAIT_API straitResult_t straitCommDeregister(straitComm_t comm, void* handle);
  * stream order (in graphs at each launch), so it stays there until the last one has run. */
 STRAIT_API straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar, straitDataType_t datatype,
                                                      straitScalarResidence_t residence, straitComm_t comm);
+/* Destroys a reduction of straitRedOpCreatePreMulSum. Local; calls already made, recorded in an open group or captured
+ * in a graph keep theirs. A built-in reduction, or one that this communicator does not have, is straitInvalidArgument.
+ */
 STRAIT_API straitResult_t straitRedOpDestroy(straitRedOp_t op, straitComm_t comm);
 
 /* ---- collectives ---- */

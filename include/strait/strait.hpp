@@ -163,7 +163,7 @@ class Communicator {
 
   int rank() const { return number(straitCommUserRank); }
   int ranks() const { return number(straitCommCount); }
-  /// What carries the data: "loopback", "shm", "shm_file" or "tcp".
+  /// As straitCommGetTransport.
   const char* transport() const {
     const char* name = nullptr;
     check(straitCommGetTransport(comm_, &name, nullptr));

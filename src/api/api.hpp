@@ -17,7 +17,8 @@
 #include "strait/strait.h"
 
 /// What the files of the C interface share: live handles, and how errors become results. api.cpp holds the library and
-/// its memory, api_comm.cpp the life of communicators, api_collectives.cpp the operations and groups.
+/// its memory, communicators.cpp the life of communicators, collectives.cpp the operations and the calls that begin and
+/// end groups, group.cpp what a group has recorded and how it runs.
 
 /// A live handle carries the mark; a destroyed or foreign pointer most likely does not.
 struct straitComm {

@@ -34,7 +34,7 @@ Recorders& recorders() {
   return *all;
 }
 
-std::string folder() { return Environment().raw("STRAIT_FLIGHT_RECORDER"); }
+std::string folder() { return Environment().text("STRAIT_FLIGHT_RECORDER").value_or(""); }  // any text is accepted
 
 // What the signal's handler uses: nothing else is allowed there.
 std::atomic<int> wake_up{-1};  ///< the writing end of a pipe

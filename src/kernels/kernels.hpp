@@ -8,10 +8,12 @@
 #include "kernels/kernel_type.hpp"
 #include "kernels/launch.hpp"
 
-/// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange, an Aggregate or a
-/// TwoHop (or an Add). A launch has one block for each lane that its messages use (at most max_lanes), or of bulk for
-/// each `width` of them, of a multiple of 32 and at most max_threads threads, at least one for each rank on each of its
-/// lanes. Blocks of all ranks wait for one another, so all must be able to run.
+/// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is an Exchange, a StraightExchange,
+/// OfferedMessages, an Aggregate or a TwoHop (or an Add). Those that encode on the way take an EncodedExchange or an
+/// EncodedTwoHop and are in wire_format.hpp; those between hosts are in network.hpp. A launch has one block for each
+/// lane that its messages use (at most max_lanes), or of bulk for each `width` of them, of a multiple of 32 and at most
+/// max_threads threads, at least one for each rank on each of its lanes. Blocks of all ranks wait for one another, so
+/// all must be able to run.
 namespace strait::kernels {
 
 /// `apart`: its messages do not wait for one another, but go on as each one's own peer does. What is sent on wires

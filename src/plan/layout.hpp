@@ -38,7 +38,7 @@ struct Layout {
     const std::size_t end = std::min(block_elements, begin + chunk_elements);
     return {block * block_elements + begin, end - begin};
   }
-  /// Slice `slice` of chunk `chunk` of the input or output (not scratch, whose chunks are one slice each).
+  /// Slice `slice` of chunk `chunk_index` of the input or output (not scratch, whose chunks are one slice each).
   constexpr Extent slice_of(std::uint32_t chunk_index, std::uint32_t slice) const {
     const Extent whole = chunk(chunk_index);
     const std::size_t begin = std::min(whole.count, slice * slice_elements);

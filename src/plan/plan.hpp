@@ -91,7 +91,7 @@ struct Lane {
 /// reduce-scatter's input, both of all-to-all, gather's output, scatter's input) the chunks of block b are
 /// b * chunks_per_block ... in order; all other buffers are one block. A block of c elements is cut into
 /// chunks_per_block chunks of ceil(c / chunks_per_block) elements rounded up to 16 bytes; the last ones may be short or
-/// empty. (for all-to-all-v and send/recv the caller's counts give each chunk; see executor/layout.hpp.)
+/// empty: plan/layout.hpp computes this. (For all-to-all-v and send/recv the caller's counts give each chunk.)
 /// Every scratch chunk is one slice long and is reused by the next slice.
 struct RankPlan {
   std::string algorithm;  ///< catalogue name, "ring"

@@ -41,7 +41,7 @@ struct PlanRequest {
 };
 
 /// How often, and in which order, a result of this algorithm is rounded. A class, not a speed: selection by time never
-/// crosses it (DESIGN: specified bits).
+/// crosses it (docs/numerics.md).
 enum class Numerics : std::uint8_t {
   rank_order,  ///< contributions are added in rank order and rounded once: equal to a plain loop
   rounded,     ///< partial sums are rounded at intermediate hops, or added in another order; same on all ranks and runs

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -27,18 +26,10 @@
 #include "select/kept_file.hpp"
 #include "topo/measurements.hpp"
 #include "topology/detect.hpp"
+#include "utc.hpp"
 
 namespace strait::doctor {
 namespace {
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 template <class Rates>
 void print_table(const Rates& rates, std::span<const RateFieldOf<Rates>> fields) {
@@ -82,7 +73,7 @@ Status keep(const std::string& path, const std::function<void(Calibration&)>& ch
 /// GPUs' rates are kept apart from the host's: where they cannot be measured, those are still worth keeping.
 Status calibrate_gpus(const std::string& path) {
   STRAIT_ASSIGN(const Topology topology, detect());
-  const auto links = measure_links(topology, "copy engine, " + utc_now());
+  const auto links = measure_links(topology, "copy engine, " + tools::utc_now());
   if (!links && links.error().code == Code::unsupported) {
     tools::print(stdout, "\nGPUs: not measured, {}\n", links.error().message);
     return {};
@@ -108,7 +99,7 @@ Status measure_and_keep(const std::string& path) {
   STRAIT_TRY(keep(path, [&](Calibration& calibration) {
     calibration.host = host;
     calibration.plans.clear();  // they were measured beside other rates
-    calibration.time = utc_now();
+    calibration.time = tools::utc_now();
   }));
   return calibrate_gpus(path);
 }

@@ -1,35 +1,29 @@
 #include "perf/options.hpp"
 
 #include <CLI/CLI.hpp>
-#include <array>
-#include <cctype>
 #include <charconv>
-#include <cmath>
-#include <functional>
 #include <limits>
 #include <utility>
 
 #include "parsed_option.hpp"
+#include "words.hpp"
 
 namespace strait::perf {
 namespace {
 
 using tools::add_parsed;
+using tools::parse_collective;
+using tools::parse_ops;
+using tools::parse_size;
+using tools::parse_types;
+using tools::parse_wire;
 
-constexpr std::array<std::string_view, data_type_count> table_names = {
-    "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
 constexpr int most_threads = 1024;
 constexpr std::size_t most_sizes = 100'000;
 constexpr int most_gpus = 1024;  // of a thread
 constexpr double most_budget_ms = 1e9;
 const CLI::Range at_least_none(0, std::numeric_limits<int>::max());
 const CLI::Range at_least_one(1, std::numeric_limits<int>::max());
-
-std::string joined(int count, const std::function<std::string_view(int)>& name_of) {
-  std::string text;
-  for (int i = 0; i < count; ++i) text += (i != 0 ? ", " : "") + std::string(name_of(i));
-  return text;
-}
 
 /// Of an enumeration whose values the user gives as numbers from 0 to `last`.
 template <class Enum>
@@ -51,9 +45,9 @@ void declare_what(CLI::App& app, Options& o) {
              "Wire format of floats: int8, fp8, int4, or off (default: STRAIT_WIRE)");
   add_parsed(app, "-r,--root", o.root, parse_root, "Root rank, or all (default: 0)");
   const char* sizes = "Sizes";
-  add_parsed(app, "-b,--minbytes", o.min_bytes, parse_bytes, "Smallest size (default: 32M)")->group(sizes);
-  add_parsed(app, "-e,--maxbytes", o.max_bytes, parse_bytes, "Largest size (default: 32M)")->group(sizes);
-  add_parsed(app, "-i,--stepbytes", o.step_bytes, parse_bytes, "Added from size to size (default: 1M)")->group(sizes);
+  add_parsed(app, "-b,--minbytes", o.min_bytes, parse_size, "Smallest size (default: 32M)")->group(sizes);
+  add_parsed(app, "-e,--maxbytes", o.max_bytes, parse_size, "Largest size (default: 32M)")->group(sizes);
+  add_parsed(app, "-i,--stepbytes", o.step_bytes, parse_size, "Added from size to size (default: 1M)")->group(sizes);
   app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")
       ->check(at_least_one)
       ->group(sizes);
@@ -115,7 +109,7 @@ void declare_checks_and_results(CLI::App& app, Options& o) {
   app.add_option("-c,--check", o.checks, "Verified runs of each size; 0: none")
       ->capture_default_str()
       ->check(at_least_none);
-  add_parsed(app, "--check-limit", o.check_limit_bytes, parse_bytes, "Larger sizes are timed and not verified");
+  add_parsed(app, "--check-limit", o.check_limit_bytes, parse_size, "Larger sizes are timed and not verified");
   app.add_option("-R,--local_register", o.registration,
                  "1: buffers that are registered with the communicator; 2: with a baseline as symmetric windows")
       ->check(CLI::Range(0, 2));
@@ -137,69 +131,9 @@ void declare_checks_and_results(CLI::App& app, Options& o) {
 
 }  // namespace
 
-Result<std::size_t> parse_bytes(std::string_view text) {
-  double value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
-  constexpr std::string_view units = "KMGT";
-  const auto unit = suffix.empty() ? 0 : units.find(static_cast<char>(std::toupper(suffix[0])));
-  if (failure != std::errc{} || !(value >= 0) || suffix.size() > 1 || unit == std::string_view::npos)
-    return fail(Code::invalid_argument, "'" + std::string(text) + "' is not a size. Write 8, 1K, 64M or 1G");
-  const double bytes = std::ldexp(value, suffix.empty() ? 0 : 10 * static_cast<int>(unit + 1));
-  if (bytes > 1e15) return fail(Code::invalid_argument, "'" + std::string(text) + "' is more than 1000 terabytes");
-  return static_cast<std::size_t>(bytes);
-}
-
 bool can_have_wire(Collective collective, DataType type, ReduceOp op) {
   return wire::is_wire_collective(collective) && wire::is_wire_type(type) &&
          (!is_reduction(collective) || wire::is_wire_op(op));
-}
-
-std::string_view table_name(DataType type) { return table_names[static_cast<std::size_t>(type)]; }
-std::string_view table_name(ReduceOp op) { return op == ReduceOp::premul_sum ? "mulsum" : name(op); }
-
-Result<std::vector<DataType>> parse_types(std::string_view text) {
-  std::vector<DataType> types;
-  for (int i = 0; i < data_type_count; ++i) {
-    const auto type = static_cast<DataType>(i);
-    if (text == "all" || text == name(type) || text == table_name(type)) types.push_back(type);
-  }
-  if (types.empty())
-    return fail(Code::invalid_argument,
-                "'" + std::string(text) + "' is not an element type. Known: all, " +
-                    joined(data_type_count, [](int i) { return name(static_cast<DataType>(i)); }));
-  return types;
-}
-
-Result<std::vector<ReduceOp>> parse_ops(std::string_view text) {
-  std::vector<ReduceOp> ops;
-  for (int i = 0; i < reduce_op_count; ++i) {
-    const auto op = static_cast<ReduceOp>(i);
-    if (text == "all" || text == name(op) || text == table_name(op)) ops.push_back(op);
-  }
-  if (ops.empty())
-    return fail(Code::invalid_argument,
-                "'" + std::string(text) + "' is not a reduction. Known: all, " +
-                    joined(reduce_op_count, [](int i) { return table_name(static_cast<ReduceOp>(i)); }));
-  return ops;
-}
-
-Result<Collective> parse_collective(std::string_view text) {
-  for (int i = 0; i < collective_count; ++i)
-    if (text == name(static_cast<Collective>(i))) return static_cast<Collective>(i);
-  return fail(Code::invalid_argument,
-              "'" + std::string(text) + "' is not a collective. Known: " + joined(collective_count, [](int i) {
-                return name(static_cast<Collective>(i));
-              }));
-}
-
-Result<std::optional<WireFormat>> parse_wire(std::string_view text) {
-  for (int i = 0; i < wire_format_count; ++i)
-    if (text == name(static_cast<WireFormat>(i))) return static_cast<WireFormat>(i);
-  return fail(Code::invalid_argument,
-              "'" + std::string(text) + "' is not a wire format. Known: " + joined(wire_format_count, [](int i) {
-                return name(static_cast<WireFormat>(i));
-              }));
 }
 
 Result<int> parse_root(std::string_view text) {

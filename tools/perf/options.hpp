@@ -60,24 +60,11 @@ struct Options {
   std::string plot_path;
 };
 
-/// "8", "1K", "64M", "1G" (powers of 1024, either case, fractions such as 1.5M allowed) to bytes.
-Result<std::size_t> parse_bytes(std::string_view text);
-/// A type by Strait's or nccl-tests' name ("float32" or "float"), or "all".
-Result<std::vector<DataType>> parse_types(std::string_view text);
-/// A reduction by name, or "all".
-Result<std::vector<ReduceOp>> parse_ops(std::string_view text);
-Result<Collective> parse_collective(std::string_view text);
-/// A wire format by name, or "off".
-Result<std::optional<WireFormat>> parse_wire(std::string_view text);
 /// A rank, or "all" or -1 for each rank in turn.
 Result<int> parse_root(std::string_view text);
 
 /// Whether calls of more than one rank can have a wire format.
 bool can_have_wire(Collective collective, DataType type, ReduceOp op);
-
-/// nccl-tests' name of a type: what its table, and ours, prints.
-std::string_view table_name(DataType type);
-std::string_view table_name(ReduceOp op);
 
 /// Declares the options on a subcommand. CLI11 fills `options` while parsing.
 void declare_options(CLI::App& app, Options& options);

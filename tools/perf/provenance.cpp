@@ -3,8 +3,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,18 +11,10 @@
 #include <thread>
 
 #include "strait/strait.h"
+#include "utc.hpp"
 
 namespace strait::perf {
 namespace {
-
-std::string utc_now() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 /// The processor's model as the kernel names it; "" where it does not.
 std::string processor_name() {
@@ -53,7 +43,7 @@ nlohmann::ordered_json environment() {
 nlohmann::ordered_json provenance() {
   utsname name{};
   uname(&name);
-  return {{"time", utc_now()},
+  return {{"time", tools::utc_now()},
           {"strait_version", STRAIT_VERSION},
           {"git_commit", STRAIT_GIT_COMMIT},
           {"compiler", STRAIT_COMPILER},

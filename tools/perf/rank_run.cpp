@@ -16,6 +16,7 @@
 #include "perf/peer_rates.hpp"
 #include "perf/table.hpp"
 #include "plan/request.hpp"
+#include "words.hpp"
 
 namespace strait::perf {
 namespace {
@@ -114,7 +115,7 @@ Status RankRun::find_settings() {
   STRAIT_TRY(value_of("STRAIT_WIRE", wire));
   STRAIT_TRY(value_of("STRAIT_ALGORITHM", algorithm));
   STRAIT_TRY(value_of("STRAIT_TUNING_FILE", tuning));
-  STRAIT_ASSIGN(const auto of_environment, parse_wire(wire));
+  STRAIT_ASSIGN(const auto of_environment, tools::parse_wire(wire));
   wire_ = options_.wire.value_or(*of_environment);
   in_rank_order_ = gpu_ != nullptr || (tuning.empty() && forces_rank_order(algorithm));
   return {};

@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 
-#include "base/error.hpp"
 #include "perf/options.hpp"
 #include "perf/results.hpp"
 
@@ -24,13 +23,5 @@ struct Report {
 
 /// Machine, versions, settings and results.
 std::string to_json(const Report& report);
-
-/// Of a drawing: an error unless its name ends in .svg, or is that of a device or pipe.
-Status check_svg(const std::string& option, const std::string& path);
-
-Status write_file(const std::string& path, const std::string& text);
-
-/// That `write_file` will be able to, as far as can be told without writing: asked before what takes long.
-Status check_writable(const std::string& path);
 
 }  // namespace strait::perf

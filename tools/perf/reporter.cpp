@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "files.hpp"
 #include "perf/last_times.hpp"
 #include "perf/plot.hpp"
 #include "perf/table.hpp"
@@ -80,9 +81,9 @@ Status Reporter::finish() {
   progress_.clear();
   print(footer(report_.options, summarise(report_.rows)));
   const Options& o = report_.options;
-  if (!o.json_path.empty()) STRAIT_TRY(write_file(o.json_path, to_json(report_)));
+  if (!o.json_path.empty()) STRAIT_TRY(tools::write_file(o.json_path, to_json(report_)));
   if (!o.plot_path.empty())
-    STRAIT_TRY(write_file(o.plot_path, o.plot_path.ends_with(".html") ? plot_html(report_) : plot_svg(report_)));
+    STRAIT_TRY(tools::write_file(o.plot_path, o.plot_path.ends_with(".html") ? plot_html(report_) : plot_svg(report_)));
   keep();
   return {};
 }

@@ -20,6 +20,7 @@
 
 #include "base/environment.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "perf/bookkeeping.hpp"
 #include "perf/call.hpp"
 #include "perf/gpu.hpp"
@@ -179,7 +180,7 @@ void heed_nccl_p2p_disable() {
 Status check_files(const Options& options, const Process& process) {
   if (process.index != 0) return {};
   for (const std::string& path : {options.json_path, options.plot_path})
-    if (!path.empty()) STRAIT_TRY(check_writable(path));
+    if (!path.empty()) STRAIT_TRY(tools::check_writable(path));
   return {};
 }
 
@@ -229,7 +230,7 @@ int run(const Options& options) {
     session.report(status.error());
   if (reporter != nullptr && !session.broken())
     if (auto status = reporter->finish(); !status) session.report(status.error());
-  return session.failed() ? 1 : 0;
+  return session.failed() ? tools::failed : 0;
 }
 
 }  // namespace strait::perf

@@ -1,4 +1,5 @@
 #include "perf/table.hpp"
+#include "words.hpp"
 
 #include <fmt/format.h>
 #include <strait/strait.h>
@@ -165,8 +166,8 @@ std::string prediction_header(const Options& o, std::span<const RankInfo> ranks,
 std::string table_row(const Row& row, bool cpu_time, bool has_floors) {
   const std::string tail = (has_floors ? floor_of_row(row) : "") + "\n";
   const std::string what =
-      fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count, table_name(row.subject.type),
-                  row.subject.op ? table_name(*row.subject.op) : "none", row.subject.root);
+      fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count, tools::table_name(row.subject.type),
+                  row.subject.op ? tools::table_name(*row.subject.op) : "none", row.subject.root);
   if (row.baseline_out_of_place)
     return what + comparison(row.out_of_place, row.baseline_out_of_place, cpu_time) +
            comparison(row.in_place, row.baseline_in_place, cpu_time) + tail;

@@ -30,7 +30,7 @@ using Json = nlohmann::ordered_json;
 std::string note_of(const Explanation& e, const PredictedPlan& plan, bool chosen) {
   if (chosen) return plan.runs ? "chosen" : "asked for; GPU ranks never run it";
   const PredictedPlan& choice = e.prediction.choice();
-  if (e.wish.wire != WireFormat::off) return "exact";
+  if (e.options.wire != WireFormat::off) return "exact";
   if (plan.algorithm == choice.algorithm && !plan.runs)
     return plan.executor == cpu_sums_executor ? "added up by CPUs, which is not done here"
                                               : "added up by GPUs, which is not done here";
@@ -43,12 +43,12 @@ std::string note_of(const Explanation& e, const PredictedPlan& plan, bool chosen
 }
 
 std::string operation_text(const Explanation& e) {
-  std::string text(name(e.wish.collective));
-  if (e.wish.collective != Collective::barrier) text += " of " + perf::bytes_label(static_cast<double>(e.bytes));
-  if (e.wish.collective != Collective::barrier) text += fmt::format(", {}", name(e.wish.type));
-  if (is_reduction(e.wish.collective)) text += fmt::format(" {}", name(e.wish.op));
-  if (has_root(e.wish.collective)) text += fmt::format(", root {}", e.wish.root);
-  if (e.wish.wire != WireFormat::off) text += fmt::format(", {} on the wire", name(e.wish.wire));
+  std::string text(name(e.options.collective));
+  if (e.options.collective != Collective::barrier) text += " of " + perf::bytes_label(static_cast<double>(e.bytes));
+  if (e.options.collective != Collective::barrier) text += fmt::format(", {}", name(e.options.type));
+  if (is_reduction(e.options.collective)) text += fmt::format(" {}", name(e.options.op));
+  if (has_root(e.options.collective)) text += fmt::format(", root {}", e.options.root);
+  if (e.options.wire != WireFormat::off) text += fmt::format(", {} on the wire", name(e.options.wire));
   return text + fmt::format(", on {} ranks", e.machine.request.ranks);
 }
 
@@ -176,11 +176,11 @@ std::vector<LevelUse> level_uses(const Machine& machine, const ClockResult& time
   return uses;
 }
 
-Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
+Result<Explanation> explain(const MachineOptions& machine, const OperationOptions& options, std::size_t bytes,
                             const std::string& algorithm, const Progress& progress) {
-  Explanation e{.machine = {}, .wish = wish, .bytes = bytes, .operation = {}, .prediction = {}, .measured = {}};
+  Explanation e{.machine = {}, .options = options, .bytes = bytes, .operation = {}, .prediction = {}, .measured = {}};
   STRAIT_ASSIGN(e.machine, machine_of(machine));
-  STRAIT_ASSIGN(e.operation, operation_of(wish, bytes, e.machine.request.ranks));
+  STRAIT_ASSIGN(e.operation, operation_of(options, bytes, e.machine.request.ranks));
   const std::uint32_t ranks = e.machine.request.ranks;
   Progress of_plans;
   if (progress && ranks > most_ranks_in_silence)
@@ -191,8 +191,8 @@ Result<Explanation> explain(const MachineWish& machine, const OperationWish& wis
 
 Result<std::string> settings_left_out(const Environment& environment) {
   STRAIT_ASSIGN(std::string text, perf::settings_text(environment));
-  if (environment.is_set("STRAIT_TUNING_FILE"))
-    text += (text.empty() ? "" : " ") + ("STRAIT_TUNING_FILE=" + environment.raw("STRAIT_TUNING_FILE"));
+  STRAIT_ASSIGN(const std::string tuning_file, environment.text("STRAIT_TUNING_FILE"));
+  if (!tuning_file.empty()) text += (text.empty() ? "" : " ") + ("STRAIT_TUNING_FILE=" + tuning_file);
   return text;
 }
 
@@ -200,9 +200,9 @@ namespace {
 
 /// Of other calls `strait perf` heeds no wire format.
 bool may_have_wire(const Explanation& about) {
-  const OperationWish& wish = about.wish;
-  return about.machine.request.ranks > 1 && wire::is_wire_collective(wish.collective) &&
-         wire::is_wire_type(wish.type) && (!is_reduction(wish.collective) || wire::is_wire_op(wish.op));
+  const OperationOptions& options = about.options;
+  return about.machine.request.ranks > 1 && wire::is_wire_collective(options.collective) &&
+         wire::is_wire_type(options.type) && (!is_reduction(options.collective) || wire::is_wire_op(options.op));
 }
 
 /// What `strait perf` was asked to send in.
@@ -230,25 +230,25 @@ bool is_plain(const Json& settings) {
 
 /// The kind and number of ranks, the collective, how it is called, and what travels.
 bool is_about(const Json& json, const Explanation& about) {
-  const OperationWish& wish = about.wish;
+  const OperationOptions& options = about.options;
   const Json& ranks = json["ranks"];
   const bool same_ranks = ranks.size() == about.machine.request.ranks &&
                           std::all_of(ranks.begin(), ranks.end(),
                                       [&](const Json& rank) { return rank.contains("gpu") == about.machine.gpus; });
   return !json.contains("prediction") && same_ranks &&
-         json.value("/settings/collective"_json_pointer, "") == name(wish.collective) && is_plain(json["settings"]) &&
-         (!may_have_wire(about) || wire_of(json) == name(wish.wire));
+         json.value("/settings/collective"_json_pointer, "") == name(options.collective) &&
+         is_plain(json["settings"]) && (!may_have_wire(about) || wire_of(json) == name(options.wire));
 }
 
 /// What lies in the way of something else than results throws.
 std::optional<Measured> find_row(const Json& json, const std::string& path, const Explanation& about) {
-  const OperationWish& wish = about.wish;
-  const Json op = is_reduction(wish.collective) ? Json(name(wish.op)) : Json();
+  const OperationOptions& options = about.options;
+  const Json op = is_reduction(options.collective) ? Json(name(options.op)) : Json();
   if (!is_about(json, about)) return std::nullopt;
   for (const Json& row : json["results"]) {
-    const bool same = row.value("bytes", std::size_t{0}) == about.bytes && row.value("type", "") == name(wish.type) &&
-                      row.value("op", Json()) == op &&
-                      (!has_root(wish.collective) || row.value("root", Json()) == Json(wish.root));
+    const bool same = row.value("bytes", std::size_t{0}) == about.bytes &&
+                      row.value("type", "") == name(options.type) && row.value("op", Json()) == op &&
+                      (!has_root(options.collective) || row.value("root", Json()) == Json(options.root));
     if (!same || !row.contains("out_of_place")) continue;
     const Json& found = row["out_of_place"];
     const std::string time = json.value("/provenance/time"_json_pointer, "");
@@ -276,19 +276,19 @@ Result<std::optional<Measured>> find_measured(const std::string& path, const Exp
 
 Result<std::optional<Measured>> find_kept(const std::string& path, const Explanation& about,
                                           const Environment& environment) {
-  const OperationWish& wish = about.wish;
+  const OperationOptions& options = about.options;
   STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));  // none is kept that --wire names
-  if (may_have_wire(about) && wire != name(wish.wire)) return std::nullopt;
+  if (may_have_wire(about) && wire != name(options.wire)) return std::nullopt;
   perf::TimedOperation operation{
-      .collective = wish.collective,
+      .collective = options.collective,
       .bytes = about.bytes,
-      .subject = {.type = wish.type, .op = {}, .root = -1},
+      .subject = {.type = options.type, .op = {}, .root = -1},
       .ranks = about.machine.request.ranks,
       .bus_ids = about.machine.bus_ids,
       .settings = {},
   };
-  if (is_reduction(wish.collective)) operation.subject.op = wish.op;
-  if (has_root(wish.collective)) operation.subject.root = static_cast<int>(wish.root);
+  if (is_reduction(options.collective)) operation.subject.op = options.op;
+  if (has_root(options.collective)) operation.subject.root = static_cast<int>(options.root);
   STRAIT_ASSIGN(operation.settings, perf::settings_text(environment));
   STRAIT_ASSIGN(const auto last, perf::find_last_time(path, operation));
   if (!last) return std::nullopt;
@@ -322,12 +322,12 @@ std::string to_json(const Explanation& e) {
   Json json = {{"program", "strait explain"}, {"prediction", true}, {"provenance", perf::provenance()}};
   json["machine"] = e.machine.name;
   json["ranks"] = e.machine.places;
-  json["collective"] = name(e.wish.collective);
+  json["collective"] = name(e.options.collective);
   json["bytes"] = e.bytes;
-  json["type"] = name(e.wish.type);
-  json["op"] = is_reduction(e.wish.collective) ? Json(name(e.wish.op)) : Json();
-  json["wire"] = name(e.wish.wire);
-  json["root"] = has_root(e.wish.collective) ? Json(e.wish.root) : Json();
+  json["type"] = name(e.options.type);
+  json["op"] = is_reduction(e.options.collective) ? Json(name(e.options.op)) : Json();
+  json["wire"] = name(e.options.wire);
+  json["root"] = has_root(e.options.collective) ? Json(e.options.root) : Json();
   json["why"] = e.prediction.why;
   json["left_out"] = e.left_out;
   json["measured_us"] = e.measured ? Json(e.measured->time_us) : Json();

@@ -18,7 +18,7 @@ struct Measured {
 
 struct Explanation {
   Machine machine;
-  OperationWish wish;
+  OperationOptions options;
   std::size_t bytes = 0;
   Operation operation;
   Prediction prediction;
@@ -31,7 +31,7 @@ struct Explanation {
 inline constexpr std::uint32_t most_ranks_in_silence = 64;
 
 /// `progress`: told only of so many ranks.
-Result<Explanation> explain(const MachineWish& machine, const OperationWish& wish, std::size_t bytes,
+Result<Explanation> explain(const MachineOptions& machine, const OperationOptions& options, std::size_t bytes,
                             const std::string& algorithm, const Progress& progress = {});
 
 /// "STRAIT_ALGORITHM=ring STRAIT_TUNING_FILE=..."; an error if one of them is not accepted.

@@ -10,7 +10,6 @@
 #include "parsed_option.hpp"
 #include "perf/axis.hpp"
 #include "perf/geometry.hpp"
-#include "perf/options.hpp"
 #include "perf/table.hpp"
 #include "select/calibration.hpp"
 #include "select/find_exchange_rates.hpp"
@@ -18,6 +17,7 @@
 #include "topology/detect.hpp"
 #include "topology/file.hpp"
 #include "topology/files.hpp"
+#include "words.hpp"
 
 namespace strait::sim {
 namespace {
@@ -56,39 +56,40 @@ Result<Topology> topology_of(const std::string& from) {
   return is_fixture || !is_path ? load_fixture(from) : load_topology_file(from);
 }
 
-Result<Machine> machine_on(const Topology& topology, const MachineWish& wish) {
-  if (wish.host || topology.all(DeviceKind::gpu).empty()) return place_on_cpus(topology, wish.ranks);
+Result<Machine> machine_on(const Topology& topology, const MachineOptions& options) {
+  if (options.host || topology.all(DeviceKind::gpu).empty()) return place_on_cpus(topology, options.ranks);
   const KnownRates& known = process_rates();
-  STRAIT_ASSIGN(Machine machine, place_on_gpus(topology, wish.ranks, known_gpu_rates(topology, known)));
+  STRAIT_ASSIGN(Machine machine, place_on_gpus(topology, options.ranks, known_gpu_rates(topology, known)));
   // Of this machine communicators take nothing that is only assumed.
-  if (wish.topology.empty() && machine.arena && machine.arena != kernels::ArenaKind::nvlink)
+  if (options.topology.empty() && machine.arena && machine.arena != kernels::ArenaKind::nvlink)
     machine.exchange = exchange_rates(topology, known, machine.bus_ids, machine.arena == kernels::ArenaKind::host);
   return machine;
 }
 
-Result<Machine> machine_of(const MachineWish& wish) {
-  STRAIT_ASSIGN(const Topology topology, topology_of(wish.topology));
-  const bool on_cpus = wish.host || topology.all(DeviceKind::gpu).empty();
-  return wish.topology.empty() && on_cpus ? this_hosts_cpus(wish.ranks) : machine_on(topology, wish);
+Result<Machine> machine_of(const MachineOptions& options) {
+  STRAIT_ASSIGN(const Topology topology, topology_of(options.topology));
+  const bool on_cpus = options.host || topology.all(DeviceKind::gpu).empty();
+  return options.topology.empty() && on_cpus ? this_hosts_cpus(options.ranks) : machine_on(topology, options);
 }
 
-Result<Operation> operation_of(const OperationWish& wish, std::size_t bytes, std::uint32_t ranks) {
-  const std::size_t blocks = larger_buffer_count(wish.collective, 1, ranks);  // of a buffer
-  std::size_t count = perf::geometry(wish.collective, bytes, wish.type, ranks, 0).count;
+Result<Operation> operation_of(const OperationOptions& options, std::size_t bytes, std::uint32_t ranks) {
+  const std::size_t blocks = larger_buffer_count(options.collective, 1, ranks);  // of a buffer
+  std::size_t count = perf::geometry(options.collective, bytes, options.type, ranks, 0).count;
   if (count == 0)
-    count = bytes / size_bytes(wish.type) / blocks;  // too short for the 16 bytes a block of `strait perf`
-  if (count == 0 && wish.collective != Collective::barrier)
-    return fail(Code::invalid_argument, too_short(bytes, name(wish.type), blocks, size_bytes(wish.type) * blocks));
-  return Operation{wish.collective, wish.type, wish.op, count, wish.root, wish.wire};
+    count = bytes / size_bytes(options.type) / blocks;  // too short for the 16 bytes a block of `strait perf`
+  if (count == 0 && options.collective != Collective::barrier)
+    return fail(Code::invalid_argument,
+                too_short(bytes, name(options.type), blocks, size_bytes(options.type) * blocks));
+  return Operation{options.collective, options.type, options.op, count, options.root, options.wire};
 }
 
-void declare_wishes(CLI::App& app, OperationWish& operation, MachineWish& machine) {
-  tools::add_parsed(app, "collective", operation.collective, perf::parse_collective, "Such as all-reduce")->required();
-  tools::add_parsed(app, "-d,--datatype,--type", operation.type, perf::parse_types, "Element type (default: float)");
-  tools::add_parsed(app, "-o,--op", operation.op, perf::parse_ops,
+void declare_options(CLI::App& app, OperationOptions& operation, MachineOptions& machine) {
+  tools::add_parsed(app, "collective", operation.collective, tools::parse_collective, "Such as all-reduce")->required();
+  tools::add_parsed(app, "-d,--datatype,--type", operation.type, tools::parse_types, "Element type (default: float)");
+  tools::add_parsed(app, "-o,--op", operation.op, tools::parse_ops,
                     "Reduction: sum, prod, max, min, avg (default: sum)");
   app.add_option("-r,--root", operation.root, "Root rank")->capture_default_str();
-  tools::add_parsed(app, "--wire", operation.wire, perf::parse_wire,
+  tools::add_parsed(app, "--wire", operation.wire, tools::parse_wire,
                     "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
   app.add_option("--topology", machine.topology,
                  "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
@@ -110,8 +111,8 @@ Bandwidths bandwidths(const Operation& operation, std::uint32_t ranks, double ti
   return {algorithm_gbps, algorithm_gbps * perf::bus_factor(operation.collective, ranks)};
 }
 
-std::string op_text(const OperationWish& wish) {
-  return is_reduction(wish.collective) ? std::string(name(wish.op)) : "none";
+std::string op_text(const OperationOptions& options) {
+  return is_reduction(options.collective) ? std::string(name(options.op)) : "none";
 }
 
 }  // namespace strait::sim

@@ -7,12 +7,15 @@
 
 #include "base/environment.hpp"
 #include "exit_code.hpp"
+#include "files.hpp"
 #include "perf/geometry.hpp"
 #include "perf/plot.hpp"
+#include "perf/report.hpp"
 #include "perf/table.hpp"
 #include "safe_print.hpp"
 #include "sim/gpu_ranks.hpp"
 #include "sim/machine_source.hpp"
+#include "words.hpp"
 
 namespace strait::sim {
 namespace {
@@ -22,27 +25,27 @@ Result<WireFormat> wire_of(const perf::Options& options) {
   if (options.wire) return *options.wire;
   const auto of_environment = Environment().text("STRAIT_WIRE");
   if (!of_environment) return fail(Code::invalid_usage, of_environment.error().message);  // no option is wrong
-  STRAIT_ASSIGN(const auto wire, perf::parse_wire(*of_environment));
+  STRAIT_ASSIGN(const auto wire, tools::parse_wire(*of_environment));
   return *wire;
 }
 
-Result<perf::Row> predicted_row(const Machine& machine, const OperationWish& wish, std::size_t bytes,
+Result<perf::Row> predicted_row(const Machine& machine, const OperationOptions& options, std::size_t bytes,
                                 std::size_t extra_elements) {
   const std::uint32_t ranks = machine.request.ranks;
-  const perf::Geometry geometry = perf::geometry(wish.collective, bytes, wish.type, ranks, 0, extra_elements);
-  const std::size_t blocks = larger_buffer_count(wish.collective, 1, ranks);
-  if (geometry.count == 0 && wish.collective != Collective::barrier)
+  const perf::Geometry geometry = perf::geometry(options.collective, bytes, options.type, ranks, 0, extra_elements);
+  const std::size_t blocks = larger_buffer_count(options.collective, 1, ranks);
+  if (geometry.count == 0 && options.collective != Collective::barrier)
     return fail(Code::invalid_argument,
-                too_short(bytes, name(wish.type), blocks, blocks > 1 ? 16 * blocks : size_bytes(wish.type)));
-  const Operation operation{wish.collective, wish.type, wish.op, geometry.count, wish.root, wish.wire};
+                too_short(bytes, name(options.type), blocks, blocks > 1 ? 16 * blocks : size_bytes(options.type)));
+  const Operation operation{options.collective, options.type, options.op, geometry.count, options.root, options.wire};
   STRAIT_ASSIGN(const Prediction prediction, predict_ranks(machine, operation));
   const double time_us = prediction.choice().time.total_us;
   const Bandwidths rates = bandwidths(operation, ranks, time_us);
   perf::Row row;
-  row.bytes = geometry.buffer_count() * size_bytes(wish.type);
+  row.bytes = geometry.buffer_count() * size_bytes(options.type);
   row.count = operation.count;
-  row.subject = {wish.type, is_reduction(wish.collective) ? std::optional(wish.op) : std::nullopt,
-                 has_root(wish.collective) ? static_cast<int>(wish.root) : -1};
+  row.subject = {options.type, is_reduction(options.collective) ? std::optional(options.op) : std::nullopt,
+                 has_root(options.collective) ? static_cast<int>(options.root) : -1};
   row.out_of_place = {time_us, 0, rates.algorithm_gbps, rates.bus_gbps, time_us, time_us, std::nullopt};
   if (geometry.has_in_place) row.in_place = row.out_of_place;
   return row;
@@ -63,9 +66,9 @@ Status print(const perf::Options& options) {
   for (const perf::Row& row : report.rows) tools::print(stdout, "{}", perf::table_row(row, false));
   tools::print(stdout, "# {:<20} : {:g} (predicted)\n", "Avg bus bandwidth",
                perf::summarise(report.rows).mean_bus_gbps);
-  if (!options.json_path.empty()) STRAIT_TRY(perf::write_file(options.json_path, perf::to_json(report)));
+  if (!options.json_path.empty()) STRAIT_TRY(tools::write_file(options.json_path, perf::to_json(report)));
   if (!options.plot_path.empty())
-    STRAIT_TRY(perf::write_file(
+    STRAIT_TRY(tools::write_file(
         options.plot_path, options.plot_path.ends_with(".html") ? perf::plot_html(report) : perf::plot_svg(report)));
   return {};
 }

@@ -24,12 +24,12 @@ Result<std::uint32_t> parse_count(std::string_view text) {
   return count;
 }
 
-Result<Point> point(const Machine& machine, const OperationWish& wish, std::size_t bytes, const std::string& algorithm,
-                    const Progress& progress) {
+Result<Point> point(const Machine& machine, const OperationOptions& options, std::size_t bytes,
+                    const std::string& algorithm, const Progress& progress) {
   if (progress && machine.request.ranks > most_ranks_in_silence)
-    progress(fmt::format("simulates {} of {} on {} ranks", algorithm.empty() ? name(wish.collective) : algorithm,
+    progress(fmt::format("simulates {} of {} on {} ranks", algorithm.empty() ? name(options.collective) : algorithm,
                          perf::bytes_label(static_cast<double>(bytes)), machine.request.ranks));
-  STRAIT_ASSIGN(const Operation operation, operation_of(wish, bytes, machine.request.ranks));
+  STRAIT_ASSIGN(const Operation operation, operation_of(options, bytes, machine.request.ranks));
   STRAIT_ASSIGN(Prediction prediction, predict_ranks(machine, operation, {.algorithm = algorithm}));
   Point point{machine.request.ranks, bytes, std::move(prediction.plans.front()), {}, {}};
   point.plan.time.timeline = {};
@@ -75,14 +75,14 @@ std::vector<std::uint32_t> default_ranks(std::uint32_t most) {
   return ranks;
 }
 
-Result<Sweep> sweep(const SweepWish& wish) {
-  MachineWish largest = wish.machine;
-  std::vector<std::uint32_t> ranks = wish.ranks;
+Result<Sweep> sweep(const SweepOptions& options) {
+  MachineOptions largest = options.machine;
+  std::vector<std::uint32_t> ranks = options.ranks;
   largest.ranks = ranks.empty() ? 0 : ranks.back();
   if (ranks.empty()) {
-    STRAIT_ASSIGN(const Topology topology, topology_of(wish.machine.topology));
+    STRAIT_ASSIGN(const Topology topology, topology_of(options.machine.topology));
     const auto gpus = static_cast<std::uint32_t>(topology.all(DeviceKind::gpu).size());
-    if (gpus > 0 && !wish.machine.host) {
+    if (gpus > 0 && !options.machine.host) {
       ranks = default_ranks(gpus);
     } else {
       STRAIT_ASSIGN(const Machine cpus, machine_of(largest));
@@ -91,25 +91,25 @@ Result<Sweep> sweep(const SweepWish& wish) {
     largest.ranks = ranks.back();
   }
   STRAIT_ASSIGN(const Machine machine, machine_of(largest));
-  Sweep result{machine.name, wish.operation, {}, {}};
-  OperationWish exact = wish.operation;
+  Sweep result{machine.name, options.operation, {}, {}};
+  OperationOptions exact = options.operation;
   exact.wire = WireFormat::off;
-  std::vector<std::pair<std::string, OperationWish>> curves{{wish.algorithm, wish.operation}};
-  if (exact.wire != wish.operation.wire) curves.emplace_back(wish.algorithm, exact);
-  for (const std::string& other : wish.against) curves.emplace_back(other, exact);
+  std::vector<std::pair<std::string, OperationOptions>> curves{{options.algorithm, options.operation}};
+  if (exact.wire != options.operation.wire) curves.emplace_back(options.algorithm, exact);
+  for (const std::string& other : options.against) curves.emplace_back(other, exact);
   for (const auto& [algorithm, operation] : curves) {
     std::string name = algorithm.empty() ? "Strait's choice" : label_of(algorithm, machine);
     if (operation.wire != WireFormat::off) name += fmt::format(", {} on the wire", strait::name(operation.wire));
     Curve by_size{name, {}}, by_ranks{name, {}};
-    for (const std::size_t bytes : wish.sizes_bytes) {
-      STRAIT_ASSIGN(Point one, point(machine, operation, bytes, algorithm, wish.progress));
+    for (const std::size_t bytes : options.sizes_bytes) {
+      STRAIT_ASSIGN(Point one, point(machine, operation, bytes, algorithm, options.progress));
       by_size.points.push_back(std::move(one));
     }
     for (const std::uint32_t count : ranks) {
-      MachineWish smaller = largest;
+      MachineOptions smaller = largest;
       smaller.ranks = count;
       STRAIT_ASSIGN(const Machine some, machine_of(smaller));
-      STRAIT_ASSIGN(Point one, point(some, operation, wish.sizes_bytes.back(), algorithm, wish.progress));
+      STRAIT_ASSIGN(Point one, point(some, operation, options.sizes_bytes.back(), algorithm, options.progress));
       by_ranks.points.push_back(std::move(one));
     }
     result.by_size.push_back(std::move(by_size));

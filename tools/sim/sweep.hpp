@@ -11,9 +11,9 @@
 /// `strait sim`: predictions over sizes and over ranks.
 namespace strait::sim {
 
-struct SweepWish {
-  MachineWish machine;  ///< `ranks` is not used
-  OperationWish operation;
+struct SweepOptions {
+  MachineOptions machine;  ///< `ranks` is not used
+  OperationOptions operation;
   std::vector<std::size_t> sizes_bytes;  ///< ascending
   std::vector<std::uint32_t> ranks;      ///< ascending; empty: as default_ranks() says
   std::string algorithm;                 ///< instead of the choice
@@ -36,7 +36,7 @@ struct Curve {
 
 struct Sweep {
   std::string machine;
-  OperationWish operation;
+  OperationOptions operation;
   std::vector<Curve> by_size;   ///< on the most ranks
   std::vector<Curve> by_ranks;  ///< at the largest size
 };
@@ -49,7 +49,7 @@ Result<std::vector<std::uint32_t>> parse_ranks(std::string_view text);
 /// 2, 3, ... up to 16; beyond that powers of two, and never more than 64 by themselves (larger ones take long).
 std::vector<std::uint32_t> default_ranks(std::uint32_t most);
 
-Result<Sweep> sweep(const SweepWish& wish);
+Result<Sweep> sweep(const SweepOptions& options);
 
 std::string to_text(const Sweep& sweep);
 std::string to_json(const Sweep& sweep);

@@ -10,7 +10,7 @@
 /// all ranks while the backward pass goes on. docs/simulation.md gives the formula.
 namespace strait::sim {
 
-struct TrainingWish {
+struct TrainingOptions {
   double parameters = 0;
   double bytes_per_parameter = 4;
   double compute_ms = 0;            ///< of a step on one GPU: forward, backward and optimizer
@@ -35,23 +35,26 @@ struct TrainingCurve {
 };
 
 /// An error names the number that makes no sense.
-Status validate(const TrainingWish& wish);
+Status validate(const TrainingOptions& options);
 
 /// The end of a step whose buckets take `bucket_ms` each to sum.
-double step_ms(const TrainingWish& wish, double bucket_ms);
+double step_ms(const TrainingOptions& options, double bucket_ms);
 
 /// The bytes of a bucket: whole elements of `type`.
-std::size_t bucket_bytes(const TrainingWish& wish, DataType type);
+std::size_t bucket_bytes(const TrainingOptions& options, DataType type);
 
-Result<std::vector<TrainingCurve>> train(const TrainingWish& wish, const MachineWish& machine, DataType type,
+Result<std::vector<TrainingCurve>> train(const TrainingOptions& options, const MachineOptions& machine, DataType type,
                                          const std::vector<std::uint32_t>& ranks,
                                          const std::vector<std::string>& against);
 
 /// "3.04e+08 parameters of 4 bytes, ...".
-std::string description(const TrainingWish& wish);
-std::string to_text(const TrainingWish& wish, const std::string& machine, const std::vector<TrainingCurve>& curves);
-std::string to_json(const TrainingWish& wish, const std::string& machine, const std::vector<TrainingCurve>& curves);
+std::string description(const TrainingOptions& options);
+std::string to_text(const TrainingOptions& options, const std::string& machine,
+                    const std::vector<TrainingCurve>& curves);
+std::string to_json(const TrainingOptions& options, const std::string& machine,
+                    const std::vector<TrainingCurve>& curves);
 /// Samples per second and efficiency over ranks.
-std::string plot_svg(const TrainingWish& wish, const std::string& machine, const std::vector<TrainingCurve>& curves);
+std::string plot_svg(const TrainingOptions& options, const std::string& machine,
+                     const std::vector<TrainingCurve>& curves);
 
 }  // namespace strait::sim

@@ -17,6 +17,7 @@
 #include "perf/call.hpp"
 #include "perf/options.hpp"
 #include "perf/provenance.hpp"
+#include "words.hpp"
 
 namespace strait::race {
 namespace {
@@ -69,7 +70,7 @@ class Hunt {
     // is then never launched by a rank that shares the GPU.
     limits_.graphs = gpus_ >= static_cast<int>(limits_.ranks);
     if (!limits_.graphs) std::printf("# ranks share a GPU: no graphs\n");
-    limits_.max_bytes = good(perf::parse_bytes(settings_.max_bytes));
+    limits_.max_bytes = good(tools::parse_size(settings_.max_bytes));
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     std::printf("# %u ranks on %d GPUs, seed %llu, from batch %llu on\n", limits_.ranks, gpus_,
                 static_cast<unsigned long long>(settings_.seed),

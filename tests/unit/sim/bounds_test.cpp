@@ -341,7 +341,7 @@ TEST(Fixtures, TheRingThroughHostMemoryMovesWhatTheTextbookSays) {
 
 TEST(Fixtures, OnTenGpusTheChoiceIsWellAheadOfTheRing) {
   for (std::uint32_t ranks = 2; ranks <= 10; ++ranks) {
-    const MachineWish machine{"10x-rtx3090", ranks, false};
+    const MachineOptions machine{"10x-rtx3090", ranks, false};
     const auto choice = explain(machine, {}, static_cast<std::size_t>(s), "");
     const auto ring = explain(machine, {}, static_cast<std::size_t>(s), "ring");
     ASSERT_TRUE(choice && ring);

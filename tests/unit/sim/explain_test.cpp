@@ -25,15 +25,16 @@ using testing::HasSubstr;
 using testing::Not;
 using Json = nlohmann::json;
 
-Explanation explained(const MachineWish& machine, const OperationWish& wish = {}, std::size_t bytes = 1 << 20) {
-  auto e = explain(machine, wish, bytes, "");
+Explanation explained(const MachineOptions& machine, const OperationOptions& options = {},
+                      std::size_t bytes = 1 << 20) {
+  auto e = explain(machine, options, bytes, "");
   EXPECT_TRUE(e) << (e ? "" : e.error().message);
   return std::move(e).value();
 }
 
-std::string error_of(const MachineWish& machine, const OperationWish& wish = {}, std::size_t bytes = 1 << 20,
+std::string error_of(const MachineOptions& machine, const OperationOptions& options = {}, std::size_t bytes = 1 << 20,
                      const std::string& algorithm = "") {
-  const auto e = explain(machine, wish, bytes, algorithm);
+  const auto e = explain(machine, options, bytes, algorithm);
   EXPECT_FALSE(e);
   return e ? "" : e.error().message;
 }
@@ -178,7 +179,7 @@ TEST(Explain, AChoiceThatIsSlowerThanTheNextPlanSaysWhyItIsTaken) {
                                           "lanes (1, not "));
 }
 
-TEST(Explain, BadQuestionsAreErrorsThatSayWhatToDo) {
+TEST(Explain, BadOptionsAreErrorsThatSayWhatToDo) {
   EXPECT_THAT(error_of({"vax", 0, false}), AllOf(HasSubstr("no machine 'vax'"), HasSubstr("10x-rtx3090")));
   EXPECT_THAT(error_of({"/no/such/file.json", 0, false}), AllOf(HasSubstr("/no/such/file.json"), HasSubstr("No such")));
   EXPECT_THAT(error_of({"4x-h200", 5, false}), HasSubstr("more than the 4 GPUs"));

@@ -21,7 +21,7 @@ std::size_t occurrences(const std::string& text, const std::string& what) {
   return count;
 }
 
-SweepWish ten_gpus() {
+SweepOptions ten_gpus() {
   return {.machine = {"10x-rtx3090", 0, false},
           .operation = {},
           .sizes_bytes = {1 << 10, 1 << 20, 64 << 20},
@@ -97,25 +97,25 @@ TEST(Sweep, LabelsOfCurvesThatEndAtOnePlaceStandApart) {
 }
 
 TEST(Sweep, DrawsASingleRankCountAndMachinesWithoutGpus) {
-  SweepWish wish = ten_gpus();
-  wish.machine.topology = "laptop";
-  wish.ranks = {4};
-  wish.against.clear();
-  const auto result = sweep(wish);
+  SweepOptions options = ten_gpus();
+  options.machine.topology = "laptop";
+  options.ranks = {4};
+  options.against.clear();
+  const auto result = sweep(options);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_THAT(plot_svg(*result), AllOf(HasSubstr("DRAM"), Not(HasSubstr("nan"))));
 }
 
-TEST(Sweep, BadWishesAreErrors) {
-  SweepWish wish = ten_gpus();
-  wish.ranks = {11};
-  EXPECT_THAT(sweep(wish).error().message, HasSubstr("more than the 10 GPUs"));
-  wish = ten_gpus();
-  wish.against = {"rnig"};
-  EXPECT_THAT(sweep(wish).error().message, HasSubstr("rnig"));
-  wish = ten_gpus();
-  wish.machine.topology = "vax";
-  EXPECT_THAT(sweep(wish).error().message, HasSubstr("vax"));
+TEST(Sweep, BadOptionsAreErrors) {
+  SweepOptions options = ten_gpus();
+  options.ranks = {11};
+  EXPECT_THAT(sweep(options).error().message, HasSubstr("more than the 10 GPUs"));
+  options = ten_gpus();
+  options.against = {"rnig"};
+  EXPECT_THAT(sweep(options).error().message, HasSubstr("rnig"));
+  options = ten_gpus();
+  options.machine.topology = "vax";
+  EXPECT_THAT(sweep(options).error().message, HasSubstr("vax"));
 }
 
 }  // namespace

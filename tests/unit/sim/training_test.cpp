@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 /// 300 ms of computation, 200 of them backward, four buckets: gradients are ready at 150, 200, 250 and 300 ms.
-TrainingWish example() {
+TrainingOptions example() {
   return {.parameters = 1e9,
           .bytes_per_parameter = 2,
           .compute_ms = 300,
@@ -32,20 +32,20 @@ TEST(Training, SumsHideBehindTheBackwardPass) {
 }
 
 TEST(Training, OneBucketHidesNothing) {
-  TrainingWish wish = example();
-  wish.buckets = 1;
-  EXPECT_DOUBLE_EQ(step_ms(wish, 100), 400);
-  wish.buckets = 4;
-  wish.backward_share = 0;
-  EXPECT_DOUBLE_EQ(step_ms(wish, 100), 700);
+  TrainingOptions options = example();
+  options.buckets = 1;
+  EXPECT_DOUBLE_EQ(step_ms(options, 100), 400);
+  options.buckets = 4;
+  options.backward_share = 0;
+  EXPECT_DOUBLE_EQ(step_ms(options, 100), 700);
 }
 
 TEST(Training, BucketsAreWholeElements) {
   EXPECT_EQ(bucket_bytes(example(), DataType::float32), 500'000'000U);
-  TrainingWish wish = example();
-  wish.parameters = 5;
-  wish.bytes_per_parameter = 2;
-  EXPECT_EQ(bucket_bytes(wish, DataType::float32), 4U) << "2.5 bytes";
+  TrainingOptions options = example();
+  options.parameters = 5;
+  options.bytes_per_parameter = 2;
+  EXPECT_EQ(bucket_bytes(options, DataType::float32), 4U) << "2.5 bytes";
 }
 
 TEST(Training, EfficiencyIsThatOfTheFormula) {
@@ -84,17 +84,17 @@ TEST(Training, IsDrawnSelfContained) {
 
 TEST(Training, NumbersWithoutSenseAreNamed) {
   const auto message = [](auto change) {
-    TrainingWish wish = example();
-    change(wish);
-    const auto status = validate(wish);
+    TrainingOptions options = example();
+    change(options);
+    const auto status = validate(options);
     return status ? "" : status.error().message;
   };
-  EXPECT_EQ(message([](TrainingWish&) {}), "");
-  EXPECT_THAT(message([](TrainingWish& w) { w.parameters = 0; }), HasSubstr("--train needs --parameters"));
-  EXPECT_THAT(message([](TrainingWish& w) { w.compute_ms = -1; }), HasSubstr("--compute-ms, of a step"));
-  EXPECT_THAT(message([](TrainingWish& w) { w.backward_share = 1.5; }), HasSubstr("--backward-share"));
-  EXPECT_THAT(message([](TrainingWish& w) { w.parameters = 1e300; }), HasSubstr("1000 terabytes"));
-  EXPECT_THAT(message([](TrainingWish& w) { w.buckets = 0; }), HasSubstr("--buckets"));
+  EXPECT_EQ(message([](TrainingOptions&) {}), "");
+  EXPECT_THAT(message([](TrainingOptions& w) { w.parameters = 0; }), HasSubstr("--train needs --parameters"));
+  EXPECT_THAT(message([](TrainingOptions& w) { w.compute_ms = -1; }), HasSubstr("--compute-ms, of a step"));
+  EXPECT_THAT(message([](TrainingOptions& w) { w.backward_share = 1.5; }), HasSubstr("--backward-share"));
+  EXPECT_THAT(message([](TrainingOptions& w) { w.parameters = 1e300; }), HasSubstr("1000 terabytes"));
+  EXPECT_THAT(message([](TrainingOptions& w) { w.buckets = 0; }), HasSubstr("--buckets"));
   EXPECT_FALSE(train(example(), {"10x-rtx3090", 0, false}, DataType::float32, {11}, {}));
 }
 
