@@ -228,8 +228,8 @@ STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* exclude
  * what it sends to other hosts is the network's; within a group that is those of groups that have ended. straitSuccess:
  * they have their results; else the sticky error. Calls of host ranks are done when they return. From any thread. */
 STRAIT_API straitResult_t straitCommSynchronize(straitComm_t comm);
-/* Whether this rank's GPU has done all that was enqueued on the communicator: *done is 1; 0 where it has not, or where
- * the driver does not tell within 100 ms. Says nothing of errors. Host ranks: 1. From any thread. */
+/* Whether this rank's GPU has done all that was enqueued on the communicator, and what it sends to other hosts has been
+ * handed to the network: *done is 1; 0 where it has not, or where the driver does not tell within 100 ms. Says nothing of errors. Host ranks: 1. From any thread. */
 STRAIT_API straitResult_t straitCommQuery(straitComm_t comm, int* done);
 /* Ends a communicator whose operations are complete and frees what it holds. Local: peers that still need this rank
  * get straitRemoteError. NULL is allowed. A forked child may destroy what it inherited of communicators, which frees

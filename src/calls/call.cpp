@@ -158,7 +158,9 @@ CallSignature message_signature(const Call& call, std::size_t count) {
           count};
 }
 
-CallSignature signature(const Call& call) { return message_signature(call, call.count); }
+CallSignature signature(const Call& call) {
+  return message_signature(call, call.whole_count == 0 ? call.count : call.whole_count);
+}
 
 CallSignature numbered(CallSignature signature, std::uint64_t sequence) {
   signature.what |= number_field.with(sequence);

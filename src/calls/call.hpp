@@ -39,9 +39,11 @@ struct Call {
   bool by_slots = false;
   bool aggregated = false;  ///< GPU ranks: goes along with the call before it in its group (device/aggregates.hpp)
 
-  bool sends = false;           ///< send_recv: this is a send
-  std::uint32_t peer = 0;       ///< send_recv
-  std::size_t whole_count = 0;  ///< send_recv, of a stripe: elements of the message; 0: it is no stripe
+  bool sends = false;      ///< send_recv: this is a send
+  std::uint32_t peer = 0;  ///< send_recv
+  /// Of a stripe of a message, or a round of a call: elements of the whole, which is what ranks compare; 0: it is
+  /// whole.
+  std::size_t whole_count = 0;
 
   std::vector<std::size_t> send_counts, send_offsets;        ///< all_to_all_v: elements, by rank
   std::vector<std::size_t> receive_counts, receive_offsets;  ///< likewise

@@ -301,7 +301,8 @@ std::optional<bool> HostsRank::is_idle() const {
 }
 
 std::optional<DeviceProgress> HostsRank::progress() {
-  return DeviceProgress{std::nullopt, is_idle() == true && !request_.watch->has_failed()};
+  const bool has_sent = !proxy_ || proxy_->is_idle();
+  return DeviceProgress{std::nullopt, has_sent && is_idle() == true && !request_.watch->has_failed()};
 }
 
 Status HostsRank::await_work() {
@@ -315,7 +316,10 @@ Status HostsRank::await_work() {
 HostsRank::~HostsRank() {
   ending_.emplace(request_.device);
   const bool ended = !order_ || has_own_work_ended();
-  if (ended && proxy_) proxy_->finish();
+  if (ended && proxy_ && !proxy_->finish())
+    request_.watch->raise({Code::aborted, "rank " + std::to_string(request_.rank) +
+                                              " has ended its communicator, and what it had sent was not received for "
+                                              "some seconds. Let all ranks make the same calls"});
   attendant_ = {};
   if (order_ && order_->has_failed()) (void)request_.host->await_device();
   hear_of_failures();  // else the peers would not

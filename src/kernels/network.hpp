@@ -75,7 +75,8 @@ struct NetworkCall {
   std::uint32_t flow_count;
   std::uint32_t blocks;  ///< of each of its launches
   std::uint32_t root;
-  std::size_t count;  ///< elements of the whole call, of a collective in one round; 0: as the pieces say
+  std::size_t count;        ///< elements of a collective in one round; 0: as the pieces say
+  std::size_t whole_count;  ///< then: of the whole call, all rounds together
   Among among;
   Collective collective;  ///< send_recv: each flow is a message
   DataType type;

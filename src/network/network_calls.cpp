@@ -148,6 +148,7 @@ NetworkLaunch NetworkCalls::in_rounds(const Call& call, const Part& part, std::v
   }
   NetworkLaunch launch;
   launch.call.rounds = kernels::pieces_of(flows.front());
+  launch.call.whole_count = part.whole != 0 ? part.whole : call.count;
   launch.call.root = call.root;
   launch.call.among = Among::across;
   launch.call.collective = call.collective;

@@ -99,12 +99,13 @@ bool NetworkProxy::drain(const Deadline& deadline) const {
   return !is_late;
 }
 
-void NetworkProxy::finish(const Deadline& deadline) const {
-  if (drain(deadline)) return;
+bool NetworkProxy::finish(const Deadline& deadline) const {
+  if (drain(deadline)) return true;
   log_warn(
       setup_.rank,
       "its communicator ends, and what it has sent to other hosts is lost: their ranks have not come to receive it "
       "for some seconds. Let them make the same calls before this rank ends");
+  return false;
 }
 
 void NetworkProxy::expect(std::uint64_t calls) {
@@ -247,6 +248,7 @@ Call NetworkProxy::call_of_round(std::uint32_t round) const {
   own.root = call.root;
   own.wire = call.wire;
   own.count = call.count;
+  own.whole_count = call.whole_count;
   if (own.count == 0 && !now_.flows.empty())
     own.count = kernels::piece_of(now_.flows.front(), round).bytes / size_bytes(call.type);
   const std::uint64_t number = now_.first_round + round;

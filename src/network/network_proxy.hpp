@@ -62,9 +62,9 @@ class NetworkProxy {
   bool is_idle() const;
   /// Until that is so, the communicator has failed, or the deadline. False: the deadline. From any thread.
   bool drain(const Deadline& deadline = Deadline::never()) const;
-  /// Likewise, and says so if that was not enough. Where a process exits and leaves its communicators as they are, that
-  /// is done then.
-  void finish(const Deadline& deadline = Deadline::after_ms(longest_finish_ms)) const;
+  /// Likewise, and says so if that was not enough: then the caller ends what the threads are at before it ends them.
+  /// Where a process exits and leaves its communicators as they are, that is done then.
+  bool finish(const Deadline& deadline = Deadline::after_ms(longest_finish_ms)) const;
   static constexpr std::int64_t longest_finish_ms = 10'000;
   /// Ends the threads; what they are at ends when the communicators of the host ranks do.
   void end();

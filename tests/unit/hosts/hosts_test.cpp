@@ -323,5 +323,36 @@ TEST_P(Hosts, AFailureEndsWhatWaits) {
   });
 }
 
+/// Rounds of calls of 8 MB and more have one length.
+TEST(HostsOfOne, LongCallsOfOtherLengthsAreTold) {
+  EmulatedHosts hosts({{0}, {1}});
+  hosts.run([](EmulatedHosts::Rank& rank) {
+    const std::jthread attendant = attend(rank);
+    constexpr std::size_t mega = (std::size_t{1} << 20) / 4;
+    std::vector<std::int32_t> in(30 * mega, rank.number == 0 ? 1 : 100), out(30 * mega);
+    if (rank.number == 0) std::fill(in.begin() + 20 * mega, in.end(), 10);
+    if (rank.number == 1) std::fill(in.begin() + 20 * mega, in.end(), 1000);
+    const auto sum = [&](std::size_t first, std::size_t count) {
+      Call call;
+      call.collective = Collective::all_reduce;
+      call.type = DataType::int32;
+      call.op = ReduceOp::sum;
+      call.count = count;
+      call.send = in.data() + first;
+      call.receive = out.data() + first;
+      rank.run(call);
+    };
+    if (rank.number == 0) {
+      sum(0, 20 * mega);
+      sum(20 * mega, 10 * mega);
+    } else {
+      sum(0, 30 * mega);
+    }
+    EXPECT_TRUE(rank.has_failed());
+    EXPECT_NE(rank.failures().find(std::to_string(30 * mega)), std::string::npos)
+        << "the user's count: " << rank.failures();
+  });
+}
+
 }  // namespace
 }  // namespace strait::testing

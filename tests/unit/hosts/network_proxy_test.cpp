@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "bootstrap/bootstrap.hpp"
+#include "communicator/comm.hpp"
 #include "support/ranks.hpp"
 #include "support/shared_count.hpp"
 
@@ -156,6 +158,57 @@ TEST(NetworkProxy, LeavesItToTheProcessWhoseItIs) {
   });
   EXPECT_EQ(status, 0);
   EXPECT_EQ(carried_out.value, 3);
+}
+
+/// As the end of a communicator does it, which gives what was sent more time.
+TEST(NetworkProxy, EndsWhereNobodyReceives) {
+  setenv("STRAIT_TRANSPORT", "tcp", 1);
+  const auto id = create_unique_id(Environment(), {});
+  ASSERT_TRUE(id);
+  const auto join_as = [&](int rank) {
+    JoinOptions place;
+    place.rank = rank;
+    place.ranks = 2;
+    place.wait.deadline = Deadline::after_ms(20'000);
+    return std::move(*Comm::create(std::move(*join(*id, place)), CommOptions()));
+  };
+  std::atomic<bool> has_ended{false};
+  std::jthread other([&] {
+    const auto comm = join_as(1);
+    has_ended.wait(false);  // alive, and at something else
+  });
+  const auto comm = join_as(0);
+  const auto words = std::make_unique<NetworkWords>();
+  std::vector<std::byte> slots(kernels::network_slots_bytes(16)), data(8 << 20);
+  NetworkProxy::Setup setup;
+  setup.words = words.get();
+  setup.slots = slots.data();
+  setup.slot_bytes = 16;
+  setup.run = [&](std::uint32_t, auto, const Call&) -> Status {
+    Call call;
+    call.collective = Collective::broadcast;
+    call.type = DataType::uint8;
+    call.count = data.size();
+    call.send = call.receive = data.data();
+    return comm->or_out_of_memory([&] { return comm->run(call); });
+  };
+  setup.has_failed = [] { return false; };
+  setup.fail = [&](const Error& error) { comm->fail_in(error); };
+  NetworkProxy proxy(std::move(setup));
+  ASSERT_TRUE(proxy.start());
+  NetworkCall& call = words->description_of(0).call;
+  call.rounds = call.blocks = 1;
+  call.collective = Collective::barrier;
+  std::atomic_ref(words->pushed[0].value) = 1;
+  proxy.expect();
+  std::atomic_ref(words->posted.value) = 1;
+  EXPECT_FALSE(proxy.finish(Deadline::after_ms(300)));
+  const auto began = std::chrono::steady_clock::now();
+  comm->fail_in({Code::aborted, "nobody receives"});
+  proxy.end();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, milliseconds(5000));
+  has_ended = true;
+  has_ended.notify_all();
 }
 
 }  // namespace
