@@ -11,6 +11,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <unordered_map>
 #include <vector>
@@ -178,6 +179,13 @@ class Comm {
   std::vector<RankName> rank_names() const;
   void make_recorder(const std::vector<RankControl*>& controls, std::uint64_t communicator);
   void make_watch(OpenTransport open, bool oversubscribed);
+  struct Devices {
+    std::vector<std::string> bus_ids;  ///< of the ranks' GPUs; host ranks: empty ones
+    bool are_of_one_host = true;
+  };
+  /// Whether the ranks are GPU ranks or host ranks together. Collective.
+  Result<Devices> agree_on_devices(const Deadline& deadline);
+  DeviceRank::Request device_request(const std::vector<std::string>& bus_ids);
   Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// GPU ranks of several hosts.
   Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);

@@ -17,26 +17,56 @@
 namespace strait {
 namespace {
 
-void warn_of_copies(const DeviceRank::Request& request, const std::string& why_tcp) {
-  const bool asks =
+/// What a rank tells the others of itself.
+struct Place {
+  std::int32_t device;
+  std::uint32_t max_sms;
+  char bus_id[32];
+};
+
+std::string describe_sms(std::uint32_t max_sms) { return max_sms == no_sms ? "none" : std::to_string(max_sms); }
+
+/// Whether both can be ranks of one communicator.
+Status check_pair(const Place& own, const PeerInfo& self, const Place& other, const PeerInfo& peer, bool shares_gpus) {
+  if ((other.device >= 0) != (own.device >= 0))
+    return fail(Code::invalid_usage, peer.describe() + (other.device >= 0 ? " is a GPU rank, " : " is a host rank, ") +
+                                         self.describe() + " is not. Give all ranks a device, or none");
+  if (other.max_sms != own.max_sms)
+    return fail(Code::mismatch, "max_sms is " + describe_sms(other.max_sms) + " on " + peer.describe() + " and " +
+                                    describe_sms(own.max_sms) + " on " + self.describe());
+  const bool shared =
+      own.device >= 0 && peer.same_host(self) && std::memcmp(other.bus_id, own.bus_id, sizeof own.bus_id) == 0;
+  if (shared && !shares_gpus && !peer.same_process(self))
+    return fail(Code::invalid_usage, peer.describe() + " and " + self.describe() + " use the same GPU (" + own.bus_id +
+                                         "). Give each process its own, or set STRAIT_SHARE_GPUS=1 to try things out");
+  return {};
+}
+
+bool do_threads_share_a_gpu(const std::vector<std::string>& bus_ids, const std::vector<PeerInfo>& peers) {
+  for (std::size_t one = 0; one < bus_ids.size(); ++one)
+    for (std::size_t other = 0; other < one; ++other)
+      if (bus_ids[one] == bus_ids[other] && peers[one].same_process(peers[other])) return true;
+  return false;
+}
+
+/// What has been asked for and will not be: once.
+void warn_of_settings(const DeviceRank::Request& request, const std::string& algorithm, const std::string& why_tcp) {
+  if (request.rank != 0) return;
+  if (!algorithm.empty() && request.hops == Hops::chosen)
+    log_warn(0, "STRAIT_ALGORITHM=" + algorithm +
+                    " means nothing to GPU ranks, whose kernels have one_hop and two_hop: these are chosen by size");
+  const bool copies =
       request.options.copy_engine_bytes != 0 || copy_borders_of(request.options.max_sms).others_bytes != 0;
-  if (request.rank != 0 || !asks || request.shares_control) return;
+  if (!copies || request.shares_control) return;
   log_warn(0,
            "copy engines carry nothing, and kernels all, because the ranks hear of failures over TCP and share no "
            "memory for it" +
                (why_tcp.empty() ? " (STRAIT_TRANSPORT)" : ": " + why_tcp));
 }
 
-std::string describe_sms(std::uint32_t max_sms) { return max_sms == no_sms ? "none" : std::to_string(max_sms); }
-
 }  // namespace
 
-Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancelled) {
-  struct Place {
-    std::int32_t device;
-    std::uint32_t max_sms;
-    char bus_id[32];
-  };
+Result<Comm::Devices> Comm::agree_on_devices(const Deadline& deadline) {
   Place own{options_.device, options_.gpu.max_sms, {}};
   Status found;
   if (options_.device >= 0) {
@@ -48,59 +78,40 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
   }
   STRAIT_TRY(agree(found, "use its GPU", deadline));
   STRAIT_ASSIGN(const auto places, gather(*channel_, own, deadline));
-  const auto& peers = channel_->peers();
-  bool shares_host = true;
-  for (std::size_t peer = 0; peer < places.size(); ++peer) {
-    const Place& other = places[peer];
-    if ((other.device >= 0) != (own.device >= 0))
-      return fail(Code::invalid_usage, peers[peer].describe() +
-                                           (other.device >= 0 ? " is a GPU rank, " : " is a host rank, ") +
-                                           channel_->self().describe() + " is not. Give all ranks a device, or none");
-    if (other.max_sms != own.max_sms)
-      return fail(Code::mismatch, "max_sms is " + describe_sms(other.max_sms) + " on " + peers[peer].describe() +
-                                      " and " + describe_sms(own.max_sms) + " on " + channel_->self().describe());
-    const bool is_near = peers[peer].same_host(channel_->self());
-    shares_host &= is_near;
-    const bool shared = own.device >= 0 && is_near && std::memcmp(other.bus_id, own.bus_id, sizeof own.bus_id) == 0;
-    if (shared && !options_.shares_gpus && !peers[peer].same_process(channel_->self()))
-      return fail(Code::invalid_usage,
-                  peers[peer].describe() + " and " + channel_->self().describe() + " use the same GPU (" + own.bus_id +
-                      "). Give each process its own, or set STRAIT_SHARE_GPUS=1 to try things out");
+  const PeerInfo& self = channel_->self();
+  Devices devices;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const PeerInfo& peer = channel_->peers()[rank];
+    STRAIT_TRY(check_pair(own, self, places[rank], peer, options_.shares_gpus));
+    devices.are_of_one_host &= peer.same_host(self);
+    devices.bus_ids.emplace_back(places[rank].bus_id);
   }
-  if (options_.device < 0) return {};
-  STRAIT_TRY(check_ranks(*options_.gpu.p2p, ranks_));
-  if (!shares_host) return open_hosts(deadline, is_cancelled);
+  return devices;
+}
+
+DeviceRank::Request Comm::device_request(const std::vector<std::string>& bus_ids) {
   DeviceRank::Request request;
   request.options = options_.gpu;
   request.device = options_.device;
   request.rank = rank_;
   request.ranks = ranks_;
-  for (std::size_t one = 0; one < places.size(); ++one) {
-    request.bus_ids.emplace_back(places[one].bus_id);
-    for (std::size_t other = 0; other < one; ++other)
-      request.threads_share_a_gpu |=
-          request.bus_ids[one] == request.bus_ids[other] && peers[one].same_process(peers[other]);
-  }
+  request.bus_ids = bus_ids;
+  request.threads_share_a_gpu = do_threads_share_a_gpu(bus_ids, channel_->peers());
   request.timeout_ms = options_.timeout_ms;
   request.shares_control = transport_->shares_control();
   request.hops = hops_of(select_options_.algorithm);
-  if (rank_ == 0 && !select_options_.algorithm.empty() && request.hops == Hops::chosen)
-    log_warn(0, "STRAIT_ALGORITHM=" + select_options_.algorithm +
-                    " means nothing to GPU ranks, whose kernels have one_hop and two_hop: these are chosen by size");
   request.communicator = recorder_->communicator();
   request.most_reducers = cores_ / 2;  // the rest is the program's
   request.wire = wire();
-  // Registrations ask the others later, by deadlines of their own.
-  device_deadline_ = deadline;
   request.agree = [this](const Status& status, const std::string& what) {
     return agree(status, what, device_deadline_);
   };
   request.gather = [this](std::uint32_t word) { return gather(*channel_, word, device_deadline_); };
-  request.exchange_rates = [&](bool through_host) {  // as rank 0 sees them
-    auto seen = rank_ == 0 ? find_exchange_rates(request.bus_ids, through_host) : ExchangeRates{};
+  request.exchange_rates = [this, bus_ids](bool through_host) {  // as rank 0 sees them
+    auto seen = rank_ == 0 ? find_exchange_rates(bus_ids, through_host) : ExchangeRates{};
     if (options_.exchange_gbps > 0) seen.gbps = options_.exchange_gbps;
     seen.is_settled |= options_.exchange_gbps > 0 || !options_.measures_exchange;
-    return gather(*channel_, seen, deadline).map([](const auto& all) { return all.front(); });
+    return gather(*channel_, seen, device_deadline_).map([](const auto& all) { return all.front(); });
   };
   request.goes_on = [this] {
     return device_deadline_.expired()
@@ -109,7 +120,17 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
   };
   request.exchange = [this](int fd) { return exchange_descriptors(fd, device_deadline_); };
   request.watch = watch_.get();
-  warn_of_copies(request, transport_why_);
+  return request;
+}
+
+Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancelled) {
+  STRAIT_ASSIGN(const Devices devices, agree_on_devices(deadline));
+  if (options_.device < 0) return {};
+  STRAIT_TRY(check_ranks(*options_.gpu.p2p, ranks_));
+  if (!devices.are_of_one_host) return open_hosts(deadline, is_cancelled);
+  device_deadline_ = deadline;  // registrations ask the others later, by deadlines of their own
+  const DeviceRank::Request request = device_request(devices.bus_ids);
+  warn_of_settings(request, select_options_.algorithm, transport_why_);
   STRAIT_ASSIGN(device_, DeviceRank::open(request));
   asked_device_ = device_.get();
   transport_name_ = device_->transport_name();  // the other one only passes on news of the ranks

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "calls/p2p.hpp"
+#include "device/p2p_setting.hpp"
 #include "executor/cpu_reducers/lane_reducers.hpp"
 
 namespace strait {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "calls/call.hpp"
-#include "calls/p2p.hpp"
 #include "device/call_order.hpp"
 #include "device/side_streams.hpp"
 #include "launches/device_calls.hpp"
+#include "launches/islands.hpp"
 
 namespace strait {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "calls/call.hpp"
-#include "calls/p2p.hpp"
+#include "launches/islands.hpp"
 
 namespace strait {
 

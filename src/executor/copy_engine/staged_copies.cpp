@@ -31,27 +31,20 @@ StagedCopies::StagedCopies(Setup setup, const StagedWindows& windows)
 Status StagedCopies::prepare() {
   STRAIT_TRY(flags_.agree(setup_.options));
   StreamDriver& driver = *setup_.driver;
-  for (Lane* lane : {&up_, &down_}) {
-    STRAIT_ASSIGN(lane->stream, driver.create_stream());
-    STRAIT_ASSIGN(lane->done, driver.create_event());
-  }
+  STRAIT_TRY(up_.open(driver));
+  STRAIT_TRY(down_.open(driver));
   STRAIT_ASSIGN(begin_, driver.create_event());
   return {};
 }
 
 StagedCopies::~StagedCopies() {
   StreamDriver& driver = *setup_.driver;
-  for (Lane* lane : {&up_, &down_}) {
-    if (lane->stream == nullptr) continue;
-    while (!driver.is_idle(lane->stream)) {
-      if (setup_.has_failed()) release_waits();
-      std::this_thread::sleep_for(look_every);
-    }
+  while (!up_.is_idle(driver) || !down_.is_idle(driver)) {
+    if (setup_.has_failed()) release_waits();
+    std::this_thread::sleep_for(look_every);
   }
-  for (Lane* lane : {&up_, &down_}) {
-    if (lane->done != nullptr) driver.destroy_event(lane->done);
-    if (lane->stream != nullptr) driver.destroy_stream(lane->stream);
-  }
+  up_.close(driver);
+  down_.close(driver);
   if (begin_ != nullptr) driver.destroy_event(begin_);
 }
 
@@ -79,8 +72,8 @@ Status StagedCopies::enqueue(const StagedCall& call, StreamDriver::Stream stream
   flags_.add_rounds(operation.rounds.count());
   STRAIT_TRY(fork(stream));
   STRAIT_TRY(enqueue_rounds(operation));
-  STRAIT_TRY(join(up_, stream));
-  return join(down_, stream);
+  STRAIT_TRY(up_.join(*setup_.driver, stream));
+  return down_.join(*setup_.driver, stream);
 }
 
 /// Uploads go ahead of downloads, but no command is enqueued before one that it waits for, on this rank or another: on
@@ -135,6 +128,7 @@ Status StagedCopies::download(const Operation& operation, std::uint64_t round) {
   return {};
 }
 
+/// Not by Lane::fork(), which looks at the capture each time: there is none here.
 Status StagedCopies::fork(StreamDriver::Stream from) {
   StreamDriver& driver = *setup_.driver;
   STRAIT_TRY(driver.record(begin_, from));
@@ -142,19 +136,12 @@ Status StagedCopies::fork(StreamDriver::Stream from) {
   return driver.wait(down_.stream, begin_);
 }
 
-Status StagedCopies::join(Lane& lane, StreamDriver::Stream to) {
-  STRAIT_TRY(setup_.driver->record(lane.done, lane.stream));
-  return setup_.driver->wait(to, lane.done);
+void StagedCopies::add(CopyLane& lane, Kind kind, std::size_t offset, std::uint64_t value) {
+  lane.add(kind, setup_.device + offset, static_cast<std::uint32_t>(value));
 }
 
-void StagedCopies::add(Lane& lane, Kind kind, std::size_t offset, std::uint64_t value) {
-  lane.pending.push_back({.kind = kind, .word = setup_.device + offset, .value = static_cast<std::uint32_t>(value)});
-}
-
-/// Memory operations, then copies.
-Status StagedCopies::flush(Lane& lane) {
-  if (!lane.pending.empty()) STRAIT_TRY(setup_.driver->operate(lane.pending, lane.stream));
-  lane.pending.clear();
+Status StagedCopies::flush(CopyLane& lane) {
+  STRAIT_TRY(lane.flush(*setup_.driver));
   for (const RowCopy& copy : lane.copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
   lane.copies.clear();
   return {};

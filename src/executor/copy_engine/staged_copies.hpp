@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "executor/copy_engine/flags.hpp"
+#include "executor/copy_engine/lane.hpp"
 #include "executor/copy_engine/options.hpp"
 #include "executor/copy_engine/rounds.hpp"
 #include "executor/copy_engine/stream_driver.hpp"
@@ -76,11 +77,8 @@ class StagedCopies {
     Rounds rounds;
     std::uint64_t first_round = 0;
   };
-  /// A stream, and the memory operations that it is to be given with its next command.
-  struct Lane {
-    StreamDriver::Stream stream = nullptr;
-    StreamDriver::Event done = nullptr;
-    std::vector<MemoryOperation> pending;
+  /// With the copies that come after its memory operations.
+  struct CopyLane : Lane {
     std::vector<RowCopy> copies;
   };
   StagedCopies(Setup setup, const StagedWindows& windows);
@@ -91,13 +89,12 @@ class StagedCopies {
   Status download(const Operation& operation, std::uint64_t round);
   void add_credit_waits(std::uint64_t round);
   Status fork(StreamDriver::Stream from);
-  Status join(Lane& lane, StreamDriver::Stream to);
-  void add(Lane& lane, MemoryOperation::Kind kind, std::size_t offset, std::uint64_t value);
-  Status flush(Lane& lane);
+  void add(CopyLane& lane, MemoryOperation::Kind kind, std::size_t offset, std::uint64_t value);
+  Status flush(CopyLane& lane);
 
   Setup setup_;
   Flags flags_;
-  Lane up_, down_;
+  CopyLane up_, down_;
   StreamDriver::Event begin_ = nullptr;
   Standstill standstill_;
 };

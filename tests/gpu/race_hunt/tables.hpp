@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "calls/p2p.hpp"
+#include "device/p2p_setting.hpp"
 #include "executor/cuda/runtime.hpp"
 #include "gpu/race_hunt/calls.hpp"
 

@@ -1,5 +1,5 @@
 // STRAIT_P2P, and islands from who reaches whom.
-#include "calls/p2p.hpp"
+#include "device/p2p_setting.hpp"
 
 #include <gmock/gmock.h>
 

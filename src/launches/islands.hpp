@@ -10,35 +10,11 @@
 
 namespace strait {
 
-/// How GPU ranks may use one another's memory.
-enum class P2p : std::uint8_t {
-  automatic,  ///< as far as the driver grants it and a probe shows it
-  pcie,       ///< likewise, as over PCIe even where NVLink joins them
-  off         ///< not at all
-};
-
 /// Ranks that all reach one another's memory, in rank order.
 using Island = std::vector<std::uint32_t>;
 
-/// STRAIT_P2P.
-struct P2pSetting {
-  P2p use = P2p::automatic;
-  std::vector<Island> groups;  ///< the only ranks that may use P2P, each with those of its group; none: all may
-  std::string text = "auto";   ///< as it was given
-};
-
-/// "auto", "pcie", "off", groups as in "0-1,2-3-5", or "pcie," and groups. The error names what is wrong.
-Result<P2pSetting> parse_p2p(const std::string& text);
-/// Whether all ranks that the setting names exist.
-Status check_ranks(const P2pSetting& setting, std::uint32_t ranks);
-
-/// The setting of a communicator that `members` of another one form, in their new order.
-P2pSetting part_of(const P2pSetting& setting, std::span<const std::uint32_t> members);
-
 /// Which ranks reach which: bit b of [a]. At most 32 ranks.
 using Reach = std::vector<std::uint32_t>;
-/// What the setting allows.
-Reach allowed_reach(const P2pSetting& setting, std::uint32_t ranks);
 /// Takes from `reach` what a rank has found not to work: bit b of missing[a], in both directions. Whether that was any.
 bool take_away(Reach& reach, std::span<const std::uint32_t> missing);
 /// What does not work between ranks: bit b of ranks[a]. `works`: nothing is missing, else the first reason.
