@@ -87,7 +87,6 @@ class Comm {
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t ranks() const { return ranks_; }
-  const Watch& watch() const { return *watch_; }
   /// The communicator's error, also one of which only this rank's GPU knows so far. From any thread.
   Status sticky() const { return has_failed() ? watch_->sticky() : Status(); }
   const CommOptions& options() const { return options_; }
@@ -162,7 +161,7 @@ class Comm {
   /// Joins those of its ranks that `remaining` lists, in ascending order. Collective over these alone, and independent
   /// of how this communicator fares.
   Result<std::unique_ptr<Comm>> shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
-                                       const Wait& wait, const IsCancelled& is_cancelled) const;
+                                       const Wait& wait) const;
   /// From any thread.
   void abort();
   /// For peers, when the process ends.
