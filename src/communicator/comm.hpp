@@ -194,6 +194,8 @@ class Comm {
   void make_recorder(const std::vector<RankControl*>& controls, std::uint64_t communicator);
   void make_watch(OpenTransport open, bool oversubscribed);
   Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
+  /// What a GPU rank asks the others by, until device_deadline_.
+  void let_ask_others(DeviceRank::Request& request);
   /// GPU ranks of several hosts.
   Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.
