@@ -374,6 +374,10 @@ STRAIT_API straitResult_t straitScatterWithOptions(const void* sendbuff, void* r
  * itself and again by the end, which then runs nothing. */
 STRAIT_API straitResult_t straitGroupStart(void);
 STRAIT_API straitResult_t straitGroupEnd(void);
+/* Ends the innermost group in place of straitGroupEnd, as after an error of the program's own: nothing that was
+ * recorded runs, nor anything of the groups around it, of which the outermost one's end returns straitInvalidUsage.
+ * Where no group is open it returns that itself. */
+STRAIT_API straitResult_t straitGroupCancel(void);
 
 #ifdef __cplusplus
 }

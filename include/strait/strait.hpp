@@ -73,9 +73,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   ~Group() {
-    if (!open_) return;
-    static_cast<void>(straitBarrier(nullptr, nullptr));  // an argument error spoils the group
-    static_cast<void>(straitGroupEnd());
+    if (open_) static_cast<void>(straitGroupCancel());
   }
   void end() {
     open_ = false;

@@ -324,3 +324,7 @@ straitResult_t straitGroupEnd() {
     return result_of(Group::of_this_thread().end());
   });
 }
+
+straitResult_t straitGroupCancel() {
+  return guarded([] { return result_of(Group::of_this_thread().cancel()); });
+}

@@ -158,7 +158,7 @@ Result<SetUp> prepare_shrink(const Comm& comm, const int* excluded, int count, c
   }
   return [&comm, remaining, &fresh, options]() -> Status {
     STRAIT_ASSIGN(const auto deadline, init_deadline(options));
-    STRAIT_ASSIGN(auto made, comm.shrink(remaining, options, {deadline, &fresh.is_cancelled}, cancellation_of(fresh)));
+    STRAIT_ASSIGN(auto made, comm.shrink(remaining, options, {deadline, &fresh.is_cancelled}));
     fresh.complete(std::move(made));
     return {};
   };

@@ -48,10 +48,22 @@ Status Group::end() {
   // Taken out first: whatever happens, the next group starts empty.
   auto set_ups = std::exchange(set_ups_, {});
   auto queues = std::exchange(queues_, {});
+  const bool was_cancelled = std::exchange(is_cancelled_, false);
   STRAIT_TRY(std::exchange(refused_, Status()));
+  if (was_cancelled) return fail(Code::invalid_usage, "a group within this one was cancelled (straitGroupCancel)");
   if (fork_generation_ != fork_generation()) return fail_inherited("open group");
   STRAIT_TRY(run_set_ups(set_ups));
   return run_queues(queues);
+}
+
+Status Group::cancel() {
+  if (depth_ == 0) return fail(Code::invalid_usage, "straitGroupCancel without straitGroupStart");
+  is_cancelled_ = --depth_ > 0;
+  if (is_cancelled_) return {};
+  set_ups_.clear();
+  queues_.clear();
+  refused_ = {};
+  return {};
 }
 
 Status Group::run_set_ups(std::vector<SetUps>& set_ups) {

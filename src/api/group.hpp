@@ -27,6 +27,8 @@ class Group {
   }
   /// Ends the innermost group; the outermost runs everything.
   Status end();
+  /// Ends the innermost group; the outermost then runs nothing. Needs no memory.
+  Status cancel();
 
   void add(Comm& comm, Call call);
   /// Whether calls on this communicator are recorded.
@@ -66,6 +68,7 @@ class Group {
   int depth_ = 0;
   std::uint32_t fork_generation_ = 0;  ///< of the process that opened it
   Status refused_;
+  bool is_cancelled_ = false;
   std::vector<SetUps> set_ups_;
   std::vector<Queue> queues_;
 };

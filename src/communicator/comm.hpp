@@ -72,7 +72,6 @@ class Comm {
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t ranks() const { return ranks_; }
-  const Watch& watch() const { return *watch_; }
   /// The communicator's error, also one of which only this rank's GPU knows so far. From any thread.
   Status sticky() const { return has_failed() ? watch_->sticky() : Status(); }
   const CommOptions& options() const { return options_; }
@@ -147,7 +146,7 @@ class Comm {
   /// Joins those of its ranks that `remaining` lists, in ascending order. Collective over these alone, and independent
   /// of how this communicator fares.
   Result<std::unique_ptr<Comm>> shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
-                                       const Wait& wait, const IsCancelled& is_cancelled) const;
+                                       const Wait& wait) const;
   /// From any thread.
   void abort();
   /// For peers, when the process ends.
@@ -187,6 +186,7 @@ class Comm {
   Result<Devices> agree_on_devices(const Deadline& deadline);
   DeviceRank::Request device_request(const std::vector<std::string>& bus_ids);
   Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
+  /// What a GPU rank asks the others by, until device_deadline_.
   /// GPU ranks of several hosts.
   Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.

@@ -33,10 +33,10 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
 }
 
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
-                                           const Wait& wait, const IsCancelled& is_cancelled) const {
+                                           const Wait& wait) const {
   STRAIT_ASSIGN(auto channel, rejoin_living(remaining, wait));
   options.gpu.p2p = part_of(*options_.gpu.p2p, remaining);
-  return create(std::move(channel), options, is_cancelled);
+  return create(std::move(channel), options, [&wait] { return wait.aborted(); });
 }
 
 Status Comm::check_will_come(const std::vector<std::uint32_t>& remaining) const {

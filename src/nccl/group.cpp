@@ -173,9 +173,6 @@ ncclResult_t run_and_wait(std::vector<SetUp> works) {
   return ncclSuccess;
 }
 
-/// Makes Strait's open group return an error at its end instead of running.
-void spoil_straits_group() { (void)straitBarrier(nullptr, nullptr); }
-
 }  // namespace
 
 Group& Group::of_this_thread() {
@@ -183,8 +180,8 @@ Group& Group::of_this_thread() {
   return group;
 }
 
-/// Strait's own is made first, and so ends after this one, which needs it. None is open yet that this could spoil.
-Group::Group() { spoil_straits_group(); }
+/// Strait's own is made first, and so ends after this one, which needs it. None is open yet that this could cancel.
+Group::Group() { (void)straitGroupCancel(); }
 
 /// Other threads may wait for what was to be set up at the end.
 Group::~Group() {
@@ -212,7 +209,7 @@ ncclResult_t Group::end() {
   // Nothing that is thrown leaves the group open.
   const ncclResult_t result = guarded([&] { return run_set_ups(); });
   if (result != ncclSuccess && result != ncclInProgress) return give_up(result, last_error());
-  const ncclResult_t ran = run_operations();
+  const ncclResult_t ran = end_straits(straitGroupEnd);
   const std::string text = ran == ncclSuccess ? "" : last_error();
   const ncclResult_t finalized = guarded([&] { return run_finalizations(); });
   if (ran != ncclSuccess) return failed(ran, text);
@@ -285,11 +282,11 @@ ncclResult_t Group::share_windows() {
   return ncclSuccess;
 }
 
-ncclResult_t Group::run_operations() {
+ncclResult_t Group::end_straits(straitResult_t (*end)()) {
   depth_ = 0;
   const auto kept = std::exchange(kept_, {});
   for (ncclComm* comm : kept) begin_call(comm);
-  const ncclResult_t result = checked(straitGroupEnd());
+  const ncclResult_t result = checked(end());
   for (ncclComm* comm : kept) {
     end_call(comm);
     let_go(comm);
@@ -314,8 +311,7 @@ ncclResult_t Group::run_finalizations() {
 /// All of the group; set-up work ends so.
 void Group::discard(ncclResult_t result, const std::string& text) {
   set_awaiting(std::exchange(windows_, {}), false);
-  spoil_straits_group();
-  (void)run_operations();
+  (void)end_straits(straitGroupCancel);
   for (SetUp& work : std::exchange(finalizations_, {})) {
     work.parent->is_finalized = false;
     set_ups_.push_back(std::move(work));

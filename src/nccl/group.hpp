@@ -61,7 +61,8 @@ class Group {
   static ncclResult_t run_now(SetUp work);
   static void set_awaiting(const Windows& windows, bool awaits_group);
   ncclResult_t run_set_ups();
-  ncclResult_t run_operations();
+  /// Strait's group, which holds the operations: by straitGroupEnd or straitGroupCancel.
+  ncclResult_t end_straits(straitResult_t (*end)());
   ncclResult_t share_windows();
   ncclResult_t run_finalizations();
   void discard(ncclResult_t result, const std::string& text);

@@ -34,9 +34,6 @@ struct LevelModel {
   std::size_t level_between(std::uint32_t a, std::uint32_t b) const;
 };
 
-/// The same machine for the clock. Takes memory for every pair of ranks.
-ClockModel clock_model(const LevelModel& machine);
-
 /// Of host ranks, as far as rank 0 tells: the ranks that it reaches alike are its island, and there are more such
 /// islands.
 LevelModel level_model(const ClockModel& model);

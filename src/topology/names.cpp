@@ -24,7 +24,6 @@ constexpr std::array<StatusText, p2p_status_count> statuses{{
     {"NS", "the driver does not support P2P here, and does not say why; data goes through host memory"},
     {"ACS", "a PCIe bridge redirects peer traffic upwards; switch ACS off in the BIOS or with setpci to gain P2P"},
     {"IOMMU", "the IOMMU translates addresses between peers; boot with iommu=pt or switch it off to gain P2P"},
-    {"probe-failed", "the driver grants P2P, but bytes did not arrive; see ACS and IOMMU of the bridges between"},
     {"unknown", "neither driver nor file says whether P2P works, so that data goes through host memory"},
 }};
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <set>
 
 namespace strait {
 namespace {
@@ -114,20 +113,6 @@ Result<std::vector<Load>> loads_of(const Topology& topology, std::span<const Flo
   }
   std::stable_sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) { return a.time_us > b.time_us; });
   return loads;
-}
-
-std::vector<Flow> host_staged_all_reduce(const Topology& topology, std::span<const DeviceId> gpus, double bytes) {
-  std::set<DeviceId> numas;
-  for (const DeviceId gpu : gpus) numas.insert(topology.numa_of(gpu));
-  std::vector<Flow> flows;
-  for (const DeviceId gpu : gpus) flows.push_back({gpu, topology.numa_of(gpu), bytes});
-  // Each node reduces its GPUs' inputs, passes the others their parts, and collects the rest.
-  const double part = bytes / static_cast<double>(numas.size());
-  for (const DeviceId from : numas)
-    for (const DeviceId to : numas)
-      if (from != to) flows.push_back({from, to, 2 * part});
-  for (const DeviceId gpu : gpus) flows.push_back({topology.numa_of(gpu), gpu, bytes});
-  return flows;
 }
 
 }  // namespace strait

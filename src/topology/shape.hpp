@@ -40,9 +40,4 @@ struct Load {
 /// time. An error names the flow that has no path.
 Result<std::vector<Load>> loads_of(const Topology& topology, std::span<const Flow> flows);
 
-/// An all-reduce through host memory: each GPU writes its input once and reads the result once, to and from the memory
-/// of its NUMA node; between those, a reduce-scatter and an all-gather. (What the CPUs' own reduction reads is not
-/// counted.)
-std::vector<Flow> host_staged_all_reduce(const Topology& topology, std::span<const DeviceId> gpus, double bytes);
-
 }  // namespace strait

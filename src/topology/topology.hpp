@@ -41,10 +41,9 @@ enum class P2pStatus : std::uint8_t {
   not_supported,           ///< NS, without a reason
   acs,                     ///< a PCIe bridge redirects peer traffic (Access Control Services)
   iommu,                   ///< the IOMMU translates, so that peers' addresses mean something else
-  probe_failed,            ///< granted by the driver, but bytes did not arrive
   unknown,                 ///< nobody said
 };
-inline constexpr int p2p_status_count = 10;
+inline constexpr int p2p_status_count = 9;
 
 std::string_view name(DeviceKind kind);      ///< "pcie_switch"
 std::string_view name(LinkKind kind);        ///< "nvlink"

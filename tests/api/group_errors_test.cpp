@@ -151,7 +151,39 @@ TEST(GroupErrors, WhatStaysWhereItIsMayBeAMessage) {
   });
 }
 
-TEST(GroupErrors, EndWithoutStart) { EXPECT_EQ(straitGroupEnd(), straitInvalidUsage); }
+TEST(GroupErrors, EndWithoutStart) {
+  EXPECT_EQ(straitGroupEnd(), straitInvalidUsage);
+  EXPECT_EQ(straitGroupCancel(), straitInvalidUsage);
+}
+
+TEST(GroupErrors, CancelledGroupsRunNothing) {
+  run_as_threads(2, [](straitComm_t comm, int rank, int) {
+    const Values mine = numbers(100, static_cast<std::uint64_t>(rank));
+    Values sum(100);
+    const auto record = [&] {
+      STRAIT_EXPECT_OK(straitGroupStart());
+      STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), 100, straitInt32, straitSum, comm, nullptr));
+    };
+    record();
+    STRAIT_EXPECT_OK(straitGroupCancel());
+    EXPECT_EQ(straitGroupEnd(), straitInvalidUsage) << "it is over";
+    record();  // the outermost
+    record();
+    STRAIT_EXPECT_OK(straitGroupCancel());
+    record();
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    EXPECT_EQ(straitGroupEnd(), straitInvalidUsage);
+    EXPECT_NE(std::string(straitGetLastError(nullptr)).find("straitGroupCancel"), std::string::npos);
+    record();
+    EXPECT_EQ(straitBarrier(nullptr, nullptr), straitInvalidArgument);
+    STRAIT_EXPECT_OK(straitGroupCancel());  // takes the error along
+    EXPECT_EQ(sum, Values(100)) << "a call of a cancelled group ran";
+    check_sum(comm, 100, 7);
+    record();
+    STRAIT_EXPECT_OK(straitGroupEnd());
+    EXPECT_NE(sum, Values(100));
+  });
+}
 
 TEST(GroupErrors, DestroyWithinItsOwnGroup) {
   run_as_threads(2, [](straitComm_t comm, int, int) {

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "select/estimate.hpp"
 #include "select/select.hpp"
@@ -41,6 +42,37 @@ void operator delete(void* memory, const std::nothrow_t&) noexcept { operator de
 
 namespace strait {
 namespace {
+
+/// The same machine for the clock.
+ClockModel clock_model(const LevelModel& machine) {
+  ClockModel model = machine.rank;
+  model.ranks = machine.ranks();
+  // Two resources, out and in, for each finer island of each level that has a limit.
+  std::vector<std::size_t> first_resource(machine.levels.size(), 0);
+  for (std::size_t l = 0; l < machine.levels.size(); ++l) {
+    first_resource[l] = model.resources.size();
+    if (machine.levels[l].island_gbps > 0)
+      for (std::uint32_t island = 0; island < model.ranks / machine.finer_ranks(l); ++island)
+        for (const char* way : {" out", " in"})
+          model.resources.push_back({"level " + std::to_string(l) + " of island " + std::to_string(island) + way,
+                                     machine.levels[l].island_gbps});
+  }
+  model.paths.resize(std::size_t{model.ranks} * model.ranks);
+  for (std::uint32_t from = 0; from < model.ranks; ++from)
+    for (std::uint32_t to = 0; to < model.ranks; ++to) {
+      if (from == to) continue;
+      const std::size_t l = machine.level_between(from, to);
+      const LevelRates& level = machine.levels[l];
+      const std::uint32_t island_ranks = machine.finer_ranks(l);
+      ClockPath& path = model.paths[std::size_t{from} * model.ranks + to];
+      path.latency_us = level.latency_us;
+      path.gbps = level.gbps;
+      if (level.island_gbps > 0)
+        path.resources = {static_cast<std::uint16_t>(first_resource[l] + 2 * (from / island_ranks)),
+                          static_cast<std::uint16_t>(first_resource[l] + 2 * (to / island_ranks) + 1)};
+    }
+  return model;
+}
 
 /// Hosts of 8 H800 with a NIC of 400 Gbit/s for each: about what TARGETS of such machines give.
 LevelModel machine_of(std::uint32_t hosts, std::uint32_t ranks_a_host) {

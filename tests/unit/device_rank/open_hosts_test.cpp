@@ -37,7 +37,7 @@ void check_parts(const HostsRequest& request, const Hosts& hosts, std::uint32_t 
     EXPECT_EQ(across->ranks(), hosts.size());
     EXPECT_FALSE(across->is_on_device());
     // Errors name ranks by their numbers in the whole.
-    EXPECT_THAT(across->watch().name_of(host), HasSubstr("rank " + std::to_string(rank) + " "));
+    EXPECT_THAT(across->flight_recorder().about().names[host], HasSubstr("rank " + std::to_string(rank) + " "));
   }
 }
 

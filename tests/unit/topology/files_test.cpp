@@ -111,19 +111,19 @@ TEST(TopologyData, ParentsInACircleAreAnError) {
   EXPECT_THAT(topology.error().message, AllOf(HasSubstr("'a'"), HasSubstr("cycle")));
 }
 
-TEST(TopologyData, AFailedProbeSendsAPairThroughTheHost) {
+TEST(TopologyData, APairWithoutP2pGoesThroughTheHost) {
   auto topology = load_fixture("4x-rtx-pro-6000");
   ASSERT_TRUE(topology);
   TopologyData data = topology->data();
   const auto gpus = topology->ranks();
-  data.p2p[{gpus[0], gpus[1]}] = P2pStatus::probe_failed;
-  const Topology probed = Topology::make(data).value();
-  EXPECT_EQ(probed.path(gpus[0], gpus[1]).kind, PathKind::host);
-  EXPECT_EQ(probed.path(gpus[0], gpus[1]).reason, P2pStatus::probe_failed);
-  EXPECT_EQ(probed.path(gpus[1], gpus[0]).kind, PathKind::pcie);
-  const auto again = parse_topology_json(to_json(probed), "again");
+  data.p2p[{gpus[0], gpus[1]}] = P2pStatus::acs;
+  const Topology limited = Topology::make(data).value();
+  EXPECT_EQ(limited.path(gpus[0], gpus[1]).kind, PathKind::host);
+  EXPECT_EQ(limited.path(gpus[0], gpus[1]).reason, P2pStatus::acs);
+  EXPECT_EQ(limited.path(gpus[1], gpus[0]).kind, PathKind::pcie);
+  const auto again = parse_topology_json(to_json(limited), "again");
   ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ(again->data(), probed.data());
+  EXPECT_EQ(again->data(), limited.data());
 }
 
 TEST(Placeholders, Arithmetic) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "topology/files.hpp"
 #include "topology/print.hpp"
@@ -31,6 +32,23 @@ Islands even_islands(std::uint32_t n, std::uint32_t size) {
   Islands islands;
   for (std::uint32_t rank = 0; rank < n; ++rank) islands.push_back(rank / size);
   return islands;
+}
+
+/// An all-reduce through host memory: each GPU writes its input once and reads the result once, to and from the memory
+/// of its NUMA node; between those, a reduce-scatter and an all-gather. (What the CPUs' own reduction reads is not
+/// counted.)
+std::vector<Flow> host_staged_all_reduce(const Topology& topology, std::span<const DeviceId> gpus, double bytes) {
+  std::set<DeviceId> numas;
+  for (const DeviceId gpu : gpus) numas.insert(topology.numa_of(gpu));
+  std::vector<Flow> flows;
+  for (const DeviceId gpu : gpus) flows.push_back({gpu, topology.numa_of(gpu), bytes});
+  // Each node reduces its GPUs' inputs, passes the others their parts, and collects the rest.
+  const double part = bytes / static_cast<double>(numas.size());
+  for (const DeviceId from : numas)
+    for (const DeviceId to : numas)
+      if (from != to) flows.push_back({from, to, 2 * part});
+  for (const DeviceId gpu : gpus) flows.push_back({topology.numa_of(gpu), gpu, bytes});
+  return flows;
 }
 
 /// The resource that binds an all-reduce of `bytes` through host memory, and for how long.
