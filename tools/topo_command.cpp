@@ -10,8 +10,9 @@
 #include "files.hpp"
 #include "sim/machine_source.hpp"
 #include "topo/measurements.hpp"
+#include "topology/builtin_machines.hpp"
 #include "topology/detect.hpp"
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 #include "topology/print.hpp"
 #include "utc.hpp"
 
@@ -28,10 +29,10 @@ struct Options {
 };
 
 Status print_list() {
-  for (const Fixture& fixture : fixtures()) {
-    STRAIT_ASSIGN(const Topology topology, load_fixture(fixture.name));
-    std::cout << fixture.name
-              << std::string(std::max<std::size_t>(24, fixture.name.size() + 2) - fixture.name.size(), ' ')
+  for (const BuiltinMachine& machine : builtin_machines()) {
+    STRAIT_ASSIGN(const Topology topology, load_builtin_machine(machine.name));
+    std::cout << machine.name
+              << std::string(std::max<std::size_t>(24, machine.name.size() + 2) - machine.name.size(), ' ')
               << topology.name() << "\n";
   }
   return {};

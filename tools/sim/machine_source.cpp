@@ -14,9 +14,9 @@
 #include "select/calibration.hpp"
 #include "select/exchange_rates.hpp"
 #include "select/link_rates.hpp"
+#include "topology/builtin_machines.hpp"
 #include "topology/detect.hpp"
-#include "topology/file.hpp"
-#include "topology/files.hpp"
+#include "topology/load.hpp"
 #include "words.hpp"
 
 namespace strait::sim {
@@ -50,10 +50,11 @@ Result<Topology> topology_of(const std::string& from) {
     STRAIT_ASSIGN(Topology topology, detect());
     return with_known_rates(std::move(topology), process_rates());
   }
-  const auto known = fixtures();
-  const bool is_fixture = std::any_of(known.begin(), known.end(), [&](const Fixture& f) { return f.name == from; });
+  const auto known = builtin_machines();
+  const bool is_builtin =
+      std::any_of(known.begin(), known.end(), [&](const BuiltinMachine& machine) { return machine.name == from; });
   const bool is_path = from.find('/') != std::string::npos || from.find('.') != std::string::npos;
-  return is_fixture || !is_path ? load_fixture(from) : load_topology_file(from);
+  return is_builtin || !is_path ? load_builtin_machine(from) : load_topology_file(from);
 }
 
 Result<Machine> machine_on(const Topology& topology, const MachineOptions& options) {
