@@ -91,11 +91,11 @@ void declare_options(CLI::App& app, OperationOptions& operation, MachineOptions&
                     "Reduction: sum, prod, max, min, avg (default: sum)");
   app.add_option("-r,--root", operation.root, "Root rank")->capture_default_str();
   tools::add_parsed(app, "--wire", operation.wire, tools::parse_wire,
-                    "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
+                    "Wire format of floats between GPU ranks: off, int8, fp8, int4 (default: off)");
   app.add_option("--topology", machine.topology,
-                 "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
+                 "A machine other than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
                  "NCCL's or hwloc's XML)");
-  app.add_flag("--host", machine.host, "Ranks on the CPUs even where there are GPUs");
+  app.add_flag("--host", machine.host, "Place ranks on the CPUs even if there are GPUs");
 }
 
 std::string too_short(std::size_t bytes, std::string_view type, std::size_t ranks, std::size_t least_bytes) {
