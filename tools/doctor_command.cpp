@@ -46,32 +46,35 @@ int examine(const Options& options) {
 
 void add_doctor(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "doctor", "Look for what makes this machine slow. Exit codes: 0 nothing to mend, 1 warnings, 2 errors");
+      "doctor", "Look for what makes this machine slow. Exit codes: 0 nothing to fix, 1 warnings, 2 errors");
   const auto options = std::make_shared<Options>();
-  CLI::Option* calibrate = command->add_flag(
-      "--calibrate", options->calibrates, "Measure this machine's rates (10 s, longer where it is busy) and keep them");
+  CLI::Option* calibrate = command->add_flag("--calibrate", options->calibrates,
+                                             "Measure this machine's rates (10 s, longer if it is busy) and keep them");
   CLI::Option* plans =
       command
           ->add_flag(
               "--plans", options->plans,
-              "After --calibrate: time every plan of host ranks (two minutes) and keep what the rates leave over")
+              "After --calibrate: time every plan of host ranks (two minutes) and keep how far the rates mispredict it")
           ->excludes(calibrate);
-  command->add_option("--ranks", options->rank_counts, "With --plans: numbers of ranks (default: 2, 4, and one a core)")
+  command
+      ->add_option("--ranks", options->rank_counts, "With --plans: numbers of ranks (default: 2, 4, and one per core)")
       ->needs(plans)
       ->check(CLI::Range(2, 256))
       ->delimiter(',');
-  command->add_option("--sizes", options->sizes_bytes, "With --plans: bytes (default: six sizes from 1K to 32M)")
+  command
+      ->add_option("--sizes", options->sizes_bytes, "With --plans: message sizes (default: six sizes from 1K to 32M)")
       ->needs(plans)
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(64, 1 << 30))
       ->delimiter(',');
-  command->add_option("-o,--output", options->calibration_path, "With --calibrate or --plans: another file");
+  command->add_option("-o,--output", options->calibration_path,
+                      "With --calibrate or --plans: keep the results in this file instead");
   command
       ->add_flag("--deep", options->deep,
-                 "Also run verified collectives on all cores and GPUs, and name slow ranks, GPUs and links")
+                 "Also run verified collectives on all cores and GPUs, and report slow ranks, GPUs and links")
       ->excludes(calibrate)
       ->excludes(plans);
-  command->add_flag("--json", options->json, "For scripts")->excludes(calibrate)->excludes(plans);
+  command->add_flag("--json", options->json, "Print JSON, for scripts")->excludes(calibrate)->excludes(plans);
   command->callback([options, &exit_code] {
     if (!options->calibration_path.empty() && !options->calibrates && !options->plans)
       throw CLI::ValidationError("--output is the file of --calibrate or --plans");

@@ -43,9 +43,9 @@ std::vector<std::string> unknown_names() {
 }  // namespace
 
 void add_environment(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("env", "Print the environment variables, their values and meaning");
+  CLI::App* command = app.add_subcommand("env", "Print the environment variables, their values and their meaning");
   const auto markdown = std::make_shared<bool>(false);
-  command->add_flag("--markdown", *markdown, "The documentation's table, without values");
+  command->add_flag("--markdown", *markdown, "Print the table of the documentation, without values");
   command->callback([markdown, &exit_code] {
     if (*markdown) {
       print_markdown(std::cout);

@@ -96,17 +96,20 @@ Status answer(const Options& options) {
 }  // namespace
 
 void add_explain(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("explain", "Say which plan an operation would run, why, and for how long");
+  CLI::App* command =
+      app.add_subcommand("explain", "Show which plan an operation would run, why, and how long it would take");
   const auto options = std::make_shared<Options>();
   sim::declare_options(*command, options->operation, options->machine);
-  add_parsed(*command, "size", options->bytes, parse_size, "As `strait perf` counts: 8, 1K, 64M, 1G (default: 64M)");
-  command->add_option("--ranks", options->machine.ranks, "Number of ranks: the first GPUs in order (default: all)")
+  add_parsed(*command, "size", options->bytes, parse_size,
+             "Bytes, counted as `strait perf` does: 8, 1K, 64M, 1G (default: 64M)");
+  command
+      ->add_option("--ranks", options->machine.ranks, "Number of ranks, on the first GPUs in order (default: all GPUs)")
       ->check(CLI::Range(1U, most_placed_ranks));
-  command->add_option("--algorithm", options->algorithm, "Explain this one instead of the choice");
+  command->add_option("--algorithm", options->algorithm, "Explain this algorithm instead of the automatic choice");
   command->add_option("--measured", options->measured,
-                      "Results of `strait perf --json` to compare with, in place of its last ones here");
-  CLI::Option* json = command->add_flag("--json", options->json, "For programs");
-  command->add_flag("--plan", options->plan, "Print the steps")->excludes(json);
+                      "Results of `strait perf --json` to compare with (default: the last ones of this machine)");
+  CLI::Option* json = command->add_flag("--json", options->json, "Print JSON, for programs");
+  command->add_flag("--plan", options->plan, "Also print the steps of the plan")->excludes(json);
   command->add_option("--svg", options->svg, "Draw the plan into this file");
   command->add_option("--trace", options->trace, "Write the predicted timeline for chrome://tracing or Perfetto");
   command->callback([options, &exit_code] {

@@ -110,31 +110,32 @@ Status answer(const Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("plan", "Print the plan of an algorithm: who sends what to whom, and when");
+  CLI::App* command =
+      app.add_subcommand("plan", "Print the plan of an algorithm: which rank sends what to which, and when");
   const auto options = std::make_shared<Options>();
   PlanRequest& request = options->request;
   request.ranks = 4;
   add_parsed(*command, "collective", request.collective, parse_collective, "Such as all-reduce")->required();
-  command->add_option("--algorithm", options->algorithm, "Such as ring; list: print those that there are")->required();
+  command->add_option("--algorithm", options->algorithm, "Such as ring; list: print all algorithms")->required();
   command->add_option("--ranks", request.ranks, "Number of ranks")
       ->capture_default_str()
       ->check(CLI::Range(1U, most_ranks));
   command->add_option("--root", request.root, "Root rank")->capture_default_str();
-  command->add_option("--lanes", request.lanes, "Lanes the algorithm may spread over")
+  command->add_option("--lanes", request.lanes, "Lanes that the algorithm may use")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   command->add_flag("--peer-memory", request.peer_memory, "Ranks can address one another's buffers");
   command->add_flag("--order-free", request.order_free, "Any order of operands gives the same bits");
   CLI::Option_group* format = command->add_option_group("format");
   format->add_flag_callback(
-      "--text", [options] { options->print = printed<to_text>; }, "A line for each step (default)");
+      "--text", [options] { options->print = printed<to_text>; }, "Print a line for each step (default)");
   format->add_flag_callback(
-      "--dot", [options] { options->print = printed<to_dot>; }, "For Graphviz");
+      "--dot", [options] { options->print = printed<to_dot>; }, "Print it for Graphviz");
   format->add_flag_callback(
-      "--svg", [options] { options->print = printed<to_svg>; }, "A drawing");
+      "--svg", [options] { options->print = printed<to_svg>; }, "Draw it");
   format->add_flag_callback(
       "--trace", [options] { options->print = to_trace; },
-      "1 MB on a simulated host, for chrome://tracing or Perfetto");
+      "Print a timeline of 1 MB on a simulated host, for chrome://tracing or Perfetto");
   format->require_option(0, 1);
   command->add_option("-o,--output", options->path, "Write to this file instead of the terminal");
   command->callback([options, &exit_code] {

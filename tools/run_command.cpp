@@ -58,11 +58,11 @@ int run_served(Options& options) {
 
 void add_run(CLI::App& app, std::optional<std::span<char* const>> behind_dashes, int& exit_code) {
   CLI::App* command =
-      app.add_subcommand("run", "Run a program of NCCL's with Strait: strait run -- command arguments...");
+      app.add_subcommand("run", "Run a program that uses NCCL on Strait instead: strait run -- command arguments...");
   const auto options = std::make_shared<Options>();
   command->add_option("--library", options->library,
-                      "The libnccl.so.2 to serve with, where it is not Strait's own place");
-  command->add_flag("--quiet", options->quiet, "Say nothing before the program starts");
+                      "The libnccl.so.2 to run it on (default: the one installed or built with this command)");
+  command->add_flag("--quiet", options->quiet, "Print nothing before the program starts");
   command->allow_extras();  // an option that takes many words would split those in brackets, as lists
   command->callback([command, options, behind_dashes, &exit_code] {
     options->words = command->remaining();

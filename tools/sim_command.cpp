@@ -100,28 +100,31 @@ Status answer(Options options) {
 void declare_training(CLI::App& command, Options& q) {
   const char* group = "Training";
   CLI::Option* train =
-      command.add_flag("--train", q.train, "Estimate data-parallel training, gradients summed by all-reduce")
+      command.add_flag("--train", q.train, "Estimate data-parallel training whose gradients are summed by all-reduce")
           ->group(group);
-  add_parsed(command, "--parameters", q.training.parameters, parse_parameters, "Of the model: 350M, 7B (powers of ten)")
+  add_parsed(command, "--parameters", q.training.parameters, parse_parameters,
+             "Parameters of the model: 350M, 7B (powers of ten)")
       ->needs(train)
       ->group(group);
-  command.add_option("--bytes-per-parameter", q.training.bytes_per_parameter, "Of a gradient")
+  command.add_option("--bytes-per-parameter", q.training.bytes_per_parameter, "Bytes of gradient for each parameter")
       ->capture_default_str()
       ->needs(train)
       ->group(group);
-  command.add_option("--compute-ms", q.training.compute_ms, "A step's computation on one rank")
+  command.add_option("--compute-ms", q.training.compute_ms, "Time of a step's computation on one rank")
       ->needs(train)
       ->group(group);
-  command.add_option("--backward-share", q.training.backward_share, "Of it, while gradients become ready")
+  command
+      .add_option("--backward-share", q.training.backward_share,
+                  "Share of that time during which gradients become ready")
       ->capture_default_str()
       ->needs(train)
       ->group(group);
-  command.add_option("--buckets", q.training.buckets, "Equal parts in which gradients are summed")
+  command.add_option("--buckets", q.training.buckets, "Number of equal parts in which gradients are summed")
       ->capture_default_str()
       ->check(CLI::Range(1U, 10000U))
       ->needs(train)
       ->group(group);
-  command.add_option("--samples", q.training.samples, "Of a rank in a step")
+  command.add_option("--samples", q.training.samples, "Samples of one rank in one step")
       ->capture_default_str()
       ->needs(train)
       ->group(group);
@@ -130,23 +133,25 @@ void declare_training(CLI::App& command, Options& q) {
 }  // namespace
 
 void add_sim(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("sim", "Predict bandwidths over sizes and ranks, on this machine or one that nobody has");
+  CLI::App* command = app.add_subcommand(
+      "sim", "Predict bandwidths over sizes and ranks, on this machine or on one that need not exist");
   const auto options = std::make_shared<Options>();
   options->sizes.min_bytes = 1 << 10;
   options->sizes.max_bytes = std::size_t{1} << 28;
   options->sizes.step_factor = 4;
   sim::declare_options(*command, options->sweep.operation, options->sweep.machine);
-  command->add_option("--ranks", options->ranks, "2..10, or 2,4,8 (default: up to all, or to 64)");
+  command->add_option("--ranks", options->ranks,
+                      "Numbers of ranks: 2..10, or 2,4,8 (default: from 2 to all, at most 64)");
   add_parsed(*command, "-b,--minbytes", options->sizes.min_bytes, parse_size, "Smallest size (default: 1K)");
   add_parsed(*command, "-e,--maxbytes", options->sizes.max_bytes, parse_size, "Largest size (default: 256M)");
-  command->add_option("-f,--stepfactor", options->sizes.step_factor, "From size to size")
+  command->add_option("-f,--stepfactor", options->sizes.step_factor, "Factor from one size to the next")
       ->capture_default_str()
       ->check(CLI::Range(2, 1024));
-  command->add_option("--algorithm", options->sweep.algorithm, "This one instead of the choice");
+  command->add_option("--algorithm", options->sweep.algorithm, "Use this algorithm instead of the automatic choice");
   command->add_option("--against", options->sweep.against, "Algorithms to compare with, such as ring")->delimiter(',');
   command->add_option("--json", options->json, "Write the predictions to this file");
-  command->add_option("--plot", options->plot, "Draw them into this file (.svg; sweeps also .html)");
+  command->add_option("--plot", options->plot,
+                      "Draw the predictions into this file (.svg; without --train also .html)");
   declare_training(*command, *options);
   command->callback([options, &exit_code] {
     if (auto status = answer(*options); !status) {

@@ -10,8 +10,9 @@
 #include "files.hpp"
 #include "sim/machine_source.hpp"
 #include "topo/measurements.hpp"
+#include "topology/builtin_machines.hpp"
 #include "topology/detect.hpp"
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 #include "topology/print.hpp"
 #include "utc.hpp"
 
@@ -28,10 +29,10 @@ struct Options {
 };
 
 Status print_list() {
-  for (const Fixture& fixture : fixtures()) {
-    STRAIT_ASSIGN(const Topology topology, load_fixture(fixture.name));
-    std::cout << fixture.name
-              << std::string(std::max<std::size_t>(24, fixture.name.size() + 2) - fixture.name.size(), ' ')
+  for (const BuiltinMachine& machine : builtin_machines()) {
+    STRAIT_ASSIGN(const Topology topology, load_builtin_machine(machine.name));
+    std::cout << machine.name
+              << std::string(std::max<std::size_t>(24, machine.name.size() + 2) - machine.name.size(), ' ')
               << topology.name() << "\n";
   }
   return {};
@@ -78,24 +79,25 @@ Status answer(const Options& options) {
 }  // namespace
 
 void add_topo(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("topo", "Show a machine: how its GPUs reach one another, and what they share");
+  CLI::App* command =
+      app.add_subcommand("topo", "Show a machine: how its GPUs reach one another, and which links they share");
   const auto options = std::make_shared<Options>();
   CLI::Option* from = command->add_option(
       "--from,--topology", options->from,
-      "Another machine than this one: a file (Strait's JSON, NCCL's or hwloc's XML), or a name of --list");
-  CLI::Option* json =
-      command->add_flag("--json", options->json, "For programs; --from reads it again (not that of --measure)");
+      "A machine other than this one: a file (Strait's JSON, NCCL's or hwloc's XML), or a name that --list prints");
+  CLI::Option* json = command->add_flag("--json", options->json,
+                                        "Print JSON, for programs; without --measure, --from can read it again");
   CLI::Option* svg = command->add_option("--svg", options->svg, "Write a drawing to this file");
-  CLI::Option* list = command->add_flag("--list", options->list, "The machines that come with Strait");
+  CLI::Option* list = command->add_flag("--list", options->list, "List the machines that come with Strait");
   CLI::Option* measure =
-      command->add_flag("--measure", options->measure, "Measure this machine's links, alone and all at once")
+      command->add_flag("--measure", options->measure, "Measure this machine's links, each alone and all at once")
           ->excludes(svg)
           ->excludes(from);
   list->excludes(from)->excludes(json)->excludes(svg)->excludes(measure);
   command
-      ->add_option(
-          "--save", options->save,
-          "With --measure: write this machine's description with the measured rates, for --from and --topology")
+      ->add_option("--save", options->save,
+                   "With --measure: write this machine's description with the measured rates to this file, for --from "
+                   "and --topology")
       ->needs(measure);
   command->callback([options, &exit_code] {
     if (auto status = answer(*options); !status) {

@@ -18,10 +18,11 @@ void add_trace(CLI::App& app, int& exit_code) {
     bool all_calls = false;
   };
   CLI::App* command =
-      app.add_subcommand("trace", "Show from the flight recorders' files which rank is behind, and in what");
+      app.add_subcommand("trace", "Show from flight recorder files which rank is behind, and in which call");
   const auto options = std::make_shared<Options>();
-  command->add_option("files", options->paths, "Files, or the folder of STRAIT_FLIGHT_RECORDER")->required();
-  command->add_flag("--calls", options->all_calls, "Also every call that is recorded");
+  command->add_option("files", options->paths, "The files, or the folder that STRAIT_FLIGHT_RECORDER named")
+      ->required();
+  command->add_flag("--calls", options->all_calls, "Also print every recorded call");
   command->callback([options, &exit_code] {
     std::vector<std::string> left_out;
     const auto flights = trace::read_flights(options->paths, &left_out);

@@ -23,10 +23,10 @@
 #include <utility>
 
 namespace strait {
-/// Inline, so that it does not show in use; named, so that these types are never taken for the library's own.
+/// Inline, so that users need not write its name; named, so that these types differ from the library's own.
 inline namespace api {
 
-/// A call that failed: the class of the failure, and what failed, where, and the remedy in what().
+/// A call that failed. result() is the class of the failure; what() says what failed, where, and the remedy.
 class Exception : public std::runtime_error {
  public:
   Exception(straitResult_t result, const std::string& message) : std::runtime_error(message), result_(result) {}
@@ -58,15 +58,16 @@ inline constexpr straitDataType_t data_type = [] {
 template <>
 inline constexpr straitDataType_t data_type<std::byte> = straitUint8;
 
-/// The ticket by which ranks find one another; make it on one rank and pass it on by a channel that you trust.
+/// The ticket by which ranks find one another. Make it on one rank, and pass it on through a channel that you trust.
 inline straitUniqueId make_unique_id() {
   straitUniqueId id;
   throw_on_failure(straitGetUniqueId(&id));
   return id;
 }
 
-/// Calls of this thread in its lifetime are recorded; end() runs them together. Leaving the scope without end(), by an
-/// exception say, runs none of them, nor those of the groups around it: their buffers may be gone by then.
+/// While it lives, this thread's calls are recorded; end() runs them together. If the scope is left without end(), as
+/// by an exception, none of them runs, and none of the enclosing groups' calls either: their buffers may be gone by
+/// then.
 class Group {
  public:
   Group() { throw_on_failure(straitGroupStart()); }
@@ -113,8 +114,8 @@ class Memory {
   std::size_t count_ = 0;
 };
 
-/// A registration of memory with a communicator, undone at the end of its life, which must be before the
-/// communicator's. Made by Communicator::register_memory.
+/// A registration of memory with a communicator, made by Communicator::register_memory. The destructor undoes it, and
+/// must run before the communicator's.
 class Registration {
  public:
   Registration(straitComm_t comm, void* handle) : comm_(comm), handle_(handle) {}
@@ -133,20 +134,20 @@ class Registration {
   void* handle_;
 };
 
-/// A communicator of one rank. Move only; its end is straitCommDestroy. Buffers are spans, and every length is checked
-/// where two must agree. Send and receive spans of the same memory mean in place.
+/// One rank's handle of a communicator. Move only; the destructor calls straitCommDestroy. Buffers are spans; lengths
+/// that must agree are checked. If the send and the receive span are the same memory, the call is in place.
 class Communicator {
  public:
   Communicator(const straitUniqueId& id, int rank, int ranks, const straitConfig_t* config = nullptr) {
     throw_on_failure(straitCommInitRank(&comm_, ranks, &id, rank, config));
   }
-  /// As the launcher says; alone if there is none.
+  /// As straitCommInitEnv: joins the ranks of the launcher; without a launcher, one rank.
   static Communicator from_environment(const straitConfig_t* config = nullptr) {
     straitComm_t comm = nullptr;
     throw_on_failure(straitCommInitEnv(&comm, config));
     return Communicator(comm);
   }
-  /// Takes over a communicator of the C interface.
+  /// Takes ownership of a communicator of the C interface.
   explicit Communicator(straitComm_t comm) noexcept : comm_(comm) {}
   Communicator(Communicator&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
   Communicator& operator=(Communicator&& other) noexcept {
@@ -155,7 +156,7 @@ class Communicator {
   }
   ~Communicator() { straitCommDestroy(comm_); }
 
-  /// For calls of the C interface; null where split() left this rank out.
+  /// For calls of the C interface; null if split() left this rank out.
   straitComm_t get() const noexcept { return comm_; }
   explicit operator bool() const noexcept { return comm_ != nullptr; }
 
@@ -173,15 +174,15 @@ class Communicator {
     check(straitCommSplit(comm_, color, key, &part, config));
     return Communicator(part);
   }
-  /// Those of its ranks that are not excluded, also once it has failed.
+  /// A communicator of its ranks that are not excluded, even after it has failed (straitCommShrink).
   Communicator shrink(std::span<const int> excluded, const straitConfig_t* config = nullptr) const {
     straitComm_t smaller = nullptr;
     check(straitCommShrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &smaller, config));
     return Communicator(smaller);
   }
-  /// Until its GPU has done all calls.
+  /// Waits until this rank's GPU has finished all calls (straitCommSynchronize).
   void synchronize() const { check(straitCommSynchronize(comm_)); }
-  /// Whether it is seen to have done all; from any thread.
+  /// Whether this rank's GPU has finished all calls (straitCommQuery); from any thread.
   bool is_done() const {
     int done = 0;
     check(straitCommQuery(comm_, &done));
@@ -194,7 +195,8 @@ class Communicator {
     check(straitCommGetAsyncError(comm_, &error));
     return error;
   }
-  /// The last calls of its ranks, for `strait trace`; without a path into the folder that STRAIT_FLIGHT_RECORDER names.
+  /// Writes the last calls of its ranks for `strait trace`; without a path, to the folder that STRAIT_FLIGHT_RECORDER
+  /// names.
   void dump_flight_recorder(const char* path = nullptr) const { check(straitCommDumpFlightRecorder(comm_, path)); }
   template <class T>
   [[nodiscard]] Registration register_memory(const Memory<T>& memory) const {
@@ -252,7 +254,7 @@ class Communicator {
     check(straitAllToAllv(send.data(), send_counts.data(), send_offsets.data(), receive.data(), receive_counts.data(),
                           receive_offsets.data(), data_type<T>, comm_, stream));
   }
-  /// From the root's buffer into that of all others.
+  /// From the root's buffer into the buffers of all others.
   template <class T>
   void broadcast(std::span<T> buffer, int root, straitStream_t stream = nullptr,
                  const straitCallOptions_t* options = nullptr) const {

@@ -92,9 +92,9 @@ class Comm {
     return options_.wire_bytes.value_or(std::max(least, pays));
   }
 
-  /// Comes before any of these, for every collective, and before anything of its group has begun.
+  /// Call this for every collective before begin() or run(), and before any call of its group begins.
   Status prepare(const Call& call);
-  /// What a call does. To run out of memory ends an operation like any other failure: the peers are told.
+  /// Runs `work`; running out of memory fails the operation and tells the peers.
   template <class F>
   std::invoke_result_t<F> or_out_of_memory(F&& work) {
     try {
@@ -103,8 +103,8 @@ class Comm {
       return tl::unexpected(raise_out_of_memory());
     }
   }
-  /// What asks all ranks besides operations (splits, registrations), and does not go on here: tells those that wait for
-  /// this rank in it. There is none any more from then on; operations go on.
+  /// Tells ranks that wait for this one in a split or registration that it gave up. No further set-up calls are
+  /// possible; collectives still work.
   void give_up_set_up(const Error& error);
   template <class F>
   std::invoke_result_t<F> or_tell_out_of_memory(F&& work) {
@@ -186,7 +186,6 @@ class Comm {
   Result<Devices> agree_on_devices(const Deadline& deadline);
   DeviceRank::Request device_request(const std::vector<std::string>& bus_ids);
   Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
-  /// What a GPU rank asks the others by, until device_deadline_.
   /// GPU ranks of several hosts.
   Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.

@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "topology/file.hpp"
+#include "topology/load.hpp"
 #include "topology/survey.hpp"
 #include "topology/xml.hpp"
 

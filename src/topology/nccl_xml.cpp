@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "topology/file.hpp"
+#include "topology/load.hpp"
 #include "topology/survey.hpp"
 #include "topology/xml.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "topology/topology.hpp"
 
-/// Topologies for people. The JSON for programs is in files.hpp.
+/// Topologies for people. The JSON for programs is in json.hpp.
 namespace strait {
 
 /// Like `nvidia-smi topo -m`, with rates, the reason for each missing P2P, and what else a person wants to know. Of

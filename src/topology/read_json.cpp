@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.hpp"
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 #include "topology/json_fields.hpp"
 
 namespace strait {

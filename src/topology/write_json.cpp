@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.hpp"
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 
 namespace strait {
 namespace {

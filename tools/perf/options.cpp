@@ -37,36 +37,39 @@ auto enum_parser(int last) {
 }
 
 void declare_what(CLI::App& app, Options& o) {
-  add_parsed(app, "collective", o.collective, parse_collective, "What to measure, such as all-reduce")->required();
+  add_parsed(app, "collective", o.collective, parse_collective, "Collective to measure, such as all-reduce")
+      ->required();
   add_parsed(app, "-d,--datatype", o.types, parse_types, "Element type, or all (default: float)");
   add_parsed(app, "-o,--op", o.ops, parse_ops,
-             "Reduction: sum, prod, max, min, avg, mulsum (times a scalar of each rank), or all (default: sum)");
+             "Reduction: sum, prod, max, min, avg, mulsum (sum of inputs, each times its rank's scalar), or all "
+             "(default: sum)");
   add_parsed(app, "--wire", o.wire, parse_wire,
-             "Wire format of floats: int8, fp8, int4, or off (default: STRAIT_WIRE)");
+             "Wire format of floats: int8, fp8, int4 or off (default: that of STRAIT_WIRE)");
   add_parsed(app, "-r,--root", o.root, parse_root, "Root rank, or all (default: 0)");
   const char* sizes = "Sizes";
   add_parsed(app, "-b,--minbytes", o.min_bytes, parse_size, "Smallest size (default: 32M)")->group(sizes);
   add_parsed(app, "-e,--maxbytes", o.max_bytes, parse_size, "Largest size (default: 32M)")->group(sizes);
-  add_parsed(app, "-i,--stepbytes", o.step_bytes, parse_size, "Added from size to size (default: 1M)")->group(sizes);
-  app.add_option("-f,--stepfactor", o.step_factor, "Multiplied from size to size, instead of -i")
+  add_parsed(app, "-i,--stepbytes", o.step_bytes, parse_size, "Step between sizes (default: 1M)")->group(sizes);
+  app.add_option("-f,--stepfactor", o.step_factor, "Factor between sizes, instead of -i")
       ->check(at_least_one)
       ->group(sizes);
-  app.add_option("--extra-elements", o.extra_elements, "Added to each size, to make odd ones")
+  app.add_option("--extra-elements", o.extra_elements, "Elements added to each size, to test odd counts")
       ->check(at_least_none)
       ->group(sizes);
-  app.add_option("--offset-bytes", o.offset_bytes, "Where calls begin in buffers, which are aligned to pages")
+  app.add_option("--offset-bytes", o.offset_bytes,
+                 "Offset at which calls begin in their buffers, which are page-aligned")
       ->check(CLI::Range(0, 4095))
       ->group(sizes);
 }
 
 void declare_how(CLI::App& app, Options& o) {
   const char* ranks = "Ranks";
-  app.add_option(
-         "-t,--nthreads", o.threads,
-         "Ranks of this process, one a thread (default: 1 under a launcher or with -g, else one a core, at least 2)")
+  app.add_option("-t,--nthreads", o.threads,
+                 "Threads of this process, one rank each (default: 1 under a launcher or with -g, else one per core, "
+                 "at least 2)")
       ->check(CLI::Range(1, most_threads))
       ->group(ranks);
-  app.add_option("-g,--ngpus", o.gpus, "GPUs of each thread, one a rank; 0: host ranks")
+  app.add_option("-g,--ngpus", o.gpus, "GPUs of each thread, one rank each; 0: host ranks")
       ->capture_default_str()
       ->check(CLI::Range(0, most_gpus))
       ->group(ranks);
@@ -76,55 +79,58 @@ void declare_how(CLI::App& app, Options& o) {
       ->check(at_least_one)
       ->group(timing);
   app.add_option("-m,--agg_iters", o.aggregated,
-                 "Calls in a group that make an iteration, each with buffers of its own; the first one is verified")
+                 "Calls per iteration, in one group, each with its own buffers; only the first is verified")
       ->capture_default_str()
       ->check(at_least_one)
       ->group(timing);
-  app.add_option("-w,--warmup_iters", o.warmup_iterations, "Iterations before them")
+  app.add_option("-w,--warmup_iters", o.warmup_iterations, "Iterations before the timed ones")
       ->capture_default_str()
       ->check(at_least_none)
       ->group(timing);
-  app.add_option("-N,--run_cycles", o.cycles, "Run and print the sizes this often; 0: until interrupted")
+  app.add_option("-N,--run_cycles", o.cycles, "Run all sizes this many times; 0: until interrupted")
       ->capture_default_str()
       ->check(at_least_none)
       ->group(timing);
   add_parsed(app, "-a,--average", o.average, enum_parser<Average>(3),
-             "Time of: 0 rank 0, 1 mean of ranks, 2 min, 3 max (default: 1)")
+             "Time to report: 0 of rank 0, 1 mean of all ranks, 2 minimum, 3 maximum (default: 1)")
       ->group(timing);
   add_parsed(app, "-z,--blocking", o.blocking, enum_parser<Blocking>(3),
-             "After each iteration: 0 nothing, 1 a barrier, 2 wait, 3 a barrier that is not timed (default: 0)")
+             "After each iteration: 0 nothing, 1 a barrier, 2 a wait, 3 a barrier that is not timed (default: 0)")
       ->group(timing);
-  app.add_option("-G,--cudagraph", o.graph_launches, "Record the iterations in a CUDA graph, and launch it this often")
+  app.add_option("-G,--cudagraph", o.graph_launches,
+                 "Capture the iterations in a CUDA graph, and launch it this many times")
       ->check(at_least_none)
       ->group(timing);
   app.add_option("--budget-ms", o.budget_ms,
-                 "Call less often what would take longer, of a size, place and library; once a turn at least")
+                 "Time limit for each size, in place and out of place, and library: beyond it fewer calls are made, at "
+                 "least one a turn")
       ->check(CLI::Range(1e-6, most_budget_ms))
       ->group(timing);
-  app.add_option("-C,--report_cputime", o.cpu_time, "1: print the calling thread's CPU time instead of latency")
+  app.add_option("-C,--report_cputime", o.cpu_time, "1: print CPU time of the calling thread instead of latency")
       ->group(timing);
 }
 
 void declare_checks_and_results(CLI::App& app, Options& o) {
-  app.add_option("-c,--check", o.checks, "Verified runs of each size; 0: none")
+  app.add_option("-c,--check", o.checks, "Number of verified runs of each size; 0: none")
       ->capture_default_str()
       ->check(at_least_none);
-  add_parsed(app, "--check-limit", o.check_limit_bytes, parse_size, "Larger sizes are timed and not verified");
+  add_parsed(app, "--check-limit", o.check_limit_bytes, parse_size,
+             "Sizes larger than this are timed but not verified");
   app.add_option("-R,--local_register", o.registration,
-                 "1: buffers that are registered with the communicator; 2: with a baseline as symmetric windows")
+                 "1: register buffers with the communicator; 2: a baseline's as symmetric windows")
       ->check(CLI::Range(0, 2));
-  app.add_option("--baseline", o.baseline_path, "A libnccl.so.2 that is measured and verified in turn with Strait");
-  app.add_option("--turns", o.turns, "Timed passes of each library beside a baseline; the median counts")
+  app.add_option("--baseline", o.baseline_path, "A libnccl.so.2 to measure and verify in turn with Strait");
+  app.add_option("--turns", o.turns, "Timed passes of each library when there is a baseline; the median is reported")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   app.add_flag(
       "--floors", o.floors,
-      "Measure the GPUs' links first, to one another or to the host, and show how long each size takes at least");
+      "First measure the GPUs' links, to one another or to the host, and show the least time that each size can take");
   app.add_option("--simulate", o.simulate,
-                 "Predict instead of measuring: on a machine of `strait topo --list`, or on one that a file describes");
+                 "Predict instead of measuring, for a machine of `strait topo --list` or one that a file describes");
   app.add_flag(
       "--calibrate", o.calibrates,
-      "First measure this machine's rates (10 s, longer where it is busy) and keep them, if none are kept yet");
+      "First measure this machine's rates (10 s, longer if it is busy) and keep them, unless some are kept already");
   app.add_option("--json", o.json_path, "Write machine, settings and results to this file");
   app.add_option("--plot", o.plot_path, "Draw bandwidth and latency against size into this file (.svg or .html)");
 }

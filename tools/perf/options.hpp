@@ -53,7 +53,8 @@ struct Options {
   std::size_t extra_elements = 0;                                           ///< in each size, beyond what it says
   std::size_t offset_bytes = 0;                                             ///< where calls begin in their buffers
   std::optional<WireFormat> wire;  ///< none: STRAIT_WIRE, for the calls that can have one
-  std::string simulate;     ///< predict on this fixture or file instead of measuring; ranks are -t times -g, or all
+  std::string
+      simulate;  ///< predict on this built-in machine or file instead of measuring; ranks are -t times -g, or all
   bool floors = false;      ///< GPU ranks: what the links allow at best, beside the times
   bool calibrates = false;  ///< first, where this machine has no rates yet
   std::string json_path;

@@ -14,9 +14,9 @@
 #include "select/calibration.hpp"
 #include "select/find_exchange_rates.hpp"
 #include "select/link_rates.hpp"
+#include "topology/builtin_machines.hpp"
 #include "topology/detect.hpp"
-#include "topology/file.hpp"
-#include "topology/files.hpp"
+#include "topology/load.hpp"
 #include "words.hpp"
 
 namespace strait::sim {
@@ -50,10 +50,11 @@ Result<Topology> topology_of(const std::string& from) {
     STRAIT_ASSIGN(Topology topology, detect());
     return with_known_rates(std::move(topology), process_rates());
   }
-  const auto known = fixtures();
-  const bool is_fixture = std::any_of(known.begin(), known.end(), [&](const Fixture& f) { return f.name == from; });
+  const auto known = builtin_machines();
+  const bool is_builtin =
+      std::any_of(known.begin(), known.end(), [&](const BuiltinMachine& machine) { return machine.name == from; });
   const bool is_path = from.find('/') != std::string::npos || from.find('.') != std::string::npos;
-  return is_fixture || !is_path ? load_fixture(from) : load_topology_file(from);
+  return is_builtin || !is_path ? load_builtin_machine(from) : load_topology_file(from);
 }
 
 Result<Machine> machine_on(const Topology& topology, const MachineOptions& options) {
@@ -90,11 +91,11 @@ void declare_options(CLI::App& app, OperationOptions& operation, MachineOptions&
                     "Reduction: sum, prod, max, min, avg (default: sum)");
   app.add_option("-r,--root", operation.root, "Root rank")->capture_default_str();
   tools::add_parsed(app, "--wire", operation.wire, tools::parse_wire,
-                    "What floats become on their way between GPU ranks: off, int8, fp8, int4 (default: off)");
+                    "Wire format of floats between GPU ranks: off, int8, fp8, int4 (default: off)");
   app.add_option("--topology", machine.topology,
-                 "Another machine than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
+                 "A machine other than this one: a name that `strait topo --list` prints, or a file (Strait's JSON, "
                  "NCCL's or hwloc's XML)");
-  app.add_flag("--host", machine.host, "Ranks on the CPUs even where there are GPUs");
+  app.add_flag("--host", machine.host, "Place ranks on the CPUs even if there are GPUs");
 }
 
 std::string too_short(std::size_t bytes, std::string_view type, std::size_t ranks, std::size_t least_bytes) {

@@ -16,7 +16,7 @@ class App;
 /// Which machine, and which operation on it, a user asks for.
 namespace strait::sim {
 
-/// A fixture's name, a file (Strait's JSON, NCCL's or hwloc's XML), or "": this machine.
+/// A built-in machine's name, a file (Strait's JSON, NCCL's or hwloc's XML), or "": this machine.
 Result<Topology> topology_of(const std::string& from);
 
 struct MachineOptions {

@@ -6,7 +6,7 @@
 #include "select/cpu_reduce.hpp"
 #include "select/find_exchange_rates.hpp"
 #include "select/machine_model.hpp"
-#include "topology/files.hpp"
+#include "topology/builtin_machines.hpp"
 
 namespace strait {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 using kernels::ArenaKind;
 constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
 
-Topology topology(std::string_view fixture) { return std::move(load_fixture(fixture)).value(); }
+Topology topology(std::string_view machine_name) { return std::move(load_builtin_machine(machine_name)).value(); }
 
 std::vector<DeviceId> some_gpus(const Topology& topology, std::initializer_list<std::size_t> numbers) {
   const std::vector<DeviceId> all = topology.all(DeviceKind::gpu);
@@ -170,7 +170,9 @@ TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
 }
 
 TEST(Borders, BelongToMachinesOfOneHost) {
-  const auto machine = [](std::string_view fixture) { return std::move(place_on_gpus(topology(fixture), 0)).value(); };
+  const auto machine = [](std::string_view machine_name) {
+    return std::move(place_on_gpus(topology(machine_name), 0)).value();
+  };
   EXPECT_EQ(machine("10x-rtx3090").arena, ArenaKind::host);
   EXPECT_NEAR(machine("10x-rtx3090").exchange.gbps, 0.6, 1e-9);
   EXPECT_NEAR(machine("10x-rtx3090").exchange.sums_gbps, 2 * GpuRates{}.host_sums_gbps, 1e-9);

@@ -1,5 +1,5 @@
-// What the fixtures choose, against times worked out by hand: the bytes that must cross the resource that binds, over
-// its rate. No number here comes from the simulator.
+// What is chosen on the built-in machines, against times worked out by hand: the bytes that must cross the resource
+// that binds, over its rate. No number here comes from the simulator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "sim/explain.hpp"
+#include "topology/builtin_machines.hpp"
 
 namespace strait::sim {
 namespace {
@@ -19,7 +20,7 @@ constexpr double mib = 1 << 20;
 double us(double bytes, double gbps) { return bytes / gbps * 1e-3; }
 
 struct Case {
-  const char* fixture;
+  const char* machine_name;
   std::uint32_t ranks;
   Collective collective;
   DataType type;
@@ -37,7 +38,7 @@ constexpr auto all_reduce = Collective::all_reduce;
 constexpr double s = 64 * mib;
 
 void PrintTo(const Case& c, std::ostream* stream) {
-  *stream << c.fixture << ", " << c.ranks << " ranks, " << name(c.collective) << " of " << c.bytes << " bytes, "
+  *stream << c.machine_name << ", " << c.ranks << " ranks, " << name(c.collective) << " of " << c.bytes << " bytes, "
           << name(c.type);
 }
 
@@ -279,7 +280,7 @@ class Bounds : public testing::TestWithParam<Case> {};
 
 TEST_P(Bounds, TheChoiceIsOfTheFamilyAndNearTheBound) {
   const Case& c = GetParam();
-  const auto e = explain({c.fixture, c.ranks, false}, {c.collective, c.type, ReduceOp::sum, 0},
+  const auto e = explain({c.machine_name, c.ranks, false}, {c.collective, c.type, ReduceOp::sum, 0},
                          static_cast<std::size_t>(c.bytes), "");
   ASSERT_TRUE(e) << e.error().message;
   const PredictedPlan& choice = e->prediction.choice();
@@ -295,7 +296,7 @@ TEST_P(Bounds, TheChoiceIsOfTheFamilyAndNearTheBound) {
 INSTANTIATE_TEST_SUITE_P(All, Bounds, testing::ValuesIn(cases()));
 
 struct Limit {
-  const char* fixture;
+  const char* machine_name;
   std::uint32_t ranks;
   double bus_gbps;  ///< of all-reduce, by hand
 };
@@ -308,7 +309,7 @@ class Limits : public testing::TestWithParam<Limit> {};
 TEST_P(Limits, NoPlanHasMoreBusBandwidthThanTheLinks) {
   const Limit& limit = GetParam();
   for (const std::size_t bytes : {std::size_t{4} << 10, std::size_t{1} << 20, std::size_t{33} << 20}) {
-    const auto e = explain({limit.fixture, limit.ranks, false}, {.type = DataType::bfloat16}, bytes, "");
+    const auto e = explain({limit.machine_name, limit.ranks, false}, {.type = DataType::bfloat16}, bytes, "");
     ASSERT_TRUE(e) << e.error().message;
     ASSERT_GT(e->prediction.plans.size(), 3U);
     for (const PredictedPlan& plan : e->prediction.plans) {
@@ -330,7 +331,7 @@ INSTANTIATE_TEST_SUITE_P(All, Limits,
                                          Limit{"32-hosts-8x-h800", 16, 210},  // NVLink and a NIC at once
                                          Limit{"8x-h100-superpod", 16, 420}, Limit{"nvl72", 36, 900}));
 
-TEST(Fixtures, TheRingThroughHostMemoryMovesWhatTheTextbookSays) {
+TEST(BuiltinMachines, TheRingThroughHostMemoryMovesWhatTheTextbookSays) {
   // Every GPU writes and reads 2 x 9/10 S; five share 3 GB/s each way.
   const auto e = explain({"10x-rtx3090", 10, false}, {}, static_cast<std::size_t>(s), "ring");
   ASSERT_TRUE(e) << e.error().message;
@@ -339,7 +340,7 @@ TEST(Fixtures, TheRingThroughHostMemoryMovesWhatTheTextbookSays) {
   EXPECT_LE(e->prediction.choice().time.total_us, 1.1 * bound_us);
 }
 
-TEST(Fixtures, OnTenGpusTheChoiceIsWellAheadOfTheRing) {
+TEST(BuiltinMachines, OnTenGpusTheChoiceIsWellAheadOfTheRing) {
   for (std::uint32_t ranks = 2; ranks <= 10; ++ranks) {
     const MachineOptions machine{"10x-rtx3090", ranks, false};
     const auto choice = explain(machine, {}, static_cast<std::size_t>(s), "");

@@ -15,7 +15,7 @@
 #include "plan/print.hpp"
 #include "select/selector.hpp"
 #include "sim/perf_rows.hpp"
-#include "topology/files.hpp"
+#include "topology/builtin_machines.hpp"
 
 namespace strait::sim {
 namespace {
@@ -55,7 +55,7 @@ class File {
 };
 
 TEST(Explain, SaysFromWhereCpuThreadsAddUp) {
-  const auto text = [](const char* fixture) { return to_text(explained({fixture, 0, false})); };
+  const auto text = [](const char* machine_name) { return to_text(explained({machine_name, 0, false})); };
   EXPECT_THAT(text("10x-rtx3090"), HasSubstr(", added up by CPU threads from 1M where calibrated"));
   EXPECT_THAT(text("10x-rtx3090-bridged"), HasSubstr(", sums across islands by CPU threads from 1M where calibrated"));
   EXPECT_THAT(text("4x-h200-no-p2p"), Not(HasSubstr("CPU threads")));
@@ -72,9 +72,9 @@ TEST(Explain, SaysHowTheRateComesToBe) {
   EXPECT_THAT(to_text(e), HasSubstr("unknown until a communicator or `strait doctor --calibrate` measures it: "));
 }
 
-class EveryFixture : public testing::TestWithParam<Fixture> {};
+class EveryBuiltinMachine : public testing::TestWithParam<BuiltinMachine> {};
 
-TEST_P(EveryFixture, ExplainsEveryCollective) {
+TEST_P(EveryBuiltinMachine, ExplainsEveryCollective) {
   for (int c = 0; c < collective_count; ++c) {
     const auto collective = static_cast<Collective>(c);
     if (collective == Collective::send_recv || collective == Collective::all_to_all_v) continue;
@@ -102,11 +102,12 @@ TEST_P(EveryFixture, ExplainsEveryCollective) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryFixture, testing::ValuesIn(fixtures().begin(), fixtures().end()), [](const auto& i) {
-  std::string name(i.param.name);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, EveryBuiltinMachine,
+                         testing::ValuesIn(builtin_machines().begin(), builtin_machines().end()), [](const auto& i) {
+                           std::string name(i.param.name);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(Explain, SaysWhichResourceBindsAndForHowLong) {
   const Explanation e = explained({"10x-rtx3090", 0, false}, {}, 64 << 20);

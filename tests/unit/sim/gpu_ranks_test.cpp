@@ -7,8 +7,9 @@
 
 #include "sim/device_waves.hpp"
 #include "sim/explain.hpp"
-#include "topology/file.hpp"
-#include "topology/files.hpp"
+#include "topology/builtin_machines.hpp"
+#include "topology/json.hpp"
+#include "topology/load.hpp"
 
 namespace strait::sim {
 namespace {
@@ -20,8 +21,8 @@ using testing::Not;
 
 constexpr std::size_t mib = 1 << 20;
 
-Machine gpus(std::string_view fixture, std::uint32_t ranks = 0) {
-  return std::move(place_on_gpus(std::move(load_fixture(fixture)).value(), ranks)).value();
+Machine gpus(std::string_view machine_name, std::uint32_t ranks = 0) {
+  return std::move(place_on_gpus(std::move(load_builtin_machine(machine_name)).value(), ranks)).value();
 }
 
 Operation all_reduce(std::size_t bytes, WireFormat wire = WireFormat::off) {
@@ -59,13 +60,13 @@ TEST(GpuRanks, AddFloatsUpWithinIslandsFirst) {
 
 /// What kernels do not carry out may be faster, and is listed behind.
 TEST(GpuRanks, OfOneHostRunWhatKernelsCarryOut) {
-  for (const Fixture& fixture : fixtures())
+  for (const BuiltinMachine& builtin : builtin_machines())
     for (int c = 0; c < collective_count; ++c)
       for (const std::size_t bytes : {4 * mib / 1024, 4 * mib}) {
         Operation operation = all_reduce(bytes);
         operation.collective = static_cast<Collective>(c);
         if (!check(gpus("4x-h200"), operation)) continue;
-        const auto topology = load_fixture(fixture.name);
+        const auto topology = load_builtin_machine(builtin.name);
         ASSERT_TRUE(topology);
         const auto some = std::min<std::size_t>(8, topology->all(DeviceKind::gpu).size());
         const auto machine = place_on_gpus(*topology, static_cast<std::uint32_t>(some));
@@ -73,7 +74,7 @@ TEST(GpuRanks, OfOneHostRunWhatKernelsCarryOut) {
         const auto prediction = predict_ranks(*machine, operation, {}, true);
         ASSERT_TRUE(prediction) << prediction.error().message;
         const PredictedPlan& choice = prediction->choice();
-        const auto what = std::string(fixture.name) + ": " + std::string(name(operation.collective));
+        const auto what = std::string(builtin.name) + ": " + std::string(name(operation.collective));
         EXPECT_TRUE(choice.runs && (is_carried_out(choice) || !choice.steps.empty())) << what << choice.algorithm;
         for (const PredictedPlan& plan : prediction->plans)
           EXPECT_FALSE(plan.runs && plan.steps.empty() && !is_carried_out(plan)) << what << plan.algorithm;
@@ -81,13 +82,13 @@ TEST(GpuRanks, OfOneHostRunWhatKernelsCarryOut) {
 }
 
 TEST(GpuRanks, WhatTheyDoNotRunIsSaid) {
-  const auto why = [](std::string_view fixture, Collective collective, std::size_t bytes,
+  const auto why = [](std::string_view machine_name, Collective collective, std::size_t bytes,
                       const std::string& algorithm = "") {
     Operation operation = all_reduce(bytes);
     operation.collective = collective;
     SelectOptions options;
     options.algorithm = algorithm;
-    return predict_ranks(gpus(fixture), operation, options)->why;
+    return predict_ranks(gpus(machine_name), operation, options)->why;
   };
   const auto never = HasSubstr("GPU ranks never run it"), hops = HasSubstr("GPU ranks take two hops");
   const auto hosts = HasSubstr("GPU ranks of several hosts are not predicted");
@@ -150,8 +151,8 @@ TEST(GpuRanks, AWireFormatsBytesCrossInTwoHops) {
   constexpr double bytes = 64.0 * mib;
   for (const auto& [wire, share] : {std::pair(WireFormat::int8, 8.25 / 32), std::pair(WireFormat::fp8, 8.25 / 32),
                                     std::pair(WireFormat::int4, 4.25 / 32)}) {
-    const auto down = [&, format = wire](const char* fixture) {
-      return moved(choice_of(gpus(fixture), all_reduce(64 * mib, format)), "host0/numa0 -> host0/port0", 3);
+    const auto down = [&, format = wire](const char* machine_name) {
+      return moved(choice_of(gpus(machine_name), all_reduce(64 * mib, format)), "host0/numa0 -> host0/port0", 3);
     };
     EXPECT_NEAR(down("10x-rtx3090") / (5 * 1.8 * share * bytes), 1, 0.01) << name(wire);
     EXPECT_NEAR(down("10x-rtx3090-bridged") / (3 * 2 * 5 / 6.0 * share * bytes), 1, 0.01) << name(wire);
@@ -170,10 +171,11 @@ TEST(GpuRanks, KernelsEncodeAndDecode) {
 }
 
 TEST(GpuRanks, WireFormatsThatCannotBeAreErrors) {
-  const auto message = [](std::string_view fixture, const Operation& operation, const std::string& algorithm = "") {
+  const auto message = [](std::string_view machine_name, const Operation& operation,
+                          const std::string& algorithm = "") {
     SelectOptions options;
     options.algorithm = algorithm;
-    const auto prediction = predict_ranks(gpus(fixture), operation, options);
+    const auto prediction = predict_ranks(gpus(machine_name), operation, options);
     return prediction ? "" : prediction.error().message;
   };
   Operation whole = all_reduce(mib, WireFormat::int8);

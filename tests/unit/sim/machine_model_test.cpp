@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "topology/files.hpp"
+#include "topology/builtin_machines.hpp"
+#include "topology/json.hpp"
 
 namespace strait {
 namespace {
@@ -15,10 +16,10 @@ using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 using Names = std::vector<std::string>;
 
-Topology topology(std::string_view fixture) { return std::move(load_fixture(fixture)).value(); }
+Topology topology(std::string_view machine_name) { return std::move(load_builtin_machine(machine_name)).value(); }
 
-Machine gpus(std::string_view fixture, std::uint32_t ranks = 0) {
-  auto machine = place_on_gpus(topology(fixture), ranks);
+Machine gpus(std::string_view machine_name, std::uint32_t ranks = 0) {
+  auto machine = place_on_gpus(topology(machine_name), ranks);
   EXPECT_TRUE(machine) << (machine ? "" : machine.error().message);
   return std::move(machine).value();
 }

@@ -11,7 +11,8 @@
 #include "select/link_rates.hpp"
 #include "select/machine_model.hpp"
 #include "topo/measurements.hpp"
-#include "topology/files.hpp"
+#include "topology/builtin_machines.hpp"
+#include "topology/json.hpp"
 
 namespace strait::doctor {
 namespace {
@@ -107,17 +108,17 @@ TEST(CalibratedGpus, TellWhatAllExchangeAtOnce) {
 
 TEST(Doctor, AsksForWhatHasNotBeenMeasured) {
   KnownRates known{{}, "machine.json", true, {}, {}};
-  const auto severity = [&](std::string_view fixture) -> std::optional<Severity> {
-    const Findings found = check_calibration(std::move(load_fixture(fixture)).value(), known);
+  const auto severity = [&](std::string_view machine_name) -> std::optional<Severity> {
+    const Findings found = check_calibration(std::move(load_builtin_machine(machine_name)).value(), known);
     return found.empty() ? std::nullopt : std::optional(found.front().severity);
   };
-  for (const auto& [fixture, expected] : {std::pair("10x-rtx3090", std::optional(Severity::warning)),
-                                          {"10x-rtx3090-bridged", Severity::warning},
-                                          {"4x-rtx-pro-6000", Severity::note},
-                                          {"4x-h200", std::nullopt},
-                                          {"laptop", std::nullopt}})
-    EXPECT_EQ(severity(fixture), expected) << fixture;
-  const Topology rtx = std::move(load_fixture("10x-rtx3090")).value();
+  for (const auto& [machine_name, expected] : {std::pair("10x-rtx3090", std::optional(Severity::warning)),
+                                               {"10x-rtx3090-bridged", Severity::warning},
+                                               {"4x-rtx-pro-6000", Severity::note},
+                                               {"4x-h200", std::nullopt},
+                                               {"laptop", std::nullopt}})
+    EXPECT_EQ(severity(machine_name), expected) << machine_name;
+  const Topology rtx = std::move(load_builtin_machine("10x-rtx3090")).value();
   known.links[topology_fingerprint(rtx)] = {{"gpu0", "switch0", 3, 0, "test"}};
   EXPECT_EQ(severity("10x-rtx3090"), Severity::ok);
 }
@@ -125,7 +126,7 @@ TEST(Doctor, AsksForWhatHasNotBeenMeasured) {
 TEST(CalibratedGpus, TellWhatCpusAddUp) {
   // No core copies so little or so much out of DRAM; sanitizers slow all of it down.
   EXPECT_THAT(measure_host_sums_gbps(machine()), AllOf(Ge(0.05), Le(2000)));
-  const auto laptop = load_fixture("laptop");
+  const auto laptop = load_builtin_machine("laptop");
   ASSERT_TRUE(laptop);
   EXPECT_EQ(measure_host_sums_gbps(*laptop), 0) << "no GPU";
 }

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 
 namespace strait::doctor {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "topo/cuda_driver.hpp"
 #include "topo/measurements.hpp"
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 
 namespace strait::topo {
 namespace {

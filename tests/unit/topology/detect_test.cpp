@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 #include "topology/survey.hpp"
 #include "topology/sysfs_files.hpp"
 

@@ -6,8 +6,9 @@
 #include <cstdio>
 #include <fstream>
 
-#include "topology/file.hpp"
-#include "topology/files.hpp"
+#include "topology/builtin_machines.hpp"
+#include "topology/json.hpp"
+#include "topology/load.hpp"
 
 namespace strait {
 namespace {
@@ -195,7 +196,7 @@ TEST(TopologyFile, KindsAreToldApart) {
   const int fd = ::mkstemp(path.data());
   ASSERT_GE(fd, 0);
   ::close(fd);
-  for (const std::string& text : {nccl, hwloc2, std::string(fixtures().front().json)}) {
+  for (const std::string& text : {nccl, hwloc2, std::string(builtin_machines().front().json)}) {
     std::ofstream(path, std::ios::trunc) << text;
     const auto topology = load_topology_file(path);
     EXPECT_TRUE(topology) << topology.error().message;

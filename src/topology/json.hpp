@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,13 +11,5 @@ namespace strait {
 
 Result<Topology> parse_topology_json(std::string_view text, std::string_view where);
 std::string to_json(const Topology& topology);
-
-/// Machines that come with Strait.
-struct Fixture {
-  std::string_view name;  ///< "10x-rtx3090"
-  std::string_view json;
-};
-std::span<const Fixture> fixtures();
-Result<Topology> load_fixture(std::string_view name);
 
 }  // namespace strait

@@ -1,10 +1,10 @@
-#include "topology/file.hpp"
+#include "topology/load.hpp"
 
 #include <array>
 #include <cerrno>
 #include <fstream>
 
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 
 namespace strait {
 namespace {

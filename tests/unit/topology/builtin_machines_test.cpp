@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "topology/files.hpp"
+#include "topology/builtin_machines.hpp"
+#include "topology/json.hpp"
 #include "topology/print.hpp"
 #include "topology/shape.hpp"
 
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 using Islands = std::vector<std::uint32_t>;
 
 Topology machine(std::string_view name) {
-  auto topology = load_fixture(name);
+  auto topology = load_builtin_machine(name);
   EXPECT_TRUE(topology) << (topology ? "" : topology.error().message);
   return std::move(topology).value();
 }
@@ -58,9 +59,9 @@ std::pair<std::string, double> staged(const Topology& topology, double bytes) {
   return {topology.resource(loads->front().resource).name, loads->front().time_us};
 }
 
-class EveryFixture : public ::testing::TestWithParam<Fixture> {};
+class EveryBuiltinMachine : public ::testing::TestWithParam<BuiltinMachine> {};
 
-TEST_P(EveryFixture, RoundTrips) {
+TEST_P(EveryBuiltinMachine, RoundTrips) {
   const Topology first = machine(GetParam().name);
   const auto again = parse_topology_json(to_json(first), "again");
   ASSERT_TRUE(again) << again.error().message;
@@ -70,7 +71,7 @@ TEST_P(EveryFixture, RoundTrips) {
   EXPECT_EQ(to_json(*again), to_json(first));
 }
 
-TEST_P(EveryFixture, ReachesEverybodyFromTheFirstAndTheLast) {
+TEST_P(EveryBuiltinMachine, ReachesEverybodyFromTheFirstAndTheLast) {
   const Topology topology = machine(GetParam().name);
   const auto ranks = topology.ranks();
   for (const DeviceId from : {ranks.front(), ranks.back()})
@@ -87,7 +88,7 @@ TEST_P(EveryFixture, ReachesEverybodyFromTheFirstAndTheLast) {
     }
 }
 
-TEST_P(EveryFixture, IsPrintedAndDrawn) {
+TEST_P(EveryBuiltinMachine, IsPrintedAndDrawn) {
   const Topology topology = machine(GetParam().name);
   EXPECT_THAT(to_table(topology), HasSubstr(topology.name()));
   const std::string svg = to_svg(topology);
@@ -95,21 +96,21 @@ TEST_P(EveryFixture, IsPrintedAndDrawn) {
   EXPECT_TRUE(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryFixture, ::testing::ValuesIn(fixtures().begin(), fixtures().end()),
-                         [](const auto& i) {
+INSTANTIATE_TEST_SUITE_P(All, EveryBuiltinMachine,
+                         ::testing::ValuesIn(builtin_machines().begin(), builtin_machines().end()), [](const auto& i) {
                            std::string name(i.param.name);
                            for (char& c : name)
                              if (c == '-') c = '_';
                            return name;
                          });
 
-TEST(Fixtures, AnUnknownOneIsAnErrorWithTheNames) {
-  const auto topology = load_fixture("vax");
+TEST(BuiltinMachines, AnUnknownOneIsAnErrorWithTheNames) {
+  const auto topology = load_builtin_machine("vax");
   ASSERT_FALSE(topology);
   EXPECT_THAT(topology.error().message, HasSubstr("8x-h800"));
 }
 
-TEST(Fixtures, Rtx3090) {
+TEST(BuiltinMachines, Rtx3090) {
   const Topology topology = machine("10x-rtx3090");
   const auto gpus = topology.ranks();
   EXPECT_EQ(gpus.size(), 10U);
@@ -125,7 +126,7 @@ TEST(Fixtures, Rtx3090) {
   EXPECT_NEAR(time_us, 500e3, 1);
 }
 
-TEST(Fixtures, Rtx3090Bridged) {
+TEST(BuiltinMachines, Rtx3090Bridged) {
   const Topology topology = machine("10x-rtx3090-bridged");
   const auto gpus = topology.ranks();
   EXPECT_EQ(level_names(topology), "nvlink numa host ");
@@ -135,7 +136,7 @@ TEST(Fixtures, Rtx3090Bridged) {
   EXPECT_EQ(topology.path(gpus[2], gpus[3]).kind, PathKind::host);
 }
 
-TEST(Fixtures, TwoHostsOfRtx3090) {
+TEST(BuiltinMachines, TwoHostsOfRtx3090) {
   const Topology topology = machine("2-hosts-10x-rtx3090");
   const auto gpus = topology.ranks();
   EXPECT_EQ(level_names(topology), "numa host ");
@@ -151,7 +152,7 @@ TEST(Fixtures, TwoHostsOfRtx3090) {
   EXPECT_EQ(std::count(path.crosses.begin(), path.crosses.end(), memory), 2);
 }
 
-TEST(Fixtures, TwoHostsOfRtx3090Bridged) {
+TEST(BuiltinMachines, TwoHostsOfRtx3090Bridged) {
   const Topology topology = machine("2-hosts-10x-rtx3090-bridged");
   const auto gpus = topology.ranks();
   EXPECT_EQ(level_names(topology), "nvlink numa host ");
@@ -164,7 +165,7 @@ TEST(Fixtures, TwoHostsOfRtx3090Bridged) {
   EXPECT_EQ(topology.path(gpus[9], gpus[10]).kind, PathKind::net);
 }
 
-TEST(Fixtures, RtxPro6000) {
+TEST(BuiltinMachines, RtxPro6000) {
   const Topology topology = machine("4x-rtx-pro-6000");
   const auto gpus = topology.ranks();
   EXPECT_EQ(level_names(topology), "numa p2p ");
@@ -178,7 +179,7 @@ TEST(Fixtures, RtxPro6000) {
   EXPECT_NEAR(time_us, 30e3, 1);
 }
 
-TEST(Fixtures, H800) {
+TEST(BuiltinMachines, H800) {
   const Topology topology = machine("8x-h800");
   EXPECT_THAT(shape_of(topology, topology.ranks()).levels, ElementsAre(even_islands(8, 8)));
   // Two GPUs share a root port: 2 x 1 GB at 50 GB/s = 40 ms. Memory: 4 x 1 GB in, 4 x 1 GB out, and from and to the
@@ -186,7 +187,7 @@ TEST(Fixtures, H800) {
   EXPECT_NEAR(staged(topology, 1e9).second, 40e3, 1);
 }
 
-TEST(Fixtures, ThirtyTwoHostsOfH800) {
+TEST(BuiltinMachines, ThirtyTwoHostsOfH800) {
   const Topology topology = machine("32-hosts-8x-h800");
   const auto gpus = topology.ranks();
   ASSERT_EQ(gpus.size(), 256U);
@@ -203,7 +204,7 @@ TEST(Fixtures, ThirtyTwoHostsOfH800) {
   EXPECT_DOUBLE_EQ(topology.path(gpus[8], gpus[15]).bandwidth_gbps, 160);
 }
 
-TEST(Fixtures, SuperPod) {
+TEST(BuiltinMachines, SuperPod) {
   const Topology topology = machine("8x-h100-superpod");
   const auto gpus = topology.ranks();
   ASSERT_EQ(gpus.size(), 512U);
@@ -217,7 +218,7 @@ TEST(Fixtures, SuperPod) {
   EXPECT_NEAR(loads->front().time_us, 40e3, 1);
 }
 
-TEST(Fixtures, H200CalibrationsReplaceTheLabel) {
+TEST(BuiltinMachines, H200CalibrationsReplaceTheLabel) {
   const Topology topology = machine("4x-h200");
   const auto gpus = topology.ranks();
   EXPECT_THAT(shape_of(topology, gpus).levels, ElementsAre(Islands{0, 0, 0, 0}));
@@ -228,7 +229,7 @@ TEST(Fixtures, H200CalibrationsReplaceTheLabel) {
   EXPECT_NEAR(staged(topology, 1e9).second, 25e3, 1);
 }
 
-TEST(Fixtures, Nvl72IsOneIslandAcrossHosts) {
+TEST(BuiltinMachines, Nvl72IsOneIslandAcrossHosts) {
   const Topology topology = machine("nvl72");
   const auto gpus = topology.ranks();
   ASSERT_EQ(gpus.size(), 72U);
@@ -238,7 +239,7 @@ TEST(Fixtures, Nvl72IsOneIslandAcrossHosts) {
   EXPECT_DOUBLE_EQ(topology.path(gpus[0], gpus[71]).bandwidth_gbps, 900);
 }
 
-TEST(Fixtures, Laptop) {
+TEST(BuiltinMachines, Laptop) {
   const Topology topology = machine("laptop");
   EXPECT_EQ(topology.ranks(), topology.all(DeviceKind::numa));
   EXPECT_THAT(to_table(topology), HasSubstr("no GPU"));

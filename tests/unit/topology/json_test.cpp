@@ -1,8 +1,9 @@
-#include "topology/files.hpp"
+#include "topology/json.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "topology/builtin_machines.hpp"
 #include "topology/placeholder.hpp"
 
 namespace strait {
@@ -23,7 +24,7 @@ std::string error_of(const std::string& json) {
 }
 
 TEST(TopologyJson, CutShortAnywhereIsAnErrorThatNamesTheFile) {
-  const std::string whole(fixtures().front().json);
+  const std::string whole(builtin_machines().front().json);
   const std::size_t end = whole.find_last_of('}');
   for (std::size_t size = 0; size < end; size += 7) {
     const auto topology = parse_topology_json(whole.substr(0, size), "machine.json");
@@ -112,7 +113,7 @@ TEST(TopologyData, ParentsInACircleAreAnError) {
 }
 
 TEST(TopologyData, APairWithoutP2pGoesThroughTheHost) {
-  auto topology = load_fixture("4x-rtx-pro-6000");
+  auto topology = load_builtin_machine("4x-rtx-pro-6000");
   ASSERT_TRUE(topology);
   TopologyData data = topology->data();
   const auto gpus = topology->ranks();
