@@ -16,7 +16,9 @@ using CommsAtExit = LeftAtExit<Comm, end_all>;
 void Comm::prepare_exit() { CommsAtExit::instance().add(*this); }
 
 void Comm::end_process() {
-  if (!has_failed() && is_idle()) watch_->end_process();
+  if (has_failed() || !is_idle()) return;
+  watch_->end_process();
+  transport_->tell_end();
 }
 
 Comm::~Comm() {

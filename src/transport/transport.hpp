@@ -60,6 +60,9 @@ class Transport {
   /// Takes in what peers have sent for calls that this rank is still to make, as far as there is room for it. Between
   /// calls, by the rank's thread.
   virtual void take_in() {}
+  /// That this rank's process ends in good order: what its control says, to ranks that do not see that. When the
+  /// process ends, by any thread.
+  virtual void tell_end() {}
 };
 
 }  // namespace strait

@@ -25,7 +25,6 @@ constexpr int look_in_ms = 1;
 constexpr int longest_sleep_ms = 20;
 constexpr auto examine_every = milliseconds(250);
 constexpr std::int64_t last_words_ms = 200;
-constexpr std::int64_t goodbye_ms = 2000;
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0}, ucx_tag = wake_tag - 1;
 constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
@@ -355,31 +354,6 @@ Engine::~Engine() {
     say_goodbye();
   }
   ucx_.reset();  // before the slots
-}
-
-/// The peers may still need what this rank has published. Their engines take it in whatever they do, so this takes long
-/// only where a peer is stopped.
-void Engine::say_goodbye() {
-  const std::lock_guard lock(mutex_);
-  const Deadline deadline = Deadline::after_ms(goodbye_ms);
-  progress();
-  for (Peer& peer : peers_) peer.socket.queue_last({FrameKind::left, 0, 0, 0, 0});
-  for (std::uint32_t other = 0; other < peers_.size(); ++other) mark_dirty(other);
-  const auto is_heard = [this](const Peer& peer) {
-    const bool is_sending = ucx_ && ucx_->is_sending_to(static_cast<std::uint32_t>(&peer - peers_.data()));
-    return !peer.socket.is_open() ||
-           (!peer.socket.has_unsent() && peer.socket.unacknowledged_bytes() == 0 && !is_sending);
-  };
-  for (;;) {
-    progress();
-    if (std::all_of(peers_.begin(), peers_.end(), is_heard)) return;
-    if (deadline.expired()) break;
-    ::usleep(100);
-  }
-  attempt([this] {
-    log_warn(static_cast<int>(rank_),
-             "a peer did not take this rank's last messages within 2 s: it is stopped or cut off");
-  });
 }
 
 }  // namespace strait::tcp

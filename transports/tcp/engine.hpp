@@ -77,6 +77,9 @@ class Engine {
   /// Whether the connection to this rank ended without a goodbye. From any thread.
   bool has_died(std::uint32_t rank) const { return peers_[rank].has_died.load(std::memory_order_acquire); }
 
+  /// That this rank's process ends in good order; until that is heard, for at most half a second.
+  void say_ended();
+
   // All that follows is called with this lock held. What opens something, and post(), throw where there is no memory.
   // Where what has to be sent or received finds none, the communicator fails on all ranks, and this one's links and
   // signals move nothing any more.
@@ -171,6 +174,7 @@ class Engine {
   void take_wake() const;
   void run();
   void say_goodbye();
+  bool say_last(FrameKind what, const Deadline& deadline);
   std::unique_ptr<std::byte[]> new_slots() const;
 
   const std::uint32_t rank_;

@@ -55,7 +55,7 @@ class PeerSocket {
     std::span<const std::byte> payload;
   };
   static constexpr std::size_t staging_bytes = 16 << 10;
-  static constexpr std::size_t last_words = 2;  ///< why the communicator has failed, and goodbye
+  static constexpr std::size_t last_words = 3;  ///< why the communicator has failed, that the process ends, goodbye
 
   /// Uses up what is staged; false if the connection ended over it.
   bool parse();
