@@ -237,9 +237,9 @@ STRAIT_API straitResult_t straitCommShrink(straitComm_t comm, const int* exclude
  * straitSuccess if they have their results, else the sticky error. On host ranks calls are complete when they return.
  * From any thread. */
 STRAIT_API straitResult_t straitCommSynchronize(straitComm_t comm);
-/* Sets *done to 1 if this rank's GPU has finished all that was enqueued on the communicator and data for other hosts has
- * been handed to the network; to 0 if not, or if the driver does not answer within 100 ms. Does not report errors. On
- * host ranks always 1. From any thread. */
+/* Sets *done to 1 if this rank's GPU has finished all that was enqueued on the communicator and data for other hosts
+ * has been handed to the network; to 0 if not, or if the driver does not answer within 100 ms. Does not report errors.
+ * On host ranks always 1. From any thread. */
 STRAIT_API straitResult_t straitCommQuery(straitComm_t comm, int* done);
 /* Ends a communicator whose operations are complete, and frees what it holds. Local: peers that still need this rank
  * get straitRemoteError. NULL is allowed. A forked child may destroy a communicator that it inherited: this frees

@@ -229,8 +229,7 @@ Status Comm::begin_messages_on_host(std::span<const Call> calls, MessagePieces* 
     const auto buffer = reinterpret_cast<std::uintptr_t>(call.sends ? call.send : call.receive);
     const auto number = static_cast<std::uintptr_t>(&call - calls.data());
     const Extent place{pieces == nullptr ? buffer : number, call.count * size_bytes(call.type)};
-    (call.sends ? options.input_messages : options.output_messages)
-        .push_back({place, signature(call)});
+    (call.sends ? options.input_messages : options.output_messages).push_back({place, signature(call)});
   }
   options.pieces = pieces;
   STRAIT_TRY(check_own_messages(calls, rank_));
