@@ -71,13 +71,13 @@ Status HostsRank::open_memory() {
 }
 
 Status HostsRank::open_order() {
-  STRAIT_ASSIGN(auto beside, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(auto beside, copy_engine::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(side_, SideStreams::open(std::move(beside)));
-  STRAIT_ASSIGN(beside, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(beside, copy_engine::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(waking_, SideStreams::open(std::move(beside)));
   CallOrder::Setup setup;
-  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
-  STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(setup.driver, copy_engine::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(setup.reader, copy_engine::open_cuda_streams(request_.device));
   setup.counts = reinterpret_cast<kernels::LaunchCounts*>(memory_.data());
   setup.seen = static_cast<kernels::LaunchCounts*>(seen_.data());
   setup.joins_graphs = request_.joins_graphs;

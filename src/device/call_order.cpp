@@ -51,7 +51,7 @@ Result<bool> CallOrder::look_at(void* stream) {
 }
 
 Status CallOrder::begin(void* stream) {
-  using Kind = staged::MemoryOperation::Kind;
+  using Kind = copy_engine::MemoryOperation::Kind;
   if (std::exchange(looked_at_, std::nullopt) != stream) {
     STRAIT_ASSIGN(now_, setup_.driver->look_at(stream));
   }
@@ -62,7 +62,7 @@ Status CallOrder::begin(void* stream) {
   if (last_.tail == Tail::other) return setup_.driver->wait(stream, done_);
   // All that count end, also those that give up; and they were enqueued before this wait, so that streams which share a
   // hardware queue do not wait in a circle.
-  const staged::MemoryOperation all_finished{Kind::wait_at_least, &setup_.counts->finished, launched_};
+  const copy_engine::MemoryOperation all_finished{Kind::wait_at_least, &setup_.counts->finished, launched_};
   return setup_.driver->operate({&all_finished, 1}, stream);
 }
 
@@ -91,11 +91,11 @@ Status CallOrder::begin_captured(void* stream) {
 
 /// Once: the event stands for what was called before.
 Status CallOrder::join_graphs() {
-  using Kind = staged::MemoryOperation::Kind;
+  using Kind = copy_engine::MemoryOperation::Kind;
   if (joined_ || !setup_.joins_graphs) return {};
   if (last_.exists && last_.tail == Tail::counted_launch) {
     STRAIT_ASSIGN(joining_stream_, setup_.driver->create_stream());
-    const staged::MemoryOperation all_finished{Kind::wait_at_least, &setup_.counts->finished, launched_};
+    const copy_engine::MemoryOperation all_finished{Kind::wait_at_least, &setup_.counts->finished, launched_};
     STRAIT_TRY(setup_.driver->operate({&all_finished, 1}, joining_stream_));
     STRAIT_TRY(setup_.driver->record(done_, joining_stream_));
   }
@@ -117,8 +117,8 @@ Status CallOrder::end(void* stream, Tail tail) {
 
 /// Not between a capture and what is outside of it: CUDA would pull the latter in, or refuse.
 Status CallOrder::order(void* first, void* then) {
-  STRAIT_ASSIGN(const staged::StreamState before, setup_.driver->look_at(first));
-  STRAIT_ASSIGN(const staged::StreamState after, setup_.driver->look_at(then));
+  STRAIT_ASSIGN(const copy_engine::StreamState before, setup_.driver->look_at(first));
+  STRAIT_ASSIGN(const copy_engine::StreamState after, setup_.driver->look_at(then));
   if (before.id == after.id || before.capture_id != after.capture_id) return {};
   STRAIT_TRY(setup_.driver->record(order_, first));
   return setup_.driver->wait(then, order_);
@@ -162,7 +162,7 @@ std::optional<bool> CallOrder::is_idle() {
 /// that waits in a hardware queue which it shares. Nothing if the copy does not come soon.
 std::optional<kernels::LaunchCounts> CallOrder::read_counts() {
   const std::lock_guard lock(reading_);
-  staged::StreamDriver& reader = *setup_.reader;
+  copy_engine::StreamDriver& reader = *setup_.reader;
   if (reading_stream_ == nullptr) {
     const auto stream = reader.create_stream();
     if (!stream) return std::nullopt;

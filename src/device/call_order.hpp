@@ -30,10 +30,10 @@ namespace strait {
 class CallOrder {
  public:
   struct Setup {
-    std::unique_ptr<staged::StreamDriver> driver;
-    std::unique_ptr<staged::StreamDriver> reader;  ///< another one of the same device, for is_idle()
-    kernels::LaunchCounts* counts = nullptr;       ///< in this device's memory: zeros, and of nobody else
-    kernels::LaunchCounts* seen = nullptr;         ///< in pinned host memory
+    std::unique_ptr<copy_engine::StreamDriver> driver;
+    std::unique_ptr<copy_engine::StreamDriver> reader;  ///< another one of the same device, for is_idle()
+    kernels::LaunchCounts* counts = nullptr;            ///< in this device's memory: zeros, and of nobody else
+    kernels::LaunchCounts* seen = nullptr;              ///< in pinned host memory
     bool joins_graphs = true;  ///< if not, the user orders launches of graphs and all calls outside of them
   };
   /// The words of the setup outlive this, which outlives all that was enqueued.
@@ -77,18 +77,18 @@ class CallOrder {
   std::optional<kernels::LaunchCounts> read_counts();
 
  private:
-  using Event = staged::StreamDriver::Event;
-  using Stream = staged::StreamDriver::Stream;
+  using Event = copy_engine::StreamDriver::Event;
+  using Stream = copy_engine::StreamDriver::Stream;
   /// The last call outside of captures.
   struct Last {
     bool exists = false;
     Tail tail = Tail::other;
-    staged::StreamState stream;
+    copy_engine::StreamState stream;
   };
   struct Capture {
-    staged::StreamState stream;  ///< of its last call
-    Event done = nullptr;        ///< behind that
-    staged::GraphEnd end;
+    copy_engine::StreamState stream;  ///< of its last call
+    Event done = nullptr;             ///< behind that
+    copy_engine::GraphEnd end;
   };
   explicit CallOrder(Setup setup) : setup_(std::move(setup)) {}
   Status begin_captured(void* stream);
@@ -96,7 +96,7 @@ class CallOrder {
 
   Setup setup_;
   std::optional<void*> looked_at_;  ///< what now_ is of, until begin()
-  staged::StreamState now_;         ///< of the call that has begun
+  copy_engine::StreamState now_;    ///< of the call that has begun
   Last last_;
   Event done_ = nullptr;  ///< behind it, where it is no counted launch, and behind launches of graphs
   Event order_ = nullptr;

@@ -102,7 +102,7 @@ Status CudaRank::open_islands() {
   islands_ = DeviceIslands(request_.rank, islands, arenas_.island_scratch(), DeviceIslands::scratch_bytes);
   island_calls_ = calls_over(arenas_.island_ring(), arenas_.most_blocks());
   across_calls_ = calls_over(arenas_.across_ring(), arenas_.most_blocks());
-  STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(auto driver, copy_engine::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(auto side, SideStreams::open(std::move(driver)));
   kernels::Ring island_ring = arenas_.island_ring();
   island_ring.has_async_copies = false;  // in pipes, what is sent to several peers goes in step (DeviceCalls::Turn)
@@ -130,13 +130,13 @@ Status CudaRank::open_order() {
   // Two ranks have no use for it; and on a GPU that threads share, streams that wait for one of them in a hardware
   // queue could hold up what it waits for on another.
   if (request_.ranks > 2 && !request_.threads_share_a_gpu) {
-    STRAIT_ASSIGN(auto beside, staged::open_cuda_streams(request_.device));
+    STRAIT_ASSIGN(auto beside, copy_engine::open_cuda_streams(request_.device));
     STRAIT_ASSIGN(side_, SideStreams::open(std::move(beside)));
   }
   STRAIT_ASSIGN(seen_, cuda::MappedMemory::allocate(sizeof(kernels::LaunchCounts)));
   CallOrder::Setup setup;
-  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_.device));
-  STRAIT_ASSIGN(setup.reader, staged::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(setup.driver, copy_engine::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(setup.reader, copy_engine::open_cuda_streams(request_.device));
   setup.counts = arenas_.launch_counts();
   setup.seen = static_cast<kernels::LaunchCounts*>(seen_.data());
   setup.joins_graphs = request_.options.joins_graphs;

@@ -64,7 +64,7 @@ class DeviceArenas {
   std::size_t crossing_ranks() const { return meetings() * meeting_ranks(); }
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank that a kernel waits for
   /// Of more than one rank, through their GPUs' memory, and copy engines or registered memory wanted: the words by
-  /// which copies are in order (staged::PeerWords, staged::MessageWords). Else null.
+  /// which copies are in order (copy_engine::PeerWords, copy_engine::MessageWords). Else null.
   const HostMemory* peer_words() const { return peer_words_.data() == nullptr ? nullptr : &peer_words_; }
   /// Likewise: where `writer` puts chunks for `reader`, of copy_window_bytes(), as this rank's device addresses it.
   std::byte* copy_window(std::uint32_t writer, std::uint32_t reader) const {

@@ -47,7 +47,7 @@ kernels::Ring patient(kernels::Ring ring) {
   return ring;
 }
 
-staged::StagedCall staged_call(const Call& call) {
+copy_engine::CopyCall copy_call_of(const Call& call) {
   return {call.collective, call.type, call.op, call.root, call.count, call.send, call.receive, call.max_sms};
 }
 
@@ -63,8 +63,8 @@ Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, cons
   copies.request_ = &request;
   copies.borders_ = borders(request, arenas.is_staged());
   if (request.timeout_ms != 0) {
-    STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request.device));
-    copies.gate_ = staged::Gate(std::move(driver), &arenas.ring().mailbox->holds_copies);
+    STRAIT_ASSIGN(auto driver, copy_engine::open_cuda_streams(request.device));
+    copies.gate_ = copy_engine::Gate(std::move(driver), &arenas.ring().mailbox->holds_copies);
   }
   if (arenas.windows() != nullptr) STRAIT_TRY(copies.open_staged(*arenas.windows()));
   if (arenas.peer_words() != nullptr) STRAIT_TRY(copies.open_peers(arenas, std::move(launch_add)));
@@ -72,23 +72,23 @@ Result<DeviceCopies> DeviceCopies::open(const DeviceRank::Request& request, cons
 }
 
 Status DeviceCopies::open_staged(const HostMemory& windows) {
-  STRAIT_ASSIGN(auto driver, staged::open_cuda_streams(request_->device));
-  STRAIT_ASSIGN(staged_,
-                staged::StagedCopies::open({.driver = std::move(driver),
-                                            .rank = request_->rank,
-                                            .ranks = request_->ranks,
-                                            .host = windows.data(),
-                                            .device = windows.device_data(),
-                                            .size_bytes = windows.size_bytes(),
-                                            .options = {},
-                                            .has_failed = [watch = request_->watch] { return watch->has_failed(); }}));
+  STRAIT_ASSIGN(auto driver, copy_engine::open_cuda_streams(request_->device));
+  STRAIT_ASSIGN(staged_, copy_engine::StagedCopies::open(
+                             {.driver = std::move(driver),
+                              .rank = request_->rank,
+                              .ranks = request_->ranks,
+                              .host = windows.data(),
+                              .device = windows.device_data(),
+                              .size_bytes = windows.size_bytes(),
+                              .options = {},
+                              .has_failed = [watch = request_->watch] { return watch->has_failed(); }}));
   return {};
 }
 
 /// What all ways between GPUs need.
-Result<staged::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& arenas) const {
-  staged::PeerCopies::Setup setup;
-  STRAIT_ASSIGN(setup.driver, staged::open_cuda_streams(request_->device));
+Result<copy_engine::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& arenas) const {
+  copy_engine::PeerCopies::Setup setup;
+  STRAIT_ASSIGN(setup.driver, copy_engine::open_cuda_streams(request_->device));
   setup.rank = request_->rank;
   setup.ranks = request_->ranks;
   setup.host_words = arenas.peer_words()->data();
@@ -103,7 +103,7 @@ Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
   STRAIT_TRY(arenas.open_peer_words(*request_));
   auto setup = setup_of(arenas);
   STRAIT_TRY(request_->agree(setup.map([](const auto&) {}), "use its copy engines"));
-  auto peers = staged::PeerCopies::open(std::move(*setup));
+  auto peers = copy_engine::PeerCopies::open(std::move(*setup));
   STRAIT_TRY(request_->agree(peers.map([](const auto&) {}), "use its copy engines"));
   peers_ = std::move(*peers);
   return {};
@@ -112,7 +112,7 @@ Status DeviceCopies::open_in_place(DeviceArenas& arenas) {
 Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add) {
   STRAIT_TRY(cuda::load_kernels(kernels::all_add_kernels()));
   STRAIT_ASSIGN(shares_done_,
-                cuda::DeviceMemory::allocate(request_->device, staged::PeerCopies::depth * sizeof(std::uint32_t)));
+                cuda::DeviceMemory::allocate(request_->device, copy_engine::PeerCopies::depth * sizeof(std::uint32_t)));
   STRAIT_ASSIGN(auto setup, setup_of(arenas));
   for (std::uint32_t peer = 0; peer < setup.ranks; ++peer) {
     if (peer == setup.rank) continue;
@@ -123,23 +123,23 @@ Status DeviceCopies::open_peers(const DeviceArenas& arenas, LaunchAdd launch_add
   }
   setup.window_bytes = arenas.copy_window_bytes();
   setup.launch = [ring = patient(arenas.ring()), shares = shares_done_.data(), max_sms = request_->options.max_sms,
-                  launch = std::move(launch_add)](const staged::StagedCall& call, kernels::Add add, void* stream) {
+                  launch = std::move(launch_add)](const copy_engine::CopyCall& call, kernels::Add add, void* stream) {
     add.ring = ring;
     add.shares_done = reinterpret_cast<std::uint32_t*>(shares);
     const std::uint32_t bound = blocks_of(call.max_sms != 0 ? call.max_sms : max_sms, true);
     const std::uint32_t blocks = bound == 0 ? most_adding_blocks : std::min(bound, most_adding_blocks);
     return launch(kernels::add_kernel(call.type, call.op), add, blocks, stream);
   };
-  STRAIT_ASSIGN(messages_, staged::PeerMessages::open({.driver = setup.driver,
-                                                       .rank = setup.rank,
-                                                       .ranks = setup.ranks,
-                                                       .windows_there = setup.windows_there,
-                                                       .windows_here = setup.windows_here,
-                                                       .window_bytes = setup.window_bytes,
-                                                       .host_words = setup.host_words,
-                                                       .device_words = setup.device_words,
-                                                       .has_failed = setup.has_failed}));
-  STRAIT_ASSIGN(peers_, staged::PeerCopies::open(std::move(setup)));
+  STRAIT_ASSIGN(messages_, copy_engine::PeerMessages::open({.driver = setup.driver,
+                                                            .rank = setup.rank,
+                                                            .ranks = setup.ranks,
+                                                            .windows_there = setup.windows_there,
+                                                            .windows_here = setup.windows_here,
+                                                            .window_bytes = setup.window_bytes,
+                                                            .host_words = setup.host_words,
+                                                            .device_words = setup.device_words,
+                                                            .has_failed = setup.has_failed}));
+  STRAIT_ASSIGN(peers_, copy_engine::PeerCopies::open(std::move(setup)));
   return {};
 }
 
@@ -153,7 +153,7 @@ bool DeviceCopies::carries(const Call& call) const {
   const std::size_t least_bytes = borders_for(call).of(call.collective);
   if (least_bytes == 0 || call.count == 0 || (!staged_ && !peers_)) return false;
   if (buffer_sizes(call, call.root, request_->ranks).larger_bytes() < least_bytes) return false;
-  return staged_ ? staged_->supports(staged_call(call)) : peers_->supports(staged_call(call));
+  return staged_ ? staged_->supports(copy_call_of(call)) : peers_->supports(copy_call_of(call));
 }
 
 bool DeviceCopies::carries_message(const Call& message) const {
@@ -165,7 +165,7 @@ bool DeviceCopies::carries_message(const Call& message) const {
 Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stream,
                                       const std::function<Status()>& beside) {
   STRAIT_TRY(gate_.hold(stream));
-  std::vector<staged::Message> ends;
+  std::vector<copy_engine::Message> ends;
   for (const Call& call : messages)
     ends.push_back({.sends = call.sends,
                     .peer = call.peer,
@@ -177,17 +177,17 @@ Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stre
 
 Status DeviceCopies::enqueue(const Call& call) {
   STRAIT_TRY(gate_.hold(call.stream));
-  return staged_ ? staged_->enqueue(staged_call(call), call.stream)
-                 : peers_->enqueue(staged_call(call), hash_of(signature(call)), call.stream);
+  return staged_ ? staged_->enqueue(copy_call_of(call), call.stream)
+                 : peers_->enqueue(copy_call_of(call), hash_of(signature(call)), call.stream);
 }
 
 bool DeviceCopies::carries_in_place(const Call& call) const {
-  if (!peers_ || !peers_->supports_in_place(staged_call(call)) || !call.receive_offsets.empty()) return false;
+  if (!peers_ || !peers_->supports_in_place(copy_call_of(call)) || !call.receive_offsets.empty()) return false;
   const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : request_->options.max_sms;
   const std::size_t least_bytes =
       request_->options.copy_engine_bytes != 0 && max_sms != no_sms
           ? request_->options.copy_engine_bytes
-          : in_place_border_bytes(max_sms, request_->ranks, peers_->goes_in_chunks(staged_call(call)));
+          : in_place_border_bytes(max_sms, request_->ranks, peers_->goes_in_chunks(copy_call_of(call)));
   return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
 }
 
@@ -199,7 +199,7 @@ std::uint32_t DeviceCopies::hash_at(const Call& call, const DeviceRegistrations:
 
 Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
   STRAIT_TRY(gate_.hold(call.stream));
-  return peers_->enqueue_in_place(staged_call(call), place.addresses, hash_at(call, place), call.stream);
+  return peers_->enqueue_in_place(copy_call_of(call), place.addresses, hash_at(call, place), call.stream);
 }
 
 void DeviceCopies::release_waits() {
@@ -210,8 +210,8 @@ void DeviceCopies::release_waits() {
 }
 
 /// Calls run one after another: at most one of these waits.
-std::optional<staged::Wait> DeviceCopies::wait() {
-  std::optional<staged::Wait> found;
+std::optional<copy_engine::Wait> DeviceCopies::wait() {
+  std::optional<copy_engine::Wait> found;
   if (staged_) found = staged_->wait();
   if (!found && peers_) found = peers_->wait();
   if (!found && messages_) found = messages_->wait();

@@ -60,19 +60,19 @@ class DeviceCopies {
   void look_after();
 
  private:
-  Result<staged::PeerCopies::Setup> setup_of(const DeviceArenas& arenas) const;
+  Result<copy_engine::PeerCopies::Setup> setup_of(const DeviceArenas& arenas) const;
   Status open_peers(const DeviceArenas& arenas, LaunchAdd launch_add);
   Status open_staged(const HostMemory& windows);
   CopyBorders borders_for(const Call& call) const;
-  std::optional<staged::Wait> wait();
+  std::optional<copy_engine::Wait> wait();
 
   const DeviceRank::Request* request_ = nullptr;
   CopyBorders borders_;
   cuda::DeviceMemory shares_done_;
-  std::unique_ptr<staged::StagedCopies> staged_;
-  std::unique_ptr<staged::PeerCopies> peers_;
-  std::unique_ptr<staged::PeerMessages> messages_;  ///< where peers_ has windows
-  staged::Gate gate_;                               ///< where kernels have a deadline
+  std::unique_ptr<copy_engine::StagedCopies> staged_;
+  std::unique_ptr<copy_engine::PeerCopies> peers_;
+  std::unique_ptr<copy_engine::PeerMessages> messages_;  ///< where peers_ has windows
+  copy_engine::Gate gate_;                               ///< where kernels have a deadline
   std::chrono::milliseconds told_{0};
 };
 

@@ -100,9 +100,9 @@ Status DeviceArenas::share_budget(const DeviceRank::Request& request) {
 /// For copy engines and CPU threads.
 Status DeviceArenas::open_large(const DeviceRank::Request& request) {
   if (budget_.windows_bytes > 0) {
-    const staged::StagedOptions options;
-    STRAIT_ASSIGN(const auto windows, staged::StagedWindows::within(budget_.windows_bytes, request.ranks, options.depth,
-                                                                    options.chunk_bytes));
+    const copy_engine::StagedOptions options;
+    STRAIT_ASSIGN(const auto windows, copy_engine::StagedWindows::within(budget_.windows_bytes, request.ranks,
+                                                                         options.depth, options.chunk_bytes));
     STRAIT_ASSIGN(windows_,
                   share_one(request, windows.size_bytes(), "large messages", places_of_windows(windows, nodes_)));
   }
@@ -199,7 +199,7 @@ Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
 
 /// Rank 0's; the others have no use for theirs.
 Status DeviceArenas::open_peer_words(const DeviceRank::Request& request) {
-  const staged::MessageWords words{request.ranks};
+  const copy_engine::MessageWords words{request.ranks};
   const std::size_t bytes = words.size_bytes();
   STRAIT_ASSIGN(auto traded, trade(
                                  request, everybody(1), "words of host memory",

@@ -4,7 +4,7 @@
 
 namespace strait {
 
-Result<std::unique_ptr<SideStreams>> SideStreams::open(std::unique_ptr<staged::StreamDriver> driver) {
+Result<std::unique_ptr<SideStreams>> SideStreams::open(std::unique_ptr<copy_engine::StreamDriver> driver) {
   std::unique_ptr<SideStreams> streams(new SideStreams(std::move(driver)));
   STRAIT_ASSIGN(streams->begun_, streams->driver_->create_event());
   STRAIT_TRY(streams->lane_.open(*streams->driver_));
@@ -18,7 +18,7 @@ SideStreams::~SideStreams() {
 }
 
 Result<SideStreams::Stream> SideStreams::fork(Stream stream) {
-  STRAIT_ASSIGN(const staged::StreamState state, driver_->look_at(stream));
+  STRAIT_ASSIGN(const copy_engine::StreamState state, driver_->look_at(stream));
   STRAIT_TRY(driver_->record(begun_, stream));
   STRAIT_TRY(lane_.fork(*driver_, begun_, state.capture_id));
   return lane_.stream;

@@ -12,8 +12,8 @@ namespace strait {
 /// There is one for each capture that is under way (Lane::fork), and one for the rest. One thread at a time.
 class SideStreams {
  public:
-  using Stream = staged::StreamDriver::Stream;
-  static Result<std::unique_ptr<SideStreams>> open(std::unique_ptr<staged::StreamDriver> driver);
+  using Stream = copy_engine::StreamDriver::Stream;
+  static Result<std::unique_ptr<SideStreams>> open(std::unique_ptr<copy_engine::StreamDriver> driver);
   ~SideStreams();
   SideStreams(const SideStreams&) = delete;
   SideStreams& operator=(const SideStreams&) = delete;
@@ -24,11 +24,11 @@ class SideStreams {
   Status join(Stream stream) { return lane_.join(*driver_, stream); }
 
  private:
-  explicit SideStreams(std::unique_ptr<staged::StreamDriver> driver) : driver_(std::move(driver)) {}
+  explicit SideStreams(std::unique_ptr<copy_engine::StreamDriver> driver) : driver_(std::move(driver)) {}
 
-  std::unique_ptr<staged::StreamDriver> driver_;
-  staged::Lane lane_;
-  staged::StreamDriver::Event begun_ = nullptr;
+  std::unique_ptr<copy_engine::StreamDriver> driver_;
+  copy_engine::Lane lane_;
+  copy_engine::StreamDriver::Event begun_ = nullptr;
 };
 
 }  // namespace strait

@@ -39,7 +39,8 @@ std::vector<PlacedPart> places_of_arena(std::size_t size_bytes, const RankNodes&
   return parts;
 }
 
-std::vector<PlacedPart> places_of_windows(const staged::StagedWindows& windows, const std::vector<RankNodes>& ranks) {
+std::vector<PlacedPart> places_of_windows(const copy_engine::StagedWindows& windows,
+                                          const std::vector<RankNodes>& ranks) {
   std::vector<PlacedPart> parts;
   for (std::uint32_t slot = 0; slot < windows.depth; ++slot)
     for (std::uint32_t rank = 0; rank < windows.ranks; ++rank)

@@ -29,7 +29,8 @@ struct RankNodes {
 /// All of a rank's own memory, which its GPU writes.
 std::vector<PlacedPart> places_of_arena(std::size_t size_bytes, const RankNodes& rank);
 /// The ranks' chunks of all slots.
-std::vector<PlacedPart> places_of_windows(const staged::StagedWindows& windows, const std::vector<RankNodes>& ranks);
+std::vector<PlacedPart> places_of_windows(const copy_engine::StagedWindows& windows,
+                                          const std::vector<RankNodes>& ranks);
 /// What GPUs bring, and the results of each lane, which one thread writes. `threads`: of each rank.
 std::vector<PlacedPart> places_of_reducers(const cpu_reducers::ReducerMemory& memory, std::size_t offset,
                                            std::uint32_t threads, const std::vector<RankNodes>& ranks);

@@ -102,7 +102,7 @@ struct Mailbox {
   std::uint32_t sends = 0;      ///< it waits for the peer to take, not to send
   std::uint32_t unreached = 0;  ///< of the probe: bit r: rank r of its ring
   /// Not 0: as `timed_out`, until the host has made that the communicator's error. Copies of copy engines wait for that
-  /// (staged::Gate).
+  /// (copy_engine::Gate).
   std::uint32_t holds_copies = 0;
   /// Not 0: a kernel has waited a while since the host last took this back, for the communicator's rank of this number
   /// less one, or of a greater one than there are for nobody in particular.

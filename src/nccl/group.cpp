@@ -282,11 +282,11 @@ ncclResult_t Group::share_windows() {
   return ncclSuccess;
 }
 
-ncclResult_t Group::end_straits(straitResult_t (*end)()) {
+ncclResult_t Group::end_straits(straitResult_t (*end_group)()) {
   depth_ = 0;
   const auto kept = std::exchange(kept_, {});
   for (ncclComm* comm : kept) begin_call(comm);
-  const ncclResult_t result = checked(end());
+  const ncclResult_t result = checked(end_group());
   for (ncclComm* comm : kept) {
     end_call(comm);
     let_go(comm);

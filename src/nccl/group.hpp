@@ -62,7 +62,7 @@ class Group {
   static void set_awaiting(const Windows& windows, bool awaits_group);
   ncclResult_t run_set_ups();
   /// Strait's group, which holds the operations: by straitGroupEnd or straitGroupCancel.
-  ncclResult_t end_straits(straitResult_t (*end)());
+  ncclResult_t end_straits(straitResult_t (*end_group)());
   ncclResult_t share_windows();
   ncclResult_t run_finalizations();
   void discard(ncclResult_t result, const std::string& text);

@@ -23,7 +23,7 @@
 /// Streams without a GPU: each is a thread that carries out its commands in order on host memory, with random delays.
 namespace strait::testing {
 
-class FakeStreams final : public staged::StreamDriver {
+class FakeStreams final : public copy_engine::StreamDriver {
  public:
   struct Options {
     std::uint64_t seed = 0;
@@ -38,9 +38,9 @@ class FakeStreams final : public staged::StreamDriver {
   void fail_after(int commands) { commands_left_ = commands; }
   int commands() const { return commands_; }
   /// Called by a stream's thread before each of its operations on memory.
-  void set_hook(std::function<void(const staged::MemoryOperation&)> hook) { hook_ = std::move(hook); }
+  void set_hook(std::function<void(const copy_engine::MemoryOperation&)> hook) { hook_ = std::move(hook); }
   /// Called when a stream is given a copy.
-  void set_copy_hook(std::function<void(const staged::RowCopy&, Stream)> hook) { copy_hook_ = std::move(hook); }
+  void set_copy_hook(std::function<void(const copy_engine::RowCopy&, Stream)> hook) { copy_hook_ = std::move(hook); }
 
   Result<Stream> create_stream() override {
     STRAIT_TRY(command());
@@ -59,14 +59,14 @@ class FakeStreams final : public staged::StreamDriver {
   void destroy_event(Event event) override { static_cast<FakeEvent*>(event)->destroyed = true; }
 
   int looks() const { return looks_; }
-  Result<staged::StreamState> look_at(Stream stream) override {
+  Result<copy_engine::StreamState> look_at(Stream stream) override {
     const auto* const fake = static_cast<const FakeStream*>(stream);
     EXPECT_FALSE(fake->forgotten);
     ++looks_;
     if (captures_ && fake->captured && invalidated_)
       return fail(Code::invalid_usage, "an error has ended the capture of a fake stream");
-    return staged::StreamState{reinterpret_cast<std::uintptr_t>(stream),
-                               captures_ && fake->captured ? capture_number_ : 0};
+    return copy_engine::StreamState{reinterpret_cast<std::uintptr_t>(stream),
+                                    captures_ && fake->captured ? capture_number_ : 0};
   }
   Status record(Event event, Stream stream) override {
     STRAIT_TRY(command());
@@ -86,7 +86,7 @@ class FakeStreams final : public staged::StreamDriver {
     EXPECT_TRUE(captures_);
     return wait(stream, event);
   }
-  Status record_outside(Event event, Stream stream, staged::GraphEnd& end) override {
+  Status record_outside(Event event, Stream stream, copy_engine::GraphEnd& end) override {
     STRAIT_TRY(command());
     EXPECT_TRUE(captures_);
     end.node = event;
@@ -95,7 +95,7 @@ class FakeStreams final : public staged::StreamDriver {
     };
     return {};
   }
-  Status copy(const staged::RowCopy& copy, Stream stream) override {
+  Status copy(const copy_engine::RowCopy& copy, Stream stream) override {
     STRAIT_TRY(command());
     check(copy.to);
     check(copy.from);
@@ -113,9 +113,9 @@ class FakeStreams final : public staged::StreamDriver {
     });
     return {};
   }
-  Status operate(std::span<const staged::MemoryOperation> operations, Stream stream) override {
+  Status operate(std::span<const copy_engine::MemoryOperation> operations, Stream stream) override {
     STRAIT_TRY(command());
-    for (const staged::MemoryOperation& operation : operations) {
+    for (const copy_engine::MemoryOperation& operation : operations) {
       check(operation.word);
       issue(stream, [=, this] {
         push(stream, [operation, this] {
@@ -241,12 +241,12 @@ class FakeStreams final : public staged::StreamDriver {
     bool captured = false;  ///< in captures
   };
 
-  static bool is_word(const staged::RowCopy& copy) {
+  static bool is_word(const copy_engine::RowCopy& copy) {
     const auto places = reinterpret_cast<std::uintptr_t>(copy.to) | reinterpret_cast<std::uintptr_t>(copy.from);
     return copy.rows == 1 && copy.row_bytes == sizeof(std::uint32_t) && places % sizeof(std::uint32_t) == 0;
   }
-  static void carry_out(const staged::MemoryOperation& operation) {
-    using Kind = staged::MemoryOperation::Kind;
+  static void carry_out(const copy_engine::MemoryOperation& operation) {
+    using Kind = copy_engine::MemoryOperation::Kind;
     auto* const words = static_cast<std::uint32_t*>(operation.word);
     const std::atomic_ref word(words[0]);
     const auto value = [&] { return word.load(std::memory_order_acquire); };
@@ -295,8 +295,8 @@ class FakeStreams final : public staged::StreamDriver {
   std::vector<std::unique_ptr<FakeStream>> streams_;
   std::vector<std::function<void()>> captured_;
   std::function<void()> captured_end_;
-  std::function<void(const staged::MemoryOperation&)> hook_;
-  std::function<void(const staged::RowCopy&, Stream)> copy_hook_;
+  std::function<void(const copy_engine::MemoryOperation&)> hook_;
+  std::function<void(const copy_engine::RowCopy&, Stream)> copy_hook_;
   bool captures_ = false, invalidated_ = false;
   std::uint64_t capture_number_ = 0;
   std::atomic<int> looks_ = 0;

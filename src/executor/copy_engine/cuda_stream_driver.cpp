@@ -10,7 +10,7 @@
 #include "executor/cuda/driver.hpp"
 #include "executor/cuda/runtime.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 
 using cuda::check;
@@ -276,4 +276,4 @@ Result<std::unique_ptr<StreamDriver>> open_cuda_streams(int device) {
   return streams;
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

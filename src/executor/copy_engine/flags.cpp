@@ -4,7 +4,7 @@
 
 #include "base/hash.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 
 /// Of counters that may wrap.
@@ -76,4 +76,4 @@ std::uint32_t Flags::last_rank() const {
   return last;
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -8,7 +8,7 @@
 #include "executor/copy_engine/options.hpp"
 #include "executor/copy_engine/windows.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// One rank's view of the words of the shared memory, and of how far its own streams have been told to go.
 class Flags {
@@ -55,4 +55,4 @@ class Flags {
   std::atomic<std::uint64_t> rounds_ = 0;
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "executor/copy_engine/stream_driver.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// Before a call: a kernel before it may have given up at its deadline, of which only its own GPU knows so far. What it
 /// left behind must not go to peers, who would take it for a result, before all ranks know that the communicator has
@@ -37,4 +37,4 @@ class Gate {
   std::uint32_t* word_ = nullptr;
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "executor/copy_engine/stream_driver.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// A stream of its own, and the memory operations that it is given at once.
 struct Lane {
@@ -88,4 +88,4 @@ struct Lane {
   }
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -5,7 +5,7 @@
 
 #include "executor/copy_engine/peer_words.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// Where the words of messages between ranks lie (PeerMessages): behind PeerWords, in the same memory, and likewise
 /// each rank has a region of those that its own streams wait for. Two ranks have some for each direction and lane,
@@ -49,4 +49,4 @@ struct MessageWords {
   }
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

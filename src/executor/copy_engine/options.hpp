@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// How large messages are staged. Equal on all ranks of a host.
 struct StagedOptions {
@@ -13,4 +13,4 @@ struct StagedOptions {
   std::uint32_t wanted_rounds = 12;         ///< a message is cut into at least so many, down to least_chunk_bytes
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

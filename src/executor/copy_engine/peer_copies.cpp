@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 
 constexpr auto look_every = std::chrono::microseconds(200);
@@ -67,12 +67,12 @@ PeerCopies::~PeerCopies() {
   if (begun_ != nullptr) driver.destroy_event(begun_);
 }
 
-Status PeerCopies::enqueue(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream) {
+Status PeerCopies::enqueue(const CopyCall& call, std::uint32_t hash, StreamDriver::Stream stream) {
   if (!supports(call))
     return fail(Code::unsupported, std::string(name(call.collective)) + " of " + std::to_string(call.count) +
                                        " elements by copies between GPUs");
   const std::size_t most = most_elements(call);
-  StagedCall part = call;
+  CopyCall part = call;
   for (std::size_t first = 0; first < call.count; first += part.count) {
     const std::size_t offset = first * size_bytes(call.type);
     part.count = std::min(most, call.count - first);
@@ -84,9 +84,9 @@ Status PeerCopies::enqueue(const StagedCall& call, std::uint32_t hash, StreamDri
 }
 
 /// All ranks find alike.
-bool PeerCopies::supports(const StagedCall& call) const {
+bool PeerCopies::supports(const CopyCall& call) const {
   if (setup_.window_bytes == 0 || !PeerTraffic::supports(call)) return false;
-  StagedCall part = call;
+  CopyCall part = call;
   part.count = std::min(most_elements(call), call.count);
   const std::size_t parts = (call.count + part.count - 1) / part.count;
   const std::size_t chunks = cut(PeerTraffic::of(part, setup_.rank, setup_.ranks)).chunks;
@@ -94,12 +94,12 @@ bool PeerCopies::supports(const StagedCall& call) const {
 }
 
 /// A rank's slice of a reduce finds room in the half of a window in which messages come.
-std::size_t PeerCopies::most_elements(const StagedCall& call) const {
+std::size_t PeerCopies::most_elements(const CopyCall& call) const {
   if (call.collective != Collective::reduce) return call.count;
   return setup_.window_bytes / 2 / grain_bytes * grain_bytes / size_bytes(call.type) * setup_.ranks;
 }
 
-Status PeerCopies::enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream) {
+Status PeerCopies::enqueue_part(const CopyCall& call, std::uint32_t hash, StreamDriver::Stream stream) {
   PeerTraffic traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks);
   const Cut parts = cut(traffic);
   if (traffic.adds() && traffic.sums == nullptr)
@@ -185,8 +185,7 @@ Status PeerCopies::end(const PeerTraffic& traffic, StreamDriver::Stream stream) 
   return flush(on);
 }
 
-Status PeerCopies::add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut,
-                       StreamDriver::Stream stream) {
+Status PeerCopies::add(const CopyCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream) {
   kernels::Add add{};
   const auto word = [&](std::size_t offset) { return reinterpret_cast<std::uint32_t*>(setup_.device_words + offset); };
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
@@ -357,4 +356,4 @@ std::optional<Wait> PeerCopies::wait() {
   return Wait{.duration = standstill_.look(all), .rank = last};
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -17,7 +17,7 @@
 #include "executor/copy_engine/stream_driver.hpp"
 #include "executor/copy_engine/wait.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// Large collectives of GPU ranks that write into one another's memory, one object a rank. Copy engines carry chunks
 /// into windows in the peers' memory, and from there to where they belong; of reductions a kernel of few thread blocks
@@ -84,7 +84,7 @@ class PeerCopies {
     std::byte* device_words = nullptr;
     /// Launches the kernel of Add, of which `ring` and `shares_done` are still to be filled in. The kernel needs no
     /// deadline of its own: wait() is right about who is late.
-    std::function<Status(const StagedCall& call, kernels::Add add, StreamDriver::Stream stream)> launch;
+    std::function<Status(const CopyCall& call, kernels::Add add, StreamDriver::Stream stream)> launch;
     /// Whether the communicator has failed; from any thread.
     std::function<bool()> has_failed;
   };
@@ -97,20 +97,20 @@ class PeerCopies {
   /// Chunks of a call to all peers, at most: of more the driver's queues would not hold the commands, and one thread
   /// that drives several GPUs would wait for room in one rank's before it gives the next rank's anything.
   static constexpr std::size_t most_chunks = 256;
-  bool supports(const StagedCall& call) const;
+  bool supports(const CopyCall& call) const;
   /// Whether this could be enqueued in place: of which every rank knows where all outputs are if they are at the same
   /// place on all ranks. A gather's is known to its root alone; that of a scatter's root is elsewhere if it is in
   /// place.
-  bool supports_in_place(const StagedCall& call) const;
+  bool supports_in_place(const CopyCall& call) const;
   /// Whether it would go in chunks that wait for those of others.
-  bool goes_in_chunks(const StagedCall& call) const;
+  bool goes_in_chunks(const CopyCall& call) const;
 
   /// The call must be one that is supported; `hash` is the same on all ranks that make the same call. After an error of
   /// the driver this object is of no more use, and the outputs of all that was under way are undefined.
-  Status enqueue(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
+  Status enqueue(const CopyCall& call, std::uint32_t hash, StreamDriver::Stream stream);
   /// Likewise, of a call that supports_in_place(), into the peers' outputs. `hash` tells whose they are, too. An
   /// all-to-all is in place on all ranks or on none; else they do not meet.
-  Status enqueue_in_place(const StagedCall& call, const PeerAddresses& outputs, std::uint32_t hash,
+  Status enqueue_in_place(const CopyCall& call, const PeerAddresses& outputs, std::uint32_t hash,
                           StreamDriver::Stream stream);
 
   /// After a failure, from one thread, again and again: ends what this rank's streams wait for, those of calls that
@@ -141,19 +141,19 @@ class PeerCopies {
 
   explicit PeerCopies(Setup setup) : setup_(std::move(setup)), words_{setup_.ranks} {}
   Status prepare();
-  std::size_t most_elements(const StagedCall& call) const;
-  Status enqueue_part(const StagedCall& call, std::uint32_t hash, StreamDriver::Stream stream);
+  std::size_t most_elements(const CopyCall& call) const;
+  Status enqueue_part(const CopyCall& call, std::uint32_t hash, StreamDriver::Stream stream);
   static Cut cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t largest_bytes);
   Cut cut(const PeerTraffic& traffic) const;
-  Cut cut_straight(const StagedCall& call, const PeerTraffic& traffic) const;
+  Cut cut_straight(const CopyCall& call, const PeerTraffic& traffic) const;
   std::size_t message_lanes(const PeerTraffic& traffic, const Cut& cut) const;
   std::size_t message_lane(const PeerTraffic& traffic, std::uint32_t after, std::uint32_t chunk) const;
-  Straight straight(const StagedCall& call, const PeerAddresses& outputs) const;
+  Straight straight(const CopyCall& call, const PeerAddresses& outputs) const;
   Status save(const Straight& way, std::uint32_t after, std::uint32_t chunk);
   Status place(const Straight& way, std::uint32_t after, std::uint32_t chunk);
   Status begin(std::uint32_t hash, StreamDriver::Stream stream);
   Status fork(std::uint32_t hash, StreamDriver::Stream from, std::span<Lane* const> lanes);
-  Status add(const StagedCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
+  Status add(const CopyCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
   Status move(const PeerTraffic& traffic, const Cut& cut);
   Status push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
   Status pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk, bool relayed);
@@ -176,4 +176,4 @@ class PeerCopies {
   Standstill standstill_;
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -6,7 +6,7 @@
 #include "base/hash.hpp"
 #include "executor/copy_engine/peer_copies.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 
 /// The last chunk is passed on when the root has sent all: that costs as much time as a part of this many.
@@ -16,13 +16,13 @@ constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;
 /// To each peer; to all of them PeerCopies::most_chunks.
 constexpr std::size_t most_saved_chunks = 128;
 
-bool is_written_over(const StagedCall& call) {
+bool is_written_over(const CopyCall& call) {
   return call.collective == Collective::all_to_all && call.send == call.receive;
 }
 
 }  // namespace
 
-bool PeerCopies::supports_in_place(const StagedCall& call) const {
+bool PeerCopies::supports_in_place(const CopyCall& call) const {
   if (call.count == 0) return false;
   if (is_written_over(call)) {
     const std::size_t most = std::min(most_saved_chunks, most_chunks / (setup_.ranks - 1));
@@ -33,11 +33,11 @@ bool PeerCopies::supports_in_place(const StagedCall& call) const {
          call.collective == Collective::broadcast;
 }
 
-bool PeerCopies::goes_in_chunks(const StagedCall& call) const {
+bool PeerCopies::goes_in_chunks(const CopyCall& call) const {
   return is_written_over(call) || PeerTraffic::of(call, setup_.rank, setup_.ranks).is_passed_on;
 }
 
-PeerCopies::Cut PeerCopies::cut_straight(const StagedCall& call, const PeerTraffic& traffic) const {
+PeerCopies::Cut PeerCopies::cut_straight(const CopyCall& call, const PeerTraffic& traffic) const {
   const std::size_t longest_bytes = traffic.longest_bytes;
   if (is_written_over(call))
     return cut_into(longest_bytes, wanted_chunks,
@@ -45,11 +45,11 @@ PeerCopies::Cut PeerCopies::cut_straight(const StagedCall& call, const PeerTraff
   return cut_into(longest_bytes, traffic.is_passed_on ? wanted_relayed_chunks : 1, longest_bytes);
 }
 
-PeerCopies::Straight PeerCopies::straight(const StagedCall& call, const PeerAddresses& outputs) const {
+PeerCopies::Straight PeerCopies::straight(const CopyCall& call, const PeerAddresses& outputs) const {
   Straight way{
       .traffic = PeerTraffic::of(call, setup_.rank, setup_.ranks), .there = {}, .saves = is_written_over(call)};
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
-    StagedCall theirs = call;
+    CopyCall theirs = call;
     theirs.receive = outputs[peer];
     way.there[peer] = PeerTraffic::of(theirs, peer, setup_.ranks).receives[setup_.rank];
   }
@@ -57,7 +57,7 @@ PeerCopies::Straight PeerCopies::straight(const StagedCall& call, const PeerAddr
   return way;
 }
 
-Status PeerCopies::enqueue_in_place(const StagedCall& call, const PeerAddresses& outputs, std::uint32_t hash,
+Status PeerCopies::enqueue_in_place(const CopyCall& call, const PeerAddresses& outputs, std::uint32_t hash,
                                     StreamDriver::Stream stream) {
   if (!supports_in_place(call))
     return fail(Code::unsupported, std::string(name(call.collective)) + " by copies into the outputs of peers");
@@ -112,4 +112,4 @@ Status PeerCopies::place(const Straight& way, std::uint32_t after, std::uint32_t
   return flush(lane);
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

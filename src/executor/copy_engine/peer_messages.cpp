@@ -6,7 +6,7 @@
 #include <thread>
 #include <tuple>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 
 using Kind = MemoryOperation::Kind;
@@ -257,4 +257,4 @@ std::optional<Wait> PeerMessages::wait() {
   return longest;
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

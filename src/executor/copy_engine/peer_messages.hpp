@@ -18,7 +18,7 @@
 #include "executor/copy_engine/stream_driver.hpp"
 #include "executor/copy_engine/wait.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// One end of a message.
 struct Message {
@@ -128,4 +128,4 @@ class PeerMessages {
   std::array<std::array<Standstill, 2 * MessageWords::lanes>, kernels::max_ranks> standstills_;
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 
 using Span = PeerTraffic::Span;
@@ -15,7 +15,7 @@ Span part(const void* data, std::size_t offset, std::size_t bytes) {
 }
 
 /// Every rank adds up a slice, and sends the sum to all others, or of a reduce to the root.
-PeerTraffic reduce_slices(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+PeerTraffic reduce_slices(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks) {
   const bool all = call.collective == Collective::all_reduce, has_output = all || rank == call.root;
   const std::size_t bytes = call.count * size_bytes(call.type);
   const std::size_t slice = (bytes + ranks * grain_bytes - 1) / (ranks * grain_bytes) * grain_bytes;
@@ -38,7 +38,7 @@ PeerTraffic reduce_slices(const StagedCall& call, std::uint32_t rank, std::uint3
 }
 
 /// Of more than two ranks: the root sends each of the others a slice, which passes it on.
-PeerTraffic broadcast(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+PeerTraffic broadcast(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks) {
   const std::size_t bytes = call.count * size_bytes(call.type), owners = ranks - 1;
   const std::size_t slice = (bytes + owners * grain_bytes - 1) / (owners * grain_bytes) * grain_bytes;
   const auto slice_of = [&](const void* data, std::uint32_t owner) {
@@ -65,7 +65,7 @@ PeerTraffic broadcast(const StagedCall& call, std::uint32_t rank, std::uint32_t 
 }
 
 /// The others: whole blocks of `count` elements.
-PeerTraffic blocks(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+PeerTraffic blocks(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks) {
   const std::size_t block = call.count * size_bytes(call.type);
   const bool is_root = rank == call.root;
   PeerTraffic traffic;
@@ -111,13 +111,13 @@ PeerTraffic blocks(const StagedCall& call, std::uint32_t rank, std::uint32_t ran
 
 }  // namespace
 
-bool PeerTraffic::supports(const StagedCall& call) {
+bool PeerTraffic::supports(const CopyCall& call) {
   if (call.count == 0) return false;
   if (is_reduction(call.collective)) return call.op != ReduceOp::premul_sum;
   return Rounds::supports(call.collective);
 }
 
-PeerTraffic PeerTraffic::of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks) {
+PeerTraffic PeerTraffic::of(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks) {
   if (call.collective == Collective::broadcast && ranks > 2) return broadcast(call, rank, ranks);
   const bool slices = call.collective == Collective::all_reduce || call.collective == Collective::reduce;
   return slices ? reduce_slices(call, rank, ranks) : blocks(call, rank, ranks);
@@ -129,4 +129,4 @@ void PeerTraffic::place_sums(std::byte* place) {
     if (message.bytes != 0) message.data = place;
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

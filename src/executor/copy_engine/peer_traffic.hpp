@@ -9,7 +9,7 @@
 #include "executor/copy_engine/rounds.hpp"
 #include "kernels/launch.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// What one rank gives its peers in a call, and gets from them, where each writes into the others' memory.
 ///  - Contributions go to the peer that adds up that part of a reduction, in rank order.
@@ -37,9 +37,9 @@ struct PeerTraffic {
   std::size_t longest_bytes = 0;         ///< of any rank's messages and contributions: all ranks cut alike
 
   /// Whether copy engines can do it: they scale nothing.
-  static bool supports(const StagedCall& call);
+  static bool supports(const CopyCall& call);
   /// Of a supported call with at least one element.
-  static PeerTraffic of(const StagedCall& call, std::uint32_t rank, std::uint32_t ranks);
+  static PeerTraffic of(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks);
 
   static bool has(const Spans& spans) {
     return std::any_of(spans.begin(), spans.end(), [](const Span& span) { return span.bytes != 0; });
@@ -53,4 +53,4 @@ struct PeerTraffic {
   }
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -5,7 +5,7 @@
 
 #include "kernels/layout.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// Where the words lie by which ranks that copy into one another's memory (PeerCopies) tell how far they are: in host
 /// memory that all of them share, so that the host can end a stream's wait. Each rank has a region of those words that
@@ -60,4 +60,4 @@ struct PeerWords {
   }
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

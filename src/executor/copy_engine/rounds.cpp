@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 constexpr std::size_t grain_bytes = 64;  ///< a multiple of every element's size
 
@@ -28,7 +28,7 @@ bool Rounds::supports(Collective collective) {
   return false;
 }
 
-Rounds::Rounds(const StagedCall& call, const StagedWindows& windows, const StagedOptions& options, std::uint32_t rank)
+Rounds::Rounds(const CopyCall& call, const StagedWindows& windows, const StagedOptions& options, std::uint32_t rank)
     : call_(call), windows_(windows), rank_(rank), block_bytes_(call.count * size_bytes(call.type)) {
   const std::size_t pieces = scatters() ? windows_.ranks : 1;
   const std::size_t most = windows_.chunk_bytes / pieces / grain_bytes * grain_bytes;
@@ -140,4 +140,4 @@ void Rounds::append_own(std::vector<RowCopy>& copies) const {
   if (copy.to != copy.from) copies.push_back(copy);
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -9,11 +9,11 @@
 #include "executor/copy_engine/stream_driver.hpp"
 #include "executor/copy_engine/windows.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// A collective on GPU ranks of one host. `count` is in elements, as the API counts for the collective; buffers are the
 /// device's, of any alignment. Where a rank's own block is at the same address in both, nothing is copied for it.
-struct StagedCall {
+struct CopyCall {
   Collective collective = Collective::all_reduce;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
@@ -31,7 +31,7 @@ class Rounds {
  public:
   static bool supports(Collective collective);
   /// Of a supported collective with at least one element.
-  Rounds(const StagedCall& call, const StagedWindows& windows, const StagedOptions& options, std::uint32_t rank);
+  Rounds(const CopyCall& call, const StagedWindows& windows, const StagedOptions& options, std::uint32_t rank);
 
   std::uint64_t count() const { return count_; }
   bool uploads(std::uint32_t rank) const;
@@ -51,7 +51,7 @@ class Rounds {
   std::size_t piece_bytes(std::uint64_t round) const;
   void append_rows_but_own(RowCopy rows, std::vector<RowCopy>& copies) const;
 
-  StagedCall call_;
+  CopyCall call_;
   StagedWindows windows_;
   std::uint32_t rank_;
   std::size_t block_bytes_;
@@ -59,4 +59,4 @@ class Rounds {
   std::uint64_t count_;
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

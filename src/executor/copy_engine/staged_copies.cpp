@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 using Kind = MemoryOperation::Kind;
 constexpr auto look_every = std::chrono::microseconds(200);
@@ -48,7 +48,7 @@ StagedCopies::~StagedCopies() {
   if (begin_ != nullptr) driver.destroy_event(begin_);
 }
 
-bool StagedCopies::supports(const StagedCall& call) const {
+bool StagedCopies::supports(const CopyCall& call) const {
   return Rounds::supports(call.collective) && call.count > 0 && rounds_of(call).count() <= most_rounds;
 }
 
@@ -63,7 +63,7 @@ std::optional<Wait> StagedCopies::wait() {
 
 void StagedCopies::start_from(std::uint64_t rounds) { flags_.start_from(rounds); }
 
-Status StagedCopies::enqueue(const StagedCall& call, StreamDriver::Stream stream) {
+Status StagedCopies::enqueue(const CopyCall& call, StreamDriver::Stream stream) {
   if (!supports(call))
     return fail(Code::unsupported, std::string(name(call.collective)) + " of " + std::to_string(call.count) +
                                        " elements through host memory");
@@ -147,4 +147,4 @@ Status StagedCopies::flush(CopyLane& lane) {
   return {};
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -15,7 +15,7 @@
 #include "executor/copy_engine/stream_driver.hpp"
 #include "executor/copy_engine/wait.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// Large collectives, those that add nothing up, of GPU ranks that reach one another only through host memory, one
 /// object a rank. Copy engines carry chunks up to and down from slots in memory that all ranks of the host share. No SM
@@ -53,11 +53,11 @@ class StagedCopies {
 
   /// Collectives of equal counts that add nothing up, of any type, and of at most `most_rounds`. All ranks find alike.
   /// Others, and empty ones, are for somebody else.
-  bool supports(const StagedCall& call) const;
+  bool supports(const CopyCall& call) const;
 
   /// The call must be one that is supported, with buffers as the API wants them. After an error of the driver this
   /// object is of no more use, and the outputs of all that was under way are undefined.
-  Status enqueue(const StagedCall& call, StreamDriver::Stream stream);
+  Status enqueue(const CopyCall& call, StreamDriver::Stream stream);
 
   /// After a failure, from any thread, again and again: ends what this rank's streams wait for, also for what was
   /// enqueued before. A peer's stream that still runs may write a lower value in between.
@@ -83,7 +83,7 @@ class StagedCopies {
   };
   StagedCopies(Setup setup, const StagedWindows& windows);
   Status prepare();
-  Rounds rounds_of(const StagedCall& call) const { return {call, windows(), setup_.options, setup_.rank}; }
+  Rounds rounds_of(const CopyCall& call) const { return {call, windows(), setup_.options, setup_.rank}; }
   Status enqueue_rounds(const Operation& operation);
   Status upload(const Operation& operation, std::uint64_t round);
   Status download(const Operation& operation, std::uint64_t round);
@@ -99,4 +99,4 @@ class StagedCopies {
   Standstill standstill_;
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// A write of a 32-bit word by a stream, or a wait of a stream for one.
 struct MemoryOperation {
@@ -81,4 +81,4 @@ class StreamDriver {
   virtual std::optional<bool> has_passed(Event event) = 0;
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

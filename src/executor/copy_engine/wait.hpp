@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// For whoever looks after deadlines: how long a rank's copies have waited, and which of the others is furthest behind.
 struct Wait {
@@ -29,4 +29,4 @@ class Standstill {
   std::optional<std::chrono::steady_clock::time_point> since_;
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 Result<StagedWindows> StagedWindows::within(std::size_t budget_bytes, std::uint32_t ranks, std::uint32_t depth,
                                             std::size_t most_chunk_bytes) {
@@ -28,4 +28,4 @@ Result<StagedWindows> StagedWindows::within(std::size_t budget_bytes, std::uint3
   return windows;
 }
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

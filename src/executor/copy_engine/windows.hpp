@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 
-namespace strait::staged {
+namespace strait::copy_engine {
 
 /// Where everything lies in the host memory that the ranks of a host share: words that count, then `depth` slots (a
 /// chunk a rank). Round k of all uses slot k % depth. The whole should fit into the last-level cache or not be far from
@@ -43,4 +43,4 @@ struct StagedWindows {
                                       std::size_t most_chunk_bytes);
 };
 
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

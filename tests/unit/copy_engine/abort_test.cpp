@@ -13,8 +13,8 @@
 namespace strait::testing {
 namespace {
 
-using staged::StagedCall;
-using staged::StagedCopies;
+using copy_engine::CopyCall;
+using copy_engine::StagedCopies;
 using namespace std::chrono_literals;
 
 /// What an operation still copies after a failure is undefined: races there are no defects, and reporting them takes
@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 constexpr Collective collectives[] = {Collective::all_gather, Collective::all_to_all, Collective::broadcast,
                                       Collective::gather, Collective::scatter};
 
-StagedCall call_of(Collective collective, Bytes& send, Bytes& receive, std::size_t count, std::uint32_t root = 0) {
+CopyCall call_of(Collective collective, Bytes& send, Bytes& receive, std::size_t count, std::uint32_t root = 0) {
   return {.collective = collective,
           .type = DataType::int8,
           .root = root,
@@ -164,7 +164,7 @@ TEST(StagedAbort, OpeningFailsCleanly) {
     driver->fail_after(commands);
     EXPECT_FALSE(StagedCopies::open(machine.setup(0, small_options(), std::move(driver))));
   }
-  const auto open = [&](std::uint32_t rank, const staged::StagedOptions& options) {
+  const auto open = [&](std::uint32_t rank, const copy_engine::StagedOptions& options) {
     return StagedCopies::open(machine.setup(rank, options, std::make_unique<FakeStreams>(FakeStreams::Options{})));
   };
   EXPECT_TRUE(open(0, small_options(4)));
@@ -173,7 +173,7 @@ TEST(StagedAbort, OpeningFailsCleanly) {
   EXPECT_EQ(other.error().code, Code::mismatch);
   EXPECT_EQ(open(2, small_options()).error().code, Code::invalid_argument);
   EXPECT_EQ(open(1, small_options(0)).error().code, Code::invalid_argument);
-  staged::StagedOptions empty_chunks = small_options();
+  copy_engine::StagedOptions empty_chunks = small_options();
   empty_chunks.least_chunk_bytes = 0;
   EXPECT_EQ(open(1, empty_chunks).error().code, Code::invalid_argument);
 }
@@ -184,7 +184,7 @@ TEST(StagedAbort, WhatIsNotSupportedIsRefusedAndChangesNothing) {
   as_threads(2, [&](std::uint32_t number) {
     Bytes send(1000, std::byte(3 + number)), receive(2000);
     Rank rank(machine, number, small_options(), {});
-    for (const StagedCall& call :
+    for (const CopyCall& call :
          {call_of(Collective::barrier, send, receive, 1), call_of(Collective::send_recv, send, receive, 1),
           call_of(Collective::all_reduce, send, receive, 1), call_of(Collective::reduce_scatter, send, receive, 1),
           call_of(Collective::reduce, send, receive, 1), call_of(Collective::all_gather, send, receive, 0),

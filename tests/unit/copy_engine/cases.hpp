@@ -13,7 +13,7 @@
 /// Calls for the copy engines, with buffers and what they must hold afterwards.
 namespace strait::testing {
 
-using staged::StagedCall;
+using copy_engine::CopyCall;
 
 inline constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
                                              Collective::all_to_all, Collective::broadcast,  Collective::reduce,
@@ -84,7 +84,7 @@ class Buffers {
              .send = send,
              .receive = output_};
   }
-  const StagedCall& call() const { return call_; }
+  const CopyCall& call() const { return call_; }
   /// Not of a call in place.
   void wipe_output() { std::fill(receive_.begin(), receive_.end(), fill); }
 
@@ -108,7 +108,7 @@ class Buffers {
   std::size_t guard_;  ///< odd where no alignment is to be
   Bytes send_, receive_;
   std::byte* output_ = nullptr;
-  StagedCall call_;
+  CopyCall call_;
 };
 
 }  // namespace strait::testing

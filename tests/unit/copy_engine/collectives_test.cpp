@@ -12,8 +12,8 @@
 namespace strait::testing {
 namespace {
 
-using staged::StagedCall;
-using staged::StagedOptions;
+using copy_engine::CopyCall;
+using copy_engine::StagedOptions;
 
 struct Setting {
   std::uint32_t ranks;
@@ -27,7 +27,7 @@ struct Setting {
 Case make_copying_case(std::uint64_t seed, std::uint32_t ranks, std::size_t most_bytes) {
   while (true) {
     Case c = make_case(seed = mix(seed), ranks, most_bytes);
-    if (staged::Rounds::supports(c.collective)) return c;
+    if (copy_engine::Rounds::supports(c.collective)) return c;
   }
 }
 
@@ -90,11 +90,11 @@ TEST(StagedCollectives, FollowAndPrecedeTheUsersWork) {
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
       std::fill(values.begin(), values.end(), 21 + number);
     });
-    const StagedCall call{.collective = Collective::all_gather,
-                          .type = DataType::int32,
-                          .count = count,
-                          .send = values.data(),
-                          .receive = results.data()};
+    const CopyCall call{.collective = Collective::all_gather,
+                        .type = DataType::int32,
+                        .count = count,
+                        .send = values.data(),
+                        .receive = results.data()};
     ASSERT_TRUE(rank.copies->enqueue(call, rank.stream));
     rank.driver->run(rank.stream, [&] {
       copied = results;
@@ -136,11 +136,11 @@ TEST(StagedCollectives, CommandsARoundAreFew) {
     Rank rank(machine, number, small_options(), {.slow = false});
     constexpr std::size_t count = 64 * (64 << 10);
     Bytes data(2 * count);
-    const StagedCall call{.collective = Collective::all_gather,
-                          .type = DataType::int8,
-                          .count = count,
-                          .send = data.data() + number * count,
-                          .receive = data.data()};
+    const CopyCall call{.collective = Collective::all_gather,
+                        .type = DataType::int8,
+                        .count = count,
+                        .send = data.data() + number * count,
+                        .receive = data.data()};
     ASSERT_TRUE(rank.copies->supports(call));
     const int before = rank.driver->commands();
     ASSERT_TRUE(rank.copies->enqueue(call, rank.stream));

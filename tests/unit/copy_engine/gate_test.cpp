@@ -15,21 +15,21 @@
 namespace strait::testing {
 namespace {
 
-using staged::StagedCall;
+using copy_engine::CopyCall;
 using namespace std::chrono_literals;
 
 struct Gated {
   std::unique_ptr<FakeStreams> own = std::make_unique<FakeStreams>(FakeStreams::Options{});
   FakeStreams* driver = own.get();
   std::uint32_t word = 0;
-  staged::Gate gate{std::move(own), &word};
+  copy_engine::Gate gate{std::move(own), &word};
   void shut() { std::atomic_ref<std::uint32_t>(word).store(1); }
 };
 
 TEST(Gate, HoldsWhatComesAfterAKernelThatGaveUp) {
   Gated gated;
   std::atomic<int> passed = 0;
-  const staged::StreamDriver::Stream stream = gated.driver->create_stream().value();
+  const copy_engine::StreamDriver::Stream stream = gated.driver->create_stream().value();
   const auto call = [&] {
     ASSERT_TRUE(gated.gate.hold(stream));
     gated.driver->run(stream, [&] { ++passed; });
@@ -52,7 +52,7 @@ TEST(Gate, HoldsWhatComesAfterAKernelThatGaveUp) {
 TEST(Gate, OfGraphsHoldsEachLaunch) {
   Gated gated;
   std::atomic<int> passed = 0;
-  const staged::StreamDriver::Stream stream = gated.driver->create_stream().value();
+  const copy_engine::StreamDriver::Stream stream = gated.driver->create_stream().value();
   gated.driver->begin_capture();
   ASSERT_TRUE(gated.gate.hold(stream));
   gated.driver->run(stream, [&] { ++passed; });
@@ -69,7 +69,7 @@ TEST(Gate, OfGraphsHoldsEachLaunch) {
 }
 
 TEST(Gate, OfKernelsWithoutADeadlineIsNone) {
-  staged::Gate gate;
+  copy_engine::Gate gate;
   EXPECT_TRUE(gate.hold(nullptr));
   gate.open();
 }
@@ -82,13 +82,13 @@ TEST(Gate, APeerWaitsUntilTheFailureIsKnown) {
   Rank rank(machine, 0, small_options(), {}), peer(machine, 1, small_options(), {});
   std::uint32_t word = 0;
   auto driver = std::make_unique<FakeStreams>(FakeStreams::Options{});
-  staged::Gate gate(std::move(driver), &word);
+  copy_engine::Gate gate(std::move(driver), &word);
   const auto call = [&](Bytes& send, Bytes& receive) {
-    return StagedCall{.collective = Collective::all_gather,
-                      .type = DataType::int8,
-                      .count = count,
-                      .send = send.data(),
-                      .receive = receive.data()};
+    return CopyCall{.collective = Collective::all_gather,
+                    .type = DataType::int8,
+                    .count = count,
+                    .send = send.data(),
+                    .receive = receive.data()};
   };
   rank.driver->run(rank.stream, [&] {
     std::atomic_ref<std::uint32_t>(word).store(1);

@@ -12,7 +12,7 @@ namespace {
 
 /// As CUDA has it: a stream that waits for an event of a capture joins it, one of another capture must not, nor may one
 /// in a capture wait for an event of outside.
-class Captures final : public staged::StreamDriver {
+class Captures final : public copy_engine::StreamDriver {
  public:
   Result<Stream> create_stream() override { return fakes_.create_stream(); }
   void destroy_stream(Stream stream) override {
@@ -21,8 +21,8 @@ class Captures final : public staged::StreamDriver {
   }
   Result<Event> create_event() override { return fakes_.create_event(); }
   void destroy_event(Event event) override { fakes_.destroy_event(event); }
-  Result<staged::StreamState> look_at(Stream stream) override {
-    return staged::StreamState{reinterpret_cast<std::uintptr_t>(stream), capture_of_[stream]};
+  Result<copy_engine::StreamState> look_at(Stream stream) override {
+    return copy_engine::StreamState{reinterpret_cast<std::uintptr_t>(stream), capture_of_[stream]};
   }
   Status record(Event event, Stream stream) override {
     recorded_in_[event] = capture_of_[stream];
@@ -35,11 +35,11 @@ class Captures final : public staged::StreamDriver {
     return {};
   }
   Status wait_outside(Stream, Event) override { return fail(Code::internal_error, "not asked for"); }
-  Status record_outside(Event, Stream, staged::GraphEnd&) override {
+  Status record_outside(Event, Stream, copy_engine::GraphEnd&) override {
     return fail(Code::internal_error, "not asked for");
   }
-  Status copy(const staged::RowCopy&, Stream) override { return {}; }
-  Status operate(std::span<const staged::MemoryOperation>, Stream) override { return {}; }
+  Status copy(const copy_engine::RowCopy&, Stream) override { return {}; }
+  Status operate(std::span<const copy_engine::MemoryOperation>, Stream) override { return {}; }
   bool is_idle(Stream stream) override { return stream != busy_; }
   std::optional<bool> has_passed(Event) override { return true; }
 
@@ -68,16 +68,16 @@ class LaneTest : public ::testing::Test {
   void call(std::size_t user) {
     const Status called = [&]() -> Status {
       STRAIT_TRY(driver_.record(begun_, users_[user]));
-      STRAIT_ASSIGN(const staged::StreamState now, driver_.look_at(users_[user]));
+      STRAIT_ASSIGN(const copy_engine::StreamState now, driver_.look_at(users_[user]));
       STRAIT_TRY(lane_.fork(driver_, begun_, now.capture_id));
       return lane_.join(driver_, users_[user]);
     }();
     EXPECT_TRUE(called) << called.error().message;
   }
   Captures driver_;
-  staged::Lane lane_;
-  staged::StreamDriver::Event begun_ = nullptr;
-  std::array<staged::StreamDriver::Stream, 3> users_{};
+  copy_engine::Lane lane_;
+  copy_engine::StreamDriver::Event begun_ = nullptr;
+  std::array<copy_engine::StreamDriver::Stream, 3> users_{};
 };
 
 TEST_F(LaneTest, CallsBetweenThoseOfACaptureHaveAnotherStream) {

@@ -20,8 +20,8 @@ inline constexpr const char* race_after_failure =
     "ranks whose waits a failure has ended race, and their outputs are undefined";
 
 /// Now and then a stream is far behind all others, so that one write to a peer is, and not that to the next.
-inline std::function<void(const staged::MemoryOperation&)> stragglers(std::uint64_t seed) {
-  return [state = std::make_shared<std::atomic<std::uint64_t>>(seed)](const staged::MemoryOperation&) {
+inline std::function<void(const copy_engine::MemoryOperation&)> stragglers(std::uint64_t seed) {
+  return [state = std::make_shared<std::atomic<std::uint64_t>>(seed)](const copy_engine::MemoryOperation&) {
     const std::uint64_t random = mix(state->fetch_add(1));
     if (random % 60 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random / 64 % 8000));
   };

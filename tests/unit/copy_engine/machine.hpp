@@ -38,8 +38,8 @@ class Machine {
   std::byte* host() const { return host_.data(); }
   std::atomic<bool>& failed() { return failed_; }
 
-  staged::StagedCopies::Setup setup(std::uint32_t rank, const staged::StagedOptions& options,
-                                    std::unique_ptr<FakeStreams> driver) {
+  copy_engine::StagedCopies::Setup setup(std::uint32_t rank, const copy_engine::StagedOptions& options,
+                                         std::unique_ptr<FakeStreams> driver) {
     if (!one_view) driver->forbid(host_.data(), size_bytes_);
     return {.driver = std::move(driver),
             .rank = rank,
@@ -61,12 +61,12 @@ class Machine {
 
 /// One rank of a machine, with a stream of the user's.
 struct Rank {
-  Rank(Machine& machine, std::uint32_t own_rank, const staged::StagedOptions& options,
+  Rank(Machine& machine, std::uint32_t own_rank, const copy_engine::StagedOptions& options,
        const FakeStreams::Options& streams)
       : rank(own_rank) {
     auto owned = std::make_unique<FakeStreams>(streams);
     driver = owned.get();
-    copies = staged::StagedCopies::open(machine.setup(rank, options, std::move(owned))).value();
+    copies = copy_engine::StagedCopies::open(machine.setup(rank, options, std::move(owned))).value();
     stream = driver->create_stream().value();
   }
   /// What the attendant does after a failure.
@@ -80,8 +80,8 @@ struct Rank {
   }
   std::uint32_t rank;
   FakeStreams* driver = nullptr;
-  std::unique_ptr<staged::StagedCopies> copies;
-  staged::StreamDriver::Stream stream = nullptr;
+  std::unique_ptr<copy_engine::StagedCopies> copies;
+  copy_engine::StreamDriver::Stream stream = nullptr;
 };
 
 inline void as_threads(std::uint32_t ranks, const std::function<void(std::uint32_t rank)>& body) {
@@ -90,7 +90,7 @@ inline void as_threads(std::uint32_t ranks, const std::function<void(std::uint32
 }
 
 /// Options under which small messages already take many rounds.
-inline staged::StagedOptions small_options(std::uint32_t depth = 4) {
+inline copy_engine::StagedOptions small_options(std::uint32_t depth = 4) {
   return {.depth = depth, .chunk_bytes = 64 << 10, .least_chunk_bytes = 4096, .wanted_rounds = 12};
 }
 

@@ -34,7 +34,7 @@ class OwnMessages {
                          .hash = static_cast<std::uint32_t>(mix(call.count))});
   }
   /// Those that copy engines carry; they point into this object.
-  const std::vector<staged::Message>& ends() const { return ends_; }
+  const std::vector<copy_engine::Message>& ends() const { return ends_; }
   void wipe() {
     for (auto& buffer : buffers_) std::fill(buffer.second.begin(), buffer.second.end(), fill);
   }
@@ -61,10 +61,10 @@ class OwnMessages {
   std::uint64_t seed_;
   const Messages& all_;
   std::vector<std::pair<Bytes, Bytes>> buffers_;
-  std::vector<staged::Message> ends_;
+  std::vector<copy_engine::Message> ends_;
 };
 
-inline constexpr std::size_t message_slot = peer_window_bytes / staged::PeerMessages::depth;
+inline constexpr std::size_t message_slot = peer_window_bytes / copy_engine::PeerMessages::depth;
 
 /// Around slots and windows, and of many of them.
 inline const std::vector<std::size_t>& message_lengths() {

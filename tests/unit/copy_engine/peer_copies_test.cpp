@@ -9,7 +9,7 @@
 namespace strait::testing {
 namespace {
 
-using staged::PeerCopies;
+using copy_engine::PeerCopies;
 
 struct Setting {
   std::uint32_t ranks;
@@ -79,7 +79,7 @@ TEST(PeerCopies, ReduceInParts) {
     PeerRank rank(peers, number, {.seed = number, .slow = false});
     for (const Case& c : cases) {
       Buffers buffers(c, number, ranks);
-      StagedCall call = buffers.call();
+      CopyCall call = buffers.call();
       if (number != c.root) call.receive = nullptr;
       ASSERT_TRUE(rank.enqueue(call));
       rank.driver->finish(rank.stream);
@@ -137,12 +137,12 @@ TEST(PeerCopies, WhatIsNotSupportedIsRefused) {
   Peers peers(3);
   Bytes data(64);
   PeerRank rank(peers, 0, {});
-  const StagedCall good{.count = 1, .send = data.data(), .receive = data.data()};
-  for (const auto& change : std::vector<std::function<void(StagedCall&)>>{
-           [](StagedCall& call) { call.count = 0; }, [](StagedCall& call) { call.op = ReduceOp::premul_sum; },
-           [](StagedCall& call) { call.collective = Collective::send_recv; },
-           [](StagedCall& call) { call.collective = Collective::barrier; }}) {
-    StagedCall call = good;
+  const CopyCall good{.count = 1, .send = data.data(), .receive = data.data()};
+  for (const auto& change : std::vector<std::function<void(CopyCall&)>>{
+           [](CopyCall& call) { call.count = 0; }, [](CopyCall& call) { call.op = ReduceOp::premul_sum; },
+           [](CopyCall& call) { call.collective = Collective::send_recv; },
+           [](CopyCall& call) { call.collective = Collective::barrier; }}) {
+    CopyCall call = good;
     change(call);
     EXPECT_FALSE(rank.copies->supports(call));
     const Status refused = rank.enqueue(call);
@@ -151,7 +151,7 @@ TEST(PeerCopies, WhatIsNotSupportedIsRefused) {
   }
   EXPECT_TRUE(rank.copies->supports(good));
   // Two peers, of whom each window holds four chunks of what it is sent, or half as many where sums come back.
-  StagedCall most = good;
+  CopyCall most = good;
   most.collective = Collective::all_gather;
   most.type = DataType::uint8;
   most.count = PeerCopies::most_chunks / 2 * (peer_window_bytes / 4);

@@ -15,9 +15,9 @@
 namespace strait::testing {
 namespace {
 
-using staged::MemoryOperation;
-using staged::PeerCopies;
-using staged::PeerWords;
+using copy_engine::MemoryOperation;
+using copy_engine::PeerCopies;
+using copy_engine::PeerWords;
 using namespace std::chrono_literals;
 
 constexpr Collective straight[] = {Collective::all_gather, Collective::all_to_all, Collective::broadcast};
@@ -34,7 +34,7 @@ class Calls {
       for (const Case& c : cases_) buffers_[rank].push_back(std::make_unique<Buffers>(c, rank, ranks));
   }
   std::size_t number() const { return cases_.size(); }
-  const StagedCall& call(std::uint32_t rank, std::size_t i) const { return buffers_[rank][i]->call(); }
+  const CopyCall& call(std::uint32_t rank, std::size_t i) const { return buffers_[rank][i]->call(); }
   PeerCopies::PeerAddresses outputs(std::size_t i) const {
     PeerCopies::PeerAddresses outputs{};
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) outputs[rank] = static_cast<std::byte*>(call(rank, i).receive);
@@ -42,7 +42,7 @@ class Calls {
   }
   /// Straight where that can be.
   Status enqueue(PeerRank& rank, std::uint32_t number, std::size_t i) const {
-    const StagedCall& own = call(number, i);
+    const CopyCall& own = call(number, i);
     return goes_straight(cases_[i]) ? rank.enqueue(own, outputs(i)) : rank.enqueue(own);
   }
   void wipe(std::uint32_t rank) {
@@ -143,10 +143,10 @@ TEST(PeersInPlace, LongBroadcastsArePassedOn) {
 /// By the streams that carry them, in order: how far behind a rank those are which its copies go to.
 std::vector<std::vector<std::uint32_t>> copies_to_peers(PeerRank& rank, std::uint32_t number, Peers& peers,
                                                         const Calls& calls, std::size_t i, bool through_windows) {
-  std::vector<staged::StreamDriver::Stream> streams;
+  std::vector<copy_engine::StreamDriver::Stream> streams;
   std::vector<std::vector<std::uint32_t>> all;
   const std::uint32_t ranks = peers.machine.ranks();
-  rank.driver->set_copy_hook([&](const staged::RowCopy& copy, staged::StreamDriver::Stream stream) {
+  rank.driver->set_copy_hook([&](const copy_engine::RowCopy& copy, copy_engine::StreamDriver::Stream stream) {
     for (std::uint32_t after = 1; after < ranks; ++after) {
       const std::uint32_t peer = (number + after) % ranks;
       const auto* const begin = through_windows ? peers.window(number, peer) : calls.outputs(i)[peer];
@@ -340,14 +340,14 @@ TEST(PeersInPlace, WhatIsNotSupportedIsRefused) {
   Bytes data(64);
   PeerRank rank(peers, 0, {});
   for (const Collective collective : collectives) {
-    const StagedCall apart{.collective = collective, .count = 1, .send = data.data(), .receive = data.data() + 32};
+    const CopyCall apart{.collective = collective, .count = 1, .send = data.data(), .receive = data.data() + 32};
     const bool goes = std::find(std::begin(straight), std::end(straight), collective) != std::end(straight);
     EXPECT_EQ(rank.copies->supports_in_place(apart), goes) << name(collective);
     if (!goes) {
       EXPECT_EQ(rank.enqueue(apart, {}).error().code, Code::unsupported) << name(collective);
     }
   }
-  StagedCall exchange{.collective = Collective::all_to_all, .count = 1, .send = data.data(), .receive = data.data()};
+  CopyCall exchange{.collective = Collective::all_to_all, .count = 1, .send = data.data(), .receive = data.data()};
   EXPECT_TRUE(rank.copies->supports_in_place(exchange));
   exchange.count = 128 * (peer_window_bytes / 2) / sizeof(float) + 1;  // too many chunks
   EXPECT_FALSE(rank.copies->supports_in_place(exchange));

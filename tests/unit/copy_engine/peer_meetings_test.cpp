@@ -13,8 +13,8 @@
 namespace strait::testing {
 namespace {
 
-using staged::MemoryOperation;
-using staged::PeerWords;
+using copy_engine::MemoryOperation;
+using copy_engine::PeerWords;
 using namespace std::chrono_literals;
 
 constexpr Collective carried[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
@@ -89,7 +89,7 @@ TEST(PeerMeetings, CapturedCallsAreReplayed) {
 struct Plain {
   explicit Plain(std::uint32_t ranks, Collective c = Collective::all_reduce, std::size_t elements = 30'000)
       : collective(c), count(elements), send(ranks * elements), receive(ranks * elements) {}
-  StagedCall call(std::uint32_t root = 0) {
+  CopyCall call(std::uint32_t root = 0) {
     return {.collective = collective,
             .type = DataType::int8,
             .root = root,
@@ -136,8 +136,8 @@ TEST(PeerMeetings, ARankThatNeverComesIsNamed) {
 TEST(PeerMeetings, CallsThatDifferDoNotMeet) {
   if (one_view) GTEST_SKIP() << race_after_failure;
   constexpr std::uint32_t ranks = 3, other = 2;
-  const auto differs = [](int way, Plain& plain) -> StagedCall {
-    StagedCall call = plain.call();
+  const auto differs = [](int way, Plain& plain) -> CopyCall {
+    CopyCall call = plain.call();
     if (way == 0) call.count -= 1;
     if (way == 1) call.count += 1;
     if (way == 2) call.type = DataType::uint8;

@@ -12,8 +12,8 @@
 namespace strait::testing {
 namespace {
 
-using staged::MemoryOperation;
-using staged::MessageWords;
+using copy_engine::MemoryOperation;
+using copy_engine::MessageWords;
 using namespace std::chrono_literals;
 
 /// Rank 1 never comes. Who sends to it or receives from it names it, and who does not ends; all end when the

@@ -11,7 +11,7 @@
 namespace strait::testing {
 namespace {
 
-using staged::PeerMessages;
+using copy_engine::PeerMessages;
 using namespace std::chrono_literals;
 
 struct Setting {
@@ -221,14 +221,14 @@ TEST(PeerMessages, WhatIsNotSupportedIsRefused) {
   EXPECT_TRUE(messages.supports(1));
   EXPECT_TRUE(messages.supports(PeerMessages::most_chunks * message_slot));
   EXPECT_FALSE(messages.supports(PeerMessages::most_chunks * message_slot + 1));
-  const staged::Message good{.sends = true, .peer = 1, .data = data.data(), .bytes = data.size(), .hash = 1};
-  staged::Message none = good, too_long = good, nobody = good;
+  const copy_engine::Message good{.sends = true, .peer = 1, .data = data.data(), .bytes = data.size(), .hash = 1};
+  copy_engine::Message none = good, too_long = good, nobody = good;
   none.bytes = 0;
   too_long.bytes = PeerMessages::most_chunks * message_slot + 1;
   nobody.peer = 2;
-  for (const staged::Message& refused : {none, too_long, nobody})
+  for (const copy_engine::Message& refused : {none, too_long, nobody})
     EXPECT_EQ(rank.enqueue(std::span(&refused, 1)).error().code, Code::unsupported);
-  staged::Message alone = good;
+  copy_engine::Message alone = good;
   alone.peer = 0;
   EXPECT_EQ(rank.enqueue(std::span(&alone, 1)).error().code, Code::invalid_usage);
   const auto open = [&](std::uint32_t number, std::size_t window_bytes) {

@@ -25,38 +25,39 @@ PeerRank::PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options&
     : peers_(peers), rank_(rank), blocks_(blocks) {
   auto owned = std::make_unique<FakeStreams>(streams);
   driver = owned.get();
-  staged::PeerCopies::Setup own = setup(std::move(owned));
+  copy_engine::PeerCopies::Setup own = setup(std::move(owned));
   if (!has_windows) own.window_bytes = 0;
   if (has_windows)
-    messages = staged::PeerMessages::open({.driver = own.driver,
-                                           .rank = own.rank,
-                                           .ranks = own.ranks,
-                                           .windows_there = own.windows_there,
-                                           .windows_here = own.windows_here,
-                                           .window_bytes = own.window_bytes,
-                                           .host_words = own.host_words,
-                                           .device_words = own.device_words,
-                                           .has_failed = own.has_failed})
+    messages = copy_engine::PeerMessages::open({.driver = own.driver,
+                                                .rank = own.rank,
+                                                .ranks = own.ranks,
+                                                .windows_there = own.windows_there,
+                                                .windows_here = own.windows_here,
+                                                .window_bytes = own.window_bytes,
+                                                .host_words = own.host_words,
+                                                .device_words = own.device_words,
+                                                .has_failed = own.has_failed})
                    .value();
-  copies = staged::PeerCopies::open(std::move(own)).value();
+  copies = copy_engine::PeerCopies::open(std::move(own)).value();
   stream = driver->create_stream().value();
 }
 
-staged::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) {
+copy_engine::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) {
   auto words = peers_.machine.setup(rank_, {}, std::move(streams));
-  staged::PeerCopies::Setup setup{.driver = std::move(words.driver),
-                                  .rank = rank_,
-                                  .ranks = words.ranks,
-                                  .windows_there = {},
-                                  .windows_here = {},
-                                  .window_bytes = peers_.window_bytes,
-                                  .contributed_there = {},
-                                  .contributed_here = {},
-                                  .host_words = words.host,
-                                  .device_words = words.device,
-                                  .launch = [this](const StagedCall& call, const kernels::Add& add,
-                                                   staged::StreamDriver::Stream on) { return launch(call, add, on); },
-                                  .has_failed = words.has_failed};
+  copy_engine::PeerCopies::Setup setup{
+      .driver = std::move(words.driver),
+      .rank = rank_,
+      .ranks = words.ranks,
+      .windows_there = {},
+      .windows_here = {},
+      .window_bytes = peers_.window_bytes,
+      .contributed_there = {},
+      .contributed_here = {},
+      .host_words = words.host,
+      .device_words = words.device,
+      .launch = [this](const CopyCall& call, const kernels::Add& add,
+                       copy_engine::StreamDriver::Stream on) { return launch(call, add, on); },
+      .has_failed = words.has_failed};
   for (std::uint32_t peer = 0; peer < words.ranks; ++peer) {
     setup.windows_there[peer] = peers_.window(rank_, peer);
     setup.windows_here[peer] = peers_.window(peer, rank_);
@@ -66,7 +67,7 @@ staged::PeerCopies::Setup PeerRank::setup(std::unique_ptr<FakeStreams> streams) 
   return setup;
 }
 
-std::uint32_t PeerRank::hash_of(const StagedCall& call) {
+std::uint32_t PeerRank::hash_of(const CopyCall& call) {
   const auto what = static_cast<std::uint64_t>(call.collective) << 24 | static_cast<std::uint64_t>(call.type) << 16 |
                     static_cast<std::uint64_t>(call.op) << 8 | call.root;
   return static_cast<std::uint32_t>(mix(mix(what) + call.count));
@@ -95,7 +96,7 @@ void PeerRank::end_at(Stop* stop) {
   drain();
 }
 
-Status PeerRank::launch(const StagedCall& call, kernels::Add add, staged::StreamDriver::Stream on) {
+Status PeerRank::launch(const CopyCall& call, kernels::Add add, copy_engine::StreamDriver::Stream on) {
   add.shares_done = shares_done_;
   add.ring.rank = rank_;
   add.ring.ranks = add.ring.averaged = peers_.machine.ranks();

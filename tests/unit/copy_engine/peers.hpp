@@ -13,21 +13,21 @@
 #include "late.hpp"
 #include "machine.hpp"
 
-/// GPU ranks that copy into one another's memory (staged::PeerCopies, staged::PeerMessages), with streams and a kernel
-/// on the CPU.
+/// GPU ranks that copy into one another's memory (copy_engine::PeerCopies, copy_engine::PeerMessages), with streams and
+/// a kernel on the CPU.
 namespace strait::testing {
 
 inline constexpr std::size_t peer_window_bytes =
-    2 * staged::PeerCopies::depth * 4096;  ///< the least: chunks of 8 or 4 KB
+    2 * copy_engine::PeerCopies::depth * 4096;  ///< the least: chunks of 8 or 4 KB
 
 /// GPUs that reach one another's memory.
 class Peers {
  public:
   explicit Peers(std::uint32_t ranks, std::size_t all_window_bytes = peer_window_bytes)
-      : machine(ranks, staged::MessageWords{ranks}.size_bytes()),
+      : machine(ranks, copy_engine::MessageWords{ranks}.size_bytes()),
         window_bytes(all_window_bytes),
         windows_(ranks * ranks, Bytes(window_bytes)),
-        contributed_(ranks * ranks * staged::PeerWords::lanes),
+        contributed_(ranks * ranks * copy_engine::PeerWords::lanes),
         mailboxes_(ranks),
         launch_counts_(ranks) {}
 
@@ -35,7 +35,7 @@ class Peers {
     return windows_[writer * machine.ranks() + reader].data();
   }
   std::uint32_t* contributed(std::uint32_t writer, std::uint32_t reader) {
-    return &contributed_[(writer * machine.ranks() + reader) * staged::PeerWords::lanes];
+    return &contributed_[(writer * machine.ranks() + reader) * copy_engine::PeerWords::lanes];
   }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }
@@ -60,15 +60,15 @@ class PeerRank {
  public:
   PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options& streams, std::uint32_t blocks = 2,
            bool has_windows = true);
-  staged::PeerCopies::Setup setup(std::unique_ptr<FakeStreams> streams);
-  Status enqueue(const StagedCall& call) { return copies->enqueue(call, hash_of(call), stream); }
+  copy_engine::PeerCopies::Setup setup(std::unique_ptr<FakeStreams> streams);
+  Status enqueue(const CopyCall& call) { return copies->enqueue(call, hash_of(call), stream); }
   /// Straight into these outputs, by rank.
-  Status enqueue(const StagedCall& call, const staged::PeerCopies::PeerAddresses& outputs) {
+  Status enqueue(const CopyCall& call, const copy_engine::PeerCopies::PeerAddresses& outputs) {
     return copies->enqueue_in_place(call, outputs, hash_of(call), stream);
   }
   /// On the same streams and windows as copies.
-  Status enqueue(std::span<const staged::Message> group) { return messages->enqueue(group, stream); }
-  static std::uint32_t hash_of(const StagedCall& call);
+  Status enqueue(std::span<const copy_engine::Message> group) { return messages->enqueue(group, stream); }
+  static std::uint32_t hash_of(const CopyCall& call);
   /// Of a failed communicator: as its attendant does.
   void drain();
   /// Until the stream has ended. With a `stop` that this rank's streams come to, the communicator fails there, when the
@@ -78,23 +78,23 @@ class PeerRank {
   FakeStreams* driver = nullptr;
 
  private:
-  Status launch(const StagedCall& call, kernels::Add add, staged::StreamDriver::Stream on);
+  Status launch(const CopyCall& call, kernels::Add add, copy_engine::StreamDriver::Stream on);
 
   // Before copies and messages, with which the driver's threads end: until then these start kernels.
   Peers& peers_;
   std::uint32_t rank_, blocks_;
-  std::uint32_t shares_done_[staged::PeerCopies::depth] = {};
+  std::uint32_t shares_done_[copy_engine::PeerCopies::depth] = {};
   std::atomic<std::uint32_t> seed_ = 0;
   std::vector<std::jthread> kernels_;
 
  public:
-  std::unique_ptr<staged::PeerCopies> copies;
-  std::unique_ptr<staged::PeerMessages> messages;
-  staged::StreamDriver::Stream stream = nullptr;
+  std::unique_ptr<copy_engine::PeerCopies> copies;
+  std::unique_ptr<copy_engine::PeerMessages> messages;
+  copy_engine::StreamDriver::Stream stream = nullptr;
 };
 
 inline bool is_supported(const Case& c) {
-  return staged::PeerTraffic::supports({.collective = c.collective, .op = c.op, .count = c.count});
+  return copy_engine::PeerTraffic::supports({.collective = c.collective, .op = c.op, .count = c.count});
 }
 
 }  // namespace strait::testing

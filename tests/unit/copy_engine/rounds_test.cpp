@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 
 constexpr Collective supported[] = {Collective::all_gather, Collective::all_to_all, Collective::broadcast,
@@ -75,4 +75,4 @@ TEST(Rounds, CopiesStayWithinTheirSlots) {
 }
 
 }  // namespace
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

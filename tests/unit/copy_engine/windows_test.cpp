@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace strait::staged {
+namespace strait::copy_engine {
 namespace {
 
 TEST(StagedWindows, TakeAsMuchAsTheBudgetAllows) {
@@ -53,4 +53,4 @@ TEST(StagedWindows, PartsDoNotOverlap) {
 }
 
 }  // namespace
-}  // namespace strait::staged
+}  // namespace strait::copy_engine

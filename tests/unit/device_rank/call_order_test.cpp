@@ -10,7 +10,7 @@
 namespace strait::testing {
 namespace {
 
-using Stream = staged::StreamDriver::Stream;
+using Stream = copy_engine::StreamDriver::Stream;
 using Tail = CallOrder::Tail;
 using namespace std::chrono_literals;
 

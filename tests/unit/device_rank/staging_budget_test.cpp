@@ -85,7 +85,8 @@ TEST(StagingBudget, TheLeastHasRoomForEverything) {
       EXPECT_GE(slots.lanes, 1u) << ranks;
       EXPECT_GE(slots.slot_bytes, kernels::piece_bytes) << ranks;
     }
-    EXPECT_TRUE(staged::StagedWindows::within(budget.windows_bytes, ranks, staged::StagedOptions{}.depth, 8 * mb));
+    EXPECT_TRUE(
+        copy_engine::StagedWindows::within(budget.windows_bytes, ranks, copy_engine::StagedOptions{}.depth, 8 * mb));
     const std::size_t meetings = std::max(ranks / 2, 1u);
     for (const auto& [meeting_ranks, parts] : {std::pair{ranks, std::size_t{1}}, std::pair{2u, meetings}}) {
       const auto memory = cpu_reducers::ReducerMemory::of(meeting_ranks, budget.reducers_bytes / parts);

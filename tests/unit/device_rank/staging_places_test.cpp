@@ -30,7 +30,7 @@ TEST(StagingPlaces, AnArenaLiesBesideItsGpu) {
 }
 
 TEST(StagingPlaces, AWindowsChunkLiesBesideTheGpuThatUploadsIt) {
-  const staged::StagedWindows windows{.ranks = 3, .depth = 2, .chunk_bytes = 8192};
+  const copy_engine::StagedWindows windows{.ranks = 3, .depth = 2, .chunk_bytes = 8192};
   const auto parts = places_of_windows(windows, {{0, 9}, {std::nullopt, 9}, {1, 9}});
   EXPECT_EQ(parts.size(), 4u);
   for (const std::uint32_t slot : {0u, 1u}) {
