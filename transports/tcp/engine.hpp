@@ -194,6 +194,7 @@ class Engine {
   Deadline next_death_ = Deadline::never();  ///< of all peers'
 
   pid_t owner_;
+  bool has_shortage_ = false;  ///< the last progress() met one of the system's
   UniqueFd epoll_;
   UniqueFd wake_;
   std::atomic<std::uint64_t> activity_{0};    ///< counts what the rank's own thread does here
