@@ -76,6 +76,11 @@ class Engine {
   RankControl& rank_control(std::uint32_t rank) { return controls_[rank]; }
   /// Whether the connection to this rank ended without a goodbye. From any thread.
   bool has_died(std::uint32_t rank) const { return peers_[rank].has_died.load(std::memory_order_acquire); }
+  /// How it ended.
+  std::string end_reason(std::uint32_t rank) {
+    const std::lock_guard lock(mutex_);
+    return peers_[rank].socket.end_reason();
+  }
 
   /// That this rank's process ends in good order; until that is heard, for at most half a second.
   void say_ended();
@@ -189,12 +194,12 @@ class Engine {
   std::vector<std::uint32_t> dirty_;
   bool error_told_ = false;
   bool is_short_of_memory_ = false;
+  bool has_shortage_ = false;  ///< the last progress() met one of the system's
   std::uint32_t polls_ = 0;
   std::chrono::steady_clock::time_point examined_;
   Deadline next_death_ = Deadline::never();  ///< of all peers'
 
   pid_t owner_;
-  bool has_shortage_ = false;  ///< the last progress() met one of the system's
   UniqueFd epoll_;
   UniqueFd wake_;
   std::atomic<std::uint64_t> activity_{0};    ///< counts what the rank's own thread does here

@@ -184,6 +184,11 @@ void PeerSocket::drop_sent(std::size_t bytes) {
   sent_of_front_ = bytes;
 }
 
+bool PeerSocket::has_unread() const {
+  int bytes = 0;
+  return socket_ && ::ioctl(socket_.get(), FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
 std::size_t PeerSocket::unacknowledged_bytes() const {
   int bytes = 0;
   if (!socket_ || ::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return 0;

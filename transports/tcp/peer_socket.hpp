@@ -50,6 +50,8 @@ class PeerSocket {
   /// again soon, and the socket does not tell when.
   bool take_shortage() { return std::exchange(met_shortage_, false); }
   bool has_unsent() const { return !queue_.empty(); }
+  /// Whether more has come than read() has taken in.
+  bool has_unread() const;
   /// Bytes that the peer's host has not acknowledged yet; 0 where there is no connection.
   std::size_t unacknowledged_bytes() const;
 
@@ -84,7 +86,7 @@ class PeerSocket {
   std::list<Out> queue_;
   std::list<Out> spare_;  ///< room for more
   std::size_t sent_of_front_ = 0;
+  bool met_shortage_ = false;
 };
 
-  bool met_shortage_ = false;
 }  // namespace strait::tcp
