@@ -117,7 +117,6 @@ class Watch {
   Status pause(Backoff& backoff, const Waiting& waiting);
 
  private:
-  void record(const Error& error);
   void tell_once(const Error& error) const;
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);

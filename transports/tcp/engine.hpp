@@ -149,7 +149,7 @@ class Engine {
   void drive_ucx();
   bool take_released(std::uint32_t rank, const FrameHeader& frame);
   void take_call(std::uint32_t rank, const FrameHeader& frame);
-  void take_error(Peer& peer, const FrameHeader& frame);
+  void take_error(std::uint32_t rank, const FrameHeader& frame);
   bool take_signal(Peer& peer, std::uint64_t stream);
 
   /// Does it; where there is no memory for it the communicator has failed.
