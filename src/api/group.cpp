@@ -52,6 +52,8 @@ Status Group::end() {
   STRAIT_TRY(std::exchange(refused_, Status()));
   if (was_cancelled) return fail(Code::invalid_usage, "a group within this one was cancelled (straitGroupCancel)");
   if (fork_generation_ != fork_generation()) return fail_inherited("open group");
+  // A group that is refused runs nothing.
+  for (const Queue& queue : queues) STRAIT_TRY(queue.comm->check_messages(queue.messages));
   STRAIT_TRY(run_set_ups(set_ups));
   return run_queues(queues);
 }

@@ -57,7 +57,8 @@ inline constexpr Variable environment_table[] = {
      "0|1"},
     {"STRAIT_SOCKET_IFNAME", VariableKind::text, "", false,
      "Network interfaces to use, by prefix: eth,ib; ^docker,lo for all except these; =eth0 for exact names. Unset: "
-     "the first that is up and is neither loopback nor a container's bridge."},
+     "the first that is up and is neither loopback nor a container's bridge; link-local addresses and tunnels come "
+     "last."},
     {"STRAIT_HOSTID", VariableKind::text, "", false,
      "Replaces this host's identity: ranks with different values treat one another as being on different hosts."},
     {"STRAIT_INIT_TIMEOUT_MS", VariableKind::integer, "60000", false, "How long ranks wait for one another at init.",

@@ -1,5 +1,6 @@
 #include "base/log.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +14,10 @@ namespace {
 constexpr int level_unread = -1;
 std::atomic<int> current_level{level_unread};
 
+/// Read when the library is loaded. What has that number later is something else, whose bytes are not to be written
+/// over.
+const bool has_stderr = ::fcntl(STDERR_FILENO, F_GETFD) != -1;
+
 std::string host_name() {
   char name[256] = {};
   if (::gethostname(name, sizeof(name) - 1) != 0) return "?";
@@ -20,6 +25,7 @@ std::string host_name() {
 }
 
 void write_line(int rank, std::string_view message) {
+  if (!has_stderr) return;
   std::string line = "strait: " + host_name() + ":" + std::to_string(::getpid());
   if (rank >= 0) line += " rank " + std::to_string(rank);
   line += ": ";

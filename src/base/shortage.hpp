@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cerrno>
 #include <new>
 #include <string>
 #include <system_error>
@@ -15,6 +16,9 @@ inline tl::unexpected<Error> cannot_start_thread(const std::system_error& error,
   return fail_errno("cannot start a thread" + (which.empty() ? "" : " " + which), error.code().value(),
                     "Raise the limit on processes (ulimit -u)" + (or_else.empty() ? "" : ", or " + or_else));
 }
+
+/// Of a call on a socket: the system has no memory for it at the moment. That says nothing of the peer, and passes.
+inline bool is_shortage(int errno_value) { return errno_value == ENOBUFS || errno_value == ENOMEM; }
 
 inline tl::unexpected<Error> no_memory_left() {
   try {

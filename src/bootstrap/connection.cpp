@@ -3,8 +3,17 @@
 #include <array>
 #include <cerrno>
 #include <system_error>
+#include <thread>
+
+#include "base/shortage.hpp"
 
 namespace strait {
+namespace {
+
+/// The socket is as ready as before: who waits for that would come back at once.
+void wait_out_shortage() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+
+}  // namespace
 
 void Connection::send(FrameType type, std::span<const std::byte> payload) {
   append_frame(outgoing_, type, payload);
@@ -18,6 +27,8 @@ void Connection::flush() {
       sent_ += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
+    } else if (is_shortage(errno)) {
+      return wait_out_shortage();
     } else if (errno != EINTR) {
       // What the peer sent before it went may say why: take that in first.
       int error = errno;
@@ -41,6 +52,8 @@ void Connection::fill() {
       end(0);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
+    } else if (is_shortage(errno)) {
+      return wait_out_shortage();
     } else if (errno != EINTR) {
       end(errno);
     }

@@ -8,7 +8,8 @@
 
 namespace strait {
 
-/// A non-blocking connection that carries frames. Nothing here waits, except receive() and flush_all().
+/// A non-blocking connection that carries frames. Nothing here waits, except receive() and flush_all(),
+/// and a moment where the system has no memory for a call.
 class Connection {
  public:
   /// `peer` names the other side in errors.

@@ -18,7 +18,10 @@
 namespace strait {
 namespace {
 
-constexpr std::string_view bridge_prefixes[] = {"docker", "veth", "virbr", "br-", "cni", "podman", "vmnet"};
+/// Of a host's own ends of what its containers and virtual machines have.
+constexpr std::string_view bridge_prefixes[] = {"docker", "veth",    "virbr",  "br-", "cni", "podman",
+                                                "vmnet",  "flannel", "cilium", "lxc", "cali"};
+constexpr std::string_view tunnel_prefixes[] = {"tun", "wg"};
 
 /// A parsed STRAIT_SOCKET_IFNAME.
 struct Filter {
@@ -46,8 +49,8 @@ Filter parse_filter(std::string_view text) {
   return filter;
 }
 
-bool is_bridge(std::string_view name) {
-  return std::any_of(std::begin(bridge_prefixes), std::end(bridge_prefixes),
+bool has_one_of(std::span<const std::string_view> prefixes, std::string_view name) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
                      [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
 }
 
@@ -62,21 +65,36 @@ std::string describe(std::span<const Interface> interfaces) {
   return text.empty() ? "none" : text;
 }
 
-template <class Predicate>
-const Interface* first(std::span<const Interface> interfaces, Predicate admits) {
-  for (const Interface& entry : interfaces) {
-    if (!entry.up || !admits(entry)) continue;
-    // Of the interface found, its IPv4 address if it has one.
-    for (const Interface& other : interfaces)
-      if (other.name == entry.name && other.address.family == 4) return &other;
-    return &entry;
-  }
-  return nullptr;
-}
-
 bool is_link_local(const SocketAddress& address) {
   return address.family == 6 && address.bytes[0] == std::byte{0xfe} &&
          (address.bytes[1] & std::byte{0xc0}) == std::byte{0x80};
+}
+/// IPv4. A server's management controller has such an address, which leads to no other host; over a bare cable hosts
+/// may have no other.
+bool is_self_assigned(const SocketAddress& address) {
+  return address.family == 4 && address.bytes[0] == std::byte{169} && address.bytes[1] == std::byte{254};
+}
+
+/// Where other hosts are the likelier, the earlier.
+enum class Reach : std::uint8_t { plain, doubtful, loopback };
+constexpr Reach all_reaches[] = {Reach::plain, Reach::doubtful, Reach::loopback};
+Reach reach_of(const Interface& entry) {
+  if (entry.loopback) return Reach::loopback;
+  return is_self_assigned(entry.address) || has_one_of(tunnel_prefixes, entry.name) ? Reach::doubtful : Reach::plain;
+}
+
+/// The host's order counts among those of one reach.
+template <class Predicate>
+const Interface* first(std::span<const Interface> interfaces, Predicate admits) {
+  for (const Reach reach : all_reaches)
+    for (const Interface& entry : interfaces) {
+      if (!entry.up || reach_of(entry) != reach || !admits(entry.name)) continue;
+      // Of the interface found, its IPv4 address if it has one.
+      for (const Interface& other : interfaces)
+        if (other.name == entry.name && other.address.family == 4 && reach_of(other) == reach) return &other;
+      return &entry;
+    }
+  return nullptr;
 }
 
 }  // namespace
@@ -103,18 +121,15 @@ Result<Interface> choose_interface(std::span<const Interface> interfaces, std::s
   if (!filter_text.empty()) {
     Filter filter = parse_filter(filter_text);
     // "^docker" does not ask for loopback: that comes last.
-    const Interface* chosen =
-        first(interfaces, [&](const Interface& entry) { return !entry.loopback && filter.admits(entry.name); });
-    if (!chosen) chosen = first(interfaces, [&](const Interface& entry) { return filter.admits(entry.name); });
+    const Interface* const chosen = first(interfaces, [&](std::string_view name) { return filter.admits(name); });
     if (chosen) return *chosen;
     return fail(
         Code::invalid_argument,
         "STRAIT_SOCKET_IFNAME=\"" + std::string(filter_text) +
             "\" matches no network interface that is up and has an address; there are: " + describe(interfaces));
   }
-  const Interface* chosen =
-      first(interfaces, [](const Interface& entry) { return !entry.loopback && !is_bridge(entry.name); });
-  if (!chosen) chosen = first(interfaces, [](const Interface& entry) { return entry.loopback; });
+  const Interface* const chosen =
+      first(interfaces, [](std::string_view name) { return !has_one_of(bridge_prefixes, name); });
   if (chosen) return *chosen;
   return fail(Code::system_error, "no network interface is up, not even loopback; there are: " + describe(interfaces) +
                                       ". Bring one up (ip link set lo up), or choose one by STRAIT_SOCKET_IFNAME");

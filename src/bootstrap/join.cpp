@@ -136,7 +136,11 @@ class ChannelBuilder {
   Status link(const WelcomeMessage& welcome) {
     if (options_.rank > 0) {
       int parent = (options_.rank - 1) / 2;
-      auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, false, options_.wait);
+      Status root;
+      const std::function<bool()> has_failed = [&] { return root && !(root = check_root()); };
+      const Wait wait{options_.wait.deadline, options_.wait.abort, &has_failed};
+      auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, false, wait);
+      STRAIT_TRY(root);
       if (!connection)
         return tl::unexpected(in_context(
             "rank " + std::to_string(options_.rank) + " cannot reach its neighbour, rank " + std::to_string(parent),

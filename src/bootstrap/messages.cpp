@@ -117,7 +117,9 @@ Result<Message> decode_fields(std::span<const std::byte> payload, std::string_vi
 
 Bytes encode(const JoinMessage& message) { return encode_fields(message); }
 Result<JoinMessage> decode_join(std::span<const std::byte> payload) {
-  return decode_fields<JoinMessage>(payload, "join");
+  auto message = decode_fields<JoinMessage>(payload, "join");
+  if (message && message->remaining_ms < 0) return fail(Code::remote_error, "a join message with a negative time");
+  return message;
 }
 
 Bytes encode(const WelcomeMessage& message) { return encode_fields(message); }

@@ -67,9 +67,19 @@ Result<Socket> open_socket(int family) {
   return Socket(std::move(fd));
 }
 
-void set_option(const Socket& socket, int level, int option) {
-  int one = 1;
-  ::setsockopt(socket.get(), level, option, &one, sizeof(one));
+void set_option(const Socket& socket, int level, int option, int value = 1) {
+  ::setsockopt(socket.get(), level, option, &value, sizeof(value));
+}
+
+/// A connection over which nothing goes for long ends about a minute after its peer's host has vanished. (One within a
+/// host does not end by silence.)
+void prepare(const Socket& connection) {
+  set_option(connection, IPPROTO_TCP, TCP_NODELAY);
+  if (connection.stays_on_host()) return;
+  set_option(connection, SOL_SOCKET, SO_KEEPALIVE);
+  set_option(connection, IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set_option(connection, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set_option(connection, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_value) {
@@ -224,7 +234,7 @@ Result<Socket> accept_one(const Socket& listener) {
   UniqueFd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) {
     Socket socket(std::move(fd));
-    set_option(socket, IPPROTO_TCP, TCP_NODELAY);
+    prepare(socket);
     return socket;
   }
   int error = errno;
@@ -252,7 +262,7 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool r
     }
     if (error == 0 && met_itself(socket, address)) error = ECONNREFUSED;
     if (error == 0) {
-      set_option(socket, IPPROTO_TCP, TCP_NODELAY);
+      prepare(socket);
       return socket;
     }
     refused = error == ECONNREFUSED;

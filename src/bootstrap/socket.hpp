@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -12,12 +13,14 @@
 
 namespace strait {
 
-/// How long something may wait: until the deadline, or until the flag (if there is one) becomes true.
+/// How long something may wait: until the deadline, or until the flag (if there is one) becomes true, or the question
+/// (likewise), which is asked every 50 ms, is answered by yes.
 struct Wait {
   Deadline deadline = Deadline::never();
   const std::atomic<bool>* abort = nullptr;
+  const std::function<bool()>* is_over = nullptr;
 
-  bool aborted() const { return abort && abort->load(std::memory_order_acquire); }
+  bool aborted() const { return (abort && abort->load(std::memory_order_acquire)) || (is_over && (*is_over)()); }
 };
 
 /// poll(2) for at most 50 ms, also shorter by the deadline; EINTR and "nothing happened" look alike to the caller.

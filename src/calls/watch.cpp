@@ -45,8 +45,10 @@ Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transpo
     : control_(control), controls_(std::move(controls)), transport_(transport), peers_(std::move(peers)) {}
 
 Status Watch::sticky() const {
-  if (!has_failed()) return {};
-  Error error{static_cast<Code>(control_.error.code), control_.error.message};
+  const std::uint32_t first = control_.abort.load(std::memory_order_acquire);
+  if (first == 0) return {};
+  const ErrorRecord& record = controls_[first - 1]->raised;
+  Error error{static_cast<Code>(record.code), record.message};
   tell_once(error);
   return tl::unexpected(std::move(error));
 }
@@ -57,15 +59,14 @@ void Watch::tell_once(const Error& error) const {
 
 Error Watch::raise(Error error) {
   std::uint32_t empty = 0;
-  if (control_.error.state.compare_exchange_strong(empty, 1)) {
-    record(error);
-    tell_once(error);
-    return error;
+  if (own_control().raised.state.compare_exchange_strong(empty, 1)) {
+    write_error(control_, own_control(), peers_.rank, static_cast<std::uint32_t>(error.code), error.message);
+    if (control_.abort.load(std::memory_order_acquire) == peers_.rank + 1) {
+      tell_once(error);
+      return error;  // sticky() would need memory
+    }
   }
-  // Another rank was first. Should it die before it has written its error, ours must do.
-  const auto deadline = Clock::now() + milliseconds(100);
-  while (!has_failed() && Clock::now() < deadline) sched_yield();
-  if (!has_failed()) record(error);
+  while (!has_failed()) sched_yield();  // another thread of this rank is about to write its error
   return sticky().error();
 }
 
@@ -98,8 +99,6 @@ void Watch::await_steps(std::uint64_t operation) {
                    ", and may still read and write its buffers. Keep them, and look at what that thread is doing");
   }
 }
-
-void Watch::record(const Error& error) { write_error(control_, static_cast<std::uint32_t>(error.code), error.message); }
 
 Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
   ++backoff.rounds;
@@ -177,7 +176,8 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
     if (left && (any_died || !waits_long)) continue;
     if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
     const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
-    return tl::unexpected(raise({Code::remote_error, what + (left ? has_left_text : ", " + peers_.cause_of_death)}));
+    return tl::unexpected(
+        raise({Code::remote_error, what + (left ? has_left_text : ", " + peers_.cause_of_death(rank))}));
   }
   backoff.gone = std::move(gone);
   return {};

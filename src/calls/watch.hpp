@@ -27,7 +27,7 @@ class Watch {
     std::vector<RankName> names;  ///< by rank
     /// Whether the process of a rank is seen to have died. Null: all ranks are threads of this process.
     std::function<bool(std::uint32_t rank)> has_died;
-    std::string cause_of_death;   ///< what is known of such a rank: "whose ..."
+    std::function<std::string(std::uint32_t rank)> cause_of_death;  ///< what is known of one that has: "whose ..."
     bool oversubscribed = false;  ///< more ranks on the host than cores: yield at once
     std::int64_t timeout_ms = 0;  ///< of an operation; 0: none
     /// Told once, when this rank first sees that the communicator has failed. From any thread.
@@ -117,7 +117,6 @@ class Watch {
   Status pause(Backoff& backoff, const Waiting& waiting);
 
  private:
-  void record(const Error& error);
   void tell_once(const Error& error) const;
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);

@@ -50,6 +50,7 @@ Status Comm::run(const Call& call) {
 }
 
 Status Comm::run_message(const Call& call) {
+  STRAIT_TRY(check_messages(std::span(&call, 1)));
   STRAIT_TRY(begin_messages(std::span(&call, 1)));
   return finish();
 }
@@ -198,10 +199,15 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
   return {};
 }
 
+Status Comm::check_messages(std::span<const Call> calls) const {
+  if (calls.empty() || has_failed()) return {};  // what it failed for is told instead
+  STRAIT_TRY(check_own_messages(calls, rank_));
+  return device_ ? Status() : check_places(calls, rank_);
+}
+
 Status Comm::begin_messages(std::span<const Call> calls) {
   if (has_failed()) return watch_->sticky();
   if (device_) {
-    STRAIT_TRY(check_own_messages(calls, rank_));
     STRAIT_TRY(check_streams(calls));
     program_ = nullptr;
     recorder_->post_messages(calls);
@@ -212,6 +218,7 @@ Status Comm::begin_messages(std::span<const Call> calls) {
 
 Status Comm::run_messages(std::span<const Call> calls, MessagePieces& pieces) {
   if (has_failed()) return watch_->sticky();
+  STRAIT_TRY(check_own_messages(calls, rank_));
   STRAIT_TRY(begin_messages_on_host(calls, &pieces));
   return finish();
 }
@@ -232,8 +239,6 @@ Status Comm::begin_messages_on_host(std::span<const Call> calls, MessagePieces* 
     (call.sends ? options.input_messages : options.output_messages).push_back({place, signature(call)});
   }
   options.pieces = pieces;
-  STRAIT_TRY(check_own_messages(calls, rank_));
-  if (pieces == nullptr) STRAIT_TRY(check_places(calls, rank_));
   const Algorithm& algorithm = *find_algorithm("point_to_point");
   is_collective_ = false;
   recorder_->post_messages(calls);

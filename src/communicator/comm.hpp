@@ -121,7 +121,9 @@ class Comm {
   Status begin(const Call& call);
   /// Begins the first of a group's collectives, and those after it that go along. How many.
   Result<std::size_t> begin_first_of(std::span<Call> group);
-  /// Sends and receives of one group, all in flight together.
+  /// Whether sends and receives of one group fit together, as far as this rank alone can tell.
+  Status check_messages(std::span<const Call> calls) const;
+  /// Such ones, all in flight together.
   Status begin_messages(std::span<const Call> calls);
   /// Host ranks: likewise and until done, of messages that come and go in pieces of at most slot_bytes(), and are
   /// numbered as they stand there.

@@ -66,8 +66,10 @@ Result<OpenTransport> open_shared(const TransportRequest& request, OpenShared op
   STRAIT_ASSIGN(shm::Opened opened, open(shared));
   OpenTransport result = over_segment(std::move(opened.transport));
   result.has_died = [lives = opened.lives](std::uint32_t rank) { return lives->has_died(rank); };
-  result.cause_of_death =
-      "whose process has died, or become another program (exec). See that rank's output and the kernel log for why";
+  result.cause_of_death = [](std::uint32_t) {
+    return "whose process has died, or become another program (exec). See that rank's output and the kernel log for "
+           "why";
+  };
   return result;
 }
 Result<OpenTransport> open_shm(const TransportRequest& request) { return open_shared(request, shm::open); }
@@ -83,9 +85,10 @@ Result<OpenTransport> open_tcp(const TransportRequest& request) {
   open.control = &engine.control();
   for (std::uint32_t rank = 0; rank < ranks_of(request); ++rank) open.controls.push_back(&engine.rank_control(rank));
   open.has_died = [&engine](std::uint32_t rank) { return engine.has_died(rank); };
-  open.cause_of_death =
-      "whose connection has ended: its process died, or its host or the network between failed. See that rank's "
-      "output for why";
+  open.cause_of_death = [&engine](std::uint32_t rank) {
+    return "whose connection has ended (" + engine.end_reason(rank) +
+           "): its process died, or its host or the network between failed. See that rank's output for why";
+  };
   open.transport = std::move(transport);
   return open;
 }

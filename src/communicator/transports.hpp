@@ -20,8 +20,8 @@ struct OpenTransport {
   std::vector<RankControl*> controls;  ///< by rank
   /// Whether a rank is seen to have died; null where all are threads of this process. From any thread.
   std::function<bool(std::uint32_t rank)> has_died;
-  std::string cause_of_death;  ///< what is known of a rank that has: "whose ..."
-  std::string why;             ///< "": the first choice; else what was wrong with each that would have been faster
+  std::function<std::string(std::uint32_t rank)> cause_of_death;  ///< what is known of one that has: "whose ..."
+  std::string why;  ///< "": the first choice; else what was wrong with each that would have been faster
 };
 
 struct TransportRequest {

@@ -34,6 +34,13 @@ struct alignas(cache_line_bytes) PostedCall {
 };
 static_assert(sizeof(PostedCall) == cache_line_bytes);
 
+/// What a rank has raised. Whoever of its threads moves `state` from 0 to 1 writes it (write_error()).
+struct alignas(cache_line_bytes) ErrorRecord {
+  std::atomic<std::uint32_t> state{0};
+  std::uint32_t code = 0;
+  char message[1016] = {};
+};
+
 struct alignas(cache_line_bytes) RankControl {
   std::atomic<std::uint32_t> left{0};        ///< this rank destroyed its communicator
   std::atomic<std::uint32_t> ended{0};       ///< GPU ranks: its process ends, when the rank had nothing left to do
@@ -50,6 +57,7 @@ struct alignas(cache_line_bytes) RankControl {
   /// later one has started; `input`: the mark; `output`: 1: it is several launches.
   std::array<PostedCall, posted_calls> started;
   PostedCall started_messages;  ///< the last group of them, with the number of the collective that comes next
+  ErrorRecord raised;
 };
 
 /// A call as its rank posts it and as others read it.
@@ -96,25 +104,23 @@ inline std::optional<CallRecord> read_call(const RankControl& rank, std::uint64_
   return read_call(rank.calls[sequence % posted_calls], sequence);
 }
 
-/// The first error of the communicator. Whoever moves `state` from 0 to 1 writes it, then sets Control::abort.
-struct alignas(cache_line_bytes) ErrorRecord {
-  std::atomic<std::uint32_t> state{0};
-  std::uint32_t code = 0;
-  char message[1016] = {};
-};
-
 struct Control {
-  alignas(cache_line_bytes) std::atomic<std::uint32_t> abort{0};  ///< nonzero: `error` is written, every wait ends
-  ErrorRecord error;
+  /// Nonzero: every wait ends. 1 + the rank whose `raised`, which is written, is the first error of the communicator.
+  alignas(cache_line_bytes) std::atomic<std::uint32_t> abort{0};
 };
 
-/// What whoever moved `state` does next.
-inline void write_error(Control& control, std::uint32_t code, std::string_view message) {
-  control.error.code = code;
-  const std::size_t length = std::min(message.size(), sizeof control.error.message - 1);
-  std::copy_n(message.data(), length, control.error.message);
-  control.error.message[length] = '\0';
-  control.abort.store(1, std::memory_order_release);
+/// What whoever moved the state of `own`, of `rank`, does next. Each rank has a place of its own, of which the first
+/// that is written counts: a rank that stands still or dies in the midst of it keeps nobody waiting, and writes over
+/// nothing that others read.
+inline void write_error(Control& control, RankControl& own, std::uint32_t rank, std::uint32_t code,
+                        std::string_view message) {
+  ErrorRecord& record = own.raised;
+  record.code = code;
+  const std::size_t length = std::min(message.size(), sizeof record.message - 1);
+  std::copy_n(message.data(), length, record.message);
+  record.message[length] = '\0';
+  std::uint32_t none = 0;
+  control.abort.compare_exchange_strong(none, rank + 1, std::memory_order_acq_rel);
 }
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free,

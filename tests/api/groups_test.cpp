@@ -225,6 +225,54 @@ TEST_P(Groups, OneThreadRegistersForAllRanks) {
   }
 }
 
+/// Records a collective and, where `spoils`, a message that nobody can carry out, which is seen at the group's end.
+void record_refused(straitComm_t comm, int rank, bool spoils, const Values& in, Values& out, std::int32_t& value) {
+  STRAIT_EXPECT_OK(straitAllReduce(in.data(), out.data(), in.size(), straitInt32, straitSum, comm, nullptr));
+  if (!spoils) return;
+  STRAIT_EXPECT_OK(straitSend(&value, 1, straitInt32, rank, comm, nullptr));  // to itself, and no receive
+}
+
+/// What a refused group holds beside is not carried out, on whichever communicator it is.
+TEST_P(Groups, ThatAreRefusedForAMessageRunNothing) {
+  run_as_threads(GetParam(), [](straitComm_t comm, int rank, int) {
+    straitComm_t other = nullptr;
+    STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &other, nullptr));
+    for (const straitComm_t spoilt : {comm, other}) {
+      const Values in = numbers(100, static_cast<std::uint64_t>(rank));
+      Values out(100, -1), other_out(100, -1);
+      std::int32_t value = 7;
+      straitComm_t part = nullptr;
+      STRAIT_EXPECT_OK(straitGroupStart());
+      record_refused(comm, rank, spoilt == comm, in, out, value);
+      record_refused(other, rank, spoilt == other, in, other_out, value);
+      STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &part, nullptr));
+      EXPECT_EQ(straitGroupEnd(), straitInvalidUsage);
+      EXPECT_EQ(out, Values(100, -1));
+      EXPECT_EQ(other_out, Values(100, -1));
+      EXPECT_EQ(straitBarrier(part, nullptr), straitInvalidArgument) << "a split of a refused group was made";
+      straitCommDestroy(part);
+      check_sum(comm, 100, 7);
+      check_sum(other, 100, 8);
+    }
+    STRAIT_EXPECT_OK(straitCommDestroy(other));
+  });
+}
+
+TEST_P(Groups, ThatAreRefusedForTheirPlacesRunNothing) {
+  run_as_threads(GetParam(), [](straitComm_t comm, int rank, int ranks) {
+    const Values in = numbers(100, static_cast<std::uint64_t>(rank));
+    Values out(100, -1), received(100, -1);
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitAllReduce(in.data(), out.data(), 100, straitInt32, straitSum, comm, nullptr));
+    for (int i = 0; i < 2; ++i)
+      STRAIT_EXPECT_OK(straitRecv(received.data(), 100, straitInt32, (rank + 1) % ranks, comm, nullptr));
+    EXPECT_EQ(straitGroupEnd(), straitInvalidArgument);
+    EXPECT_EQ(out, Values(100, -1));
+    EXPECT_EQ(received, Values(100, -1));
+    check_sum(comm, 100, 7);
+  });
+}
+
 TEST(AllToAllV, RandomCountsAndOffsets) {
   run_as_threads(4, [](straitComm_t comm, int rank, int ranks) {
     const auto n = static_cast<std::size_t>(ranks);

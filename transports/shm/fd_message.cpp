@@ -1,10 +1,13 @@
 #include "transports/shm/fd_message.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 namespace strait::shm {
 namespace {
@@ -12,6 +15,35 @@ namespace {
 tl::unexpected<Error> peer_gone() {
   return fail(Code::remote_error, "a peer on this host closed the shared memory set-up: it failed or died");
 }
+
+/// Takes the numbers of the standard streams that nobody has, as long as descriptors arrive. UniqueFd would move one
+/// from there, and to close it under its old number would drop the locks that other ranks of this process have on a
+/// segment by then (lives.hpp).
+class StandardNumbers {
+ public:
+  StandardNumbers() : lock_(mutex()) {
+    for (int& fd : taken_) {
+      fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      if (fd <= STDERR_FILENO) continue;
+      ::close(std::exchange(fd, -1));
+      break;
+    }
+  }
+  ~StandardNumbers() {
+    for (const int fd : taken_)
+      if (fd >= 0) ::close(fd);
+  }
+  StandardNumbers(const StandardNumbers&) = delete;
+  StandardNumbers& operator=(const StandardNumbers&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  std::lock_guard<std::mutex> lock_;
+  std::array<int, STDERR_FILENO + 1> taken_{-1, -1, -1};
+};
 
 }  // namespace
 
@@ -53,8 +85,11 @@ Result<Message> receive_message(int socket, std::size_t max_body_bytes) {
   message.msg_control = ancillary.data();
   message.msg_controllen = ancillary.size();
   ssize_t got;
-  do got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
+  {
+    const StandardNumbers kept_free_of_them;
+    do got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+  }
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return fail(Code::in_progress, "no message yet");
   if (got < 0 && errno == ECONNRESET) return peer_gone();
   if (got < 0) return fail_errno("cannot receive file descriptors from a peer on this host", errno);

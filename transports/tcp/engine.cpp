@@ -46,7 +46,7 @@ Engine::Engine(std::uint32_t rank, const Geometry& geometry, std::vector<MeshPee
       peers_(mesh.size()),
       examined_(Clock::now()),
       owner_(::getpid()) {
-  dirty_.reserve(peers_.size());
+  dirty_.reserve(2 * peers_.size());  // those of one round, and those of the next
   for (std::uint32_t other = 0; other < mesh.size(); ++other) {
     if (other == rank_) continue;
     Peer& peer = peers_[other];
@@ -249,7 +249,12 @@ void Engine::settle(std::uint32_t rank) {
              "the connection to rank " + std::to_string(rank) + " ended: " + peer.socket.end_reason());
     return;
   }
-  if (peer.socket.has_unsent() == peer.waits_for_room) return;
+  const bool is_short = peer.socket.take_shortage();
+  if (is_short) {
+    has_shortage_ = true;
+    mark_dirty(rank);
+  }
+  if ((peer.socket.has_unsent() && !is_short) == peer.waits_for_room) return;
   peer.waits_for_room = !peer.waits_for_room;
   epoll_event event{};
   event.events = peer.waits_for_room ? EPOLLIN | EPOLLOUT : EPOLLIN;
@@ -258,15 +263,18 @@ void Engine::settle(std::uint32_t rank) {
 }
 
 void Engine::flush_dirty() {
-  for (const std::uint32_t rank : dirty_) {
-    peers_[rank].is_dirty = false;
-    flush(rank);
+  // Some may be marked anew meanwhile, for the next time.
+  const std::size_t marked = dirty_.size();
+  for (std::size_t i = 0; i < marked; ++i) {
+    peers_[dirty_[i]].is_dirty = false;
+    flush(dirty_[i]);
   }
-  dirty_.clear();
+  dirty_.erase(dirty_.begin(), dirty_.begin() + static_cast<std::ptrdiff_t>(marked));
 }
 
 void Engine::progress() {
   progressed_.fetch_add(1, std::memory_order_relaxed);
+  has_shortage_ = false;
   if (control_.abort.load(std::memory_order_acquire) != 0 && !error_told_) tell_error();
   flush_dirty();
   if (ucx_) drive_ucx();
@@ -319,7 +327,7 @@ void Engine::run() {
       {
         const std::lock_guard lock(mutex_);
         progress();
-        is_short = is_short_of_memory_;
+        is_short = is_short_of_memory_ || has_shortage_;
       }
       activity = activity_.load();
     }

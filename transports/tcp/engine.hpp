@@ -76,6 +76,11 @@ class Engine {
   RankControl& rank_control(std::uint32_t rank) { return controls_[rank]; }
   /// Whether the connection to this rank ended without a goodbye. From any thread.
   bool has_died(std::uint32_t rank) const { return peers_[rank].has_died.load(std::memory_order_acquire); }
+  /// How it ended.
+  std::string end_reason(std::uint32_t rank) {
+    const std::lock_guard lock(mutex_);
+    return peers_[rank].socket.end_reason();
+  }
 
   /// That this rank's process ends in good order; until that is heard, for at most half a second.
   void say_ended();
@@ -144,7 +149,7 @@ class Engine {
   void drive_ucx();
   bool take_released(std::uint32_t rank, const FrameHeader& frame);
   void take_call(std::uint32_t rank, const FrameHeader& frame);
-  void take_error(Peer& peer, const FrameHeader& frame);
+  void take_error(std::uint32_t rank, const FrameHeader& frame);
   bool take_signal(Peer& peer, std::uint64_t stream);
 
   /// Does it; where there is no memory for it the communicator has failed.
@@ -189,6 +194,7 @@ class Engine {
   std::vector<std::uint32_t> dirty_;
   bool error_told_ = false;
   bool is_short_of_memory_ = false;
+  bool has_shortage_ = false;  ///< the last progress() met one of the system's
   std::uint32_t polls_ = 0;
   std::chrono::steady_clock::time_point examined_;
   Deadline next_death_ = Deadline::never();  ///< of all peers'

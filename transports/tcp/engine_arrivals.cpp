@@ -40,7 +40,7 @@ bool Engine::take(std::uint32_t rank, const FrameHeader& frame) {
       take_call(rank, frame);
       return true;
     case FrameKind::error:
-      take_error(peer, frame);
+      take_error(rank, frame);
       return true;
     case FrameKind::left:
       controls_[rank].left.store(1, std::memory_order_release);
@@ -89,11 +89,13 @@ void Engine::take_call(std::uint32_t rank, const FrameHeader& frame) {
   peers_[rank].posted = frame.stream;
 }
 
-void Engine::take_error(Peer& peer, const FrameHeader& frame) {
+/// It counts unless this rank has one already.
+void Engine::take_error(std::uint32_t rank, const FrameHeader& frame) {
+  Peer& peer = peers_[rank];
   peer.error_text[frame.payload_bytes] = '\0';
   std::uint32_t empty = 0;
-  if (!control_.error.state.compare_exchange_strong(empty, 1)) return;  // this rank has its own already
-  write_error(control_, static_cast<std::uint32_t>(frame.a), peer.error_text.data());
+  if (!controls_[rank].raised.state.compare_exchange_strong(empty, 1)) return;
+  write_error(control_, controls_[rank], rank, static_cast<std::uint32_t>(frame.a), peer.error_text.data());
 }
 
 }  // namespace strait::tcp

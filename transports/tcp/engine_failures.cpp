@@ -22,18 +22,19 @@ constexpr auto silence_limit = milliseconds(3500);
 void Engine::run_short_of_memory() noexcept {
   is_short_of_memory_ = true;
   std::uint32_t empty = 0;
-  if (!control_.error.state.compare_exchange_strong(empty, 1)) return;
-  write_error(control_, static_cast<std::uint32_t>(Code::out_of_memory),
+  if (!controls_[rank_].raised.state.compare_exchange_strong(empty, 1)) return;
+  write_error(control_, controls_[rank_], rank_, static_cast<std::uint32_t>(Code::out_of_memory),
               "no memory left for what ranks send one another. Check the limit of address space (ulimit -v) and the "
               "memory limit of the container");
 }
 
 void Engine::tell_error() {
   error_told_ = true;
-  const std::string_view text(control_.error.message);
+  const ErrorRecord& error = controls_[control_.abort.load(std::memory_order_acquire) - 1].raised;
+  const std::string_view text(error.message);
   for (std::uint32_t other = 0; other < peers_.size(); ++other) {
     if (other == rank_) continue;
-    const FrameHeader header{FrameKind::error, static_cast<std::uint32_t>(text.size()), 0, control_.error.code, 0};
+    const FrameHeader header{FrameKind::error, static_cast<std::uint32_t>(text.size()), 0, error.code, 0};
     peers_[other].socket.queue_last(header, std::as_bytes(std::span(text)));
     mark_dirty(other);
   }

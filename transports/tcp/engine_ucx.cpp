@@ -30,8 +30,8 @@ bool Engine::take_announced(std::uint32_t rank, const FrameHeader& frame) {
   return true;
 }
 
-/// What a rank has lost by it ends the connection, unless that rank has left in peace: it may say so, or why it fails,
-/// in what has come by its socket.
+/// What a rank has lost by it, or may have, ends the connection, unless that rank has left in peace: it may say so, or
+/// why it fails, in what has come by its socket.
 void Engine::drive_ucx() {
   attempt([this] {
     ucx_->progress();
@@ -41,7 +41,8 @@ void Engine::drive_ucx() {
       PeerSocket& socket = peers_[rank].socket;
       if (!socket.is_open() || !ucx_->has_lost(rank)) continue;
       socket.read();
-      if (controls_[rank].left.load(std::memory_order_relaxed) == 0) socket.end(ucx_->failure(rank));
+      const bool has_left = controls_[rank].left.load(std::memory_order_relaxed) != 0;
+      if (!has_left && !socket.has_unread()) socket.end(ucx_->failure(rank));
       settle(rank);
     }
   });

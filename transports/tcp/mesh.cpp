@@ -98,17 +98,20 @@ class MeshBuilder {
   }
 
  private:
+  /// Bad news is heard here, too: a rank may have nobody to accept.
   Status call_others(const std::vector<Bytes>& table) {
+    const std::function<bool()> is_over = [this] { return !channel_.check(); };
+    const Wait wait{deadline_, &stop_, &is_over};
     for (int distance = 1; 2 * distance <= channel_.ranks(); ++distance) {
       const int to = (channel_.rank() + distance) % channel_.ranks();
       if (!calls(channel_.rank(), to, channel_.ranks())) continue;
       STRAIT_ASSIGN(const Invitation invitation, decode(table[static_cast<std::size_t>(to)]));
-      auto connection = connect_with_key(invitation.address, channel_.key(), Purpose::data, false, {deadline_, &stop_});
+      auto connection = connect_with_key(invitation.address, channel_.key(), Purpose::data, false, wait);
       if (!connection)
         return fail(connection.error().code, channel_.self().describe() + " cannot reach " + name(to) +
                                                  " for data: " + connection.error().message);
       connection->send(FrameType::link, strait::encode(LinkMessage{channel_.session(), channel_.rank()}));
-      STRAIT_TRY(connection->flush_all({deadline_, &stop_}));
+      STRAIT_TRY(connection->flush_all(wait));
       take(to, *connection);
     }
     return {};

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/shortage.hpp"
+
 namespace strait::tcp {
 namespace {
 
@@ -50,7 +52,10 @@ void PeerSocket::read() {
     if (got == 0) return end("it closed the connection");
     if (got < 0) {
       if (errno == EINTR) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) end(std::generic_category().message(errno));
+      if (is_shortage(errno))
+        met_shortage_ = true;
+      else if (errno != EAGAIN && errno != EWOULDBLOCK)
+        end(std::generic_category().message(errno));
       return;
     }
     const auto bytes = static_cast<std::size_t>(got);
@@ -142,6 +147,9 @@ void PeerSocket::flush() {
       drop_sent(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
+    } else if (is_shortage(errno)) {
+      met_shortage_ = true;
+      return;
     } else if (errno != EINTR) {
       // What the peer sent before it went still counts, and may say why.
       const std::string reason = std::generic_category().message(errno);
@@ -174,6 +182,11 @@ void PeerSocket::drop_sent(std::size_t bytes) {
     spare_.splice(spare_.begin(), queue_, queue_.begin());
   }
   sent_of_front_ = bytes;
+}
+
+bool PeerSocket::has_unread() const {
+  int bytes = 0;
+  return socket_ && ::ioctl(socket_.get(), FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 std::size_t PeerSocket::unacknowledged_bytes() const {

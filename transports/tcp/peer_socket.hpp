@@ -4,6 +4,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "bootstrap/socket.hpp"
 #include "bootstrap/wire.hpp"
@@ -45,7 +46,12 @@ class PeerSocket {
   void move_unsent(std::span<const std::byte> payload, std::byte* to);
   /// If a payload is arriving in `place`, what is left of it goes to the same place in `to`.
   void move_arriving(std::span<std::byte> place, std::byte* to);
+  /// Whether the system lacked memory for what was to be read or sent since this was asked last: it is to be tried
+  /// again soon, and the socket does not tell when.
+  bool take_shortage() { return std::exchange(met_shortage_, false); }
   bool has_unsent() const { return !queue_.empty(); }
+  /// Whether more has come than read() has taken in.
+  bool has_unread() const;
   /// Bytes that the peer's host has not acknowledged yet; 0 where there is no connection.
   std::size_t unacknowledged_bytes() const;
 
@@ -80,6 +86,7 @@ class PeerSocket {
   std::list<Out> queue_;
   std::list<Out> spare_;  ///< room for more
   std::size_t sent_of_front_ = 0;
+  bool met_shortage_ = false;
 };
 
 }  // namespace strait::tcp

@@ -44,6 +44,33 @@ TEST(ChooseInterface, FallsBackToIpv6AndToLoopback) {
   EXPECT_EQ(chosen("", {interface("docker0", "172.17.0.1"), interface("lo", "127.0.0.1")}), "lo 127.0.0.1:0");
 }
 
+/// As a server's management controller has, which leads nowhere else.
+TEST(ChooseInterface, TakesALinkLocalAddressOnlyWhereThereIsNoOther) {
+  const Interface idrac = interface("idrac", "169.254.0.2"), eth0 = interface("eth0", "192.0.2.1"),
+                  lo = interface("lo", "127.0.0.1");
+  EXPECT_EQ(chosen("", {lo, idrac, eth0}), "eth0 192.0.2.1:0");
+  EXPECT_EQ(chosen("^docker", {idrac, lo, eth0}), "eth0 192.0.2.1:0");
+  EXPECT_EQ(chosen("idrac", {idrac, eth0}), "idrac 169.254.0.2:0") << "it is named";
+  EXPECT_EQ(chosen("", {lo, idrac}), "idrac 169.254.0.2:0") << "two hosts at one cable may have no other";
+  EXPECT_EQ(chosen("", {interface("eth0", "169.254.7.7"), eth0}), "eth0 192.0.2.1:0");
+  EXPECT_EQ(chosen("", {interface("eth0", "169.254.7.7"), interface("eth0", "2001:db8::1")}), "eth0 [2001:db8::1]:0");
+  EXPECT_EQ(chosen("", {interface("eth0", "169.253.0.1"), interface("eth1", "192.0.2.2")}), "eth0 169.253.0.1:0");
+}
+
+TEST(ChooseInterface, TakesATunnelOnlyWhereThereIsNoOther) {
+  const Interface lo = interface("lo", "127.0.0.1"), eth0 = interface("eth0", "192.0.2.1");
+  for (const char* const name : {"tun0", "wg0"}) {
+    const Interface tunnel = interface(name, "10.8.0.2");
+    EXPECT_EQ(chosen("", {tunnel, lo, eth0}), "eth0 192.0.2.1:0");
+    EXPECT_EQ(chosen("", {lo, tunnel}), std::string(name) + " 10.8.0.2:0");
+  }
+}
+
+TEST(ChooseInterface, TakesNoEndOfAContainersNetwork) {
+  for (const char* const name : {"docker0", "flannel.1", "cilium_host", "lxc1234", "cali1234", "veth1", "br-12"})
+    EXPECT_EQ(chosen("", {interface(name, "10.1.0.1"), interface("lo", "127.0.0.1")}), "lo 127.0.0.1:0") << name;
+}
+
 TEST(ChooseInterface, ThisHostHasLoopback) {
   auto all = list_interfaces();
   ASSERT_TRUE(all);

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "bootstrap/doorman.hpp"
 #include "bootstrap/messages.hpp"
 #include "bootstrap/root_state.hpp"
@@ -120,6 +122,11 @@ TEST(Messages, RefuseBadFields) {
   JoinMessage message = join_message(0, 1);
   message.listener.family = 5;
   EXPECT_FALSE(decode_join(encode(message)));
+  for (const std::int64_t remaining_ms : {std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()}) {
+    message = join_message(0, 1);
+    message.remaining_ms = remaining_ms;
+    EXPECT_FALSE(decode_join(encode(message)));
+  }
   EXPECT_FALSE(decode_join(encode(join_message(0, 1, std::vector<Setting>(257)))));
   EXPECT_FALSE(decode_join(encode(join_message(0, 1, {{"a", std::string(5000, 'x')}}))));
 }

@@ -1,5 +1,7 @@
 #include "bootstrap/socket.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,6 +44,35 @@ TEST(Sockets, DoNotConnectToThemselves) {
   for (int i = 0; i <= range.last - range.first; ++i)
     ASSERT_FALSE(connect_to(address, within_ms(5000), false)) << "nobody listens, after " << i;
   EXPECT_TRUE(listen_at(address)) << "nothing of it stays";
+}
+
+int option_of(const Socket& socket, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  EXPECT_EQ(::getsockopt(socket.get(), level, option, &value, &size), 0);
+  return value;
+}
+
+/// At both ends, and of a host other than this one: an address of this one that is not where the connection begins.
+TEST(Sockets, EndWhenTheOtherHostHasVanishedForAMinute) {
+  for (const char* const at : {"127.0.0.2", "127.0.0.1"}) {
+    const auto listener = listen_at(address_of(at));
+    ASSERT_TRUE(listener);
+    const auto caller = connect_to(*listener->local_address(), within_ms(5000), false);
+    ASSERT_TRUE(caller);
+    const auto accepted = accept_one(*listener);
+    ASSERT_TRUE(accepted && *accepted);
+    const bool is_far = !caller->stays_on_host();
+    EXPECT_EQ(is_far, std::string(at) == "127.0.0.2");
+    for (const Socket* const end : {&*caller, &*accepted}) {
+      EXPECT_EQ(option_of(*end, IPPROTO_TCP, TCP_NODELAY), 1);
+      EXPECT_EQ(option_of(*end, SOL_SOCKET, SO_KEEPALIVE), is_far ? 1 : 0);
+      if (!is_far) continue;
+      const int seconds = option_of(*end, IPPROTO_TCP, TCP_KEEPIDLE) +
+                          option_of(*end, IPPROTO_TCP, TCP_KEEPINTVL) * option_of(*end, IPPROTO_TCP, TCP_KEEPCNT);
+      EXPECT_EQ(seconds, 60);
+    }
+  }
 }
 
 /// In a network of its own with a few ports.

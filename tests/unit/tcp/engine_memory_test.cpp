@@ -35,8 +35,8 @@ TEST(EngineWithoutMemory, AMessageWithoutAPlaceFailsTheCommunicator) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind, FrameKind::error);
   EXPECT_EQ(error->a, static_cast<std::uint64_t>(Code::out_of_memory));
-  EXPECT_EQ(engine->control().error.code, static_cast<std::uint32_t>(Code::out_of_memory));
-  EXPECT_THAT(engine->control().error.message, HasSubstr("ulimit -v"));
+  EXPECT_EQ(engine->rank_control(0).raised.code, static_cast<std::uint32_t>(Code::out_of_memory));
+  EXPECT_THAT(engine->rank_control(0).raised.message, HasSubstr("ulimit -v"));
   {
     const std::lock_guard lock(engine->mutex());
     engine->abandon_places();

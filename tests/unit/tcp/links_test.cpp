@@ -146,13 +146,15 @@ TEST(TcpControl, CallsErrorsAndFarewellsReachIdleRanks) {
     ASSERT_TRUE(channel.barrier(within_ms(20'000)));
 
     Control& control = transport->engine().control();
+    RankControl& of_1 = transport->engine().rank_control(1);
     if (rank == 1) {
-      control.error.state.store(1);
-      write_error(control, static_cast<std::uint32_t>(Code::timeout), "too late");
+      of_1.raised.state.store(1);
+      write_error(control, of_1, 1, static_cast<std::uint32_t>(Code::timeout), "too late");
     }
     EXPECT_TRUE(soon([&] { return control.abort.load() != 0; }));
-    EXPECT_STREQ(control.error.message, "too late");
-    EXPECT_EQ(control.error.code, static_cast<std::uint32_t>(Code::timeout));
+    EXPECT_EQ(control.abort.load(), 2u);
+    EXPECT_STREQ(of_1.raised.message, "too late");
+    EXPECT_EQ(of_1.raised.code, static_cast<std::uint32_t>(Code::timeout));
     ASSERT_TRUE(channel.barrier(within_ms(20'000)));
 
     if (rank == 2) {

@@ -2,12 +2,34 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 #include <vector>
 
 #include "transports/tcp/peer_socket.hpp"
+
+namespace {
+/// What the next call of either kind fails with; 0: it does not.
+int next_failure = 0;
+
+ssize_t call_unless_it_fails(long number, int socket, const msghdr* message, int flags) {
+  if (next_failure == 0) return syscall(number, socket, message, flags);
+  errno = std::exchange(next_failure, 0);
+  return -1;
+}
+}  // namespace
+
+/// In the place of the system's.
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  return call_unless_it_fails(SYS_sendmsg, socket, message, flags);
+}
+extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  return call_unless_it_fails(SYS_recvmsg, socket, message, flags);
+}
 
 namespace strait::tcp {
 namespace {
@@ -241,6 +263,34 @@ void expect_end(const Bytes& bytes, const char* reason) {
   EXPECT_FALSE(pair.socket().is_open());
   EXPECT_THAT(pair.socket().end_reason(), HasSubstr(reason));
   EXPECT_TRUE(pair.taken.empty());
+}
+
+/// It is this host's, and passes: the peer is as well as before.
+TEST(PeerSocket, AShortageOfTheSystemIsTriedAgain) {
+  for (const int shortage : {ENOBUFS, ENOMEM}) {
+    Pair pair;
+    const Bytes stream = stream_of({{{FrameKind::signal, 0, 7, 0, 0}, {}}});
+    pair.socket().queue({FrameKind::signal, 0, 7, 0, 0});
+    next_failure = shortage;
+    pair.socket().flush();
+    EXPECT_TRUE(pair.socket().take_shortage());
+    EXPECT_TRUE(pair.socket().is_open() && pair.socket().has_unsent());
+    pair.socket().flush();
+    EXPECT_FALSE(pair.socket().has_unsent());
+    EXPECT_EQ(pair.receive(), stream);
+    pair.send(stream);
+    next_failure = shortage;
+    pair.socket().read();
+    EXPECT_TRUE(pair.socket().take_shortage());
+    EXPECT_TRUE(pair.socket().is_open() && pair.taken.empty());
+    pair.socket().read();
+    EXPECT_EQ(pair.taken.size(), 1u);
+    EXPECT_FALSE(pair.socket().take_shortage());
+  }
+  Pair pair;
+  next_failure = EHOSTUNREACH;
+  pair.socket().read();
+  EXPECT_FALSE(pair.socket().is_open());
 }
 
 TEST(PeerSocket, WhatIsAnnouncedIsFollowedByTheNextFrame) {

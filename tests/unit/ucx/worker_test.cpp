@@ -145,5 +145,20 @@ TEST_F(Workers, LoseWhatAPeerTakesWithIt) {
   EXPECT_FALSE(workers[1]->is_sending_to(0));
 }
 
+/// What UCX has taken to be sent may have been no further than its own copy when the peer, or the way to it, failed.
+TEST_F(Workers, MayLoseWhatIsSent) {
+  bool has_arrived = false;
+  Bytes place(100);
+  const Bytes bytes(100, std::byte{7});
+  workers[0]->send(1, bytes);
+  workers[1]->receive(0, place, has_arrived);
+  ASSERT_TRUE(soon([&] { return has_arrived && !workers[0]->is_busy(); }));
+  EXPECT_FALSE(workers[0]->has_lost(1));
+  workers[1].reset();
+  ASSERT_TRUE(soon([&] { return !workers[0]->failure(1).empty(); }));
+  EXPECT_FALSE(workers[0]->is_busy());
+  EXPECT_TRUE(workers[0]->has_lost(1));
+}
+
 }  // namespace
 }  // namespace strait::testing

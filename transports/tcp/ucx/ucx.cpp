@@ -214,8 +214,9 @@ void Worker::progress() {
 
 bool Worker::has_lost(std::uint32_t peer) const {
   const auto is_with = [peer](const InFlight& each) { return each.peer == peer; };
-  return peers_[peer].has_lost ||
-         (!peers_[peer].failure.empty() && std::any_of(in_flight_.begin(), in_flight_.end(), is_with));
+  const Peer& about = peers_[peer];
+  return about.has_lost ||
+         (!about.failure.empty() && (about.sent != 0 || std::any_of(in_flight_.begin(), in_flight_.end(), is_with)));
 }
 
 bool Worker::is_sending_to(std::uint32_t peer) const {

@@ -33,7 +33,8 @@ class Worker {
   bool is_connected(std::uint32_t peer) const { return peers_[peer].endpoint != nullptr; }
   /// Why nothing reaches that peer, or comes from it, any more; "": all is well.
   const std::string& failure(std::uint32_t peer) const { return peers_[peer].failure; }
-  /// Whether something was, or still is, on its way then.
+  /// Whether something has not come then, or may not have: what is on its way, and all that was ever sent. Of that UCX
+  /// says that it is done when it has copied it, which is not to say that the peer has it.
   bool has_lost(std::uint32_t peer) const;
 
   /// `bytes` stay as they are until the receiver is known to have them.

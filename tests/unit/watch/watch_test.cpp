@@ -1,0 +1,83 @@
+// The first error of a communicator, whoever raises it and when.
+#include "calls/watch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <barrier>
+#include <thread>
+#include <vector>
+
+#include "support/stopwatch.hpp"
+
+namespace strait::testing {
+namespace {
+
+/// One that carries nothing.
+class NoTransport final : public Transport {
+ public:
+  std::string_view name() const override { return "none"; }
+  std::size_t slot_bytes() const override { return 0; }
+  bool has_peer_memory() const override { return false; }
+  bool has_multicast() const override { return false; }
+  Result<SendLink*> open_send(const LinkEnd&) override { return fail(Code::unsupported, ""); }
+  Result<ReceiveLink*> open_receive(const LinkEnd&) override { return fail(Code::unsupported, ""); }
+  Result<SignalSender*> open_signal(const SignalEnd&) override { return fail(Code::unsupported, ""); }
+  Result<SignalWaiter*> open_wait(const SignalEnd&) override { return fail(Code::unsupported, ""); }
+  void post_call(std::uint64_t, const CallSignature&, const void*, void*) override {}
+  std::optional<PeerCall> peer_call(std::uint64_t, std::uint32_t) const override { return std::nullopt; }
+  bool knows_calls(std::uint64_t) override { return false; }
+};
+
+/// Ranks that share their control words.
+struct Ranks {
+  explicit Ranks(std::uint32_t count) : controls(count) {
+    std::vector<RankControl*> all;
+    for (RankControl& each : controls) all.push_back(&each);
+    for (std::uint32_t rank = 0; rank < count; ++rank) {
+      Watch::Peers peers;
+      peers.rank = rank;
+      for (std::uint32_t other = 0; other < count; ++other) peers.names.push_back("rank " + std::to_string(other));
+      watches.push_back(std::make_unique<Watch>(control, all, transport, std::move(peers)));
+    }
+  }
+  std::string told(std::uint32_t rank) const { return watches[rank]->sticky().error().message; }
+  Control control;
+  std::vector<RankControl> controls;
+  NoTransport transport;
+  std::vector<std::unique_ptr<Watch>> watches;
+};
+
+/// It may go on whenever it likes: what others have told by then stays.
+TEST(FirstError, StaysWhateverARankThatStoodStillWritesLater) {
+  Ranks ranks(3);
+  ranks.controls[0].raised.state.store(1);  // rank 0 is about to write its error, and stands still
+  const Stopwatch watch;
+  EXPECT_EQ(ranks.watches[1]->raise({Code::timeout, "of rank 1"}).message, "of rank 1");
+  EXPECT_LT(watch.elapsed(), std::chrono::milliseconds(50)) << "it need not wait for that";
+  EXPECT_EQ(ranks.told(2), "of rank 1");
+  write_error(ranks.control, ranks.controls[0], 0, static_cast<std::uint32_t>(Code::aborted), "of rank 0");
+  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.told(rank), "of rank 1");
+  EXPECT_EQ(ranks.watches[0]->raise({Code::aborted, "once more"}).message, "of rank 1");
+}
+
+/// Two threads of each.
+TEST(FirstError, IsTheSameForAllWhoRaiseOneAtATime) {
+  for (int round = 0; round < 200; ++round) {
+    Ranks ranks(3);
+    std::array<std::string, 6> heard;
+    {
+      std::barrier together(6);
+      std::vector<std::jthread> threads;
+      for (std::uint32_t i = 0; i < 6; ++i)
+        threads.emplace_back([&, i] {
+          together.arrive_and_wait();
+          heard[i] = ranks.watches[i % 3]->raise({Code::timeout, "of thread " + std::to_string(i)}).message;
+        });
+    }
+    for (const std::string& each : heard) EXPECT_EQ(each, ranks.told(0));
+  }
+}
+
+}  // namespace
+}  // namespace strait::testing
