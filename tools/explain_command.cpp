@@ -102,8 +102,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   sim::declare_options(*command, options->operation, options->machine);
   add_parsed(*command, "size", options->bytes, parse_size,
              "Bytes, counted as `strait perf` does: 8, 1K, 64M, 1G (default: 64M)");
-  command
-      ->add_option("--ranks", options->machine.ranks, "Number of ranks, on the first GPUs in order (default: all GPUs)")
+  command->add_option("--ranks", options->machine.ranks, "Number of ranks, on the first GPUs in order (default: all)")
       ->check(CLI::Range(1U, most_placed_ranks));
   command->add_option("--algorithm", options->algorithm, "Explain this algorithm instead of the automatic choice");
   command->add_option("--measured", options->measured,

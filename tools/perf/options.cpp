@@ -65,7 +65,8 @@ void declare_what(CLI::App& app, Options& o) {
 void declare_how(CLI::App& app, Options& o) {
   const char* ranks = "Ranks";
   app.add_option("-t,--nthreads", o.threads,
-                 "Threads of this process, one rank each (default: 1 under a launcher or with -g, else one per core, "
+                 "Threads of this process; each is a rank, or drives -g GPUs (default: 1 under a launcher or with -g, "
+                 "else one per core, "
                  "at least 2)")
       ->check(CLI::Range(1, most_threads))
       ->group(ranks);
