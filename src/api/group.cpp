@@ -52,8 +52,11 @@ Status Group::end() {
   STRAIT_TRY(std::exchange(refused_, Status()));
   if (was_cancelled) return fail(Code::invalid_usage, "a group within this one was cancelled (straitGroupCancel)");
   if (fork_generation_ != fork_generation()) return fail_inherited("open group");
-  // A group that is refused runs nothing.
-  for (const Queue& queue : queues) STRAIT_TRY(queue.comm->check_messages(queue.messages));
+  for (const Queue& queue : queues) {  // before anything runs, which a group that is refused does not
+    Status fits = queue.comm->or_out_of_memory([&] { return queue.comm->check_messages(queue.messages); });
+    // One that has no memory to find out has failed, and says so in its turn. The others go on.
+    if (!fits && fits.error().code != Code::out_of_memory) return fits;
+  }
   STRAIT_TRY(run_set_ups(set_ups));
   return run_queues(queues);
 }

@@ -6,8 +6,12 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -16,6 +20,27 @@
 #include <vector>
 
 #include "transports/tcp/engine.hpp"
+
+namespace {
+/// The system has no memory for what goes by sockets; how often it was asked then.
+std::atomic<bool> is_short{false};
+std::atomic<int> refused{0};
+
+ssize_t call_unless_short(long number, int socket, const msghdr* message, int flags) {
+  if (!is_short) return syscall(number, socket, message, flags);
+  ++refused;
+  errno = ENOBUFS;
+  return -1;
+}
+}  // namespace
+
+/// In the place of the system's.
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  return call_unless_short(SYS_sendmsg, socket, message, flags);
+}
+extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  return call_unless_short(SYS_recvmsg, socket, message, flags);
+}
 
 namespace strait::tcp {
 namespace {
@@ -95,6 +120,30 @@ TEST_F(BarePeers, SignalsWithoutEndEndTheConnection) {
   }
   send(1, all);
   EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
+}
+
+/// What was to be sent, and what has come, is tried again until there is memory: not all the time, for the sockets are
+/// ready all the while.
+TEST_F(BarePeers, ASystemShortOfMemoryIsAskedNowAndThen) {
+  const HeaderBytes frame = encode({FrameKind::signal, 0, 7, 0, 0});
+  is_short = true;
+  {
+    const std::lock_guard lock(engine_->mutex());
+    engine_->prepare_signals(1);
+    engine_->signal(7, 1);
+  }
+  ASSERT_EQ(::send(peers_[2].get(), frame.data(), frame.size(), 0), static_cast<ssize_t>(frame.size()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  is_short = false;
+  EXPECT_LT(refused.load(), 1000);
+  HeaderBytes heard{};
+  EXPECT_TRUE(soon([&] { return ::recv(peers_[1].get(), heard.data(), heard.size(), 0) == header_bytes; }));
+  EXPECT_EQ(heard, frame);
+  EXPECT_TRUE(soon([&] {
+    const std::lock_guard lock(engine_->mutex());
+    return engine_->signals(7, 2) == 1;
+  }));
+  EXPECT_FALSE(engine_->has_died(1) || engine_->has_died(2));
 }
 
 /// Rank 0's engine, over TCP. Nothing that it sends to ranks 1 and 2 arrives, or is acknowledged. Rank 2 is elsewhere,
