@@ -389,9 +389,8 @@ STRAIT_API straitResult_t straitScatterWithOptions(const void* sendbuff, void* r
  * by the call itself and again by the end, which then runs nothing. */
 STRAIT_API straitResult_t straitGroupStart(void);
 STRAIT_API straitResult_t straitGroupEnd(void);
-/* Ends the innermost group in place of straitGroupEnd, as after an error of the program's own: nothing that was
- * recorded runs, nor anything of the groups around it, of which the outermost one's end returns straitInvalidUsage.
- * Where no group is open it returns that itself. */
+/* Ends the innermost group instead of straitGroupEnd, for example after an error in the program: none of its calls run,
+ * nor of the groups around it, whose outermost end returns straitInvalidUsage, as does this call without a group. */
 STRAIT_API straitResult_t straitGroupCancel(void);
 
 #ifdef __cplusplus

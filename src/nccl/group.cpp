@@ -324,10 +324,9 @@ void Group::discard(ncclResult_t result, const std::string& text) {
   first_text_.clear();
 }
 
-ncclResult_t Group::give_up(ncclResult_t result, const std::string& text) {
-  const std::string kept = text;  // it may be the group's own
-  discard(result, kept);
-  return failed(result, kept);
+ncclResult_t Group::give_up(ncclResult_t result, std::string text) {
+  discard(result, text);
+  return failed(result, text);
 }
 
 ncclResult_t Group::cancel(ncclResult_t result, const std::string& text) {
@@ -345,14 +344,13 @@ ncclResult_t Group::simulate_end() {
   if (first_error_ != ncclSuccess) return cancel(first_error_, first_text_);
   if (!set_ups_.empty() || !finalizations_.empty() || !windows_.empty())
     return cancel(ncclInvalidUsage,
-                  "ncclGroupSimulateEnd: this group makes, splits or finalizes a communicator, or registers a window. "
-                  "It is ended, and nothing of it runs");
+                  "ncclGroupSimulateEnd: only groups of operations can be simulated. This one has ended, unrun");
   if (depth_ > 1) {
     --depth_;
-    return ncclSuccess;
+  } else {
+    end_aborted();
+    discard(ncclSuccess, "");
   }
-  end_aborted();
-  discard(ncclSuccess, "");
   return ncclSuccess;
 }
 

@@ -66,7 +66,7 @@ class Group {
   ncclResult_t share_windows();
   ncclResult_t run_finalizations();
   void discard(ncclResult_t result, const std::string& text);
-  ncclResult_t give_up(ncclResult_t result, const std::string& text);
+  ncclResult_t give_up(ncclResult_t result, std::string text);
 
   int depth_ = 0;
   ncclResult_t first_error_ = ncclSuccess;
