@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <set>
 
 #include "base/hash.hpp"
 #include "plan/request.hpp"
@@ -256,23 +257,36 @@ Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   return {};
 }
 
+namespace {
+
+const void* buffer_of(const Call& message) { return message.sends ? message.send : message.receive; }
+
+/// What the rank sends itself to where it is, which changes nothing, as in a scatter in place that is made of messages.
+/// The nth send goes where the nth receive says.
+std::set<const Call*> messages_that_stay(std::span<const Call> messages, std::uint32_t rank) {
+  std::vector<const Call*> sends, receives;
+  for (const Call& message : messages)
+    if (message.peer == rank) (message.sends ? sends : receives).push_back(&message);
+  std::set<const Call*> stay;
+  for (std::size_t i = 0; i < std::min(sends.size(), receives.size()); ++i)
+    if (buffer_of(*sends[i]) == buffer_of(*receives[i]) && sends[i]->count == receives[i]->count)
+      stay.insert({sends[i], receives[i]});
+  return stay;
+}
+
+}  // namespace
+
 Status check_places(std::span<const Call> messages, std::uint32_t rank) {
   struct Place {
     std::uintptr_t begin, end;
     const Call* message;
   };
   std::vector<Place> places;
-  const auto buffer_of = [](const Call& message) { return message.sends ? message.send : message.receive; };
+  const std::set<const Call*> stay = messages_that_stay(messages, rank);
   for (const Call& message : messages) {
-    const void* buffer = buffer_of(message);
+    const std::uintptr_t begin = begin_of(buffer_of(message));
     const std::size_t bytes = message.count * size_bytes(message.type);
-    const auto is_other_end = [&](const Call& other) {
-      return other.sends != message.sends && other.peer == rank && buffer_of(other) == buffer &&
-             other.count == message.count;
-    };
-    // What stays where it is changes nothing: as in a scatter in place that is made of messages.
-    if (message.peer == rank && std::any_of(messages.begin(), messages.end(), is_other_end)) continue;
-    if (bytes != 0) places.push_back({begin_of(buffer), begin_of(buffer) + bytes, &message});
+    if (bytes != 0 && !stay.contains(&message)) places.push_back({begin, begin + bytes, &message});
   }
   std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.begin < b.begin; });
   const Place *last = nullptr, *last_received = nullptr;  // of those that begin earlier: that which ends last

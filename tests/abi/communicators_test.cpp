@@ -130,6 +130,9 @@ TEST(NonBlocking, InitAndSplitAreInProgressUntilAllAreThere) {
     for (int rank = 0; rank < ranks - 1; ++rank)
       threads.emplace_back([&, rank] { check_sum(parts[rank], rank, all_of(ranks - 1)); });
   }
+  for (int rank = 0; rank < ranks - 1; ++rank)  // of which the old communicators say how they are asked
+    EXPECT_EQ(ncclCommFinalize(parts[rank]), ncclInProgress);
+  for (int rank = 0; rank < ranks - 1; ++rank) EXPECT_EQ(await_ready(parts[rank]), ncclSuccess);
   for (int rank = 0; rank < ranks - 1; ++rank) NCCL_EXPECT_OK(ncclCommDestroy(parts[rank]));
   for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }

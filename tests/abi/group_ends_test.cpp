@@ -224,6 +224,21 @@ TEST(MissingThreads, OfSplitsAreToldOfAndNobodyWaitsForThem) {
   EXPECT_LT(watch.elapsed(), soon);
 }
 
+/// Ranks of other threads, and other processes, are in the split already.
+TEST(MissingThreads, OfASplitAreToldToRanksOutsideTheGroup) {
+  ncclComm_t comms[2] = {}, parts[2] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  const Stopwatch watch;
+  {
+    const std::jthread other([&] { EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr), ncclRemoteError); });
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclCommSplit(comms[1], 0, 1, &parts[1], nullptr));
+    expect_told_and_over(end_group_with(0));
+  }
+  EXPECT_LT(watch.elapsed(), soon);
+  for (ncclComm_t comm : {comms[0], comms[1], parts[1]}) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
 TEST(MissingThreads, OfWindowsAreToldOfAndNobodyWaitsForThem) {
   ncclComm_t comms[2] = {};
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));

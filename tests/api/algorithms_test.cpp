@@ -188,5 +188,39 @@ TEST(ForcedName, AnUnknownNameIsRefused) {
   unsetenv("STRAIT_ALGORITHM");
 }
 
+/// A plan is kept for the next call of its kind, whose buffers are others.
+TEST(PeersBuffers, AreThoseOfTheCall) {
+  constexpr std::size_t count = 10'000;
+  for (const char* algorithm : {"peer_one_hop", "peer_two_hop", "peer_push"}) {
+    setenv("STRAIT_ALGORITHM", algorithm, 1);
+    run_as_threads(3, [&](straitComm_t comm, int rank, int ranks) {
+      std::vector<std::vector<std::int32_t>> inputs, outputs(3, std::vector<std::int32_t>(count));  // at once
+      for (std::uint64_t call = 0; call < 3; ++call)
+        inputs.push_back(numbers(count, 100 * call + static_cast<std::uint64_t>(rank)));
+      for (std::size_t call = 0; call < 3; ++call) {
+        STRAIT_EXPECT_OK(
+            straitAllReduce(inputs[call].data(), outputs[call].data(), count, straitInt32, straitSum, comm, nullptr));
+        EXPECT_EQ(outputs[call], sum_of_numbers(count, 100 * call, ranks)) << algorithm << ", call " << call;
+      }
+    });
+  }
+  unsetenv("STRAIT_ALGORITHM");
+}
+
+/// No message says which call a rank is in whose memory is read.
+TEST(PeersBuffers, AreThoseOfTheSameCallOrOfNone) {
+  for (const char* algorithm : {"peer_one_hop", "peer_two_hop", "peer_push"}) {
+    setenv("STRAIT_ALGORITHM", algorithm, 1);
+    run_as_threads(2, [&](straitComm_t comm, int rank, int) {
+      std::vector<std::int32_t> input(60'000), output(60'000);
+      EXPECT_EQ(straitAllReduce(input.data(), output.data(), rank == 0 ? 50'000 : 60'000, straitInt32, straitSum, comm,
+                                nullptr),
+                straitMismatch)
+          << algorithm;
+    });
+  }
+  unsetenv("STRAIT_ALGORITHM");
+}
+
 }  // namespace
 }  // namespace strait::testing

@@ -41,8 +41,13 @@ TEST(NullArguments, OutsideACommunicator) {
 
 /// Of every variable in the table, also of those that are read later, or that a host rank has no use for.
 TEST(Settings, ThatAreNotAcceptedAreRefusedAtInit) {
-  for (const auto& [name, value] : {std::pair("STRAIT_SLICE_BYTES", "65544"), std::pair("STRAIT_DEBUG", "loud"),
-                                    std::pair("STRAIT_NCCL_VERSION", "3")}) {
+  for (const auto& [name, value] :
+       {std::pair("STRAIT_SLICE_BYTES", "65544"), std::pair("STRAIT_DEBUG", "loud"),
+        std::pair("STRAIT_NCCL_VERSION", "3"), std::pair("STRAIT_EXCHANGE_GBPS", "0"),
+        std::pair("STRAIT_EXCHANGE_GBPS", "12GB"), std::pair("STRAIT_EXCHANGE_GBPS", "-1"),
+        std::pair("STRAIT_CPU_REDUCER_CORES", "3-1"), std::pair("STRAIT_CPU_REDUCER_CORES", "1024"),
+        std::pair("STRAIT_CPU_REDUCER_CORES", "1,"), std::pair("STRAIT_CPU_REDUCER_CORES", "1;2"),
+        std::pair("STRAIT_CPU_REDUCER_CORES", "1-"), std::pair("STRAIT_CPU_REDUCER_CORES", "-1")}) {
     straitUniqueId id;
     straitComm_t comm = nullptr;
     STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -178,6 +183,8 @@ void refuse_collective_arguments(straitComm_t comm, int rank, int ranks) {
   EXPECT_REFUSED(straitAllGather(a.data(), a.data() + 1, 4, straitInt32, comm, nullptr), "overlap");
   EXPECT_REFUSED(straitAllGather(a.data(), nullptr, 4, straitInt32, comm, nullptr), "receive buffer");
   EXPECT_REFUSED(straitAllGather(a.data(), b.data(), huge, straitInt32, comm, nullptr), "count");
+  const std::size_t of_all = std::numeric_limits<std::size_t>::max() / 2 / (4 * static_cast<std::size_t>(ranks)) + 1;
+  EXPECT_REFUSED(straitAllGather(a.data(), b.data(), of_all, straitInt32, comm, nullptr), "count");
   EXPECT_REFUSED(straitReduceScatter(nullptr, b.data(), 4, straitInt32, straitSum, comm, nullptr), "send buffer");
   EXPECT_REFUSED(straitReduceScatter(a.data(), a.data() + 1, 4, straitInt32, straitSum, comm, nullptr), "overlap");
   EXPECT_REFUSED(straitAllToAll(a.data(), a.data() + 1, 4, straitInt32, comm, nullptr), "overlap");
@@ -225,6 +232,8 @@ void refuse_v_arguments(straitComm_t comm, int rank, int ranks) {
   EXPECT_REFUSED(call(counts.data(), offsets.data(), counts.data(), offsets.data(), a.data()), "overlap");
   EXPECT_REFUSED(call(huge.data(), offsets.data(), counts.data(), offsets.data(), b.data()), "rank 1");
   EXPECT_REFUSED(call(counts.data(), huge.data(), counts.data(), offsets.data(), b.data()), "rank 1");
+  EXPECT_REFUSED(call(counts.data(), offsets.data(), huge.data(), offsets.data(), b.data()), "receive count or offset");
+  EXPECT_REFUSED(call(counts.data(), offsets.data(), counts.data(), huge.data(), b.data()), "receive count or offset");
   EXPECT_REFUSED(call(uneven.data(), offsets.data(), counts.data(), offsets.data(), b.data()), "to itself");
   STRAIT_EXPECT_OK(call(counts.data(), offsets.data(), counts.data(), offsets.data(), b.data()));
   check_works(comm, rank, ranks);

@@ -134,6 +134,37 @@ TEST(GroupErrors, WhatIsReceivedLiesWhereNothingElseDoes) {
   });
 }
 
+/// A short message within a long one hides nothing of it.
+TEST(GroupErrors, WhatIsReceivedLiesInNoneOfSeveralMessages) {
+  run_as_threads(2, [](straitComm_t comm, int rank, int) {
+    Values array = numbers(100, static_cast<std::uint64_t>(rank));
+    for (const bool is_received : {false, true}) {
+      STRAIT_EXPECT_OK(straitGroupStart());
+      STRAIT_EXPECT_OK(is_received ? straitRecv(array.data(), 100, straitInt32, 1 - rank, comm, nullptr)
+                                   : straitSend(array.data(), 100, straitInt32, 1 - rank, comm, nullptr));
+      if (!is_received) STRAIT_EXPECT_OK(straitSend(array.data() + 10, 10, straitInt32, 1 - rank, comm, nullptr));
+      STRAIT_EXPECT_OK(straitRecv(array.data() + 50, 10, straitInt32, 1 - rank, comm, nullptr));
+      EXPECT_EQ(straitGroupEnd(), straitInvalidArgument);
+    }
+    check_sum(comm, 10, 3);
+  });
+}
+
+/// The first send goes to the first receive, which is where the second one comes from.
+TEST(GroupErrors, WhatIsSentToOneselfGoesWhereTheNthReceiveSays) {
+  run_as_threads(2, [](straitComm_t comm, int rank, int) {
+    int a = 1, b = 2;
+    STRAIT_EXPECT_OK(straitGroupStart());
+    STRAIT_EXPECT_OK(straitSend(&a, 1, straitInt32, rank, comm, nullptr));
+    STRAIT_EXPECT_OK(straitSend(&b, 1, straitInt32, rank, comm, nullptr));
+    STRAIT_EXPECT_OK(straitRecv(&b, 1, straitInt32, rank, comm, nullptr));
+    STRAIT_EXPECT_OK(straitRecv(&a, 1, straitInt32, rank, comm, nullptr));
+    EXPECT_EQ(straitGroupEnd(), straitInvalidArgument);
+    EXPECT_EQ(a, 1);
+    EXPECT_EQ(b, 2);
+  });
+}
+
 /// As in a scatter in place that is made of messages.
 TEST(GroupErrors, WhatStaysWhereItIsMayBeAMessage) {
   constexpr std::size_t count = 1000;

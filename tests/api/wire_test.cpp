@@ -275,8 +275,10 @@ TEST(WireOptions, RefuseWhatHasNoWireFormat) {
     options.wire = straitWireFp8;
     EXPECT_REFUSED(straitAllToAllWithOptions(send.data(), receive.data(), 50, straitFloat32, comm, nullptr, &options),
                    "a residual is for reductions");
-    options.residual = receive.data() + 99;
-    EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "overlaps");
+    for (float* const place : {receive.data() + 99, send.data() + 99, send.data()}) {
+      options.residual = place;
+      EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "overlaps");
+    }
     options.residual = nullptr;
     options.max_sms = -2;
     EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "max_sms in its options must not be negative");

@@ -249,6 +249,19 @@ TEST(ProofRejects, RacesBetweenLanesOfOneRank) {
               testing::AnyOf(HasSubstr("nothing orders the two"), HasSubstr("reads a chunk that nobody has written")));
 }
 
+/// Here the reader comes first. In place the output lies where the other lane may still read.
+TEST(ProofRejects, OverwritingWhatAnotherLaneMayStillRead) {
+  Plan plan = plan_of("one_hop", Collective::all_reduce, 1);
+  Lane other;
+  other.steps.emplace_back();
+  other.steps[0].sources = {{.buffer = Buffer::input}};
+  other.steps[0].destinations = {{.buffer = Buffer::scratch}};
+  plan[0].scratch_chunks = 1;
+  plan[0].lanes.push_back(other);
+  EXPECT_EQ(verdict(plan, in_rank_order), "proven");
+  EXPECT_THAT(verdict(plan, in_place(1)), HasSubstr("an acknowledgement is missing"));
+}
+
 TEST(ProofRejects, TwoLanesOnOneLink) {
   Plan plan = plan_of("one_hop", Collective::all_gather, 2);
   plan[0].lanes.push_back(plan[0].lanes[0]);

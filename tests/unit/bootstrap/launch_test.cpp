@@ -90,6 +90,29 @@ TEST(Launch, ByHand) {
               FailsWith(Code::invalid_argument, AllOf(HasSubstr("64 hexadecimal digits"), Not(HasSubstr("hunter2")))));
 }
 
+/// A key that everybody derives from nothing would be no key.
+TEST(Launch, AKeyIsDerivedOnlyFromAJob) {
+  EXPECT_THAT(read({{"STRAIT_RANK", "2"},
+                    {"STRAIT_RANKS", "4"},
+                    {"STRAIT_ROOT", "node7:7000"},
+                    {"STRAIT_ALLOW_DERIVED_KEY", "1"}}),
+              FailsWith(Code::invalid_usage, HasSubstr("STRAIT_KEY")));
+}
+
+TEST(Launch, KeysAndNumbersAreTakenAsAWhole) {
+  for (const std::string& key : {secret + "a", secret.substr(1), std::string(63, 'a') + "g"})
+    EXPECT_THAT(read(with(torchrun, {{"STRAIT_KEY", key}})),
+                FailsWith(Code::invalid_argument, HasSubstr("64 hexadecimal digits")));
+  EXPECT_THAT(read(with(torchrun, {{"WORLD_SIZE", "0"}})), FailsWith(Code::invalid_argument, HasSubstr("WORLD_SIZE")));
+  EXPECT_THAT(read(with(torchrun, {{"MASTER_PORT", "0"}})), FailsWith(Code::invalid_argument, HasSubstr("from 1")));
+}
+
+/// Ranks of the run before may still be there.
+TEST(Launch, ARestartIsAnotherJob) {
+  const Variables first = with(torchrun, {{"STRAIT_KEY", secret}, {"TORCHELASTIC_RESTART_COUNT", "0"}});
+  EXPECT_NE(read(first)->key, read(with(first, {{"TORCHELASTIC_RESTART_COUNT", "1"}}))->key);
+}
+
 TEST(Launch, TorchrunOnSeveralHostsNeedsAKey) {
   EXPECT_THAT(read(torchrun),
               FailsWith(Code::invalid_usage, AllOf(HasSubstr("STRAIT_KEY"), HasSubstr("STRAIT_ALLOW_DERIVED_KEY"))));

@@ -146,6 +146,11 @@ TEST(UniqueIds, OtherBytesAreRefused) {
   EXPECT_THAT(unpack_unique_id(Bytes(128)), FailsWith(Code::invalid_argument, HasSubstr("not a unique id")));
   EXPECT_THAT(unpack_unique_id(Bytes(64)), FailsWith(Code::invalid_argument, HasSubstr("128 bytes, not 64")));
   auto packed = UniqueId{*resolve("192.0.2.7", 1, Deadline::never()), {}, false}.pack();
+  auto late = packed;
+  late[10] = std::byte{2};
+  EXPECT_THAT(unpack_unique_id(late), FailsWith(Code::invalid_argument, HasSubstr("not a unique id")));
+  const auto without_port = UniqueId{*resolve("192.0.2.7", 0, Deadline::never()), {}, false}.pack();
+  EXPECT_THAT(unpack_unique_id(without_port), FailsWith(Code::invalid_argument, HasSubstr("not a unique id")));
   packed[8] ^= std::byte{0x40};
   EXPECT_THAT(unpack_unique_id(packed), FailsWith(Code::mismatch, HasSubstr("one version of Strait")));
 }
@@ -200,6 +205,18 @@ TEST(Handshakes, NeitherAnEchoNorAReplayNorAnotherPurposeProvesAnything) {
   ServerHandshake link(with.key, Purpose::link);
   EXPECT_FALSE(link.take({FrameType::hello, client.hello()}));
   EXPECT_FALSE(ServerHandshake(with.key, Purpose::join).take({FrameType::proof, proof})) << "a proof before a hello";
+}
+
+/// Somebody in between changes what the connection is for, and passes on the rest.
+TEST(Handshakes, AChangedPurposeProvesNothing) {
+  const Key key = random_key();
+  ServerHandshake link(key, Purpose::link);
+  ClientHandshake client(key, Purpose::join, "server");
+  Bytes hello = client.hello();
+  hello[2] = static_cast<std::byte>(Purpose::link);
+  const auto challenge = link.take({FrameType::hello, hello});
+  ASSERT_TRUE(challenge);
+  EXPECT_FALSE(client.answer({FrameType::challenge, *challenge}));
 }
 
 TEST(Handshakes, AnotherVersionIsNamed) {

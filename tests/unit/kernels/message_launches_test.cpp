@@ -29,7 +29,7 @@ DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t 
   ring.has_async_copies = has_pipes;
   std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
   const std::size_t piped_bytes = has_pipes ? std::size_t{2} << 20 : ~std::size_t{0};
-  return {ring, nullptr, {max_sms, std::size_t{16} << 20, "", piped_bytes, 0, most_blocks, sms}};
+  return {ring, nullptr, {max_sms, std::size_t{16} << 20, Hops::chosen, piped_bytes, 0, most_blocks, sms}};
 }
 
 /// Short messages are sent once the one before them from this rank to that was received, long ones move while both of

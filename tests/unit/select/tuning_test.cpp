@@ -115,6 +115,12 @@ TEST(Tuning, TheSummaryFollowsWhatIsSaidAndNotHow) {
   EXPECT_EQ(one, summary("# the same\n\n[[override]]\nmin_bytes=1024\nalgorithm='tree'\ncollective='reduce'\n"));
   EXPECT_NE(one, summary("[[override]]\ncollective='reduce'\nalgorithm='ring'\nmin_bytes='1K'\n"));
   EXPECT_NE(one, summary("[[override]]\ncollective='reduce'\nalgorithm='tree'\nmin_bytes='2K'\n"));
+  for (const char* more :
+       {"type='int8'", "min_ranks=2", "max_ranks=2", "max_bytes='2K'", "lanes=2", "slice_bytes='1K'"})
+    EXPECT_NE(one, summary((std::string("[[override]]\ncollective='reduce'\nalgorithm='tree'\nmin_bytes='1K'\n") +
+                            more + "\n")
+                               .c_str()))
+        << more;
   EXPECT_EQ(summary(""), "no overrides");
 }
 

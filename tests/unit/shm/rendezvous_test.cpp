@@ -21,6 +21,7 @@
 
 #include "meeting.hpp"
 #include "support/another_user.hpp"
+#include "transports/shm/fd_message.hpp"
 #include "transports/shm/strangers.hpp"
 
 namespace strait::shm {
@@ -171,6 +172,72 @@ TEST(Meeting, AnotherUserDoesNotHoldTheLeaderUp) {
   EXPECT_TRUE(met) << met.error().message;
   leader.join();
   EXPECT_FALSE(soon.expired());
+}
+
+/// What goes over the socket first, either way, and what is in the leader's table.
+struct Line {
+  std::uint32_t rank;
+  std::uint8_t has_pidfd, has_heap, has_failed, reserved;
+};
+struct Greeting {
+  std::array<std::byte, 32> password;
+  Line self;
+};
+
+/// The name is no secret.
+TEST(Meeting, WhoDoesNotKnowThePasswordIsAStranger) {
+  const Secret secret = secret_of_this_test();
+  std::atomic<bool> listens{false};
+  std::jthread leader([&] {
+    RendezvousRequest request = request_of(0, secret);
+    UniqueFd stranger;
+    request.agree = [&](const Status& own) {
+      if (!listens) {
+        stranger = knock(socket_name(secret));
+        Greeting greeting{secret.password, {1, 0, 0, 0, 0}};
+        greeting.password.back() ^= std::byte{1};
+        EXPECT_EQ(::send(stranger.get(), &greeting, sizeof greeting, MSG_NOSIGNAL), ssize_t{sizeof greeting});
+      }
+      listens = true;
+      return own;
+    };
+    const auto met = meet(request);
+    ASSERT_TRUE(met) << met.error().message;
+    EXPECT_EQ(met->strangers_dropped, 1);
+  });
+  while (!listens) std::this_thread::yield();
+  const auto met = meet(request_of(1, secret));
+  EXPECT_TRUE(met) << met.error().message;
+}
+
+/// Somebody else listens where the leader should, or it says what no leader says.
+TEST(Meeting, AFalseLeaderIsFoundOut) {
+  const Secret secret = secret_of_this_test();
+  const auto answered_with = [&](std::byte of_password, Line second) {
+    const UniqueFd listener = listen_at(socket_name(secret));
+    std::jthread leader([&] {
+      pollfd caller{listener.get(), POLLIN, 0};
+      ASSERT_EQ(poll(&caller, 1, 10'000), 1);
+      const UniqueFd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Greeting greeting{secret.password, {0, 0, 0, 0, 0}};
+      greeting.password.front() = of_password;
+      const UniqueFd segment(memfd_create("segment", MFD_CLOEXEC));
+      const int fd = segment.get();
+      ASSERT_TRUE(send_message(connection.get(), std::as_bytes(std::span(&greeting, 1)), std::span(&fd, 1)));
+      const std::array<Line, 2> table{Line{0, 0, 0, 0, 0}, second};
+      ASSERT_TRUE(send_message(connection.get(), std::as_bytes(std::span(table)), {}));
+      char byte = 0;
+      while (recv(connection.get(), &byte, 1, 0) > 0) continue;  // until the other end goes
+    });
+    return meet(request_of(1, secret));
+  };
+  const std::byte right = secret.password.front();
+  EXPECT_TRUE(answered_with(right, {1, 0, 0, 0, 0}));
+  for (const auto& met : {answered_with(right ^ std::byte{1}, {1, 0, 0, 0, 0}), answered_with(right, {2, 0, 0, 0, 0}),
+                          answered_with(right, {1, 1, 0, 0, 0})}) {
+    ASSERT_FALSE(met);
+    EXPECT_THAT(met.error().message, ::testing::HasSubstr("no Strait of this version"));
+  }
 }
 
 /// With few files to spare the leader has room for both connections, and none for what comes through the second.

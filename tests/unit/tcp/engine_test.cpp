@@ -146,6 +146,41 @@ TEST_F(BarePeers, ASystemShortOfMemoryIsAskedNowAndThen) {
   EXPECT_FALSE(engine_->has_died(1) || engine_->has_died(2));
 }
 
+/// Of a link without a message nothing can have been released, and of one message no two.
+TEST_F(BarePeers, MoreReleasedThanWasSentEndsTheConnection) {
+  const std::lock_guard lock(engine_->mutex());
+  Outgoing& link = engine_->outgoing(77, {1, 2});
+  engine_->publish(link, {}, {engine_->next_slot(link), 8});
+  for (const std::uint64_t released : {1, 2}) {
+    const HeaderBytes header = encode({FrameKind::released, 0, 77, released, 0});
+    ASSERT_EQ(::send(peers_[1].get(), header.data(), header.size(), 0), static_cast<ssize_t>(header.size()));
+    engine_->poll(1);
+    EXPECT_EQ(engine_->has_died(1), released == 2);
+  }
+}
+
+/// As many messages as there are slots wait for their reader; one more would lie over the first.
+TEST_F(BarePeers, MoreMessagesThanSlotsEndTheConnection) {
+  for (std::uint64_t message = 0; message < 5; ++message) {
+    EXPECT_FALSE(engine_->has_died(1)) << message;
+    send(1, {FrameKind::slot, 0, 77, 3, message});
+  }
+  EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
+}
+
+/// What it says comes by UCX, which this rank has not.
+TEST_F(BarePeers, AnnouncementsOfWhatCannotComeEndTheConnection) {
+  send(1, {FrameKind::announced, 4096, 77, 3, 1});
+  EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
+}
+
+TEST_F(BarePeers, LinksWithoutEndEndTheConnection) {
+  for (std::uint64_t stream = 0; stream < 4096; ++stream) send(1, {FrameKind::slot, 0, stream, 3, 1});
+  EXPECT_FALSE(engine_->has_died(1));
+  send(1, {FrameKind::slot, 0, 4096, 3, 1});
+  EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
+}
+
 /// Rank 0's engine, over TCP. Nothing that it sends to ranks 1 and 2 arrives, or is acknowledged. Rank 2 is elsewhere,
 /// as far as addresses tell.
 class UnansweredPeers : public ::testing::Test {

@@ -56,6 +56,70 @@ TEST(TcpLinks, MessagesArriveWhereTheyAreWanted) {
   });
 }
 
+/// Slices of a call are alike: the second, there before the first is looked at, has a place of its own.
+TEST(TcpLinks, TheNextOneDoesNotArriveOverOneThatNobodyHasTaken) {
+  constexpr std::size_t bytes = 1000;
+  std::atomic<bool> is_awaited{false};
+  with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
+    const LinkEnd end = link_from_0(rank == 0, {1});
+    const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1, .credits = 0};
+    if (rank == 0) {
+      SendLink& link = **transport.open_send(end);
+      EXPECT_TRUE(soon([&] { return is_awaited.load(); }));
+      for (const int value : {7, 8}) {
+        std::memset(link.try_reserve(), value, bytes);
+        link.publish(call, bytes);
+      }
+      return (*transport.open_signal(has_sent))->add();
+    }
+    ReceiveLink& link = **transport.open_receive(end);
+    SignalWaiter& waiter = **transport.open_wait(has_sent);
+    Bytes first(bytes), second(bytes);
+    CallSignature seen;
+    EXPECT_EQ(link.try_acquire_into(std::span(first), call, seen), nullptr);
+    is_awaited.store(true);
+    EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then both are here
+    for (auto [place, value] : {std::pair{&first, 7}, {&second, 8}}) {
+      const std::byte* const at = link.try_acquire_into(std::span(*place), call, seen);
+      ASSERT_NE(at, nullptr);
+      EXPECT_EQ(Bytes(at, at + bytes), Bytes(bytes, static_cast<std::byte>(value)));
+      link.release();
+    }
+  });
+}
+
+/// What comes next, before anybody has said where to, does not lie where the one before it was wanted.
+TEST(TcpLinks, WhatHasBeenTakenIsNotWrittenAgain) {
+  constexpr std::size_t bytes = 1000;
+  std::atomic<int> turn{0};
+  with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
+    const LinkEnd end = link_from_0(rank == 0, {1});
+    const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1, .credits = 0};
+    if (rank == 0) {
+      SendLink& link = **transport.open_send(end);
+      for (const int value : {1, 2}) {
+        EXPECT_TRUE(soon([&] { return turn.load() >= value; }));
+        std::memset(link.try_reserve(), value, bytes);
+        link.publish(call, bytes);
+        (*transport.open_signal(has_sent))->add();
+      }
+      return;
+    }
+    ReceiveLink& link = **transport.open_receive(end);
+    SignalWaiter& waiter = **transport.open_wait(has_sent);
+    Bytes place(bytes);
+    CallSignature seen;
+    EXPECT_EQ(link.try_acquire_into(std::span(place), call, seen), nullptr);
+    for (const int value : {1, 2}) {
+      turn.store(value);
+      EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then the message is here
+      EXPECT_EQ(place, Bytes(bytes, std::byte{1}));
+      ASSERT_EQ(link.try_acquire(seen) == place.data(), value == 1);
+      link.release();
+    }
+  });
+}
+
 TEST(TcpLinks, WhatIsAbandonedIsNotWrittenAnyMore) {
   constexpr std::size_t bytes = 1000;
   for (const bool abandons : {false, true}) {

@@ -256,6 +256,17 @@ TEST(PeerSocket, FramesBeforeTheEndCount) {
   EXPECT_FALSE(pair.socket().has_unsent());
 }
 
+/// Whoever fails while it sends learns first what the peer said before it went.
+TEST(PeerSocket, WhatThePeerSaidComesBeforeAFailureToSend) {
+  Pair pair;
+  pair.send(stream_of(example()));
+  pair.close_other();
+  pair.socket().queue({FrameKind::call, 0, 1, 2, 3});
+  pair.socket().flush();
+  EXPECT_FALSE(pair.socket().is_open());
+  expect_example(pair.taken);
+}
+
 void expect_end(const Bytes& bytes, const char* reason) {
   Pair pair;
   pair.send(bytes);

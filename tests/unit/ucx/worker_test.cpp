@@ -160,5 +160,37 @@ TEST_F(Workers, MayLoseWhatIsSent) {
   EXPECT_TRUE(workers[0]->has_lost(1));
 }
 
+/// Messages of several come in any order.
+TEST(SeveralWorkers, AreToldApart) {
+  std::array<std::unique_ptr<Worker>, 3> workers;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    auto worker = Worker::open(rank, 3);
+    if (!worker && worker.error().code == Code::unsupported) GTEST_SKIP() << worker.error().message;
+    ASSERT_TRUE(worker) << worker.error().message;
+    workers[rank] = std::move(*worker);
+  }
+  for (const std::uint32_t sender : {1, 2}) {
+    ASSERT_TRUE(workers[0]->connect(sender, workers[sender]->address()));
+    ASSERT_TRUE(workers[sender]->connect(0, workers[0]->address()));
+  }
+  std::array<bool, 3> arrived{};
+  std::array<Bytes, 3> places;
+  const Deadline deadline = Deadline::after_ms(20'000);
+  const auto until = [&](const bool& done) {
+    while (!done && !deadline.expired())
+      for (auto& worker : workers) worker->progress();
+  };
+  for (const std::uint32_t sender : {1, 2}) {
+    places[sender].resize(1000);
+    workers[0]->receive(sender, places[sender], arrived[sender]);
+  }
+  for (const std::uint32_t sender : {2, 1}) {
+    const Bytes bytes(1000, static_cast<std::byte>(sender));
+    workers[sender]->send(0, bytes);
+    until(arrived[sender]);
+    EXPECT_EQ(places[sender], bytes);
+  }
+}
+
 }  // namespace
 }  // namespace strait::testing
