@@ -159,7 +159,9 @@ TEST(Meeting, AnotherUserDoesNotHoldTheLeaderUp) {
   std::jthread leader([&] {
     RendezvousRequest request = request_of(0, secret);
     request.agree = [&](const Status& own) {
-      if (!listens) EXPECT_TRUE(other.sends_to(socket_name(secret), SOCK_SEQPACKET));
+      if (!listens) {
+        EXPECT_TRUE(other.sends_to(socket_name(secret), SOCK_SEQPACKET));
+      }
       listens = true;
       return own;
     };
