@@ -80,7 +80,7 @@ class DeviceCalls {
   DeviceCalls(const kernels::Ring& ring, std::byte* barrier_tokens, Options options)
       : ring_(ring),
         barrier_tokens_(barrier_tokens),
-        options_(std::move(options)),
+        options_(options),
         borders_(borders_of(kernels::kind_of(ring), ring.ranks, options_.exchange_gbps)),
         least_offered_bytes_(options_.least_offered_bytes != 0 ? options_.least_offered_bytes
                                                                : least_offered_bytes(ring.ranks)),

@@ -190,7 +190,9 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
   if (round.kills()) {
     expect(straitRemoteError, victim, round.limits.told_within);
   } else if (round.fault == Fault::aborts) {
-    expect(straitAborted, "aborted by " + victim, round.limits.told_within);
+    const bool of_set_up = message.find("while it was made") != std::string::npos;  // of what a split was making
+    expect(straitAborted, (of_set_up ? "aborted while it was made, on " : "aborted by ") + victim,
+           round.limits.told_within);
   } else if (round.fault == Fault::leaves) {
     expect(straitRemoteError, victim, round.limits.left_within);
   } else if (round.fault == Fault::differs) {
