@@ -325,7 +325,7 @@ Result<HostProgram*> Comm::find_program(const Call& call) {
     STRAIT_ASSIGN(own_program_, make_block_program(call));
     return own_program_.get();
   }
-  const ProgramKey key{signature(call), is_in_place(call, rank_)};
+  const ProgramKey key{message_signature(call, call.count), is_in_place(call, rank_)};  // a round's own count
   if (last_program_ != nullptr && key == last_key_) return last_program_;
   auto found = programs_.find(key);
   if (found == programs_.end()) {
