@@ -261,8 +261,9 @@ Status HostsRank::register_memory(std::uint64_t number, void* pointer, std::size
 Status HostsRank::deregister_memory(std::uint64_t number) {
   const DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;
-  STRAIT_TRY(await_work());
-  return request_.host->deregister_memory(number);
+  if (!has_own_work_ended()) return CallOrder::has_not_ended(request_.device);
+  proxy_->drain();
+  return request_.host->deregister_memory(number);  // also after a failure: the handle is given back either way
 }
 void HostsRank::forget_memory(std::uint64_t number) { request_.host->forget_memory(number); }
 

@@ -119,8 +119,7 @@ Outcome try_start(Start&& start) {
   }
 }
 
-/// Has `start` start a thread for each sequence. Without one of them none can go on: its ranks are missing to those of
-/// other threads, and of other processes.
+/// Has `start` start a thread for each sequence. Where one cannot start none can go on: others miss its ranks.
 template <class Start>
 Outcome start_all(const std::vector<Sequence>& sequences, bool is_awaited, Start&& start) {
   for_all(sequences, [&](const SetUp& work) {
