@@ -18,14 +18,14 @@
 /// A window on registered memory. For the host only: no kernel may follow its handle.
 struct ncclWindow_vidmem {
   static constexpr std::uint64_t live = 0x6e63636c57696e64ull;
-  std::uint64_t mark = live;  ///< likewise: see ncclComm::mark
+  std::atomic<std::uint64_t> mark{live};  ///< see ncclComm::mark
   void* pointer = nullptr;
   std::size_t size_bytes = 0;
   int rank = 0, ranks = 0;
   void* registration = nullptr;  ///< Strait's; NULL: peers do not read this memory in place
   /// An open group, perhaps of another thread, is still to register it. Guarded by the communicator's mutex.
   bool awaits_group = false;
-  ~ncclWindow_vidmem() { mark = 0; }
+  ~ncclWindow_vidmem() { mark.store(0); }  // atomic: else the compiler leaves it out, as nobody may read it any more
 };
 
 /// What a program holds as ncclComm_t: Strait's communicator once it is there, and what NCCL's rules need around it.

@@ -111,6 +111,7 @@ ncclResult_t give_back(ncclComm& comm, const ncclWindow_vidmem& window) {
           "others given back until they have, stays mapped until the communicator ends");
     return ncclSuccess;
   }
+  comm.hangs = false;
   return checked(straitCommDeregister(comm.strait, window.registration));
 }
 
