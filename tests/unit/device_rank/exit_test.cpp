@@ -34,16 +34,15 @@ template <class End>
 straitComm_t rank_whose_peer(const End& end) {
   fake_gpu.idle = 1;
   fake_gpu.looks_at_peers = true;
-  straitUniqueId id;
-  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  LateId id;
   SharedCount called;
   const pid_t peer = fork_rank([&] {
-    const straitComm_t comm = join(id, 1);
+    const straitComm_t comm = join(id.await(), 1);
     STRAIT_EXPECT_OK(call(comm));
     while (called.value == 0) std::this_thread::yield();
     end();
   });
-  const straitComm_t comm = join(id, 0);
+  const straitComm_t comm = join(id.make(), 0);
   STRAIT_EXPECT_OK(call(comm));
   ++called.value;
   EXPECT_EQ(wait_for(peer, 20'000), 0);

@@ -20,8 +20,7 @@ class UcxJoin : public ::testing::Test {
   }
   /// Three processes, the last of which has that setting: what all are told.
   static void expect_all_told(const char* variable, const char* value, straitResult_t result, const char* text) {
-    straitUniqueId id;
-    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    LateId id;
     std::vector<pid_t> ranks;
     for (int rank = 0; rank < 3; ++rank)
       ranks.push_back(fork_rank([&, rank] {
@@ -30,10 +29,11 @@ class UcxJoin : public ::testing::Test {
         if (rank == 2) setenv(variable, value, 1);
         const straitConfig_t config = test_config();
         straitComm_t comm = nullptr;
-        EXPECT_EQ(straitCommInitRank(&comm, 3, &id, rank, &config), result);
+        EXPECT_EQ(straitCommInitRank(&comm, 3, &id.await(), rank, &config), result);
         EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("rank 2"));
         EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(text));
       }));
+    id.make();
     for (const pid_t rank : ranks) EXPECT_EQ(wait_for(rank, 60'000), 0);
   }
 };
