@@ -66,7 +66,12 @@ Error Watch::raise(Error error) {
       return error;  // sticky() would need memory
     }
   }
-  while (!has_failed()) sched_yield();  // another thread of this rank is about to write its error
+  // Another thread of this rank is about to write its error, if nothing keeps it from running.
+  const auto deadline = Clock::now() + slow_wait;
+  while (!has_failed()) {
+    if (Clock::now() >= deadline) return error;
+    sched_yield();
+  }
   return sticky().error();
 }
 

@@ -151,8 +151,8 @@ class Comm {
                                        const Wait& wait) const;
   /// From any thread.
   void abort();
-  /// For peers, when the process ends.
-  void end_process();
+  /// Tells peers that the process ends, and waits for as long as that until they have heard it.
+  void end_process(const Deadline& deadline);
   /// Ends it in this error, unless there is one already. From any thread.
   void fail_in(const Error& error) { watch_->raise(error); }
 

@@ -5,9 +5,13 @@
 namespace strait {
 namespace {
 
+/// How long a process that ends waits until its peers have heard that, of all communicators together.
+constexpr std::int64_t farewell_ms = 500;
+
 /// Of a process that ends without having destroyed them. Peers need not take that for a death.
 void end_all(const std::vector<Comm*>& comms) {
-  for (Comm* comm : comms) comm->end_process();
+  const Deadline deadline = Deadline::after_ms(farewell_ms);
+  for (Comm* comm : comms) comm->end_process(deadline);
 }
 using CommsAtExit = LeftAtExit<Comm, end_all>;
 
@@ -15,10 +19,10 @@ using CommsAtExit = LeftAtExit<Comm, end_all>;
 
 void Comm::prepare_exit() { CommsAtExit::instance().add(*this); }
 
-void Comm::end_process() {
+void Comm::end_process(const Deadline& deadline) {
   if (has_failed() || !is_idle()) return;
   watch_->end_process();
-  transport_->tell_end();
+  transport_->tell_end(deadline);
 }
 
 Comm::~Comm() {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "plan/plan.hpp"
 #include "transport/link.hpp"
@@ -60,9 +61,9 @@ class Transport {
   /// Takes in what peers have sent for calls that this rank is still to make, as far as there is room for it. Between
   /// calls, by the rank's thread.
   virtual void take_in() {}
-  /// That this rank's process ends in good order: what its control says, to ranks that do not see that. When the
-  /// process ends, by any thread.
-  virtual void tell_end() {}
+  /// That this rank's process ends in good order: what its control says, to ranks that do not see that. Waits until they
+  /// have heard it, or for as long as that. When the process ends, by any thread.
+  virtual void tell_end(const Deadline& /*deadline*/) {}
 };
 
 }  // namespace strait

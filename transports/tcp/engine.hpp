@@ -82,8 +82,9 @@ class Engine {
     return peers_[rank].socket.end_reason();
   }
 
-  /// That this rank's process ends in good order; until that is heard, for at most half a second.
-  void say_ended();
+  /// Tells the peers that this rank's process ends in good order, and waits until they have heard it or the deadline
+  /// has passed.
+  void say_ended(const Deadline& deadline);
 
   // All that follows is called with this lock held. What opens something, and post(), throw where there is no memory.
   // Where what has to be sent or received finds none, the communicator fails on all ranks, and this one's links and

@@ -11,9 +11,6 @@ namespace strait::tcp {
 namespace {
 
 constexpr std::int64_t goodbye_ms = 2000;
-/// Of each communicator that a process leaves when it ends.
-constexpr std::int64_t end_ms = 500;
-
 }  // namespace
 
 /// The peers may still need what this rank has published. Their engines take it in whatever they do, so this takes long
@@ -31,8 +28,7 @@ void Engine::say_goodbye() {
 
 /// The system closes the connections of a process that ends, and what it has not sent by then may be lost. Who ends it
 /// may have interrupted a thread that holds the lock, and then does without.
-void Engine::say_ended() {
-  const Deadline deadline = Deadline::after_ms(end_ms);
+void Engine::say_ended(const Deadline& deadline) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   while (!lock && !deadline.expired()) {
     std::this_thread::yield();

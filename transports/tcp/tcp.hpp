@@ -30,7 +30,7 @@ class TcpTransport final : public Transport {
   std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const override;
   bool knows_calls(std::uint64_t sequence) override;
   void take_in() override;
-  void tell_end() override { engine_->say_ended(); }
+  void tell_end(const Deadline& deadline) override { engine_->say_ended(deadline); }
 
  private:
   std::uint32_t rank_;

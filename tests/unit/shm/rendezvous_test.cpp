@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -149,19 +150,14 @@ TEST(Meeting, StrangersDoNotTakeTheLeadersDescriptors) {
   EXPECT_TRUE(met->segment);
 }
 
-/// By a descriptor whose last close takes long.
-TEST(Meeting, AnotherUserDoesNotHoldTheLeaderUp) {
-  const testing::AnotherUser other;
-  if (!other) GTEST_SKIP() << "needs privileges";
-  const Secret secret = secret_of_this_test();
+/// Two ranks meet, and one stranger comes once their leader listens; whether the ranks have not been held up.
+bool meet_beside_a_stranger(const Secret& secret, const std::function<void()>& come) {
   const Deadline soon = Deadline::after_ms(5000);
   std::atomic<bool> listens{false};
   std::jthread leader([&] {
     RendezvousRequest request = request_of(0, secret);
     request.agree = [&](const Status& own) {
-      if (!listens) {
-        EXPECT_TRUE(other.sends_to(socket_name(secret), SOCK_SEQPACKET));
-      }
+      if (!listens) come();
       listens = true;
       return own;
     };
@@ -173,7 +169,16 @@ TEST(Meeting, AnotherUserDoesNotHoldTheLeaderUp) {
   const auto met = meet(request_of(1, secret));
   EXPECT_TRUE(met) << met.error().message;
   leader.join();
-  EXPECT_FALSE(soon.expired());
+  return !soon.expired();
+}
+
+/// By a descriptor whose last close takes long.
+TEST(Meeting, AnotherUserDoesNotHoldTheLeaderUp) {
+  const testing::AnotherUser other;
+  if (!other) GTEST_SKIP() << "needs privileges";
+  const Secret secret = secret_of_this_test();
+  EXPECT_TRUE(
+      meet_beside_a_stranger(secret, [&] { EXPECT_TRUE(other.sends_to(socket_name(secret), SOCK_SEQPACKET)); }));
 }
 
 /// What goes over the socket first, either way, and what is in the leader's table.
@@ -189,27 +194,13 @@ struct Greeting {
 /// The name is no secret.
 TEST(Meeting, WhoDoesNotKnowThePasswordIsAStranger) {
   const Secret secret = secret_of_this_test();
-  std::atomic<bool> listens{false};
-  std::jthread leader([&] {
-    RendezvousRequest request = request_of(0, secret);
-    UniqueFd stranger;
-    request.agree = [&](const Status& own) {
-      if (!listens) {
-        stranger = knock(socket_name(secret));
-        Greeting greeting{secret.password, {1, 0, 0, 0, 0}};
-        greeting.password.back() ^= std::byte{1};
-        EXPECT_EQ(::send(stranger.get(), &greeting, sizeof greeting, MSG_NOSIGNAL), ssize_t{sizeof greeting});
-      }
-      listens = true;
-      return own;
-    };
-    const auto met = meet(request);
-    ASSERT_TRUE(met) << met.error().message;
-    EXPECT_EQ(met->strangers_dropped, 1);
-  });
-  while (!listens) std::this_thread::yield();
-  const auto met = meet(request_of(1, secret));
-  EXPECT_TRUE(met) << met.error().message;
+  UniqueFd stranger;
+  EXPECT_TRUE(meet_beside_a_stranger(secret, [&] {
+    stranger = knock(socket_name(secret));
+    Greeting greeting{secret.password, {1, 0, 0, 0, 0}};
+    greeting.password.back() ^= std::byte{1};
+    EXPECT_EQ(::send(stranger.get(), &greeting, sizeof greeting, MSG_NOSIGNAL), ssize_t{sizeof greeting});
+  }));
 }
 
 /// Somebody else listens where the leader should, or it says what no leader says.

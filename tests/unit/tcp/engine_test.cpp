@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -19,28 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "failing_sockets.hpp"
 #include "transports/tcp/engine.hpp"
-
-namespace {
-/// The system has no memory for what goes by sockets; how often it was asked then.
-std::atomic<bool> is_short{false};
-std::atomic<int> refused{0};
-
-ssize_t call_unless_short(long number, int socket, const msghdr* message, int flags) {
-  if (!is_short) return syscall(number, socket, message, flags);
-  ++refused;
-  errno = ENOBUFS;
-  return -1;
-}
-}  // namespace
-
-/// In the place of the system's.
-extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  return call_unless_short(SYS_sendmsg, socket, message, flags);
-}
-extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
-  return call_unless_short(SYS_recvmsg, socket, message, flags);
-}
 
 namespace strait::tcp {
 namespace {
@@ -126,7 +105,7 @@ TEST_F(BarePeers, SignalsWithoutEndEndTheConnection) {
 /// ready all the while.
 TEST_F(BarePeers, ASystemShortOfMemoryIsAskedNowAndThen) {
   const HeaderBytes frame = encode({FrameKind::signal, 0, 7, 0, 0});
-  is_short = true;
+  testing::failing_sockets.fail(ENOBUFS);
   {
     const std::lock_guard lock(engine_->mutex());
     engine_->prepare_signals(1);
@@ -134,8 +113,8 @@ TEST_F(BarePeers, ASystemShortOfMemoryIsAskedNowAndThen) {
   }
   ASSERT_EQ(::send(peers_[2].get(), frame.data(), frame.size(), 0), static_cast<ssize_t>(frame.size()));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  is_short = false;
-  EXPECT_LT(refused.load(), 1000);
+  testing::failing_sockets.work_again();
+  EXPECT_LT(testing::failing_sockets.failed.load(), 1000);
   HeaderBytes heard{};
   EXPECT_TRUE(soon([&] { return ::recv(peers_[1].get(), heard.data(), heard.size(), 0) == header_bytes; }));
   EXPECT_EQ(heard, frame);
@@ -144,6 +123,18 @@ TEST_F(BarePeers, ASystemShortOfMemoryIsAskedNowAndThen) {
     return engine_->signals(7, 2) == 1;
   }));
   EXPECT_FALSE(engine_->has_died(1) || engine_->has_died(2));
+}
+
+/// A process may leave many communicators, and has one deadline for all of them.
+TEST_F(BarePeers, AreToldOfTheEndWhenThereIsNoTimeLeftToo) {
+  const auto begin = Deadline::Clock::now();
+  engine_->say_ended(Deadline::after_ms(0));
+  EXPECT_LT(Deadline::Clock::now() - begin, std::chrono::milliseconds(250)) << "peers that read nothing";
+  for (std::size_t rank : {1, 2}) {
+    HeaderBytes heard{};
+    ASSERT_EQ(::recv(peers_[rank].get(), heard.data(), heard.size(), 0), static_cast<ssize_t>(heard.size()));
+    EXPECT_EQ(decode(heard, 4096)->kind, FrameKind::ended);
+  }
 }
 
 /// Of a link without a message nothing can have been released, and of one message no two.

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,26 +9,8 @@
 #include <new>
 #include <vector>
 
+#include "failing_sockets.hpp"
 #include "transports/tcp/peer_socket.hpp"
-
-namespace {
-/// What the next call of either kind fails with; 0: it does not.
-int next_failure = 0;
-
-ssize_t call_unless_it_fails(long number, int socket, const msghdr* message, int flags) {
-  if (next_failure == 0) return syscall(number, socket, message, flags);
-  errno = std::exchange(next_failure, 0);
-  return -1;
-}
-}  // namespace
-
-/// In the place of the system's.
-extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  return call_unless_it_fails(SYS_sendmsg, socket, message, flags);
-}
-extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
-  return call_unless_it_fails(SYS_recvmsg, socket, message, flags);
-}
 
 namespace strait::tcp {
 namespace {
@@ -282,7 +263,7 @@ TEST(PeerSocket, AShortageOfTheSystemIsTriedAgain) {
     Pair pair;
     const Bytes stream = stream_of({{{FrameKind::signal, 0, 7, 0, 0}, {}}});
     pair.socket().queue({FrameKind::signal, 0, 7, 0, 0});
-    next_failure = shortage;
+    testing::failing_sockets.fail(shortage, 1);
     pair.socket().flush();
     EXPECT_TRUE(pair.socket().take_shortage());
     EXPECT_TRUE(pair.socket().is_open() && pair.socket().has_unsent());
@@ -290,7 +271,7 @@ TEST(PeerSocket, AShortageOfTheSystemIsTriedAgain) {
     EXPECT_FALSE(pair.socket().has_unsent());
     EXPECT_EQ(pair.receive(), stream);
     pair.send(stream);
-    next_failure = shortage;
+    testing::failing_sockets.fail(shortage, 1);
     pair.socket().read();
     EXPECT_TRUE(pair.socket().take_shortage());
     EXPECT_TRUE(pair.socket().is_open() && pair.taken.empty());
@@ -299,7 +280,7 @@ TEST(PeerSocket, AShortageOfTheSystemIsTriedAgain) {
     EXPECT_FALSE(pair.socket().take_shortage());
   }
   Pair pair;
-  next_failure = EHOSTUNREACH;
+  testing::failing_sockets.fail(EHOSTUNREACH, 1);
   pair.socket().read();
   EXPECT_FALSE(pair.socket().is_open());
 }
