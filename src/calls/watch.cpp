@@ -157,6 +157,11 @@ void Watch::tell_of_slow_wait(const std::string& who, milliseconds duration, std
     warn_of_wait(who, duration, name_of(rank));
 }
 
+void Watch::raise_timeout(const std::string& who, std::int64_t timeout_ms, std::uint32_t rank) {
+  raise({Code::timeout,
+         who + " has waited longer than its deadline of " + std::to_string(timeout_ms) + " ms for " + name_of(rank)});
+}
+
 /// A collective takes all ranks, though at the moment this one may wait for another, which will never call either:
 /// whose set-up the dead rank has failed, and that is in no collective that would tell it to the rest.
 void Watch::add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const {

@@ -84,6 +84,8 @@ class Watch {
   /// Tells of one, of this rank's GPU for another rank: the user, or where that rank has left all ranks, as an error.
   /// `who`: "a kernel on rank 1 (...)".
   void tell_of_slow_wait(const std::string& who, std::chrono::milliseconds duration, std::uint32_t rank);
+  /// Raises that such a wait has passed its deadline.
+  void raise_timeout(const std::string& who, std::int64_t timeout_ms, std::uint32_t rank);
 
   /// For the flight recorder: that this rank has waited a while for another one, or no longer does.
   void note_awaited(std::uint32_t rank) { controls_[peers_.rank]->awaited.store(rank + 1, std::memory_order_relaxed); }

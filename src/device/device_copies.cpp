@@ -228,8 +228,7 @@ void DeviceCopies::look_after() {
   }
   const std::string who = "a copy on " + watch.name_of(request_->rank);
   if (request_->timeout_ms != 0 && wait->duration.count() > request_->timeout_ms) {
-    watch.raise({Code::timeout, who + " has waited longer than its deadline of " +
-                                    std::to_string(request_->timeout_ms) + " ms for " + watch.name_of(wait->rank)});
+    watch.raise_timeout(who, request_->timeout_ms, wait->rank);
   } else if (wait->duration - told_ > Watch::slow_wait) {
     told_ = wait->duration;
     watch.tell_of_slow_wait(who, told_, wait->rank);

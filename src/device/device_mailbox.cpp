@@ -22,10 +22,7 @@ void tell_of_mailbox(kernels::Mailbox& mailbox, const DeviceRank::Request& reque
   peer = std::min(peer, request.ranks - 1);
   request.watch->note_awaited(peer);
   const std::string who = "a kernel on " + request.watch->name_of(request.rank);
-  if (event == Event::timeout)
-    request.watch->raise({Code::timeout, who + " has waited longer than its deadline of " +
-                                             std::to_string(request.timeout_ms) + " ms for " +
-                                             request.watch->name_of(peer)});
+  if (event == Event::timeout) request.watch->raise_timeout(who, request.timeout_ms, peer);
   if (event == Event::slow) request.watch->tell_of_slow_wait(who, Watch::slow_wait, peer);
 }
 
