@@ -15,6 +15,15 @@ static_assert(int(ncclFloat8e5m2) == straitFloat8e5m2 && int(ncclBfloat16) == st
 straitDataType_t type_of(ncclDataType_t type) { return static_cast<straitDataType_t>(type); }
 straitRedOp_t op_of(ncclRedOp_t op) { return static_cast<straitRedOp_t>(op); }
 
+/// What keeps a communicator that is there from being used for operations; nothing: none does.
+const char* over(const ncclComm& comm) {
+  if (comm.is_finalized.load(std::memory_order_relaxed)) return "the communicator is finalized";
+  if (comm.has_ended_itself.load(std::memory_order_relaxed))
+    return "the communicator was revoked (ncclCommRevoke), or aborted for a shrink (NCCL_SHRINK_ABORT). It can be "
+           "shrunk and destroyed";
+  return nullptr;
+}
+
 /// One operation, run now or recorded in the open group. `body` posts it on Strait's communicator and a stream: the
 /// program's, or none where ranks are the host's.
 template <class F>
@@ -23,10 +32,11 @@ ncclResult_t operation(const char* name, ncclComm_t handle, cudaStream_t stream,
     Group& group = Group::of_this_thread();
     std::string problem;
     ncclResult_t result = usable(handle, problem);
-    if (result == ncclSuccess && handle->is_finalized.load(std::memory_order_relaxed)) {
-      result = ncclInvalidUsage;
-      problem = "the communicator is finalized";
-    }
+    if (result == ncclSuccess)
+      if (const char* why = over(*handle)) {
+        result = ncclInvalidUsage;
+        problem = why;
+      }
     if (result != ncclSuccess) return group.note(failed(result, std::string(name) + ": " + problem));
     const Running running(handle);
     result = checked(body(handle->strait, handle->is_on_host ? nullptr : stream));

@@ -293,7 +293,10 @@ TEST(Abort, RevokeKeepsTheHandle) {
       EXPECT_EQ(ncclCommRevoke(comm, 1), ncclInvalidArgument);
       NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
     }
-    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    const auto sum = [&] { return ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr); };
+    EXPECT_EQ(sum(), rank == 0 ? ncclInvalidUsage : ncclRemoteError);
+    EXPECT_NE(std::string(ncclGetLastError(comm)).find(rank == 0 ? "was revoked" : "aborted"), std::string::npos)
+        << ncclGetLastError(comm);
     ncclResult_t error = ncclInternalError;
     NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
     EXPECT_EQ(error, rank == 0 ? ncclSuccess : ncclRemoteError);
@@ -301,8 +304,8 @@ TEST(Abort, RevokeKeepsTheHandle) {
       NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
       NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
       EXPECT_EQ(error, ncclSuccess);
+      EXPECT_EQ(sum(), ncclInvalidUsage);
     }
-    EXPECT_NE(std::string(ncclGetLastError(comm)).find("aborted"), std::string::npos) << ncclGetLastError(comm);
   });
 }
 

@@ -101,7 +101,7 @@ TEST(Shrink, EndsWhatRunsAndGoesOn) {
     check_sum(less, rank, {0, 1});
     NCCL_EXPECT_OK(ncclCommDestroy(less));
     Values values(1);
-    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclInvalidUsage);
     meet();
   });
 }
@@ -111,7 +111,8 @@ TEST(Shrink, AfterARevoke) {
   on_processes(3, [](ncclComm_t comm, int rank, int) {
     if (rank == 0) NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
     Values values(1);
-    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr),
+              rank == 0 ? ncclInvalidUsage : ncclRemoteError);
     int excluded[] = {1};
     ncclComm_t less = nullptr;
     if (rank == 1) return;
