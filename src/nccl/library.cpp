@@ -41,8 +41,8 @@ STRAIT_NCCL_ENTRY(const char*, ncclGetLastError, ncclComm_t comm) {
     ncclComm* live = live_comm(comm);
     if (live == nullptr || live->progress.load(std::memory_order_acquire) == ncclInProgress) return ncclSuccess;
     straitResult_t error = straitSuccess;
-    if (live->strait != nullptr && straitCommGetAsyncError(live->strait, &error) == straitSuccess &&
-        error != straitSuccess) {
+    if (live->strait != nullptr && !live->has_ended_itself &&
+        straitCommGetAsyncError(live->strait, &error) == straitSuccess && error != straitSuccess) {
       text = kept_text(straitGetLastError(live->strait));
       return ncclSuccess;
     }
