@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "bootstrap/serialize.hpp"
 #include "bootstrap/socket.hpp"
-#include "bootstrap/wire.hpp"
 #include "transports/tcp/wire.hpp"
 
 namespace strait::tcp {
