@@ -8,7 +8,7 @@
 
 #include "bootstrap/serialize.hpp"
 #include "bootstrap/socket.hpp"
-#include "transports/tcp/wire.hpp"
+#include "transports/tcp/frame.hpp"
 
 namespace strait::tcp {
 
