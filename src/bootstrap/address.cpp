@@ -68,13 +68,13 @@ Result<SocketAddress> from_sockaddr(const sockaddr* address) {
   return fail(Code::unsupported, "address family " + std::to_string(address->sa_family) + " is neither IPv4 nor IPv6");
 }
 
-void write_address(WireWriter& out, const SocketAddress& address) {
+void write_address(Serializer& out, const SocketAddress& address) {
   out.number(static_cast<std::uint8_t>(address.family));
   out.raw(address.bytes);
   out.number(address.port);
 }
 
-SocketAddress read_address(WireReader& in) {
+SocketAddress read_address(Deserializer& in) {
   SocketAddress address;
   address.family = in.number<std::uint8_t>();
   in.fill(address.bytes);

@@ -8,7 +8,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "bootstrap/wire.hpp"
+#include "bootstrap/serialize.hpp"
 
 namespace strait {
 
@@ -28,9 +28,9 @@ struct SocketAddress {
 /// Fails for families other than IPv4 and IPv6.
 Result<SocketAddress> from_sockaddr(const sockaddr* address);
 
-void write_address(WireWriter& out, const SocketAddress& address);
+void write_address(Serializer& out, const SocketAddress& address);
 /// Makes `in` fail if the family is neither 4 nor 6.
-SocketAddress read_address(WireReader& in);
+SocketAddress read_address(Deserializer& in);
 
 struct HostPort {
   std::string host;

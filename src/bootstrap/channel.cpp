@@ -7,14 +7,14 @@ namespace strait {
 namespace {
 
 Bytes with_head(const OperationHead& head, std::span<const std::byte> data) {
-  WireWriter out;
+  Serializer out;
   write_head(out, head);
   out.raw(data);
   return out.take();
 }
 
 Bytes encode_table(const std::vector<std::optional<Bytes>>& parts) {
-  WireWriter out;
+  Serializer out;
   for (const auto& part : parts) {
     out.number(static_cast<std::uint32_t>(part->size()));
     out.raw(*part);
@@ -105,7 +105,7 @@ Result<std::vector<Bytes>> Channel::gather(Kind kind, std::span<const std::byte>
     for (Neighbour& neighbour : neighbours_)
       if (is_child(neighbour)) neighbour.connection.send(FrameType::table, payload);
   };
-  operation.take = [&](Neighbour& from, const Frame& frame, const OperationHead& head, WireReader& in) -> Status {
+  operation.take = [&](Neighbour& from, const Frame& frame, const OperationHead& head, Deserializer& in) -> Status {
     if (frame.type == FrameType::contribution && is_child(from) && head.origin > 0 && head.origin < ranks_ &&
         !parts[static_cast<std::size_t>(head.origin)]) {
       auto data = in.rest();
@@ -155,7 +155,7 @@ Result<Bytes> Channel::broadcast(std::span<const std::byte> mine, int root, cons
     for (Neighbour& neighbour : neighbours_)
       if (neighbour.rank != source) neighbour.connection.send(FrameType::broadcast, payload);
   };
-  operation.take = [&](Neighbour& from, const Frame& frame, const OperationHead&, WireReader& in) -> Status {
+  operation.take = [&](Neighbour& from, const Frame& frame, const OperationHead&, Deserializer& in) -> Status {
     if (frame.type != FrameType::broadcast)
       return fail(Code::internal_error, "an unexpected frame from " + describe(from.rank));
     auto rest = in.rest();

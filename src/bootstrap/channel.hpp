@@ -76,7 +76,7 @@ class Channel {
   struct Operation {
     OperationHead head;
     std::function<bool(const Neighbour&)> needs;  ///< the operation cannot go on without this neighbour
-    std::function<Status(Neighbour&, const Frame&, const OperationHead&, WireReader&)> take;
+    std::function<Status(Neighbour&, const Frame&, const OperationHead&, Deserializer&)> take;
     std::function<bool()> done;
     std::function<std::vector<int>()> missing;  ///< ranks not heard of, as far as this rank can tell
   };

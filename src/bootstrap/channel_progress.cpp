@@ -93,7 +93,7 @@ Status Channel::take_frames(Neighbour& neighbour, Operation& operation) {
   while (!neighbour.inbox.empty() && !operation.done() && operation.needs(neighbour)) {
     Frame frame = std::move(neighbour.inbox.front());
     neighbour.inbox.pop_front();
-    WireReader in(frame.payload);
+    Deserializer in(frame.payload);
     OperationHead head = read_head(in);
     const OperationHead& mine = operation.head;
     bool same_root = head.operation != kind_broadcast || head.origin == mine.origin;

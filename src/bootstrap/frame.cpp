@@ -19,7 +19,7 @@ std::string printable(std::span<const std::byte> bytes) {
 }  // namespace
 
 void append_frame(Bytes& out, FrameType type, std::span<const std::byte> payload) {
-  WireWriter header;
+  Serializer header;
   header.number(frame_magic);
   header.number(static_cast<std::uint16_t>(type));
   header.number(static_cast<std::uint32_t>(payload.size()));
@@ -44,11 +44,11 @@ Bytes FrameParser::take_rest() {
 
 Result<std::optional<Frame>> FrameParser::next() {
   auto waiting = std::span<const std::byte>(buffer_).subspan(consumed_);
-  if (waiting.size() >= sizeof(frame_magic) && WireReader(waiting).number<std::uint16_t>() != frame_magic)
+  if (waiting.size() >= sizeof(frame_magic) && Deserializer(waiting).number<std::uint16_t>() != frame_magic)
     return fail(Code::remote_error,
                 "the peer does not speak Strait's protocol: it sent \"" + printable(waiting) + "\"");
   if (waiting.size() < frame_header_bytes) return std::nullopt;
-  WireReader header(waiting.subspan(sizeof(frame_magic)));
+  Deserializer header(waiting.subspan(sizeof(frame_magic)));
   auto type = header.number<std::uint16_t>();
   auto payload_bytes = header.number<std::uint32_t>();
   if (type < static_cast<int>(FrameType::hello) || type > static_cast<int>(FrameType::goodbye))

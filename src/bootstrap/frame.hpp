@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "bootstrap/wire.hpp"
+#include "bootstrap/serialize.hpp"
 
 namespace strait {
 

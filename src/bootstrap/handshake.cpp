@@ -16,7 +16,7 @@ constexpr std::string_view client_role = "strait client";
 constexpr std::string_view server_role = "strait server";
 
 Bytes transcript(std::string_view role, Purpose purpose, const Nonce& client, const Nonce& server) {
-  WireWriter out;
+  Serializer out;
   out.text(role);
   out.number(static_cast<std::uint8_t>(purpose));
   out.raw(client);
@@ -63,7 +63,7 @@ ClientHandshake::ClientHandshake(const Key& key, Purpose purpose, std::string se
 }
 
 Bytes ClientHandshake::hello() const {
-  WireWriter out;
+  Serializer out;
   out.number(protocol_version);
   out.number(static_cast<std::uint8_t>(purpose_));
   out.raw(nonce_);
@@ -73,7 +73,7 @@ Bytes ClientHandshake::hello() const {
 Result<Bytes> ClientHandshake::answer(const Frame& challenge) const {
   if (challenge.type != FrameType::challenge)
     return fail(Code::remote_error, server_ + " does not follow Strait's protocol");
-  WireReader in(challenge.payload);
+  Deserializer in(challenge.payload);
   auto version = in.number<std::uint16_t>();
   if (!in.failed() && version != protocol_version)
     return fail(Code::mismatch, server_ + " speaks version " + std::to_string(version) +
@@ -98,7 +98,7 @@ ServerHandshake::ServerHandshake(const Key& key, Purpose purpose) : key_(key), p
 
 Result<Bytes> ServerHandshake::take_hello(const Frame& frame) {
   if (frame.type != FrameType::hello) return fail(Code::remote_error, "a frame other than a hello");
-  WireReader in(frame.payload);
+  Deserializer in(frame.payload);
   auto version = in.number<std::uint16_t>();
   auto purpose = in.number<std::uint8_t>();
   in.fill(client_nonce_);
@@ -106,7 +106,7 @@ Result<Bytes> ServerHandshake::take_hello(const Frame& frame) {
   if (in.failed() || version == protocol_version) STRAIT_TRY(in.finish("hello"));
   if (purpose != static_cast<std::uint8_t>(purpose_)) return fail(Code::remote_error, "a hello for another purpose");
   Proof proof = prove(key_, transcript(server_role, purpose_, client_nonce_, nonce_));
-  WireWriter out;
+  Serializer out;
   out.number(protocol_version);
   out.raw(nonce_);
   out.raw(proof);
@@ -118,7 +118,7 @@ Result<Bytes> ServerHandshake::take(const Frame& frame) {
   if (state_ == State::expects_hello) return take_hello(frame);
   if (state_ != State::expects_proof || frame.type != FrameType::proof)
     return fail(Code::remote_error, "a frame other than a proof");
-  WireReader in(frame.payload);
+  Deserializer in(frame.payload);
   Proof proof{};
   in.fill(proof);
   STRAIT_TRY(in.finish("proof"));

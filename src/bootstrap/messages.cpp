@@ -31,7 +31,7 @@ class Encoder {
   Bytes take() { return out_.take(); }
 
  private:
-  WireWriter out_;
+  Serializer out_;
 };
 
 class Decoder {
@@ -59,57 +59,57 @@ class Decoder {
   Status finish(std::string_view what) const { return in_.finish(what); }
 
  private:
-  WireReader in_;
+  Deserializer in_;
 };
 
-template <class Wire>
-void pass(Wire& wire, JoinMessage& message) {
-  wire.number(message.rank);
-  wire.number(message.ranks);
-  wire.number(message.remaining_ms);
-  wire.text(message.host_name, max_name_bytes);
-  wire.number(message.pid);
-  wire.address(message.listener);
-  wire.settings(message.settings);
+template <class Coder>
+void pass(Coder& coder, JoinMessage& message) {
+  coder.number(message.rank);
+  coder.number(message.ranks);
+  coder.number(message.remaining_ms);
+  coder.text(message.host_name, max_name_bytes);
+  coder.number(message.pid);
+  coder.address(message.listener);
+  coder.settings(message.settings);
 }
 
-template <class Wire>
-void pass(Wire& wire, WelcomeMessage& message) {
-  wire.bytes(message.session);
-  wire.address(message.parent);
+template <class Coder>
+void pass(Coder& coder, WelcomeMessage& message) {
+  coder.bytes(message.session);
+  coder.address(message.parent);
 }
 
-template <class Wire>
-void pass(Wire& wire, LinkMessage& message) {
-  wire.bytes(message.session);
-  wire.number(message.rank);
+template <class Coder>
+void pass(Coder& coder, LinkMessage& message) {
+  coder.bytes(message.session);
+  coder.number(message.rank);
 }
 
-template <class Wire>
-void pass(Wire& wire, PeerInfo& info) {
-  wire.number(info.rank);
-  wire.text(info.host_name, max_name_bytes);
-  wire.text(info.host_id, max_name_bytes);
-  wire.number(info.pid);
-  wire.bytes(info.process_token);
-  wire.number(info.network_namespace);
-  wire.number(info.uid);
-  wire.address(info.meeting);
+template <class Coder>
+void pass(Coder& coder, PeerInfo& info) {
+  coder.number(info.rank);
+  coder.text(info.host_name, max_name_bytes);
+  coder.text(info.host_id, max_name_bytes);
+  coder.number(info.pid);
+  coder.bytes(info.process_token);
+  coder.number(info.network_namespace);
+  coder.number(info.uid);
+  coder.address(info.meeting);
 }
 
 template <class Message>
 Bytes encode_fields(Message message) {
-  Encoder wire;
-  pass(wire, message);
-  return wire.take();
+  Encoder coder;
+  pass(coder, message);
+  return coder.take();
 }
 
 template <class Message>
 Result<Message> decode_fields(std::span<const std::byte> payload, std::string_view what) {
-  Decoder wire(payload);
+  Decoder coder(payload);
   Message message;
-  pass(wire, message);
-  STRAIT_TRY(wire.finish(what));
+  pass(coder, message);
+  STRAIT_TRY(coder.finish(what));
   return message;
 }
 
@@ -138,14 +138,14 @@ Result<PeerInfo> decode_peer_info(std::span<const std::byte> payload) {
 }
 
 Bytes encode(const Error& error) {
-  WireWriter out;
+  Serializer out;
   out.number(static_cast<std::int32_t>(error.code));
   out.text(std::string_view(error.message).substr(0, max_error_bytes));
   return out.take();
 }
 
 Result<Error> decode_error(std::span<const std::byte> payload) {
-  WireReader in(payload);
+  Deserializer in(payload);
   auto code = in.number<std::int32_t>();
   std::string message = in.text(max_error_bytes);
   if (code <= static_cast<int>(Code::success) || code > static_cast<int>(Code::in_progress)) in.reject();
@@ -153,13 +153,13 @@ Result<Error> decode_error(std::span<const std::byte> payload) {
   return Error{static_cast<Code>(code), std::move(message)};
 }
 
-void write_head(WireWriter& out, const OperationHead& head) {
+void write_head(Serializer& out, const OperationHead& head) {
   out.number(head.operation);
   out.number(head.sequence);
   out.number(head.origin);
 }
 
-OperationHead read_head(WireReader& in) {
+OperationHead read_head(Deserializer& in) {
   OperationHead head;
   head.operation = in.number<std::uint8_t>();
   head.sequence = in.number<std::uint64_t>();

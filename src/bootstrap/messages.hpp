@@ -56,7 +56,7 @@ struct OperationHead {
   std::int32_t origin = 0;  ///< whose data follows (contribution), or who broadcasts
   bool operator==(const OperationHead&) const = default;
 };
-void write_head(WireWriter& out, const OperationHead& head);
-OperationHead read_head(WireReader& in);
+void write_head(Serializer& out, const OperationHead& head);
+OperationHead read_head(Deserializer& in);
 
 }  // namespace strait

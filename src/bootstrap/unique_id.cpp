@@ -10,7 +10,7 @@ constexpr std::uint64_t unique_id_magic = 0x44492d5449415254;  // "TRAIT-ID"
 }  // namespace
 
 std::array<std::byte, unique_id_bytes> UniqueId::pack() const {
-  WireWriter out;
+  Serializer out;
   out.number(unique_id_magic);
   out.number(protocol_version);
   out.number(static_cast<std::uint8_t>(root_may_be_late));
@@ -26,7 +26,7 @@ Result<UniqueId> unpack_unique_id(std::span<const std::byte> bytes) {
   if (bytes.size() != unique_id_bytes)
     return fail(Code::invalid_argument,
                 "a unique id has " + std::to_string(unique_id_bytes) + " bytes, not " + std::to_string(bytes.size()));
-  WireReader in(bytes);
+  Deserializer in(bytes);
   UniqueId id;
   auto magic = in.number<std::uint64_t>();
   auto version = in.number<std::uint16_t>();

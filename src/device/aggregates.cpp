@@ -114,7 +114,7 @@ AggregatedCall aggregated(const DeviceCalls& calls, const Call& call, const Shar
   aggregated.bytes = static_cast<std::uint32_t>(rows.bytes);
   aggregated.whole_bytes = static_cast<std::uint32_t>(rows.whole_bytes);
   aggregated.chunk_bytes = parts.chunk_bytes;
-  aggregated.pieces = kernels::pieces_of(share.through.wire, std::min(rows.bytes, std::size_t{parts.chunk_bytes}));
+  aggregated.pieces = kernels::pieces_of(share.through.protocol, std::min(rows.bytes, std::size_t{parts.chunk_bytes}));
   aggregated.rounds = kernels::rounds_of(rows.bytes, parts);
   aggregated.call = StartedCalls::mark_of(signature);
   aggregated.to = static_cast<std::uint16_t>(rows.send.ranks);
@@ -129,9 +129,9 @@ AggregatedCall aggregated(const DeviceCalls& calls, const Call& call, const Shar
   return aggregated;
 }
 
-AggregateLaunch empty_launch(const kernels::Ring& ring, kernels::Wire wire, const Call& like) {
+AggregateLaunch empty_launch(const kernels::Ring& ring, kernels::Protocol protocol, const Call& like) {
   AggregateLaunch launch{
-      .wire = wire, .reduces = is_reduction(like.collective), .type = like.type, .stream = like.stream};
+      .protocol = protocol, .reduces = is_reduction(like.collective), .type = like.type, .stream = like.stream};
   launch.argument.ring = ring;
   std::fill(std::begin(launch.argument.call_of_block), std::end(launch.argument.call_of_block), Aggregate::no_call);
   return launch;
@@ -157,7 +157,7 @@ std::size_t aggregated_calls(const DeviceCalls& calls, std::span<const Call> gro
     if (!through) break;
     // One kernel, and what bounds its blocks.
     const Call& leader = group.front();
-    if (first && (through->wire != first->wire || call.max_sms != leader.max_sms ||
+    if (first && (through->protocol != first->protocol || call.max_sms != leader.max_sms ||
                   is_reduction(call.collective) != is_reduction(leader.collective) ||
                   (is_reduction(call.collective) && call.type != leader.type)))
       break;
@@ -177,7 +177,8 @@ std::vector<AggregateLaunch> launches_of_aggregate(const DeviceCalls& calls, std
     AggregatedCall call = aggregated(calls, group[i], shares[i]);
     call.first_lane = static_cast<std::uint8_t>(first_lane);
     call.first_block = static_cast<std::uint8_t>(first_block);
-    if (launches.empty() || !together) launches.push_back(empty_launch(calls.ring(), shares[i].through.wire, group[i]));
+    if (launches.empty() || !together)
+      launches.push_back(empty_launch(calls.ring(), shares[i].through.protocol, group[i]));
     add(call, launches.back());
     first_block += call.blocks;
     first_lane += std::uint32_t{call.blocks} * call.width;

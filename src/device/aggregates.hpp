@@ -15,7 +15,7 @@ namespace strait {
 /// Collectives of a group in one launch (NCCL calls that aggregated operations): each has lanes of its own, so that
 /// they do not wait for one another, and a launch costs as much as one of them alone.
 struct AggregateLaunch {
-  kernels::Wire wire = kernels::Wire::lines;
+  kernels::Protocol protocol = kernels::Protocol::lines;
   bool reduces = false;
   DataType type = DataType::uint8;
   void* stream = nullptr;

@@ -79,7 +79,7 @@ Status CudaRank::prepare() {
   STRAIT_ASSIGN(launcher_, cuda::Launcher::open(request_.device));
   STRAIT_TRY(load_kernels());
   stages.done("kernels");
-  STRAIT_ASSIGN(const int compiled, cuda::compiled_for(kernels::two_hop_copy_kernel(kernels::Wire::bulk)));
+  STRAIT_ASSIGN(const int compiled, cuda::compiled_for(kernels::two_hop_copy_kernel(kernels::Protocol::bulk)));
   overlaps_launches_ = compiled >= kernels::least_overlapping_capability;
   ring_ = arenas_.ring();
   calls_ = calls_over(ring_, arenas_.most_blocks());
@@ -145,9 +145,9 @@ Status CudaRank::open_order() {
 }
 
 Status CudaRank::load_kernels() {
-  std::vector<kernels::Wire> wires{kernels::flagged_wire(arenas_.ring()), kernels::Wire::bulk};
-  if (!arenas_.islands().empty()) wires.push_back(kernels::flagged_wire(arenas_.island_ring()));
-  for (const kernels::Wire wire : wires) STRAIT_TRY(cuda::load_kernels(kernels::all_kernels(wire)));
+  std::vector<kernels::Protocol> protocols{kernels::flagged_protocol(arenas_.ring()), kernels::Protocol::bulk};
+  if (!arenas_.islands().empty()) protocols.push_back(kernels::flagged_protocol(arenas_.island_ring()));
+  for (const kernels::Protocol protocol : protocols) STRAIT_TRY(cuda::load_kernels(kernels::all_kernels(protocol)));
   if (!arenas_.ring().has_async_copies && !arenas_.island_ring().has_async_copies) return {};
   for (const kernels::PipedKernel& piped : kernels::all_piped_kernels())
     STRAIT_TRY(check(cudaFuncSetAttribute(piped.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

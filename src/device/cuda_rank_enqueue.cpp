@@ -27,11 +27,13 @@ const void* kernel_of(const DeviceLaunch& what, const Call& call) {
   }
   const bool one_hop = std::holds_alternative<kernels::Exchange>(what.argument);
   if (what.prompt)
-    return what.reduces ? kernels::prompt_reduce_kernel(what.wire, call.type) : kernels::prompt_copy_kernel(what.wire);
+    return what.reduces ? kernels::prompt_reduce_kernel(what.protocol, call.type)
+                        : kernels::prompt_copy_kernel(what.protocol);
   if (what.reduces)
-    return one_hop ? kernels::exchange_reduce_kernel(what.wire, call.type, call.op)
-                   : kernels::two_hop_reduce_kernel(what.wire, call.type, call.op);
-  return one_hop ? kernels::exchange_copy_kernel(what.wire, what.apart) : kernels::two_hop_copy_kernel(what.wire);
+    return one_hop ? kernels::exchange_reduce_kernel(what.protocol, call.type, call.op)
+                   : kernels::two_hop_reduce_kernel(what.protocol, call.type, call.op);
+  return one_hop ? kernels::exchange_copy_kernel(what.protocol, what.apart)
+                 : kernels::two_hop_copy_kernel(what.protocol);
 }
 
 /// A step of DeviceIslands whose blocks do not lie one after the other: kernels know that, and nothing else does.
@@ -79,8 +81,8 @@ Result<CallOrder::Tail> CudaRank::launch_all(std::vector<DeviceLaunch> launches,
 
 Status CudaRank::launch(AggregateLaunch& what) {
   what.argument.ring.finished = order_->finished();
-  const void* const kernel =
-      what.reduces ? kernels::aggregate_reduce_kernel(what.wire, what.type) : kernels::aggregate_copy_kernel(what.wire);
+  const void* const kernel = what.reduces ? kernels::aggregate_reduce_kernel(what.protocol, what.type)
+                                          : kernels::aggregate_copy_kernel(what.protocol);
   STRAIT_TRY(launcher_->launch(kernel, &what.argument, {what.blocks, what.threads, overlaps_launches_}, what.stream));
   order_->launched(what.blocks);
   return {};

@@ -107,7 +107,7 @@ Status DeviceArenas::open_islands(const DeviceRank::Request& request, kernels::M
   if (islands_.size() > 1) {
     // By PCIe an island spares nothing on its GPUs' own links, and it changes the order of sums: only for who asks.
     const bool pays = !request.options.p2p->groups.empty() || island_ring_.ranks == 1 ||
-                      kernels::flagged_wire(island_ring_) == kernels::Wire::lines;
+                      kernels::flagged_protocol(island_ring_) == kernels::Protocol::lines;
     STRAIT_TRY(request.agree(pays ? Status() : fail(Code::unsupported, why + ". NVLink does not join the others"),
                              "use islands that STRAIT_P2P does not name"));
     why_staged_ = why + ". Islands whose GPUs reach one another: " + describe(islands_);

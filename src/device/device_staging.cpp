@@ -64,7 +64,7 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
 /// nothing lies yet, and no packets ever.
 Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const ArenaLayout& layout) {
   if (request.ranks == 1 || exchange_rates_.is_settled) return {};
-  const std::size_t begin_bytes = layout.slots[static_cast<std::size_t>(kernels::Wire::bulk)].offset_bytes;
+  const std::size_t begin_bytes = layout.slots[static_cast<std::size_t>(kernels::Protocol::bulk)].offset_bytes;
   std::byte* const slots = staging_[request.rank].data() + begin_bytes;
   auto copies =
       ExchangeCopies::open({request.device, std::span(slots, layout.size_bytes - begin_bytes), request.goes_on});
@@ -191,7 +191,7 @@ Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
   reducers_ring_.staged = true;
   reducers_ring_.arenas[cpu_reducers::ReducerMemory::gpu] = memory + layout.up(place);
   reducers_ring_.arenas[cpu_reducers::ReducerMemory::threads] = memory + layout.down(place);
-  reducers_ring_.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout.wire_slots(place);
+  reducers_ring_.slots[static_cast<std::size_t>(kernels::Protocol::bulk)] = layout.protocol_slots(place);
   reducers_ring_.members[cpu_reducers::ReducerMemory::gpu] = static_cast<std::uint8_t>(request.rank);
   reducers_ring_.members[cpu_reducers::ReducerMemory::threads] = awaits_reducers;
   return {};

@@ -3,7 +3,7 @@
 #include "kernels/arithmetic.cuh"
 #include "kernels/other_types.cuh"
 #include "kernels/pair_arithmetic.cuh"
-#include "kernels/wire.cuh"
+#include "kernels/protocol.cuh"
 
 /// The kernel of Add (launch.hpp).
 namespace strait::kernels {

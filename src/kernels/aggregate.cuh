@@ -3,7 +3,7 @@
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/exchange.cuh"
 
-/// The kernels of Aggregate (launch.hpp): those of an Exchange, over any wire, but every block has a call of its own.
+/// The kernels of Aggregate (launch.hpp): those of an Exchange, by any protocol, but every block has a call of its own.
 namespace strait::kernels {
 
 /// What a block carries out, in the place of an Exchange: a call of one hop, or one hop of a call.
@@ -89,36 +89,36 @@ __device__ __forceinline__ bool has_call(const Aggregate& aggregate) {
   return false;
 }
 
-template <class W>
+template <class P>
 __device__ __forceinline__ void copy_aggregated(const AggregatePart& part) {
-  if constexpr (W::flags_slots) {
+  if constexpr (P::flags_slots) {
     bulk_copy(part, shared_memory<BulkExchangeRound>());
   } else {
-    flagged_copy<W, false>(part, shared_memory<ExchangeRound>());
+    flagged_copy<P, false>(part, shared_memory<ExchangeRound>());
   }
 }
 
-template <class W>
+template <class P>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_constant__ Aggregate aggregate) {
   if (!has_call(aggregate)) return;
-  copy_aggregated<W>(part_of(aggregate, aggregate.calls[aggregate.call_of_block[blockIdx.x]]));
+  copy_aggregated<P>(part_of(aggregate, aggregate.calls[aggregate.call_of_block[blockIdx.x]]));
 }
 
 /// For every operation: what there is to add up is too little, or comes too slowly, for a kernel of sums alone to be
 /// faster. Of two hops a block passes on the sums of its own lanes, and waits for no other.
-template <class W, KernelType kind>
+template <class P, KernelType kind>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_reduce(const __grid_constant__ Aggregate aggregate) {
   if (!has_call(aggregate)) return;
   const AggregatedCall& call = aggregate.calls[aggregate.call_of_block[blockIdx.x]];
   const AggregatePart part = part_of(aggregate, call);
   const Operation operation{call.op, call.type, part.ring.averaged, call.premul_scalar};
   bool done = false;
-  if constexpr (W::flags_slots) {
+  if constexpr (P::flags_slots) {
     done = bulk_reduce<type_of(kind)>(part, operation, shared_memory<BulkExchangeRound>());
   } else {
-    done = flagged_reduce<W, type_of(kind), false>(part, operation, shared_memory<ExchangeRound>());
+    done = flagged_reduce<P, type_of(kind), false>(part, operation, shared_memory<ExchangeRound>());
   }
-  if (done && takes_two_hops(call)) copy_aggregated<W>(part_of(aggregate, call, true));
+  if (done && takes_two_hops(call)) copy_aggregated<P>(part_of(aggregate, call, true));
 }
 
 }  // namespace strait::kernels

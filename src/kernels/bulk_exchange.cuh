@@ -167,7 +167,7 @@ __device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operatio
 }
 
 /// A template only so that a header may hold it.
-template <class W = Bulk>
+template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) bulk_exchange_copy(const __grid_constant__ Exchange exchange) {
   bulk_copy(exchange, shared_memory<BulkExchangeRound>());
 }

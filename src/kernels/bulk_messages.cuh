@@ -84,11 +84,11 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
 }
 
 /// Templates only so that a header may hold them.
-template <class W = Bulk>
+template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_constant__ Exchange exchange) {
   run_messages(exchange);
 }
-template <class W = Bulk>
+template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) offered_messages(const __grid_constant__ OfferedMessages messages) {
   run_messages(messages);
 }

@@ -168,7 +168,7 @@ __device__ __forceinline__ void relay(const TwoHop& call, const BulkTwoHopRound&
 }
 
 /// A template only so that a header may hold it.
-template <class W = Bulk>
+template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<BulkTwoHopRound>();
   const Ring& ring = call.ring;

@@ -6,25 +6,25 @@
 #include "kernels/other_types.cuh"
 #include "kernels/receive.cuh"
 
-/// What becomes of this rank's own part of one lane's round, and of what comes to it: over any wire, and at any address
-/// and of any length.
+/// What becomes of this rank's own part of one lane's round, and of what comes to it: by any protocol, and at any
+/// address and of any length.
 namespace strait::kernels {
 
 /// Copies the part of one of the block's lanes that does not leave this rank.
-template <class W>
+template <class P>
 __device__ __forceinline__ void copy_own(const Own& own, std::uint32_t pieces) {
   if (own.bytes == 0 || own.output == own.input) return;
   for_tasks<batch_size>(pieces, [&](const std::uint32_t(&numbers)[batch_size]) {
     Granule values[batch_size];
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
-      const Place place = W::place_of(numbers[b], own.bytes);
-      values[b] = UserBytes<W::stride>(own.input).load(place.offset, place.valid);
+      const Place place = P::place_of(numbers[b], own.bytes);
+      values[b] = UserBytes<P::stride>(own.input).load(place.offset, place.valid);
     }
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
-      const Place place = W::place_of(numbers[b], own.bytes);
-      UserBytes<W::stride>(own.output).store(place.offset, place.valid, values[b]);
+      const Place place = P::place_of(numbers[b], own.bytes);
+      UserBytes<P::stride>(own.output).store(place.offset, place.valid, values[b]);
     }
     return true;
   });
@@ -60,18 +60,18 @@ class PeersInTurn {
 
 /// Adds the granules of all contributors to some places, in rank order. `chunks` by position; this rank's own
 /// contributions are `mine`; `has_more`: as of receive(). False: gave up.
-template <class W, class R>
+template <class P, class R>
 __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* chunks, std::uint32_t contributors,
-                                              const Place (&places)[W::reduce_batch],
-                                              const Granule (&mine)[W::reduce_batch], const Operation& operation,
-                                              R (&reductions)[W::reduce_batch], bool has_more = true) {
-  constexpr int batch = W::reduce_batch;
+                                              const Place (&places)[P::reduce_batch],
+                                              const Granule (&mine)[P::reduce_batch], const Operation& operation,
+                                              R (&reductions)[P::reduce_batch], bool has_more = true) {
+  constexpr int batch = P::reduce_batch;
   bool is_first = true;
   for (std::uint32_t first = 0; first == 0 || first + 1 < ring.ranks; first += peers_at_once) {
     const PeersInTurn turn(ring, first);
     Granule values[peers_at_once * batch];
     Awaited awaited[peers_at_once * batch];
-    clear<W>(values);
+    clear<P>(values);
 #pragma unroll
     for (std::uint32_t i = 0; i < peers_at_once; ++i) {
       const bool reads = turn.has(i) && (contributors >> turn.peer(i) & 1) != 0;
@@ -81,7 +81,7 @@ __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* 
         awaited[i * batch + b] = {reads && places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag,
                                   turn.peer(i)};
     }
-    if (!receive<W, true>(ring, awaited, values, has_more)) return false;
+    if (!receive<P, true>(ring, awaited, values, has_more)) return false;
 #pragma unroll
     for (std::uint32_t i = 0; i <= peers_at_once; ++i) {
       const bool is_own = turn.is_own(i), is_behind = turn.is_behind_own(i);
@@ -107,23 +107,23 @@ __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* 
 }
 
 /// Reduces the chunk of one of the block's lanes. `Call`: an Exchange, or what stands for one. False: gave up.
-template <class W, DataType type, bool sum_only, class Call, class Contribution>
+template <class P, DataType type, bool sum_only, class Call, class Contribution>
 __device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own& own, const Incoming* incoming,
                                                  const Operation& operation, Contribution&& contribute) {
-  return for_tasks<W::reduce_batch>(exchange.pieces, [&](const std::uint32_t(&numbers)[W::reduce_batch]) {
-    Place places[W::reduce_batch];
-    Granule mine[W::reduce_batch];
-    Reduction<type, sum_only, Granule> reductions[W::reduce_batch];
+  return for_tasks<P::reduce_batch>(exchange.pieces, [&](const std::uint32_t(&numbers)[P::reduce_batch]) {
+    Place places[P::reduce_batch];
+    Granule mine[P::reduce_batch];
+    Reduction<type, sum_only, Granule> reductions[P::reduce_batch];
 #pragma unroll
-    for (int b = 0; b < W::reduce_batch; ++b) {
-      places[b] = W::place_of(numbers[b], own.bytes);
-      mine[b] = contribute(UserBytes<W::stride>(own.input).load(places[b].offset, places[b].valid));
+    for (int b = 0; b < P::reduce_batch; ++b) {
+      places[b] = P::place_of(numbers[b], own.bytes);
+      mine[b] = contribute(UserBytes<P::stride>(own.input).load(places[b].offset, places[b].valid));
     }
-    const bool has_more = W::reduce_batch > 1 || exchange.ring.ranks > 2;  // in bulk two places are of the first peer
-    if (!reduce_places<W>(exchange.ring, incoming, ~0u, places, mine, operation, reductions, has_more)) return false;
+    const bool has_more = P::reduce_batch > 1 || exchange.ring.ranks > 2;  // in bulk two places are of the first peer
+    if (!reduce_places<P>(exchange.ring, incoming, ~0u, places, mine, operation, reductions, has_more)) return false;
 #pragma unroll
-    for (int b = 0; b < W::reduce_batch; ++b)
-      UserBytes<W::stride>(own.output).store(places[b].offset, places[b].valid, reductions[b].result(operation));
+    for (int b = 0; b < P::reduce_batch; ++b)
+      UserBytes<P::stride>(own.output).store(places[b].offset, places[b].valid, reductions[b].result(operation));
     return true;
   });
 }
@@ -131,30 +131,30 @@ __device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own
 /// Reduces the chunk of this iteration of one of the block's lanes, keeps it if this rank is a receiver, and sends it
 /// to the others. `reduce(places, values)` makes granules of the result, of which `values` are this rank's own
 /// contributions.
-template <class W, class Contribution, class Reduce>
+template <class P, class Contribution, class Reduce>
 __device__ __forceinline__ bool reduce_own(const TwoHop& call, const Own& own, const Outgoing* results_out,
                                            Contribution&& contribution, Reduce&& reduce) {
   if (own.bytes == 0) return true;
   const std::uint32_t rank = call.ring.rank, peers = call.ring.ranks - 1;
   const bool keeps = has(call.receivers, rank), contributes = has(call.contributors, rank);
-  return for_tasks<W::reduce_batch>(call.pieces, [&](const std::uint32_t(&numbers)[W::reduce_batch]) {
-    Place places[W::reduce_batch];
-    Granule values[W::reduce_batch] = {};
+  return for_tasks<P::reduce_batch>(call.pieces, [&](const std::uint32_t(&numbers)[P::reduce_batch]) {
+    Place places[P::reduce_batch];
+    Granule values[P::reduce_batch] = {};
 #pragma unroll
-    for (int b = 0; b < W::reduce_batch; ++b) {
-      places[b] = W::place_of(numbers[b], own.bytes);
+    for (int b = 0; b < P::reduce_batch; ++b) {
+      places[b] = P::place_of(numbers[b], own.bytes);
       if (contributes)
-        values[b] = contribution(UserBytes<W::stride>(own.input).load(places[b].offset, places[b].valid));
+        values[b] = contribution(UserBytes<P::stride>(own.input).load(places[b].offset, places[b].valid));
     }
     if (!reduce(places, values)) return false;
     for (std::uint32_t k = 0; k < peers; ++k) {
       if (results_out[k].bytes == 0) continue;
 #pragma unroll
-      for (int b = 0; b < W::reduce_batch; ++b) send<W>(results_out[k], places[b], values[b]);
+      for (int b = 0; b < P::reduce_batch; ++b) send<P>(results_out[k], places[b], values[b]);
     }
 #pragma unroll
-    for (int b = 0; b < W::reduce_batch; ++b)
-      if (keeps) UserBytes<W::stride>(own.output).store(places[b].offset, places[b].valid, values[b]);
+    for (int b = 0; b < P::reduce_batch; ++b)
+      if (keeps) UserBytes<P::stride>(own.output).store(places[b].offset, places[b].valid, values[b]);
     return true;
   });
 }

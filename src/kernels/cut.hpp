@@ -11,12 +11,14 @@
 namespace strait::kernels {
 
 /// What small messages travel as.
-inline Wire flagged_wire(const Ring& ring) { return kind_of(ring) == ArenaKind::nvlink ? Wire::lines : Wire::packets; }
+inline Protocol flagged_protocol(const Ring& ring) {
+  return kind_of(ring) == ArenaKind::nvlink ? Protocol::lines : Protocol::packets;
+}
 
 /// A chunk of less than this is not worth a block of its own. Packets cross PCIe, where what a lane writes and reads
 /// apart from data costs 0.1 to 0.2 us: an all-gather of 16 KB on two H200 takes 7.0 us on 16 lanes and 6.4 on 8.
-constexpr std::size_t min_chunk_bytes(Wire wire) {
-  return wire == Wire::packets ? std::size_t{2} << 10 : std::size_t{2} * piece_data_bytes(wire);
+constexpr std::size_t min_chunk_bytes(Protocol protocol) {
+  return protocol == Protocol::packets ? std::size_t{2} << 10 : std::size_t{2} * piece_data_bytes(protocol);
 }
 
 struct Cut {
@@ -27,7 +29,7 @@ struct Cut {
 /// What chunks travel through: slots of `slot_bytes`, on at most `lanes` lanes, which at most `blocks` thread blocks
 /// serve.
 struct Slots {
-  Wire wire;
+  Protocol protocol;
   std::uint32_t slot_bytes;
   std::uint32_t lanes;
   std::uint32_t blocks;
@@ -37,21 +39,22 @@ struct Slots {
   std::size_t grain_bytes = 0;       ///< bulk: what chunks are multiples of, of 16 itself; 0: pieces
 };
 
-/// Blocks serve several lanes each only of a wire that flags slots.
-inline Slots slots_of(const Ring& ring, Wire wire, std::uint32_t max_blocks, std::uint32_t most_lanes = max_lanes) {
-  const WireSlots& all = ring.slots[static_cast<std::size_t>(wire)];
+/// Blocks serve several lanes each only of a protocol that flags slots.
+inline Slots slots_of(const Ring& ring, Protocol protocol, std::uint32_t max_blocks,
+                      std::uint32_t most_lanes = max_lanes) {
+  const ProtocolSlots& all = ring.slots[static_cast<std::size_t>(protocol)];
   const std::uint32_t lanes = std::min(all.lanes, most_lanes);
   const std::uint32_t blocks = max_blocks == 0 ? lanes : std::min(max_blocks, lanes);
-  const std::uint32_t width = wire == Wire::bulk ? std::clamp(lanes / std::max(blocks, 1u), 1u, max_width) : 1;
-  return {wire, all.slot_bytes, blocks * width, blocks};
+  const std::uint32_t width = protocol == Protocol::bulk ? std::clamp(lanes / std::max(blocks, 1u), 1u, max_width) : 1;
+  return {protocol, all.slot_bytes, blocks * width, blocks};
 }
 
 inline Cut cut(const Slots& through, std::size_t bytes) {
-  const Wire wire = through.wire;
+  const Protocol protocol = through.protocol;
   const std::size_t rounds = through.rounds;
-  const std::size_t piece = through.grain_bytes != 0 ? through.grain_bytes : piece_data_bytes(wire);
-  const std::size_t slot = through.slot_bytes / piece_bytes * piece_data_bytes(wire) / piece * piece;
-  const std::size_t least = std::min((min_chunk_bytes(wire) + piece - 1) / piece * piece, slot);
+  const std::size_t piece = through.grain_bytes != 0 ? through.grain_bytes : piece_data_bytes(protocol);
+  const std::size_t slot = through.slot_bytes / piece_bytes * piece_data_bytes(protocol) / piece * piece;
+  const std::size_t least = std::min((min_chunk_bytes(protocol) + piece - 1) / piece * piece, slot);
   // No more lanes than blocks where these move the message in no more rounds: long chunks cost less than many.
   const std::size_t blocks = std::max(through.blocks, 1u), block_bytes = blocks * slot * rounds;
   const std::size_t wanted = blocks * std::max((bytes + block_bytes - 1) / block_bytes, std::size_t{1});
@@ -95,7 +98,7 @@ inline std::uint32_t rounds_of(std::size_t bytes, const Cut& parts) {
 }
 
 /// Whether messages of a launch would wait for one another, were they moved round by round.
-inline bool depend_on_one_another(const Exchange& exchange, Wire wire) {
+inline bool depend_on_one_another(const Exchange& exchange, Protocol protocol) {
   std::uint32_t ends = 0, sent_rounds = 0, received = 0;
   for (std::uint32_t peer = 0; peer < exchange.ring.ranks; ++peer) {
     if (peer == exchange.ring.rank) continue;
@@ -105,11 +108,11 @@ inline bool depend_on_one_another(const Exchange& exchange, Wire wire) {
     ends += (sent.bytes != 0 ? 1 : 0) + (exchange.receive[peer].bytes != 0 ? 1 : 0);
   }
   // Short ones that are sent wait for nobody, and in each round come before what is received.
-  return wire == Wire::bulk ? ends > 1 : sent_rounds > 1 && received != 0;
+  return protocol == Protocol::bulk ? ends > 1 : sent_rounds > 1 && received != 0;
 }
 
-inline std::uint32_t pieces_of(Wire wire, std::size_t chunk_bytes) {
-  return static_cast<std::uint32_t>((chunk_bytes + piece_data_bytes(wire) - 1) / piece_data_bytes(wire));
+inline std::uint32_t pieces_of(Protocol protocol, std::size_t chunk_bytes) {
+  return static_cast<std::uint32_t>((chunk_bytes + piece_data_bytes(protocol) - 1) / piece_data_bytes(protocol));
 }
 
 /// The blocks of a launch, and how many lanes each serves at once.

@@ -8,8 +8,8 @@
 #include "kernels/lane.cuh"
 #include "kernels/receive.cuh"
 
-/// The kernels of Exchange (launch.hpp) over wires whose data bears flags, lines and packets: one hop, as a copy and as
-/// a reduction. Block l serves lane l.
+/// The kernels of Exchange (launch.hpp) by protocols whose data bears flags, lines and packets: one hop, as a copy and
+/// as a reduction. Block l serves lane l.
 namespace strait::kernels {
 
 /// What the threads of a block share in a round of an exchange. Chunks by the position of their peer (position_of).
@@ -54,9 +54,9 @@ __device__ __forceinline__ PeerRound plan_round(const Call& exchange, const Mess
 }
 
 /// Likewise, which slots.
-template <class W, class Call>
+template <class P, class Call>
 __device__ __forceinline__ void find_slots(const Call& exchange, const Message& send, const Message& receive,
-                                           Lane<W>& lane, std::uint32_t position, const PeerRound& planned,
+                                           Lane<P>& lane, std::uint32_t position, const PeerRound& planned,
                                            ExchangeRound& shared) {
   if (planned.sends) {
     Outgoing claimed;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void find_slots(const Call& exchange, const Message& 
 /// Small calls wait for every instruction between the end of the launch before this one and their first store, so that
 /// as little as can be stands there: what the arguments alone decide comes before, and what only later launches need,
 /// while data is on its way.
-template <class W, bool apart, class Call, class Contribution, class Combine>
+template <class P, bool apart, class Call, class Contribution, class Combine>
 __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound& shared, Contribution&& contribution,
                                              Combine&& combine) {
   if (begins_launch(exchange)) fetch_arguments(arguments_of(exchange));
@@ -87,12 +87,12 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
   const std::uint32_t lead = apart ? exchange.rounds : 0, rounds = exchange.rounds + lead;
   const Message send = message_to(exchange, peer), receive = message_from(exchange, peer);
-  Lane<W> lane(ring, peer, exchange.cast);
+  Lane<P> lane(ring, peer, exchange.cast);
   PeerRound planned{};
   if (minds_a_peer) planned = plan_round(exchange, send, receive, peer, 0, lead, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
-  FirstPush<W> first(shared.outgoing, copies, rounds != 0 ? exchange.pieces : 0);
+  FirstPush<P> first(shared.outgoing, copies, rounds != 0 ? exchange.pieces : 0);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
   first.load();
   const bool goes_on = minds_a_peer && lane.resume(receive.bytes == 0);
@@ -106,15 +106,15 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   for (std::uint32_t round = 0; round < rounds; ++round) {
     if (round != 0 && goes_on) planned = plan_round(exchange, send, receive, peer, round, lead, shared);
     if (goes_on && has_peer) find_slots(exchange, send, receive, lane, position, planned, shared);
-    const bool has_stale = meet<W>(goes_on && lane.takes_stale_slots());
+    const bool has_stale = meet<P>(goes_on && lane.takes_stale_slots());
     gives_up = shared.failed != 0;
     if (gives_up) break;
     if (has_stale) {
-      wipe<W>(ring, shared.outgoing, copies);
+      wipe<P>(ring, shared.outgoing, copies);
       __syncthreads();
     }
     const std::uint32_t pushed = round == 0 ? first.push(shared.outgoing, contribution) : 0;
-    push<W>(shared.outgoing, copies, exchange.pieces, contribution, pushed);
+    push<P>(shared.outgoing, copies, exchange.pieces, contribution, pushed);
     const bool is_last = round + 1 == rounds;
     if (is_last && has_peer) {
       if (receive.bytes != 0) lane.ask_if_due();
@@ -126,7 +126,7 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
     const bool done = combine();
     if (is_last && ends_launch(exchange)) {
       // Nobody waits for the others here: who gave up says so for all.
-      if (!done) give_up_lanes<W>(ring, exchange.cast);
+      if (!done) give_up_lanes<P>(ring, exchange.cast);
       break;
     }
     gives_up = __syncthreads_or(!done) != 0;
@@ -140,34 +140,34 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   return !gives_up;
 }
 
-template <class W, bool apart, class Call>
+template <class P, bool apart, class Call>
 __device__ __forceinline__ bool flagged_copy(const Call& exchange, ExchangeRound& shared) {
   const auto as_it_is = [](const Granule& value) { return value; };
-  return run_exchange<W, apart>(exchange, shared, as_it_is, [&] {
-    copy_own<W>(shared.own, exchange.pieces);
-    return collect<W>(exchange.ring, shared.incoming, exchange.ring.ranks - 1, exchange.pieces);
+  return run_exchange<P, apart>(exchange, shared, as_it_is, [&] {
+    copy_own<P>(shared.own, exchange.pieces);
+    return collect<P>(exchange.ring, shared.incoming, exchange.ring.ranks - 1, exchange.pieces);
   });
 }
 
-template <class W, DataType type, bool sum_only, class Call>
+template <class P, DataType type, bool sum_only, class Call>
 __device__ __forceinline__ bool flagged_reduce(const Call& exchange, const Operation& operation,
                                                ExchangeRound& shared) {
   const auto contribute = [&](const Granule& value) { return contribution<type, sum_only>(value, operation); };
-  return run_exchange<W, false>(exchange, shared, contribute, [&] {
+  return run_exchange<P, false>(exchange, shared, contribute, [&] {
     if (shared.own.bytes == 0) return true;
-    return reduce_exchanged<W, type, sum_only>(exchange, shared.own, shared.incoming, operation, contribute);
+    return reduce_exchanged<P, type, sum_only>(exchange, shared.own, shared.incoming, operation, contribute);
   });
 }
 
-template <class W, bool apart = false>
+template <class P, bool apart = false>
 __global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_constant__ Exchange exchange) {
-  flagged_copy<W, apart>(exchange, shared_memory<ExchangeRound>());
+  flagged_copy<P, apart>(exchange, shared_memory<ExchangeRound>());
 }
 
-template <class W, KernelType kind, bool sum_only>
+template <class P, KernelType kind, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) exchange_reduce(const __grid_constant__ Exchange exchange) {
   const Operation operation{exchange.op, exchange.type, exchange.ring.averaged, exchange.premul_scalar};
-  flagged_reduce<W, type_of(kind), sum_only>(exchange, operation, shared_memory<ExchangeRound>());
+  flagged_reduce<P, type_of(kind), sum_only>(exchange, operation, shared_memory<ExchangeRound>());
 }
 
 }  // namespace strait::kernels

@@ -9,17 +9,17 @@ namespace strait::kernels {
 
 /// What each thread pushes first: found before the launch before this one has ended, and loaded before it is known
 /// where it goes.
-template <class W>
+template <class P>
 class FirstPush {
  public:
   /// Of `chunks`, of which no more than `source` and `bytes` is known.
   __device__ FirstPush(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
     const std::uint32_t number = threadIdx.x / warp_threads;
     if (number >= count * pieces) return;
-    task_ = task_of<W>(number, chunks, count);
+    task_ = task_of<P>(number, chunks, count);
     source_ = chunks[task_.chunk].source;
   }
-  __device__ void load() { value_ = UserBytes<W::stride>(source_).load(task_.place.offset, task_.place.valid); }
+  __device__ void load() { value_ = UserBytes<P::stride>(source_).load(task_.place.offset, task_.place.valid); }
   /// For who loads it later.
   __device__ void prefetch() const {
     if (task_.place.valid != 0) kernels::prefetch(source_ + task_.place.offset);
@@ -27,7 +27,7 @@ class FirstPush {
   /// How many tasks are done so, of those that push() has.
   template <class Contribution>
   __device__ std::uint32_t push(const Outgoing* chunks, Contribution&& contribution) const {
-    send<W>(chunks[task_.chunk], task_.place, contribution(value_));
+    send<P>(chunks[task_.chunk], task_.place, contribution(value_));
     return blockDim.x / warp_threads;
   }
 

@@ -24,47 +24,53 @@ const TypeKernels& of(KernelType kind) {
   return table[static_cast<std::size_t>(kind)];
 }
 const TypeKernels& of(DataType type) { return of(kernel_type(type)); }
-const TypeKernels::Pair& of(const TypeKernels& kernels, Wire wire, ReduceOp op) {
-  if (wire == Wire::lines) return kernels.lines[op == ReduceOp::sum ? 0 : 1];
-  return wire == Wire::packets ? kernels.packets : kernels.bulk;
+const TypeKernels::Pair& of(const TypeKernels& kernels, Protocol protocol, ReduceOp op) {
+  if (protocol == Protocol::lines) return kernels.lines[op == ReduceOp::sum ? 0 : 1];
+  return protocol == Protocol::packets ? kernels.packets : kernels.bulk;
 }
 
-template <class W>
+template <class P>
 TypeKernels::Pair copies_over() {
-  return {reinterpret_cast<const void*>(&exchange_copy<W>), reinterpret_cast<const void*>(&two_hop_copy<W>)};
+  return {reinterpret_cast<const void*>(&exchange_copy<P>), reinterpret_cast<const void*>(&two_hop_copy<P>)};
 }
-TypeKernels::Pair copies(Wire wire) {
-  if (wire == Wire::lines) return copies_over<Lines>();
-  if (wire == Wire::packets) return copies_over<Packets>();
+TypeKernels::Pair copies(Protocol protocol) {
+  if (protocol == Protocol::lines) return copies_over<Lines>();
+  if (protocol == Protocol::packets) return copies_over<Packets>();
   return {reinterpret_cast<const void*>(&bulk_exchange_copy<>), reinterpret_cast<const void*>(&bulk_two_hop_copy<>)};
 }
 
 }  // namespace
 
-const void* exchange_copy_kernel(Wire wire, bool apart) {
-  if (!apart) return copies(wire).exchange;
-  if (wire == Wire::lines) return reinterpret_cast<const void*>(&exchange_copy<Lines, true>);
-  if (wire == Wire::packets) return reinterpret_cast<const void*>(&exchange_copy<Packets, true>);
+const void* exchange_copy_kernel(Protocol protocol, bool apart) {
+  if (!apart) return copies(protocol).exchange;
+  if (protocol == Protocol::lines) return reinterpret_cast<const void*>(&exchange_copy<Lines, true>);
+  if (protocol == Protocol::packets) return reinterpret_cast<const void*>(&exchange_copy<Packets, true>);
   return reinterpret_cast<const void*>(&bulk_messages<>);
 }
-const void* prompt_copy_kernel(Wire wire) {
-  return wire == Wire::lines ? reinterpret_cast<const void*>(&prompt_exchange_copy<Lines>)
-                             : reinterpret_cast<const void*>(&prompt_exchange_copy<Packets>);
+const void* prompt_copy_kernel(Protocol protocol) {
+  return protocol == Protocol::lines ? reinterpret_cast<const void*>(&prompt_exchange_copy<Lines>)
+                                     : reinterpret_cast<const void*>(&prompt_exchange_copy<Packets>);
 }
-const void* prompt_reduce_kernel(Wire wire, DataType type) { return of(type).prompt[wire == Wire::lines ? 0 : 1]; }
-const void* two_hop_copy_kernel(Wire wire) { return copies(wire).two_hop; }
+const void* prompt_reduce_kernel(Protocol protocol, DataType type) {
+  return of(type).prompt[protocol == Protocol::lines ? 0 : 1];
+}
+const void* two_hop_copy_kernel(Protocol protocol) { return copies(protocol).two_hop; }
 const void* straight_copy_kernel() { return reinterpret_cast<const void*>(&straight_copy<>); }
 const void* offered_messages_kernel() { return reinterpret_cast<const void*>(&offered_messages<>); }
-const void* aggregate_copy_kernel(Wire wire) {
-  if (wire == Wire::lines) return reinterpret_cast<const void*>(&aggregate_copy<Lines>);
-  return wire == Wire::packets ? reinterpret_cast<const void*>(&aggregate_copy<Packets>)
-                               : reinterpret_cast<const void*>(&aggregate_copy<Bulk>);
+const void* aggregate_copy_kernel(Protocol protocol) {
+  if (protocol == Protocol::lines) return reinterpret_cast<const void*>(&aggregate_copy<Lines>);
+  return protocol == Protocol::packets ? reinterpret_cast<const void*>(&aggregate_copy<Packets>)
+                                       : reinterpret_cast<const void*>(&aggregate_copy<Bulk>);
 }
-const void* aggregate_reduce_kernel(Wire wire, DataType type) {
-  return of(type).aggregate[static_cast<std::size_t>(wire)];
+const void* aggregate_reduce_kernel(Protocol protocol, DataType type) {
+  return of(type).aggregate[static_cast<std::size_t>(protocol)];
 }
-const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(of(type), wire, op).exchange; }
-const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op) { return of(of(type), wire, op).two_hop; }
+const void* exchange_reduce_kernel(Protocol protocol, DataType type, ReduceOp op) {
+  return of(of(type), protocol, op).exchange;
+}
+const void* two_hop_reduce_kernel(Protocol protocol, DataType type, ReduceOp op) {
+  return of(of(type), protocol, op).two_hop;
+}
 
 const void* add_kernel(DataType type, ReduceOp op) { return of(type).add[op == ReduceOp::sum ? 0 : 1]; }
 std::vector<const void*> all_add_kernels() {
@@ -94,22 +100,22 @@ std::vector<PipedKernel> all_piped_kernels() {
   return all;
 }
 
-std::vector<const void*> all_kernels(Wire wire) {
-  std::vector<const void*> all{exchange_copy_kernel(wire, false), exchange_copy_kernel(wire, true),
-                               two_hop_copy_kernel(wire), aggregate_copy_kernel(wire)};
-  if (wire == Wire::bulk)
+std::vector<const void*> all_kernels(Protocol protocol) {
+  std::vector<const void*> all{exchange_copy_kernel(protocol, false), exchange_copy_kernel(protocol, true),
+                               two_hop_copy_kernel(protocol), aggregate_copy_kernel(protocol)};
+  if (protocol == Protocol::bulk)
     all.insert(all.end(), {straight_copy_kernel(), offered_messages_kernel()});
   else
-    all.push_back(prompt_copy_kernel(wire));
+    all.push_back(prompt_copy_kernel(protocol));
   for (const KernelType kind : all_kernel_types) {
     const TypeKernels& kernels = of(kind);
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
-      const TypeKernels::Pair& pair = of(kernels, wire, op);
+      const TypeKernels::Pair& pair = of(kernels, protocol, op);
       if (std::find(all.begin(), all.end(), pair.exchange) == all.end())
         all.insert(all.end(), {pair.exchange, pair.two_hop});
     }
-    if (wire != Wire::bulk) all.push_back(kernels.prompt[wire == Wire::lines ? 0 : 1]);
-    all.push_back(kernels.aggregate[static_cast<std::size_t>(wire)]);
+    if (protocol != Protocol::bulk) all.push_back(kernels.prompt[protocol == Protocol::lines ? 0 : 1]);
+    all.push_back(kernels.aggregate[static_cast<std::size_t>(protocol)]);
   }
   return all;
 }

@@ -16,28 +16,28 @@
 /// all must be able to run.
 namespace strait::kernels {
 
-/// `apart`: its messages do not wait for one another, but go on as each one's own peer does. What is sent on wires
+/// `apart`: its messages do not wait for one another, but go on as each one's own peer does. What is sent by protocols
 /// whose data bear flags must then fit into free slots.
-const void* exchange_copy_kernel(Wire wire, bool apart);
-const void* two_hop_copy_kernel(Wire wire);
+const void* exchange_copy_kernel(Protocol protocol, bool apart);
+const void* two_hop_copy_kernel(Protocol protocol);
 /// Of a StraightExchange.
 const void* straight_copy_kernel();
 /// Of OfferedMessages.
 const void* offered_messages_kernel();
 /// Of an Aggregate.
-const void* aggregate_copy_kernel(Wire wire);
-const void* aggregate_reduce_kernel(Wire wire, DataType type);
+const void* aggregate_copy_kernel(Protocol protocol);
+const void* aggregate_reduce_kernel(Protocol protocol, DataType type);
 /// Of an Exchange that can_be_prompt(), of prompt_threads().
-const void* prompt_copy_kernel(Wire wire);
-const void* prompt_reduce_kernel(Wire wire, DataType type);
+const void* prompt_copy_kernel(Protocol protocol);
+const void* prompt_reduce_kernel(Protocol protocol, DataType type);
 /// For every type and operation.
-const void* exchange_reduce_kernel(Wire wire, DataType type, ReduceOp op);
-const void* two_hop_reduce_kernel(Wire wire, DataType type, ReduceOp op);
+const void* exchange_reduce_kernel(Protocol protocol, DataType type, ReduceOp op);
+const void* two_hop_reduce_kernel(Protocol protocol, DataType type, ReduceOp op);
 /// The kernel of Add, of any number of blocks of at most max_threads threads.
 const void* add_kernel(DataType type, ReduceOp op);
 std::vector<const void*> all_add_kernels();
-/// Every kernel of a wire once, to be loaded before the first one waits for another.
-std::vector<const void*> all_kernels(Wire wire);
+/// Every kernel of a protocol once, to be loaded before the first one waits for another.
+std::vector<const void*> all_kernels(Protocol protocol);
 /// Compiled for this and more (cuda::compiled_for()), kernels may begin while the one before still runs, for they wait
 /// for its end by themselves.
 inline constexpr int least_overlapping_capability = 90;
@@ -64,7 +64,7 @@ inline constexpr std::uint64_t probe_timeout_ms = 2000;
 cudaError_t launch_probe(Ring ring, cudaStream_t stream);
 
 /// The entries of one KernelType. Lines: [0] sums, [1] anything; where types share kernels one for
-/// everything. So have the narrow wires: there the link decides, and not the arithmetic.
+/// everything. So have the protocols of narrow links: there the link decides, and not the arithmetic.
 struct TypeKernels {
   struct Pair {
     const void* exchange;
@@ -75,7 +75,7 @@ struct TypeKernels {
   Pair bulk;
   Pair piped;
   const void* prompt[2];  ///< lines, which only add up, and packets
-  const void* aggregate[wire_count];
+  const void* aggregate[protocol_count];
   const void* add[2];  ///< as lines
 };
 template <KernelType kind>

@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/wire.cuh"
+#include "kernels/protocol.cuh"
 
-/// One thread block's end of the protocol (launch.hpp): its lanes of every ring, and what its warps do with chunks. `W`
-/// is the wire's policy (wire.cuh).
+/// One thread block's end of a protocol (launch.hpp): its lanes of every ring, and what its warps do with chunks. `P`
+/// is the protocol's policy (protocol.cuh).
 namespace strait::kernels {
 
 /// A chunk on its way to a peer in this round, and one that comes. Kept in shared memory, one for each peer by
-/// position. `bytes` == 0: none. `slot_flag`: used by wires that flag slots.
+/// position. `bytes` == 0: none. `slot_flag`: used by protocols that flag slots.
 struct Outgoing {
   const std::byte* source;
   std::byte* slot;
@@ -35,17 +35,17 @@ struct Own {
 };
 
 /// Where the reader of a lane returns its slots: in the writer's arena.
-template <class W>
+template <class P>
 __device__ __forceinline__ std::uint64_t* returned_word(const Ring& ring, const LaneEnds& ends) {
   return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer]) +
-         lane_index(W::wire, ends.cast, ends.reader, lane_number<W>(ends.lane));
+         lane_index(P::protocol, ends.cast, ends.reader, lane_number<P>(ends.lane));
 }
 
 /// LaneCounts::sent of a lane on which nothing goes on.
 inline constexpr std::uint64_t gave_up = ~std::uint64_t{0};
 
 /// One peer's lane of a ring, in the registers of the one thread that looks after it.
-template <class W>
+template <class P>
 class Lane {
  public:
   /// Of the launch's arguments alone, so that it may come before after_predecessor().
@@ -54,9 +54,9 @@ class Lane {
         peer_(peer),
         out_(ring, {ring.rank, peer, cast, lane}),
         in_(ring, {peer, ring.rank, cast, lane}),
-        counts_(&ring.counts[lane_index(W::wire, cast, peer, lane_number<W>(lane))]),
-        returned_word_(returned_word<W>(ring, {ring.rank, peer, cast, lane})),
-        peers_returned_word_(returned_word<W>(ring, {peer, ring.rank, cast, lane})) {}
+        counts_(&ring.counts[lane_index(P::protocol, cast, peer, lane_number<P>(lane))]),
+        returned_word_(returned_word<P>(ring, {ring.rank, peer, cast, lane})),
+        peers_returned_word_(returned_word<P>(ring, {peer, ring.rank, cast, lane})) {}
   /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
   /// sends for what the earlier one owes, or for a result, which it may have got from what that one left behind.
   /// `asks`: now what the peer has given back since; else ask_if_due() is for the launch to call.
@@ -99,12 +99,12 @@ class Lane {
     Patience patience;
     while (sent_ >= returned_ + slot_depth) {
       returned_ = load_returned();
-      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<W>(lane), true)) return false;
+      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<P>(lane), true)) return false;
     }
     chunk.slot = out_.slot(sent_);
-    if constexpr (W::flags_slots) chunk.slot_flag = out_.flag(sent_);
-    chunk.flag = W::flag(sent_, call_hash);
-    if constexpr (W::wire == Wire::packets) is_stale_ = is_stale_ || W::wipes(sent_);
+    if constexpr (P::flags_slots) chunk.slot_flag = out_.flag(sent_);
+    chunk.flag = P::flag(sent_, call_hash);
+    if constexpr (P::protocol == Protocol::packets) is_stale_ = is_stale_ || P::wipes(sent_);
     ++sent_;
     return true;
   }
@@ -133,13 +133,13 @@ class Lane {
   /// Likewise, of a chunk whose destination, length and peer stand there.
   __device__ void expect_slot(std::uint16_t call_hash, Incoming& chunk) {
     chunk.slot = in_.slot(taken_);
-    if constexpr (W::flags_slots) chunk.slot_flag = in_.flag(taken_);
-    chunk.flag = W::flag(taken_, call_hash);
+    if constexpr (P::flags_slots) chunk.slot_flag = in_.flag(taken_);
+    chunk.flag = P::flag(taken_, call_hash);
     ++taken_;
   }
   /// Whether what expect() would name is there, where slots are flagged.
   __device__ bool has_come(std::uint16_t call_hash) const {
-    return acquire_word(in_.flag(taken_)) == W::flag(taken_, call_hash);
+    return acquire_word(in_.flag(taken_)) == P::flag(taken_, call_hash);
   }
   /// After a barrier that follows the last read of what was expected. That takes no fence: what a read has brought, no
   /// later write can change, and every thread has compared it or stored it elsewhere. What a launch took last, the next
@@ -153,11 +153,11 @@ class Lane {
  private:
   /// Plain stores into a slot must come after the reads for which it was returned.
   __device__ std::uint64_t load_returned() const {
-    return W::flags_slots ? acquire_word(returned_word_) : load_word(returned_word_);
+    return P::flags_slots ? acquire_word(returned_word_) : load_word(returned_word_);
   }
   const Ring& ring_;
   const std::uint32_t peer_;
-  const LaneSlots<W> out_, in_;
+  const LaneSlots<P> out_, in_;
   LaneCounts* const counts_;
   std::uint64_t* const returned_word_;        ///< of this rank's slots, which the peer returns
   std::uint64_t* const peers_returned_word_;  ///< of the peer's, which this rank does
@@ -169,18 +169,18 @@ class Lane {
 };
 
 /// By a thread that has given up, for all lanes of a ring that its block serves, after a barrier that follows save().
-template <class W>
+template <class P>
 __device__ __forceinline__ void give_up_lanes(const Ring& ring, Cast cast) {
   for (std::uint32_t peer = 0; peer < ring.ranks; ++peer)
-    if (peer != ring.rank) ring.counts[lane_index(W::wire, cast, peer, lane_number<W>(blockIdx.x))].sent = gave_up;
+    if (peer != ring.rank) ring.counts[lane_index(P::protocol, cast, peer, lane_number<P>(blockIdx.x))].sent = gave_up;
   if (ring.gave_up != nullptr) *ring.gave_up = 1;
 }
 
 /// By all threads of the block, after a barrier that follows next_slot(): who multicasts must wait until all readers
 /// have returned a slot.
-template <class W>
+template <class P>
 __device__ __forceinline__ void wipe(const Ring& ring, const Outgoing* chunks, std::uint32_t count) {
-  const std::uint32_t slot_bytes = ring.slots[static_cast<std::uint32_t>(W::wire)].slot_bytes;
+  const std::uint32_t slot_bytes = ring.slots[static_cast<std::uint32_t>(P::protocol)].slot_bytes;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (chunks[i].bytes == 0) continue;
     for (std::uint32_t offset = threadIdx.x * sizeof(Granule); offset < slot_bytes;
@@ -190,9 +190,9 @@ __device__ __forceinline__ void wipe(const Ring& ring, const Outgoing* chunks, s
 }
 
 /// A barrier. Of packets, whether any thread of the block `takes_stale_slots`.
-template <class W>
+template <class P>
 __device__ __forceinline__ bool meet(bool takes_stale_slots) {
-  if constexpr (W::wire == Wire::packets) return __syncthreads_or(takes_stale_slots) != 0;
+  if constexpr (P::protocol == Protocol::packets) return __syncthreads_or(takes_stale_slots) != 0;
   __syncthreads();
   return false;
 }
@@ -293,9 +293,9 @@ __device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body, std:
 }
 
 /// By a whole warp: writes granules to their places in a slot, with flags where they belong.
-template <class W>
+template <class P>
 __device__ __forceinline__ void send(const Outgoing& chunk, const Place& place, const Granule& value) {
-  const Granule packed = W::packed(value, chunk.flag);
+  const Granule packed = P::packed(value, chunk.flag);
   if (place.active) store_granule(chunk.slot + place.slot_offset, packed);
 }
 
@@ -306,17 +306,17 @@ struct Task {
   std::uint32_t chunk;
   Place place;
 };
-template <class W, class Chunk>
+template <class P, class Chunk>
 __device__ __forceinline__ Task task_of(std::uint32_t number, const Chunk* chunks, std::uint32_t count) {
   const std::uint32_t piece = number / count, chunk = number - piece * count;
-  return {chunk, W::place_of(piece, chunks[chunk].bytes)};
+  return {chunk, P::place_of(piece, chunks[chunk].bytes)};
 }
 
 /// Defines what is loaded only on a condition: else, as the compiler sees it, it is kept from the beginning of the
 /// kernel on, and the loops over granules lack its registers.
-template <class W, class T, int count>
+template <class P, class T, int count>
 __device__ __forceinline__ void clear(T (&values)[count]) {
-  if constexpr (W::flags_slots) {
+  if constexpr (P::flags_slots) {
 #pragma unroll
     for (int i = 0; i < count; ++i) values[i] = {};
   }
@@ -324,7 +324,7 @@ __device__ __forceinline__ void clear(T (&values)[count]) {
 
 /// Sends all chunks: `count` of them, of at most `pieces` pieces each, but the first `begin` pieces of all.
 /// `contribution(granule)` is what is sent of a granule of the user's.
-template <class W, class Contribution>
+template <class P, class Contribution>
 __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
                                      Contribution&& contribution, std::uint32_t begin = 0) {
   const std::uint32_t tasks = count * pieces;
@@ -333,18 +333,18 @@ __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count
       [&](const std::uint32_t(&numbers)[batch_size]) {
         Task batch[batch_size];
         Granule values[batch_size];
-        clear<W>(batch);
-        clear<W>(values);
+        clear<P>(batch);
+        clear<P>(values);
 #pragma unroll
         for (int b = 0; b < batch_size; ++b) {
           if (numbers[b] >= tasks) continue;
-          batch[b] = task_of<W>(numbers[b], chunks, count);
+          batch[b] = task_of<P>(numbers[b], chunks, count);
           values[b] =
-              UserBytes<W::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
+              UserBytes<P::stride>(chunks[batch[b].chunk].source).load(batch[b].place.offset, batch[b].place.valid);
         }
 #pragma unroll
         for (int b = 0; b < batch_size; ++b)
-          if (numbers[b] < tasks) send<W>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
+          if (numbers[b] < tasks) send<P>(chunks[batch[b].chunk], batch[b].place, contribution(values[b]));
         return true;
       },
       begin);

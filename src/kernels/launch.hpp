@@ -8,7 +8,7 @@
 /// What a launch hands to the kernels of this folder, and the memory that they share. Plain data, for host and device.
 ///
 /// Data travels through slots of fixed size, in rings that one rank writes and others read; a reader returns slots by a
-/// counter in the writer's arena. How a reader learns that a slot's bytes are there is the wire:
+/// counter in the writer's arena. How a reader learns that a slot's bytes are there is the protocol:
 ///  - lines, in the memory of peers that NVLink joins: 128 bytes, 120 of data and, in the last 8, a flag that names the
 ///    use of the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware
 ///    delivers it whole, so that a reader that sees the flag sees the data: no fence, no counter to wait for, 94% of
@@ -20,8 +20,8 @@
 /// In host memory one ring of a rank is multicast: written once, read by every other rank.
 namespace strait::kernels {
 
-enum class Wire : std::uint8_t { lines, packets, bulk };
-inline constexpr std::uint32_t wire_count = 3;
+enum class Protocol : std::uint8_t { lines, packets, bulk };
+inline constexpr std::uint32_t protocol_count = 3;
 
 inline constexpr std::uint32_t max_ranks = 16;
 inline constexpr std::uint32_t max_lanes = 128;  ///< of a pair of ranks: each a ring of slots, used by one thread block
@@ -31,9 +31,9 @@ inline constexpr std::uint32_t line_data_bytes = 120;
 /// What a warp moves at a time, in memory. Chunks are whole pieces.
 inline constexpr std::uint32_t piece_bytes = 512;
 /// The user's bytes in a piece: a multiple of 16 and of every element.
-constexpr std::uint32_t piece_data_bytes(Wire wire) {
-  return wire == Wire::lines ? piece_bytes / line_bytes * line_data_bytes
-                             : (wire == Wire::packets ? piece_bytes / 4 * 3 : piece_bytes);
+constexpr std::uint32_t piece_data_bytes(Protocol protocol) {
+  return protocol == Protocol::lines ? piece_bytes / line_bytes * line_data_bytes
+                                     : (protocol == Protocol::packets ? piece_bytes / 4 * 3 : piece_bytes);
 }
 inline constexpr std::uint32_t max_threads = 512;  ///< of a block
 /// Lanes that a block serves at once where a launch has fewer blocks than its messages have lanes.
@@ -52,13 +52,13 @@ struct alignas(16) LaneCounts {
   std::uint64_t returned;    ///< slots that the peer was last seen to have given back
 };
 
-/// [wire][cast][peer][lane]
-constexpr std::size_t lane_index(Wire wire, Cast cast, std::uint32_t peer, std::uint32_t lane) {
-  return ((static_cast<std::size_t>(wire) * cast_count + static_cast<std::size_t>(cast)) * max_ranks + peer) *
+/// [protocol][cast][peer][lane]
+constexpr std::size_t lane_index(Protocol protocol, Cast cast, std::uint32_t peer, std::uint32_t lane) {
+  return ((static_cast<std::size_t>(protocol) * cast_count + static_cast<std::size_t>(cast)) * max_ranks + peer) *
              max_lanes +
          lane;
 }
-inline constexpr std::size_t lane_count = std::size_t{wire_count} * cast_count * max_ranks * max_lanes;
+inline constexpr std::size_t lane_count = std::size_t{protocol_count} * cast_count * max_ranks * max_lanes;
 
 /// By which a slot's data are known to be there: never zero, which fresh memory holds, and never twice the same.
 constexpr std::uint64_t slot_flag(std::uint64_t use, std::uint16_t call_hash) { return (use + 1) << 16 | call_hash; }
@@ -66,10 +66,10 @@ constexpr std::uint64_t slot_flag(std::uint64_t use, std::uint16_t call_hash) { 
 /// Every arena, the same on every rank, begins with the counters that peers return slots by, [lane_index()].
 inline constexpr std::size_t returned_bytes = lane_count * sizeof(std::uint64_t);
 
-/// Where the slots of one wire lie in every arena, [ring][lane][slot_depth]. An arena of device memory holds what its
-/// rank reads and the others write: ring k - 1 is of the rank k after it. One of host memory holds what its rank writes
-/// and the others read: likewise, and the last ring is for all of them.
-struct WireSlots {
+/// Where the slots of one protocol lie in every arena, [ring][lane][slot_depth]. An arena of device memory holds what
+/// its rank reads and the others write: ring k - 1 is of the rank k after it. One of host memory holds what its rank
+/// writes and the others read: likewise, and the last ring is for all of them.
+struct ProtocolSlots {
   std::size_t offset_bytes;
   std::uint32_t slot_bytes;  ///< whole pieces
   std::uint32_t lanes;       ///< 0: there are none
@@ -150,7 +150,7 @@ struct Ring {
   bool staged;                      ///< the arenas are host memory, else that of peers
   bool has_async_copies;            ///< the GPUs of all ranks run piped kernels (kernels/piped.cuh)
   std::uint8_t members[max_ranks];  ///< by rank of the ring: the communicator's rank
-  WireSlots slots[wire_count];
+  ProtocolSlots slots[protocol_count];
 };
 
 /// A run of bytes to or from a peer, cut into chunks that the lanes take in turn. Both ends compute the same cut from
@@ -267,7 +267,7 @@ struct AggregatedCall {
 
 inline constexpr std::uint32_t max_aggregated = 32;  ///< that arguments have room for, and less than kept_marks
 
-/// Several collectives, each an Exchange on lanes and with blocks of its own, over one wire. They do not wait for one
+/// Several collectives, each an Exchange on lanes and with blocks of its own, by one protocol. They do not wait for one
 /// another.
 struct Aggregate {
   static constexpr std::uint8_t no_call = max_aggregated;

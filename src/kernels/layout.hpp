@@ -6,7 +6,7 @@
 
 #include "kernels/launch.hpp"
 
-/// How an arena's memory is shared out between the wires: the same on all ranks.
+/// How an arena's memory is shared out between the protocols: the same on all ranks.
 namespace strait::kernels {
 
 enum class ArenaKind : std::uint8_t {
@@ -18,11 +18,11 @@ enum class ArenaKind : std::uint8_t {
 /// Of the arenas that a ring trades through.
 inline ArenaKind kind_of(const Ring& ring) {
   if (ring.staged) return ArenaKind::host;
-  return ring.slots[static_cast<std::size_t>(Wire::lines)].lanes != 0 ? ArenaKind::nvlink : ArenaKind::pcie;
+  return ring.slots[static_cast<std::size_t>(Protocol::lines)].lanes != 0 ? ArenaKind::nvlink : ArenaKind::pcie;
 }
 
 struct ArenaLayout {
-  WireSlots slots[wire_count];
+  ProtocolSlots slots[protocol_count];
   std::size_t size_bytes;
 };
 
@@ -37,8 +37,8 @@ inline constexpr std::size_t pcie_arena_bytes = std::size_t{60} << 20;
 inline constexpr std::size_t host_arenas_bytes = std::size_t{60} << 20;
 
 /// `budget_bytes` in slots of at least `least_slot_bytes`, on as many lanes up to `most_lanes` as they allow.
-constexpr WireSlots share_out(std::size_t budget_bytes, std::uint32_t rings, std::uint32_t most_lanes,
-                              std::uint32_t least_slot_bytes, std::uint32_t most_slot_bytes) {
+constexpr ProtocolSlots share_out(std::size_t budget_bytes, std::uint32_t rings, std::uint32_t most_lanes,
+                                  std::uint32_t least_slot_bytes, std::uint32_t most_slot_bytes) {
   const std::size_t lane_slots = std::size_t{rings} * slot_depth;
   const std::size_t lanes =
       std::clamp<std::size_t>(budget_bytes / (lane_slots * least_slot_bytes), 1, std::min(most_lanes, max_lanes));
@@ -61,24 +61,25 @@ constexpr ArenaLayout arena_layout(ArenaKind kind, std::uint32_t ranks, std::siz
   const std::size_t first = (flags_offset_bytes + flags_bytes + copy_words_bytes + 4095) / 4096 * 4096;
   const std::size_t room = budget_bytes - first;
   ArenaLayout layout{{}, first};
-  const auto place = [&](Wire wire, WireSlots slots) {
+  const auto place = [&](Protocol protocol, ProtocolSlots slots) {
     slots.offset_bytes = layout.size_bytes;
     layout.size_bytes += std::size_t{rings} * slots.lanes * slot_depth * slots.slot_bytes;
-    layout.slots[static_cast<std::size_t>(wire)] = slots;
+    layout.slots[static_cast<std::size_t>(protocol)] = slots;
   };
   if (kind == ArenaKind::nvlink)
     // Of four ranks 13 KB a slot, in which messages of 1.5 MB have one round: in 12 KB, two, which took 5 to 16% more.
-    place(Wire::lines, share_out(room * 9 / 25, rings, 128, 4 * kb, 16 * kb));
+    place(Protocol::lines, share_out(room * 9 / 25, rings, 128, 4 * kb, 16 * kb));
   else
-    place(Wire::packets, share_out(room / 4, rings, 16, 4 * kb, 16 * kb));
+    place(Protocol::packets, share_out(room / 4, rings, 16, 4 * kb, 16 * kb));
   // Also what those leave: of long messages each chunk costs a fence. But two thirds at most by NVLink, for the memory
   // of two ranks, whose slots that makes 74 KB: in 104 KB they moved 1 GB up to 4% faster than in 72, and in 48 KB 5%
   // slower. Of four ranks that is 24 KB, and 22 KB would take reductions from 32 MB on 5 to 8% more time. Elsewhere
   // lanes are many, for kernels that compute as they go (bulk_encoded.cuh); blocks that only copy serve several each,
   // because it is what they move between two fences that counts.
   const std::size_t left = budget_bytes - layout.size_bytes;
-  place(Wire::bulk, kind == ArenaKind::nvlink ? share_out(std::min(left, room * 2 / 3), rings, 128, 16 * kb, 128 * kb)
-                                              : share_out(left, rings, 128, 8 * kb, 128 * kb));
+  place(Protocol::bulk, kind == ArenaKind::nvlink
+                            ? share_out(std::min(left, room * 2 / 3), rings, 128, 16 * kb, 128 * kb)
+                            : share_out(left, rings, 128, 8 * kb, 128 * kb));
   return layout;
 }
 

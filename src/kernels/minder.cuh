@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/wire.cuh"
+#include "kernels/protocol.cuh"
 
 /// Where slots are flagged, a block may serve several lanes at once, each with a chunk, a slot, a flag and counters of
 /// its own: so few blocks move much between two fences. The far end sees lanes, and nothing of who serves them; slots

@@ -145,7 +145,7 @@ __device__ __forceinline__ void end_messages(const NetworkExchange& exchange, Me
 }
 
 /// A template only so that a header may hold it.
-template <class W = Bulk>
+template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_constant__ NetworkExchange exchange) {
   fetch_arguments(exchange);
   auto& shared = shared_memory<MessagesMemory>();

@@ -47,11 +47,11 @@ class Offers {
     std::uint64_t *place, *length;
   };
   static __device__ Words words(const Ring& ring, const LaneEnds& ends) {
-    const auto word_of = [&](Wire wire) {
+    const auto word_of = [&](Protocol protocol) {
       return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer]) +
-             lane_index(wire, ends.cast, ends.reader, ends.lane);
+             lane_index(protocol, ends.cast, ends.reader, ends.lane);
     };
-    return {word_of(Wire::bulk), word_of(Wire::lines)};
+    return {word_of(Protocol::bulk), word_of(Protocol::lines)};
   }
   const Words heard_;  ///< what the peer offers
   const Words told_;

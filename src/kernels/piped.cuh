@@ -98,7 +98,7 @@ class Worker {
         ring_(schedule.ring()),
         peers_(ring_.ranks - 1),
         streams_(peers_ * schedule.width()),
-        slot_bytes_(ring_.slots[static_cast<std::uint32_t>(Wire::bulk)].slot_bytes),
+        slot_bytes_(ring_.slots[static_cast<std::uint32_t>(Protocol::bulk)].slot_bytes),
         thread_(threadIdx.x % warp_threads) {}
 
  protected:

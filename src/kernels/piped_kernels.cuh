@@ -45,7 +45,7 @@ __device__ __forceinline__ void name_stream(const Schedule& schedule, std::uint3
   stream.in_flags = in_slots.flags;
   stream.returned = returned_word<Bulk>(ring, out);
   stream.peers_returned = returned_word<Bulk>(ring, in);
-  stream.counts = &ring.counts[lane_index(Wire::bulk, Cast::single, stream.peer, stream.lane)];
+  stream.counts = &ring.counts[lane_index(Protocol::bulk, Cast::single, stream.peer, stream.lane)];
   stream.hash_to = schedule.hash_to(stream.peer);
   stream.hash_from = schedule.hash_from(stream.peer);
 }
@@ -186,13 +186,13 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
 #endif
 
 /// A template only so that a header may hold it.
-template <class W = Bulk>
+template <class P = Bulk>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_exchange_copy(const __grid_constant__ Exchange call) {
   STRAIT_PIPED((run_piped<false>(ExchangeSchedule<false>(call), launched_memory<PipedCopyMemory>(), 0)));
 }
 /// A broadcast. The root's adders copy what it keeps.
-template <class W = Bulk>
+template <class P = Bulk>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_two_hop_copy(const __grid_constant__ TwoHop call) {
   STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), OnlyPart{call})));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/wire.cuh"
+#include "kernels/protocol.cuh"
 
 /// What the probe of peers' memory does (probe.cu).
 namespace strait::kernels {

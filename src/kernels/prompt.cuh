@@ -7,8 +7,8 @@
 #include "kernels/prompt.hpp"
 #include "kernels/receive.cuh"
 
-/// Prompt kernels: those of an Exchange of one round over wires whose data bears flags, where each warp carries a piece
-/// of the block's chunks, to and from all ranks.
+/// Prompt kernels: those of an Exchange of one round by protocols whose data bears flags, where each warp carries a
+/// piece of the block's chunks, to and from all ranks.
 ///
 /// A small call takes as long as the instructions between the end of the launch before it and its first store, between
 /// that and its first look for what comes, and behind that: a thread waits for each result about 6 cycles, and nothing
@@ -36,14 +36,14 @@ struct PromptPart {
 };
 
 /// The lane of a peer of this rank's, in the registers of the thread that saves its counts.
-template <class W>
+template <class P>
 class PromptLane {
  public:
   template <class Call>
   __device__ PromptLane(const Call& call, std::uint32_t peer)
-      : counts_(&call.ring.counts[lane_index(W::wire, call.cast, peer, lane_number<W>(0))]),
-        returned_word_(returned_word<W>(call.ring, {call.ring.rank, peer, call.cast, 0})),
-        peers_returned_word_(returned_word<W>(call.ring, {peer, call.ring.rank, call.cast, 0})) {
+      : counts_(&call.ring.counts[lane_index(P::protocol, call.cast, peer, lane_number<P>(0))]),
+        returned_word_(returned_word<P>(call.ring, {call.ring.rank, peer, call.cast, 0})),
+        peers_returned_word_(returned_word<P>(call.ring, {peer, call.ring.rank, call.cast, 0})) {
     const std::uint32_t lane = lane_of(call, blockIdx.x);
     sends_ = chunk_at(message_to(call, peer), lane, 0).bytes != 0;
     takes_ = chunk_at(message_from(call, peer), lane, 0).bytes != 0;
@@ -78,7 +78,7 @@ class PromptLane {
 };
 
 /// By a whole warp: until there is a slot to each of some ranks that are sent something. False: gave up.
-template <class W, class Call>
+template <class P, class Call>
 __device__ __forceinline__ bool await_slots(const Call& call, std::uint32_t first) {
   const Ring& ring = call.ring;
   bool gives_up = false;
@@ -86,8 +86,8 @@ __device__ __forceinline__ bool await_slots(const Call& call, std::uint32_t firs
   for (std::uint32_t rank = first; rank < first + parts_at_once && rank < ring.ranks; ++rank) {
     const bool uses = chunk_at(message_to(call, rank), lane_of(call, blockIdx.x), 0).bytes != 0;
     if (rank == ring.rank || !uses) continue;
-    const std::uint64_t sent = ring.counts[lane_index(W::wire, call.cast, rank, lane_number<W>(0))].sent;
-    const std::uint64_t* const word = returned_word<W>(ring, {ring.rank, rank, call.cast, 0});
+    const std::uint64_t sent = ring.counts[lane_index(P::protocol, call.cast, rank, lane_number<P>(0))].sent;
+    const std::uint64_t* const word = returned_word<P>(ring, {ring.rank, rank, call.cast, 0});
     Patience patience;
     while (!gives_up && sent >= load_word(word) + slot_depth) gives_up = patience.spent(ring, rank, blockIdx.x, true);
   }
@@ -95,7 +95,7 @@ __device__ __forceinline__ bool await_slots(const Call& call, std::uint32_t firs
 }
 
 /// The parts of some ranks that follow one another.
-template <class W, class Call>
+template <class P, class Call>
 class PromptParts {
  public:
   __device__ explicit PromptParts(const Call& call) : call_(call), ring_(call.ring) {}
@@ -137,7 +137,7 @@ class PromptParts {
       parts[i].taken = counts[i].high;
       goes_on_ &= counts[i].low != gave_up;
       is_free_ &= !parts[i].uses_slot || counts[i].low < returned[i] + slot_depth;
-      if constexpr (W::wire == Wire::packets) must_wipe_ |= parts[i].fills_slot && W::wipes(counts[i].low);
+      if constexpr (P::protocol == Protocol::packets) must_wipe_ |= parts[i].fills_slot && P::wipes(counts[i].low);
     }
   }
   /// Of a multicast, what goes to all with the last of them. False: gave up, or an earlier launch did, or not
@@ -147,17 +147,17 @@ class PromptParts {
     goes_on = goes_on && goes_on_;
     if (goes_on && !is_free_) {
       before_waiting();
-      goes_on = await_slots<W>(call_, first);
+      goes_on = await_slots<P>(call_, first);
     }
-    if constexpr (W::wire == Wire::packets)
+    if constexpr (P::protocol == Protocol::packets)
       if (must_wipe_) goes_on = wipe_slots(goes_on);
     if (!goes_on) return false;
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i) {
       const PromptPart& part = parts[i];
-      if (W::wire == Wire::packets && !part.fills_slot) continue;  // to pack them takes the whole warp a while
+      if (P::protocol == Protocol::packets && !part.fills_slot) continue;  // to pack them takes the whole warp a while
       store_granule_if(part.sends, part.out + slot_offset(part.sent),
-                       W::packed(part.value, W::flag(part.sent, part.hash_to)));
+                       P::packed(part.value, P::flag(part.sent, part.hash_to)));
     }
     return true;
   }
@@ -171,7 +171,7 @@ class PromptParts {
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i) {
       slots[i] = parts[i].takes ? parts[i].in + slot_offset(parts[i].taken) : nothing;
-      flags[i] = W::flag(parts[i].taken, parts[i].hash_from);
+      flags[i] = P::flag(parts[i].taken, parts[i].hash_from);
     }
     Patience patience;
     Granule come[parts_at_once];
@@ -182,14 +182,14 @@ class PromptParts {
       std::uint32_t missing = none;
 #pragma unroll
       for (std::uint32_t i = 0; i < parts_at_once; ++i)
-        if (parts[i].takes && !W::has_come(come[i], flags[i] ^ zero)) missing = first + i;
+        if (parts[i].takes && !P::has_come(come[i], flags[i] ^ zero)) missing = first + i;
       if (!__any_sync(0xffffffffu, missing != none)) break;
       const bool gives_up = missing != none && patience.spent(ring_, missing, blockIdx.x, false);
       if (__any_sync(0xffffffffu, gives_up)) return false;
     }
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i)
-      if (W::wire == Wire::packets ? parts[i].comes : !parts[i].is_own) parts[i].value = W::unpacked(come[i]);
+      if (P::protocol == Protocol::packets ? parts[i].comes : !parts[i].is_own) parts[i].value = P::unpacked(come[i]);
     return true;
   }
 
@@ -220,7 +220,7 @@ class PromptParts {
     const Message send = message_to(call_, rank), receive = message_from(call_, rank);
     const std::uint32_t lane = lane_of(call_, blockIdx.x), piece = threadIdx.x / warp_threads;
     const Chunk sent = chunk_at(send, lane, 0), taken = chunk_at(receive, lane, 0);
-    const Place from = W::place_of(piece, exists ? sent.bytes : 0), to = W::place_of(piece, exists ? taken.bytes : 0);
+    const Place from = P::place_of(piece, exists ? sent.bytes : 0), to = P::place_of(piece, exists ? taken.bytes : 0);
     part.source = send.data + sent.offset + from.offset;
     part.destination = receive.data + taken.offset + to.offset;
     part.source_valid = from.valid;
@@ -234,16 +234,16 @@ class PromptParts {
     part.comes = exists && !part.is_own && taken.bytes != 0;
     part.takes = to.active && !part.is_own;
     if (!exists || part.is_own) return;
-    part.out = LaneSlots<W>(ring_, {ring_.rank, rank, call_.cast, 0}).slots + from.slot_offset;
-    part.in = LaneSlots<W>(ring_, {rank, ring_.rank, call_.cast, 0}).slots + to.slot_offset;
+    part.out = LaneSlots<P>(ring_, {ring_.rank, rank, call_.cast, 0}).slots + from.slot_offset;
+    part.in = LaneSlots<P>(ring_, {rank, ring_.rank, call_.cast, 0}).slots + to.slot_offset;
   }
   __device__ const LaneCounts* lane_counts(std::uint32_t rank) const {
-    return &ring_.counts[lane_index(W::wire, call_.cast, rank, lane_number<W>(0))];
+    return &ring_.counts[lane_index(P::protocol, call_.cast, rank, lane_number<P>(0))];
   }
   __device__ std::uint32_t last_peer() const { return ring_.ranks - (ring_.rank + 1 == ring_.ranks ? 2 : 1); }
   __device__ __forceinline__ std::uint32_t slot_offset(std::uint64_t use) const {
     return static_cast<std::uint32_t>(use & (slot_depth - 1)) *
-           ring_.slots[static_cast<std::uint32_t>(W::wire)].slot_bytes;
+           ring_.slots[static_cast<std::uint32_t>(P::protocol)].slot_bytes;
   }
   __device__ __forceinline__ void load_values() {
     bool are_whole = true;
@@ -261,8 +261,8 @@ class PromptParts {
   __device__ bool wipe_slots(bool goes_on) const {
     if (__syncthreads_or(!goes_on) != 0) return false;
     for (std::uint32_t i = 0; i < parts_at_once; ++i) {
-      if (!parts[i].fills_slot || !W::wipes(parts[i].sent)) continue;
-      const LaneSlots<W> slots(ring_, {ring_.rank, first + i, call_.cast, 0});
+      if (!parts[i].fills_slot || !P::wipes(parts[i].sent)) continue;
+      const LaneSlots<P> slots(ring_, {ring_.rank, first + i, call_.cast, 0});
       for (std::uint32_t offset = threadIdx.x * sizeof(Granule); offset < slots.slot_bytes;
            offset += blockDim.x * sizeof(Granule))
         store_granule(slots.slot(parts[i].sent) + offset, {0, 0});
@@ -278,13 +278,13 @@ class PromptParts {
 
 /// `take(parts)` and then, once what comes may overwrite what was sent, `keep(parts)`: of ranks that follow one
 /// another, in their order.
-template <class W, class Call, class Contribution, class Take, class Keep>
+template <class P, class Call, class Contribution, class Take, class Keep>
 __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& contribution, Take&& take, Keep&& keep) {
   fetch_arguments(arguments_of(call));
   const Ring& ring = call.ring;
   const bool minds_a_peer = threadIdx.x < ring.ranks && threadIdx.x != ring.rank;
-  PromptLane<W> lane(call, minds_a_peer ? threadIdx.x : ring.rank);
-  PromptParts<W, Call> parts(call);
+  PromptLane<P> lane(call, minds_a_peer ? threadIdx.x : ring.rank);
+  PromptParts<P, Call> parts(call);
   parts.find(0);
   parts.prefetch();
   const std::uint32_t before = begin_launch(ring);
@@ -324,15 +324,15 @@ __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& cont
   tell_finished(ring);
 }
 
-template <class W>
+template <class P>
 __global__ void __launch_bounds__(max_prompt_threads, 1)
     prompt_exchange_copy(const __grid_constant__ Exchange exchange) {
   const auto as_it_is = [](const Granule& value) { return value; };
   const auto take_nothing = [](const auto& /*parts*/) {};
-  run_prompt<W>(exchange, as_it_is, take_nothing, [](const auto& all) { all.store_values(); });
+  run_prompt<P>(exchange, as_it_is, take_nothing, [](const auto& all) { all.store_values(); });
 }
 
-template <class W, KernelType kind, bool sum_only>
+template <class P, KernelType kind, bool sum_only>
 __global__ void __launch_bounds__(max_prompt_threads, 1)
     prompt_exchange_reduce(const __grid_constant__ Exchange exchange) {
   const Ring& ring = exchange.ring;
@@ -343,7 +343,7 @@ __global__ void __launch_bounds__(max_prompt_threads, 1)
   Granule result{};
   const Message& receive = exchange.receive[ring.rank];
   const Chunk own = chunk_at(receive, blockIdx.x, 0);
-  const Place place = W::place_of(threadIdx.x / warp_threads, own.bytes);
+  const Place place = P::place_of(threadIdx.x / warp_threads, own.bytes);
   const UserBytes<8> output(receive.data + own.offset + place.offset);
   const bool is_whole = output.is_whole(place.valid);
   const auto take = [&](const auto& all) {
@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(max_prompt_threads, 1)
     }
     if (all.first + parts_at_once >= ring.ranks) result = sum.result(operation);
   };
-  run_prompt<W>(exchange, contribute, take, [&](const auto& all) {
+  run_prompt<P>(exchange, contribute, take, [&](const auto& all) {
     if (all.first + parts_at_once < ring.ranks) return;
     if (is_whole)
       output.store_whole(place.valid, result);

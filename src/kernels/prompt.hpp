@@ -22,9 +22,9 @@ constexpr std::size_t longest_message(const Exchange& call) {
 }
 
 /// Whether they can carry it, and are faster: that is this rank's alone to say. By lines they add up, and nothing else.
-constexpr bool can_be_prompt(const Exchange& call, Wire wire, bool reduces) {
-  if (wire == Wire::bulk || call.rounds != 1 || call.pieces * 32 > max_prompt_threads) return false;
-  if (wire == Wire::lines) return !reduces || call.op == ReduceOp::sum;
+constexpr bool can_be_prompt(const Exchange& call, Protocol protocol, bool reduces) {
+  if (protocol == Protocol::bulk || call.rounds != 1 || call.pieces * 32 > max_prompt_threads) return false;
+  if (protocol == Protocol::lines) return !reduces || call.op == ReduceOp::sum;
   const bool goes_one_way = !reduces && call.lead == 0;
   return longest_message(call) <= (goes_one_way ? most_prompt_packets_one_way : most_prompt_packets);
 }

@@ -6,7 +6,7 @@
 
 #include "kernels/lane.cuh"
 
-/// What the warps of a block do with what comes over wires whose data bears flags, and of bulk at any address and of
+/// What the warps of a block do with what comes by protocols whose data bears flags, and of bulk at any address and of
 /// any length.
 namespace strait::kernels {
 
@@ -36,12 +36,12 @@ __device__ __forceinline__ std::uint32_t zero_once_loaded(const Ring& ring, cons
 /// where nothing comes, for each block another, for at the same place they would wait for one another. Else there is
 /// less to load, and less often: memory that lines come to has more room for them (broadcasts of 2 MB take a fifth less
 /// time). `has_more`, to all threads alike: not only the first may come.
-template <class W, bool at_once, int count>
+template <class P, bool at_once, int count>
 __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaited)[count], Granule (&values)[count],
                                         bool has_more = true) {
   constexpr std::uint32_t none = max_ranks;
-  const auto* const nothing =
-      reinterpret_cast<const std::byte*>(&ring.counts[lane_index(Wire::lines, Cast::single, ring.rank, blockIdx.x)]);
+  const auto* const nothing = reinterpret_cast<const std::byte*>(
+      &ring.counts[lane_index(Protocol::lines, Cast::single, ring.rank, blockIdx.x)]);
   const auto slot_or_nothing = [&](int i) { return awaited[i].slot != nullptr ? awaited[i].slot : nothing; };
   Patience patience;
   for (;;) {
@@ -62,7 +62,7 @@ __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaite
     std::uint32_t missing = none;
 #pragma unroll
     for (int i = 0; i < count; ++i)
-      if (awaited[i].slot != nullptr && !W::has_come(values[i], awaited[i].flag ^ zero))
+      if (awaited[i].slot != nullptr && !P::has_come(values[i], awaited[i].flag ^ zero))
         missing = at_once ? static_cast<std::uint32_t>(i) : awaited[i].peer;
     if (!__any_sync(0xffffffffu, missing != none)) break;
     std::uint32_t peer = missing;
@@ -73,12 +73,12 @@ __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaite
     if (__any_sync(0xffffffffu, gives_up)) return false;
   }
 #pragma unroll
-  for (int i = 0; i < count; ++i) values[i] = W::unpacked(values[i]);
+  for (int i = 0; i < count; ++i) values[i] = P::unpacked(values[i]);
   return true;
 }
 
 /// Takes all chunks to where they belong. False: gave up.
-template <class W>
+template <class P>
 __device__ __forceinline__ bool collect(const Ring& ring, const Incoming* chunks, std::uint32_t count,
                                         std::uint32_t pieces) {
   const std::uint32_t tasks = count * pieces;
@@ -86,22 +86,22 @@ __device__ __forceinline__ bool collect(const Ring& ring, const Incoming* chunks
     Task batch[batch_size];
     Awaited awaited[batch_size];
     Granule values[batch_size];
-    clear<W>(batch);
-    clear<W>(awaited);
-    clear<W>(values);
+    clear<P>(batch);
+    clear<P>(awaited);
+    clear<P>(values);
 #pragma unroll
     for (int b = 0; b < batch_size; ++b) {
       awaited[b].slot = nullptr;
       if (numbers[b] >= tasks) continue;
-      batch[b] = task_of<W>(numbers[b], chunks, count);
+      batch[b] = task_of<P>(numbers[b], chunks, count);
       const Incoming& chunk = chunks[batch[b].chunk];
       if (batch[b].place.active) awaited[b] = {chunk.slot + batch[b].place.slot_offset, chunk.flag, chunk.peer};
     }
-    if (!receive<W, W::wire != Wire::lines>(ring, awaited, values)) return false;
+    if (!receive<P, P::protocol != Protocol::lines>(ring, awaited, values)) return false;
 #pragma unroll
     for (int b = 0; b < batch_size; ++b)
       if (numbers[b] < tasks)
-        UserBytes<W::stride>(chunks[batch[b].chunk].destination)
+        UserBytes<P::stride>(chunks[batch[b].chunk].destination)
             .store(batch[b].place.offset, batch[b].place.valid, values[b]);
     return true;
   });

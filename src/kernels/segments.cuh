@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/wire.cuh"
+#include "kernels/protocol.cuh"
 
 /// Granules at aligned places, dealt to the warps of a block.
 namespace strait::kernels {

@@ -69,7 +69,7 @@ __device__ __forceinline__ void end_taking(LaunchCounts& counts) {
 }
 
 /// A template only so that a header may hold it.
-template <class W = Bulk>
+template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) straight_copy(const __grid_constant__ StraightExchange call) {
   fetch_arguments(call);
   auto& shared = shared_memory<StraightMemory>();

@@ -7,7 +7,7 @@
 #include "kernels/lane.cuh"
 #include "kernels/receive.cuh"
 
-/// The kernels of TwoHop (launch.hpp) over wires whose data bears flags, lines and packets: as a copy and as a
+/// The kernels of TwoHop (launch.hpp) by protocols whose data bears flags, lines and packets: as a copy and as a
 /// reduction. Block l serves lane l.
 namespace strait::kernels {
 
@@ -57,8 +57,8 @@ __device__ __forceinline__ void plan_contribution(const TwoHop& call, const HopM
 }
 
 /// Likewise, in which slot.
-template <class W>
-__device__ __forceinline__ void claim_contribution(const TwoHop& call, const HopMinder& minder, Lane<W>& lane,
+template <class P>
+__device__ __forceinline__ void claim_contribution(const TwoHop& call, const HopMinder& minder, Lane<P>& lane,
                                                    TwoHopRound& shared) {
   if (!minder.contributions || minder.peer == call.ring.rank) return;
   Outgoing& chunk = shared.contributions_out[position_of(minder.peer, call.ring.rank, call.ring.ranks)];
@@ -66,8 +66,8 @@ __device__ __forceinline__ void claim_contribution(const TwoHop& call, const Hop
 }
 
 /// What is added up, and what is collected, while what was contributed is on its way.
-template <class W>
-__device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopMinder& minder, Lane<W>& lane, int iteration,
+template <class P>
+__device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopMinder& minder, Lane<P>& lane, int iteration,
                                              TwoHopRound& shared) {
   const Ring& ring = call.ring;
   const std::uint32_t peer = minder.peer;
@@ -97,13 +97,13 @@ __device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopMinder
 }
 
 /// A barrier behind what claims the slots of `chunks`. False: that gave up.
-template <class W>
+template <class P>
 __device__ __forceinline__ bool meet_with(const Ring& ring, const Outgoing* chunks, bool takes_stale_slots,
                                           const int& failed) {
-  const bool has_stale = meet<W>(takes_stale_slots);
+  const bool has_stale = meet<P>(takes_stale_slots);
   if (failed != 0) return false;
   if (!has_stale) return true;
-  wipe<W>(ring, chunks, ring.ranks - 1);
+  wipe<P>(ring, chunks, ring.ranks - 1);
   __syncthreads();
   return true;
 }
@@ -112,18 +112,18 @@ __device__ __forceinline__ bool meet_with(const Ring& ring, const Outgoing* chun
 /// iteration are apart, though data bears flags: who looks for what has not come yet takes of a link to the host what
 /// others need (all-reduces of 256 KB of four H200 take a fifth longer without), and what a step needs is prepared
 /// while the one before has data on its way.
-template <class W, class Contribution, class Reduce, class Keep>
+template <class P, class Contribution, class Reduce, class Keep>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce, Keep&& keep) {
   fetch_arguments(call);
   const Ring& ring = call.ring;
-  const HopMinder minder(call, W::wire != Wire::lines && call.results == Cast::multi);
+  const HopMinder minder(call, P::protocol != Protocol::lines && call.results == Cast::multi);
   const bool has_peer = minder.minds && minder.peer != ring.rank;
-  Lane<W> lane(ring, minder.minds ? minder.peer : 0, minder.contributions ? Cast::single : Cast::multi);
+  Lane<P> lane(ring, minder.minds ? minder.peer : 0, minder.contributions ? Cast::single : Cast::multi);
   if (minder.minds) plan_contribution(call, minder, 0, shared);
   if (threadIdx.x == 0) shared.failed_to_send = shared.failed_to_add = 0;
   __syncthreads();
-  FirstPush<W> first(shared.contributions_out, ring.ranks - 1, call.pieces);
+  FirstPush<P> first(shared.contributions_out, ring.ranks - 1, call.pieces);
   const std::uint32_t before = begin_launch(ring);
   first.load();
   const bool goes_on = minder.minds && lane.resume();
@@ -131,22 +131,22 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   if (minder.minds && !goes_on) shared.failed_to_send = 1;
   const auto meet_to_send = [&] {
     if (goes_on) claim_contribution(call, minder, lane, shared);
-    return meet_with<W>(ring, shared.contributions_out, goes_on && lane.takes_stale_slots(), shared.failed_to_send);
+    return meet_with<P>(ring, shared.contributions_out, goes_on && lane.takes_stale_slots(), shared.failed_to_send);
   };
   bool gives_up = !meet_to_send();
   std::uint32_t pushed = gives_up ? 0 : first.push(shared.contributions_out, contribution);
   const int last = last_iteration(call);
   for (int iteration = 0; !gives_up; ++iteration) {
-    push<W>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution, pushed);
+    push<P>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution, pushed);
     pushed = 0;
     if (goes_on) prepare_sums(call, minder, lane, iteration, shared);
     keep();
-    gives_up = !meet_with<W>(ring, shared.results_out, goes_on && lane.takes_stale_slots(), shared.failed_to_add);
+    gives_up = !meet_with<P>(ring, shared.results_out, goes_on && lane.takes_stale_slots(), shared.failed_to_add);
     if (gives_up) break;
-    bool done = reduce_own<W>(call, shared.own, shared.results_out, contribution, reduce);
-    if constexpr (W::wire == Wire::packets) __syncthreads();
+    bool done = reduce_own<P>(call, shared.own, shared.results_out, contribution, reduce);
+    if constexpr (P::protocol == Protocol::packets) __syncthreads();
     const std::uint32_t collected = (ring.ranks - 1) * (collects_twice(call, iteration) ? 2 : 1);
-    done = done && collect<W>(ring, shared.results_in, collected, call.pieces);
+    done = done && collect<P>(ring, shared.results_in, collected, call.pieces);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up || iteration == last) break;
     if (has_peer) lane.give_back();
@@ -157,42 +157,42 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   tell_finished(ring);
 }
 
-template <class W>
+template <class P>
 __global__ void __launch_bounds__(max_threads, 1) two_hop_copy(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<TwoHopRound>();
   const auto as_it_is = [](const Granule& value) { return value; };
   const Ring& ring = call.ring;
   const std::uint32_t contributor = __ffs(static_cast<int>(call.contributors)) - 1;
-  const auto relay = [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
+  const auto relay = [&](const Place(&places)[P::reduce_batch], Granule(&values)[P::reduce_batch]) {
     if (contributor == ring.rank) return true;
     const Incoming& chunk = shared.contributions_in[position_of(contributor, ring.rank, ring.ranks)];
-    Awaited awaited[W::reduce_batch];
+    Awaited awaited[P::reduce_batch];
 #pragma unroll
-    for (int b = 0; b < W::reduce_batch; ++b)
+    for (int b = 0; b < P::reduce_batch; ++b)
       awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, contributor};
-    return receive<W, false>(ring, awaited, values);
+    return receive<P, false>(ring, awaited, values);
   };
   const auto keep = [&] {
     for (std::uint32_t i = 0; contributor == ring.rank && i < ring.ranks - 1; ++i)
-      copy_own<W>(own_of(call, shared.contributions_out[i]), call.pieces);
+      copy_own<P>(own_of(call, shared.contributions_out[i]), call.pieces);
   };
-  run_two_hop<W>(call, shared, as_it_is, relay, keep);
+  run_two_hop<P>(call, shared, as_it_is, relay, keep);
 }
 
-template <class W, KernelType kind, bool sum_only>
+template <class P, KernelType kind, bool sum_only>
 __global__ void __launch_bounds__(max_threads, 1) two_hop_reduce(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<TwoHopRound>();
   const Operation operation{call.op, call.type, call.ring.averaged, call.premul_scalar};
   const auto contribute = [&](const Granule& value) { return contribution<type_of(kind), sum_only>(value, operation); };
-  run_two_hop<W>(
+  run_two_hop<P>(
       call, shared, contribute,
-      [&](const Place(&places)[W::reduce_batch], Granule(&values)[W::reduce_batch]) {
-        Reduction<type_of(kind), sum_only, Granule> reductions[W::reduce_batch];
-        if (!reduce_places<W>(call.ring, shared.contributions_in, call.contributors, places, values, operation,
+      [&](const Place(&places)[P::reduce_batch], Granule(&values)[P::reduce_batch]) {
+        Reduction<type_of(kind), sum_only, Granule> reductions[P::reduce_batch];
+        if (!reduce_places<P>(call.ring, shared.contributions_in, call.contributors, places, values, operation,
                               reductions))
           return false;
 #pragma unroll
-        for (int b = 0; b < W::reduce_batch; ++b) values[b] = reductions[b].result(operation);
+        for (int b = 0; b < P::reduce_batch; ++b) values[b] = reductions[b].result(operation);
         return true;
       },
       [] {});

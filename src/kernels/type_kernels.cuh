@@ -17,9 +17,9 @@ template <class... Arguments>
 const void* address_of(void (*kernel)(Arguments...)) {
   return reinterpret_cast<const void*>(kernel);
 }
-template <class W, KernelType kind, bool sum_only>
+template <class P, KernelType kind, bool sum_only>
 TypeKernels::Pair flagged_pair() {
-  return {address_of(&exchange_reduce<W, kind, sum_only>), address_of(&two_hop_reduce<W, kind, sum_only>)};
+  return {address_of(&exchange_reduce<P, kind, sum_only>), address_of(&two_hop_reduce<P, kind, sum_only>)};
 }
 
 template <KernelType kind>

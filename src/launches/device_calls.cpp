@@ -14,9 +14,9 @@ namespace {
 using kernels::Cast;
 using kernels::Exchange;
 using kernels::Message;
+using kernels::Protocol;
 using kernels::Slots;
 using kernels::TwoHop;
-using kernels::Wire;
 
 /// Blocks that begin at different times keep links busier while the first rounds go from hop to hop: between four H200
 /// broadcasts of 64 to 256 MB take 5 to 8% less time so in place, all-reduces of 64 MB 2%. Of more rounds that is
@@ -40,8 +40,9 @@ constexpr std::uint32_t reducers_lead = 3;
 /// each lane, it gives back in its next one. That is one slot, but three in two hops over lines, where the end takes a
 /// contribution and two results of the same peer at once (two_hop.cuh).
 std::size_t free_bytes(const Slots& through, const kernels::Ring& ring) {
-  const std::size_t slot_bytes = through.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(through.wire);
-  const std::uint32_t taken = through.wire == Wire::lines && ring.ranks > 2 ? 3 : 1;
+  const std::size_t slot_bytes =
+      through.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(through.protocol);
+  const std::uint32_t taken = through.protocol == Protocol::lines && ring.ranks > 2 ? 3 : 1;
   return through.lanes * (kernels::slot_depth - taken) * slot_bytes;
 }
 
@@ -69,21 +70,22 @@ bool is_multicast(Collective collective) {
 
 }  // namespace
 
-Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
+Slots DeviceCalls::protocol_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (is_piped(call, one_hop, message_bytes)) return piped_slots(call, one_hop, message_bytes);
-  const Wire flagged = kernels::flagged_wire(ring_);
+  const Protocol flagged = kernels::flagged_protocol(ring_);
   const bool is_message = call.collective == Collective::send_recv;
   const std::size_t most_short = is_message ? free_bytes(slots(call, flagged), ring_) : ~std::size_t{0};
-  if (flagged != Wire::lines) {
+  if (flagged != Protocol::lines) {
     const bool takes_one = is_message || call.collective == Collective::broadcast;
     const bool is_gathered = call.collective == Collective::gather || call.collective == Collective::reduce;
     const std::size_t most = takes_one ? lone_flagged_bytes_ : is_gathered ? gathered_flagged_bytes_ : flagged_bytes_;
-    return slots(call, message_bytes > std::min(most, most_short) ? Wire::bulk : flagged, message_bytes);
+    return slots(call, message_bytes > std::min(most, most_short) ? Protocol::bulk : flagged, message_bytes);
   }
   // Between two ranks, where somebody forces them: only lines take more slots at the end than free_bytes() counts on.
-  if (!one_hop && ring_.ranks == 2) return slots(call, Wire::bulk);
-  const Slots lines = slots(call, Wire::lines);
-  const bool few_blocks = bound(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Wire::lines)].lanes;
+  if (!one_hop && ring_.ranks == 2) return slots(call, Protocol::bulk);
+  const Slots lines = slots(call, Protocol::lines);
+  const bool few_blocks =
+      bound(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Protocol::lines)].lanes;
   // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.
   if (!few_blocks && !one_hop && call.collective == Collective::reduce) return lines;
   std::size_t most = flagged_bytes_;
@@ -92,7 +94,8 @@ Slots DeviceCalls::wire_for(const Call& call, bool one_hop, std::size_t message_
   // What one rank takes from several fills its link better in bulk: 8 and 16 MB of each, but not 4 (4 H200).
   if (call.collective == Collective::gather && ring_.ranks > 2) most /= 4;
   if (message_bytes <= std::min(most, most_short)) return lines;
-  return takes_many(call) ? slots(call, Wire::bulk) : kernels::slots_of(ring_, Wire::bulk, at_once(large_call_blocks));
+  return takes_many(call) ? slots(call, Protocol::bulk)
+                          : kernels::slots_of(ring_, Protocol::bulk, at_once(large_call_blocks));
 }
 
 /// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.
@@ -133,7 +136,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call, const Offer
     two_hop = two_hop_of(call, through, bytes, slice_beside_root(bytes, ring_.ranks, two_hop.rounds));
     two_hop.owners |= root_bit(call);
   }
-  const bool by_peers = through.wire == Wire::bulk && !ring_.staged;
+  const bool by_peers = through.protocol == Protocol::bulk && !ring_.staged;
   const bool is_middling = two_hop.rounds >= least_staggered_rounds && two_hop.rounds <= most_staggered_rounds;
   if (by_peers && ring_.ranks > 2 && is_middling) two_hop.stagger_ns = peer_stagger_ns;
   launches.push_back(launch_of(two_hop, through, reduces));
@@ -150,7 +153,7 @@ DeviceLaunch DeviceCalls::launch_of(const TwoHop& made, const Slots& through, bo
   const std::uint32_t sets = two_hop.results == kernels::Cast::multi ? 2 : 1;
   const std::uint32_t threads =
       piped ? kernels::piped_threads : kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width, sets);
-  return {through.wire, reduces, two_hop, shape.blocks, threads, piped};
+  return {through.protocol, reduces, two_hop, shape.blocks, threads, piped};
 }
 
 std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
@@ -162,7 +165,7 @@ std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   // Those of a launch share lanes, of which a long one's blocks serve others.
   if (message_bytes > most_aggregated_bytes || is_long_through_host(message_bytes)) return {};
   if (!one_hop && call.collective != Collective::all_reduce) return {};
-  Slots through = wire_for(call, one_hop, message_bytes);
+  Slots through = protocol_for(call, one_hop, message_bytes);
   if (through.piped) return {};
   through.rounds = rounds_for(call, true, through, message_bytes);  // hops follow one another
   return through;
@@ -176,15 +179,15 @@ std::size_t DeviceCalls::aggregable_bytes(const Call& call) const {
 /// Where many ranks share the memory, bulk has fewer lanes than packets have.
 std::optional<Slots> DeviceCalls::bulk_instead(const Call& call, const Slots& through, std::size_t calls,
                                                std::size_t group_bytes) const {
-  if (through.wire != Wire::packets || group_bytes <= packets_of_a_group * flagged_bytes_) return {};
-  Slots bulk = slots(call, Wire::bulk);
+  if (through.protocol != Protocol::packets || group_bytes <= packets_of_a_group * flagged_bytes_) return {};
+  Slots bulk = slots(call, Protocol::bulk);
   if (calls > bulk.blocks) return {};
   bulk.rounds = rounds_for(call, true, bulk, aggregable_bytes(call));
   return bulk;
 }
 
 DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
-  Slots through = kernels::slots_of(ring_, Wire::bulk, blocks_for(call));
+  Slots through = kernels::slots_of(ring_, Protocol::bulk, blocks_for(call));
   if (call.wire != WireFormat::off) through.grain_bytes = cpu_reducers::ReducerMemory::run_bytes(call.wire);
   const std::size_t bytes = call.count * size_bytes(call.type);
   const std::uint16_t hash = short_hash_of(signature(call));
@@ -214,7 +217,7 @@ Exchange& DeviceCalls::exchange_in(DeviceLaunch& launch) const {
 
 void DeviceCalls::shape_last(const Slots& through, bool reduces, std::vector<DeviceLaunch>& launches) const {
   DeviceLaunch& launch = launches.back();
-  launch.wire = through.wire;
+  launch.protocol = through.protocol;
   launch.reduces = reduces;
   auto& exchange = std::get<Exchange>(launch.argument);
   std::uint32_t lanes = 0;
@@ -228,7 +231,7 @@ void DeviceCalls::shape_last(const Slots& through, bool reduces, std::vector<Dev
       last_bytes = message->bytes;
       lanes = std::max<std::uint32_t>(lanes, message->lanes);
       const std::size_t longest = std::min<std::size_t>(message->bytes, message->chunk_bytes);
-      exchange.pieces = std::max(exchange.pieces, kernels::pieces_of(through.wire, longest));
+      exchange.pieces = std::max(exchange.pieces, kernels::pieces_of(through.protocol, longest));
       exchange.rounds =
           std::max(exchange.rounds, kernels::rounds_of(message->bytes, {message->chunk_bytes, message->lanes}));
     }
@@ -236,7 +239,7 @@ void DeviceCalls::shape_last(const Slots& through, bool reduces, std::vector<Dev
   if (!sends || !takes) exchange.lead = 0;
   if (lanes == 0) return launches.pop_back();
   launch.piped = through.piped && kernels::can_be_piped(exchange);
-  launch.prompt = kernels::can_be_prompt(exchange, through.wire, reduces);
+  launch.prompt = kernels::can_be_prompt(exchange, through.protocol, reduces);
   const kernels::Shape shape = kernels::shape_of(through, lanes, launch.piped);
   exchange.width = shape.width;
   launch.blocks = shape.blocks;
@@ -341,7 +344,8 @@ TwoHop DeviceCalls::two_hop_of(const Call& call, const Slots& through, std::size
   two_hop.chunk_bytes = cut.chunk_bytes;
   two_hop.lanes = cut.lanes;
   two_hop.call_hash = short_hash_of(signature(call));
-  two_hop.pieces = kernels::pieces_of(through.wire, std::min<std::size_t>(two_hop.slice_bytes, two_hop.chunk_bytes));
+  two_hop.pieces =
+      kernels::pieces_of(through.protocol, std::min<std::size_t>(two_hop.slice_bytes, two_hop.chunk_bytes));
   two_hop.rounds = kernels::rounds_of(std::min(two_hop.slice_bytes, two_hop.bytes), cut);
   two_hop.op = call.op;
   two_hop.type = call.type;

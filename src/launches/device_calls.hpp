@@ -28,7 +28,7 @@ struct MessageOffers {
 
 /// One launch: which kernel, its argument, and its shape.
 struct DeviceLaunch {
-  kernels::Wire wire = kernels::Wire::lines;
+  kernels::Protocol protocol = kernels::Protocol::lines;
   bool reduces = false;
   std::variant<kernels::Exchange, kernels::TwoHop, kernels::EncodedExchange, kernels::EncodedTwoHop,
                kernels::StraightExchange, kernels::OfferedMessages>
@@ -58,7 +58,7 @@ struct MessageRows {
 };
 
 /// How GPU ranks carry calls out: a pure function of the call and of what all ranks know alike, so that both ends of
-/// every message cut it alike and use the same wire.
+/// every message cut it alike and use the same protocol.
 class DeviceCalls {
  public:
   /// Thread blocks of large calls: more make them hardly faster. What is bound to less has few.
@@ -140,7 +140,7 @@ class DeviceCalls {
     kernels::Exchange exchange{};
     exchange.ring = ring_;
     exchange.width = 1;
-    return {kernels::flagged_wire(ring_), false, exchange, 1, kernels::threads_for(0, ring_.ranks, 1)};
+    return {kernels::flagged_protocol(ring_), false, exchange, 1, kernels::threads_for(0, ring_.ranks, 1)};
   }
   const kernels::Ring& ring() const { return ring_; }
 
@@ -201,16 +201,16 @@ class DeviceCalls {
   std::uint32_t at_once(std::uint32_t blocks) const {
     return options_.sms != 0 ? std::min(blocks, options_.sms) : blocks;
   }
-  kernels::Slots slots(const Call& call, kernels::Wire wire, std::size_t message_bytes = 0) const;
+  kernels::Slots slots(const Call& call, kernels::Protocol protocol, std::size_t message_bytes = 0) const;
   bool is_long_through_host(std::size_t message_bytes) const;
   static std::uint32_t most_lanes(Collective collective);
   /// Whether all ranks send and take as much.
   static bool has_equal_parts(Collective collective);
   kernels::Slots slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
-  kernels::Slots wire_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
-  std::uint32_t host_stagger_ns(kernels::Wire wire, std::size_t bytes) const;
+  kernels::Slots protocol_for(const Call& call, bool one_hop, std::size_t message_bytes) const;
+  std::uint32_t host_stagger_ns(kernels::Protocol protocol, std::size_t bytes) const;
   std::uint32_t host_stagger_ns(const Call& call, bool one_hop, const kernels::Slots& through) const;
-  std::uint32_t host_stagger_ns(const kernels::Exchange& messages, kernels::Wire wire) const;
+  std::uint32_t host_stagger_ns(const kernels::Exchange& messages, kernels::Protocol protocol) const;
   std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,
                            std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;

@@ -9,8 +9,8 @@ namespace {
 
 using kernels::Cast;
 using kernels::Exchange;
+using kernels::Protocol;
 using kernels::Slots;
-using kernels::Wire;
 
 /// Rounds of slices that are cut so that the hops overlap. `parts`: what a lane has of a slice, in overlap_bytes. What
 /// a rank sends in both hops of an all-reduce fills its links; of a reduce or a broadcast one hop would leave most of
@@ -37,17 +37,17 @@ bool DeviceCalls::has_equal_parts(Collective collective) {
 /// Where PCIe takes the time, blocks that only copy have 32 KB or more between two fences, and few of them fill a link.
 /// But of long messages through host memory gathers take 5% less time with a block for each lane, and broadcasts take
 /// as long (4 H200; other links and numbers of ranks were not measured).
-Slots DeviceCalls::slots(const Call& call, Wire wire, std::size_t message_bytes) const {
+Slots DeviceCalls::slots(const Call& call, Protocol protocol, std::size_t message_bytes) const {
   constexpr std::size_t least_block_bytes = 32 << 10, most_blocks = 32;
   std::size_t blocks = blocks_for(call);
-  const kernels::WireSlots& all = ring_.slots[static_cast<std::size_t>(wire)];
-  if (wire != Wire::bulk || kernels::flagged_wire(ring_) != Wire::packets)
-    return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks));
+  const kernels::ProtocolSlots& all = ring_.slots[static_cast<std::size_t>(protocol)];
+  if (protocol != Protocol::bulk || kernels::flagged_protocol(ring_) != Protocol::packets)
+    return kernels::slots_of(ring_, protocol, static_cast<std::uint32_t>(blocks));
   if (is_long_through_host(message_bytes))
-    return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks), most_lanes(call.collective));
+    return kernels::slots_of(ring_, protocol, static_cast<std::uint32_t>(blocks), most_lanes(call.collective));
   blocks = std::min(
       blocks, std::clamp(all.lanes * std::size_t{all.slot_bytes} / least_block_bytes, std::size_t{1}, most_blocks));
-  return kernels::slots_of(ring_, wire, static_cast<std::uint32_t>(blocks));
+  return kernels::slots_of(ring_, protocol, static_cast<std::uint32_t>(blocks));
 }
 
 /// Of a long message through host memory. Where all ranks write to all others more slots gain nothing, and all-reduces
@@ -64,7 +64,7 @@ bool DeviceCalls::is_long_through_host(std::size_t message_bytes) const {
 }
 
 Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message_bytes) const {
-  Slots through = wire_for(call, one_hop, message_bytes);
+  Slots through = protocol_for(call, one_hop, message_bytes);
   through.rounds = rounds_for(call, one_hop, through, message_bytes);
   return through;
 }
@@ -73,20 +73,20 @@ Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message
 /// waits for its fence, or reads. Of 2 MB and more 12.8 us for all groups together, of less as much less: between four
 /// H200 all-reduces and reduce-scatters of 2 MB take a tenth less time so, those of 1 MB 3 to 5%, all-reduces of 16 MB
 /// and more up to 2% more; slower links were not measured. `bytes`: of the larger buffer.
-std::uint32_t DeviceCalls::host_stagger_ns(Wire wire, std::size_t bytes) const {
+std::uint32_t DeviceCalls::host_stagger_ns(Protocol protocol, std::size_t bytes) const {
   constexpr std::size_t most_ns = 1600, bytes_a_ns = 1280;
-  if (!ring_.staged || wire != Wire::bulk) return 0;
+  if (!ring_.staged || protocol != Protocol::bulk) return 0;
   return static_cast<std::uint32_t>(std::min(bytes / bytes_a_ns, most_ns));
 }
 
 /// Where one rank alone writes or takes, links carry one way at any time, and nothing is gained.
 std::uint32_t DeviceCalls::host_stagger_ns(const Call& call, bool one_hop, const Slots& through) const {
   if (ring_.ranks < 2 || (one_hop && !has_equal_parts(call.collective))) return 0;
-  return host_stagger_ns(through.wire, buffer_sizes(call, ring_.rank, ring_.ranks).larger_bytes());
+  return host_stagger_ns(through.protocol, buffer_sizes(call, ring_.rank, ring_.ranks).larger_bytes());
 }
 
 /// Of messages, likewise, but shorter ones would take longer (of 256 KB 25.5 us for 24.5).
-std::uint32_t DeviceCalls::host_stagger_ns(const Exchange& messages, Wire wire) const {
+std::uint32_t DeviceCalls::host_stagger_ns(const Exchange& messages, Protocol protocol) const {
   constexpr std::size_t least_bytes = 384 << 10;
   std::size_t sent_bytes = 0, taken_bytes = 0;
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
@@ -96,7 +96,7 @@ std::uint32_t DeviceCalls::host_stagger_ns(const Exchange& messages, Wire wire) 
   }
   const bool goes_both_ways = sent_bytes != 0 && taken_bytes != 0;
   const std::size_t longer = std::max(sent_bytes, taken_bytes);
-  return goes_both_ways && longer >= least_bytes ? host_stagger_ns(wire, longer) : 0;
+  return goes_both_ways && longer >= least_bytes ? host_stagger_ns(protocol, longer) : 0;
 }
 
 /// In how many chunks a lane moves a message, at least. Of two hops, so many that they overlap. Through host memory, so
@@ -106,8 +106,8 @@ std::uint32_t DeviceCalls::host_stagger_ns(const Exchange& messages, Wire wire) 
 std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slots& through,
                                       std::size_t message_bytes) const {
   if (!one_hop) {
-    if (ring_.staged && through.wire == Wire::bulk && call.wire == WireFormat::off) {
-      const std::size_t lane_bytes = message_bytes / ring_.slots[static_cast<std::size_t>(Wire::bulk)].lanes;
+    if (ring_.staged && through.protocol == Protocol::bulk && call.wire == WireFormat::off) {
+      const std::size_t lane_bytes = message_bytes / ring_.slots[static_cast<std::size_t>(Protocol::bulk)].lanes;
       const std::size_t round_bytes = std::max<std::size_t>(borders_.overlap_bytes / host_overlap_parts, 1);
       const std::size_t rounds = (lane_bytes + round_bytes - 1) / round_bytes;
       return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
@@ -119,7 +119,7 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
     return overlapping_rounds(call.collective,
                               static_cast<double>(lane_bytes) / static_cast<double>(borders_.overlap_bytes));
   }
-  if (!ring_.staged || through.wire != Wire::bulk || !has_equal_parts(call.collective)) return 1;
+  if (!ring_.staged || through.protocol != Protocol::bulk || !has_equal_parts(call.collective)) return 1;
   const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));
   const std::uint32_t messages = cast_of(call) == Cast::multi ? 1 : ring_.ranks - 1;  // that a rank writes
   const double worth = static_cast<double>(message_bytes) * messages / round_bytes;

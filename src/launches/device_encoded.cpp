@@ -7,9 +7,9 @@
 namespace strait {
 
 using kernels::Exchange;
+using kernels::Protocol;
 using kernels::Slots;
 using kernels::TwoHop;
-using kernels::Wire;
 
 namespace {
 
@@ -27,7 +27,7 @@ Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t ele
   const bool leaves_sms = ring_.staged && bound(call) == 0 &&
                           buffer_sizes(call, ring_.rank, ring_.ranks).larger_bytes() >= large_staged_bytes;
   const std::uint32_t blocks = blocks_for(call);
-  Slots through = kernels::slots_of(ring_, Wire::bulk, leaves_sms ? std::min(blocks, large_staged_blocks) : blocks);
+  Slots through = kernels::slots_of(ring_, Protocol::bulk, leaves_sms ? std::min(blocks, large_staged_blocks) : blocks);
   through.rounds = rounds_for(call, one_hop, through, wire::blocks_of(elements) * wire::block_bytes(call.wire));
   through.grain_bytes = wire::granular_run_elements;
   through.slot_bytes = through.slot_bytes / wire::granular_run_bytes(call.wire) * wire::granular_run_elements;

@@ -7,8 +7,8 @@ namespace strait {
 
 using kernels::Exchange;
 using kernels::OfferedMessages;
+using kernels::Protocol;
 using kernels::Slots;
-using kernels::Wire;
 
 namespace {
 
@@ -54,11 +54,13 @@ void DeviceCalls::add_end(const Call& call, const End& end, const Offers& offers
   const std::size_t bytes = end.count * size_bytes(call.type);
   if (bytes == 0) return;
   const Slots through = slots_for(call, true, bytes);  // cut alike whether the peer knows of offers or not
-  const bool may_be_offered = offers.of && !ring_.staged && end.peer != ring_.rank && through.wire == Wire::bulk &&
-                              bytes >= least_offered_bytes_;
+  const bool may_be_offered = offers.of && !ring_.staged && end.peer != ring_.rank &&
+                              through.protocol == Protocol::bulk && bytes >= least_offered_bytes_;
   // What stays on this rank is copied by a launch that has both ends; all ranks take part in an all-to-all at once.
   const bool is_sent = end.sends || end.peer == ring_.rank || call.collective == Collective::all_to_all_v;
-  const Part part = through.wire == Wire::bulk ? Part::long_ones : is_sent ? Part::short_sends : Part::short_receives;
+  const Part part = through.protocol == Protocol::bulk ? Part::long_ones
+                    : is_sent                          ? Part::short_sends
+                                                       : Part::short_receives;
   Ends& ends = turns[{number, part}];
   ends.piped = ends.piped && through.piped;
   ends.may_be_offered = ends.may_be_offered || may_be_offered;
@@ -74,9 +76,9 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
     if (turn.part == Part::short_sends && receives != turns.end() && !turns.contains({turn.number, Part::long_ones}))
       for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer)
         if (peer != ring_.rank) std::swap(ends.exchange.receive[peer], receives->second.exchange.receive[peer]);
-    const Wire wire = turn.part == Part::long_ones ? Wire::bulk : kernels::flagged_wire(ring_);
+    const Protocol protocol = turn.part == Part::long_ones ? Protocol::bulk : kernels::flagged_protocol(ring_);
     ends.exchange.ring = ring_;
-    ends.exchange.stagger_ns = host_stagger_ns(ends.exchange, wire);
+    ends.exchange.stagger_ns = host_stagger_ns(ends.exchange, protocol);
     const std::size_t before = launches.size();
     Call any;
     any.collective = Collective::send_recv;
@@ -88,7 +90,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
         std::any_of(std::begin(ends.offers), std::end(ends.offers), [](std::uint64_t offer) { return offer != 0; });
     const bool piped = ends.piped && !offers_some && (may_step || has_one_way_each(ends.exchange));
     launches.emplace_back().argument = ends.exchange;
-    shape_last(piped ? piped_slots(any, true, 0) : kernels::slots_of(ring_, wire, blocks_for(any)), false, launches);
+    shape_last(piped ? piped_slots(any, true, 0) : kernels::slots_of(ring_, protocol, blocks_for(any)), false,
+               launches);
     if (launches.size() == before) continue;
     DeviceLaunch& launch = launches.back();
     if (ends.may_be_offered && !launches.back().piped) {
@@ -96,7 +99,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
       std::copy(std::begin(ends.offers), std::end(ends.offers), messages.offers);
       launch.argument = messages;
     }
-    launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, wire);
+    launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, protocol);
     launch.turn = turn.place();
   }
   return launches;

@@ -7,8 +7,8 @@
 namespace strait {
 namespace {
 
+using kernels::Protocol;
 using kernels::Slots;
-using kernels::Wire;
 
 /// The calls of a collective that go through pipes, as multiples of STRAIT_PIPED_BYTES that their messages have at
 /// least: with few blocks, where pipes beat the other kernels as soon as messages take many rounds; with some more,
@@ -162,7 +162,7 @@ std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::siz
 }
 
 Slots DeviceCalls::piped_slots(const Call& call, bool one_hop, std::size_t message_bytes) const {
-  Slots through = kernels::slots_of(ring_, Wire::bulk, piped_blocks(call, one_hop, message_bytes));
+  Slots through = kernels::slots_of(ring_, Protocol::bulk, piped_blocks(call, one_hop, message_bytes));
   through.piped = true;
   through.blocks_unpiped = blocks_for(call);
   if (ring_.ranks != 2) {

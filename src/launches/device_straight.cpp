@@ -5,8 +5,8 @@
 
 namespace strait {
 
+using kernels::Protocol;
 using kernels::StraightExchange;
-using kernels::Wire;
 
 namespace {
 
@@ -36,7 +36,7 @@ DeviceLaunch DeviceCalls::straight_launch_of(const Call& call,
                                              std::uint16_t hash) const {
   const MessageRows rows = rows_of(call);
   const std::uint32_t wanted = rows.bytes * ring_.ranks < long_straight_bytes ? straight_blocks : long_straight_blocks;
-  const std::size_t most_blocks = kernels::slots_of(ring_, Wire::bulk, at_once(wanted)).blocks;
+  const std::size_t most_blocks = kernels::slots_of(ring_, Protocol::bulk, at_once(wanted)).blocks;
   const std::size_t chunks = (rows.bytes + straight_chunk_bytes - 1) / straight_chunk_bytes * ring_.ranks;
   const std::size_t blocks = std::min(chunks, most_blocks), block_chunks = (chunks + blocks - 1) / blocks;
   StraightExchange exchange{};
@@ -48,7 +48,7 @@ DeviceLaunch DeviceCalls::straight_launch_of(const Call& call,
     exchange.there[peer] = outputs[peer] + ring_.rank * rows.receive.stride_bytes;
   }
   const std::size_t threads = std::min<std::size_t>(block_chunks * 32, kernels::max_threads);
-  return {Wire::bulk, false, exchange, static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(threads)};
+  return {Protocol::bulk, false, exchange, static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(threads)};
 }
 
 }  // namespace strait

@@ -6,7 +6,7 @@
 #include "bootstrap/messages.hpp"
 #include "bootstrap/unique_id.hpp"
 #include "frames_fuzz.hpp"
-#include "transports/tcp/wire.hpp"
+#include "transports/tcp/frame.hpp"
 
 /// The fuzz function over a generated corpus, so that it runs in every build: valid streams, every truncation of them,
 /// and seeded mutations.

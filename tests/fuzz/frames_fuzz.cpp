@@ -5,7 +5,7 @@
 
 #include "bootstrap/messages.hpp"
 #include "bootstrap/unique_id.hpp"
-#include "transports/tcp/wire.hpp"
+#include "transports/tcp/frame.hpp"
 
 namespace {
 

@@ -54,7 +54,7 @@ inline void check_arithmetic(straitComm_t comm, int rank, int ranks, const Islan
         }
 }
 
-/// Of a message, on either side of the borders between the wires.
+/// Of a message, on either side of the borders between the protocols.
 inline constexpr std::size_t longest_message_bytes = std::size_t{2} << 20;
 inline std::size_t mixed_bytes(int from, int to, int turn) {
   const std::uint64_t bits = mix(static_cast<std::uint64_t>(from * 100 + to * 10 + turn));

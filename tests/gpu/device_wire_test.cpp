@@ -1,4 +1,4 @@
-// Wire formats between GPU ranks, through the public interface, bit by bit.
+// Protocol formats between GPU ranks, through the public interface, bit by bit.
 #include <gmock/gmock.h>
 
 #include <cstdlib>

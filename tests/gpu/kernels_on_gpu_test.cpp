@@ -19,7 +19,7 @@ TEST(Kernels, NeedNoMoreLocalMemoryThanAContextHas) {
   ASSERT_EQ(cudaDeviceGetLimit(&stack_bytes, cudaLimitStackSize), cudaSuccess);
   std::vector<const void*> all = all_add_kernels();
   const auto add = [&all](const auto& some) { all.insert(all.end(), some.begin(), some.end()); };
-  for (const Wire wire : {Wire::lines, Wire::packets, Wire::bulk}) add(all_kernels(wire));
+  for (const Protocol protocol : {Protocol::lines, Protocol::packets, Protocol::bulk}) add(all_kernels(protocol));
   for (const PipedKernel& piped : all_piped_kernels()) all.push_back(piped.kernel);
   add(all_wire_kernels());
   for (const void* kernel : all) {

@@ -6,7 +6,7 @@
 #include "kernels/lane.cuh"
 #include "kernels/receive.cuh"
 
-/// Litmus tests of what the kernels' protocols ask of the memory system, with the kernels' own primitives, wires and
+/// Litmus tests of what the kernels' protocols ask of the memory system, with the kernels' own primitives, policies and
 /// functions. One block writes slots, another one, mostly on another GPU, reads them: what it takes must be of the very
 /// use that it waited for, neither older (data later than its flag) nor newer (overwritten before it was read).
 namespace strait::testing {
@@ -103,35 +103,35 @@ __device__ __forceinline__ Granule datum(std::uint32_t round, std::uint32_t lane
 __device__ __forceinline__ bool has_high_word(const kernels::Place& place) { return place.valid > 8; }
 
 /// This thread's place in the piece that is its warp's `b`-th of a round.
-template <class W>
+template <class P>
 __device__ __forceinline__ kernels::Place place_of(const Traffic& traffic, std::uint32_t round, std::uint32_t b) {
   const std::uint32_t number = threadIdx.x / kernels::warp_threads + b * (blockDim.x / kernels::warp_threads);
   if (number >= traffic.pieces) return {0, 0, 0, false};
   const std::uint32_t piece = (number * traffic.stride + round) % traffic.pieces;
-  return W::place_of(piece, traffic.pieces * kernels::piece_data_bytes(W::wire));
+  return P::place_of(piece, traffic.pieces * kernels::piece_data_bytes(P::protocol));
 }
 
-template <class W>
+template <class P>
 __device__ __forceinline__ kernels::Outgoing outgoing(const Traffic& traffic, std::uint32_t lane, std::uint32_t round) {
   const std::size_t slot = std::size_t{lane} * traffic.depth + (round & (traffic.depth - 1));
   return {nullptr, traffic.out.slots + slot * traffic.pieces * kernels::piece_bytes, traffic.out.flags + slot,
-          W::flag(round, call_hash), traffic.pieces * kernels::piece_data_bytes(W::wire)};
+          P::flag(round, call_hash), traffic.pieces * kernels::piece_data_bytes(P::protocol)};
 }
-template <class W>
+template <class P>
 __device__ __forceinline__ kernels::Incoming incoming(const Traffic& traffic, std::uint32_t lane, std::uint32_t round) {
   const std::size_t slot = std::size_t{lane} * traffic.depth + (round & (traffic.depth - 1));
   return {traffic.in.slots + slot * traffic.pieces * kernels::piece_bytes,
           traffic.in.flags + slot,
           nullptr,
-          W::flag(round, call_hash),
-          traffic.pieces * kernels::piece_data_bytes(W::wire),
+          P::flag(round, call_hash),
+          traffic.pieces * kernels::piece_data_bytes(P::protocol),
           0};
 }
 
 /// Two stores instead of one.
-template <class W>
+template <class P>
 __device__ __forceinline__ void send_split(std::byte* to, const Granule& value) {
-  if constexpr (W::wire == kernels::Wire::packets) {
+  if constexpr (P::protocol == kernels::Protocol::packets) {
     auto* const words = reinterpret_cast<volatile std::uint64_t*>(to);
     words[1] = value.high;
     words[0] = value.low;
@@ -143,18 +143,18 @@ __device__ __forceinline__ void send_split(std::byte* to, const Granule& value) 
 }
 
 /// Fills this thread's part of a slot with the data of use `of`.
-template <class W, Weakness weakness>
+template <class P, Weakness weakness>
 __device__ __forceinline__ void fill(const Traffic& traffic, const kernels::Outgoing& chunk, std::uint32_t lane,
                                      std::uint32_t round, std::uint32_t of) {
 #pragma unroll
   for (std::uint32_t b = 0; b < kernels::batch_size; ++b) {
-    const kernels::Place place = place_of<W>(traffic, round, b);
+    const kernels::Place place = place_of<P>(traffic, round, b);
     const Granule value = datum(of, lane, place.slot_offset);
     if (weakness != Weakness::split) {
-      kernels::send<W>(chunk, place, value);
+      kernels::send<P>(chunk, place, value);
     } else {
-      const Granule packed = W::packed(value, chunk.flag);
-      if (place.active) send_split<W>(chunk.slot + place.slot_offset, packed);
+      const Granule packed = P::packed(value, chunk.flag);
+      if (place.active) send_split<P>(chunk.slot + place.slot_offset, packed);
     }
   }
 }
@@ -175,26 +175,26 @@ __device__ __forceinline__ bool await_room(const Traffic& traffic, std::uint32_t
   return true;
 }
 
-template <class W, Weakness weakness>
+template <class P, Weakness weakness>
 __device__ void write_slots(const Traffic& traffic, std::uint32_t lane) {
   std::uint64_t returned = 0;
   for (std::uint32_t round = 0; round < traffic.rounds; ++round) {
     const bool has_room = threadIdx.x != 0 || await_room(traffic, lane, round, returned);
     if (__syncthreads_or(!has_room) != 0) return give_up(traffic);
-    const kernels::Outgoing chunk = outgoing<W>(traffic, lane, round);
+    const kernels::Outgoing chunk = outgoing<P>(traffic, lane, round);
     if (traffic.wipes) {
-      kernels::wipe<W>(traffic.ring, &chunk, 1);
+      kernels::wipe<P>(traffic.ring, &chunk, 1);
       __syncthreads();
     }
     perhaps_pause(traffic, round);
     if constexpr (weakness == Weakness::flag_first) {
-      if constexpr (!W::flags_slots) fill<W, weakness>(traffic, chunk, lane, round, round - traffic.depth);
-      if (W::flags_slots && threadIdx.x == 0) kernels::publish(chunk);
+      if constexpr (!P::flags_slots) fill<P, weakness>(traffic, chunk, lane, round, round - traffic.depth);
+      if (P::flags_slots && threadIdx.x == 0) kernels::publish(chunk);
       __syncthreads();
       pause(control_pause_cycles);
     }
-    fill<W, weakness>(traffic, chunk, lane, round, round);
-    if constexpr (W::flags_slots && weakness != Weakness::flag_first) {
+    fill<P, weakness>(traffic, chunk, lane, round, round);
+    if constexpr (P::flags_slots && weakness != Weakness::flag_first) {
       __syncthreads();
       if (threadIdx.x == 0) {
         if constexpr (weakness != Weakness::no_fence) __threadfence_system();
@@ -205,7 +205,7 @@ __device__ void write_slots(const Traffic& traffic, std::uint32_t lane) {
 }
 
 /// Compares what was taken in a round.
-template <class W>
+template <class P>
 __device__ __forceinline__ void examine(const Granule& got, const kernels::Place& place, std::uint32_t lane,
                                         std::uint32_t round, Tally& mine) {
   if (place.valid == 0) return;  // it carries what others of its packets have to compare
@@ -248,13 +248,13 @@ __device__ __forceinline__ void keep(const Granule (&values)[kernels::batch_size
   for (const Granule& value : values) own = value.low ^ value.high;
 }
 
-template <class W, Weakness weakness>
+template <class P, Weakness weakness>
 __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
   Tally mine{};
   bool gives_up = false;
   for (std::uint32_t round = 0; round < traffic.rounds && !gives_up; ++round) {
-    const kernels::Incoming chunk = incoming<W>(traffic, lane, round);
-    const bool has_come = !W::flags_slots || threadIdx.x != 0 || await_flag<weakness>(traffic, chunk);
+    const kernels::Incoming chunk = incoming<P>(traffic, lane, round);
+    const bool has_come = !P::flags_slots || threadIdx.x != 0 || await_flag<weakness>(traffic, chunk);
     gives_up = __syncthreads_or(!has_come) != 0;
     if (gives_up) break;
     if constexpr (weakness == Weakness::return_first) {
@@ -267,11 +267,11 @@ __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
     Granule values[kernels::batch_size];
 #pragma unroll
     for (std::uint32_t b = 0; b < kernels::batch_size; ++b) {
-      places[b] = place_of<W>(traffic, round, b);
+      places[b] = place_of<P>(traffic, round, b);
       awaited[b] = {places[b].active ? chunk.slot + places[b].slot_offset : nullptr, chunk.flag, 0};
     }
-    const bool done = kernels::receive<W, true>(traffic.ring, awaited, values);
-    if constexpr (W::flags_slots) keep(values);
+    const bool done = kernels::receive<P, true>(traffic.ring, awaited, values);
+    if constexpr (P::flags_slots) keep(values);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
     if (weakness != Weakness::return_first && threadIdx.x == 0) {
@@ -281,26 +281,26 @@ __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
     // slot's return.
 #pragma unroll
     for (std::uint32_t b = 0; b < kernels::batch_size; ++b)
-      if (places[b].active) examine<W>(values[b], places[b], lane, round, mine);
+      if (places[b].active) examine<P>(values[b], places[b], lane, round, mine);
   }
   if (gives_up) give_up(traffic);
   add(*traffic.tally, mine);
 }
 
 /// Message passing in slots that are given back.
-template <class W, Weakness weakness>
+template <class P, Weakness weakness>
 __global__ void __launch_bounds__(kernels::max_threads, 1) pass_messages(const __grid_constant__ Traffic traffic) {
   meet(traffic);
   if (blockIdx.x < traffic.lanes)
-    write_slots<W, weakness>(traffic, blockIdx.x);
+    write_slots<P, weakness>(traffic, blockIdx.x);
   else
-    read_slots<W, weakness>(traffic, blockIdx.x - traffic.lanes);
+    read_slots<P, weakness>(traffic, blockIdx.x - traffic.lanes);
 }
 
 /// The use that a granule's flag names, of the line or the packet; false: none yet.
-template <class W>
+template <class P>
 __device__ __forceinline__ bool flagged_round(const Granule& got, std::uint32_t& round) {
-  if constexpr (W::wire == kernels::Wire::lines) {
+  if constexpr (P::protocol == kernels::Protocol::lines) {
     const std::uint32_t bearer = threadIdx.x % kernels::warp_threads | (kernels::granules_per_line - 1);
     const std::uint64_t flag = __shfl_sync(0xffffffffu, static_cast<unsigned long long>(got.high), bearer);
     round = static_cast<std::uint32_t>(flag >> 16) - 1;
@@ -312,10 +312,10 @@ __device__ __forceinline__ bool flagged_round(const Granule& got, std::uint32_t&
 }
 
 /// A line that is loaded at any moment must hold no datum older than its flag; a packet, exactly its flag's.
-template <class W>
+template <class P>
 __device__ __forceinline__ void examine_whole(const Granule& got, const kernels::Place& place, std::uint32_t lane,
                                               std::uint32_t round, Tally& mine) {
-  if constexpr (W::wire == kernels::Wire::lines) return examine<W>(W::unpacked(got), place, lane, round, mine);
+  if constexpr (P::protocol == kernels::Protocol::lines) return examine<P>(P::unpacked(got), place, lane, round, mine);
   ++mine.checked;
   const Granule own = datum(round, lane, place.slot_offset);
   const std::uint64_t rest = own.high >> 32;  // the same of all granules of a use
@@ -326,24 +326,24 @@ __device__ __forceinline__ void examine_whole(const Granule& got, const kernels:
 
 /// Stores to the same places again and again, whether or not anybody has read them, and a reader that looks all the
 /// time: lines and packets must be whole whenever they are looked at. Of lines, `overwritten` is no violation here.
-template <class W, Weakness weakness>
+template <class P, Weakness weakness>
 __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __grid_constant__ Traffic traffic) {
   meet(traffic);
   if (blockIdx.x < traffic.lanes) {
     for (std::uint32_t round = 0; round < traffic.rounds; ++round) {
-      const kernels::Outgoing chunk = outgoing<W>(traffic, blockIdx.x, round);
+      const kernels::Outgoing chunk = outgoing<P>(traffic, blockIdx.x, round);
       perhaps_pause(traffic, round);
       if constexpr (weakness == Weakness::flag_first) {
-        fill<W, weakness>(traffic, chunk, blockIdx.x, 0, round - 1);
+        fill<P, weakness>(traffic, chunk, blockIdx.x, 0, round - 1);
         pause(control_pause_cycles);
       }
-      fill<W, weakness>(traffic, chunk, blockIdx.x, 0, round);
+      fill<P, weakness>(traffic, chunk, blockIdx.x, 0, round);
     }
     return;
   }
   const std::uint32_t lane = blockIdx.x - traffic.lanes;
-  const kernels::Place place = place_of<W>(traffic, 0, 0);
-  const std::byte* const from = incoming<W>(traffic, lane, 0).slot + place.slot_offset;
+  const kernels::Place place = place_of<P>(traffic, 0, 0);
+  const std::byte* const from = incoming<P>(traffic, lane, 0).slot + place.slot_offset;
   if (!place.active) return;  // whole warps
   Tally mine{};
   kernels::Patience patience;
@@ -351,11 +351,11 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __
   for (bool gives_up = false; __any_sync(0xffffffffu, last != traffic.rounds - 1) != 0 && !gives_up;) {
     const Granule got = kernels::load_granule(from);
     std::uint32_t round = 0;
-    const bool has_come = flagged_round<W>(got, round);
+    const bool has_come = flagged_round<P>(got, round);
     if (has_come && round != last) {
       last = round;
       patience = {};  // where host memory is read as often as it is written, all may take seconds
-      examine_whole<W>(got, place, lane, round, mine);
+      examine_whole<P>(got, place, lane, round, mine);
     }
     gives_up = __any_sync(0xffffffffu, patience.spent(traffic.ring, 0, lane, false)) != 0;
     if (gives_up && threadIdx.x % kernels::warp_threads == 0) atomicAdd(&traffic.tally->stuck, 1ull);

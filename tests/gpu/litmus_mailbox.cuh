@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/wire.cuh"
+#include "kernels/protocol.cuh"
 
 /// What passes between a kernel and the host through a Mailbox (kernels/launch.hpp). One thread.
 namespace strait::testing {

@@ -14,7 +14,7 @@ namespace {
 using kernels::Bulk;
 using kernels::Lines;
 using kernels::Packets;
-using kernels::Wire;
+using kernels::Protocol;
 
 struct Shape {
   std::uint32_t lanes, threads, pieces, depth, stride, pause_cycles, rounds;
@@ -78,13 +78,13 @@ class Litmus : public ::testing::TestWithParam<Where> {
 
   /// Runs the kernel in each shape on all GPUs of the test at the same time. Ends at a shape that got stuck.
   template <std::size_t shapes>
-  Outcome run(Kernel kernel, Wire wire, const Shape (&all)[shapes], bool wipes = false,
+  Outcome run(Kernel kernel, Protocol protocol, const Shape (&all)[shapes], bool wipes = false,
               std::uint64_t timeout_ms = 5000) {
     Outcome outcome;
     const auto began = std::chrono::steady_clock::now();
     for (const Shape& shape : all) {
       if (HasFatalFailure() || outcome.tally.stuck != 0) break;
-      run_shape(kernel, wire, shape, {wipes, timeout_ms}, outcome);
+      run_shape(kernel, protocol, shape, {wipes, timeout_ms}, outcome);
     }
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return outcome;
@@ -122,7 +122,7 @@ class Litmus : public ::testing::TestWithParam<Where> {
     std::uint64_t timeout_ms;
   };
 
-  void run_shape(Kernel kernel, Wire wire, const Shape& shape, const Extras& extras, Outcome& outcome) {
+  void run_shape(Kernel kernel, Protocol protocol, const Shape& shape, const Extras& extras, Outcome& outcome) {
     const LitmusMemory mailbox(-1, sizeof(kernels::Mailbox)), begun(-1, words_bytes);
     mailbox.clear();
     begun.clear();
@@ -147,7 +147,7 @@ class Litmus : public ::testing::TestWithParam<Where> {
       traffic.ring.mailbox = mailbox.as<kernels::Mailbox>();
       traffic.ring.timeout_ns = extras.timeout_ms * 1'000'000;
       traffic.ring.slow_ns = ~std::uint64_t{0} >> 8;
-      traffic.ring.slots[static_cast<std::size_t>(wire)].slot_bytes = shape.pieces * kernels::piece_bytes;
+      traffic.ring.slots[static_cast<std::size_t>(protocol)].slot_bytes = shape.pieces * kernels::piece_bytes;
       traffic.out = channel(ways_[gpu]);
       traffic.in = channel(ways_[(gpu + ways_.size() - 1) % ways_.size()]);
       traffic.ring.counts = counts_[gpu].as<kernels::LaneCounts>();  // receive() loads one for each block
@@ -210,81 +210,83 @@ bool have_async_copies(int devices) {
 // A reader that sees the flag of a line sees its data, and has read it before the writer hears that it may go on.
 TEST_P(Litmus, Lines) {
   SKIP_WITHOUT_LINES();
-  expect_none("lines", run(pass_messages<Lines, Weakness::none>, Wire::lines, passing_shapes));
+  expect_none("lines", run(pass_messages<Lines, Weakness::none>, Protocol::lines, passing_shapes));
 }
 TEST_P(Litmus, LinesAreWholeAtAnyTime) {
   SKIP_WITHOUT_LINES();
-  expect_none("lines, watched", run(watch_stores<Lines, Weakness::none>, Wire::lines, watching_shapes), false);
+  expect_none("lines, watched", run(watch_stores<Lines, Weakness::none>, Protocol::lines, watching_shapes), false);
 }
 TEST_P(Litmus, Packets) {
-  expect_none("packets", run(pass_messages<Packets, Weakness::none>, Wire::packets, passing_shapes));
+  expect_none("packets", run(pass_messages<Packets, Weakness::none>, Protocol::packets, passing_shapes));
 }
 TEST_P(Litmus, PacketsAreWholeAtAnyTime) {
-  expect_none("packets, watched", run(watch_stores<Packets, Weakness::none>, Wire::packets, watching_shapes), false);
+  expect_none("packets, watched", run(watch_stores<Packets, Weakness::none>, Protocol::packets, watching_shapes),
+              false);
 }
 // A slot that other threads of the block have wiped before a barrier holds what was written after it. If zeros came
 // later than a packet, its reader would wait for ever.
 TEST_P(Litmus, WipedPackets) {
   expect_none("packets in wiped slots",
-              run(pass_messages<Packets, Weakness::none>, Wire::packets, passing_shapes, true));
+              run(pass_messages<Packets, Weakness::none>, Protocol::packets, passing_shapes, true));
 }
 // Data of many threads, a barrier, the fence of one, its flag; an acquire, a barrier, reads of many threads.
-TEST_P(Litmus, Bulk) { expect_none("bulk", run(pass_messages<Bulk, Weakness::none>, Wire::bulk, passing_shapes)); }
+TEST_P(Litmus, Bulk) { expect_none("bulk", run(pass_messages<Bulk, Weakness::none>, Protocol::bulk, passing_shapes)); }
 
 // Asynchronous copies, the fence of another warp, its flag; an acquire, asynchronous copies: these see those. Slots are
 // given back by another warp without a fence: what has been read does not see the next use.
 TEST_P(Litmus, Pipes) {
   SKIP_WITHOUT_PIPES();
-  expect_none("pipes", run(pass_by_pipes<Weakness::none>, Wire::bulk, piped_shapes));
+  expect_none("pipes", run(pass_by_pipes<Weakness::none>, Protocol::bulk, piped_shapes));
 }
 
 // Wrong in a way that shows on any machine: the tests above would notice.
 TEST_P(Litmus, ControlFlagFirst) {
   if (lines_arrive_whole()) {
     expect_some("lines, flag first (control)",
-                run(pass_messages<Lines, Weakness::flag_first>, Wire::lines, control_shapes));
+                run(pass_messages<Lines, Weakness::flag_first>, Protocol::lines, control_shapes));
     expect_some("lines, flag first, watched (control)",
-                run(watch_stores<Lines, Weakness::flag_first>, Wire::lines, control_shapes));
+                run(watch_stores<Lines, Weakness::flag_first>, Protocol::lines, control_shapes));
   }
   expect_some("packets, flag first (control)",
-              run(pass_messages<Packets, Weakness::flag_first>, Wire::packets, control_shapes));
+              run(pass_messages<Packets, Weakness::flag_first>, Protocol::packets, control_shapes));
   expect_some("packets, flag first, watched (control)",
-              run(watch_stores<Packets, Weakness::flag_first>, Wire::packets, control_shapes));
-  expect_some("bulk, flag first (control)", run(pass_messages<Bulk, Weakness::flag_first>, Wire::bulk, control_shapes));
+              run(watch_stores<Packets, Weakness::flag_first>, Protocol::packets, control_shapes));
+  expect_some("bulk, flag first (control)",
+              run(pass_messages<Bulk, Weakness::flag_first>, Protocol::bulk, control_shapes));
 }
 TEST_P(Litmus, ControlReturnFirst) {
   expect_some("bulk, returned before read (control)",
-              run(pass_messages<Bulk, Weakness::return_first>, Wire::bulk, control_shapes));
+              run(pass_messages<Bulk, Weakness::return_first>, Protocol::bulk, control_shapes));
 }
 TEST_P(Litmus, ControlsOfPipes) {
   SKIP_WITHOUT_PIPES();
-  expect_some("pipes, flag first (control)", run(pass_by_pipes<Weakness::flag_first>, Wire::bulk, control_shapes));
+  expect_some("pipes, flag first (control)", run(pass_by_pipes<Weakness::flag_first>, Protocol::bulk, control_shapes));
   expect_some("pipes, returned before read (control)",
-              run(pass_by_pipes<Weakness::return_first>, Wire::bulk, control_shapes));
+              run(pass_by_pipes<Weakness::return_first>, Protocol::bulk, control_shapes));
   report("pipes without the fence (control)",
-         run(pass_by_pipes<Weakness::no_fence>, Wire::bulk, piped_long_control_shapes, false, 500));
+         run(pass_by_pipes<Weakness::no_fence>, Protocol::bulk, piped_long_control_shapes, false, 500));
   report("pipes without the acquire (control)",
-         run(pass_by_pipes<Weakness::no_acquire>, Wire::bulk, piped_long_control_shapes, false, 500));
+         run(pass_by_pipes<Weakness::no_acquire>, Protocol::bulk, piped_long_control_shapes, false, 500));
 }
 // Without what the protocols rest on: how often this machine makes something of it. None is sure to.
 TEST_P(Litmus, ControlsThatMayHold) {
   report("bulk without the fence (control)",
-         run(pass_messages<Bulk, Weakness::no_fence>, Wire::bulk, long_control_shapes, false, 500));
+         run(pass_messages<Bulk, Weakness::no_fence>, Protocol::bulk, long_control_shapes, false, 500));
   report("bulk without the acquire (control)",
-         run(pass_messages<Bulk, Weakness::no_acquire>, Wire::bulk, long_control_shapes, false, 500));
+         run(pass_messages<Bulk, Weakness::no_acquire>, Protocol::bulk, long_control_shapes, false, 500));
   report("packets in two stores (control)",
-         run(pass_messages<Packets, Weakness::split>, Wire::packets, long_control_shapes, false, 500));
+         run(pass_messages<Packets, Weakness::split>, Protocol::packets, long_control_shapes, false, 500));
   report("packets in two stores, watched (control)",
-         run(watch_stores<Packets, Weakness::split>, Wire::packets, watching_shapes, false, 500));
+         run(watch_stores<Packets, Weakness::split>, Protocol::packets, watching_shapes, false, 500));
   report("lines in two stores (control)",
-         run(pass_messages<Lines, Weakness::split>, Wire::lines, long_control_shapes, false, 500));
+         run(pass_messages<Lines, Weakness::split>, Protocol::lines, long_control_shapes, false, 500));
   report("lines in two stores, watched (control)",
-         run(watch_stores<Lines, Weakness::split>, Wire::lines, watching_shapes, false, 500));
+         run(watch_stores<Lines, Weakness::split>, Protocol::lines, watching_shapes, false, 500));
   if (lines_arrive_whole()) return;
   report("lines where they are not used (control)",
-         run(pass_messages<Lines, Weakness::none>, Wire::lines, long_control_shapes, false, 500));
+         run(pass_messages<Lines, Weakness::none>, Protocol::lines, long_control_shapes, false, 500));
   report("the same, watched (control)",
-         run(watch_stores<Lines, Weakness::none>, Wire::lines, watching_shapes, false, 500));
+         run(watch_stores<Lines, Weakness::none>, Protocol::lines, watching_shapes, false, 500));
 }
 
 INSTANTIATE_TEST_SUITE_P(Where, Litmus,

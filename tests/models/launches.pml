@@ -1,8 +1,8 @@
 // Launches that overlap (programmatic dependent launch), on lanes whose number differs from call to call: two ranks
 // exchange lines on two lanes with two slots each. A launch runs a block for each lane; it begins while the one before
 // it still runs, and waits in after_predecessor(). What the lanes count is kept in the device's memory between
-// launches. A call of another wire, or in a smaller number of lanes, leaves lanes alone, with a slot that was not given
-// back.
+// launches. A call of another protocol, or in a smaller number of lanes, leaves lanes alone, with a slot that was not
+// given back.
 // mutants: NO_AFTER_PREDECESSOR=assertion NO_SAVE=assertion NO_CREDIT=assertion
 // mutants: NO_GIVE_BACK_AT_START=deadlock NO_ABORT=deadlock GO_ON_AFTER_GIVING_UP=assertion
 #define RANKS 2

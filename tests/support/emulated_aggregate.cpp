@@ -9,18 +9,19 @@
 namespace strait::testing {
 namespace {
 
-template <class W>
+template <class P>
 void run_thread(const AggregateLaunch& launch) {
-  if (!launch.reduces) return kernels::aggregate_copy<W>(launch.argument);
+  if (!launch.reduces) return kernels::aggregate_copy<P>(launch.argument);
   visit_kernel_type(launch.type,
-                    [&]<kernels::KernelType kind>() { kernels::aggregate_reduce<W, kind>(launch.argument); });
+                    [&]<kernels::KernelType kind>() { kernels::aggregate_reduce<P, kind>(launch.argument); });
 }
 
 }  // namespace
 
 void run_block(const AggregateLaunch& launch, std::uint32_t index, std::uint32_t seed) {
   run_threads(std::min(launch.threads, 128u), launch.blocks, index, seed, [&] {
-    launch.wire == kernels::Wire::bulk ? run_thread<kernels::Bulk>(launch) : run_thread<kernels::Packets>(launch);
+    launch.protocol == kernels::Protocol::bulk ? run_thread<kernels::Bulk>(launch)
+                                               : run_thread<kernels::Packets>(launch);
   });
 }
 

@@ -34,7 +34,7 @@ void run_prompt(const DeviceLaunch& launch, const kernels::Exchange& argument, D
 void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
   if (launch.piped) return run_piped(launch, argument, type);
   if (launch.prompt) return run_prompt(launch, argument, type);
-  const bool is_bulk = launch.wire == kernels::Wire::bulk;
+  const bool is_bulk = launch.protocol == kernels::Protocol::bulk;
   if (launch.apart)
     return is_bulk ? kernels::bulk_messages(argument) : kernels::exchange_copy<kernels::Packets, true>(argument);
   if (!launch.reduces)

@@ -18,9 +18,9 @@ namespace strait::testing {
 
 /// As small as chunks may be, so that few bytes fill them.
 inline void shrink_slots(kernels::ArenaLayout& layout) {
-  for (const kernels::Wire wire : {kernels::Wire::packets, kernels::Wire::bulk})
-    layout.slots[static_cast<std::size_t>(wire)].slot_bytes = static_cast<std::uint32_t>(
-        kernels::min_chunk_bytes(wire) / kernels::piece_data_bytes(wire) * kernels::piece_bytes);
+  for (const kernels::Protocol protocol : {kernels::Protocol::packets, kernels::Protocol::bulk})
+    layout.slots[static_cast<std::size_t>(protocol)].slot_bytes = static_cast<std::uint32_t>(
+        kernels::min_chunk_bytes(protocol) / kernels::piece_data_bytes(protocol) * kernels::piece_bytes);
 }
 
 /// Zeroed memory that is taken page by page.

@@ -83,7 +83,7 @@ class Machine {
   kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }
   /// Slots that a rank has filled for a peer on a lane.
   std::uint64_t sent(std::uint32_t rank, std::uint32_t peer, std::uint32_t lane) const {
-    return counts_[rank][kernels::lane_index(kernels::Wire::bulk, kernels::Cast::single, peer, lane)].sent;
+    return counts_[rank][kernels::lane_index(kernels::Protocol::bulk, kernels::Cast::single, peer, lane)].sent;
   }
   std::uint32_t ranks() const { return ranks_; }
   std::uint32_t averaged() const { return averaged_ == 0 ? ranks_ : averaged_; }

@@ -68,7 +68,7 @@ class ReducedRanks {
       ring.staged = true;
       ring.arenas[Memory::gpu] = memory_.data() + layout_.up(rank);
       ring.arenas[Memory::threads] = memory_.data() + layout_.down(rank);
-      ring.slots[static_cast<std::size_t>(kernels::Wire::bulk)] = layout_.wire_slots(rank);
+      ring.slots[static_cast<std::size_t>(kernels::Protocol::bulk)] = layout_.protocol_slots(rank);
       ring.members[Memory::threads] = 77;
       if (options.adjust) options.adjust(rank, ring);
       calls_.emplace_back(ring, nullptr, DeviceCalls::Options{options.max_sms, 0});

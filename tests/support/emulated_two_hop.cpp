@@ -23,7 +23,7 @@ void run_piped(const DeviceLaunch& launch, const kernels::TwoHop& argument, Data
 
 void run_thread(const DeviceLaunch& launch, const kernels::TwoHop& argument, DataType type) {
   if (launch.piped) return run_piped(launch, argument, type);
-  const bool is_bulk = launch.wire == kernels::Wire::bulk;
+  const bool is_bulk = launch.protocol == kernels::Protocol::bulk;
   if (!launch.reduces)
     return is_bulk ? kernels::bulk_two_hop_copy(argument) : kernels::two_hop_copy<kernels::Packets>(argument);
   visit_kernel_type(type, [&]<kernels::KernelType kind>() {

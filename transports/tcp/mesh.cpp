@@ -27,14 +27,14 @@ struct Invitation {
 };
 
 Bytes encode(const Invitation& invitation) {
-  WireWriter out;
+  Serializer out;
   write_address(out, invitation.address);
   out.number(invitation.pid_namespace);
   return out.take();
 }
 
 Result<Invitation> decode(std::span<const std::byte> bytes) {
-  WireReader in(bytes);
+  Deserializer in(bytes);
   Invitation invitation;
   invitation.address = read_address(in);
   invitation.pid_namespace = in.number<std::uint64_t>();

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "bootstrap/serialize.hpp"
 #include "bootstrap/socket.hpp"
-#include "bootstrap/wire.hpp"
-#include "transports/tcp/wire.hpp"
+#include "transports/tcp/frame.hpp"
 
 namespace strait::tcp {
 

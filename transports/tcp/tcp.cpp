@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "bootstrap/wire.hpp"
+#include "bootstrap/serialize.hpp"
 #include "transports/slots/segment.hpp"
 #include "transports/tcp/links.hpp"
 
@@ -25,13 +25,13 @@ Result<std::unique_ptr<ucx::Worker>> open_ucx(Channel& channel, const Deadline& 
     return nullptr;
   const auto rank = static_cast<std::uint32_t>(channel.rank());
   auto worker = ucx::Worker::open(rank, static_cast<std::uint32_t>(channel.ranks()));
-  WireWriter own;
+  Serializer own;
   own.text(worker ? "" : worker.error().message);
   if (worker) own.raw((*worker)->address());
   STRAIT_ASSIGN(const auto all, channel.all_gather(own.take(), {deadline, nullptr}));
   std::vector<std::span<const std::byte>> addresses;
   for (const PeerInfo& peer : peers) {
-    WireReader in(all[static_cast<std::size_t>(peer.rank)]);
+    Deserializer in(all[static_cast<std::size_t>(peer.rank)]);
     const std::string why = in.text(max_error_bytes);
     addresses.push_back(in.rest());
     STRAIT_TRY(in.finish("UCX address"));

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using kernels::Cast;
-using kernels::Wire;
+using kernels::Protocol;
 
 constexpr int looks_between_clocks = 64;
 
@@ -287,7 +287,7 @@ std::atomic_ref<std::uint64_t> LaneReducers::flag(std::size_t arena, std::uint32
 std::atomic_ref<std::uint64_t> LaneReducers::returned(std::size_t arena, std::uint32_t reader,
                                                       std::uint32_t lane) const {
   return std::atomic_ref(reinterpret_cast<std::uint64_t*>(
-      setup_.memory + arena)[kernels::lane_index(Wire::bulk, Cast::single, reader, lane)]);
+      setup_.memory + arena)[kernels::lane_index(Protocol::bulk, Cast::single, reader, lane)]);
 }
 
 }  // namespace strait::cpu_reducers

@@ -55,7 +55,9 @@ struct ReducerMemory {
   constexpr std::size_t uploads(std::uint32_t rank) const { return up(rank) + slots_offset(rank); }
   constexpr std::size_t size_bytes() const { return uploads(ranks - 1) + slots_bytes(); }
 
-  constexpr kernels::WireSlots wire_slots(std::uint32_t rank) const { return {slots_offset(rank), slot_bytes, lanes}; }
+  constexpr kernels::ProtocolSlots protocol_slots(std::uint32_t rank) const {
+    return {slots_offset(rank), slot_bytes, lanes};
+  }
 };
 
 }  // namespace strait::cpu_reducers

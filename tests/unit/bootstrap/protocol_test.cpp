@@ -11,25 +11,25 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(Wire, NumbersAreLittleEndian) {
-  WireWriter out;
+TEST(Serialize, NumbersAreLittleEndian) {
+  Serializer out;
   out.number(std::uint32_t{0x01020304});
   out.number(std::int16_t{-2});
   EXPECT_EQ(out.take(),
             (Bytes{std::byte{4}, std::byte{3}, std::byte{2}, std::byte{1}, std::byte{0xfe}, std::byte{0xff}}));
 }
 
-TEST(Wire, ReadingPastTheEndYieldsZerosAndFails) {
+TEST(Serialize, ReadingPastTheEndYieldsZerosAndFails) {
   Bytes three(3, std::byte{0xff});
-  WireReader in(three);
+  Deserializer in(three);
   EXPECT_EQ(in.number<std::uint32_t>(), 0u);
   EXPECT_EQ(in.number<std::uint8_t>(), 0u) << "nothing is readable after a failure";
   EXPECT_FALSE(in.finish("test"));
 }
 
-TEST(Wire, LeftOverBytesFail) {
+TEST(Serialize, LeftOverBytesFail) {
   Bytes two(2);
-  WireReader in(two);
+  Deserializer in(two);
   in.number<std::uint8_t>();
   EXPECT_THAT(in.finish("test"), FailsWith(Code::remote_error, HasSubstr("left over")));
 }

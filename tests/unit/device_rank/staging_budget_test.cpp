@@ -80,8 +80,8 @@ TEST(StagingBudget, TheLeastHasRoomForEverything) {
     const std::size_t arena_bytes = budget.arenas_bytes / ranks / 2;
     const auto layout = kernels::arena_layout(kernels::ArenaKind::host, ranks, arena_bytes);
     EXPECT_LE(layout.size_bytes, arena_bytes) << ranks;
-    for (const auto wire : {kernels::Wire::packets, kernels::Wire::bulk}) {
-      const kernels::WireSlots& slots = layout.slots[static_cast<std::size_t>(wire)];
+    for (const auto protocol : {kernels::Protocol::packets, kernels::Protocol::bulk}) {
+      const kernels::ProtocolSlots& slots = layout.slots[static_cast<std::size_t>(protocol)];
       EXPECT_GE(slots.lanes, 1u) << ranks;
       EXPECT_GE(slots.slot_bytes, kernels::piece_bytes) << ranks;
     }
@@ -92,7 +92,7 @@ TEST(StagingBudget, TheLeastHasRoomForEverything) {
       const auto memory = cpu_reducers::ReducerMemory::of(meeting_ranks, budget.reducers_bytes / parts);
       for (const WireFormat format : {WireFormat::off, WireFormat::int8, WireFormat::int4}) {
         const std::size_t run = format == WireFormat::off ? 1 : cpu_reducers::ReducerMemory::run_bytes(format);
-        const std::size_t least = (kernels::min_chunk_bytes(kernels::Wire::bulk) + run - 1) / run * run;
+        const std::size_t least = (kernels::min_chunk_bytes(kernels::Protocol::bulk) + run - 1) / run * run;
         EXPECT_GE(memory.slot_bytes / run * run, least) << meeting_ranks << " ranks, " << memory.lanes << " lanes";
       }
       EXPECT_LE(memory.size_bytes() * parts, budget.reducers_bytes) << meeting_ranks;

@@ -64,7 +64,8 @@ TEST_F(AggregateRules, SmallCallsGoTogetherWhileThereAreLanes) {
 
 TEST_F(AggregateRules, CallsInBulkGoTogetherToo) {
   EXPECT_EQ(together(40, 8193), lanes) << "half as many blocks as lanes";
-  const std::size_t bulk_lanes = machine_.calls(0).ring().slots[static_cast<std::size_t>(kernels::Wire::bulk)].lanes;
+  const std::size_t bulk_lanes =
+      machine_.calls(0).ring().slots[static_cast<std::size_t>(kernels::Protocol::bulk)].lanes;
   const auto of = [&](std::size_t count, bool staged) {
     kernels::Ring ring = machine_.calls(0).ring();
     ring.staged = staged;
@@ -96,7 +97,7 @@ TEST_F(AggregateRules, LargeCallsHaveMoreLanes) {
 
 TEST_F(AggregateRules, NoMoreThanArgumentsHold) {
   kernels::Ring ring = machine_.calls(0).ring();
-  ring.slots[static_cast<std::size_t>(kernels::Wire::packets)].lanes = 100;  // as over NVLink
+  ring.slots[static_cast<std::size_t>(kernels::Protocol::packets)].lanes = 100;  // as over NVLink
   const DeviceCalls calls(ring, nullptr, {.max_sms = 100, .flagged_bytes = 32 << 10});
   const std::vector<Call> group(40, call(10));
   EXPECT_EQ(aggregated_calls(calls, group), kernels::max_aggregated);
@@ -156,15 +157,15 @@ TEST_F(AggregateRules, AllReducesGoTogetherInTwoHops) {
 
 /// Packets carry flags beside the bytes, which count where there are many calls.
 TEST_F(AggregateRules, MuchOfWhatAloneIsShortGoesInBulk) {
-  const auto wire = [&](std::size_t calls) {
+  const auto protocol = [&](std::size_t calls) {
     next_ = 0;
     std::vector<Call> group;
     for (std::size_t i = 0; i < calls; ++i) group.push_back(call(4096));
     EXPECT_EQ(aggregated_calls(machine_.calls(0), group), calls);
-    return launches_of_aggregate(machine_.calls(0), group).at(0).wire;
+    return launches_of_aggregate(machine_.calls(0), group).at(0).protocol;
   };
-  EXPECT_EQ(wire(4), kernels::Wire::packets) << "twice what goes in packets alone";
-  EXPECT_EQ(wire(5), kernels::Wire::bulk);
+  EXPECT_EQ(protocol(4), kernels::Protocol::packets) << "twice what goes in packets alone";
+  EXPECT_EQ(protocol(5), kernels::Protocol::bulk);
 }
 
 /// However many ranks share the memory: of many, bulk has fewer lanes than packets have.
@@ -197,7 +198,7 @@ TEST(AggregatedCalls, NoneHasLanesOfAnother) {
             lanes_end += std::uint32_t{call.blocks} * call.width;
             blocks_end += call.blocks;
           }
-          EXPECT_LE(lanes_end, ring.slots[static_cast<std::size_t>(launches[0].wire)].lanes)
+          EXPECT_LE(lanes_end, ring.slots[static_cast<std::size_t>(launches[0].protocol)].lanes)
               << many << " calls of " << count << " elements on " << of << " ranks";
           EXPECT_EQ(launches[0].blocks, blocks_end);
           ++launched;

@@ -102,7 +102,7 @@ TEST(EncodedLaunches, CountElements) {
   EXPECT_EQ(two_hop.slice_bytes, c.count / 2);
   EXPECT_EQ(two_hop.chunk_bytes % wire::granular_run_elements, 0u);
   EXPECT_LE(two_hop.chunk_bytes / wire::granular_run_elements * wire::granular_run_bytes(c.wire),
-            two_hop.ring.slots[static_cast<std::size_t>(kernels::Wire::bulk)].slot_bytes);
+            two_hop.ring.slots[static_cast<std::size_t>(kernels::Protocol::bulk)].slot_bytes);
   EXPECT_GT(two_hop.rounds, 2u);
 }
 

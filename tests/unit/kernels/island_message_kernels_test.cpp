@@ -26,7 +26,7 @@ struct Setup {
   bool one_queue;  ///< all streams of a rank share it
 };
 
-/// The border between the wires, and more than free slots hold of either.
+/// The border between the protocols, and more than free slots hold of either.
 constexpr std::size_t flagged_bytes = 12'000;
 const std::vector<std::size_t> lengths{0, 1, 77, 4096, flagged_bytes, flagged_bytes + 1, 30'003};
 constexpr std::size_t much = 30'003;

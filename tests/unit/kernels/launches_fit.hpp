@@ -25,8 +25,8 @@ namespace strait::testing {
 using kernels::ArenaKind;
 using kernels::Exchange;
 using kernels::Message;
+using kernels::Protocol;
 using kernels::TwoHop;
-using kernels::Wire;
 
 constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
 
@@ -94,10 +94,10 @@ inline std::byte* random_buffer(Random& random, DataType type) {
 
 /// A slot holds so many of the bytes that a launch counts in.
 inline std::size_t slot_units(const DeviceLaunch& launch, const kernels::Ring& ring) {
-  const std::size_t bytes = ring.slots[static_cast<std::size_t>(launch.wire)].slot_bytes;
+  const std::size_t bytes = ring.slots[static_cast<std::size_t>(launch.protocol)].slot_bytes;
   if (launch.encoding != WireFormat::off)
     return bytes / wire::granular_run_bytes(launch.encoding) * wire::granular_run_elements;
-  return bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.wire);
+  return bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.protocol);
 }
 
 class Fits {
@@ -133,14 +133,14 @@ class Fits {
   void check_shape(const DeviceLaunch& launch, std::uint32_t width) const {
     EXPECT_LE(launch.blocks * width, kernels::max_lanes) << "lanes have counters";
     EXPECT_TRUE(width >= 1 && width <= kernels::max_width) << width;
-    EXPECT_TRUE(width == 1 || launch.wire == Wire::bulk);
+    EXPECT_TRUE(width == 1 || launch.protocol == Protocol::bulk);
     EXPECT_GE(launch.blocks, 1u);
     EXPECT_LE(launch.blocks, most_blocks_);
     EXPECT_EQ(launch.threads % 32, 0u);
     EXPECT_GE(launch.threads, machine_.ranks * width) << "a thread for each rank on each lane";
     if (launch.piped) {
       EXPECT_EQ(launch.threads, kernels::piped_threads);
-      EXPECT_TRUE(launch.wire == Wire::bulk && machine_.ring.has_async_copies && !launch.apart);
+      EXPECT_TRUE(launch.protocol == Protocol::bulk && machine_.ring.has_async_copies && !launch.apart);
     } else {
       EXPECT_LE(launch.threads, kernels::max_threads);
     }
@@ -148,12 +148,12 @@ class Fits {
   void check_parts(const DeviceLaunch& launch, const Message& message, std::uint32_t width, std::uint32_t rounds,
                    std::uint32_t pieces, std::uint32_t lead) const {
     EXPECT_GE(launch.blocks * width, message.lanes);
-    EXPECT_LE(message.lanes, machine_.ring.slots[static_cast<std::size_t>(launch.wire)].lanes);
+    EXPECT_LE(message.lanes, machine_.ring.slots[static_cast<std::size_t>(launch.protocol)].lanes);
     EXPECT_TRUE(message.chunk_bytes != 0 && message.chunk_bytes <= slot_units(launch, machine_.ring));
     EXPECT_EQ(message.chunk_bytes % 16, 0u);
     EXPECT_GE(std::size_t{rounds} * message.lanes * message.chunk_bytes, message.bytes);
     EXPECT_EQ(chunk_at(message, 0, rounds).bytes, 0u);
-    EXPECT_GE(std::size_t{pieces} * kernels::piece_data_bytes(launch.wire),
+    EXPECT_GE(std::size_t{pieces} * kernels::piece_data_bytes(launch.protocol),
               std::min<std::size_t>(message.bytes, message.chunk_bytes));
     EXPECT_LT(lead, kernels::slot_depth);
     // Warps count what they have done in 32 bits.
@@ -175,8 +175,8 @@ inline std::uint32_t most_blocks(const RandomMachine& machine, std::uint32_t of_
 }
 
 /// What travels, apart from where it lies.
-inline auto cut_of(Wire wire, const Message& message) {
-  return std::tuple(wire, message.bytes, message.chunk_bytes, message.lanes, message.call_hash);
+inline auto cut_of(Protocol protocol, const Message& message) {
+  return std::tuple(protocol, message.bytes, message.chunk_bytes, message.lanes, message.call_hash);
 }
 inline auto cut_of(const TwoHop& two_hop) {
   return std::tuple(two_hop.bytes, two_hop.slice_bytes, two_hop.chunk_bytes, two_hop.lanes, two_hop.call_hash,
@@ -204,21 +204,21 @@ class Alike {
     for (std::uint32_t peer = 0; peer < exchange.ring.ranks; ++peer) {
       if (peer == rank) continue;
       const auto cut = [&](const Message& message) {
-        return Cut(cut_of(launch.wire, message), exchange.cast, launch.encoding);
+        return Cut(cut_of(launch.protocol, message), exchange.cast, launch.encoding);
       };
       if (exchange.send[peer].bytes != 0) ends_[{rank, peer}].sent.push_back(cut(exchange.send[peer]));
       if (exchange.receive[peer].bytes != 0) ends_[{peer, rank}].taken.push_back(cut(exchange.receive[peer]));
     }
   }
   void add(std::uint32_t rank, const DeviceLaunch& launch, const TwoHop& two_hop) {
-    two_hops_[rank].emplace_back(launch.wire, launch.encoding, cut_of(two_hop));
+    two_hops_[rank].emplace_back(launch.protocol, launch.encoding, cut_of(two_hop));
   }
   using Cut = std::tuple<decltype(cut_of({}, Message{})), kernels::Cast, WireFormat>;
   struct Ends {
     std::vector<Cut> sent, taken;
   };
   std::map<std::pair<std::uint32_t, std::uint32_t>, Ends> ends_;
-  std::vector<std::vector<std::tuple<Wire, WireFormat, decltype(cut_of(TwoHop{}))>>> two_hops_;  ///< by rank
+  std::vector<std::vector<std::tuple<Protocol, WireFormat, decltype(cut_of(TwoHop{}))>>> two_hops_;  ///< by rank
 };
 
 }  // namespace strait::testing

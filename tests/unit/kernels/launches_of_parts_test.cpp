@@ -20,23 +20,24 @@ using kernels::AggregatedCall;
 
 /// That it fits, and what its peers must have alike.
 auto checked(const RandomMachine& machine, const AggregateLaunch& launch, const AggregatedCall& call) {
-  const kernels::WireSlots& slots = machine.ring.slots[static_cast<std::size_t>(launch.wire)];
+  const kernels::ProtocolSlots& slots = machine.ring.slots[static_cast<std::size_t>(launch.protocol)];
   EXPECT_LE(std::uint32_t{call.first_lane} + call.blocks * call.width, slots.lanes);
   EXPECT_LE(std::uint32_t{call.first_block} + call.blocks, launch.blocks);
   EXPECT_GE(std::uint32_t{call.blocks} * call.width, call.lanes);
   EXPECT_TRUE(call.width >= 1 && call.width <= kernels::max_width);
-  EXPECT_TRUE(call.width == 1 || launch.wire == Wire::bulk);
+  EXPECT_TRUE(call.width == 1 || launch.protocol == Protocol::bulk);
   EXPECT_GE(launch.threads, machine.ranks * call.width);
   EXPECT_LE(launch.threads, kernels::max_threads);
   EXPECT_TRUE(call.chunk_bytes != 0 &&
-              call.chunk_bytes <= slots.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.wire));
-  EXPECT_GE(std::size_t{call.pieces} * kernels::piece_data_bytes(launch.wire), std::min(call.bytes, call.chunk_bytes));
+              call.chunk_bytes <= slots.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.protocol));
+  EXPECT_GE(std::size_t{call.pieces} * kernels::piece_data_bytes(launch.protocol),
+            std::min(call.bytes, call.chunk_bytes));
   EXPECT_GE(std::size_t{call.rounds} * call.lanes * call.chunk_bytes, call.bytes);
   for (std::uint32_t block = 0; block < call.blocks; ++block) {
     const std::size_t number = launch.argument.call_of_block[call.first_block + block];
     EXPECT_TRUE(number < launch.argument.count && &launch.argument.calls[number] == &call);
   }
-  return std::tuple(launch.wire, call.bytes, call.whole_bytes, call.chunk_bytes, call.lanes, call.call_hash,
+  return std::tuple(launch.protocol, call.bytes, call.whole_bytes, call.chunk_bytes, call.lanes, call.call_hash,
                     call.first_lane, call.cast, call.rounds);
 }
 

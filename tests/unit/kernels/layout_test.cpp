@@ -1,4 +1,4 @@
-// How arenas are shared out between the wires.
+// How arenas are shared out between the protocols.
 #include "kernels/layout.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Layout, ::testing::Values(ArenaKind::nvlink, Are
 void expect_fits(const ArenaLayout& layout, std::uint32_t ranks, std::size_t rings, std::size_t budget_bytes) {
   EXPECT_LE(layout.size_bytes, budget_bytes) << ranks;
   std::size_t end = returned_bytes + rings * layout.slots[2].lanes * slot_depth * sizeof(std::uint64_t);
-  for (const WireSlots& slots : layout.slots) {
+  for (const ProtocolSlots& slots : layout.slots) {
     if (slots.lanes == 0) continue;
     EXPECT_GE(slots.offset_bytes, end) << ranks;
     EXPECT_EQ(slots.offset_bytes % line_bytes, 0u) << ranks;
@@ -45,8 +45,8 @@ TEST(NvlinkLayout, SlotsOfFourRanks) {
   const std::size_t counts_and_words_bytes = lane_count * sizeof(LaneCounts) + 2 * 4096;
   const ArenaLayout layout =
       arena_layout(ArenaKind::nvlink, 4, arena_bytes(ArenaKind::nvlink, 4) - counts_and_words_bytes);
-  const WireSlots lines = layout.slots[static_cast<std::size_t>(Wire::lines)];
-  const WireSlots bulk = layout.slots[static_cast<std::size_t>(Wire::bulk)];
+  const ProtocolSlots lines = layout.slots[static_cast<std::size_t>(Protocol::lines)];
+  const ProtocolSlots bulk = layout.slots[static_cast<std::size_t>(Protocol::bulk)];
   EXPECT_EQ(lines.lanes, 128u);
   EXPECT_EQ(lines.slot_bytes, 13u << 10);
   EXPECT_EQ(bulk.lanes, 128u);
@@ -56,9 +56,9 @@ TEST(NvlinkLayout, SlotsOfFourRanks) {
 TEST_P(Layout, LinesAreForNvlink) {
   const ArenaLayout layout = arena_layout(GetParam(), 4);
   const bool nvlink = GetParam() == ArenaKind::nvlink;
-  EXPECT_EQ(layout.slots[static_cast<std::size_t>(Wire::lines)].lanes != 0, nvlink);
-  EXPECT_EQ(layout.slots[static_cast<std::size_t>(Wire::packets)].lanes != 0, !nvlink);
-  EXPECT_NE(layout.slots[static_cast<std::size_t>(Wire::bulk)].lanes, 0u);
+  EXPECT_EQ(layout.slots[static_cast<std::size_t>(Protocol::lines)].lanes != 0, nvlink);
+  EXPECT_EQ(layout.slots[static_cast<std::size_t>(Protocol::packets)].lanes != 0, !nvlink);
+  EXPECT_NE(layout.slots[static_cast<std::size_t>(Protocol::bulk)].lanes, 0u);
 }
 /// Whatever the number of blocks, they serve lanes that there are, and all of a message.
 TEST_P(Layout, FewBlocksServeSeveralLanes) {
@@ -69,8 +69,8 @@ TEST_P(Layout, FewBlocksServeSeveralLanes) {
         const ArenaLayout layout = arena_layout(GetParam(), ranks);
         Ring ring{};
         std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-        const std::uint32_t all_lanes = layout.slots[static_cast<std::size_t>(Wire::bulk)].lanes;
-        const Slots through = slots_of(ring, Wire::bulk, max_blocks);
+        const std::uint32_t all_lanes = layout.slots[static_cast<std::size_t>(Protocol::bulk)].lanes;
+        const Slots through = slots_of(ring, Protocol::bulk, max_blocks);
         const Cut parts = cut(through, bytes);
         const Shape shape = shape_of(through, parts.lanes);
         const std::string what = std::to_string(bytes) + " bytes on " + std::to_string(max_blocks) + " blocks";

@@ -1,5 +1,5 @@
-// Sends, receives, and all-to-alls of blocks of any length, which take two wires: through the kernels on the CPU, bit
-// by bit.
+// Sends, receives, and all-to-alls of blocks of any length, which take two protocols: through the kernels on the CPU,
+// bit by bit.
 #include "support/emulated_machine.hpp"
 //
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
          (info.param.offers ? "Offers" : "");
 }
 
-/// The border between the wires, and more than all free slots hold of either where blocks are few.
+/// The border between the protocols, and more than all free slots hold of either where blocks are few.
 constexpr std::size_t flagged_bytes = 12'000;
 const std::vector<std::size_t> lengths{0,      1,     77, 4096, flagged_bytes - 1, flagged_bytes, flagged_bytes + 1,
                                        20'008, 50'003};
@@ -93,7 +93,7 @@ TEST_P(MessagesOfAnyLength, Groups) {
   }
 }
 
-/// Whatever the wires of the messages between two ranks, they go in the order of posting.
+/// Whatever the protocols of the messages between two ranks, they go in the order of posting.
 TEST_P(MessagesOfAnyLength, OneByOneFromAGroup) {
   Random random(GetParam().ranks);
   Messages messages;
@@ -146,7 +146,7 @@ TEST_P(MessagesOfFewBlocks, GoInGroupsBesideRanksThatPostOneByOne) {
 TEST_P(MessagesOfAnyLength, AllToAllV) {
   const std::uint32_t ranks = GetParam().ranks;
   Random random(ranks * 100 + GetParam().blocks);
-  int of_two_wires = 0;
+  int of_two_protocols = 0;
   for (int turn = 0; turn < 4; ++turn) {
     Messages messages;
     for (std::uint32_t from = 0; from < ranks; ++from)
@@ -175,10 +175,10 @@ TEST_P(MessagesOfAnyLength, AllToAllV) {
     }
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       const auto launches = machine_.calls(rank).launches_of(calls[rank]);
-      of_two_wires += launches.size() == 2 && launches[0].wire != launches[1].wire ? 1 : 0;
+      of_two_protocols += launches.size() == 2 && launches[0].protocol != launches[1].protocol ? 1 : 0;
     }
     if (turn == 0) {
-      EXPECT_EQ(of_two_wires, 0);
+      EXPECT_EQ(of_two_protocols, 0);
       EXPECT_LE(machine_.calls(0).launches_of(calls[0]).size(), 1u);
     }
     on_all_ranks([&](std::uint32_t rank) {
@@ -187,7 +187,7 @@ TEST_P(MessagesOfAnyLength, AllToAllV) {
     EXPECT_EQ(received, expected);
     if (HasFailure()) return;
   }
-  EXPECT_GT(of_two_wires, 0);
+  EXPECT_GT(of_two_protocols, 0);
 }
 
 /// So many that the lanes of long messages are no multiple of them: some blocks have less to do than others, and what

@@ -17,7 +17,7 @@ namespace strait::testing {
 namespace {
 
 using kernels::Exchange;
-using kernels::Wire;
+using kernels::Protocol;
 
 /// What ranks that NVLink joins make of calls.
 DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t max_sms, std::uint32_t most_blocks = 0,
@@ -57,15 +57,15 @@ class Rendezvous {
   }
   static const Exchange& exchange(const DeviceLaunch& launch) { return std::get<Exchange>(launch.argument); }
 
-  /// What the rank's current launch has yet to send to this peer on this wire; null: nothing.
-  const kernels::Message* to_send(std::uint32_t rank, std::uint32_t to, Wire wire) const {
+  /// What the rank's current launch has yet to send to this peer on this protocol; null: nothing.
+  const kernels::Message* to_send(std::uint32_t rank, std::uint32_t to, Protocol protocol) const {
     const DeviceLaunch* launch = current(rank);
-    if (launch == nullptr || launch->wire != wire || ranks_[rank].sent.contains(to)) return nullptr;
+    if (launch == nullptr || launch->protocol != protocol || ranks_[rank].sent.contains(to)) return nullptr;
     return exchange(*launch).send[to].bytes != 0 ? &exchange(*launch).send[to] : nullptr;
   }
-  const kernels::Message* to_receive(std::uint32_t rank, std::uint32_t from, Wire wire) const {
+  const kernels::Message* to_receive(std::uint32_t rank, std::uint32_t from, Protocol protocol) const {
     const DeviceLaunch* launch = current(rank);
-    if (launch == nullptr || launch->wire != wire || ranks_[rank].received.contains(from)) return nullptr;
+    if (launch == nullptr || launch->protocol != protocol || ranks_[rank].received.contains(from)) return nullptr;
     return exchange(*launch).receive[from].bytes != 0 ? &exchange(*launch).receive[from] : nullptr;
   }
   static void expect_alike(const kernels::Message& out, const kernels::Message& in) {
@@ -79,18 +79,18 @@ class Rendezvous {
     for (std::uint32_t from = 0; from < ranks_.size(); ++from)
       for (std::uint32_t to = 0; to < ranks_.size(); ++to) {
         std::optional<kernels::Message>& on_its_way = on_their_way_[{from, to}];
-        if (const auto* in = to_receive(to, from, Wire::lines); in != nullptr && on_its_way) {
+        if (const auto* in = to_receive(to, from, Protocol::lines); in != nullptr && on_its_way) {
           expect_alike(*on_its_way, *in);
           on_its_way.reset();
           ranks_[to].received.insert(from);
           moved = true;
         }
-        if (const auto* out = to_send(from, to, Wire::lines); out != nullptr && !on_its_way) {
+        if (const auto* out = to_send(from, to, Protocol::lines); out != nullptr && !on_its_way) {
           on_its_way = *out;
           ranks_[from].sent.insert(to);
           moved = true;
         }
-        const auto *out = to_send(from, to, Wire::bulk), *in = to_receive(to, from, Wire::bulk);
+        const auto *out = to_send(from, to, Protocol::bulk), *in = to_receive(to, from, Protocol::bulk);
         if (out == nullptr || in == nullptr || is_ahead(from, to)) continue;
         moved = true;
         if (++rounds_[{from, to}] < long_rounds) continue;
@@ -108,18 +108,18 @@ class Rendezvous {
       return known == rounds_.end() ? 0 : known->second;
     };
     for (std::uint32_t other = 0; other < ranks_.size(); ++other) {
-      const bool sends = current(from)->piped && to_send(from, other, Wire::bulk) != nullptr;
-      const bool receives = current(to)->piped && to_receive(to, other, Wire::bulk) != nullptr;
+      const bool sends = current(from)->piped && to_send(from, other, Protocol::bulk) != nullptr;
+      const bool receives = current(to)->piped && to_receive(to, other, Protocol::bulk) != nullptr;
       if (sends && rounds(from, other) < rounds(from, to)) return true;
       if (receives && rounds(other, to) < rounds(from, to)) return true;
     }
     return false;
   }
   void end_launch(std::uint32_t number) {
-    const DeviceLaunch* launch = current(number);
-    if (launch == nullptr) return;
+    const DeviceLaunch* now = current(number);
+    if (now == nullptr) return;
     for (std::uint32_t peer = 0; peer < ranks_.size(); ++peer)
-      if (to_send(number, peer, launch->wire) != nullptr || to_receive(number, peer, launch->wire) != nullptr) return;
+      if (to_send(number, peer, now->protocol) != nullptr || to_receive(number, peer, now->protocol) != nullptr) return;
     ranks_[number] = {ranks_[number].launch + 1, {}, {}};
   }
 
@@ -139,7 +139,7 @@ const std::vector<std::size_t> any_length{0, 1, 1000, 500 * kb, 3000 * kb, 3001 
 std::byte* buffer_of(std::size_t number, bool /*sends*/) { return reinterpret_cast<std::byte*>((number + 1) << 32); }
 
 TEST(MessagesOverNvlink, NoRankWaitsForEver) {
-  std::size_t of_two_wires = 0, in_pipes = 0;
+  std::size_t of_two_protocols = 0, in_pipes = 0;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     Random random(seed);
     const auto ranks = static_cast<std::uint32_t>(random() % 7 + 2);
@@ -150,21 +150,21 @@ TEST(MessagesOverNvlink, NoRankWaitsForEver) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       launches.push_back(
           nvlink_calls(rank, ranks, max_sms, 0, 0, has_pipes).launches_of(calls_of(messages, rank, random, buffer_of)));
-      std::set<Wire> wires;
+      std::set<Protocol> protocols;
       for (const DeviceLaunch& launch : launches.back()) {
-        wires.insert(launch.wire);
+        protocols.insert(launch.protocol);
         in_pipes += launch.piped ? 1 : 0;
       }
-      of_two_wires += wires.size() == 2 ? 1 : 0;
+      of_two_protocols += protocols.size() == 2 ? 1 : 0;
     }
     Rendezvous(std::move(launches)).expect_all_end();
     if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
   }
-  EXPECT_GT(of_two_wires, 500u);
+  EXPECT_GT(of_two_protocols, 500u);
   EXPECT_GT(in_pipes, 500u);
 }
 
-/// Whatever their wires, messages between two ranks go in the order of posting.
+/// Whatever their protocols, messages between two ranks go in the order of posting.
 TEST(MessagesOverNvlink, OneByOneFromAGroup) {
   constexpr std::uint32_t ranks = 3;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -258,7 +258,7 @@ TEST(MessagesOverNvlink, ThoseOfALaunchDoNotWaitForOneAnother) {
   EXPECT_FALSE(calls.launches_of(all_to_all_v).at(0).apart);
 }
 
-/// A block takes the wire that one of its length takes in an all-to-all. A message too, if it fits into free slots.
+/// A block takes the protocol that one of its length takes in an all-to-all. A message too, if it fits into free slots.
 /// Ranks that share a GPU: what is asked for is granted as far as all find room.
 TEST(SharedGpus, BoundEveryLaunch) {
   constexpr std::uint32_t most = 5;
@@ -325,7 +325,7 @@ TEST(NoSms, LeaveTheFewestBlocks) {
     EXPECT_EQ(launch.blocks, 1u);
 }
 
-TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
+TEST(MessagesOverNvlink, ProtocolFollowsFromTheLength) {
   constexpr std::uint32_t ranks = 2;
   std::byte* const buffer = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
   for (const std::uint32_t max_sms : {0u, few_sms}) {
@@ -345,14 +345,15 @@ TEST(MessagesOverNvlink, WireFollowsFromTheLength) {
       message.collective = Collective::send_recv;
       message.sends = true;
       message.peer = 1;
-      const Wire expected = bytes > border ? Wire::bulk : Wire::lines;
-      const auto wire_of = [&](const std::vector<DeviceLaunch>& launches) {
+      const Protocol expected = bytes > border ? Protocol::bulk : Protocol::lines;
+      const auto protocol_of = [&](const std::vector<DeviceLaunch>& launches) {
         EXPECT_EQ(launches.size(), 1u) << bytes << " bytes, max_sms " << max_sms;
-        return launches.at(0).wire;
+        return launches.at(0).protocol;
       };
-      EXPECT_EQ(wire_of(calls.launches_of(call)), expected) << bytes << " bytes, max_sms " << max_sms;
-      EXPECT_EQ(wire_of(calls.launches_of(with_lengths)), expected) << bytes << " bytes, max_sms " << max_sms;
-      EXPECT_EQ(wire_of(calls.launches_of(std::span(&message, 1))), bytes > free_slots ? Wire::bulk : Wire::lines)
+      EXPECT_EQ(protocol_of(calls.launches_of(call)), expected) << bytes << " bytes, max_sms " << max_sms;
+      EXPECT_EQ(protocol_of(calls.launches_of(with_lengths)), expected) << bytes << " bytes, max_sms " << max_sms;
+      EXPECT_EQ(protocol_of(calls.launches_of(std::span(&message, 1))),
+                bytes > free_slots ? Protocol::bulk : Protocol::lines)
           << bytes << " bytes, max_sms " << max_sms;
     }
   }
@@ -375,7 +376,7 @@ TEST(MessagesOverNvlink, ShortOnesFitIntoWhatTwoHopsLeave) {
       message.count = bytes;
       const std::vector<DeviceLaunch> launches = calls.launches_of(std::span(&message, 1));
       ASSERT_EQ(launches.size(), 1u);
-      if (launches[0].wire != Wire::lines) break;
+      if (launches[0].protocol != Protocol::lines) break;
       most = bytes;
       const auto& sent = std::get<kernels::Exchange>(launches[0].argument).send[1];
       ASSERT_LE(sent.bytes, std::size_t{sent.chunk_bytes} * sent.lanes) << "of a slot of each lane";
@@ -391,8 +392,8 @@ TEST(MessagesOverNvlink, TwoHopsOfTwoRanksTakeNoLines) {
   call.count = 250'000;
   call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
   call.algorithm = find_algorithm("two_hop");
-  for (const DeviceLaunch& launch : nvlink_calls(0, 2, 0).launches_of(call)) EXPECT_EQ(launch.wire, Wire::bulk);
-  for (const DeviceLaunch& launch : nvlink_calls(0, 4, 0).launches_of(call)) EXPECT_EQ(launch.wire, Wire::lines);
+  for (const auto& launch : nvlink_calls(0, 2, 0).launches_of(call)) EXPECT_EQ(launch.protocol, Protocol::bulk);
+  for (const auto& launch : nvlink_calls(0, 4, 0).launches_of(call)) EXPECT_EQ(launch.protocol, Protocol::lines);
 }
 
 }  // namespace

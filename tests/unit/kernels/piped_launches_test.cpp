@@ -292,13 +292,13 @@ TEST(PipesOfFourRanks, GoByTheBound) {
 
 /// Which have one link for all that comes.
 TEST(GathersOfFourRanks, GoInBulkSooner) {
-  const auto wire = [](std::uint32_t ranks, Collective collective, std::size_t bytes) {
-    return launch_of(calls_of(ranks, 0), collective, bytes).wire;
+  const auto protocol = [](std::uint32_t ranks, Collective collective, std::size_t bytes) {
+    return launch_of(calls_of(ranks, 0), collective, bytes).protocol;
   };
-  EXPECT_EQ(wire(4, Collective::gather, mb / 4), kernels::Wire::lines);  // of each rank
-  EXPECT_EQ(wire(4, Collective::gather, mb / 4 + 64), kernels::Wire::bulk);
-  EXPECT_EQ(wire(2, Collective::gather, mb), kernels::Wire::lines);
-  EXPECT_EQ(wire(4, Collective::scatter, mb), kernels::Wire::lines);
+  EXPECT_EQ(protocol(4, Collective::gather, mb / 4), kernels::Protocol::lines);  // of each rank
+  EXPECT_EQ(protocol(4, Collective::gather, mb / 4 + 64), kernels::Protocol::bulk);
+  EXPECT_EQ(protocol(2, Collective::gather, mb), kernels::Protocol::lines);
+  EXPECT_EQ(protocol(4, Collective::scatter, mb), kernels::Protocol::lines);
 }
 
 /// Where there is no bound, so that all blocks are in clusters; not where a bound asks for few.

@@ -16,7 +16,7 @@ namespace strait::testing {
 namespace {
 
 using kernels::Exchange;
-using kernels::Wire;
+using kernels::Protocol;
 
 constexpr std::size_t always = ~std::size_t{0} >> 1;
 
@@ -72,28 +72,28 @@ TEST(PromptCalls, AreShort) {
   call.rounds = 1;
   call.pieces = kernels::max_prompt_threads / 32;
   call.op = ReduceOp::sum;
-  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::lines, true));
-  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::bulk, true));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Protocol::lines, true));
+  EXPECT_FALSE(kernels::can_be_prompt(call, Protocol::bulk, true));
   call.op = ReduceOp::max;
-  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::lines, true));
-  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::packets, true));
-  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::lines, false));
+  EXPECT_FALSE(kernels::can_be_prompt(call, Protocol::lines, true));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Protocol::packets, true));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Protocol::lines, false));
   ++call.pieces;
-  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::lines, false)) << "a block has no warp for it";
+  EXPECT_FALSE(kernels::can_be_prompt(call, Protocol::lines, false)) << "a block has no warp for it";
   call.pieces = 1;
   call.ring.ranks = 2;
   call.send[1].bytes = kernels::most_prompt_packets_one_way + 1;
-  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::packets, false));
-  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::lines, false));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Protocol::packets, false));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Protocol::lines, false));
   call.lead = 0;
-  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::packets, false));
-  EXPECT_TRUE(kernels::can_be_prompt(call, Wire::packets, true));
+  EXPECT_FALSE(kernels::can_be_prompt(call, Protocol::packets, false));
+  EXPECT_TRUE(kernels::can_be_prompt(call, Protocol::packets, true));
   call.lead = 1;
   call.receive[0].bytes = kernels::most_prompt_packets + 1;
-  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::packets, false));
-  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::packets, true));
+  EXPECT_FALSE(kernels::can_be_prompt(call, Protocol::packets, false));
+  EXPECT_FALSE(kernels::can_be_prompt(call, Protocol::packets, true));
   call.rounds = 2;
-  EXPECT_FALSE(kernels::can_be_prompt(call, Wire::lines, false));
+  EXPECT_FALSE(kernels::can_be_prompt(call, Protocol::lines, false));
 }
 
 }  // namespace

@@ -192,7 +192,7 @@ struct WaitingForm {
 };
 void expect_form(const std::vector<DeviceLaunch>& launches, const WaitingForm& form) {
   EXPECT_EQ(launches.at(0).prompt, form.prompt);
-  EXPECT_EQ(launches[0].wire, form.flagged_bytes == 0 ? kernels::Wire::bulk : kernels::Wire::packets);
+  EXPECT_EQ(launches[0].protocol, form.flagged_bytes == 0 ? kernels::Protocol::bulk : kernels::Protocol::packets);
 }
 
 /// Rank 1 has taken one of four slots from rank 0, and waits for rank 2: what it took it has given back by then.

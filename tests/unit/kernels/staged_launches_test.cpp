@@ -14,7 +14,7 @@
 namespace strait::testing {
 namespace {
 
-using kernels::Wire;
+using kernels::Protocol;
 
 constexpr std::size_t kb = 1 << 10;
 
@@ -56,7 +56,7 @@ std::size_t longest_in_packets(Collective collective) {
     call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
     const auto launches =
         collective == Collective::send_recv ? calls.launches_of(std::span(&call, 1)) : calls.launches_of(call);
-    if (launches.at(0).wire == Wire::packets) longest = bytes;
+    if (launches.at(0).protocol == Protocol::packets) longest = bytes;
   }
   return longest;
 }
@@ -83,7 +83,7 @@ TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
   for (const Collective one_way : {Collective::broadcast, Collective::send_recv})
     EXPECT_EQ(staged_rounds(one_way, 9 * 240 * kb), 1u) << name(one_way);
   const auto layout = kernels::arena_layout(kernels::ArenaKind::host, 2);
-  const kernels::WireSlots& bulk = layout.slots[static_cast<std::size_t>(Wire::bulk)];
+  const kernels::ProtocolSlots& bulk = layout.slots[static_cast<std::size_t>(Protocol::bulk)];
   const std::size_t bytes = 256'000 * kb, a_round = std::size_t{bulk.lanes} * bulk.slot_bytes;
   EXPECT_EQ(staged_rounds(Collective::all_gather, bytes), (bytes + a_round - 1) / a_round) << "as slots ask for";
 }
@@ -192,7 +192,7 @@ TEST(RoundsThroughHostMemory, AreNoneInWhichARankHasNothingToDo) {
     call.root = root;
     call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
     const auto launches = staged_calls(4, {}).launches_of(call);
-    EXPECT_EQ(launches.at(0).wire, Wire::bulk) << name(collective);
+    EXPECT_EQ(launches.at(0).protocol, Protocol::bulk) << name(collective);
     return std::get<kernels::Exchange>(launches.at(0).argument).lead;
   };
   for (const int root : {0, 1})  // the rank is 0
@@ -233,11 +233,11 @@ TEST(RoundsThroughHostMemory, OfOtherHopsAreFew) {
   call.count = 1024 * kb / 4;
   call.send = call.receive = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
   const auto launches = staged_calls(4, options).launches_of(call);
-  ASSERT_EQ(launches.at(0).wire, Wire::packets);
+  ASSERT_EQ(launches.at(0).protocol, Protocol::packets);
   const auto& packets = std::get<kernels::TwoHop>(launches.at(0).argument);
   EXPECT_EQ(packets.rounds,
-            kernels::rounds_of(packets.slice_bytes,
-                               kernels::cut(kernels::slots_of(packets.ring, Wire::packets, 0), packets.slice_bytes)));
+            kernels::rounds_of(packets.slice_bytes, kernels::cut(kernels::slots_of(packets.ring, Protocol::packets, 0),
+                                                                 packets.slice_bytes)));
   call.wire = WireFormat::int8;
   call.count = 8192 * kb / 4;
   const auto encoded = staged_calls(4, options).encoded_launches_of(call);

@@ -182,7 +182,7 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
 
 /// A launch that gave up ends what follows at once, also behind one that had nothing to do.
 TEST_P(Started, ALaunchOfNothingForgivesNothing) {
-  if (kernels_of_launches[0].name != std::string_view(GetParam().name)) return;  // of the wire of launches of nothing
+  if (kernels_of_launches[0].name != std::string_view(GetParam().name)) return;  // by the protocol of empty launches
   constexpr std::uint32_t rank = 1;
   const auto give_up_after = [](DeviceLaunch launch, std::uint64_t ns) {
     std::visit([&](auto& argument) { argument.ring.timeout_ns = ns; }, launch.argument);

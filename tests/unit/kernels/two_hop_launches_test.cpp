@@ -16,13 +16,13 @@ TEST(TwoHopsOfFourRanks, Stagger) {
        {std::pair{Collective::all_reduce, 60 * mb}, {Collective::broadcast, 32 * mb}}) {
     const DeviceLaunch large = launch_of(calls, collective, bytes);
     EXPECT_FALSE(large.piped);
-    EXPECT_EQ(large.wire, kernels::Wire::bulk);
+    EXPECT_EQ(large.protocol, kernels::Protocol::bulk);
     EXPECT_NE(stagger(large), 0u) << name(collective);
     EXPECT_EQ(stagger(launch_of(calls, collective, 4 * mb)), 0u) << name(collective);
   }
   EXPECT_EQ(stagger(launch_of(calls, Collective::all_reduce, 512 * mb)), 0u);
   const DeviceLaunch lines = launch_of(calls, Collective::reduce, 64 * mb);
-  EXPECT_EQ(lines.wire, kernels::Wire::lines);
+  EXPECT_EQ(lines.protocol, kernels::Protocol::lines);
   EXPECT_EQ(stagger(lines), 0u);
   EXPECT_EQ(stagger(launch_of(pair_calls(16), Collective::all_reduce, 256 * mb)), 0u) << "two ranks";
   Call encoded;
@@ -64,8 +64,8 @@ TEST(TwoHopsOfFourRanks, OfFewBlocksDoNotOverlap) {
         ASSERT_EQ(launch.piped, is_piped) << name(collective) << " of " << bytes;
         if (is_piped) continue;
         const auto call = std::get<kernels::TwoHop>(launch.argument);
-        const std::size_t slot_bytes = calls.ring().slots[static_cast<std::size_t>(launch.wire)].slot_bytes;
-        const std::size_t held = slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.wire);
+        const std::size_t slot_bytes = calls.ring().slots[static_cast<std::size_t>(launch.protocol)].slot_bytes;
+        const std::size_t held = slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(launch.protocol);
         EXPECT_LE((call.rounds - 1) * call.lanes * held, call.slice_bytes);
       }
     EXPECT_EQ(launch_of(calls, Collective::reduce, 256 * mb).piped, blocks >= 12);

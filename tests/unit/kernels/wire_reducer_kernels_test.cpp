@@ -232,7 +232,7 @@ TEST(WireReducers, CutChunksIntoWholeRuns) {
     for (const std::uint32_t slot_bytes : {4096u, 10'240u, 24'576u})
       for (const std::uint32_t blocks : {1u, 6u, 128u})
         for (const std::size_t runs : {std::size_t{1}, std::size_t{3}, std::size_t{1000}, std::size_t{90'000}}) {
-          kernels::Slots through{kernels::Wire::bulk, slot_bytes, 128, blocks};
+          kernels::Slots through{kernels::Protocol::bulk, slot_bytes, 128, blocks};
           through.grain_bytes = ReducerMemory::run_bytes(format);
           const kernels::Cut parts = kernels::cut(through, runs * through.grain_bytes);
           EXPECT_EQ(through.grain_bytes % 16, 0u);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "bootstrap/wire.hpp"
+#include "bootstrap/serialize.hpp"
 #include "transports/tcp/ucx/ucp_abi.hpp"
 
 /// UCX (openucx.org), which brings bytes into another host's memory by RDMA where there is InfiniBand or RoCE. Loaded

@@ -21,7 +21,7 @@ inline std::span<const std::byte> as_byte_span(std::string_view text) {
 }
 
 /// Appends values in the little-endian form in which they travel.
-class WireWriter {
+class Serializer {
  public:
   template <class T>
   requires std::is_integral_v<T>
@@ -40,11 +40,11 @@ class WireWriter {
   Bytes bytes_;
 };
 
-/// Reads what a WireWriter wrote, from bytes that a stranger may have sent. Past the end it yields zeros and remembers:
+/// Reads what a Serializer wrote, from bytes that a stranger may have sent. Past the end it yields zeros and remembers:
 /// a decoder reads everything and then asks finish() once.
-class WireReader {
+class Deserializer {
  public:
-  explicit WireReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit Deserializer(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <class T>
   requires std::is_integral_v<T> T number() {

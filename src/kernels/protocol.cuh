@@ -7,7 +7,7 @@
 #include "kernels/primitives.cuh"
 #include "kernels/user_bytes.cuh"
 
-/// How bytes lie in a slot, and how a reader learns that they are there: a policy for each Wire (launch.hpp).
+/// How bytes lie in a slot, and how a reader learns that they are there: a policy for each Protocol (launch.hpp).
 namespace strait::kernels {
 
 inline constexpr std::uint32_t granules_per_line = line_bytes / sizeof(Granule);
@@ -110,30 +110,30 @@ struct LaneEnds {
 
 /// The number of a lane. Where slots are not flagged, a block serves but one, of its own number, and LaneEnds::lane
 /// means nothing: the number is read where it is needed, because small messages wait for every instruction.
-template <class W>
+template <class P>
 __device__ __forceinline__ std::uint32_t lane_number(std::uint32_t lane) {
-  if constexpr (W::flags_slots) return lane;
+  if constexpr (P::flags_slots) return lane;
   return blockIdx.x;
 }
 
-/// The first slot of a lane, among all of its wire in the arena: slot_depth of them follow one another.
-template <class W>
+/// The first slot of a lane, among all of its protocol in the arena: slot_depth of them follow one another.
+template <class P>
 __device__ __forceinline__ std::size_t first_slot(const Ring& ring, const LaneEnds& ends) {
   const std::uint32_t k = !ring.staged               ? position_of(ends.writer, ends.reader, ring.ranks)
                           : ends.cast == Cast::multi ? ring.ranks - 1
                                                      : position_of(ends.reader, ends.writer, ring.ranks);
-  return std::size_t{k * ring.slots[static_cast<std::uint32_t>(W::wire)].lanes + lane_number<W>(ends.lane)} *
+  return std::size_t{k * ring.slots[static_cast<std::uint32_t>(P::protocol)].lanes + lane_number<P>(ends.lane)} *
          slot_depth;
 }
 
 /// Where the slots of a lane lie, and of bulk slots the flags.
-template <class W>
+template <class P>
 struct LaneSlots {
   __device__ LaneSlots(const Ring& ring, const LaneEnds& ends)
-      : slot_bytes(ring.slots[static_cast<std::uint32_t>(W::wire)].slot_bytes) {
+      : slot_bytes(ring.slots[static_cast<std::uint32_t>(P::protocol)].slot_bytes) {
     std::byte* const arena = ring.arenas[ring.staged ? ends.writer : ends.reader];
-    const std::size_t first = first_slot<W>(ring, ends);
-    slots = arena + ring.slots[static_cast<std::uint32_t>(W::wire)].offset_bytes + first * slot_bytes;
+    const std::size_t first = first_slot<P>(ring, ends);
+    slots = arena + ring.slots[static_cast<std::uint32_t>(P::protocol)].offset_bytes + first * slot_bytes;
     flags = reinterpret_cast<std::uint64_t*>(arena + flags_offset_bytes) + first;
   }
   __device__ __forceinline__ std::byte* slot(std::uint64_t use) const {
@@ -147,7 +147,7 @@ struct LaneSlots {
 };
 
 struct Lines {
-  static constexpr Wire wire = Wire::lines;
+  static constexpr Protocol protocol = Protocol::lines;
   static constexpr std::uint32_t stride = 8;  ///< of granules in the user's memory (UserBytes)
   static constexpr int reduce_batch = 1;      ///< granules that a thread reduces at a time
   static constexpr bool flags_slots = false;
@@ -157,7 +157,7 @@ struct Lines {
   }
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
     const std::uint32_t thread = threadIdx.x % warp_threads;
-    const std::uint32_t line = piece * piece_data_bytes(wire) + thread / granules_per_line * line_data_bytes;
+    const std::uint32_t line = piece * piece_data_bytes(protocol) + thread / granules_per_line * line_data_bytes;
     const std::uint32_t offset = line + thread % granules_per_line * static_cast<std::uint32_t>(sizeof(Granule));
     return {offset, piece * piece_bytes + thread * static_cast<std::uint32_t>(sizeof(Granule)),
             valid_bytes(offset, chunk_bytes, bears_flag() ? 8 : 16), line < chunk_bytes};
@@ -178,7 +178,7 @@ struct Lines {
 /// Of four neighbouring threads the first three have a granule of the user's each. Beside a flag there is room for
 /// three quarters of it; the fourth thread carries the rest of all three.
 struct Packets {
-  static constexpr Wire wire = Wire::packets;
+  static constexpr Protocol protocol = Protocol::packets;
   static constexpr std::uint32_t stride = 16;
   static constexpr int reduce_batch = 1;
   static constexpr bool flags_slots = false;
@@ -188,7 +188,7 @@ struct Packets {
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
     constexpr auto granule = static_cast<std::uint32_t>(sizeof(Granule));
     const std::uint32_t thread = threadIdx.x % warp_threads;
-    const std::uint32_t first = piece * piece_data_bytes(wire) + thread / 4 * 3 * granule;  // of the four threads
+    const std::uint32_t first = piece * piece_data_bytes(protocol) + thread / 4 * 3 * granule;  // of the four threads
     const std::uint32_t offset = first + (carries_rests() ? 0 : thread % 4 * granule);
     return {offset, piece * piece_bytes + thread * granule,
             carries_rests() ? 0 : valid_bytes(offset, chunk_bytes, granule), first < chunk_bytes};
@@ -230,7 +230,7 @@ struct Packets {
 };
 
 struct Bulk {
-  static constexpr Wire wire = Wire::bulk;
+  static constexpr Protocol protocol = Protocol::bulk;
   static constexpr std::uint32_t stride = 16;
   static constexpr int reduce_batch = 2;
   static constexpr bool flags_slots = true;

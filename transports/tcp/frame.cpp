@@ -1,4 +1,4 @@
-#include "transports/tcp/wire.hpp"
+#include "transports/tcp/frame.hpp"
 
 #include <string>
 
