@@ -10,8 +10,8 @@ namespace strait {
 
 struct Borders {
   std::size_t packets_bytes = 0;  ///< messages up to this size travel as packets, where lines are not used
-  std::size_t one_hop_bytes =
-      0;  ///< all-reduces and broadcasts up to this size take one hop, which sends more bytes than two
+  /// All-reduces and broadcasts up to this size take one hop, which sends more bytes than two hops.
+  std::size_t one_hop_bytes = 0;
   std::size_t one_hop_reduce_bytes = 0;  ///< reduces up to this size take one hop
   /// An all-reduce of which each lane carries at least this much is cut into rounds, so that its two hops overlap.
   std::size_t overlap_bytes = 0;

@@ -51,7 +51,7 @@ class Selector {
 
   /// Returns the request from which plans for this query are built, without `in_place` and `lanes`.
   PlanRequest request(const SelectQuery& query) const;
-  /// The result is valid until the next call.
+  /// Returns the choice for a query, valid until the next call.
   Result<const Choice*> choose(const SelectQuery& query);
 
  private:
