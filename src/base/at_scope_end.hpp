@@ -4,7 +4,7 @@
 
 namespace strait {
 
-/// Does something when it goes out of scope, whichever way that comes about.
+/// Scope guard: calls `work` when it goes out of scope, whether by return or by exception.
 template <class F>
 class AtScopeEnd {
  public:

@@ -7,13 +7,14 @@
 
 namespace strait {
 
-/// A moment on the monotonic clock by which something must be done. Copy it down the call chain: one deadline bounds
-/// all the waits of an operation together.
+/// A point on the monotonic clock by which an operation must be done. Pass it by value down the call chain: one
+/// deadline then bounds the sum of all waits of the operation.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// In nanoseconds of 64 bits, as waits are counted here and on GPUs, no duration is longer. It is 73 years.
+  /// The longest duration: 73 years, a quarter of the range of the 64-bit nanoseconds in which waits are counted here
+  /// and on GPUs. Longer ones count as `never`.
   static constexpr std::int64_t longest_ms = std::numeric_limits<std::int64_t>::max() / 4'000'000;
 
   static Deadline never() { return Deadline(Clock::time_point::max()); }
@@ -25,14 +26,16 @@ class Deadline {
   bool is_never() const { return when_ == Clock::time_point::max(); }
   bool expired() const { return !is_never() && Clock::now() >= when_; }
 
-  /// Milliseconds left, rounded up so that waiting for them reaches the deadline; 0 once expired.
+  /// Returns the milliseconds left, rounded up so that a wait of that length reaches the deadline; 0 once it has
+  /// expired.
   std::int64_t remaining_ms() const {
     if (is_never()) return std::numeric_limits<std::int64_t>::max();
     auto left = std::chrono::ceil<std::chrono::milliseconds>(when_ - Clock::now()).count();
     return std::max<std::int64_t>(left, 0);
   }
 
-  /// The timeout of one poll(2) call: what is left, but at most `slice_ms`, so that aborts are noticed.
+  /// Returns the timeout for one poll(2) call: the time left, but at most `slice_ms`, so that the caller regularly
+  /// checks for aborts.
   int poll_ms(int slice_ms = 50) const { return static_cast<int>(std::min<std::int64_t>(remaining_ms(), slice_ms)); }
 
   friend Deadline earlier(Deadline a, Deadline b) { return a.when_ < b.when_ ? a : b; }

@@ -39,7 +39,7 @@ std::string accepted(const Variable& variable) {
   return "text";
 }
 
-/// Of a choice, which is accepted in either case: NCCL_DEBUG=INFO is what fingers know.
+/// Choices are accepted in upper and lower case, because NCCL's users are used to NCCL_DEBUG=INFO.
 std::string lower(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -70,7 +70,8 @@ std::optional<std::int64_t> parse_number(const Variable& variable, std::string_v
   return number;
 }
 
-/// Values for variables that the environment does not set. Texts stay where they are: others may be reading them.
+/// Values for variables that the environment does not set. Texts are never freed or changed, because other threads may
+/// be reading them.
 struct Defaults {
   std::mutex mutex;
   std::set<std::string> texts;
@@ -78,7 +79,7 @@ struct Defaults {
 };
 
 Defaults& process_defaults() {
-  static auto* const defaults = new Defaults;  // threads may read it while the process ends
+  static auto* const defaults = new Defaults;  // never destroyed: threads may read it while the process ends
   return *defaults;
 }
 

@@ -22,22 +22,23 @@ enum class VariableKind : std::uint8_t {
   choice,  ///< one of `choices`
 };
 
-/// 65536, 64K or 4M (powers of 1024); nothing if it is anything else.
+/// Parses a number of bytes such as 65536, 64K or 4M (powers of 1024). Returns nullopt for any other text.
 std::optional<std::int64_t> parse_bytes(std::string_view text);
 
-/// One environment variable: all there is to say about it, for its reader, the documentation and the check at init.
+/// One environment variable, described once for its readers, the documentation and the check at init.
 struct Variable {
   std::string_view name;
   VariableKind kind;
-  std::string_view default_value;  ///< "": unset
+  std::string_view default_value;  ///< "": none
   bool equal_on_all_ranks;         ///< compared when ranks join; a difference is an error
   std::string_view meaning;
-  std::string_view choices = "";  ///< of a choice: "auto|portable|avx2"; of a number: words that may stand for one
-  std::int64_t minimum = 0;       ///< of a number
+  /// For a choice its values, "auto|portable|avx2"; for a number the words that are accepted instead of one.
+  std::string_view choices = "";
+  std::int64_t minimum = 0;  ///< of a number
   std::int64_t maximum = std::numeric_limits<std::int64_t>::max();
 };
 
-/// Every environment variable that Strait defines. (Those of launchers are read in src/bootstrap/launch.cpp.)
+/// Every environment variable that Strait defines. (Those that launchers set are read in src/bootstrap/launch.cpp.)
 inline constexpr Variable environment_table[] = {
     {"STRAIT_DEBUG", VariableKind::choice, "warn", false, "How much is logged to stderr.", "off|warn|info|trace"},
     {"STRAIT_RANK", VariableKind::integer, "", false,
@@ -206,7 +207,7 @@ inline constexpr Variable environment_table[] = {
      "1: Strait's libnccl.so.2 makes host ranks, whose buffers are host memory, for tests without a GPU.", "0|1"},
 };
 
-/// The name of a variable of the table; any other name does not compile.
+/// The name of a variable of the table; other names do not compile.
 class VariableName {
  public:
   consteval VariableName(const char* name)
@@ -233,30 +234,31 @@ class Environment {
  public:
   using Lookup = std::function<const char*(const char*)>;
 
-  /// `lookup` is that of the process, or a stand-in (in tests, and where ranks are threads).
+  /// `lookup` finds the value of a variable: that of the process, or a stand-in (in tests, and where ranks are
+  /// threads).
   explicit Environment(Lookup lookup = process_variable);
 
-  /// getenv, or where that has nothing, what set_default said; NULL if neither has.
+  /// Returns getenv's value, else the one given to set_default(), else NULL.
   static const char* process_variable(const char* name);
-  /// Gives a variable of the table a value for this process wherever the environment has none: for a layer above that
-  /// reads settings of its own, or has other defaults. The last value counts.
+  /// Sets the value of a variable of the table for this process wherever the environment has none. Used by a layer
+  /// above that has settings or defaults of its own. A later call overrides an earlier one.
   static Status set_default(std::string_view name, const std::string& value);
-  /// A variable of the table by its name, in one spelling; the default if unset.
+  /// Returns the value of a variable of the table in its canonical spelling; the default if unset.
   Result<std::string> value(std::string_view name) const;
 
-  /// Any variable, also a launcher's; "" if unset.
+  /// Returns the value of any variable, including those of launchers; "" if unset.
   std::string raw(const char* name) const;
-  /// Set, and not to the empty string.
+  /// Whether the variable is set to something other than the empty string.
   bool is_set(VariableName name) const;
-  /// A text, or the chosen one of a choice; the default if unset.
+  /// Returns the value of a text or choice; the default if unset.
   Result<std::string> text(VariableName name) const;
-  /// Whether a choice between 0 and 1 is 1.
+  /// Returns whether a choice between 0 and 1 is 1.
   Result<bool> flag(VariableName name) const;
-  /// An integer or a number of bytes; the default if unset, and an error if there is none.
+  /// Returns the value of an integer or a number of bytes; the default if unset, and an error if there is no default.
   Result<std::int64_t> integer(VariableName name) const;
-  /// The variables that must be equal on all ranks, with their values in one spelling.
+  /// Returns the variables that must be equal on all ranks, with their values in canonical spelling.
   Result<std::vector<Setting>> shared_settings() const;
-  /// Reads all variables, so that a mistake shows at init and not where the variable is first used.
+  /// Reads all variables, so that a mistake is reported at init and not where the variable is first used.
   Status validate() const;
 
  private:
@@ -264,7 +266,7 @@ class Environment {
   Lookup lookup_;
 };
 
-/// The table as the Markdown page of the documentation.
+/// Prints the table as the Markdown page of the documentation.
 void print_markdown(std::ostream& out, std::span<const Variable> table = environment_table);
 
 }  // namespace strait

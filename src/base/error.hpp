@@ -6,12 +6,12 @@
 
 namespace strait {
 
-/// What went wrong, as a class. The values are those of straitResult_t (checked in src/api/api.cpp).
+/// The class of an error. The values are those of straitResult_t (checked in src/api/api.cpp).
 enum class Code : int {
   success = 0,
-  invalid_argument = 1,  ///< a call's arguments are wrong; nothing was changed
-  invalid_usage = 2,     ///< the arguments are fine, the moment or the combination is not
-  system_error = 3,      ///< the operating system refused something
+  invalid_argument = 1,  ///< the arguments of a call are wrong; nothing was changed
+  invalid_usage = 2,     ///< the arguments are valid, but not at this moment or not in this combination
+  system_error = 3,      ///< the operating system refused a request
   cuda_error = 4,
   internal_error = 5,  ///< a defect in Strait
   remote_error = 6,    ///< a peer died, left, or could not be reached

@@ -2,10 +2,9 @@
 
 #include <cstdint>
 
-/// The small floating-point formats, and exact conversions between them and float, for the host and for CUDA device
-/// code. docs/numerics.md is the specification; everything here is constexpr and independent of the rounding mode's
-/// users: conversions to a smaller format round to nearest even, subnormals are exact, and every NaN leaves as the one
-/// canonical NaN of its type.
+/// The floating-point formats narrower than float, and exact conversions between them and float, for host and CUDA
+/// device code. docs/numerics.md is the specification. Everything here is constexpr. Conversions to a narrower format
+/// round to nearest even, subnormals are exact, and every NaN becomes the one canonical NaN of the target type.
 
 #if defined(__CUDACC__)
 #define STRAIT_HOST_DEVICE __host__ __device__
@@ -15,7 +14,7 @@
 
 namespace strait {
 
-/// Storage of one element: bits with a type, and no arithmetic.
+/// Storage types of one element: the bits, without arithmetic.
 struct Float16 {
   std::uint16_t bits;
 };
@@ -29,9 +28,9 @@ struct Float8E5M2 {
   std::uint8_t bits;
 };
 
-/// The layout of a binary format with sign, exponent and mantissa, whose storage is `Bits`.
-/// `infinity` is the magnitude that follows the largest finite one when rounding overflows: infinity, or in e4m3,
-/// which has none, NaN. Magnitudes above `infinity` (from it on, in e4m3) are NaN.
+/// Describes a binary format with sign, exponent and mantissa, stored in `Bits`. `infinity` is the magnitude that
+/// follows the largest finite one when rounding overflows: infinity, or NaN in e4m3, which has no infinity. Magnitudes
+/// above `infinity` are NaN; in e4m3, `infinity` itself is NaN, too.
 template <class E>
 struct FloatFormat;
 
@@ -45,7 +44,7 @@ struct FloatFormatOf {
   static constexpr Bits sign_mask = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
   static constexpr Bits magnitude_mask = static_cast<Bits>(sign_mask - 1);
   static constexpr bool has_infinity = infinity_bits != nan_bits;
-  /// The smallest magnitude that is NaN.
+  /// The smallest magnitude that is a NaN.
   static constexpr Bits first_nan = static_cast<Bits>(has_infinity ? infinity_bits + 1 : nan_bits);
 };
 
@@ -82,20 +81,24 @@ STRAIT_HOST_DEVICE constexpr E canonical_nan() {
   return from_bits<E>(FloatFormat<E>::canonical_nan);
 }
 
-/// How a small format E sits inside float: what the scalar and the vector conversions compute with.
+/// How the values of a narrow format E map to bits of float: the constants of both the scalar and the vector
+/// conversions.
 template <class E>
 struct Widening {
   using Format = FloatFormat<E>;
-  static constexpr int shift = 23 - Format::mantissa_bits;              ///< mantissa bits that float has on top
-  static constexpr std::uint32_t rebias = (127u - Format::bias) << 23;  ///< added to the exponent of a normal number
-  /// Whether subnormals of E are normal numbers of float.
+  static constexpr int shift = 23 - Format::mantissa_bits;  ///< how many more mantissa bits float has
+  static constexpr std::uint32_t rebias =
+      (127u - Format::bias) << 23;  ///< added to the exponent field of a normal number to convert it to float
+  /// Whether the subnormals of E are normal numbers in float.
   static constexpr bool subnormals_become_normal = rebias != 0;
-  static constexpr std::uint32_t smallest_normal = rebias + (1u << 23);  ///< of E, as bits of a float
-  /// A float whose last place is the smallest subnormal of E: adding it rounds a magnitude below `smallest_normal`.
+  static constexpr std::uint32_t smallest_normal =
+      rebias + (1u << 23);  ///< the smallest normal number of E, as the bits of a float
+  /// A float whose unit in the last place is the smallest subnormal of E. Adding it to a magnitude below
+  /// `smallest_normal` rounds that magnitude to a multiple of this subnormal.
   static constexpr std::uint32_t rounder = rebias + ((1u + shift) << 23);
 };
 
-/// The value of an element, exactly. NaN becomes float's canonical one.
+/// Returns the exact value of an element. NaN becomes the canonical NaN of float.
 template <class E>
 STRAIT_HOST_DEVICE constexpr float to_float(E value) {
   using Format = FloatFormat<E>;
@@ -107,14 +110,15 @@ STRAIT_HOST_DEVICE constexpr float to_float(E value) {
   if (magnitude >= Format::infinity) return from_bits<float>(sign | FloatFormat<float>::infinity);
   std::uint32_t bits = (magnitude << Wide::shift) + Wide::rebias;
   if (Wide::subnormals_become_normal && magnitude < (1u << Format::mantissa_bits)) {
-    // One exponent up there is an implicit one on top of the mantissa; subtracting it is exact.
+    // With the exponent raised by one, the bits gain an implicit leading one above the mantissa; subtracting it is
+    // exact.
     bits = to_bits(from_bits<float>(bits + (1u << 23)) - from_bits<float>(Wide::smallest_normal));
   }
   return from_bits<float>(bits | sign);
 }
 
-/// The element nearest to a value, ties to even. What rounds beyond the largest finite element becomes infinity; NaN
-/// where the format has no infinity.
+/// Returns the element nearest to `value`, ties to even. A value that rounds beyond the largest finite element becomes
+/// infinity, or NaN if the format has no infinity.
 template <class E>
 STRAIT_HOST_DEVICE constexpr E from_float(float value) {
   using Format = FloatFormat<E>;

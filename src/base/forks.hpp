@@ -4,8 +4,8 @@
 
 namespace strait {
 
-/// In a forked child another number than in its parent: what was made under another one is the parent's. Costs no
-/// system call.
+/// Returns a number that differs between a process and its forked children. An object made under another number belongs
+/// to the parent, so its threads do not exist in this process. Makes no system call.
 std::uint32_t fork_generation() noexcept;
 
 }  // namespace strait

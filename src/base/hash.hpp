@@ -4,8 +4,9 @@
 
 namespace strait {
 
-/// Any 64 bits to well-mixed ones, of which each depends on all: the output function of SplitMix64 (Steele, Lea and
-/// Flood, Fast splittable pseudorandom number generators, 2014). To hash several numbers: mix(mix(first) ^ second), ...
+/// Mixes 64 bits so that every output bit depends on every input bit: the output function of SplitMix64 (Steele, Lea
+/// and Flood, Fast splittable pseudorandom number generators, 2014). To hash several numbers: mix(mix(first) ^ second),
+/// ...
 constexpr std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;

@@ -16,15 +16,15 @@
 
 namespace strait {
 
-/// Asks what may take for ever (a driver may hold a question up for as long as kernels run) on a thread of its own, so
-/// that who asks waits a little at most. From any thread.
+/// Runs questions that may block forever on a thread of its own (a driver may not answer while kernels run), so that
+/// the asking thread waits for a limited time only. Callable from any thread.
 class InTime {
  public:
-  /// `prepare`: what its thread does first.
+  /// `prepare` runs first on the thread, before any question.
   explicit InTime(std::function<void()> prepare = [] {}) : prepare_(std::move(prepare)) {}
   InTime(const InTime&) = delete;
   InTime& operator=(const InTime&) = delete;
-  /// Waits for the question that is still open.
+  /// Waits until the question that is still running, if any, has been answered.
   ~InTime() {
     {
       const std::scoped_lock lock(mutex_);
@@ -33,8 +33,10 @@ class InTime {
     changed_.notify_all();
   }
 
-  /// What the question gives, an optional; nothing if that does not come in time, or an earlier one did not and is
-  /// still open, or there is no thread to be had. What it refers to must outlive this.
+  /// Runs `question`, which returns an optional, and returns its answer. Returns nullopt if the answer does not come
+  /// within `limit`, if an earlier question is late and still running, or if the thread cannot be started. If another
+  /// thread's question is running and not late, waits for that one first. A late question keeps running, so what it
+  /// refers to must outlive this object.
   template <class Question, class Answer = std::invoke_result_t<Question>>
   Answer ask(Question question, std::chrono::milliseconds limit) {
     auto promise = std::make_shared<std::promise<Answer>>();
@@ -94,11 +96,11 @@ class InTime {
   const std::function<void()> prepare_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> question_;  ///< that has yet to be asked
+  std::function<void()> question_;  ///< handed over, not yet taken by the thread
   bool is_asking_ = false, ends_ = false;
-  bool is_late_ = false;     ///< the question that is asked has not been answered in time
-  std::uint64_t asked_ = 0;  ///< questions so far
-  std::jthread thread_;      ///< from the first question on; last: it uses the rest
+  bool is_late_ = false;     ///< the running question has exceeded its limit
+  std::uint64_t asked_ = 0;  ///< number of questions so far
+  std::jthread thread_;      ///< started by the first question; declared last because it uses the other members
 };
 
 }  // namespace strait

@@ -10,23 +10,24 @@
 
 namespace strait {
 
-/// Objects that a program leaves as they are when its process ends (exit, or the end of main). `end` is called once for
-/// all of them then, while they still live, in the process that added them: a forked child has none of their threads.
+/// Registry of objects that the program has not destroyed when its process ends (exit, or return from main). `end` is
+/// then called once for all of them while they are still alive, and only in the process that added them: a forked child
+/// has none of their threads. All members may be called from any thread.
 template <class T, void (*end)(const std::vector<T*>&)>
 class LeftAtExit {
  public:
   static LeftAtExit& instance() {
-    static auto* const left = new LeftAtExit;  // an object may be destroyed after what is static here
+    static auto* const left = new LeftAtExit;  // never destroyed, because objects may be destroyed after static ones
     [[maybe_unused]] static const int registered = std::atexit([] { instance().finish(); });
     return *left;
   }
   void add(T& object) {
     const std::lock_guard lock(mutex_);
-    if (generation_ != fork_generation()) objects_.clear();  // the parent's
+    if (generation_ != fork_generation()) objects_.clear();  // those of the parent process
     generation_ = fork_generation();
     objects_.push_back(&object);
   }
-  /// Waits for `end`, if that is at it.
+  /// Waits for `end` if it is running, so that the object may be destroyed afterwards.
   void remove(T& object) {
     const std::lock_guard lock(mutex_);
     std::erase(objects_, &object);

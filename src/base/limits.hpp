@@ -2,18 +2,20 @@
 
 #include <cstdint>
 
-/// How much of something there may be, as the public interface says it.
+/// Limits that the public interface states.
 namespace strait {
 
-/// More ranks are a mistake, and would cost the root their number in memory.
+/// More ranks than this are taken for a mistake. The memory that rank 0 needs at init grows with the number of ranks.
 inline constexpr int most_ranks = 1 << 19;
 
-/// In place of a number of thread blocks: copy engines carry what they can (STRAIT_NO_SMS).
+/// Stands in place of a number of thread blocks, and means that copy engines do the work where they can
+/// (STRAIT_NO_SMS).
 inline constexpr std::uint32_t no_sms = 511;
-inline constexpr std::uint32_t most_sms = no_sms - 1;  ///< more thread blocks than any call takes
+inline constexpr std::uint32_t most_sms = no_sms - 1;  ///< more thread blocks than any call uses
 
-/// Thread blocks of a kernel, as `max_sms` bounds them. Where no SMs are to be used, what has to be added up takes the
-/// fewest that keep copy engines busy (four H200), and what copy engines cannot carry takes one.
+/// Returns the number of thread blocks of a kernel under the limit `max_sms` (0: no limit). With `no_sms`, kernels that
+/// add take four, the fewest that keep the copy engines busy (measured on four H200), and operations that copy engines
+/// cannot carry take one.
 constexpr std::uint32_t blocks_of(std::uint32_t max_sms, bool adds) {
   return max_sms != no_sms ? max_sms : adds ? 4 : 1;
 }

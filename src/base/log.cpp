@@ -14,8 +14,8 @@ namespace {
 constexpr int level_unread = -1;
 std::atomic<int> current_level{level_unread};
 
-/// Read when the library is loaded. What has that number later is something else, whose bytes are not to be written
-/// over.
+/// Whether stderr was open when the library was loaded. If not, another file may have descriptor 2 later, and the log
+/// must not overwrite it.
 const bool has_stderr = ::fcntl(STDERR_FILENO, F_GETFD) != -1;
 
 std::string host_name() {
@@ -31,7 +31,8 @@ void write_line(int rank, std::string_view message) {
   line += ": ";
   for (char c : message) line += c == '\n' ? ' ' : c;
   line += '\n';
-  // One write(2) keeps the line whole. A stderr that takes no more is no reason to fail or to wait.
+  // A single write(2) keeps the line in one piece. If stderr does not accept it, the line is lost: that is no reason to
+  // fail or to wait.
   [[maybe_unused]] auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -53,7 +54,7 @@ bool log_enabled(LogLevel level) {
   int current = current_level.load(std::memory_order_relaxed);
   if (current == level_unread) {
     int read = read_level();
-    // Another thread, or set_log_level, may have been first: that one counts.
+    // If another thread, or set_log_level(), has set the level meanwhile, that value applies.
     if (current_level.compare_exchange_strong(current, read, std::memory_order_relaxed)) current = read;
   }
   return level != LogLevel::off && static_cast<int>(level) <= current;

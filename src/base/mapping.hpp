@@ -7,7 +7,7 @@
 
 namespace strait {
 
-/// A range of mapped memory, unmapped at the end of its life.
+/// Owns a range of mapped memory, and unmaps it in the destructor.
 class Mapping {
  public:
   Mapping() = default;
@@ -20,9 +20,10 @@ class Mapping {
   }
   ~Mapping();
 
-  /// Shared memory behind `fd`, read and write; pages are counted only when touched.
+  /// Maps the shared memory behind `fd` for reading and writing. Pages are allocated when they are first touched
+  /// (MAP_NORESERVE).
   static Result<Mapping> of_file(int fd, std::size_t size_bytes);
-  /// Zeroed private memory, likewise.
+  /// Maps zeroed private memory. Pages are allocated when they are first touched (MAP_NORESERVE).
   static Result<Mapping> anonymous(std::size_t size_bytes);
 
   std::byte* data() const { return data_; }

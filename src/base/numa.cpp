@@ -20,7 +20,7 @@ Status prefer_numa_node(std::byte* memory, std::size_t size_bytes, std::uint32_t
   constexpr std::size_t word_bits = sizeof(unsigned long) * CHAR_BIT;
   std::vector<unsigned long> nodes(node / word_bits + 1);
   nodes[node / word_bits] = 1ul << node % word_bits;
-  // The kernel reads one bit less than it is told of.
+  // mbind reads one bit less than its maxnode argument says, hence the + 1.
   if (syscall(SYS_mbind, first, end - first, MPOL_PREFERRED, nodes.data(), nodes.size() * word_bits + 1, 0) != 0)
     return fail_errno("cannot place memory on NUMA node " + std::to_string(node) + " (mbind)", errno,
                       "In containers this takes CAP_SYS_NICE; the node must be among those allowed (cpuset.mems)");

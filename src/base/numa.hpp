@@ -7,7 +7,7 @@
 
 namespace strait {
 
-/// A part of some memory, in bytes from its start, and the NUMA node that its pages should come from.
+/// A part of a memory range, in bytes from its start, and the NUMA node on which its pages should be allocated.
 struct PlacedPart {
   std::size_t offset = 0;
   std::size_t size_bytes = 0;
@@ -15,9 +15,10 @@ struct PlacedPart {
   friend bool operator==(const PlacedPart&, const PlacedPart&) = default;
 };
 
-/// The whole pages of this range that nobody has touched yet come from that NUMA node, as long as it has any, whoever
-/// touches them first; of shared memory also in other processes. Code::system_error where the system does not let us:
-/// no such node, a container without CAP_SYS_NICE (seccomp), or a kernel without NUMA.
+/// Lets the whole pages of this range that nobody has touched yet be allocated on NUMA node `node` while it has free
+/// memory, whichever thread touches them first; for shared memory this holds in other processes, too. Returns
+/// Code::system_error if the system refuses: no such node, a container without CAP_SYS_NICE (seccomp), or a kernel
+/// without NUMA.
 Status prefer_numa_node(std::byte* memory, std::size_t size_bytes, std::uint32_t node);
 
 }  // namespace strait

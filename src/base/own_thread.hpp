@@ -8,18 +8,20 @@
 
 namespace strait {
 
-/// Whether this thread is one of Strait's own, which runs nothing of the user's: it says so when it begins. What it
-/// selects, as a CUDA device, needs no putting back.
+/// Whether this thread belongs to Strait and runs no user code; set by the thread when it starts. What such a thread
+/// selects, for example the current CUDA device, need not be restored.
 inline thread_local bool is_own_thread = false;
 
-/// By a thread of Strait's own that polls, and naps between looks: as first of all. `name`: of at most 15 characters.
+/// Prepares a thread of Strait that polls, and sleeps briefly between polls; the thread calls this first. `name` has at
+/// most 15 characters.
 inline void begin_polling_thread(const char* name) {
-  constexpr unsigned long timer_slack_ns = 1000;  // of naps; the system's default would stretch each by 50 us
+  constexpr unsigned long timer_slack_ns =
+      1000;  // of the short sleeps; with the system's default each would take up to 50 us longer
   is_own_thread = true;
   pthread_setname_np(pthread_self(), name);
   prctl(PR_SET_TIMERSLACK, timer_slack_ns);
 }
-/// Between two looks.
+/// Tells the CPU that this thread is in a polling loop; called between two polls.
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -30,7 +32,8 @@ inline void relax() {
 #endif
 }
 
-/// While one exists, threads that this one starts take no signals: the user's are for the user's threads.
+/// Blocks all signals for this thread while it exists. Threads started meanwhile inherit that, so the user's signals
+/// are delivered to the user's threads only.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -5,13 +5,14 @@
 #include "base/float_formats.hpp"
 #include "base/types.hpp"
 
-/// What every reduction computes, element by element: the specification in docs/numerics.md as code, for the host and
-/// for CUDA device code. The vector kernels, the CUDA kernels and the tests' reference all agree with it bit by bit.
+/// What every reduction computes, element by element: the specification in docs/numerics.md as code, for host and CUDA
+/// device code. The vector kernels, the CUDA kernels and the tests' reference all agree with it bit by bit.
 ///
-/// A reduction is: acc = load(first), then acc = combine(acc, load(next)) in the listed order, then finish, round.
+/// A reduction is: acc = load(first), then acc = combine(acc, load(next)) in the listed order, then `finish`, then
+/// `store`, which rounds.
 namespace strait::spec {
 
-/// The C++ type of an element, and the type that partial results are kept in.
+/// The C++ type of an element, and the type in which partial results are accumulated.
 template <DataType type>
 struct Element;
 #define STRAIT_ELEMENT(data_type, element, accumulator) \
@@ -34,7 +35,7 @@ STRAIT_ELEMENT(float8_e4m3, Float8E4M3, float);
 STRAIT_ELEMENT(float8_e5m2, Float8E5M2, float);
 #undef STRAIT_ELEMENT
 
-/// Calls `function.template operator()<type>()` with the type as a constant.
+/// Calls `function.template operator()<type>()` with `type` as a compile-time constant.
 template <class F>
 constexpr decltype(auto) visit(DataType type, F&& function) {
   switch (type) {
@@ -84,7 +85,7 @@ struct Unsigned<std::int64_t> {
   using Type = std::uint64_t;
 };
 
-/// Integers wrap as in two's complement.
+/// Integers wrap around, as in two's complement.
 template <class T>
 STRAIT_HOST_DEVICE constexpr T add(T a, T b) {
   using U = typename Unsigned<T>::Type;
@@ -96,7 +97,8 @@ STRAIT_HOST_DEVICE constexpr T multiply(T a, T b) {
   return static_cast<T>(static_cast<U>(static_cast<U>(a) * static_cast<U>(b)));
 }
 
-// Device compilers contract a * b + c unless told by name not to; host code is built with -ffp-contract=off.
+// Device compilers contract a * b + c into a fused multiply-add unless these intrinsics are used; host code is built
+// with -ffp-contract=off.
 #if defined(__CUDA_ARCH__)
 STRAIT_HOST_DEVICE inline float add(float a, float b) { return __fadd_rn(a, b); }
 STRAIT_HOST_DEVICE inline float multiply(float a, float b) { return __fmul_rn(a, b); }
@@ -120,7 +122,8 @@ inline constexpr bool is_floating_accumulator<float> = true;
 template <>
 inline constexpr bool is_floating_accumulator<double> = true;
 
-/// NaN if either is; -0 is less than +0, so that the order of operands never shows.
+/// Returns NaN if either operand is NaN. -0 is less than +0, so that the result does not depend on the order of
+/// operands.
 template <class T>
 STRAIT_HOST_DEVICE constexpr T min(T a, T b) {
   if constexpr (is_floating_accumulator<T>) {
@@ -138,7 +141,7 @@ STRAIT_HOST_DEVICE constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 #if defined(__CUDA_ARCH__)
-// One instruction each. Which NaN it is, is left to who stores it.
+// One instruction each. The NaN they return may be any NaN; the function that stores the result makes it canonical.
 STRAIT_HOST_DEVICE inline float min(float a, float b) {
   float least;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
@@ -157,7 +160,7 @@ using ElementType = typename Element<type>::Type;
 template <DataType type>
 using AccumulatorType = typename Element<type>::Accumulator;
 
-/// The value of an element, exactly.
+/// Returns the exact value of an element in the accumulation type.
 template <DataType type>
 STRAIT_HOST_DEVICE constexpr AccumulatorType<type> load(ElementType<type> element) {
   if constexpr (sizeof(ElementType<type>) < sizeof(AccumulatorType<type>)) {
@@ -175,7 +178,8 @@ STRAIT_HOST_DEVICE constexpr Accumulator combine(Accumulator a, Accumulator b) {
   if constexpr (op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premul_sum) return detail::add(a, b);
 }
 
-/// The end of the reduction that holds all `ranks` contributions: averages divide, integers truncating toward zero.
+/// Ends a reduction that holds the contributions of all `ranks`: an average divides here (integers truncate toward
+/// zero), other operations return `sum` unchanged.
 template <ReduceOp op, class Accumulator>
 STRAIT_HOST_DEVICE constexpr Accumulator finish(Accumulator sum, std::uint32_t ranks) {
   if constexpr (op != ReduceOp::avg) {
@@ -189,7 +193,7 @@ STRAIT_HOST_DEVICE constexpr Accumulator finish(Accumulator sum, std::uint32_t r
   }
 }
 
-/// What a wide slot holds of a partial result: the accumulator itself, NaN canonical.
+/// Returns what a wide slot stores of a partial result: the accumulator itself, with NaN made canonical.
 template <class Accumulator>
 STRAIT_HOST_DEVICE constexpr Accumulator store_wide(Accumulator value) {
   if constexpr (detail::is_floating_accumulator<Accumulator>) {
@@ -198,7 +202,7 @@ STRAIT_HOST_DEVICE constexpr Accumulator store_wide(Accumulator value) {
   return value;
 }
 
-/// The one rounding of a result to its element type, NaN canonical.
+/// Rounds a result to its element type, the only rounding of a reduction. NaN becomes canonical.
 template <DataType type>
 STRAIT_HOST_DEVICE constexpr ElementType<type> store(AccumulatorType<type> value) {
   if constexpr (sizeof(ElementType<type>) < sizeof(AccumulatorType<type>)) {
@@ -208,7 +212,8 @@ STRAIT_HOST_DEVICE constexpr ElementType<type> store(AccumulatorType<type> value
   }
 }
 
-/// What a rank contributes to a premul_sum, by its own scalar: the product is rounded to an element before it is added.
+/// Returns a rank's contribution to a premul_sum: the element times the rank's own scalar, rounded to the element type
+/// before it is added.
 template <DataType type>
 STRAIT_HOST_DEVICE constexpr ElementType<type> premultiplied(ElementType<type> element, ElementType<type> scalar) {
   return store<type>(detail::multiply(load<type>(element), load<type>(scalar)));

@@ -10,14 +10,16 @@
 
 namespace strait {
 
-/// `which`: "that serves the connections". `or_else`: what helps, too: "set STRAIT_NETWORK_LANES lower".
+/// Returns the error of a thread that cannot be started. `which` continues the sentence: "that serves the connections".
+/// `or_else` is another remedy: "set STRAIT_NETWORK_LANES lower".
 inline tl::unexpected<Error> cannot_start_thread(const std::system_error& error, const std::string& which = "",
                                                  const std::string& or_else = "") {
   return fail_errno("cannot start a thread" + (which.empty() ? "" : " " + which), error.code().value(),
                     "Raise the limit on processes (ulimit -u)" + (or_else.empty() ? "" : ", or " + or_else));
 }
 
-/// Of a call on a socket: the system has no memory for it at the moment. That says nothing of the peer, and passes.
+/// Whether a socket call failed because the system has no memory for it at the moment. This is temporary, and says
+/// nothing about the peer.
 inline bool is_shortage(int errno_value) { return errno_value == ENOBUFS || errno_value == ENOMEM; }
 
 inline tl::unexpected<Error> no_memory_left() {
@@ -25,12 +27,13 @@ inline tl::unexpected<Error> no_memory_left() {
     return fail(Code::out_of_memory,
                 "no memory left. Check the limit of address space (ulimit -v) and the memory limit of the container");
   } catch (const std::bad_alloc&) {
-    return fail(Code::out_of_memory, "out of memory");  // short enough to need none
+    return fail(Code::out_of_memory,
+                "out of memory");  // short enough for std::string's internal buffer, so it needs no memory
   }
 }
 
-/// What `work` gives, a Status where that is nothing; where it throws for want of memory or of a thread, that is its
-/// error.
+/// Returns the result of `work` (a Status if it returns void). If it throws because there is no memory or no thread can
+/// be started, returns that as an error.
 template <class F, class Given = std::invoke_result_t<F>>
 std::conditional_t<std::is_void_v<Given>, Status, Given> or_shortage(F&& work) {
   try {

@@ -7,8 +7,9 @@
 
 namespace strait {
 
-/// While it lives, what this thread writes beyond the limit of file sizes (ulimit -f) is an error, and no signal that
-/// ends the process. What the program has SIGXFSZ do otherwise stays as it is.
+/// While it exists, a write by this thread beyond the limit of file sizes (ulimit -f) fails with EFBIG instead of
+/// raising SIGXFSZ, which would end the process. The program's own handling of SIGXFSZ is unaffected: a signal that was
+/// pending before stays pending.
 class SizeLimitIsNoSignal {
  public:
   SizeLimitIsNoSignal() {

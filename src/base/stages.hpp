@@ -6,10 +6,10 @@
 
 namespace strait {
 
-/// How long the stages of something took, one after another, for the log: "transport 3.1 ms, device 40.2 ms".
+/// Records how long consecutive stages took, as text for the log: "transport 3.1 ms, device 40.2 ms".
 class Stages {
  public:
-  /// What has been done since the last stage, or since the start.
+  /// Ends a stage that began with the end of the previous one, or with this object.
   void done(const char* stage) {
     const auto now = Clock::now();
     char text[96];

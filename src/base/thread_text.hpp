@@ -6,14 +6,14 @@
 
 namespace strait {
 
-/// A text of this thread, of its own for each Tag. It may be used as long as the process: destructors of a program's
-/// static objects call the library, too, and come after those of all that is thread_local.
+/// Returns a text of the calling thread, a separate one for each Tag. It stays usable until the process ends:
+/// destructors of a program's static objects may call the library, and they run after those of thread_local objects.
 template <class Tag>
 std::string& thread_text() {
   alignas(std::string) thread_local std::byte place[sizeof(std::string)];
   struct Owner {
     std::string* const text = new (place) std::string;
-    /// Leaves an empty text, which needs no memory but its place.
+    /// Leaves an empty string, which holds no memory outside of `place`.
     ~Owner() { std::string().swap(*text); }
   };
   thread_local const Owner owner;

@@ -5,8 +5,8 @@
 
 namespace strait {
 
-/// A clock that takes a few nanoseconds to read and that all processes of a host share, in ticks of a length that only
-/// TickScale knows. Never 0.
+/// Reads the CPU's time-stamp counter: takes a few nanoseconds, and gives the same time in all processes of a host.
+/// TickScale converts its unit. Never 0.
 inline std::uint64_t ticks_now() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc() | 1;
@@ -19,10 +19,10 @@ inline std::uint64_t ticks_now() {
 #endif
 }
 
-/// What ticks are in time: a line through two moments, when it was made and when it is read.
+/// Converts ticks to time, by a straight line through two moments: construction and read().
 class TickScale {
  public:
-  /// At one moment: ticks as microseconds since 1970.
+  /// The line at one moment, which converts ticks to microseconds since 1970.
   struct Reading {
     std::uint64_t ticks;
     double unix_us;
@@ -34,7 +34,8 @@ class TickScale {
   };
 
   TickScale() : first_ticks_(ticks_now()), first_(std::chrono::steady_clock::now()) {}
-  /// Within its first 10 ms this waits for their end, so that the line is not too short.
+  /// Reads the clocks. Within the first 10 ms after construction this sleeps until they have passed, because too short
+  /// a line is inaccurate.
   Reading read() const;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace strait {
 
-/// Element types. The values are those of straitDataType_t, which are NCCL's.
+/// Element types. The values are those of straitDataType_t, which are the same as NCCL's.
 enum class DataType : std::uint8_t {
   int8 = 0,
   uint8 = 1,
@@ -23,15 +23,18 @@ enum class DataType : std::uint8_t {
 };
 inline constexpr int data_type_count = 12;
 
-/// Reductions. The values of the first five are those of straitRedOp_t, which are NCCL's.
+/// Reductions. The values of the first five are those of straitRedOp_t, which are the same as NCCL's.
 enum class ReduceOp : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4, premul_sum = 5 };
 inline constexpr int reduce_op_count = 6;
 
-/// What a rank multiplies its contribution to a premul_sum by, for host and device.
+/// The scalar by which a rank multiplies its contribution to a premul_sum; used by host and device code.
 struct PremulScalar {
-  std::uint64_t bits = 0;   ///< an element of the call's type in the low bytes, or the address of one, aligned to it
-  bool is_address = false;  ///< read when the call runs
-  /// For whom the address, if it is one, is memory.
+  /// An element of the call's type in the low bytes or, if `is_address`, the address of an element, aligned to its
+  /// size.
+  std::uint64_t bits = 0;
+  bool is_address = false;  ///< the element is in memory, and is read when the call runs
+  /// Returns a pointer to the element. If `is_address`, only code that can access that memory (host or device) may
+  /// dereference it.
   const void* element() const { return is_address ? reinterpret_cast<const void*>(bits) : &bits; }
 };
 
@@ -65,8 +68,8 @@ constexpr bool has_root(Collective c) {
   return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
 }
 
-/// Whether every order and grouping of the operands gives the same bits: integers wrap (and an average divides once, at
-/// the end); min and max select.
+/// Whether every order and grouping of the operands gives the same bits: integers wrap (and an average divides only
+/// once, at the end), and min and max select one of the operands.
 constexpr bool is_order_free(DataType type, ReduceOp op) {
   return !is_floating(type) || op == ReduceOp::min || op == ReduceOp::max;
 }

@@ -6,12 +6,12 @@
 
 namespace strait {
 
-/// The number under which to keep a new descriptor: its own, or, where it has that of a standard stream which the
-/// program has closed, one above those, as the same description. What anybody writes to "stderr" would land in it.
-/// -1, with errno: there is none.
+/// Returns a descriptor for the same open file that is none of the standard streams: `fd` itself, or, if it is 0, 1 or
+/// 2 because the program has closed that stream, a duplicate above them (`fd` is then closed). Otherwise whatever is
+/// written to "stderr" would end up in this file. Returns -1 and sets errno if there is no descriptor left.
 int beyond_standard_streams(int fd);
 
-/// Owns a file descriptor and closes it. Everything opened for one should be opened with CLOEXEC.
+/// Owns a file descriptor and closes it. Whatever is opened for a UniqueFd should be opened with CLOEXEC.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -29,7 +29,7 @@ class UniqueFd {
   explicit operator bool() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    // close() is not repeated on EINTR: Linux has released the number by then, and another thread may own it.
+    // close() is not repeated on EINTR: Linux has already released the number, and another thread may own it by now.
     if (int old = std::exchange(fd_, beyond_standard_streams(fd)); old >= 0) ::close(old);
   }
 

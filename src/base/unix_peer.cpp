@@ -10,7 +10,7 @@
 namespace strait {
 namespace {
 
-/// What is left to close, and how many threads are at it.
+/// The sockets that are still to be closed, and how many threads are closing them.
 struct Leftovers {
   std::mutex mutex;
   std::list<UniqueFd> sockets;
@@ -24,7 +24,7 @@ Leftovers& leftovers() {
 void close_leftovers() {
   Leftovers& all = leftovers();
   for (;;) {
-    UniqueFd socket;
+    UniqueFd socket;  // declared before the lock, so that it is closed after the lock has been released
     const std::scoped_lock lock(all.mutex);
     if (all.sockets.empty()) {
       --all.threads;
@@ -55,7 +55,7 @@ void part_from(UniqueFd socket) {
     if (all.threads == most_threads) return;
     std::thread(close_leftovers).detach();
     ++all.threads;
-  } catch (const std::exception&) {  // no memory, or no thread for now: it stays open, which costs less than to wait
+  } catch (const std::exception&) {  // no memory, or no thread at the moment: left open, rather than block here
     (void)socket.release();
   }
 }

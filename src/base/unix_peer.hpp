@@ -6,19 +6,19 @@
 
 #include "base/unique_fd.hpp"
 
-/// Unix sockets at which anybody of this host may knock.
+/// Unix sockets to which any user of this host may connect.
 namespace strait {
 
-/// Whose process is at the other end; nothing where the kernel does not say.
+/// Returns the user whose process is at the other end of a Unix socket; nullopt if the kernel does not tell.
 std::optional<uid_t> user_behind(int socket);
 
-/// Hangs up and closes a socket. What another user has sent through it may be descriptors, and the last close of one
-/// may wait for as long as that user likes (a TCP connection with SO_LINGER): a thread that nobody waits for does it
-/// then.
+/// Shuts down and closes a socket without blocking. Messages queued in it may hold descriptors that another user has
+/// sent, and closing the last copy of such a descriptor may block for as long as that user likes (a TCP connection with
+/// SO_LINGER). Sockets of other users are therefore closed by a detached thread.
 void part_from(UniqueFd socket);
 
-/// Has a socket listen no more, and parts from all who still wait there: whoever closes it then has nothing to wait
-/// for.
+/// Stops a socket from listening, and closes the connections that still wait to be accepted with part_from(). Closing
+/// the listener afterwards does not block.
 void stop_listening(int listener);
 
 }  // namespace strait

@@ -6,7 +6,8 @@
 
 namespace strait {
 
-/// Of a file that cannot be written, with what helps against that: "<what>: <strerror(errno_value)>. <remedy>".
+/// Returns the error of a file that cannot be written, with a remedy that fits errno: "<what>: <strerror(errno_value)>.
+/// <remedy>".
 tl::unexpected<Error> fail_to_write(std::string what, int errno_value);
 
 }  // namespace strait

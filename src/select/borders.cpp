@@ -7,7 +7,7 @@
 namespace strait {
 namespace {
 
-/// What was measured, on four ranks, and what their links gave.
+/// Borders measured on four ranks, and the rate of their links.
 struct Measured {
   double gbps;
   Borders borders;
@@ -20,14 +20,14 @@ constexpr Measured through_host{pcie_gbps,
 constexpr std::uint32_t least_blocks = 8;
 constexpr std::uint32_t measured_ranks = 4;
 
-/// Bytes that the busiest rank takes in one hop beyond those of two, for each byte of the message.
+/// Return the bytes that the busiest rank receives in one hop in excess of two hops, per byte of the message.
 double excess_of_all_reduce(std::uint32_t ranks) {
   const double n = ranks;
   return (n - 1) - 2 * (n - 1) / n;
 }
 double excess_of_reduce(std::uint32_t ranks) { return ranks - 2.0; }
 
-/// The share of the border of four ranks that so many have.
+/// Returns the ratio of the border with `ranks` ranks to the border with four.
 double share_of(double (*excess)(std::uint32_t), std::uint32_t ranks) {
   return ranks <= measured_ranks ? 1 : excess(measured_ranks) / excess(ranks);
 }
@@ -42,7 +42,7 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
   const double own = kind == kernels::ArenaKind::nvlink ? measured.gbps : pcie;
   const double slower = own / measured.gbps;
   const Borders& four = measured.borders;
-  const double messages = std::max(ranks, 2u) - 1;  // that a rank takes
+  const double messages = std::max(ranks, 2u) - 1;  // number of messages that a rank receives
   return {.packets_bytes = scaled(four.packets_bytes, pcie / pcie_gbps * (measured_ranks - 1) / messages),
           .one_hop_bytes = scaled(four.one_hop_bytes, slower * share_of(excess_of_all_reduce, ranks)),
           .one_hop_reduce_bytes = scaled(four.one_hop_reduce_bytes, slower * share_of(excess_of_reduce, ranks)),

@@ -5,29 +5,39 @@
 
 #include "kernels/layout.hpp"
 
-/// The lengths of messages at which ranks on GPUs go from one way of carrying them to another.
+/// The message sizes at which GPU ranks switch from one protocol or algorithm to another.
 namespace strait {
 
 struct Borders {
-  std::size_t packets_bytes = 0;         ///< messages up to this as packets, where there are no lines
-  std::size_t one_hop_bytes = 0;         ///< all-reduces and broadcasts up to this in one hop, which sends more
-  std::size_t one_hop_reduce_bytes = 0;  ///< reduces likewise
-  std::size_t overlap_bytes = 0;  ///< of an all-reduce, slices of so many a lane and more are cut so that hops overlap
-  std::size_t round_bytes = 0;    ///< what a link to the host carries while a round begins and ends
+  std::size_t packets_bytes = 0;  ///< messages up to this size travel as packets, where lines are not used
+  /// All-reduces and broadcasts up to this size take one hop, which sends more bytes than two hops.
+  std::size_t one_hop_bytes = 0;
+  std::size_t one_hop_reduce_bytes = 0;  ///< reduces up to this size take one hop
+  /// An all-reduce of which each lane carries at least this much is cut into rounds, so that its two hops overlap.
+  std::size_t overlap_bytes = 0;
+  /// The fixed cost of a round: the bytes that a link to the host carries while a round begins and ends.
+  std::size_t round_bytes = 0;
   std::uint32_t blocks = 0;       ///< thread blocks of a call in bulk through host memory
-  std::size_t encoded_bytes = 0;  ///< calls in a wire format are encoded on their way from this on
+  std::size_t encoded_bytes = 0;  ///< calls in a wire format with at least this many bytes are encoded as they are sent
 
   friend bool operator==(const Borders&, const Borders&) = default;
 };
 
-/// What links give decides: each border is where the bytes that one way saves take as long as what it costs apart from
-/// bytes. The latter was measured on four H200 by NVLink and through host memory, packets and one hop there on four
-/// H100; from there borders go down with the rate, and with the bytes that one hop sends to more than four ranks. They
-/// never go up: what is faster than those machines has not been measured. That of packets is of all that a rank takes,
-/// so it goes by the number of peers (two H100 have shown that, too). Thread blocks that wait for a narrow link keep
-/// the program from its SMs and bring nothing: where ten ranks had 4.4 GB/s each, two blocks were as fast as six within
-/// 4%. `gbps`: ExchangeRates, of PCIe; 0: unknown, taken as that of the machine measured. All ranks get the same of the
-/// same arguments.
+/// Returns the borders of `ranks` GPUs that exchange data through an arena of this kind. Deterministic, so all ranks
+/// compute the same from the same arguments.
+///
+/// At a border, the time for the bytes that one way saves equals what it costs more apart from bytes. These fixed costs
+/// were measured on four H200 by NVLink and through host memory (packets through host memory on four H100), so on
+/// slower links the borders shrink with the rate. The borders of one hop also shrink with the bytes that one hop sends
+/// in excess of two hops to more than four ranks. No faster rate raises a border, because machines faster than these
+/// have not been measured. The border of packets bounds the bytes that a rank receives from all peers together, so the
+/// border of one message depends on the number of peers (two H100 confirm this).
+///
+/// Thread blocks that wait for a narrow link take SMs from the program without any gain: where ten ranks had 4.4 GB/s
+/// each, two blocks were as fast as six within 4%. So their number shrinks with the rate, too.
+///
+/// `gbps` is ExchangeRates::gbps of GPUs that PCIe joins. If it is 0 (unknown), the rate of the measured machine is
+/// assumed.
 Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps = 0);
 
 }  // namespace strait

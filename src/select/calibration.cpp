@@ -17,8 +17,8 @@ tl::unexpected<Error> bad_file(const std::string& path, const std::string& probl
   return fail(Code::invalid_usage, "the calibration file " + path + " " + problem + ". " + std::string(remedy));
 }
 
-/// Discarded where it is not JSON, or nested deeper than any file of ours: messages print what is bad, level by level
-/// on the stack.
+/// Returns a discarded value if the text is not JSON, or is nested deeper than any file of Strait: messages print bad
+/// values recursively, one stack frame per level.
 nlohmann::json parse(std::string_view text) {
   constexpr int most_depth = 16;
   bool is_deep = false;
@@ -30,7 +30,7 @@ nlohmann::json parse(std::string_view text) {
   return is_deep ? nlohmann::json(nlohmann::json::value_t::discarded) : json;
 }
 
-/// "" where there is no text of that name.
+/// Returns the text of that name; "" if there is none.
 std::string text_in(const nlohmann::json& json, const char* name) {
   const auto found = json.is_object() ? json.find(name) : json.end();
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -178,7 +178,7 @@ Result<RatiosByTransport> parse_plans(const nlohmann::json& json, const std::str
   return plans;
 }
 
-/// The user's choice: nothing for off, else a path and whether it was asked for by name.
+/// The file that the user has chosen, and whether it was named explicitly. If `path` is empty, `problem` says why.
 struct Place {
   std::string path;
   bool named = false;
@@ -212,7 +212,7 @@ Result<PlanRatios> parse_ratios(std::string_view text) { return parse_ratios(par
 
 namespace {
 
-/// While the lock is held.
+/// Writes the file. The caller holds the lock.
 Status replace(const Calibration& calibration, const std::string& path) {
   nlohmann::ordered_json plans = nlohmann::ordered_json::object();
   for (const auto& [key, ratios] : calibration.plans) plans[key] = to_json(ratios);
@@ -270,7 +270,7 @@ Result<Calibration> load_calibration(const std::string& path, std::string_view f
 
 namespace {
 
-/// Not measured, but what can be read is known.
+/// Returns the shipped defaults, with the cache sizes that the kernel reports.
 KnownRates defaults(const std::string& reason) {
   const CacheSizes caches = cache_sizes();
   KnownRates known{.host = {}, .source = "shipped defaults (" + reason + ")"};

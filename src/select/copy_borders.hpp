@@ -7,12 +7,13 @@
 
 namespace strait {
 
-/// From which size of the larger buffer on copy engines carry calls; 0: none.
+/// The sizes in bytes of the larger buffer from which on copy engines carry a call; 0: never.
 struct CopyBorders {
-  std::size_t sums_bytes = 0;       ///< an all-reduce, a reduce: it has as many steps, and moves no more
-  std::size_t scattered_bytes = 0;  ///< a reduce-scatter
-  std::size_t others_bytes = 0;     ///< what else is no message
-  std::size_t messages_bytes = 0;   ///< of a message its own bytes
+  /// All-reduce and reduce; a reduce has as many steps as an all-reduce and moves no more bytes.
+  std::size_t sums_bytes = 0;
+  std::size_t scattered_bytes = 0;  ///< reduce-scatter
+  std::size_t others_bytes = 0;     ///< all other collectives
+  std::size_t messages_bytes = 0;   ///< sends and receives; the size is that of the message
 
   static constexpr CopyBorders all_from(std::size_t bytes) { return {bytes, bytes, bytes, bytes}; }
   constexpr std::size_t of(Collective collective) const {
@@ -21,10 +22,11 @@ struct CopyBorders {
     return collective == Collective::reduce_scatter ? scattered_bytes : others_bytes;
   }
 };
-/// With few thread blocks kernels move less than copy engines: from which sizes on, two and four H200 have shown. Where
-/// no SMs are to be used, whatever takes none goes by copy engines. Messages do where they are asked to only: on
-/// streams that share a hardware queue, a rank that posts one by one what its peer posts as a group could wait for
-/// ever. Of GPUs that reach one another's memory.
+/// Returns the borders of GPUs with P2P, for calls limited to `max_sms` thread blocks (0: no limit; `no_sms`: none).
+/// Kernels with few thread blocks move less than copy engines do; the sizes from which this holds were measured on two
+/// and four H200. With `no_sms`, everything that needs no SM goes by copy engines from the first byte on. Messages go
+/// by copy engines only if this is asked for: on streams that share a hardware queue, a rank that posts messages one by
+/// one while its peer posts them as a group could wait forever.
 CopyBorders copy_borders_of(std::uint32_t max_sms);
 
 }  // namespace strait

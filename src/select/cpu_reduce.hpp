@@ -7,18 +7,20 @@
 
 namespace strait {
 
-/// Exact all-reduces from this length on are added up by CPU threads; 0: none. Through the GPUs every message comes
-/// down almost twice, 2(n-1)/n times, and once where CPUs add. Taken where that promises much, for a promise of 1.5 has
-/// not been kept by four H200 (docs/gpus.md), and only where both rates were measured, with all `ranks` at work.
-/// `meeting`: how many have parts of the same sums, of which the length counts: all ranks, or one of each island.
-/// `crossing`: how many of the ranks do so at a time: all, or only the first ones of islands, which may have all of the
-/// links, but no more threads each.
+/// Returns the size from which on CPU threads add up exact all-reduces; 0: never. By kernels, a GPU downloads almost
+/// twice the size of the message, 2(n-1)/n times; by CPU threads, once. CPU threads are used only if they promise a
+/// large gain, because a promised factor of 1.5 was not reached on four H200 (docs/host-staged.md), and only if both
+/// rates were measured, with all `ranks` working at once.
+/// - `meeting` ranks hold parts of the same sum: all ranks, or one of each island. The size is that of their messages.
+/// - `crossing` ranks exchange data at the same time: all, or only the first ranks of islands. These may use the
+///   bandwidth of all links, but have no more threads each.
 std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossing, std::uint32_t ranks,
                                     const ExchangeRates& rates);
 
-/// Threads of a rank that adds up, of so many `wanted`, and of all ranks together `most`: its share as one of all
-/// ranks, for these need their cores while they wait (six ranks, four islands: two were slower); one at least, if there
-/// are enough for all that are `crossing`.
+/// Returns how many adding threads each rank that adds gets. `wanted` is the most for one rank, `most` for all ranks
+/// together. A rank's share is that of one of all `ranks`, even if fewer are `crossing`, because the other ranks need
+/// their cores while they wait (with six ranks in four islands, two threads each were slower). It is at least one if
+/// `most` suffices for one on each crossing rank.
 std::uint32_t cpu_reducers_of_each(std::uint32_t wanted, std::uint32_t most, std::uint32_t ranks, std::size_t crossing);
 
 }  // namespace strait

@@ -9,7 +9,7 @@ namespace strait {
 namespace {
 
 constexpr std::uint32_t walked_slices = 3;
-constexpr double bytes_per_us = 1e3;  // of one GB/s
+constexpr double bytes_per_us = 1e3;  // in one GB/s
 using End = Representatives::End;
 
 double step_bytes(const Representatives::Step& step, const Layout& layout, std::size_t element_bytes,
@@ -18,7 +18,7 @@ double step_bytes(const Representatives::Step& step, const Layout& layout, std::
   return static_cast<double>(layout.slice_of(step.chunk, slice).count * element_bytes);
 }
 
-/// Every lane of every rank as far as it comes, again and again as what it waits for arrives.
+/// Walks the lanes of the ranks. Each lane advances as far as it can, and again when what it waits for has been given.
 class Walk {
  public:
   Walk(const Representatives& who, const Layout& layout, std::size_t element_bytes, const ClockModel& rank)
@@ -44,7 +44,7 @@ class Walk {
     given_us_.assign(first_given_.back(), 0);
   }
 
-  /// False if some rank waits for ever.
+  /// Walks all lanes. Returns false if some rank waits forever.
   bool run() {
     for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
       lanes_[i].step = who_.lanes()[i].begin;
@@ -61,15 +61,15 @@ class Walk {
 
   std::uint32_t slices() const { return slices_; }
   double end_us() const { return slices_ == 0 ? 0 : *std::max_element(ends_us_.begin(), ends_us_.end()); }
-  /// What the last of the slices added.
+  /// Returns the time that the last walked slice added; 0 if all slices were walked.
   double pace_us() const { return slices_ < walked_slices ? 0 : ends_us_[slices_ - 1] - ends_us_[slices_ - 2]; }
-  /// What a slice takes at the least because a link holds no more than its slots: as many messages go through it in the
-  /// time in which one is written, seen, read and released.
+  /// Returns the least time of a slice because a link has only so many slots: in the time in which a message is
+  /// written, seen, read and released, no more messages than there are slots pass through the link.
   double cycle_us() const {
     const double most = cycle_us_.empty() ? 0 : *std::max_element(cycle_us_.begin(), cycle_us_.end());
     return slices_ == 0 ? 0 : most / slices_ / rank_.slots;
   }
-  double busy_us() const { return busy_us_; }                 ///< of all ranks that are walked together
+  double busy_us() const { return busy_us_; }                 ///< time that all walked ranks work, together
   double gaps() const { return static_cast<double>(gaps_); }  ///< how often a rank had to wait
 
  private:
@@ -77,11 +77,11 @@ class Walk {
   struct LaneState {
     std::uint32_t slice = 0;
     std::uint32_t step = 0;
-    std::uint32_t next_waiting = none;  ///< for the same channel
+    std::uint32_t next_waiting = none;  ///< next lane that waits for the same channel
     double at_us = 0;
   };
 
-  /// Whether the lane is done.
+  /// Runs the lane until it has to wait. Returns whether it is done.
   bool advance(std::uint32_t index) {
     LaneState& lane = lanes_[index];
     const Representatives::Lane range = who_.lanes()[index];
@@ -139,22 +139,22 @@ class Walk {
   std::size_t element_bytes_;
   const ClockModel& rank_;
   std::uint32_t slices_;
-  std::vector<std::uint32_t> first_given_;  ///< in given_us_, by channel
-  std::vector<std::uint32_t> given_;        ///< how many so far, by channel
-  std::vector<std::uint32_t> waiting_;      ///< the lane that waits, by channel; it names the next one
-  std::vector<double> giver_us_;            ///< of the last message, by channel
-  std::vector<std::uint32_t> taken_;        ///< by taker
-  std::vector<double> cycle_us_;            ///< by taker, of all messages
-  std::vector<double> free_us_;             ///< by rank
-  std::vector<double> ends_us_;             ///< by slice
-  std::vector<double> given_us_;            ///< when
+  std::vector<std::uint32_t> first_given_;  ///< index of a channel's first entry in given_us_
+  std::vector<std::uint32_t> given_;        ///< number given so far, by channel
+  std::vector<std::uint32_t> waiting_;      ///< by channel: the first lane that waits for it, which names the next
+  std::vector<double> giver_us_;            ///< by channel: the work of the step that gave last
+  std::vector<std::uint32_t> taken_;        ///< number taken so far, by taker
+  std::vector<double> cycle_us_;            ///< by taker: sum over all messages of the time that each occupies a slot
+  std::vector<double> free_us_;             ///< by rank: when it is free for its next step
+  std::vector<double> ends_us_;             ///< by slice: when its last step ends
+  std::vector<double> given_us_;  ///< when each message or signal is given; those of a channel are consecutive
   std::vector<LaneState> lanes_;
   std::vector<std::uint32_t> ready_;
   double busy_us_ = 0;
   std::size_t gaps_ = 0;
 };
 
-/// The longest time, over the islands below `level`, that what crosses it takes.
+/// Returns the longest time that the bytes between islands below `level` take to enter or leave one of them.
 double crossing_us(const Representatives& who, const LevelModel& machine, std::uint32_t level, const Layout& layout,
                    std::size_t element_bytes) {
   if (machine.levels[level].island_gbps <= 0) return 0;
@@ -167,7 +167,7 @@ double crossing_us(const Representatives& who, const LevelModel& machine, std::u
     out[crossing.from / island_ranks] += bytes;
   }
   double most = *std::max_element(in.begin(), in.end());
-  if (who.stand_for_all())  // what they send is what others of their kind get
+  if (who.stand_for_all())  // what they send equals what other islands receive
     most *= std::max(1.0, static_cast<double>(island_ranks) / static_cast<double>(who.ranks()));
   else
     most = std::max(most, *std::max_element(out.begin(), out.end()));

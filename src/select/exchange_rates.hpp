@@ -2,14 +2,16 @@
 
 namespace strait {
 
-/// What GPUs that PCIe joins give while all exchange with all, as far as it is known when ranks join.
+/// The rates of GPUs that PCIe joins while all exchange with all, as far as they are known when ranks join.
 struct ExchangeRates {
-  double gbps = 0;          ///< of each GPU, each way; 0: unknown
-  double sums_gbps = 0;     ///< what CPU threads add up for all of them together, bytes of all sources; 0: not measured
-  bool is_settled = false;  ///< the user says so: ranks need not measure it
-  double measured_gbps = 0;  ///< when the communicator was made (measured_rate.hpp); 0: it was not
+  double gbps = 0;  ///< of each GPU, each way; 0: unknown
+  /// What CPU threads add for all GPUs together, in bytes of all sources; 0: not measured.
+  double sums_gbps = 0;
+  bool is_settled = false;  ///< set by the user, so ranks do not measure it
+  /// The rate measured when the communicator was made (measured_rate.hpp); 0: not measured.
+  double measured_gbps = 0;
 };
-/// For what unknown rates are taken: of PCIe Gen5, 16 lanes, up to the host.
+/// The rate that is assumed if it is unknown: PCIe Gen5 with 16 lanes, upwards to the host.
 inline constexpr double unknown_exchange_gbps = 40;
 
 }  // namespace strait

@@ -28,7 +28,7 @@ bool is_measured(const Topology& topology, const Link& link) {
   return has(link.lower, link.upper) && has(link.upper, link.lower);
 }
 
-/// What sockets give is assumed wherever it was not measured, and on the low side: no limit.
+/// Makes links between sockets that were not measured unlimited: their assumed rates are too low.
 Topology without_assumptions(const Topology& topology) {
   constexpr double no_limit_gbps = 1e6;
   TopologyData data = topology.data();
@@ -40,7 +40,7 @@ Topology without_assumptions(const Topology& topology) {
 }  // namespace
 
 double exchange_gbps(const Topology& topology, std::span<const DeviceId> gpus, bool through_host) {
-  std::map<ResourceId, double> loads;  // for each byte that a GPU takes
+  std::map<ResourceId, double> loads;  // bytes that cross a resource per byte that a GPU receives
   for (const DeviceId from : gpus)
     for (const DeviceId to : gpus)
       if (from != to)
@@ -59,7 +59,8 @@ bool knows_rates(const Topology& topology, std::span<const DeviceId> gpus) {
     for (DeviceId id = gpu; topology.device(id).parent != no_device; id = topology.device(id).parent)
       for (const Link& link : topology.data().links) {
         if (link.kind != LinkKind::pcie || link.lower != id) continue;
-        if (id == gpu && is_measured(topology, link)) return true;  // which took the whole way
+        if (id == gpu && is_measured(topology, link))
+          return true;  // the measurement crossed all links up to the memory
         if (link.pcie.gigatransfers == 0 || link.pcie.lanes == 0) return false;
       }
     return true;

@@ -9,20 +9,21 @@
 #include "select/exchange_rates.hpp"
 #include "topology/topology.hpp"
 
-/// What the GPUs of a machine give while all exchange with all.
+/// The rates of a machine's GPUs while all exchange with all.
 namespace strait {
 
-/// Of the slowest GPU each way, by what the GPUs share: every resource serves all that cross it. `through_host`: by the
-/// memory beside the sender, also where P2P would work. 0: no limit known.
+/// Returns the rate of the slowest GPU each way while all GPUs exchange equal amounts with all others; everything that
+/// crosses a resource shares it. With `through_host`, bytes pass the memory beside the sender even where P2P would
+/// work. 0: no limit is known.
 double exchange_gbps(const Topology& topology, std::span<const DeviceId> gpus, bool through_host);
 
-/// Whether the rates between these GPUs and the memory beside them are more than assumptions: each way was measured, or
-/// its links tell their speed.
+/// Whether the rates between these GPUs and the memory beside them are known rather than assumed: for each GPU both
+/// directions were measured, or all its PCIe links report their speed and width.
 bool knows_rates(const Topology& topology, std::span<const DeviceId> gpus);
 
-/// Of the GPUs with these PCI addresses, by the topology with what the calibration knows of it. Nothing that is only
-/// assumed: unknown instead, and sockets that nobody measured are no limit. What CPUs add is known where it was
-/// measured.
+/// Returns the rates of the GPUs with these PCI addresses, from the topology and its calibration. A rate that would
+/// rest on assumptions is unknown (0); links between sockets that were not measured count as unlimited. The rate of CPU
+/// sums is known only if it was measured.
 ExchangeRates exchange_rates(const Topology& topology, const KnownRates& known, const std::vector<std::string>& bus_ids,
                              bool through_host);
 

@@ -21,7 +21,8 @@ std::string first_line(const std::filesystem::path& path) {
   return line;
 }
 
-/// The first processor's lines that name it; what changes while it runs (clock, bogomips) stays out.
+/// Returns the lines of /proc/cpuinfo that identify the first processor, without those that change while it runs (clock
+/// rate, bogomips).
 std::string processor(const std::filesystem::path& root) {
   constexpr std::array<std::string_view, 7> keys{"vendor_id",        "cpu family",  "model name", "CPU implementer",
                                                  "CPU architecture", "CPU variant", "CPU part"};
@@ -44,7 +45,7 @@ std::string caches(const std::filesystem::path& root) {
   return found;
 }
 
-/// In units of 4 GB: kernels of one machine differ in what they keep for themselves.
+/// Returns the memory size in units of 4 GB, because different kernels reserve different amounts on the same machine.
 std::string memory_size(const std::filesystem::path& root) {
   std::ifstream file(root / "proc/meminfo");
   std::string word;
@@ -53,7 +54,7 @@ std::string memory_size(const std::filesystem::path& root) {
   return "";
 }
 
-/// "32768K"
+/// Parses "32768K".
 std::size_t size_of(const std::string& text) {
   char* end = nullptr;
   const std::size_t number = std::strtoull(text.c_str(), &end, 10);

@@ -5,7 +5,7 @@
 namespace strait {
 namespace {
 
-/// Whether it adds up what all ranks have; sums within islands stay on GPUs.
+/// Whether the lane adds contributions of all ranks. Sums within islands stay on GPUs.
 bool adds(const Lane& lane) {
   return std::any_of(lane.steps.begin(), lane.steps.end(), [](const Step& step) { return step.final; });
 }
@@ -18,13 +18,13 @@ bool uses_scratch(const Lane& lane) {
   });
 }
 
-/// Rank numbers of a link whose writer, or whose readers, have moved.
+/// Which ends of a link are used by lanes that move to CPUs.
 struct Moved {
   bool writer = false;
   bool reader = false;  ///< all of them
 };
 
-/// A link moves at the ends that lanes that add use.
+/// Returns which ends of the link are used by lanes that add.
 Moved moved(const Plan& plan, const LinkEnd& link) {
   Moved moved;
   const auto uses = [&](std::uint32_t rank, bool sends) {
@@ -43,7 +43,7 @@ Moved moved(const Plan& plan, const LinkEnd& link) {
   return moved;
 }
 
-/// Of a signal of a rank to itself: it moves at the ends that lanes that add use.
+/// Returns a signal that a rank sends to itself, with the ends moved to the CPU that lanes that add use.
 SignalEnd moved_end(const RankPlan& mine, SignalEnd signal) {
   const auto ranks = mine.ranks;
   const auto is_used = [&](const std::vector<std::uint16_t>& ends, bool signals) {

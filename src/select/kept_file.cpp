@@ -33,7 +33,7 @@ Status write_all(const UniqueFd& file, std::string_view text, const std::string&
 
 Result<std::string> cache_path(const Environment& environment, std::string_view name, std::string_view what) {
   std::string folder = environment.raw("XDG_CACHE_HOME");
-  if (folder.empty() || folder.front() != '/') {  // the XDG specification: ignore what is relative
+  if (folder.empty() || folder.front() != '/') {  // the XDG specification says to ignore relative paths
     folder = environment.raw("HOME");
     if (folder.empty())
       return fail(Code::unsupported,

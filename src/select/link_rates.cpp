@@ -8,7 +8,7 @@
 namespace strait {
 namespace {
 
-/// "host0/gpu3" is "gpu3".
+/// Returns "gpu3" for "host0/gpu3".
 std::string name_within_host(const Topology& topology, DeviceId id) {
   const std::string& full = topology.device(id).name;
   return full.substr(full.find('/') + 1);

@@ -13,7 +13,7 @@ namespace strait {
 namespace {
 
 constexpr std::size_t most_resources = 60000;
-constexpr double dram_passes_of_a_copy = 3;  // it reads the source, reads what it overwrites, and writes
+constexpr double dram_passes_of_a_copy = 3;  // it reads the source, reads what it will overwrite, and writes
 
 using Crossed = std::vector<ResourceId>;
 
@@ -35,7 +35,7 @@ std::string_view level_of(const Topology& topology, ResourceId id) {
   }
 }
 
-/// Gives the clock those resources that ranks cross, once each.
+/// Adds to the clock the resources that ranks cross, each once.
 class Resources {
  public:
   Resources(const Topology& topology, Machine& machine) : topology_(topology), machine_(machine) {}
@@ -50,7 +50,7 @@ class Resources {
     }
   }
 
-  /// What the CPUs of a node add for its GPUs.
+  /// Adds the CPUs of a NUMA node, which add for its GPUs, as a resource of the path.
   void add_sums(ClockPath& path, DeviceId numa, double gbps) {
     const auto [entry, is_new] = sums_.emplace(numa, next());
     if (is_new) append({topology_.device(numa).name + " sums", gbps}, "CPU sums");
@@ -70,7 +70,7 @@ class Resources {
   std::map<DeviceId, std::uint16_t> sums_;
 };
 
-/// A path in two: what leads to the host memory beside the sender, if it passes there, and the rest.
+/// The two parts of a path: up to and including the host memory beside the sender, if it goes there, and the rest.
 struct Halves {
   Crossed write, read;
 };
@@ -84,7 +84,8 @@ Halves halves_of(const Topology& topology, DeviceId from, const Path& path) {
   return {Crossed(begin, at + 1), Crossed(at + 1, end)};
 }
 
-/// Alone on the machine a rank moves bytes at the rate of the narrowest resource, its own copying included.
+/// Returns the rate of a path for the clock, which adds the time of the rank's own copy to it: chosen so that both
+/// together take as long as the narrowest resource. 0: the path is no slower than the copy.
 double rate_beside_copies(const Topology& topology, const Crossed& crossed, double copy_gbps) {
   double narrowest = 0;
   for (const ResourceId id : crossed) {
@@ -164,7 +165,7 @@ class GpuModel {
     return {};
   }
 
-  /// Ranks on GPUs share a host.
+  /// For GPUs of one host, sets what joins them, their islands and the rates of their exchange.
   void note_exchange() {
     std::set<DeviceId> hosts, nodes;
     for (const DeviceId gpu : gpus_) {
@@ -178,13 +179,14 @@ class GpuModel {
     machine_.arena = by_nvlink || ranks() == 1 ? ArenaKind::nvlink
                      : passes_host_memory_     ? ArenaKind::host
                                                : ArenaKind::pcie;
-    if (machine_.arena != ArenaKind::host) machine_.islands.clear();  // all reach one another
+    if (machine_.arena != ArenaKind::host) machine_.islands.clear();  // all GPUs can reach one another
     if (machine_.arena == ArenaKind::nvlink) return;
     machine_.exchange = {exchange_gbps(topology_, gpus_, passes_host_memory_),
                          rates_.host_sums_gbps * static_cast<double>(nodes.size()), true};
   }
 
-  /// Each rank in turn founds an island, unless it is in one, and takes every later one that reaches all its members.
+  /// Forms islands as communicators do: each rank in turn founds one, unless it is in one already, and takes every
+  /// later rank that NVLink joins to all members.
   void note_islands() {
     std::vector<bool> taken(ranks());
     for (std::uint32_t founder = 0; founder < ranks(); ++founder) {
@@ -203,7 +205,7 @@ class GpuModel {
 
   DeviceId numa(std::uint32_t rank) const { return topology_.numa_of(gpus_[rank]); }
 
-  /// From memory beside one rank to the CPUs beside another, which write nothing there.
+  /// Returns the path from the memory beside one rank to the CPUs beside another, which read without writing a copy.
   ClockPath to_cpus(std::uint32_t from, std::uint32_t to) {
     const Path path = topology_.path(numa(from), numa(to));
     Crossed crossed = path.crosses;
@@ -215,7 +217,7 @@ class GpuModel {
     return read;
   }
 
-  /// Ranks n ... 2n-1 are CPUs beside the GPUs' memory.
+  /// Returns the clock with ranks n ... 2n-1 added, which are CPUs beside the GPUs' memory.
   ClockModel host_sums_of(const ClockModel& one) {
     const std::uint32_t n = ranks();
     ClockModel two = one;
@@ -230,7 +232,7 @@ class GpuModel {
         const Path up = topology_.path(gpus_[from], numa(from)), down = topology_.path(numa(from), gpus_[to]);
         two.writes[at(from, n + to)] = clock_path(up.crosses, 0);
         two.paths[at(from, n + to)] = to_cpus(from, to);
-        if (from == to) {  // the CPUs read the GPU's own part in place
+        if (from == to) {  // the CPUs read the part of their own GPU in place
           Crossed crossed = up.crosses;
           two.paths[at(from, n + to)] = clock_path(crossed, up.latency_us);
           resources_.add_sums(two.paths[at(from, n + to)], numa(from), rates_.host_sums_gbps);
@@ -243,7 +245,7 @@ class GpuModel {
     return two;
   }
 
-  /// Neighbours trade as all others do.
+  /// Adds the clocks in which the GPUs of an island exchange through host memory, as all others do.
   void add_staged() {
     ClockModel staged = machine_.clock;
     for (const auto& island : machine_.islands)
@@ -288,13 +290,13 @@ Machine without_islands(const Machine& machine) {
   staged.clock = *machine.staged;
   staged.host_sums = machine.staged_host_sums;
   staged.islands.clear();
-  staged.request.shape.levels.erase(staged.request.shape.levels.begin());  // that of NVLink
+  staged.request.shape.levels.erase(staged.request.shape.levels.begin());  // the NVLink level
   return staged;
 }
 
 Result<Machine> place_on_cpus(const Topology& topology, std::uint32_t ranks, const HostRates& rates) {
   const std::vector<DeviceId> numas = topology.all(DeviceKind::numa);
-  std::vector<DeviceId> cpus;  // the NUMA node of each
+  std::vector<DeviceId> cpus;  // the NUMA node of each CPU
   double memory_gbps = 0;
   for (const DeviceId numa : numas) {
     if (topology.host_of(numa) != topology.host_of(numas.front())) continue;  // host ranks stay on one host
@@ -316,7 +318,7 @@ Result<Machine> place_on_cpus(const Topology& topology, std::uint32_t ranks, con
     for (std::uint32_t to = 0; to < machine.request.ranks; ++to) {
       if (place[from] == place[to]) continue;
       const Path path = topology.path(place[from], place[to]);
-      Crossed between(path.crosses);  // the clock knows the memories already
+      Crossed between(path.crosses);  // the clock models the memories already
       std::erase_if(between, [&](ResourceId id) { return level_of(topology, id) == "host memory"; });
       ClockPath& crossed = machine.clock.paths[from * machine.request.ranks + to];
       crossed.latency_us += path.latency_us;

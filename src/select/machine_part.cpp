@@ -9,7 +9,7 @@ namespace {
 
 using Groups = std::vector<std::vector<std::uint32_t>>;
 
-/// What a rank of a group is called on the machine. `ranks`: of the machine; a group's ranks beyond its size are the
+/// Maps ranks of a group to ranks of the machine, which has `ranks` of them. A group's ranks beyond its size are the
 /// CPUs that add for its members.
 class Names {
  public:

@@ -8,13 +8,16 @@ namespace strait {
 namespace {
 
 constexpr std::size_t first_bytes = std::size_t{512} << 10, most_bytes = std::size_t{16} << 20;
-constexpr double long_enough_ns = 2e6;  ///< beside which it counts little that ranks do not begin at the same moment
+/// Long enough that differences in when the ranks begin hardly matter.
+constexpr double long_enough_ns = 2e6;
 constexpr std::uint32_t least_rounds = 2, most_rounds = 4;
-constexpr double most_rounds_ns = 20e6;  ///< of all rounds, but for the least
-constexpr double least_gbps = 0.01;      ///< no link is as slow: something else held the copies up
+/// Time for all rounds, once there are least_rounds of them.
+constexpr double most_rounds_ns = 20e6;
+/// No link is slower than this, so something else must have held up the copies.
+constexpr double least_gbps = 0.01;
 constexpr double clearly_less = 0.5;
 
-/// One rank's part of a round: nanoseconds; 0: it cannot measure.
+/// Copies this rank's part of a round, and returns the nanoseconds it took; 0 if the rank cannot measure.
 std::uint32_t time_of(const CopyBothWays& copy, std::size_t bytes, Status& own) {
   if (!own) return 0;
   const auto took = copy(bytes);
@@ -34,7 +37,7 @@ Result<MeasuredExchange> measure_exchange(const CopyBothWays& copy, const Gather
   MeasuredExchange measured;
   measured.bytes = first_bytes;
   const auto round = [&] { return gather(time_of(copy, measured.bytes, measured.own)); };
-  STRAIT_ASSIGN(std::vector<std::uint32_t> best, round());  // brings all together
+  STRAIT_ASSIGN(std::vector<std::uint32_t> best, round());  // its gather makes all ranks begin together
   std::fill(best.begin(), best.end(), std::numeric_limits<std::uint32_t>::max());
   double spent_ns = 0;
   for (std::uint32_t rounds = 0; rounds < most_rounds;) {

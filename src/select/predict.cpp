@@ -11,11 +11,14 @@
 namespace strait {
 namespace {
 
-/// A lane of a GPU plan runs as many thread blocks, or by a copy engine: its slices are larger than those of a core.
+/// The slice sizes to try. A lane of a GPU plan is run by thread blocks or by a copy engine, so slices are larger than
+/// those of a CPU core.
 constexpr std::array<std::size_t, 6> gpu_slices_bytes{8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20};
-/// Of lanes that are each a set of blocks or a stream some are in one phase of a plan and some in another.
+/// The numbers of lanes to try. Each lane is a set of thread blocks or a stream; with several, some can be in one phase
+/// of the plan while others are in another.
 constexpr std::array<std::uint32_t, 2> gpu_lanes{1, 4};
-constexpr std::uint32_t most_ranks_with_lanes = 32;  // beyond, the clock takes long and phases overlap without them
+constexpr std::uint32_t most_ranks_with_lanes =
+    32;  // with more, the clock takes long, and phases overlap without several lanes
 
 ClockSize size_of(const Operation& operation, std::size_t slice_bytes) {
   return {.count = operation.count, .element_bytes = size_bytes(operation.type), .slice_bytes = slice_bytes};
@@ -25,14 +28,14 @@ std::uint32_t slices_of(const Plan& plan, const ClockSize& size) {
   return Layout(plan.front(), size.count, size.element_bytes, size.slice_bytes).slices;
 }
 
-/// As many as the clock walks.
+/// Returns the number of steps that the clock simulates.
 std::size_t simulated_steps(const Plan& plan, const ClockSize& size) {
   std::size_t steps = 0;
   for (const RankPlan& rank : plan) steps += rank.steps();
   return steps * std::min(slices_of(plan, size), most_simulated_slices);
 }
 
-/// Parts of a machine are what kernels trade among.
+/// Builds the plans of all ranks. In a part of a machine, kernels carry them out.
 Plan built(const Algorithm& algorithm, const PlanRequest& request, const Machine& machine) {
   Plan plan = build_all(algorithm, request);
   return machine.groups.empty() ? plan : with_ways_apart(std::move(plan));
@@ -79,7 +82,7 @@ class Predictor {
   }
 
  private:
-  /// In the words of the selection.
+  /// Returns the error in the words of the selection.
   tl::unexpected<Error> refusal() const {
     const auto choice = choose(request_, operation_.type, operation_.op, operation_.count, machine_.clock, options_);
     if (!choice) return tl::unexpected(choice.error());
@@ -90,7 +93,7 @@ class Predictor {
     return wanted_ == Numerics::rounded || algorithm.numerics(request_) == wanted_;
   }
 
-  /// The forced one alone; those outside the class if they are asked for.
+  /// Returns the forced algorithm alone, or those of the class, with the others if they are asked for.
   std::vector<const Algorithm*> candidates() const {
     std::vector<const Algorithm*> some;
     for (const Algorithm& algorithm : catalogue()) {
@@ -101,7 +104,7 @@ class Predictor {
     return some;
   }
 
-  /// As the library chooses; the others as it would time them.
+  /// Adds the plans that the library compares for host ranks; those outside the class as if each were forced.
   Status add_cpu_plans() {
     std::vector<SelectOptions> questions{options_};
     for (const Algorithm* algorithm : candidates())
@@ -126,7 +129,7 @@ class Predictor {
     const LevelModel levels = level_model(machine_.clock);
     for (const SelectOptions& question : questions) {
       const auto choice = choose(request_, operation_.type, operation_.op, operation_.count, levels, question);
-      if (!choice && choice.error().code == Code::unsupported && !plans_.empty()) continue;  // more than can be walked
+      if (!choice && choice.error().code == Code::unsupported && !plans_.empty()) continue;  // too many steps to walk
       if (!choice) return tl::unexpected(choice.error());
       if (chosen_.empty()) chosen_ = choice->algorithm;
       for (const Alternative& alternative : choice->alternatives) {
@@ -169,7 +172,7 @@ class Predictor {
       return slice_bytes >= operation_.count * size_bytes(operation_.type) ||
              slices_of(plan, size_of(operation_, slice_bytes)) <= 1;
     });
-    if (whole != sizes.end()) sizes.erase(whole + 1, sizes.end());  // larger ones are the same
+    if (whole != sizes.end()) sizes.erase(whole + 1, sizes.end());  // larger slices give the same plan
     const bool is_large = request_.ranks > most_ranks_with_all_slices;
     if (is_large) std::reverse(sizes.begin(), sizes.end());
     double fastest_us = std::numeric_limits<double>::infinity();
@@ -206,7 +209,7 @@ class Predictor {
   PlanRequest request_;
   Numerics wanted_;
   std::vector<PredictedPlan> plans_;
-  std::string chosen_;  ///< by the library; of GPUs' plans the fastest is
+  std::string chosen_;  ///< the library's choice for host ranks; of GPU plans the fastest is chosen
 };
 
 }  // namespace

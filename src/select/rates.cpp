@@ -1,4 +1,4 @@
-// The table of rates: what files, the doctor's print-out and medians know of them.
+// The table of rates, from which the calibration file and the print-out and medians of `strait doctor` are made.
 #include <array>
 #include <type_traits>
 
@@ -17,7 +17,7 @@ constexpr Range rate{"GB/s", 0.01, 1e5};
 constexpr Range cache{"bytes", 1 << 12, 1e12};
 constexpr Range part{"of 1", 0.01, 1};
 
-/// The rate at the end of a path of members: field<HostRates, &HostRates::memory, &ClockRates::fetch_gbps>.
+/// Describes the rate that a path of members leads to: field<HostRates, &HostRates::memory, &ClockRates::fetch_gbps>.
 template <class Rates, auto... path>
 constexpr RateFieldOf<Rates> field_of(std::string_view name, Range range, std::string_view meaning) {
   return {name,

@@ -9,19 +9,20 @@
 namespace strait {
 namespace {
 
-constexpr std::uint32_t most_island = 8;         // ranks of a finest island that are walked each on its own
-constexpr std::size_t most_island_steps = 8192;  // of their plans together
-constexpr std::size_t most_steps = 96 << 10;     // of all ranks that are walked
-constexpr std::uint32_t most_shape_walks = 256;  // ranks whose plans each look through all islands
-constexpr double bytes_per_us = 1e3;             // of one GB/s
+constexpr std::uint32_t most_island = 8;         // most ranks of a finest island that are all walked
+constexpr std::size_t most_island_steps = 8192;  // most steps of their plans together
+constexpr std::size_t most_steps = 96 << 10;     // most steps of all ranks, if all are walked
+// Most ranks whose plans depend on the shape, because building each of these looks through all islands.
+constexpr std::uint32_t most_shape_walks = 256;
+constexpr double bytes_per_us = 1e3;  // in one GB/s
 
-/// A link or a signal, as both its ends name it. Nearly all have one reader, so that it is kept without a vector.
+/// Identifies a link or signal, equally at both ends. Nearly all have one reader, which is kept outside the vector.
 struct Name {
   bool signal = false;
   std::uint16_t tag = 0;
   std::uint32_t from = 0;
-  std::uint32_t to = 0;                ///< the first of those who read
-  std::vector<std::uint32_t> further;  ///< readers, ascending
+  std::uint32_t to = 0;                ///< the first reader
+  std::vector<std::uint32_t> further;  ///< the other readers, ascending
   friend bool operator==(const Name&, const Name&) = default;
 
   static Name of(const LinkEnd& end) {
@@ -38,7 +39,7 @@ struct NameHash {
   }
 };
 
-/// Per byte beyond a copy within the own cache.
+/// Returns the time per byte in excess of a copy within the rank's own cache.
 double extra(double gbps, double copy_gbps) { return gbps > 0 ? std::max(0.0, 1 / gbps - 1 / copy_gbps) : 0; }
 
 double us_per_byte(const Step& step, const RankPlan& plan, const LevelModel& machine) {
@@ -63,7 +64,7 @@ double us_per_byte(const Step& step, const RankPlan& plan, const LevelModel& mac
   return step.sources.empty() ? 0 : cost / bytes_per_us;
 }
 
-/// Where the bytes of a step come from and go to, all equally many.
+/// Returns the chunk whose bytes a step moves; all its operands are equally long.
 std::uint32_t chunk_of(const Step& step) {
   for (const auto* operands : {&step.sources, &step.destinations})
     for (const Operand& operand : *operands)
@@ -73,15 +74,16 @@ std::uint32_t chunk_of(const Step& step) {
 
 }  // namespace
 
-/// The ranks that are walked, 0 ... island - 1, and who stands for whom.
+/// Which ranks are walked, 0 ... island - 1, and which of them represents each rank.
 struct Representatives::Fold {
   const LevelModel& machine;
-  std::uint32_t island = 1;  ///< all ranks: nobody stands for anybody else
+  std::uint32_t island = 1;  ///< if this is the number of all ranks, each represents itself
 
   std::uint32_t stand_in(std::uint32_t rank) const { return island > 1 ? rank % island : 0; }
 
-  /// `name` moved from its writer to the writer's stand-in, in one of the ways in which plans repeat: around the circle
-  /// of all ranks, along the levels, or by exchanging halves.
+  /// Returns `name` with the writer replaced by its representative and the readers moved along, in one of three ways in
+  /// which plans repeat: rotation of all ranks (0), exclusive-or of rank numbers, as in halving and doubling (1), or
+  /// rotation within each level (2).
   Name moved(Name name, int way) const {
     const std::uint32_t to = stand_in(name.from);
     name.to = moved(name.to, name.from, to, way);
@@ -111,12 +113,12 @@ struct Representatives::Fold {
   }
 };
 
-/// While the ranks are built: what channels are called, and what is taken from whom.
+/// State while the ranks are built: the names of channels, and the name of the channel that each taker reads.
 struct Representatives::Draft {
   std::unordered_map<Name, std::uint32_t, NameHash> channels;
   std::vector<Name> taken;  ///< by taker
 
-  /// The number of the channel that is given, or of the taker.
+  /// Adds an end. Returns the channel if this end gives, else the number of the taker.
   std::uint32_t add(Name name, bool gives, std::uint32_t channel) {
     if (gives) {
       channels.emplace(std::move(name), channel);
@@ -153,7 +155,8 @@ void Representatives::clear() {
   crossings_.clear();
 }
 
-/// Ends name the link or, after all links, the signal of the plan.
+/// Adds the steps of a rank. Until build() resolves them, End::channel is an index into the plan's links or, beyond
+/// these, into its signals.
 void Representatives::add_steps(const RankPlan& plan, std::uint32_t rank) {
   const auto add_links = [&](const std::vector<Operand>& operands, Operand::Kind kind) {
     for (const Operand& operand : operands)
@@ -194,7 +197,7 @@ void Representatives::add_crossings(const RankPlan& plan, std::uint32_t rank) {
 double Representatives::own_work_us(const Layout& layout, std::size_t element_bytes) const {
   const ClockModel& model = machine_.rank;
   double all = 0, longest = 0;
-  std::size_t next = 0;  // the first of all steps are those of the first rank
+  std::size_t next = 0;  // the steps of the first rank come first
   for (const strait::Lane& lane : plan_.lanes) {
     double one = 0;
     for (const strait::Step& planned : lane.steps) {
@@ -216,7 +219,9 @@ bool Representatives::is_alike(const RankPlan& a, const RankPlan& b) const {
         const auto is_peer = [](const Operand& o) {
           return o.kind == Operand::Kind::peer || o.kind == Operand::Kind::local;
         };
-        return m.kind == n.kind || (is_peer(m) && is_peer(n));  // contributions come in rank order
+        return m.kind == n.kind ||
+               (is_peer(m) &&
+                is_peer(n));  // contributions come in rank order, so a rank's own is at another place on each rank
       });
     };
     return x.reduces == y.reduces && x.waits.size() == y.waits.size() && x.signals.size() == y.signals.size() &&
@@ -254,8 +259,8 @@ Status Representatives::complete() {
 Status Representatives::build(std::uint32_t count, const Fold& fold) {
   clear();
   Draft draft;
-  std::vector<std::uint32_t> places;       // of all ranks' ends: channels given, or takers
-  std::vector<std::uint32_t> first_place;  // by rank
+  std::vector<std::uint32_t> places;       // by end, over all ranks: the channel if the end gives, else the taker
+  std::vector<std::uint32_t> first_place;  // index in places of a rank's first end
   for (std::uint32_t index = 0; index < count; ++index) {
     const RankPlan built = index == 0 ? RankPlan() : algorithm_.build(request_, index);
     const RankPlan& plan = index == 0 ? plan_ : built;

@@ -12,15 +12,15 @@
 
 namespace strait {
 
-/// The steps of the ranks that an estimate walks, with only what their time depends on: a plan of thousands of steps
-/// takes a few tens of bytes for each. What they take from ranks that are not walked is taken from the ranks that stand
-/// for those.
+/// The steps of the ranks that an estimate walks, reduced to what their time depends on: a few tens of bytes a step,
+/// because a plan has thousands. What they receive from ranks that are not walked is taken from the ranks that
+/// represent those.
 class Representatives {
  public:
   struct Step {
-    float us_per_byte = 0;           ///< apart from ClockModel::step_us
-    std::uint32_t chunk = no_chunk;  ///< whose slice it moves
-    std::uint32_t begin = 0;         ///< of its ends in ends(): what it takes, then what it gives
+    float us_per_byte = 0;           ///< in addition to ClockModel::step_us
+    std::uint32_t chunk = no_chunk;  ///< the chunk whose slices it moves
+    std::uint32_t begin = 0;         ///< index in ends() of its first end; first `takes` ends, then `gives` ends
     std::uint16_t takes = 0;
     std::uint16_t gives = 0;
     static constexpr std::uint32_t no_chunk = UINT32_MAX;
@@ -28,25 +28,26 @@ class Representatives {
       return model.step_us + model.end_us * std::max(0, takes + gives - 1);
     }
   };
-  /// A link or a signal as a step uses it.
+  /// A link or signal that a step uses: it takes (receives or waits) or gives (sends or signals).
   struct End {
     std::uint32_t channel = 0;
-    std::uint32_t taker = 0;  ///< of what is taken: which of all takers of all channels
-    float latency_us = 0;     ///< likewise
+    /// If the step takes from the channel: the number of this reader, counted over all readers of all channels.
+    std::uint32_t taker = 0;
+    float latency_us = 0;  ///< if the step takes: from giving until the reader sees it
   };
-  /// A range of steps().
+  /// One lane of a rank: a range of steps().
   struct Lane {
     std::uint32_t rank = 0;
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
   };
-  /// What both ends of a link or signal need to know of it.
+  /// What both ends of a link or signal need to know about it.
   struct Channel {
-    std::uint32_t credits = 0;  ///< of a signal
-    std::uint32_t gives = 0;    ///< a slice
+    std::uint32_t credits = 0;  ///< initial value, of a signal
+    std::uint32_t gives = 0;    ///< how often a slice is given (sent or signalled)
     bool signal = false;
   };
-  /// A chunk's bytes on their way between two islands of a level.
+  /// A chunk whose bytes pass from one island of a level to another.
   struct Crossing {
     std::uint32_t chunk = 0;
     std::uint32_t level = 0;
@@ -56,13 +57,15 @@ class Representatives {
 
   Representatives(const Algorithm& algorithm, const PlanRequest& request, const LevelModel& machine);
 
-  /// What the first rank does, all slices, as if it never had to wait: a lower bound, and cheap.
+  /// Returns the time of the first rank's work for all slices if it never had to wait: a lower bound that is cheap to
+  /// compute.
   double own_work_us(const Layout& layout, std::size_t element_bytes) const;
-  /// Builds all that is walked; once. Code::unsupported: too much.
+  /// Builds the steps of all ranks that are walked; does nothing if they exist already. Returns Code::unsupported if
+  /// there are too many.
   Status complete();
 
   std::uint32_t ranks() const { return ranks_; }
-  const std::vector<Lane>& lanes() const { return lanes_; }  ///< those of a rank in a row
+  const std::vector<Lane>& lanes() const { return lanes_; }  ///< those of a rank are consecutive
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<End>& ends() const { return ends_; }
   const std::vector<Channel>& channels() const { return channels_; }

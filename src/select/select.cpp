@@ -26,7 +26,7 @@ std::string microseconds(double time_us) {
   return text;
 }
 
-/// The algorithms to compare: those of the class, or the forced one.
+/// Returns the algorithms to compare: those of the class, or the forced one.
 Result<std::vector<const Algorithm*>> candidates(const PlanRequest& request, Numerics wanted,
                                                  const SelectOptions& options) {
   std::vector<const Algorithm*> fitting;
@@ -46,9 +46,9 @@ Result<std::vector<const Algorithm*>> candidates(const PlanRequest& request, Num
   return fitting;
 }
 
-/// How long a plan takes, of one algorithm and several sizes of slices.
+/// Predicts the time of one algorithm's plan for a size of slices.
 using TimeOf = std::function<Result<Estimate>(const ClockSize& size, double give_up_us)>;
-/// That of an algorithm for a request.
+/// Returns the TimeOf an algorithm for a request.
 using Predictor = std::function<TimeOf(const Algorithm& algorithm, const PlanRequest& request)>;
 
 Predictor by_clock(const ClockModel& model) {
@@ -67,7 +67,7 @@ Predictor by_estimate(const LevelModel& machine) {
   };
 }
 
-/// The sizes of slices to try: what was asked for, or those that a slot holds, the largest first.
+/// Returns the slice sizes to try: the one that was asked for, or those that a slot can hold, largest first.
 std::vector<std::size_t> slices_to_try(const SelectOptions& options) {
   if (options.slice_bytes > 0) return {options.slice_bytes};
   std::vector<std::size_t> sizes{slice_sizes_bytes.front()};
@@ -76,12 +76,13 @@ std::vector<std::size_t> slices_to_try(const SelectOptions& options) {
   return sizes;
 }
 
-/// Of equals the smaller slices. Not refined where the largest slices are far behind what is known already.
+/// Returns the slice size with the shortest time; of equals the smaller one. Stops after the largest slices if these
+/// take far longer than the fastest algorithm so far.
 Result<Alternative> fastest_slices(const Algorithm& algorithm, const TimeOf& time_of, ClockSize size,
                                    const SelectOptions& options, double give_up_us) {
   constexpr double far_behind = 1.5;
-  // In a long pipeline what fills it grows with the size of a slice and what steps cost shrinks, so that times fall and
-  // then rise: no smaller slices are tried after the first that are slower.
+  // In a long pipeline, the time to fill it grows with the slice size, and the total cost of steps shrinks. So with
+  // smaller slices times first fall and then rise, and no further size is tried after the first that is slower.
   constexpr std::uint32_t long_pipeline = 16;
   bool is_long = false;
   Alternative best{.algorithm = std::string(algorithm.name)};
@@ -97,7 +98,7 @@ Result<Alternative> fastest_slices(const Algorithm& algorithm, const TimeOf& tim
       best.at_least = time.at_least;
     }
     if (first && time.slices <= 1 && sizes.size() > 1 && size.count * size.element_bytes <= sizes.back()) {
-      best.slice_bytes = sizes.back();  // all are the same
+      best.slice_bytes = sizes.back();  // all sizes give the same plan
       break;
     }
     if (first && time.total_us > far_behind * give_up_us) break;
@@ -107,11 +108,11 @@ Result<Alternative> fastest_slices(const Algorithm& algorithm, const TimeOf& tim
   return best;
 }
 
-/// The clock is no better than this: of plans that it takes for equally fast, the one with the fewest lanes and steps
-/// has the least that can go otherwise.
+/// The accuracy of the clock. Of plans within this factor of the fastest, the one with the fewest lanes, then the
+/// fewest steps, is chosen, because the least can go differently than predicted.
 constexpr double equally_fast = 1.03;
 
-/// Lanes and steps of the last rank.
+/// Returns the numbers of lanes and steps of the last rank.
 std::pair<std::size_t, std::size_t> parts_of(const std::string& algorithm, const PlanRequest& request) {
   const RankPlan plan = find_algorithm(algorithm)->build(request, request.ranks - 1);
   return {plan.lanes.size(), plan.steps()};
@@ -152,7 +153,8 @@ Numerics numerics_class(const PlanRequest& request, DataType type, ReduceOp op) 
 
 namespace {
 
-/// Algorithms with what they take at the least, the least first: those that cannot win need not be walked.
+/// An algorithm with a lower bound of its time. Candidates are sorted by it, so that those that cannot win need not be
+/// walked.
 struct Candidate {
   const Algorithm* algorithm = nullptr;
   Alternative least;
@@ -176,7 +178,7 @@ Result<std::vector<Candidate>> by_least_time(const std::vector<const Algorithm*>
   return candidates;
 }
 
-/// `alternatives` are sorted by time.
+/// Moves the simplest of the fastest plans to the front. `alternatives` are sorted by time.
 void put_simplest_first(std::vector<Alternative>& alternatives, const PlanRequest& request) {
   auto end = alternatives.begin();
   while (end != alternatives.end() && !end->at_least &&
@@ -199,7 +201,7 @@ Result<Choice> choose_by(const Predictor& predictor, bool in_order, PlanRequest 
   if (options.lanes > 0) request.lanes = options.lanes;
   Choice choice;
   choice.lanes = request.lanes;
-  if (request.collective == Collective::send_recv) {  // one rank knows its own posts only, and there is one algorithm
+  if (request.collective == Collective::send_recv) {  // a rank knows only its own posts
     choice.algorithm = algorithms.front()->name;
     choice.slice_bytes = options.slice_bytes > 0 ? options.slice_bytes : slice_sizes_bytes[2];
     choice.why = choice.algorithm + ", the only algorithm for groups of sends and receives";

@@ -14,7 +14,7 @@
 namespace strait {
 namespace {
 
-constexpr std::size_t most_choices = 4096;  // a user that never repeats a size should not collect them
+constexpr std::size_t most_choices = 4096;  // bounds the memory of a program that never repeats a size
 
 std::string microseconds(double time_us) {
   std::array<char, 32> text{};
@@ -22,7 +22,7 @@ std::string microseconds(double time_us) {
   return text.data();
 }
 
-/// One warning a process and cause: communicators come and go.
+/// Whether this is the first warning of this cause in the process, which may make many communicators.
 bool is_first_warning(const std::string& who) {
   static std::mutex mutex;
   static std::set<std::string> warned;

@@ -13,34 +13,35 @@
 
 namespace strait {
 
-/// What selection depends on, of one call.
+/// The properties of a call on which selection depends.
 struct SelectQuery {
   Collective collective = Collective::all_reduce;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
   bool peer_memory = false;
   std::uint32_t root = 0;
-  std::size_t count = 0;                 ///< as the call counts
-  const Algorithm* algorithm = nullptr;  ///< that the call asks for; null: none
+  std::size_t count = 0;                 ///< in the call's own unit
+  const Algorithm* algorithm = nullptr;  ///< forced by the call; null: none
 
   friend bool operator==(const SelectQuery&, const SelectQuery&) = default;
 };
 
-/// A communicator's memory of its choices. The first query of its kind asks the clock, or beyond `most_simulated_ranks`
-/// the estimates; the next ones find what was chosen. The same queries give the same choices on all ranks that were
-/// made with the same settings. One thread at a time.
+/// Chooses plans for a communicator and remembers the choices. The first query of its kind asks the clock, or beyond
+/// `most_simulated_ranks` the estimates; later ones find that choice. On all ranks that were made with the same
+/// settings, the same queries give the same choices. Not thread-safe.
 class Selector {
  public:
   struct Settings {
     ClockModel model;
-    SelectOptions options;  ///< by environment; an algorithm that cannot do a query is left aside for it
+    SelectOptions options;  ///< from the environment; an algorithm that cannot do a query is ignored for it
     Tuning tuning;
     Shape shape;
     bool multicast = true;
-    bool warns = false;  ///< where what the user asked for is slower than the choice, once a process; on one rank
+    /// Whether to warn, once in a process, if what the user asked for is slower than the choice; set on one rank only.
+    bool warns = false;
   };
   static constexpr std::uint32_t most_simulated_ranks = 32;
-  /// From how many ranks the model's paths are asked for: of thousands, all would take gigabytes.
+  /// Returns from how many ranks the model needs paths: with thousands of ranks, all paths would take gigabytes.
   static constexpr std::uint32_t writers_in_model(std::uint32_t ranks) {
     return ranks <= most_simulated_ranks ? ranks : 1;
   }
@@ -48,9 +49,9 @@ class Selector {
   Selector() = default;
   explicit Selector(Settings settings);
 
-  /// The request that plans for this query are built from, but for `in_place` and `lanes`.
+  /// Returns the request from which plans for this query are built, without `in_place` and `lanes`.
   PlanRequest request(const SelectQuery& query) const;
-  /// Lives until the next call.
+  /// Returns the choice for a query, valid until the next call.
   Result<const Choice*> choose(const SelectQuery& query);
 
  private:
@@ -62,13 +63,13 @@ class Selector {
   void warn_if_slower(const SelectQuery& query, const Choice& wanted, const std::string& who) const;
 
   Settings settings_;
-  LevelModel levels_;  ///< the same machine, for estimates
+  LevelModel levels_;  ///< the same machine as settings_.model, for estimates
   std::unordered_map<SelectQuery, Choice, QueryHash> choices_;
   SelectQuery last_query_;
   const Choice* last_choice_ = nullptr;
 };
 
-/// Bytes of the larger of a rank's two buffers, as `strait perf` counts them.
+/// Returns the bytes of the larger of a rank's two buffers, as `strait perf` counts them.
 std::size_t message_bytes(Collective collective, std::size_t count, DataType type, std::uint32_t ranks);
 
 }  // namespace strait

@@ -10,7 +10,7 @@
 
 #include "base/log.hpp"
 #include "plan/request.hpp"
-// The header alone: the library needs no other package to run.
+// Header-only, so that the library needs no other package at run time.
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
@@ -37,7 +37,7 @@ std::string names() {
   return all;
 }
 
-/// Whether it does the collective on any machine.
+/// Whether the algorithm can do the collective on some machine.
 bool can_do(const Algorithm& algorithm, Collective collective) {
   PlanRequest request;
   request.collective = collective;
@@ -47,7 +47,7 @@ bool can_do(const Algorithm& algorithm, Collective collective) {
   return algorithm.supports(request);
 }
 
-/// Reads one table; the first problem found is kept, with its line.
+/// Reads one table. Keeps the first problem that is found, with its line.
 class Entry {
  public:
   Entry(const toml::table& table, const std::string& file) : table_(table), file_(file) {}
@@ -110,7 +110,7 @@ class Entry {
       refuse(*node, key + " must be a number such as 65536 or \"64K\"");
   }
 
-  /// "bytes", or "min_bytes" and "max_bytes".
+  /// Reads a range given by a key such as "bytes", or by "min_bytes" and "max_bytes".
   template <class T>
   void range(const std::string& key, T& least, T& most) {
     if (table_.contains(key)) {

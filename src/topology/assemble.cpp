@@ -9,10 +9,10 @@
 namespace strait {
 namespace {
 
-// Assumed until a calibration replaces them; on the low side of what such machines give.
+// Assumed until a calibration replaces them; at the low end of what such machines have.
 constexpr double socket_gbps = 20;
 constexpr double unknown_pcie_gbps = 10;
-constexpr double pcie_efficiency = 0.8;  // headers, flow control, and what GPUs' copies reach in practice
+constexpr double pcie_efficiency = 0.8;  // headers, flow control, and what copies of GPUs reach in practice
 constexpr double pcie_us = 0.3;
 constexpr double socket_us = 0.3;
 constexpr double nvlink_us = 0.5;
@@ -28,7 +28,7 @@ class Assembler {
   Result<Topology> run(std::string name, std::vector<HostSurvey> hosts) {
     data_.name = std::move(name);
     const bool networked = std::any_of(hosts.begin(), hosts.end(), [](const HostSurvey& h) { return !h.nics.empty(); });
-    // A host may have that name, too.
+    // A host may have the name "network", too.
     const bool is_taken =
         std::any_of(hosts.begin(), hosts.end(), [](const HostSurvey& h) { return h.name == "network"; });
     if (networked) network_ = add({.kind = DeviceKind::network_switch, .name = is_taken ? "the network" : "network"});
@@ -74,7 +74,7 @@ class Assembler {
     }
     std::set<std::string> names;
     for (const SurveyedNic& nic : host.nics) {
-      if (!names.insert(nic.name).second) continue;  // a port of the same card
+      if (!names.insert(nic.name).second) continue;  // another port of the same card
       const DeviceId id =
           plug({.kind = DeviceKind::nic, .name = full(nic.name), .model = nic.model, .bus_id = nic.bus_id}, nic.numa);
       if (nic.gbps > 0)
@@ -89,7 +89,7 @@ class Assembler {
     return found == numas_.end() ? numas_.begin()->second : found->second;
   }
 
-  /// Adds a GPU or NIC behind its bridges.
+  /// Adds a GPU or NIC below its bridges.
   DeviceId plug(Device device, std::int32_t numa) {
     const auto function = survey_->pci.find(device.bus_id);
     if (function == survey_->pci.end()) {
@@ -119,14 +119,14 @@ class Assembler {
   }
 
   struct Bridge {
-    DeviceId id;          ///< of a downstream port, its switch
-    std::size_t ordinal;  ///< 1 at the root
+    DeviceId id;          ///< for a downstream port, its switch
+    std::size_t ordinal;  ///< number of bridges from the root complex down to this one, which counts: 1 for a root port
   };
 
-  /// Adds a bridge and those above it, once. PCIe alternates: root port, upstream port, downstream port, upstream port,
-  /// and so on. A switch is its upstream port; its downstream ports are part of it.
+  /// Adds a bridge and those above it, each once. Below a root port, upstream and downstream ports alternate. A switch
+  /// is represented by its upstream port; its downstream ports belong to it.
   Bridge bridge(const std::string& bus_id, std::int32_t numa, std::size_t depth) {
-    constexpr std::size_t deepest = 64;  // of a tree that is no cycle
+    constexpr std::size_t deepest = 64;  // no real tree is deeper, so more is a cycle
     const auto function = survey_->pci.find(bus_id);
     if (function == survey_->pci.end() || depth > deepest) return {numa_at(numa), 0};
     if (const auto known = bridges_.find(bus_id); known != bridges_.end()) return known->second;
@@ -149,7 +149,7 @@ class Assembler {
     return result;
   }
 
-  /// All NVLinks of two GPUs are one link, and all NVLink switches of a host one device.
+  /// Joins all NVLinks between two GPUs into one link, and all NVLink switches of a host into one device.
   void join_nvlinks() {
     std::map<std::string, std::size_t> index;
     for (std::size_t i = 0; i < survey_->gpus.size(); ++i) index[survey_->gpus[i].bus_id] = i;
@@ -157,7 +157,7 @@ class Assembler {
       std::uint32_t count = 0;
       double gbps = 0;
     };
-    std::map<std::pair<std::size_t, std::size_t>, Bundle> pairs;  // (own, remote); remote == gpus: the switch
+    std::map<std::pair<std::size_t, std::size_t>, Bundle> pairs;  // (own, remote); remote == gpus.size(): the switch
     const std::size_t to_switch = survey_->gpus.size();
     for (std::size_t i = 0; i < survey_->gpus.size(); ++i)
       for (const NvlinkEnd& end : survey_->gpus[i].nvlinks) {
@@ -177,7 +177,7 @@ class Assembler {
           data_.notes.push_back("gpu" + std::to_string(own) + " counts " + std::to_string(bundle.count) +
                                 " NVLinks to gpu" + std::to_string(remote) + ", which counts " +
                                 std::to_string(back == pairs.end() ? 0 : back->second.count) + " back");
-        if (remote == own || (back != pairs.end() && remote < own)) continue;  // listed from the other end
+        if (remote == own || (back != pairs.end() && remote < own)) continue;  // the other end has listed this link
       }
       data_.links.push_back({LinkKind::nvlink,
                              remote == to_switch ? nvswitch : gpus_[remote],
@@ -190,7 +190,8 @@ class Assembler {
     }
   }
 
-  /// What the driver grants, less what bridges and the IOMMU take away on PCIe.
+  /// Returns the status that the driver reports, or what on PCIe prevents P2P nevertheless: ACS in a bridge, or the
+  /// IOMMU.
   P2pStatus status_of(std::size_t a, std::size_t b) const {
     const auto found = survey_->p2p.find({a, b});
     const P2pStatus said = found == survey_->p2p.end() ? P2pStatus::unknown : found->second;
@@ -243,7 +244,7 @@ class Assembler {
 
   TopologyData data_;
   DeviceId network_ = no_device;
-  const HostSurvey* survey_ = nullptr;  ///< of the host that is being added; so are the following
+  const HostSurvey* survey_ = nullptr;  ///< the host that is being added, as the members below
   DeviceId host_ = no_device;
   std::map<std::int32_t, DeviceId> numas_;
   std::map<std::string, Bridge> bridges_;
@@ -273,7 +274,7 @@ std::string normal_bus_id(std::string_view text) {
 }
 
 double pcie_gbps(const PcieWidth& width) {
-  // Idle GPUs train their links down; the width stays.
+  // Idle GPUs reduce the speed of their links, but not the width.
   const double speed = std::max(width.gigatransfers, width.most_gigatransfers);
   const std::uint32_t lanes = width.lanes > 0 ? width.lanes : width.most_lanes;
   const double gbps = raw_pcie_gbps(speed, lanes) * pcie_efficiency;

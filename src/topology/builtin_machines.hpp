@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "topology/topology.hpp"
 
-/// Machines that come with Strait: those of src/topology/machines, which `strait topo --list` prints.
+/// The machines that come with Strait, from src/topology/machines. `strait topo --list` prints them.
 namespace strait {
 
 struct BuiltinMachine {

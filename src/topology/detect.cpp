@@ -23,8 +23,9 @@ std::string host_name() {
   return name;
 }
 
-/// Where things are plugged in is what hwloc says, and what sysfs says where hwloc does not know; how fast their links
-/// are is the other way round, because sysfs also tells what a link could be.
+/// Merges a PCI function that hwloc knows. Its location is taken from hwloc, and from sysfs if hwloc does not know it.
+/// Its speed and width are taken from sysfs, which also tells the best possible ones, and from hwloc if sysfs does not
+/// know them.
 void adopt(HostSurvey& host, PciFunction function) {
   const auto known = host.pci.find(function.bus_id);
   if (known == host.pci.end()) {
@@ -53,7 +54,8 @@ void adopt(HostSurvey& host, HwlocSurvey hwloc) {
     }
 }
 
-/// NVML's list takes the place of PCI's: it has what this process may use, in the order that CUDA's devices have.
+/// Replaces the list of GPUs from PCI by NVML's, which holds those that this process may use, in the order of CUDA's
+/// devices.
 void adopt(HostSurvey& host, NvmlSurvey nvml) {
   host.notes.insert(host.notes.end(), nvml.notes.begin(), nvml.notes.end());
   if (!nvml.answered) return;
@@ -73,7 +75,7 @@ void adopt(HostSurvey& host, NvmlSurvey nvml) {
   host.p2p = std::move(nvml.p2p);
 }
 
-/// What verbs says of the ports of a card takes the place of what sysfs does.
+/// Replaces what sysfs tells about the ports of a card by what libibverbs tells.
 void adopt(HostSurvey& host, const SurveyedHca& hca) {
   auto nic = std::find_if(host.nics.begin(), host.nics.end(), [&](const SurveyedNic& n) { return n.name == hca.name; });
   if (nic == host.nics.end()) {
@@ -118,14 +120,14 @@ Result<Topology> detect(const DetectOptions& options) {
   const bool has_gpus = !host.gpus.empty();
   if (!options.nvml_library.empty()) {
     NvmlSurvey nvml = survey_nvml(options.nvml_library);
-    // Without a GPU nobody misses the driver.
+    // Without a GPU, a missing driver is not worth a note.
     if (nvml.answered || has_gpus) adopt(host, std::move(nvml));
   }
   if (!options.verbs_library.empty()) {
     const bool has_hcas =
         std::any_of(host.nics.begin(), host.nics.end(), [](const SurveyedNic& nic) { return nic.rdma; });
     const VerbsSurvey verbs = survey_verbs(options.verbs_library);
-    // Without such a card nobody misses verbs.
+    // Without an RDMA card, a missing libibverbs is not worth a note.
     if (has_hcas || !verbs.hcas.empty()) adopt(host, verbs);
   }
   const std::string name = host.name;

@@ -8,14 +8,15 @@
 namespace strait {
 
 struct DetectOptions {
-  std::string root = "";                           ///< before /sys and /proc: a copy of another machine's
-  std::string hwloc_library = "libhwloc.so.15";    ///< "": do not ask it
-  std::string nvml_library = "libnvidia-ml.so.1";  ///< "": do not ask it
-  std::string verbs_library = "libibverbs.so.1";   ///< "": do not ask it
+  std::string root = "";  ///< prefix of /sys and /proc, to read a copy of another machine's files
+  std::string hwloc_library = "libhwloc.so.15";    ///< "": hwloc is not used
+  std::string nvml_library = "libnvidia-ml.so.1";  ///< "": NVML is not used
+  std::string verbs_library = "libibverbs.so.1";   ///< "": libibverbs is not used
 };
 
-/// This machine, from sysfs, hwloc, NVML and verbs. What cannot be seen (containers hide, virtual machines invent) is
-/// left out or assumed, and told in the notes; an error means a defect.
+/// Detects this machine from sysfs, hwloc, NVML and libibverbs. What cannot be seen (containers hide devices, virtual
+/// machines show devices of their own making) is left out or assumed, and the topology's notes say so. An error means a
+/// defect in Strait.
 Result<Topology> detect(const DetectOptions& options = {});
 
 }  // namespace strait

@@ -13,9 +13,9 @@ constexpr double box_height = 46;
 constexpr double row_height = 112;
 constexpr double margin = 28;
 constexpr double header = 150;
-constexpr double card_step = 7;  // of the cards that stand for more hosts
+constexpr double card_step = 7;  // offset of the cards that represent further hosts
 
-/// Of Okabe and Ito: told apart with any colour vision; dashes and labels say the same.
+/// Colours of Okabe and Ito, which can be told apart with any kind of colour vision. Dashes and labels show the same.
 struct LinkStyle {
   LinkKind kind;
   const char* label;
@@ -29,7 +29,7 @@ constexpr LinkStyle styles[] = {{LinkKind::pcie, "PCIe", "#0072b2", "none"},
 
 const LinkStyle& style_of(LinkKind kind) { return styles[static_cast<std::size_t>(kind)]; }
 
-/// Ten times the rate, three pixels more.
+/// Returns a width that grows by three pixels when the rate grows tenfold.
 double stroke_width(double gbps) { return std::clamp(1.5 + 3 * std::log10(std::max(gbps, 1.0)), 1.2, 12.0); }
 
 std::string escaped(std::string_view text) {
@@ -80,7 +80,7 @@ class Drawing {
 
   static bool is_leaf(DeviceKind kind) { return kind == DeviceKind::gpu || kind == DeviceKind::nic; }
 
-  /// Two hosts with the same text are alike.
+  /// Returns a text that is equal for hosts that are alike.
   std::string likeness(DeviceId host) const {
     std::ostringstream text;
     const std::size_t prefix = data_.devices[host].name.size();
@@ -111,7 +111,7 @@ class Drawing {
     }
   }
 
-  /// Lays out what hangs below; gives the depth of the deepest leaf.
+  /// Places a device and everything below it from `x` to the right. Returns the depth of the deepest leaf.
   int place_tree(DeviceId id, double& x, int depth) {
     const double left = x;
     int deepest = depth;
@@ -167,7 +167,8 @@ class Drawing {
     return any;
   }
 
-  /// Switches outside of hosts: NVLink's first, then those with hosts' NICs, then those that join them.
+  /// Places the switches outside of hosts in rows: first NVLink switches, then those that NICs of hosts are connected
+  /// to, then those that join switches.
   void place_outside(double y) {
     std::vector<DeviceId> rows[3];
     for (DeviceId id = 0; id < data_.devices.size(); ++id) {
@@ -278,7 +279,7 @@ class Drawing {
   void draw_link(const Link& link) {
     const Box &upper = boxes_[link.upper], &lower = boxes_[link.lower];
     std::ostringstream path;
-    if (link.kind == LinkKind::socket) {  // an arc above neighbours, so that it shows between any two
+    if (link.kind == LinkKind::socket) {  // a straight line between the facing sides of the two boxes
       const Box &left = upper.x < lower.x ? upper : lower, &right = upper.x < lower.x ? lower : upper;
       const double y = left.y + box_height / 2;
       path << "M" << left.x + left.width << " " << y << "L" << right.x << " " << y;
@@ -314,8 +315,8 @@ class Drawing {
   const Topology& topology_;
   const TopologyData& data_;
   std::vector<std::vector<DeviceId>> children_;
-  std::vector<std::pair<DeviceId, std::size_t>> shown_;  ///< a host, and how many are like it with itself
-  std::map<DeviceId, Box> boxes_;                        ///< of what is drawn
+  std::vector<std::pair<DeviceId, std::size_t>> shown_;  ///< a host, and how many hosts are like it, including itself
+  std::map<DeviceId, Box> boxes_;                        ///< of the devices that are drawn
   double width_ = 0, bottom_ = 0;
   std::ostringstream svg_, labels_;
 };

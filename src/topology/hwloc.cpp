@@ -48,7 +48,7 @@ std::string bus_id_of(const hwloc_abi::PciAttributes& pci) {
   return text.data();
 }
 
-/// Null of what has no PCI address.
+/// Returns the PCI address of an object; null if it has none.
 const hwloc_abi::PciAttributes* address_of(const Object& object) {
   if (object.attributes == nullptr) return nullptr;
   if (object.type == hwloc_abi::pci_device) return &object.attributes->pci;
@@ -57,7 +57,7 @@ const hwloc_abi::PciAttributes* address_of(const Object& object) {
   return is_pci_bridge ? &object.attributes->bridge.upstream : nullptr;
 }
 
-/// The PCI function that this object is, or is behind; "" at the root complex.
+/// Returns the address of the PCI function that is this object or the nearest one above it; "" at the root complex.
 std::string bus_id_at(const Object* object) {
   for (; object != nullptr; object = object->parent)
     if (const auto* pci = address_of(*object)) return bus_id_of(*pci);
@@ -116,7 +116,7 @@ class Hwloc {
     errno = 0;
     if (calls_.init(&topology) != 0) return fail("does not start");
     topology_ = {topology, {calls_.destroy}};
-    // They would start the GPUs' drivers in this process, for what NVML tells anyway.
+    // These components would start the GPUs' drivers in this process, for information that NVML gives anyway.
     for (const char* component : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"})
       calls_.set_components(topology, hwloc_abi::leave_out_component, component);
     if (calls_.set_flags(topology, hwloc_abi::include_disallowed) != 0 ||
@@ -172,7 +172,8 @@ class Hwloc {
     survey_.nics.push_back({.name = object.name, .bus_id = bus_id_at(object.parent), .numa = numa_of(object)});
   }
 
-  /// That of the CPUs which a device is attached to; -1 where they are of several nodes, which says nothing.
+  /// Returns the NUMA node of the CPUs to which a device is attached; -1 if they belong to several nodes, which tells
+  /// nothing.
   std::int32_t numa_of(const Object& device) const {
     const Object* object = &device;
     while (object != nullptr && object->numas == nullptr) object = object->parent;

@@ -8,17 +8,17 @@
 
 namespace strait {
 
-/// What libhwloc says of where things are: NUMA nodes, and what PCI devices and NICs are plugged into. It knows more
-/// than sysfs of boards whose firmware does not say, or says it wrong.
+/// What libhwloc tells about locations: NUMA nodes, and where PCI devices and NICs are plugged in. It knows boards
+/// whose firmware does not tell sysfs, or tells it wrong.
 struct HwlocSurvey {
-  bool answered = false;  ///< loaded, and described this machine
+  bool answered = false;  ///< the library was loaded and describes this machine
   std::vector<SurveyedNuma> numas{};
-  std::map<std::string, PciFunction> pci{};  ///< bridges, GPUs and NICs by bus id; of the widths those that it knows
-  std::vector<SurveyedNic> nics{};           ///< name, bus id and NUMA node only
-  std::vector<std::string> notes{};          ///< what it did not answer, and why
+  std::map<std::string, PciFunction> pci{};  ///< bridges, GPUs and NICs by bus id; widths as far as hwloc knows them
+  std::vector<SurveyedNic> nics{};           ///< with name, bus id and NUMA node only
+  std::vector<std::string> notes{};          ///< what hwloc did not answer, and why
 };
 
-/// Loads `library` for the time of the call.
+/// Asks hwloc. `library` is loaded for the duration of the call.
 HwlocSurvey survey_hwloc(const std::string& library);
 
 }  // namespace strait

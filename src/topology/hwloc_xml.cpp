@@ -9,7 +9,7 @@ namespace {
 
 std::string_view type_of(const pugi::xml_node& node) { return node.attribute("type").as_string(); }
 
-/// The first NUMA node among the objects below, not looking into I/O.
+/// Returns the first NUMA node among the objects below, without descending into I/O objects.
 pugi::xml_node numa_below(const pugi::xml_node& node) {
   for (const pugi::xml_node& child : node.children("object")) {
     if (type_of(child) == "NUMANode") return child;
@@ -41,7 +41,8 @@ class HwlocReader {
   }
 
  private:
-  /// `numa`: of the objects that are attached here; `bridge`: that they are behind.
+  /// Reads an object and everything below it. `numa` is the NUMA node of what is attached here, `bridge` the bridge
+  /// above.
   Status walk(const pugi::xml_node& node, std::int32_t numa, const std::string& bridge) {
     const std::string_view type = type_of(node);
     if (type.empty()) return file_.error(node, "the attribute type is missing");
@@ -49,7 +50,7 @@ class HwlocReader {
     std::string below = bridge;
     if (type == "Bridge" || type == "PCIDev") STRAIT_TRY(read_pci(node, numa, below));
     if (type == "OSDev") read_os_device(node, numa, bridge);
-    // hwloc 1: the node holds what is local to it. hwloc 2: it stands beside.
+    // In hwloc 1, a NUMANode object contains the objects that are local to it. In hwloc 2, it is their sibling.
     const pugi::xml_node local = type == "NUMANode" ? node : numa_below(node);
     const bool is_io = type == "Bridge" || type == "PCIDev" || type == "OSDev";
     if (!is_io && local && type != "Machine") numa = local.attribute("os_index").as_int(-1);
@@ -66,14 +67,14 @@ class HwlocReader {
     return {};
   }
 
-  /// `bridge` becomes this device, if it has an address (a host bridge has none).
+  /// Reads a bridge or device. Sets `bridge` to its address if it has one (a host bridge has none).
   Status read_pci(const pugi::xml_node& node, std::int32_t numa, std::string& bridge) {
     const pugi::xml_attribute address = node.attribute("pci_busid");
     if (!address) return type_of(node) == "Bridge" ? Status{} : file_.error(node, "the attribute pci_busid is missing");
     PciFunction function{.bus_id = normal_bus_id(address.as_string())};
     if (function.bus_id.empty())
       return file_.error(node, "pci_busid='" + std::string(address.as_string()) + "' is no PCI address");
-    // "0302 [10de:2204] [...] a1"
+    // The form is "0302 [10de:2204] [...] a1": class, vendor and device.
     if (std::sscanf(node.attribute("pci_type").as_string(), "%x [%x:", &function.class_code, &function.vendor) != 2)
       return file_.error(node, "pci_type is not of the form '0302 [10de:2204] ...'");
     function.parent_bus_id = bridge;

@@ -6,7 +6,8 @@
 #include "base/error.hpp"
 #include "topology/topology.hpp"
 
-/// Topologies as text: Strait's JSON (docs/topology.md). An error names `where` (the file) and the line or the device.
+/// Topologies as text in Strait's JSON (docs/topology.md). An error names `where` (the file) and the line or the
+/// device.
 namespace strait {
 
 Result<Topology> parse_topology_json(std::string_view text, std::string_view where);

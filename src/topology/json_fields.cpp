@@ -39,7 +39,7 @@ double Fields::number(const char* key) {
   const Json& value = at(key);
   const double number = value.is_number() ? value.get<double>() : -1;
   if (!(number >= 0)) fail("\"" + std::string(key) + "\" must be a number of 0 or more");
-  // What is reckoned with it stays a finite number.
+  // The bounds keep results of calculations with the number finite.
   if (number != 0 && (number < 1e-9 || number > 1e9))
     fail("\"" + std::string(key) + "\" must be 0, or a number from 1e-9 to 1e9");
   return number;

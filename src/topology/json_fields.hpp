@@ -10,10 +10,10 @@
 
 #include "topology/placeholder.hpp"
 
-/// Reading a JSON object key by key, so that what is missing, mistyped or unknown is an error that says where.
+/// Reads a JSON object key by key, so that a missing, mistyped or unknown key is an error that names its place.
 namespace strait {
 
-/// Thrown within the JSON reader only.
+/// Thrown and caught within the JSON reader only.
 struct JsonProblem {
   std::string message;
 };
@@ -22,11 +22,11 @@ class Fields {
  public:
   using Json = nlohmann::json;
 
-  /// `where` as in "hosts[0]: device 'gpu3'".
+  /// `where` is the object's place for messages, such as "hosts[0]: device 'gpu3'". `object` must outlive this.
   Fields(const Json& object, std::string where, CopyNumbers numbers = {});
 
   bool has(const char* key);
-  std::string text(const char* key);  ///< required; placeholders filled in
+  std::string text(const char* key);  ///< required; placeholders are replaced
   std::string text_or(const char* key, const char* otherwise);
   double number_or(const char* key, double otherwise);  ///< 0, or from 1e-9 to 1e9
   double number(const char* key);
@@ -37,9 +37,9 @@ class Fields {
   std::uint64_t whole_or(const char* key, std::uint64_t otherwise, Range range);
   std::uint64_t whole_or(const char* key, std::uint64_t otherwise) { return whole_or(key, otherwise, Range()); }
   bool flag_or(const char* key, bool otherwise);
-  const Json& list(const char* key);  ///< empty if absent
+  const Json& list(const char* key);  ///< an empty list if absent
   const Json& at(const char* key);
-  /// Every key has been asked for; any other is a mistake.
+  /// Fails if the object has a key that has not been asked for.
   void done() const;
 
   const std::string& where() const { return where_; }

@@ -9,7 +9,7 @@
 namespace strait {
 namespace {
 
-/// Also of a pipe, as of `--from <(ssh host strait topo --json)`.
+/// Reads a file, or a pipe, as in `--from <(ssh host strait topo --json)`.
 Result<std::string> content_of(const std::string& path) {
   constexpr std::size_t most_bytes = std::size_t{64} << 20;
   errno = 0;
@@ -31,7 +31,8 @@ Result<Topology> load_topology_file(const std::string& path) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) return fail(Code::invalid_argument, path + " is empty");
   if (text[first] != '<') return parse_topology_json(text, path);
-  // hwloc's root is <topology>, and names its document type; anything else is taken for NCCL's, whose reader says more.
+  // The root element of hwloc's XML is <topology>. Everything else is passed to the reader of NCCL's XML, whose errors
+  // say more.
   return text.find("<topology") != std::string::npos ? parse_hwloc_xml(text, path) : parse_nccl_xml(text, path);
 }
 

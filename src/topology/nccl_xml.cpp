@@ -35,7 +35,7 @@ class NcclReader {
 
  private:
   struct Gpu {
-    std::int64_t order;  ///< "rank", or "dev" where there is none
+    std::int64_t order;  ///< the attribute "rank", or "dev" if there is none
     SurveyedGpu gpu;
     pugi::xml_node node;
     std::vector<std::pair<std::string, pugi::xml_node>>
@@ -120,7 +120,7 @@ class NcclReader {
     return {};
   }
 
-  /// What can be checked, and numbered, once all of a host is known.
+  /// Checks and numbers the GPUs of a host, once all of them have been read.
   Status settle(Host& host) {
     std::stable_sort(host.gpus.begin(), host.gpus.end(), [](const Gpu& a, const Gpu& b) { return a.order < b.order; });
     for (Gpu& gpu : host.gpus) {
@@ -138,7 +138,7 @@ class NcclReader {
   XmlFile file_;
   std::string where_;
   std::map<std::string, Host> hosts_;  ///< by NCCL's host hash
-  Host* host_ = nullptr;               ///< that is being read; and its NUMA node:
+  Host* host_ = nullptr;               ///< the host that is being read; its current NUMA node is numa_
   std::int32_t numa_ = 0;
 };
 

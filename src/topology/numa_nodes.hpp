@@ -8,10 +8,10 @@
 
 namespace strait {
 
-/// The NUMA node that a PCI device is next to, by sysfs below `root`; nothing where the system does not tell.
+/// Returns the NUMA node nearest to a PCI device, from sysfs below `root`; nullopt if the system does not tell.
 std::optional<std::uint32_t> numa_node_of_pci(const std::string& root, std::string_view bus_id);
 
-/// The one NUMA node that all of these CPUs belong to, likewise; nothing where they are of several, or none.
+/// Returns the one NUMA node that holds all of these CPUs, from sysfs below `root`; nullopt if no node does.
 std::optional<std::uint32_t> numa_node_of_cpus(const std::string& root, std::span<const std::uint32_t> cpus);
 
 }  // namespace strait

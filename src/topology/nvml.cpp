@@ -9,7 +9,7 @@
 namespace strait {
 namespace {
 
-// The part of NVML's binary interface that is used here: nvml.h is not in every toolkit.
+// The part of NVML's binary interface that Strait uses: not every CUDA toolkit contains nvml.h.
 using NvmlDevice = void*;
 using NvmlReturn = int;  // 0: success
 constexpr int nvml_not_supported = 3;
@@ -32,7 +32,7 @@ struct NvmlField {
 };
 constexpr unsigned field_nvlink_speed_mbps = 90;
 constexpr unsigned most_nvlinks = 36;
-constexpr unsigned capability_p2p = 0;  // of a link
+constexpr unsigned capability_p2p = 0;  // NVML's number for the P2P capability of a link
 constexpr std::array<int, 2> p2p_read_and_write{0, 1};
 
 struct Symbols {
@@ -187,13 +187,14 @@ class Nvml {
       NvmlPci remote{};
       if (calls_.link_remote(handle, link, &remote) != 0) continue;
       remote.bus_id[sizeof remote.bus_id - 1] = '\0';
-      gpu.nvlinks.push_back({normal_bus_id(remote.bus_id), gbps});  // an address that is no GPU's is a switch's
+      // An address that belongs to no GPU is that of a switch.
+      gpu.nvlinks.push_back({normal_bus_id(remote.bus_id), gbps});
     }
-    // On a GPU without any bridge all links are down, which is nothing to tell.
+    // A GPU without any NVLink bridge has all links down, which needs no note.
     if (!down.empty() && !gpu.nvlinks.empty()) note("GPU " + gpu.bus_id + " has NVLinks that are down: " + down);
   }
 
-  /// Where NVML does not say, a link does.
+  /// Whether a link carries peer-to-peer traffic; true if NVML does not tell.
   bool carries_peers(NvmlDevice handle, unsigned link) const {
     unsigned capable = 1;
     if (calls_.link_capability == nullptr) return true;

@@ -9,15 +9,15 @@
 
 namespace strait {
 
-/// What NVML says, as far as it answers.
+/// What NVML tells, as far as it answers.
 struct NvmlSurvey {
-  bool answered = false;                                         ///< loaded, initialised, and gave a list of GPUs
-  std::vector<SurveyedGpu> gpus;                                 ///< in NVML's order
-  std::map<std::pair<std::size_t, std::size_t>, P2pStatus> p2p;  ///< of indices into gpus
-  std::vector<std::string> notes;                                ///< what it did not answer, and why
+  bool answered = false;          ///< the library was loaded and initialised, and gave a list of GPUs
+  std::vector<SurveyedGpu> gpus;  ///< in NVML's order
+  std::map<std::pair<std::size_t, std::size_t>, P2pStatus> p2p;  ///< by pairs of indices into gpus
+  std::vector<std::string> notes;                                ///< what NVML did not answer, and why
 };
 
-/// Loads `library` for the time of the call.
+/// Asks NVML. `library` is loaded for the duration of the call.
 NvmlSurvey survey_nvml(const std::string& library);
 
 }  // namespace strait

@@ -5,23 +5,24 @@
 
 namespace strait {
 
-/// From the device itself up to its host.
+/// Returns the device and all devices above it, up to its host.
 std::vector<DeviceId> Topology::ancestors(DeviceId id) const {
   std::vector<DeviceId> chain;
   for (; id != no_device; id = device(id).parent) chain.push_back(id);
   return chain;
 }
 
-/// Over the link between two neighbours. A device in a tree without a link costs nothing (an integrated device).
+/// Appends the link between two neighbours. Returns whether they are neighbours. A device in the tree without a link
+/// (an integrated device) adds nothing.
 bool Topology::append(std::vector<ResourceId>& crosses, DeviceId from, DeviceId to) const {
   const Hop* next = hop(from, to);
   if (next != nullptr) crosses.push_back(next->resource);
   return next != nullptr || device(from).parent == to || device(to).parent == from;
 }
 
-/// The fewest links of one kind.
+/// Appends a route of links of one kind with the fewest links. Returns whether there is one.
 bool Topology::route(DeviceId from, DeviceId to, LinkKind kind, std::vector<ResourceId>& crosses) const {
-  std::map<DeviceId, Hop> came_by{{from, {from, 0}}};  // device -> where from, and over what
+  std::map<DeviceId, Hop> came_by{{from, {from, 0}}};  // device -> previous device and resource
   std::deque<DeviceId> open{from};
   while (!open.empty() && !came_by.contains(to)) {
     const DeviceId here = open.front();
@@ -37,10 +38,11 @@ bool Topology::route(DeviceId from, DeviceId to, LinkKind kind, std::vector<Reso
   return true;
 }
 
-/// Within a host, up the tree to where the two meet, between sockets if that is the host, and down again.
+/// Appends the path within a host: up the tree to where the two branches meet, between sockets if they meet at the
+/// host, and down again. Returns whether there is one.
 bool Topology::climb(DeviceId from, DeviceId to, std::vector<ResourceId>& crosses) const {
   const std::vector<DeviceId> up = ancestors(from), down = ancestors(to);
-  std::size_t i = 0, j = 0;  // the ends of the two chains
+  std::size_t i = 0, j = 0;  // the positions in the two chains where they meet
   const auto meets = [&](DeviceId id) { return std::find(down.begin(), down.end(), id); };
   while (i < up.size() && meets(up[i]) == down.end()) ++i;
   if (i == up.size()) return false;
@@ -55,7 +57,7 @@ bool Topology::climb(DeviceId from, DeviceId to, std::vector<ResourceId>& crosse
   return true;
 }
 
-/// A direct link, or one switch between.
+/// Appends the path over a direct NVLink or one NVLink switch. Returns whether there is one.
 bool Topology::through_nvlink(DeviceId from, DeviceId to, std::vector<ResourceId>& crosses) const {
   const auto is_nvlink = [&](const Hop& h) { return data_.links[h.resource / 2].kind == LinkKind::nvlink; };
   if (const Hop* direct = hop(from, to); direct != nullptr && is_nvlink(*direct)) {
@@ -72,7 +74,7 @@ bool Topology::through_nvlink(DeviceId from, DeviceId to, std::vector<ResourceId
   return false;
 }
 
-/// Into the memory of the sender's NUMA node, and out of it by the receiver.
+/// Appends the path into the memory of the sender's NUMA node, and out of it to the receiver.
 bool Topology::through_memory(DeviceId from, DeviceId to, std::vector<ResourceId>& crosses) const {
   const DeviceId numa = numa_[from];
   if (!climb(from, numa, crosses)) return false;
@@ -132,7 +134,7 @@ DeviceId Topology::nic_of(DeviceId id) const {
     nearest_distance = std::min(distance, nearest_distance);
   }
   if (nearest.empty()) return no_device;
-  std::size_t turn = 0;  // GPUs (or NUMA nodes) of the host before this one that have the same choice
+  std::size_t turn = 0;  // number of earlier GPUs (or NUMA nodes) of this host that have the same choice of NICs
   for (const DeviceId sibling : members) {
     if (sibling >= id || device(sibling).kind != device(id).kind) continue;
     const std::vector<DeviceId> other = ancestors(sibling);
@@ -146,7 +148,8 @@ Path Topology::between_hosts(DeviceId from, DeviceId to) const {
   path.from_nic = nic_of(from);
   path.to_nic = nic_of(to);
   if (path.from_nic == no_device || path.to_nic == no_device) return {};
-  // Without GPUDirect, and from a NUMA node's own memory, the NIC works on host memory.
+  // Without GPUDirect, and if the end is a NUMA node's memory, the NIC accesses host memory. The bytes of a GPU pass
+  // that memory twice, written and read.
   const auto reaches_gpu = [&](DeviceId id) {
     return device(id).kind == DeviceKind::gpu && device(host_[id]).gpudirect;
   };
@@ -174,7 +177,7 @@ Path Topology::between_hosts(DeviceId from, DeviceId to) const {
   return exists ? path : Path{};
 }
 
-/// Bandwidth, bottleneck and latency follow from what is crossed.
+/// Sets bandwidth, bottleneck and latency from the resources that the path crosses.
 void Topology::finish(Path& path) const {
   for (const ResourceId id : path.crosses) {
     const Resource& crossed = resource(id);

@@ -7,14 +7,14 @@
 
 namespace strait {
 
-/// The numbers of the copy that is being made.
+/// The numbers of the current copy of an object that is described once for several copies.
 struct CopyNumbers {
-  std::optional<std::int64_t> host;  ///< {host}
-  std::optional<std::int64_t> i;     ///< {i}
+  std::optional<std::int64_t> host;  ///< value of {host}
+  std::optional<std::int64_t> i;     ///< value of {i}
 };
 
-/// Replaces {i} and {host}, also with one of + - / % and a number: "leaf{host/32}". nullopt if something else is in
-/// braces, or a number is not known here.
+/// Replaces {i} and {host}, each optionally with one of + - / % and a number: "leaf{host/32}". Returns nullopt if
+/// braces hold something else, or a number that `numbers` does not have.
 std::optional<std::string> fill_in(std::string_view text, const CopyNumbers& numbers);
 
 }  // namespace strait

@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t most_copies = 100'000;
-constexpr std::size_t most_devices = 1'000'000;  // of a file that is not a mistake
+constexpr std::size_t most_devices = 1'000'000;  // a file with more is taken for a mistake
 
 class Reader {
  public:
@@ -29,7 +29,7 @@ class Reader {
     const Json& hosts = file.list("hosts");
     if (hosts.empty()) file.fail("there are no \"hosts\": no devices that ranks could run on");
     for (std::size_t i = 0; i < hosts.size(); ++i) read_hosts(hosts[i], "hosts[" + std::to_string(i) + "]");
-    for (const auto& later : later_) later();  // links may name hosts that come further down
+    for (const auto& later : later_) later();  // deferred, because links may name hosts that come later in the file
     const Scope outside{"", no_device, {}, "the file"};
     read_links(file.list("links"), outside);
     read_calibrations(file.list("calibration"), outside);
@@ -38,7 +38,7 @@ class Reader {
   }
 
  private:
-  /// Where names are looked up.
+  /// The names that are visible in a place, and its description for messages.
   struct Scope {
     std::string prefix;  ///< "host3/"
     DeviceId host;
@@ -46,7 +46,7 @@ class Reader {
     std::string where;
   };
 
-  /// `read(object, numbers, where)` for each copy of each object of a list.
+  /// Calls `read(fields, where)` for each copy of each object of a list.
   static void each_copy(const Json& list, const Scope& scope, const std::string& list_name,
                         const std::function<void(Fields&, const std::string&)>& read) {
     for (std::size_t n = 0; n < list.size(); ++n) {
@@ -197,7 +197,7 @@ class Reader {
     return id;
   }
 
-  /// "gpu0" of this host; "/leaf0" or "/host1/nic0" from the top.
+  /// Finds a device by name: "gpu0" of this host; "/leaf0" or "/host1/nic0" from the top.
   DeviceId find(const Fields& fields, const Scope& scope, const std::string& text) const {
     const auto found = known(scope, text);
     if (found == ids_.end()) fields.fail("there is no device '" + text + "'" + place_of(scope, text));
@@ -217,7 +217,7 @@ class Reader {
     return ids_.find(text.starts_with('/') ? text.substr(1) : scope.prefix + text);
   }
 
-  /// Where that name is looked up, if not from the top.
+  /// Returns for messages in which host a name is looked up; "" if that is the top.
   static std::string place_of(const Scope& scope, const std::string& text) {
     if (scope.host == no_device || text.starts_with('/')) return "";
     return " of host '" + scope.prefix.substr(0, scope.prefix.size() - 1) + "'";
@@ -238,7 +238,7 @@ Result<Topology> parse_topology_json(std::string_view text, std::string_view whe
     return topology;
   } catch (const JsonProblem& problem) {
     return fail(Code::invalid_argument, file + ": " + problem.message);
-  } catch (const Json::exception& problem) {  // names line and column
+  } catch (const Json::exception& problem) {  // its message names line and column
     return fail(Code::invalid_argument, file + " is not JSON, or was cut short: " + plain_text(problem));
   }
 }

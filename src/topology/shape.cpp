@@ -10,7 +10,7 @@ namespace {
 
 using Islands = std::vector<std::uint32_t>;
 
-/// Numbers in the order of their first ranks.
+/// Numbers the islands of ranks with equal keys, in the order of their first ranks.
 template <class Key>
 Islands numbered(const std::vector<Key>& keys) {
   std::map<Key, std::uint32_t> numbers;
@@ -22,7 +22,7 @@ Islands numbered(const std::vector<Key>& keys) {
 
 std::uint32_t count(const Islands& islands) { return *std::max_element(islands.begin(), islands.end()) + 1; }
 
-/// Ranks that chains of `joined` pairs connect, both ways.
+/// Returns islands of ranks that are connected by chains of pairs, each `joined` in both directions.
 Islands connected(std::span<const DeviceId> ranks, const std::function<bool(DeviceId, DeviceId)>& joined) {
   constexpr auto unseen = UINT32_MAX;
   Islands islands(ranks.size(), unseen);
@@ -45,7 +45,7 @@ Islands connected(std::span<const DeviceId> ranks, const std::function<bool(Devi
   return islands;
 }
 
-/// Whether each island of `fine` lies in one of `coarse`.
+/// Whether each island of `fine` lies within one island of `coarse`.
 bool refines(const Islands& fine, const Islands& coarse) {
   std::vector<std::uint32_t> within(count(fine), UINT32_MAX);
   for (std::size_t rank = 0; rank < fine.size(); ++rank) {
@@ -76,7 +76,7 @@ std::vector<Level> levels_of(const Topology& topology, std::span<const DeviceId>
                                 {"host", numbered(hosts)}};
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Level& a, const Level& b) { return count(a.islands) > count(b.islands); });
-  // NVLink takes precedence: what cuts through its islands is no distance between their ranks.
+  // NVLink takes precedence: a boundary inside an NVLink island does not make its ranks more distant.
   const Islands nvlink =
       std::find_if(candidates.begin(), candidates.end(), [](const Level& l) { return l.name == "nvlink"; })->islands;
   std::vector<Level> levels;

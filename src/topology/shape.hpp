@@ -8,22 +8,24 @@
 #include "plan/request.hpp"
 #include "topology/topology.hpp"
 
-/// What follows from a topology: which ranks are close, and what binds when many move bytes at once.
+/// Derives from a topology which ranks are close to one another, and what is the bottleneck of simultaneous transfers.
 namespace strait {
 
 struct Level {
   std::string_view name;               ///< "nvlink", "p2p", "numa" or "host"
-  std::vector<std::uint32_t> islands;  ///< of every rank; numbered in the order of their first ranks
+  std::vector<std::uint32_t> islands;  ///< island number by rank, in the order of the islands' first ranks
 };
 
-/// From the finest to the coarsest; each joins whole islands of the one before. Levels that join nobody or repeat
-/// another are left out; so is the host where an NVLink domain goes beyond it. Ranks are GPUs or NUMA nodes.
+/// Returns the levels of closeness from the finest to the coarsest; each island consists of whole islands of the level
+/// before. Left out are levels whose islands are single ranks (but for the host level of several ranks), levels that
+/// repeat another, and levels that would split an NVLink island, such as the host if an NVLink domain spans several.
+/// Ranks are GPUs or NUMA nodes.
 std::vector<Level> levels_of(const Topology& topology, std::span<const DeviceId> ranks);
 
-/// The same without names, as algorithms take it.
+/// Returns the levels without their names, as algorithms take them.
 Shape shape_of(const Topology& topology, std::span<const DeviceId> ranks);
 
-/// Bytes from one GPU or NUMA node (its memory) to another.
+/// A transfer from one GPU or NUMA node (its memory) to another.
 struct Flow {
   DeviceId from = 0;
   DeviceId to = 0;
@@ -36,8 +38,8 @@ struct Load {
   double time_us = 0;  ///< for these bytes at the resource's rate
 };
 
-/// What the flows, all at once, ask of each resource: the slowest, which binds, first. No schedule does it in less
-/// time. An error names the flow that has no path.
+/// Returns how long each resource is busy if all flows run at once; first the slowest one, the bottleneck. No schedule
+/// takes less time than that. An error names a flow that has no path.
 Result<std::vector<Load>> loads_of(const Topology& topology, std::span<const Flow> flows);
 
 }  // namespace strait

@@ -8,18 +8,18 @@
 
 #include "topology/topology.hpp"
 
-/// What sysfs, hwloc, NVML, verbs or another program's file says of a host, before it is made a topology. The sources
-/// differ in what they know; what they all leave out (rates, mostly) is assumed in one place, assemble.cpp.
+/// What sysfs, hwloc, NVML, libibverbs or another program's file tells about a host, before assemble() makes a topology
+/// of it. The sources know different things. What none of them tells (mostly rates) is assumed in assemble.cpp only.
 namespace strait {
 
 struct PciFunction {
   std::string bus_id{};          ///< "0000:1b:00.0", lower case
-  std::string parent_bus_id{};   ///< the bridge it is behind; "": at the root complex
-  std::uint32_t class_code = 0;  ///< the upper two bytes: 0x0302
+  std::string parent_bus_id{};   ///< the bridge above it; "": it is at the root complex
+  std::uint32_t class_code = 0;  ///< the upper two bytes, such as 0x0302
   std::uint32_t vendor = 0;
   std::int32_t numa = -1;  ///< -1: unknown
   PcieWidth width{};
-  bool acs = false;         ///< redirects peer traffic upwards
+  bool acs = false;         ///< Access Control Services redirect peer traffic upwards
   bool translated = false;  ///< the IOMMU translates its addresses
 
   bool is_bridge() const { return class_code == 0x0604; }
@@ -35,17 +35,17 @@ struct NvlinkEnd {
 struct SurveyedGpu {
   std::string bus_id{};
   std::string model{};
-  std::uint32_t capability = 0;  ///< 86 for 8.6; 0: unknown
+  std::uint32_t capability = 0;  ///< compute capability: 86 for 8.6; 0: unknown
   std::vector<NvlinkEnd> nvlinks{};
 };
 
 struct SurveyedNic {
   std::string name{};
   std::string model{};
-  std::string bus_id{};  ///< "": none known
+  std::string bus_id{};  ///< "": unknown
   std::int32_t numa = -1;
-  double gbps = 0;          ///< 0: it is down
-  std::uint32_t ports = 1;  ///< bonded ones
+  double gbps = 0;          ///< 0: the link is down
+  std::uint32_t ports = 1;  ///< number of bonded ports
   bool rdma = false;        ///< the kernel has a verbs device for it
 };
 
@@ -57,27 +57,30 @@ struct SurveyedNuma {
 
 struct HostSurvey {
   std::string name{};
-  bool lists_switch_ports = true;  ///< root ports, upstream and downstream ports are separate bridges
+  /// Whether `pci` lists root ports, and the upstream and downstream ports of switches, as separate bridges.
+  bool lists_switch_ports = true;
   bool gpudirect = false;
   std::vector<SurveyedNuma> numas{};
   std::map<std::string, PciFunction> pci{};  ///< by bus id
-  std::vector<SurveyedGpu> gpus{};           ///< in the order in which they are to be numbered
+  std::vector<SurveyedGpu> gpus{};           ///< in the order of their future numbers
   std::vector<SurveyedNic> nics{};
-  std::map<std::pair<std::size_t, std::size_t>, P2pStatus> p2p{};  ///< of indices into gpus; unknown where absent
+  std::map<std::pair<std::size_t, std::size_t>, P2pStatus> p2p{};  ///< by indices into gpus; unknown where absent
   std::vector<std::string> notes{};
 };
 
-/// Several hosts are joined by one network.
+/// Makes a topology of one or several hosts. Several hosts are joined by one network.
 Result<Topology> assemble(std::string name, std::vector<HostSurvey> hosts);
 
-/// "0000:1B:00.0", "00000000:1b:00.0" and "1b:00.0" are one; "" if it is no PCI address.
+/// Returns a PCI address in its canonical form: "0000:1B:00.0", "00000000:1b:00.0" and "1b:00.0" are the same. "" if it
+/// is no PCI address.
 std::string normal_bus_id(std::string_view text);
 
-/// What a PCIe link carries of its raw rate, each way; 0 where speed or width is unknown.
+/// Returns the rate each way that a PCIe link carries, which is less than its raw rate; 0 if speed or width is unknown.
 double pcie_gbps(const PcieWidth& width);
-/// The narrowest common link that gives as much; `raw_gbps` is that of all lanes, one way. Unknown where none does.
+/// Returns the speed and width of a PCIe link by its raw rate: `raw_gbps` is that of all lanes, one way. Unknown (0) if
+/// no common link has that rate.
 PcieWidth pcie_width_of(double raw_gbps);
-/// Of one NVLink, one way, by compute capability (86 for 8.6).
+/// Returns the rate of one NVLink, one way, by compute capability (86 for 8.6).
 double nvlink_gbps(std::uint32_t capability);
 
 }  // namespace strait

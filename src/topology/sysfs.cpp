@@ -9,10 +9,10 @@
 namespace strait {
 namespace {
 
-constexpr std::size_t extended_config = 0x100;  // where PCIe's own capabilities start; only root may read them
+constexpr std::size_t extended_config = 0x100;  // where PCIe's extended capabilities start; only root may read them
 constexpr std::uint32_t acs_capability = 0x000d;
 constexpr std::size_t acs_control = 6;
-constexpr std::uint32_t acs_redirects = 0x0c;  // peer requests, peer completions
+constexpr std::uint32_t acs_redirects = 0x0c;  // bits for redirecting peer requests and peer completions
 
 std::uint32_t little_endian(std::string_view bytes, std::size_t at, std::size_t size) {
   std::uint32_t value = 0;
@@ -35,7 +35,7 @@ Acs read_acs(const SysDirectory& device) {
   return Acs::off;
 }
 
-/// "16.0 GT/s PCIe"; "Unknown" is 0.
+/// Parses "16.0 GT/s PCIe"; returns 0 for "Unknown".
 double transfers(const std::string& text) {
   double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -44,7 +44,7 @@ double transfers(const std::string& text) {
 
 std::uint32_t lanes(const SysDirectory& device, const char* file) {
   const std::int64_t value = device.number(file).value_or(0);
-  return value > 0 && value <= 32 ? static_cast<std::uint32_t>(value) : 0;  // 63 and 255 stand for unknown
+  return value > 0 && value <= 32 ? static_cast<std::uint32_t>(value) : 0;  // 63 and 255 mean unknown
 }
 
 class Survey {
@@ -82,7 +82,7 @@ class Survey {
     host_.numas.push_back({0, cpus, cache_bytes(cpus)});
   }
 
-  /// The last-level caches of these CPUs, each counted once.
+  /// Returns the size of the last-level caches of these CPUs, each cache counted once.
   std::uint64_t cache_bytes(const std::string& cpus) const {
     std::set<std::string> counted;
     std::uint64_t total = 0;
@@ -129,7 +129,7 @@ class Survey {
       note("only root may read whether PCIe bridges redirect peer traffic (ACS): not known here");
   }
 
-  /// A link is as fast at best as the slower of its two ends.
+  /// Limits the best speed of each link to that of the slower of its two ends.
   void limit_speeds() {
     for (auto& [bus_id, function] : host_.pci) {
       const auto above = host_.pci.find(function.parent_bus_id);
@@ -200,7 +200,7 @@ class Survey {
     });
   }
 
-  /// The rate of an interface that is up.
+  /// Returns the rate of a network interface; 0 if it is down.
   double gbps(const SysDirectory& nic, const std::string& name) {
     if (nic.line("operstate") == "down") return 0;
     constexpr double megabits = 1.0 / 8000;
@@ -215,7 +215,7 @@ class Survey {
     const std::string bus_id = bus_id_above(nic.sub("device").real_path());
     for (SurveyedNic& known : host_.nics)
       if (!bus_id.empty() && known.bus_id == bus_id) {
-        known.model += ", " + name;  // its verbs device is there already
+        known.model += ", " + name;  // the card's verbs device is listed already
         return;
       }
     host_.nics.push_back({.name = name,
@@ -237,7 +237,7 @@ class Survey {
     host_.nics.push_back(std::move(bond));
   }
 
-  /// The PCI function that a device is part of: "…/0000:00:03.0/virtio2" -> "0000:00:03.0".
+  /// Returns the PCI function that a device is part of: "0000:00:03.0" for "…/0000:00:03.0/virtio2".
   static std::string bus_id_above(std::string path) {
     for (; !path.empty(); path = parent_path(path))
       if (std::string bus_id = normal_bus_id(file_name(path)); !bus_id.empty()) return bus_id;

@@ -6,7 +6,8 @@
 
 namespace strait {
 
-/// What sysfs below `root` says: NUMA nodes, PCI, NICs. GPUs are those that PCI shows, in the order of their addresses.
+/// Reads from sysfs below `root`: NUMA nodes, PCI functions and NICs. GPUs are those among the PCI functions, in the
+/// order of their addresses.
 HostSurvey survey_sysfs(const std::string& root);
 
 }  // namespace strait

@@ -59,7 +59,7 @@ class Table {
     return path.bandwidth_gbps > 0 ? symbol + " " + rate_text(path.bandwidth_gbps) : symbol;
   }
 
-  /// Where a NIC meets a GPU on the way up.
+  /// Returns where the branches of a GPU and a NIC meet: "switch", "node" or "far"; with * if this is the GPU's NIC.
   std::string nearness(DeviceId rank, DeviceId nic) const {
     std::set<DeviceId> above;
     for (DeviceId id = rank; id != no_device; id = topology_.device(id).parent) above.insert(id);
@@ -120,7 +120,7 @@ class Table {
     out_ << "\n";
   }
 
-  /// The equal share of the resource on the path that is asked for most.
+  /// Returns the rate of this path while all flows run: its share of the busiest resource that it crosses.
   std::string together(const Path& path, const std::vector<Flow>& flows) const {
     const auto loads = loads_of(topology_, flows);
     if (!loads) return "-";
@@ -165,9 +165,9 @@ class Table {
   }
 
   const Topology& topology_;
-  DeviceId first_ = no_device;  ///< the host that is shown
+  DeviceId first_ = no_device;  ///< the host that is shown in full
   std::size_t hosts_ = 0;
-  std::vector<DeviceId> all_ranks_, ranks_, nics_;  ///< the latter two of that host
+  std::vector<DeviceId> all_ranks_, ranks_, nics_;  ///< of all hosts; the last two are those of the host that is shown
   std::set<P2pStatus> reasons_;
   std::set<PathKind> symbols_;
   std::ostringstream out_;

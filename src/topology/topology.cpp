@@ -13,7 +13,7 @@ tl::unexpected<Error> bad(std::string message) {
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-/// What may be plugged into what.
+/// Whether a device may be plugged into another, by their kinds.
 bool may_hold(DeviceKind parent, DeviceKind child) {
   switch (child) {
     case DeviceKind::host:
@@ -36,12 +36,12 @@ bool may_stand_alone(DeviceKind kind) {
   return kind == DeviceKind::host || kind == DeviceKind::network_switch || kind == DeviceKind::nvswitch;
 }
 
-/// Which devices a link of a kind may join.
+/// Whether a link of this kind may join the two kinds of devices.
 bool may_join(LinkKind kind, DeviceKind a, DeviceKind b) {
   const auto either = [&](DeviceKind x, DeviceKind y) { return (a == x && b == y) || (a == y && b == x); };
   switch (kind) {
     case LinkKind::pcie:
-      return true;  // checked with the tree
+      return true;  // check_link() compares it with the tree
     case LinkKind::nvlink:
       return either(DeviceKind::gpu, DeviceKind::gpu) || either(DeviceKind::gpu, DeviceKind::nvswitch);
     case LinkKind::socket:
@@ -86,7 +86,7 @@ Status Topology::check_parent(DeviceId id) const {
 }
 
 Status Topology::check_devices() {
-  constexpr std::uint32_t most_levels = 128;  // what draws and climbs goes down a level on the stack for each
+  constexpr std::uint32_t most_levels = 128;  // some functions, as in draw.cpp, are recursive over levels
   if (data_.devices.empty()) return bad("there are no devices");
   std::vector<std::uint32_t> levels;
   for (DeviceId id = 0; id < data_.devices.size(); ++id) {
@@ -174,9 +174,9 @@ Status Topology::apply_calibrations() {
   return {};
 }
 
-/// All memories of a host reach one another.
+/// Checks that all NUMA nodes of a host can reach one another.
 Status Topology::check_reachable() const {
-  std::map<DeviceId, DeviceId> first;  // NUMA node of each host
+  std::map<DeviceId, DeviceId> first;  // the first NUMA node of each host
   for (const DeviceId numa : all(DeviceKind::numa)) {
     const auto [entry, is_new] = first.emplace(host_[numa], numa);
     std::vector<ResourceId> unused;

@@ -95,7 +95,7 @@ GidType gid_type(std::uint32_t type) {
                                  : GidType::unknown;
 }
 
-/// All zeros, or a prefix without an interface: an entry that is not in use.
+/// Whether a GID table entry is unused: all zeros, or a prefix without an interface identifier.
 bool is_empty(const std::array<std::uint8_t, 16>& gid) {
   return std::all_of(gid.begin() + 8, gid.end(), [](std::uint8_t byte) { return byte == 0; });
 }
@@ -146,7 +146,7 @@ class Verbs {
     need(calls_.query_device, "ibv_query_device");
     need(calls_.query_port, "ibv_query_port");
     need(calls_.query_gid, "ibv_query_gid");
-    bind(calls_.query_gid_entry, "_ibv_query_gid_ex");  // since rdma-core 32: the others do not tell a GID's type
+    bind(calls_.query_gid_entry, "_ibv_query_gid_ex");  // since rdma-core 32; ibv_query_gid does not tell a GID's type
   }
 
   void list_devices() {
@@ -206,7 +206,7 @@ class Verbs {
       GidEntry entry{};
       entry.type = UINT32_MAX;
       if (const int status = query_gid(context, number, index, entry); status != 0) {
-        if (status == ENODATA) continue;  // an entry that is not in use
+        if (status == ENODATA) continue;  // an unused entry
         note("the GIDs of " + hca + " port " + std::to_string(number) + " are unknown from number " +
              std::to_string(index) + " on: " + (status > 0 ? std::strerror(status) : "no reason given"));
         return found;
@@ -229,7 +229,8 @@ class Verbs {
   VerbsSurvey survey_;
 };
 
-/// RoCE v2 with an IPv4 address is routed wherever IP is; v1 stays within one Ethernet.
+/// Ranks GIDs by preference. RoCE v2 with an IPv4 address is routed wherever IP is; RoCE v1 stays within one Ethernet
+/// segment.
 int rank_of(const SurveyedGid& gid) {
   if (gid.type != GidType::roce_v2) return 0;
   return gid.text.starts_with("::ffff:") ? 2 : 1;

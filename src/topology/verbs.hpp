@@ -11,7 +11,7 @@ enum class GidType : std::uint8_t { infiniband, roce_v1, roce_v2, unknown };
 struct SurveyedGid {
   std::uint32_t index = 0;
   GidType type = GidType::unknown;
-  std::string text{};  ///< as IPv6 addresses are written
+  std::string text{};  ///< in the notation of IPv6 addresses
 };
 
 struct SurveyedPort {
@@ -19,12 +19,13 @@ struct SurveyedPort {
   bool active = false;
   std::string state{};       ///< "active", "down", "initialising"
   std::string link_layer{};  ///< "InfiniBand", "Ethernet"
-  double gbps = 0;           ///< 0: verbs does not say
-  bool has_gids = false;     ///< `gids` could be read
+  double gbps = 0;           ///< 0: libibverbs does not tell
+  bool has_gids = false;     ///< whether `gids` could be read
   std::vector<SurveyedGid> gids{};
 
   bool is_ethernet() const { return link_layer == "Ethernet"; }
-  /// The GID that RDMA should use: RoCE v2 with an IPv4 address, else RoCE v2, else the first. Null: there is none.
+  /// Returns the GID that RDMA should use: RoCE v2 with an IPv4 address, else RoCE v2, else the first; null if there is
+  /// none.
   const SurveyedGid* best_gid() const;
 };
 
@@ -33,16 +34,16 @@ struct SurveyedHca {
   std::vector<SurveyedPort> ports{};
 };
 
-/// What libibverbs says, as far as it answers.
+/// What libibverbs tells, as far as it answers.
 struct VerbsSurvey {
-  bool answered = false;  ///< loaded, and gave a list of devices
+  bool answered = false;  ///< the library was loaded and gave a list of devices
   std::vector<SurveyedHca> hcas{};
-  std::vector<std::string> notes{};  ///< what it did not answer, and why
+  std::vector<std::string> notes{};  ///< what libibverbs did not answer, and why
 
   const SurveyedHca* find(const std::string& name) const;
 };
 
-/// Loads `library` for the time of the call.
+/// Asks libibverbs. `library` is loaded for the duration of the call.
 VerbsSurvey survey_verbs(const std::string& library);
 
 }  // namespace strait

@@ -3,8 +3,9 @@
 #include <array>
 #include <cstdint>
 
-/// The part of libibverbs' binary interface that is used here, stable since version 1.1: verbs.h need not be installed
-/// where Strait is built, nor the library where it runs. The tests compare it with verbs.h where that is at hand.
+/// The part of libibverbs' binary interface that Strait uses, stable since version 1.1. So verbs.h need not be
+/// installed where Strait is built, nor the library where it runs. The tests compare this with verbs.h if that is
+/// installed.
 namespace strait::verbs_abi {
 
 using Device = struct IbvDevice*;    ///< struct ibv_device*
@@ -20,7 +21,7 @@ struct DeviceAttributes {
   std::uint8_t ports;
 };
 
-/// With room to spare: later versions may know more.
+/// Larger than the struct that Strait knows, because later versions of the library may write more fields.
 struct PortAttributes {
   std::int32_t state;
   std::int32_t max_mtu;

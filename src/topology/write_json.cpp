@@ -34,14 +34,14 @@ class Writer {
     for (const MeasuredRate& record : data_.calibrations) write_calibration(record);
     for (auto& item : outside_.items()) file[item.key()] = item.value();
     for (const DeviceId host : topology_.all(DeviceKind::host)) file["hosts"].push_back(hosts_.at(host));
-    // Names from the system and from XML may be in any encoding.
+    // json_text() replaces invalid UTF-8: names from the system and from XML may be in any encoding.
     return json_text(file);
   }
 
  private:
   Json& section(DeviceId host) { return host == no_device ? outside_ : hosts_.at(host); }
 
-  /// As it is called next to `beside`.
+  /// Returns a device's name relative to the host of `beside`.
   std::string relative(DeviceId id, DeviceId beside) const {
     const std::string& full = data_.devices[id].name;
     const DeviceId host = topology_.host_of(beside);
@@ -109,7 +109,7 @@ class Writer {
 
   const Topology& topology_;
   const TopologyData& data_;
-  std::map<DeviceId, std::uint32_t> uplinks_;  ///< PCIe link of a device to its parent
+  std::map<DeviceId, std::uint32_t> uplinks_;  ///< index of the PCIe link of each device to its parent
   Json outside_ = Json::object();
   std::map<DeviceId, Json> hosts_;
 };

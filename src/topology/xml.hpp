@@ -8,7 +8,7 @@
 
 namespace strait {
 
-/// A parsed document that knows the lines of its elements.
+/// A parsed XML document that knows the lines of its elements. `text` must outlive it.
 class XmlFile {
  public:
   XmlFile(std::string_view text, std::string_view where) : text_(text), where_(where) {}
@@ -28,7 +28,7 @@ class XmlFile {
   }
 
  private:
-  /// Readers go down a level on the stack for each level of the file; this does not.
+  /// Limits the nesting: the readers are recursive, with a stack frame per level of the file. This check is not.
   struct Levels : pugi::xml_tree_walker {
     pugi::xml_node deepest{};
     bool for_each(pugi::xml_node& node) override {
@@ -39,7 +39,7 @@ class XmlFile {
     }
   };
 
-  /// "file, line 12: "
+  /// Returns a prefix for messages: "file, line 12: ".
   std::string at(std::ptrdiff_t offset) const {
     const std::string_view before = text_.substr(0, static_cast<std::size_t>(offset < 0 ? 0 : offset));
     std::size_t line = 1;
