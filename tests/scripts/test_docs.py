@@ -105,7 +105,8 @@ class Pages(unittest.TestCase):
 
     def test_times_are_those_of_the_results(self):
         looked_at = 0
-        for page in ("performance.md", "performance-without-p2p.md", "performance-hosts.md", "experiments.md"):
+        for page in ("performance.md", "performance-without-p2p.md", "performance-hosts.md", "experiments.md",
+                     "experiments-without-p2p.md", "experiments-hosts.md"):
             for section in re.split(r"(?m)^(?=##+ )", (ROOT / "docs" / page).read_text()):
                 files = sorted(set(re.findall(r"\(\.\./(perf/results/[\w.]+\.json)", section)))
                 found = {number for file in files for number in numbers(json.loads((ROOT / file).read_text()))}
