@@ -46,9 +46,6 @@ class InTime {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return !is_asking_ || is_late_; });
       if (is_asking_ || !start()) return std::nullopt;
-      is_asking_ = true;
-      is_late_ = false;
-      number = ++asked_;
       question_ = [this, promise = std::move(promise), question = std::move(question)] {
         Answer result = question();
         {
@@ -58,6 +55,9 @@ class InTime {
         changed_.notify_all();
         promise->set_value(std::move(result));
       };
+      is_asking_ = true;  // after what may throw for want of memory
+      is_late_ = false;
+      number = ++asked_;
     }
     changed_.notify_all();
     if (answer.wait_for(limit) == std::future_status::ready) return answer.get();

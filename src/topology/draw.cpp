@@ -144,7 +144,12 @@ class Drawing {
       x += 60;
     }
     width_ = std::max(x - 30, 860.0);
-    const double leaves = header + 40 + (deepest - 1) * row_height;
+    double room = 0;  // above the NUMA nodes, for arcs
+    for (const Link& link : data_.links)
+      if (link.kind == LinkKind::socket && boxes_.contains(link.upper)) room = std::max(room, arc_height(link));
+    for (auto& [id, box] : boxes_)
+      if (data_.devices[id].kind != DeviceKind::host) box.y += room;
+    const double leaves = header + 40 + room + (deepest - 1) * row_height;
     for (auto& [id, box] : boxes_)
       if (is_leaf(data_.devices[id].kind)) box.y = leaves;
     double y = leaves + box_height + 78;
@@ -154,6 +159,17 @@ class Drawing {
     for (auto& [host, count] : shown_) boxes_[host].height = y - header - 14;
     bottom_ = y + 2 * card_step;
     place_outside(y);
+  }
+
+  /// Returns how high the link of two NUMA nodes rises above them, so that it does not cross those between them: 0 for
+  /// neighbours, whose link is a straight line.
+  double arc_height(const Link& link) const {
+    const double one = boxes_.at(link.upper).x, other = boxes_.at(link.lower).x;
+    const auto between = std::count_if(boxes_.begin(), boxes_.end(), [&](const auto& entry) {
+      return data_.devices[entry.first].kind == DeviceKind::numa && entry.second.x > std::min(one, other) &&
+             entry.second.x < std::max(one, other);
+    });
+    return between == 0 ? 0 : 16 + 18 * static_cast<double>(between);
   }
 
   bool place_nvswitches(DeviceId host, double y) {
@@ -279,8 +295,16 @@ class Drawing {
   void draw_link(const Link& link) {
     const Box &upper = boxes_[link.upper], &lower = boxes_[link.lower];
     std::ostringstream path;
-    if (link.kind == LinkKind::socket) {  // a straight line between the facing sides of the two boxes
+    if (link.kind == LinkKind::socket) {
       const Box &left = upper.x < lower.x ? upper : lower, &right = upper.x < lower.x ? lower : upper;
+      if (const double height = arc_height(link); height > 0) {
+        const double control = left.y - height / 0.75;  // a cubic curve rises to three quarters of its control points
+        path << "M" << left.centre() << " " << left.y << "C" << left.centre() << " " << control << " " << right.centre()
+             << " " << control << " " << right.centre() << " " << right.y;
+        stroke(link, path.str());
+        rate_label((left.centre() + right.centre()) / 2, left.y - height + 4, link);
+        return;
+      }
       const double y = left.y + box_height / 2;
       path << "M" << left.x + left.width << " " << y << "L" << right.x << " " << y;
       stroke(link, path.str());

@@ -51,7 +51,7 @@ class NcclReader {
     host_->survey.lists_switch_ports = false;
     const pugi::xml_attribute id = node.attribute("numaid");
     if (!id) return file_.error(node, "the attribute numaid is missing");
-    // -1: NCCL found no NUMA node. Some hosts are merged with numbers of their own.
+    // -1: NCCL found no NUMA node.
     numa_ = std::max(0, id.as_int(-1));
     auto& numas = host_->survey.numas;
     if (std::any_of(numas.begin(), numas.end(), [&](const SurveyedNuma& n) { return n.number == numa_; }))

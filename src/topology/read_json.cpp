@@ -12,6 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t most_copies = 100'000;
+constexpr std::uint64_t most_lanes = 32, most_links = 10'000;
 constexpr std::size_t most_devices = 1'000'000;  // a file with more is taken for a mistake
 
 class Reader {
@@ -119,9 +120,9 @@ class Reader {
     Link link{.kind = LinkKind::pcie, .upper = parent, .lower = id};
     read_rates(fields, link);
     link.pcie.gigatransfers = fields.number_or("gt_s", 0);
-    link.pcie.lanes = static_cast<std::uint32_t>(fields.whole_or("lanes", 0));
+    link.pcie.lanes = static_cast<std::uint32_t>(fields.whole_or("lanes", 0, {0, most_lanes}));
     link.pcie.most_gigatransfers = fields.number_or("max_gt_s", 0);
-    link.pcie.most_lanes = static_cast<std::uint32_t>(fields.whole_or("max_lanes", 0));
+    link.pcie.most_lanes = static_cast<std::uint32_t>(fields.whole_or("max_lanes", 0, {0, most_lanes}));
     fields.done();
     data_.links.push_back(link);
   }
@@ -136,7 +137,7 @@ class Reader {
       link.up_gbps = link.down_gbps = fields.number("gbps");
     }
     link.latency_us = fields.number_or("us", 0);
-    link.count = static_cast<std::uint32_t>(fields.whole_or("count", 1));
+    link.count = static_cast<std::uint32_t>(fields.whole_or("count", 1, {1, most_links}));
   }
 
   void read_links(const Json& list, const Scope& scope) {

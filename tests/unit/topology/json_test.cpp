@@ -64,6 +64,11 @@ TEST(TopologyJson, MistakesNameDeviceAndRemedy) {
     EXPECT_THAT(
         error_of(host(R"({"name": "g{i}", "kind": "gpu", "parent": "numa0", "copies": )" + std::string(copies) + "}")),
         HasSubstr("\"copies\" must be a whole number from 1 to 100000"));
+  for (const char* count : {"0", "10001", "4294967297"})
+    EXPECT_THAT(
+        error_of(host(gpu, R"("links": [{"kind": "nvlink", "from": "gpu0", "to": "gpu1", "gbps": 1, "count": )" +
+                               std::string(count) + "}]")),
+        HasSubstr("\"count\" must be a whole number from 1 to 10000"));
   EXPECT_THAT(error_of(host(R"({"name": "numa1", "kind": "numa"})")), HasSubstr("no socket link"));
   EXPECT_THAT(error_of(host(gpu, R"("calibration": [{"from": "gpu0", "to": "numa0", "gbps": 5, "origin": "x"}])")),
               HasSubstr("fits no link"));
