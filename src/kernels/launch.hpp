@@ -238,9 +238,9 @@ struct RegisteredPlaces {
   std::byte* begins[most_registered][max_ranks];
 };
 
-/// An offer says where a rank lets a peer write: the low 16 bits of the registration's number, and the distance from the
-/// beginning of that registration in granules (16 bytes). It has offer_bits bits, which leaves the kernel 16 bits of a
-/// word for other uses. 0: no place can be offered.
+/// An offer says where a rank lets a peer write: the low 16 bits of the registration's number, and the distance from
+/// the beginning of that registration in granules (16 bytes). It has offer_bits bits, which leaves the kernel 16 bits
+/// of a word for other uses. 0: no place can be offered.
 inline constexpr std::uint32_t offer_bits = 48, offered_distance_bits = 32;
 inline std::uint64_t offer_of(std::uint64_t number, std::size_t distance_bytes) {
   const std::uint64_t granules = distance_bytes / 16;
