@@ -12,7 +12,7 @@ struct AddRound {
   int failed;
 };
 
-/// Waits until every peer's chunk is there, each by a thread. False: gave up.
+/// Waits until every peer's chunk has arrived, with one thread for each peer. Returns false if the block gave up.
 __device__ __forceinline__ bool await_contributions(const Add& add, std::uint32_t round, AddRound& shared) {
   const Ring& ring = add.ring;
   const std::uint32_t peer = threadIdx.x;
@@ -35,8 +35,8 @@ struct Share {
   std::uint32_t last;
 };
 
-/// Whole granules of aligned memory, in rank order: the case that must be fast. What a thread has in flight decides, so
-/// it loads for several granules before it adds.
+/// Adds whole granules of aligned memory, in rank order: the case that must be fast. The rate depends on the number of
+/// loads that a thread has in flight, so it loads several granules before it adds.
 template <DataType type, std::uint32_t ranks>
 __device__ __forceinline__ void add_whole(const Granule* const (&from)[ranks], Granule* to, const Share& share,
                                           float scale) {
@@ -46,7 +46,8 @@ __device__ __forceinline__ void add_whole(const Granule* const (&from)[ranks], G
 #pragma unroll
     for (std::uint32_t b = 0; b < batch; ++b) {
       const std::uint32_t wanted = begin + b * blockDim.x;
-      const std::uint32_t number = wanted < share.last ? wanted : begin;  // again: cheaper than to leave it out
+      // One is loaded again, which is cheaper than to leave it out.
+      const std::uint32_t number = wanted < share.last ? wanted : begin;
 #pragma unroll
       for (std::uint32_t rank = 0; rank < ranks; ++rank) values[b][rank] = from[rank][number];
     }
@@ -69,7 +70,7 @@ __device__ __forceinline__ void add_whole(const Granule* const (&from)[ranks], G
   }
 }
 
-/// A chunk that lies at `offset` of the whole and in `slot` of the windows.
+/// A chunk at `offset` of the buffers and in slot `slot` of the windows.
 struct AddedChunk {
   std::size_t offset;
   std::uint32_t slot;
@@ -80,7 +81,7 @@ __device__ __forceinline__ const Granule* window_of(const Add& add, const AddedC
   return reinterpret_cast<const Granule*>(add.windows[rank] + std::size_t{chunk.slot} * add.chunk_bytes);
 }
 
-/// Of `ranks` ranks, if that is how many there are. False: for the other ones to do.
+/// Adds whole granules if there are `ranks` ranks and memory is aligned. Otherwise returns false and does nothing.
 template <DataType type, std::uint32_t ranks>
 __device__ __forceinline__ bool add_if_whole(const Add& add, const AddedChunk& chunk, const Share& share, float scale) {
   const auto* const input = add.input + chunk.offset;
@@ -98,9 +99,9 @@ __device__ __forceinline__ bool add_if_whole(const Add& add, const AddedChunk& c
 __device__ __forceinline__ Operation operation_of(const Add& add) { return {add.op, add.type, add.ring.averaged, {}}; }
 
 inline constexpr std::uint32_t add_batch = 2;      ///< granules that a thread adds at a time
-inline constexpr std::uint32_t ranks_at_once = 4;  ///< whose granules it has in flight together
+inline constexpr std::uint32_t ranks_at_once = 4;  ///< ranks whose granules a thread loads at the same time
 
-/// Of any alignment and length, any operation and number of ranks.
+/// Adds with any alignment, length, operation and number of ranks.
 template <DataType type, bool sum_only>
 __device__ __forceinline__ void add_any(const Add& add, const AddedChunk& chunk, const Share& share) {
   const Ring& ring = add.ring;
@@ -141,12 +142,12 @@ __device__ __forceinline__ void add_any(const Add& add, const AddedChunk& chunk,
     }
 #pragma unroll
     for (std::uint32_t b = 0; b < add_batch; ++b)
-      if (begin + b * blockDim.x < share.last)  // in place, one that stores twice would add to its own sum
+      if (begin + b * blockDim.x < share.last)  // in place, storing twice would add to the thread's own sum
         output.store(numbers[b] * std::size_t{16}, valid(numbers[b]), sums[b].result(operation));
   }
 }
 
-/// This block's share of a chunk. What is not whole is left to the second way of adding.
+/// Adds this block's share of a chunk. What add_if_whole() does not add is left to add_any().
 template <DataType type, bool sum_only>
 __device__ __forceinline__ void add_share(const Add& add, const AddedChunk& chunk) {
   const std::uint32_t granules = (chunk.bytes + 15) / 16, each = (granules + gridDim.x - 1) / gridDim.x;
@@ -162,8 +163,9 @@ __device__ __forceinline__ void add_share(const Add& add, const AddedChunk& chun
   add_any<type, sum_only>(add, chunk, share);
 }
 
-/// By one thread, after a barrier behind its block's share of a chunk. The last of the blocks tells all ranks. Nobody
-/// comes to the same slot's next chunk before that: it is sent only then.
+/// Tells all ranks that a chunk has been added. Called by one thread of each block, after a barrier behind the block's
+/// share; the last block does it. No block can reach the next chunk in the same slot before, because that is only sent
+/// then.
 __device__ __forceinline__ void tell_added(const Add& add, std::uint32_t round) {
   __threadfence_system();
   std::uint32_t* const shares = add.shares_done + round % add.depth;

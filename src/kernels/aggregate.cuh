@@ -3,15 +3,16 @@
 #include "kernels/bulk_exchange.cuh"
 #include "kernels/exchange.cuh"
 
-/// The kernels of Aggregate (launch.hpp): those of an Exchange, by any protocol, but every block has a call of its own.
+/// The kernels of Aggregate (launch.hpp): as those of an Exchange, over any protocol, but each block has a call of its
+/// own.
 namespace strait::kernels {
 
-/// What a block carries out, in the place of an Exchange: a call of one hop, or one hop of a call.
+/// What a block carries out in place of an Exchange: a call of one hop, or one hop of a call.
 struct AggregatePart {
   const Ring& ring;
   const Aggregate& aggregate;
   const AggregatedCall& call;
-  bool is_second;  ///< hop
+  bool is_second;  ///< whether this is the second hop
   std::uint32_t pieces;
   std::uint32_t rounds;
   Cast cast;
@@ -28,7 +29,7 @@ __device__ __forceinline__ AggregatePart part_of(const Aggregate& aggregate, con
   return {aggregate.ring, aggregate, call, is_second, call.pieces, call.rounds, cast, call.width, both ? 1u : 0u};
 }
 
-/// Of a call's message, or of the slice of a rank.
+/// Returns the length of a call's message, or of the slice of a rank.
 __device__ __forceinline__ std::uint32_t bytes_of(const AggregatedCall& call, std::uint32_t rank) {
   if (!takes_two_hops(call)) return call.bytes;
   const std::uint32_t begin = rank * call.bytes;
@@ -66,7 +67,7 @@ __device__ __forceinline__ Minder minder_of(const AggregatePart& part) {
   return {part.ring, call.width, blockIdx.x - call.first_block, call.blocks, call.first_lane};
 }
 
-/// All calls of the launch, as if they had started one after another.
+/// Records the start of all calls of the launch, as if they had started one after another.
 __device__ __forceinline__ void mark_start(const Aggregate& aggregate, std::uint32_t collectives_before) {
   if (!is_marker()) return;
   note_begun(aggregate.ring);
@@ -81,7 +82,8 @@ __device__ __forceinline__ void mark_start(const AggregatePart& part, std::uint3
   mark_start(part.aggregate, collectives_before);
 }
 
-/// Whether this block has a call. If not, it has said so already that the launch has begun, and ended.
+/// Returns whether this block has a call. If not, it has already recorded that the launch has begun, and that the block
+/// has ended.
 __device__ __forceinline__ bool has_call(const Aggregate& aggregate) {
   if (aggregate.call_of_block[blockIdx.x] != Aggregate::no_call) return true;
   mark_start(aggregate, begin_launch(aggregate.ring));
@@ -104,8 +106,8 @@ __global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_co
   copy_aggregated<P>(part_of(aggregate, aggregate.calls[aggregate.call_of_block[blockIdx.x]]));
 }
 
-/// For every operation: what there is to add up is too little, or comes too slowly, for a kernel of sums alone to be
-/// faster. Of two hops a block passes on the sums of its own lanes, and waits for no other.
+/// For every operation: there is too little to add up, or it arrives too slowly, for a kernel with only sums to be
+/// faster. With two hops a block passes on the sums of its own lanes, and waits for no other block.
 template <class P, KernelType kind>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_reduce(const __grid_constant__ Aggregate aggregate) {
   if (!has_call(aggregate)) return;

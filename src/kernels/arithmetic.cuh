@@ -8,13 +8,13 @@
 #include "kernels/elements.cuh"
 #include "kernels/kernel_type.hpp"
 
-/// The arithmetic of base/reduce_spec.hpp on 16 bytes of elements at a time, in the GPU's instructions.
+/// The arithmetic of base/reduce_spec.hpp on 16 bytes of elements at a time, with GPU instructions.
 namespace strait::kernels {
 
 template <DataType type>
 inline constexpr int elements_per_granule = static_cast<int>(16 / sizeof(spec::ElementType<type>));
 
-/// Elements of `Bits`, which holds nothing else.
+/// Number of elements in `Bits`, which contains nothing else.
 template <DataType type, class Bits>
 inline constexpr int elements_of = static_cast<int>(sizeof(Bits) / sizeof(spec::ElementType<type>));
 
@@ -45,7 +45,7 @@ __device__ __forceinline__ void widen(const Bits& bits,
   }
 }
 
-/// Each rounded once, NaN canonical.
+/// Rounds each value once, and makes NaN canonical.
 template <DataType type, class Bits>
 __device__ __forceinline__ Bits narrow(const spec::AccumulatorType<type> (&values)[elements_of<type, Bits>]) {
   constexpr int count = elements_of<type, Bits>;
@@ -68,8 +68,8 @@ __device__ __forceinline__ Bits narrow(const spec::AccumulatorType<type> (&value
   }
 }
 
-/// The end of a sum of `averaged` contributions. Of a power of two, floats are multiplied by its reciprocal and
-/// integers shifted: the same bits in less time.
+/// Completes the average of `averaged` contributions. For a power of two, floats are multiplied by its reciprocal and
+/// integers are shifted, which gives the same bits in less time.
 template <class Accumulator, int count>
 __device__ __forceinline__ void divide(Accumulator (&sums)[count], std::uint32_t averaged) {
   const bool is_power = __popc(averaged) == 1;
@@ -91,7 +91,7 @@ __device__ __forceinline__ void divide(Accumulator (&sums)[count], std::uint32_t
   }
 }
 
-/// As narrow(), of floats none of which is NaN.
+/// As narrow(), for floats none of which is NaN.
 template <DataType type, class Bits16>
 __device__ __forceinline__ Bits16 narrow_numbers(const float (&values)[elements_per_granule<type>]) {
 #ifndef STRAIT_EMULATED_GPU
@@ -116,11 +116,11 @@ __device__ __forceinline__ Bits16 narrow_numbers(const float (&values)[elements_
 #endif
 }
 
-/// Which operation, where the kernel does not know when it is compiled.
+/// The operation, where the kernel does not know it at compile time.
 struct Operation {
   ReduceOp op;
   DataType type;
-  std::uint32_t averaged;  ///< contributions, which an average divides by
+  std::uint32_t averaged;  ///< number of contributions, by which an average divides
   PremulScalar premul_scalar;
 };
 
@@ -133,9 +133,10 @@ __device__ __forceinline__ spec::ElementType<type> element_of(const PremulScalar
 }
 
 template <class Bits16>
-__device__ Bits16 contribution_of_others(const Bits16& bits, const Operation& operation);  // other_types.cuh
+__device__ Bits16 contribution_of_others(const Bits16& bits, const Operation& operation);  // defined in other_types.cuh
 
-/// What a rank contributes of its input: all but premul_sum take it as it is, which multiplies by this rank's scalar.
+/// Returns what a rank contributes of its input: the input as it is, or, for premul_sum, multiplied by this rank's
+/// scalar.
 template <DataType type, bool sum_only, class Bits16>
 __device__ __forceinline__ Bits16 contribution(const Bits16& bits, const Operation& operation) {
   if (sum_only || operation.op != ReduceOp::premul_sum) return bits;
@@ -152,8 +153,8 @@ __device__ __forceinline__ Bits16 contribution(const Bits16& bits, const Operati
   }
 }
 
-/// A reduction in progress over one granule. `sum_only`: nothing but ReduceOp::sum, which most calls are. Of
-/// other_types: other_types.cuh.
+/// A reduction in progress over one granule. `sum_only`: only for ReduceOp::sum, as most calls are. For other_types see
+/// other_types.cuh.
 template <DataType type, bool sum_only, class Bits16>
 class Reduction {
   using Accumulator = spec::AccumulatorType<type>;
@@ -193,7 +194,8 @@ class Reduction {
     }
     return narrow<type, Bits16>(values_);
   }
-  /// Of a sum, what changes nothing that it is added to: of floats minus zero, for zero would take its sign.
+  /// Returns what changes nothing when it is added to a sum: for floats minus zero, because plus zero would turn minus
+  /// zero into plus zero.
   static __device__ __forceinline__ Bits16 neutral() {
     using Element = spec::ElementType<type>;
     constexpr std::uint64_t sign = std::is_integral_v<Element> ? 0 : std::uint64_t{1} << (8 * sizeof(Element) - 1);

@@ -4,39 +4,39 @@
 #include "kernels/bulk_two_hop.cuh"
 #include "kernels/codec.cuh"
 
-/// The kernels of EncodedExchange and EncodedTwoHop (launch.hpp): what goes into a slot is encoded on its way, and what
-/// comes out of one is decoded, so that nothing is encoded in memory of its own, and links carry all the while. As
-/// bulk_exchange.cuh and bulk_two_hop.cuh, but for what warps do with chunks.
+/// The kernels of EncodedExchange and EncodedTwoHop (launch.hpp). Data is encoded as it goes into a slot, and decoded
+/// as it comes out of one, so no separate memory is needed for encoded data, and links are busy all the time. They
+/// differ from bulk_exchange.cuh and bulk_two_hop.cuh only in what warps do with chunks.
 namespace strait::kernels {
 
 __device__ __forceinline__ std::uint32_t unit_bytes(const EncodedExchange& call) { return call.encoding.element_bytes; }
 __device__ __forceinline__ std::uint32_t unit_bytes(const EncodedTwoHop& call) { return call.encoding.element_bytes; }
 
-/// The runs of a chunk of so many elements.
+/// The runs of a chunk with this many elements.
 struct Runs {
   std::uint32_t elements;
 
   __device__ __forceinline__ std::uint32_t count() const {
     return (elements + wire::granular_run_elements - 1) / wire::granular_run_elements;
   }
-  /// Of one of them: how many elements exist.
+  /// Returns how many elements of a run exist.
   __device__ __forceinline__ std::uint32_t valid(std::uint32_t run) const {
     const std::uint32_t left = elements - run * wire::granular_run_elements;
     return left < wire::granular_run_elements ? left : wire::granular_run_elements;
   }
-  /// Whether one is whole, and lies as granules do.
+  /// Returns whether a run is whole and aligned like granules.
   __device__ __forceinline__ bool is_granules(std::uint32_t run, const std::byte* at) const {
     return valid(run) == wire::granular_run_elements && are_granules(0, at);
   }
 };
 
-/// Deals the runs of several chunks to the warps of a block. A chunk begins with the warp after the one that ended the
-/// last chunk.
+/// Deals the runs of several chunks to the warps of a block. The first run of a chunk goes to the warp after the one
+/// that got the last run of the previous chunk.
 class RunDealer {
  public:
   __device__ RunDealer() : warps_(blockDim.x / warp_threads), next_(threadIdx.x / warp_threads) {}
-  /// use(run, load(run)) for this warp's runs, of which the next `ahead` ones are loaded while one is used: what one
-  /// load takes is most of the time.
+  /// Calls use(run, load(run)) for each run of this warp. While one run is used, the next `ahead` runs are being
+  /// loaded, because a load takes most of the time.
   template <int ahead, class Load, class Use>
   __device__ __forceinline__ void deal(std::uint32_t runs, Load&& load, Use&& use) {
     using Loaded = decltype(load(next_));
@@ -57,7 +57,7 @@ class RunDealer {
 
  private:
   const std::uint32_t warps_;
-  std::uint32_t next_;  ///< of this warp, counted from the beginning of the chunk
+  std::uint32_t next_;  ///< next run of this warp, counted from the beginning of the chunk
 };
 
 /// What a launch does with runs.
@@ -68,8 +68,8 @@ class Coder {
   using Codes = typename RunOf::Codes;
   __device__ explicit Coder(const Call& call) : call_(call) {}
 
-  /// Sends `count` chunks. `own`: what is sent is this rank's own part, too, and lies there as the input does in its
-  /// buffer, which begins at `input`; or null.
+  /// Sends `count` chunks. `own`: if not null, this rank keeps what it sends as well, at `own` plus the chunk's offset
+  /// from `input`.
   __device__ __forceinline__ void send(const Outgoing* chunks, std::uint32_t count, std::byte* own = nullptr,
                                        const std::byte* input = nullptr) const {
     RunDealer dealer;
@@ -96,7 +96,7 @@ class Coder {
           [&](std::uint32_t run, const Codes& codes) { keep(codes, chunk.destination, runs, run); });
     }
   }
-  /// What a rank keeps of its own, on each of the block's lanes.
+  /// Stores what a rank keeps of its own data, on each of the block's lanes.
   __device__ __forceinline__ void take_own(const Own* own) const {
     RunDealer dealer;
     for (std::uint32_t nth = 0; nth < call_.width; ++nth) {
@@ -109,8 +109,8 @@ class Coder {
           });
     }
   }
-  /// Adds up what all ranks contribute to this rank's own part, on each of the block's lanes. `incoming`: by lane and
-  /// position. `use(nth, runs, run, sums)` takes the sums of a run.
+  /// Adds up what all ranks contribute to this rank's own part, on each of the block's lanes. `incoming` is indexed by
+  /// lane and position. `use(nth, runs, run, sums)` receives the sums of a run.
   template <class Use>
   __device__ __forceinline__ void sum(const Own* own, const Incoming* incoming, Use&& use) const {
     RunDealer dealer;
@@ -138,7 +138,7 @@ class Coder {
   }
 
   __device__ __forceinline__ const RunOf& lane() const { return lane_; }
-  /// Stores a run of what begins at `to`.
+  /// Stores one of the runs that begin at `to`.
   __device__ __forceinline__ void store(const float (&values)[lane_elements], std::byte* to, const Runs& runs,
                                         std::uint32_t run) const {
     std::byte* const at = to + std::size_t{run} * RunOf::user_bytes;
@@ -162,17 +162,17 @@ class Coder {
   static constexpr std::uint32_t loaded_peers = 1;
   struct Contributions {
     Bits mine;
-    Codes theirs[loaded_peers];  ///< of the first ones, by position
+    Codes theirs[loaded_peers];  ///< of the first peers, by position
   };
 
-  /// What this rank contributes is loaded early where that is simple.
+  /// Returns whether this rank's contribution is loaded in advance, which is done where it is simple.
   __device__ __forceinline__ bool loads_early(const std::byte* source, const Runs& runs, std::uint32_t run) const {
     return runs.is_granules(run, source) && call_.encoding.residual == nullptr;
   }
   __device__ __forceinline__ Bits load(const std::byte* source, const Runs& runs, std::uint32_t run) const {
     return loads_early(source, runs, run) ? lane_.load(source + std::size_t{run} * RunOf::user_bytes) : Bits{};
   }
-  /// Of a run of what begins at `source`, of which `bits` are what load() gave.
+  /// Returns the codes of one of the runs that begin at `source`; `bits` is what load() returned for it.
   __device__ __forceinline__ Codes contribution(const Bits& bits, const std::byte* source, const Runs& runs,
                                                 std::uint32_t run) const {
     if (!loads_early(source, runs, run)) {
@@ -185,7 +185,7 @@ class Coder {
     if (call_.encoding.premultiplies) premultiply<type>(call_.premul_scalar, values);
     return Codes::of(values);
   }
-  /// Of any run, whose residual is brought up to date.
+  /// Returns the codes of any run, and updates its residual.
   __device__ static Codes any_contribution(const Call& call, const std::byte* elements, std::uint32_t valid) {
     const RunOf lane;
     float values[lane_elements];
@@ -208,7 +208,7 @@ class Coder {
     if (!is_nan(codes.scale)) floats.store(residual, valid, carried);
     return codes;
   }
-  /// In rank order.
+  /// Adds up contributions in rank order.
   __device__ __forceinline__ void add_up(const Codes& own, const Contributions& all, const Incoming* chunks,
                                          std::uint32_t run, float (&sums)[lane_elements]) const {
     const Ring& ring = call_.ring;
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(max_threads, 1) encoded_exchange_sum(const __g
   });
 }
 
-/// An all-reduce: all ranks keep what is sent of the sum, the one that took it too.
+/// An all-reduce. All ranks keep the sum as it is sent (decoded from its codes), including the rank that computed it.
 template <WireFormat format, DataType type>
 __global__ void __launch_bounds__(max_threads, 1) encoded_two_hop_sum(const __grid_constant__ EncodedTwoHop call) {
   auto& shared = shared_memory<BulkTwoHopRound>();

@@ -13,21 +13,22 @@
 #include "kernels/minder.cuh"
 #include "kernels/stagger.cuh"
 
-/// The kernels of Exchange (launch.hpp) in bulk: one hop, as a copy and as a reduction. A block serves several lanes
+/// The kernels of Exchange (launch.hpp) in bulk: one hop, as a copy and as a reduction. A block may serve several lanes
 /// (minder.cuh).
 namespace strait::kernels {
 
-/// What the threads of a block share in a round of an exchange: for each of its lanes, chunks by the position of their
-/// peer (position_of).
+/// What the threads of a block share in a round of an exchange. For each of the block's lanes, chunks are indexed by
+/// the position of their peer (position_of()).
 struct BulkExchangeRound {
   Outgoing outgoing[max_width * max_ranks];
   Incoming incoming[max_width * max_ranks];
   Own own[max_width];
   int failed;
-  Outgoing first[max_ranks];  ///< what the first round sends: where from, and how much
+  Outgoing first[max_ranks];  ///< what the first round sends: only the source and the length
 };
 
-/// By the thread that looks after a peer on the block's first lane: what its first chunk is.
+/// Sets the source and the length of a peer's first chunk. Called by the thread that manages the peer on the block's
+/// first lane.
 template <class Call>
 __device__ __forceinline__ void name_first(const Call& exchange, const Message& send, const Minder& minder,
                                            BulkExchangeRound& shared) {
@@ -36,7 +37,7 @@ __device__ __forceinline__ void name_first(const Call& exchange, const Message& 
   shared.first[minder.position].source = send.data + offset * unit_bytes(exchange);
 }
 
-/// By the thread that looks after a peer: what this round sends it.
+/// Sets what this round sends to a peer, and claims the slot. Called by the thread that manages the peer.
 template <class Call>
 __device__ __forceinline__ void prepare_send(const Call& exchange, const Message& send, Lane<Bulk>& lane,
                                              const Minder& minder, std::uint32_t round, BulkExchangeRound& shared) {
@@ -53,7 +54,8 @@ __device__ __forceinline__ void prepare_send(const Call& exchange, const Message
   }
 }
 
-/// Likewise, what comes from it, or of this rank's own.
+/// Sets what this round receives from a peer, or what this rank copies or reduces of its own. Called by the same
+/// thread.
 template <class Call>
 __device__ __forceinline__ void prepare_receive(const Call& exchange, const Message& send, const Message& receive,
                                                 Lane<Bulk>& lane, const Minder& minder, std::uint32_t round,
@@ -68,7 +70,7 @@ __device__ __forceinline__ void prepare_receive(const Call& exchange, const Mess
   }
 }
 
-/// Before any thread takes what comes in the first round.
+/// Sets that nothing is received, for the rounds before receiving begins.
 __device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchangeRound& shared) {
   if (!minder.has_peer) {
     shared.own[minder.nth].bytes = 0;
@@ -77,10 +79,11 @@ __device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchan
   }
 }
 
-/// `Call`: an Exchange, or what stands for one. `send_chunks(count)` sends `shared.outgoing`, `combine()` takes what
-/// comes; false: gave up. What is sent is a round or more (Exchange::lead) ahead of what is taken, so that a block's
-/// reads do not wait for its writes to get through: in place, what comes overwrites what was sent in a round before.
-/// False, to all threads: gave up.
+/// Carries out an exchange in bulk. `Call` is an Exchange or a type with the same interface (exchange_call.cuh).
+/// `send_chunks(count)` sends `shared.outgoing`; `combine()` processes what is received, and returns false if it gave
+/// up. Sending is Exchange::lead rounds ahead of receiving, so that the reads of a block do not wait for its writes to
+/// arrive; in place, received data overwrites what an earlier round has sent. Returns false, to all threads, if the
+/// block gave up.
 template <class Call, class SendChunks, class Combine>
 __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExchangeRound& shared,
                                                   SendChunks&& send_chunks, Combine&& combine) {
@@ -88,7 +91,7 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
   const Ring& ring = exchange.ring;
   const Minder minder = minder_of(exchange);
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
-  // What the arguments alone decide comes before the wait, while the launch before this one still runs.
+  // What depends only on the arguments precedes the wait, while the previous launch still runs.
   const Message send = message_to(exchange, minder.peer), receive = message_from(exchange, minder.peer);
   Lane<Bulk> lane(ring, minder.peer, exchange.cast, minder.lane);
   if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
@@ -151,7 +154,8 @@ __device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operatio
   return run_bulk_exchange(exchange, shared, send_chunks, [&] {
     const auto pass_on = [](std::uint32_t, const Segment&, const auto&) {};
     if (sum_all<type>(ring, shared.own, shared.incoming, width, exchange.pieces, operation, true, pass_on)) return true;
-    // Not of a group's calls, which are short, nor of types that have kernels of their own, which keep up without.
+    // Not for the calls of a group, which are short, nor for types that have kernels of their own, which are fast
+    // enough without it.
     if constexpr (std::is_same_v<Call, Exchange> && type == other_types)
       if (combine_all(ring, shared.own, shared.incoming, width, exchange.pieces, operation)) return true;
     for (std::uint32_t nth = 0; nth < width; ++nth) {
@@ -166,7 +170,7 @@ __device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operatio
   });
 }
 
-/// A template only so that a header may hold it.
+/// A template only so that a header may define it.
 template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) bulk_exchange_copy(const __grid_constant__ Exchange exchange) {
   bulk_copy(exchange, shared_memory<BulkExchangeRound>());

@@ -4,9 +4,9 @@
 #include "kernels/first_push.cuh"
 #include "kernels/offered_messages.cuh"
 
-/// The kernel of an Exchange (launch.hpp) in bulk that consists of messages which do not depend on one another, as
-/// those of a group of sends and receives: each goes on as its own peer does. A peer that makes its calls one after
-/// another may take all of a message before it sends the first byte of another, or first serve a third rank.
+/// The kernel of an Exchange (launch.hpp) in bulk whose messages do not depend on one another, as those of a group of
+/// sends and receives: each message progresses as its own peer does. A peer that makes its calls one after another may
+/// receive all of a message before it sends the first byte of another one, or serve a third rank first.
 namespace strait::kernels {
 
 template <class Messages>
@@ -28,7 +28,7 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
   const std::uint32_t before = begin_launch(ring);
   first.prefetch();
   std::conditional_t<are_offered, OfferedWay, Way> sent, taken;
-  taken.is_late = true;  // what has just begun has not come yet
+  taken.is_late = true;  // what has just begun cannot have arrived yet
   const auto fail = [&] {
     shared.failed = 1;
     store_progress(shared.failed_or_ready, 1);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
   tell_finished(ring);
 }
 
-/// Templates only so that a header may hold them.
+/// Templates only so that a header may define them.
 template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) bulk_messages(const __grid_constant__ Exchange exchange) {
   run_messages(exchange);

@@ -2,17 +2,19 @@
 
 #include "kernels/bulk_exchange.cuh"
 
-/// A round of messages in bulk which do not depend on one another (bulk_messages.cuh).
+/// A round of messages in bulk that do not depend on one another (bulk_messages.cuh).
 namespace strait::kernels {
 
 struct BulkMessagesRound : BulkExchangeRound {
-  std::uint32_t failed_or_ready;  ///< something moves in this round, or nothing ever will: no more waiting
+  /// Something moves in this round, or nothing ever will (a thread has failed): the other threads stop waiting.
+  std::uint32_t failed_or_ready;
 };
 
-/// How far the thread that looks after a message has come on its lane.
+/// How far a message has come on a lane, as its thread knows.
 struct Way {
   std::uint32_t round = 0;
-  bool is_late = false;  ///< it was waited for in vain, and is no longer where others can go on
+  /// The message was waited for in vain, and is no longer waited for if other messages can move.
+  bool is_late = false;
 
   __device__ std::uint32_t next(const Message& message, std::uint32_t lane, std::size_t& offset) const {
     return chunk_of(message, lane, round, offset);
@@ -23,12 +25,14 @@ struct Way {
   }
 };
 
-/// How often a thread looks for what is not there yet before others go on without. A round costs some microseconds
-/// besides its bytes, so that one for what is sent and what comes costs less than two; each look takes about one.
+/// How often a thread looks for data that has not arrived before the block proceeds without it. A round costs some
+/// microseconds besides its bytes, so one round that both sends and receives costs less than two; each look takes about
+/// one microsecond.
 inline constexpr std::uint32_t looks_in_time = 16;
 
-/// By each thread that looks after a peer, what it sends to it and takes from it in the coming round: of each no more
-/// than a chunk, and only what can move at once. Waits until there is something in the block; false: gave up.
+/// Sets what the coming round sends to a peer and receives from it: at most one chunk each, and only what can move at
+/// once. Called by each thread that manages a peer. Waits until the block has something to move. Returns false if the
+/// thread gave up.
 __device__ __forceinline__ bool prepare_messages(const Exchange& exchange, const Message& send, const Message& receive,
                                                  Lane<Bulk>& lane, const Minder& minder, Way& sent, Way& taken,
                                                  BulkMessagesRound& shared) {
@@ -62,7 +66,7 @@ __device__ __forceinline__ bool prepare_messages(const Exchange& exchange, const
   return true;
 }
 
-/// Likewise, of what stays on this rank.
+/// Does the same for what stays on this rank.
 __device__ __forceinline__ void prepare_own(const Message& send, const Message& receive, const Minder& minder,
                                             Way& taken, BulkMessagesRound& shared) {
   std::size_t offset = 0;

@@ -9,12 +9,12 @@
 #include "kernels/minder.cuh"
 #include "kernels/stagger.cuh"
 
-/// The kernels of TwoHop (launch.hpp) in bulk: as a copy and as a reduction. A block serves several lanes (minder.cuh).
-/// What an iteration writes is published at its end, with one fence.
+/// The kernels of TwoHop (launch.hpp) in bulk, as a copy and as a reduction. A block may serve several lanes
+/// (minder.cuh). What an iteration writes is published at its end, with one fence.
 namespace strait::kernels {
 
-/// What the threads of a block share in one iteration: for each of its lanes, chunks by the position of their peer
-/// (position_of).
+/// What the threads of a block share in one iteration. For each of the block's lanes, chunks are indexed by the
+/// position of their peer (position_of()).
 struct BulkTwoHopRound {
   Outgoing contributions_out[max_width * max_ranks];
   Outgoing results_out[max_width * max_ranks];
@@ -24,8 +24,8 @@ struct BulkTwoHopRound {
   int failed;
 };
 
-/// Of which peer, lane and hops a thread looks after. Results that are a multicast have lanes of their own, and
-/// threads: what comes of both hops is waited for side by side.
+/// Which peer, which lane and which hops a thread manages. Multicast results have lanes of their own, and threads of
+/// their own, so that a block waits for the data of both hops at the same time.
 struct BulkHopMinder : Minder {
   bool contributions, results;
   template <class Call>
@@ -37,7 +37,8 @@ struct BulkHopMinder : Minder {
   }
 };
 
-/// By the thread that looks after a peer. `Call`: a TwoHop, or what stands for one. False: gave up.
+/// Prepares an iteration for a peer. Called by the thread that manages the peer. `Call` is a TwoHop or a type with the
+/// same interface. Returns false if it gave up.
 template <class Call>
 __device__ __forceinline__ bool prepare(const Call& call, Lane<Bulk>& lane, const BulkHopMinder& minder, int iteration,
                                         BulkTwoHopRound& shared) {
@@ -92,8 +93,8 @@ class PassOn {
   std::uint32_t peers_;
 };
 
-/// With the chunks of all of the block's lanes: `contribute()` sends contributions, `reduce()` reduces them (false:
-/// gave up), `take()` takes results.
+/// Carries out two hops with the chunks of all of the block's lanes. `contribute()` sends contributions, `reduce()`
+/// reduces them (and returns false if it gave up), `take()` takes results to where they belong.
 template <class Call, class Contribute, class Reduce, class Take>
 __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRound& shared, Contribute&& contribute,
                                                  Reduce&& reduce, Take&& take) {
@@ -130,7 +131,7 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
   tell_finished(ring);
 }
 
-/// Passes on a chunk that came to the nth lane; `keep(segment, values)` keeps it.
+/// Passes on a chunk that arrived on the nth lane; `keep(segment, values)` stores it on this rank.
 template <class Keep>
 __device__ __forceinline__ CopyDealer relay_chunk(CopyDealer dealer, std::uint32_t nth, const std::byte* slot,
                                                   std::uint32_t bytes, const PassOn& pass_on, const Keep& keep) {
@@ -143,7 +144,7 @@ __device__ __forceinline__ CopyDealer relay_chunk(CopyDealer dealer, std::uint32
   return dealer;
 }
 
-/// Likewise what came from the one contributor on all lanes, and keeps it if this rank is a receiver.
+/// Passes on what the one contributor has sent, on all lanes, and keeps it if this rank is a receiver.
 __device__ __forceinline__ void relay(const TwoHop& call, const BulkTwoHopRound& shared, std::uint32_t contributor) {
   const std::uint32_t peers = call.ring.ranks - 1, position = position_of(contributor, call.ring.rank, call.ring.ranks);
   const bool keeps = has(call.receivers, call.ring.rank);
@@ -167,7 +168,7 @@ __device__ __forceinline__ void relay(const TwoHop& call, const BulkTwoHopRound&
   }
 }
 
-/// A template only so that a header may hold it.
+/// A template only so that a header may define it.
 template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid_constant__ TwoHop call) {
   auto& shared = shared_memory<BulkTwoHopRound>();

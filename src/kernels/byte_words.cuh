@@ -5,7 +5,7 @@
 #include "kernels/elements.cuh"
 #include "kernels/primitives.cuh"
 
-/// Elements of 8 bits, four in a word.
+/// Arithmetic on elements of 8 bits, four in a word.
 namespace strait::kernels {
 
 __device__ constexpr bool is_one_of_float8(DataType type) {
@@ -13,7 +13,7 @@ __device__ constexpr bool is_one_of_float8(DataType type) {
 }
 template <DataType type>
 inline constexpr bool is_float8 = is_one_of_float8(type);
-/// Calls `function.template operator()<type>()` if it is one of them. False: it is not.
+/// Calls `function.template operator()<type>()` if `type` is one of the 8-bit floats; otherwise returns false.
 template <class F>
 __device__ __forceinline__ bool visit_float8(DataType type, F&& function) {
   if (type == DataType::float8_e4m3)
@@ -28,20 +28,20 @@ __device__ __forceinline__ bool visit_float8(DataType type, F&& function) {
 template <DataType type>
 inline constexpr bool is_integer8 = type == DataType::int8 || type == DataType::uint8;
 
-/// Integers, each of which wraps by itself.
+/// Adds integers, each of which wraps around by itself.
 __device__ __forceinline__ std::uint32_t add_bytes(std::uint32_t a, std::uint32_t b) {
   constexpr std::uint32_t signs = 0x80808080;
   return ((a & ~signs) + (b & ~signs)) ^ ((a ^ b) & signs);
 }
 
-/// Of each two, the less or the greater one, by integer arithmetic on all of a word: a conversion of one float takes as
-/// long.
+/// Returns the lesser or the greater of each two elements. It uses integer arithmetic on the whole word, which takes as
+/// long as converting a single float.
 template <DataType type, ReduceOp op>
 __device__ __forceinline__ std::uint32_t extreme_bytes(std::uint32_t a, std::uint32_t b) {
   static_assert(sizeof(spec::ElementType<type>) == 1 && (op == ReduceOp::min || op == ReduceOp::max));
   constexpr std::uint32_t signs = 0x80808080, ones = 0x01010101;
-  const auto mask_of = [](std::uint32_t sign) { return (sign << 1) - (sign >> 7); };  // of whole bytes
-  std::uint32_t a_key = a, b_key = b;  // in the order of signed integers: -0 is less than 0
+  const auto mask_of = [](std::uint32_t sign) { return (sign << 1) - (sign >> 7); };  // masks of whole bytes
+  std::uint32_t a_key = a, b_key = b;  // ordered like signed integers: -0 is less than 0
   if constexpr (is_float8<type>) {
     const auto key_of = [](std::uint32_t word) { return word ^ ((word & signs) - ((word & signs) >> 7)); };
     a_key = key_of(a);
@@ -62,7 +62,7 @@ __device__ __forceinline__ std::uint32_t extreme_bytes(std::uint32_t a, std::uin
   }
 }
 
-/// What combines words as they are: partial results are elements.
+/// Operations that combine words directly, because partial results are elements of the type.
 template <DataType type, ReduceOp op>
 inline constexpr bool is_word_operation = sizeof(spec::ElementType<type>) == 1 &&
                                           (op == ReduceOp::min || op == ReduceOp::max ||
@@ -77,11 +77,12 @@ __device__ __forceinline__ std::uint32_t combine_bytes(std::uint32_t a, std::uin
 }
 
 #if !defined(STRAIT_EMULATED_GPU) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-#define STRAIT_CONVERTS_FLOAT8  // by instructions, two at a time
+#define STRAIT_CONVERTS_FLOAT8  // with instructions for two values at a time
 #endif
 
-/// Two of them as float16, which has them all: e5m2 is its upper byte, and e4m3 a part of its bits with another
-/// exponent, which is left as it is but where the GPU has an instruction for it.
+/// Converts two elements to float16, which can represent all of them. An e5m2 is the upper byte of a float16. The bits
+/// of an e4m3 are part of a float16's with another exponent bias; the bias is left uncorrected unless the GPU has an
+/// instruction for the conversion.
 template <DataType type>
 __device__ __forceinline__ std::uint32_t halves_of(std::uint32_t bytes) {
 #ifdef STRAIT_CONVERTS_FLOAT8
@@ -95,7 +96,7 @@ __device__ __forceinline__ std::uint32_t halves_of(std::uint32_t bytes) {
   return type == DataType::float8_e4m3 ? (halves & 0x80008000) | (halves >> 1 & 0x3f803f80) : halves;
 }
 
-/// Floats. Of a NaN, any NaN.
+/// Converts to floats. A NaN becomes some NaN.
 template <DataType type>
 __device__ __forceinline__ void widen_bytes(std::uint32_t word, float (&values)[4]) {
 #pragma unroll
@@ -116,18 +117,20 @@ __device__ __forceinline__ void widen_bytes(std::uint32_t word, float (&values)[
   }
 }
 
-/// Each rounded once, NaN canonical.
+/// Rounds each value once, and makes NaN canonical.
 template <DataType type>
 STRAIT_NOINLINE __device__ std::uint32_t round_any_bytes(float a, float b, float c, float d) {
   const auto bits = [](float value) { return std::uint32_t{store_element<type>(value).bits}; };
   return bits(a) | bits(b) << 8 | bits(c) << 16 | bits(d) << 24;
 }
-/// Likewise. The GPU's instructions make the greatest number of what should be infinity, and another NaN.
+/// As round_any_bytes(). The GPU's instructions alone would turn what should be infinity into the greatest number, and
+/// make another NaN.
 template <DataType type>
 __device__ __forceinline__ std::uint32_t round_bytes(float a, float b, float c, float d) {
 #ifdef STRAIT_CONVERTS_FLOAT8
   constexpr bool is_e4m3 = type == DataType::float8_e4m3;
-  constexpr float least_rounded_up = is_e4m3 ? 464 : 61440;  // to what is no number; in e4m3, this is still one
+  // From here on values round to what is not a number; in e4m3 this value itself still is one.
+  constexpr float least_rounded_up = is_e4m3 ? 464 : 61440;
   const auto is_number = [](float value) { return fabsf(value) < least_rounded_up; };
   if (is_number(a) && is_number(b) && is_number(c) && is_number(d)) {
     const auto round = [](float low, float high) {

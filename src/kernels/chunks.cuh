@@ -8,14 +8,15 @@
 
 /// Which chunk a lane moves in a round of an Exchange or a TwoHop (launch.hpp).
 ///
-/// Of two hops, a lane's rounds overlap: while round t is contributed, round t - 1 is reduced and round t - 2 received,
-/// so that no step waits for a message that its peer has only now begun. (One round alone has nothing to overlap with.)
+/// With two hops, the rounds of a lane overlap: while round t is contributed, round t - 1 is reduced and round t - 2 is
+/// received, so no step waits for a message that its peer has only just begun to send. (A single round has nothing to
+/// overlap with.)
 ///
-/// Between two ranks, slots follow in the order contribution(0), contribution(1), result(0), contribution(2),
-/// result(1)..., which writer and reader count alike. Four slots hold what an iteration and its successor write.
+/// Between two ranks, slots are used in the order contribution(0), contribution(1), result(0), contribution(2),
+/// result(1)..., which writer and reader count alike. Four slots hold what an iteration and the next one write.
 namespace strait::kernels {
 
-/// chunk_at(): the length of the chunk, and where it lies.
+/// Returns the length of the chunk that chunk_at() names, and sets its `offset`.
 __device__ __forceinline__ std::uint32_t chunk_of(const Message& message, std::uint32_t lane, std::uint32_t round,
                                                   std::size_t& offset) {
   const Chunk chunk = chunk_at(message, lane, round);
@@ -25,7 +26,8 @@ __device__ __forceinline__ std::uint32_t chunk_of(const Message& message, std::u
 
 __device__ __forceinline__ bool has(std::uint32_t set, std::uint32_t rank) { return (set >> rank & 1) != 0; }
 
-/// A lane's chunk in a round of `owner`'s slice, and where it lies in the message. Round numbers below 0 have none.
+/// Returns the length of a lane's chunk in a round of `owner`'s slice, and sets its `offset` in the message. Negative
+/// rounds have no chunk.
 __device__ __forceinline__ std::uint32_t slice_chunk_of(const TwoHop& call, std::uint32_t lane, std::uint32_t owner,
                                                         int round, std::size_t& offset) {
   if (!has(call.owners, owner)) return 0;

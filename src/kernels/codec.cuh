@@ -8,15 +8,16 @@
 #include "kernels/launch.hpp"
 #include "kernels/user_bytes.cuh"
 
-/// A wire format on the way from the user's memory into a slot, and back: a warp has a granular run of four blocks, in
-/// a slot the codes of all four, and then their scales. Eight neighbouring threads share a block; each has sixteen
-/// elements, whose codes are neighbours: a granule, or half of one.
+/// Encodes data on its way from user memory into a slot, and decodes it on the way back. A warp handles a granular run
+/// of four blocks; in the slot it consists of the codes of all four blocks, followed by their scales. Eight
+/// neighbouring threads share a block. Each has sixteen elements, whose codes are contiguous: one granule, or half of
+/// one.
 namespace strait::kernels {
 
-inline constexpr int lane_elements = 16;  ///< of a thread, in each run
+inline constexpr int lane_elements = 16;  ///< elements of a thread in each run
 
-/// By a whole warp: the scale of the block that so many neighbouring threads share, by each of them, of the values that
-/// it has.
+/// Returns the scale of a block that `lanes` neighbouring threads share; each passes its own values. Called by a whole
+/// warp.
 template <WireFormat format, std::uint32_t lanes, int count>
 __device__ __forceinline__ float scale_of_lanes(const float (&values)[count]) {
   std::uint32_t largest = 0;
@@ -33,8 +34,8 @@ __device__ __forceinline__ float scale_of_lanes(const float (&values)[count]) {
   return wire::scale_of<format>(largest);
 }
 
-/// The codes of a thread's elements of a block, and the block's scale. Elements are two halves of neighbours, and so
-/// are codes, a word each; int4 has a byte for two elements, one of each half.
+/// The codes of a thread's elements of a block, and the scale of the block. The elements are two halves of contiguous
+/// elements. Each half has a word of codes; int4 has a byte for two elements, one of each half.
 template <WireFormat format, class Word>
 struct Codes {
   static constexpr int half = sizeof(Word), elements = 2 * half;
@@ -43,14 +44,14 @@ struct Codes {
   Word bits[words];
   float scale;
 
-  /// By a whole warp.
+  /// Called by a whole warp.
   __device__ __forceinline__ static Codes of(const float (&values)[elements]) {
     Codes codes{{}, scale_of_lanes<format, lanes>(values)};
     const float inverse = wire::inverse_of(codes.scale);
     if (!is_nan(codes.scale)) codes.set(values, inverse);
     return codes;
   }
-  /// Of all elements, but for which NaN (wire::inner_value_of).
+  /// Returns the values of all elements, except for NaN (see wire::inner_value_of()).
   __device__ __forceinline__ void get(float (&values)[elements]) const {
     if constexpr (format == WireFormat::fp8) {
 #pragma unroll
@@ -91,7 +92,7 @@ struct Codes {
   }
 };
 
-/// What this thread has of every run.
+/// What this thread handles of every run.
 template <WireFormat format, DataType type>
 class RunLane {
  public:
@@ -109,7 +110,7 @@ class RunLane {
 
   __device__ RunLane() : lane_(threadIdx.x % 32) {}
 
-  /// Of a whole run that begins at `elements`, aligned to 16 bytes.
+  /// For a whole run at `elements`, which must be aligned to 16 bytes.
   __device__ __forceinline__ Bits load(const std::byte* elements) const {
     Bits bits;
 #pragma unroll
@@ -132,7 +133,7 @@ class RunLane {
         store_plain(elements + offset_of(half, i),
                     narrow<type, Granule>(granule_of(values, half * granules_of_half + i)));
   }
-  /// The values of codes, of which all in a block are NaN, or none.
+  /// Stores the values of codes. In each block either all values are NaN or none is.
   __device__ __forceinline__ void store(std::byte* elements, const Codes& codes) const {
     Values values;
     codes.get(values);
@@ -149,7 +150,7 @@ class RunLane {
         store_plain(elements + offset_of(half, i), are_nan ? of_nans : bits);
       }
   }
-  /// Of any run, of which `valid` elements exist; the rest are zeros.
+  /// For any run, of which `valid` elements exist; the rest count as zeros.
   __device__ __forceinline__ void load(const std::byte* elements, std::uint32_t valid, Values& values) const {
     Bits bits;
 #pragma unroll
@@ -170,7 +171,7 @@ class RunLane {
             narrow<type, Granule>(granule_of(values, half * granules_of_half + i)));
   }
 
-  /// To and from the run that begins at `run` in a slot.
+  /// Access the encoded run at `run` in a slot.
   __device__ __forceinline__ void write(std::byte* run, const Codes& codes) const {
     if constexpr (Codes::words == 1)
       reinterpret_cast<std::uint64_t*>(run)[lane_] = codes.bits[0];
@@ -196,8 +197,8 @@ class RunLane {
   static constexpr int granules_of_half = Codes::half / in_granule;
   using OfGranule = float[in_granule];
 
-  /// Where the i-th granule of a half of this thread's elements is in the run. Int4 puts two elements that are 64 apart
-  /// into a byte.
+  /// Returns the offset in the run of the i-th granule of one half of this thread's elements. With int4, elements that
+  /// are 64 apart share a byte.
   __device__ std::uint32_t offset_of(int half, int i) const {
     constexpr bool shares_bytes = format == WireFormat::int4;
     const std::uint32_t block = lane_ / Codes::lanes * wire::block_elements, lane = lane_ % Codes::lanes;
@@ -206,7 +207,7 @@ class RunLane {
         static_cast<std::uint32_t>(half) * (shares_bytes ? wire::block_elements / 2 : Codes::half);
     return first * sizeof(Element) + static_cast<std::uint32_t>(i) * sizeof(Granule);
   }
-  /// Of it, where `valid` elements of the run exist.
+  /// Returns how many bytes of that granule exist if `valid` elements of the run do.
   __device__ std::uint32_t bytes_of(int half, int i, std::uint32_t valid) const {
     const std::uint32_t end = valid * sizeof(Element), offset = offset_of(half, i);
     return end <= offset ? 0 : end - offset < sizeof(Granule) ? end - offset : sizeof(Granule);
@@ -221,7 +222,7 @@ class RunLane {
   const std::uint32_t lane_;
 };
 
-/// Multiplies elements by a scalar of their type, with one rounding to it.
+/// Multiplies elements by a scalar of their type, and rounds each product once to the type.
 template <DataType type, int count>
 __device__ __forceinline__ void premultiply(const PremulScalar& scalar, float (&values)[count]) {
   const float factor = load_element<type>(element_of<type>(scalar));

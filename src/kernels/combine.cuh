@@ -6,8 +6,8 @@
 #include "kernels/other_types.cuh"
 #include "kernels/receive.cuh"
 
-/// What becomes of this rank's own part of one lane's round, and of what comes to it: by any protocol, and at any
-/// address and of any length.
+/// How a block copies or reduces its rank's own part of one lane's round, together with what it receives. For every
+/// protocol, any address and any length.
 namespace strait::kernels {
 
 /// Copies the part of one of the block's lanes that does not leave this rank.
@@ -30,26 +30,27 @@ __device__ __forceinline__ void copy_own(const Own& own, std::uint32_t pieces) {
   });
 }
 
-/// What who contributes a chunk without adding it up keeps of it: nothing, where it is there already.
+/// Returns what a rank that contributes a chunk without adding it up keeps of it. Nothing is copied if input and output
+/// are the same.
 __device__ __forceinline__ Own own_of(const TwoHop& call, const Outgoing& contribution) {
   return {contribution.source, call.output + (contribution.source - call.input), contribution.bytes};
 }
 
-inline constexpr std::uint32_t peers_at_once = 3;  ///< whose granules a thread has in flight together
+inline constexpr std::uint32_t peers_at_once = 3;  ///< peers whose granules a thread loads at the same time
 
-/// The others that a rank has, in rank order, a few at a time.
+/// The peers of a rank, in rank order, a few at a time.
 class PeersInTurn {
  public:
-  /// From the `first`-th on.
+  /// Begins with peer number `first`.
   __device__ PeersInTurn(const Ring& ring, std::uint32_t first)
       : first_(first), rank_(ring.rank), others_(ring.ranks - 1), own_(ring.rank - first) {
     const bool is_last = first + peers_at_once >= others_;
     has_own_ = ring.rank >= first && (own_ < peers_at_once || (is_last && own_ == peers_at_once));
   }
-  /// The i-th of these: its rank.
+  /// Returns the rank of the i-th of these peers.
   __device__ std::uint32_t peer(std::uint32_t i) const { return first_ + i + (first_ + i >= rank_ ? 1 : 0); }
   __device__ bool has(std::uint32_t i) const { return i < peers_at_once && first_ + i < others_; }
-  /// With this rank between them, where it belongs: whether the i-th is this one, and whether it was before.
+  /// Among these peers and this rank, in rank order: whether the i-th is this rank, and whether it follows this rank.
   __device__ bool is_own(std::uint32_t i) const { return has_own_ && i == own_; }
   __device__ bool is_behind_own(std::uint32_t i) const { return has_own_ && i > own_; }
 
@@ -58,8 +59,8 @@ class PeersInTurn {
   bool has_own_;
 };
 
-/// Adds the granules of all contributors to some places, in rank order. `chunks` by position; this rank's own
-/// contributions are `mine`; `has_more`: as of receive(). False: gave up.
+/// Reduces the granules of all contributors for some places, in rank order. `chunks` are indexed by position; `mine`
+/// are this rank's own contributions; `has_more`: see receive(). Returns false if it gave up.
 template <class P, class R>
 __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* chunks, std::uint32_t contributors,
                                               const Place (&places)[P::reduce_batch],
@@ -90,7 +91,7 @@ __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* 
       if ((contributors >> peer & 1) == 0) continue;
 #pragma unroll
       for (int b = 0; b < batch; ++b) {
-        // By value: references would need memory.
+        // Copied by value, because references would need local memory.
         Granule value = values[(i == peers_at_once ? i - 1 : i) * batch + b];
         if (is_behind) value = values[(i == 0 ? 0 : i - 1) * batch + b];
         if (is_own) value = mine[b];
@@ -106,7 +107,8 @@ __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* 
   return true;
 }
 
-/// Reduces the chunk of one of the block's lanes. `Call`: an Exchange, or what stands for one. False: gave up.
+/// Reduces the chunk of one of the block's lanes. `Call` is an Exchange or a type with the same interface. Returns
+/// false if it gave up.
 template <class P, DataType type, bool sum_only, class Call, class Contribution>
 __device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own& own, const Incoming* incoming,
                                                  const Operation& operation, Contribution&& contribute) {
@@ -119,7 +121,7 @@ __device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own
       places[b] = P::place_of(numbers[b], own.bytes);
       mine[b] = contribute(UserBytes<P::stride>(own.input).load(places[b].offset, places[b].valid));
     }
-    const bool has_more = P::reduce_batch > 1 || exchange.ring.ranks > 2;  // in bulk two places are of the first peer
+    const bool has_more = P::reduce_batch > 1 || exchange.ring.ranks > 2;  // in bulk the first peer has two places
     if (!reduce_places<P>(exchange.ring, incoming, ~0u, places, mine, operation, reductions, has_more)) return false;
 #pragma unroll
     for (int b = 0; b < P::reduce_batch; ++b)
@@ -128,9 +130,9 @@ __device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own
   });
 }
 
-/// Reduces the chunk of this iteration of one of the block's lanes, keeps it if this rank is a receiver, and sends it
-/// to the others. `reduce(places, values)` makes granules of the result, of which `values` are this rank's own
-/// contributions.
+/// Reduces this iteration's chunk of one of the block's lanes, stores it if this rank is a receiver, and sends it to
+/// the other receivers. `reduce(places, values)` turns `values`, this rank's own contributions, into granules of the
+/// result.
 template <class P, class Contribution, class Reduce>
 __device__ __forceinline__ bool reduce_own(const TwoHop& call, const Own& own, const Outgoing* results_out,
                                            Contribution&& contribution, Reduce&& reduce) {

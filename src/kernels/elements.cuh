@@ -8,12 +8,12 @@
 #include <cuda_fp16.h>
 #endif
 
-/// Elements in the GPU's instructions: what they are widened to, and rounded from.
+/// Conversions of single elements to and from accumulators, with GPU instructions.
 namespace strait::kernels {
 
 #ifndef STRAIT_EMULATED_GPU
-/// The conversions that the GPU has instructions for. Inner NaN payloads may differ from the specification's; what
-/// leaves (narrow) is the canonical NaN.
+/// Uses the GPU's conversion instructions where they exist. Payloads of NaN may differ from those of the specification
+/// in between; what is finally stored (narrow()) is the canonical NaN.
 template <DataType type>
 __device__ __forceinline__ spec::AccumulatorType<type> load_element(const spec::ElementType<type>& element) {
   if constexpr (type == DataType::bfloat16) {

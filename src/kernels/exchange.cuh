@@ -8,11 +8,12 @@
 #include "kernels/lane.cuh"
 #include "kernels/receive.cuh"
 
-/// The kernels of Exchange (launch.hpp) by protocols whose data bears flags, lines and packets: one hop, as a copy and
-/// as a reduction. Block l serves lane l.
+/// The kernels of Exchange (launch.hpp) over protocols that send flags with the data (lines and packets): one hop, as a
+/// copy and as a reduction. Block l serves lane l.
 namespace strait::kernels {
 
-/// What the threads of a block share in a round of an exchange. Chunks by the position of their peer (position_of).
+/// What the threads of a block share in a round of an exchange. Chunks are indexed by the position of their peer
+/// (position_of()).
 struct ExchangeRound {
   Outgoing outgoing[max_ranks];
   Incoming incoming[max_ranks];
@@ -20,14 +21,15 @@ struct ExchangeRound {
   int failed;
 };
 
-/// Of a round, whether it sends something to a peer, and takes something from it.
+/// Whether a round sends something to a peer, and whether it receives something from it.
 struct PeerRound {
   bool sends;
   bool takes;
 };
 
-/// By the thread that looks after `peer`: what a round sends it, and what comes from it, or of this rank's own; but not
-/// in which slots. `round`: of what is sent; what is taken is `lead` rounds behind.
+/// Sets what a round sends to `peer` and what it receives from it (or what this rank copies or reduces of its own), but
+/// not the slots. Called by the thread that manages this peer. `round` counts what is sent; what is received is `lead`
+/// rounds behind.
 template <class Call>
 __device__ __forceinline__ PeerRound plan_round(const Call& exchange, const Message& send, const Message& receive,
                                                 std::uint32_t peer, std::uint32_t round, std::uint32_t lead,
@@ -53,7 +55,7 @@ __device__ __forceinline__ PeerRound plan_round(const Call& exchange, const Mess
   return {sent != 0, taken != 0};
 }
 
-/// Likewise, which slots.
+/// Sets the slots of what plan_round() has set. Called by the same thread.
 template <class P, class Call>
 __device__ __forceinline__ void find_slots(const Call& exchange, const Message& send, const Message& receive,
                                            Lane<P>& lane, std::uint32_t position, const PeerRound& planned,
@@ -69,12 +71,13 @@ __device__ __forceinline__ void find_slots(const Call& exchange, const Message& 
   if (planned.takes) lane.expect_slot(receive.call_hash, shared.incoming[position]);
 }
 
-/// `Call`: an Exchange, or what stands for one. `combine()` takes what comes; false: gave up. `apart`: all is sent
-/// before the first that comes is waited for. False, to all threads, if more of the launch follows: gave up.
+/// Carries out an exchange. `Call` is an Exchange or a type with the same interface (exchange_call.cuh). `combine()`
+/// processes what is received, and returns false if it gave up. `apart`: everything is sent before anything received is
+/// waited for. Returns false if the block gave up; if more of the launch follows, all threads return the same.
 ///
-/// Small calls wait for every instruction between the end of the launch before this one and their first store, so that
-/// as little as can be stands there: what the arguments alone decide comes before, and what only later launches need,
-/// while data is on its way.
+/// The time of small calls includes every instruction between the end of the previous launch and the first store, so as
+/// few as possible are executed there. What depends only on the arguments is computed before, and what only later
+/// launches need is done while data is on its way.
 template <class P, bool apart, class Call, class Contribution, class Combine>
 __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound& shared, Contribution&& contribution,
                                              Combine&& combine) {
@@ -102,7 +105,8 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
     if (!is_marked) mark_start(exchange, before);
     is_marked = true;
   };
-  if (blockDim.x > warp_threads) mark();  // by a warp that has nothing else to do; else once data is on its way
+  // Done here by a warp that has nothing else to do; if there is only one warp, once data is on its way.
+  if (blockDim.x > warp_threads) mark();
   for (std::uint32_t round = 0; round < rounds; ++round) {
     if (round != 0 && goes_on) planned = plan_round(exchange, send, receive, peer, round, lead, shared);
     if (goes_on && has_peer) find_slots(exchange, send, receive, lane, position, planned, shared);
@@ -120,12 +124,12 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
       if (receive.bytes != 0) lane.ask_if_due();
       lane.save(false);
     }
-    // In place, what comes overwrites what was sent.
+    // In place, received data overwrites what was sent.
     __syncthreads();
     mark();
     const bool done = combine();
     if (is_last && ends_launch(exchange)) {
-      // Nobody waits for the others here: who gave up says so for all.
+      // Threads do not wait for one another here: one that gave up marks the lanes for all.
       if (!done) give_up_lanes<P>(ring, exchange.cast);
       break;
     }
@@ -134,7 +138,7 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
     if (has_peer && !is_last) lane.give_back();
   }
   mark();
-  // A lane on which an earlier launch gave up stays so, though this one may have had nothing to do.
+  // If an earlier launch gave up on a lane, the lane stays marked, even if this launch had nothing to do.
   if (has_peer && (gives_up || (goes_on && rounds == 0))) lane.save(gives_up);
   if (gives_up || ends_launch(exchange)) tell_finished(ring);
   return !gives_up;

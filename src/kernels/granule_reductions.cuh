@@ -3,10 +3,11 @@
 #include "kernels/granules.cuh"
 #include "kernels/unit_reductions.cuh"
 
-/// What is no sum, of bulk chunks that are whole granules at aligned places, in plain loops as sums are (granules.cuh).
+/// Operations other than sums on bulk chunks that consist of whole granules at aligned addresses. They use plain loops,
+/// as sums do (granules.cuh).
 namespace strait::kernels {
 
-/// A reduction in progress of a granule, but no average.
+/// A reduction in progress over one granule. Not for averages.
 template <DataType type, ReduceOp op>
 class GranuleReduction {
  public:
@@ -36,7 +37,7 @@ class GranuleReduction {
   UnitReduction<type, op> reductions_[count];
 };
 
-/// What all ranks contribute to a chunk, by the position of their peer in `incoming`, and where the result belongs.
+/// What all ranks contribute to a chunk (`incoming` is indexed by the position of the peer), and where the result goes.
 struct Combination {
   const std::byte* input;
   const Incoming* incoming;
@@ -48,7 +49,7 @@ struct Combination {
   }
 };
 
-/// In rank order: of the next rank it is under way while that of the last one is combined.
+/// Combines in rank order. While the granules of one rank are combined, those of the next rank are being loaded.
 template <DataType type, ReduceOp op>
 __device__ __forceinline__ void combine_segment(const Combination& what, const Segment& segment) {
   constexpr int batch = 2;
@@ -75,8 +76,8 @@ __device__ __forceinline__ void combine_segment(const Combination& what, const S
   }
 }
 
-/// All that it needs comes in registers, as in a pipe's reduce_units(). No averages: divisions are much code, and
-/// seldom. (A template only so that a header may hold it.)
+/// Everything it needs comes in registers, as in reduce_units() of pipes. Not for averages: divisions take much code,
+/// and are rare. (A template only so that a header may define it.)
 template <class What = Combination>
 STRAIT_NOINLINE __device__ void combine_segment(What what, Segment segment, DataType type, ReduceOp op) {
   visit_reduction(type, op, [&]<DataType t, ReduceOp o>() {
@@ -86,7 +87,8 @@ STRAIT_NOINLINE __device__ void combine_segment(What what, Segment segment, Data
   });
 }
 
-/// sum_all() of what is no sum. False, and nothing is done: not an operation, or a chunk, for this.
+/// As sum_all(), for operations other than sums. Returns false, without doing anything, if the operation or a chunk is
+/// not for this.
 __device__ __forceinline__ bool combine_all(const Ring& ring, const Own* own, const Incoming* incoming,
                                             std::uint32_t width, std::uint32_t pieces, const Operation& operation) {
   const bool multiplies = operation.op == ReduceOp::prod;
@@ -97,7 +99,7 @@ __device__ __forceinline__ bool combine_all(const Ring& ring, const Own* own, co
   for (std::uint32_t nth = 0; nth < width; ++nth) {
     const Combination what{own[nth].input, incoming + nth * (ring.ranks - 1), own[nth].output, ring.rank, ring.ranks};
     dealer.deal(own[nth].bytes, [&](const Segment& segment) {
-      // Products have the same bits with and without a sign.
+      // The products of signed and of unsigned integers have the same bits.
       combine_segment(what, segment, multiplies ? sum_type(operation.type) : operation.type, operation.op);
     });
   }

@@ -7,22 +7,22 @@
 #include "kernels/receive.cuh"
 #include "kernels/shifted.cuh"
 
-/// Bulk chunks that are whole granules at aligned places, as nearly all are, in plain loops: how much a few blocks move
-/// is decided by what their threads have in flight, and by how few instructions that takes. Of chunks of an odd address
-/// or length (the last one of a message) copies and sums put granules together; other operations take the way of
-/// lane.cuh and combine.cuh.
+/// Bulk chunks that consist of whole granules at aligned addresses, as nearly all do, in plain loops. How much a few
+/// blocks can move depends on how many loads their threads have in flight, and on how few instructions that takes. For
+/// chunks with an odd address or length (the last one of a message), copies and sums assemble granules; other
+/// operations use lane.cuh and combine.cuh.
 namespace strait::kernels {
 
 __device__ __forceinline__ bool are_granules(const Own& own) { return are_granules(own.bytes, own.input, own.output); }
 
-/// push() of the chunks of all of a block's lanes, of what the user's memory holds.
+/// As push(), for the chunks of all of a block's lanes, without changing the data.
 __device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
   CopyDealer dealer(count * pieces);
   for (std::uint32_t i = 0; i < count; ++i)
     if (chunks[i].bytes != 0) copy_by_block(dealer, chunks[i].slot, chunks[i].source, chunks[i].bytes);
 }
 
-/// Likewise of its products with this rank's scalar.
+/// As push_all(), but sends the products with this rank's scalar.
 template <DataType type>
 __device__ __forceinline__ void push_premultiplied(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
                                                    const Operation& operation) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void push_premultiplied(const Outgoing* chunks, std::
     }
   }
 }
-/// What a rank contributes to a reduction.
+/// Sends what a rank contributes to a reduction.
 template <DataType type>
 __device__ __forceinline__ void push_contributions(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
                                                    const Operation& operation) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ void push_contributions(const Outgoing* chunks, std::
   out_of_line([=] { push_premultiplied<type>(chunks, count, pieces, operation); });
 }
 
-/// Likewise collect(), which here waits for nothing.
+/// As collect(), for all of a block's lanes; in bulk it need not wait.
 __device__ __forceinline__ void collect_all(CopyDealer& dealer, const Incoming* chunks, std::uint32_t count) {
   for (std::uint32_t i = 0; i < count; ++i)
     if (chunks[i].bytes != 0) copy_by_block(dealer, chunks[i].destination, chunks[i].slot, chunks[i].bytes);
@@ -63,7 +63,7 @@ __device__ __forceinline__ void collect_all(const Incoming* chunks, std::uint32_
   collect_all(dealer, chunks, count);
 }
 
-/// copy_own() of all of a block's lanes.
+/// As copy_own(), for all of a block's lanes.
 __device__ __forceinline__ void copy_all_own(CopyDealer& dealer, const Own* all, std::uint32_t width) {
   for (std::uint32_t nth = 0; nth < width; ++nth) {
     const Own& own = all[nth];
@@ -71,7 +71,7 @@ __device__ __forceinline__ void copy_all_own(CopyDealer& dealer, const Own* all,
   }
 }
 
-/// Both, side by side: a link does not wait for what is copied within the GPU.
+/// Does both at the same time, so that the link does not wait for copies within the GPU.
 __device__ __forceinline__ void take_all(const Ring& ring, const Own* own, const Incoming* chunks, std::uint32_t width,
                                          std::uint32_t pieces) {
   const std::uint32_t count = (ring.ranks - 1) * width;
@@ -80,7 +80,7 @@ __device__ __forceinline__ void take_all(const Ring& ring, const Own* own, const
   collect_all(dealer, chunks, count);
 }
 
-/// What becomes of the contribution of a rank, which only this one's own may need, before it is added.
+/// What is done to a rank's contribution before it is added. Only this rank's own contribution may need anything.
 struct AsItIs {
   template <int batch>
   __device__ __forceinline__ void operator()(std::uint32_t /*rank*/, Granule (&/*values*/)[batch]) const {}
@@ -102,8 +102,8 @@ template <std::uint32_t ranks>
 inline constexpr int sum_batch = ranks == 2   ? 8
                                  : ranks == 0 ? 2
                                               : 4;
-/// Sums the granules of a segment from all ranks: `source(rank)` says where the chunk of a rank begins. `has_nan`: as
-/// of PairSum. Of few ranks, all that a thread sums is in flight together.
+/// Sums the granules of a segment over all ranks; `source(rank)` returns where the rank's chunk begins. `has_nan`: see
+/// PairSum. With few ranks, a thread loads everything that it sums at the same time.
 template <DataType type, std::uint32_t ranks, int batch, class Source, class Change>
 __device__ __forceinline__ void sum_few(const Segment& segment, float scale, const Source& source, const Change& change,
                                         Granule (&results)[batch], bool& has_nan) {
@@ -147,7 +147,7 @@ __device__ __forceinline__ void sum_many(const Segment& segment, std::uint32_t r
   for (int b = 0; b < batch; ++b) results[b] = sums[b].result(scale, has_nan);
 }
 
-/// `fixed_ranks`: 0: not known when compiled.
+/// `fixed_ranks`: the number of ranks, or 0 if it is not known at compile time.
 template <DataType type, std::uint32_t fixed_ranks, int batch, class Source, class Change>
 __device__ __forceinline__ void sum_segment(const Segment& segment, std::uint32_t ranks, float scale,
                                             const Source& source, const Change& change, Granule (&results)[batch]) {
@@ -161,8 +161,9 @@ __device__ __forceinline__ void sum_segment(const Segment& segment, std::uint32_
   for (int b = 0; b < batch; ++b) results[b] = with_canonical_nan<type>(results[b]);
 }
 
-/// Where the contributions to the chunks of a block's lanes lie, by lane and position of their peer, and what becomes
-/// of their sums: `pass_on(nth, segment, results)` has those of the nth lane; and they are kept, if `keeps`.
+/// Where the contributions to the chunks of a block's lanes lie, by lane and position of their peer, and what is done
+/// with the sums: `pass_on(nth, segment, results)` sends those of the nth lane, and if `keeps`, they are stored on this
+/// rank.
 template <class PassOn, class Change>
 struct Sums {
   const Own* own;
@@ -178,7 +179,7 @@ struct Sums {
   }
 };
 
-/// Sums a chunk of granules.
+/// Sums a chunk that consists of granules.
 template <DataType type, std::uint32_t fixed_ranks, class PassOn, class Change>
 __device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dealer, std::uint32_t nth,
                                              const Sums<PassOn, Change>& sums) {
@@ -196,12 +197,12 @@ __device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dea
   });
 }
 
-/// Likewise one that the user has at an odd place, or whose length is odd.
+/// Sums a chunk whose address in user memory or whose length is odd.
 template <DataType type, std::uint32_t fixed_ranks, int batch, class PassOn>
 __device__ __forceinline__ Dealer<batch> sum_odd(Dealer<batch> dealer, std::uint32_t nth,
                                                  const Sums<PassOn, AsItIs>& sums) {
   constexpr std::uint32_t ranks = fixed_ranks == 2 ? 2 : 0;
-  constexpr int at_once = ranks == 2 ? 4 : 1;  // each of this rank's own has two loads
+  constexpr int at_once = ranks == 2 ? 4 : 1;  // this rank's own granules take two loads each
   const Own own = sums.own[nth];
   const OddChunk input(own.input, own.bytes), output(own.output, own.bytes);
   const std::uint32_t padded = OddChunk::padded(own.bytes);
@@ -230,7 +231,8 @@ __device__ __forceinline__ void sum_lanes(const Sums<PassOn, AsItIs>& sums, std:
   }
 }
 
-/// Likewise with this rank's own contributions multiplied by its scalar. False, and nothing is done: not for this.
+/// As sum_lanes(), with this rank's own contributions multiplied by its scalar. Returns false, without doing anything,
+/// if a chunk does not consist of granules.
 template <DataType type, class PassOn>
 __device__ __forceinline__ bool sum_premultiplied(const Sums<PassOn, OwnPremultiplied<type>>& sums, std::uint32_t width,
                                                   std::uint32_t pieces) {
@@ -244,7 +246,8 @@ __device__ __forceinline__ bool sum_premultiplied(const Sums<PassOn, OwnPremulti
   return sums.ranks == 2 ? sum.template operator()<2>() : sum.template operator()<0>();
 }
 
-/// Sums what came on all of a block's lanes. False, and nothing is done: not an operation for this.
+/// Sums what has arrived on all of a block's lanes. Returns false, without doing anything, if the operation is not for
+/// this.
 template <DataType type, class PassOn>
 __device__ __forceinline__ bool sum_all(const Ring& ring, const Own* own, const Incoming* incoming, std::uint32_t width,
                                         std::uint32_t pieces, const Operation& operation, bool keeps,
@@ -257,7 +260,7 @@ __device__ __forceinline__ bool sum_all(const Ring& ring, const Own* own, const 
       });
   return with_pair_sum<type>(operation, [&]<DataType t>(float scale) {
     const Sums<PassOn, AsItIs> sums{own, incoming, ring.rank, ring.ranks, scale, keeps, pass_on, {}};
-    if constexpr (!is_float8<t>) {  // those would take registers for more granules than there are
+    if constexpr (!is_float8<t>) {  // float8 would take registers for more granules than there are
       if (ring.ranks == 2) return sum_lanes<t, 2>(sums, width, pieces);
       if (ring.ranks == 4) return sum_lanes<t, 4>(sums, width, pieces);
       if constexpr (type != other_types)

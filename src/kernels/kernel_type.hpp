@@ -6,9 +6,9 @@
 
 namespace strait::kernels {
 
-/// What kernels that add up are compiled for: each of the types that nearly all programs use most, and all others
-/// together, which learn from the call which one it is of. Kernels for every type would be twice the code, which
-/// takes memory of every GPU and most of the time that it takes to make a communicator.
+/// The types for which reduction kernels are compiled: one kernel for each of the types that nearly all programs use,
+/// and one for all other types, which learns the type from the call. Kernels for every type would be twice the code,
+/// which takes memory on every GPU and most of the time to make a communicator.
 enum class KernelType : std::uint8_t { float16, bfloat16, float32, others };
 inline constexpr KernelType all_kernel_types[] = {KernelType::float16, KernelType::bfloat16, KernelType::float32,
                                                   KernelType::others};
@@ -26,7 +26,8 @@ constexpr KernelType kernel_type(DataType type) {
   }
 }
 
-/// A type whose sums have the same bits, alike for two types where it can be.
+/// Returns a type whose sums have the same bits. Types that can share it get the same type (unsigned integers share
+/// that of signed ones).
 constexpr DataType sum_type(DataType type) {
   switch (type) {
     case DataType::uint8:
@@ -40,14 +41,14 @@ constexpr DataType sum_type(DataType type) {
   }
 }
 
-/// Whether an operation adds up contributions as they are, and at most multiplies the sum: averages of a power of two
-/// ranks are products with its exact reciprocal, the same bits as of the division.
+/// Returns whether an operation only adds up contributions and at most multiplies the sum. Averages over a power of two
+/// ranks qualify: multiplying by the exact reciprocal gives the same bits as dividing.
 constexpr bool adds_up(DataType type, ReduceOp op, std::uint32_t averaged) {
   const bool is_power = averaged != 0 && (averaged & (averaged - 1)) == 0;
   return op == ReduceOp::sum || (op == ReduceOp::avg && is_floating(type) && is_power);
 }
 
-/// In the arithmetic of a kernel, in the place of a type: any of KernelType::others.
+/// Stands for any of KernelType::others where the arithmetic of a kernel expects a type.
 inline constexpr auto other_types = static_cast<DataType>(data_type_count);
 constexpr DataType type_of(KernelType kind) {
   switch (kind) {

@@ -5,12 +5,12 @@
 
 #include "kernels/protocol.cuh"
 
-/// One thread block's end of a protocol (launch.hpp): its lanes of every ring, and what its warps do with chunks. `P`
-/// is the protocol's policy (protocol.cuh).
+/// One thread block's end of a protocol (launch.hpp): its lanes of every ring, and how its warps move chunks. `P` is
+/// the policy of the protocol (protocol.cuh).
 namespace strait::kernels {
 
-/// A chunk on its way to a peer in this round, and one that comes. Kept in shared memory, one for each peer by
-/// position. `bytes` == 0: none. `slot_flag`: used by protocols that flag slots.
+/// A chunk that is sent to a peer in this round, and one that is received. They lie in shared memory, one for each
+/// peer, indexed by position. `bytes` == 0: no chunk. `slot_flag` is used only by protocols that flag slots.
 struct Outgoing {
   const std::byte* source;
   std::byte* slot;
@@ -27,28 +27,28 @@ struct Incoming {
   std::uint32_t peer;
 };
 
-/// This rank's part of what is reduced or copied, on one lane.
+/// This rank's own part of a reduction or a copy, on one lane.
 struct Own {
   const std::byte* input;
   std::byte* output;
   std::uint32_t bytes;
 };
 
-/// Where the reader of a lane returns its slots: in the writer's arena.
+/// Returns the counter through which the reader of a lane returns its slots. It lies in the writer's arena.
 template <class P>
 __device__ __forceinline__ std::uint64_t* returned_word(const Ring& ring, const LaneEnds& ends) {
   return reinterpret_cast<std::uint64_t*>(ring.arenas[ends.writer]) +
          lane_index(P::protocol, ends.cast, ends.reader, lane_number<P>(ends.lane));
 }
 
-/// LaneCounts::sent of a lane on which nothing goes on.
+/// Value of LaneCounts::sent for a lane on which a launch gave up, so that no later launch continues.
 inline constexpr std::uint64_t gave_up = ~std::uint64_t{0};
 
-/// One peer's lane of a ring, in the registers of the one thread that looks after it.
+/// The lane of a ring to and from one peer, in the registers of the one thread that manages it.
 template <class P>
 class Lane {
  public:
-  /// Of the launch's arguments alone, so that it may come before after_predecessor().
+  /// Depends only on the launch's arguments, so it may run before after_predecessor().
   __device__ Lane(const Ring& ring, std::uint32_t peer, Cast cast, std::uint32_t lane = 0)
       : ring_(ring),
         peer_(peer),
@@ -57,15 +57,16 @@ class Lane {
         counts_(&ring.counts[lane_index(P::protocol, cast, peer, lane_number<P>(lane))]),
         returned_word_(returned_word<P>(ring, {ring.rank, peer, cast, lane})),
         peers_returned_word_(returned_word<P>(ring, {peer, ring.rank, cast, lane})) {}
-  /// Goes on from where the last launch was. False: that one gave up, and so must this one: a peer would take what it
-  /// sends for what the earlier one owes, or for a result, which it may have got from what that one left behind.
-  /// `asks`: now what the peer has given back since; else ask_if_due() is for the launch to call.
+  /// Continues from where the last launch ended. Returns false if an earlier launch gave up. Then this launch must give
+  /// up, too: a peer could take what it sends for data that the earlier launch still owes, or for a result that was
+  /// computed from what the earlier launch left behind. `asks`: reads now which slots the peer has returned; otherwise
+  /// the caller must call ask_if_due().
   __device__ bool resume(bool asks = true) {
     const auto* const counts = reinterpret_cast<const std::byte*>(counts_);
     const Granule sent_and_taken = load_plain(counts), back = load_plain(counts + sizeof(Granule));
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
     if (sent_and_taken.low == gave_up || gave_up_elsewhere) return false;
-    // Of this GPU's own memory, beside the counts; from the host's it would take as long as a small call.
+    // From this GPU's own memory, beside the counts. From host memory the read would take as long as a small call.
     returned_ = !asks || ring_.staged ? back.high : load_returned();
     sent_ = sent_and_taken.low;
     taken_ = sent_and_taken.high;
@@ -73,18 +74,20 @@ class Lane {
     give_back();
     return true;
   }
-  /// Asks what the peer has given back if the next launch would have to, while there is something else to wait for.
+  /// Reads which slots the peer has returned if the next launch would otherwise have to. To be called while the thread
+  /// has something else to wait for.
   __device__ void ask_if_due() {
     if (!ring_.staged && sent_ + 1 >= returned_ + slot_depth) returned_ = load_returned();
   }
-  /// What later launches start from.
+  /// Stores the counts with which later launches continue.
   __device__ void save(bool gives_up) {
     *counts_ = {gives_up ? gave_up : sent_, taken_, given_back_, returned_};
     if (gives_up && ring_.gave_up != nullptr) *ring_.gave_up = 1;
   }
 
-  /// Takes the next slot towards the peer, once it is free. `lane`: as when it was made, and not kept, because that
-  /// would cost those who need it not. False: gave up.
+  /// Waits until the next slot to the peer is free and claims it for `chunk`. `lane` is the number that was given to
+  /// the constructor; it is not kept, because it would cost registers even where it is not needed. Returns false if the
+  /// thread gave up.
   __device__ bool next_slot(const std::byte* source, std::uint32_t bytes, std::uint16_t call_hash, Outgoing& chunk,
                             std::uint32_t lane = 0) {
     chunk.bytes = 0;
@@ -94,7 +97,7 @@ class Lane {
     chunk.bytes = bytes;
     return true;
   }
-  /// Likewise, of a chunk whose source and length stand there.
+  /// As next_slot(), for a chunk whose source and length are already set.
   __device__ bool claim_slot(std::uint16_t call_hash, Outgoing& chunk, std::uint32_t lane = 0) {
     Patience patience;
     while (sent_ >= returned_ + slot_depth) {
@@ -108,21 +111,22 @@ class Lane {
     ++sent_;
     return true;
   }
-  /// The number of the next slot each way: where a message begins both ends have the same.
+  /// Return the number of the next slot in each direction. At the beginning of a message both ends have the same
+  /// number.
   __device__ std::uint64_t sent() const { return sent_; }
   __device__ std::uint64_t taken() const { return taken_; }
-  /// Whether next_slot() need not wait.
+  /// Returns whether next_slot() would not wait.
   __device__ bool has_slot() {
     if (sent_ >= returned_ + slot_depth) returned_ = load_returned();
     return sent_ < returned_ + slot_depth;
   }
-  /// Whether a slot that was taken since the last question must be wiped before it is filled.
+  /// Returns whether a slot that was claimed since the last call must be wiped before it is filled.
   __device__ bool takes_stale_slots() {
     const bool is_stale = is_stale_;
     is_stale_ = false;
     return is_stale;
   }
-  /// Names the slot that the peer's next chunk comes in.
+  /// Sets in `chunk` the slot in which the peer's next chunk arrives.
   __device__ void expect(std::byte* destination, std::uint32_t bytes, std::uint16_t call_hash, Incoming& chunk) {
     chunk.bytes = bytes;
     if (bytes == 0) return;
@@ -130,20 +134,21 @@ class Lane {
     chunk.peer = peer_;
     expect_slot(call_hash, chunk);
   }
-  /// Likewise, of a chunk whose destination, length and peer stand there.
+  /// As expect(), for a chunk whose destination, length and peer are already set.
   __device__ void expect_slot(std::uint16_t call_hash, Incoming& chunk) {
     chunk.slot = in_.slot(taken_);
     if constexpr (P::flags_slots) chunk.slot_flag = in_.flag(taken_);
     chunk.flag = P::flag(taken_, call_hash);
     ++taken_;
   }
-  /// Whether what expect() would name is there, where slots are flagged.
+  /// Returns whether the chunk that expect() would name has arrived. Only for protocols that flag slots.
   __device__ bool has_come(std::uint16_t call_hash) const {
     return acquire_word(in_.flag(taken_)) == P::flag(taken_, call_hash);
   }
-  /// After a barrier that follows the last read of what was expected. That takes no fence: what a read has brought, no
-  /// later write can change, and every thread has compared it or stored it elsewhere. What a launch took last, the next
-  /// one gives back: a launch that ends with a store to a peer would end only when that has arrived.
+  /// Returns slots to the peer. To be called after a barrier that follows the last read of what was expected. No fence
+  /// is needed: no later write can change what a read has returned, and every thread has compared it or stored it
+  /// elsewhere. The slots that a launch has read last are returned by the next launch, because a launch whose last
+  /// action is a store to a peer ends only when that store has arrived.
   __device__ void give_back() {
     if (taken_ == given_back_) return;
     given_back_ = taken_;
@@ -151,7 +156,7 @@ class Lane {
   }
 
  private:
-  /// Plain stores into a slot must come after the reads for which it was returned.
+  /// An acquire load where stores into slots are plain: they must come after the reads for which the slot was returned.
   __device__ std::uint64_t load_returned() const {
     return P::flags_slots ? acquire_word(returned_word_) : load_word(returned_word_);
   }
@@ -159,8 +164,8 @@ class Lane {
   const std::uint32_t peer_;
   const LaneSlots<P> out_, in_;
   LaneCounts* const counts_;
-  std::uint64_t* const returned_word_;        ///< of this rank's slots, which the peer returns
-  std::uint64_t* const peers_returned_word_;  ///< of the peer's, which this rank does
+  std::uint64_t* const returned_word_;        ///< counter of this rank's slots, which the peer advances
+  std::uint64_t* const peers_returned_word_;  ///< counter of the peer's slots, which this rank advances
   std::uint64_t sent_ = 0;
   std::uint64_t taken_ = 0;
   std::uint64_t returned_ = 0;
@@ -168,7 +173,8 @@ class Lane {
   bool is_stale_ = false;
 };
 
-/// By a thread that has given up, for all lanes of a ring that its block serves, after a barrier that follows save().
+/// Marks all lanes of a ring that the block serves as given up. Called by a thread that has given up, after a barrier
+/// that follows save().
 template <class P>
 __device__ __forceinline__ void give_up_lanes(const Ring& ring, Cast cast) {
   for (std::uint32_t peer = 0; peer < ring.ranks; ++peer)
@@ -176,8 +182,8 @@ __device__ __forceinline__ void give_up_lanes(const Ring& ring, Cast cast) {
   if (ring.gave_up != nullptr) *ring.gave_up = 1;
 }
 
-/// By all threads of the block, after a barrier that follows next_slot(): who multicasts must wait until all readers
-/// have returned a slot.
+/// Clears the slots of `chunks`. Called by all threads of the block, after a barrier that follows next_slot() for all
+/// peers: a multicast slot may be written only when all readers have returned it.
 template <class P>
 __device__ __forceinline__ void wipe(const Ring& ring, const Outgoing* chunks, std::uint32_t count) {
   const std::uint32_t slot_bytes = ring.slots[static_cast<std::uint32_t>(P::protocol)].slot_bytes;
@@ -189,7 +195,7 @@ __device__ __forceinline__ void wipe(const Ring& ring, const Outgoing* chunks, s
   }
 }
 
-/// A barrier. Of packets, whether any thread of the block `takes_stale_slots`.
+/// A barrier of the block. With packets it returns whether `takes_stale_slots` holds for any thread.
 template <class P>
 __device__ __forceinline__ bool meet(bool takes_stale_slots) {
   if constexpr (P::protocol == Protocol::packets) return __syncthreads_or(takes_stale_slots) != 0;
@@ -197,16 +203,18 @@ __device__ __forceinline__ bool meet(bool takes_stale_slots) {
   return false;
 }
 
-/// After a barrier that follows the last write into the slot, and a fence of this thread, which covers what the barrier
-/// has shown it: the readers may read it.
+/// Allows the readers to read a slot. Called after a barrier that follows the last write into the slot, and after a
+/// fence of this thread, which also covers the writes of other threads that the barrier has made visible.
 __device__ __forceinline__ void publish(const Outgoing& chunk) {
   if (chunk.bytes != 0) store_word(chunk.slot_flag, chunk.flag);
 }
-/// What a thread tells of a chunk that its block has written: that it is there. A fence waits, under load, for all that
-/// the SM is sending, so that other threads do it than those that look after the next round meanwhile: the last ones.
+/// The flag by which one thread announces a chunk that its block has written. Under load a fence waits for everything
+/// that the SM is sending. Therefore the last threads of the block fence and announce, while the first ones prepare the
+/// next round.
 class Notice {
  public:
-  /// Before the barrier that follows the last write into the slots: then the next round's chunks may stand there.
+  /// To be made before the barrier that follows the last write into the slots: after it, `chunks` may already describe
+  /// the next round.
   __device__ Notice(const Outgoing* chunks, std::uint32_t count) {
     const std::uint32_t nth = blockDim.x - 1 - threadIdx.x;
     if (nth >= count || chunks[nth].bytes == 0) return;
@@ -222,14 +230,15 @@ class Notice {
   std::uint64_t* slot_flag_ = nullptr;
   std::uint64_t flag_ = 0;
 };
-/// After that barrier: the readers may read the slots.
+/// Announces chunks, after the barrier that follows the last write into their slots: readers may then read these.
 template <class... Notices>
 __device__ __forceinline__ void fence_and_publish(const Notices&... notices) {
   if (!(notices.is_due() || ...)) return;
   __threadfence_system();
   (notices.post(), ...);
 }
-/// Before a barrier that precedes the first read of the slot. False: gave up.
+/// Waits until a chunk has arrived. To be called before a barrier that precedes the first read of the slot. Returns
+/// false if the thread gave up.
 __device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk, std::uint32_t lane) {
   if (chunk.bytes == 0) return true;
   Patience patience;
@@ -238,28 +247,29 @@ __device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk, s
   return true;
 }
 
-/// The one thread that says what a launch begins: of a block's last warp, because the first one has lanes to look
-/// after.
+/// Returns whether this is the one thread that records what a launch begins. It belongs to the last warp of its block,
+/// because the first warp manages lanes.
 __device__ __forceinline__ bool is_marker() { return blockIdx.x == 0 && threadIdx.x == blockDim.x - 1; }
 
-/// By all threads of a block: the launch before this one has ended. Collectives that had started then: for
-/// mark_start(), which comes later, so that no thread waits for this load alone.
+/// Waits for the end of the previous launch. Called by all threads of a block. Returns, for mark_start(), the number of
+/// collectives that had started by then. mark_start() comes later, so that no thread waits for this load alone.
 __device__ __forceinline__ std::uint32_t begin_launch(const Ring& ring) {
   after_predecessor();
   return is_marker() ? ring.launch_counts->collectives : 0;
 }
 
-/// That the call has started, as the collective of that number.
+/// Records that a call has started, as the collective with this number.
 __device__ __forceinline__ void mark_call(std::uint64_t& place, std::uint32_t number, std::uint32_t call) {
   store_word(&place, std::uint64_t{number} << 32 | call);
 }
-/// That the launch has begun, as another one may do now (IslandMessages).
+/// Records that the launch has begun. It adds atomically, because another launch may begin at the same time
+/// (IslandMessages).
 __device__ __forceinline__ void note_begun(const Ring& ring) {
   if (ring.finished != nullptr) add_count(&ring.launch_counts->begun, gridDim.x);
 }
 
-/// Notes that this launch has begun and, of a call's first one, marks that the call has started: by stores that nobody
-/// waits for. (In host memory a mark would hold up the end of the launch.)
+/// Records that this launch has begun, and, if it is a call's first launch, that the call has started. The stores are
+/// to device memory, and nothing waits for them. (In host memory a mark would delay the end of the launch.)
 __device__ __forceinline__ void mark_start(const Ring& ring, std::uint32_t collectives_before) {
   if (!is_marker()) return;
   note_begun(ring);
@@ -270,16 +280,17 @@ __device__ __forceinline__ void mark_start(const Ring& ring, std::uint32_t colle
   store_count(&counts.collectives, number);
 }
 
-/// By all threads of a block, as the last of what they do, on every way out: a stream that waits for this launch would
-/// wait for ever for a block that did not tell.
+/// Counts the end of this block. Called by all threads of a block as their last action, on every way out: if a block
+/// did not count its end, a stream that waits for this launch would wait forever.
 __device__ __forceinline__ void tell_finished(const Ring& ring) {
   if (ring.finished == nullptr) return;
   __syncthreads();
   if (threadIdx.x == 0) count_up_released(ring.finished);
 }
 
-/// The pieces of several chunks, dealt to the warps of a block in turn. A warp works on `batch` of them at a time: all
-/// are loaded before the first is stored, because one access takes as long as many. Those before `begin` are done.
+/// Deals the pieces of several chunks to the warps of a block in turn. A warp works on `batch` pieces at a time: all
+/// are loaded before the first is stored, because many loads take no longer than one. Pieces before `begin` have been
+/// done already.
 template <int batch, class Body>
 __device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body, std::uint32_t begin = 0) {
   const std::uint32_t warp = threadIdx.x / warp_threads, warps = blockDim.x / warp_threads;
@@ -292,7 +303,7 @@ __device__ __forceinline__ bool for_tasks(std::uint32_t tasks, Body&& body, std:
   return true;
 }
 
-/// By a whole warp: writes granules to their places in a slot, with flags where they belong.
+/// Writes granules to their places in a slot, with flags where the protocol has them. Called by a whole warp.
 template <class P>
 __device__ __forceinline__ void send(const Outgoing& chunk, const Place& place, const Granule& value) {
   const Granule packed = P::packed(value, chunk.flag);
@@ -301,7 +312,7 @@ __device__ __forceinline__ void send(const Outgoing& chunk, const Place& place, 
 
 inline constexpr int batch_size = 4;
 
-/// A task among those of several chunks: which chunk, and this thread's place in which of its pieces.
+/// A piece of one of several chunks: which chunk, and this thread's place in the piece.
 struct Task {
   std::uint32_t chunk;
   Place place;
@@ -312,8 +323,8 @@ __device__ __forceinline__ Task task_of(std::uint32_t number, const Chunk* chunk
   return {chunk, P::place_of(piece, chunks[chunk].bytes)};
 }
 
-/// Defines what is loaded only on a condition: else, as the compiler sees it, it is kept from the beginning of the
-/// kernel on, and the loops over granules lack its registers.
+/// Initializes values that are loaded only on a condition. Otherwise the compiler assumes that they must be kept from
+/// the beginning of the kernel on, which takes registers from the loops over granules.
 template <class P, class T, int count>
 __device__ __forceinline__ void clear(T (&values)[count]) {
   if constexpr (P::flags_slots) {
@@ -322,8 +333,8 @@ __device__ __forceinline__ void clear(T (&values)[count]) {
   }
 }
 
-/// Sends all chunks: `count` of them, of at most `pieces` pieces each, but the first `begin` pieces of all.
-/// `contribution(granule)` is what is sent of a granule of the user's.
+/// Sends all chunks: `count` chunks of at most `pieces` pieces each, without the first `begin` pieces of all.
+/// `contribution(granule)` returns what is sent for a granule of user memory.
 template <class P, class Contribution>
 __device__ __forceinline__ void push(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces,
                                      Contribution&& contribution, std::uint32_t begin = 0) {

@@ -5,54 +5,60 @@
 
 #include "base/types.hpp"
 
-/// What a launch hands to the kernels of this folder, and the memory that they share. Plain data, for host and device.
+/// The arguments of the kernels in this folder, and the layout of the memory that they share. Plain data, for host and
+/// device.
 ///
-/// Data travels through slots of fixed size, in rings that one rank writes and others read; a reader returns slots by a
-/// counter in the writer's arena. How a reader learns that a slot's bytes are there is the protocol:
-///  - lines, in the memory of peers that NVLink joins: 128 bytes, 120 of data and, in the last 8, a flag that names the
-///    use of the slot and the call. Eight neighbouring threads write a line in one store instruction, and the hardware
-///    delivers it whole, so that a reader that sees the flag sees the data: no fence, no counter to wait for, 94% of
-///    the link. (NCCL's LL128 rests on the same property.)
-///  - packets, in either memory: 16 bytes, 12 of data and 4 of flag. In host memory CUDA requires that 16 aligned
-///    bytes are loaded and stored in one access (CUDA Programming Guide, "Mapped Memory"), and no more than these.
-///    (NCCL's LL has 4 bytes of data for each flag.) For small messages.
-///  - bulk, in either memory: nothing but data, a fence, and then one flag for the slot. For large messages.
-/// In host memory one ring of a rank is multicast: written once, read by every other rank.
+/// Data travels through slots of fixed size, which form ring buffers. Each ring is written by one rank and read by
+/// another (or by all others); the reader returns slots through a counter in the writer's arena. In host memory each
+/// rank also has a multicast ring, which it writes once and all other ranks read. A ring has up to max_lanes lanes,
+/// each with slot_depth slots that are used in turn. A slot holds one chunk of a message. Warps move chunks in pieces
+/// of 512 bytes, threads in granules of 16 bytes. The protocol determines how a reader learns that the bytes of a slot
+/// have arrived:
+///  - lines, in the memory of peers that NVLink joins: 128 bytes, 120 of data and, in the last 8, a flag that
+///    identifies the use of the slot and the call. Eight neighbouring threads write a line in one store instruction,
+///    and the hardware delivers it whole, so a reader that sees the flag sees the data. This needs neither a fence nor
+///    a counter to wait for, and uses 94% of the link. (NCCL's LL128 relies on the same property.)
+///  - packets, in peer memory or host memory: 16 bytes, 12 of data and 4 of flag, for small messages. For host memory
+///    CUDA requires that the machine loads and stores 16 aligned bytes in one access (CUDA Programming Guide, "Mapped
+///    Memory"), but no more than 16. (NCCL's LL has 4 bytes of data for each flag.)
+///  - bulk, in peer memory or host memory: only data, then a fence, and then one flag for the whole slot; for large
+///    messages.
 namespace strait::kernels {
 
 enum class Protocol : std::uint8_t { lines, packets, bulk };
 inline constexpr std::uint32_t protocol_count = 3;
 
 inline constexpr std::uint32_t max_ranks = 16;
-inline constexpr std::uint32_t max_lanes = 128;  ///< of a pair of ranks: each a ring of slots, used by one thread block
-inline constexpr std::uint32_t slot_depth = 4;   ///< a power of two, and at least 4 (chunks.cuh)
+/// Lanes of a ring at most. Each lane has slots and counters of its own, and one thread block serves it.
+inline constexpr std::uint32_t max_lanes = 128;
+inline constexpr std::uint32_t slot_depth = 4;  ///< slots of a lane: a power of two, and at least 4 (see chunks.cuh)
 inline constexpr std::uint32_t line_bytes = 128;
 inline constexpr std::uint32_t line_data_bytes = 120;
-/// What a warp moves at a time, in memory. Chunks are whole pieces.
+/// The bytes of a slot that a warp moves at a time. Slots and chunks consist of whole pieces.
 inline constexpr std::uint32_t piece_bytes = 512;
-/// The user's bytes in a piece: a multiple of 16 and of every element.
+/// The bytes of user data in a piece: a multiple of 16 and of the size of every element type.
 constexpr std::uint32_t piece_data_bytes(Protocol protocol) {
   return protocol == Protocol::lines ? piece_bytes / line_bytes * line_data_bytes
                                      : (protocol == Protocol::packets ? piece_bytes / 4 * 3 : piece_bytes);
 }
-inline constexpr std::uint32_t max_threads = 512;  ///< of a block
-/// Lanes that a block serves at once where a launch has fewer blocks than its messages have lanes.
+inline constexpr std::uint32_t max_threads = 512;  ///< threads of a block at most
+/// Lanes at most that a block serves at once, if a launch has fewer blocks than its messages have lanes.
 inline constexpr std::uint32_t max_width = 8;
 
-/// Rings between two ranks, and from a rank to all others.
+/// Whether a ring is between two ranks, or from one rank to all others.
 enum class Cast : std::uint8_t { single, multi };
 inline constexpr std::uint32_t cast_count = 2;
 
-/// What this rank did on one lane of one ring with a peer: in its own device's memory, kept from launch to launch, so
-/// that captured graphs replay right.
+/// Progress of this rank on one lane of its rings to and from a peer. It lies in this device's memory and is kept from
+/// launch to launch, so that replays of captured graphs continue where the last launch ended.
 struct alignas(16) LaneCounts {
-  std::uint64_t sent;        ///< slots filled for the peer; all bits: a launch gave up here
-  std::uint64_t taken;       ///< slots of the peer's read here
-  std::uint64_t given_back;  ///< of those: the rest is given back by the next launch
-  std::uint64_t returned;    ///< slots that the peer was last seen to have given back
+  std::uint64_t sent;        ///< slots filled for the peer; all bits set if a launch gave up on this lane
+  std::uint64_t taken;       ///< slots of the peer that this rank has read
+  std::uint64_t given_back;  ///< slots of the peer returned so far; the next launch returns the rest
+  std::uint64_t returned;    ///< slots that the peer was last seen to have returned
 };
 
-/// [protocol][cast][peer][lane]
+/// Returns the place of a lane in arrays that are indexed [protocol][cast][peer][lane].
 constexpr std::size_t lane_index(Protocol protocol, Cast cast, std::uint32_t peer, std::uint32_t lane) {
   return ((static_cast<std::size_t>(protocol) * cast_count + static_cast<std::size_t>(cast)) * max_ranks + peer) *
              max_lanes +
@@ -60,96 +66,105 @@ constexpr std::size_t lane_index(Protocol protocol, Cast cast, std::uint32_t pee
 }
 inline constexpr std::size_t lane_count = std::size_t{protocol_count} * cast_count * max_ranks * max_lanes;
 
-/// By which a slot's data are known to be there: never zero, which fresh memory holds, and never twice the same.
+/// Returns the flag that marks a slot's data as arrived. It is never zero, which is what fresh memory holds, and never
+/// the same for two uses of a slot.
 constexpr std::uint64_t slot_flag(std::uint64_t use, std::uint16_t call_hash) { return (use + 1) << 16 | call_hash; }
 
-/// Every arena, the same on every rank, begins with the counters that peers return slots by, [lane_index()].
+/// Size of the counters through which readers return slots. Every arena begins with them, on every rank; their index is
+/// lane_index().
 inline constexpr std::size_t returned_bytes = lane_count * sizeof(std::uint64_t);
 
-/// Where the slots of one protocol lie in every arena, [ring][lane][slot_depth]. An arena of device memory holds what
-/// its rank reads and the others write: ring k - 1 is of the rank k after it. One of host memory holds what its rank
-/// writes and the others read: likewise, and the last ring is for all of them.
+/// Location of one protocol's slots, which is the same in every arena: [ring][lane][slot_depth]. An arena in device
+/// memory holds what its rank reads and others write; ring k - 1 is written by the rank that is k places after it. An
+/// arena in host memory holds what its rank writes and others read; ring k - 1 is read by the rank that is k places
+/// after it, and the last ring by all other ranks.
 struct ProtocolSlots {
   std::size_t offset_bytes;
-  std::uint32_t slot_bytes;  ///< whole pieces
-  std::uint32_t lanes;       ///< 0: there are none
+  std::uint32_t slot_bytes;  ///< a multiple of piece_bytes
+  std::uint32_t lanes;       ///< 0 if the arena has no slots of this protocol
 };
-/// The flags of bulk slots, [ring][lane][slot_depth], follow the counters.
+/// Offset of the flags of bulk slots, [ring][lane][slot_depth], which follow the counters.
 inline constexpr std::size_t flags_offset_bytes = returned_bytes;
 
-/// Collectives of which a rank keeps that they have started: the last ones.
+/// Number of most recent collectives whose start a rank remembers.
 inline constexpr std::uint32_t kept_marks = 64;
 
-/// What a rank's GPU has started last.
+/// The calls that a rank's GPU has started most recently.
 struct StartedMarks {
-  /// The collective of each number modulo kept_marks: number << 32 | Ring::call. One store, so that none is torn.
+  /// At index n % kept_marks: collective number n, as n << 32 | Ring::call. One store writes both, so a reader never
+  /// sees them torn.
   std::uint64_t calls[kept_marks];
-  /// The last group of sends and receives. Not all ranks take part in one, so that it has no number of its own: the one
-  /// here is that of the collective before it.
+  /// The most recent group of sends and receives, in the same format. Not all ranks take part in a group, so it has no
+  /// number of its own; its number here is that of the collective before it.
   std::uint64_t messages;
 };
 
-/// In mapped host memory, one a rank. The host raises `abort`; a kernel says there why and for whom it waits or gave
-/// up. Nothing that waits for nobody writes here: the end of a launch would wait for the store.
+/// One rank's mailbox in mapped host memory. The host raises `abort`; a kernel writes here why and for which peer it
+/// waits, or why it gave up. Only kernels that wait for somebody may write here, because the end of a launch waits for
+/// its stores to host memory.
 struct Mailbox {
   enum class Event : std::uint32_t { none, slow, timeout, aborted };
   std::uint32_t abort = 0;
-  Event event = Event::none;    ///< written last; the host takes it back
-  std::uint32_t timed_out = 0;  ///< not 0: a wait was longer than its deadline. Stays, whatever else happens
-  std::uint32_t aborted = 0;    ///< not 0: a wait was given up because of `abort`. Stays likewise
-  std::uint32_t peer = 0;       ///< the communicator's rank (Ring::members)
+  Event event = Event::none;    ///< written last, after the other fields; the host resets it
+  std::uint32_t timed_out = 0;  ///< nonzero once a wait has exceeded its deadline; never reset
+  std::uint32_t aborted = 0;    ///< nonzero once a wait was given up because of `abort`; never reset
+  std::uint32_t peer = 0;       ///< rank in the communicator of the peer that is waited for (Ring::members)
   std::uint32_t lane = 0;
-  std::uint32_t sends = 0;      ///< it waits for the peer to take, not to send
-  std::uint32_t unreached = 0;  ///< of the probe: bit r: rank r of its ring
-  /// Not 0: as `timed_out`, until the host has made that the communicator's error. Copies of copy engines wait for that
-  /// (copy_engine::Gate).
+  std::uint32_t sends = 0;      ///< nonzero if the kernel waits for the peer to return a slot rather than to send
+  std::uint32_t unreached = 0;  ///< result of the probe: bit r is set if rank r of its ring was not reached
+  /// Nonzero from the moment when `timed_out` is set until the host has made the timeout the communicator's error.
+  /// Copies by copy engines wait until it is zero (copy_engine::Gate).
   std::uint32_t holds_copies = 0;
-  /// Not 0: a kernel has waited a while since the host last took this back, for the communicator's rank of this number
-  /// less one, or of a greater one than there are for nobody in particular.
+  /// Nonzero if a kernel has waited for a while since the host last reset this word. The value is 1 + the rank in the
+  /// communicator that it waits for; a value beyond the number of ranks means no rank in particular.
   std::uint32_t waits = 0;
-  StartedMarks started = {};  ///< LaunchCounts::started, as of then
+  StartedMarks started = {};  ///< copy of LaunchCounts::started, made when `waits` was last set by block 0
 };
 
-/// What the probe has found. Nothing is left of its waits, which are none of the communicator's.
+/// Returns what the probe has found, and resets the mailbox, so that the probe's waits are not taken for waits of the
+/// communicator.
 inline std::uint32_t take_unreached(Mailbox& mailbox) {
   const std::uint32_t unreached = mailbox.unreached;
   mailbox = {};
   return unreached;
 }
 
-/// In this device's memory, one a rank: how far its launches are. The host reads a copy.
+/// How far the launches of a rank have come. It lies in this device's memory; the host reads a copy.
 struct LaunchCounts {
-  std::uint32_t collectives;  ///< that have started, in graphs too
-  std::uint32_t begun;        ///< blocks of the launches that have begun, outside of graphs
-  std::uint32_t finished;     ///< blocks that have ended, likewise: streams wait for it
-  /// While a StraightExchange runs, else 0: chunks that its warps have taken, and blocks that are through with taking.
+  std::uint32_t collectives;  ///< collectives that have started, including those in graphs
+  std::uint32_t begun;        ///< blocks of all launches that have begun, without those in graphs
+  std::uint32_t finished;     ///< blocks that have ended, without those in graphs; streams wait for this word
+  /// Used while a StraightExchange runs, otherwise 0: chunks that its warps have taken, and blocks that take no more.
   std::uint32_t taken, through;
   StartedMarks started;
   constexpr bool have_ended() const { return begun == finished; }
 };
 
-/// Who runs, and with whom: the same for every launch. A communicator has one, and where its GPUs form islands one more
-/// for the rank's island and one for those that it meets across islands.
+/// The ranks that exchange data, and this rank's memory for it; almost the same for every launch. A communicator has
+/// one ring. If its GPUs form islands, it has one more for the rank's island, and one for the ranks that exchange data
+/// across islands.
 struct Ring {
-  std::byte* arenas[max_ranks];  ///< by rank, as this device addresses them
-  LaneCounts* counts;            ///< in this device's memory: lane_count of them
+  std::byte* arenas[max_ranks];  ///< by rank, as addresses of this device
+  LaneCounts* counts;            ///< lane_count of them, in this device's memory
   Mailbox* mailbox;
-  std::uint64_t slow_ns;     ///< waits longer than this are told to the host
-  std::uint64_t timeout_ns;  ///< waits longer than this end; 0: none does
-  /// In this device's memory, where a rank has several rings, or launches may give up before all ranks know that the
-  /// communicator has failed: not 0: one did, and none of any ring may follow with what it left behind. Else null.
+  std::uint64_t slow_ns;     ///< waits longer than this are reported to the host
+  std::uint64_t timeout_ns;  ///< waits longer than this are given up; 0: no deadline
+  /// A word in this device's memory that is nonzero once a launch on any of the rank's rings has given up. No later
+  /// launch on any ring may run then, because it would send what that launch left behind. It exists if a rank has
+  /// several rings, or if launches may give up before all ranks know that the communicator has failed; otherwise null.
   std::uint32_t* gave_up;
-  LaunchCounts* launch_counts;  ///< null where nothing counts: of the probe
+  LaunchCounts* launch_counts;  ///< null for the probe, which is not counted
   std::uint32_t* finished;      ///< LaunchCounts::finished, or null in graphs
-  /// Of the first launch of a call, which marks its start: a hash of its signature. 0: of any other.
+  /// Hash of the call's signature in the first launch of a call, which marks the start of the call; 0 in all other
+  /// launches.
   std::uint32_t call;
-  bool is_message;  ///< the call is a group of sends and receives
+  bool is_message;  ///< whether the call is a group of sends and receives
   std::uint32_t rank;
   std::uint32_t ranks;
-  std::uint32_t averaged;           ///< contributions in a final result: what an average divides by
-  bool staged;                      ///< the arenas are host memory, else that of peers
-  bool has_async_copies;            ///< the GPUs of all ranks run piped kernels (kernels/piped.cuh)
-  std::uint8_t members[max_ranks];  ///< by rank of the ring: the communicator's rank
+  std::uint32_t averaged;  ///< number of contributions in a final result, by which an average divides
+  bool staged;             ///< whether the arenas are host memory; otherwise they are device memory of the ranks
+  bool has_async_copies;   ///< whether the GPUs of all ranks can run piped kernels (kernels/piped.cuh)
+  std::uint8_t members[max_ranks];  ///< by rank of this ring: the rank in the communicator
   ProtocolSlots slots[protocol_count];
 };
 
@@ -160,14 +175,15 @@ struct Message {
   std::size_t bytes;
   std::uint32_t chunk_bytes;
   std::uint16_t lanes;
-  std::uint16_t call_hash;  ///< of the call's signature: calls that differ never take one another's lines
+  /// Hash of the call's signature: ranks that make different calls do not accept each other's data
+  std::uint16_t call_hash;
 };
 
-/// Of the chunks of a message, lane l takes l, l + lanes, l + 2 lanes...: the one of its round number `round`, if there
-/// is one.
+/// One chunk of a message. Lane l moves chunks l, l + lanes, l + 2 * lanes...; in round `round` it moves the chunk with
+/// number round * lanes + l, if that exists.
 struct Chunk {
   std::size_t offset;
-  std::uint32_t bytes;  ///< 0: none
+  std::uint32_t bytes;  ///< 0: no chunk
 };
 constexpr Chunk chunk_at(const Message& message, std::uint32_t lane, std::uint32_t round) {
   const std::size_t offset = (std::size_t{round} * message.lanes + lane) * message.chunk_bytes;
@@ -176,51 +192,55 @@ constexpr Chunk chunk_at(const Message& message, std::uint32_t lane, std::uint32
   return {offset, left < message.chunk_bytes ? static_cast<std::uint32_t>(left) : message.chunk_bytes};
 }
 
-/// The threads, whole warps, of a block that look after a set of its lanes: one for each lane of each rank.
+/// Returns how many threads of a block, in whole warps, manage a set of its lanes: one thread for each lane of each
+/// rank.
 constexpr std::uint32_t minders_of(std::uint32_t ranks, std::uint32_t width) { return (ranks * width + 31) / 32 * 32; }
 
-inline constexpr std::uint32_t stagger_groups = 8;  ///< every eighth block is one
+inline constexpr std::uint32_t stagger_groups = 8;  ///< block b is in group b % stagger_groups
 
-/// One hop. Every rank sends a message to every peer and takes one from it (either may be empty).
-///  - As a copy: what comes from peer q is written to receive[q].data; receive[rank] is a copy of send[rank].
-///  - As a reduction: what comes from the peers is reduced with send[rank], in rank order, into receive[rank].data; all
-///    of them have its length. With receive[rank].bytes == 0 this rank only sends.
+/// One hop: every rank sends a message to every peer and receives one from it (either may be empty).
+///  - As a copy: data from peer q is written to receive[q].data; receive[rank] is a copy of send[rank].
+///  - As a reduction: data from all peers is reduced with send[rank], in rank order, into receive[rank].data; all these
+///    messages have the length of receive[rank]. If receive[rank].bytes == 0, this rank only sends.
 /// Accelerates the plans one_hop, direct and point_to_point.
 struct Exchange {
   Ring ring;
   Message send[max_ranks];
   Message receive[max_ranks];
-  PremulScalar premul_scalar;  ///< this rank's own
-  std::uint32_t pieces;        ///< of the longest chunk
-  std::uint32_t rounds;        ///< in which a lane moves the longest message
+  PremulScalar premul_scalar;  ///< this rank's own scalar
+  std::uint32_t pieces;        ///< pieces of the longest chunk
+  std::uint32_t rounds;        ///< rounds in which a lane moves the longest message
   ReduceOp op;
   DataType type;
-  Cast cast;            ///< multi: what a rank sends is the same for every peer, and goes to all of them
-  std::uint32_t width;  ///< of bulk, lanes that a block serves at once: it, and every gridDim.x-th after it; else 1
-  /// Of bulk: what is sent is so many rounds ahead of what is taken; less than slot_depth. 0: nothing is, or nothing is
-  /// sent.
+  Cast cast;  ///< multi: a rank sends the same data to all peers, written once for all
+  /// Lanes that a block serves at once in bulk: the lane with the block's number, and every gridDim.x-th lane after it.
+  /// 1 in other protocols.
+  std::uint32_t width;
+  /// Bulk: the number of rounds by which sending runs ahead of receiving; less than slot_depth. 0 if this rank receives
+  /// nothing or sends nothing.
   std::uint32_t lead = 1;
-  std::uint32_t stagger_ns = 0;  ///< of bulk: by so much each group of blocks begins after the one before
+  std::uint32_t stagger_ns = 0;  ///< bulk: the delay from the start of one group of blocks to that of the next
 };
 
-/// An exchange as a copy, of bulk, straight into what all ranks have registered: what goes to rank r begins at
-/// there[r], as this device addresses it. All messages have one length and are cut into chunks alike, which the warps
-/// of all blocks take in turn. `receive` and `rounds` mean nothing, and the width is 1.
+/// An exchange that copies, in bulk, directly into outputs that all ranks have registered. Data for rank r is written
+/// to there[r], an address of this device. All messages have the same length and are cut into chunks alike, which the
+/// warps of all blocks take in turn. `receive` and `rounds` are unused, and `width` is 1.
 struct StraightExchange : Exchange {
   std::byte* there[max_ranks];
 };
 
-/// What peers have registered last, as this rank addresses it: by number, which is the same on all ranks, each at its
-/// place modulo most_registered. Kernels get it with their arguments: to read it from the host's memory took them 40 us
-/// and more where links are full.
+/// The most recent registrations of all ranks, as addresses of this device. A registration's number is the same on all
+/// ranks; its index is its number modulo most_registered. Kernels receive this with their arguments: reading it from
+/// host memory took 40 us, and more on busy links.
 inline constexpr std::uint32_t most_registered = 8;
 struct RegisteredPlaces {
-  std::uint64_t numbers[most_registered];  ///< 0: none
+  std::uint64_t numbers[most_registered];  ///< 0: unused entry
   std::byte* begins[most_registered][max_ranks];
 };
 
-/// Where a rank lets a peer write, in a word that leaves 16 bits to who sends it: the lower bits of the registration's
-/// number, and how far from its beginning in granules. 0: nowhere.
+/// An offer says where a rank lets a peer write: the low 16 bits of the registration's number, and the distance from
+/// the beginning of that registration in granules (16 bytes). It has offer_bits bits, which leaves the kernel 16 bits
+/// of a word for other uses. 0: no place can be offered.
 inline constexpr std::uint32_t offer_bits = 48, offered_distance_bits = 32;
 inline std::uint64_t offer_of(std::uint64_t number, std::size_t distance_bytes) {
   const std::uint64_t granules = distance_bytes / 16;
@@ -228,93 +248,100 @@ inline std::uint64_t offer_of(std::uint64_t number, std::size_t distance_bytes) 
   return (number & 0xffff) << offered_distance_bits | granules;
 }
 
-/// An exchange as a copy, in bulk, of messages that do not wait for one another. Of those of `least_bytes` and more who
-/// receives offers its output, if that is registered, and the sender writes there, without slots, from that chunk on
-/// before which it sees the offer (offered_messages.cuh).
+/// An exchange that copies, in bulk, messages that do not wait for one another. The receiver of a message of at least
+/// `least_bytes` offers its output to the sender if that output is registered. Once the sender sees the offer, it
+/// writes all further chunks directly there, without slots (offered_messages.cuh).
 struct OfferedMessages : Exchange {
   std::size_t least_bytes;
   RegisteredPlaces registered;
-  std::uint64_t offers[max_ranks];  ///< by sender: of receive[r]
+  std::uint64_t offers[max_ranks];  ///< by sender r: the offer for receive[r], or 0
 };
 
-/// One call of an Aggregate, as an Exchange whose messages all have one length: what goes to rank r, and what comes
-/// from it, begin r strides into the buffers. Or an all-reduce in two hops: first a slice goes to each rank, which
-/// reduces its own at `receive`, and then goes from there to all.
+/// One call of an Aggregate. With one hop it is like an Exchange whose messages all have the same length: the message
+/// to rank r begins r * send_stride_bytes into `send`, that from rank r begins r * receive_stride_bytes into `receive`.
+/// With two hops it is an all-reduce: first each rank gets its slice, which it reduces into `receive`; from there the
+/// slice goes to all.
 struct AggregatedCall {
   std::byte* send;
   std::byte* receive;
   PremulScalar premul_scalar;
   std::uint32_t send_stride_bytes;
   std::uint32_t receive_stride_bytes;
-  std::uint32_t bytes;        ///< of a message, or of a slice
-  std::uint32_t whole_bytes;  ///< of slices, the last ones of which are shorter; 0: one hop
+  std::uint32_t bytes;        ///< length of a message, or of a slice
+  std::uint32_t whole_bytes;  ///< two hops: length of all slices together, of which the last are shorter; 0: one hop
   std::uint32_t chunk_bytes;
-  std::uint32_t pieces;  ///< of a chunk
+  std::uint32_t pieces;  ///< pieces of a chunk
   std::uint32_t rounds;
-  std::uint32_t call;  ///< Ring::call
-  std::uint16_t to;    ///< bit r: there is a message to rank r
+  std::uint32_t call;  ///< as Ring::call
+  std::uint16_t to;    ///< bit r is set if there is a message to rank r; `from`: from rank r
   std::uint16_t from;
   std::uint16_t call_hash;
   std::uint8_t first_lane;
   std::uint8_t lanes;
   std::uint8_t first_block;
   std::uint8_t blocks;
-  std::uint8_t width;  ///< as in an Exchange
+  std::uint8_t width;  ///< as Exchange::width
   ReduceOp op;
   DataType type;
-  Cast cast;  ///< as in an Exchange; of two hops, of the second
+  Cast cast;  ///< as Exchange::cast; with two hops, that of the second hop
 };
 
-inline constexpr std::uint32_t max_aggregated = 32;  ///< that arguments have room for, and less than kept_marks
+inline constexpr std::uint32_t max_aggregated = 32;  ///< limited by the size of kernel arguments; less than kept_marks
 
-/// Several collectives, each an Exchange on lanes and with blocks of its own, by one protocol. They do not wait for one
-/// another.
+/// Several collectives in one launch. Each is carried out like an Exchange, on lanes and with blocks of its own, and
+/// all use the same protocol. They do not wait for one another.
 struct Aggregate {
   static constexpr std::uint8_t no_call = max_aggregated;
-  Ring ring;  ///< Ring::call means nothing
+  Ring ring;  ///< Ring::call is unused; see AggregatedCall::call
   std::uint32_t count;
   AggregatedCall calls[max_aggregated];
-  std::uint8_t call_of_block[max_lanes];  ///< its place in `calls`, or no_call
+  std::uint8_t call_of_block[max_lanes];  ///< the index in `calls` of the block's call, or no_call
 };
 
-/// Two hops. The message is cut into a slice for every owner. Contributors send slice o to owner o, who reduces the
-/// contributions in rank order (copies, where there is but one), and sends the result to the receivers.
-/// all-reduce: everyone is all three; reduce: all own, the root a shorter slice, or all but the root, which receives;
-/// broadcast: the root contributes, the others own and receive. Accelerates the plan two_hop.
+/// Two hops. The message is cut into one slice for each owner. Contributors send slice o to owner o, which reduces the
+/// contributions in rank order (or copies, if there is only one contributor) and sends the result to the receivers.
+///  - all-reduce: every rank is a contributor, an owner and a receiver.
+///  - reduce: every rank contributes, and the root receives. Every rank owns a slice, the root a shorter one; or every
+///    rank except the root does.
+///  - broadcast: the root contributes; all others own a slice and receive.
+/// Accelerates the plan two_hop.
 struct TwoHop {
   Ring ring;
   const std::byte* input;
   std::byte* output;
   std::size_t bytes;
-  std::size_t slice_bytes;  ///< of each owner, the last ones less
+  std::size_t slice_bytes;  ///< length of each owner's slice; the last slices may be shorter
   std::uint32_t chunk_bytes;
   std::uint16_t lanes;
   std::uint16_t call_hash;
-  std::uint32_t pieces;        ///< of a chunk
-  std::uint32_t rounds;        ///< in which a lane moves the longest slice
-  std::uint32_t contributors;  ///< bit r: rank r
+  std::uint32_t pieces;        ///< pieces of a chunk
+  std::uint32_t rounds;        ///< rounds in which a lane moves the longest slice
+  std::uint32_t contributors;  ///< bit r stands for rank r, as in the other sets
   std::uint32_t owners;
-  std::uint32_t first_owners;  ///< of these, those whose slices come first, in rank order; another one has the last
+  /// The owners whose slices come first, in rank order. An owner that is not among them has the last slice.
+  std::uint32_t first_owners;
   std::uint32_t receivers;
   PremulScalar premul_scalar;
   ReduceOp op;
   DataType type;
-  Cast results;              ///< multi: all ranks are receivers
-  std::uint32_t width;       ///< as in an Exchange
-  std::uint32_t stagger_ns;  ///< of bulk, as in an Exchange
+  Cast results;              ///< multi: all ranks are receivers, and a result is written once for all
+  std::uint32_t width;       ///< as Exchange::width
+  std::uint32_t stagger_ns;  ///< as Exchange::stagger_ns
 };
 
-/// How what an Exchange or a TwoHop moves is encoded on its way (base/wire_format.hpp). Lengths of its messages, chunks
-/// and slices count elements in the place of bytes; slices are whole blocks, chunks whole granular runs.
+/// How an Exchange or a TwoHop encodes the data that it sends (base/wire_format.hpp). The lengths of its messages,
+/// chunks and slices then count elements instead of bytes. Slices consist of whole blocks of the format, chunks of
+/// whole granular runs.
 struct Encoding {
   std::uint32_t element_bytes;
-  bool premultiplies;  ///< elements are multiplied by the scalar first
-  /// One float an element of what is sent (error feedback), which begins at `elements`; or null.
+  bool premultiplies;  ///< whether elements are multiplied by the scalar first (premul_sum)
+  /// One float for each element that this rank sends (error feedback), or null. residual[0] belongs to the element at
+  /// `elements`.
   float* residual;
   const std::byte* elements;
 };
-/// In bulk. As a copy each rank's own part is encoded and decoded, too; as a reduction what all contribute is, and of
-/// two hops the sum.
+/// An exchange in bulk that encodes. As a copy, a rank's own part is encoded and decoded, too. As a reduction, all
+/// contributions are, including the rank's own; in two hops the sum is encoded as well.
 struct EncodedExchange : Exchange {
   Encoding encoding;
 };
@@ -322,15 +349,19 @@ struct EncodedTwoHop : TwoHop {
   Encoding encoding;
 };
 
-/// Adds chunks up while copy engines bring them (executor/copy_engine/peer_copies.hpp). Chunk k of what rank r
-/// contributes lies in slot k % depth of windows[r]; this rank's own contribution is `input`. Blocks share each chunk.
+/// Adds up chunks while copy engines deliver them (executor/copy_engine/peer_copies.hpp). Chunk k of rank r's
+/// contribution lies in slot k % depth of windows[r]; this rank's own contribution is `input`. All blocks share the
+/// work on each chunk.
 struct Add {
   Ring ring;
   const std::byte* windows[max_ranks];
-  /// By rank: the words that say how many chunks it has put there, of the even ones, and of the odd ones.
+  /// By rank, two words: the number of chunks that the rank has delivered so far, updated in word 0 for chunks with an
+  /// even index and in word 1 for chunks with an odd index.
   const std::uint32_t* contributed[max_ranks];
-  std::uint32_t* added[max_ranks];  ///< by rank: where it is told how many chunks are done
-  std::uint32_t* shares_done;       ///< in this device's memory: `depth` words, 0 before and after the launch
+  std::uint32_t* added[max_ranks];  ///< by rank: the word through which it learns how many chunks have been added
+  /// `depth` counters in this device's memory, one for each slot: blocks that have added their share of its chunk. All
+  /// are 0 before and after the launch.
+  std::uint32_t* shares_done;
   const std::byte* input;
   std::byte* output;
   std::size_t bytes;

@@ -2,16 +2,17 @@
 
 #include "kernels/protocol.cuh"
 
-/// Where slots are flagged, a block may serve several lanes at once, each with a chunk, a slot, a flag and counters of
-/// its own: so few blocks move much between two fences. The far end sees lanes, and nothing of who serves them; slots
-/// joined into larger ones would need a layout, flags and counters for every number of blocks that a call may ask for.
+/// If slots have flags of their own, a block may serve several lanes at once, each with a chunk, a slot, a flag and
+/// counters of its own. So a few blocks move much data between two fences. The other end sees only lanes, and not which
+/// blocks serve them. (Slots joined into larger ones would need a layout, flags and counters for every number of blocks
+/// that a call may ask for.)
 namespace strait::kernels {
 
-/// Of which peer, and on which of the block's `width` lanes, this thread looks after what is sent and received: the
-/// first threads, one each.
+/// Which peer and which of the block's `width` lanes this thread manages. The first threads of a block manage one lane
+/// of one peer each.
 struct Minder {
-  /// `block`: among the blocks of the call, of which there are `blocks`, whose lanes begin with `first_lane`. `thread`:
-  /// among those that look after the same lanes.
+  /// `block`: the number of the block among the `blocks` blocks of the call, whose lanes begin with `first_lane`.
+  /// `thread`: the number of the thread among those that manage the same set of lanes.
   __device__ Minder(const Ring& ring, std::uint32_t width, std::uint32_t block, std::uint32_t blocks,
                     std::uint32_t first_lane, std::uint32_t thread = threadIdx.x) {
     nth = thread / ring.ranks;
@@ -24,18 +25,18 @@ struct Minder {
     chunk = nth * (ring.ranks - 1) + position;
   }
   __device__ Minder(const Ring& ring, std::uint32_t width) : Minder(ring, width, blockIdx.x, gridDim.x, 0) {}
-  std::uint32_t nth;  ///< of the block's lanes
+  std::uint32_t nth;  ///< which of the block's lanes
   std::uint32_t lane;
   std::uint32_t peer;
-  std::uint32_t position;  ///< of the peer
-  std::uint32_t chunk;     ///< what is sent to it, or comes from it, among that of all of the block's lanes
+  std::uint32_t position;  ///< the peer's position (position_of())
+  std::uint32_t chunk;     ///< index of the chunk to or from this peer among those of all of the block's lanes
   bool minds;
-  bool has_peer;  ///< it minds one that is not this rank
+  bool has_peer;  ///< the thread manages a peer, and not this rank's own part
 };
 
-/// What a round is made of: in this order or, through host memory, in every other block in the reverse one. Were all
-/// blocks to send at the same time, and then all to take, links would carry one way only at any time. (Between peers it
-/// changes nothing.) False: `reduce` was.
+/// Carries out the steps of a round in this order; through host memory every other block uses the reverse order. If all
+/// blocks sent at the same time, and then all received, links would carry data in one direction only at any time.
+/// (Between peers' memory the order makes no difference.) Returns false if `reduce` did.
 template <class Send, class Reduce, class Take>
 __device__ __forceinline__ bool run_round(const Ring& ring, Send&& send, Reduce&& reduce, Take&& take) {
   const bool reversed = ring.staged && blockIdx.x % 2 != 0;

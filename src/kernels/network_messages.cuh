@@ -2,23 +2,24 @@
 
 #include "kernels/network.cuh"
 
-/// The kernel of sends and receives that go through the host's memory (network.hpp). A thread of a block's first warp
-/// looks after each flow, of which no block has more; all threads move its pieces.
+/// The kernel of sends and receives that go through host memory (network.hpp). Each flow of a block is managed by one
+/// thread of its first warp, so a block has at most 32 flows; all threads move the pieces.
 namespace strait::kernels {
 
-/// What a block moves between two looks at what the host has done: of each flow the pieces [first, end).
+/// What a block moves between two looks at the host's progress: pieces [first, end) of each flow.
 struct MessagesTurn {
   std::uint32_t first[warp_threads], end[warp_threads];
-  bool moves;  ///< anything
-  bool ends;   ///< nothing is left to do. Neither: the block gives up
+  bool moves;  ///< whether anything moves
+  bool ends;   ///< whether nothing is left to do. If neither holds, the block gives up
 };
 struct MessagesMemory {
-  std::uint64_t before[warp_threads];  ///< by flow of the block: pieces of earlier launches at its place
-  MessagesTurn turns[2];               ///< the next one is written while slow threads still read this one
+  std::uint64_t before[warp_threads];  ///< by flow of the block: pieces that earlier launches moved at the same index
+  MessagesTurn turns[2];               ///< two, because one is written while slow threads still read the other
   bool is_last;
 };
 
-/// How far a flow is, in the registers of the thread that looks after it. Another thread has one that has ended.
+/// The progress of a flow, in the registers of the thread that manages it. Threads without a flow have a progress that
+/// has ended.
 class MessageProgress {
  public:
   __device__ MessageProgress(const NetworkExchange& exchange, std::uint32_t nth) {
@@ -37,9 +38,11 @@ class MessageProgress {
     allowed_ = 0;
   }
   __device__ std::uint64_t before() const { return before_; }
-  /// All is sent, and the ring free for what comes next, or at least in the ring; or all is taken.
+  /// Returns whether everything has been sent and the ring is free, or, if the call is not awaited, at least everything
+  /// is in the ring; or whether everything has been received.
   __device__ bool has_ended() const { return moved_ == total_ && (seen_ == total_ || !is_awaited_); }
-  /// Which pieces may be moved now. Asks the host, over PCIe, when it has moved all those that it knows of.
+  /// Sets which pieces may be moved now. Reads the host's words, over PCIe, only after moving all pieces that it knows
+  /// to be ready.
   __device__ __forceinline__ void next(std::uint32_t& first, std::uint32_t& end) {
     if (moved_ == may_move() && !has_ended()) {
       seen_ = static_cast<std::uint32_t>(acquire_word(ready_) - before_);
@@ -56,19 +59,19 @@ class MessageProgress {
   }
   const std::uint64_t *ready_ = nullptr, *filled_ = nullptr;
   std::uint64_t before_ = 0, filled_before_ = 0;
-  std::uint32_t allowed_ = 0;  ///< of Flow::after: pieces that it was last seen to have filled
+  std::uint32_t allowed_ = 0;  ///< with Flow::after: pieces that this flow was last seen to have filled
   std::uint32_t total_ = 0;
-  std::uint32_t lead_ = 0;   ///< of what is sent: pieces of the ring
-  std::uint32_t seen_ = 0;   ///< of this launch: pieces that the host was last seen to have sent, or to have got
-  std::uint32_t moved_ = 0;  ///< likewise: that a turn has moved
+  std::uint32_t lead_ = 0;   ///< sends: pieces of the ring; otherwise 0
+  std::uint32_t seen_ = 0;   ///< pieces of this launch that the host was last seen to have sent, or to have received
+  std::uint32_t moved_ = 0;  ///< pieces of this launch that turns have moved
   bool is_awaited_ = true;
 };
 
-/// By the first warp: waits until anything may be moved, and says what.
+/// Waits until something may be moved, and sets what. Called by the first warp.
 __device__ __forceinline__ void await_turn(const NetworkExchange& exchange, MessageProgress& progress,
                                            Patience& patience, MessagesTurn& turn) {
   const auto any = [](bool yes) { return __any_sync(0xffffffffu, yes ? 1 : 0) != 0; };
-  const auto is_spent = [&] {  // for nobody in particular
+  const auto is_spent = [&] {  // reported as a wait for no rank in particular
     return threadIdx.x == 0 && patience.spent(exchange.ring, 0, 0, false, [] { return false; });
   };
   std::uint32_t first, end;
@@ -85,8 +88,8 @@ __device__ __forceinline__ void await_turn(const NetworkExchange& exchange, Mess
   turn.ends = ends;
 }
 
-/// By all threads of a block: a piece of a flow. What the host is to send must be there before it hears of that; what
-/// came was loaded before the barrier.
+/// Moves a piece of a flow. Called by all threads of a block. The fence makes what is sent visible before the host
+/// learns of it. What was received needs none, because it was loaded before the barrier.
 __device__ __forceinline__ void move_piece(const NetworkExchange& exchange, std::uint32_t place, std::uint32_t piece,
                                            bool tells, std::uint64_t before) {
   const Flow& flow = exchange.flows[place];
@@ -101,8 +104,9 @@ __device__ __forceinline__ void move_piece(const NetworkExchange& exchange, std:
   store_word(&exchange.words->moved[place].value, before + piece + 1);
 }
 
-/// By all threads of a block: of each flow a piece, and again, so that none waits for the whole of another. Threads of
-/// the last warp tell the host, one for each flow: the others copy meanwhile, and the first warp asks.
+/// Moves one piece of each flow, and repeats that, so that no flow waits for the whole of another one. Called by all
+/// threads of a block. Threads of the last warp tell the host, one for each flow, while the others copy and the first
+/// warp looks.
 __device__ __forceinline__ void move_turn(const NetworkExchange& exchange, const MessagesMemory& shared,
                                           const MessagesTurn& turn) {
   bool moves = true;
@@ -117,8 +121,8 @@ __device__ __forceinline__ void move_turn(const NetworkExchange& exchange, const
   }
 }
 
-/// By one thread: waits for all calls before, whose slots are where this one's rings are. False: this launch, or one
-/// before it, gives up.
+/// Waits until all earlier calls have been carried out, because this call's rings use the memory of their slots. Called
+/// by one thread. Returns false if this launch or an earlier one gives up.
 __device__ __forceinline__ bool may_begin(const NetworkExchange& exchange) {
   NetworkCounts& counts = *exchange.counts;
   if (acquire_count(&counts.gave_up) != 0) return false;
@@ -129,8 +133,8 @@ __device__ __forceinline__ bool may_begin(const NetworkExchange& exchange) {
   return false;
 }
 
-/// By all threads of a block that has not given up: the last one says what later launches begin with. None is the last
-/// where another gave up.
+/// Counts the end of a block that has not given up; the last block stores what later launches begin with. Called by all
+/// threads of the block. If another block gave up, no block counts as the last.
 __device__ __forceinline__ void end_messages(const NetworkExchange& exchange, MessagesMemory& shared) {
   NetworkCounts& counts = *exchange.counts;
   if (threadIdx.x == 0) shared.is_last = count_up(&counts.through) + 1 == gridDim.x;
@@ -140,11 +144,11 @@ __device__ __forceinline__ void end_messages(const NetworkExchange& exchange, Me
     counts.pieces[i] += pieces_of(exchange.flows[i]);
   if (threadIdx.x != 0) return;
   counts.through = 0;
-  counts.calls_done = counts.calls + (exchange.call.is_awaited ? 1 : 0);  // those before have been: it began
+  counts.calls_done = counts.calls + (exchange.call.is_awaited ? 1 : 0);  // earlier calls are done: this one began
   counts.messages = ++counts.calls;
 }
 
-/// A template only so that a header may hold it.
+/// A template only so that a header may define it.
 template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_constant__ NetworkExchange exchange) {
   fetch_arguments(exchange);

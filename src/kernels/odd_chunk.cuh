@@ -5,8 +5,8 @@
 
 namespace strait::kernels {
 
-/// A chunk at any place and of any length as granules from its begin on, of which the last may be a part of one. What
-/// is loaded is put together from two aligned ones where both lie in the chunk; nothing outside of it is read or
+/// A chunk at any address and of any length, as granules that begin at its first byte; the last one may be incomplete.
+/// A granule is assembled from two aligned loads if both lie within the chunk. Nothing outside the chunk is read or
 /// written.
 class OddChunk {
  public:
@@ -18,7 +18,7 @@ class OddChunk {
     begin_ = shift_ == 0 ? 0 : 1;
     end_ = aligned < begin_ ? 0 : aligned - begin_;
   }
-  /// That a dealer deals of a chunk.
+  /// Returns the length of a chunk for a dealer: rounded up to whole granules.
   static __device__ std::uint32_t padded(std::uint32_t bytes) {
     return (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
@@ -52,7 +52,7 @@ class OddChunk {
 
  private:
   static constexpr std::uint32_t granule_bytes = sizeof(Granule);
-  /// Whether it lies in aligned granules of the chunk.
+  /// Returns whether a granule lies within those aligned granules that are inside the chunk.
   __device__ bool is_inner(std::uint32_t number) const { return number >= begin_ && number < end_; }
   __device__ std::uint32_t valid_bytes_of(std::uint32_t number) const {
     const std::uint32_t left = bytes_ - number * granule_bytes;
@@ -70,8 +70,8 @@ class OddChunk {
   }
   std::byte* data_;
   std::uint32_t bytes_;
-  std::uint32_t shift_;        ///< of the chunk's granules, after the aligned ones in which they begin
-  std::uint32_t begin_, end_;  ///< those that lie in aligned granules of the chunk
+  std::uint32_t shift_;        ///< distance of the chunk's granules from the aligned granules in which they begin
+  std::uint32_t begin_, end_;  ///< the granules that lie in aligned granules inside the chunk
 };
 
 template <int batch>

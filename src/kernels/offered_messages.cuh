@@ -2,16 +2,17 @@
 
 #include "kernels/bulk_messages_round.cuh"
 
-/// Messages whose receivers offer a place (launch.hpp, OfferedMessages): what their kernel has besides
-/// (bulk_messages.cuh).
+/// Messages whose receivers offer a place (OfferedMessages in launch.hpp): what their kernel does in addition to
+/// bulk_messages.cuh.
 namespace strait::kernels {
 
-/// By the thread that looks after a peer on a lane: where its messages may be written without slots. Who receives one
-/// offers that to its sender when the kernel begins, with the length, so that nobody who means another message writes
-/// beyond what there is room for. In two words of the sender's arena, which else multicasts return slots by, each with
-/// the lower bits of the number of the message's first slot, which both ends have alike. They are withdrawn when the
-/// message has come, long before a number comes again. A rank that undoes a registration before the others looks in
-/// vain for what they offer.
+/// The place where messages between this rank and a peer may be written without slots, for the thread that manages the
+/// peer on a lane. When the kernel begins, the receiver of a message offers it to the sender, together with the length,
+/// so that no sender of a different message writes beyond the available memory. Both are words in the sender's arena,
+/// in the place of counters of multicast rings, which device memory does not use. Each word also contains the low bits
+/// of the number of the message's first slot, which both ends know. Offers are withdrawn when the message has arrived,
+/// long before these bits repeat. A rank that has undone a registration before the others does not find the place that
+/// they offer.
 class Offers {
  public:
   __device__ Offers(const Ring& ring, std::uint32_t peer, std::uint32_t lane)
@@ -26,14 +27,14 @@ class Offers {
     store_word(told_.length, 0);
     store_word(told_.place, 0);
   }
-  /// 0: there is none (yet) for a message of this length.
+  /// Returns the offer for a message of this length, or 0 if there is none (yet).
   __device__ std::uint64_t look(std::uint64_t slot, std::size_t bytes) const {
     const std::uint64_t place = acquire_word(heard_.place);
     if (place == 0 || place >> offer_bits != (slot & 0xffff)) return 0;
     if (acquire_word(heard_.length) != (slot << offer_bits | bytes)) return 0;
     return place & ((std::uint64_t{1} << offer_bits) - 1);
   }
-  /// Null: nowhere any more.
+  /// Returns the address that an offer names, or null if the registration no longer exists here.
   __device__ std::byte* place_of(std::uint64_t offer, const RegisteredPlaces& registered) const {
     const std::uint64_t number = offer >> offered_distance_bits, at = number % most_registered;
     std::byte* const begin = registered.begins[at][peer_];
@@ -53,32 +54,32 @@ class Offers {
     };
     return {word_of(Protocol::bulk), word_of(Protocol::lines)};
   }
-  const Words heard_;  ///< what the peer offers
+  const Words heard_;  ///< what the peer offers to this rank
   const Words told_;
   const std::uint32_t peer_;
 };
 
-/// The last flag of what went without slots has this instead of the call's hash.
+/// Returns the hash that replaces the call's hash in the last flag of data that went without slots.
 constexpr std::uint16_t straight_hash(std::uint16_t call_hash) { return static_cast<std::uint16_t>(call_hash + 1); }
 
-/// Chunks of one length that follow another one at equal distances, and need neither slots nor flags.
+/// Chunks of the same length that follow another one at equal distances, and that need neither slots nor flags.
 struct Rows {
   std::uint32_t count;
   std::size_t distance_bytes;
 };
 
 struct OfferedMessagesRound : BulkMessagesRound {
-  Rows rows[max_width * max_ranks];  ///< behind each chunk that is sent
+  Rows rows[max_width * max_ranks];  ///< that follow each chunk that is sent
 };
 
-/// What the thread that looks after a message has of it besides.
+/// What the thread that manages a message needs to know about it in addition.
 struct OfferedWay : Way {
-  std::uint64_t offer = 0;      ///< of what comes; 0: none
-  bool may_be_offered = false;  ///< of what is sent: that was not looked for in vain
-  std::byte* place = nullptr;   ///< of what is sent: that was offered
+  std::uint64_t offer = 0;      ///< received message: this rank's offer; 0: none
+  bool may_be_offered = false;  ///< message that is sent: an offer may still arrive
+  std::byte* place = nullptr;   ///< message that is sent: the place that was offered
   std::uint64_t first_slot = 0;
 
-  /// All of it has come.
+  /// Records that the whole message has arrived.
   __device__ void end(const Message& message) {
     round = static_cast<std::uint32_t>(message.bytes / message.chunk_bytes) + 1;
   }
@@ -87,11 +88,12 @@ constexpr std::size_t round_bytes_of(const Message& message) {
   return std::size_t{message.lanes} * message.chunk_bytes;
 }
 
-/// How often who takes something as well, as its peers may do, looks for an offer before the first chunk goes through a
-/// slot: what lies there is taken when all else has been sent. Who only sends looks once, to be ahead of who receives.
+/// How often a rank that also receives, as its peers may, looks for an offer before it sends the first chunk through a
+/// slot: a chunk in a slot is received only after everything else has been sent. A rank that only sends looks once, so
+/// that it stays ahead of the receiver.
 inline constexpr std::uint32_t looks_for_offer = 8;
 
-/// As prepare_messages(), and in a place that was offered as many chunks as pay.
+/// As prepare_messages(). In addition, as many chunks as pay are written to a place that was offered.
 class NextMessages {
  public:
   __device__ NextMessages(const OfferedMessages& exchange, const Message& send, const Message& receive,
@@ -113,7 +115,7 @@ class NextMessages {
     Patience patience;
     const std::uint32_t offer_looks = awaits_chunk_ ? looks_for_offer : 1;
     for (std::uint32_t looks = 0; awaits_slot_ || awaits_chunk_; ++looks) {
-      // Told at once: to look for a chunk takes a microsecond.
+      // Progress is reported at once, because looking for a chunk takes a microsecond.
       if (look_for_slot(looks + 1 < offer_looks)) store_progress(shared.failed_or_ready, 1);
       if (look_for_chunk()) store_progress(shared.failed_or_ready, 1);
       const bool is_awaited = (awaits_slot_ && !sent_.is_late) || (awaits_chunk_ && !taken_.is_late);
@@ -129,7 +131,7 @@ class NextMessages {
   }
 
  private:
-  /// Whether a chunk that is to be sent can move now.
+  /// Returns whether a chunk that is to be sent can move now.
   __device__ __forceinline__ bool look_for_slot(bool awaits_offer) {
     if (!awaits_slot_) return false;
     look_for_offer();
@@ -152,7 +154,7 @@ class NextMessages {
     sent_.may_be_offered = false;
     sent_.place = offers_.place_of(offer, exchange_.registered);
   }
-  /// What goes to a place that was offered, all but the last chunk, which has the flag and may be shorter.
+  /// Sets what is written to an offered place: all chunks except the last, which has the flag and may be shorter.
   __device__ __forceinline__ bool sends_rows(const std::byte* source) {
     if (sent_.place == nullptr) return false;
     const std::uint32_t left = left_behind();
@@ -163,17 +165,18 @@ class NextMessages {
     sent_.round += rows_.count;
     return true;
   }
-  /// Chunks behind the next one.
+  /// Returns the number of chunks behind the next one.
   __device__ __forceinline__ std::uint32_t left_behind() const {
     const std::size_t bytes = round_bytes_of(send_);
     const std::size_t end = (std::size_t{sent_.round} + 1) * bytes + std::size_t{minder_.lane} * send_.chunk_bytes;
     return end >= send_.bytes ? 0 : static_cast<std::uint32_t>((send_.bytes - end - 1) / bytes) + 1;
   }
-  /// Behind a chunk: but where what comes goes through slots, as much is taken as is sent.
+  /// Returns how many chunks may follow a chunk in one round. If data arrives through slots, a round sends only as much
+  /// as it receives.
   __device__ __forceinline__ std::uint32_t most_rows() const {
     return taken_.is_left(receive_, minder_.lane) && taken_.offer == 0 ? slot_depth - 1 : ~0u;
   }
-  /// Whether one has come.
+  /// Returns whether a chunk has arrived.
   __device__ __forceinline__ bool look_for_chunk() {
     if (!awaits_chunk_) return false;
     const std::uint16_t hash = receive_.call_hash;
@@ -181,7 +184,7 @@ class NextMessages {
       lane_.expect(receive_.data + to_, in_bytes_, hash, incoming_);
       ++taken_.round;
     } else if (taken_.offer != 0 && lane_.has_come(straight_hash(hash))) {
-      lane_.expect_slot(straight_hash(hash), incoming_);  // of which no byte is to be copied
+      lane_.expect_slot(straight_hash(hash), incoming_);  // no byte of it is to be copied
       taken_.end(receive_);
     } else {
       return false;
@@ -205,7 +208,7 @@ class NextMessages {
   Incoming incoming_{};
 };
 
-/// By all threads of a block.
+/// Writes the chunks that follow each chunk. Called by all threads of a block.
 __device__ __forceinline__ void push_rows(const OfferedMessagesRound& shared, std::uint32_t count,
                                           std::uint32_t pieces) {
   CopyDealer dealer(count * pieces);

@@ -4,8 +4,8 @@
 #include "kernels/pair_arithmetic.cuh"
 #include "kernels/primitives.cuh"
 
-/// Reductions of the types that share kernels (other_types). What is no sum goes out of line, so that nine types take
-/// little code.
+/// Reductions of the types that share kernels (other_types). Operations other than sums are not inlined, so that nine
+/// types take little code.
 namespace strait::kernels {
 
 namespace others {
@@ -15,7 +15,7 @@ struct GranuleOf {
   spec::ElementType<type> values[elements_per_granule<type>];
 };
 
-/// Calls `change.template operator()<type>(elements)` with those of a granule.
+/// Calls `change.template operator()<type>(elements)` with the elements of a granule, and returns the result.
 template <class Bits16, class Change>
 __device__ __forceinline__ Bits16 changed(DataType type, Bits16 bits, Change&& change) {
   spec::visit(type, [&]<DataType t>() {
@@ -28,7 +28,7 @@ __device__ __forceinline__ Bits16 changed(DataType type, Bits16 bits, Change&& c
   return bits;
 }
 
-/// Calls `function(combine)` with what combines two values.
+/// Calls `function(combine)`, where `combine` combines two values.
 template <class F>
 __device__ __forceinline__ void with_combine(ReduceOp op, F&& function) {
   if (op == ReduceOp::prod)
@@ -43,7 +43,8 @@ __device__ __forceinline__ bool adds(ReduceOp op) {
   return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premul_sum;
 }
 
-/// Of all but floats of 8 bits. In registers: what threads do one after another decides here.
+/// Combines all types except 8-bit floats. Values are passed in registers: the time is that of what a thread does
+/// sequentially.
 template <class Bits16>
 STRAIT_NOINLINE __device__ Bits16 combined(DataType type, ReduceOp op, Bits16 a, Bits16 b) {
   return changed(type, a, [&]<DataType t>(GranuleOf<t>& elements) {
@@ -75,8 +76,8 @@ STRAIT_NOINLINE __device__ Bits16 premultiplied(Bits16 bits, const Operation& op
 
 }  // namespace others
 
-/// Of any operation, whether or not `sum_only`. What is added up stays in registers: floats of 8 bits as floats, all
-/// else in its own type.
+/// For any operation, whatever `sum_only` is. Accumulators stay in registers: 8-bit floats are accumulated as floats,
+/// all other types as themselves.
 template <bool sum_only, class Bits16>
 class Reduction<other_types, sum_only, Bits16> {
  public:
@@ -126,7 +127,7 @@ class Reduction<other_types, sum_only, Bits16> {
       value_ = others::divided(operation.type, value_, operation.averaged);
     }
   }
-  /// Four at a time, which go in registers.
+  /// Four elements at a time, which are passed in registers.
   struct Quad {
     float values[4];
   };
@@ -154,7 +155,7 @@ class Reduction<other_types, sum_only, Bits16> {
   Wide wide_;
 };
 
-/// contribution() to a premul_sum.
+/// As contribution(), for premul_sum.
 template <class Bits16>
 __device__ Bits16 contribution_of_others(const Bits16& bits, const Operation& operation) {
   return others::premultiplied(bits, operation);

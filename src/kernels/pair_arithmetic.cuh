@@ -8,8 +8,8 @@
 #include "kernels/byte_words.cuh"
 #include "kernels/primitives.cuh"
 
-/// Sums of granules as in arithmetic.cuh, bit by bit the same, in fewer instructions: elements of 16 bits are widened
-/// and rounded by pairs, bytes by words, and NaN, which is rare, is looked for in all results together and then made
+/// Sums of granules with the same bits as in arithmetic.cuh, in fewer instructions. Elements of 16 bits are widened and
+/// rounded in pairs, and bytes in words. NaN, which is rare, is looked for in all results together and only then made
 /// canonical.
 namespace strait::kernels {
 
@@ -29,7 +29,7 @@ __device__ __forceinline__ FloatPair widen_pair(std::uint32_t pair) {
     return {__half2float(__ushort_as_half(static_cast<unsigned short>(pair))),
             __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)))};
 }
-/// Of a NaN, any NaN.
+/// A NaN becomes some NaN.
 template <DataType type>
 __device__ __forceinline__ std::uint32_t round_pair(const FloatPair& pair) {
   std::uint32_t bits;
@@ -49,7 +49,7 @@ FloatPair widen_pair(std::uint32_t pair) {
   return {spec::load<type>(Element{static_cast<std::uint16_t>(pair)}),
           spec::load<type>(Element{static_cast<std::uint16_t>(pair >> 16)})};
 }
-/// The GPU's NaN is not the canonical one.
+/// Makes a NaN that is not the canonical one, as the GPU does.
 template <DataType type>
 std::uint32_t round_pair(const FloatPair& pair) {
   const auto round = [](float value) { return std::isnan(value) ? 0x7fffu : spec::store<type>(value).bits; };
@@ -57,13 +57,13 @@ std::uint32_t round_pair(const FloatPair& pair) {
 }
 #endif
 
-/// One instruction, which compares two values.
+/// Compiles to one instruction, which compares both values.
 template <class T>
 __device__ __forceinline__ bool is_any_nan(T a, T b) {
   return !(a < b) && !(a >= b);
 }
 
-/// A sum in progress of one granule after another.
+/// A sum in progress over one granule after another.
 template <DataType type>
 class PairSum {
   using Accumulator = std::conditional_t<is_integer8<type>, std::uint32_t, spec::AccumulatorType<type>>;
@@ -79,7 +79,7 @@ class PairSum {
 #pragma unroll
     for (int e = 0; e < count; ++e) values_[e] = add(values_[e], others[e]);
   }
-  /// The sum as it is, of what is added up in its own type. NaN need not be canonical.
+  /// Returns the sum as it is, for types that are accumulated as themselves. NaN need not be canonical.
   __device__ __forceinline__ Granule partial() const {
     static_assert(count * sizeof(Accumulator) == sizeof(Granule));
     Elements elements;
@@ -87,8 +87,8 @@ class PairSum {
     for (int e = 0; e < count; ++e) elements.values[e] = values_[e];
     return __builtin_bit_cast(Granule, elements);
   }
-  /// The sum times `scale`, which is used of floats only. Sets `has_nan` where the result holds one, which then need
-  /// not be canonical.
+  /// Returns the sum times `scale`, which applies only to floats. Sets `has_nan` if the result contains a NaN, which
+  /// then need not be canonical.
   __device__ __forceinline__ Granule result(float scale, bool& has_nan) {
     if constexpr (is_floating) {
 #pragma unroll
@@ -140,7 +140,7 @@ class PairSum {
   Accumulator values_[count];
 };
 
-/// What an element is stored as; bytes are that already.
+/// Returns the granule as it is to be stored. Bytes need no change.
 template <DataType type>
 __device__ __forceinline__ Granule with_canonical_nan(const Granule& granule) {
   using Accumulator = spec::AccumulatorType<type>;
@@ -172,8 +172,8 @@ __device__ __forceinline__ Granule with_canonical_nan(const Granule& granule) {
   }
 }
 
-/// A contribution to a premul_sum, of the types that are added up as floats: its product with this rank's scalar. NaN
-/// need not be canonical, for it is added to others.
+/// Returns a contribution to premul_sum, for the types that are accumulated as floats: its product with this rank's
+/// scalar. NaN need not be canonical, because the product is added to others.
 template <DataType type>
 __device__ __forceinline__ Granule premultiplied(const Granule& granule, float scalar) {
   PairSum<type> product;
@@ -186,14 +186,14 @@ __device__ __forceinline__ float scalar_of(const Operation& operation) {
   return load_element<type>(element_of<type>(operation.premul_scalar));
 }
 
-/// Whether the sums of this file serve an operation, as of what adds_up(), and the scale of the result.
+/// Returns whether the sums of this file implement an operation (see adds_up()), and sets the scale of the result.
 template <DataType type>
 __device__ __forceinline__ bool is_pair_sum(const Operation& operation, float& scale) {
   scale = operation.op == ReduceOp::avg ? 1 / static_cast<float>(operation.averaged) : 1;
   return adds_up(type, operation.op, operation.averaged);
 }
 
-/// Calls `function.template operator()<t>()` with the sum_type() of one of other_types.
+/// Calls `function.template operator()<t>()`, where t is the sum_type() of `type`, one of other_types.
 template <class F>
 __device__ __forceinline__ void visit_sums(DataType type, F&& function) {
   switch (sum_type(type)) {
@@ -212,7 +212,7 @@ __device__ __forceinline__ void visit_sums(DataType type, F&& function) {
   }
 }
 
-/// Calls `sum.template operator()<t>(scale)` where is_pair_sum(). False: it is not, and nothing is done.
+/// Calls `sum.template operator()<t>(scale)` if is_pair_sum() holds. Otherwise returns false and does nothing.
 template <DataType type, class Sum>
 __device__ __forceinline__ bool with_pair_sum(const Operation& operation, Sum&& sum) {
   if constexpr (type == other_types) {

@@ -6,32 +6,33 @@
 #include "kernels/async_copy.cuh"
 #include "kernels/user_bytes.cuh"
 
-/// Memory to memory through stages in shared memory, by asynchronous copies that one thread starts: some are being
-/// loaded and some stored at any time, so that neither latency nor anybody's wait leaves the link idle.
+/// Copies from memory to memory through stages in shared memory, by asynchronous copies that one thread starts. At any
+/// time some stages are being loaded and others stored, so neither latency nor any wait leaves the link idle.
 namespace strait::kernels {
 
-/// How many tasks are where they belong, told to other warps: by one thread, whose every piece is a group of stores.
-/// Of the pieces some have left and are not there yet, others are still leaving, `leaving` at most.
+/// Tells other warps how many tasks have been stored completely. Used by one thread, which stores every piece as a
+/// group of its own. Some pieces have left shared memory but have not arrived; at most `leaving` others are still being
+/// read from shared memory.
 template <int leaving>
 class Arrivals {
   static constexpr int soon = leaving + 1, late = leaving + 3;
   static constexpr std::uint64_t short_cycles = 1500, long_cycles = 4000;
 
  public:
-  /// `is_hasty`: the sooner it tells the better.
+  /// `is_hasty`: progress should be told as early as possible.
   __device__ Arrivals(std::uint32_t& done, bool is_hasty) : done_(done), is_hasty_(is_hasty) {}
-  /// Another piece is leaving, with which so many tasks are done; 0: as many as before.
+  /// Another piece is being stored, with which this many tasks are done; 0: as many as before.
   __device__ void add(std::uint32_t tasks) {
 #pragma unroll
     for (int ago = late; ago > 0; --ago) tasks_[ago] = tasks_[ago - 1];
     if (tasks != 0) tasks_[0] = tasks;
   }
-  /// Nothing is on its way, and so many are done.
+  /// Nothing is being stored, and this many tasks are done.
   __device__ void end(std::uint32_t tasks) { tell(tasks_[0] = tasks); }
-  /// Waits until a piece is where it belongs, but not one that is still leaving: how far behind that is depends on how
-  /// fast pieces follow one another, while the way itself takes about 2 us.
+  /// Waits until an earlier piece has arrived, but not for pieces that are still leaving. How far back that piece is
+  /// depends on how fast pieces follow one another, because the transfer itself takes about 2 us.
   __device__ void look() {
-    if (tasks_[0] == told_) return;  // nobody wants to know, and each question takes time
+    if (tasks_[0] == told_) return;  // there is nothing new to tell, and each query takes time
     const std::uint64_t now = clock_cycles(), since = now - last_;
     last_ = now;
     if (since > long_cycles)
@@ -51,13 +52,14 @@ class Arrivals {
     wait_stored<missing>();
     tell(tasks_[missing]);
   }
-  /// After a piece that came late more may have been told than is known now.
+  /// After a late piece, a greater number may have been told than is known here.
   __device__ void tell(std::uint32_t tasks) {
     if (tasks > told_) store_progress(done_, told_ = tasks);
   }
   std::uint32_t& done_;
   const bool is_hasty_;
-  std::uint32_t tasks_[late + 1] = {};  ///< that are done with the last piece but as many as the index says
+  /// Element i: the tasks that are done once all pieces except the last i have arrived.
+  std::uint32_t tasks_[late + 1] = {};
   std::uint32_t told_ = 0;
   std::uint64_t last_ = 0;
 };
@@ -68,13 +70,13 @@ struct PipeMemory {
   struct alignas(16) Target {
     std::byte* to;
     std::uint32_t bytes;
-    std::uint32_t tasks;  ///< that are done with this piece; 0: it is the last one of none
+    std::uint32_t tasks;  ///< tasks that are done with this piece; 0: it is not the last piece of a task
   };
   alignas(128) std::byte stages[stage_count][stage_bytes];
   Barrier landed[stage_count];
   Target targets[stage_count];
   std::uint32_t loaded;   ///< tasks whose sources have been read
-  std::uint32_t written;  ///< and are where they belong
+  std::uint32_t written;  ///< tasks whose data has been stored completely
 };
 
 __device__ __forceinline__ void wait_for(Barrier& barrier, std::uint32_t parity) {
@@ -82,28 +84,28 @@ __device__ __forceinline__ void wait_for(Barrier& barrier, std::uint32_t parity)
   }
 }
 
-/// `bytes` in parts of at most `most` and of one length, which is a multiple of 16: a short one costs as much time as a
-/// long one.
+/// Returns the length of parts if `bytes` are divided into as few parts as possible, of at most `most` bytes and of
+/// equal length, a multiple of 16. A short part would take as much time as a long one.
 __device__ __forceinline__ std::uint32_t even_part(std::uint32_t bytes, std::uint32_t most) {
   const std::uint32_t parts = (bytes + most - 1) / most, granules = (bytes + 15) / 16;
   return parts == 0 ? 0 : (granules + parts - 1) / parts * 16;
 }
 
-/// The end of a chunk, of less than 16 bytes, which asynchronous copies cannot carry.
+/// Copies the end of a chunk, of less than 16 bytes, which asynchronous copies cannot carry.
 __device__ __forceinline__ void copy_tail(const std::byte* from, std::byte* to, std::uint32_t bytes) {
   OddBytes::store(to, bytes, 1, OddBytes::load(from, bytes, 1));
 }
 
-/// In the registers of the one thread that drives it.
+/// A pipe, in the registers of the one thread that drives it.
 template <class Memory>
 class Pipe {
-  /// Stages that are being loaded at most; the others are being stored.
+  /// The most stages that are loaded at the same time; the others are being stored.
   static constexpr std::uint32_t loading = Memory::stage_count / 2;
   static constexpr int leaving = Memory::stage_count - loading - 1;
 
  public:
-  /// `tells_written`: somebody waits for that, `is_hasty` as of Arrivals. `yields`: leaves the SM's way out to others
-  /// by half, as one piece alone is on it.
+  /// `tells_written`: other warps wait for `written`; `is_hasty`: see Arrivals. `yields`: leaves half of the SM's
+  /// output rate to others, by storing only one piece at a time.
   __device__ Pipe(Memory& memory, bool tells_written, bool yields, bool is_hasty)
       : memory_(memory), tells_written_(tells_written), yields_(yields), arrivals_(memory.written, is_hasty) {}
   static __device__ void prepare(Memory& memory) {
@@ -111,7 +113,8 @@ class Pipe {
     memory.loaded = memory.written = 0;
   }
 
-  /// With which so many tasks are done. Both addresses are multiples of 16; the length need not be.
+  /// Copies a chunk, with which this many tasks are done. Both addresses must be multiples of 16; the length need not
+  /// be.
   __device__ void put(const std::byte* from, std::byte* to, std::uint32_t bytes, std::uint32_t tasks) {
     const std::uint32_t whole = bytes / 16 * 16;
     if (whole != bytes) copy_tail(from + whole, to + whole, bytes - whole);
@@ -123,11 +126,12 @@ class Pipe {
       put_piece(from + offset, to + offset, is_last ? left : piece, is_last ? tasks : 0);
     }
   }
-  /// Until all that was put has been read.
+  /// Waits until everything that was put has been read.
   __device__ void pass_all() {
     while (passed_ != put_) pass();
   }
-  /// Until it is where it belongs. Who tells of what is written passes all in no other way.
+  /// Waits until everything that was put has been stored completely. A pipe that tells_written_ must use this rather
+  /// than pass_all().
   __device__ void flush() {
     pass_all();
     wait_stored<0>();
@@ -143,8 +147,8 @@ class Pipe {
     memory_.targets[stage] = {to, bytes, tasks};
     ++put_;
   }
-  /// Tasks without another piece, which end with the last one that was put. Where that has passed there was a flush, if
-  /// anybody is told of what is written: nothing is on its way.
+  /// Ends tasks without another piece: they are done with the last piece that was put. If that has passed already, and
+  /// other warps are told what is written, there was a flush, so nothing is being stored.
   __device__ void end_tasks(std::uint32_t tasks) {
     if (put_ != passed_) {
       memory_.targets[(put_ - 1) % Memory::stage_count].tasks = tasks;
@@ -153,7 +157,7 @@ class Pipe {
     store_progress(memory_.loaded, tasks);
     if (tells_written_) arrivals_.end(tasks);
   }
-  /// The oldest piece that is being loaded is stored.
+  /// Begins to store the oldest piece that is being loaded.
   __device__ void pass() {
     const std::uint32_t stage = passed_ % Memory::stage_count;
     wait_for(memory_.landed[stage], passed_ / Memory::stage_count % 2);
@@ -174,9 +178,9 @@ class Pipe {
   Memory& memory_;
   const bool tells_written_, yields_;
   Arrivals<leaving> arrivals_;
-  // Pieces.
+  // Counts of pieces.
   std::uint32_t put_ = 0;
-  std::uint32_t passed_ = 0;  ///< loaded, and being stored or stored
+  std::uint32_t passed_ = 0;  ///< loaded; being stored, or stored completely
 };
 
 }  // namespace strait::kernels

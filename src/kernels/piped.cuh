@@ -4,34 +4,36 @@
 #include "kernels/pipe.cuh"
 #include "kernels/schedule.cuh"
 
-/// Bulk, with every warp at a task of its own, so that no wait of one stops another:
-///  - the sender carries contributions into the peers' slots, the receiver results from this rank's to where they
-///    belong;
-///  - the fetcher waits for what this rank adds up, the adders do so, and the storer sends the results;
-///  - the clerk publishes what has arrived, the returner gives slots back.
-/// The far end sees slots, flags and counters as of any kernel in bulk. A Schedule (schedule.cuh) says what is moved.
+/// Bulk, with a separate task for every warp, so that no wait of one warp stops the work of another:
+///  - The sender carries contributions into the peers' slots; the receiver carries results from this rank's slots to
+///    where they belong.
+///  - The fetcher waits for what this rank adds up and has it loaded, the adders add, and the storer sends the results.
+///  - The clerk publishes what has arrived; the returner returns slots.
+/// The other end sees slots, flags and counters as those of any bulk kernel. A Schedule (schedule.cuh) says what is
+/// moved.
 namespace strait::kernels {
 
 inline constexpr std::uint32_t max_streams = max_width * (max_ranks - 1);
 
-/// So many blocks of more than two ranks all wait for slots: the sooner peers hear of a piece, the sooner its slot is
-/// free again. Elsewhere, the more pieces a block has on their way the better (2 and 4 H200).
+/// From this number of blocks on, among more than two ranks, all blocks wait for slots: the sooner peers hear of a
+/// piece, the sooner its slot is free again. In other cases it is better that a block has more pieces on their way (2
+/// and 4 H200).
 #ifndef STRAIT_EMULATED_GPU
 inline constexpr std::uint32_t least_crowded_blocks = 24;
 #else
-inline constexpr std::uint32_t least_crowded_blocks = 2;  // tests have one or two
+inline constexpr std::uint32_t least_crowded_blocks = 2;  // tests have one or two blocks
 #endif
 
-/// A peer on one of the block's lanes.
+/// One peer on one of the block's lanes.
 struct Stream {
   std::byte* out_slots;
   const std::byte* in_slots;
   std::uint64_t* out_flags;
   const std::uint64_t* in_flags;
-  const std::uint64_t* returned;  ///< of this rank's slots, by the peer
-  std::uint64_t* peers_returned;  ///< of the peer's, by this rank
+  const std::uint64_t* returned;  ///< counter of this rank's slots, which the peer advances
+  std::uint64_t* peers_returned;  ///< counter of the peer's slots, which this rank advances
   LaneCounts* counts;
-  std::uint64_t sent, taken;  ///< when the launch began
+  std::uint64_t sent, taken;  ///< counts at the beginning of the launch
   std::uint64_t given_back;
   std::uint32_t peer, lane;
   std::uint16_t hash_to, hash_from;
@@ -44,25 +46,27 @@ struct Transfer {
   std::uint32_t bytes;
 };
 
-/// Sums of parts of chunks. Tasks are this rank's own chunks: round * width + nth.
+/// Sets of contributions that are added up part by part. Tasks are this rank's own chunks, numbered round * width +
+/// nth.
 template <std::uint32_t sets_, std::uint32_t bytes_>
 struct SetsMemory {
   static constexpr std::uint32_t set_count = sets_, set_bytes = bytes_;
   struct Record {
-    const std::byte* input;  ///< of the chunk, this rank's own
+    const std::byte* input;  ///< this rank's own chunk
     std::byte* output;
-    std::uint32_t offset;  ///< in the chunk
-    std::uint32_t bytes;   ///< 0: no more follow
+    std::uint32_t offset;  ///< of the part in the chunk
+    std::uint32_t bytes;   ///< 0: no more parts follow
     std::uint32_t task;
     bool ends_task;
   };
   alignas(128) std::byte sets[set_count][set_bytes];
   Barrier full[set_count], summed[set_count], empty[set_count];
   Record records[set_count];
-  std::uint32_t fetched, written;  ///< tasks
+  std::uint32_t fetched, written;  ///< tasks whose contributions have been read, and tasks whose sums have been stored
 };
 
-/// Who goes through the iterations. The clerk and the returner do so stream by stream.
+/// Warps that go through the iterations. The first stream_walkers of them, which belong to the clerk and the returner,
+/// do so separately for each stream.
 enum class Walker : std::uint32_t { contributed, results, returns, sender, receiver, taking, resulting, count };
 inline constexpr std::uint32_t stream_walkers = 3;
 
@@ -70,21 +74,21 @@ inline constexpr std::uint32_t stream_walkers = 3;
 template <class SenderPipe, class ReceiverPipe, class SetsOf>
 struct PipedMemory {
   using Sets = SetsOf;
-  /// Rounds of which the fetcher may have begun a set, or is about to, while the storer has not stored the first of
-  /// them.
+  /// Limit of the rounds that the fetcher may have begun, or is about to begin, while the storer has not stored the
+  /// first of them.
   static constexpr std::uint32_t rounds_ahead = Sets::set_count + 1;
   SenderPipe sender;
   ReceiverPipe receiver;
   Sets sets;
   Stream streams[max_streams];
   Transfer sent[max_streams], received[max_streams];
-  /// Where the contributions to this rank's own chunk lie, and where its sum goes. Written in rounds that have one:
-  /// those that have none take no set, and so wait for nobody.
+  /// Addresses of the contributions to this rank's own chunk, and of the slots for its sum. They are written only in
+  /// rounds that have such a chunk: rounds without one take no set, so nothing limits how far they run ahead.
   const std::byte* sources[rounds_ahead][max_streams];
   std::byte* results[rounds_ahead][max_streams];
-  /// Slots of a stream used in the iterations that a warp has gone through.
+  /// Slots that each stream has used in the iterations that a walker has completed.
   std::uint32_t walks[static_cast<std::uint32_t>(Walker::count)][max_streams];
-  std::uint32_t iterations[stream_walkers][max_streams];  ///< that it is through
+  std::uint32_t iterations[stream_walkers][max_streams];  ///< iterations that each walker has completed
   std::uint32_t failed;
 };
 
@@ -103,7 +107,7 @@ class Worker {
 
  protected:
   __device__ std::uint32_t lane_of(std::uint32_t nth) const { return blockIdx.x + nth * gridDim.x; }
-  /// What the sender and the receiver do for a stream in an iteration is a task.
+  /// What the sender or the receiver does for one stream in one iteration is a task.
   __device__ std::uint32_t task_of(std::uint32_t stream, std::uint32_t iteration) const {
     return iteration * streams_ + stream;
   }
@@ -117,9 +121,10 @@ class Worker {
 
   __device__ bool is_crowded() const { return peers_ > 1 && gridDim.x >= least_crowded_blocks; }
 
-  // Whether the sender, the fetcher or the receiver is through with so many iterations. Of what these wait for only
-  // that of the lowest iteration, and there of the first of them, is laid at a peer's door: the rest may come of it,
-  // for peers wait for one another. So one of them always looks at the clock.
+  // Whether the sender, the fetcher or the receiver has completed this many iterations. While these warps wait, a wait
+  // is attributed to a peer only if it belongs to the lowest iteration, and there to the first of these warps. The
+  // other waits may be consequences of that one, because peers wait for one another. So one of the warps always watches
+  // the clock.
   __device__ bool has_sent(std::uint32_t iterations) const {
     return load_progress(memory_.sender.loaded) >= iterations * streams_;
   }
@@ -130,9 +135,10 @@ class Worker {
     return load_progress(memory_.receiver.loaded) >= iterations * streams_;
   }
 
-  /// By a whole warp: until the streams from `first` on to some other, `least` at the least, are ready; that other one.
-  /// Before it waits its first thread ends what is under way, for others may wait for that. `first`: gave up.
-  /// `are_peers_late()`: it is they for whom the block waits.
+  /// Waits until all streams from `first` on to some later one, at least `least` of them, are ready, and returns the
+  /// end of that range. Called by a whole warp. Before it waits, its first thread calls flush() to complete what is
+  /// under way, because others may wait for that. Returns `first` if it gave up. `are_peers_late()` returns whether the
+  /// block waits for the peers of these streams.
   template <class Ready, class Late, class Flush>
   __device__ std::uint32_t await(std::uint32_t first, std::uint32_t least, bool sends, Ready&& is_ready,
                                  Late&& are_peers_late, Flush&& flush) {
@@ -144,7 +150,7 @@ class Worker {
       });
       const std::uint32_t end = smallest(missing);
       if (end >= first + least) {
-        __syncwarp();  // the first thread sees what the others did and saw
+        __syncwarp();  // the first thread sees what the other threads did and saw
         return end;
       }
       if (!waits && thread_ == 0) flush();
@@ -156,8 +162,8 @@ class Worker {
       pause();
     }
   }
-  /// By one thread: what the streams from `begin` on to `end` have in an iteration. Where one has nothing, that is told
-  /// with what the one before has.
+  /// Puts into the pipe what the streams in [begin, end) move in an iteration. Called by one thread. A stream that
+  /// moves nothing is reported as done together with the stream before it.
   template <class P>
   __device__ void carry(P& pipe, const Transfer* transfers, std::uint32_t begin, std::uint32_t end,
                         std::uint32_t iteration) {
@@ -177,7 +183,7 @@ class Worker {
     return value;
   }
   static __device__ bool all(bool yes) { return __any_sync(0xffffffffu, !yes) == 0; }
-  /// False: another warp gave up.
+  /// Waits for the end of a phase. Returns false if another warp gave up.
   __device__ bool await(Barrier& barrier, std::uint32_t parity) {
     while (!has_ended(barrier, parity))
       if (has_failed()) return false;
@@ -196,17 +202,18 @@ class Worker {
     return stream.in_slots + use % slot_depth * slot_bytes_;
   }
 
-  // Of a Walker that goes through the iterations stream by stream.
+  // For walkers that go through the iterations separately for each stream.
   __device__ std::uint32_t& iteration_of(Walker walker, std::uint32_t i) {
     return memory_.iterations[static_cast<std::uint32_t>(walker)][i];
   }
   __device__ bool is_left(Walker walker, std::uint32_t i) { return iteration_of(walker, i) < schedule_.iterations(); }
-  /// Whether the storer or the fetcher is through with the stream's lane in a round of this rank's own part.
+  /// Returns whether the storer or the fetcher has completed a round of this rank's own part on the stream's lane, if
+  /// it has completed `tasks` tasks.
   __device__ bool is_through(std::uint32_t tasks, std::uint32_t i, std::uint32_t round) const {
     return round * schedule_.width() + i / peers_ < tasks;
   }
 
-  // Slots that a stream uses in an iteration.
+  // Which slots a stream uses in an iteration.
   __device__ bool contributes(const Stream& stream, std::uint32_t iteration) const {
     return schedule_.contribution_to(stream.peer, stream.lane, iteration).bytes != 0;
   }
@@ -228,7 +235,7 @@ class Worker {
   Memory& memory_;
   const Ring& ring_;
   const std::uint32_t peers_, streams_, slot_bytes_;
-  const std::uint32_t thread_;  ///< of the warp
+  const std::uint32_t thread_;  ///< number of the thread in its warp
 };
 
 }  // namespace strait::kernels

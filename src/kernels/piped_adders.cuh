@@ -2,7 +2,7 @@
 
 #include "kernels/piped.cuh"
 
-/// The warps of a piped kernel that add chunks up (piped.cuh).
+/// The warps of a piped kernel that add up chunks (piped.cuh).
 namespace strait::kernels {
 
 template <class Memory>
@@ -10,7 +10,7 @@ __device__ __forceinline__ std::uint32_t parity_of(std::uint32_t number) {
   return number / Memory::Sets::set_count % 2;
 }
 
-/// Of a set, what a contribution has.
+/// Returns the size of one contribution in a set.
 template <class Sets, class Schedule>
 __device__ __forceinline__ std::uint32_t addend_bytes(const Schedule& schedule) {
   return Sets::set_bytes / __popc(schedule.contributors()) / 16 * 16;
@@ -39,8 +39,8 @@ class Fetcher : Worker<Schedule, Memory> {
   }
 
  private:
-  // By the whole warp. False: gave up.
-  /// Until the set of that number may be filled.
+  // Called by the whole warp. They return false if they gave up.
+  /// Waits until the next set may be filled.
   __device__ bool next_set() {
     if (number_ < Sets::set_count) return true;
     return this->all(
@@ -88,16 +88,16 @@ class Fetcher : Worker<Schedule, Memory> {
     }
     return true;
   }
-  /// By one thread, before the block gives up its memory: once another warp has given up, nobody else may wait for
-  /// them. And before the last set, which has no more: it has the barrier of one of these, which would be a phase
-  /// further.
+  /// Waits for all loads under way. Called by one thread before the block gives up its shared memory: once another warp
+  /// has given up, nobody else may be waiting for them. It is also called before the final record, which has no data:
+  /// that record uses the barrier of one of these sets, which would then be one phase ahead.
   __device__ void await_loads() {
     const std::uint32_t first = number_ < Sets::set_count ? 0 : number_ - Sets::set_count;
     for (std::uint32_t number = first; number < number_; ++number)
       wait_for(memory_.sets.full[number % Sets::set_count], parity_of<Memory>(number));
   }
-  /// Each thread what one rank contributes. Of the last granule, which the user's memory may not have as a whole, the
-  /// adders take care.
+  /// Loads a set, with one thread for each rank's contribution. The last granule, which may be incomplete in user
+  /// memory, is left to the adders.
   __device__ void load(const typename Sets::Record& record, const std::byte* const* slots) {
     const std::uint32_t at = number_++ % Sets::set_count, whole = record.bytes / 16 * 16;
     const std::uint32_t contributors = schedule_.contributors();
@@ -105,18 +105,18 @@ class Fetcher : Worker<Schedule, Memory> {
       memory_.sets.records[at] = record;
       arrive_expecting(memory_.sets.full[at], whole * __popc(contributors));
     }
-    const std::uint32_t rank = thread_;  // there are no more ranks than threads
+    const std::uint32_t rank = thread_;  // there are no more ranks than threads in a warp
     if (!has(contributors, rank) || whole == 0) return;
     const std::byte* const from = rank == ring_.rank ? record.input : slots[position_of(rank, ring_.rank, ring_.ranks)];
     const std::uint32_t before = __popc(contributors & ((1u << rank) - 1));
     load_async(memory_.sets.sets[at] + before * addend_bytes<Sets>(schedule_), from + record.offset, whole,
                memory_.sets.full[at]);
   }
-  std::uint32_t number_ = 0;  ///< of the next set
+  std::uint32_t number_ = 0;  ///< number of the next set
 };
 
-/// Parts of contributions to a chunk, as they lie in a set: by rank, where all contribute. But for the last granule:
-/// slots hold it whole, the user's memory may end before.
+/// Parts of the contributions to a chunk, as they lie in a set, indexed by rank (if all ranks contribute). The last
+/// granule is separate: slots contain it whole, whereas user memory may end before.
 class Addends {
  public:
   __device__ Addends(const std::byte* set, std::uint32_t addend_bytes, const std::byte* own,
@@ -146,7 +146,7 @@ class Addends {
   std::uint32_t offset_, rank_, ranks_;
 };
 
-/// `sum(addends, to, bytes, thread, threads)` leaves the sum where the contribution of rank 0 was.
+/// `sum(addends, to, bytes, thread, threads)` leaves the sum in the place of rank 0's contribution.
 template <class Schedule, class Memory>
 class Adder : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
@@ -155,7 +155,7 @@ class Adder : Worker<Schedule, Memory> {
 
  public:
   using Base::Base;
-  /// `thread` of `threads` that add.
+  /// Adds as number `thread` of `threads` threads.
   template <class Sum>
   __device__ void run(std::uint32_t thread, std::uint32_t threads, Sum&& sum) {
     for (std::uint32_t number = 0;; ++number) {
@@ -175,7 +175,7 @@ class Adder : Worker<Schedule, Memory> {
   }
 };
 
-/// By one thread.
+/// Sends the sums to the peers' slots and to the output. Runs in one thread.
 template <class Schedule, class Memory>
 class Storer : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
@@ -209,13 +209,13 @@ class Storer : Worker<Schedule, Memory> {
   }
 
  private:
-  /// Of the sets before this one.
+  /// Completes the stores of all sets before this one.
   __device__ void end_stores() {
     wait_left<0>();
     free_until(number_);
     arrivals_.await_all();
   }
-  /// The fetcher may fill the sets before that one.
+  /// Allows the fetcher to fill the sets before set `number`.
   __device__ void free_until(std::uint32_t number) {
     while (freed_ != number) arrive(memory_.sets.empty[freed_++ % Sets::set_count]);
   }
@@ -232,7 +232,7 @@ class Storer : Worker<Schedule, Memory> {
     if (whole != record.bytes) copy_tail(sums + whole, output + whole, record.bytes - whole);
   }
   Arrivals<1> arrivals_;
-  std::uint32_t number_ = 0;  ///< of the set that comes next
+  std::uint32_t number_ = 0;  ///< number of the next set
   std::uint32_t freed_ = 0;   ///< sets whose memory was given back to the fetcher
 };
 

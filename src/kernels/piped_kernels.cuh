@@ -6,13 +6,13 @@
 #include "kernels/piped_reductions.cuh"
 
 /// The kernels of Exchange and TwoHop (launch.hpp) in bulk through shared memory (piped.cuh), as a copy and as a
-/// reduction that is_piped_reduction(). Of peers' memory only, of buffers that begin at multiples of 16 bytes; for GPUs
-/// from compute capability 9.0 on. A block has `piped_threads`.
+/// reduction for which is_piped_reduction() holds. Only through peers' memory, with buffers that begin at multiples of
+/// 16 bytes, on GPUs from compute capability 9.0 on. A block has `piped_threads` threads.
 namespace strait::kernels {
 
 inline constexpr std::uint32_t pipe_kb = 1 << 10;
-/// What an SM has for a block, shared out. A piece costs the thread that moves it 0.4 us: of 24 KB, a pipe moves as
-/// much as an SM can store. Sets hold what all ranks contribute to a part.
+/// How the shared memory that an SM has for a block is divided. Each piece costs the thread that moves it 0.4 us; with
+/// pieces of 24 KB a pipe moves as much as an SM can store. A set holds what all ranks contribute to a part.
 using PipedCopyMemory = PipedMemory<PipeMemory<4, 24 * pipe_kb>, PipeMemory<4, 24 * pipe_kb>, SetsMemory<1, 16>>;
 using PipedSumMemory = PipedMemory<PipeMemory<4, 16 * pipe_kb>, PipeMemory<2, 16>, SetsMemory<4, 32 * pipe_kb>>;
 using PipedTwoHopMemory =
@@ -22,13 +22,13 @@ enum class PipedRole : std::uint32_t { sender, receiver, fetcher, storer, clerk,
 static_assert(piped_mover_threads == static_cast<std::uint32_t>(PipedRole::adders) * warp_threads);
 
 #ifndef STRAIT_EMULATED_GPU
-inline constexpr std::size_t most_block_memory_bytes = 227 * pipe_kb;  ///< compute capability 9.0 and 10.0
+inline constexpr std::size_t most_block_memory_bytes = 227 * pipe_kb;  ///< for compute capability 9.0 and 10.0
 static_assert(sizeof(PipedCopyMemory) <= most_block_memory_bytes);
 static_assert(sizeof(PipedSumMemory) <= most_block_memory_bytes);
 static_assert(sizeof(PipedTwoHopMemory) <= most_block_memory_bytes);
 #endif
 
-/// By the thread of a stream's number.
+/// Initializes a stream. Called by the thread with the stream's number.
 template <class Schedule>
 __device__ __forceinline__ void name_stream(const Schedule& schedule, std::uint32_t number, Stream& stream) {
   const Ring& ring = schedule.ring();
@@ -50,7 +50,7 @@ __device__ __forceinline__ void name_stream(const Schedule& schedule, std::uint3
   stream.hash_from = schedule.hash_from(stream.peer);
 }
 
-/// Lane::resume() of a stream.
+/// As Lane::resume(), for a stream.
 __device__ __forceinline__ bool resume(const Ring& ring, Stream& stream) {
   const LaneCounts counts = *stream.counts;
   if (counts.sent == gave_up || (ring.gave_up != nullptr && *ring.gave_up != 0)) return false;
@@ -60,7 +60,7 @@ __device__ __forceinline__ bool resume(const Ring& ring, Stream& stream) {
   return true;
 }
 
-/// Lane::save() of a stream.
+/// As Lane::save(), for a stream.
 template <class Memory>
 __device__ __forceinline__ void save(const Ring& ring, const Memory& memory, std::uint32_t number) {
   const Stream& stream = memory.streams[number];
@@ -91,7 +91,7 @@ __device__ __forceinline__ void prepare_memory(Memory& memory, bool adds, std::u
   fence_async_shared();
 }
 
-/// What stays on this rank, which waits for nobody.
+/// Copy what stays on this rank, which waits for no other rank.
 __device__ __forceinline__ void copy_chunk(const std::byte* from, std::byte* to, std::uint32_t bytes,
                                            std::uint32_t thread, std::uint32_t threads) {
   constexpr std::uint32_t batch = 8;
@@ -116,9 +116,10 @@ __device__ __forceinline__ void copy_own(const Schedule& schedule, std::uint32_t
       copy_chunk(own.input, own.output, own.bytes, thread, threads);
     }
 }
-/// Half as many keep a broadcast's root from sending as fast as its link is; twice as many gain nothing (4 H100).
+/// Threads that copy the own part of a broadcast's root. Half as many would keep the root from sending at the rate of
+/// its link; twice as many gain nothing (4 H100).
 inline constexpr std::uint32_t copying_threads = 8 * warp_threads;
-/// Of a broadcast's root, all that it sends.
+/// On the root of a broadcast, copies to its output everything that it sends.
 __device__ __forceinline__ void copy_sent(const TwoHop& call, std::uint32_t thread, std::uint32_t threads) {
   if (thread >= threads || !has(call.contributors, call.ring.rank)) return;
   const TwoHopSchedule schedule(call);
@@ -130,8 +131,8 @@ __device__ __forceinline__ void copy_sent(const TwoHop& call, std::uint32_t thre
       }
 }
 
-/// Of a broadcast the root's part is the sum, but for its last granule, which was not loaded. The root has nothing to
-/// add.
+/// In a broadcast the sum is the root's part itself, except for its last granule, which was not loaded. The root has
+/// nothing to add.
 struct OnlyPart {
   const TwoHop& call;
   __device__ void operator()(const Addends& addends, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
@@ -142,7 +143,7 @@ struct OnlyPart {
   }
 };
 
-/// `adds`: what comes to this rank's own part is added up by `sum`.
+/// `adds`: contributions to this rank's own part are added up by `sum`.
 template <bool adds, class Schedule, class Memory, class Sum>
 __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memory, Sum&& sum) {
   const Ring& ring = schedule.ring();
@@ -185,7 +186,7 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
 #define STRAIT_PIPED(body)
 #endif
 
-/// A template only so that a header may hold it.
+/// A template only so that a header may define it.
 template <class P = Bulk>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_exchange_copy(const __grid_constant__ Exchange call) {
@@ -197,7 +198,7 @@ __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_two_hop_copy(const __grid_constant__ TwoHop call) {
   STRAIT_PIPED((run_piped<true>(TwoHopSchedule(call), launched_memory<PipedTwoHopMemory>(), OnlyPart{call})));
 }
-/// Of a piped_kernel_type().
+/// `kind` is the call's piped_kernel_type().
 template <KernelType kind>
 __global__ void __launch_bounds__(piped_mover_threads + piped_adder_threads, 1)
     piped_exchange_reduce(const __grid_constant__ Exchange call) {

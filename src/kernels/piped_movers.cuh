@@ -2,7 +2,7 @@
 
 #include "kernels/piped.cuh"
 
-/// The warps of a piped kernel that carry chunks as they are (piped.cuh).
+/// The warps of a piped kernel that move chunks without changing them (piped.cuh).
 namespace strait::kernels {
 
 template <class Schedule, class Memory>
@@ -82,7 +82,7 @@ class Receiver : Worker<Schedule, Memory> {
   }
 };
 
-/// Tells peers what has come to them, of all that is due with one fence.
+/// Tells peers what has arrived in their slots, with one fence for everything that is due.
 template <class Schedule, class Memory>
 class Clerk : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
@@ -138,12 +138,12 @@ class Clerk : Worker<Schedule, Memory> {
   static __device__ void publish(const Stream& stream, std::uint64_t use) {
     store_word(stream.out_flags + use % slot_depth, Bulk::flag(use, stream.hash_to));
   }
-  /// How far the others are.
+  /// Progress of the other warps when this one last looked.
   std::uint32_t sent_ = 0, stored_ = 0;
 };
 
-/// Tells peers which slots they may use again. What lay there has been read by then, and no later write can change what
-/// a read has brought: that takes no fence, which under load would wait for all that the SM is sending.
+/// Returns slots to peers. Their contents have been read by then, and no later write can change what a read has
+/// returned. So this needs no fence, which under load would wait for everything that the SM is sending.
 template <class Schedule, class Memory>
 class Returner : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
@@ -174,7 +174,7 @@ class Returner : Worker<Schedule, Memory> {
     return this->is_left(Walker::returns, i) && this->is_through(fetched_, i, iteration) &&
            this->task_of(i, iteration) < received_;
   }
-  /// What the last iteration took, the next launch gives back (Lane::give_back).
+  /// The slots of the last iteration are returned by the next launch (see Lane::give_back()).
   __device__ void give_back(std::uint32_t i, Stream& stream) {
     std::uint32_t& walked = this->walk(Walker::returns)[i];
     while (may_give_back(i)) walked += this->uses_in(stream, this->iteration_of(Walker::returns, i)++);
@@ -183,7 +183,7 @@ class Returner : Worker<Schedule, Memory> {
     stream.given_back = taken;
     store_word(stream.peers_returned, taken);
   }
-  /// How far the others are.
+  /// Progress of the other warps when this one last looked.
   std::uint32_t fetched_ = 0, received_ = 0;
 };
 

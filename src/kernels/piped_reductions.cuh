@@ -4,11 +4,11 @@
 #include "kernels/piped_adders.cuh"
 #include "kernels/unit_reductions.cuh"
 
-/// What an Adder (piped_adders.cuh) does: reductions in rank order of what lies in shared memory, to where the
-/// contribution of rank 0 was. A thread writes over nothing but what it has read.
+/// What an Adder (piped_adders.cuh) does: reductions in rank order, from contributions in shared memory to the place of
+/// rank 0's contribution. A thread overwrites only what it has itself read.
 namespace strait::kernels {
 
-/// Sums of granules, of the types that have kernels of their own.
+/// Sums of granules, for the types that have kernels of their own.
 template <DataType type>
 struct PartSum {
   float scale;
@@ -46,7 +46,7 @@ struct PartSum {
   }
 };
 
-/// Contributions to whole units, by rank, and then their result in the place of the first.
+/// Contributions that consist of whole units, by rank; later their result, in the place of the first.
 struct UnitsOfPart {
   std::byte* first;
   std::uint32_t stride_bytes, ranks, bytes;
@@ -68,8 +68,8 @@ __device__ __forceinline__ void reduce_units(const UnitsOfPart& units, std::uint
   }
 }
 
-/// What it needs comes and stays in registers: of the memory of threads, an SM whose shared memory is all in use caches
-/// next to nothing. (A template only so that a header may hold it.)
+/// Everything it needs comes and stays in registers: if all shared memory of an SM is in use, almost nothing of
+/// threads' local memory is cached. (A template only so that a header may define it.)
 template <class Units = UnitsOfPart>
 STRAIT_NOINLINE __device__ void reduce_units(Units units, DataType type, ReduceOp op, std::uint32_t averaged,
                                              std::uint32_t thread, std::uint32_t threads) {
@@ -96,7 +96,7 @@ struct PartReduction {
   }
 };
 
-/// What adders of a kernel are to do.
+/// Returns what the adders of a kernel do.
 template <KernelType kind, class Call>
 __device__ __forceinline__ auto part_reduction_of(const Call& call) {
   const Operation operation{call.op, call.type, call.ring.averaged, {}};

@@ -3,12 +3,13 @@
 #include "kernels/kernels.hpp"
 #include "kernels/probe.cuh"
 
-/// Whether memory that the driver has mapped for its peers really carries bytes both ways, between kernels that run at
-/// the same time: on machines with a misconfigured IOMMU or ACS, P2P is granted and moves nothing, or something else.
+/// Tests whether memory that the driver has mapped for peers really carries bytes in both directions, between kernels
+/// that run at the same time. On machines with a misconfigured IOMMU or ACS, P2P is granted but moves nothing, or
+/// something else.
 namespace strait::kernels {
 namespace {
 
-/// One warp, a thread for each peer.
+/// Runs with one warp, one thread for each peer.
 __global__ void probe(const __grid_constant__ Ring ring) {
   const std::uint32_t unreached = __ballot_sync(0xffffffffu, !reaches(ring, threadIdx.x));
   if (threadIdx.x == 0) *static_cast<volatile std::uint32_t*>(&ring.mailbox->unreached) = unreached;
@@ -20,7 +21,7 @@ cudaError_t launch_probe(Ring ring, cudaStream_t stream) {
   ring.timeout_ns = probe_timeout_ms * 1'000'000;
   ring.slow_ns = ~std::uint64_t{0} >> 8;
   void* arguments[] = {&ring};
-  // What it returns is of this launch, which an error that the program has left behind is not.
+  // The result is that of this launch. It does not report an error that the program has left behind.
   return cudaLaunchKernel(reinterpret_cast<const void*>(&probe), 1, warp_threads, arguments, 0, stream);
 }
 

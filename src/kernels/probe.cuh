@@ -2,19 +2,20 @@
 
 #include "kernels/protocol.cuh"
 
-/// What the probe of peers' memory does (probe.cu).
+/// The probe of peers' memory (probe.cu).
 namespace strait::kernels {
 
 constexpr std::uint64_t probe_word(std::uint32_t from, std::uint32_t to) {
   return 0x5374726169740000ull | from << 8 | to | 0x80;
 }
 
-/// Where the first flags of bulk slots will be: this is none of them.
+/// Returns a word where the first flags of bulk slots will be; probe_word() is never one of these flags.
 __device__ __forceinline__ std::uint64_t* probe_cell(const Ring& ring, std::uint32_t owner, std::uint32_t writer) {
   return reinterpret_cast<std::uint64_t*>(ring.arenas[owner] + flags_offset_bytes) + writer;
 }
 
-/// Whether what this rank writes comes back from the peer's memory, and what the peer writes arrives in this rank's.
+/// Returns whether what this rank writes can be read back from the peer's memory, and whether what the peer writes
+/// arrives in this rank's.
 __device__ __forceinline__ bool reaches(const Ring& ring, std::uint32_t peer) {
   if (peer >= ring.ranks || peer == ring.rank) return true;
   const std::uint64_t mine = probe_word(ring.rank, peer), theirs = probe_word(peer, ring.rank);

@@ -7,35 +7,39 @@
 #include "kernels/prompt.hpp"
 #include "kernels/receive.cuh"
 
-/// Prompt kernels: those of an Exchange of one round by protocols whose data bears flags, where each warp carries a
-/// piece of the block's chunks, to and from all ranks.
+/// Prompt kernels carry an Exchange of one round over protocols that send flags with the data. Each warp carries one
+/// piece of the block's chunks, to all ranks and from all of them.
 ///
-/// A small call takes as long as the instructions between the end of the launch before it and its first store, between
-/// that and its first look for what comes, and behind that: a thread waits for each result about 6 cycles, and nothing
-/// runs beside it. In run_exchange() one thread looks after each lane and tells the others. Here every thread counts
-/// slots by itself. What the arguments decide comes before the end of the launch before, what later launches need while
-/// data is on its way, and one barrier is left. The far end sees the same slots, flags and counters.
+/// A small call takes as long as the instructions between the end of the previous launch and its first store, from
+/// there to its first poll, and after the last poll: a thread waits about 6 cycles for each result, and nothing else
+/// runs meanwhile. In run_exchange() one thread manages each lane and tells the others. Here every thread counts slots
+/// by itself. What depends only on the arguments is computed before the previous launch has ended, what only later
+/// launches need is done while data is on its way, and only one barrier is left. The other end sees the same slots,
+/// flags and counters.
 namespace strait::kernels {
 
-inline constexpr std::uint32_t parts_at_once = 4;  ///< ranks whose granules a thread has in flight together
+inline constexpr std::uint32_t parts_at_once = 4;  ///< ranks whose granules a thread loads at the same time
 
-/// This thread's granule of what goes to a rank, and of what comes from it; of its own rank, of what it keeps.
+/// This thread's granule of the data that goes to a rank, and of the data that comes from it; for its own rank, of what
+/// it keeps.
 struct PromptPart {
-  std::byte* out = nullptr;       ///< in the first slot
-  const std::byte* in = nullptr;  ///< likewise
+  std::byte* out = nullptr;       ///< its address in the lane's first slot
+  const std::byte* in = nullptr;  ///< its address in the first slot of the peer's lane
   const std::byte* source = nullptr;
   std::byte* destination = nullptr;
   std::uint32_t source_valid = 0, destination_valid = 0;  ///< bytes that exist
   std::uint16_t hash_to = 0, hash_from = 0;
-  bool uses_slot = false;                             ///< the block sends something there
-  bool fills_slot = false;                            ///< and does so now: what is for all, with the last of them
-  bool comes = false;                                 ///< the block takes something from there
-  bool sends = false, takes = false, is_own = false;  ///< this thread
-  std::uint64_t sent = 0, taken = 0;                  ///< slots
-  Granule value{};                                    ///< of the source; later what has come
+  bool uses_slot = false;  ///< whether the block sends something to this rank
+  /// Whether the block fills the slot with this part. A multicast slot is filled once, with the part of the last peer.
+  bool fills_slot = false;
+  bool comes = false;  ///< whether the block receives something from this rank
+  /// Whether this thread sends or receives something, and whether the rank is its own.
+  bool sends = false, takes = false, is_own = false;
+  std::uint64_t sent = 0, taken = 0;  ///< slots used so far
+  Granule value{};                    ///< loaded from the source; later, what has arrived
 };
 
-/// The lane of a peer of this rank's, in the registers of the thread that saves its counts.
+/// The lane to and from a peer, in the registers of the thread that saves its counts.
 template <class P>
 class PromptLane {
  public:
@@ -52,12 +56,13 @@ class PromptLane {
     now_ = load_plain(reinterpret_cast<const std::byte*>(counts_));
     back_ = load_plain(reinterpret_cast<const std::byte*>(counts_) + sizeof(Granule));
   }
-  /// Of a launch that goes on: what the launch before took.
+  /// Returns to the peer the slots that the previous launch has read. Only for launches that go on.
   __device__ void give_back() {
     if (now_.high != back_.low) store_word(peers_returned_word_, now_.high);
     back_.low = now_.high;
   }
-  /// Likewise, unless that was done, and asks what the peer has given back if the next launch would have to.
+  /// Does what give_back() does unless that was called, counts this launch's slots, and reads which slots the peer has
+  /// returned if the next launch would have to.
   __device__ void trade() {
     give_back();
     now_.low += sends_ ? 1 : 0;
@@ -73,11 +78,12 @@ class PromptLane {
   std::uint64_t* const returned_word_;
   std::uint64_t* const peers_returned_word_;
   bool sends_, takes_;
-  Granule now_{};   ///< sent and taken
-  Granule back_{};  ///< given back and returned
+  Granule now_{};   ///< LaneCounts::sent and taken
+  Granule back_{};  ///< LaneCounts::given_back and returned
 };
 
-/// By a whole warp: until there is a slot to each of some ranks that are sent something. False: gave up.
+/// Waits until there is a free slot to each of some ranks that are sent something, from `first` on. Called by a whole
+/// warp. Returns false if it gave up.
 template <class P, class Call>
 __device__ __forceinline__ bool await_slots(const Call& call, std::uint32_t first) {
   const Ring& ring = call.ring;
@@ -94,26 +100,27 @@ __device__ __forceinline__ bool await_slots(const Call& call, std::uint32_t firs
   return !__any_sync(0xffffffffu, gives_up);
 }
 
-/// The parts of some ranks that follow one another.
+/// The parts of some consecutive ranks.
 template <class P, class Call>
 class PromptParts {
  public:
   __device__ explicit PromptParts(const Call& call) : call_(call), ring_(call.ring) {}
 
-  /// Of the arguments alone, so that it may come before after_predecessor().
+  /// Depends only on the arguments, so it may run before after_predecessor().
   __device__ __forceinline__ void find(std::uint32_t first_rank) {
     first = first_rank;
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i) find_part(first + i, parts[i]);
   }
-  /// Likewise: has what load() reads brought near. And has where that lies worked out, which else would come later.
+  /// Prefetches what load() reads; it may run before after_predecessor(), too. This also makes the compiler compute the
+  /// addresses here, and not later.
   __device__ __forceinline__ void prefetch() const {
     prefetch_far(lane_counts(first));
 #pragma unroll
     for (const PromptPart& part : parts)
       if (part.source_valid != 0) prefetch_far(part.source);
   }
-  /// The counts of the lanes, and what this rank sends and keeps.
+  /// Loads the counts of the lanes, and what this rank sends and keeps.
   template <class Contribution>
   __device__ __forceinline__ void load(Contribution&& contribution) {
     Granule counts[parts_at_once];
@@ -140,8 +147,9 @@ class PromptParts {
       if constexpr (P::protocol == Protocol::packets) must_wipe_ |= parts[i].fills_slot && P::wipes(counts[i].low);
     }
   }
-  /// Of a multicast, what goes to all with the last of them. False: gave up, or an earlier launch did, or not
-  /// `goes_on`. `before_waiting()`, if there is no slot: what peers may wait for meanwhile.
+  /// Sends this thread's granules. A multicast is sent with the part of the last peer. Returns false if it gave up, if
+  /// an earlier launch did, or if `goes_on` is false. `before_waiting()` is called if a slot is not free: it does what
+  /// peers may be waiting for meanwhile.
   template <class BeforeWaiting>
   __device__ __forceinline__ bool send(bool goes_on, BeforeWaiting&& before_waiting) {
     goes_on = goes_on && goes_on_;
@@ -155,14 +163,15 @@ class PromptParts {
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i) {
       const PromptPart& part = parts[i];
-      if (P::protocol == Protocol::packets && !part.fills_slot) continue;  // to pack them takes the whole warp a while
+      if (P::protocol == Protocol::packets && !part.fills_slot) continue;  // packing takes the whole warp some time
       store_granule_if(part.sends, part.out + slot_offset(part.sent),
                        P::packed(part.value, P::flag(part.sent, part.hash_to)));
     }
     return true;
   }
-  /// Until all has come, in the place of the values of other ranks. False: gave up. As kernels::receive(), but that
-  /// what is loaded where nothing comes was loaded before: else sums of two ranks through host memory take longer.
+  /// Waits until everything has arrived, which replaces the values of the other ranks' parts. Returns false if it gave
+  /// up. As kernels::receive(), except that where nothing arrives, it loads what load() has loaded before: otherwise
+  /// sums of two ranks through host memory take longer.
   __device__ __forceinline__ bool receive() {
     constexpr std::uint32_t none = max_ranks;
     const auto* const nothing = reinterpret_cast<const std::byte*>(lane_counts(ring_.rank));
@@ -193,7 +202,7 @@ class PromptParts {
     return true;
   }
 
-  /// Of a copy, what has come, and what this rank keeps.
+  /// Stores, for a copy, what has arrived and what this rank keeps.
   __device__ __forceinline__ void store_values() const {
     bool are_whole = true;
     std::uint32_t stored[parts_at_once];
@@ -212,7 +221,7 @@ class PromptParts {
   }
 
   PromptPart parts[parts_at_once];
-  std::uint32_t first = 0;  ///< rank
+  std::uint32_t first = 0;  ///< first rank
 
  private:
   __device__ __forceinline__ void find_part(std::uint32_t rank, PromptPart& part) const {
@@ -257,7 +266,7 @@ class PromptParts {
     for (std::uint32_t i = 0; !are_whole && i < parts_at_once; ++i)
       parts[i].value = UserBytes<8>(parts[i].source).load(0, parts[i].source_valid);
   }
-  /// By the whole block, which all of it must enter. False: some other warp gave up.
+  /// Wipes stale slots. All threads of the block must call this. Returns false if any of them gave up.
   __device__ bool wipe_slots(bool goes_on) const {
     if (__syncthreads_or(!goes_on) != 0) return false;
     for (std::uint32_t i = 0; i < parts_at_once; ++i) {
@@ -276,8 +285,8 @@ class PromptParts {
   bool goes_on_ = true, is_free_ = true, must_wipe_ = false;
 };
 
-/// `take(parts)` and then, once what comes may overwrite what was sent, `keep(parts)`: of ranks that follow one
-/// another, in their order.
+/// Carries out an exchange. For each group of consecutive ranks, in their order, calls `take(parts)`, and then, once
+/// received data may overwrite what was sent, `keep(parts)`.
 template <class P, class Call, class Contribution, class Take, class Keep>
 __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& contribution, Take&& take, Keep&& keep) {
   fetch_arguments(arguments_of(call));
@@ -301,11 +310,11 @@ __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& cont
   const auto receive = [&] {
     goes_on = goes_on && parts.receive();
     take(parts);
-    // In place, what comes overwrites what was sent.
+    // In place, received data overwrites what was sent.
     gives_up = __syncthreads_or(!goes_on) != 0;
     if (!gives_up) keep(parts);
   };
-  if (ring.ranks <= parts_at_once) {  // apart, so that nothing is kept for a next time
+  if (ring.ranks <= parts_at_once) {  // a separate path, so that no registers are kept for a next group
     meanwhile();
     receive();
   } else {

@@ -6,12 +6,13 @@
 
 #include "kernels/launch.hpp"
 
-/// What the host knows of prompt kernels (prompt.cuh).
+/// What the host needs to know about prompt kernels (prompt.cuh).
 namespace strait::kernels {
 
-inline constexpr std::uint32_t max_prompt_threads = 320;  ///< of a block: a warp for each piece
-/// Of messages in packets that are longer more threads fetch more at a time: of copies that go one way only, earlier (4
-/// H100, through host memory).
+inline constexpr std::uint32_t max_prompt_threads = 320;  ///< of a block: one warp for each piece
+/// Longest messages that prompt kernels carry in packets. For longer ones other kernels are faster, because more
+/// threads have more loads in flight; for copies in one direction this is the case earlier (4 H100, through host
+/// memory).
 inline constexpr std::size_t most_prompt_packets = 16 << 10, most_prompt_packets_one_way = 4 << 10;
 
 constexpr std::size_t longest_message(const Exchange& call) {
@@ -21,7 +22,8 @@ constexpr std::size_t longest_message(const Exchange& call) {
   return longest;
 }
 
-/// Whether they can carry it, and are faster: that is this rank's alone to say. By lines they add up, and nothing else.
+/// Returns whether prompt kernels can carry a call and are faster. Each rank decides this for itself; peers see no
+/// difference. Over lines, the only reductions they carry are sums.
 constexpr bool can_be_prompt(const Exchange& call, Protocol protocol, bool reduces) {
   if (protocol == Protocol::bulk || call.rounds != 1 || call.pieces * 32 > max_prompt_threads) return false;
   if (protocol == Protocol::lines) return !reduces || call.op == ReduceOp::sum;

@@ -7,21 +7,24 @@
 #include "kernels/primitives.cuh"
 #include "kernels/user_bytes.cuh"
 
-/// How bytes lie in a slot, and how a reader learns that they are there: a policy for each Protocol (launch.hpp).
+/// How bytes are arranged in a slot, and how a reader learns that they have arrived: one policy for each Protocol
+/// (launch.hpp).
 namespace strait::kernels {
 
 inline constexpr std::uint32_t granules_per_line = line_bytes / sizeof(Granule);
 inline constexpr std::uint32_t warp_threads = 32;
 
-/// How long a thread goes on polling. Looks at the mailbox (over PCIe) and the clock only now and then.
+/// Decides how long a thread continues to poll. It looks at the mailbox (over PCIe) and at the clock only once in
+/// polls_between_looks polls.
 class Patience {
  public:
-  /// Whether to give up.
+  /// Called after each unsuccessful poll; returns whether to give up. `sends`: the thread waits for the peer to return
+  /// a slot.
   __device__ bool spent(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends) {
     return spent(ring, peer, lane, sends, [] { return true; });
   }
-  /// `is_for_peer()`, asked now and then: it is the peer who is late, so that it counts and is told of how long this
-  /// takes.
+  /// `is_for_peer()`, called now and then, returns whether the wait is due to the peer. Only then does the wait count
+  /// towards the deadline, and only then is it reported as a wait for this peer.
   template <class IsForPeer>
   __device__ bool spent(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends, IsForPeer&& is_for_peer) {
     if (++polls_ % polls_between_looks != 0) return false;
@@ -37,14 +40,15 @@ class Patience {
     if (ring.timeout_ns != 0 && now_ns - began_ns_ > ring.timeout_ns)
       return tell(mailbox, Mailbox::Event::timeout, ring.members[peer], lane, sends);
     if (now_ns - began_ns_ > ring.slow_ns * (told_ + 1)) {
-      ++told_;  // again and again: the peer may leave between
+      ++told_;  // reported repeatedly, because the peer may leave in between
       tell(mailbox, Mailbox::Event::slow, ring.members[peer], lane, sends);
     }
     return false;
   }
 
  private:
-  /// Tells the host, and what has started: a copy that it asked for might have to wait in a queue behind this launch.
+  /// Tells the host that this kernel waits, and gives it the marks of started calls. If the host copied the marks
+  /// itself, the copy might have to wait in a hardware queue behind this launch.
   static __device__ __forceinline__ void note_wait(const Ring& ring, std::uint32_t waits) {
     if (ring.launch_counts == nullptr) return;
     Mailbox& mailbox = *ring.mailbox;
@@ -73,7 +77,7 @@ class Patience {
     return true;
   }
 
-  /// How often it looks before it notes again that it waits.
+  /// Looks at the mailbox and the clock between two reports that this thread waits.
   static constexpr std::uint32_t looks_between_notes = 16;
 
   std::uint32_t polls_ = 0;
@@ -81,12 +85,12 @@ class Patience {
   std::uint64_t told_ = 0;
 };
 
-/// What of a piece of a chunk is this thread's: one granule.
+/// The part of a piece of a chunk that this thread handles: one granule.
 struct Place {
-  std::uint32_t offset;       ///< of its data in the chunk, bytes
-  std::uint32_t slot_offset;  ///< in the slot, bytes
+  std::uint32_t offset;       ///< offset of its data in the chunk, in bytes
+  std::uint32_t slot_offset;  ///< offset in the slot, in bytes
   std::uint32_t valid;        ///< bytes of its data that exist
-  bool active;                ///< it is written and read
+  bool active;                ///< whether the granule is written and read at all
 };
 __device__ __forceinline__ std::uint32_t valid_bytes(std::uint32_t offset, std::uint32_t chunk_bytes,
                                                      std::uint32_t most) {
@@ -94,13 +98,14 @@ __device__ __forceinline__ std::uint32_t valid_bytes(std::uint32_t offset, std::
   return left < most ? left : most;
 }
 
-/// Peers in the order in which a rank serves them: k - 1 for the rank k after it, so that no link is hit by all ranks
-/// at once.
+/// Returns a peer's position, that is, its place in the order in which a rank serves its peers: k - 1 for the rank that
+/// is k places after it. So no link is used by all ranks at the same time.
 __device__ __forceinline__ std::uint32_t position_of(std::uint32_t peer, std::uint32_t rank, std::uint32_t ranks) {
   return peer > rank ? peer - rank - 1 : peer + ranks - rank - 1;
 }
 
-/// A ring's lane: who writes, who reads, over which ring, and which of the block's it is (lane_number).
+/// The ends of a lane: who writes, who reads, by which kind of ring, and which of the block's lanes it is (see
+/// lane_number()).
 struct LaneEnds {
   std::uint32_t writer;
   std::uint32_t reader;
@@ -108,15 +113,17 @@ struct LaneEnds {
   std::uint32_t lane;
 };
 
-/// The number of a lane. Where slots are not flagged, a block serves but one, of its own number, and LaneEnds::lane
-/// means nothing: the number is read where it is needed, because small messages wait for every instruction.
+/// Returns the number of a lane. If slots have no flags of their own, a block serves only the lane with its own number,
+/// and LaneEnds::lane is unused. The number is then read where it is needed, because every instruction adds to the time
+/// of small messages.
 template <class P>
 __device__ __forceinline__ std::uint32_t lane_number(std::uint32_t lane) {
   if constexpr (P::flags_slots) return lane;
   return blockIdx.x;
 }
 
-/// The first slot of a lane, among all of its protocol in the arena: slot_depth of them follow one another.
+/// Returns the index of the first slot of a lane among all slots of its protocol in the arena. The slot_depth slots of
+/// a lane are contiguous.
 template <class P>
 __device__ __forceinline__ std::size_t first_slot(const Ring& ring, const LaneEnds& ends) {
   const std::uint32_t k = !ring.staged               ? position_of(ends.writer, ends.reader, ring.ranks)
@@ -126,7 +133,7 @@ __device__ __forceinline__ std::size_t first_slot(const Ring& ring, const LaneEn
          slot_depth;
 }
 
-/// Where the slots of a lane lie, and of bulk slots the flags.
+/// Addresses of a lane's slots, and, for bulk, of their flags.
 template <class P>
 struct LaneSlots {
   __device__ LaneSlots(const Ring& ring, const LaneEnds& ends)
@@ -148,7 +155,7 @@ struct LaneSlots {
 
 struct Lines {
   static constexpr Protocol protocol = Protocol::lines;
-  static constexpr std::uint32_t stride = 8;  ///< of granules in the user's memory (UserBytes)
+  static constexpr std::uint32_t stride = 8;  ///< alignment of granules in user memory (see UserBytes)
   static constexpr int reduce_batch = 1;      ///< granules that a thread reduces at a time
   static constexpr bool flags_slots = false;
 
@@ -175,26 +182,26 @@ struct Lines {
   }
 };
 
-/// Of four neighbouring threads the first three have a granule of the user's each. Beside a flag there is room for
-/// three quarters of it; the fourth thread carries the rest of all three.
+/// In packets, the first three of four neighbouring threads hold one granule of user data each. Beside its flag a
+/// packet has room for three quarters of a granule; the fourth thread carries the remaining quarters of all three.
 struct Packets {
   static constexpr Protocol protocol = Protocol::packets;
   static constexpr std::uint32_t stride = 16;
   static constexpr int reduce_batch = 1;
   static constexpr bool flags_slots = false;
-  /// A flag has this many bits for the use; what is older by as many uses looks the same. The others tell calls apart.
+  /// Bits of a flag that hold the use. Uses that are 2^use_bits apart look the same. The other bits identify the call.
   static constexpr std::uint32_t use_bits = 16;
 
   static __device__ __forceinline__ Place place_of(std::uint32_t piece, std::uint32_t chunk_bytes) {
     constexpr auto granule = static_cast<std::uint32_t>(sizeof(Granule));
     const std::uint32_t thread = threadIdx.x % warp_threads;
-    const std::uint32_t first = piece * piece_data_bytes(protocol) + thread / 4 * 3 * granule;  // of the four threads
+    const std::uint32_t first = piece * piece_data_bytes(protocol) + thread / 4 * 3 * granule;  // of these four threads
     const std::uint32_t offset = first + (carries_rests() ? 0 : thread % 4 * granule);
     return {offset, piece * piece_bytes + thread * granule,
             carries_rests() ? 0 : valid_bytes(offset, chunk_bytes, granule), first < chunk_bytes};
   }
   static __device__ __forceinline__ bool carries_rests() { return threadIdx.x % 4 == 3; }
-  /// By a whole warp.
+  /// Called by a whole warp.
   static __device__ __forceinline__ Granule packed(const Granule& value, std::uint64_t flag) {
     const auto rest = static_cast<std::uint32_t>(value.high >> 32);
     const std::uint64_t of_first = of_thread(3, rest), of_second = of_thread(2, rest), of_third = of_thread(1, rest);
@@ -204,7 +211,7 @@ struct Packets {
   static __device__ __forceinline__ bool has_come(const Granule& stored, std::uint64_t flag) {
     return stored.high >> 32 == flag;
   }
-  /// By a whole warp.
+  /// Called by a whole warp.
   static __device__ __forceinline__ Granule unpacked(const Granule& stored) {
     const std::uint32_t thread = threadIdx.x % 4, of_first = of_thread(3, static_cast<std::uint32_t>(stored.low)),
                         of_second = of_thread(2, static_cast<std::uint32_t>(stored.low >> 32)),
@@ -215,15 +222,15 @@ struct Packets {
   static __device__ __forceinline__ std::uint64_t flag(std::uint64_t use, std::uint16_t call_hash) {
     return ((use + 1) << (32 - use_bits) | call_hash | 1) & 0xffffffffu;  // never zero
   }
-  /// Whether the slot must be wiped before this use, so that nothing in it is as old as flags can tell apart: its far
-  /// end may not have been written for long.
+  /// Returns whether a slot must be wiped before this use, so that it holds nothing so old that its flag could be taken
+  /// for a current one. (The far end of a slot may not have been written for a long time.)
   static __device__ __forceinline__ bool wipes(std::uint64_t use) {
     constexpr std::uint64_t period = std::uint64_t{1} << (use_bits - 2);
     return use >= period && use % period < slot_depth;
   }
 
  private:
-  /// Of the one whose number differs by that in its last two bits.
+  /// Returns the value of the thread whose number differs in the bits `difference`, which are among the last two.
   static __device__ __forceinline__ std::uint32_t of_thread(int difference, std::uint32_t value) {
     return __shfl_xor_sync(0xffffffffu, value, difference);
   }

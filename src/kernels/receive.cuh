@@ -6,36 +6,37 @@
 
 #include "kernels/lane.cuh"
 
-/// What the warps of a block do with what comes by protocols whose data bears flags, and of bulk at any address and of
+/// How the warps of a block receive data over protocols that send flags with it, and in bulk at any address and with
 /// any length.
 namespace strait::kernels {
 
-/// A granule that is to come: where, and from whom. `slot` == nullptr: none.
+/// A granule that is to arrive: its address, and from which peer. `slot` == nullptr: none.
 struct Awaited {
   const std::byte* slot;
   std::uint64_t flag;
   std::uint32_t peer;
 };
 
-/// Zero, of which the compiler knows no more than that it comes of all values: what is compared with it waits for all
-/// of them. Else the first would be looked at before the last is under way, wherever the compiler finds that it has a
-/// register less to keep.
+/// Returns zero, but in a way that the compiler cannot see, and that depends on all values. So a comparison that uses
+/// the result waits for all loads. Otherwise the compiler may have the first value examined before the last load is
+/// issued, wherever that saves it a register.
 template <int count>
 __device__ __forceinline__ std::uint32_t zero_once_loaded(const Ring& ring, const Granule (&values)[count]) {
-  static_assert(std::has_single_bit(max_ranks));  // no rank has that bit
+  static_assert(std::has_single_bit(max_ranks));  // no rank has this bit
   std::uint64_t all = 0;
 #pragma unroll
   for (const Granule& value : values) all ^= value.low;
   return static_cast<std::uint32_t>(all) & ring.rank & max_ranks;
 }
 
-/// Loads granules until all have come, by a whole warp together. False: gave up.
+/// Loads granules until all have arrived. Called by a whole warp. Returns false if it gave up.
 ///
-/// `at_once`: all are under way before any is looked at. Behind a condition each load waits for the one before (three
-/// from host memory take 2800 cycles together, and 7200 one by one). So a word of this GPU that is nobody's is loaded
-/// where nothing comes, for each block another, for at the same place they would wait for one another. Else there is
-/// less to load, and less often: memory that lines come to has more room for them (broadcasts of 2 MB take a fifth less
-/// time). `has_more`, to all threads alike: not only the first may come.
+/// `at_once`: all loads are issued before any result is examined. Under a condition each load waits for the one before
+/// (three loads from host memory take 2800 cycles together, and 7200 one by one). So where nothing arrives, an unused
+/// word of this GPU is loaded; each block has another one, because loads from the same place would wait for one
+/// another. Without `at_once` there is less to load, and fewer loads are made: the memory in which lines arrive then
+/// has more capacity for these (broadcasts of 2 MB take a fifth less time). `has_more`, the same for all threads:
+/// granules other than the first may arrive, too.
 template <class P, bool at_once, int count>
 __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaited)[count], Granule (&values)[count],
                                         bool has_more = true) {
@@ -58,7 +59,8 @@ __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaite
       for (int i = 0; i < count; ++i)
         if (awaited[i].slot != nullptr) values[i] = load_granule(awaited[i].slot);
     }
-    // From whom is worked out here or, where that would keep loads from registers, only of what is late.
+    // The late peer is determined here, or, if that would take registers from the loads, below and only when one is
+    // late.
     std::uint32_t missing = none;
 #pragma unroll
     for (int i = 0; i < count; ++i)
@@ -77,7 +79,7 @@ __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaite
   return true;
 }
 
-/// Takes all chunks to where they belong. False: gave up.
+/// Takes all chunks to where they belong. Returns false if it gave up.
 template <class P>
 __device__ __forceinline__ bool collect(const Ring& ring, const Incoming* chunks, std::uint32_t count,
                                         std::uint32_t pieces) {

@@ -6,17 +6,18 @@
 #include "kernels/chunks.cuh"
 #include "kernels/lane.cuh"
 
-/// What an Exchange or a TwoHop (launch.hpp) moves in each iteration, as piped kernels ask for it. Rounds of an owner's
-/// own part have numbers of their own: round t is contributed in iteration t, and its results travel in iteration
-/// t + 1. In an iteration a contribution comes before a result, in the order of a lane's slots.
+/// What an Exchange or a TwoHop (launch.hpp) moves in each iteration, in the form in which piped kernels ask for it.
+/// The contributions of round t of an owner's part are sent in iteration t, its results in iteration t + 1. Within an
+/// iteration a contribution precedes a result, in the order of a lane's slots.
 namespace strait::kernels {
 
 struct Part {
-  std::byte* data;  ///< null where only the length matters
+  std::byte* data;  ///< null if only the length matters
   std::uint32_t bytes;
 };
 
-/// `reduces`: what comes is added up. Else it is taken to where it belongs, as a result is, in its own iteration.
+/// `reduces`: received data is added up. Otherwise it is copied to its destination in its own iteration, as a result
+/// is.
 template <bool reduces>
 class ExchangeSchedule {
  public:
@@ -40,9 +41,9 @@ class ExchangeSchedule {
   __device__ Part result_from(std::uint32_t peer, std::uint32_t lane, std::uint32_t iteration) const {
     return reduces ? Part{nullptr, 0} : part_of(call_.receive[peer], lane, iteration);
   }
-  /// Of each owner's part.
+  /// Returns the set of ranks that contribute to each owner's part.
   __device__ std::uint32_t contributors() const { return (1u << call_.ring.ranks) - 1; }
-  /// This rank's own part: what it reduces, or copies.
+  /// Returns this rank's own part, which it reduces or copies.
   __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
     const std::uint32_t rank = call_.ring.rank;
     const Part to = part_of(call_.receive[rank], lane, round);
@@ -50,7 +51,8 @@ class ExchangeSchedule {
   }
   __device__ bool keeps() const { return true; }
   __device__ bool yields() const { return false; }
-  /// What comes overwrites what is sent: not before that has been read.
+  /// Returns whether received data overwrites data that is sent. It must then not be stored before the latter has been
+  /// read.
   __device__ bool overwrites_input() const {
     bool overwrites = false;
     for (std::uint32_t peer = 0; peer < call_.ring.ranks; ++peer)
@@ -110,14 +112,15 @@ class TwoHopSchedule {
     return {call_.input + offset, call_.output + offset, bytes};
   }
   __device__ bool keeps() const { return has(call_.receivers, call_.ring.rank); }
-  /// Whether contributions leave the way to results: those of a reduce all go to one rank, whose link would else have
-  /// little to carry until contributions have run ahead as far as there are slots (3% of 256 MB, four H200). Not of few
-  /// blocks, which take all of their SMs' ways out to fill the links (16 take 7% longer so).
+  /// Returns whether contributions give way to results. The results of a reduce all go to one rank. Its link would have
+  /// little to carry until contributions have run ahead by as many rounds as there are slots (3% of the time of 256 MB,
+  /// four H200). With few blocks contributions do not give way: these need the full output rate of their SMs to fill
+  /// the links (16 blocks take 7% longer if they do).
   __device__ bool yields() const {
     return __popc(call_.receivers) == 1 && __popc(call_.contributors) > 1 && !keeps() &&
            gridDim.x >= least_yielding_blocks;
   }
-  /// A result comes only when all that it is made of has been read.
+  /// A result arrives only after everything that it is computed from has been read.
   __device__ bool overwrites_input() const { return false; }
 
  private:

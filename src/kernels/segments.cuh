@@ -2,7 +2,7 @@
 
 #include "kernels/protocol.cuh"
 
-/// Granules at aligned places, dealt to the warps of a block.
+/// Granules at aligned addresses, and how they are dealt to the warps of a block.
 namespace strait::kernels {
 
 template <class... Pointers>
@@ -10,7 +10,7 @@ __device__ __forceinline__ bool are_granules(std::uint32_t bytes, Pointers... at
   return ((bytes | ... | static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at))) % sizeof(Granule)) == 0;
 }
 
-/// Granules of a chunk that a thread moves together: every 32nd of [first, end).
+/// The granules of a chunk that a thread moves together: every 32nd one of [first, end).
 struct Segment {
   std::uint32_t first;
   std::uint32_t end;
@@ -31,12 +31,13 @@ __device__ __forceinline__ void store_granules(std::byte* to, const Segment& seg
     if (segment.first + b * warp_threads < segment.end) store_plain(to + b * piece_bytes, values[b]);
 }
 
-/// Deals the granules of several chunks to the warps of a block, up to `batch` of them a thread at a time and no more
-/// than all warps have work for. A chunk begins with the warp after the one that ended the last chunk.
+/// Deals the granules of several chunks to the warps of a block. A thread gets up to `batch` granules at a time, but
+/// not so many that some warps have nothing to do. The first segment of a chunk goes to the warp after the one that got
+/// the last segment of the previous chunk.
 template <int batch>
 class Dealer {
  public:
-  /// `pieces`: of all chunks together.
+  /// `pieces`: number of pieces of all chunks together.
   __device__ explicit Dealer(std::uint32_t pieces)
       : warps_(blockDim.x / warp_threads), next_(threadIdx.x / warp_threads) {
     while ((1 << shift_) < batch && (warps_ << shift_) < pieces) ++shift_;
@@ -55,7 +56,7 @@ class Dealer {
 
  private:
   std::uint32_t warps_;
-  std::uint32_t next_;  ///< segment of this warp, counted from the beginning of the chunk
+  std::uint32_t next_;  ///< next segment of this warp, counted from the beginning of the chunk
   std::uint32_t shift_ = 0;
 };
 
@@ -71,8 +72,8 @@ __device__ __forceinline__ void copy_granules(CopyDealer& dealer, std::byte* to,
   });
 }
 
-/// With registers of its own: what the loops over granules and all else need together would not fit. What `body`
-/// captures by reference lives in memory instead.
+/// Runs `body` with registers of its own: there are not enough for the loops over granules and everything else
+/// together. What `body` captures by reference lives in memory instead.
 template <class Body>
 STRAIT_NOINLINE __device__ auto out_of_line(const Body& body) {
   return body();

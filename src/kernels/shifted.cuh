@@ -2,12 +2,13 @@
 
 #include "kernels/segments.cuh"
 
-/// Copies of chunks in bulk at any place and of any length, between places that lie differently beside multiples of 16
-/// bytes. What is written is whole granules all the same, each put together from two of the source: stored as the
-/// pieces that both places have in common, what crosses a link takes up to five times as long (two H200).
+/// Copies of chunks in bulk between addresses with different offsets from multiples of 16 bytes, with any length. All
+/// stores are of whole granules nevertheless, each assembled from two granules of the source. With stores of the size
+/// to which both addresses are aligned, data takes up to five times as long across a link (two H200).
 namespace strait::kernels {
 
-/// Of granules that follow one another, the one that begins `shift` bytes, less than 16, after the first.
+/// Returns the granule that begins `shift` bytes (less than 16) after the beginning of `first`; `second` follows
+/// `first`.
 __device__ __forceinline__ Granule shifted(const Granule& first, const Granule& second, std::uint32_t shift) {
   const bool is_far = shift >= 8;
   const std::uint64_t words[] = {is_far ? first.high : first.low, is_far ? second.low : first.high,
@@ -17,8 +18,8 @@ __device__ __forceinline__ Granule shifted(const Granule& first, const Granule& 
   return {words[0] >> bits | words[1] << (64 - bits), words[1] >> bits | words[2] << (64 - bits)};
 }
 
-/// A chunk as granules of the place that it goes to, and the bytes before and behind them. The source is read nowhere
-/// but where the chunk is.
+/// A chunk as aligned granules of the destination, and the bytes before and after them. The source is read only within
+/// the chunk.
 class ShiftedChunk {
  public:
   __device__ ShiftedChunk(const std::byte* from, std::byte* to, std::uint32_t bytes)
@@ -31,14 +32,14 @@ class ShiftedChunk {
     if (granules_ == 0) begin_ = bytes;
   }
   __device__ std::uint32_t granules() const { return granules_; }
-  /// By `threads` threads, of which this is number `thread`.
+  /// Copies the bytes before and after the granules. Called by `threads` threads, of which this is number `thread`.
   __device__ __forceinline__ void copy_ends(std::uint32_t thread, std::uint32_t threads) const {
     const std::uint32_t end = begin_ + granules_ * granule_bytes;
     for (std::uint32_t at = thread; at < begin_; at += threads) to_[at] = from_[at];
     for (std::uint32_t at = end + thread; at < bytes_; at += threads) to_[at] = from_[at];
   }
   __device__ __forceinline__ void copy(const Segment& segment) const {
-    constexpr int batch = copy_batch / 2;  // each has two loads
+    constexpr int batch = copy_batch / 2;  // each granule takes two loads
     const std::byte* const source = from_ + begin_ - shift_;
     for (std::uint32_t first = segment.first; first < segment.end; first += batch * warp_threads) {
       const Segment part{first, segment.end};
@@ -61,11 +62,11 @@ class ShiftedChunk {
   const std::byte* const from_;
   std::byte* const to_;
   const std::uint32_t bytes_;
-  std::uint32_t begin_, granules_;  ///< of `to`
-  std::uint32_t shift_;             ///< of what becomes a granule, after one of the source
+  std::uint32_t begin_, granules_;  ///< in `to`
+  std::uint32_t shift_;             ///< offset of a destination granule from the source granule in which it begins
 };
 
-/// By a warp.
+/// Copies a chunk. Called by a warp.
 __device__ __forceinline__ void copy_by_warp(const std::byte* from, std::byte* to, std::uint32_t bytes) {
   const ShiftedChunk chunk(from, to, bytes);
   const std::uint32_t thread = threadIdx.x % warp_threads;
@@ -73,7 +74,7 @@ __device__ __forceinline__ void copy_by_warp(const std::byte* from, std::byte* t
   chunk.copy({thread, chunk.granules()});
 }
 
-/// By all threads of a block. A chunk of aligned granules, as nearly all are, in a plain loop.
+/// Copies a chunk. Called by all threads of a block. Chunks of aligned granules, as nearly all are, use a plain loop.
 __device__ __forceinline__ void copy_by_block(CopyDealer& dealer, std::byte* to, const std::byte* from,
                                               std::uint32_t bytes) {
   if (are_granules(bytes, from, to)) return copy_granules(dealer, to, from, bytes);

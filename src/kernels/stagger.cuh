@@ -7,9 +7,9 @@
 
 namespace strait::kernels {
 
-/// Blocks that begin a round together end it together, for links serve all alike: while each then waits for its fence
-/// and looks for what comes next, nobody has anything under way. Groups that begin further apart than that takes stay
-/// apart. Before a barrier of the block.
+/// Delays the beginning of a block according to its group. Called before a barrier of the block. Blocks that begin a
+/// round together also end it together, because links serve them all alike; while all of them wait for their fences and
+/// look for the next data, nothing is being sent. Groups that begin further apart than this takes stay apart.
 __device__ __forceinline__ void stagger(std::uint32_t stagger_ns) {
   const std::uint64_t wait_ns = std::uint64_t{stagger_ns} * (blockIdx.x % stagger_groups);
   if (threadIdx.x != 0 || wait_ns == 0) return;

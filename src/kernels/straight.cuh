@@ -5,9 +5,9 @@
 #include "kernels/minder.cuh"
 #include "kernels/shifted.cuh"
 
-/// The kernel of StraightExchange (launch.hpp): it writes into the peers' outputs themselves, and no slot. A lane's
-/// slots carry nothing but their flags: the first says that this rank's output may be written, because its stream has
-/// come to the call; the second that all has been written which comes from the peer's block of that lane.
+/// The kernel of StraightExchange (launch.hpp), which writes directly into the peers' outputs instead of slots. Of a
+/// lane's slots only the flags are used. The first flag says that this rank's output may be written, because its stream
+/// has reached the call. The second says that everything has been written which the peer's block of this lane writes.
 namespace strait::kernels {
 
 struct StraightMemory {
@@ -15,8 +15,9 @@ struct StraightMemory {
   int failed;
 };
 
-/// Which chunk a warp takes next, among those of all messages. Some SMs store up to a third faster than others, by how
-/// many share a way out of the GPU's clusters of SMs, so that equal shares would leave links idle at the end.
+/// Takes the warp's next chunk from the chunks of all messages, which all blocks share. Some SMs store up to a third
+/// faster than others, depending on how many share an output path of the GPU's clusters of SMs. Equal shares would
+/// therefore leave links idle at the end.
 __device__ __forceinline__ std::uint32_t take_chunk(const Ring& ring, StraightMemory& shared) {
   std::uint32_t& taken = shared.taken[threadIdx.x / warp_threads];
   if (threadIdx.x % warp_threads == 0) taken = count_up(&ring.launch_counts->taken);
@@ -26,7 +27,7 @@ __device__ __forceinline__ std::uint32_t take_chunk(const Ring& ring, StraightMe
   return chunk;
 }
 
-/// By a warp.
+/// Copies a chunk. Called by a warp.
 __device__ __forceinline__ void copy_straight(const std::byte* from, std::byte* to, std::uint32_t bytes) {
   const std::uint32_t thread = threadIdx.x % warp_threads;
   if (are_granules(bytes, from, to)) {
@@ -42,8 +43,8 @@ __device__ __forceinline__ void copy_straight(const std::byte* from, std::byte* 
   out_of_line([=] { copy_by_warp(from, to, bytes); });
 }
 
-/// By all threads of a block, until nothing is left to take: what goes to the rank after this one comes first, and this
-/// rank's own last.
+/// Copies chunks until none is left. Called by all threads of a block. Chunks for the rank after this one come first,
+/// and this rank's own last.
 __device__ __forceinline__ void push_straight(const StraightExchange& call, StraightMemory& shared) {
   const Ring& ring = call.ring;
   const std::size_t bytes = call.send[0].bytes;
@@ -61,14 +62,15 @@ __device__ __forceinline__ void push_straight(const StraightExchange& call, Stra
   }
 }
 
-/// By one thread of each block, at its end: the last one leaves nothing taken for the next launch.
+/// Counts the end of a block; the last block resets the counters for the next launch. Called by one thread of each
+/// block at its end.
 __device__ __forceinline__ void end_taking(LaunchCounts& counts) {
   if (count_up(&counts.through) + 1 != gridDim.x) return;
   store_count(&counts.taken, 0);
   store_count(&counts.through, 0);
 }
 
-/// A template only so that a header may hold it.
+/// A template only so that a header may define it.
 template <class P = Bulk>
 __global__ void __launch_bounds__(max_threads, 1) straight_copy(const __grid_constant__ StraightExchange call) {
   fetch_arguments(call);

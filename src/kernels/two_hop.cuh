@@ -7,22 +7,24 @@
 #include "kernels/lane.cuh"
 #include "kernels/receive.cuh"
 
-/// The kernels of TwoHop (launch.hpp) by protocols whose data bears flags, lines and packets: as a copy and as a
-/// reduction. Block l serves lane l.
+/// The kernels of TwoHop (launch.hpp) over protocols that send flags with the data (lines and packets): as a copy and
+/// as a reduction. Block l serves lane l.
 namespace strait::kernels {
 
-/// What the threads of a block share in one iteration. Chunks by the position of their peer (position_of).
+/// What the threads of a block share in one iteration. Chunks are indexed by the position of their peer
+/// (position_of()).
 struct TwoHopRound {
   Outgoing contributions_out[max_ranks];
   Outgoing results_out[max_ranks];
   Incoming contributions_in[max_ranks];
-  Incoming results_in[2 * max_ranks];  ///< behind those of one round, in the last iteration, those of the next
-  Own own;                             ///< what this rank reduces
+  /// In the last iteration, the results of one round, followed by those of the next.
+  Incoming results_in[2 * max_ranks];
+  Own own;  ///< what this rank reduces
   int failed_to_send, failed_to_add;
 };
 
-/// By how many rounds what a rank adds up is behind what it contributes, and what it collects behind that. One round
-/// alone takes all three steps in one iteration, as do, of several rounds, the last two steps of the last one.
+/// Returns by how many rounds adding is behind contributing, and collecting behind adding. A single round takes all
+/// three steps in one iteration. Of several rounds, the last one is added up and collected in the same iteration.
 __device__ __forceinline__ int lag_of(const TwoHop& call) { return call.rounds == 1 ? 0 : 1; }
 __device__ __forceinline__ int last_iteration(const TwoHop& call) {
   return static_cast<int>(call.rounds) - 1 + lag_of(call);
@@ -31,7 +33,7 @@ __device__ __forceinline__ bool collects_twice(const TwoHop& call, int iteration
   return lag_of(call) != 0 && iteration == last_iteration(call);
 }
 
-/// Which hops of which peer a thread looks after. Results that are a multicast have lanes of their own, and threads.
+/// Which hops of which peer a thread manages. Multicast results have lanes of their own, and so threads of their own.
 struct HopMinder {
   std::uint32_t peer;
   bool minds, contributions, results;
@@ -44,7 +46,7 @@ struct HopMinder {
   }
 };
 
-/// What this rank contributes to the peer's slice, but not in which slot.
+/// Sets what this rank contributes to the peer's slice, but not the slot.
 __device__ __forceinline__ void plan_contribution(const TwoHop& call, const HopMinder& minder, int iteration,
                                                   TwoHopRound& shared) {
   if (!minder.contributions || minder.peer == call.ring.rank) return;
@@ -56,7 +58,7 @@ __device__ __forceinline__ void plan_contribution(const TwoHop& call, const HopM
   chunk.bytes = bytes;
 }
 
-/// Likewise, in which slot.
+/// Claims the slot of what plan_contribution() has set.
 template <class P>
 __device__ __forceinline__ void claim_contribution(const TwoHop& call, const HopMinder& minder, Lane<P>& lane,
                                                    TwoHopRound& shared) {
@@ -65,7 +67,7 @@ __device__ __forceinline__ void claim_contribution(const TwoHop& call, const Hop
   if (chunk.bytes != 0 && !lane.claim_slot(call.call_hash, chunk)) shared.failed_to_send = 1;
 }
 
-/// What is added up, and what is collected, while what was contributed is on its way.
+/// Sets what is added up and what is collected. Called while the contributions are on their way.
 template <class P>
 __device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopMinder& minder, Lane<P>& lane, int iteration,
                                              TwoHopRound& shared) {
@@ -96,7 +98,7 @@ __device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopMinder
   }
 }
 
-/// A barrier behind what claims the slots of `chunks`. False: that gave up.
+/// A barrier that follows the claiming of the slots of `chunks`. Returns false if that gave up.
 template <class P>
 __device__ __forceinline__ bool meet_with(const Ring& ring, const Outgoing* chunks, bool takes_stale_slots,
                                           const int& failed) {
@@ -108,10 +110,11 @@ __device__ __forceinline__ bool meet_with(const Ring& ring, const Outgoing* chun
   return true;
 }
 
-/// `reduce`: as of reduce_own(). `keep()`: after contributions, what this rank has of them itself. The steps of an
-/// iteration are apart, though data bears flags: who looks for what has not come yet takes of a link to the host what
-/// others need (all-reduces of 256 KB of four H200 take a fifth longer without), and what a step needs is prepared
-/// while the one before has data on its way.
+/// Carries out two hops. `reduce`: see reduce_own(). `keep()` copies, once contributions are sent, what this rank keeps
+/// of them. The steps of an iteration are separated by barriers, although flags would make these unnecessary. Polling
+/// for data that has not arrived yet takes bandwidth of a link to the host that others need: without barriers,
+/// all-reduces of 256 KB among four H200 take a fifth longer. Moreover, a step is prepared while data of the previous
+/// step is on its way.
 template <class P, class Contribution, class Reduce, class Keep>
 __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& shared, Contribution&& contribution,
                                             Reduce&& reduce, Keep&& keep) {

@@ -10,7 +10,7 @@
 #include "kernels/prompt.cuh"
 #include "kernels/two_hop.cuh"
 
-/// The definition of kernels_of(), instantiated in a file for each KernelType.
+/// The definition of kernels_of(), which is instantiated in one file for each KernelType.
 namespace strait::kernels {
 
 template <class... Arguments>
@@ -24,7 +24,7 @@ TypeKernels::Pair flagged_pair() {
 
 template <KernelType kind>
 TypeKernels kernels_of() {
-  constexpr bool has_sums = kind != KernelType::others;  // kernels that add up, and nothing else
+  constexpr bool has_sums = kind != KernelType::others;  // whether there are kernels that only add up
   return {{flagged_pair<Lines, kind, has_sums>(), flagged_pair<Lines, kind, false>()},
           flagged_pair<Packets, kind, false>(),
           {address_of(&bulk_exchange_reduce<kind>), address_of(&bulk_two_hop_reduce<kind>)},

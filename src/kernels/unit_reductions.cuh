@@ -3,10 +3,10 @@
 #include "kernels/arithmetic.cuh"
 #include "kernels/byte_words.cuh"
 
-/// Reductions of any type and operation but products with scalars, in units of few elements.
+/// Reductions of any type and operation except products with scalars, in units of a few elements.
 namespace strait::kernels {
 
-/// A reduction in progress of one of the units that all others go by, of at most eight elements: adders have registers
+/// A reduction in progress over one unit, in general. A unit has at most eight elements, because adders have registers
 /// for the accumulators of no more.
 template <DataType type, ReduceOp op>
 class UnitReduction {
@@ -30,12 +30,12 @@ class UnitReduction {
   static constexpr int count = elements_of<type, Unit>;
   Accumulator values_[count];
 };
-/// Of bytes that are combined as they are.
+/// For bytes, which are combined without conversion.
 template <DataType type, ReduceOp op>
 requires is_word_operation<type, op>
 class UnitReduction<type, op> {
  public:
-  struct alignas(8) Unit {  // one access
+  struct alignas(8) Unit {  // aligned for a single access
     std::uint32_t words[2];
   };
   __device__ __forceinline__ void first(const Unit& unit) { unit_ = unit; }
@@ -49,7 +49,7 @@ class UnitReduction<type, op> {
   Unit unit_;
 };
 
-/// Calls `function.template operator()<type, op>()` with those of an operation that is_piped_reduction().
+/// Calls `function.template operator()<type, op>()` for an operation for which is_piped_reduction() holds.
 template <class F>
 __device__ __forceinline__ void visit_reduction(DataType type, ReduceOp op, F&& function) {
   spec::visit(type, [&]<DataType t>() {

@@ -7,9 +7,9 @@
 
 namespace strait::kernels {
 
-/// Words of user memory of an odd alignment or length, `alignment` bytes at a time where the length allows. Out of
-/// line: inlined wherever it may be needed, it made kernels ten times as large, and each launch waited for its
-/// instructions.
+/// Words of user memory with an odd alignment or length, accessed `alignment` bytes at a time if the length allows. Not
+/// inlined: inlined wherever it may be needed, it made kernels ten times as large, and each launch waited for its
+/// instructions to be loaded.
 struct OddBytes {
   template <class T>
   static __device__ std::uint64_t assemble_from(const std::byte* from, std::uint32_t bytes) {
@@ -25,7 +25,7 @@ struct OddBytes {
     for (std::uint32_t i = 0; i < 8; i += sizeof(T))
       if (i < bytes) *reinterpret_cast<T*>(to + i) = static_cast<T>(word >> (8 * i));
   }
-  /// Whole pieces of the pointer's alignment where the length allows, else bytes.
+  /// Returns the size of one access: the alignment if the length is a multiple of it; otherwise 2 or 1.
   static __device__ std::uint32_t piece(std::uint32_t bytes, std::uint32_t alignment) {
     return bytes % alignment == 0 ? alignment : bytes % 2 == 0 && alignment % 2 == 0 ? 2 : 1;
   }
@@ -46,7 +46,7 @@ struct OddBytes {
       scatter_to<std::uint8_t>(to, bytes, word);
     }
   }
-  /// Less than 4, in one piece where two begin at an even address.
+  /// Stores fewer than 4 bytes; 2 bytes begin at an even address and are stored at once.
   static __device__ void store_few(std::byte* to, std::uint32_t bytes, std::uint64_t word) {
     if (bytes == 2) {
       scatter_to<std::uint16_t>(to, 2, word);
@@ -54,7 +54,8 @@ struct OddBytes {
       scatter_to<std::uint8_t>(to, bytes, word);
     }
   }
-  /// To what begins at no multiple of 4: the three words of 4 bytes that lie in it, and what is before and behind them.
+  /// Stores a granule at an address that is not a multiple of 4: the three words of 4 bytes within it, and the bytes
+  /// before and after them.
   static __device__ void store_words(std::byte* to, const Granule& g) {
     const std::uint32_t before = 4 - static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(to)) % 4;
     const std::uint32_t bits = 8 * before;
@@ -76,8 +77,9 @@ struct OddBytes {
   }
 };
 
-/// User memory of any alignment, as granules, which lie a multiple of `stride` bytes (8 or 16) from its start: a line's
-/// data lies 120 bytes after that of the line before it, so that eight bytes are the widest access that all share.
+/// User memory of any alignment, as granules whose distance from its beginning is a multiple of `stride` bytes (8 or
+/// 16). In lines the stride is 8: the data of a line begins 120 bytes after that of the previous line, so 8 bytes are
+/// the widest access that suits all lines.
 template <std::uint32_t stride>
 class UserBytes {
  public:
@@ -86,8 +88,8 @@ class UserBytes {
     alignment_ = bits % stride == 0 ? stride : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : bits % 2 == 0 ? 2 : 1;
   }
 
-  /// Whether load_whole() and store_whole() may be used, which have no branches: of aligned words of 8 bytes, all of
-  /// which exist or none.
+  /// Returns whether load_whole() and store_whole() may be used, which have no branches: memory is aligned to 8 bytes,
+  /// and of each word of 8 bytes all bytes exist or none.
   __device__ __forceinline__ bool is_whole(std::uint32_t valid) const {
     return ((static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(data_)) | valid) & 7) == 0;
   }
@@ -102,7 +104,7 @@ class UserBytes {
     if (valid == 16) *reinterpret_cast<std::uint64_t*>(data_ + 8) = g.high;
   }
 
-  /// The granule at `offset`, of which `valid` bytes (at most 16) exist; the rest is zero.
+  /// Returns the granule at `offset`, of which `valid` bytes (at most 16) exist; the rest is zero.
   __device__ __forceinline__ Granule load(std::size_t offset, std::uint32_t valid) const {
     const std::byte* from = data_ + offset;
     if (stride == 16 && alignment_ == 16 && valid == 16) return *reinterpret_cast<const Granule*>(from);

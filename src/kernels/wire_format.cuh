@@ -8,8 +8,8 @@
 #include "kernels/user_bytes.cuh"
 #include "kernels/wire_format.hpp"
 
-/// The kernels behind wire_format.hpp. Sixteen neighbouring threads share a block of 128 elements; a thread has the
-/// four from 4 * lane on and the four 64 further on, which int4 puts into the same bytes.
+/// The kernels of wire_format.hpp. Sixteen neighbouring threads share a block of 128 elements. Each thread has the four
+/// elements from 4 * lane on, and the four that are 64 elements further on, because int4 puts both into the same bytes.
 namespace strait::kernels {
 
 inline constexpr int own_elements = 8;
@@ -26,7 +26,7 @@ class Fours {
 
  public:
   __device__ Fours(const void* block) : bytes_(static_cast<const std::byte*>(block)) {}
-  /// From the block's element `first` on; `valid` of them exist, the rest are zeros.
+  /// Loads from element `first` of the block on; `valid` elements exist, and the rest are zeros.
   __device__ __forceinline__ void load(std::uint32_t first, std::uint32_t valid, float* values) const {
     const Granule bits = bytes_.load(first * sizeof(Element), valid * sizeof(Element));
     Elements elements;
@@ -56,7 +56,7 @@ class Fours {
 /// A thread's share of a block.
 struct BlockShare {
   std::uint32_t run, block, lane;
-  std::size_t first;    ///< the block's first element, from the first run's on
+  std::size_t first;    ///< the block's first element, counted from the beginning of the first run
   std::uint32_t valid;  ///< elements of the block that exist; 0: there is no such block
 
   __device__ std::uint32_t first_of(int half) const {
@@ -68,7 +68,8 @@ struct BlockShare {
   }
 };
 
-/// Calls use(share) for every block that is this thread's in part. The threads of a warp make as many turns.
+/// Calls use(share) for every block of which this thread has a share. All threads of a warp make the same number of
+/// calls.
 template <class Use>
 __device__ __forceinline__ void for_each_share(const WirePass& pass, Use&& use) {
   const std::uint32_t blocks = pass.runs * pass.run_blocks;
@@ -101,7 +102,7 @@ template <WireFormat format>
 using ShareCodes = Codes<format, std::uint32_t>;
 static_assert(ShareCodes<WireFormat::int8>::lanes == wire_lanes && ShareCodes<WireFormat::int8>::half == half_elements);
 
-/// Writes the share's codes and the block's scale, and returns both, for who wants to know what was lost.
+/// Writes the share's codes and the block's scale. Returns both, for callers that need to know what was lost.
 template <WireFormat format>
 __device__ __forceinline__ ShareCodes<format> write_block(const WirePass& pass, std::byte* run, const BlockShare& share,
                                                           const float (&values)[own_elements]) {
@@ -115,7 +116,7 @@ __device__ __forceinline__ ShareCodes<format> write_block(const WirePass& pass, 
   return codes;
 }
 
-/// The share's sums of all sources, in their order.
+/// Computes the share's sums of all sources, in their order.
 template <WireFormat format>
 __device__ __forceinline__ void add_sources(const WirePass& pass, const BlockShare& share,
                                             float (&sums)[own_elements]) {

@@ -18,27 +18,30 @@ using kernels::Protocol;
 using kernels::Slots;
 using kernels::TwoHop;
 
-/// Blocks that begin at different times keep links busier while the first rounds go from hop to hop: between four H200
-/// broadcasts of 64 to 256 MB take 5 to 8% less time so in place, all-reduces of 64 MB 2%. Of more rounds that is
-/// nothing, and out of place broadcasts take 2% more.
+/// Blocks that begin at different times keep links busier while the first rounds pass from hop to hop. Between four
+/// H200 this makes in-place broadcasts of 64 to 256 MB 5 to 8% faster, and all-reduces of 64 MB 2%. With more rounds it
+/// makes no difference, and out-of-place broadcasts take 2% longer.
 constexpr std::uint32_t peer_stagger_ns = 1500, least_staggered_rounds = 4, most_staggered_rounds = 32;
-/// Collectives of equal parts, of so many bytes and more, take no more than large_call_blocks if the user sets no other
-/// bound: more make them hardly faster (4 H200), and leave no SM to what runs beside them.
+/// Collectives of equal parts with at least this many bytes use no more than large_call_blocks, unless the user sets
+/// another limit: more blocks hardly make them faster (4 H200), and leave no SM to other work.
 constexpr std::size_t large_call_bytes = 32 << 20;
 
-/// With fewer blocks than lanes, messages of more than this for each block go in bulk: its loops move several times as
-/// much a block as those of lines, and that outweighs its fences from here on (2 and 4 H200).
+/// With fewer blocks than lanes, messages of more than this many bytes per block go in bulk. A block moves several
+/// times as much in the loops of bulk as in those of lines, and from this length on that outweighs the fences (2 and 4
+/// H200).
 constexpr std::size_t lines_bytes_a_block = 48 << 10;
 
-/// Of a message: a longer one takes so long that a launch for it alone costs little.
+/// A longer message takes so long that a launch of its own costs little.
 constexpr std::size_t most_aggregated_bytes = std::size_t{32} << 20;
 
-/// While CPU threads add up one round's chunks, the next ones are under way.
+/// Rounds by which sending runs ahead: while CPU threads add up the chunks of one round, those of the next rounds are
+/// on their way.
 constexpr std::uint32_t reducers_lead = 3;
 
-/// What a message finds free on lanes whose reader has received all that came before: what its last launch took last of
-/// each lane, it gives back in its next one. That is one slot, but three in two hops over lines, where the end takes a
-/// contribution and two results of the same peer at once (two_hop.cuh).
+/// Returns how many bytes a message finds free in slots, on lanes whose reader has received everything before it. The
+/// slots that the reader's last launch took last are not free yet, because they are returned by its next launch. That
+/// is one slot of each lane; over lines three, because two hops end with a contribution and two results of the same
+/// peer in one iteration (two_hop.cuh).
 std::size_t free_bytes(const Slots& through, const kernels::Ring& ring) {
   const std::size_t slot_bytes =
       through.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(through.protocol);
@@ -46,23 +49,24 @@ std::size_t free_bytes(const Slots& through, const kernels::Ring& ring) {
   return through.lanes * (kernels::slot_depth - taken) * slot_bytes;
 }
 
-/// Of the slices that so many ranks own: every one but the last begins aligned if the buffer does.
+/// Returns the length of the slices that `owners` ranks own. Every slice begins aligned if the buffer does; the last
+/// may be shorter.
 std::size_t slice_bytes_of(std::size_t bytes, std::size_t owners) {
   constexpr std::size_t grain = 16;
   return (bytes + owners * grain - 1) / (owners * grain) * grain;
 }
 
-/// What each rank but the root owns of a reduce in so many rounds. The root owns the rest: as much as crosses in the
-/// first round, while there are no results yet that its link could carry.
+/// Returns the length of the slice that each rank except the root owns in a reduce with this many rounds. The root owns
+/// the rest, as much as crosses in the first round, when there are no results yet that could use its link.
 std::size_t slice_beside_root(std::size_t bytes, std::size_t ranks, std::size_t rounds) {
   const std::size_t parts = rounds * (ranks - 1) + 1;
   return slice_bytes_of(bytes * rounds / parts + 1, 1);
 }
 
-/// Its bit. What has none may have a hash in its place (DeviceQuantized).
+/// Returns the bit of a call's root, or 0 for calls without one. Those may have a hash in `root` (DeviceQuantized).
 std::uint32_t root_bit(const Call& call) { return has_root(call.collective) ? 1u << call.root : 0; }
 
-/// Whether a rank sends the same to all others, and nothing but that.
+/// Returns whether each rank that sends, sends only one message, the same for all others.
 bool is_multicast(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::all_gather ||
          collective == Collective::broadcast || collective == Collective::barrier;
@@ -81,31 +85,34 @@ Slots DeviceCalls::protocol_for(const Call& call, bool one_hop, std::size_t mess
     const std::size_t most = takes_one ? lone_flagged_bytes_ : is_gathered ? gathered_flagged_bytes_ : flagged_bytes_;
     return slots(call, message_bytes > std::min(most, most_short) ? Protocol::bulk : flagged, message_bytes);
   }
-  // Between two ranks, where somebody forces them: only lines take more slots at the end than free_bytes() counts on.
+  // Two ranks take two hops here only if that is forced. Only lines hold back more slots at the end than free_bytes()
+  // assumes for two ranks, so bulk is used.
   if (!one_hop && ring_.ranks == 2) return slots(call, Protocol::bulk);
   const Slots lines = slots(call, Protocol::lines);
   const bool few_blocks =
       bound(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Protocol::lines)].lanes;
-  // What 2 and 4 H200 showed: one way, both ways, two hops. A reduce in two hops is faster in lines at any size.
+  // The borders come from measurements on 2 and 4 H200, for one direction, both directions, and two hops. A reduce in
+  // two hops is faster over lines at any size.
   if (!few_blocks && !one_hop && call.collective == Collective::reduce) return lines;
   std::size_t most = flagged_bytes_;
   if (few_blocks) most = std::min(most, lines.blocks * lines_bytes_a_block);
   if (!has_root(call.collective)) most = one_hop ? most * 2 : most / 2;
-  // What one rank takes from several fills its link better in bulk: 8 and 16 MB of each, but not 4 (4 H200).
+  // A rank that receives from several others fills its link better in bulk: with 8 and 16 MB from each, but not with 4
+  // (4 H200).
   if (call.collective == Collective::gather && ring_.ranks > 2) most /= 4;
   if (message_bytes <= std::min(most, most_short)) return lines;
   return takes_many(call) ? slots(call, Protocol::bulk)
                           : kernels::slots_of(ring_, Protocol::bulk, at_once(large_call_blocks));
 }
 
-/// Whether a call in bulk may take as many blocks as there are lanes, or as the user allows.
+/// Returns whether a call in bulk may use as many blocks as there are lanes, or as the user allows.
 bool DeviceCalls::takes_many(const Call& call) const {
   if (bound(call) != 0 || ring_.ranks < 3 || !has_equal_parts(call.collective)) return true;
   return buffer_sizes(call, call.root, ring_.ranks).larger_bytes() < large_call_bytes;
 }
 
 bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
-  // Between two ranks, an all-reduce alone has slices for both to own.
+  // Of the collectives between two ranks, only an all-reduce has slices for both to own.
   const bool has_two =
       call.collective == Collective::all_reduce ||
       (ring_.ranks > 2 && (call.collective == Collective::reduce || call.collective == Collective::broadcast));
@@ -132,7 +139,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call, const Offer
   const std::size_t owners = call.collective == Collective::all_reduce ? ring_.ranks : ring_.ranks - 1;
   const Slots through = slots_for(call, false, bytes / owners);
   TwoHop two_hop = two_hop_of(call, through, bytes, slice_bytes_of(bytes, owners));
-  if (call.collective == Collective::reduce && !through.piped) {  // of many rounds, as pipes have, one is nothing
+  // Pipes have many rounds, among which one makes no difference.
+  if (call.collective == Collective::reduce && !through.piped) {
     two_hop = two_hop_of(call, through, bytes, slice_beside_root(bytes, ring_.ranks, two_hop.rounds));
     two_hop.owners |= root_bit(call);
   }
@@ -141,7 +149,8 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call, const Offer
   if (by_peers && ring_.ranks > 2 && is_middling) two_hop.stagger_ns = peer_stagger_ns;
   launches.push_back(launch_of(two_hop, through, reduces));
   if (leaves_own(call, launches))
-    std::get<TwoHop>(launches.back().argument).output = const_cast<std::byte*>(two_hop.input);  // it is there already
+    // The data is there already.
+    std::get<TwoHop>(launches.back().argument).output = const_cast<std::byte*>(two_hop.input);
   return launches;
 }
 
@@ -162,12 +171,12 @@ std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {
   if (!is_one_to_all_alike || bytes == 0 || !takes_many(call)) return {};
   const bool one_hop = takes_one_hop(call, bytes);
   const std::size_t message_bytes = aggregable_bytes(call);
-  // Those of a launch share lanes, of which a long one's blocks serve others.
+  // The calls of a launch share its lanes, and blocks of a long call serve several of these.
   if (message_bytes > most_aggregated_bytes || is_long_through_host(message_bytes)) return {};
   if (!one_hop && call.collective != Collective::all_reduce) return {};
   Slots through = protocol_for(call, one_hop, message_bytes);
   if (through.piped) return {};
-  through.rounds = rounds_for(call, true, through, message_bytes);  // hops follow one another
+  through.rounds = rounds_for(call, true, through, message_bytes);  // the hops follow one another, without overlap
   return through;
 }
 
@@ -176,7 +185,7 @@ std::size_t DeviceCalls::aggregable_bytes(const Call& call) const {
   return takes_one_hop(call, bytes) ? bytes : slice_bytes_of(bytes, ring_.ranks);
 }
 
-/// Where many ranks share the memory, bulk has fewer lanes than packets have.
+/// If many ranks share the memory, bulk has fewer lanes than packets.
 std::optional<Slots> DeviceCalls::bulk_instead(const Call& call, const Slots& through, std::size_t calls,
                                                std::size_t group_bytes) const {
   if (through.protocol != Protocol::packets || group_bytes <= packets_of_a_group * flagged_bytes_) return {};
@@ -201,8 +210,8 @@ DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
 }
 
 bool DeviceCalls::leaves_own(const Call& call, const std::vector<DeviceLaunch>& launches) const {
-  // To have it done beside the kernel costs some microseconds. Four H200 take 1 us more for 16 and 32 MB so than in
-  // place; what kernels would take was not measured.
+  // A copy beside the kernel costs some microseconds. On four H200, calls of 16 and 32 MB take 1 us longer with it than
+  // in place; the time with kernels instead was not measured.
   constexpr std::size_t least_bytes = std::size_t{16} << 20;
   return call.collective == Collective::broadcast && call.root == ring_.rank && call.send != call.receive &&
          call.count * size_bytes(call.type) >= least_bytes && !launches.empty() &&
@@ -221,7 +230,7 @@ void DeviceCalls::shape_last(const Slots& through, bool reduces, std::vector<Dev
   launch.reduces = reduces;
   auto& exchange = std::get<Exchange>(launch.argument);
   std::uint32_t lanes = 0;
-  std::size_t last_bytes = 0;  // most have one length
+  std::size_t last_bytes = 0;  // most messages have the same length
   bool sends = false, takes = false;
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
     sends = sends || (peer != ring_.rank && exchange.send[peer].bytes != 0);
@@ -249,7 +258,7 @@ void DeviceCalls::shape_last(const Slots& through, bool reduces, std::vector<Dev
 }
 
 Cast DeviceCalls::cast_of(const Call& call) const {
-  const bool has_peers = ring_.ranks > 1;  // else there is nothing to send, not even once for all
+  const bool has_peers = ring_.ranks > 1;  // without peers there is nothing to send, not even once for all
   return has_peers && ring_.staged && is_multicast(call.collective) ? Cast::multi : Cast::single;
 }
 
@@ -268,7 +277,7 @@ MessageRows DeviceCalls::rows_of(const Call& call) const {
       return {block, {from, 0, everybody}, {to, block, everybody}};
     case Collective::all_to_all:
       return {block, {from, block, everybody}, {to, block, everybody}};
-    // The root's own part has both ends.
+    // The root's own part appears at both ends.
     case Collective::broadcast:
       return {block, {from, 0, is_root ? everybody : 0}, {to, 0, root}};
     case Collective::scatter:
@@ -277,7 +286,7 @@ MessageRows DeviceCalls::rows_of(const Call& call) const {
       return {block, {from, 0, root}, {to, 0, is_root ? everybody : 0}};
     case Collective::gather:
       return {block, {from, 0, root}, {to, block, is_root ? everybody : 0}};
-    default:  // a barrier: a token from everybody to everybody
+    default:  // a barrier sends a token from every rank to every rank
       return {8, {barrier_tokens_, 0, everybody}, {barrier_tokens_ + 8 * kernels::max_ranks, 8, everybody}};
   }
 }
@@ -307,11 +316,11 @@ void DeviceCalls::fill_in(Exchange& exchange, const Call& call, const Slots& thr
     place_blocks(exchange, call, part);
 }
 
-/// Of a step of DeviceIslands, whose blocks lie elsewhere or differ in length.
+/// For a step of DeviceIslands whose blocks lie at offsets or differ in length.
 void DeviceCalls::place_blocks(Exchange& exchange, const Call& call, kernels::Cutter& part) const {
   const std::size_t element = size_bytes(call.type);
   const MessageRows rows = rows_of(call);
-  // What is one block alone is as long as this rank's among those at the other end.
+  // If one side has a single block, its length is that of this rank's block among the blocks at the other end.
   const auto block = [&](const MessageRow& row, std::uint32_t peer, const std::vector<std::size_t>& offsets,
                          const std::vector<std::size_t>& counts, const std::vector<std::size_t>& counts_there) {
     const bool is_alone = row.stride_bytes == 0;

@@ -1,4 +1,4 @@
-// Calls in wire formats that are encoded on their way.
+// Calls in wire formats whose data is encoded on its way.
 #include <algorithm>
 #include <utility>
 
@@ -13,16 +13,16 @@ using kernels::TwoHop;
 
 namespace {
 
-/// Through host memory calls of so many bytes and more take no more than so many blocks: the link takes most of the
-/// time, and what is computed beside them has the other SMs. Two H100 train a transformer 17% faster so than with 128
-/// blocks, 5 and 11% faster than with 64 and 32; by themselves calls take from a tenth less to a tenth more time. (A
-/// part in which PyTorch reduces gradients has 25 MiB.)
+/// Through host memory, calls of at least this many bytes use no more than this many blocks: the link takes most of the
+/// time, and other work can use the remaining SMs. With this limit two H100 train a transformer 17% faster than with
+/// 128 blocks, 5% faster than with 64, and 11% faster than with 32. Calls by themselves take from a tenth less to a
+/// tenth more time. (PyTorch reduces gradients in parts of 25 MiB.)
 constexpr std::size_t large_staged_bytes = std::size_t{24} << 20;
 constexpr std::uint32_t large_staged_blocks = 48;
 
 }  // namespace
 
-/// Lengths and slots in elements, for a message of so many.
+/// Returns the slots for a message of this many elements, with lengths counted in elements.
 Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
   const bool leaves_sms = ring_.staged && bound(call) == 0 &&
                           buffer_sizes(call, ring_.rank, ring_.ranks).larger_bytes() >= large_staged_bytes;

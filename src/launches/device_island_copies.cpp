@@ -1,4 +1,4 @@
-// Calls over islands that only copy: all-gather and broadcast, and what goes from rank to rank.
+// Calls over islands that only copy: all-gather, broadcast, and exchanges from rank to rank.
 #include <utility>
 
 #include "launches/device_islands.hpp"
@@ -17,7 +17,8 @@ std::vector<std::size_t> DeviceIslands::places_across(std::size_t block) const {
   return places;
 }
 
-/// The blocks of this rank's place, and then each island's from the one that has it.
+/// First the blocks of the ranks with this rank's place cross. Then the ranks of the island give one another each
+/// island's blocks.
 void DeviceIslands::all_gather(const Call& call, Steps& steps) const {
   steps.push_back(step(Among::across, call, Collective::all_gather, call.send, call.receive, call.count));
   steps.back().call.receive_offsets = places_across(call.count);
@@ -28,7 +29,7 @@ void DeviceIslands::all_gather(const Call& call, Steps& steps) const {
   }
 }
 
-/// The root shares out to its island; each share crosses; the islands bring the shares together.
+/// The root scatters the data to its island, each share crosses, and the islands gather the shares.
 void DeviceIslands::broadcast(const Call& call, Steps& steps) const {
   const auto [root_island, root_place] = place_of(islands_, call.root);
   const std::size_t share = share_of(call.count, call.type);
@@ -45,7 +46,8 @@ void DeviceIslands::broadcast(const Call& call, Steps& steps) const {
       call.root));
 }
 
-/// The island's blocks, those that the first ranks bring across, and then these inside.
+/// First the island's own blocks are gathered; then the first ranks exchange the islands' blocks across; then they
+/// broadcast these inside.
 void DeviceIslands::all_gather_by_first_ranks(const Call& call, Steps& steps) const {
   steps.push_back(step(Among::island, call, Collective::all_gather, call.send, call.receive, call.count));
   steps.back().call.receive_offsets = places_in(island_, call.count);
@@ -64,7 +66,7 @@ void DeviceIslands::all_gather_by_first_ranks(const Call& call, Steps& steps) co
     for (const Run& run : runs_) hand_over(Among::across, run, run.island);
   }
   if (is_alone()) return;
-  Run foreign;  // as many of them as lie together
+  Run foreign;  // consecutive runs of other islands, whose blocks are contiguous
   for (const Run& run : runs_) {
     if (run.island == island_) {
       if (foreign.ranks != 0) hand_over(Among::island, foreign, 0);
@@ -89,8 +91,8 @@ void DeviceIslands::broadcast_by_first_ranks(const Call& call, Steps& steps) con
   if (!is_roots && !is_alone()) hand_round(call.receive, 0);
 }
 
-/// What stays within the island, and then what crosses, from its rank straight to where it belongs. Of a gather or
-/// scatter it is the root's island that has an inside. The block of a rank itself goes there, too, if there is one.
+/// First blocks that stay within the island, then those that cross, directly from rank to rank. In a gather or a
+/// scatter only the root's island has a step inside. A rank's own block is part of the step inside, if there is one.
 void DeviceIslands::exchange(const Call& call, Steps& steps) const {
   const bool is_rooted = has_root(call.collective);
   const IslandPlace center = is_rooted ? place_of(islands_, call.root) : IslandPlace{island_, place_};
@@ -114,8 +116,9 @@ void DeviceIslands::exchange(const Call& call, Steps& steps) const {
   if (receives_blocks) others.receive_counts = counts;
 }
 
-/// Likewise, but short blocks within the island go along with the others: each by its own length, which nobody but its
-/// two ranks knows, and they find alike. Where nothing else stays inside, neither does the block of the rank itself.
+/// As exchange(), but short blocks within the island go along with the blocks that cross. Each block is treated by its
+/// own length, which only its two ranks know; both come to the same result. If no other block stays inside, the rank's
+/// own block does not, either.
 void DeviceIslands::exchange_lengths(const Call& call, Steps& steps) const {
   const Island& island = islands_[island_];
   steps.assign(2, step(Among::all, call, call.collective, call.send, call.receive, 0));

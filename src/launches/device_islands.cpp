@@ -13,22 +13,24 @@ using island_steps::at;
 using island_steps::rooted;
 using island_steps::step;
 
-/// Up to here every place of an island takes everything: more bytes cross, in one launch less.
+/// Up to this length every place of an island moves all of the data, rather than a share: more bytes cross, in one
+/// launch less.
 constexpr std::size_t whole_limit_bytes = 64 << 10;
-/// Of what the islands make more launches of and not other bits: a broadcast, and blocks of all ranks together.
+/// Islands carry copies from this length on: the length of a broadcast, or of the blocks of all ranks together. Copies
+/// then take more launches, and have the same bits.
 constexpr std::size_t copies_from_bytes = 1 << 20;
-/// Shares begin aligned if the buffer does.
+/// Shares begin aligned to this if the buffer does.
 constexpr std::size_t grain_bytes = 16;
 
 std::size_t grain(DataType type) { return grain_bytes / size_bytes(type); }
-/// Of parts: those of a call in a wire format begin with its blocks.
+/// The grain of a call's parts. With a wire format, parts begin at blocks of the format.
 std::size_t grain(const Call& call) {
   return call.wire == WireFormat::off ? grain(call.type) : std::size_t{wire::block_elements};
 }
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
 
-/// With the residual of what is sent from the element `first` on.
+/// Adds to a step the residual of what is sent from element `first` on.
 IslandStep with_residual(IslandStep step, const Call& whole, std::size_t first) {
   if (whole.residual != nullptr) step.call.residual = whole.residual + first;
   return step;
@@ -57,7 +59,7 @@ bool DeviceIslands::carries(const Call& call) const {
   if (islands_.empty()) return false;
   if (call.collective == Collective::all_to_all_v) return true;
   if (call.count == 0) return false;
-  // Of copies in a wire format, what has been encoded comes here again, as bytes.
+  // Copies in a wire format are encoded first, and then come here again as bytes.
   if (call.wire != WireFormat::off)
     return call.collective == Collective::all_reduce || (call.collective == Collective::reduce_scatter && alike_);
   switch (call.collective) {
@@ -110,7 +112,8 @@ std::vector<IslandStep> DeviceIslands::steps_of(const Call& call) const {
   return steps;
 }
 
-/// Where no island has anything inside. Scalars are the ranks' own: they multiply before anything crosses.
+/// Returns whether the call crosses as it is, because every island is a single rank. That excludes premul_sum: its
+/// scalars belong to ranks, and multiply before anything crosses.
 bool DeviceIslands::crosses_whole(const Call& call) const {
   const bool is_carried_so = is_reduction(call.collective) || call.collective == Collective::all_gather ||
                              call.collective == Collective::broadcast;
@@ -151,7 +154,8 @@ std::vector<std::size_t> DeviceIslands::places_in(std::uint32_t island, std::siz
   return places;
 }
 
-/// In the output: the own share becomes the island's sum, then that of all; then come the other shares.
+/// Works in the output: the rank's own share becomes the island's sum, then the sum of all ranks; then the other shares
+/// are gathered.
 void DeviceIslands::all_reduce(const Call& call, Steps& steps) const {
   const std::size_t share = share_of(call.count, call.type);
   const std::size_t shared = share * islands_[island_].size();
@@ -168,13 +172,13 @@ void DeviceIslands::all_reduce(const Call& call, Steps& steps) const {
   steps.push_back(step(Among::across, call, Collective::all_reduce, rest, rest, left));
 }
 
-/// As all_reduce(), but nothing is left over that all places would take: each with a residual of its own, they would
-/// come to results of their own.
+/// As all_reduce(), but without a remainder that all places would move: each place has a residual of its own, so they
+/// would get different results.
 void DeviceIslands::all_reduce_in_wire_format(const Call& call, Steps& steps) const {
   const std::size_t size = islands_[island_].size();
   const std::size_t share = round_up((call.count + size - 1) / size, grain(call));
   std::vector<std::size_t> counts, offsets;
-  for (std::size_t place = 0; place < size; ++place) {  // the last ones may get nothing
+  for (std::size_t place = 0; place < size; ++place) {  // the last places may get nothing
     offsets.push_back(std::min(place * share, call.count));
     counts.push_back(std::min(share, call.count - offsets.back()));
   }
@@ -183,14 +187,15 @@ void DeviceIslands::all_reduce_in_wire_format(const Call& call, Steps& steps) co
   steps.push_back(step(Among::island, call, Collective::reduce_scatter, call.send, own, share));
   steps.back().call.send_counts = counts;
   steps.back().call.send_offsets = offsets;
-  if (count != 0)  // else at this place of no island
+  if (count != 0)  // otherwise the count is 0 at this place of every island
     steps.push_back(with_residual(step(Among::across, call, Collective::all_reduce, own, own, count), call, first));
   steps.push_back(step(Among::island, call, Collective::all_gather, own, call.receive, share));
   steps.back().call.receive_counts = counts;
   steps.back().call.receive_offsets = offsets;
 }
 
-/// In scratch: nobody but the root has an output. What is not shared out is taken by the ranks of the root's place.
+/// Works in scratch, because only the root has an output. What is not divided into shares is moved by the ranks with
+/// the root's place.
 void DeviceIslands::reduce(const Call& call, Steps& steps) const {
   const auto [root_island, root_place] = place_of(islands_, call.root);
   const std::size_t size = islands_[island_].size();
@@ -215,7 +220,7 @@ void DeviceIslands::reduce(const Call& call, Steps& steps) const {
   }
 }
 
-/// The blocks of the ranks of this rank's place, in the order of the islands, are summed in the island into scratch.
+/// The island sums into scratch the blocks of the ranks with this rank's place, in the order of the islands.
 void DeviceIslands::reduce_scatter(const Call& call, Steps& steps) const {
   const std::size_t most =
       round_down(scratch_bytes_ / islands_.size() / size_bytes(call.type), IslandStep::parts_grain * grain(call));
@@ -247,7 +252,7 @@ void DeviceIslands::all_reduce_by_first_ranks(const Call& call, Steps& steps) co
         rooted(step(Among::island, call, Collective::broadcast, call.receive, call.receive, call.count), 0));
 }
 
-/// In scratch, from where the root's island gives the root what its first rank has.
+/// Works in scratch. If the root is not the first rank of its island, it gets the result from that rank.
 void DeviceIslands::reduce_by_first_ranks(const Call& call, Steps& steps) const {
   const auto [root_island, root_place] = place_of(islands_, call.root);
   const std::size_t most = round_down(scratch_bytes_ / size_bytes(call.type), grain(call.type));
@@ -265,15 +270,15 @@ void DeviceIslands::reduce_by_first_ranks(const Call& call, Steps& steps) const 
   }
 }
 
-/// In scratch, in which the blocks of an island's ranks lie together: each first rank gets those of its island, and
-/// shares them out.
+/// Works in scratch, where the blocks of an island's ranks are contiguous: each first rank gets the blocks of its
+/// island, and scatters them.
 void DeviceIslands::reduce_scatter_by_first_ranks(const Call& call, Steps& steps) const {
   const std::size_t most = round_down(scratch_bytes_ / ranks_ / size_bytes(call.type), grain(call.type));
   for (std::size_t first = 0; first < call.count; first += most) {
     const std::size_t part = std::min(most, call.count - first);
     const auto in_scratch = [&](std::size_t block) { return at(scratch_, block * part, call.type); };
     for (const Run& run : runs_) {
-      const std::uint32_t together = part == call.count ? run.ranks : 1;  // whole blocks lie one after the other
+      const std::uint32_t together = part == call.count ? run.ranks : 1;  // whole blocks are contiguous
       for (std::uint32_t i = 0; i < run.ranks; i += together) {
         const std::byte* const input = at(call.send, (run.first + i) * call.count + first, call.type);
         std::byte* const sum = in_scratch(blocks_before(run.island) + place_of(islands_, run.first + i).place);

@@ -9,20 +9,23 @@
 
 namespace strait {
 
-/// A call that some of the ranks make among themselves, in which ranks are counted as `among` says.
+/// A call among some of the ranks, which are numbered as `among` says.
 struct IslandStep {
   enum class Among : std::uint8_t {
-    island,  ///< this rank's island, in rank order; of averages and premul_sum the step adds up
-    across,  ///< one rank of each island, as the islands are counted; an average divides by all ranks. In the call's
-             ///< wire format, if it has one
-    all      ///< the communicator
+    /// This rank's island, in rank order. In this step an average only adds up; premul_sum multiplies by the scalars
+    /// and adds up.
+    island,
+    /// One rank of each island, numbered as the islands are. An average divides by the number of all ranks. The step
+    /// uses the call's wire format, if it has one.
+    across,
+    all  ///< the communicator
   };
   Among among = Among::island;
   Call call;
-  /// Of a long call across islands that is made in parts, with the steps that make its input ready between them: what
-  /// the step has are `call.count` elements from `first` on of each block of `whole`. All parts but the last one have
-  /// `each`, a multiple of parts_grain grains. Whoever has no use for that makes each part by itself. whole == 0: the
-  /// call is whole.
+  /// A part of a long call across islands. Such a call is made in parts if other steps must first produce the input of
+  /// each part. The step covers `call.count` elements of each block of `whole` elements, from element `first` on. All
+  /// parts but the last have `each` elements, a multiple of parts_grain grains. An executor that has no use for this
+  /// makes each part a call of its own. whole == 0: the step is a whole call.
   struct Part {
     std::size_t first = 0, each = 0, whole = 0;
   };
@@ -30,29 +33,31 @@ struct IslandStep {
   static constexpr std::size_t parts_grain = 16;
 };
 
-/// How GPU ranks carry calls out where their islands reach one another through host memory only: first within the
-/// islands, so that each byte crosses once an island. A pure function of the call and of what all ranks know alike.
+/// Determines how GPU ranks carry out calls if their islands reach one another only through host memory: first within
+/// the islands, so that each byte crosses once per island. A pure function of the call and of what all ranks know
+/// alike.
 ///
-/// Islands of one size: a rank's share of the data crosses among the ranks of its place in their islands. Other
-/// islands: all that crosses goes through the first rank of each. Both have the bits of the plan `hierarchical`: sums
-/// are taken within the island in rank order, rounded to elements, and then taken in the order of the islands and
-/// rounded again, at every size of message. Where each island is one rank, calls cross as they are, but for those with
-/// scalars. Of a reduction in a wire format, the islands' sums are what is encoded and crosses. What goes from rank to
-/// rank crosses, whatever the islands' sizes, from the rank that has it to the one that needs it.
+/// If islands have the same size, each rank's share of the data crosses among the ranks with the same place in their
+/// islands. Otherwise everything that crosses goes through the first rank of each island. Both give the bits of the
+/// plan `hierarchical`: sums are taken within the island in rank order and rounded to elements, and then taken in the
+/// order of the islands and rounded again, for messages of every size. If every island is a single rank, calls cross as
+/// they are, except those with scalars. In a reduction with a wire format, the islands' sums are encoded and cross.
+/// Data from rank to rank (exchanges) crosses directly from the rank that has it to the rank that needs it, whatever
+/// the sizes of the islands.
 class DeviceIslands {
  public:
-  /// This device's scratch.
+  /// Size of the scratch in this device's memory.
   static constexpr std::size_t scratch_bytes = std::size_t{8} << 20;
 
   DeviceIslands() = default;
-  /// `scratch`: `size_bytes` of this device's memory, aligned to 16 bytes; at least 64 KB for each island. Longer calls
-  /// take several turns.
+  /// `scratch`: `size_bytes` of this device's memory, aligned to 16 bytes, with at least 64 KB for each island. Calls
+  /// for which it is too small take several turns.
   DeviceIslands(std::uint32_t rank, std::vector<Island> islands, std::byte* scratch, std::size_t size_bytes);
 
-  /// Whether the call goes this way; all others go to all ranks at once. Depends on the size only where that changes no
-  /// bits.
+  /// Returns whether islands carry the call; all other calls go directly among all ranks. This depends on the size only
+  /// if it makes no difference to the bits.
   bool carries(const Call& call) const;
-  /// This rank's part, in order; `call` is one that it carries.
+  /// Returns this rank's steps, in order. carries(call) must hold.
   std::vector<IslandStep> steps_of(const Call& call) const;
 
  private:
@@ -72,20 +77,23 @@ class DeviceIslands {
   void reduce_scatter_by_first_ranks(const Call& call, Steps& steps) const;
   void all_gather_by_first_ranks(const Call& call, Steps& steps) const;
   void broadcast_by_first_ranks(const Call& call, Steps& steps) const;
-  /// How many elements each rank of an island takes of so many, if anything is gained by that; the rest is for all.
+  /// Returns how many of `elements` elements each rank of an island takes as its share, or 0 if sharing gains nothing.
+  /// Elements that no share contains are moved by every place.
   std::size_t share_of(std::size_t elements, DataType type) const;
-  /// Whether blocks of so many elements, one for each rank, are together so long that a launch more pays.
+  /// Returns whether blocks of `elements` elements, one for each rank, are long enough together to pay for another
+  /// launch.
   bool is_long_block(std::size_t elements, DataType type) const;
-  /// The ranks' blocks, by place in this island and by island: where they begin in a buffer with a block of `block`
-  /// elements for every rank.
+  /// Return where blocks begin in a buffer that has a block of `block` elements for every rank: the blocks of an
+  /// island's ranks, by place, and the blocks of the ranks that have this rank's place, by island.
   std::vector<std::size_t> places_in(std::uint32_t island, std::size_t block) const;
   std::vector<std::size_t> places_across(std::size_t block) const;
   bool is_alone() const { return islands_[island_].size() == 1; }
-  /// Where the ranks' blocks are in the order of the islands: of so many of them.
+  /// Returns how many ranks the first `island` islands have together. If blocks are in the order of the islands, this
+  /// is the index of the next island's first block.
   std::size_t blocks_before(std::size_t island) const;
-  std::size_t most_ranks() const;  ///< of an island
+  std::size_t most_ranks() const;  ///< size of the largest island
 
-  /// Ranks that follow one another and are of one island: what they have lies together.
+  /// Consecutive ranks of one island, whose blocks are contiguous.
   struct Run {
     std::uint32_t island = 0, first = 0, ranks = 0;
   };
@@ -93,10 +101,10 @@ class DeviceIslands {
 
   std::uint32_t rank_ = 0;
   std::vector<Island> islands_;
-  std::uint32_t island_ = 0;  ///< this rank's
-  std::uint32_t place_ = 0;   ///< in it
+  std::uint32_t island_ = 0;  ///< number of this rank's island
+  std::uint32_t place_ = 0;   ///< this rank's place in its island
   bool alike_ = false;
-  std::size_t ranks_ = 0;  ///< of all islands
+  std::size_t ranks_ = 0;  ///< ranks of all islands together
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
 };

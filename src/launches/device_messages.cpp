@@ -1,4 +1,4 @@
-// What is sent to one peer, or taken from one: sends and receives, and the blocks of an all-to-all-v.
+// Messages between two ranks: sends and receives, and the blocks of an all-to-all-v.
 #include <algorithm>
 
 #include "launches/device_calls.hpp"
@@ -12,7 +12,7 @@ using kernels::Slots;
 
 namespace {
 
-/// Whether a rank sends to one peer at most, and takes from one at most.
+/// Returns whether a rank sends to at most one peer, and receives from at most one.
 bool has_one_way_each(const Exchange& exchange) {
   int sends = 0, receives = 0;
   for (std::uint32_t peer = 0; peer < exchange.ring.ranks; ++peer) {
@@ -53,10 +53,11 @@ void DeviceCalls::add_end(const Call& call, const End& end, const Offers& offers
                           Turns& turns) const {
   const std::size_t bytes = end.count * size_bytes(call.type);
   if (bytes == 0) return;
-  const Slots through = slots_for(call, true, bytes);  // cut alike whether the peer knows of offers or not
+  const Slots through = slots_for(call, true, bytes);  // the cut does not depend on whether the peer knows of offers
   const bool may_be_offered = offers.of && !ring_.staged && end.peer != ring_.rank &&
                               through.protocol == Protocol::bulk && bytes >= least_offered_bytes_;
-  // What stays on this rank is copied by a launch that has both ends; all ranks take part in an all-to-all at once.
+  // What stays on this rank is copied by a launch that has both ends. In an all-to-all all ranks take part at the same
+  // time.
   const bool is_sent = end.sends || end.peer == ring_.rank || call.collective == Collective::all_to_all_v;
   const Part part = through.protocol == Protocol::bulk ? Part::long_ones
                     : is_sent                          ? Part::short_sends
@@ -82,10 +83,10 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
     const std::size_t before = launches.size();
     Call any;
     any.collective = Collective::send_recv;
-    // In pipes what goes to several peers goes in step: only who asks for few blocks, or for pipes wherever they can
-    // be, has it wait for one another.
+    // In pipes, data for several peers advances in step. It may wait for one another only if the user asks for few
+    // blocks, or for pipes wherever they are possible.
     const bool may_step = has_few_blocks(any) || options_.piped_bytes == 0;
-    // Who only sends is ahead of who receives, and faster through pipes, which know of no offers.
+    // A rank that only sends is ahead of its receivers, and is faster through pipes, which do not use offers.
     const bool offers_some =
         std::any_of(std::begin(ends.offers), std::end(ends.offers), [](std::uint64_t offer) { return offer != 0; });
     const bool piped = ends.piped && !offers_some && (may_step || has_one_way_each(ends.exchange));

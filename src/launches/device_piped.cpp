@@ -10,20 +10,21 @@ namespace {
 using kernels::Protocol;
 using kernels::Slots;
 
-/// The calls of a collective that go through pipes, as multiples of STRAIT_PIPED_BYTES that their messages have at
-/// least: with few blocks, where pipes beat the other kernels as soon as messages take many rounds; with some more,
-/// where other kernels are nearer; without a bound; and where many are asked for. Nowhere: never.
+/// Which calls of a collective go through pipes: the least lengths of their messages, as multiples of
+/// STRAIT_PIPED_BYTES. There are different lengths for few blocks, where pipes are faster as soon as messages take many
+/// rounds; for somewhat more blocks, where the other kernels are closer; for calls without a limit; and for a limit of
+/// many blocks. `never`: not at all.
 constexpr std::size_t never = 0;
 struct Piping {
   std::size_t few_blocks, no_bound, many_blocks = never;
-  std::uint32_t blocks = DeviceCalls::large_call_blocks;  ///< without a bound
-  std::size_t no_bound_end = never;                       ///< without a bound only shorter ones
+  std::uint32_t blocks = DeviceCalls::large_call_blocks;  ///< blocks of a call without a limit
+  std::size_t no_bound_end = never;                       ///< without a limit, only shorter messages use pipes
   std::size_t some_blocks = few_blocks;
-  std::uint32_t least_some_blocks = 20;  ///< bound from which that is so
+  std::uint32_t least_some_blocks = 20;  ///< the limit from which `some_blocks` applies
 };
-/// As 4 H200 showed: without a bound only where large parts take most of the time, and of messages, which each take a
-/// third of the slots, in chunks so short that other kernels wait more than they move. More blocks bring no more, or
-/// less, and leave less to what is computed beside.
+/// From measurements on 4 H200. Without a limit, pipes pay only where large parts take most of the time. They also pay
+/// for messages, each of which has a third of the slots and therefore chunks so short that other kernels wait more than
+/// they move. More blocks gain nothing, or lose, and leave less to other work.
 constexpr Piping piping_of_more(Collective collective) {
   switch (collective) {
     case Collective::broadcast:
@@ -52,11 +53,11 @@ constexpr Piping piping_of_more(Collective collective) {
       return {.few_blocks = 1, .no_bound = never};
   }
 }
-/// Of two ranks, as 2 H100 showed: without a bound what is computed beside, as gradients are reduced (by PyTorch in
-/// parts of 25 MiB) and parameters gathered, as soon as pair_blocks are no slower than NCCL: all that there are would
-/// be up to a fifth faster, and leave no SM to anything else. And what pair_blocks move no slower than all. The longest
-/// of what NCCL moves as fast as its SMs can, messages and all-to-alls, takes all again: 128 blocks store 367 GB/s to
-/// the peer, 32 of them 351 (2 H200).
+/// For two ranks, from measurements on 2 H100. Without a limit, calls that run beside computation use pipes as soon as
+/// pair_blocks are no slower than NCCL: reductions of gradients (by PyTorch in parts of 25 MiB) and gathers of
+/// parameters. All SMs would be up to a fifth faster, but would leave none to other work. So do calls that pair_blocks
+/// carry no slower than all SMs. The longest messages and all-to-alls, which NCCL moves as fast as its SMs can, use all
+/// SMs again: 128 blocks store 367 GB/s to the peer, 32 of them 351 (2 H200).
 constexpr std::uint32_t pair_blocks = 32;
 constexpr Piping piping_of_pair(Collective collective) {
   switch (collective) {
@@ -77,10 +78,10 @@ constexpr Piping piping_of_pair(Collective collective) {
   }
 }
 
-/// Of two ranks, a reduce that kernels whose data bears flags compute no faster than their links are: of what is no
-/// sum, of the types that share kernels. Of elements of 8 bits, which cost most, 32 blocks take half as long again as
-/// the link does. From some length on all blocks in bulk are faster, where these have plain loops (combine_all(); 2
-/// H200).
+/// For two ranks, reduces whose computation keeps kernels with flagged data from reaching the rate of the link: those
+/// other than sums, of the types that share kernels. With elements of 8 bits, which cost most, 32 blocks take 1.5 times
+/// as long as the link. Where bulk has plain loops (combine_all()), all blocks in bulk are faster from some length on
+/// (2 H200).
 constexpr Piping slow_pair_reduce(DataType type, ReduceOp op) {
   const std::uint32_t blocks = size_bytes(type) == 1 ? 2 * pair_blocks : pair_blocks;
   const bool has_plain_loops = op == ReduceOp::min || op == ReduceOp::max || op == ReduceOp::prod;
@@ -97,37 +98,40 @@ Piping piping(const Call& call, const kernels::Ring& ring) {
   return is_slow ? slow_pair_reduce(call.type, call.op) : piping_of_pair(call.collective);
 }
 
-/// Of an all-reduce of two ranks in two hops as few as are no slower than NCCL: more are up to a twentieth faster by
-/// themselves, and beside matrix products hide less. From some length on fewer of them with longer slots are even
-/// faster.
+/// Blocks of an all-reduce of two ranks in two hops: the fewest that are no slower than NCCL. More are up to a
+/// twentieth faster by themselves, but less of their time is hidden beside matrix products. From some length on, fewer
+/// blocks with longer slots are even faster.
 constexpr std::uint32_t halved_blocks = 20, long_halved_blocks = 16;
 constexpr std::size_t long_halved_bytes = std::size_t{192} << 20;
-/// With fewer, only copies gain.
+/// With fewer blocks, only copies gain from pipes.
 constexpr std::uint32_t least_adding_blocks = 12;
-/// With fewer, what blocks of two ranks add up takes the time. As many are taken only where asked for.
+/// With fewer blocks, the additions of two ranks take most of the time. This many blocks are used only if the user asks
+/// for them.
 constexpr std::uint32_t least_one_hop_blocks = 24;
-/// A reduce-scatter's chunks: in 24 KB, as slots of four ranks have room for, one of 1 GB takes 7% longer.
+/// Chunk length of a reduce-scatter. With 24 KB, for which the slots of four ranks have room, one of 1 GB takes 7%
+/// longer.
 constexpr std::uint32_t reduce_scatter_chunk_bytes = 12 << 10;
-/// Lanes of an all-reduce, and their slots, which should stay in the L2 cache: of 24 KB each 16 blocks take 7% less
-/// time for 256 MB with 64 lanes than with 128; with 32 a third more. 32 blocks take 12% less for 64 MB with slots of
-/// 12 KB on 128 lanes than with 24, and 4% less than other kernels of 64 blocks; from some length of a slice on 16 are
-/// no slower.
+/// Lanes of an all-reduce and the length of their slots, which should stay in the L2 cache. With slots of 24 KB, 16
+/// blocks take 7% less time for 256 MB with 64 lanes than with 128, and a third more with 32. 32 blocks take 12% less
+/// time for 64 MB with slots of 12 KB on 128 lanes than with slots of 24 KB, and 4% less than other kernels with 64
+/// blocks. From some length of a slice on, 16 blocks are no slower.
 constexpr std::uint32_t sums_width = 4, least_sums_lanes = 64, sums_slots_bytes = least_sums_lanes * (24 << 10);
 constexpr std::uint32_t long_sums_blocks = 16;
 constexpr std::size_t long_slice_bytes = std::size_t{64} << 20;
-/// Slots that two ranks use should stay in the L2 cache (50 MB), beside what passes through it: in 12 MB of them an
-/// all-reduce of 256 MB took 32 blocks of two H100 816 us, in 37 MB 1071.
+/// Slots of two ranks should stay in the L2 cache (50 MB) beside the data that passes through it: with 12 MB of slots,
+/// 32 blocks on two H100 took 816 us for an all-reduce of 256 MB, and with 37 MB 1071.
 constexpr std::size_t pair_slots_bytes = 12 << 20;
 constexpr std::uint32_t pair_width = 4;
 
 }  // namespace
 
-/// As all ranks decide alike: a rank whose buffers begin where asynchronous copies cannot goes the other way in bulk.
+/// All ranks decide alike. A rank whose buffers are not aligned as asynchronous copies require uses the other kernels
+/// in bulk.
 bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_bytes) const {
   const bool reduces = is_reduction(call.collective);
   if (!ring_.has_async_copies) return false;
   if (reduces && !kernels::is_piped_reduction(call.op)) return false;
-  // One after another in memory, parts begin aligned only if they are of such a length.
+  // Parts that are contiguous in memory all begin aligned only if their length is a multiple of 16.
   const bool has_parts = call.collective == Collective::all_gather || call.collective == Collective::all_to_all ||
                          call.collective == Collective::reduce_scatter || call.collective == Collective::gather ||
                          call.collective == Collective::scatter;
@@ -138,7 +142,8 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
   const Piping least = piping(call, ring_);
   const std::size_t of_few = bound(call) < least.least_some_blocks ? least.few_blocks : least.some_blocks;
   const std::size_t factor = few_blocks ? of_few : asks_for_many ? least.many_blocks : least.no_bound;
-  const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;  // of both ways alike
+  // Twice the length, so that one hop and two hops are compared alike.
+  const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;
   if (factor == never || bytes < options_.piped_bytes * factor) return false;
   const bool has_end = bound(call) == 0 && least.no_bound_end != never;
   if (has_end && bytes >= options_.piped_bytes * least.no_bound_end) return false;
@@ -151,7 +156,7 @@ bool DeviceCalls::halves_sums(const Call& call, std::size_t bytes) const {
 
 std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::size_t message_bytes) const {
   if (bound(call) != 0) return bound(call);
-  // What costs adders more gets as many as help.
+  // Reductions that cost the adders more get as many blocks as help.
   const bool is_costly = is_reduction(call.collective) &&
                          kernels::piped_kernel_type(call.type, call.op, ring_.averaged) == kernels::KernelType::others;
   if (is_costly) return at_once(piping(call, ring_).blocks);

@@ -11,9 +11,9 @@ namespace {
 using kernels::WireKernel;
 using kernels::WirePass;
 
-/// Runs are whole granules, so that the exchange moves 16 bytes at a time.
+/// Runs consist of whole granules, so that the exchange moves 16 bytes at a time.
 constexpr std::size_t run_grain_bytes = 16;
-/// Of one launch: more bring no more, where the exchange takes the time.
+/// Limit of the blocks of one launch; more gain nothing, because the exchange takes most of the time.
 constexpr std::uint32_t most_blocks = 1024;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t grain) { return (value + grain - 1) / grain * grain; }
@@ -31,7 +31,8 @@ Call exchange(const Call& part_of, Collective collective, const std::byte* send,
   call.send = send;
   call.receive = receive;
   call.stream = part_of.stream;
-  // These have no root: in its place in the signature, ranks compare what they exchange the bytes for.
+  // These exchanges have no root. In its place in the signature, ranks compare the call for which the bytes are
+  // exchanged.
   call.root = hash_of(signature(part_of));
   call.max_sms = part_of.max_sms;
   return call;
@@ -39,10 +40,10 @@ Call exchange(const Call& part_of, Collective collective, const std::byte* send,
 
 }  // namespace
 
-/// A part of a call that scratch has room for.
+/// A part of a call for which scratch has room.
 struct DeviceQuantized::Turn {
-  std::size_t first = 0;     ///< element, of the whole buffer (all-reduce) or of each rank's block
-  std::size_t elements = 0;  ///< likewise
+  std::size_t first = 0;     ///< first element, in the whole buffer (all-reduce) or in each rank's block
+  std::size_t elements = 0;  ///< number of elements, counted in the same way
   std::size_t run_elements = 0;
   std::uint32_t run_blocks = 0;
   std::size_t run_bytes = 0;
@@ -98,7 +99,7 @@ std::vector<QuantizedStep> DeviceQuantized::steps_by_reducers(const Call& call) 
   return steps;
 }
 
-/// Whole blocks, so that blocks are those of the whole call.
+/// A turn consists of whole blocks, so that blocks are the same as those of the whole call.
 std::size_t DeviceQuantized::turn_elements(const Call& call) const {
   const std::size_t run_blocks = run_limit_bytes_ / wire::block_bytes(call.wire);
   return run_blocks * wire::block_elements * (call.collective == Collective::all_reduce ? ranks_ : 1);
@@ -119,8 +120,8 @@ DeviceQuantized::Turn DeviceQuantized::turn_of(const Call& call, std::size_t fir
   return turn;
 }
 
-/// The elements of a turn in a buffer of the user's: an all-reduce's slices lie one after the other, other runs in the
-/// ranks' blocks, `call.count` apart.
+/// Returns the elements of a turn in a user buffer. The slices of an all-reduce are contiguous; other runs lie in the
+/// ranks' blocks, `call.count` elements apart.
 WirePass DeviceQuantized::user_runs(const Call& call, const Turn& turn, const void* buffer, std::uint32_t runs) const {
   WirePass pass{};
   pass.elements = static_cast<std::byte*>(const_cast<void*>(buffer)) + turn.first * size_bytes(call.type);
@@ -144,7 +145,7 @@ QuantizedStep DeviceQuantized::encode(const Call& call, const Turn& turn, std::u
   return launch(WireKernel::encode, call, pass);
 }
 
-/// What all ranks sent of this rank's slice becomes one encoded run (all-reduce), or elements (reduce-scatter).
+/// Sums this rank's slice of what all ranks sent, into one encoded run (all-reduce) or into elements (reduce-scatter).
 QuantizedStep DeviceQuantized::sum_own(const Call& call, const Turn& turn) const {
   WirePass pass = user_runs(call, turn, call.receive, 1);
   pass.encoded = received_;
@@ -153,7 +154,7 @@ QuantizedStep DeviceQuantized::sum_own(const Call& call, const Turn& turn) const
   if (call.collective == Collective::reduce_scatter) return launch(WireKernel::decode, call, pass);
   const std::size_t before = std::min(turn.elements, rank_ * turn.run_elements);
   pass.elements = nullptr;
-  pass.recoded = sent_ + rank_ * turn.run_bytes;  // whose inputs have all been sent
+  pass.recoded = sent_ + rank_ * turn.run_bytes;  // the run's former contents have been sent by now
   pass.total_elements = std::min(turn.elements - before, turn.run_elements);
   return launch(WireKernel::recode, call, pass);
 }

@@ -1,4 +1,4 @@
-// Calls that go straight into what all ranks have registered.
+// Calls that write directly into memory that all ranks have registered.
 #include <algorithm>
 
 #include "launches/device_calls.hpp"
@@ -10,17 +10,18 @@ using kernels::StraightExchange;
 
 namespace {
 
-/// Of a rank's output, from which on it is worth that ranks meet before anything moves (four H200).
+/// Length of a rank's output from which it pays that ranks meet before anything moves (four H200).
 constexpr std::size_t least_straight_bytes = std::size_t{16} << 20;
-/// What a warp takes at a time: 4 KB and 16 KB are no better.
+/// What a warp takes at a time; 4 KB and 16 KB are no better.
 constexpr std::uint32_t straight_chunk_bytes = 8 << 10;
 constexpr std::uint32_t straight_blocks = 64, long_straight_blocks = 32;
-/// Of a rank's output, from which on half of the blocks take no longer; shorter ones take them 1% longer (four H200).
+/// Length of a rank's output from which half of the blocks take no longer. Shorter outputs take them 1% longer (four
+/// H200).
 constexpr std::size_t long_straight_bytes = std::size_t{32} << 20;
 
 }  // namespace
 
-/// Of calls that may have all blocks: of others it was not measured.
+/// Only for calls without a limit of blocks; others were not measured.
 bool DeviceCalls::goes_straight(const Call& call) const {
   if (ring_.staged || ring_.ranks < 2 || bound(call) != 0 || !call.receive_offsets.empty() ||
       call.wire != WireFormat::off)

@@ -5,7 +5,7 @@
 
 #include "launches/device_islands.hpp"
 
-/// Of what DeviceIslands makes its steps.
+/// Helpers with which DeviceIslands makes its steps.
 namespace strait::island_steps {
 
 inline const std::byte* at(const void* buffer, std::size_t element, DataType type) {
@@ -15,8 +15,8 @@ inline std::byte* at(void* buffer, std::size_t element, DataType type) {
   return static_cast<std::byte*>(buffer) + element * size_bytes(type);
 }
 
-/// A step of `whole`. Within islands, sums are partial ones: nothing is divided yet. Across them every contribution has
-/// been multiplied.
+/// Returns a step of `whole`. Within islands sums are partial, so nothing is divided yet. Across islands every
+/// contribution has already been multiplied by its scalar.
 inline IslandStep step(IslandStep::Among among, const Call& whole, Collective collective, const void* send,
                        void* receive, std::size_t count) {
   using Among = IslandStep::Among;
@@ -27,7 +27,7 @@ inline IslandStep step(IslandStep::Among among, const Call& whole, Collective co
   if (among == Among::island && whole.op == ReduceOp::avg) step.call.op = ReduceOp::sum;
   if (among == Among::across && whole.op == ReduceOp::premul_sum) step.call.op = ReduceOp::sum;
   if (among == Among::across) step.call.wire = whole.wire;  // where bytes are scarce
-  // Of those without a root: what ranks compare in its place.
+  // A step without a root compares this between ranks in place of the root.
   step.call.root = whole.wire == WireFormat::off ? whole.root : hash_of(signature(whole));
   step.call.premul_scalar = whole.premul_scalar;
   step.call.count = count;
