@@ -8,9 +8,9 @@
 
 namespace strait::host {
 
-/// The default floating-point environment for as long as it lives. The thread's own settings may flush subnormals to
-/// zero (libraries built with -ffast-math do that at load time) or trap on NaN. Changing the control register is slow,
-/// so that is done only where it differs.
+/// Sets the default floating-point environment for the lifetime of the object. The thread's own settings may flush
+/// subnormals to zero (libraries built with -ffast-math do that at load time) or trap on NaN. Writing the control
+/// register is slow, so it is written only if its value differs.
 class DefaultFloatEnvironment {
  public:
   DefaultFloatEnvironment() : saved_(get()) {
