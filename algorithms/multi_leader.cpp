@@ -11,9 +11,9 @@
 namespace strait::algorithms {
 namespace {
 
-constexpr std::uint16_t to_leader = 0;  ///< within the island
-constexpr std::uint16_t partials = 1;   ///< between islands
-constexpr std::uint16_t results = 2;    ///< between islands
+constexpr std::uint16_t to_leader = 0;  ///< contributions, within the island
+constexpr std::uint16_t partials = 1;   ///< sums of islands, between islands
+constexpr std::uint16_t results = 2;    ///< results, between islands
 constexpr std::uint16_t from_leader = 3;
 constexpr std::uint16_t from_home = 4;  ///< from the home of a chunk, within its island
 

@@ -100,7 +100,7 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of(const IslandStep& step) con
 std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch, std::uint32_t max_sms) {
   const std::uint32_t most = max_sms == no_sms ? 1 : max_sms == 0 ? most_blocks : std::min(max_sms, most_blocks);
   const auto flows = static_cast<std::uint32_t>(launch.flows.size());
-  if (launch.call.collective == Collective::send_recv)  // each flow is one block's
+  if (launch.call.collective == Collective::send_recv)  // each flow belongs to one block
     return std::max(std::min(flows, most), (flows + flows_of_a_block - 1) / flows_of_a_block);
   std::size_t sent_bytes = 0, received_bytes = 0;
   for (const Flow& flow : launch.flows)

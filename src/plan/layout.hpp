@@ -23,8 +23,8 @@ struct Extent {
 /// all-to-all, gather and scatter, and of the whole buffer for all other collectives.
 struct Layout {
   std::size_t block_elements = 0;
-  std::size_t chunk_elements = 0;  ///< of every chunk but the last ones of a block; a multiple of 16 bytes
-  std::size_t slice_elements = 0;  ///< of every slice but the last one of a chunk; a multiple of 16 bytes
+  std::size_t chunk_elements = 0;  ///< length of all chunks but the last ones of a block; a multiple of 16 bytes
+  std::size_t slice_elements = 0;  ///< length of all slices but the last one of a chunk; a multiple of 16 bytes
   std::uint32_t slices = 0;        ///< number of slices for which every lane runs; 0 for an empty operation
   std::uint32_t chunks_per_block = 1;
 

@@ -73,7 +73,8 @@ Result<std::byte*> Segment::find_or_make(const Key& key, std::size_t bytes) cons
 Result<std::byte*> Segment::block_of(DirectoryEntry& entry, std::size_t bytes) const {
   if (const std::uint64_t made = entry.offset.load(std::memory_order_acquire)) return memory_ + made;
   auto& directory = *reinterpret_cast<Directory*>(memory_ + directory_offset(geometry_));
-  // Small blocks (signals) share pages. A link starts on a page boundary, so that its slots stay together.
+  // Small blocks (signals) share pages. A link starts on a page boundary, so that its slots stay together; its size
+  // includes the slack that this needs.
   const std::size_t unit = bytes >= page_bytes ? page_bytes : cache_line_bytes;
   const std::size_t size = round_up(bytes, unit) + (unit - cache_line_bytes);
   const std::size_t begin =

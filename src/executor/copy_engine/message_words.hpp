@@ -21,11 +21,12 @@ struct MessageWords {
   constexpr std::size_t sending(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, to, lane, 0);
   }
-  /// The hash of the message that `to` is ready to receive.
+  /// In the sender's region: the hash of the message that `to` is ready to receive.
   constexpr std::size_t ready(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, to, lane, 2);
   }
-  /// The number of chunks that `to` has taken out of its window, as far as the sender waits for this.
+  /// In the sender's region: the number of chunks that `to` has taken out of its window, as far as the sender waits for
+  /// this.
   constexpr std::size_t taken(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, to, lane, 3);
   }
@@ -33,7 +34,7 @@ struct MessageWords {
   constexpr std::size_t receiving(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from, lane, 4);
   }
-  /// The number of chunks that `from` has put into the window.
+  /// In the receiver's region: the number of chunks that `from` has put into the window.
   constexpr std::size_t arrived(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from, lane, 6);
   }

@@ -25,6 +25,7 @@ class DefaultFloatEnvironment {
  private:
 #if defined(__x86_64__)
   static constexpr std::uint64_t default_control = 0x1f80;  // all exceptions masked
+  // The exception flags, which are no settings.
   static constexpr std::uint64_t sticky_flags = 0x3f;
   static std::uint64_t get() { return _mm_getcsr(); }
   static void set(std::uint64_t control) { _mm_setcsr(static_cast<unsigned>(control)); }

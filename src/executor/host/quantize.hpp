@@ -21,7 +21,7 @@ constexpr std::size_t encoded_bytes(WireFormat format, std::size_t blocks) {
 /// An encoded run, or its blocks from `first_block` on. The memory belongs to the caller, is aligned to 4 bytes and
 /// holds encoded_bytes(format, run_blocks).
 struct EncodedRun {
-  WireFormat format = WireFormat::int8;  ///< not off
+  WireFormat format = WireFormat::int8;  ///< must not be off
   std::byte* memory = nullptr;
   std::size_t run_blocks = 0;
   std::size_t first_block = 0;
@@ -42,7 +42,7 @@ void accumulate(float* sums, std::size_t count, const EncodedRun& from, bool fir
 /// The owner's work on its slice in an all-reduce, in one pass: result = encode(sum of the decoded sources, in their
 /// order). Each source, and the result, consists of `runs` consecutive encoded runs of `run_blocks` blocks.
 struct Recoding {
-  WireFormat format = WireFormat::int8;  ///< not off
+  WireFormat format = WireFormat::int8;  ///< must not be off
   std::span<const std::byte* const> sources = {};
   std::byte* result = nullptr;  ///< must not be one of the sources. All are aligned to 4 bytes
   std::size_t run_blocks = 0;
