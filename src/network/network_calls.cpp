@@ -40,7 +40,7 @@ std::byte* element_at(const void* buffer, std::size_t element, DataType type) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(buffer)) + element * size_bytes(type);
 }
 
-/// Returns the offset of a block, if blocks are consecutive or at the given offsets.
+/// Returns the offset of a block: the given one, or without `offsets` that among consecutive blocks.
 std::size_t offset_of(std::size_t block, std::size_t count, const std::vector<std::size_t>& offsets) {
   return offsets.empty() ? block * count : offsets[block];
 }
@@ -48,7 +48,7 @@ std::size_t offset_of(std::size_t block, std::size_t count, const std::vector<st
 void add_copy(const void* from, void* to, std::size_t bytes, std::vector<NetworkLaunch::Copy>& copies) {
   if (to != from) copies.push_back({static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes});
 }
-/// Records a copy of data that stays with the rank.
+/// Records a copy of data that stays with the rank, which the kernel makes if it is short.
 void keep(const void* from, void* to, std::size_t bytes, NetworkLaunch& launch) {
   if (bytes >= least_copy_bytes) return add_copy(from, to, bytes, launch.copies);
   if (to != from) launch.kept = {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes};

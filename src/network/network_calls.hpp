@@ -34,7 +34,7 @@ struct NetworkLaunch {
   std::vector<Copy> copies;
   Copy kept{};  ///< a short copy of this kind, which the kernel makes; 0 bytes: none
   kernels::NetworkCall call{};
-  std::vector<kernels::Flow> flows;  ///< empty for messages: there is no kernel to launch
+  std::vector<kernels::Flow> flows;  ///< if empty in a launch of messages: no kernel is launched
   /// As in NetworkExchange; the launches of a call in parts have consecutive ranges.
   std::uint32_t first_step = 0, end_step = 0;
 };
